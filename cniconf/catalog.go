@@ -1,0 +1,141 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DefaultDir is the conf directory of Nomad clients.
+const DefaultDir = "/opt/cni/config"
+
+// maxFile bounds a configuration file. Real ones have a few KiB.
+const maxFile = 1 << 20
+
+// Catalog is what a conf directory offered when it was read.
+type Catalog struct {
+	Dir string
+	// Networks are in the lexical order of their files.
+	Networks []*Network
+	// Broken are the files that cannot be used.
+	Broken []BrokenFile
+	// Shadowed are networks whose name an earlier file has.
+	Shadowed []*Network
+}
+
+// BrokenFile is a configuration file that cannot be used.
+type BrokenFile struct {
+	Path string
+	// Line and Column are where the JSON is wrong, from 1; 0 when the reason
+	// is another.
+	Line, Column int
+	Err          error
+}
+
+func (b BrokenFile) Error() string {
+	if b.Line > 0 {
+		return fmt.Sprintf("%s:%d:%d: %v", b.Path, b.Line, b.Column, b.Err)
+	}
+	return fmt.Sprintf("%s: %v", b.Path, b.Err)
+}
+
+// Unwrap gives the reason.
+func (b BrokenFile) Unwrap() error { return b.Err }
+
+// NotFoundError is a network name that the conf directory does not offer.
+type NotFoundError struct {
+	Name   string
+	Dir    string
+	Known  []string
+	Broken []BrokenFile
+}
+
+func (e *NotFoundError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "unknown network %q: %s offers ", e.Name, e.Dir)
+	if len(e.Known) == 0 {
+		b.WriteString("none")
+	}
+	b.WriteString(strings.Join(e.Known, ", "))
+	for _, known := range e.Known {
+		if strings.EqualFold(known, e.Name) {
+			fmt.Fprintf(&b, "; did you mean %q?", known)
+		}
+	}
+	for _, broken := range e.Broken {
+		fmt.Fprintf(&b, "; not usable: %v", broken)
+	}
+	return b.String()
+}
+
+// Load reads a conf directory. It fails only when the directory itself cannot
+// be read.
+func Load(dir string) (*Catalog, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("conf directory %s does not exist: make it and put CNI conflists there: %w", dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read conf directory: %w", err)
+	}
+	c := &Catalog{Dir: dir}
+	for _, entry := range entries { // sorted by name
+		if entry.IsDir() || !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(entry.Name())) {
+			continue
+		}
+		c.add(filepath.Join(dir, entry.Name()))
+	}
+	return c, nil
+}
+
+func (c *Catalog) add(path string) {
+	network, err := loadFile(path)
+	if err != nil {
+		var broken BrokenFile
+		if !errors.As(err, &broken) {
+			broken = BrokenFile{Path: path, Err: err}
+		}
+		c.Broken = append(c.Broken, broken)
+		return
+	}
+	if slices.ContainsFunc(c.Networks, func(n *Network) bool { return n.Name == network.Name }) {
+		c.Shadowed = append(c.Shadowed, network)
+		return
+	}
+	c.Networks = append(c.Networks, network)
+}
+
+// Lookup returns the network of a name, or a *NotFoundError.
+func (c *Catalog) Lookup(name string) (*Network, error) {
+	var known []string
+	for _, n := range c.Networks {
+		if n.Name == name {
+			return n, nil
+		}
+		known = append(known, n.Name)
+	}
+	slices.Sort(known)
+	return nil, &NotFoundError{Name: name, Dir: c.Dir, Known: known, Broken: c.Broken}
+}
+
+// readFile reads a regular file of a sensible size.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("not a regular file")
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("file has %d bytes, want at most %d", info.Size(), maxFile)
+	}
+	return os.ReadFile(path)
+}

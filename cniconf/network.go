@@ -1,0 +1,274 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/utils"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// Network is one named network of a conf directory. It is not changed after
+// it was read, and may be used concurrently.
+type Network struct {
+	Name string
+	// Path is the file that it was read from.
+	Path string
+	// List is the configuration, with the plugins of the network's
+	// subdirectory.
+	List *libcni.NetworkConfigList
+	// Options is the conflist's top-level key "allocnet"; nil without one.
+	Options json.RawMessage
+}
+
+// loadFile reads one file of a conf directory and, unless the network has
+// loadOnlyInlinedPlugins, the plugins in the subdirectory of its name.
+func loadFile(path string) (*Network, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parse(data)
+	if err != nil {
+		return nil, located(path, data, err)
+	}
+	if err := addSubdirectory(list, path); err != nil {
+		return nil, err
+	}
+	if len(list.Plugins) == 0 {
+		return nil, fmt.Errorf("no plugins, neither under the key \"plugins\" nor in %s", filepath.Join(filepath.Dir(path), list.Name))
+	}
+	var extra struct {
+		Options json.RawMessage `json:"allocnet"`
+	}
+	if err := json.Unmarshal(data, &extra); err != nil {
+		return nil, located(path, data, err)
+	}
+	return &Network{Name: list.Name, Path: path, List: list, Options: extra.Options}, nil
+}
+
+func addSubdirectory(list *libcni.NetworkConfigList, path string) error {
+	if list.LoadOnlyInlinedPlugins {
+		return nil
+	}
+	dir := filepath.Join(filepath.Dir(path), list.Name)
+	files, err := libcni.ConfFiles(dir, []string{".conf"})
+	if err != nil {
+		return fmt.Errorf("read plugin directory: %w", err)
+	}
+	for _, file := range files {
+		data, err := readFile(file)
+		if err != nil {
+			return BrokenFile{Path: file, Err: err}
+		}
+		plugin, err := libcni.NetworkPluginConfFromBytes(data)
+		if err != nil {
+			return located(file, data, err)
+		}
+		list.Plugins = append(list.Plugins, plugin)
+	}
+	return nil
+}
+
+// ParseList parses a conflist, or the configuration of a single plugin, which
+// becomes a list of one. It reads no subdirectory.
+func ParseList(data []byte) (*libcni.NetworkConfigList, error) {
+	list, err := parse(data)
+	if err == nil && len(list.Plugins) == 0 {
+		return nil, fmt.Errorf("no plugins")
+	}
+	return list, err
+}
+
+func parse(data []byte) (*libcni.NetworkConfigList, error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(data, &keys); err != nil {
+		return nil, err
+	}
+	if _, single := keys["type"]; single && keys["plugins"] == nil {
+		var err error
+		if data, err = listOfOne(keys); err != nil {
+			return nil, err
+		}
+	}
+	list, err := libcni.NetworkConfFromBytes(data)
+	if err != nil {
+		return nil, plain(err)
+	}
+	return list, validate(list)
+}
+
+// listOfOne wraps the configuration of a single plugin.
+func listOfOne(conf map[string]json.RawMessage) ([]byte, error) {
+	list := map[string]any{"plugins": []any{conf}}
+	for _, key := range []string{"name", "cniVersion", "cniVersions", "disableCheck", "disableGC", "allocnet"} {
+		if value, ok := conf[key]; ok {
+			list[key] = value
+		}
+	}
+	list["loadOnlyInlinedPlugins"] = true
+	return json.Marshal(list)
+}
+
+// plain drops the words that libcni begins every error with.
+func plain(err error) error {
+	return errors.New(strings.TrimPrefix(err.Error(), "error parsing configuration list: "))
+}
+
+func validate(list *libcni.NetworkConfigList) error {
+	if err := utils.ValidateNetworkName(list.Name); err != nil {
+		return fmt.Errorf("name %q: want letters, digits, '_', '.' and '-', beginning with a letter or digit", list.Name)
+	}
+	atLeast, err := version.GreaterThanOrEqualTo(list.CNIVersion, "0.3.0")
+	above, _ := version.GreaterThan(list.CNIVersion, version.Current())
+	if err != nil || !atLeast || above {
+		return fmt.Errorf("cniVersion %q: want 0.3.0 to %s", list.CNIVersion, version.Current())
+	}
+	for i, plugin := range list.Plugins {
+		if err := validatePlugin(plugin); err != nil {
+			return fmt.Errorf("plugins[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func validatePlugin(plugin *libcni.PluginConfig) error {
+	for _, name := range []string{plugin.Network.Type, plugin.Network.IPAM.Type} {
+		if strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
+			return fmt.Errorf("type %q: want the name of a plugin, not a path", name)
+		}
+	}
+	return nil
+}
+
+// located adds the line and column to an error of encoding/json.
+func located(path string, data []byte, err error) error {
+	broken := BrokenFile{Path: path, Err: err}
+	var syntax *json.SyntaxError
+	var typed *json.UnmarshalTypeError
+	offset := int64(-1)
+	if errors.As(err, &syntax) {
+		offset = syntax.Offset
+	} else if errors.As(err, &typed) {
+		offset = typed.Offset
+	}
+	if offset >= 0 {
+		before := data[:min(int(offset), len(data))]
+		broken.Line = bytes.Count(before, []byte("\n")) + 1
+		broken.Column = max(1, len(before)-(bytes.LastIndexByte(before, '\n')+1))
+	}
+	return broken
+}
+
+// Capabilities returns, sorted, what the network's plugins declare.
+func (n *Network) Capabilities() []string {
+	declared := map[string]bool{}
+	for _, plugin := range n.List.Plugins {
+		for capability, on := range plugin.Network.Capabilities {
+			if on {
+				declared[capability] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(declared))
+}
+
+// PluginTypes returns the types of the plugins, in the order of the chain.
+func (n *Network) PluginTypes() []string {
+	var types []string
+	for _, plugin := range n.List.Plugins {
+		types = append(types, plugin.Network.Type)
+	}
+	return types
+}
+
+// Binaries returns every executable that the network needs, once: its plugins
+// and their IPAM plugins.
+func (n *Network) Binaries() []string {
+	var names []string
+	for _, plugin := range n.List.Plugins {
+		for _, name := range []string{plugin.Network.Type, plugin.Network.IPAM.Type} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// DefaultPluginDir is where plugins are when nothing else is said.
+const DefaultPluginDir = "/opt/cni/bin"
+
+// PluginDirs returns where plugins are searched: the configured directories,
+// else those of CNI_PATH, else DefaultPluginDir.
+func PluginDirs(configured []string) []string {
+	if len(configured) > 0 {
+		return configured
+	}
+	if path := os.Getenv("CNI_PATH"); path != "" {
+		return filepath.SplitList(path)
+	}
+	return []string{DefaultPluginDir}
+}
+
+// MissingPluginError is a network whose plugins are not all there.
+type MissingPluginError struct {
+	Network string
+	// Missing maps the name of a plugin to what is wrong with it.
+	Missing map[string]string
+	Dirs    []string
+}
+
+func (e *MissingPluginError) Error() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(e.Missing)) {
+		parts = append(parts, fmt.Sprintf("plugin %q %s", name, e.Missing[name]))
+	}
+	return fmt.Sprintf("network %q: %s (searched %s)", e.Network, strings.Join(parts, ", "), strings.Join(e.Dirs, ", "))
+}
+
+// FindPlugins checks that everything the network executes is in the
+// directories; the error is a *MissingPluginError.
+func FindPlugins(n *Network, dirs []string) error {
+	missing := map[string]string{}
+	for _, name := range n.Binaries() {
+		if why := findPlugin(name, dirs); why != "" {
+			missing[name] = why
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &MissingPluginError{Network: n.Name, Missing: missing, Dirs: dirs}
+}
+
+func findPlugin(name string, dirs []string) (why string) {
+	why = "is not installed"
+	for _, dir := range dirs {
+		info, err := os.Stat(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			why = "cannot be looked at: " + err.Error()
+		case !info.Mode().IsRegular():
+			why = "is not a regular file"
+		case info.Mode()&0o111 == 0:
+			why = "is not executable"
+		default:
+			return ""
+		}
+	}
+	return why
+}

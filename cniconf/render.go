@@ -1,0 +1,111 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// Edit is what an attachment changes in a network's configuration. The zero
+// value changes nothing.
+type Edit struct {
+	// MTU replaces the key "mtu" of the plugins that have it. 0: as it is.
+	MTU int
+	// CNIArgs are merged into "args"."cni" of every plugin (CNI conventions,
+	// "args in network config").
+	CNIArgs map[string]any
+	// Marker replaces the top-level key "allocnet".
+	Marker json.RawMessage
+}
+
+// NoMTUError is an MTU asked of a network none of whose plugins has the key.
+type NoMTUError struct{ Network string }
+
+func (e *NoMTUError) Error() string {
+	return fmt.Sprintf("network %q: no plugin has the key \"mtu\": leave the MTU out, or add the key to the network", e.Network)
+}
+
+// object keeps values as they are written, so that numbers and unknown keys
+// come through.
+type object = map[string]json.RawMessage
+
+// Render returns the network as a self-contained conflist with the edit
+// applied. It is the same for the same input.
+func (n *Network) Render(e Edit) ([]byte, error) {
+	var list object
+	if err := json.Unmarshal(n.List.Bytes, &list); err != nil {
+		return nil, fmt.Errorf("network %q: %w", n.Name, err)
+	}
+	plugins := make([]object, len(n.List.Plugins))
+	withMTU := 0
+	for i, plugin := range n.List.Plugins {
+		if err := json.Unmarshal(plugin.Bytes, &plugins[i]); err != nil {
+			return nil, fmt.Errorf("network %q: plugins[%d]: %w", n.Name, i, err)
+		}
+		if _, ok := plugins[i]["mtu"]; ok && e.MTU != 0 {
+			plugins[i]["mtu"] = json.RawMessage(fmt.Sprint(e.MTU))
+			withMTU++
+		}
+		if err := mergeArgs(plugins[i], e.CNIArgs); err != nil {
+			return nil, fmt.Errorf("network %q: plugins[%d]: %w", n.Name, i, err)
+		}
+	}
+	if e.MTU != 0 && withMTU == 0 {
+		return nil, &NoMTUError{n.Name}
+	}
+	return assemble(list, plugins, n.List.CNIVersion, e.Marker)
+}
+
+func assemble(list object, plugins []object, cniVersion string, marker json.RawMessage) ([]byte, error) {
+	out := map[string]any{}
+	for key, value := range list {
+		out[key] = value
+	}
+	delete(out, "cniVersions")
+	out["cniVersion"] = cniVersion
+	out["plugins"] = plugins
+	out["loadOnlyInlinedPlugins"] = true
+	delete(out, "allocnet")
+	if marker != nil {
+		out["allocnet"] = marker
+	}
+	return json.Marshal(out)
+}
+
+func mergeArgs(plugin object, add map[string]any) error {
+	if len(add) == 0 {
+		return nil
+	}
+	args, err := members(plugin["args"])
+	if err != nil {
+		return fmt.Errorf("args: %w", err)
+	}
+	present, _ := args["cni"].(json.RawMessage)
+	cni, err := members(present)
+	if err != nil {
+		return fmt.Errorf("args.cni: %w", err)
+	}
+	maps.Copy(cni, add)
+	args["cni"] = cni
+	plugin["args"], err = json.Marshal(args)
+	return err
+}
+
+// members opens a JSON object one level deep; none is an empty one.
+func members(data json.RawMessage) (map[string]any, error) {
+	opened := map[string]any{}
+	if data == nil {
+		return opened, nil
+	}
+	var kept object
+	if err := json.Unmarshal(data, &kept); err != nil {
+		return nil, err
+	}
+	for key, value := range kept {
+		opened[key] = value
+	}
+	return opened, nil
+}

@@ -1,0 +1,78 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// add makes one attachment, trying again what may get better. going ends when
+// another attachment failed: then nothing new is started.
+func (o *operation) add(ctx, going context.Context, a *state.Attachment, path string) error {
+	log := o.attachmentLog(*a)
+	var first error
+	for a.Tries < maxTries {
+		if going.Err() != nil {
+			return o.failure("attach", *a, a.Tries, givenUp(going, first))
+		}
+		a.Tries++
+		err := o.addOnce(ctx, a, path)
+		if err == nil {
+			log.Info("attached", "tries", a.Tries)
+			return o.lock.Mark(*a)
+		}
+		if first == nil {
+			first = err
+		}
+		if a.Tries == maxTries || !transient(err) {
+			break
+		}
+		pause := delay()
+		log.Warn("attach failed, trying again", "try", a.Tries, "of", maxTries, "in", pause.Round(time.Millisecond), "error", err)
+		if err := o.del(context.WithoutCancel(ctx), *a, path); err != nil {
+			log.Warn("DEL before the next try failed", "error", err)
+		}
+		if o.pause(going, pause) != nil {
+			return o.failure("attach", *a, a.Tries, givenUp(going, first))
+		}
+	}
+	return o.failure("attach", *a, a.Tries, first)
+}
+
+// givenUp is the error of an attachment that was not tried to the end.
+func givenUp(going context.Context, first error) error {
+	cause := context.Cause(going)
+	if first == nil {
+		return fmt.Errorf("not tried: %w", cause)
+	}
+	return fmt.Errorf("given up (%w) after: %w", cause, first)
+}
+
+func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path string) error {
+	cni, list, err := o.cni(*a)
+	if err != nil {
+		return err
+	}
+	result, err := cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
+	if err != nil {
+		return err
+	}
+	if a.Result, err = encodeResult(result, list.CNIVersion); err != nil {
+		return err
+	}
+	a.Phase, a.Updated = state.Attached, time.Now().UTC()
+	return nil
+}
+
+func (o *operation) del(ctx context.Context, a state.Attachment, path string) error {
+	cni, list, err := o.cni(a)
+	if err != nil {
+		return err
+	}
+	return cni.DelNetworkList(ctx, list, o.runtimeConf(a, path))
+}

@@ -1,0 +1,154 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// Allocation is an allocation and its attachments as they stand.
+type Allocation struct {
+	ID    string `json:"id"`
+	Netns string `json:"netns"`
+	// Attachments come primary first, then in the order of their interfaces'
+	// numbering.
+	Attachments []Attachment `json:"attachments"`
+	Created     time.Time    `json:"created"`
+	// Damaged says which records could not be read and where they were put.
+	Damaged []string `json:"damaged,omitempty"`
+}
+
+// Attachment is one network of an allocation.
+type Attachment struct {
+	Network   string      `json:"network"`
+	Interface string      `json:"interface"`
+	Primary   bool        `json:"primary"`
+	Phase     state.Phase `json:"phase"`
+	Observed
+	// Tries is the number of ADD calls, or in phase "pending" of teardowns.
+	Tries   int       `json:"tries"`
+	Error   string    `json:"error,omitempty"`
+	Created time.Time `json:"created"`
+	// Result is the CNI result in the version of the network's conflist; nil
+	// until attached.
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// Observed is what an attachment has, as its plugins reported it and as the
+// namespace showed what they did not report.
+type Observed struct {
+	// Addresses come from the interfaces in the sandbox first, by name.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	MAC       string         `json:"mac,omitempty"`
+	MTU       int            `json:"mtu,omitempty"`
+	// Gateways are those of the namespace's default routes through this
+	// interface.
+	Gateways []netip.Addr      `json:"gateways,omitempty"`
+	DNS      cni.DNS           `json:"dns"`
+	Ports    []cni.PortMapping `json:"ports,omitempty"`
+}
+
+// NetworkStatus is an element of network-status as the network plumbing
+// working group defines it (Multi-Network Specification, "Network Attachment
+// Status").
+type NetworkStatus struct {
+	Name      string           `json:"name"`
+	Interface string           `json:"interface"`
+	IPs       []string         `json:"ips,omitempty"`
+	MAC       string           `json:"mac,omitempty"`
+	MTU       int              `json:"mtu,omitempty"`
+	Default   bool             `json:"default,omitempty"`
+	DNS       NetworkStatusDNS `json:"dns"`
+	Gateway   []string         `json:"gateway,omitempty"`
+}
+
+// NetworkStatusDNS is the DNS part of a NetworkStatus.
+type NetworkStatusDNS struct {
+	Nameservers []string `json:"nameservers,omitempty"`
+	Search      []string `json:"search,omitempty"`
+	Options     []string `json:"options,omitempty"`
+}
+
+// NetworkStatus returns the allocation's network-status, primary first.
+func (a *Allocation) NetworkStatus() []NetworkStatus {
+	list := make([]NetworkStatus, len(a.Attachments))
+	for i, attachment := range a.Attachments {
+		list[i] = attachment.networkStatus()
+	}
+	return list
+}
+
+func (a Attachment) networkStatus() NetworkStatus {
+	s := NetworkStatus{
+		Name:      a.Network,
+		Interface: a.Interface,
+		MAC:       a.MAC,
+		MTU:       a.MTU,
+		Default:   a.Primary,
+		DNS:       NetworkStatusDNS{a.DNS.Servers, a.DNS.Searches, a.DNS.Options},
+	}
+	for _, address := range a.Addresses {
+		s.IPs = append(s.IPs, address.Addr().String())
+	}
+	for _, gateway := range a.Gateways {
+		s.Gateway = append(s.Gateway, gateway.String())
+	}
+	return s
+}
+
+// Addresses returns all addresses of the allocation, the primary's first.
+func (a *Allocation) Addresses() []netip.Prefix {
+	var all []netip.Prefix
+	for _, attachment := range a.Attachments {
+		all = append(all, attachment.Addresses...)
+	}
+	return all
+}
+
+// DNS returns the primary's; without a primary it is empty.
+func (a *Allocation) DNS() cni.DNS {
+	for _, attachment := range a.Attachments {
+		if attachment.Primary {
+			return attachment.DNS
+		}
+	}
+	return cni.DNS{}
+}
+
+// describe turns a record into what callers see.
+func describe(r state.Record) (*Allocation, error) {
+	a := &Allocation{ID: r.Allocation.ID, Netns: r.Allocation.Netns, Created: r.Allocation.Created}
+	for _, recorded := range r.Attachments {
+		attachment, err := describeAttachment(recorded)
+		if err != nil {
+			return nil, err
+		}
+		a.Attachments = append(a.Attachments, attachment)
+	}
+	for _, d := range r.Damaged {
+		a.Damaged = append(a.Damaged, fmt.Sprintf("%s: %v", d.Path, d.Err))
+	}
+	return a, nil
+}
+
+func describeAttachment(r state.Attachment) (Attachment, error) {
+	a := Attachment{
+		Network: r.Network, Interface: r.Interface, Primary: r.Primary, Phase: r.Phase,
+		Tries: r.Tries, Error: r.Error, Created: r.Created, Result: r.Result,
+	}
+	if r.Status == nil {
+		return a, nil
+	}
+	if err := json.Unmarshal(r.Status, &a.Observed); err != nil {
+		return a, fmt.Errorf("interface %s: read recorded status: %w", r.Interface, err)
+	}
+	return a, nil
+}

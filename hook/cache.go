@@ -1,0 +1,121 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// recalled is an attachment found in libcni's cache.
+type recalled struct {
+	attachment state.Attachment
+	netns      string
+	netnsOwned bool
+}
+
+// cached returns the attachments of the allocation that libcni remembers and
+// that are ours: other runtimes use the same cache for the same container.
+func (o *operation) cached() ([]recalled, error) {
+	cni := libcni.NewCNIConfigWithCacheDir(nil, o.config.CacheDir, nil)
+	entries, err := cni.GetCachedAttachments(o.record.Allocation.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read libcni's cache: %w", err)
+	}
+	var found []recalled
+	for _, entry := range entries {
+		ours := readMarker(entry.Config)
+		if ours == nil {
+			continue
+		}
+		found = append(found, recalled{
+			netns:      entry.NetNS,
+			netnsOwned: ours.NetnsOwned,
+			attachment: state.Attachment{
+				Network: entry.Network, Interface: entry.IfName,
+				Index: ours.Index, Primary: ours.Primary, After: ours.After,
+				Phase: state.Attached, ConfList: entry.Config,
+				Args: entry.CniArgs, CapabilityArgs: entry.CapabilityArgs,
+				Created: time.Now().UTC(), Updated: time.Now().UTC(),
+			},
+		})
+	}
+	return found, nil
+}
+
+// readMarker returns nil for a conflist that an attachment of ours was not made
+// with.
+func readMarker(conflist []byte) *markedAttachment {
+	var conf struct {
+		Marker marker `json:"allocnet"`
+	}
+	if json.Unmarshal(conflist, &conf) != nil {
+		return nil
+	}
+	return conf.Marker.Attachment
+}
+
+// cacheEntry is libcni's cache file, version cniCacheV1.
+type cacheEntry struct {
+	Kind           string          `json:"kind"`
+	ContainerID    string          `json:"containerId"`
+	Config         []byte          `json:"config"`
+	IfName         string          `json:"ifName"`
+	NetworkName    string          `json:"networkName"`
+	NetNS          string          `json:"netns,omitempty"`
+	CniArgs        [][2]string     `json:"cniArgs,omitempty"`
+	CapabilityArgs map[string]any  `json:"capabilityArgs,omitempty"`
+	Result         json.RawMessage `json:"result,omitempty"`
+}
+
+func (o *operation) cachePath(a state.Attachment) string {
+	name := fmt.Sprintf("%s-%s-%s", a.Network, o.record.Allocation.ID, a.Interface)
+	return filepath.Join(o.config.CacheDir, "results", name)
+}
+
+// restoreCache gives libcni back the result of an attachment when its cache
+// was lost: CHECK and DEL get their prevResult from there.
+func (o *operation) restoreCache(a state.Attachment) error {
+	if a.Result == nil {
+		return nil
+	}
+	_, err := os.Stat(o.cachePath(a))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return o.writeCache(a)
+}
+
+// writeCache replaces libcni's cache of an attachment with what we recorded.
+func (o *operation) writeCache(a state.Attachment) error {
+	data, err := json.Marshal(cacheEntry{
+		Kind: libcni.CNICacheV1, ContainerID: o.record.Allocation.ID,
+		Config: a.ConfList, IfName: a.Interface, NetworkName: a.Network,
+		NetNS: o.record.Allocation.Netns, CniArgs: a.Args,
+		CapabilityArgs: a.CapabilityArgs, Result: a.Result,
+	})
+	if err != nil {
+		return err
+	}
+	path := o.cachePath(a)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	// A hidden name: libcni reads every file of the directory, and skips what
+	// it cannot parse.
+	temporary := filepath.Join(filepath.Dir(path), ".allocnet-"+filepath.Base(path))
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}

@@ -1,0 +1,169 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Engine is the Hook that attaches allocations to CNI networks.
+type Engine struct {
+	config Config
+	store  *state.Store
+	log    hclog.Logger
+	// pause waits between tries; tests replace it.
+	pause func(ctx context.Context, d time.Duration) error
+}
+
+var _ Hook = (*Engine)(nil)
+
+// NewEngine opens the state directory, making it when it is missing.
+func NewEngine(c Config) (*Engine, error) {
+	c = c.withDefaults()
+	store, err := state.Open(c.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{config: c, store: store, log: c.Logger, pause: sleep}, nil
+}
+
+// Status returns the allocation as recorded.
+func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
+	record, err := e.store.Read(id)
+	if err != nil {
+		return nil, err
+	}
+	return describe(record)
+}
+
+// List yields every recorded allocation, in the order of their IDs. One that
+// cannot be read yields an error, and the rest still follow.
+func (e *Engine) List(ctx context.Context) iter.Seq2[*Allocation, error] {
+	return func(yield func(*Allocation, error) bool) {
+		for record, err := range e.store.List(ctx) {
+			if err != nil {
+				if !yield(nil, err) {
+					return
+				}
+				continue
+			}
+			if !yield(describe(record)) {
+				return
+			}
+		}
+	}
+}
+
+// operation is one call on one locked allocation.
+type operation struct {
+	*Engine
+	lock *state.Locked
+	// record is the allocation as it was when the lock was taken, then as
+	// this operation changes it.
+	record state.Record
+	// hold is inherited by the plugins; see state.Locked.Hold.
+	hold *os.File
+	log  hclog.Logger
+}
+
+// begin locks an allocation and reads its record; an allocation without one
+// gives an operation with an empty record.
+func (e *Engine) begin(ctx context.Context, id string) (*operation, error) {
+	lock, err := e.store.Lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id)}
+	o.record, err = lock.Load()
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		o.end()
+		return nil, err
+	}
+	for _, d := range o.record.Damaged {
+		o.log.Error("record could not be read and was set aside", "path", d.Path, "error", d.Err)
+	}
+	o.record.Allocation.ID = id
+	return o, nil
+}
+
+func (o *operation) end() {
+	if o.hold != nil {
+		_ = o.hold.Close() // read only, nothing to lose
+	}
+	o.lock.Unlock()
+}
+
+// cni returns libcni set up to run the plugins of one attachment: from where
+// they were found at ADD, else from where they are searched today.
+func (o *operation) cni(a state.Attachment) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return nil, nil, fmt.Errorf("recorded conflist: %w", err)
+	}
+	dirs := append(append([]string{}, a.PluginDirs...), o.config.PluginDirs...)
+	exec := &pluginExec{limit: o.config.CallTimeout, hold: o.hold, log: o.log}
+	return libcni.NewCNIConfigWithCacheDir(dirs, o.config.CacheDir, exec), list, nil
+}
+
+func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{
+		ContainerID:    o.record.Allocation.ID,
+		NetNS:          path,
+		IfName:         a.Interface,
+		Args:           a.Args,
+		CapabilityArgs: a.CapabilityArgs,
+	}
+}
+
+func (o *operation) failure(op string, a state.Attachment, tries int, err error) error {
+	return &Error{
+		Op: op, Allocation: o.record.Allocation.ID,
+		Network: a.Network, Interface: a.Interface, Tries: tries, Err: err,
+	}
+}
+
+func (o *operation) attachmentLog(a state.Attachment) hclog.Logger {
+	return o.log.With("network", a.Network, "interface", a.Interface)
+}
+
+// namespace opens the namespace that the allocation was recorded in. It is
+// missing, too, when another one took its path, as after a reboot.
+func (o *operation) namespace() (*netns.Namespace, error) {
+	a := o.record.Allocation
+	ns, err := netns.Open(a.Netns)
+	if err != nil {
+		return nil, err
+	}
+	if a.NetnsID != "" && ns.ID() != a.NetnsID {
+		_ = ns.Close() // not ours; only looked at
+		return nil, &netns.MissingError{Path: a.Netns, Reason: "another namespace took its place"}
+	}
+	return ns, nil
+}
+
+// namespacePath is what plugins get as CNI_NETNS: empty when the namespace is
+// missing, as the CNI specification allows for DEL. A path that is no longer
+// the allocation's namespace would make them fail, or harm another one.
+func (o *operation) namespacePath() (path string, err error) {
+	ns, err := o.namespace()
+	switch {
+	case errors.Is(err, netns.ErrMissing):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return o.record.Allocation.Netns, ns.Close()
+}

@@ -1,0 +1,84 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ErrConflict is a Setup of an allocation that is set up with another request.
+var ErrConflict = errors.New("allocation is set up with a different request; tear it down first")
+
+// Error is the failure of one operation on one attachment.
+type Error struct {
+	// Op is "attach", "detach" or "check".
+	Op         string
+	Allocation string
+	Network    string
+	Interface  string
+	// Tries is the number of times that the operation was tried.
+	Tries int
+	// Err is the cause of the first failure: later ones are often only its
+	// consequence.
+	Err error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s network %q as %s of allocation %s", e.Op, e.Network, e.Interface, e.Allocation)
+	if e.Tries > 1 {
+		fmt.Fprintf(&b, " (%d tries)", e.Tries)
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// InterfaceExistsError is an interface name that the namespace has already.
+type InterfaceExistsError struct {
+	Netns     string
+	Interface string
+	Network   string
+}
+
+func (e *InterfaceExistsError) Error() string {
+	return fmt.Sprintf("network %q: interface %s exists already in %s: choose another name", e.Network, e.Interface, e.Netns)
+}
+
+// TimeoutError is a plugin that was killed because it exceeded the deadline.
+type TimeoutError struct {
+	Plugin string
+	Verb   string
+	Limit  time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("plugin %s did not answer %s within %s and was killed", e.Plugin, e.Verb, e.Limit)
+}
+
+// ExecError is a plugin that could not be run, or ended without saying why in
+// the form that the CNI specification asks for.
+type ExecError struct {
+	Plugin string
+	Verb   string
+	// Stderr is the end of what the plugin wrote there.
+	Stderr string
+	Err    error
+}
+
+func (e *ExecError) Error() string {
+	msg := fmt.Sprintf("plugin %s: %s: %v", e.Plugin, e.Verb, e.Err)
+	if e.Stderr != "" {
+		msg += ": " + e.Stderr
+	}
+	return msg
+}
+
+// Unwrap gives the cause.
+func (e *ExecError) Unwrap() error { return e.Err }

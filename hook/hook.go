@@ -1,0 +1,117 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Names of the implementations that New knows.
+const (
+	// CNI attaches allocations to CNI networks.
+	CNI = "cni"
+	// NoOp serves allocations that use the host's network.
+	NoOp = "noop"
+)
+
+// Hook is what an orchestrator calls around the life of an allocation.
+type Hook interface {
+	// Setup attaches the allocation as the request says. Repeated with the
+	// same request in the same namespace it returns what stands; with another
+	// request it fails with ErrConflict. When the namespace of an earlier
+	// Setup is gone its attachments are torn down first.
+	Setup(ctx context.Context, r Request) (*Allocation, error)
+
+	// Teardown removes every attachment of the allocation. An unknown
+	// allocation, a missing namespace and a second call are not errors.
+	Teardown(ctx context.Context, id string) error
+
+	// Check tells for each attachment whether it still is as it was set up.
+	// The error joins those of the attachments that are not; an allocation
+	// that is not set up is state.ErrNotFound.
+	Check(ctx context.Context, id string) ([]Checked, error)
+
+	// Status returns the allocation as recorded, without running a plugin.
+	// An allocation that is not set up is state.ErrNotFound.
+	Status(ctx context.Context, id string) (*Allocation, error)
+
+	// GC tears down the recorded allocations whose namespace is gone, and
+	// runs CNI's GC on the networks of the conf directory. What live returns
+	// true for is left alone; nil means that namespaces alone decide.
+	GC(ctx context.Context, live func(id string) bool) (*Collected, error)
+}
+
+// Cleaner removes from the host what a DEL left behind. Setup and Teardown
+// call it when a DEL failed and whenever the namespace is missing, because
+// plugins then report success and leave their rules.
+type Cleaner interface {
+	// Clean removes what the attachments of the allocation left. The error
+	// says what could not be removed; calling again is safe.
+	Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error
+}
+
+// Config says where a Hook finds and keeps things. The zero value is usable:
+// every field has a default.
+type Config struct {
+	// ConfDir holds the network configurations. Default: cniconf.DefaultDir.
+	ConfDir string
+	// PluginDirs are searched for CNI plugins. Default: CNI_PATH, else
+	// cniconf.DefaultPluginDir.
+	PluginDirs []string
+	// StateDir holds the records. Default: state.DefaultDir.
+	StateDir string
+	// CacheDir is libcni's cache, which is also the fallback when the records
+	// are lost. Default: /var/lib/cni.
+	CacheDir string
+	// NetnsDir is where namespaces are pinned that Setup makes itself.
+	// Default: netns.DefaultDir.
+	NetnsDir string
+	// CallTimeout is the deadline of one plugin call; a plugin that exceeds
+	// it is killed with its process group. Default: 60 s.
+	CallTimeout time.Duration
+	// Cleaner does forced cleanup. Default: none; what a DEL leaves then
+	// stays recorded as pending.
+	Cleaner Cleaner
+	// Logger gets one line for each step that matters. Default: none.
+	Logger hclog.Logger
+}
+
+// New returns the implementation of the given name: CNI or NoOp.
+func New(name string, c Config) (Hook, error) {
+	switch name {
+	case CNI:
+		return NewEngine(c)
+	case NoOp:
+		return newNoOp(c), nil
+	}
+	return nil, fmt.Errorf("unknown hook %q: want %q or %q", name, CNI, NoOp)
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.ConfDir, cniconf.DefaultDir)
+	setDefault(&c.StateDir, state.DefaultDir)
+	setDefault(&c.CacheDir, "/var/lib/cni")
+	setDefault(&c.NetnsDir, netns.DefaultDir)
+	setDefault(&c.CallTimeout, time.Minute)
+	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

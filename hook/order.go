@@ -1,0 +1,142 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// inOrder calls do for 0 to n-1, all at the same time, except that do(i)
+// starts only when every do(j) for j in after(i) has returned. after must not
+// form a circle.
+func inOrder(n int, after func(i int) []int, do func(i int)) {
+	done := make([]chan struct{}, n)
+	for i := range done {
+		done[i] = make(chan struct{})
+	}
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			defer close(done[i])
+			for _, j := range after(i) {
+				<-done[j]
+			}
+			do(i)
+		})
+	}
+	all.Wait()
+}
+
+// setupOrder fills After: attachments that set a default route come one after
+// the other, the primary first, because the kernel keeps the first route; and
+// one made on an interface inside the namespace comes after that interface.
+func setupOrder(attachments []state.Attachment, lists []*libcni.NetworkConfigList) {
+	previous := ""
+	for i := range attachments {
+		a := &attachments[i]
+		if setsDefaultRoute(lists[i]) {
+			if previous != "" {
+				a.After = append(a.After, previous)
+			}
+			previous = a.Interface
+		}
+		a.After = append(a.After, mastersInside(lists[i], attachments[:i])...)
+	}
+}
+
+// predecessors returns the indexes of the attachments that i comes after.
+func predecessors(attachments []state.Attachment, i int) []int {
+	return indexes(attachments, func(_ int, other state.Attachment) bool {
+		return slices.Contains(attachments[i].After, other.Interface)
+	})
+}
+
+// successors returns the indexes of the attachments that come after i.
+func successors(attachments []state.Attachment, i int) []int {
+	return indexes(attachments, func(_ int, other state.Attachment) bool {
+		return slices.Contains(other.After, attachments[i].Interface)
+	})
+}
+
+func indexes(attachments []state.Attachment, match func(int, state.Attachment) bool) []int {
+	var found []int
+	for i, a := range attachments {
+		if match(i, a) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// pluginConf is what decides about order in a plugin's configuration.
+type pluginConf struct {
+	Type             string `json:"type"`
+	IsDefaultGateway bool   `json:"isDefaultGateway"`
+	Master           string `json:"master"`
+	LinkInContainer  bool   `json:"linkInContainer"`
+	IPAM             struct {
+		Type   string `json:"type"`
+		Routes []struct {
+			Dst string `json:"dst"`
+		} `json:"routes"`
+	} `json:"ipam"`
+}
+
+// plainPlugins set no routes of their own: only their IPAM's.
+var plainPlugins = []string{
+	"bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "tap", "dummy", "loopback",
+	"portmap", "firewall", "tuning", "bandwidth",
+}
+
+// setsDefaultRoute tells whether a network would set a default route. What we
+// do not know might, and goes in line.
+func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
+	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		conf, err := decodePlugin(p)
+		if err != nil || !slices.Contains(plainPlugins, conf.Type) || conf.IsDefaultGateway {
+			return true
+		}
+		switch conf.IPAM.Type {
+		case "", "host-local", "static":
+		default: // DHCP's router option, or an IPAM plugin that we do not know
+			return true
+		}
+		for _, route := range conf.IPAM.Routes {
+			if route.Dst == "0.0.0.0/0" || route.Dst == "::/0" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// mastersInside returns the interfaces of earlier attachments that the network
+// builds on.
+func mastersInside(list *libcni.NetworkConfigList, earlier []state.Attachment) []string {
+	var masters []string
+	for _, p := range list.Plugins {
+		conf, err := decodePlugin(p)
+		if err != nil || !conf.LinkInContainer {
+			continue
+		}
+		for _, a := range earlier {
+			if a.Interface == conf.Master {
+				masters = append(masters, a.Interface)
+			}
+		}
+	}
+	return masters
+}
+
+func decodePlugin(p *libcni.PluginConfig) (pluginConf, error) {
+	var conf pluginConf
+	err := json.Unmarshal(p.Bytes, &conf)
+	return conf, err
+}

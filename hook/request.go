@@ -1,0 +1,106 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Request says which networks an allocation shall have.
+type Request struct {
+	// ID is the allocation's, and the CNI container ID. Required.
+	ID string
+	// Netns is the path of the allocation's network namespace. Empty: one is
+	// made, pinned under Config.NetnsDir as ID, and removed by Teardown.
+	Netns string
+	// Primary is the main network. Nil: the namespace has one already, and
+	// only the extra networks are attached.
+	Primary *selection.Element
+	// Networks are the extra networks that the job names, in its order.
+	Networks []selection.Element
+	// Defaults are extra networks that the host gives every allocation. Their
+	// interfaces are numbered after those of Networks.
+	Defaults []selection.Element
+	// Ports are the allocation's. An attachment takes those whose labels it
+	// names; the others go to the primary.
+	Ports []portmap.Port
+	// PortOptions say how ports become mappings.
+	PortOptions portmap.Options
+	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown.
+	Args map[string]string
+}
+
+// RequestError is a request that is refused before anything is done.
+type RequestError struct {
+	Field  string
+	Value  string
+	Reason string
+}
+
+func (e *RequestError) Error() string {
+	return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason)
+}
+
+func (r Request) validate() error {
+	if err := state.ValidateID(r.ID); err != nil {
+		return err
+	}
+	if r.Netns != "" && !filepath.IsAbs(r.Netns) {
+		return &RequestError{"netns", r.Netns, "want an absolute path such as /run/netns/web"}
+	}
+	if r.Primary == nil && len(r.Networks)+len(r.Defaults) == 0 {
+		return &RequestError{"networks", "", "nothing to attach: name a primary or an extra network"}
+	}
+	return validateArgs(r.Args)
+}
+
+// validateArgs holds CNI_ARGS to the form KEY=VALUE;KEY=VALUE, which has no
+// escape: a separator inside a value would make further arguments.
+func validateArgs(args map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(args)) {
+		field := "CNI argument " + key
+		if key == "" || strings.ContainsAny(key, "=;\x00\n") {
+			return &RequestError{"CNI argument", key, "want a name without '=', ';', NUL or line break"}
+		}
+		if strings.ContainsAny(args[key], "=;\x00\n") {
+			return &RequestError{field, args[key], "want a value without '=', ';', NUL or line break"}
+		}
+	}
+	return nil
+}
+
+// cniArgs returns CNI_ARGS in a fixed order. IgnoreUnknown comes first because
+// plugins refuse arguments that they do not know without it.
+func (r Request) cniArgs() [][2]string {
+	args := [][2]string{{"IgnoreUnknown", "true"}}
+	for _, key := range slices.Sorted(maps.Keys(r.Args)) {
+		if key != "IgnoreUnknown" {
+			args = append(args, [2]string{key, r.Args[key]})
+		}
+	}
+	return args
+}
+
+// digest identifies what is asked for. The namespace is left out: it is
+// compared by its kernel identity, not by its path.
+func (r Request) digest() (string, error) {
+	r.Netns = ""
+	data, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("allocation %s: encode request: %w", r.ID, err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,125 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/containerd/go-cni"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// parseResult reads a stored result, whatever its version.
+func parseResult(data json.RawMessage) (*types100.Result, error) {
+	parsed, err := create.CreateFromBytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("read recorded result: %w", err)
+	}
+	return types100.NewResultFromResult(parsed)
+}
+
+// encodeResult returns the result as JSON in a version of the specification.
+func encodeResult(result types.Result, cniVersion string) (json.RawMessage, error) {
+	converted, err := result.GetAsVersion(cniVersion)
+	if err != nil {
+		return nil, fmt.Errorf("convert result to version %s: %w", cniVersion, err)
+	}
+	return json.Marshal(converted)
+}
+
+// observe joins what the plugins reported of an attachment with what the
+// namespace shows of its interface.
+func observe(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []cni.PortMapping) (Observed, error) {
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return Observed{}, err
+	}
+	seen := Observed{
+		Addresses: resultAddresses(result),
+		DNS:       cni.DNS{Servers: result.DNS.Nameservers, Searches: result.DNS.Search, Options: result.DNS.Options},
+		Ports:     ports,
+	}
+	for _, i := range interfaces {
+		if i.Name != a.Interface {
+			continue
+		}
+		seen.MAC, seen.MTU = i.MAC, i.MTU
+		if len(seen.Addresses) == 0 {
+			seen.Addresses = i.Addresses
+		}
+	}
+	for _, route := range routes {
+		if route.Interface == a.Interface && route.Gateway.IsValid() {
+			seen.Gateways = append(seen.Gateways, route.Gateway)
+		}
+	}
+	return seen, nil
+}
+
+// resultAddresses returns the addresses of a result in a fixed order: those of
+// interfaces in the sandbox first, by name, then those of no interface.
+// Addresses of interfaces on the host are not the allocation's.
+func resultAddresses(result *types100.Result) []netip.Prefix {
+	type owned struct {
+		inside  bool
+		name    string
+		address netip.Prefix
+	}
+	var list []owned
+	for _, ip := range result.IPs {
+		address, ok := prefixOf(ip.Address)
+		if !ok {
+			continue
+		}
+		o := owned{address: address}
+		if i := ip.Interface; i != nil && *i >= 0 && *i < len(result.Interfaces) {
+			o.name, o.inside = result.Interfaces[*i].Name, result.Interfaces[*i].Sandbox != ""
+			if !o.inside {
+				continue
+			}
+		}
+		list = append(list, o)
+	}
+	slices.SortStableFunc(list, func(a, b owned) int {
+		if a.inside != b.inside {
+			return cmp.Compare(b.name, a.name) // a name comes before none
+		}
+		return cmp.Compare(a.name, b.name)
+	})
+	var addresses []netip.Prefix
+	for _, o := range list {
+		addresses = append(addresses, o.address)
+	}
+	return addresses
+}
+
+func prefixOf(n net.IPNet) (netip.Prefix, bool) {
+	address, ok := netip.AddrFromSlice(n.IP)
+	if !ok {
+		return netip.Prefix{}, false
+	}
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(address.Unmap(), ones), true
+}
+
+// gatewayOf returns the gateway that a result names for a family.
+func gatewayOf(result *types100.Result, v6 bool) (netip.Addr, bool) {
+	for _, ip := range result.IPs {
+		gateway, ok := netip.AddrFromSlice(ip.Gateway)
+		if ok && gateway.Unmap().Is6() == v6 {
+			return gateway.Unmap(), true
+		}
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,231 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Setup attaches the allocation as the request says; see Hook.
+func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	digest, err := r.digest()
+	if err != nil {
+		return nil, err
+	}
+	o, err := e.begin(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer o.end()
+	if done, err := o.earlier(ctx, r, digest); done != nil || err != nil {
+		return done, err
+	}
+	p, err := e.plan(r)
+	if err != nil {
+		return nil, err
+	}
+	return o.setup(ctx, r, digest, p)
+}
+
+// earlier deals with what an earlier Setup left. It returns the allocation
+// when it stands as requested; otherwise nothing is left of it, unless an
+// error says so.
+func (o *operation) earlier(ctx context.Context, r Request, digest string) (*Allocation, error) {
+	if !o.known() {
+		return nil, nil
+	}
+	same, err := o.sameNamespace(r.Netns)
+	if err != nil {
+		return nil, err
+	}
+	if same && o.complete() {
+		if o.record.Allocation.Digest != digest {
+			return nil, fmt.Errorf("allocation %s: %w", r.ID, ErrConflict)
+		}
+		return describe(o.record)
+	}
+	o.log.Info("tearing down what an earlier setup left", "netns", o.record.Allocation.Netns)
+	if err := o.teardown(ctx); err != nil {
+		return nil, fmt.Errorf("tear down what an earlier setup left: %w", err)
+	}
+	o.record = state.Record{Allocation: state.Allocation{ID: r.ID}}
+	return nil, nil
+}
+
+func (o *operation) known() bool {
+	return o.record.Allocation.NetnsID != "" || o.record.Allocation.Netns != "" ||
+		len(o.record.Attachments) > 0 || len(o.record.Damaged) > 0
+}
+
+// sameNamespace tells whether the request is for the namespace on record.
+func (o *operation) sameNamespace(path string) (bool, error) {
+	recorded, err := o.namespace()
+	if errors.Is(err, netns.ErrMissing) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer recorded.Close() //nolint:errcheck // read only
+	if path == "" || path == o.record.Allocation.Netns {
+		return path != "" || o.record.Allocation.NetnsOwned, nil
+	}
+	asked, err := netns.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer asked.Close() //nolint:errcheck // read only
+	return asked.ID() == recorded.ID(), nil
+}
+
+// complete tells whether the recorded Setup went through to its end.
+func (o *operation) complete() bool {
+	return len(o.record.Attachments) > 0 && len(o.record.Damaged) == 0 &&
+		!slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+			return a.Phase != state.Attached || a.Status == nil
+		})
+}
+
+// setup carries out a plan. Whatever fails, everything is undone.
+func (o *operation) setup(ctx context.Context, r Request, digest string, p *plan) (*Allocation, error) {
+	ns, err := o.sandbox(r, digest)
+	if err == nil {
+		defer ns.Close() //nolint:errcheck // read only
+		err = o.attachAll(ctx, ns, p)
+	}
+	if err == nil {
+		return describe(o.record)
+	}
+	// The caller may have given up; what was done is undone all the same.
+	if undo := o.teardown(context.WithoutCancel(ctx)); undo != nil {
+		err = errors.Join(err, fmt.Errorf("undo: %w", undo))
+	}
+	return nil, err
+}
+
+// sandbox opens the namespace of the request. One that is to be made is
+// written down before, so that it is found whatever happens next.
+func (o *operation) sandbox(r Request, digest string) (*netns.Namespace, error) {
+	boot, err := state.BootID()
+	if err != nil {
+		return nil, err
+	}
+	a := state.Allocation{ID: r.ID, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
+	if r.Netns == "" {
+		a.Netns = filepath.Join(o.config.NetnsDir, r.ID)
+		if err := o.makeNamespace(a); err != nil {
+			return nil, err
+		}
+		a.NetnsOwned = true
+	}
+	ns, err := netns.Open(a.Netns)
+	if err != nil {
+		return nil, err
+	}
+	a.NetnsID = ns.ID()
+	o.record.Allocation = a
+	return ns, nil
+}
+
+// makeNamespace pins a new namespace. A name that is taken is not ours: it is
+// looked at before the record says that we own it.
+func (o *operation) makeNamespace(a state.Allocation) error {
+	existing, err := netns.Open(a.Netns)
+	if err == nil {
+		_ = existing.Close() // only looked at
+		return fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
+	}
+	a.NetnsOwned = true
+	if err := o.lock.Begin(a, nil); err != nil {
+		return err
+	}
+	o.record.Allocation = a
+	_, err = netns.Create(o.config.NetnsDir, a.ID)
+	if errors.Is(err, netns.ErrExists) { // somebody was quicker, and it is theirs
+		o.record.Allocation.NetnsOwned = false
+	}
+	return err
+}
+
+// attachAll writes down the attachments, makes them, and writes down what
+// came of it.
+func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan) error {
+	path := o.record.Allocation.Netns
+	if err := p.checkInterfaces(path, ns); err != nil {
+		return err
+	}
+	if err := o.lock.Begin(o.record.Allocation, p.attachments); err != nil {
+		return err
+	}
+	o.record.Attachments = p.attachments
+	var err error
+	if o.hold, err = o.lock.Hold(); err != nil {
+		return err
+	}
+	if err := o.addAll(ctx, path); err != nil {
+		return err
+	}
+	if err := o.setDefaultRoutes(ns, p); err != nil {
+		return err
+	}
+	return o.finish(ns, p)
+}
+
+// addAll runs ADD for all attachments. The first failure stops pauses and what
+// has not started; calls that run are left to end, because a plugin killed
+// half way leaves more to undo.
+func (o *operation) addAll(ctx context.Context, path string) error {
+	group, going := errgroup.WithContext(ctx)
+	attachments := o.record.Attachments
+	group.Go(func() error {
+		errs := make([]error, len(attachments))
+		inOrder(len(attachments),
+			func(i int) []int { return predecessors(attachments, i) },
+			func(i int) {
+				errs[i] = o.add(ctx, going, &attachments[i], path)
+				if errs[i] != nil {
+					group.Go(func() error { return errs[i] })
+				}
+			})
+		return nil
+	})
+	return group.Wait()
+}
+
+// finish records what the namespace shows now that all is attached.
+func (o *operation) finish(ns *netns.Namespace, p *plan) error {
+	interfaces, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
+	routes, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
+	}
+	for i := range o.record.Attachments {
+		a := &o.record.Attachments[i]
+		seen, err := observe(*a, interfaces, routes, p.mappings[i])
+		if err != nil {
+			return o.failure("attach", *a, a.Tries, err)
+		}
+		if a.Status, err = json.Marshal(seen); err != nil {
+			return o.failure("attach", *a, a.Tries, err)
+		}
+	}
+	return o.lock.Begin(o.record.Allocation, o.record.Attachments)
+}

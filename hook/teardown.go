@@ -1,0 +1,197 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Teardown removes every attachment of the allocation; see Hook.
+func (e *Engine) Teardown(ctx context.Context, id string) error {
+	o, err := e.begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	return o.teardown(ctx)
+}
+
+// teardown removes what the record names, or libcni's cache where the record
+// is lost. What cannot be removed stays recorded as pending.
+func (o *operation) teardown(ctx context.Context) error {
+	if err := o.recall(); err != nil {
+		return err
+	}
+	if !o.known() {
+		return o.lock.Clear()
+	}
+	if err := o.waitForOrphans(ctx); err != nil {
+		return err
+	}
+	path, err := o.namespacePath()
+	if err != nil {
+		return err
+	}
+	if err := o.detachAll(ctx, path); err != nil {
+		return err
+	}
+	if o.record.Allocation.NetnsOwned {
+		if err := netns.Remove(o.record.Allocation.Netns); err != nil {
+			return err
+		}
+	}
+	return o.lock.Clear()
+}
+
+// recall completes the record from libcni's cache when files of it are lost or
+// damaged.
+func (o *operation) recall() error {
+	if len(o.record.Attachments) > 0 && len(o.record.Damaged) == 0 {
+		return nil
+	}
+	cached, err := o.cached()
+	if err != nil {
+		return err
+	}
+	for _, c := range cached {
+		known := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+			return a.Interface == c.attachment.Interface
+		})
+		if known {
+			continue
+		}
+		o.attachmentLog(c.attachment).Warn("no record; using libcni's cache")
+		o.record.Attachments = append(o.record.Attachments, c.attachment)
+		if o.record.Allocation.Netns == "" {
+			o.record.Allocation.Netns = c.netns
+			o.record.Allocation.NetnsOwned = c.netnsOwned
+		}
+	}
+	return nil
+}
+
+// waitForOrphans waits for plugins that outlive a killed process of ours. It
+// gives them one deadline, which is more than they were given when started.
+func (o *operation) waitForOrphans(ctx context.Context) error {
+	cut := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+		return a.Phase == state.Adding || a.Phase == state.Deleting
+	})
+	boot, err := state.BootID()
+	if err != nil {
+		return err
+	}
+	if !cut || o.hold != nil || o.record.Allocation.BootID != boot {
+		return nil
+	}
+	limited, stop := context.WithTimeout(ctx, o.config.CallTimeout)
+	defer stop()
+	if err := o.lock.Quiesce(limited); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		o.log.Warn("a plugin that a killed process started still runs; going on without it", "waited", o.config.CallTimeout)
+	}
+	return nil
+}
+
+// detachAll runs DEL for all attachments, newest first where the order
+// matters, goes on past failures, and has the rest removed by force.
+func (o *operation) detachAll(ctx context.Context, path string) error {
+	attachments := o.record.Attachments
+	if err := o.holdForPlugins(); err != nil {
+		return err
+	}
+	errs := make([]error, len(attachments))
+	inOrder(len(attachments),
+		func(i int) []int { return successors(attachments, i) },
+		func(i int) { errs[i] = o.detach(ctx, &attachments[i], path) })
+
+	if err := o.force(ctx, path == "", errs); err != nil {
+		return err
+	}
+	for _, a := range attachments {
+		if err := o.lock.Delete(a.Interface); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdForPlugins makes what the plugins inherit. Attachments recalled from the
+// cache have no directory yet.
+func (o *operation) holdForPlugins() error {
+	if o.hold != nil || len(o.record.Attachments) == 0 {
+		return nil
+	}
+	if err := o.lock.Begin(o.record.Allocation, nil); err != nil {
+		return err
+	}
+	var err error
+	o.hold, err = o.lock.Hold()
+	return err
+}
+
+func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) error {
+	if a.Phase != state.Pending {
+		a.Phase, a.Tries, a.Updated = state.Deleting, 0, time.Now().UTC()
+		if err := o.lock.Mark(*a); err != nil {
+			return err
+		}
+	}
+	a.Tries++
+	if err := o.restoreCache(*a); err != nil {
+		o.attachmentLog(*a).Warn("plugins get no prevResult", "error", err)
+	}
+	if err := o.del(ctx, *a, path); err != nil {
+		return o.failure("detach", *a, 1, err)
+	}
+	o.attachmentLog(*a).Info("detached")
+	return nil
+}
+
+// force calls the cleaner where DEL failed or, with the namespace missing,
+// cannot be believed. Without a cleaner failures stay pending.
+func (o *operation) force(ctx context.Context, missing bool, errs []error) error {
+	var suspects []state.Attachment
+	for i, a := range o.record.Attachments {
+		if errs[i] != nil || missing {
+			suspects = append(suspects, a)
+		}
+	}
+	failed := errors.Join(errs...)
+	if len(suspects) == 0 {
+		return nil
+	}
+	if o.config.Cleaner == nil {
+		return o.postpone(suspects, failed)
+	}
+	if failed != nil {
+		o.log.Warn("DEL failed, cleaning up by force", "error", failed)
+	}
+	if err := o.config.Cleaner.Clean(ctx, o.record.Allocation, suspects); err != nil {
+		return o.postpone(suspects, errors.Join(failed, fmt.Errorf("forced cleanup: %w", err)))
+	}
+	return nil
+}
+
+// postpone records what is still to be torn down, and returns why.
+func (o *operation) postpone(suspects []state.Attachment, why error) error {
+	if why == nil {
+		return nil
+	}
+	for _, a := range suspects {
+		a.Phase, a.Error, a.Updated = state.Pending, why.Error(), time.Now().UTC()
+		if err := o.lock.Put(a); err != nil {
+			return errors.Join(why, err)
+		}
+	}
+	return why
+}

@@ -1,0 +1,63 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package keylock locks by key. A key costs memory only while somebody holds
+// or waits for it.
+package keylock
+
+import (
+	"context"
+	"sync"
+)
+
+// Locks is a set of locks by key. The zero value is ready.
+type Locks struct {
+	mu   sync.Mutex // guards held, never kept while waiting
+	held map[string]*entry
+}
+
+type entry struct {
+	users int           // who holds it and who waits
+	token chan struct{} // holds one token while the lock is free
+}
+
+// Lock waits for the key's lock and returns what releases it, which may be
+// called more than once. When ctx ends first the error is its cause. Keys do
+// not wait for each other.
+func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error) {
+	e := l.enter(key)
+	select {
+	case <-e.token:
+		return sync.OnceFunc(func() {
+			e.token <- struct{}{}
+			l.leave(key, e)
+		}), nil
+	case <-ctx.Done():
+		l.leave(key, e)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (l *Locks) enter(key string) *entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.held[key]
+	if !ok {
+		e = &entry{token: make(chan struct{}, 1)}
+		e.token <- struct{}{}
+		if l.held == nil {
+			l.held = map[string]*entry{}
+		}
+		l.held[key] = e
+	}
+	e.users++
+	return e
+}
+
+func (l *Locks) leave(key string, e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.users--; e.users == 0 {
+		delete(l.held, key)
+	}
+}

@@ -1,0 +1,140 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netns
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Interface is a network interface of a namespace.
+type Interface struct {
+	Name string
+	MAC  string
+	MTU  int
+	Up   bool
+	// Addresses are those of scope global, IPv4 first, each family in order.
+	Addresses []netip.Prefix
+}
+
+// Interfaces returns the namespace's interfaces, sorted by name.
+func (n *Namespace) Interfaces() ([]Interface, error) {
+	links, err := n.link.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces of %s: %w", n.path, err)
+	}
+	addresses, err := n.link.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of %s: %w", n.path, err)
+	}
+	var list []Interface
+	for _, link := range links {
+		attrs := link.Attrs()
+		list = append(list, Interface{
+			Name: attrs.Name, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU,
+			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
+		})
+	}
+	slices.SortFunc(list, func(a, b Interface) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func globalAddresses(all []netlink.Addr, index int) []netip.Prefix {
+	var list []netip.Prefix
+	for _, a := range all {
+		if a.LinkIndex != index || a.Scope != unix.RT_SCOPE_UNIVERSE || a.IPNet == nil {
+			continue
+		}
+		if address, ok := netip.AddrFromSlice(a.IP); ok {
+			ones, _ := a.Mask.Size()
+			list = append(list, netip.PrefixFrom(address.Unmap(), ones))
+		}
+	}
+	slices.SortFunc(list, netip.Prefix.Compare) // orders IPv4 before IPv6
+	return list
+}
+
+// Route is a default route.
+type Route struct {
+	Interface string
+	// Gateway is invalid for a route without one.
+	Gateway netip.Addr
+}
+
+// DefaultRoutes returns the default routes of the main table, IPv4 first, in
+// the kernel's order.
+func (n *Namespace) DefaultRoutes() ([]Route, error) {
+	var list []Route
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := n.defaultRoutes(family)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range routes {
+			link, err := n.link.LinkByIndex(r.LinkIndex)
+			if err != nil {
+				return nil, fmt.Errorf("find the interface of a default route of %s: %w", n.path, err)
+			}
+			gateway, _ := netip.AddrFromSlice(r.Gw)
+			list = append(list, Route{link.Attrs().Name, gateway.Unmap()})
+		}
+	}
+	return list, nil
+}
+
+func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
+	routes, err := n.link.RouteList(nil, family)
+	if err != nil {
+		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
+	}
+	return slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		if r.Dst == nil { // how older versions of the library have it
+			return false
+		}
+		ones, _ := r.Dst.Mask.Size()
+		return ones != 0 || !r.Dst.IP.IsUnspecified()
+	}), nil
+}
+
+// SetDefaultRoute makes the gateway, reached by an interface, the only default
+// route of its family. It is safe to repeat.
+func (n *Namespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
+	fail := func(err error) error {
+		return fmt.Errorf("default route by %s on %s: %w", gateway, iface, err)
+	}
+	link, err := n.link.LinkByName(iface)
+	if err != nil {
+		return fail(err)
+	}
+	family, bits := netlink.FAMILY_V4, 32
+	if gateway.Is6() {
+		family, bits = netlink.FAMILY_V6, 128
+	}
+	wanted := netlink.Route{
+		LinkIndex: link.Attrs().Index,
+		Dst:       &net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)},
+		Gw:        gateway.AsSlice(),
+	}
+	present, err := n.defaultRoutes(family)
+	if err != nil {
+		return fail(err)
+	}
+	// The old ones go first: the kernel has one route for a destination and
+	// metric. Setup undoes everything when the new one then fails.
+	for _, old := range present {
+		if err := n.link.RouteDel(&old); err != nil {
+			return fail(fmt.Errorf("remove the old one: %w", err))
+		}
+	}
+	if err := n.link.RouteAdd(&wanted); err != nil {
+		return fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package portmap
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Port is a port of an allocation.
+type Port struct {
+	// Label names the port within the allocation. Required.
+	Label string `json:"label"`
+	// HostPort is the port on the host, 1 to 65535.
+	HostPort int `json:"hostPort"`
+	// To is the port inside the namespace. 0: the same as HostPort.
+	To int `json:"to,omitempty"`
+	// HostIP is the address on the host. Empty: all.
+	HostIP string `json:"hostIP,omitempty"`
+	// Protocol is "tcp", "udp" or "sctp". Empty: tcp and udp.
+	Protocol string `json:"protocol,omitempty"`
+}
+
+// InvalidPortError is a port that cannot be mapped.
+type InvalidPortError struct {
+	Port   string
+	Field  string
+	Value  string
+	Reason string
+}
+
+func (e *InvalidPortError) Error() string {
+	return fmt.Sprintf("port %q: %s %q: %s", e.Port, e.Field, e.Value, e.Reason)
+}
+
+// UnknownLabelError is a label that no port of the allocation has.
+type UnknownLabelError struct {
+	Label string
+	Known []string
+}
+
+func (e *UnknownLabelError) Error() string {
+	known := "none"
+	if len(e.Known) > 0 {
+		known = strings.Join(e.Known, ", ")
+	}
+	return fmt.Sprintf("no port has the label %q: the allocation has %s", e.Label, known)
+}
+
+// Parse reads a port as a person writes it:
+//
+//	[LABEL=][HOST-IP:]HOST-PORT[:PORT][/tcp|/udp|/sctp]
+//
+// An IPv6 host IP stands in brackets. Without a label it is the host port.
+func Parse(s string) (Port, error) {
+	fail := func(field, value, reason string) (Port, error) {
+		return Port{}, &InvalidPortError{s, field, value, reason + ", as in 8080:80/tcp"}
+	}
+	var p Port
+	rest := s
+	if label, after, ok := strings.Cut(rest, "="); ok {
+		if label == "" {
+			return fail("label", label, "want a name before '='")
+		}
+		p.Label, rest = label, after
+	}
+	rest, protocol, named := strings.Cut(rest, "/")
+	if named && protocol == "" {
+		return fail("protocol", protocol, "want tcp, udp or sctp after '/'")
+	}
+	p.Protocol = protocol
+	rest, p.HostIP = cutHostIP(rest)
+	host, to, mapped := strings.Cut(rest, ":")
+	var err error
+	if p.HostPort, err = strconv.Atoi(host); err != nil {
+		return fail("host port", host, "want a number from 1 to 65535")
+	}
+	if mapped {
+		if p.To, err = strconv.Atoi(to); err != nil || p.To == 0 {
+			return fail("port", to, "want a number from 1 to 65535")
+		}
+	}
+	if p.Label == "" {
+		p.Label = host
+	}
+	return p, p.validate()
+}
+
+// cutHostIP splits "IP:PORT..." or "[IP]:PORT..."; the port comes first.
+func cutHostIP(s string) (rest, ip string) {
+	if inner, after, ok := strings.Cut(strings.TrimPrefix(s, "["), "]:"); ok && strings.HasPrefix(s, "[") {
+		return after, inner
+	}
+	first, after, ok := strings.Cut(s, ":")
+	if ok && strings.Contains(first, ".") {
+		return after, first
+	}
+	return s, ""
+}
+
+func (p Port) validate() error {
+	fail := func(field string, value any, reason string) error {
+		return &InvalidPortError{p.Label, field, fmt.Sprint(value), reason}
+	}
+	if p.HostPort < 1 || p.HostPort > 65535 {
+		return fail("host port", p.HostPort, "want 1 to 65535")
+	}
+	if p.To < 0 || p.To > 65535 {
+		return fail("to", p.To, "want 1 to 65535, or 0 for the host port")
+	}
+	if p.Protocol != "" && !slices.Contains([]string{"tcp", "udp", "sctp"}, p.Protocol) {
+		return fail("protocol", p.Protocol, "want tcp, udp or sctp, or none for tcp and udp")
+	}
+	if p.HostIP != "" {
+		if _, err := netip.ParseAddr(p.HostIP); err != nil {
+			return fail("host IP", p.HostIP, "want an IPv4 or IPv6 address")
+		}
+	}
+	return nil
+}
+
+// Merge joins an allocation's shared ports with those of its networks. Of the
+// ports with one label the shared one wins.
+func Merge(shared, network []Port) []Port {
+	merged := slices.Clone(shared)
+	for _, p := range network {
+		if !slices.ContainsFunc(shared, func(s Port) bool { return s.Label == p.Label }) {
+			merged = append(merged, p)
+		}
+	}
+	return merged
+}
+
+// Select splits ports into those with the labels and the rest, both in their
+// order. A label that no port has is an *UnknownLabelError.
+func Select(ports []Port, labels []string) (taken, rest []Port, err error) {
+	for _, p := range ports {
+		if slices.Contains(labels, p.Label) {
+			taken = append(taken, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	for _, label := range labels {
+		if !slices.ContainsFunc(taken, func(p Port) bool { return p.Label == label }) {
+			return nil, ports, &UnknownLabelError{label, labelsOf(ports)}
+		}
+	}
+	return taken, rest, nil
+}
+
+func labelsOf(ports []Port) []string {
+	var labels []string
+	for _, p := range ports {
+		labels = append(labels, p.Label)
+	}
+	return labels
+}

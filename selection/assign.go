@@ -1,0 +1,97 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package selection
+
+import (
+	"fmt"
+	"slices"
+)
+
+// PrimaryInterface is the primary's when it asks for no other.
+const PrimaryInterface = "eth0"
+
+// Assign gives every element an interface and returns them in order: the
+// primary (nil: none), the job's, the host's.
+//
+// The n-th element of the job without a name gets net<n>, counted among all of
+// the job's, so that naming one renumbers no other. A number that an explicit
+// name has taken is replaced by the first free one after the job's last. The
+// host's are numbered after that, so that adding one renumbers nothing. Errors
+// are *Error.
+func Assign(primary *Element, job, host []Element) ([]Element, error) {
+	var all []Element
+	if primary != nil {
+		first := *primary
+		if first.Interface == "" {
+			first.Interface = PrimaryInterface
+		}
+		if err := first.validate("primary"); err != nil {
+			return nil, err
+		}
+		all = append(all, first)
+	}
+	extra := slices.Concat(job, host)
+	all = append(all, extra...)
+	if len(all) > Max {
+		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", len(all), Max)}
+	}
+	if err := checkExtra(all[:len(all)-len(extra)], job, host); err != nil {
+		return nil, err
+	}
+	number(all, len(all)-len(extra), len(job))
+	return all, nil
+}
+
+// checkExtra validates the elements, and refuses an interface named twice.
+func checkExtra(primary, job, host []Element) error {
+	taken := map[string]string{}
+	for _, e := range primary {
+		taken[e.Interface] = "the primary"
+	}
+	for _, part := range []struct {
+		name     string
+		elements []Element
+	}{{"networks", job}, {"defaults", host}} {
+		for i, e := range part.elements {
+			position := fmt.Sprintf("%s[%d]", part.name, i)
+			if err := e.validate(position); err != nil {
+				return err
+			}
+			if e.Interface == "" {
+				continue
+			}
+			if other, ok := taken[e.Interface]; ok {
+				return &Error{position + ".interface", e.Interface, "is the interface of " + other + " already"}
+			}
+			taken[e.Interface] = position
+		}
+	}
+	return nil
+}
+
+// number names the interfaces of all[from:], of which the first jobs are the
+// job's.
+func number(all []Element, from, jobs int) {
+	free := func(name string) bool {
+		return !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
+	}
+	next := jobs + 1
+	nextFree := func() string {
+		for !free(fmt.Sprintf("net%d", next)) {
+			next++
+		}
+		return fmt.Sprintf("net%d", next)
+	}
+	for i := range all[from:] {
+		e := &all[from+i]
+		if e.Interface != "" {
+			continue
+		}
+		if name := fmt.Sprintf("net%d", i+1); i < jobs && free(name) {
+			e.Interface = name
+		} else {
+			e.Interface = nextFree()
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package selection
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/portmap"
+)
+
+// Capabilities of the CNI conventions that elements turn into.
+const (
+	capIPs          = "ips"
+	capMAC          = "mac"
+	capBandwidth    = "bandwidth"
+	capGUID         = "infinibandGUID"
+	capPortMappings = "portMappings"
+)
+
+// Binding is an element made ready for libcni.
+type Binding struct {
+	// ConfList is self-contained: plugins, MTU and cni-args are in it.
+	ConfList []byte
+	// CapabilityArgs are JSON values by capability.
+	CapabilityArgs map[string]any
+	// Mappings are those in CapabilityArgs.
+	Mappings []cni.PortMapping
+}
+
+// UnsupportedError is something asked of a network that none of its plugins
+// declares.
+type UnsupportedError struct {
+	Network    string
+	Field      string
+	Capability string
+	Declared   []string
+}
+
+func (e *UnsupportedError) Error() string {
+	declared := "none"
+	if len(e.Declared) > 0 {
+		declared = strings.Join(e.Declared, ", ")
+	}
+	return fmt.Sprintf("network %q: %s asked for, but no plugin declares the capability %q (declared: %s)", e.Network, e.Field, e.Capability, declared)
+}
+
+// Bind combines what the element asks for with what the network declares.
+// ports are those of the allocation that go to this attachment. The errors are
+// *UnsupportedError, *cniconf.NoMTUError and those of package portmap.
+func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Options, marker json.RawMessage) (Binding, error) {
+	mappings, err := e.mappings(ports, o)
+	if err != nil {
+		return Binding{}, err
+	}
+	b := Binding{CapabilityArgs: map[string]any{}, Mappings: mappings}
+	declared := n.Capabilities()
+	for _, asked := range []struct {
+		present           bool
+		field, capability string
+		value             any
+	}{
+		{len(e.IPs) > 0, "ips", capIPs, e.IPs},
+		{e.MAC != "", "mac", capMAC, e.MAC},
+		{e.Bandwidth != nil, "bandwidth", capBandwidth, e.Bandwidth},
+		{e.InfinibandGUID != "", "infiniband-guid", capGUID, e.InfinibandGUID},
+		{len(mappings) > 0, "ports", capPortMappings, portmap.Capability(mappings)},
+	} {
+		if !asked.present {
+			continue
+		}
+		if !slices.Contains(declared, asked.capability) {
+			return Binding{}, &UnsupportedError{n.Name, asked.field, asked.capability, declared}
+		}
+		b.CapabilityArgs[asked.capability] = asked.value
+	}
+	b.ConfList, err = n.Render(cniconf.Edit{MTU: e.MTU, CNIArgs: e.CNIArgs, Marker: marker})
+	return b, err
+}
+
+func (e Element) mappings(ports []portmap.Port, o portmap.Options) ([]cni.PortMapping, error) {
+	all := slices.Clone(ports)
+	for _, m := range e.PortMappings {
+		all = append(all, m.port())
+	}
+	return portmap.Mappings(all, o)
+}

@@ -1,0 +1,74 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package selection
+
+import "fmt"
+
+// Max is the number of networks that one allocation may have.
+const Max = 64
+
+// Element is one network that an allocation asks for.
+type Element struct {
+	// Name is the network's. Required.
+	Name string `json:"name"`
+	// Interface is the one inside the namespace. Empty: assigned by Assign.
+	Interface string `json:"interface,omitempty"`
+	// IPs are addresses to have, with or without a prefix length.
+	IPs []string `json:"ips,omitempty"`
+	// MAC is an Ethernet address. Empty: the kernel's choice.
+	MAC string `json:"mac,omitempty"`
+	// MTU is 68 to 65535. 0: the network's.
+	MTU int `json:"mtu,omitempty"`
+	// Bandwidth limits traffic. Nil: the network's limits.
+	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
+	// PortMappings are mapped to this attachment besides Ports.
+	PortMappings []PortMapping `json:"portMappings,omitempty"`
+	// DefaultRoute makes this attachment the way out: by these gateways, at
+	// most one for each family, or when empty by its own. Nil: not asked.
+	DefaultRoute []string `json:"default-route,omitzero"`
+	// CNIArgs are merged into "args"."cni" of the network's plugins.
+	CNIArgs map[string]any `json:"cni-args,omitempty"`
+	// InfinibandGUID is an EUI-64. Empty: the fabric's choice.
+	InfinibandGUID string `json:"infiniband-guid,omitempty"`
+	// Ports are labels of the allocation's ports that go to this network. Nil:
+	// none, or for the primary all that no other network takes.
+	Ports []string `json:"ports,omitempty"`
+}
+
+// Bandwidth is the bandwidth capability of the CNI conventions: rates in bits
+// per second, bursts in bits.
+type Bandwidth struct {
+	IngressRate  uint64 `json:"ingressRate,omitempty"`
+	IngressBurst uint64 `json:"ingressBurst,omitempty"`
+	EgressRate   uint64 `json:"egressRate,omitempty"`
+	EgressBurst  uint64 `json:"egressBurst,omitempty"`
+}
+
+// PortMapping is an entry of the portMappings capability.
+type PortMapping struct {
+	HostPort int `json:"hostPort"`
+	// ContainerPort is the port inside. 0: the same as HostPort.
+	ContainerPort int `json:"containerPort,omitempty"`
+	// Protocol is "tcp", "udp" or "sctp". Empty: tcp.
+	Protocol string `json:"protocol,omitempty"`
+	// HostIP is the address on the host. Empty: all.
+	HostIP string `json:"hostIP,omitempty"`
+}
+
+// Error is a selection that is refused.
+type Error struct {
+	// Position is where, as in "networks[2].ips[0]".
+	Position string
+	// Value is what stands there.
+	Value string
+	// Reason says what would be right.
+	Reason string
+}
+
+func (e *Error) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("%s: %s", e.Position, e.Reason)
+	}
+	return fmt.Sprintf("%s: %q: %s", e.Position, e.Value, e.Reason)
+}

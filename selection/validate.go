@@ -1,0 +1,172 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package selection
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/containernetworking/cni/pkg/utils"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/portmap"
+)
+
+// ValidateInterface holds a name to the kernel's rules (dev_valid_name) and to
+// those of the CNI specification.
+func ValidateInterface(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("interface name is empty")
+	case len(name) >= unix.IFNAMSIZ:
+		return fmt.Errorf("interface name %q has %d bytes, want at most %d", name, len(name), unix.IFNAMSIZ-1)
+	case name == "." || name == "..":
+		return fmt.Errorf("interface name %q is a directory's", name)
+	}
+	bad := func(r rune) bool {
+		return r == '/' || r == ':' || r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsPrint(r)
+	}
+	if strings.ContainsFunc(name, bad) {
+		return fmt.Errorf("interface name %q: want no '/', ':', white space or control characters", name)
+	}
+	return nil
+}
+
+// validate checks an element by itself, where it stands.
+func (e Element) validate(position string) error {
+	fail := func(field, value, reason string) error {
+		return &Error{position + "." + field, value, reason}
+	}
+	if e.Name == "" {
+		return &Error{position, "", "the network's name is missing"}
+	}
+	if err := utils.ValidateNetworkName(e.Name); err != nil {
+		return fail("name", e.Name, "want letters, digits, '_', '.' and '-', beginning with a letter or digit")
+	}
+	if e.Interface != "" {
+		if err := ValidateInterface(e.Interface); err != nil {
+			return fail("interface", "", err.Error())
+		}
+	}
+	if e.MTU != 0 && (e.MTU < 68 || e.MTU > 65535) { // RFC 791, page 25
+		return fail("mtu", fmt.Sprint(e.MTU), "want 68 to 65535")
+	}
+	for _, check := range []func(string) error{e.validateIPs, e.validateHardware, e.validateBandwidth, e.validatePorts, e.validateDefaultRoute} {
+		if err := check(position); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e Element) validateIPs(position string) error {
+	var seen []netip.Addr
+	for i, text := range e.IPs {
+		at := fmt.Sprintf("%s.ips[%d]", position, i)
+		address, err := parseIP(text)
+		if err != nil {
+			return &Error{at, text, "want an IP address with or without prefix length, as in 10.1.0.9/24"}
+		}
+		if slices.Contains(seen, address) {
+			return &Error{at, text, "the address stands twice"}
+		}
+		seen = append(seen, address)
+	}
+	return nil
+}
+
+func parseIP(text string) (netip.Addr, error) {
+	if strings.Contains(text, "%") {
+		return netip.Addr{}, errors.New("zone")
+	}
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Addr(), nil
+	}
+	return netip.ParseAddr(text)
+}
+
+func (e Element) validateHardware(position string) error {
+	if e.MAC != "" {
+		mac, err := net.ParseMAC(e.MAC)
+		if err != nil || len(mac) != 6 {
+			return &Error{position + ".mac", e.MAC, "want an Ethernet address, as in 02:00:00:00:00:01"}
+		}
+		if mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
+			return &Error{position + ".mac", e.MAC, "want the address of one station, not of a group or none"}
+		}
+	}
+	if e.InfinibandGUID != "" {
+		guid, err := net.ParseMAC(e.InfinibandGUID)
+		if err != nil || len(guid) != 8 {
+			return &Error{position + ".infiniband-guid", e.InfinibandGUID, "want an EUI-64, as in 02:00:00:00:00:00:00:01"}
+		}
+	}
+	return nil
+}
+
+// maxBurst is the bandwidth plugin's: the kernel counts bytes in 32 bits.
+const maxBurst = 1<<32 - 1
+
+func (e Element) validateBandwidth(position string) error {
+	b := e.Bandwidth
+	if b == nil {
+		return nil
+	}
+	for _, d := range []struct {
+		direction   string
+		rate, burst uint64
+	}{{"ingress", b.IngressRate, b.IngressBurst}, {"egress", b.EgressRate, b.EgressBurst}} {
+		at := position + ".bandwidth." + d.direction
+		if (d.rate == 0) != (d.burst == 0) {
+			return &Error{at + "Burst", fmt.Sprint(d.burst), fmt.Sprintf("want %sRate and %sBurst together", d.direction, d.direction)}
+		}
+		if d.burst/8 >= maxBurst {
+			return &Error{at + "Burst", fmt.Sprint(d.burst), fmt.Sprintf("want less than %d bits", uint64(maxBurst)*8)}
+		}
+	}
+	return nil
+}
+
+func (e Element) validatePorts(position string) error {
+	for i, label := range e.Ports {
+		if label == "" {
+			return &Error{fmt.Sprintf("%s.ports[%d]", position, i), "", "want the label of a port"}
+		}
+	}
+	for i, m := range e.PortMappings {
+		if _, err := portmap.Mappings([]portmap.Port{m.port()}, portmap.Options{}); err != nil {
+			return &Error{fmt.Sprintf("%s.portMappings[%d]", position, i), "", err.Error()}
+		}
+	}
+	return nil
+}
+
+func (m PortMapping) port() portmap.Port {
+	p := portmap.Port{Label: fmt.Sprint(m.HostPort), HostPort: m.HostPort, To: m.ContainerPort, Protocol: m.Protocol, HostIP: m.HostIP}
+	if p.Protocol == "" {
+		p.Protocol = "tcp"
+	}
+	return p
+}
+
+func (e Element) validateDefaultRoute(position string) error {
+	var families []bool
+	for i, text := range e.DefaultRoute {
+		at := fmt.Sprintf("%s.default-route[%d]", position, i)
+		gateway, err := netip.ParseAddr(text)
+		if err != nil || gateway.Zone() != "" || gateway.IsUnspecified() {
+			return &Error{at, text, "want the address of a gateway, as in 10.1.0.1"}
+		}
+		if slices.Contains(families, gateway.Is6()) {
+			return &Error{at, text, "want at most one gateway for each of IPv4 and IPv6"}
+		}
+		families = append(families, gateway.Is6())
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// DefaultDir is where records are when nothing else is said.
+const DefaultDir = "/var/lib/allocnet"
+
+// formatVersion is that of the files.
+const formatVersion = 1
+
+// Phase is where an attachment is in its life.
+type Phase string
+
+// Phases of an attachment.
+const (
+	// Adding: ADD was begun, and may have done nothing, a part or all.
+	Adding Phase = "adding"
+	// Attached: ADD succeeded.
+	Attached Phase = "attached"
+	// Deleting: DEL was begun.
+	Deleting Phase = "deleting"
+	// Pending: DEL and forced cleanup failed, and are to be tried again.
+	Pending Phase = "pending"
+)
+
+// Allocation is the record of an allocation as a whole.
+type Allocation struct {
+	ID string `json:"id"`
+	// Netns is the path of its network namespace.
+	Netns string `json:"netns"`
+	// NetnsOwned is whether teardown removes the namespace.
+	NetnsOwned bool `json:"netnsOwned,omitempty"`
+	// NetnsID is the namespace's identity in the kernel; empty until it is
+	// known.
+	NetnsID string `json:"netnsID,omitempty"`
+	// BootID is the boot in which the allocation was set up.
+	BootID string `json:"bootID"`
+	// Digest identifies the request that was set up.
+	Digest  string    `json:"digest,omitempty"`
+	Created time.Time `json:"created"`
+}
+
+// Attachment is the record of one attachment: what DEL needs, and what came of
+// ADD.
+type Attachment struct {
+	Network   string `json:"network"`
+	Interface string `json:"interface"`
+	// Index is the place among the allocation's attachments, from 0.
+	Index   int   `json:"index"`
+	Primary bool  `json:"primary,omitempty"`
+	Phase   Phase `json:"phase"`
+	// ConfList, Args and CapabilityArgs are what ADD got and DEL gets.
+	ConfList       json.RawMessage `json:"conflist"`
+	Args           [][2]string     `json:"args,omitempty"`
+	CapabilityArgs map[string]any  `json:"capabilityArgs,omitempty"`
+	// PluginDirs are where the plugins were found.
+	PluginDirs []string `json:"pluginDirs,omitempty"`
+	// After names the interfaces whose attachments came before this one.
+	After []string `json:"after,omitempty"`
+	// Result is what ADD returned; nil until then.
+	Result json.RawMessage `json:"result,omitempty"`
+	// Status is what the attachment was seen to have; nil until the whole
+	// setup had succeeded.
+	Status json.RawMessage `json:"status,omitempty"`
+	// Tries counts ADD, or in the phases of teardown DEL.
+	Tries int `json:"tries,omitempty"`
+	// Error says why the phase is Pending.
+	Error   string    `json:"error,omitempty"`
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+}
+
+// Record is all that is recorded of an allocation.
+type Record struct {
+	Allocation Allocation
+	// Attachments are in the order of their Index.
+	Attachments []Attachment
+	// Damaged are files that could not be read.
+	Damaged []Damaged
+}
+
+// Damaged is a file that could not be read.
+type Damaged struct {
+	// Path is where the file is now; Original where it was.
+	Path, Original string
+	Err            error
+}
+
+// ErrNotFound is an allocation of which nothing is recorded.
+var ErrNotFound = errors.New("allocation is not set up here")
+
+// VersionError is a file of a format that this program does not know. Such a
+// file is left where it is: a newer program wrote it.
+type VersionError struct {
+	Path    string
+	Version int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%s has format version %d, this program knows %d: use the newer program", e.Path, e.Version, formatVersion)
+}
+
+// InvalidIDError is an allocation ID that is refused.
+type InvalidIDError struct{ ID, Reason string }
+
+func (e *InvalidIDError) Error() string {
+	return fmt.Sprintf("allocation ID %q: %s", e.ID, e.Reason)
+}
+
+var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
+
+// ValidateID holds an allocation ID to the CNI specification's rule for a
+// container ID (section 3, "Parameters"), and to 128 bytes.
+func ValidateID(id string) error {
+	switch {
+	case id == "":
+		return &InvalidIDError{id, "is empty"}
+	case len(id) > 128:
+		return &InvalidIDError{id, fmt.Sprintf("has %d bytes, want at most 128", len(id))}
+	case !idForm.MatchString(id):
+		return &InvalidIDError{id, "want letters, digits, '_', '.' and '-', beginning with a letter or digit"}
+	}
+	return nil
+}
+
+// validateInterface keeps interface names from leaving the directory; their
+// form is the caller's matter.
+func validateInterface(name string) error {
+	if name == "" || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("interface name %q cannot be recorded", name)
+	}
+	return nil
+}
+
+// BootID returns the kernel's, which differs after every boot.
+func BootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}
+
+// envelope is a file.
+type envelope struct {
+	Version int             `json:"version"`
+	SHA256  string          `json:"sha256"`
+	Record  json.RawMessage `json:"record"`
+}
+
+func encode(record any) ([]byte, error) {
+	data, err := json.Marshal(record)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(envelope{formatVersion, checksum(data), data})
+}
+
+func decode(data []byte, path string, record any) error {
+	var e envelope
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	if e.Version > formatVersion {
+		return &VersionError{path, e.Version}
+	}
+	if e.SHA256 != checksum(e.Record) {
+		return errors.New("checksum does not match")
+	}
+	return json.Unmarshal(e.Record, record)
+}
+
+func checksum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

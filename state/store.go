@@ -1,0 +1,197 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/keylock"
+)
+
+// Store is a state directory. It may be used concurrently, and by several
+// processes.
+type Store struct {
+	dir   string
+	locks keylock.Locks
+}
+
+// Open returns the store in dir, which is made, readable by its owner only,
+// when it is missing.
+func Open(dir string) (*Store, error) {
+	s := &Store{dir: dir}
+	for _, sub := range []string{s.allocations(), filepath.Join(dir, "locks")} {
+		if err := os.MkdirAll(sub, 0o700); err != nil {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func (s *Store) allocations() string { return filepath.Join(s.dir, "allocations") }
+
+func (s *Store) allocationDir(id string) string { return filepath.Join(s.allocations(), id) }
+
+func (s *Store) lockPath(id string) string { return filepath.Join(s.dir, "locks", id) }
+
+// Read returns what is recorded of an allocation, without its lock: while it
+// is being set up or torn down the record is that of an instant. Damaged files
+// are reported and left. The error for no record is ErrNotFound.
+func (s *Store) Read(id string) (Record, error) {
+	if err := ValidateID(id); err != nil {
+		return Record{}, err
+	}
+	return s.read(id, func(_, path string) string { return path })
+}
+
+// IDs returns the recorded allocations, sorted.
+func (s *Store) IDs() ([]string, error) {
+	entries, err := os.ReadDir(s.allocations())
+	if err != nil {
+		return nil, fmt.Errorf("list allocations: %w", err)
+	}
+	var ids []string
+	for _, entry := range entries {
+		if entry.IsDir() && ValidateID(entry.Name()) == nil {
+			ids = append(ids, entry.Name())
+		}
+	}
+	return ids, nil
+}
+
+// List yields all records in the order of their IDs. An error stands for one
+// allocation that could not be read, except when the directory itself cannot.
+func (s *Store) List(ctx context.Context) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		ids, err := s.IDs()
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		for _, id := range ids {
+			if ctx.Err() != nil {
+				yield(Record{}, context.Cause(ctx))
+				return
+			}
+			record, err := s.Read(id)
+			if errors.Is(err, ErrNotFound) { // gone since it was listed
+				continue
+			}
+			if !yield(record, err) {
+				return
+			}
+		}
+	}
+}
+
+// Damaged returns the files that were set aside, relative to the directory
+// that it also returns.
+func (s *Store) Damaged() (dir string, files []string, err error) {
+	dir = filepath.Join(s.dir, "damaged")
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files = append(files, strings.TrimPrefix(path, dir+"/"))
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return dir, files, err
+}
+
+const (
+	allocationFile   = "allocation.json"
+	attachmentPrefix = "attachment-"
+	suffix           = ".json"
+)
+
+func attachmentFile(iface string) string { return attachmentPrefix + iface + suffix }
+
+// read collects the files of an allocation. aside says what becomes of a
+// damaged file: it returns the path where the file then is.
+func (s *Store) read(id string, aside func(id, path string) string) (Record, error) {
+	dir := s.allocationDir(id)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, fmt.Errorf("allocation %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("allocation %s: %w", id, err)
+	}
+	r := Record{Allocation: Allocation{ID: id}}
+	found := false
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		ok, err := r.readFile(path)
+		found = found || ok || err != nil
+		var version *VersionError
+		switch {
+		case err == nil:
+		case errors.As(err, &version):
+			return Record{}, err
+		case errors.Is(err, fs.ErrNotExist): // torn down meanwhile
+		default:
+			r.Damaged = append(r.Damaged, Damaged{Path: aside(id, path), Original: path, Err: err})
+		}
+	}
+	if !found {
+		return Record{}, fmt.Errorf("allocation %s: %w", id, ErrNotFound)
+	}
+	slices.SortFunc(r.Attachments, func(a, b Attachment) int { return cmp.Compare(a.Index, b.Index) })
+	return r, nil
+}
+
+// readFile adds one file to the record. It tells whether it was one of ours:
+// temporary files are not.
+func (r *Record) readFile(path string) (bool, error) {
+	name := filepath.Base(path)
+	iface, isAttachment := strings.CutPrefix(name, attachmentPrefix)
+	if name != allocationFile && !isAttachment {
+		return false, nil
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return true, err
+	}
+	if !info.Mode().IsRegular() {
+		return true, errors.New("is not a regular file")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return true, err
+	}
+	if !isAttachment {
+		return true, r.readAllocation(data, path)
+	}
+	var a Attachment
+	if err := decode(data, path, &a); err != nil {
+		return true, err
+	}
+	if a.Interface+suffix != iface {
+		return true, fmt.Errorf("is the record of interface %q", a.Interface)
+	}
+	r.Attachments = append(r.Attachments, a)
+	return true, nil
+}
+
+func (r *Record) readAllocation(data []byte, path string) error {
+	var a Allocation
+	if err := decode(data, path, &a); err != nil {
+		return err
+	}
+	if a.ID != r.Allocation.ID {
+		return fmt.Errorf("is the record of allocation %q", a.ID)
+	}
+	r.Allocation = a
+	return nil
+}

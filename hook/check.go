@@ -35,7 +35,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	}
 	defer o.end()
 	if !o.known() {
-		return nil, fmt.Errorf("allocation %s: %w", id, state.ErrNotFound)
+		return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
 	ns, err := o.namespace()
 	if err != nil {

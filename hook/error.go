@@ -11,7 +11,7 @@ import (
 )
 
 // ErrConflict is a Setup of an allocation that is set up with another request.
-var ErrConflict = errors.New("allocation is set up with a different request; tear it down first")
+var ErrConflict = errors.New("is set up already with a different request: tear it down first")
 
 // Error is the failure of one operation on one attachment.
 type Error struct {

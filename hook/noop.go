@@ -66,7 +66,7 @@ func (noOp) Check(context.Context, string) ([]Checked, error) { return nil, nil 
 
 // Status knows no allocation: none is recorded.
 func (noOp) Status(_ context.Context, id string) (*Allocation, error) {
-	return nil, fmt.Errorf("allocation %s: %w", id, state.ErrNotFound)
+	return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 }
 
 // GC finds nothing to collect.

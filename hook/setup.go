@@ -55,7 +55,7 @@ func (o *operation) earlier(ctx context.Context, r Request, digest string) (*All
 	}
 	if same && o.complete() {
 		if o.record.Allocation.Digest != digest {
-			return nil, fmt.Errorf("allocation %s: %w", r.ID, ErrConflict)
+			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrConflict)
 		}
 		return describe(o.record)
 	}

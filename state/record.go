@@ -100,7 +100,7 @@ type Damaged struct {
 }
 
 // ErrNotFound is an allocation of which nothing is recorded.
-var ErrNotFound = errors.New("allocation is not set up here")
+var ErrNotFound = errors.New("is not set up here")
 
 // VersionError is a file of a format that this program does not know. Such a
 // file is left where it is: a newer program wrote it.

@@ -123,7 +123,7 @@ func (s *Store) read(id string, aside func(id, path string) string) (Record, err
 	dir := s.allocationDir(id)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, fmt.Errorf("allocation %s: %w", id, ErrNotFound)
+		return Record{}, fmt.Errorf("allocation %s %w", id, ErrNotFound)
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("allocation %s: %w", id, err)
@@ -145,7 +145,7 @@ func (s *Store) read(id string, aside func(id, path string) string) (Record, err
 		}
 	}
 	if !found {
-		return Record{}, fmt.Errorf("allocation %s: %w", id, ErrNotFound)
+		return Record{}, fmt.Errorf("allocation %s %w", id, ErrNotFound)
 	}
 	slices.SortFunc(r.Attachments, func(a, b Attachment) int { return cmp.Compare(a.Index, b.Index) })
 	return r, nil

@@ -1,0 +1,110 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cniconf"
+)
+
+// networkJSON is a network as --json prints it.
+type networkJSON struct {
+	Name         string   `json:"name"`
+	Path         string   `json:"path"`
+	CNIVersion   string   `json:"cniVersion"`
+	Plugins      []string `json:"plugins"`
+	Capabilities []string `json:"capabilities"`
+	// Problem says why the network cannot be attached now; empty when it can.
+	Problem string `json:"problem,omitempty"`
+}
+
+// catalogJSON is the conf directory as --json prints it.
+type catalogJSON struct {
+	Networks []networkJSON `json:"networks"`
+	Broken   []string      `json:"broken,omitempty"`
+	Shadowed []string      `json:"shadowed,omitempty"`
+}
+
+func newNetworks(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "networks",
+		Short: "List what the conf directory offers",
+		Long: `List the networks of the conf directory with their plugins and capabilities, and
+below them the files that cannot be used and why. The exit code is 1 when there
+are such files or plugins are missing.`,
+		Example: `  allocnet networks
+  allocnet networks --conf-dir /etc/cni/net.d --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			catalog, err := cniconf.Load(s.confDir)
+			if err != nil {
+				return err
+			}
+			view, healthy := viewCatalog(catalog, cniconf.PluginDirs(filepath.SplitList(s.pluginDir)))
+			if s.json {
+				err = printJSON(cmd.OutOrStdout(), view)
+			} else {
+				err = printCatalog(cmd.OutOrStdout(), view)
+			}
+			if err == nil && !healthy {
+				err = &exitError{code: exitFailed}
+			}
+			return err
+		},
+	}
+}
+
+func viewCatalog(c *cniconf.Catalog, pluginDirs []string) (catalogJSON, bool) {
+	view := catalogJSON{Networks: []networkJSON{}}
+	healthy := len(c.Broken) == 0
+	for _, n := range c.Networks {
+		network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities()}
+		if err := cniconf.FindPlugins(n, pluginDirs); err != nil {
+			network.Problem = err.Error()
+			healthy = false
+		}
+		view.Networks = append(view.Networks, network)
+	}
+	for _, broken := range c.Broken {
+		view.Broken = append(view.Broken, broken.Error())
+	}
+	for _, n := range c.Shadowed {
+		view.Shadowed = append(view.Shadowed, fmt.Sprintf("%s: an earlier file has the name %q", n.Path, n.Name))
+	}
+	return view, healthy
+}
+
+func printCatalog(w io.Writer, view catalogJSON) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NETWORK\tCNI\tPLUGINS\tCAPABILITIES\tFILE") // Flush reports
+	var remarks []string
+	for _, n := range view.Networks {
+		_, _ = fmt.Fprintln(table, strings.Join([]string{
+			n.Name, n.CNIVersion, strings.Join(n.Plugins, ","), orDash(strings.Join(n.Capabilities, ",")), n.Path,
+		}, "\t"))
+		if n.Problem != "" {
+			remarks = append(remarks, n.Problem)
+		}
+	}
+	errs := []error{table.Flush()}
+	for _, broken := range view.Broken {
+		remarks = append(remarks, "not usable: "+broken)
+	}
+	for _, shadowed := range view.Shadowed {
+		remarks = append(remarks, "not used: "+shadowed)
+	}
+	for _, remark := range remarks {
+		_, err := fmt.Fprintln(w, remark)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,127 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/state"
+)
+
+// settings are the flags that every command has.
+type settings struct {
+	confDir     string
+	pluginDir   string
+	stateDir    string
+	logLevel    string
+	callTimeout time.Duration
+	json        bool
+}
+
+const rootLong = `allocnet attaches a network namespace to several CNI networks, maps its ports,
+and takes all of it down again.
+
+A network is a .conflist, .conf or .json file in the conf directory, known by
+the name in it. Every flag can be set in the environment: --conf-dir as
+ALLOCNET_CONF_DIR, and so on.
+
+Exit codes:
+  0  done
+  1  failed; what was begun is undone, or stays recorded for the next try
+  2  refused: wrong usage, or a request that cannot be met; nothing was done
+  3  the allocation is not set up here
+allocnet run gives back the exit code of its command; see there.`
+
+// execute runs the program and returns its exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	s := &settings{}
+	root := newRoot(s)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return report(stderr, root.ExecuteContext(ctx), s.json)
+}
+
+func newRoot(s *settings) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "allocnet",
+		Short:         "Attach network namespaces to several CNI networks",
+		Long:          rootLong,
+		Version:       version.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return fromEnvironment(cmd.Flags())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath()))
+	})
+	s.register(root.PersistentFlags())
+	root.AddCommand(
+		newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s),
+		newNetworks(s), newVersion(s), newMan(),
+	)
+	return root
+}
+
+func (s *settings) register(flags *pflag.FlagSet) {
+	flags.StringVar(&s.confDir, "conf-dir", cniconf.DefaultDir, "directory of the network configurations")
+	flags.StringVar(&s.pluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDir+")")
+	flags.StringVar(&s.stateDir, "state-dir", state.DefaultDir, "directory of the records")
+	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off")
+	flags.DurationVar(&s.callTimeout, "call-timeout", time.Minute, "deadline of one plugin call, after which the plugin is killed")
+	flags.BoolVar(&s.json, "json", false, "print JSON, errors too")
+}
+
+// fromEnvironment sets the flags that were not given from ALLOCNET_<FLAG>.
+func fromEnvironment(flags *pflag.FlagSet) error {
+	var failed error
+	flags.VisitAll(func(flag *pflag.Flag) {
+		name := "ALLOCNET_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		value, ok := os.LookupEnv(name)
+		if !ok || flag.Changed || flag.Name == "help" || flag.Name == "version" {
+			return
+		}
+		if err := flags.Set(flag.Name, value); err != nil && failed == nil {
+			failed = usage(fmt.Errorf("%s=%q: %w", name, value, err))
+		}
+	})
+	return failed
+}
+
+// engine opens the engine that the flags describe.
+func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
+	level := hclog.LevelFromString(s.logLevel)
+	if level == hclog.NoLevel {
+		return nil, usage(fmt.Errorf("--log-level %q: want trace, debug, info, warn, error or off", s.logLevel))
+	}
+	if s.callTimeout <= 0 {
+		return nil, usage(fmt.Errorf("--call-timeout %s: want more than 0", s.callTimeout))
+	}
+	return hook.NewEngine(hook.Config{
+		ConfDir:     s.confDir,
+		PluginDirs:  filepath.SplitList(s.pluginDir),
+		StateDir:    s.stateDir,
+		CallTimeout: s.callTimeout,
+		Logger: hclog.New(&hclog.LoggerOptions{
+			Name: "allocnet", Level: level, Output: stderr, JSONFormat: s.json,
+		}),
+	})
+}

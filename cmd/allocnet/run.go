@@ -1,0 +1,167 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+func newRun(s *settings) *cobra.Command {
+	var w wishes
+	var id string
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- CMD [ARG...]",
+		Short: "Run a command in a namespace with networks",
+		Long: `Make a network namespace, attach it, run a command in it, and take all of it
+down when the command ends. Signals are passed on to the command.
+
+The exit code is the command's, 128+N when signal N killed it, 127 when it is
+not found, 126 when it cannot be executed, and 125 when allocnet itself failed.`,
+		Example: `  allocnet run --primary web --networks storage,mgmt@net5 --publish 8080:80/tcp -- python3 -m http.server 80
+  allocnet run --primary web -- ip addr`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage(errors.New("no command: want one after --, as in: allocnet run --primary web -- ip addr"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request, err := w.request(id)
+			if err != nil {
+				return err
+			}
+			engine, err := s.engine(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return runIn(cmd, engine, request, args)
+		},
+	}
+	w.register(cmd.Flags())
+	cmd.Flags().StringVar(&id, "id", "run-"+strings.ToLower(rand.Text()[:8]), "ID of the allocation")
+	cmd.Flags().Lookup("id").DefValue = "run-<random>"
+	return cmd
+}
+
+// runIn sets an allocation up, runs the command in it, and tears it down,
+// whatever the command did.
+func runIn(cmd *cobra.Command, engine *hook.Engine, r hook.Request, args []string) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
+	defer signal.Stop(signals)
+
+	allocation, err := setupUnlessSignalled(cmd.Context(), engine, r, signals)
+	if err != nil {
+		if refused(err) {
+			return err
+		}
+		return &exitError{exitRunFailed, err}
+	}
+	outcome := runCommand(allocation.Netns, args, cmd.OutOrStdout(), cmd.ErrOrStderr(), signals)
+	if err := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID); err != nil {
+		err = fmt.Errorf("the command has ended, but: %w", err)
+		var exit *exitError
+		if errors.As(outcome, &exit) {
+			return &exitError{exit.code, err}
+		}
+		return &exitError{exitRunFailed, err}
+	}
+	return outcome
+}
+
+// setupUnlessSignalled gives up, undoing everything, at the first signal.
+func setupUnlessSignalled(ctx context.Context, engine *hook.Engine, r hook.Request, signals chan os.Signal) (*hook.Allocation, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case s := <-signals:
+			cancel(fmt.Errorf("interrupted by signal %q", s))
+		case <-done:
+		}
+	}()
+	allocation, err := engine.Setup(ctx, r)
+	close(done)
+	<-watching
+	if err == nil && ctx.Err() != nil { // the signal came when all was done
+		err = errors.Join(context.Cause(ctx), engine.Teardown(context.WithoutCancel(ctx), r.ID))
+	}
+	return allocation, err
+}
+
+// runCommand runs the command and returns nil or an *exitError.
+func runCommand(path string, args []string, stdout, stderr io.Writer, signals <-chan os.Signal) error {
+	command := exec.Command(args[0], args[1:]...)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, stdout, stderr
+	ns, err := netns.Open(path)
+	if err != nil {
+		return &exitError{exitRunFailed, err}
+	}
+	err = ns.Do(command.Start) // a child is in the namespace of the thread that makes it
+	_ = ns.Close()             // only entered
+	if err != nil {
+		return startFailure(args[0], err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			// A terminal sends SIGINT to the command as well.
+			if s != unix.SIGINT || !isTerminal(os.Stdin) {
+				_ = command.Process.Signal(s) // it may have ended already
+			}
+		case err := <-ended:
+			return commandOutcome(err)
+		}
+	}
+}
+
+func startFailure(name string, err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &exitError{exitCommandMissing, fmt.Errorf("command %q is not found", name)}
+	}
+	return &exitError{exitNotExecutable, fmt.Errorf("command %q cannot be executed: %w", name, err)}
+}
+
+func commandOutcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return &exitError{exitRunFailed, err}
+	}
+	status, ok := exit.Sys().(interface {
+		Signaled() bool
+		Signal() unix.Signal
+	})
+	if ok && status.Signaled() {
+		return &exitError{code: exitSignalled + int(status.Signal())}
+	}
+	return &exitError{code: exit.ExitCode()}
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,347 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/e2e/lab"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+const fiveNetworks = `[
+	{"name": "storage", "mtu": 1400},
+	{"name": "peer", "interface": "sip0"},
+	{"name": "vlan"},
+	{"name": "fixed", "ips": ["10.92.0.9/16"], "mac": "02:00:00:00:00:09"}]`
+
+func TestFiveNetworks(t *testing.T) {
+	h := newHost(t)
+	a := h.attach("a1", "--primary", "web", "--networks", fiveNetworks, "--publish", "http=8080:80/tcp")
+
+	var interfaces []string
+	for _, n := range a.Attachments {
+		interfaces = append(interfaces, n.Network+"="+n.Interface)
+	}
+	if want := []string{"web=eth0", "storage=net1", "peer=sip0", "vlan=net3", "fixed=net4"}; !slices.Equal(interfaces, want) {
+		t.Errorf("attached %v, want %v", interfaces, want)
+	}
+	requireInside(t, a)
+	routes := lab.Run(t, "ip", "netns", "exec", "a1", "ip", "route")
+	if !strings.HasPrefix(routes, "default via 10.88.0.1 dev eth0") || strings.Count(routes, "default") != 1 {
+		t.Errorf("routes inside:\n%s", routes)
+	}
+	serve(t, a.Netns, ":80", "a1 here")
+	for _, url := range []string{"http://127.0.0.1:8080", "http://10.88.0.1:8080", "http://" + a.Attachments[1].Addresses[0].Addr().String()} {
+		if text, err := get(url); err != nil || text != "a1 here" {
+			t.Errorf("%s answers %q, %v", url, text, err)
+		}
+	}
+	h.must("check", "a1")
+	requireStatus(t, h.must("status", "a1", "--json"))
+	h.must("detach", "a1")
+}
+
+// requireInside holds what allocnet reports against what the namespace shows.
+func requireInside(t *testing.T, a *hook.Allocation) {
+	t.Helper()
+	ns, err := netns.Open(a.Netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	inside, err := ns.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range a.Attachments {
+		at := slices.IndexFunc(inside, func(i netns.Interface) bool { return i.Name == n.Interface })
+		if at < 0 {
+			t.Errorf("%s is not in the namespace", n.Interface)
+			continue
+		}
+		i := inside[at]
+		if i.MAC != n.MAC || i.MTU != n.MTU || !slices.Equal(i.Addresses, n.Addresses) {
+			t.Errorf("%s: reported %s %d %v, has %s %d %v", n.Interface, n.MAC, n.MTU, n.Addresses, i.MAC, i.MTU, i.Addresses)
+		}
+	}
+	fixed, storage := a.Attachments[4], a.Attachments[1]
+	if fixed.MAC != "02:00:00:00:00:09" || fixed.Addresses[0].String() != "10.92.0.9/16" {
+		t.Errorf("fixed has %s %v, not what was asked for", fixed.MAC, fixed.Addresses)
+	}
+	if storage.MTU != 1400 || len(storage.Addresses) != 2 {
+		t.Errorf("storage has MTU %d and addresses %v, want 1400, and one of each family", storage.MTU, storage.Addresses)
+	}
+}
+
+// requireStatus holds the working group's schema: exact keys, no prefix length.
+func requireStatus(t *testing.T, text string) {
+	t.Helper()
+	var status struct {
+		NetworkStatus []map[string]any `json:"networkStatus"`
+	}
+	if err := json.Unmarshal([]byte(text), &status); err != nil {
+		t.Fatal(err)
+	}
+	first := status.NetworkStatus[0]
+	if first["name"] != "web" || first["interface"] != "eth0" || first["default"] != true || first["mtu"] != 1500.0 ||
+		strings.Contains(first["ips"].([]any)[0].(string), "/") || first["gateway"].([]any)[0] != "10.88.0.1" {
+		t.Errorf("network-status of the primary: %v", first)
+	}
+	if _, ok := status.NetworkStatus[1]["default"]; ok || len(status.NetworkStatus) != 5 {
+		t.Errorf("network-status: %v", status.NetworkStatus)
+	}
+}
+
+func TestGivenNamespace(t *testing.T) {
+	h := newHost(t)
+	path, err := netns.Create(netns.DefaultDir, "given")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Remove(path) //nolint:errcheck // the snapshot would show it
+	a := h.attach("b1", "--netns", path, "--networks", "storage,peer@net5")
+	if a.Attachments[0].Interface != "net1" || a.Attachments[1].Interface != "net5" || a.Attachments[0].Primary {
+		t.Errorf("attached %+v", a.Attachments)
+	}
+	h.refuse(2, []string{`interface net5 exists already in ` + path, `network "storage"`}, "attach", "b2", "--netns", path, "--networks", "storage@net5")
+	h.must("detach", "b1")
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("detach removed a namespace that it did not make: %v", err)
+	}
+	if err := netns.Remove(path); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDefaultRoute(t *testing.T) {
+	h := newHost(t)
+	a := h.attach("r1", "--primary", "web", "--networks", `[{"name": "storage", "default-route": ["10.89.0.1"]}]`)
+	if routes := lab.Run(t, "ip", "netns", "exec", "r1", "ip", "route", "show", "default"); routes != "default via 10.89.0.1 dev net1 \n" {
+		t.Errorf("default routes: %q", routes)
+	}
+	if len(a.Attachments[0].Gateways) != 0 || len(a.Attachments[1].Gateways) != 1 {
+		t.Errorf("gateways are %v and %v", a.Attachments[0].Gateways, a.Attachments[1].Gateways)
+	}
+	h.must("check", "r1") // the plugins see their results as they are now
+	h.must("detach", "r1")
+}
+
+func TestSetupAgain(t *testing.T) {
+	h := newHost(t)
+	args := []string{"s1", "--primary", "web", "--networks", "storage", "--publish", "8080:80/tcp"}
+	first := h.attach(args...)
+	again := h.attach(args...)
+	if first.Attachments[0].MAC != again.Attachments[0].MAC {
+		t.Error("the same request attached anew")
+	}
+	h.refuse(2, []string{"different request"}, "attach", "s1", "--primary", "web")
+
+	// The namespace dies without teardown, as in a reboot or after a failed CHECK.
+	if err := netns.Remove(first.Netns); err != nil {
+		t.Fatal(err)
+	}
+	h.refuse(1, []string{"missing"}, "check", "s1")
+	anew := h.attach(args...)
+	if anew.Attachments[0].MAC == first.Attachments[0].MAC {
+		t.Error("what is reported belongs to the namespace that died")
+	}
+	requireLeases(t, anew)
+	h.must("detach", "s1")
+	removeMasquerade(t)
+}
+
+// requireLeases fails the test when there are leases besides the allocation's.
+func requireLeases(t *testing.T, a *hook.Allocation) {
+	t.Helper()
+	for _, n := range a.Attachments {
+		leases, err := filepath.Glob("/var/lib/cni/networks/" + n.Network + "/*[.:]*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = slices.DeleteFunc(leases, func(path string) bool { return strings.Contains(path, "last_reserved") })
+		if len(leases) != len(n.Addresses) {
+			t.Errorf("network %s has leases %v for addresses %v", n.Network, leases, n.Addresses)
+		}
+	}
+}
+
+// removeMasquerade removes what the bridge and ptp plugins leave, with success,
+// when the namespace is gone: forced cleanup is the Cleaner's work.
+func removeMasquerade(t *testing.T) {
+	t.Helper()
+	rules := lab.Run(t, "iptables-save", "-t", "nat")
+	var kept []string
+	for _, line := range strings.Split(rules, "\n") {
+		name := chainOf(line)
+		if name == "" {
+			kept = append(kept, line)
+		}
+	}
+	restore(t, strings.Join(kept, "\n"))
+}
+
+func TestConfDirectoryChanges(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, dir string){
+		"emptied": func(t *testing.T, dir string) {
+			files, _ := filepath.Glob(dir + "/*")
+			for _, file := range files {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"edited": func(t *testing.T, dir string) {
+			files, _ := filepath.Glob(dir + "/*")
+			for _, file := range files {
+				data, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				edited := strings.NewReplacer("web0", "other0", "10.88", "10.77", "10.89", "10.78", `"portmap"`, `"tuning"`).Replace(string(data))
+				lab.WriteFile(t, file, edited)
+			}
+		},
+		"removed": func(t *testing.T, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.attach("c1", "--primary", "web", "--networks", "storage,peer,vlan", "--publish", "8080:80")
+			change(t, h.conf)
+			h.must("detach", "c1")
+		})
+	}
+}
+
+func TestLostState(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, h *host){
+		"all of it": func(t *testing.T, h *host) {
+			if err := os.RemoveAll(h.state); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"one file truncated": func(t *testing.T, h *host) {
+			lab.WriteFile(t, h.state+"/allocations/l1/attachment-net1.json", "")
+		},
+		"the cache": func(t *testing.T, _ *host) {
+			if err := os.RemoveAll("/var/lib/cni/results"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir("/var/lib/cni/results", 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.attach("l1", "--primary", "web", "--networks", "storage,peer", "--publish", "8080:80")
+			lose(t, h)
+			h.must("detach", "l1")
+			if err := os.RemoveAll(h.state + "/damaged"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestNamespaceGone(t *testing.T) {
+	for name, remove := range map[string]func(t *testing.T, path string){
+		"path gone": func(t *testing.T, path string) {
+			if err := netns.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"no longer a namespace": func(t *testing.T, path string) {
+			lab.Run(t, "umount", path)
+		},
+		"another one in its place": func(t *testing.T, path string) {
+			if err := netns.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := netns.Create(filepath.Dir(path), filepath.Base(path)); err != nil {
+				t.Fatal(err)
+			}
+			lab.Run(t, "ip", "netns", "exec", filepath.Base(path), "ip", "link", "add", "eth0", "type", "bridge")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			a := h.attach("g1", "--primary", "web", "--networks", "storage,vlan", "--publish", "8080:80")
+			remove(t, a.Netns)
+			h.must("detach", "g1")
+			h.must("detach", "g1")
+			removeMasquerade(t)
+			if _, err := os.Stat(a.Netns); err == nil {
+				if out := lab.Run(t, "ip", "-n", "g1", "-br", "link"); !strings.Contains(out, "eth0") {
+					t.Errorf("detach harmed the namespace that took the place:\n%s", out)
+				}
+				if err := netns.Remove(a.Netns); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	h := newHost(t)
+	log := filepath.Join(t.TempDir(), "calls")
+	h.fake("fake", fakecni.Script{Log: log})
+	lab.WriteFile(t, h.conf+"/95-broken.conflist", "{\n  \"name\": \"broken\",")
+	lab.WriteFile(t, h.conf+"/96-noplugin.conflist", `{"cniVersion": "1.0.0", "name": "noplugin", "plugins": [{"type": "nosuch"}]}`)
+	for name, test := range map[string]struct {
+		words []string
+		args  []string
+	}{
+		"ID leaves the directory":    {[]string{`"../x"`}, []string{"../x", "--primary", "fake"}},
+		"ID with a slash":            {[]string{`"a/b"`}, []string{"a/b", "--primary", "fake"}},
+		"empty ID":                   {[]string{"is empty"}, []string{"", "--primary", "fake"}},
+		"network leaves the dir":     {[]string{"primary", "../fake"}, []string{"x", "--primary", "../fake"}},
+		"16 bytes of interface":      {[]string{"networks[0].interface", "16 bytes"}, []string{"x", "--networks", "fake@abcdefghijklmnop"}},
+		"empty interface":            {[]string{"networks[0]", "fake@"}, []string{"x", "--networks", "fake@"}},
+		"NUL in an interface":        {[]string{"networks[0].interface"}, []string{"x", "--networks", `[{"name": "fake", "interface": "a\u0000b"}]`}},
+		"interface twice":            {[]string{"networks[1].interface", "networks[0]"}, []string{"x", "--networks", "fake@a,fake@a"}},
+		"interface of the primary":   {[]string{"the primary"}, []string{"x", "--primary", "fake", "--networks", "fake@eth0"}},
+		"interface exists":           {[]string{"lo exists already"}, []string{"x", "--networks", "fake@lo"}},
+		"unknown network":            {[]string{`"nope"`, "storage", "95-broken.conflist:2:"}, []string{"x", "--primary", "fake", "--networks", "nope"}},
+		"missing plugin":             {[]string{`"nosuch"`, lab.PluginDir()}, []string{"x", "--primary", "fake", "--networks", "noplugin"}},
+		"port out of range":          {[]string{"70000"}, []string{"x", "--primary", "web", "-p", "70000:80"}},
+		"port twice":                 {[]string{"8080/tcp", "twice"}, []string{"x", "--primary", "web", "-p", "8080:80", "-p", "10.0.0.1:8080:81/tcp"}},
+		"port without portmap":       {[]string{"portMappings", `"fake"`}, []string{"x", "--primary", "fake", "-p", "8080:80"}},
+		"port without primary":       {[]string{"8080", "no primary"}, []string{"x", "--networks", "fake", "-p", "8080:80"}},
+		"address not declared":       {[]string{`"ips"`, "declared: none"}, []string{"x", "--networks", `[{"name": "fake", "ips": ["10.93.0.9"]}]`}},
+		"bad address":                {[]string{"networks[0].ips[1]", `"10.1"`}, []string{"x", "--networks", `[{"name": "fixed", "ips": ["10.1.0.1", "10.1"]}]`}},
+		"unknown key":                {[]string{"networks[0]", `"ip"`}, []string{"x", "--networks", `[{"name": "fixed", "ip": "10.1.0.1"}]`}},
+		"MTU without the key":        {[]string{"mtu", `"fake"`}, []string{"x", "--networks", `[{"name": "fake", "mtu": 1400}]`}},
+		"nothing to attach":          {[]string{"nothing to attach"}, []string{"x"}},
+		"two primaries":              {[]string{"--primary"}, []string{"x", "--primary", "fake,web"}},
+		"no such flag":               {[]string{"--frobnicate"}, []string{"x", "--frobnicate"}},
+		"no conf directory":          {[]string{"/nonexistent"}, []string{"x", "--primary", "fake", "--conf-dir", "/nonexistent"}},
+		"two ways out of one family": {[]string{"default-route"}, []string{"x", "--networks", `[{"name": "fake", "default-route": []}, {"name": "storage", "default-route": ["10.89.0.1"]}]`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := *h
+			h.t = t
+			h.refuse(2, test.words, append([]string{"attach"}, test.args...)...)
+		})
+	}
+	if calls, err := os.ReadFile(log); err == nil {
+		t.Errorf("plugins ran:\n%s", calls)
+	}
+	if _, err := state.Open(h.state); err != nil {
+		t.Error(err)
+	}
+}

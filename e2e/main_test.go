@@ -1,0 +1,215 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package e2e runs allocnet as its users do, with the real CNI plugins, in a
+// laboratory.
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/e2e/lab"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+func TestMain(m *testing.M) {
+	fakecni.Main()
+	os.Exit(lab.Enter(func() int {
+		err := lab.Prepare()
+		if err == nil {
+			err = lab.Uplink()
+		}
+		if err == nil {
+			err = buildBinary()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}))
+}
+
+// binary is allocnet, built with the race detector. /run is the laboratory's.
+const binary = "/run/allocnet"
+
+func buildBinary() error {
+	build := exec.Command("go", "build", "-race", "-o", binary, "../cmd/allocnet")
+	build.Stdout, build.Stderr = os.Stdout, os.Stderr
+	return build.Run()
+}
+
+// host is a conf directory, a plugin directory and a state directory.
+type host struct {
+	t       *testing.T
+	conf    string
+	plugins string
+	state   string
+	before  string
+}
+
+// newHost returns a host that has seen every network once. When the test ends
+// the host must be as it was.
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{t: t, conf: lab.WriteConf(t), plugins: t.TempDir(), state: t.TempDir()}
+	lab.Warm(t, h.conf)
+	fakecni.Install(t, h.plugins)
+	h.before = lab.Snapshot(t)
+	t.Cleanup(func() {
+		lab.RequireSame(t, h.before)
+		h.requireNoState()
+	})
+	return h
+}
+
+// requireNoState fails the test when a record or a lock is left.
+func (h *host) requireNoState() {
+	h.t.Helper()
+	if left := lab.Run(h.t, "find", h.state, "-type", "f"); left != "" {
+		h.t.Errorf("state is left:\n%s", left)
+	}
+	if left, _ := filepath.Glob(h.state + "/allocations/*"); left != nil {
+		h.t.Errorf("state is left: %v", left)
+	}
+}
+
+// outcome is what a run of allocnet gave.
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+func (h *host) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(),
+		"ALLOCNET_CONF_DIR="+h.conf,
+		"ALLOCNET_PLUGIN_DIR="+lab.PluginDir()+":"+h.plugins,
+		"ALLOCNET_STATE_DIR="+h.state,
+	)
+	return cmd
+}
+
+func (h *host) allocnet(args ...string) outcome {
+	h.t.Helper()
+	cmd := h.command(args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		h.t.Fatal(err)
+	}
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must runs allocnet, which has to succeed.
+func (h *host) must(args ...string) string {
+	h.t.Helper()
+	o := h.allocnet(args...)
+	if o.code != 0 {
+		h.t.Fatalf("allocnet %s: exit code %d\n%s", strings.Join(args, " "), o.code, o.stderr)
+	}
+	return o.stdout
+}
+
+// refuse runs allocnet, which has to fail with the code and say the words.
+func (h *host) refuse(code int, words []string, args ...string) {
+	h.t.Helper()
+	o := h.allocnet(args...)
+	if o.code != code {
+		h.t.Errorf("allocnet %q: exit code %d, want %d\n%s", args, o.code, code, o.stderr)
+	}
+	for _, word := range words {
+		if !strings.Contains(o.stderr, word) {
+			h.t.Errorf("allocnet %q: the error does not say %q:\n%s", args, word, o.stderr)
+		}
+	}
+}
+
+// attach attaches and returns what stands then.
+func (h *host) attach(args ...string) *hook.Allocation {
+	h.t.Helper()
+	var a hook.Allocation
+	text := h.must(append([]string{"attach", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		h.t.Fatalf("%v in %s", err, text)
+	}
+	return &a
+}
+
+// fake adds a network whose plugins are a bridge and then the fake.
+func (h *host) fake(name string, script fakecni.Script) {
+	h.t.Helper()
+	data, err := json.Marshal(script)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	lab.WriteFile(h.t, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
+		`{"cniVersion": "1.0.0", "name": %q, "plugins": [
+			{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.93.0.0/16", "dataDir": "/run/fake-leases"}},
+			{"type": "fakecni", "fake": %s}]}`, name, data))
+	h.t.Cleanup(func() { _ = os.RemoveAll("/run/fake-leases") })
+}
+
+// serve answers HTTP inside a namespace with a text.
+func serve(t *testing.T, path, address, text string) {
+	t.Helper()
+	ns, err := netns.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	var listener net.Listener
+	err = ns.Do(func() error {
+		listener, err = net.Listen("tcp", address)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, text)
+	})}
+	go server.Serve(listener) //nolint:errcheck // ends with the test
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+// get asks a URL from the host's namespace.
+func get(url string) (string, error) {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close() //nolint:errcheck // read only
+	var body bytes.Buffer
+	_, err = body.ReadFrom(response.Body)
+	return body.String(), err
+}
+
+// await waits for a file that a fake plugin makes.
+func await(t *testing.T, path string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not appear", path)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package fakecni is a CNI plugin that fails on demand, for faults that real
+// plugins do not produce when asked to.
+//
+// A test binary becomes the plugin: its TestMain calls Main first, and Install
+// puts a link to it into a plugin directory. What the plugin does stands in
+// its configuration, under the key "fake".
+package fakecni
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Type is the plugin's name.
+const Type = "fakecni"
+
+// Script says what the plugin does, by verb. A verb without an entry succeeds.
+type Script struct {
+	// Log is a file that gets a line for each call, as "VERB CNI_IFNAME".
+	Log string `json:"log,omitempty"`
+	// Verbs has an entry for "ADD", "DEL" and so on.
+	Verbs map[string]Behaviour `json:"verbs,omitempty"`
+}
+
+// Behaviour is what one verb does, in the order of the fields.
+type Behaviour struct {
+	// Mark is a file that is made when the call begins.
+	Mark string `json:"mark,omitempty"`
+	// Await is a file that the call waits for.
+	Await string `json:"await,omitempty"`
+	// Hang keeps the call, and a child of it, asleep for ever.
+	Hang bool `json:"hang,omitempty"`
+	// Signal kills the plugin.
+	Signal int `json:"signal,omitempty"`
+	// Output is printed instead of a result, Repeat times.
+	Output string `json:"output,omitempty"`
+	Repeat int    `json:"repeat,omitempty"`
+	// Code and Msg are the CNI error to fail with; code 0 does not fail.
+	Code uint   `json:"code,omitempty"`
+	Msg  string `json:"msg,omitempty"`
+	// FailTimes makes only the first calls fail, counted in the file Counter.
+	// 0: all of them.
+	FailTimes int    `json:"failTimes,omitempty"`
+	Counter   string `json:"counter,omitempty"`
+}
+
+// Main acts as the plugin when the program was called as one, and returns
+// otherwise.
+func Main() {
+	if filepath.Base(os.Args[0]) == Type {
+		os.Exit(run())
+	}
+}
+
+// Install puts the plugin into a plugin directory.
+func Install(t testing.TB, dir string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(dir, Type))
+	}
+	if err != nil {
+		t.Fatalf("install %s: %v", Type, err)
+	}
+}
+
+func run() int {
+	verb := os.Getenv("CNI_COMMAND")
+	input, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return fail(5, err.Error())
+	}
+	var conf struct {
+		CNIVersion string          `json:"cniVersion"`
+		Fake       Script          `json:"fake"`
+		PrevResult json.RawMessage `json:"prevResult"`
+	}
+	if err := json.Unmarshal(input, &conf); err != nil {
+		return fail(6, err.Error())
+	}
+	if verb == "VERSION" {
+		fmt.Println(`{"cniVersion":"1.1.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}`)
+		return 0
+	}
+	if conf.Fake.Log != "" {
+		appendTo(conf.Fake.Log, verb+" "+os.Getenv("CNI_IFNAME")+"\n")
+	}
+	if code, ended := behave(conf.Fake.Verbs[verb]); ended {
+		return code
+	}
+	if verb == "ADD" {
+		if conf.PrevResult == nil {
+			conf.PrevResult = json.RawMessage(fmt.Sprintf(`{"cniVersion":%q,"interfaces":[],"ips":[]}`, conf.CNIVersion))
+		}
+		fmt.Println(string(conf.PrevResult))
+	}
+	return 0
+}
+
+// behave does what the script says; ended is whether that ends the call.
+func behave(b Behaviour) (code int, ended bool) {
+	if b.Mark != "" {
+		appendTo(b.Mark, "begun\n")
+	}
+	for b.Await != "" && !present(b.Await) {
+		time.Sleep(time.Millisecond)
+	}
+	if b.Hang {
+		_ = exec.Command("sleep", "infinity").Run()
+	}
+	if b.Signal != 0 {
+		_ = unix.Kill(os.Getpid(), unix.Signal(b.Signal))
+		select {}
+	}
+	if b.Output != "" {
+		fmt.Print(strings.Repeat(b.Output, max(1, b.Repeat)))
+		return 0, true
+	}
+	if b.Code == 0 || b.FailTimes > 0 && calls(b.Counter) > b.FailTimes {
+		return 0, false
+	}
+	return fail(b.Code, b.Msg), true
+}
+
+func fail(code uint, msg string) int {
+	_ = json.NewEncoder(os.Stdout).Encode(map[string]any{"cniVersion": "1.0.0", "code": code, "msg": msg})
+	return 1
+}
+
+// calls counts this call.
+func calls(path string) int {
+	appendTo(path, ".")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	return len(data)
+}
+
+func appendTo(path, text string) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
+	if err != nil {
+		panic(err)
+	}
+	_ = file.Close() // written
+}
+
+func present(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,114 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package lab is where the tests, the demo's checks and the benchmarks run:
+// the real kernel and the real CNI plugins, in network and mount namespaces of
+// their own. The machine's network, /run and /var/lib are not touched.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// inside marks a process that is in a laboratory.
+const inside = "ALLOCNET_LAB"
+
+// Enter runs fn in a laboratory and returns its exit code: the program is
+// executed once more in fresh namespaces, and fn runs there.
+func Enter(fn func() int) int {
+	if os.Getenv(inside) != "" {
+		return fn()
+	}
+	if err := checkTools(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), inside+"=entering")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS,
+		Pdeathsig:  unix.SIGKILL,
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "enter the laboratory: %v (it needs root)\n", err)
+		return 1
+	}
+	return 0
+}
+
+// Prepare makes the namespaces that Enter gave the process a laboratory. It is
+// to be called once, from fn.
+func Prepare() error {
+	if os.Getenv(inside) != "entering" {
+		return errors.New("not in a laboratory: call lab.Enter")
+	}
+	if err := os.Setenv(inside, "prepared"); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	for _, dir := range []string{"/run", "/var/lib"} {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+			return fmt.Errorf("cover %s: %w", dir, err)
+		}
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		return fmt.Errorf("mount /sys of the new namespace: %w", err)
+	}
+	return runAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
+}
+
+func runAll(commands ...string) error {
+	for _, command := range commands {
+		words := strings.Fields(command)
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", command, err, out)
+		}
+	}
+	return nil
+}
+
+func checkTools() error {
+	for _, name := range []string{"ip", "tc", "iptables-save", "ip6tables-save", "nft", "conntrack"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("%s is missing: run: make deps", name)
+		}
+	}
+	for _, name := range []string{"bridge", "ptp", "macvlan", "host-local", "static", "portmap", "firewall"} {
+		if _, err := os.Stat(filepath.Join(PluginDir(), name)); err != nil {
+			return fmt.Errorf("the CNI plugin %s is missing: run: make tools", name)
+		}
+	}
+	return nil
+}
+
+// Root returns the directory of the module.
+func Root() string {
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, err := os.Stat(filepath.Join(dir, "GNUmakefile")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "."
+}
+
+// PluginDir returns where `make tools` puts the CNI plugins.
+func PluginDir() string { return filepath.Join(Root(), "build", "cni", "bin") }

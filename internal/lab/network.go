@@ -1,0 +1,128 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// Conf is a conf directory of real networks: web, a bridge with NAT, port
+// mappings and firewall, and the way out; storage, a bridge with IPv4 and IPv6;
+// peer, a ptp network with NAT; vlan, a macvlan on a link of its own; fixed, a
+// bridge whose addresses and MACs the job chooses.
+var conf = map[string]string{
+	"10-web.conflist": `{"cniVersion": "1.0.0", "name": "web", "plugins": [
+		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+		{"type": "firewall"},
+		{"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}]}`,
+	"20-storage.conflist": `{"cniVersion": "1.0.0", "name": "storage", "plugins": [
+		{"type": "bridge", "bridge": "storage0", "mtu": 1500,
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.89.0.0/16"}], [{"subnet": "fd00:89::/64"}]]}}]}`,
+	"30-peer.conf": `{"cniVersion": "0.4.0", "name": "peer", "type": "ptp", "ipMasq": true,
+		"ipam": {"type": "host-local", "subnet": "10.90.0.0/16"}}`,
+	"40-vlan.conflist": `{"cniVersion": "1.1.0", "name": "vlan", "plugins": [
+		{"type": "macvlan", "master": "uplink", "mode": "bridge",
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.91.0.0/16"}]]}}]}`,
+	"50-fixed.conflist": `{"cniVersion": "0.3.1", "name": "fixed", "plugins": [
+		{"type": "bridge", "bridge": "fixed0", "capabilities": {"mac": true, "ips": true},
+		 "ipam": {"type": "static"}}]}`,
+}
+
+// WriteConf writes the conf directory of a laboratory and returns its path.
+func WriteConf(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range conf {
+		WriteFile(t, filepath.Join(dir, name), text)
+	}
+	return dir
+}
+
+// WriteFile writes a file, or fails the test.
+func WriteFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Uplink makes the link that the network "vlan" needs.
+func Uplink() error {
+	return runAll("ip link add uplink type veth peer name wire", "ip link set uplink up", "ip link set wire up")
+}
+
+// Warm sets every network up and down once with libcni alone, so that what the
+// plugins make once and keep, such as bridges and shared chains, is there.
+func Warm(t testing.TB, confDir string) {
+	t.Helper()
+	path, err := netns.Create(netns.DefaultDir, "warm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Remove(path) //nolint:errcheck // the snapshots would show it
+	p := NewPlain(t, confDir)
+	for i, list := range p.lists {
+		rt := p.runtimeConf("warm", path, i)
+		if _, err := p.cni.AddNetworkList(context.Background(), list, rt); err != nil {
+			t.Fatalf("warm up %s: %v", list.Name, err)
+		}
+		if err := p.cni.DelNetworkList(context.Background(), list, rt); err != nil {
+			t.Fatalf("warm up %s: %v", list.Name, err)
+		}
+	}
+}
+
+// Plain drives the networks of a conf directory with libcni and nothing else.
+type Plain struct {
+	cni   *libcni.CNIConfig
+	lists []*libcni.NetworkConfigList
+}
+
+// NewPlain reads the networks in the order of their files.
+func NewPlain(t testing.TB, confDir string) *Plain {
+	t.Helper()
+	p := &Plain{cni: libcni.NewCNIConfig([]string{PluginDir()}, nil)}
+	files, err := libcni.ConfFiles(confDir, []string{".conflist", ".conf"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		list, err := loadList(file)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		p.lists = append(p.lists, list)
+	}
+	return p
+}
+
+func loadList(file string) (*libcni.NetworkConfigList, error) {
+	if filepath.Ext(file) == ".conflist" {
+		return libcni.ConfListFromFile(file)
+	}
+	single, err := libcni.ConfFromFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return libcni.ConfListFromConf(single)
+}
+
+func (p *Plain) runtimeConf(id, path string, i int) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{
+		ContainerID: id, NetNS: path, IfName: fmt.Sprintf("eth%d", i),
+		CapabilityArgs: map[string]any{
+			"ips":          []string{"10.92.0.250/16"},
+			"portMappings": []map[string]any{{"hostPort": 4000, "containerPort": 80, "protocol": "tcp"}},
+		},
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lab
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// volatile matches what changes without anybody leaving anything: counters,
+// the dates in the comments of iptables-save, and host-local's note of where
+// to search next, which it shares among all leases of a range.
+var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+`)
+
+// Snapshot returns as text all that allocnet and the plugins could leave on
+// the host: links, addresses, routes, rules, queues, files and processes.
+func Snapshot(t testing.TB, dirs ...string) string {
+	t.Helper()
+	var b strings.Builder
+	section := func(name, text string) { fmt.Fprintf(&b, "== %s\n%s\n", name, strings.TrimSpace(text)) }
+	section("links", links(t))
+	for _, command := range []string{
+		"ip -o -4 addr", "ip -o -4 route", "ip rule", "tc qdisc",
+		"iptables-save", "ip6tables-save", "iptables-legacy-save", "ip6tables-legacy-save", "nft list ruleset",
+	} {
+		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
+	}
+	for _, dir := range append([]string{"/var/lib", "/run/cni", "/run/netns"}, dirs...) {
+		section(dir, files(t, dir))
+	}
+	section("plugin processes", strings.Join(PluginProcesses(), "\n"))
+	return b.String()
+}
+
+// RequireSame fails the test when the host is not as the snapshot has it.
+func RequireSame(t testing.TB, before string, dirs ...string) {
+	t.Helper()
+	if diff := gocmp.Diff(strings.Split(before, "\n"), strings.Split(Snapshot(t, dirs...), "\n")); diff != "" {
+		t.Errorf("the host is not as it was (-before +after):\n%s", diff)
+	}
+}
+
+// Run runs a command and returns what it prints; its failure is the test's.
+func Run(t testing.TB, words ...string) string {
+	t.Helper()
+	out, err := exec.Command(words[0], words[1:]...).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(words, " "), err)
+	}
+	return string(out)
+}
+
+type link struct {
+	Name   string `json:"ifname"`
+	MTU    int    `json:"mtu"`
+	Master string `json:"master"`
+	Info   struct {
+		Kind string `json:"info_kind"`
+	} `json:"linkinfo"`
+}
+
+// links lists interfaces without what the kernel makes up: indexes and MACs.
+func links(t testing.TB) string {
+	t.Helper()
+	var list []link
+	if err := json.Unmarshal([]byte(Run(t, "ip", "-j", "-d", "link")), &list); err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(list, func(a, b link) int { return cmp.Compare(a.Name, b.Name) })
+	var lines []string
+	for _, l := range list {
+		lines = append(lines, fmt.Sprintf("%s %s mtu %d master %q", l.Name, l.Info.Kind, l.MTU, l.Master))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// files lists the files below dir with their contents.
+func files(t testing.TB, dir string) string {
+	t.Helper()
+	var lines []string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), "last_reserved_ip.") {
+			lines = append(lines, path)
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		lines = append(lines, fmt.Sprintf("%s %q", path, data))
+		return err
+	})
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// PluginProcesses returns the command lines of the processes that run for a
+// CNI call of this laboratory.
+func PluginProcesses() []string {
+	own, _ := os.Readlink("/proc/self/ns/mnt")
+	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
+	var found []string
+	for _, path := range entries {
+		environ, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(environ), "CNI_CONTAINERID=") {
+			continue
+		}
+		process := filepath.Dir(path)
+		if ns, _ := os.Readlink(process + "/ns/mnt"); ns != own {
+			continue
+		}
+		line, _ := os.ReadFile(process + "/cmdline")
+		found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+	}
+	return found
+}

@@ -16,6 +16,9 @@ import (
 // DefaultDir is the conf directory of Nomad clients.
 const DefaultDir = "/opt/cni/config"
 
+// ErrNoDir is a conf directory that does not exist.
+var ErrNoDir = errors.New("conf directory does not exist")
+
 // maxFile bounds a configuration file. Real ones have a few KiB.
 const maxFile = 1 << 20
 
@@ -76,11 +79,11 @@ func (e *NotFoundError) Error() string {
 }
 
 // Load reads a conf directory. It fails only when the directory itself cannot
-// be read.
+// be read; one that does not exist is ErrNoDir.
 func Load(dir string) (*Catalog, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("conf directory %s does not exist: make it and put CNI conflists there: %w", dir, err)
+		return nil, fmt.Errorf("%w: make %s and put CNI conflists there", ErrNoDir, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read conf directory: %w", err)

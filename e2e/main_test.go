@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/e2e/lab"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -99,6 +99,7 @@ func (h *host) command(args ...string) *exec.Cmd {
 		"ALLOCNET_CONF_DIR="+h.conf,
 		"ALLOCNET_PLUGIN_DIR="+lab.PluginDir()+":"+h.plugins,
 		"ALLOCNET_STATE_DIR="+h.state,
+		"GORACE=atexit_sleep_ms=0", // a second for each call otherwise
 	)
 	return cmd
 }

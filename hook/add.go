@@ -33,7 +33,7 @@ func (o *operation) add(ctx, going context.Context, a *state.Attachment, path st
 			break
 		}
 		pause := delay()
-		log.Warn("attach failed, trying again", "try", a.Tries, "of", maxTries, "in", pause.Round(time.Millisecond), "error", err)
+		log.Warn("attach failed, trying again", "try", a.Tries, "of", maxTries, "in", pause.Round(time.Millisecond).String(), "error", err)
 		if err := o.del(context.WithoutCancel(ctx), *a, path); err != nil {
 			log.Warn("DEL before the next try failed", "error", err)
 		}

@@ -18,14 +18,15 @@ import (
 // form a circle.
 func inOrder(n int, after func(i int) []int, do func(i int)) {
 	done := make([]chan struct{}, n)
-	for i := range done {
-		done[i] = make(chan struct{})
+	earlier := make([][]int, n) // asked for before anything changes
+	for i := range n {
+		done[i], earlier[i] = make(chan struct{}), after(i)
 	}
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			defer close(done[i])
-			for _, j := range after(i) {
+			for _, j := range earlier[i] {
 				<-done[j]
 			}
 			do(i)

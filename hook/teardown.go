@@ -114,15 +114,7 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 		func(i int) []int { return successors(attachments, i) },
 		func(i int) { errs[i] = o.detach(ctx, &attachments[i], path) })
 
-	if err := o.force(ctx, path == "", errs); err != nil {
-		return err
-	}
-	for _, a := range attachments {
-		if err := o.lock.Delete(a.Interface); err != nil {
-			return err
-		}
-	}
-	return nil
+	return o.force(ctx, path == "", errs)
 }
 
 // holdForPlugins makes what the plugins inherit. Attachments recalled from the
@@ -154,11 +146,14 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 		return o.failure("detach", *a, 1, err)
 	}
 	o.attachmentLog(*a).Info("detached")
-	return nil
+	if path == "" { // not to be believed: see force
+		return nil
+	}
+	return o.lock.Delete(a.Interface)
 }
 
 // force calls the cleaner where DEL failed or, with the namespace missing,
-// cannot be believed. Without a cleaner failures stay pending.
+// cannot be believed, and forgets what is then gone. The rest stays pending.
 func (o *operation) force(ctx context.Context, missing bool, errs []error) error {
 	var suspects []state.Attachment
 	for i, a := range o.record.Attachments {
@@ -166,27 +161,35 @@ func (o *operation) force(ctx context.Context, missing bool, errs []error) error
 			suspects = append(suspects, a)
 		}
 	}
-	failed := errors.Join(errs...)
 	if len(suspects) == 0 {
 		return nil
 	}
+	if err := o.clean(ctx, suspects, errors.Join(errs...)); err != nil {
+		return o.postpone(suspects, err)
+	}
+	for _, a := range suspects {
+		if err := o.lock.Delete(a.Interface); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *operation) clean(ctx context.Context, suspects []state.Attachment, failed error) error {
 	if o.config.Cleaner == nil {
-		return o.postpone(suspects, failed)
+		return failed
 	}
 	if failed != nil {
 		o.log.Warn("DEL failed, cleaning up by force", "error", failed)
 	}
 	if err := o.config.Cleaner.Clean(ctx, o.record.Allocation, suspects); err != nil {
-		return o.postpone(suspects, errors.Join(failed, fmt.Errorf("forced cleanup: %w", err)))
+		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
 	}
 	return nil
 }
 
 // postpone records what is still to be torn down, and returns why.
 func (o *operation) postpone(suspects []state.Attachment, why error) error {
-	if why == nil {
-		return nil
-	}
 	for _, a := range suspects {
 		a.Phase, a.Error, a.Updated = state.Pending, why.Error(), time.Now().UTC()
 		if err := o.lock.Put(a); err != nil {

@@ -62,7 +62,11 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	if asJSON {
 		_ = json.NewEncoder(stderr).Encode(map[string]any{"error": err.Error(), "code": code}) // nobody to tell
 	} else {
-		_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", strings.ReplaceAll(err.Error(), "\n", "\nallocnet: "))
+		for line := range strings.Lines(err.Error()) {
+			if line = strings.TrimSpace(line); line != "" {
+				_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", line) // nobody to tell
+			}
+		}
 	}
 	return code
 }
@@ -89,7 +93,7 @@ func refused(err error) bool {
 		isType[*selection.Error](err) || isType[*selection.UnsupportedError](err) ||
 		isType[*cniconf.NotFoundError](err) || isType[*cniconf.MissingPluginError](err) || isType[*cniconf.NoMTUError](err) ||
 		isType[*portmap.InvalidPortError](err) || isType[*portmap.ConflictError](err) || isType[*portmap.UnknownLabelError](err) ||
-		isType[*state.InvalidIDError](err) || errors.Is(err, hook.ErrConflict) ||
+		isType[*state.InvalidIDError](err) || errors.Is(err, hook.ErrConflict) || errors.Is(err, cniconf.ErrNoDir) ||
 		strings.HasPrefix(err.Error(), "unknown command")
 }
 

@@ -54,7 +54,8 @@ func givenUp(going context.Context, first error) error {
 }
 
 func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path string) error {
-	cni, list, err := o.cni(*a)
+	a.Result = nil
+	cni, list, err := o.cni(*a, func(result []byte) { o.keepPart(a, result) })
 	if err != nil {
 		return err
 	}
@@ -69,10 +70,27 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path strin
 	return nil
 }
 
+// keepPart records what the chain has come to, before its next plugin runs.
+// libcni remembers a result only when all have succeeded, and without one the
+// firewall plugin's DEL removes nothing.
+func (o *operation) keepPart(a *state.Attachment, result []byte) {
+	if _, err := parseResult(result); err != nil {
+		return // libcni will say so
+	}
+	a.Result = result
+	if err := o.lock.Mark(*a); err != nil {
+		o.attachmentLog(*a).Warn("result of a part of the chain is not recorded", "error", err)
+	}
+}
+
+// del runs DEL with what ADD got, and with the result that we know.
 func (o *operation) del(ctx context.Context, a state.Attachment, path string) error {
-	cni, list, err := o.cni(a)
+	cni, list, err := o.cni(a, nil)
 	if err != nil {
 		return err
+	}
+	if err := o.restoreCache(a); err != nil {
+		o.attachmentLog(a).Warn("plugins get no prevResult", "error", err)
 	}
 	return cni.DelNetworkList(ctx, list, o.runtimeConf(a, path))
 }

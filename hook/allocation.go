@@ -37,8 +37,8 @@ type Attachment struct {
 	Tries   int       `json:"tries"`
 	Error   string    `json:"error,omitempty"`
 	Created time.Time `json:"created"`
-	// Result is the CNI result in the version of the network's conflist; nil
-	// until attached.
+	// Result is the CNI result in the version of the network's conflist. In
+	// phase "adding" it is that of the plugins that are done.
 	Result json.RawMessage `json:"result,omitempty"`
 }
 

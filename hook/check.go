@@ -69,7 +69,7 @@ func (o *operation) check(ctx context.Context, a state.Attachment, present []net
 }
 
 func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipped string, err error) {
-	cni, list, err := o.cni(a)
+	cni, list, err := o.cni(a, nil)
 	if err != nil {
 		return "", err
 	}

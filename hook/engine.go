@@ -107,14 +107,15 @@ func (o *operation) end() {
 }
 
 // cni returns libcni set up to run the plugins of one attachment: from where
-// they were found at ADD, else from where they are searched today.
-func (o *operation) cni(a state.Attachment) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
+// they were found at ADD, else from where they are searched today. added may be
+// nil; see pluginExec.
+func (o *operation) cni(a state.Attachment, added func([]byte)) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
 	list, err := cniconf.ParseList(a.ConfList)
 	if err != nil {
 		return nil, nil, fmt.Errorf("recorded conflist: %w", err)
 	}
 	dirs := append(append([]string{}, a.PluginDirs...), o.config.PluginDirs...)
-	exec := &pluginExec{limit: o.config.CallTimeout, hold: o.hold, log: o.log}
+	exec := &pluginExec{limit: o.config.CallTimeout, hold: o.hold, log: o.log, added: added}
 	return libcni.NewCNIConfigWithCacheDir(dirs, o.config.CacheDir, exec), list, nil
 }
 

@@ -43,6 +43,9 @@ type pluginExec struct {
 	limit time.Duration
 	hold  *os.File
 	log   hclog.Logger
+	// added is called with what a plugin of the chain printed for ADD, before
+	// the next one runs. Nil: nobody wants to know.
+	added func(result []byte)
 }
 
 var _ invoke.Exec = (*pluginExec)(nil)
@@ -74,6 +77,9 @@ func (x *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	}
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return nil, call.failure(err)
+	}
+	if x.added != nil && call.verb == "ADD" {
+		x.added(call.stdout.data)
 	}
 	return call.stdout.data, nil
 }

@@ -139,9 +139,6 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 		}
 	}
 	a.Tries++
-	if err := o.restoreCache(*a); err != nil {
-		o.attachmentLog(*a).Warn("plugins get no prevResult", "error", err)
-	}
 	if err := o.del(ctx, *a, path); err != nil {
 		return o.failure("detach", *a, 1, err)
 	}

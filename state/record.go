@@ -70,7 +70,8 @@ type Attachment struct {
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// After names the interfaces whose attachments came before this one.
 	After []string `json:"after,omitempty"`
-	// Result is what ADD returned; nil until then.
+	// Result is what ADD returned, or in phase Adding the part of its chain
+	// that is done; nil until then.
 	Result json.RawMessage `json:"result,omitempty"`
 	// Status is what the attachment was seen to have; nil until the whole
 	// setup had succeeded.

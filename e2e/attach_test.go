@@ -58,7 +58,7 @@ func requireInside(t *testing.T, a *hook.Allocation) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ns.Close() //nolint:errcheck // read only
+	defer ns.Close()
 	inside, err := ns.Interfaces()
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestGivenNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer netns.Remove(path) //nolint:errcheck // the snapshot would show it
+	defer netns.Remove(path)
 	a := h.attach("b1", "--netns", path, "--networks", "storage,peer@net5")
 	if a.Attachments[0].Interface != "net1" || a.Attachments[1].Interface != "net5" || a.Attachments[0].Primary {
 		t.Errorf("attached %+v", a.Attachments)

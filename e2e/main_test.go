@@ -173,7 +173,7 @@ func serve(t *testing.T, path, address, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ns.Close() //nolint:errcheck // read only
+	defer ns.Close()
 	var listener net.Listener
 	err = ns.Do(func() error {
 		listener, err = net.Listen("tcp", address)
@@ -185,7 +185,7 @@ func serve(t *testing.T, path, address, text string) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, text)
 	})}
-	go server.Serve(listener) //nolint:errcheck // ends with the test
+	go server.Serve(listener)
 	t.Cleanup(func() { _ = server.Close() })
 }
 
@@ -196,7 +196,7 @@ func get(url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close() //nolint:errcheck // read only
+	defer response.Body.Close()
 	var body bytes.Buffer
 	_, err = body.ReadFrom(response.Body)
 	return body.String(), err

@@ -91,7 +91,8 @@ func New(name string, c Config) (Hook, error) {
 	case CNI:
 		return NewEngine(c)
 	case NoOp:
-		return newNoOp(c), nil
+		filterBridges(c.withDefaults().Logger, "/proc/sys/net/bridge")
+		return noOp{}, nil
 	}
 	return nil, fmt.Errorf("unknown hook %q: want %q or %q", name, CNI, NoOp)
 }

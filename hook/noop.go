@@ -27,11 +27,6 @@ var _ Hook = noOp{}
 // bridgeSysctls are off after boot, and absent without the br_netfilter module.
 var bridgeSysctls = []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"}
 
-func newNoOp(c Config) noOp {
-	filterBridges(c.withDefaults().Logger, "/proc/sys/net/bridge")
-	return noOp{}
-}
-
 // filterBridges turns the sysctls on. Failing to is no reason not to serve:
 // allocations on the host's network work without.
 func filterBridges(log hclog.Logger, dir string) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -107,14 +108,11 @@ func NewPlain(t testing.TB, confDir string) *Plain {
 }
 
 func loadList(file string) (*libcni.NetworkConfigList, error) {
-	if filepath.Ext(file) == ".conflist" {
-		return libcni.ConfListFromFile(file)
-	}
-	single, err := libcni.ConfFromFile(file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	return libcni.ConfListFromConf(single)
+	return cniconf.ParseList(data)
 }
 
 func (p *Plain) runtimeConf(id, path string, i int) *libcni.RuntimeConf {

@@ -1,0 +1,261 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// confDir writes files into a new directory.
+func confDir(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func load(t *testing.T, files map[string]string) *Catalog {
+	t.Helper()
+	c, err := Load(confDir(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestLoad(t *testing.T) {
+	c := load(t, map[string]string{
+		"20-b.conflist":      `{"cniVersion": "1.0.0", "name": "b", "plugins": [{"type": "bridge"}, {"type": "portmap", "capabilities": {"portMappings": true, "x": false}}]}`,
+		"10-a.conf":          `{"cniVersion": "0.3.0", "name": "a", "type": "ptp", "ipam": {"type": "host-local"}, "capabilities": {"ips": true}}`,
+		"30-c.json":          `{"cniVersions": ["0.4.0", "1.1.0", "9.0.0"], "name": "c", "plugins": [{"type": "macvlan"}], "allocnet": {"k": 1}}`,
+		"40-again.conflist":  `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}]}`,
+		"50-sub.conflist":    `{"cniVersion": "1.0.0", "name": "sub", "plugins": [{"type": "bridge"}]}`,
+		"sub/10-more.conf":   `{"type": "tuning"}`,
+		"sub/ignored.json":   `{"type": "sbr"}`,
+		"60-alone.conflist":  `{"cniVersion": "1.0.0", "name": "alone", "loadOnlyInlinedPlugins": "true", "plugins": [{"type": "bridge"}]}`,
+		"alone/10-more.conf": `{"type": "tuning"}`,
+		"readme.txt":         `no network`,
+	})
+	type view struct {
+		Name, Version       string
+		Plugins, Caps, Bins []string
+	}
+	var got []view
+	for _, n := range c.Networks {
+		got = append(got, view{n.Name, n.List.CNIVersion, n.PluginTypes(), n.Capabilities(), n.Binaries()})
+	}
+	want := []view{
+		{"a", "0.3.0", []string{"ptp"}, []string{"ips"}, []string{"ptp", "host-local"}},
+		{"b", "1.0.0", []string{"bridge", "portmap"}, []string{"portMappings"}, []string{"bridge", "portmap"}},
+		{"c", "1.1.0", []string{"macvlan"}, nil, []string{"macvlan"}},
+		{"sub", "1.0.0", []string{"bridge", "tuning"}, nil, []string{"bridge", "tuning"}},
+		{"alone", "1.0.0", []string{"bridge"}, nil, []string{"bridge"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("networks (-want +got):\n%s", diff)
+	}
+	if len(c.Broken) != 0 {
+		t.Errorf("broken: %v", c.Broken)
+	}
+	if len(c.Shadowed) != 1 || filepath.Base(c.Shadowed[0].Path) != "40-again.conflist" {
+		t.Errorf("shadowed: %v", c.Shadowed)
+	}
+	if string(c.Networks[2].Options) != `{"k": 1}` {
+		t.Errorf("options: %s", c.Networks[2].Options)
+	}
+}
+
+func TestBrokenFilesHideNothing(t *testing.T) {
+	for name, test := range map[string]struct{ text, reason string }{
+		"not JSON":            {"{\n  \"name\": \"x\",\n  oops}", ":3:3: invalid character 'o'"},
+		"empty":               {"", "unexpected end of JSON input"},
+		"no name":             {`{"cniVersion": "1.0.0", "plugins": [{"type": "bridge"}]}`, "no name"},
+		"bad name":            {`{"cniVersion": "1.0.0", "name": "../x", "plugins": [{"type": "bridge"}]}`, `name "../x": want letters`},
+		"no version":          {`{"name": "x", "plugins": [{"type": "bridge"}]}`, `cniVersion "": want 0.3.0 to 1.1.0`},
+		"version too old":     {`{"cniVersion": "0.2.0", "name": "x", "plugins": [{"type": "bridge"}]}`, `cniVersion "0.2.0"`},
+		"version too new":     {`{"cniVersion": "2.0.0", "name": "x", "plugins": [{"type": "bridge"}]}`, `cniVersion "2.0.0"`},
+		"no plugins":          {`{"cniVersion": "1.0.0", "name": "x", "plugins": []}`, "no plugins"},
+		"no plugins anywhere": {`{"cniVersion": "1.0.0", "name": "x"}`, "no plugins"},
+		"plugin without type": {`{"cniVersion": "1.0.0", "name": "x", "plugins": [{}]}`, "type"},
+		"plugin is a path":    {`{"cniVersion": "1.0.0", "name": "x", "plugins": [{"type": "../bridge"}]}`, `plugins[0]: type "../bridge"`},
+		"IPAM is a path":      {`{"cniVersion": "1.0.0", "name": "x", "plugins": [{"type": "bridge", "ipam": {"type": "/bin/sh"}}]}`, `type "/bin/sh"`},
+		"too large":           {`{"x": "` + strings.Repeat("x", maxFile) + `"}`, "want at most"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := load(t, map[string]string{
+				"10-x.conflist":    test.text,
+				"20-good.conflist": `{"cniVersion": "1.0.0", "name": "good", "plugins": [{"type": "bridge"}]}`,
+			})
+			if len(c.Broken) != 1 || !strings.Contains(c.Broken[0].Error(), test.reason) || !strings.Contains(c.Broken[0].Error(), "10-x.conflist") {
+				t.Errorf("broken: %v, want the path and %q", c.Broken, test.reason)
+			}
+			if _, err := c.Lookup("good"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestBrokenPluginOfASubdirectory(t *testing.T) {
+	c := load(t, map[string]string{
+		"10-x.conflist": `{"cniVersion": "1.0.0", "name": "x", "plugins": [{"type": "bridge"}]}`,
+		"x/10-p.conf":   `{"type": `,
+	})
+	if len(c.Networks) != 0 || len(c.Broken) != 1 || !strings.HasSuffix(c.Broken[0].Path, "x/10-p.conf") {
+		t.Errorf("networks %v, broken %v", c.Networks, c.Broken)
+	}
+}
+
+func TestUnreadableEntries(t *testing.T) {
+	dir := confDir(t, map[string]string{"20-good.conflist": `{"cniVersion": "1.0.0", "name": "good", "plugins": [{"type": "bridge"}]}`})
+	if err := os.Symlink("/nonexistent", filepath.Join(dir, "10-nowhere.conf")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "15-device.conf")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Broken) != 2 || len(c.Networks) != 1 {
+		t.Errorf("broken %v, networks %v", c.Broken, c.Networks)
+	}
+}
+
+func TestLookupUnknown(t *testing.T) {
+	c := load(t, map[string]string{
+		"10-a.conflist": `{"cniVersion": "1.0.0", "name": "Storage", "plugins": [{"type": "bridge"}]}`,
+		"20-b.conflist": `{`,
+	})
+	_, err := c.Lookup("storage")
+	var unknown *NotFoundError
+	if !errors.As(err, &unknown) {
+		t.Fatalf("got %v", err)
+	}
+	for _, word := range []string{`"storage"`, c.Dir, `did you mean "Storage"`, "20-b.conflist"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q does not say %s", err, word)
+		}
+	}
+}
+
+func TestLoadWithoutDirectory(t *testing.T) {
+	if _, err := Load("/nonexistent/dir"); !errors.Is(err, ErrNoDir) {
+		t.Errorf("got %v, want ErrNoDir", err)
+	}
+}
+
+func TestFindPlugins(t *testing.T) {
+	c := load(t, map[string]string{"10-a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "there", "ipam": {"type": "mode"}}, {"type": "gone"}]}`})
+	first, second := t.TempDir(), t.TempDir()
+	for path, mode := range map[string]os.FileMode{second + "/there": 0o755, first + "/mode": 0o644} {
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := FindPlugins(c.Networks[0], []string{first, second})
+	var missing *MissingPluginError
+	if !errors.As(err, &missing) {
+		t.Fatalf("got %v", err)
+	}
+	if diff := cmp.Diff(map[string]string{"gone": "is not installed", "mode": "is not executable"}, missing.Missing); diff != "" {
+		t.Error(diff)
+	}
+	for _, word := range []string{`"a"`, first, second} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q does not say %s", err, word)
+		}
+	}
+}
+
+func TestPluginDirs(t *testing.T) {
+	t.Setenv("CNI_PATH", "/a:/b")
+	if got := PluginDirs([]string{"/c"}); !cmp.Equal(got, []string{"/c"}) {
+		t.Errorf("configured: %v", got)
+	}
+	if got := PluginDirs(nil); !cmp.Equal(got, []string{"/a", "/b"}) {
+		t.Errorf("from CNI_PATH: %v", got)
+	}
+	t.Setenv("CNI_PATH", "")
+	if got := PluginDirs(nil); !cmp.Equal(got, []string{DefaultPluginDir}) {
+		t.Errorf("default: %v", got)
+	}
+}
+
+func TestRender(t *testing.T) {
+	const text = `{"cniVersion": "1.0.0", "name": "a", "site": {"big": 9007199254740991}, "allocnet": {"policy": 1},
+		"plugins": [{"type": "bridge", "mtu": 1500, "args": {"cni": {"a": 1}, "other": 2}}, {"type": "tuning"}]}`
+	network := load(t, map[string]string{"10-a.conflist": text}).Networks[0]
+	before := string(network.List.Bytes)
+	got, err := network.Render(Edit{MTU: 1400, CNIArgs: map[string]any{"b": "x"}, Marker: []byte(`{"m":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"allocnet":{"m":1},"cniVersion":"1.0.0","loadOnlyInlinedPlugins":true,"name":"a",` +
+		`"plugins":[{"args":{"cni":{"a":1,"b":"x"},"other":2},"mtu":1400,"type":"bridge"},{"args":{"cni":{"b":"x"}},"type":"tuning"}],` +
+		`"site":{"big":9007199254740991}}`
+	if string(got) != want {
+		t.Errorf("rendered\n%s\nwant\n%s", got, want)
+	}
+	if string(network.List.Bytes) != before {
+		t.Error("Render changed the network")
+	}
+	if list, err := ParseList(got); err != nil || len(list.Plugins) != 2 {
+		t.Errorf("what is rendered does not parse: %v", err)
+	}
+}
+
+func TestRenderKeepsThePluginsOfTheSubdirectory(t *testing.T) {
+	c := load(t, map[string]string{
+		"10-x.conflist": `{"cniVersion": "1.0.0", "name": "x", "plugins": [{"type": "bridge"}]}`,
+		"x/10-p.conf":   `{"type": "tuning"}`,
+	})
+	got, err := c.Networks[0].Render(Edit{})
+	if err != nil || !strings.Contains(string(got), `"plugins":[{"type":"bridge"},{"type":"tuning"}]`) {
+		t.Errorf("rendered %s, %v", got, err)
+	}
+	_, err = c.Networks[0].Render(Edit{MTU: 1400})
+	var noMTU *NoMTUError
+	if !errors.As(err, &noMTU) {
+		t.Errorf("got %v, want *NoMTUError", err)
+	}
+}
+
+func FuzzParseList(f *testing.F) {
+	f.Add(`{"cniVersion": "1.0.0", "name": "b", "plugins": [{"type": "bridge"}]}`)
+	f.Add(`{"cniVersion": "0.4.0", "name": "a", "type": "ptp", "args": {"cni": 1}}`)
+	f.Add(`{"cniVersions": ["1.1.0"], "name": "a", "plugins": null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := ParseList([]byte(text))
+		if err != nil {
+			return
+		}
+		if len(list.Plugins) == 0 || list.Name == "" || strings.Contains(list.Name, "/") {
+			t.Errorf("accepted %q", text)
+		}
+		n := &Network{Name: list.Name, List: list}
+		rendered, err := n.Render(Edit{})
+		if err != nil {
+			t.Fatalf("render %q: %v", text, err)
+		}
+		if _, err := ParseList(rendered); err != nil {
+			t.Errorf("%q is rendered as %q: %v", text, rendered, err)
+		}
+	})
+}

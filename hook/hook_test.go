@@ -1,0 +1,218 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+func TestNew(t *testing.T) {
+	for name, want := range map[string]string{CNI: "*hook.Engine", NoOp: "hook.noOp"} {
+		h, err := New(name, Config{StateDir: t.TempDir()})
+		if err != nil || fmt.Sprintf("%T", h) != want {
+			t.Errorf("%s: %T, %v", name, h, err)
+		}
+	}
+	if _, err := New("x", Config{}); err == nil || !strings.Contains(err.Error(), `"x"`) {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
+func TestNoOp(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range bridgeSysctls {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("0"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filterBridges(hclog.NewNullLogger(), dir)
+	for _, name := range bridgeSysctls {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != "1" {
+			t.Errorf("%s is %q, %v", name, data, err)
+		}
+	}
+	ctx, h := context.Background(), noOp{}
+	if a, err := h.Setup(ctx, Request{ID: "a", Netns: "/proc/1/ns/net"}); err != nil || len(a.Attachments) != 0 {
+		t.Errorf("Setup: %+v, %v", a, err)
+	}
+	var refused *RequestError
+	if _, err := h.Setup(ctx, Request{ID: "a", Primary: &selection.Element{Name: "web"}}); !errors.As(err, &refused) {
+		t.Errorf("Setup with a network: %v, want *RequestError", err)
+	}
+	if _, err := h.Status(ctx, "a"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("Status: %v, want ErrNotFound", err)
+	}
+	if err := h.Teardown(ctx, "a"); err != nil {
+		t.Errorf("Teardown: %v", err)
+	}
+}
+
+func TestTransient(t *testing.T) {
+	code := func(code uint) error {
+		return fmt.Errorf("plugin type=x failed (add): %w", types.NewError(code, "text file busy is only its message", ""))
+	}
+	died := exec.Command("sh", "-c", "exit 1").Run()
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{code(0), true}, {code(1), false}, {code(2), false}, {code(3), false}, {code(4), false}, {code(5), true}, {code(6), false},
+		{code(7), false}, {code(8), false}, {code(11), true}, {code(50), true}, {code(51), true}, {code(99), false}, {code(100), true}, {code(999), true},
+		{&TimeoutError{}, false}, {context.Canceled, false}, {context.DeadlineExceeded, false},
+		{&ExecError{Err: died}, true}, {&ExecError{Err: unix.ETXTBSY}, true}, {&ExecError{Err: unix.ENOENT}, false},
+		{errors.New("fork/exec /x: text file busy"), true}, {errors.New("exec: already started"), true},
+		{errors.New("failed to find plugin"), false},
+	} {
+		if got := transient(test.err); got != test.want {
+			t.Errorf("%v: %t, want %t", test.err, got, test.want)
+		}
+	}
+}
+
+func TestDelayAndSleep(t *testing.T) {
+	for range 1000 {
+		if d := delay(); d < time.Second || d >= 2*time.Second {
+			t.Fatalf("delay %s, want 1 s to 2 s", d)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		if err := sleep(t.Context(), time.Hour); err != nil || time.Since(begun) != time.Hour {
+			t.Errorf("slept %s, %v", time.Since(begun), err)
+		}
+		gaveUp := errors.New("gave up")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, gaveUp)
+		defer cancel()
+		begun = time.Now()
+		if err := sleep(ctx, time.Hour); !errors.Is(err, gaveUp) || time.Since(begun) != time.Minute {
+			t.Errorf("slept %s, %v", time.Since(begun), err)
+		}
+	})
+}
+
+func TestInOrder(t *testing.T) {
+	after := [][]int{nil, {0}, {1}, nil, {0, 3}}
+	var mu sync.Mutex
+	var order []int
+	inOrder(len(after), func(i int) []int { return after[i] }, func(i int) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, i)
+	})
+	for i, before := range after {
+		for _, j := range before {
+			if slices.Index(order, j) > slices.Index(order, i) {
+				t.Errorf("%d came before %d: %v", i, j, order)
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { // all at once: ten waits take as long as one
+		begun := time.Now()
+		inOrder(10, func(int) []int { return nil }, func(int) { time.Sleep(time.Second) })
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+func TestSetupOrder(t *testing.T) {
+	const (
+		way   = `{"type": "bridge", "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}]}}`
+		way6  = `{"type": "bridge", "ipam": {"type": "static", "routes": [{"dst": "::/0"}]}}`
+		gate  = `{"type": "bridge", "isDefaultGateway": true}`
+		plain = `{"type": "bridge", "ipam": {"type": "host-local", "routes": [{"dst": "10.0.0.0/8"}]}}`
+		dhcp  = `{"type": "macvlan", "ipam": {"type": "dhcp"}}`
+		alien = `{"type": "cilium-cni"}`
+		inner = `{"type": "vlan", "master": "net1", "linkInContainer": true, "ipam": {}}`
+	)
+	for name, test := range map[string]struct {
+		plugins []string
+		want    string
+	}{
+		"nobody sets a route":     {[]string{plain, plain, plain}, "[] [] []"},
+		"ways out stand in line":  {[]string{way, plain, way6, gate}, "[] [] [eth0] [net2]"},
+		"the unknown stand, too":  {[]string{alien, dhcp, plain}, "[] [eth0] []"},
+		"on an interface inside":  {[]string{plain, plain, inner}, "[] [] [net1]"},
+		"only the primary's way":  {[]string{way, plain}, "[] []"},
+		"a master that is absent": {[]string{plain, inner}, "[] []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var attachments []state.Attachment
+			var lists []*libcni.NetworkConfigList
+			for i, plugin := range test.plugins {
+				iface := fmt.Sprintf("net%d", i)
+				if i == 0 {
+					iface = "eth0"
+				}
+				attachments = append(attachments, state.Attachment{Interface: iface})
+				lists = append(lists, &libcni.NetworkConfigList{Plugins: []*libcni.PluginConfig{{Bytes: []byte(plugin)}}})
+			}
+			setupOrder(attachments, lists)
+			var got []string
+			for _, a := range attachments {
+				got = append(got, fmt.Sprint(a.After))
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("after: %v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestArgs(t *testing.T) {
+	r := Request{ID: "a", Primary: &selection.Element{Name: "web"}, Args: map[string]string{"B": "2", "A": "1", "IgnoreUnknown": "false"}}
+	if got := fmt.Sprint(r.cniArgs()); got != "[[IgnoreUnknown true] [A 1] [B 2]]" {
+		t.Errorf("got %s", got)
+	}
+	for key, value := range map[string]string{"A": "1;B=2", "A=B": "1", "": "1", "C": "x=y", "D": "a\nb", "E;": ""} {
+		r.Args = map[string]string{key: value}
+		var refused *RequestError
+		if err := r.validate(); !errors.As(err, &refused) {
+			t.Errorf("%q=%q: %v, want *RequestError", key, value, err)
+		}
+	}
+}
+
+func TestResultAddresses(t *testing.T) {
+	result, err := types100.NewResult([]byte(`{"cniVersion": "1.0.0",
+		"interfaces": [{"name": "veth1"}, {"name": "net9", "sandbox": "/x"}, {"name": "eth0", "sandbox": "/x"}],
+		"ips": [{"address": "10.0.0.1/24"}, {"address": "10.9.0.1/24", "interface": 1}, {"address": "10.1.0.1/24", "interface": 0},
+			{"address": "fd00::1/64", "interface": 2}, {"address": "10.2.0.1/24", "interface": 2}, {"address": "10.3.0.1/24", "interface": 7}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(resultAddresses(result.(*types100.Result)))
+	const want = "[fd00::1/64 10.2.0.1/24 10.9.0.1/24 10.0.0.1/24 10.3.0.1/24]"
+	if got != want {
+		t.Errorf("got %s, want %s: in the sandbox by name, then of no interface, none of the host's", got, want)
+	}
+}
+
+func TestErrorNamesAll(t *testing.T) {
+	cause := errors.New("no such VLAN")
+	err := &Error{Op: "attach", Allocation: "a1", Network: "storage", Interface: "net1", Tries: 3, Err: cause}
+	if got := err.Error(); got != `attach network "storage" as net1 of allocation a1 (3 tries): no such VLAN` || !errors.Is(err, cause) {
+		t.Errorf("got %s", got)
+	}
+}

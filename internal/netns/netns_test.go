@@ -1,0 +1,178 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(lab.Enter(func() int {
+		if err := lab.Prepare(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}))
+}
+
+// create makes a namespace for the length of a test.
+func create(t *testing.T, name string) string {
+	t.Helper()
+	path, err := netns.Create(netns.DefaultDir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Remove(path); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+func openNamespace(t *testing.T, path string) *netns.Namespace {
+	t.Helper()
+	n, err := netns.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+func own(t *testing.T) string {
+	t.Helper()
+	link, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link
+}
+
+func TestCreateAndRemove(t *testing.T) {
+	before := own(t)
+	path := create(t, "one")
+	if after := own(t); after != before {
+		t.Errorf("the caller's namespace changed from %s to %s", before, after)
+	}
+	if out := lab.Run(t, "ip", "netns", "list"); !strings.Contains(out, "one") {
+		t.Errorf("`ip netns` does not see it: %q", out)
+	}
+	if _, err := netns.Create(netns.DefaultDir, "one"); !errors.Is(err, netns.ErrExists) {
+		t.Errorf("a second time: %v, want ErrExists", err)
+	}
+	n := openNamespace(t, path)
+	interfaces, err := n.Interfaces()
+	if err != nil || len(interfaces) != 1 || interfaces[0].Name != "lo" || !interfaces[0].Up {
+		t.Errorf("interfaces %+v, %v, want lo, up", interfaces, err)
+	}
+	for range 2 {
+		if err := netns.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it is still there")
+	}
+}
+
+func TestMissing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	lab.WriteFile(t, file, "")
+	for name, path := range map[string]string{"gone": "/run/netns/none", "empty": "", "not a namespace": file, "below a file": file + "/x"} {
+		if _, err := netns.Open(path); !errors.Is(err, netns.ErrMissing) {
+			t.Errorf("%s: %v, want ErrMissing", name, err)
+		}
+	}
+}
+
+func TestIDIsNeverUsedAgain(t *testing.T) {
+	seen := map[string]bool{}
+	for range 20 {
+		path := create(t, "again")
+		n := openNamespace(t, path)
+		if seen[n.ID()] {
+			t.Fatalf("ID %s was used before", n.ID())
+		}
+		seen[n.ID()] = true
+		if same := openNamespace(t, path); same.ID() != n.ID() {
+			t.Errorf("one namespace has the IDs %s and %s", n.ID(), same.ID())
+		}
+		if err := errors.Join(n.Close(), netns.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDo(t *testing.T) {
+	n := openNamespace(t, create(t, "do"))
+	before := own(t)
+	var inside string
+	if err := n.Do(func() error { inside = own(t); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if inside == before || own(t) != before {
+		t.Errorf("inside %s, before %s, after %s", inside, before, own(t))
+	}
+	failed := errors.New("failed")
+	if err := n.Do(func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func ip(t *testing.T, args string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", args, err, out)
+	}
+}
+
+func TestInterfacesAndRoutes(t *testing.T) {
+	n := openNamespace(t, create(t, "routes"))
+	for _, args := range []string{
+		"link add name na type veth peer name nb", "link set na address 02:00:00:00:00:0a mtu 1400 up", "link set nb up",
+		"addr add 10.1.0.2/24 dev na", "addr add fd00:1::2/64 dev na nodad", "addr add 10.2.0.2/24 dev nb", "addr add 10.1.0.3/24 dev na",
+		"route add default via 10.1.0.1 dev na", "route add default via 10.1.0.9 dev na metric 100", "-6 route add default via fd00:1::1 dev na",
+	} {
+		ip(t, "-n routes "+args)
+	}
+	interfaces, err := n.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := interfaces[1]
+	want := []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24"), netip.MustParsePrefix("10.1.0.3/24"), netip.MustParsePrefix("fd00:1::2/64")}
+	if a.Name != "na" || a.MAC != "02:00:00:00:00:0a" || a.MTU != 1400 || fmt.Sprint(a.Addresses) != fmt.Sprint(want) {
+		t.Errorf("got %+v", a)
+	}
+	for range 2 {
+		if err := n.SetDefaultRoute(netip.MustParseAddr("10.2.0.1"), "nb"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	routes, err := n.DefaultRoutes()
+	wanted := []netns.Route{{Interface: "nb", Gateway: netip.MustParseAddr("10.2.0.1")}, {Interface: "na", Gateway: netip.MustParseAddr("fd00:1::1")}}
+	if err != nil || fmt.Sprint(routes) != fmt.Sprint(wanted) {
+		t.Errorf("routes %v, %v, want %v: the other family is to be left alone", routes, err, wanted)
+	}
+	if err := n.SetDefaultRoute(netip.MustParseAddr("192.0.2.1"), "nb"); err == nil || !strings.Contains(err.Error(), "192.0.2.1 on nb") {
+		t.Errorf("gateway out of reach: %v", err)
+	}
+	if diff := cmp.Diff(1, strings.Count(lab.Run(t, "ip", "-n", "routes", "-6", "route", "show", "default"), "default")); diff != "" {
+		t.Error(diff)
+	}
+}

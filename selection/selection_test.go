@@ -1,0 +1,239 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package selection
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/portmap"
+)
+
+func TestBothFormsAgree(t *testing.T) {
+	for short, long := range map[string]string{
+		"storage":           `[{"name": "storage"}]`,
+		"storage,mgmt@net5": `[{"name": "storage"}, {"name": "mgmt", "interface": "net5"}]`,
+		" storage , mgmt ":  `[{"name": "storage"}, {"name": "mgmt"}]`,
+		"one@eth1":          `{"name": "one", "interface": "eth1"}`,
+		"":                  `[]`,
+	} {
+		a, errA := Parse(short)
+		b, errB := Parse(long)
+		if errA != nil || errB != nil || !cmp.Equal(a, b) {
+			t.Errorf("%q gives %+v, %v; %s gives %+v, %v", short, a, errA, long, b, errB)
+		}
+	}
+}
+
+func TestParseJSON(t *testing.T) {
+	got, err := Parse(`[{"name": "a", "interface": "net9", "ips": ["10.1.0.9/24", "fd00::9"], "mac": "02:00:00:00:00:01", "mtu": 1400,
+		"bandwidth": {"ingressRate": 1000, "ingressBurst": 2000}, "portMappings": [{"hostPort": 80, "containerPort": 8080}],
+		"default-route": ["10.1.0.1"], "cni-args": {"n": 9007199254740993}, "infiniband-guid": "02:00:00:00:00:00:00:01", "ports": ["http"]},
+		{"name": "b", "default-route": []}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Element{{
+		Name: "a", Interface: "net9", IPs: []string{"10.1.0.9/24", "fd00::9"}, MAC: "02:00:00:00:00:01", MTU: 1400,
+		Bandwidth: &Bandwidth{IngressRate: 1000, IngressBurst: 2000}, PortMappings: []PortMapping{{HostPort: 80, ContainerPort: 8080}},
+		DefaultRoute: []string{"10.1.0.1"}, CNIArgs: map[string]any{"n": json.Number("9007199254740993")},
+		InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
+	}, {Name: "b", DefaultRoute: []string{}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, test := range map[string]struct{ input, position, word string }{
+		"empty item":        {"a,,b", "networks[1]", "name is missing"},
+		"trailing comma":    {"a,", "networks[1]", "name is missing"},
+		"path":              {"../a", "networks[0].name", "../a"},
+		"interface missing": {"a@", "networks[0]", "a@"},
+		"interface long":    {"a@abcdefghijklmnop", "networks[0].interface", "16 bytes"},
+		"interface slash":   {"a@b/c", "networks[0].interface", "b/c"},
+		"interface dots":    {"a@..", "networks[0].interface", ".."},
+		"interface colon":   {"a@b:c", "networks[0].interface", "b:c"},
+		"interface space":   {"a@b c", "networks[0].interface", "b c"},
+		"interface NUL":     {"a@b\x00c", "networks[0].interface", `b\x00c`},
+		"not JSON":          {"[{", "networks", ""},
+		"not a list":        {`[1]`, "networks[0]", "object"},
+		"after the end":     {`[{"name": "a"}] x`, "networks", "nothing after it"},
+		"unknown key":       {`[{"name": "a"}, {"name": "b", "ip": "1.2.3.4"}]`, "networks[1]", `"ip"`},
+		"key in capitals":   {`[{"NAME": "a"}]`, "networks[0]", `"NAME"`},
+		"Kubernetes's key":  {`[{"name": "a", "namespace": "b"}]`, "networks[0]", `"namespace"`},
+		"key twice":         {`[{"name": "a", "name": "b"}]`, "networks", `"name"`},
+		"nested unknown":    {`[{"name": "a", "bandwidth": {"rate": 1}}]`, "networks[0]", `"rate"`},
+		"wrong type":        {`[{"name": "a", "mtu": "big"}]`, "networks[0].mtu", "number"},
+		"IP":                {`[{"name": "a", "ips": ["10.0.0.1", "10.0"]}]`, "networks[0].ips[1]", "10.0"},
+		"IP with zone":      {`[{"name": "a", "ips": ["fe80::1%eth0"]}]`, "networks[0].ips[0]", "fe80::1%eth0"},
+		"IP twice":          {`[{"name": "a", "ips": ["10.0.0.1", "10.0.0.1/24"]}]`, "networks[0].ips[1]", "twice"},
+		"MAC":               {`[{"name": "a", "mac": "zz"}]`, "networks[0].mac", "zz"},
+		"MAC of a group":    {`[{"name": "a", "mac": "01:00:00:00:00:01"}]`, "networks[0].mac", "group"},
+		"MAC of 8 bytes":    {`[{"name": "a", "mac": "02:00:00:00:00:00:00:01"}]`, "networks[0].mac", "Ethernet"},
+		"GUID":              {`[{"name": "a", "infiniband-guid": "02:00:00:00:00:01"}]`, "networks[0].infiniband-guid", "EUI-64"},
+		"MTU":               {`[{"name": "a", "mtu": 67}]`, "networks[0].mtu", "67"},
+		"burst alone":       {`[{"name": "a", "bandwidth": {"egressBurst": 1}}]`, "networks[0].bandwidth.egressBurst", "together"},
+		"burst too big":     {`[{"name": "a", "bandwidth": {"egressRate": 1, "egressBurst": 34359738360}}]`, "networks[0].bandwidth.egressBurst", "less than"},
+		"port":              {`[{"name": "a", "portMappings": [{"hostPort": 0}]}]`, "networks[0].portMappings[0]", "host port"},
+		"label":             {`[{"name": "a", "ports": [""]}]`, "networks[0].ports[0]", "label"},
+		"gateway":           {`[{"name": "a", "default-route": ["x"]}]`, "networks[0].default-route[0]", "gateway"},
+		"two gateways":      {`[{"name": "a", "default-route": ["10.0.0.1", "10.0.0.2"]}]`, "networks[0].default-route[1]", "at most one"},
+		"65 networks":       {strings.Repeat("a,", 64) + "a", "networks", "65"},
+		"too long":          {strings.Repeat("a", maxInput+1), "networks", "bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse(test.input)
+			var refused *Error
+			if !errors.As(err, &refused) || got != nil {
+				t.Fatalf("got %+v, %v, want an *Error", got, err)
+			}
+			if refused.Position != test.position || !strings.Contains(err.Error(), test.word) {
+				t.Errorf("%q: want position %s and %q", err, test.position, test.word)
+			}
+		})
+	}
+}
+
+func TestParseElement(t *testing.T) {
+	if e, err := ParseElement("backup", ""); err != nil || e.Name != "backup" {
+		t.Errorf("empty: %+v, %v", e, err)
+	}
+	if e, err := ParseElement("backup", `{"interface": "net7"}`); err != nil || e.Name != "backup" || e.Interface != "net7" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := ParseElement("backup", `{"name": "other"}`); err == nil || !strings.Contains(err.Error(), "networks.backup.name") {
+		t.Errorf("another name: %v", err)
+	}
+	if _, err := ParseElement("backup", `[]`); err == nil {
+		t.Error("a list was accepted")
+	}
+}
+
+func TestAssign(t *testing.T) {
+	interfaces := func(primary string, job, host []string) string {
+		t.Helper()
+		var first *Element
+		if primary != "" {
+			first = &Element{Name: primary}
+		}
+		all, err := Assign(first, elements(t, job), elements(t, host))
+		if err != nil {
+			return err.Error()
+		}
+		var names []string
+		for _, e := range all {
+			names = append(names, e.Interface)
+		}
+		return strings.Join(names, " ")
+	}
+	for _, test := range []struct {
+		primary   string
+		job, host []string
+		want      string
+	}{
+		{"web", nil, nil, "eth0"},
+		{"web", []string{"a", "b"}, nil, "eth0 net1 net2"},
+		{"", []string{"a", "b"}, nil, "net1 net2"},
+		{"web", []string{"a", "b@x", "c"}, nil, "eth0 net1 x net3"},
+		{"web", []string{"a", "b"}, []string{"h", "i"}, "eth0 net1 net2 net3 net4"},
+		{"web", []string{"a"}, []string{"h", "i"}, "eth0 net1 net2 net3"},
+		{"web", []string{"a", "b@net1"}, nil, "eth0 net3 net1"},
+		{"web", []string{"a", "b@net3"}, []string{"h"}, "eth0 net1 net3 net4"},
+		{"web", []string{"a@eth0"}, nil, `networks[0].interface: "eth0": is the interface of the primary already`},
+		{"web", []string{"a@x"}, []string{"h@x"}, `defaults[0].interface: "x": is the interface of networks[0] already`},
+	} {
+		if got := interfaces(test.primary, test.job, test.host); got != test.want {
+			t.Errorf("job %v, host %v: %s, want %s", test.job, test.host, got, test.want)
+		}
+	}
+}
+
+func elements(t *testing.T, names []string) []Element {
+	t.Helper()
+	list, err := Parse(strings.Join(names, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestBind(t *testing.T) {
+	n := network(t, `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge", "mtu": 1500, "capabilities": {"ips": true, "mac": true}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`)
+	e := Element{Name: "a", IPs: []string{"10.0.0.1/24"}, MAC: "02:00:00:00:00:01", MTU: 1400, PortMappings: []PortMapping{{HostPort: 90}}}
+	b, err := e.Bind(n, []portmap.Port{{Label: "http", HostPort: 80, Protocol: "tcp"}}, portmap.Options{}, []byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(b.CapabilityArgs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"ips":["10.0.0.1/24"],"mac":"02:00:00:00:00:01","portMappings":[{"containerPort":80,"hostPort":80,"protocol":"tcp"},{"containerPort":90,"hostPort":90,"protocol":"tcp"}]}`
+	if string(got) != want {
+		t.Errorf("capability args\n%s\nwant\n%s", got, want)
+	}
+	if !strings.Contains(string(b.ConfList), `"mtu":1400`) || len(b.Mappings) != 2 {
+		t.Errorf("conflist %s, mappings %v", b.ConfList, b.Mappings)
+	}
+}
+
+func TestBindUnsupported(t *testing.T) {
+	n := network(t, `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge", "capabilities": {"ips": false, "dns": true}}]}`)
+	for capability, e := range map[string]Element{
+		"ips":            {IPs: []string{"10.0.0.1"}},
+		"mac":            {MAC: "02:00:00:00:00:01"},
+		"bandwidth":      {Bandwidth: &Bandwidth{}},
+		"infinibandGUID": {InfinibandGUID: "02:00:00:00:00:00:00:01"},
+		"portMappings":   {PortMappings: []PortMapping{{HostPort: 80}}},
+	} {
+		_, err := e.Bind(n, nil, portmap.Options{}, nil)
+		var unsupported *UnsupportedError
+		if !errors.As(err, &unsupported) || unsupported.Capability != capability || !strings.Contains(err.Error(), "declared: dns") {
+			t.Errorf("%s: got %v", capability, err)
+		}
+	}
+}
+
+func network(t *testing.T, text string) *cniconf.Network {
+	t.Helper()
+	list, err := libcni.NetworkConfFromBytes([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cniconf.Network{Name: list.Name, List: list}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"storage,mgmt@net5", `[{"name": "a", "ips": ["10.0.0.1/24"]}]`, `{"name": "a", "default-route": []}`, "a@", "[", "\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, input string) {
+		got, err := Parse(input)
+		var refused *Error
+		if err != nil && (got != nil || !errors.As(err, &refused)) {
+			t.Fatalf("%q: result %v with error %v", input, got, err)
+		}
+		for _, e := range got {
+			if strings.ContainsAny(e.Name+e.Interface, "/\x00 ;=") && !strings.ContainsAny(e.Interface, ";=") {
+				t.Errorf("%q: accepted %+v", input, e)
+			}
+		}
+		data, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(string(data))
+		if len(got) > 0 && (err != nil || fmt.Sprint(again) != fmt.Sprint(got)) {
+			t.Errorf("%q: written as %s it reads as %v, %v", input, data, again, err)
+		}
+	})
+}

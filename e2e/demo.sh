@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Copyright (c) the allocnet authors
+# SPDX-License-Identifier: MPL-2.0
+#
+# Shows allocnet's main job for real, in network and mount namespaces of its
+# own: the machine's network, /run and /var/lib are not touched.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+if [ "${1:-}" != inside ]; then
+	[ "$(id -u)" = 0 ] || exec sudo "$0" "$@"
+	exec unshare --net --mount "$0" inside
+fi
+
+mount --make-rprivate /
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /var/lib
+mount -t sysfs sysfs /sys
+ip link set lo up
+ip link add uplink type veth peer name wire
+ip link set uplink up
+ip link set wire up
+mkdir -p /run/demo/conf
+cp "$root"/dist/conf/*.conflist /run/demo/conf/
+export PATH="$root/build/bin:$root/build/demo:$PATH"
+export ALLOCNET_CONF_DIR=/run/demo/conf ALLOCNET_PLUGIN_DIR="$root/build/cni/bin"
+
+say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
+run() { printf '\033[36m$ %s\033[0m\n' "$*"; "$@"; }
+host() { # what allocnet and the plugins could leave behind
+	ip -o link | sed -E 's/^[0-9]+: ([^:@]+).*/link \1/' | sort
+	iptables-save | grep -v '^#' | sed -E 's/\[[0-9]+:[0-9]+\]//'
+	find /run/netns /var/lib -type f ! -name 'last_reserved_ip.*' 2>/dev/null | sort
+}
+
+# Bridges and shared chains stay once they were made: make them before looking.
+allocnet run --primary web --networks storage,vlan --publish 8080:80/tcp -- true
+host >/run/demo/before
+
+say "Three networks on this host, each a CNI conflist"
+run allocnet networks
+
+say "Attach allocation web-1: web with a published port, and two more"
+run allocnet attach web-1 --primary web --networks storage,vlan@data0 --publish 8080:80/tcp
+
+say "What the allocation sees"
+run ip -n web-1 -brief -4 addr
+run ip -n web-1 route show default
+
+say "A web server inside, asked through the port published on the host"
+ip netns exec web-1 web serve "Hello from web-1" &
+server=$!
+run web get http://127.0.0.1:8080/
+
+say "A second allocation reaches it over the storage network alone"
+address=$(allocnet status web-1 --json | grep -o '10\.89\.[0-9]*\.[0-9]*' | head -n 1)
+run allocnet run --networks storage -- web get "http://$address/"
+
+say "All is as it was set up"
+run allocnet check web-1
+
+say "Take it down"
+kill "$server"
+wait "$server" 2>/dev/null || true
+run allocnet detach web-1
+run allocnet status
+
+say "Is anything left on the host?"
+host >/run/demo/after
+diff /run/demo/before /run/demo/after
+echo "Nothing: links, rules, leases, caches, namespaces and records are as before."

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,6 +135,39 @@ func TestDefaultRoute(t *testing.T) {
 	}
 	h.must("check", "r1") // the plugins see their results as they are now
 	h.must("detach", "r1")
+}
+
+// TestSeveralWaysOut attaches three networks that each bring a default route.
+func TestSeveralWaysOut(t *testing.T) {
+	h := newHost(t)
+	for _, name := range []string{"out1", "out2"} {
+		lab.WriteFile(t, h.conf+"/80-"+name+".conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [
+			{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "dataDir": "/run/out-leases", "ranges": [[{"subnet": "10.9%s.0.0/16"}], [{"subnet": "fd00:9%s::/64"}]],
+			 "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}]}`, name, name[3:], name[3:]))
+	}
+	defer os.RemoveAll("/run/out-leases")
+	a := h.attach("w1", "--primary", "web", "--networks", "out1,out2")
+	if routes := lab.Run(t, "ip", "-n", "w1", "route", "show", "default"); routes != "default via 10.88.0.1 dev eth0 \n" {
+		t.Errorf("IPv4 goes out by %q, want the primary", routes)
+	}
+	if routes := lab.Run(t, "ip", "-n", "w1", "-6", "route", "show", "default"); !strings.HasPrefix(routes, "default via fd00:91::1 dev net1") || strings.Count(routes, "dev") != 1 {
+		t.Errorf("IPv6 goes out by %q, want the first that has a way", routes)
+	}
+	if len(a.Attachments[0].Gateways) != 1 || len(a.Attachments[1].Gateways) != 1 || len(a.Attachments[2].Gateways) != 0 {
+		t.Errorf("gateways %v", a.Attachments)
+	}
+	h.must("check", "w1")
+	h.must("detach", "w1")
+}
+
+// TestOneNetworkTwice: the bridge plugin has one masquerade chain for both.
+func TestOneNetworkTwice(t *testing.T) {
+	h := newHost(t)
+	a := h.attach("t1", "--primary", "web", "--networks", "web@net1,storage,storage")
+	if len(a.Attachments) != 4 || a.Attachments[0].Addresses[0] == a.Attachments[1].Addresses[0] {
+		t.Errorf("attached %+v", a.Attachments)
+	}
+	h.must("detach", "t1")
 }
 
 func TestSetupAgain(t *testing.T) {

@@ -133,7 +133,7 @@ func TestDELFails(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
 	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{
-		"DEL": {Code: 999, Msg: "cannot", FailTimes: 1, Counter: dir + "/counter"},
+		"DEL": {Code: 7, Msg: "cannot", FailTimes: 1, Counter: dir + "/counter"},
 	}})
 	h.attach("d1", "--primary", "web", "--networks", "storage,fake")
 	h.refuse(1, []string{`detach network "fake" as net2`, "cannot"}, "detach", "d1")

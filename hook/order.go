@@ -36,8 +36,8 @@ func inOrder(n int, after func(i int) []int, do func(i int)) {
 }
 
 // setupOrder fills After: attachments that set a default route come one after
-// the other, the primary first, because the kernel keeps the first route; and
-// one made on an interface inside the namespace comes after that interface.
+// the other, the primary first, so that what comes out does not depend on which
+// plugin is quicker; and one made on an interface inside the namespace comes after that interface.
 func setupOrder(attachments []state.Attachment, lists []*libcni.NetworkConfigList) {
 	previous := ""
 	for i := range attachments {

@@ -47,7 +47,9 @@ func asksDefaultRoute(e selection.Element, v6 bool) bool {
 	})
 }
 
-// setDefaultRoutes moves the default route to the attachments that ask for it.
+// setDefaultRoutes leaves one default route for each family: the one that an
+// attachment asks for, or else that of the first attachment that has one. The
+// kernel would prefer the newest for IPv4 and spread IPv6 over all.
 func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) error {
 	for i, element := range p.elements {
 		if element.DefaultRoute == nil {
@@ -59,13 +61,59 @@ func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) error {
 			return o.failure("attach", a, a.Tries, err)
 		}
 		for _, gateway := range gateways {
-			if err := ns.SetDefaultRoute(gateway, a.Interface); err != nil {
-				return o.failure("attach", a, a.Tries, err)
-			}
-			if err := o.recordDefaultRoute(i, gateway); err != nil {
-				return o.failure("attach", a, a.Tries, err)
+			if err := o.setDefaultRoute(ns, i, gateway); err != nil {
+				return err
 			}
 		}
+	}
+	return o.settleDefaultRoutes(ns)
+}
+
+// settleDefaultRoutes decides where several attachments brought a default
+// route and none asked for it.
+func (o *operation) settleDefaultRoutes(ns *netns.Namespace) error {
+	routes, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
+	}
+	for _, v6 := range []bool{false, true} {
+		var ofFamily []netns.Route
+		for _, r := range routes {
+			if r.Gateway.IsValid() && r.Gateway.Is6() == v6 {
+				ofFamily = append(ofFamily, r)
+			}
+		}
+		if len(ofFamily) < 2 {
+			continue
+		}
+		if i, gateway, ok := o.firstWith(ofFamily); ok {
+			if err := o.setDefaultRoute(ns, i, gateway); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// firstWith returns the first attachment that has one of the routes.
+func (o *operation) firstWith(routes []netns.Route) (index int, gateway netip.Addr, ok bool) {
+	for i, a := range o.record.Attachments {
+		for _, r := range routes {
+			if r.Interface == a.Interface {
+				return i, r.Gateway, true
+			}
+		}
+	}
+	return 0, netip.Addr{}, false
+}
+
+func (o *operation) setDefaultRoute(ns *netns.Namespace, owner int, gateway netip.Addr) error {
+	a := o.record.Attachments[owner]
+	if err := ns.SetDefaultRoute(gateway, a.Interface); err != nil {
+		return o.failure("attach", a, a.Tries, err)
+	}
+	if err := o.recordDefaultRoute(owner, gateway); err != nil {
+		return o.failure("attach", a, a.Tries, err)
 	}
 	return nil
 }

@@ -113,7 +113,14 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 	inOrder(len(attachments),
 		func(i int) []int { return successors(attachments, i) },
 		func(i int) { errs[i] = o.detach(ctx, &attachments[i], path) })
-
+	// What failed is tried once more now that the others are gone: of two
+	// attachments to one network the first cannot remove the chain that the
+	// bridge plugin has for both.
+	for i := range attachments {
+		if errs[i] != nil && transient(errs[i]) && ctx.Err() == nil {
+			errs[i] = o.detach(ctx, &attachments[i], path)
+		}
+	}
 	return o.force(ctx, path == "", errs)
 }
 
@@ -140,7 +147,7 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	}
 	a.Tries++
 	if err := o.del(ctx, *a, path); err != nil {
-		return o.failure("detach", *a, 1, err)
+		return o.failure("detach", *a, a.Tries, err)
 	}
 	o.attachmentLog(*a).Info("detached")
 	if path == "" { // not to be believed: see force

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -39,6 +40,7 @@ func Enter(fn func() int) int {
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS,
 		Pdeathsig:  unix.SIGKILL,
 	}
+	runtime.LockOSThread() // Pdeathsig is about the thread
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -54,7 +56,9 @@ func Enter(fn func() int) int {
 // Prepare makes the namespaces that Enter gave the process a laboratory. It is
 // to be called once, from fn.
 func Prepare() error {
-	if os.Getenv(inside) != "entering" {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	machine, _ := os.Readlink("/proc/1/ns/mnt")
+	if err != nil || os.Getenv(inside) != "entering" || own == machine {
 		return errors.New("not in a laboratory: call lab.Enter")
 	}
 	if err := os.Setenv(inside, "prepared"); err != nil {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -34,7 +35,7 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	section := func(name, text string) { fmt.Fprintf(&b, "== %s\n%s\n", name, strings.TrimSpace(text)) }
 	section("links", links(t))
 	for _, command := range []string{
-		"ip -o -4 addr", "ip -o -4 route", "ip rule", "tc qdisc",
+		"ip -o -4 addr", "ip -o -6 addr show scope global", "ip -o -4 route", "ip rule", "tc qdisc",
 		"iptables-save", "ip6tables-save", "iptables-legacy-save", "ip6tables-legacy-save", "nft list ruleset",
 	} {
 		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
@@ -46,12 +47,19 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	return b.String()
 }
 
-// RequireSame fails the test when the host is not as the snapshot has it.
+// RequireSame fails the test when the host is not as the snapshot has it. The
+// kernel takes a moment to remove the links of a namespace that is gone.
 func RequireSame(t testing.TB, before string, dirs ...string) {
 	t.Helper()
-	if diff := gocmp.Diff(strings.Split(before, "\n"), strings.Split(Snapshot(t, dirs...), "\n")); diff != "" {
-		t.Errorf("the host is not as it was (-before +after):\n%s", diff)
+	diff := ""
+	for range 20 {
+		diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(Snapshot(t, dirs...), "\n"))
+		if diff == "" {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
+	t.Errorf("the host is not as it was (-before +after):\n%s", diff)
 }
 
 // Run runs a command and returns what it prints; its failure is the test's.

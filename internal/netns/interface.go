@@ -61,7 +61,7 @@ func globalAddresses(all []netlink.Addr, index int) []netip.Prefix {
 	return list
 }
 
-// Route is a default route.
+// Route is a default route, or one path of it.
 type Route struct {
 	Interface string
 	// Gateway is invalid for a route without one.
@@ -77,16 +77,30 @@ func (n *Namespace) DefaultRoutes() ([]Route, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range routes {
-			link, err := n.link.LinkByIndex(r.LinkIndex)
+		for _, hop := range nextHops(routes) {
+			link, err := n.link.LinkByIndex(hop.LinkIndex)
 			if err != nil {
 				return nil, fmt.Errorf("find the interface of a default route of %s: %w", n.path, err)
 			}
-			gateway, _ := netip.AddrFromSlice(r.Gw)
+			gateway, _ := netip.AddrFromSlice(hop.Gw)
 			list = append(list, Route{link.Attrs().Name, gateway.Unmap()})
 		}
 	}
 	return list, nil
+}
+
+// nextHops resolves multipath routes, which IPv6 makes of two default routes.
+func nextHops(routes []netlink.Route) []netlink.NexthopInfo {
+	var hops []netlink.NexthopInfo
+	for _, r := range routes {
+		if len(r.MultiPath) == 0 {
+			hops = append(hops, netlink.NexthopInfo{LinkIndex: r.LinkIndex, Gw: r.Gw})
+		}
+		for _, hop := range r.MultiPath {
+			hops = append(hops, *hop)
+		}
+	}
+	return hops
 }
 
 func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {

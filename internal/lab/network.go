@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -72,13 +73,9 @@ func Warm(t testing.TB, confDir string) {
 	}
 	defer netns.Remove(path) //nolint:errcheck // the snapshots would show it
 	p := NewPlain(t, confDir)
-	for i, list := range p.lists {
-		rt := p.runtimeConf("warm", path, i)
-		if _, err := p.cni.AddNetworkList(context.Background(), list, rt); err != nil {
-			t.Fatalf("warm up %s: %v", list.Name, err)
-		}
-		if err := p.cni.DelNetworkList(context.Background(), list, rt); err != nil {
-			t.Fatalf("warm up %s: %v", list.Name, err)
+	for _, err := range []error{p.AddSequential(len(p.lists), "warm", path), p.DelSequential(len(p.lists), "warm", path)} {
+		if err != nil {
+			t.Fatalf("warm up: %v", err)
 		}
 	}
 }
@@ -113,6 +110,44 @@ func loadList(file string) (*libcni.NetworkConfigList, error) {
 		return nil, err
 	}
 	return cniconf.ParseList(data)
+}
+
+// AddSequential runs ADD for the first k networks, one after the other.
+func (p *Plain) AddSequential(k int, id, path string) error {
+	return p.each(1, k, func(i int) error { return p.add(i, id, path) })
+}
+
+// AddParallel runs ADD for the first k networks at once.
+func (p *Plain) AddParallel(k int, id, path string) error {
+	return p.each(k, k, func(i int) error { return p.add(i, id, path) })
+}
+
+// DelSequential runs DEL for the first k networks, one after the other.
+func (p *Plain) DelSequential(k int, id, path string) error {
+	return p.each(1, k, func(i int) error { return p.del(i, id, path) })
+}
+
+// DelParallel runs DEL for the first k networks at once.
+func (p *Plain) DelParallel(k int, id, path string) error {
+	return p.each(k, k, func(i int) error { return p.del(i, id, path) })
+}
+
+func (p *Plain) each(width, k int, call func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(width)
+	for i := range k {
+		group.Go(func() error { return call(i) })
+	}
+	return group.Wait()
+}
+
+func (p *Plain) add(i int, id, path string) error {
+	_, err := p.cni.AddNetworkList(context.Background(), p.lists[i], p.runtimeConf(id, path, i))
+	return err
+}
+
+func (p *Plain) del(i int, id, path string) error {
+	return p.cni.DelNetworkList(context.Background(), p.lists[i], p.runtimeConf(id, path, i))
 }
 
 func (p *Plain) runtimeConf(id, path string, i int) *libcni.RuntimeConf {

@@ -55,10 +55,16 @@ func givenUp(going context.Context, first error) error {
 
 func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path string) error {
 	a.Result = nil
-	cni, list, err := o.cni(*a, func(result []byte) { o.keepPart(a, result) })
+	left := 0
+	cni, list, err := o.cni(*a, func(result []byte) {
+		if left--; left > 0 {
+			o.keepPart(a, result)
+		}
+	})
 	if err != nil {
 		return err
 	}
+	left = len(list.Plugins)
 	result, err := cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
 	if err != nil {
 		return err

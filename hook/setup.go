@@ -192,6 +192,9 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 func (o *operation) addAll(ctx context.Context, path string) error {
 	group, going := errgroup.WithContext(ctx)
 	attachments := o.record.Attachments
+	// A power cut spares nothing that the plugins make but leases on disk, so
+	// the record may reach the disk while they run.
+	group.Go(o.lock.Sync)
 	group.Go(func() error {
 		errs := make([]error, len(attachments))
 		inOrder(len(attachments),
@@ -207,7 +210,9 @@ func (o *operation) addAll(ctx context.Context, path string) error {
 	return group.Wait()
 }
 
-// finish records what the namespace shows now that all is attached.
+// finish records what the namespace shows now that all is attached. This need
+// not outlast a power cut, after which the namespace is gone and what is to be
+// removed is on record already.
 func (o *operation) finish(ns *netns.Namespace, p *plan) error {
 	interfaces, err := ns.Interfaces()
 	if err != nil {
@@ -226,6 +231,9 @@ func (o *operation) finish(ns *netns.Namespace, p *plan) error {
 		if a.Status, err = json.Marshal(seen); err != nil {
 			return o.failure("attach", *a, a.Tries, err)
 		}
+		if err := o.lock.Mark(*a); err != nil {
+			return err
+		}
 	}
-	return o.lock.Begin(o.record.Allocation, o.record.Attachments)
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -130,10 +131,13 @@ func (o *operation) holdForPlugins() error {
 	if o.hold != nil || len(o.record.Attachments) == 0 {
 		return nil
 	}
+	var err error
+	if o.hold, err = o.lock.Hold(); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := o.lock.Begin(o.record.Allocation, nil); err != nil {
 		return err
 	}
-	var err error
 	o.hold, err = o.lock.Hold()
 	return err
 }

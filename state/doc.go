@@ -12,10 +12,11 @@
 //	<dir>/damaged/<id>/<file>
 //
 // Each file holds one record with its version and the SHA-256 of its bytes. It
-// is written under a temporary name, synced, renamed, and the directory is
-// synced, so that a reader sees the old record or the new one and nothing
-// between, after kill -9 as after a power cut. What cannot be read is set
-// aside in damaged/ and reported; it is never dropped.
+// is written under a temporary name and renamed, so that a reader, or whoever
+// comes after kill -9, sees the old record or the new one and nothing between.
+// Begin and Mark stop there; Sync and Put also sync file and directory, for
+// what has to outlast a power cut. What cannot be read is set aside in damaged/
+// and reported; it is never dropped.
 //
 // An operation touches its allocation's own directory only: the number of
 // other allocations does not matter to it.

@@ -107,6 +107,7 @@ func TestWriteAndRead(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, cmp.Diff(want, got))
 		}
 	}
+	must(t, l.Sync())
 	first.Phase = Attached
 	must(t, l.Mark(first))
 	second.Phase = Pending
@@ -152,7 +153,9 @@ func TestInvalidIDs(t *testing.T) {
 			t.Errorf("Read(%q): %v, want *InvalidIDError", id, err)
 		}
 	}
-	if err := lock(t, s, "a").Put(Attachment{Interface: "../x"}); err == nil {
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a"}, nil))
+	if err := l.Put(Attachment{Interface: "../x"}); err == nil {
 		t.Error("an interface name left the directory")
 	}
 }
@@ -360,6 +363,7 @@ func BenchmarkBegin(b *testing.B) {
 				l, err := s.Lock(context.Background(), "a")
 				must(b, err)
 				must(b, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
+				must(b, l.Sync())
 				must(b, l.Clear())
 				l.Unlock()
 			}

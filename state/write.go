@@ -38,40 +38,58 @@ func (s *Store) setAside(id, path string) string {
 	return to
 }
 
-// Begin records an allocation and attachments at once: when it returns nil
-// they outlast a power cut. Repeated it replaces them.
+// Begin records an allocation and attachments: when it returns nil they outlast
+// this process, and after Sync a power cut. Repeated it replaces them.
 func (l *Locked) Begin(a Allocation, attachments []Attachment) error {
-	if err := l.makeDir(); err != nil {
+	err := os.Mkdir(l.dir(), 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	var group errgroup.Group
-	group.Go(func() error { return l.write(allocationFile, a, true) })
+	if err := l.write(allocationFile, a, false); err != nil {
+		return err
+	}
 	for _, attachment := range attachments {
-		group.Go(func() error { return l.writeAttachment(attachment, true) })
+		if err := l.Mark(attachment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sync makes what is on record outlast a power cut. It may run while
+// attachments are written.
+func (l *Locked) Sync() error {
+	entries, err := os.ReadDir(l.dir())
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group // at the same time they cost little more than one
+	group.Go(func() error { return syncPath(l.store.allocations()) })
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") { // temporary
+			continue
+		}
+		group.Go(func() error { return syncPath(filepath.Join(l.dir(), entry.Name())) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return syncDir(l.dir())
+	return syncPath(l.dir())
 }
 
-// Put records an attachment so that it outlasts a power cut.
+// Put records an attachment so that it outlasts a power cut. The allocation
+// has to be on record.
 func (l *Locked) Put(a Attachment) error {
-	if err := l.makeDir(); err != nil {
-		return err
-	}
 	if err := l.writeAttachment(a, true); err != nil {
 		return err
 	}
-	return syncDir(l.dir())
+	return syncPath(l.dir())
 }
 
 // Mark records an attachment so that it outlasts this process, but perhaps not
-// a power cut: for what only matters as long as the machine runs.
+// a power cut: for what only matters as long as the machine runs. The
+// allocation has to be on record.
 func (l *Locked) Mark(a Attachment) error {
-	if err := l.makeDir(); err != nil {
-		return err
-	}
 	return l.writeAttachment(a, false)
 }
 
@@ -91,19 +109,6 @@ func (l *Locked) Delete(iface string) error {
 // Clear forgets the allocation; one that is not recorded is fine.
 func (l *Locked) Clear() error {
 	return os.RemoveAll(l.dir())
-}
-
-// makeDir makes the allocation's directory. A new one is synced into its
-// parent.
-func (l *Locked) makeDir() error {
-	err := os.Mkdir(l.dir(), 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(l.store.allocations())
 }
 
 func (l *Locked) writeAttachment(a Attachment, durable bool) error {
@@ -140,10 +145,10 @@ func writeFile(path string, data []byte, durable bool) error {
 	return errors.Join(err, file.Close())
 }
 
-func syncDir(path string) error {
-	dir, err := os.Open(path)
+func syncPath(path string) error {
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(file.Sync(), file.Close())
 }

@@ -50,7 +50,8 @@ func asksDefaultRoute(e selection.Element, v6 bool) bool {
 // setDefaultRoutes leaves one default route for each family: the one that an
 // attachment asks for, or else that of the first attachment that has one. The
 // kernel would prefer the newest for IPv4 and spread IPv6 over all.
-func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) error {
+// It returns the default routes as they then are.
+func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) ([]netns.Route, error) {
 	for i, element := range p.elements {
 		if element.DefaultRoute == nil {
 			continue
@@ -58,24 +59,28 @@ func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) error {
 		a := o.record.Attachments[i]
 		gateways, err := wantedGateways(element, a)
 		if err != nil {
-			return o.failure("attach", a, a.Tries, err)
+			return nil, o.failure("attach", a, a.Tries, err)
 		}
 		for _, gateway := range gateways {
 			if err := o.setDefaultRoute(ns, i, gateway); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return o.settleDefaultRoutes(ns)
+	routes, err := ns.DefaultRoutes()
+	if err != nil {
+		return nil, err
+	}
+	settled, err := o.settleDefaultRoutes(ns, routes)
+	if err != nil || !settled {
+		return routes, err
+	}
+	return ns.DefaultRoutes()
 }
 
 // settleDefaultRoutes decides where several attachments brought a default
-// route and none asked for it.
-func (o *operation) settleDefaultRoutes(ns *netns.Namespace) error {
-	routes, err := ns.DefaultRoutes()
-	if err != nil {
-		return err
-	}
+// route and none asked for it. It tells whether there was anything to decide.
+func (o *operation) settleDefaultRoutes(ns *netns.Namespace, routes []netns.Route) (settled bool, err error) {
 	for _, v6 := range []bool{false, true} {
 		var ofFamily []netns.Route
 		for _, r := range routes {
@@ -83,16 +88,16 @@ func (o *operation) settleDefaultRoutes(ns *netns.Namespace) error {
 				ofFamily = append(ofFamily, r)
 			}
 		}
-		if len(ofFamily) < 2 {
+		i, gateway, ok := o.firstWith(ofFamily)
+		if len(ofFamily) < 2 || !ok {
 			continue
 		}
-		if i, gateway, ok := o.firstWith(ofFamily); ok {
-			if err := o.setDefaultRoute(ns, i, gateway); err != nil {
-				return err
-			}
+		settled = true
+		if err := o.setDefaultRoute(ns, i, gateway); err != nil {
+			return settled, err
 		}
 	}
-	return nil
+	return settled, nil
 }
 
 // firstWith returns the first attachment that has one of the routes.

@@ -180,10 +180,11 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 	if err := o.addAll(ctx, path); err != nil {
 		return err
 	}
-	if err := o.setDefaultRoutes(ns, p); err != nil {
+	routes, err := o.setDefaultRoutes(ns, p)
+	if err != nil {
 		return err
 	}
-	return o.finish(ns, p)
+	return o.finish(ns, routes, p)
 }
 
 // addAll runs ADD for all attachments. The first failure stops pauses and what
@@ -213,12 +214,8 @@ func (o *operation) addAll(ctx context.Context, path string) error {
 // finish records what the namespace shows now that all is attached. This need
 // not outlast a power cut, after which the namespace is gone and what is to be
 // removed is on record already.
-func (o *operation) finish(ns *netns.Namespace, p *plan) error {
+func (o *operation) finish(ns *netns.Namespace, routes []netns.Route, p *plan) error {
 	interfaces, err := ns.Interfaces()
-	if err != nil {
-		return err
-	}
-	routes, err := ns.DefaultRoutes()
 	if err != nil {
 		return err
 	}

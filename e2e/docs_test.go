@@ -1,0 +1,136 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// commands of the command line, as its help lists them.
+var commands = []string{"attach", "check", "detach", "man", "networks", "run", "status", "version"}
+
+// TestReadme runs the README's examples with the networks of dist/conf.
+func TestReadme(t *testing.T) {
+	h := newHost(t)
+	h.useDist()
+	block := regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)```").FindStringSubmatch(read(t, "../README.md"))
+	if block == nil {
+		t.Fatal("README.md has no examples that are marked as tested")
+	}
+	h.shell(block[1])
+}
+
+// TestHelpExamples runs every example of every help text, each with what it
+// takes to stand before it and the clean-up after it.
+func TestHelpExamples(t *testing.T) {
+	h := newHost(t)
+	lab.Run(t, "ip", "netns", "add", "db")
+	defer lab.Run(t, "ip", "netns", "delete", "db")
+	lab.WriteFile(t, h.conf+"/60-mgmt.conf", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/mgmt-leases"}}`)
+	lab.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "plugins": [
+		{"type": "bridge", "bridge": "storage0", "capabilities": {"ips": true},
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": "/run/mgmt-leases"}}]}`)
+	defer os.RemoveAll("/run/mgmt-leases")
+	for _, command := range commands {
+		t.Run(command, func(t *testing.T) {
+			h := *h
+			h.t = t
+			help := h.must(command, "--help")
+			_, examples, found := strings.Cut(help, "Examples:\n")
+			if !found {
+				t.Fatalf("the help has no examples:\n%s", help)
+			}
+			examples, _, _ = strings.Cut(examples, "\nFlags:")
+			before := "true"
+			if command == "status" || command == "check" || command == "detach" {
+				before = "allocnet attach web-1 --primary web"
+			}
+			examples = strings.NewReplacer(
+				"python3 -m http.server 80", "true",
+				"--conf-dir /etc/cni/net.d", "--conf-dir "+h.conf,
+				"/usr/local/share/man/man1", t.TempDir(),
+			).Replace(examples)
+			h.shell(before + "\n" + examples)
+			for _, id := range []string{"web-1", "web-2", "db-1"} {
+				h.must("detach", id)
+			}
+		})
+	}
+}
+
+// useDist makes dist/conf the conf directory.
+func (h *host) useDist() {
+	h.t.Helper()
+	files, err := filepath.Glob("../dist/conf/*")
+	if err != nil || len(files) == 0 {
+		h.t.Fatalf("dist/conf: %v, %v", files, err)
+	}
+	if err := os.RemoveAll(h.conf); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.Mkdir(h.conf, 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, file := range files {
+		lab.WriteFile(h.t, filepath.Join(h.conf, filepath.Base(file)), read(h.t, file))
+	}
+}
+
+// shell runs lines as a person would, and fails the test at the first error.
+func (h *host) shell(lines string) {
+	h.t.Helper()
+	cmd := exec.Command("bash", "-euxo", "pipefail", "-c", lines)
+	cmd.Env = append(h.command().Env, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestManAndCompletion(t *testing.T) {
+	h := newHost(t)
+	dir := filepath.Join(t.TempDir(), "man1")
+	h.must("man", dir)
+	for _, command := range commands {
+		page := read(t, filepath.Join(dir, "allocnet-"+command+".1"))
+		if !strings.Contains(page, ".SH EXAMPLE") {
+			t.Errorf("the page of %s has no examples", command)
+		}
+	}
+	if page := read(t, filepath.Join(dir, "allocnet.1")); !strings.Contains(page, "Exit codes") {
+		t.Error("the main page does not say the exit codes")
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if out := h.must("completion", shell); !strings.Contains(out, "allocnet") {
+			t.Errorf("completion for %s: %q", shell, out)
+		}
+	}
+}
+
+func TestEnvironmentAndJSON(t *testing.T) {
+	h := newHost(t)
+	t.Setenv("ALLOCNET_JSON", "true")
+	h.refuse(3, []string{`{"code":3,"error":"allocation none is not set up here"}`}, "status", "none")
+	t.Setenv("ALLOCNET_CALL_TIMEOUT", "soon")
+	h.refuse(2, []string{"ALLOCNET_CALL_TIMEOUT", "soon"}, "status")
+	t.Setenv("ALLOCNET_CALL_TIMEOUT", "-1s")
+	h.refuse(2, []string{"--call-timeout"}, "status")
+	t.Setenv("ALLOCNET_CALL_TIMEOUT", "1s")
+	if out := h.must("status"); strings.TrimSpace(out) != "[]" {
+		t.Errorf("no allocations: %q", out)
+	}
+	if out := h.must("version", "--json=false"); !strings.HasPrefix(out, "allocnet ") {
+		t.Errorf("the flag does not win over the environment: %q", out)
+	}
+	lab.WriteFile(t, h.conf+"/99-broken.conf", "{")
+	if o := h.allocnet("networks"); o.code != 1 || !strings.Contains(o.stdout, "99-broken.conf:1:1") {
+		t.Errorf("networks: exit code %d\n%s", o.code, o.stdout)
+	}
+}

@@ -28,7 +28,8 @@ const Type = "fakecni"
 
 // Script says what the plugin does, by verb. A verb without an entry succeeds.
 type Script struct {
-	// Log is a file that gets a line for each call, as "VERB CNI_IFNAME".
+	// Log is a file that gets a line for each call, as "VERB CNI_IFNAME", or
+	// "GC" and the valid attachments in JSON.
 	Log string `json:"log,omitempty"`
 	// Verbs has an entry for "ADD", "DEL" and so on.
 	Verbs map[string]Behaviour `json:"verbs,omitempty"`
@@ -86,6 +87,7 @@ func run() int {
 		CNIVersion string          `json:"cniVersion"`
 		Fake       Script          `json:"fake"`
 		PrevResult json.RawMessage `json:"prevResult"`
+		Valid      json.RawMessage `json:"cni.dev/valid-attachments"`
 	}
 	if err := json.Unmarshal(input, &conf); err != nil {
 		return fail(6, err.Error())
@@ -95,7 +97,7 @@ func run() int {
 		return 0
 	}
 	if conf.Fake.Log != "" {
-		appendTo(conf.Fake.Log, verb+" "+os.Getenv("CNI_IFNAME")+"\n")
+		appendTo(conf.Fake.Log, verb+" "+os.Getenv("CNI_IFNAME")+string(conf.Valid)+"\n")
 	}
 	if code, ended := behave(conf.Fake.Verbs[verb]); ended {
 		return code

@@ -160,6 +160,30 @@ func TestSeveralWaysOut(t *testing.T) {
 	h.must("detach", "w1")
 }
 
+// TestCheck finds what was changed by hand, and does not take for a fault that
+// a bridge without an address changes its MAC with its ports.
+func TestCheck(t *testing.T) {
+	h := newHost(t)
+	a := h.attach("k1", "--primary", "web", "--networks", "storage")
+	lab.Run(t, "ip", "link", "add", "low", "type", "veth", "peer", "name", "high")
+	lab.Run(t, "ip", "link", "set", "low", "address", "02:00:00:00:00:00", "master", "storage0", "up")
+	if bridge := lab.Run(t, "ip", "link", "show", "storage0"); !strings.Contains(bridge, "02:00:00:00:00:00") {
+		t.Fatalf("the bridge did not change its MAC:\n%s", bridge)
+	}
+	h.must("check", "k1")
+	lab.Run(t, "ip", "link", "delete", "low")
+	h.must("check", "k1")
+	for change, word := range map[string]string{
+		"addr del " + a.Attachments[1].Addresses[0].String() + " dev net1": "net1",
+		"link set net1 down":                      "interface is down",
+		"link set eth0 address 02:00:00:00:00:01": "MAC is 02:00:00:00:00:01",
+	} {
+		lab.Run(t, append([]string{"ip", "-n", "k1"}, strings.Fields(change)...)...)
+		h.refuse(1, []string{"check network", word}, "check", "k1")
+	}
+	h.must("detach", "k1")
+}
+
 // TestOneNetworkTwice: the bridge plugin has one masquerade chain for both.
 func TestOneNetworkTwice(t *testing.T) {
 	h := newHost(t)

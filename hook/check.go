@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -79,11 +80,48 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if err := o.restoreCache(a); err != nil {
 		return "", err
 	}
+	if err := o.followBridges(a); err != nil {
+		return "", err
+	}
 	err = cni.CheckNetworkList(ctx, list, o.runtimeConf(a, o.record.Allocation.Netns))
 	if errors.Is(err, libcni.ErrorCheckNotSupp) {
 		return fmt.Sprintf("cniVersion %s has no CHECK", list.CNIVersion), nil
 	}
 	return "", err
+}
+
+// followBridges gives CHECK the MAC that a bridge of the host has now. A bridge
+// without an address takes the lowest MAC of its ports, so it changes when other
+// allocations come and go, and the bridge plugin would call that a fault.
+func (o *operation) followBridges(a state.Attachment) error {
+	if a.Result == nil {
+		return nil
+	}
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return err
+	}
+	bridges := false
+	for _, i := range result.Interfaces {
+		if i.Sandbox != "" {
+			continue
+		}
+		mac, isBridge, err := netns.BridgeMAC(i.Name)
+		if err != nil {
+			return err
+		}
+		if isBridge {
+			i.Mac, bridges = mac, true
+		}
+	}
+	if !bridges {
+		return nil
+	}
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return err
+	}
+	return o.replaceResult(&a, result, list.CNIVersion)
 }
 
 // compare looks for what the attachment had: plugins of the oldest versions

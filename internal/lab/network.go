@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sync/errgroup"
@@ -78,6 +80,22 @@ func Warm(t testing.TB, confDir string) {
 			t.Fatalf("warm up: %v", err)
 		}
 	}
+	awaitNoPairs(t)
+}
+
+// awaitNoPairs waits for the kernel to remove the host's ends of the pairs
+// whose namespaces are gone, which takes it a moment.
+func awaitNoPairs(t testing.TB) {
+	t.Helper()
+	left := ""
+	for range 500 {
+		left = Run(t, "ip", "-brief", "link", "show", "type", "veth")
+		if !strings.Contains(left, "veth") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("links are left of an earlier test:\n%s", left)
 }
 
 // Plain drives the networks of a conf directory with libcni and nothing else.

@@ -5,6 +5,7 @@ package netns
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -151,4 +152,18 @@ func (n *Namespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 		return fail(err)
 	}
 	return nil
+}
+
+// BridgeMAC returns the MAC of a bridge in the caller's namespace; ok is false
+// when there is no bridge of that name.
+func BridgeMAC(name string) (mac string, ok bool, err error) {
+	link, err := netlink.LinkByName(name)
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("look at %s: %w", name, err)
+	}
+	return link.Attrs().HardwareAddr.String(), link.Type() == "bridge", nil
 }

@@ -129,8 +129,19 @@ func TestEnvironmentAndJSON(t *testing.T) {
 	if out := h.must("version", "--json=false"); !strings.HasPrefix(out, "allocnet ") {
 		t.Errorf("the flag does not win over the environment: %q", out)
 	}
+}
+
+func TestNetworks(t *testing.T) {
+	h := newHost(t)
+	if out := h.must("networks", "--json"); !strings.Contains(out, `"ready": "yes"`) || !strings.Contains(out, `"ready": "unknown"`) {
+		t.Errorf("of CNI 1.0 and 1.1, networks says %s", out)
+	}
+	lab.WriteFile(t, h.conf+"/98-down.conf", `{"cniVersion": "1.1.0", "name": "down", "type": "fakecni", "fake": {"verbs": {"STATUS": {"code": 50, "msg": "no fabric"}}}}`)
 	lab.WriteFile(t, h.conf+"/99-broken.conf", "{")
-	if o := h.allocnet("networks"); o.code != 1 || !strings.Contains(o.stdout, "99-broken.conf:1:1") {
-		t.Errorf("networks: exit code %d\n%s", o.code, o.stdout)
+	o := h.allocnet("networks")
+	for _, word := range []string{"99-broken.conf:1:1", `network "down" is not ready: no fabric`} {
+		if o.code != 1 || !strings.Contains(o.stdout, word) {
+			t.Errorf("networks does not say %q: exit code %d\n%s", word, o.code, o.stdout)
+		}
 	}
 }

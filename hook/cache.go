@@ -27,8 +27,7 @@ type recalled struct {
 // cached returns the attachments of the allocation that libcni remembers and
 // that are ours: other runtimes use the same cache for the same container.
 func (o *operation) cached() ([]recalled, error) {
-	cni := libcni.NewCNIConfigWithCacheDir(nil, o.config.CacheDir, nil)
-	entries, err := cni.GetCachedAttachments(o.record.Allocation.ID)
+	entries, err := o.libcni().GetCachedAttachments(o.record.Allocation.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}

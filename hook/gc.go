@@ -88,9 +88,7 @@ func (e *Engine) gcNetworks(ctx context.Context, c *Collected) error {
 			c.Skipped[network.Name] = why
 			continue
 		}
-		exec := &pluginExec{limit: e.config.CallTimeout, log: e.log}
-		cni := libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, exec)
-		err := cni.GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
+		err := e.libcni().GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("GC of network %q: %w", network.Name, err))
 			continue
@@ -123,8 +121,7 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 			valid[a.Network] = append(valid[a.Network], gcAttachment(record, a))
 		}
 	}
-	cni := libcni.NewCNIConfigWithCacheDir(nil, e.config.CacheDir, nil)
-	cached, err := cni.GetCachedAttachments("")
+	cached, err := e.libcni().GetCachedAttachments("")
 	if err != nil {
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}

@@ -93,22 +93,6 @@ func (s *Store) List(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
-// Damaged returns the files that were set aside, relative to the directory
-// that it also returns.
-func (s *Store) Damaged() (dir string, files []string, err error) {
-	dir = filepath.Join(s.dir, "damaged")
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
-			files = append(files, strings.TrimPrefix(path, dir+"/"))
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return dir, files, err
-}
-
 const (
 	allocationFile   = "allocation.json"
 	attachmentPrefix = "attachment-"

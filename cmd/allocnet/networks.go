@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
 )
 
 // networkJSON is a network as --json prints it.
@@ -23,6 +25,9 @@ type networkJSON struct {
 	CNIVersion   string   `json:"cniVersion"`
 	Plugins      []string `json:"plugins"`
 	Capabilities []string `json:"capabilities"`
+	// Ready is what the plugins say of themselves (CNI's STATUS): "yes", "no",
+	// or "unknown" where nobody can be asked.
+	Ready string `json:"ready"`
 	// Problem says why the network cannot be attached now; empty when it can.
 	Problem string `json:"problem,omitempty"`
 }
@@ -39,8 +44,9 @@ func newNetworks(s *settings) *cobra.Command {
 		Use:   "networks",
 		Short: "List what the conf directory offers",
 		Long: `List the networks of the conf directory with their plugins and capabilities, and
-below them the files that cannot be used and why. The exit code is 1 when there
-are such files or plugins are missing.`,
+below them the files that cannot be used and why. Networks of CNI 1.1 are asked
+whether they are ready (STATUS); others cannot be. The exit code is 1 when a
+file cannot be used, a plugin is missing, or a network is not ready.`,
 		Example: `  allocnet networks
   allocnet networks --conf-dir /etc/cni/net.d --json`,
 		Args: cobra.NoArgs,
@@ -49,7 +55,11 @@ are such files or plugins are missing.`,
 			if err != nil {
 				return err
 			}
-			view, healthy := viewCatalog(catalog, cniconf.PluginDirs(filepath.SplitList(s.pluginDir)))
+			engine, err := s.engine(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			view, healthy := viewCatalog(cmd.Context(), engine, catalog, cniconf.PluginDirs(filepath.SplitList(s.pluginDir)))
 			if s.json {
 				err = printJSON(cmd.OutOrStdout(), view)
 			} else {
@@ -63,12 +73,16 @@ are such files or plugins are missing.`,
 	}
 }
 
-func viewCatalog(c *cniconf.Catalog, pluginDirs []string) (catalogJSON, bool) {
+func viewCatalog(ctx context.Context, engine *hook.Engine, c *cniconf.Catalog, pluginDirs []string) (catalogJSON, bool) {
 	view := catalogJSON{Networks: []networkJSON{}}
 	healthy := len(c.Broken) == 0
 	for _, n := range c.Networks {
-		network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities()}
-		if err := cniconf.FindPlugins(n, pluginDirs); err != nil {
+		network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Ready: "unknown"}
+		err := cniconf.FindPlugins(n, pluginDirs)
+		if err == nil {
+			network.Ready, err = readiness(ctx, engine, n)
+		}
+		if err != nil {
 			network.Problem = err.Error()
 			healthy = false
 		}
@@ -83,13 +97,24 @@ func viewCatalog(c *cniconf.Catalog, pluginDirs []string) (catalogJSON, bool) {
 	return view, healthy
 }
 
+func readiness(ctx context.Context, engine *hook.Engine, n *cniconf.Network) (string, error) {
+	err := engine.Ready(ctx, n)
+	switch {
+	case err == nil:
+		return "yes", nil
+	case errors.Is(err, hook.ErrNoStatus):
+		return "unknown", nil
+	}
+	return "no", err
+}
+
 func printCatalog(w io.Writer, view catalogJSON) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NETWORK\tCNI\tPLUGINS\tCAPABILITIES\tFILE") // Flush reports
+	_, _ = fmt.Fprintln(table, "NETWORK\tCNI\tREADY\tPLUGINS\tCAPABILITIES\tFILE") // Flush reports
 	var remarks []string
 	for _, n := range view.Networks {
 		_, _ = fmt.Fprintln(table, strings.Join([]string{
-			n.Name, n.CNIVersion, strings.Join(n.Plugins, ","), orDash(strings.Join(n.Capabilities, ",")), n.Path,
+			n.Name, n.CNIVersion, n.Ready, strings.Join(n.Plugins, ","), orDash(strings.Join(n.Capabilities, ",")), n.Path,
 		}, "\t"))
 		if n.Problem != "" {
 			remarks = append(remarks, n.Problem)

@@ -1,0 +1,37 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/cniconf"
+)
+
+// ErrNoStatus is a network whose version of the specification has no STATUS.
+var ErrNoStatus = errors.New("cniVersion has no STATUS")
+
+// Ready asks a network's plugins whether they could serve an ADD (CNI 1.1,
+// STATUS). The error is the first that a plugin gives, with its code, or
+// ErrNoStatus below version 1.1.0.
+func (e *Engine) Ready(ctx context.Context, n *cniconf.Network) error {
+	if supported, err := version.GreaterThanOrEqualTo(n.List.CNIVersion, "1.1.0"); err != nil || !supported {
+		return fmt.Errorf("network %q: %w: %s", n.Name, ErrNoStatus, n.List.CNIVersion)
+	}
+	if err := e.libcni().GetStatusNetworkList(ctx, n.List); err != nil {
+		return fmt.Errorf("network %q is not ready: %w", n.Name, err)
+	}
+	return nil
+}
+
+// libcni runs plugins for no allocation.
+func (e *Engine) libcni() *libcni.CNIConfig {
+	exec := &pluginExec{limit: e.config.CallTimeout, log: e.log}
+	return libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, exec)
+}

@@ -24,7 +24,7 @@ func (o *operation) add(ctx, going context.Context, a *state.Attachment, path st
 		err := o.addOnce(ctx, a, path)
 		if err == nil {
 			log.Info("attached", "tries", a.Tries)
-			return o.lock.Mark(*a)
+			return nil // finish records it, when all the others are attached, too
 		}
 		if first == nil {
 			first = err

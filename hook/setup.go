@@ -219,6 +219,7 @@ func (o *operation) finish(ns *netns.Namespace, routes []netns.Route, p *plan) e
 	if err != nil {
 		return err
 	}
+	var group errgroup.Group
 	for i := range o.record.Attachments {
 		a := &o.record.Attachments[i]
 		seen, err := observe(*a, interfaces, routes, p.mappings[i])
@@ -228,9 +229,7 @@ func (o *operation) finish(ns *netns.Namespace, routes []netns.Route, p *plan) e
 		if a.Status, err = json.Marshal(seen); err != nil {
 			return o.failure("attach", *a, a.Tries, err)
 		}
-		if err := o.lock.Mark(*a); err != nil {
-			return err
-		}
+		group.Go(func() error { return o.lock.Mark(*a) })
 	}
-	return nil
+	return group.Wait()
 }

@@ -45,15 +45,12 @@ func (l *Locked) Begin(a Allocation, attachments []Attachment) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := l.write(allocationFile, a, false); err != nil {
-		return err
-	}
+	var group errgroup.Group
+	group.Go(func() error { return l.write(allocationFile, a, false) })
 	for _, attachment := range attachments {
-		if err := l.Mark(attachment); err != nil {
-			return err
-		}
+		group.Go(func() error { return l.Mark(attachment) })
 	}
-	return nil
+	return group.Wait()
 }
 
 // Sync makes what is on record outlast a power cut. It may run while

@@ -203,6 +203,16 @@ func TestSetupAgain(t *testing.T) {
 		t.Error("the same request attached anew")
 	}
 	h.refuse(2, []string{"different request"}, "attach", "s1", "--primary", "web")
+	other, err := netns.Create(netns.DefaultDir, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Remove(other)
+	h.refuse(2, []string{"different request"}, append([]string{"attach", "--netns", other}, args...)...)
+	h.must("check", "s1")
+	if err := netns.Remove(other); err != nil {
+		t.Fatal(err)
+	}
 
 	// The namespace dies without teardown, as in a reboot or after a failed CHECK.
 	if err := netns.Remove(first.Netns); err != nil {

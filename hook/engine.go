@@ -100,10 +100,16 @@ func (e *Engine) begin(ctx context.Context, id string) (*operation, error) {
 }
 
 func (o *operation) end() {
+	o.letGo()
+	o.lock.Unlock()
+}
+
+// letGo closes what plugins inherit.
+func (o *operation) letGo() {
 	if o.hold != nil {
 		_ = o.hold.Close() // read only, nothing to lose
+		o.hold = nil
 	}
-	o.lock.Unlock()
 }
 
 // cni returns libcni set up to run the plugins of one attachment: from where

@@ -49,12 +49,12 @@ func (o *operation) earlier(ctx context.Context, r Request, digest string) (*All
 	if !o.known() {
 		return nil, nil
 	}
-	same, err := o.sameNamespace(r.Netns)
+	alive, same, err := o.compareNamespace(r.Netns)
 	if err != nil {
 		return nil, err
 	}
-	if same && o.complete() {
-		if o.record.Allocation.Digest != digest {
+	if alive && o.complete() {
+		if !same || o.record.Allocation.Digest != digest {
 			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrConflict)
 		}
 		return describe(o.record)
@@ -63,6 +63,7 @@ func (o *operation) earlier(ctx context.Context, r Request, digest string) (*All
 	if err := o.teardown(ctx); err != nil {
 		return nil, fmt.Errorf("tear down what an earlier setup left: %w", err)
 	}
+	o.letGo()
 	o.record = state.Record{Allocation: state.Allocation{ID: r.ID}}
 	return nil, nil
 }
@@ -72,25 +73,26 @@ func (o *operation) known() bool {
 		len(o.record.Attachments) > 0 || len(o.record.Damaged) > 0
 }
 
-// sameNamespace tells whether the request is for the namespace on record.
-func (o *operation) sameNamespace(path string) (bool, error) {
+// compareNamespace tells whether the namespace on record still is, and whether
+// it is the one that the request is for.
+func (o *operation) compareNamespace(path string) (alive, same bool, err error) {
 	recorded, err := o.namespace()
 	if errors.Is(err, netns.ErrMissing) {
-		return false, nil
+		return false, false, nil
 	}
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer recorded.Close() //nolint:errcheck // read only
-	if path == "" || path == o.record.Allocation.Netns {
-		return path != "" || o.record.Allocation.NetnsOwned, nil
+	if path == "" {
+		return true, o.record.Allocation.NetnsOwned, nil
 	}
 	asked, err := netns.Open(path)
 	if err != nil {
-		return false, err
+		return true, false, err
 	}
 	defer asked.Close() //nolint:errcheck // read only
-	return asked.ID() == recorded.ID(), nil
+	return true, asked.ID() == recorded.ID(), nil
 }
 
 // complete tells whether the recorded Setup went through to its end.

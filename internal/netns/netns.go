@@ -85,6 +85,24 @@ func shareDir(dir string) error {
 	if !errors.Is(err, unix.EINVAL) { // EINVAL: not a mount point yet
 		return err
 	}
+	return mountDir(dir)
+}
+
+// mountDir makes dir a shared mount under the lock that `ip netns add` takes:
+// of two that find no mount, both would make one, the second over the first.
+func mountDir(dir string) error {
+	lock, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close() //nolint:errcheck // nothing was written
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	err = unix.Mount("", dir, "none", unix.MS_SHARED|unix.MS_REC, "")
+	if !errors.Is(err, unix.EINVAL) { // somebody was quicker
+		return err
+	}
 	if err := unix.Mount(dir, dir, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -131,6 +149,10 @@ func Open(path string) (*Namespace, error) {
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
 	n := &Namespace{path: path, handle: handle}
+	if kind, err := unix.IoctlRetInt(int(handle), unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
+		_ = n.Close() // only looked at
+		return nil, &MissingError{path, "what is there is a namespace of another kind"}
+	}
 	if n.link, err = netlink.NewHandleAt(handle, unix.NETLINK_ROUTE); err == nil {
 		n.id, err = n.identify()
 	}
@@ -150,7 +172,7 @@ func inspect(path string) error {
 	if err != nil {
 		return fmt.Errorf("look at network namespace %s: %w", path, err)
 	}
-	if fs.Type != unix.NSFS_MAGIC && fs.Type != unix.PROC_SUPER_MAGIC {
+	if fs.Type != unix.NSFS_MAGIC {
 		return &MissingError{path, "what is there is not a namespace"}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,10 +91,35 @@ func TestCreateAndRemove(t *testing.T) {
 	}
 }
 
+// TestCreateTogether has a directory's first namespaces made at once, as when
+// allocations start after a boot: the directory is to be mounted once.
+func TestCreateTogether(t *testing.T) {
+	for round := range 20 {
+		dir := fmt.Sprintf("/run/together%d", round)
+		start := make(chan struct{})
+		var group sync.WaitGroup
+		for i := range 8 {
+			group.Go(func() {
+				<-start
+				path, err := netns.Create(dir, fmt.Sprint("n", i))
+				if err := errors.Join(err, netns.Remove(path)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		group.Wait()
+		mounts := lab.Run(t, "cat", "/proc/self/mountinfo")
+		if n := strings.Count(mounts, " "+dir+" "); n != 1 || strings.Contains(mounts, dir+"/") {
+			t.Fatalf("%s is mounted %d times, want once, and nothing below it:\n%s", dir, n, mounts)
+		}
+	}
+}
+
 func TestMissing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	lab.WriteFile(t, file, "")
-	for name, path := range map[string]string{"gone": "/run/netns/none", "empty": "", "not a namespace": file, "below a file": file + "/x"} {
+	for name, path := range map[string]string{"gone": "/run/netns/none", "empty": "", "not a namespace": file, "below a file": file + "/x", "of another kind": "/proc/self/ns/mnt", "of a process's files": "/proc/version"} {
 		if _, err := netns.Open(path); !errors.Is(err, netns.ErrMissing) {
 			t.Errorf("%s: %v, want ErrMissing", name, err)
 		}

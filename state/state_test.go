@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	case "writer":
 		writeForEver(os.Args[1])
 	case "holder":
-		select {} // keeps what it inherited
+		time.Sleep(time.Hour) // keeps what it inherited; the test kills it
 	}
 	os.Exit(m.Run())
 }

@@ -26,12 +26,18 @@ type entry struct {
 // not wait for each other.
 func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	e := l.enter(key)
+	unlock = sync.OnceFunc(func() {
+		e.token <- struct{}{}
+		l.leave(key, e)
+	})
+	select {
+	case <-e.token: // a free lock is had even when ctx has ended
+		return unlock, nil
+	default:
+	}
 	select {
 	case <-e.token:
-		return sync.OnceFunc(func() {
-			e.token <- struct{}{}
-			l.leave(key, e)
-		}), nil
+		return unlock, nil
 	case <-ctx.Done():
 		l.leave(key, e)
 		return nil, context.Cause(ctx)

@@ -86,6 +86,21 @@ func (e *Engine) begin(ctx context.Context, id string) (*operation, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.load(lock, id)
+}
+
+// tryBegin is begin for an allocation that nobody has locked; otherwise the
+// error is state.ErrLocked.
+func (e *Engine) tryBegin(id string) (*operation, error) {
+	lock, err := e.store.TryLock(id)
+	if err != nil {
+		return nil, err
+	}
+	return e.load(lock, id)
+}
+
+func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
+	var err error
 	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id)}
 	o.record, err = lock.Load()
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
@@ -149,16 +164,7 @@ func (o *operation) attachmentLog(a state.Attachment) hclog.Logger {
 // namespace opens the namespace that the allocation was recorded in. It is
 // missing, too, when another one took its path, as after a reboot.
 func (o *operation) namespace() (*netns.Namespace, error) {
-	a := o.record.Allocation
-	ns, err := netns.Open(a.Netns)
-	if err != nil {
-		return nil, err
-	}
-	if a.NetnsID != "" && ns.ID() != a.NetnsID {
-		_ = ns.Close() // not ours; only looked at
-		return nil, &netns.MissingError{Path: a.Netns, Reason: "another namespace took its place"}
-	}
-	return ns, nil
+	return netns.OpenSame(o.record.Allocation.Netns, o.record.Allocation.NetnsID)
 }
 
 // namespacePath is what plugins get as CNI_NETNS: empty when the namespace is

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -29,37 +31,54 @@ type Collected struct {
 
 // GC removes what ended without teardown; see Hook. It goes on past failures
 // and joins them.
-func (e *Engine) GC(ctx context.Context, live func(id string) bool) (*Collected, error) {
+func (e *Engine) GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error) {
 	c := &Collected{Skipped: map[string]string{}}
 	ids, err := e.store.IDs()
 	if err != nil {
 		return c, err
 	}
-	var errs []error
-	for _, id := range ids {
-		if live != nil && live(id) {
-			continue
-		}
-		removed, err := e.collect(ctx, id)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("allocation %s: %w", id, err))
-		} else if removed {
+	if live != nil {
+		ids = slices.DeleteFunc(ids, live)
+	}
+	scope := func(network string) bool { return len(networks) == 0 || slices.Contains(networks, network) }
+	err = e.collectAll(ctx, ids, scope, c)
+	return c, errors.Join(err, e.gcNetworks(ctx, scope, c))
+}
+
+// collectAll collects several allocations at a time.
+func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(network string) bool, c *Collected) error {
+	var group errgroup.Group
+	group.SetLimit(sweepWidth)
+	removed := make([]bool, len(ids))
+	errs := make([]error, len(ids))
+	for i, id := range ids {
+		group.Go(func() error {
+			removed[i], errs[i] = e.collect(ctx, id, scope)
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are in errs: all are wanted
+	for i, id := range ids {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("allocation %s: %w", id, errs[i])
+		} else if removed[i] {
 			c.TornDown = append(c.TornDown, id)
 		}
 	}
-	return c, errors.Join(append(errs, e.gcNetworks(ctx, c))...)
+	return errors.Join(errs...)
 }
 
 // collect tears an allocation down when its namespace is gone, its set-up was
 // cut off (the lock is free, so nobody is at work on it), or an earlier
 // teardown did not finish.
-func (e *Engine) collect(ctx context.Context, id string) (bool, error) {
+func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (bool, error) {
 	o, err := e.begin(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	defer o.end()
-	if !o.known() {
+	inScope := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return scope(a.Network) })
+	if !o.known() || !inScope && len(o.record.Attachments) > 0 {
 		return false, nil
 	}
 	path, err := o.namespacePath()
@@ -72,18 +91,30 @@ func (e *Engine) collect(ctx context.Context, id string) (bool, error) {
 	return true, o.teardown(ctx)
 }
 
-// gcNetworks runs the GC verb of CNI 1.1 on every network.
-func (e *Engine) gcNetworks(ctx context.Context, c *Collected) error {
+// gcNetworks runs the GC verb of CNI 1.1 on the networks. Nothing is attached
+// meanwhile: the plugins would take it for something that nobody needs.
+func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool, c *Collected) error {
 	catalog, err := cniconf.Load(e.config.ConfDir)
+	if errors.Is(err, cniconf.ErrNoDir) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	unlock, err := e.store.LockCollecting(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	valid, err := e.validAttachments(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, network := range catalog.Networks {
+		if !scope(network.Name) {
+			continue
+		}
 		if why := noGC(network.List); why != "" {
 			c.Skipped[network.Name] = why
 			continue
@@ -126,7 +157,7 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}
 	for _, entry := range cached {
-		if readMarker(entry.Config) == nil || exists(entry.NetNS) {
+		if readMarker(entry.Config) == nil || netns.Exists(entry.NetNS) {
 			valid[entry.Network] = append(valid[entry.Network], types.GCAttachment{ContainerID: entry.ContainerID, IfName: entry.IfName})
 		}
 	}
@@ -135,13 +166,4 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 
 func gcAttachment(r state.Record, a state.Attachment) types.GCAttachment {
 	return types.GCAttachment{ContainerID: r.Allocation.ID, IfName: a.Interface}
-}
-
-func exists(path string) bool {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return !errors.Is(err, netns.ErrMissing) // what cannot be looked at is kept
-	}
-	_ = ns.Close() // only looked at
-	return true
 }

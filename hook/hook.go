@@ -46,16 +46,18 @@ type Hook interface {
 
 	// GC tears down the recorded allocations whose namespace is gone, and
 	// runs CNI's GC on the networks of the conf directory. What live returns
-	// true for is left alone; nil means that namespaces alone decide.
-	GC(ctx context.Context, live func(id string) bool) (*Collected, error)
+	// true for is left alone; nil means that namespaces alone decide. With
+	// networks named, only those and the allocations on them are touched.
+	GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error)
 }
 
 // Cleaner removes from the host what a DEL left behind. Setup and Teardown
 // call it when a DEL failed and whenever the namespace is missing, because
 // plugins then report success and leave their rules.
 type Cleaner interface {
-	// Clean removes what the attachments of the allocation left. The error
-	// says what could not be removed; calling again is safe.
+	// Clean removes what the attachments of the allocation left. Those whose
+	// DEL failed have an error. The error says what could not be removed;
+	// calling again is safe.
 	Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error
 }
 

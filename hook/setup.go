@@ -27,6 +27,7 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.sweep(ctx)
 	o, err := e.begin(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -179,6 +180,11 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 	if o.hold, err = o.lock.Hold(); err != nil {
 		return err
 	}
+	done, err := o.store.LockAttaching(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if err := o.addAll(ctx, path); err != nil {
 		return err
 	}

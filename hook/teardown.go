@@ -21,8 +21,23 @@ func (e *Engine) Teardown(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	err = o.teardown(ctx)
+	o.end()
+	if err == nil {
+		e.retryPending(ctx)
+	}
+	return err
+}
+
+// Forget drops the record of an allocation without removing anything that is
+// left of it. It is for what nothing can remove; an unknown allocation is fine.
+func (e *Engine) Forget(ctx context.Context, id string) error {
+	o, err := e.begin(ctx, id)
+	if err != nil {
+		return err
+	}
 	defer o.end()
-	return o.teardown(ctx)
+	return o.lock.Clear()
 }
 
 // teardown removes what the record names, or libcni's cache where the record
@@ -165,6 +180,10 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 func (o *operation) force(ctx context.Context, missing bool, errs []error) error {
 	var suspects []state.Attachment
 	for i, a := range o.record.Attachments {
+		a.Error = ""
+		if errs[i] != nil {
+			a.Error = errs[i].Error() // the cleaner decides by it
+		}
 		if errs[i] != nil || missing {
 			suspects = append(suspects, a)
 		}

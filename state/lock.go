@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,6 +54,52 @@ func (l *Locked) Unlock() {
 	_ = l.file.Close()
 	l.file = nil
 	l.release()
+}
+
+// ErrLocked is a lock that somebody else has.
+var ErrLocked = errors.New("is locked")
+
+// TryLock locks an allocation if nobody has it locked; otherwise the error is
+// ErrLocked.
+func (s *Store) TryLock(id string) (*Locked, error) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	stop(fmt.Errorf("allocation %s %w", id, ErrLocked))
+	return s.Lock(ctx, id)
+}
+
+// StaleLocks returns the IDs whose lock file was left by a process that was
+// killed. They are harmless: the next Lock takes the file over.
+func (s *Store) StaleLocks() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "locks"))
+	if err != nil {
+		return nil, err
+	}
+	var stale []string
+	for _, entry := range entries {
+		file, err := os.OpenFile(s.lockPath(entry.Name()), os.O_RDWR|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) { // unlocked since it was listed
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			stale = append(stale, entry.Name())
+		}
+		_ = file.Close() // never written
+	}
+	return stale, nil
+}
+
+// RemoveStaleLocks removes the files of StaleLocks.
+func (s *Store) RemoveStaleLocks() error {
+	stale, err := s.StaleLocks()
+	for _, id := range stale {
+		if lock, err := s.TryLock(id); err == nil {
+			lock.Unlock() // which removes the file
+		}
+	}
+	return err
 }
 
 // lockFile locks the file at path, which is made when it is missing.

@@ -75,8 +75,14 @@ func (l *Locked) Sync() error {
 }
 
 // Put records an attachment so that it outlasts a power cut. The allocation
-// has to be on record.
+// has to be on record. In phase Pending the allocation is among Store.Pending
+// until it is cleared.
 func (l *Locked) Put(a Attachment) error {
+	if a.Phase == Pending { // marked first: a mark too many is harmless
+		if err := l.setPending(); err != nil {
+			return err
+		}
+	}
 	if err := l.writeAttachment(a, true); err != nil {
 		return err
 	}
@@ -105,7 +111,10 @@ func (l *Locked) Delete(iface string) error {
 
 // Clear forgets the allocation; one that is not recorded is fine.
 func (l *Locked) Clear() error {
-	return os.RemoveAll(l.dir())
+	if err := os.RemoveAll(l.dir()); err != nil {
+		return err
+	}
+	return l.clearPending()
 }
 
 func (l *Locked) writeAttachment(a Attachment, durable bool) error {

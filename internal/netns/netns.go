@@ -163,6 +163,20 @@ func Open(path string) (*Namespace, error) {
 	return n, nil
 }
 
+// OpenSame opens the namespace at path if it has the given ID, which is not
+// looked at when it is empty. With another one in its place it is missing.
+func OpenSame(path, id string) (*Namespace, error) {
+	ns, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if id != "" && ns.ID() != id {
+		_ = ns.Close() // another's; only looked at
+		return nil, &MissingError{path, "another namespace took its place"}
+	}
+	return ns, nil
+}
+
 func inspect(path string) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(path, &fs)

@@ -1,0 +1,68 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netns
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exists tells whether there is a network namespace at path. One that cannot be
+// looked at exists.
+func Exists(path string) bool {
+	ns, err := Open(path)
+	if err != nil {
+		return !errors.Is(err, ErrMissing)
+	}
+	_ = ns.Close() // only looked at
+	return true
+}
+
+// Others yields a path to each network namespace but the caller's: those that
+// are pinned where `ip netns` and Docker pin them, and those of processes.
+func Others() ([]string, error) {
+	seen := map[[2]uint64]bool{}
+	own, err := identity("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	seen[own] = true
+	var paths []string
+	for _, pattern := range []string{DefaultDir + "/*", "/run/docker/netns/*", "/proc/[0-9]*/ns/net"} {
+		matches, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range matches {
+			id, err := identity(path)
+			if unreachable(err) {
+				continue
+			}
+			if err != nil {
+				return nil, &fs.PathError{Op: "look at", Path: path, Err: err}
+			}
+			if !seen[id] {
+				seen[id] = true
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths, nil
+}
+
+// unreachable is a process that has ended, or one that not even root may look
+// at, which then is no program of this host that was attached to a network.
+func unreachable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission)
+}
+
+func identity(path string) ([2]uint64, error) {
+	var stat unix.Stat_t
+	err := unix.Stat(path, &stat)
+	return [2]uint64{stat.Dev, stat.Ino}, os.NewSyscallError("stat", err)
+}

@@ -1,0 +1,91 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netns
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	vishns "github.com/vishvananda/netns"
+)
+
+// RemoveInterface removes an interface of the namespace. One that is gone is
+// fine. A network card cannot be removed: like one that back says was moved into
+// the namespace, it goes back to the caller's, by the name in its alias, which
+// is where the host-device plugin keeps its old one.
+func (n *Namespace) RemoveInterface(name string, back bool) error {
+	link, err := n.link.LinkByName(name)
+	if missingLink(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find %s in %s: %w", name, n.path, err)
+	}
+	if back || link.Type() == "device" {
+		err = n.giveBack(link)
+	} else {
+		err = n.link.LinkDel(link)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s from %s: %w", name, n.path, err)
+	}
+	return nil
+}
+
+func (n *Namespace) giveBack(link netlink.Link) error {
+	host, err := vishns.Get()
+	if err != nil {
+		return err
+	}
+	defer host.Close() //nolint:errcheck // only referred to
+	if err := n.link.LinkSetDown(link); err != nil {
+		return err
+	}
+	if alias := link.Attrs().Alias; alias != "" {
+		if err := n.link.LinkSetName(link, alias); err != nil {
+			return err
+		}
+	}
+	return n.link.LinkSetNsFd(link, int(host))
+}
+
+// RemoveLink removes a link of the caller's namespace when it is of the given
+// kind and, unless mac is empty, has that MAC. One that is gone is fine.
+func RemoveLink(name, kind, mac string) error {
+	link, err := netlink.LinkByName(name)
+	if missingLink(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	if link.Type() != kind || mac != "" && link.Attrs().HardwareAddr.String() != mac {
+		return nil // another one has the name by now
+	}
+	if err := netlink.LinkDel(link); err != nil && !missingLink(err) {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
+}
+
+// Links returns the names of the links of a kind in the caller's namespace.
+func Links(kind string) ([]string, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	var names []string
+	for _, link := range links {
+		if link.Type() == kind {
+			names = append(names, link.Attrs().Name)
+		}
+	}
+	return names, nil
+}
+
+func missingLink(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing)
+}

@@ -1,0 +1,91 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// cached is what matters here of libcni's cache file.
+type cached struct {
+	ContainerID string          `json:"containerId"`
+	Network     string          `json:"networkName"`
+	Interface   string          `json:"ifName"`
+	Netns       string          `json:"netns"`
+	Config      []byte          `json:"config"`
+	Result      json.RawMessage `json:"result"`
+}
+
+// scanCache lists libcni's cached results. The conflists in them say where
+// plugins keep their files.
+func scanCache(dir string) (found Found, conflists []json.RawMessage) {
+	dir = filepath.Join(dir, "results")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		found.problem(dir, err)
+	}
+	found.Alive = map[string]string{}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if strings.HasPrefix(entry.Name(), ".") { // being written
+			continue
+		}
+		content, err := readRegular(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var c cached
+		if err == nil {
+			err = json.Unmarshal([]byte(content), &c)
+		}
+		if err == nil {
+			err = state.ValidateID(c.ContainerID)
+		}
+		if err != nil {
+			found.problem(path, err)
+			continue
+		}
+		if netns.Exists(c.Netns) {
+			found.Alive[c.ContainerID] = "namespace " + c.Netns
+		}
+		conflists = append(conflists, c.Config)
+		found.Objects = append(found.Objects, Object{
+			Kind: Cache, Owner: Owner{c.Network, c.ContainerID, c.Interface},
+			Where: path, Addresses: resultAddresses(c.Result),
+			file: &file{path: path, content: content},
+		})
+	}
+	return found, conflists
+}
+
+// resultAddresses returns the addresses of a CNI result of any version.
+func resultAddresses(result json.RawMessage) []netip.Addr {
+	type ip struct {
+		Address string `json:"address"`
+		IP      string `json:"ip"`
+	}
+	var r struct {
+		IPs      []ip `json:"ips"`
+		IP4, IP6 ip
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return nil
+	}
+	var list []netip.Addr
+	for _, ip := range append(r.IPs, r.IP4, r.IP6) {
+		if prefix, err := netip.ParsePrefix(ip.Address + ip.IP); err == nil {
+			list = append(list, prefix.Addr())
+		}
+	}
+	return list
+}

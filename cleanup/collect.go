@@ -1,0 +1,284 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Source tells which allocations live.
+type Source interface {
+	// Live returns the IDs of all of them. An error means that it is unknown.
+	Live(ctx context.Context) ([]string, error)
+	// Name is what the source is called in a reason.
+	Name() string
+}
+
+// Collector finds and removes what dead allocations left on the host.
+type Collector struct {
+	// Store has the records.
+	Store *state.Store
+	// ConfDir has the networks that are ours, besides the recorded ones.
+	// Default: none.
+	ConfDir string
+	// CacheDir is libcni's. Default: /var/lib/cni.
+	CacheDir string
+	// Sources tell which allocations live, besides the records and the
+	// namespaces of the host. When one fails nothing is removed. Default:
+	// none.
+	Sources []Source
+	// Logger gets a line for each step that matters. Default: none.
+	Logger hclog.Logger
+}
+
+// Scope restricts what is examined. The zero value is everything.
+type Scope struct {
+	// Allocation is the only one to look at. The caller vouches for its
+	// death: its network may be anybody's. Signs of life still count.
+	Allocation string
+	// Network is the only one to look at.
+	Network string
+}
+
+func (s Scope) has(o Object) bool {
+	return (s.Allocation == "" || o.Owner.Allocation == s.Allocation) &&
+		(s.Network == "" || o.Owner.Network == s.Network)
+}
+
+// Report is what a collection found.
+type Report struct {
+	// Verdicts are on all objects in the scope.
+	Verdicts []Verdict `json:"objects"`
+	// Problems are places that could not be examined.
+	Problems []Problem `json:"problems,omitempty"`
+	// Removed counts the objects that were removed.
+	Removed int `json:"removed"`
+	// Failures are leaked objects that are still there.
+	Failures []Failure `json:"-"`
+}
+
+// Leaked returns the verdicts on what is leaked.
+func (r *Report) Leaked() []Verdict {
+	return slices.DeleteFunc(slices.Clone(r.Verdicts), func(v Verdict) bool { return !v.Leaked })
+}
+
+// batch is how many allocations are cleaned up at once. It bounds how long a
+// set-up waits; and iptables-nft-restore takes more than twice as long for twice
+// as many chains from some thousands on.
+const batch = 1000
+
+// Live asks all sources. An error of one is the result: the others do not know
+// what it knows.
+func (c *Collector) Live(ctx context.Context) (Live, error) {
+	live := Live{}
+	for _, source := range c.Sources {
+		ids, err := source.Live(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("ask %s which allocations live: %w: nothing is removed", source.Name(), err)
+		}
+		for _, id := range ids {
+			live[id] = source.Name()
+		}
+	}
+	return live, nil
+}
+
+// Examine scans the host and plans, and changes nothing. Whatever cannot be
+// examined is among the problems; the error is that nothing could be planned.
+func (c *Collector) Examine(ctx context.Context, scope Scope) (*Report, *Found, error) {
+	live, err := c.Live(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	scanner, err := c.scanner(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, scanErr := scanner.Scan(ctx)
+	report := &Report{Problems: found.Problems}
+	if scanErr != nil {
+		report.Problems = append(report.Problems, Problem{"host", scanErr.Error()})
+	}
+	if err := found.LookInside(""); err != nil {
+		return nil, nil, fmt.Errorf("look into the network namespaces: %w", err)
+	}
+	records, err := c.records(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if scope.Allocation != "" {
+		for _, o := range found.Objects {
+			records.Networks[o.Owner.Network] = true
+		}
+	}
+	verdicts, err := Plan(found, records, live)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range verdicts {
+		if scope.has(v.Object) {
+			report.Verdicts = append(report.Verdicts, v)
+		}
+	}
+	return report, found, nil
+}
+
+// Collect removes what is leaked and not on record: what is on record is for
+// Engine.GC, which has more to do than remove. An allocation that is set up
+// meanwhile is left alone.
+func (c *Collector) Collect(ctx context.Context, scope Scope) (*Report, error) {
+	report, found, err := c.Examine(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	byAllocation := map[string][]Object{}
+	var ids []string
+	for _, v := range report.Leaked() {
+		id := v.Owner.Allocation
+		if byAllocation[id] == nil {
+			ids = append(ids, id)
+		}
+		byAllocation[id] = append(byAllocation[id], v.Object)
+	}
+	for part := range slices.Chunk(ids, batch) {
+		if ctx.Err() != nil {
+			return report, context.Cause(ctx)
+		}
+		if err := c.removeAll(ctx, part, byAllocation, found, report); err != nil {
+			return report, err
+		}
+	}
+	errs := []error{c.Store.RemoveStaleLocks()}
+	for _, failure := range report.Failures {
+		errs = append(errs, failure)
+	}
+	return report, errors.Join(errs...)
+}
+
+// removeAll removes the objects of allocations that are dead still: nothing is
+// attached until it is done.
+func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation map[string][]Object, found *Found, report *Report) error {
+	unlock, err := c.Store.LockCollecting(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	recorded, err := c.Store.IDs()
+	if err != nil {
+		return err
+	}
+	var objects []Object
+	for _, id := range ids {
+		if _, known := slices.BinarySearch(recorded, id); !known && !netns.Exists(filepath.Join(netns.DefaultDir, id)) {
+			objects = append(objects, byAllocation[id]...)
+		}
+	}
+	failures := found.Remove(ctx, objects)
+	report.Removed += len(objects) - len(failures)
+	report.Failures = append(report.Failures, failures...)
+	return nil
+}
+
+// scanner knows the files and owners of the conf directory and the records.
+func (c *Collector) scanner(ctx context.Context) (Scanner, error) {
+	s := Scanner{CacheDir: c.CacheDir}
+	catalog, err := c.catalog()
+	if err != nil {
+		return s, err
+	}
+	for _, network := range catalog.Networks {
+		s.ConfLists = append(s.ConfLists, network.List.Bytes)
+	}
+	for record, err := range c.Store.List(ctx) {
+		if err != nil {
+			return s, err
+		}
+		for _, a := range record.Attachments {
+			s.ConfLists = append(s.ConfLists, a.ConfList)
+			s.Known = append(s.Known, Owner{a.Network, record.Allocation.ID, a.Interface})
+		}
+	}
+	return s, nil
+}
+
+// catalog returns the networks of the conf directory; without one there are
+// none.
+func (c *Collector) catalog() (*cniconf.Catalog, error) {
+	if c.ConfDir == "" {
+		return &cniconf.Catalog{}, nil
+	}
+	catalog, err := cniconf.Load(c.ConfDir)
+	if errors.Is(err, cniconf.ErrNoDir) {
+		return &cniconf.Catalog{}, nil
+	}
+	return catalog, err
+}
+
+// records reads what is known, after the scan. A record that cannot be read is
+// an error: it could be of a live allocation.
+func (c *Collector) records(ctx context.Context) (Records, error) {
+	r := Records{Networks: map[string]bool{}, Allocations: map[string]Recorded{}}
+	catalog, err := c.catalog()
+	if err != nil {
+		return r, err
+	}
+	for _, network := range catalog.Networks {
+		r.Networks[network.Name] = true
+	}
+	for record, err := range c.Store.List(ctx) {
+		if err != nil {
+			return r, err
+		}
+		r.Allocations[record.Allocation.ID] = c.recorded(record)
+		for _, a := range record.Attachments {
+			r.Networks[a.Network] = true
+		}
+	}
+	return r, nil
+}
+
+// recorded tells whether an allocation on record lives: it is complete and its
+// namespace lives, or somebody is at work on it.
+func (c *Collector) recorded(record state.Record) Recorded {
+	var r Recorded
+	cut := ""
+	for _, a := range record.Attachments {
+		r.Addresses = append(r.Addresses, resultAddresses(a.Result)...)
+		switch a.Phase {
+		case state.Adding:
+			cut = "its set-up was cut off"
+		case state.Deleting, state.Pending:
+			cut = "its teardown did not finish"
+		}
+	}
+	ns, err := netns.OpenSame(record.Allocation.Netns, record.Allocation.NetnsID)
+	if err == nil {
+		_ = ns.Close() // only looked at
+	}
+	if errors.Is(err, netns.ErrMissing) {
+		cut = err.Error()
+	}
+	if cut != "" && c.idle(record.Allocation.ID) {
+		r.Dead = cut
+	}
+	return r
+}
+
+func (c *Collector) idle(id string) bool {
+	lock, err := c.Store.TryLock(id)
+	if err == nil {
+		lock.Unlock()
+	}
+	return err == nil
+}

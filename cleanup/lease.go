@@ -1,0 +1,144 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// leaseBases are where host-local keeps leases unless its configuration says
+// otherwise: its own default, and that of Nomad's bridge.
+var leaseBases = []string{"/var/lib/cni/networks", "/run/cni"}
+
+// leaseDirs returns the directories of leases below the bases. One is known by
+// the lock that host-local keeps in it.
+func leaseDirs(bases []string) []string {
+	var dirs []string
+	for _, base := range bases {
+		locks, err := filepath.Glob(filepath.Join(base, "*", "lock"))
+		if err != nil { // a base that is a pattern
+			continue
+		}
+		for _, lock := range locks {
+			dirs = append(dirs, filepath.Dir(lock))
+		}
+	}
+	return dirs
+}
+
+// scanLeases lists the leases of one network's directory.
+func scanLeases(dir string) (found Found) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		found.problem(dir, err)
+		return found
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if name == "lock" || strings.HasPrefix(name, "last_reserved_ip.") {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		o, err := readLease(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // freed since it was listed
+		case err != nil:
+			found.problem(path, err)
+		default:
+			found.Objects = append(found.Objects, o)
+		}
+	}
+	return found
+}
+
+// readLease reads a file that is named after an address and holds the container
+// ID and, in another line, the interface.
+func readLease(path string) (Object, error) {
+	address, err := netip.ParseAddr(filepath.Base(path))
+	if err != nil {
+		return Object{}, errors.New("is not a lease: its name is not an address")
+	}
+	content, err := readRegular(path)
+	if err != nil {
+		return Object{}, err
+	}
+	lines := strings.Fields(content)
+	if len(lines) == 0 || len(lines) > 2 || state.ValidateID(lines[0]) != nil {
+		return Object{}, fmt.Errorf("is not a lease: want a container ID and an interface, got %.60q", content)
+	}
+	owner := Owner{Network: filepath.Base(filepath.Dir(path)), Allocation: lines[0]}
+	if len(lines) == 2 {
+		owner.Interface = lines[1]
+	}
+	return Object{
+		Kind: Lease, Owner: owner, Where: path, Addresses: []netip.Addr{address},
+		file: &file{path: path, content: content, leases: filepath.Dir(path)},
+	}, nil
+}
+
+// lockLeases takes the locks of the directories as host-local takes them.
+// While they are held no address is given out or freed.
+func lockLeases(ctx context.Context, dirs []string) (unlock func(), err error) {
+	var locks []*os.File
+	unlock = func() {
+		for _, lock := range locks {
+			_ = lock.Close() // never written
+		}
+	}
+	slices.Sort(dirs) // the same order for everybody
+	for _, dir := range slices.Compact(dirs) {
+		lock, err := lockFile(ctx, filepath.Join(dir, "lock"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			unlock()
+			return nil, fmt.Errorf("lock the leases in %s: %w", dir, err)
+		}
+		locks = append(locks, lock)
+	}
+	return unlock, nil
+}
+
+func lockFile(ctx context.Context, path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return file, nil
+		}
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+			err = pause(ctx, 5*time.Millisecond)
+		}
+		if err != nil {
+			_ = file.Close() // never written
+			return nil, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,95 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReadLease(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "web")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		content string
+		owner   Owner
+		wrong   string
+	}{
+		"10.0.0.2": {"a1\r\neth0", Owner{"web", "a1", "eth0"}, ""},
+		"fd00::2":  {"a1\r\neth0", Owner{"web", "a1", "eth0"}, ""},
+		"10.0.0.3": {"a1", Owner{"web", "a1", ""}, ""}, // of an old host-local
+		"10.0.0.4": {"", Owner{}, "want a container ID"},
+		"10.0.0.5": {"../x\r\neth0", Owner{}, "want a container ID"},
+		"notes":    {"a1\r\neth0", Owner{}, "not an address"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := readLease(path)
+		if test.wrong == "" && (err != nil || o.Owner != test.owner) {
+			t.Errorf("%s: %+v, %v, want %+v", name, o.Owner, err, test.owner)
+		}
+		if test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)) {
+			t.Errorf("%s: %v, want %q", name, err, test.wrong)
+		}
+	}
+}
+
+// TestLeaseChangedMeanwhile: an address that was given to another since the
+// scan stays with that one.
+func TestLeaseChangedMeanwhile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "web")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "10.0.0.2")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a1\r\neth0")
+	o, err := readLease(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("a2\r\neth0")
+	f := &Found{leaseDirs: []string{dir}}
+	if failures := f.Remove(context.Background(), []Object{o}); len(failures) != 1 {
+		t.Errorf("failures %v, want one", failures)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "a2\r\neth0" {
+		t.Errorf("the lease is %q, %v", data, err)
+	}
+}
+
+// TestLeaseLock waits for whoever has host-local's lock.
+func TestLeaseLock(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lockLeases(context.Background(), []string{dir, dir, t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer stop()
+	if _, err := lockLeases(ctx, []string{dir}); err == nil {
+		t.Error("locked twice")
+	}
+	unlock()
+	again, err := lockLeases(context.Background(), []string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}

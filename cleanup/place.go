@@ -1,0 +1,45 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// places are the directories in which plugins keep files.
+type places struct {
+	leases, tuning []string
+}
+
+// placesOf returns the plugins' own directories, and those that conflists name.
+// What cannot be parsed names none: no plugin ran with it.
+func placesOf(conflists []json.RawMessage) places {
+	p := places{leases: slices.Clone(leaseBases), tuning: []string{"/run/cni/tuning"}}
+	for _, conflist := range conflists {
+		var c struct {
+			Plugins []struct {
+				Type    string `json:"type"`
+				DataDir string `json:"dataDir"`
+				IPAM    struct {
+					DataDir string `json:"dataDir"`
+				} `json:"ipam"`
+			} `json:"plugins"`
+		}
+		if json.Unmarshal(conflist, &c) != nil {
+			continue
+		}
+		for _, plugin := range c.Plugins {
+			if plugin.IPAM.DataDir != "" {
+				p.leases = append(p.leases, plugin.IPAM.DataDir)
+			}
+			if plugin.Type == "tuning" && plugin.DataDir != "" {
+				p.tuning = append(p.tuning, plugin.DataDir)
+			}
+		}
+	}
+	slices.Sort(p.leases)
+	slices.Sort(p.tuning)
+	return places{slices.Compact(p.leases), slices.Compact(p.tuning)}
+}

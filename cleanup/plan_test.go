@@ -1,0 +1,86 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func address(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }
+
+func TestPlan(t *testing.T) {
+	ours := Owner{Network: "web", Allocation: "a"}
+	lease := Object{Kind: Lease, Owner: ours, Addresses: address("10.0.0.2")}
+	firewall := Object{Kind: Firewall, Addresses: address("10.0.0.2")}
+	others := Object{Kind: Lease, Owner: Owner{Network: "web", Allocation: "b"}, Addresses: address("10.0.0.2")}
+	for name, test := range map[string]struct {
+		objects []Object
+		change  func(f *Found, r *Records, l Live)
+		leaked  bool // of the last object
+		why     string
+	}{
+		"nobody's": {objects: []Object{lease}, leaked: true, why: "no allocation of that ID"},
+		"said to live": {objects: []Object{lease}, why: "its allocation lives: Nomad",
+			change: func(_ *Found, _ *Records, l Live) { l["a"] = "Nomad" }},
+		"on record and lives": {objects: []Object{lease}, why: "on record and lives",
+			change: func(_ *Found, r *Records, _ Live) { r.Allocations["a"] = Recorded{} }},
+		"on record and dead": {objects: []Object{lease}, leaked: true, why: "the namespace is missing",
+			change: func(_ *Found, r *Records, _ Live) { r.Allocations["a"] = Recorded{Dead: "the namespace is missing"} }},
+		"on record and dead, but said to live": {objects: []Object{lease}, why: "Nomad",
+			change: func(_ *Found, r *Records, l Live) {
+				r.Allocations["a"], l["a"] = Recorded{Dead: "the namespace is missing"}, "Nomad"
+			}},
+		"a sign of life": {objects: []Object{lease}, why: "namespace /run/netns/a",
+			change: func(f *Found, _ *Records, _ Live) { f.Alive["a"] = "namespace /run/netns/a" }},
+		"another network": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: `network "nomad" is none of ours`},
+		"unknown network": {objects: []Object{{Kind: Ports, Owner: Owner{Allocation: "a"}}}, why: "its network is unknown"},
+		"unknown owner":   {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
+		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
+			change: func(f *Found, _ *Records, _ Live) { f.InUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
+		"address in use by another, who has the lease": {
+			objects: []Object{others, {Kind: Masquerade, Owner: ours, Addresses: lease.Addresses}}, leaked: true, why: "no allocation of that ID",
+			change: func(f *Found, r *Records, _ Live) {
+				f.InUse[lease.Addresses[0]], r.Allocations["b"] = "/run/netns/b", Recorded{}
+			}},
+		"address rule of a dead one": {objects: []Object{lease, firewall}, leaked: true, why: "no allocation of that ID"},
+		"address rule of nobody":     {objects: []Object{firewall}, why: "nothing tells whose address 10.0.0.2 was"},
+		"address rule of a live one": {objects: []Object{lease, firewall}, why: "on record and lives", change: func(_ *Found, r *Records, _ Live) { r.Allocations["a"] = Recorded{} }},
+		"address rule, used meanwhile": {objects: []Object{lease, others, firewall}, why: "on record and lives",
+			change: func(_ *Found, r *Records, _ Live) { r.Allocations["b"] = Recorded{} }},
+		"address rule of one on record and dead": {objects: []Object{firewall}, leaked: true, why: "gone",
+			change: func(_ *Found, r *Records, _ Live) {
+				r.Allocations["c"] = Recorded{Dead: "gone", Addresses: firewall.Addresses}
+			}},
+		"address rule, address in a namespace": {objects: []Object{lease, firewall}, why: "is in use in",
+			change: func(f *Found, _ *Records, _ Live) { f.InUse[firewall.Addresses[0]] = "/run/netns/x" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := &Found{Objects: test.objects, Alive: map[string]string{}, InUse: map[netip.Addr]string{}}
+			records := Records{Networks: map[string]bool{"web": true}, Allocations: map[string]Recorded{}}
+			live := Live{}
+			if test.change != nil {
+				test.change(found, &records, live)
+			}
+			verdicts, err := Plan(found, records, live)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := verdicts[len(verdicts)-1]
+			if got.Leaked != test.leaked || !strings.Contains(got.Why, test.why) {
+				t.Errorf("leaked %v because %q, want %v because %q", got.Leaked, got.Why, test.leaked, test.why)
+			}
+		})
+	}
+}
+
+func TestPlanWithoutLiveSet(t *testing.T) {
+	found := &Found{Objects: []Object{{Kind: Lease, Owner: Owner{Network: "web", Allocation: "a"}}}}
+	verdicts, err := Plan(found, Records{Networks: map[string]bool{"web": true}}, nil)
+	if !errors.Is(err, ErrLiveUnknown) || verdicts != nil {
+		t.Errorf("got %v, %v, want no verdicts and ErrLiveUnknown", verdicts, err)
+	}
+}

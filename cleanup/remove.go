@@ -1,0 +1,180 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Failure is an object that could not be removed.
+type Failure struct {
+	Object
+	Err error
+}
+
+func (f Failure) Error() string { return fmt.Sprintf("%s: %v", f.Where, f.Err) }
+
+func (f Failure) Unwrap() error { return f.Err }
+
+// Remove removes objects of a scan and returns those that are still there. All
+// rules of a backend go in one transaction. It is safe to repeat, and to be
+// killed at any instant: what tells whose something is goes last.
+//
+// host-local gives out no address meanwhile. A rule that names only an address
+// stays when somebody else has a lease of that address by now.
+func (f *Found) Remove(ctx context.Context, objects []Object) []Failure {
+	r := &removal{ctx: ctx}
+	links, rules, files, results := r.sort(objects)
+	r.each(links, func(o Object) error { return o.link.remove() })
+	unlock, err := lockLeases(ctx, f.dirsToLock(objects))
+	if err != nil {
+		r.each(append(rules, files...), func(Object) error { return err })
+		return r.failures
+	}
+	defer unlock()
+	r.rules(f.stillOwned(rules, objects))
+	r.each(files, func(o Object) error { return o.file.remove() })
+	r.each(results, func(o Object) error {
+		if r.failed(o.Owner) {
+			return errors.New("kept, because it tells whose the rest is")
+		}
+		return o.file.remove()
+	})
+	return r.failures
+}
+
+// removal is one call of Remove.
+type removal struct {
+	ctx      context.Context
+	mu       sync.Mutex
+	failures []Failure
+}
+
+func (r *removal) sort(objects []Object) (links, rules, files, results []Object) {
+	for _, o := range objects {
+		switch {
+		case o.Blocked != "":
+			r.fail(o, errors.New(o.Blocked))
+		case o.link != nil:
+			links = append(links, o)
+		case o.file == nil:
+			rules = append(rules, o)
+		case o.Kind == Cache:
+			results = append(results, o)
+		default:
+			files = append(files, o)
+		}
+	}
+	return links, rules, files, results
+}
+
+func (r *removal) each(objects []Object, remove func(Object) error) {
+	for _, o := range objects {
+		r.fail(o, remove(o))
+	}
+}
+
+func (r *removal) fail(o Object, err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, Failure{o, err})
+}
+
+func (r *removal) failed(owner Owner) bool {
+	for _, f := range r.failures {
+		if f.Owner.Allocation == owner.Allocation {
+			return true
+		}
+	}
+	return false
+}
+
+// rules removes those of all backends at once, then what the kernel remembers
+// of the ports that they published.
+func (r *removal) rules(objects []Object) {
+	tables := map[backend][]Object{}
+	nft := map[string][]Object{}
+	var flows []flow
+	for _, o := range objects {
+		if o.nft != nil {
+			nft[o.nft.table.String()] = append(nft[o.nft.table.String()], o)
+			continue
+		}
+		tables[o.chain.backend] = append(tables[o.chain.backend], o)
+		flows = append(flows, o.chain.udp...)
+	}
+	var group errgroup.Group
+	remove := func(objects []Object, remove func(context.Context, []Object) []error) {
+		group.Go(func() error {
+			for i, err := range remove(r.ctx, objects) {
+				r.fail(objects[i], err)
+			}
+			return nil
+		})
+	}
+	for b, objects := range tables {
+		remove(objects, b.remove)
+	}
+	for _, objects := range nft {
+		remove(objects, objects[0].nft.table.remove)
+	}
+	_ = group.Wait() // errors are in failures
+	if err := forget(flows); err != nil {
+		r.fail(Object{Kind: Ports, Where: "conntrack"}, err)
+	}
+}
+
+// dirsToLock returns the directories of the leases among the objects. A rule
+// that names only an address could be of any.
+func (f *Found) dirsToLock(objects []Object) []string {
+	var dirs []string
+	for _, o := range objects {
+		if o.Kind == Firewall {
+			return append([]string{}, f.leaseDirs...)
+		}
+		if o.Kind == Lease {
+			dirs = append(dirs, o.file.leases)
+		}
+	}
+	return dirs
+}
+
+// stillOwned leaves out the rules of addresses that somebody else has leased
+// since the scan.
+func (f *Found) stillOwned(rules, removed []Object) []Object {
+	freed := map[string]bool{}
+	for _, o := range removed {
+		if o.Kind == Lease {
+			freed[o.file.path] = true
+		}
+	}
+	var list []Object
+	for _, o := range rules {
+		if o.Kind != Firewall || !f.leased(o.Addresses[0], freed) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+func (f *Found) leased(address netip.Addr, freed map[string]bool) bool {
+	for _, dir := range f.leaseDirs {
+		path := filepath.Join(dir, address.String())
+		if _, err := os.Lstat(path); err == nil && !freed[path] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,172 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSplitWords(t *testing.T) {
+	for line, want := range map[string][]string{
+		`-A X -j Y`: {"-A", "X", "-j", "Y"},
+		`-A X -m comment --comment "name: \"web\" id: \"a b\"" -j Y`: {"-A", "X", "-m", "comment", "--comment", `name: "web" id: "a b"`, "-j", "Y"},
+		`--comment "a\\b" --comment ""`:                              {"--comment", `a\b`, "--comment", ""},
+		`--comment it's`:                                             {"--comment", "it's"},
+	} {
+		got, err := splitWords(line)
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", line, diff)
+		}
+	}
+	if _, err := splitWords(`-A X --comment "open`); err == nil {
+		t.Error("an open quote is no error")
+	}
+}
+
+// listing has an allocation's chains, one of a chain whose comment lies, one
+// with a foreign rule leading to it, and one with a rule that cannot be read.
+var listing = `*nat
+:POSTROUTING ACCEPT [0:0]
+:CNI-HOSTPORT-DNAT - [0:0]
+:` + masqueradeChain(a1) + ` - [0:0]
+:` + portChain(a1) + ` - [0:0]
+:` + masqueradeChain(a2) + ` - [0:0]
+:` + masqueradeChain(a3) + ` - [0:0]
+:` + masqueradeChain(a4) + ` - [0:0]
+-A POSTROUTING -s 10.0.0.2/32 -m comment --comment "name: \"web\" id: \"a1\"" -j ` + masqueradeChain(a1) + `
+-A POSTROUTING -s 10.0.0.9/32 -m comment --comment "name: \"web\" id: \"other\"" -j ` + masqueradeChain(a2) + `
+-A POSTROUTING -s 10.0.0.3/32 -m comment --comment "name: \"web\" id: \"a3\"" -j ` + masqueradeChain(a3) + `
+-A POSTROUTING -s 192.0.2.1/32 -j ` + masqueradeChain(a3) + `
+-A POSTROUTING -s 10.0.0.4/32 -m comment --comment "name: \"web\" id: \"a4\"" -j ` + masqueradeChain(a4) + `
+-A POSTROUTING -m comment --comment "open -j ` + masqueradeChain(a4) + `
+-A CNI-HOSTPORT-DNAT -p udp -m comment --comment "dnat name: \"web\" id: \"a1\"" -m multiport --dports 53 -j ` + portChain(a1) + `
+-A ` + portChain(a1) + ` -p udp -m udp --dport 53 -j DNAT --to-destination 10.0.0.2:5353
+COMMIT
+*filter
+:CNI-FORWARD - [0:0]
+-A CNI-FORWARD -s 10.0.0.2/32 -j ACCEPT
+-A CNI-FORWARD -d 10.0.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A CNI-FORWARD -s 10.0.0.0/24 -j ACCEPT
+-A CNI-FORWARD -s 10.0.0.2/32 -j DROP
+COMMIT
+`
+
+var (
+	a1 = Owner{Network: "web", Allocation: "a1"}
+	a2 = Owner{Network: "web", Allocation: "a2"}
+	a3 = Owner{Network: "web", Allocation: "a3"}
+	a4 = Owner{Network: "web", Allocation: "a4"}
+)
+
+func TestChains(t *testing.T) {
+	chains, rules, problems := parseRules(listing)
+	if len(problems) != 1 || !strings.Contains(problems[0].Error(), "not closed") {
+		t.Errorf("problems %v, want the open quote", problems)
+	}
+	objects := allocationChains(backends[0], chains, rules)
+	type seen struct {
+		Owner     Owner
+		Addresses string
+		Blocked   bool
+	}
+	got := map[string]seen{}
+	for _, o := range objects {
+		text := ""
+		for _, a := range o.Addresses {
+			text += a.String() + " "
+		}
+		got[o.key] = seen{o.Owner, text, o.Blocked != ""}
+	}
+	want := map[string]seen{
+		masqueradeChain(a1): {a1, "10.0.0.2 ", false},
+		portChain(a1):       {a1, "10.0.0.2 ", false},
+		masqueradeChain(a2): {Owner{}, "10.0.0.9 ", true},
+		masqueradeChain(a3): {a3, "10.0.0.3 192.0.2.1 ", true},
+		masqueradeChain(a4): {a4, "10.0.0.4 ", true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, o := range objects {
+		if o.key == portChain(a1) && (len(o.chain.udp) != 1 || o.chain.udp[0].port != 53) {
+			t.Errorf("published UDP ports %+v, want 53", o.chain.udp)
+		}
+	}
+	if got := firewallRules(backends[0], rules); len(got) != 2 {
+		t.Errorf("%d rules of the firewall plugin, want the first two: %+v", len(got), got)
+	}
+}
+
+func TestTransaction(t *testing.T) {
+	chains, rules, _ := parseRules(listing)
+	var own []Object
+	for _, o := range allocationChains(backends[0], chains, rules) {
+		if o.Owner == a1 {
+			own = append(own, o)
+		}
+	}
+	got := string(backends[0].transaction(append(own, firewallRules(backends[0], rules)...)))
+	want := `*filter
+-D CNI-FORWARD -s 10.0.0.2/32 -j ACCEPT
+-D CNI-FORWARD -d 10.0.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+COMMIT
+*nat
+:` + masqueradeChain(a1) + ` - [0:0]
+:` + portChain(a1) + ` - [0:0]
+-D POSTROUTING -s 10.0.0.2/32 -m comment --comment "name: \"web\" id: \"a1\"" -j ` + masqueradeChain(a1) + `
+-D CNI-HOSTPORT-DNAT -p udp -m comment --comment "dnat name: \"web\" id: \"a1\"" -m multiport --dports 53 -j ` + portChain(a1) + `
+-X ` + masqueradeChain(a1) + `
+-X ` + portChain(a1) + `
+COMMIT
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInstanceOwner(t *testing.T) {
+	o := Owner{Network: "web", Allocation: "a1", Interface: "eth0"}
+	comment := instance(o) + ", net: web, if: eth0, id: a1"
+	if got, _ := instanceOwner(comment); got != o {
+		t.Errorf("%q is of %+v", comment, got)
+	}
+	forged := instance(o) + ", net: web, if: eth0, id: a2"
+	if got, key := instanceOwner(forged); got != (Owner{}) || key != instance(o) {
+		t.Errorf("%q is of %+v by %q, want only its hash", forged, got, key)
+	}
+	objects := []Object{{Kind: Masquerade, key: instance(o)}, {Kind: Link, key: ifbDevice(o)}, {Kind: Ports, Owner: Owner{Allocation: "a1"}}}
+	attribute(objects, []Owner{o})
+	for _, object := range objects {
+		if object.Owner.Network != "web" || object.Owner.Allocation != "a1" {
+			t.Errorf("%+v is not attributed", object)
+		}
+	}
+}
+
+// FuzzRules: whatever iptables-save prints, nothing of it is taken for an
+// allocation's unless comment and chain agree, and only what was listed is
+// deleted.
+func FuzzRules(f *testing.F) {
+	f.Add(listing)
+	f.Add("*nat\n-A\n-A \n:CNI-")
+	f.Fuzz(func(t *testing.T, text string) {
+		chains, rules, _ := parseRules(text)
+		for _, o := range allocationChains(backends[0], chains, rules) {
+			if o.Owner.Allocation != "" && o.key != masqueradeChain(o.Owner) && o.key != portChain(o.Owner) {
+				t.Errorf("%+v has the chain of another", o)
+			}
+			for line := range strings.Lines(string(backends[0].transaction([]Object{o}))) {
+				if rule, ok := strings.CutPrefix(line, "-D"); ok && !strings.Contains(text, "-A"+strings.TrimSuffix(rule, "\n")) {
+					t.Errorf("%q was not listed", line)
+				}
+			}
+		}
+	})
+}

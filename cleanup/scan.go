@@ -1,0 +1,156 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// Scanner lists what CNI made on the host. The zero value is usable.
+type Scanner struct {
+	// CacheDir is libcni's. Default: /var/lib/cni.
+	CacheDir string
+	// ConfLists are those of known networks: they say where else plugins
+	// keep files. Default: only the plugins' own directories are searched.
+	ConfLists []json.RawMessage
+	// Known are owners that could have left something. What shows only a
+	// hash is attributed to one of them. Default: those that other objects
+	// name.
+	Known []Owner
+}
+
+// defaultCacheDir is libcni's.
+const defaultCacheDir = "/var/lib/cni"
+
+// Scan lists the objects of all kinds. The error joins those of the sources
+// that could not be listed; what the others have is returned all the same.
+func (s Scanner) Scan(ctx context.Context) (*Found, error) {
+	if s.CacheDir == "" {
+		s.CacheDir = defaultCacheDir
+	}
+	fromCache, conflists := scanCache(s.CacheDir)
+	p := placesOf(append(conflists, s.ConfLists...))
+	found := &fromCache
+	maps.Copy(found.Alive, pinned())
+	found.leaseDirs = leaseDirs(p.leases)
+	err := found.gather(s.sources(ctx, p, found.leaseDirs))
+	attribute(found.Objects, append(owners(found.Objects), s.Known...))
+	return found, err
+}
+
+// source lists one kind of objects.
+type source func() (Found, error)
+
+func (s Scanner) sources(ctx context.Context, p places, leaseDirs []string) map[string]source {
+	sources := map[string]source{"ifb devices": scanIfbs}
+	for _, b := range installed() {
+		sources[b.name] = func() (Found, error) { return b.scan(ctx) }
+	}
+	for _, t := range nftTables {
+		sources[t.String()] = func() (Found, error) { return t.scan(ctx) }
+	}
+	for _, dir := range leaseDirs {
+		sources[dir] = func() (Found, error) { return scanLeases(dir), nil }
+	}
+	for _, dir := range p.tuning {
+		sources[dir] = func() (Found, error) { return scanTuning(dir), nil }
+	}
+	return sources
+}
+
+// gather asks all sources at once and adds what they have.
+func (f *Found) gather(sources map[string]source) error {
+	var group errgroup.Group
+	var mu sync.Mutex
+	var errs []error
+	results := map[string]Found{}
+	for name, scan := range sources {
+		group.Go(func() error {
+			part, err := scan()
+			mu.Lock()
+			defer mu.Unlock()
+			results[name] = part
+			if err != nil {
+				errs = append(errs, fmt.Errorf("list %s: %w", name, err))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are in errs: all are wanted
+	for _, name := range slices.Sorted(maps.Keys(results)) {
+		f.Objects = append(f.Objects, results[name].Objects...)
+		f.Problems = append(f.Problems, results[name].Problems...)
+	}
+	return errors.Join(errs...)
+}
+
+// pinned returns the allocations after which a namespace is named.
+func pinned() map[string]string {
+	alive := map[string]string{}
+	entries, _ := os.ReadDir(netns.DefaultDir) // none: nobody pinned one
+	for _, entry := range entries {
+		if path := filepath.Join(netns.DefaultDir, entry.Name()); netns.Exists(path) {
+			alive[entry.Name()] = "namespace " + path
+		}
+	}
+	return alive
+}
+
+// LookInside fills in which addresses are used in network namespaces, except in
+// the one at the path given. A namespace that cannot be entered is an error.
+func (f *Found) LookInside(except string) error {
+	f.InUse = map[netip.Addr]string{}
+	paths, err := netns.Others()
+	if err != nil {
+		return err
+	}
+	skip := ""
+	if ns, err := netns.Open(except); err == nil {
+		skip = ns.ID()
+		_ = ns.Close() // only looked at
+	}
+	for _, path := range paths {
+		if err := f.lookInto(path, skip); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Found) lookInto(path, skip string) error {
+	ns, err := netns.Open(path)
+	if errors.Is(err, netns.ErrMissing) || errors.Is(err, os.ErrNotExist) { // ended meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer ns.Close() //nolint:errcheck // only looked at
+	if ns.ID() == skip {
+		return nil
+	}
+	interfaces, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, i := range interfaces {
+		for _, address := range i.Addresses {
+			f.InUse[address.Addr()] = path
+		}
+	}
+	return nil
+}

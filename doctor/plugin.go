@@ -1,0 +1,78 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/cniconf"
+)
+
+// plugins asks each plugin which versions of the specification it has.
+func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
+	dirs := cniconf.PluginDirs(d.PluginDirs)
+	cni := libcni.NewCNIConfig(dirs, nil)
+	supported := map[string][]string{}
+	for _, n := range networks {
+		lacking := map[string]string{}
+		if m, ok := missing(cniconf.FindPlugins(n.Network, dirs)); ok {
+			lacking = m.Missing
+		}
+		for _, name := range slices.Sorted(maps.Keys(lacking)) {
+			r.wrong(n.Path, fmt.Sprintf("network %q: plugin %q %s", n.Name, name, lacking[name]),
+				fmt.Sprintf("install %s into one of %s", name, strings.Join(dirs, ", ")))
+		}
+		for _, name := range n.PluginTypes() {
+			if _, gone := lacking[name]; gone || supported[name] != nil {
+				continue
+			}
+			info, err := cni.GetVersionInfo(ctx, name)
+			if err != nil {
+				r.wrong(name, "plugin does not say its version: "+err.Error(), "install it anew")
+				supported[name] = []string{}
+				continue
+			}
+			supported[name] = info.SupportedVersions()
+			tooOld(r, name, supported[name])
+		}
+		unsupported(r, n, supported)
+	}
+}
+
+// tooOld names what a plugin cannot do because of its age.
+func tooOld(r *Report, name string, versions []string) {
+	newest := "0.0.0"
+	for _, v := range versions {
+		if newer, err := version.GreaterThan(v, newest); err == nil && newer {
+			newest = v
+		}
+	}
+	lacks := func(since string) bool {
+		enough, err := version.GreaterThanOrEqualTo(newest, since)
+		return err == nil && !enough
+	}
+	switch {
+	case lacks("0.4.0"):
+		r.wrong(name, fmt.Sprintf("plugin knows CNI up to %s: it has no CHECK, GC and STATUS", newest), "install a newer "+name)
+	case lacks("1.1.0"):
+		r.advise(name, fmt.Sprintf("plugin knows CNI up to %s: it has no GC and STATUS", newest), "install a newer "+name)
+	}
+}
+
+func unsupported(r *Report, n network, supported map[string][]string) {
+	for _, name := range n.PluginTypes() {
+		versions := supported[name]
+		if len(versions) > 0 && !slices.Contains(versions, n.List.CNIVersion) {
+			r.wrong(n.Path, fmt.Sprintf("network %q: cniVersion %s is not among those of the plugin %s: %s", n.Name, n.List.CNIVersion, name, strings.Join(versions, ", ")),
+				"use one of these, or install a newer "+name)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// settings looks at what the kernel has to be told. dir is /proc/sys.
+func settings(r *Report, networks []network, dir string) {
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "absent"
+		}
+		return strings.TrimSpace(string(data))
+	}
+	routed := slices.ContainsFunc(networks, func(n network) bool { return n.routed })
+	if routed && read("net/ipv4/ip_forward") == "0" {
+		r.advise("net.ipv4.ip_forward", "is 0: allocations reach nothing outside their bridge until a plugin turns it on",
+			"sysctl -w net.ipv4.ip_forward=1")
+	}
+	v6 := slices.ContainsFunc(networks, func(n network) bool {
+		return n.routed && slices.ContainsFunc(n.ranges, func(a addressRange) bool { return a.Subnet.Addr().Is6() })
+	})
+	if v6 && read("net/ipv6/conf/all/forwarding") == "0" {
+		r.advise("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1")
+	}
+	bridgeFilter(r, networks, read)
+	if len(networks) > 1 && read("net/ipv4/conf/all/rp_filter") == "1" {
+		r.advise("net.ipv4.conf.all.rp_filter", "is 1 (strict): answers that take another interface than the question are dropped, which several networks make likely",
+			"sysctl -w net.ipv4.conf.all.rp_filter=2")
+	}
+}
+
+func bridgeFilter(r *Report, networks []network, read func(string) string) {
+	published := slices.ContainsFunc(networks, func(n network) bool {
+		return len(n.bridges) > 0 && slices.Contains(n.PluginTypes(), "portmap")
+	})
+	if !published {
+		return
+	}
+	for _, name := range []string{"iptables", "ip6tables"} {
+		switch read("net/bridge/bridge-nf-call-" + name) {
+		case "absent":
+			r.advise("br_netfilter", "is not loaded: allocations on one bridge do not reach each other by published ports", "modprobe br_netfilter")
+			return
+		case "0":
+			r.advise("net.bridge.bridge-nf-call-"+name, "is 0: allocations on one bridge do not reach each other by published ports",
+				"sysctl -w net.bridge.bridge-nf-call-"+name+"=1")
+		}
+	}
+}
+
+// backends tells when rules are in both kinds of tables: the kernel asks both,
+// and who looks at one misses the other.
+func backends(ctx context.Context, r *Report) {
+	counts := map[string]bool{}
+	for _, kind := range []string{"nft", "legacy"} {
+		out, err := exec.CommandContext(ctx, "iptables-"+kind+"-save").Output()
+		counts[kind] = err == nil && strings.Contains(string(out), "\n-A ")
+	}
+	if counts["nft"] && counts["legacy"] {
+		r.wrong("iptables", "rules are in nftables and in the legacy tables at once: the kernel applies both",
+			"move them to one: iptables-legacy-save | iptables-nft-restore --noflush, then flush the legacy tables")
+	}
+	if _, err := exec.LookPath("iptables"); err != nil {
+		r.advise("iptables", "is not installed: portmap, firewall and ipMasq need it unless they use nftables", "apt-get install iptables")
+	}
+}

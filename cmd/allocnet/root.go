@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/version"
@@ -76,7 +77,7 @@ func newRoot(s *settings) *cobra.Command {
 	s.register(root.PersistentFlags())
 	root.AddCommand(
 		newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s),
-		newNetworks(s), newVersion(s), newMan(),
+		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newVersion(s), newMan(),
 	)
 	return root
 }
@@ -106,11 +107,22 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	return failed
 }
 
-// engine opens the engine that the flags describe.
-func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
+// logger returns what the programs' parts log to.
+func (s *settings) logger(stderr io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(s.logLevel)
 	if level == hclog.NoLevel {
 		return nil, usage(fmt.Errorf("--log-level %q: want trace, debug, info, warn, error or off", s.logLevel))
+	}
+	return hclog.New(&hclog.LoggerOptions{
+		Name: "allocnet", Level: level, Output: stderr, JSONFormat: s.json,
+	}), nil
+}
+
+// engine opens the engine that the flags describe.
+func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
+	log, err := s.logger(stderr)
+	if err != nil {
+		return nil, err
 	}
 	if s.callTimeout <= 0 {
 		return nil, usage(fmt.Errorf("--call-timeout %s: want more than 0", s.callTimeout))
@@ -120,8 +132,7 @@ func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
 		PluginDirs:  filepath.SplitList(s.pluginDir),
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,
-		Logger: hclog.New(&hclog.LoggerOptions{
-			Name: "allocnet", Level: level, Output: stderr, JSONFormat: s.json,
-		}),
+		Cleaner:     &cleanup.Cleaner{Logger: log},
+		Logger:      log,
 	})
 }

@@ -1,0 +1,72 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/doctor"
+)
+
+func newDoctor(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine this host, and say what is wrong and how to mend it",
+		Long: `Examine this host for what keeps allocations from being attached or taken down:
+network configurations, plugins, kernel settings, rules in both backends, leaks,
+ports published for the dead, address pools, and records. Nothing is changed.
+
+The exit code is 1 when something is wrong; advice alone gives 0.`,
+		Example: `  allocnet doctor
+  allocnet doctor --json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			collector, err := s.collector(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			d := doctor.Doctor{ConfDir: s.confDir, PluginDirs: filepath.SplitList(s.pluginDir), Store: collector.Store, Collector: collector}
+			report := d.Examine(cmd.Context())
+			if s.json {
+				err = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = printReport(cmd.OutOrStdout(), report)
+			}
+			if err == nil && !report.Healthy() {
+				return &exitError{code: exitFailed}
+			}
+			return err
+		},
+	}
+}
+
+func printReport(w io.Writer, r *doctor.Report) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(r.Pools) > 0 {
+		_, _ = fmt.Fprintln(table, "NETWORK\tADDRESSES USED\tOF") // Flush reports
+		for _, p := range r.Pools {
+			_, _ = fmt.Fprintf(table, "%s\t%d\t%s\n", p.Network, p.Used, p.Total)
+		}
+		_, _ = fmt.Fprintln(table)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        mend: %s\n", strings.ToUpper(string(f.Severity)), f.Subject, f.Problem, f.Mend); err != nil {
+			return err
+		}
+	}
+	if len(r.Findings) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is wrong")
+		return err
+	}
+	return nil
+}

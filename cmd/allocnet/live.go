@@ -1,0 +1,81 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/state"
+)
+
+// liveList is the flag that names living allocations.
+type liveList struct {
+	text  string
+	stdin io.Reader
+}
+
+func (l *liveList) String() string { return l.text }
+
+// Type is what help calls the value.
+func (l *liveList) Type() string { return "IDS" }
+
+// Set takes the value; that it can be read shows when it is asked for.
+func (l *liveList) Set(text string) error {
+	if text == "" {
+		return fmt.Errorf("is empty: want IDs separated by ',', @FILE, or @- for standard input")
+	}
+	l.text = text
+	return nil
+}
+
+// Name is what reasons call the list.
+func (l *liveList) Name() string { return "--live" }
+
+// sources are none when the flag is not given.
+func (l *liveList) sources(cmd *cobra.Command) []cleanup.Source {
+	if l.text == "" {
+		return nil
+	}
+	l.stdin = cmd.InOrStdin()
+	return []cleanup.Source{l}
+}
+
+// read returns the IDs. A list without any is an error: a program that failed
+// to write it looks the same.
+func (l *liveList) read() ([]string, error) {
+	text := l.text
+	if path, ok := strings.CutPrefix(text, "@"); ok {
+		data, err := l.readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		text = string(data)
+	}
+	ids := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%s has no IDs; to say that none lives, name one that does not exist", l.text)
+	}
+	for _, id := range ids {
+		if err := state.ValidateID(id); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// readFile reads standard input once, because gc asks twice.
+func (l *liveList) readFile(path string) ([]byte, error) {
+	if path != "-" {
+		return os.ReadFile(path)
+	}
+	data, err := io.ReadAll(l.stdin)
+	l.stdin = strings.NewReader(string(data))
+	return data, err
+}

@@ -335,7 +335,6 @@ func TestNamespaceGone(t *testing.T) {
 			remove(t, a.Netns)
 			h.must("detach", "g1")
 			h.must("detach", "g1")
-			removeMasquerade(t)
 			if _, err := os.Stat(a.Netns); err == nil {
 				if out := lab.Run(t, "ip", "-n", "g1", "-br", "link"); !strings.Contains(out, "eth0") {
 					t.Errorf("detach harmed the namespace that took the place:\n%s", out)

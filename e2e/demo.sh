@@ -65,6 +65,14 @@ wait "$server" 2>/dev/null || true
 run allocnet detach web-1
 run allocnet status
 
+say "Another one, whose namespace somebody takes away: its rules and addresses stay"
+allocnet attach web-2 --primary web --networks storage --publish 8081:80/tcp >/dev/null
+run ip netns delete web-2
+run allocnet doctor || true
+
+say "Collect what dead allocations left"
+run allocnet gc
+
 say "Is anything left on the host?"
 host >/run/demo/after
 diff /run/demo/before /run/demo/after

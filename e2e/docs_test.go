@@ -15,17 +15,21 @@ import (
 )
 
 // commands of the command line, as its help lists them.
-var commands = []string{"attach", "check", "detach", "man", "networks", "run", "status", "version"}
+var commands = []string{"attach", "check", "cleanup", "detach", "doctor", "gc", "man", "networks", "run", "status", "version"}
 
-// TestReadme runs the README's examples with the networks of dist/conf.
-func TestReadme(t *testing.T) {
-	h := newHost(t)
-	h.useDist()
-	block := regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)```").FindStringSubmatch(read(t, "../README.md"))
-	if block == nil {
-		t.Fatal("README.md has no examples that are marked as tested")
+// TestDocuments runs the documents' examples with the networks of dist/conf.
+func TestDocuments(t *testing.T) {
+	for _, path := range []string{"../README.md", "../docs/cleanup.md"} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			h := newHost(t)
+			h.useDist()
+			block := regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)```").FindStringSubmatch(read(t, path))
+			if block == nil {
+				t.Fatal("no examples are marked as tested")
+			}
+			h.shell(block[1])
+		})
 	}
-	h.shell(block[1])
 }
 
 // TestHelpExamples runs every example of every help text, each with what it
@@ -34,11 +38,12 @@ func TestHelpExamples(t *testing.T) {
 	h := newHost(t)
 	lab.Run(t, "ip", "netns", "add", "db")
 	defer lab.Run(t, "ip", "netns", "delete", "db")
-	lab.WriteFile(t, h.conf+"/60-mgmt.conf", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/mgmt-leases"}}`)
+	lab.WriteFile(t, h.conf+"/60-mgmt.conf", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "macvlan", "master": "uplink", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/mgmt-leases"}}`)
 	lab.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "capabilities": {"ips": true},
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": "/run/mgmt-leases"}}]}`)
 	defer os.RemoveAll("/run/mgmt-leases")
+	lab.WriteFile(t, "/run/live-allocations", "web-1\n")
 	for _, command := range commands {
 		t.Run(command, func(t *testing.T) {
 			h := *h

@@ -98,7 +98,6 @@ func TestForcedCleanupIsCalled(t *testing.T) {
 	if diff := cmp.Diff([]string{"c1 eth0", "c1 net1"}, c.asked); diff != "" {
 		t.Errorf("with the namespace missing: %s", diff)
 	}
-	lab.Run(t, "sh", "-c", "ip -o link | grep -o 'veth[0-9a-f]*@' | tr -d @ | xargs -r -n1 ip link delete")
 }
 
 func removeCache(t *testing.T, name string) {

@@ -59,6 +59,10 @@ type host struct {
 	plugins string
 	state   string
 	before  string
+	// onlyOwn is whether plugins has the real plugins too.
+	onlyOwn bool
+	// path is what programs are searched in; empty for the test's own.
+	path string
 }
 
 // newHost returns a host that has seen every network once. When the test ends
@@ -79,7 +83,7 @@ func newHost(t *testing.T) *host {
 // requireNoState fails the test when a record or a lock is left.
 func (h *host) requireNoState() {
 	h.t.Helper()
-	if left := lab.Run(h.t, "find", h.state, "-type", "f"); left != "" {
+	if left := lab.Run(h.t, "find", h.state, "-type", "f", "!", "-name", "boot"); left != "" {
 		h.t.Errorf("state is left:\n%s", left)
 	}
 	if left, _ := filepath.Glob(h.state + "/allocations/*"); left != nil {
@@ -95,12 +99,19 @@ type outcome struct {
 
 func (h *host) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
+	plugins := lab.PluginDir() + ":" + h.plugins
+	if h.onlyOwn {
+		plugins = h.plugins
+	}
 	cmd.Env = append(os.Environ(),
 		"ALLOCNET_CONF_DIR="+h.conf,
-		"ALLOCNET_PLUGIN_DIR="+lab.PluginDir()+":"+h.plugins,
+		"ALLOCNET_PLUGIN_DIR="+plugins,
 		"ALLOCNET_STATE_DIR="+h.state,
 		"GORACE=atexit_sleep_ms=0", // a second for each call otherwise
 	)
+	if h.path != "" {
+		cmd.Env = append(cmd.Env, "PATH="+h.path)
+	}
 	return cmd
 }
 

@@ -23,9 +23,9 @@ import (
 )
 
 // volatile matches what changes without anybody leaving anything: counters,
-// handles, the dates in the comments of iptables-save, and whether a bridge
-// without ports has noticed yet that it is down.
-var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+| linkdown`)
+// handles, the dates in the comments of iptables-save, whether a bridge without
+// ports has noticed yet that it is down, and an address that nobody has it.
+var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+| linkdown| tentative`)
 
 // Snapshot returns as text all that allocnet and the plugins could leave on
 // the host: links, addresses, routes, rules, queues, files and processes.

@@ -1,0 +1,185 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// leaky are networks that between them use every plugin of the catalogue, and
+// what an allocation asks of them.
+var leaky = map[string]struct{ plugins, publish string }{
+	"masquerade":     {`{"type": "bridge", "bridge": "leak0", "isGateway": true, "ipMasq": true, "ipam": %s}`, ""},
+	"masquerade-nft": {`{"type": "bridge", "bridge": "leak0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "ipam": %s}`, ""},
+	"ptp":            {`{"type": "ptp", "ipMasq": true, "ipam": %s}`, ""},
+	"ports": {`{"type": "bridge", "bridge": "leak0", "isGateway": true, "ipam": %s},
+		{"type": "portmap", "capabilities": {"portMappings": true}}`, "8300:80"},
+	"ports-nft": {`{"type": "bridge", "bridge": "leak0", "isGateway": true, "ipam": %s},
+		{"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": true}}`, "8300:80"},
+	"firewall":  {`{"type": "bridge", "bridge": "leak0", "ipam": %s}, {"type": "firewall"}`, ""},
+	"tuning":    {`{"type": "bridge", "bridge": "leak0", "ipam": %s}, {"type": "tuning", "mtu": 1400, "sysctl": {"net.core.somaxconn": "500"}}`, ""},
+	"bandwidth": {`{"type": "bridge", "bridge": "leak0", "ipam": %s}, {"type": "bandwidth", "ingressRate": 1000000, "ingressBurst": 100000, "egressRate": 1000000, "egressBurst": 100000}`, ""},
+	"macvlan":   {`{"type": "macvlan", "master": "uplink", "ipam": %s}`, ""},
+	"everything": {`{"type": "bridge", "bridge": "leak0", "isGateway": true, "ipMasq": true, "hairpinMode": true, "ipam": %s},
+		{"type": "firewall"}, {"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}, {"type": "tuning", "mtu": 1400}`, "8300:80"},
+}
+
+// dualStack are addresses of both families, in a directory of their own.
+const dualStack = `{"type": "host-local", "dataDir": "/run/leaky", "ranges": [[{"subnet": "10.95.0.0/16"}], [{"subnet": "fd00:95::/64"}]]}`
+
+// damages are the ways in which a teardown meets a host.
+var damages = map[string]func(h *host, id string){
+	"namespace gone":                   func(h *host, id string) { lab.Run(h.t, "ip", "netns", "del", id) },
+	"namespace gone, plugins missing":  func(h *host, id string) { lab.Run(h.t, "ip", "netns", "del", id); h.breakPlugins("") },
+	"plugins missing":                  func(h *host, id string) { h.breakPlugins("") },
+	"plugins fail":                     func(h *host, id string) { h.breakPlugins(failing) },
+	"path is no longer a namespace":    func(h *host, id string) { lab.Run(h.t, "umount", "/run/netns/"+id) },
+	"records and namespace gone":       func(h *host, id string) { h.loseRecords(id); lab.Run(h.t, "ip", "netns", "del", id) },
+	"records, cache, namespace gone":   func(h *host, id string) { h.loseCache(id); h.loseRecords(id); lab.Run(h.t, "ip", "netns", "del", id) },
+	"interface gone and plugins fail ": func(h *host, id string) { lab.Run(h.t, "ip", "-n", id, "link", "del", "eth0"); h.breakPlugins(failing) },
+}
+
+const failing = "#!/bin/sh\necho '{\"cniVersion\": \"1.0.0\", \"code\": 7, \"msg\": \"out of order\"}'\nexit 1\n"
+
+func (h *host) loseRecords(id string) { _ = os.RemoveAll(filepath.Join(h.state, "allocations", id)) }
+
+func (h *host) loseCache(id string) {
+	lab.Run(h.t, "find", "/var/lib/cni/results", "-name", "*"+id+"*", "-delete")
+}
+
+// breakPlugins replaces all plugins by a program, or by nothing.
+func (h *host) breakPlugins(program string) {
+	h.t.Helper()
+	links, _ := filepath.Glob(h.plugins + "/*")
+	for _, link := range links {
+		if err := os.Remove(link); err != nil {
+			h.t.Fatal(err)
+		}
+		if program == "" {
+			continue
+		}
+		if err := os.WriteFile(link, []byte(program), 0o700); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// ownPlugins gives the host a plugin directory that a test may break.
+func (h *host) ownPlugins() {
+	h.t.Helper()
+	h.plugins = h.t.TempDir()
+	h.onlyOwn = true
+	real, _ := filepath.Glob(lab.PluginDir() + "/*")
+	for _, path := range real {
+		if err := os.Symlink(path, filepath.Join(h.plugins, filepath.Base(path))); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// TestForcedCleanup: set up, break, tear down: the host is as it was.
+func TestForcedCleanup(t *testing.T) {
+	for _, backend := range []string{"nft", "legacy"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Cleanup(func() { flushLegacy(t) })
+			h := newHost(t)
+			h.iptables(backend)
+			h.warmLeaky()
+			for name, network := range leaky {
+				t.Run(name, func(t *testing.T) { h.on(t).breakAndTearDown(network.plugins, network.publish, backend) })
+			}
+		})
+	}
+}
+
+// flushLegacy empties the legacy tables: other tests are on hosts that have one
+// kind of rules.
+func flushLegacy(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
+		for _, table := range []string{"nat", "filter"} {
+			lab.Run(t, program, "-t", table, "-F")
+			lab.Run(t, program, "-t", table, "-X")
+		}
+	}
+}
+
+// warmLeaky makes what the leaky networks share and keep, so that the host can
+// be as it was when the test ends.
+func (h *host) warmLeaky() {
+	h.t.Helper()
+	path := h.conf + "/80-leaky.conflist"
+	for _, network := range leaky {
+		lab.WriteFile(h.t, path, fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(network.plugins, dualStack)))
+		args := []string{"attach", "warm", "--primary", "leaky"}
+		if network.publish != "" {
+			args = append(args, "--publish", network.publish)
+		}
+		h.must(args...)
+		h.must("detach", "warm")
+	}
+	h.before = lab.Snapshot(h.t)
+}
+
+// on is the host for another test.
+func (h *host) on(t *testing.T) *host {
+	copied := *h
+	copied.t = t
+	return &copied
+}
+
+func (h *host) breakAndTearDown(plugins, publish, backend string) {
+	h.t.Helper()
+	text := fmt.Sprintf(plugins, dualStack)
+	lab.WriteFile(h.t, h.conf+"/80-leaky.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, text))
+	args := []string{"leak", "--primary", "leaky"}
+	if publish != "" {
+		args = append(args, "--publish", publish)
+	}
+	for damage, hurt := range damages {
+		if backend == "legacy" && damage != "namespace gone, plugins missing" {
+			continue // what differs by backend are the rules alone
+		}
+		h.ownPlugins()
+		h.attach(args...)
+		hurt(h, "leak")
+		if strings.HasPrefix(damage, "records") {
+			h.must("cleanup", "leak")
+		} else {
+			h.must("detach", "leak")
+		}
+		lab.RequireSame(h.t, h.before)
+		if leases := lab.Run(h.t, "find", "/run/leaky", "-name", "*95*"); leases != "" {
+			h.t.Errorf("leases are left:\n%s", leases)
+		}
+		if h.t.Failed() {
+			h.t.Fatalf("after %q", damage)
+		}
+	}
+}
+
+// iptables makes the plugins, and only them, use a backend.
+func (h *host) iptables(backend string) {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	for _, name := range []string{"iptables", "ip6tables"} {
+		for _, suffix := range []string{"", "-save", "-restore"} {
+			real, err := exec.LookPath(name + "-" + backend + suffix)
+			if err != nil {
+				h.t.Fatalf("%v: run: make deps", err)
+			}
+			if err := os.Symlink(real, filepath.Join(dir, name+suffix)); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+	}
+	h.path = dir + ":" + os.Getenv("PATH")
+}

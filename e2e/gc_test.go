@@ -1,0 +1,481 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha512"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// strangers are rules of others on the chains that CNI uses: docker's, podman's
+// (netavark's), those of an allocation of Nomad's own bridge, and some that
+// look like ours and are not.
+const strangers = `*nat
+:DOCKER - [0:0]
+:NETAVARK-HOSTPORT-DNAT - [0:0]
+:CNI-%[1]s - [0:0]
+:CNI-DN-%[2]s - [0:0]
+-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
+-A DOCKER ! -i docker0 -p tcp -m tcp --dport 7001 -j DNAT --to-destination 172.17.0.2:80
+-A NETAVARK-HOSTPORT-DNAT -p tcp -m tcp --dport 7002 -j DNAT --to-destination 10.88.255.2:80
+-A CNI-%[1]s -d 172.26.64.0/20 -m comment --comment "name: \"nomad\" id: \"8b3a\"" -j ACCEPT
+-A POSTROUTING -s 172.26.64.5/32 -m comment --comment "name: \"nomad\" id: \"8b3a\"" -j CNI-%[1]s
+-A CNI-DN-%[2]s -p tcp -m tcp --dport 7003 -j DNAT --to-destination 172.26.64.5:80
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"nomad\" id: \"8b3a\"" -m multiport --dports 7003 -j CNI-DN-%[2]s
+-A POSTROUTING -s 10.88.77.7/32 -m comment --comment "name: \"web\" id: \"de ad\" \\ -j ACCEPT name: \"web\" id: \"x\"" -j ACCEPT
+-A POSTROUTING -s 10.88.77.8/32 -m comment --comment "name: \"web\" id: \"dead\"" -j RETURN
+COMMIT
+*filter
+-A CNI-FORWARD -s 172.26.64.5/32 -j ACCEPT
+-A CNI-FORWARD -s 10.88.77.9/32 -j ACCEPT
+COMMIT
+`
+
+func sha(text string, length int) string {
+	return fmt.Sprintf("%x", sha512.Sum512([]byte(text)))[:length]
+}
+
+func restore(t testing.TB, rules string) {
+	t.Helper()
+	cmd := exec.Command("iptables-restore", "--noflush")
+	cmd.Stdin = strings.NewReader(rules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("iptables-restore: %v\n%s", err, out)
+	}
+}
+
+// undo turns a transaction that adds chains and rules into one that removes
+// them.
+func undo(rules string) string {
+	var text strings.Builder
+	drop := ""
+	for line := range strings.Lines(rules) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, ":"), " ")
+		switch {
+		case strings.HasPrefix(line, ":"):
+			text.WriteString(line) // which empties it
+			drop += "-X " + name + "\n"
+		case strings.HasPrefix(line, "COMMIT"):
+			text.WriteString(drop + line)
+			drop = ""
+		case strings.HasPrefix(line, "-A") && strings.Contains(drop, "-X "+strings.Fields(line)[1]+"\n"):
+		default:
+			text.WriteString(strings.Replace(line, "-A", "-D", 1))
+		}
+	}
+	return text.String()
+}
+
+// TestStrangersAreLeftAlone: with 20 living allocations and rules of others,
+// cleaning up what is dead changes nothing of theirs.
+func TestStrangersAreLeftAlone(t *testing.T) {
+	h := newHost(t)
+	theirs := fmt.Sprintf(strangers, sha("nomad8b3a", 24), sha("nomad8b3a", 21))
+	restore(t, theirs)
+	t.Cleanup(func() { restore(t, undo(theirs)) })
+	crowd(20, 4, func(i int) {
+		h.must("attach", fmt.Sprintf("alive-%d", i), "--primary", "web", "--networks", "storage,peer", "--publish", fmt.Sprint(7100+i, ":80"))
+	})
+	for i := range 20 {
+		h.loseRecordsOfOdd(i)
+	}
+	before := lab.Snapshot(t)
+	h.attach("dead", "--primary", "web", "--networks", "storage", "--publish", "7200:80")
+	h.attach("unrecorded", "--primary", "web", "--networks", "storage", "--publish", "7201:80")
+	h.loseCache("unrecorded")
+	h.loseRecords("unrecorded")
+	for _, id := range []string{"dead", "unrecorded"} {
+		lab.Run(t, "ip", "netns", "del", id)
+	}
+	out := h.must("gc", "--dry-run")
+	for _, word := range []string{"unrecorded on web", "dead on storage", "no allocation of that ID", "is missing"} {
+		if !strings.Contains(out, word) {
+			t.Errorf("the dry run does not say %q:\n%s", word, out)
+		}
+	}
+	h.must("gc")
+	lab.RequireSame(t, before)
+	for i := range 20 {
+		h.must("detach", fmt.Sprintf("alive-%d", i))
+	}
+}
+
+// loseRecordsOfOdd makes every other allocation one of another runtime, of
+// which only libcni's cache and its namespace tell.
+func (h *host) loseRecordsOfOdd(i int) {
+	if i%2 == 1 {
+		h.loseRecords(fmt.Sprintf("alive-%d", i))
+	}
+}
+
+// leak puts n dead allocations of the network web on the host: rules, chains
+// and leases in exactly the plugins' form.
+func leak(t testing.TB, n int) {
+	t.Helper()
+	var rules bytes.Buffer
+	rules.WriteString("*nat\n")
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("leak-%06d", i)
+		fmt.Fprintf(&rules, ":CNI-%s - [0:0]\n:CNI-DN-%s - [0:0]\n", sha("web"+ids[i], 24), sha("web"+ids[i], 21))
+	}
+	for i, id := range ids {
+		writeLeak(t, &rules, id, leakAddress(i), 1024+i)
+	}
+	rules.WriteString("COMMIT\n")
+	restore(t, rules.String())
+}
+
+func leakAddress(i int) string { return fmt.Sprintf("10.88.%d.%d", 100+i/250, i%250+2) }
+
+func writeLeak(t testing.TB, rules *bytes.Buffer, id, address string, port int) {
+	t.Helper()
+	comment := fmt.Sprintf(`name: \"web\" id: \"%s\"`, id)
+	masquerade, ports := sha("web"+id, 24), sha("web"+id, 21)
+	fmt.Fprintf(rules, `-A POSTROUTING -s %[1]s/32 -m comment --comment "%[2]s" -j CNI-%[3]s
+-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat %[2]s" -m multiport --dports %[5]d -j CNI-DN-%[4]s
+-A CNI-%[3]s -d 10.88.0.0/16 -m comment --comment "%[2]s" -j ACCEPT
+-A CNI-%[3]s ! -d 224.0.0.0/4 -m comment --comment "%[2]s" -j MASQUERADE
+-A CNI-DN-%[4]s -s 10.88.0.0/16 -p tcp -m tcp --dport %[5]d -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-%[4]s -s 127.0.0.1/32 -p tcp -m tcp --dport %[5]d -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-%[4]s -p tcp -m tcp --dport %[5]d -j DNAT --to-destination %[1]s:80
+`, address, comment, masquerade, ports, port)
+	lease := filepath.Join("/var/lib/cni/networks/web", address)
+	if err := os.WriteFile(lease, []byte(id+"\r\neth0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeakIsInThePluginsForm holds writeLeak to the plugins.
+func TestLeakIsInThePluginsForm(t *testing.T) {
+	h := newHost(t)
+	a := h.attach("form", "--primary", "web", "--publish", "1024:80")
+	address := a.Addresses()[0].Addr().String()
+	real := lab.Run(t, "iptables-save", "-t", "nat")
+	h.must("detach", "form")
+	var rules bytes.Buffer
+	writeLeak(t, &rules, "form", address, 1024)
+	for line := range strings.Lines(rules.String()) {
+		if !strings.Contains(real, line) {
+			t.Errorf("the plugins do not write\n%samong\n%s", line, real)
+		}
+	}
+	if err := os.Remove("/var/lib/cni/networks/web/" + address); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyLeaks are removed in one go.
+func TestManyLeaks(t *testing.T) {
+	h := newHost(t)
+	leak(t, 1000)
+	out := h.must("gc")
+	if want := "3000 leaked, 3000 removed by force"; !strings.Contains(out, want) {
+		t.Errorf("gc does not say %q:\n%.2000s", want, out[max(0, len(out)-2000):])
+	}
+}
+
+// TestGCKilled kills gc at many instants; the next one ends clean.
+func TestGCKilled(t *testing.T) {
+	h := newHost(t)
+	for round := range 12 {
+		leak(t, 150)
+		cmd := h.command("gc")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(20+15*round) * time.Millisecond)
+		_ = cmd.Process.Kill() // or it was quicker
+		_ = cmd.Wait()
+		h.must("gc")
+		lab.RequireSame(t, h.before)
+		h.requireNoState()
+		if t.Failed() {
+			t.Fatalf("after round %d", round)
+		}
+	}
+}
+
+// TestLiveUnknown: without the list of what lives nothing is removed.
+func TestLiveUnknown(t *testing.T) {
+	h := newHost(t)
+	leak(t, 2)
+	before := lab.Snapshot(t)
+	h.refuse(1, []string{"--live", "no such file", "nothing is removed"}, "gc", "--live", "@/run/no-such-list")
+	h.refuse(1, []string{"has no IDs", "nothing is removed"}, "gc", "--live", "@-")
+	h.refuse(2, []string{"../x", "nothing is removed"}, "gc", "--live", "../x")
+	lab.RequireSame(t, before)
+	h.must("gc", "--live", "leak-000000,leak-000001")
+	lab.RequireSame(t, before)
+	list := filepath.Join(t.TempDir(), "live")
+	lab.WriteFile(t, list, "leak-000001\nother\n")
+	h.must("gc", "--live", "@"+list)
+	if out := lab.Run(t, "iptables-save"); strings.Contains(out, "leak-000000") || !strings.Contains(out, "leak-000001") {
+		t.Errorf("want only the dead one gone:\n%s", out)
+	}
+	h.must("gc", "--network", "storage")
+	if out := lab.Run(t, "iptables-save"); !strings.Contains(out, "leak-000001") {
+		t.Errorf("gc of another network removed what is on web:\n%s", out)
+	}
+	h.must("gc", "--network", "web")
+}
+
+// TestGCWhileAttaching: 200 rounds of set-ups and collections at once.
+func TestGCWhileAttaching(t *testing.T) {
+	h := newHost(t)
+	ctx := context.Background()
+	e := h.engine(func(c *hook.Config) { c.Cleaner = &cleanup.Cleaner{} })
+	store, err := state.Open(h.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	collector := &cleanup.Collector{Store: store, ConfDir: h.conf}
+	done := make(chan struct{})
+	collected := make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-done:
+				collected <- nil
+				return
+			default:
+			}
+			if _, err := e.GC(ctx, nil); err != nil {
+				collected <- fmt.Errorf("GC: %w", err)
+				return
+			}
+			if report, err := collector.Collect(ctx, cleanup.Scope{}); err != nil || report.Removed > 0 {
+				collected <- fmt.Errorf("collected %+v: %w", report.Leaked(), err)
+				return
+			}
+		}
+	}()
+	crowd(200, 2, func(i int) {
+		id := fmt.Sprintf("round-%d", i%4) // the IDs of dead ones are used again
+		request := hook.Request{ID: id, Primary: &selection.Element{Name: "web"}, Networks: []selection.Element{{Name: "vlan"}},
+			Ports: []portmap.Port{{HostPort: 7300 + i%4, To: 80}}}
+		if i%2 == 0 {
+			request.ID, request.Ports[0].HostPort = fmt.Sprintf("even-%d", i%8), 7400+i%8
+		}
+		if _, err := e.Setup(ctx, request); err != nil {
+			t.Errorf("round %d: %v", i, err)
+			return
+		}
+		if _, err := e.Check(ctx, request.ID); err != nil {
+			t.Errorf("round %d: %v", i, err)
+		}
+		if err := e.Teardown(ctx, request.ID); err != nil {
+			t.Errorf("round %d: %v", i, err)
+		}
+	})
+	close(done)
+	if err := <-collected; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGarbage: what cannot be parsed, or is not ours to remove, is reported and
+// skipped, and the rest is done.
+func TestGarbage(t *testing.T) {
+	h := newHost(t)
+	leak(t, 3)
+	held := sha("webleak-000001", 24)
+	foreign := fmt.Sprintf("-A POSTROUTING -s 192.0.2.1/32 -j CNI-%s\n", held)
+	restore(t, "*nat\n"+foreign+"COMMIT\n")
+	garbage := map[string]string{
+		"/var/lib/cni/networks/web/README":      "garbage",
+		"/var/lib/cni/networks/web/10.88.9.9":   "",
+		"/var/lib/cni/networks/web/10.88.9.10":  "../../etc\r\neth0",
+		"/var/lib/cni/networks/web/10.88.9.11":  strings.Repeat("x", 1000),
+		"/var/lib/cni/results/web-garbage-eth0": "{not json",
+	}
+	for path, text := range garbage {
+		lab.WriteFile(t, path, text)
+	}
+	link := "/var/lib/cni/networks/web/10.88.9.12"
+	if err := os.Symlink("/etc/passwd", link); err != nil {
+		t.Fatal(err)
+	}
+	o := h.allocnet("gc")
+	if o.code != 1 {
+		t.Errorf("exit code %d, want 1: one chain is still there", o.code)
+	}
+	for _, word := range []string{"README", "10.88.9.10", "10.88.9.12", "web-garbage-eth0", "a rule of somebody else leads to it", "192.0.2.1"} {
+		if !strings.Contains(o.stderr, word) {
+			t.Errorf("gc does not report %q:\n%s", word, o.stderr)
+		}
+	}
+	rules := lab.Run(t, "iptables-save")
+	if strings.Contains(rules, "leak-000000") || strings.Contains(rules, "leak-000002") || !strings.Contains(rules, strings.TrimSpace(foreign)) {
+		t.Errorf("want the other two gone, and the foreign rule kept:\n%s", rules)
+	}
+	restore(t, "*nat\n"+strings.Replace(foreign, "-A", "-D", 1)+"COMMIT\n")
+	h.must("gc")
+	for path := range garbage {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.Remove(link); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPendingIsTriedAgain by the next operation on the host, whatever it is
+// about, and is shown until then.
+func TestPendingIsTriedAgain(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{
+		"DEL": {Code: 7, Msg: "cannot", FailTimes: 1, Counter: dir + "/counter"},
+	}})
+	h.attach("p1", "--primary", "fake")
+	h.refuse(1, []string{"cannot", "only the plugin fakecni knows what it left"}, "detach", "p1")
+	if out := h.must("status"); !strings.Contains(out, "pending") || !strings.Contains(out, "cannot") {
+		t.Errorf("status shows\n%s", out)
+	}
+	h.refuse(1, nil, "doctor")
+	h.attach("p2", "--primary", "storage")
+	if out := h.must("status"); strings.Contains(out, "p1") {
+		t.Errorf("it is still there:\n%s", out)
+	}
+	h.must("detach", "p2")
+}
+
+// TestForget drops the record of what nothing can remove.
+func TestForget(t *testing.T) {
+	h := newHost(t)
+	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 7, Msg: "never"}}})
+	h.attach("p3", "--primary", "fake")
+	h.refuse(2, []string{"p3 is not dead"}, "cleanup", "p3")
+	h.refuse(1, []string{"never"}, "detach", "p3")
+	h.refuse(1, []string{"never"}, "cleanup", "p3")
+	h.must("cleanup", "p3", "--forget")
+	h.refuse(3, nil, "status", "p3")
+	lab.Run(t, "ip", "netns", "del", "p3")
+}
+
+// TestReboot: records of an earlier boot are torn down before anything new is
+// attached, so their addresses come back.
+func TestReboot(t *testing.T) {
+	h := newHost(t)
+	for _, id := range []string{"old-1", "old-2"} {
+		h.attach(id, "--primary", "web", "--networks", "storage")
+	}
+	store, err := state.Open(h.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"old-1", "old-2"} {
+		reboot(t, store, id)
+	}
+	if err := store.SetSweptBoot("the boot before"); err != nil {
+		t.Fatal(err)
+	}
+	h.attach("new", "--primary", "web")
+	var list []hook.Allocation
+	if err := json.Unmarshal([]byte(h.must("status", "--json")), &list); err != nil || len(list) != 1 || list[0].ID != "new" {
+		t.Errorf("on record are %+v, %v, want only the new one", list, err)
+	}
+	h.must("detach", "new")
+}
+
+// reboot makes an allocation one of an earlier boot.
+func reboot(t *testing.T, store *state.Store, id string) {
+	t.Helper()
+	lock, err := store.Lock(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	record, err := lock.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netns.Remove(record.Allocation.Netns); err != nil {
+		t.Fatal(err)
+	}
+	record.Allocation.BootID = "the boot before"
+	if err := lock.Begin(record.Allocation, record.Attachments); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPublishedUDPIsForgotten: the kernel goes on sending what comes for a
+// published UDP port to where it once was, unless it is told to forget.
+func TestPublishedUDPIsForgotten(t *testing.T) {
+	h := newHost(t)
+	h.attach("udp", "--primary", "web", "--publish", "7400:53/udp")
+	conn, err := net.Dial("udp", "10.88.0.1:7400")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("anybody?")); err != nil {
+		t.Fatal(err)
+	}
+	flows := func() string {
+		out, _ := exec.Command("conntrack", "-L", "-p", "udp", "--orig-port-dst", "7400").Output() // fails when there are none
+		return string(out)
+	}
+	if !strings.Contains(flows(), "dport=7400") {
+		t.Fatal("the kernel remembers no flow: this test shows nothing")
+	}
+	lab.Run(t, "ip", "netns", "del", "udp")
+	h.must("detach", "udp")
+	if left := flows(); left != "" {
+		t.Errorf("the kernel remembers\n%s", left)
+	}
+}
+
+// TestDoctor names what is wrong and the command that mends it.
+func TestDoctor(t *testing.T) {
+	h := newHost(t)
+	h.must("doctor")
+	leak(t, 2)
+	lab.WriteFile(t, h.conf+"/90-twin.conflist", `{"cniVersion": "1.0.0", "name": "twin", "plugins": [
+		{"type": "bridge", "bridge": "web0", "ipam": {"type": "host-local", "subnet": "10.88.4.0/30"}}, {"type": "nowhere"}]}`)
+	lab.WriteFile(t, h.conf+"/91-broken.conf", "{")
+	h.attach("full", "--networks", "storage")
+	o := h.allocnet("doctor")
+	if o.code != 1 {
+		t.Errorf("exit code %d, want 1", o.code)
+	}
+	for _, word := range []string{
+		`plugin "nowhere" is not installed`, "91-broken.conf:1:1", "has the bridge web0", "10.88.4.0/30", "overlaps 10.88.0.0/16",
+		"2 lease, 2 masquerade, 2 ports", "allocnet gc", "allocnet cleanup leak-000001",
+	} {
+		if !strings.Contains(o.stdout, word) {
+			t.Errorf("doctor does not say %q:\n%s", word, o.stdout)
+		}
+	}
+	for _, name := range []string{"/90-twin.conflist", "/91-broken.conf"} {
+		if err := os.Remove(h.conf + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.must("detach", "full")
+	h.must("gc")
+	h.must("doctor")
+}

@@ -11,13 +11,16 @@ import (
 
 	"github.com/containerd/go-cni"
 
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
 
 // Allocation is an allocation and its attachments as they stand.
 type Allocation struct {
-	ID    string `json:"id"`
-	Netns string `json:"netns"`
+	ID string `json:"id"`
+	// Identity is whose it is, as the orchestrator says.
+	Identity policy.Identity `json:"identity,omitzero"`
+	Netns    string          `json:"netns"`
 	// Attachments come primary first, then in the order of their interfaces'
 	// numbering.
 	Attachments []Attachment `json:"attachments"`
@@ -125,7 +128,7 @@ func (a *Allocation) DNS() cni.DNS {
 
 // describe turns a record into what callers see.
 func describe(r state.Record) (*Allocation, error) {
-	a := &Allocation{ID: r.Allocation.ID, Netns: r.Allocation.Netns, Created: r.Allocation.Created}
+	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Netns: r.Allocation.Netns, Created: r.Allocation.Created}
 	for _, recorded := range r.Attachments {
 		attachment, err := describeAttachment(recorded)
 		if err != nil {

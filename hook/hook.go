@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -80,6 +81,9 @@ type Config struct {
 	// CallTimeout is the deadline of one plugin call; a plugin that exceeds
 	// it is killed with its process group. Default: 60 s.
 	CallTimeout time.Duration
+	// PolicyFile holds the rules for all networks of the host. Default:
+	// policy.DefaultFile; a file that does not exist has none.
+	PolicyFile string
 	// Cleaner does forced cleanup. Default: none; what a DEL leaves then
 	// stays recorded as pending.
 	Cleaner Cleaner
@@ -104,6 +108,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.StateDir, state.DefaultDir)
 	setDefault(&c.CacheDir, "/var/lib/cni")
 	setDefault(&c.NetnsDir, netns.DefaultDir)
+	setDefault(&c.PolicyFile, policy.DefaultFile)
 	setDefault(&c.CallTimeout, time.Minute)
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	if c.Logger == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -53,6 +54,9 @@ func (e *Engine) plan(r Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.permit(r.Identity, elements, networks); err != nil {
+		return nil, err
+	}
 	p := &plan{elements: elements}
 	p.order(r, networks)
 	if err := p.bind(r, networks); err != nil {
@@ -80,6 +84,26 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 		}
 	}
 	return networks, nil
+}
+
+// permit holds the elements to the policy of their networks and of the host.
+func (e *Engine) permit(who policy.Identity, elements []selection.Element, networks []*cniconf.Network) error {
+	host, err := policy.Load(e.config.PolicyFile)
+	if err != nil {
+		return err
+	}
+	asked := make([]policy.Attachment, len(elements))
+	for i, element := range elements {
+		rules, err := policy.Parse(networks[i].Path, networks[i].Options)
+		if err != nil {
+			return err
+		}
+		asked[i] = policy.Attachment{
+			Network: element.Name, Interface: element.Interface, Rules: rules,
+			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(),
+		}
+	}
+	return policy.Check(who, host, asked)
 }
 
 // order makes the attachments and decides which of them wait for others.

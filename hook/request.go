@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -22,6 +23,9 @@ import (
 type Request struct {
 	// ID is the allocation's, and the CNI container ID. Required.
 	ID string
+	// Identity is what the orchestrator says of the allocation; policy decides
+	// by it. Empty fields are not known.
+	Identity policy.Identity `json:",omitzero"`
 	// Netns is the path of the allocation's network namespace. Empty: one is
 	// made, pinned under Config.NetnsDir as ID, and removed by Teardown.
 	Netns string

@@ -128,7 +128,7 @@ func (o *operation) sandbox(r Request, digest string) (*netns.Namespace, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := state.Allocation{ID: r.ID, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
+	a := state.Allocation{ID: r.ID, Identity: r.Identity, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
 	if r.Netns == "" {
 		a.Netns = filepath.Join(o.config.NetnsDir, r.ID)
 		if err := o.makeNamespace(a); err != nil {

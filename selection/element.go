@@ -3,7 +3,10 @@
 
 package selection
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Max is the number of networks that one allocation may have.
 const Max = 64
@@ -34,6 +37,26 @@ type Element struct {
 	// Ports are labels of the allocation's ports that go to this network. Nil:
 	// none, or for the primary all that no other network takes.
 	Ports []string `json:"ports,omitempty"`
+}
+
+// ChoosesIPs tells whether the element asks for addresses of its choice. IPAM
+// plugins take them from cni-args, too, in any case of the key.
+func (e Element) ChoosesIPs() bool {
+	return len(e.IPs) > 0 || e.hasArg("ips")
+}
+
+// ChoosesMAC tells whether the element asks for a MAC of its choice.
+func (e Element) ChoosesMAC() bool {
+	return e.MAC != "" || e.hasArg("mac")
+}
+
+func (e Element) hasArg(key string) bool {
+	for name := range e.CNIArgs {
+		if strings.EqualFold(name, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // Bandwidth is the bandwidth capability of the CNI conventions: rates in bits

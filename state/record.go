@@ -36,9 +36,20 @@ const (
 	Pending Phase = "pending"
 )
 
+// Identity is what the orchestrator itself says of an allocation: nothing in it
+// comes from the job's author. Empty fields are not known.
+type Identity struct {
+	Namespace string `json:"namespace,omitempty"`
+	Job       string `json:"job,omitempty"`
+	Group     string `json:"group,omitempty"`
+	Region    string `json:"region,omitempty"`
+}
+
 // Allocation is the record of an allocation as a whole.
 type Allocation struct {
 	ID string `json:"id"`
+	// Identity is whose it is.
+	Identity Identity `json:"identity,omitzero"`
 	// Netns is the path of its network namespace.
 	Netns string `json:"netns"`
 	// NetnsOwned is whether teardown removes the namespace.

@@ -1,0 +1,114 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// DefaultFile holds the rules for all networks of a host.
+const DefaultFile = "/etc/allocnet/policy.json"
+
+// Rules say who may attach to a network, and how. The zero value allows all.
+type Rules struct {
+	// Namespaces are patterns of the namespaces that may, as in "team-*"; one
+	// that begins with "!" denies. Nil: the host's; an empty list: nobody.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Jobs are patterns of the job IDs that may, in the same form.
+	Jobs []string `json:"jobs,omitempty"`
+	// MaxAttachments is how often one allocation may attach to one network.
+	// Nil: the host's, else no limit.
+	MaxAttachments *int `json:"maxAttachments,omitempty"`
+	// StaticIPs is whether a job may choose addresses. Nil: the host's, else
+	// it may.
+	StaticIPs *bool `json:"staticIPs,omitempty"`
+	// StaticMAC is whether a job may choose the MAC. Nil: the host's, else it
+	// may.
+	StaticMAC *bool `json:"staticMAC,omitempty"`
+}
+
+// Source is rules and the file that they stand in.
+type Source struct {
+	Rules
+	File string
+}
+
+// Load reads the rules of a host. A file that does not exist has none.
+func Load(file string) (Source, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Source{File: file}, nil
+	}
+	if err != nil {
+		return Source{}, fmt.Errorf("policy: %w", err)
+	}
+	return Parse(file, data)
+}
+
+// Parse reads rules that stand in a file: the host's, or the key "allocnet" of
+// a network. None are no rules. A key that is not known is an error: a rule
+// with a typing mistake would allow what it was written to deny.
+func Parse(file string, data []byte) (Source, error) {
+	s := Source{File: file}
+	if len(data) == 0 {
+		return s, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&s.Rules); err != nil {
+		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC", file, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return s, s.validate()
+}
+
+func (s Source) validate() error {
+	for key, patterns := range map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs} {
+		for i, pattern := range patterns {
+			if strings.TrimPrefix(pattern, "!") == "" {
+				return fmt.Errorf("policy in %s: %s[%d] %q: want a name or a pattern, as in team-* or !team-x", s.File, key, i, pattern)
+			}
+		}
+	}
+	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
+		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
+	}
+	return nil
+}
+
+// Describe returns the rules in words; without rules it is "anybody".
+func (r Rules) Describe() string {
+	var parts []string
+	if r.Namespaces != nil {
+		parts = append(parts, "namespaces "+list(r.Namespaces))
+	}
+	if r.Jobs != nil {
+		parts = append(parts, "jobs "+list(r.Jobs))
+	}
+	if r.MaxAttachments != nil {
+		parts = append(parts, fmt.Sprintf("at most %d", *r.MaxAttachments))
+	}
+	if r.StaticIPs != nil && !*r.StaticIPs {
+		parts = append(parts, "no static IPs")
+	}
+	if r.StaticMAC != nil && !*r.StaticMAC {
+		parts = append(parts, "no static MAC")
+	}
+	if len(parts) == 0 {
+		return "anybody"
+	}
+	return strings.Join(parts, "; ")
+}
+
+func list(patterns []string) string {
+	if len(patterns) == 0 {
+		return "none"
+	}
+	return strings.Join(patterns, ",")
+}

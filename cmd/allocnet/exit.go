@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -93,7 +94,7 @@ func refused(err error) bool {
 		isType[*selection.Error](err) || isType[*selection.UnsupportedError](err) ||
 		isType[*cniconf.NotFoundError](err) || isType[*cniconf.MissingPluginError](err) || isType[*cniconf.NoMTUError](err) ||
 		isType[*portmap.InvalidPortError](err) || isType[*portmap.ConflictError](err) || isType[*portmap.UnknownLabelError](err) ||
-		isType[*state.InvalidIDError](err) || errors.Is(err, hook.ErrConflict) || errors.Is(err, cniconf.ErrNoDir) ||
+		isType[*policy.DeniedError](err) || isType[*state.InvalidIDError](err) || errors.Is(err, hook.ErrConflict) || errors.Is(err, cniconf.ErrNoDir) ||
 		strings.HasPrefix(err.Error(), "unknown command")
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/policy"
 )
 
 // networkJSON is a network as --json prints it.
@@ -28,12 +29,16 @@ type networkJSON struct {
 	// Ready is what the plugins say of themselves (CNI's STATUS): "yes", "no",
 	// or "unknown" where nobody can be asked.
 	Ready string `json:"ready"`
+	// Policy says who may attach; "anybody" without rules.
+	Policy string `json:"policy"`
 	// Problem says why the network cannot be attached now; empty when it can.
 	Problem string `json:"problem,omitempty"`
 }
 
 // catalogJSON is the conf directory as --json prints it.
 type catalogJSON struct {
+	// Policy is the host's, which holds where a network says nothing.
+	Policy   string        `json:"policy"`
 	Networks []networkJSON `json:"networks"`
 	Broken   []string      `json:"broken,omitempty"`
 	Shadowed []string      `json:"shadowed,omitempty"`
@@ -59,7 +64,12 @@ file cannot be used, a plugin is missing, or a network is not ready.`,
 			if err != nil {
 				return err
 			}
+			host, err := policy.Load(policy.DefaultFile)
+			if err != nil {
+				return err
+			}
 			view, healthy := viewCatalog(cmd.Context(), engine, catalog, cniconf.PluginDirs(filepath.SplitList(s.pluginDir)))
+			view.Policy = fmt.Sprintf("%s (%s)", host.Describe(), host.File)
 			if s.json {
 				err = printJSON(cmd.OutOrStdout(), view)
 			} else {
@@ -78,7 +88,11 @@ func viewCatalog(ctx context.Context, engine *hook.Engine, c *cniconf.Catalog, p
 	healthy := len(c.Broken) == 0
 	for _, n := range c.Networks {
 		network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Ready: "unknown"}
-		err := cniconf.FindPlugins(n, pluginDirs)
+		rules, err := policy.Parse(n.Path, n.Options)
+		network.Policy = rules.Describe()
+		if err == nil {
+			err = cniconf.FindPlugins(n, pluginDirs)
+		}
 		if err == nil {
 			network.Ready, err = readiness(ctx, engine, n)
 		}
@@ -110,11 +124,11 @@ func readiness(ctx context.Context, engine *hook.Engine, n *cniconf.Network) (st
 
 func printCatalog(w io.Writer, view catalogJSON) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NETWORK\tCNI\tREADY\tPLUGINS\tCAPABILITIES\tFILE") // Flush reports
-	var remarks []string
+	_, _ = fmt.Fprintln(table, "NETWORK\tCNI\tREADY\tPLUGINS\tCAPABILITIES\tPOLICY\tFILE") // Flush reports
+	remarks := []string{"policy of this host: " + view.Policy}
 	for _, n := range view.Networks {
 		_, _ = fmt.Fprintln(table, strings.Join([]string{
-			n.Name, n.CNIVersion, n.Ready, strings.Join(n.Plugins, ","), orDash(strings.Join(n.Capabilities, ",")), n.Path,
+			n.Name, n.CNIVersion, n.Ready, strings.Join(n.Plugins, ","), orDash(strings.Join(n.Capabilities, ",")), n.Policy, n.Path,
 		}, "\t"))
 		if n.Problem != "" {
 			remarks = append(remarks, n.Problem)

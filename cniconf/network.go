@@ -50,6 +50,20 @@ func loadFile(path string) (*Network, error) {
 	if len(list.Plugins) == 0 {
 		return nil, fmt.Errorf("no plugins, neither under the key \"plugins\" nor in %s", filepath.Join(filepath.Dir(path), list.Name))
 	}
+	return newNetwork(path, list, data)
+}
+
+// ParseNetwork makes a network of a configuration that stands inside the file
+// at path. It reads no subdirectory.
+func ParseNetwork(path string, data []byte) (*Network, error) {
+	list, err := ParseList(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return newNetwork(path, list, data)
+}
+
+func newNetwork(path string, list *libcni.NetworkConfigList, data []byte) (*Network, error) {
 	var extra struct {
 		Options json.RawMessage `json:"allocnet"`
 	}

@@ -20,7 +20,9 @@ type Allocation struct {
 	ID string `json:"id"`
 	// Identity is whose it is, as the orchestrator says.
 	Identity policy.Identity `json:"identity,omitzero"`
-	Netns    string          `json:"netns"`
+	// Owner is who set it up; see Request.
+	Owner string `json:"owner,omitempty"`
+	Netns string `json:"netns"`
 	// Attachments come primary first, then in the order of their interfaces'
 	// numbering.
 	Attachments []Attachment `json:"attachments"`
@@ -128,7 +130,7 @@ func (a *Allocation) DNS() cni.DNS {
 
 // describe turns a record into what callers see.
 func describe(r state.Record) (*Allocation, error) {
-	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Netns: r.Allocation.Netns, Created: r.Allocation.Created}
+	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Owner: r.Allocation.Owner, Netns: r.Allocation.Netns, Created: r.Allocation.Created}
 	for _, recorded := range r.Attachments {
 		attachment, err := describeAttachment(recorded)
 		if err != nil {

@@ -13,6 +13,9 @@ import (
 // ErrConflict is a Setup of an allocation that is set up with another request.
 var ErrConflict = errors.New("is set up already with a different request: tear it down first")
 
+// ErrExists is a Setup with Request.Fresh of an allocation that stands.
+var ErrExists = errors.New("is set up already: tear it down first")
+
 // Error is the failure of one operation on one attachment.
 type Error struct {
 	// Op is "attach", "detach" or "check".

@@ -78,6 +78,11 @@ func (x *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return nil, call.failure(err)
 	}
+	if call.verb == "ADD" {
+		if err := wellFormed(call.stdout.data); err != nil {
+			return nil, &ExecError{call.plugin, call.verb, "", err}
+		}
+	}
 	if x.added != nil && call.verb == "ADD" {
 		x.added(call.stdout.data)
 	}

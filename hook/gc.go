@@ -94,7 +94,7 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 // gcNetworks runs the GC verb of CNI 1.1 on the networks. Nothing is attached
 // meanwhile: the plugins would take it for something that nobody needs.
 func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool, c *Collected) error {
-	catalog, err := cniconf.Load(e.config.ConfDir)
+	catalog, err := e.Catalog()
 	if errors.Is(err, cniconf.ErrNoDir) {
 		return nil
 	}

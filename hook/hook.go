@@ -67,6 +67,9 @@ type Cleaner interface {
 type Config struct {
 	// ConfDir holds the network configurations. Default: cniconf.DefaultDir.
 	ConfDir string
+	// Networks are found before those of ConfDir, and make it optional. Default:
+	// none.
+	Networks []*cniconf.Network
 	// PluginDirs are searched for CNI plugins. Default: CNI_PATH, else
 	// cniconf.DefaultPluginDir.
 	PluginDirs []string

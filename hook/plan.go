@@ -5,6 +5,7 @@ package hook
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,6 +19,10 @@ import (
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
+
+// ownPlugin is the CNI plugin that is this engine. To attach a network of it
+// would wait for ever for the lock of the allocation.
+const ownPlugin = "allocnet-cni"
 
 // plan is everything that Setup will do, decided before any plugin runs.
 type plan struct {
@@ -68,9 +73,23 @@ func (e *Engine) plan(r Request) (*plan, error) {
 	return p, nil
 }
 
+// Catalog returns the networks that can be attached now: Config.Networks, then
+// those of Config.ConfDir as they stand.
+func (e *Engine) Catalog() (*cniconf.Catalog, error) {
+	catalog, err := cniconf.Load(e.config.ConfDir)
+	if errors.Is(err, cniconf.ErrNoDir) && len(e.config.Networks) > 0 {
+		catalog, err = &cniconf.Catalog{Dir: e.config.ConfDir}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	catalog.Networks = slices.Concat(e.config.Networks, catalog.Networks)
+	return catalog, nil
+}
+
 // resolve finds the networks of the elements and the binaries that they need.
 func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, error) {
-	catalog, err := cniconf.Load(e.config.ConfDir)
+	catalog, err := e.Catalog()
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +97,9 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 	for i, element := range elements {
 		if networks[i], err = catalog.Lookup(element.Name); err != nil {
 			return nil, err
+		}
+		if slices.Contains(networks[i].PluginTypes(), ownPlugin) {
+			return nil, &RequestError{"network", element.Name, "is made by " + ownPlugin + " itself: name one of those that it attaches"}
 		}
 		if err := cniconf.FindPlugins(networks[i], e.config.PluginDirs); err != nil {
 			return nil, err

@@ -26,6 +26,12 @@ type Request struct {
 	// Identity is what the orchestrator says of the allocation; policy decides
 	// by it. Empty fields are not known.
 	Identity policy.Identity `json:",omitzero"`
+	// Owner is who sets the allocation up, for callers that must tell their
+	// own from others'. Empty: nobody asks.
+	Owner string `json:",omitempty"`
+	// Fresh refuses an allocation that stands, even if it is as requested, with
+	// ErrExists.
+	Fresh bool `json:",omitempty"`
 	// Netns is the path of the allocation's network namespace. Empty: one is
 	// made, pinned under Config.NetnsDir as ID, and removed by Teardown.
 	Netns string
@@ -98,9 +104,10 @@ func (r Request) cniArgs() [][2]string {
 }
 
 // digest identifies what is asked for. The namespace is left out: it is
-// compared by its kernel identity, not by its path.
+// compared by its kernel identity, not by its path. How it is asked for is no
+// part of it either.
 func (r Request) digest() (string, error) {
-	r.Netns = ""
+	r.Netns, r.Fresh = "", false
 	data, err := json.Marshal(r)
 	if err != nil {
 		return "", fmt.Errorf("allocation %s: encode request: %w", r.ID, err)

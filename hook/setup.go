@@ -55,6 +55,9 @@ func (o *operation) earlier(ctx context.Context, r Request, digest string) (*All
 		return nil, err
 	}
 	if alive && o.complete() {
+		if r.Fresh {
+			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrExists)
+		}
 		if !same || o.record.Allocation.Digest != digest {
 			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrConflict)
 		}
@@ -128,7 +131,7 @@ func (o *operation) sandbox(r Request, digest string) (*netns.Namespace, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := state.Allocation{ID: r.ID, Identity: r.Identity, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
+	a := state.Allocation{ID: r.ID, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
 	if r.Netns == "" {
 		a.Netns = filepath.Join(o.config.NetnsDir, r.ID)
 		if err := o.makeNamespace(a); err != nil {

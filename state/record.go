@@ -50,6 +50,8 @@ type Allocation struct {
 	ID string `json:"id"`
 	// Identity is whose it is.
 	Identity Identity `json:"identity,omitzero"`
+	// Owner is who set it up; see hook.Request.
+	Owner string `json:"owner,omitempty"`
 	// Netns is the path of its network namespace.
 	Netns string `json:"netns"`
 	// NetnsOwned is whether teardown removes the namespace.

@@ -1,0 +1,89 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package networkstatus writes what an allocation was attached to where its
+// tasks find it: network-status.json in the shared directory of a Nomad
+// allocation, in the schema of the network plumbing working group
+// (Multi-Network Specification, "Network Attachment Status").
+package networkstatus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
+)
+
+// File is the name of the file in the shared directory.
+const File = "network-status.json"
+
+// temporary is the name under which the file is written.
+const temporary = "." + File + ".tmp"
+
+// Write writes the file of an allocation, replacing an earlier one. dataDir is
+// the data directory of the Nomad client. The error is fs.ErrNotExist when the
+// client has no such allocation.
+//
+// Tasks may write to the shared directory, so nothing in it is followed: what
+// they put in the file's place is replaced.
+func Write(dataDir string, a *hook.Allocation) error {
+	data, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
+	if err != nil {
+		return err
+	}
+	shared, err := open(dataDir, a.ID)
+	if err != nil {
+		return err
+	}
+	defer shared.Close() //nolint:errcheck // a directory
+	if err := write(shared, append(data, '\n')); err != nil {
+		_ = shared.Remove(temporary) // it may not be there
+		return fmt.Errorf("write %s: %w", filepath.Join(shared.Name(), File), err)
+	}
+	return nil
+}
+
+func write(shared *os.Root, data []byte) error {
+	if err := shared.RemoveAll(temporary); err != nil {
+		return err
+	}
+	file, err := shared.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
+		return err
+	}
+	return shared.Rename(temporary, File)
+}
+
+// Remove removes the file of an allocation. One that is not there is fine.
+func Remove(dataDir, id string) error {
+	shared, err := open(dataDir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer shared.Close() //nolint:errcheck // a directory
+	if err := shared.Remove(File); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", filepath.Join(shared.Name(), File), err)
+	}
+	return nil
+}
+
+// open opens the shared directory of an allocation. Up to there all belongs to
+// the client.
+func open(dataDir, id string) (*os.Root, error) {
+	if err := state.ValidateID(id); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(filepath.Join(dataDir, "alloc", id, "alloc"))
+}

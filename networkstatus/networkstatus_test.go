@@ -1,0 +1,97 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package networkstatus
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+func allocation() *hook.Allocation {
+	return &hook.Allocation{ID: "a1", Attachments: []hook.Attachment{
+		{Network: "web", Interface: "eth0", Primary: true, Observed: hook.Observed{
+			Addresses: []netip.Prefix{netip.MustParsePrefix("10.88.0.2/16")}, MAC: "02:00:00:00:00:01", MTU: 1500,
+			Gateways: []netip.Addr{netip.MustParseAddr("10.88.0.1")},
+		}},
+		{Network: "storage", Interface: "net1", Observed: hook.Observed{Addresses: []netip.Prefix{netip.MustParsePrefix("fd00::2/64")}}},
+	}}
+}
+
+func TestWriteAndRemove(t *testing.T) {
+	data := t.TempDir()
+	if err := Write(data, allocation()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no allocation: %v, want ErrNotExist", err)
+	}
+	if err := Remove(data, "a1"); err != nil {
+		t.Errorf("no allocation: %v", err)
+	}
+	shared := filepath.Join(data, "alloc", "a1", "alloc")
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second replaces the first
+		if err := Write(data, allocation()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(shared, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []any{
+		map[string]any{"name": "web", "interface": "eth0", "ips": []any{"10.88.0.2"}, "mac": "02:00:00:00:00:01", "mtu": 1500.0, "default": true, "dns": map[string]any{}, "gateway": []any{"10.88.0.1"}},
+		map[string]any{"name": "storage", "interface": "net1", "ips": []any{"fd00::2"}, "dns": map[string]any{}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for range 2 {
+		if err := Remove(data, "a1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := os.ReadDir(shared); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestLinksAreNotFollowed: tasks may write to the shared directory.
+func TestLinksAreNotFollowed(t *testing.T) {
+	data := t.TempDir()
+	shared := filepath.Join(data, "alloc", "a1", "alloc")
+	victim := filepath.Join(data, "victim")
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{File, temporary} {
+		if err := os.Symlink(victim, filepath.Join(shared, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Write(data, allocation()); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+		t.Errorf("what the link led to is now %q, %v", text, err)
+	}
+	if err := Write(data, &hook.Allocation{ID: "../a1"}); err == nil {
+		t.Error("an ID with a path is taken")
+	}
+}

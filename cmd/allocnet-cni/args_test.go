@@ -1,0 +1,179 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// entry returns a checked entry with more keys.
+func entry(t *testing.T, more string) (*conf, error) {
+	t.Helper()
+	data := []byte(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", %s}`, more))
+	c, err := decodeConf(data)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.check(data)
+}
+
+func good(t *testing.T, more string) *conf {
+	t.Helper()
+	c, err := entry(t, more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// requireError holds an error to a code of the specification, and to words.
+func requireError(t *testing.T, err error, code uint, words ...string) {
+	t.Helper()
+	var own *types.Error
+	if !errors.As(err, &own) || own.Code != code {
+		t.Errorf("got %v (%T), want a CNI error with code %d", err, err, code)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(own.Msg, word) {
+			t.Errorf("%q does not say %q", own.Msg, word)
+		}
+	}
+}
+
+func TestParseArgs(t *testing.T) {
+	got, err := parseArgs(`networks=[{"name":"a","ips":["10.0.0.1/24"]}];IgnoreUnknown=true;;networks.b=`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"networks": `[{"name":"a","ips":["10.0.0.1/24"]}]`, "IgnoreUnknown": "true", "networks.b": ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for text, word := range map[string]string{
+		"networks":               "want KEY=VALUE",
+		"=a":                     "want KEY=VALUE",
+		"networks=YQ==":          "has a '='",
+		"NOMAD_NAMESPACE=prod=x": "has a '='",
+		"networks=a;networks=b":  "stands twice",
+		"networks=a${NOMAD_X}":   "Nomad does not know",
+	} {
+		_, err := parseArgs(text)
+		requireError(t, err, types.ErrInvalidEnvironmentVariables, word)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	nomad := map[string]string{"NOMAD_ALLOC_ID": "a1", "NOMAD_NAMESPACE": "prod", "NOMAD_JOB_ID": "db", "NOMAD_GROUP_NAME": "g", "NOMAD_REGION": "eu", "IP": "10.0.0.9", "x": "y"}
+	c := good(t, `"primary": "web"`)
+	who, err := identity(nomad, c, "a1")
+	if want := (policy.Identity{Namespace: "prod", Job: "db", Group: "g", Region: "eu"}); err != nil || who != want {
+		t.Errorf("got %+v, %v, want %+v", who, err, want)
+	}
+	if got := passed(nomad, c); len(got) != 5 || got["IP"] != "" {
+		t.Errorf("passed on: %v, want Nomad's five", got)
+	}
+	for name, change := range map[string]func(map[string]string){
+		"of another allocation": func(a map[string]string) { a["NOMAD_ALLOC_ID"] = "a2" },
+		"no allocation":         func(a map[string]string) { delete(a, "NOMAD_ALLOC_ID") },
+		"no namespace":          func(a map[string]string) { delete(a, "NOMAD_NAMESPACE") },
+	} {
+		forged := maps.Clone(nomad)
+		change(forged)
+		if who, err := identity(forged, c, "a1"); err == nil {
+			t.Errorf("%s: taken for %+v", name, who)
+		}
+	}
+	if who, err := identity(map[string]string{"networks": "a"}, c, "a1"); err != nil || who != (policy.Identity{}) {
+		t.Errorf("Nomad before 1.9.4: %+v, %v", who, err)
+	}
+	old := good(t, `"primary": "web", "identity": "unknown", "passArgs": ["x"]`)
+	if who, err := identity(nomad, old, "a1"); err != nil || who != (policy.Identity{}) {
+		t.Errorf("the job's own words are believed: %+v, %v", who, err)
+	}
+	if diff := cmp.Diff(map[string]string{"x": "y"}, passed(nomad, old)); diff != "" {
+		t.Errorf("passed on: %s", diff)
+	}
+}
+
+func TestSelected(t *testing.T) {
+	args := map[string]string{
+		"networks": "storage,mgmt@net5", "networks.backup": `{"interface": "net7", "ips": ["10.2.0.10/24"]}`, "networks.audit": "",
+		"IgnoreUnknown": "true", "NOMAD_ALLOC_ID": "x", "NOMAD_NEW": "x", "K8S_POD_NAME": "x",
+	}
+	got, err := selected(args, good(t, `"primary": "web", "args": {"cni": {"networks.lab": {"mtu": 1400}, "networks.iot": "{}"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []selection.Element{
+		{Name: "storage"}, {Name: "mgmt", Interface: "net5"}, {Name: "audit"}, {Name: "backup", Interface: "net7", IPs: []string{"10.2.0.10/24"}},
+		{Name: "iot"}, {Name: "lab", MTU: 1400},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	got, err = selected(nil, good(t, `"primary": "web", "runtimeConfig": {"networks": [{"name": "a"}, {"name": "a"}]}`))
+	if err != nil || len(got) != 2 {
+		t.Errorf("capability arguments: %v, %v, want one network twice", got, err)
+	}
+}
+
+func TestSelectedConflicts(t *testing.T) {
+	for _, test := range []struct {
+		name, conf string
+		args       map[string]string
+		code       uint
+		words      []string
+	}{
+		{"twice in CNI_ARGS", "", map[string]string{"networks": "a", "networks.a": ""}, 4, []string{"CNI_ARGS", `"networks.a"`, `"networks" in CNI_ARGS`}},
+		{"in args and args.cni", `, "args": {"cni": {"networks.a": {}}}`, map[string]string{"networks": "a"}, 4, []string{"args.cni", "CNI_ARGS"}},
+		{"networks in two places", `, "runtimeConfig": {"networks": "b"}`, map[string]string{"networks": "a"}, 4, []string{"capability arguments", "CNI_ARGS"}},
+		{"unknown argument", "", map[string]string{"network": "a"}, 4, []string{`"network"`, "unknown"}},
+		{"address past the policy", "", map[string]string{"IP": "10.0.0.1"}, 4, []string{`"IP"`, "unknown"}},
+		{"unknown in args.cni", `, "args": {"cni": {"ips": ["10.0.0.1"]}}`, nil, 7, []string{"args.cni", `"ips"`}},
+		{"unknown key of an element", "", map[string]string{"networks": `[{"name": "a", "ip": "10.0.0.1"}]`}, 4, []string{"CNI_ARGS", "networks[0]", `"ip"`}},
+		{"other name inside", "", map[string]string{"networks.a": `{"name": "b"}`}, 4, []string{"networks.a.name"}},
+		{"a path", "", map[string]string{"networks": "../../etc/passwd"}, 4, []string{"networks[0].name"}},
+		{"a name that is a path", "", map[string]string{"networks.../x": ""}, 4, []string{"name"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := selected(test.args, good(t, `"primary": "web"`+test.conf))
+			requireError(t, err, test.code, test.words...)
+		})
+	}
+}
+
+func FuzzArgs(f *testing.F) {
+	f.Add("networks=a,b@c;NOMAD_ALLOC_ID=x;networks.d={}")
+	f.Fuzz(func(t *testing.T, text string) {
+		c := &conf{}
+		args, err := parseArgs(text)
+		if err != nil {
+			return
+		}
+		elements, err := selected(args, c)
+		if err != nil {
+			return
+		}
+		for _, e := range elements {
+			if e.Name == "" || strings.ContainsAny(e.Name, "/;=") {
+				t.Errorf("%q selects %+v", text, e)
+			}
+		}
+		if _, err := json.Marshal(passed(args, c)); err != nil {
+			t.Error(err)
+		}
+	})
+}

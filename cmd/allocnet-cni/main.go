@@ -1,0 +1,55 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command allocnet-cni is a CNI plugin that attaches a container to several
+// networks: those that the host's configuration names, and those that the job
+// names. Nomad, or any other CNI runtime, executes it; it needs no daemon.
+package main
+
+import (
+	"os"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	own "github.com/allocnet/allocnet/internal/version"
+)
+
+// name is the plugin's type.
+const name = "allocnet-cni"
+
+// about is what a call without arguments prints: Nomad reads the version.
+const about = "CNI " + name + " plugin v" + own.Version
+
+func main() {
+	funcs := skel.CNIFuncs{Add: call(add, false), Check: call(check, false), Del: call(del, true), GC: call(gc, false), Status: call(status, false)}
+	supported := version.VersionsStartingFrom("0.3.0")
+	if err := skel.PluginMainFuncsWithError(funcs, supported, about); err != nil {
+		if failed := err.Print(); failed != nil {
+			_, _ = os.Stderr.WriteString(failed.Error()) // nobody else to tell
+		}
+		os.Exit(1)
+	}
+}
+
+// call turns a verb into what skel wants: what it returns is always a CNI
+// error object.
+func call(verb func(*request) error, takeDown bool) func(*skel.CmdArgs) error {
+	return func(args *skel.CmdArgs) error {
+		r, err := newRequest(args, takeDown)
+		if err != nil {
+			return cniError(err)
+		}
+		defer r.close()
+		if err := verb(r); err != nil {
+			failed := cniError(err)
+			r.log.Error("failed", "code", failed.Code, "error", failed.Msg)
+			return failed
+		}
+		return nil
+	}
+}
+
+// refuse makes the error of a call that cannot be done as it was asked for.
+func refuse(code uint, msg string) error { return types.NewError(code, msg, "") }

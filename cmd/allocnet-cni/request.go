@@ -1,0 +1,166 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// request is one call of a runtime.
+type request struct {
+	ctx    context.Context
+	args   *skel.CmdArgs
+	conf   *conf
+	engine *hook.Engine
+	log    hclog.Logger
+	// close releases what the call holds.
+	close func()
+}
+
+// newRequest reads the entry and opens the engine that it describes. A wrong
+// entry does not keep anybody from taking down, which needs the record alone.
+func newRequest(args *skel.CmdArgs, takeDown bool) (*request, error) {
+	c, err := decodeConf(args.StdinData)
+	if err == nil && !takeDown {
+		err = c.check(args.StdinData)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &request{args: args, conf: c}
+	output, err := openLog(c.LogFile)
+	if err != nil {
+		return nil, err
+	}
+	level := hclog.Warn
+	if c.LogLevel != "" {
+		level = hclog.LevelFromString(c.LogLevel)
+	}
+	r.log = hclog.New(&hclog.LoggerOptions{Name: name, Level: level, Output: output}).With("container", args.ContainerID)
+	r.engine, err = hook.NewEngine(hook.Config{
+		ConfDir:     c.ConfDir,
+		Networks:    c.delegates,
+		PluginDirs:  filepath.SplitList(c.PluginDir),
+		StateDir:    c.StateDir,
+		CallTimeout: c.timeout,
+		Logger:      r.log,
+	})
+	if err != nil {
+		_ = output.Close() // nothing was written
+		return nil, err
+	}
+	// The runtime may hold a lock over all its containers while it waits:
+	// Nomad does.
+	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the entry's \"timeout\"", c.timeout))
+	ctx, stop := context.WithTimeoutCause(context.Background(), c.timeout, cause)
+	r.ctx = ctx
+	r.close = func() {
+		stop()
+		_ = output.Close() // lines were written as they came
+	}
+	return r, nil
+}
+
+func openLog(path string) (io.WriteCloser, error) {
+	if path == "" {
+		return os.NewFile(2, "stderr"), nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("logFile: %w", err))
+	}
+	return file, nil
+}
+
+// owner tells the attachments of this conflist and interface from those of
+// others with the same container ID.
+func (r *request) owner() string { return r.network() + r.args.IfName }
+
+// network is the beginning of the owner of all attachments of this conflist.
+func (r *request) network() string { return "cni/" + r.conf.Name + "/" }
+
+// setup returns what is asked for. Without networks there is nothing to do:
+// the plugin stands behind others, and the job names none.
+func (r *request) setup() (hook.Request, error) {
+	args, err := parseArgs(r.args.Args)
+	if err != nil {
+		return hook.Request{}, err
+	}
+	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: true, Args: passed(args, r.conf)}
+	if s.Identity, err = identity(args, r.conf, s.ID); err != nil {
+		return s, err
+	}
+	if s.Networks, err = selected(args, r.conf); err != nil {
+		return s, err
+	}
+	s.Primary = r.primary()
+	// What the job names, it has: the host need not give it another.
+	s.Defaults = slices.DeleteFunc(slices.Clone(r.conf.defaults), func(e selection.Element) bool {
+		return slices.ContainsFunc(s.Networks, func(named selection.Element) bool { return named.Name == e.Name })
+	})
+	s.Ports = r.ports(s)
+	return s, nil
+}
+
+// primary returns the main network with what the runtime wishes for it; nil
+// when the plugin stands behind others.
+func (r *request) primary() *selection.Element {
+	if r.conf.primary == nil {
+		return nil
+	}
+	p, wished := *r.conf.primary, r.conf.RuntimeConfig
+	p.Interface = r.args.IfName
+	if len(wished.IPs) > 0 {
+		p.IPs = wished.IPs
+	}
+	if wished.MAC != "" {
+		p.MAC = wished.MAC
+	}
+	if wished.Bandwidth != nil {
+		p.Bandwidth = wished.Bandwidth
+	}
+	if wished.GUID != "" {
+		p.InfinibandGUID = wished.GUID
+	}
+	return &p
+}
+
+// ports returns the runtime's, each with its port in the container as label:
+// runtimes pass no labels, and a job knows that number. Behind other plugins
+// it is they who map ports, but for those that a network names.
+func (r *request) ports(s hook.Request) []portmap.Port {
+	var ports []portmap.Port
+	for _, m := range r.conf.RuntimeConfig.PortMappings {
+		p := portmap.Port{HostPort: m.HostPort, To: m.ContainerPort, Protocol: m.Protocol, HostIP: m.HostIP}
+		if p.To == 0 {
+			p.To = p.HostPort
+		}
+		p.Label = strconv.Itoa(p.To)
+		named := slices.ContainsFunc(slices.Concat(s.Networks, s.Defaults), func(e selection.Element) bool {
+			return slices.Contains(e.Ports, p.Label)
+		})
+		if s.Primary != nil || named {
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+// empty tells whether there is anything to attach.
+func empty(s hook.Request) bool { return s.Primary == nil && len(s.Networks)+len(s.Defaults) == 0 }

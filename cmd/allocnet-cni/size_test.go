@@ -1,0 +1,69 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// forbidden is what the plugin must not link: it is executed for every
+// allocation, and again for each of its ends.
+var forbidden = []string{
+	"github.com/prometheus/client_golang", "google.golang.org/grpc", "github.com/hashicorp/go-plugin",
+	"github.com/hashicorp/nomad/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify",
+	"github.com/allocnet/allocnet/agent", "github.com/allocnet/allocnet/nomad",
+}
+
+// modules are all that it links besides the standard library and allocnet.
+var modules = []string{
+	"github.com/containerd/go-cni", "github.com/containernetworking/cni", "github.com/fatih/color", "github.com/go-logr/logr", "github.com/go-logr/stdr",
+	"github.com/hashicorp/go-hclog", "github.com/mattn/go-colorable", "github.com/mattn/go-isatty", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
+	"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", "golang.org/x/sync", "golang.org/x/sys",
+}
+
+func TestLinkedPackages(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		path, module, _ := strings.Cut(line, " ")
+		for _, banned := range forbidden {
+			if path == banned || strings.HasPrefix(path, banned+"/") {
+				t.Errorf("%s is linked", path)
+			}
+		}
+		if module != "" && module != "github.com/allocnet/allocnet" && !slices.Contains(modules, module) {
+			t.Errorf("%s is linked, of a module that is not on the list: %s", path, module)
+		}
+	}
+}
+
+// TestSize builds the plugin as make build does.
+func TestSize(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), name)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > 10<<20 {
+		t.Errorf("%d bytes, want at most 10 MiB", info.Size())
+	}
+	said := exec.Command(binary)
+	said.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := said.CombinedOutput()
+	if want := "CNI allocnet-cni plugin v"; err != nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("without arguments: %v, %q, want %q first", err, out, want)
+	}
+}

@@ -1,0 +1,221 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/state"
+)
+
+// add attaches the container and prints the result. All or nothing: what fails
+// behind the attachments takes them down again.
+func add(r *request) error {
+	setup, err := r.setup()
+	if err != nil {
+		return err
+	}
+	if err := r.admit(); err != nil {
+		return err
+	}
+	allocation := &hook.Allocation{ID: setup.ID}
+	if !empty(setup) {
+		if allocation, err = r.engine.Setup(r.ctx, setup); err != nil {
+			return err
+		}
+	}
+	err = r.publish(allocation, setup)
+	if err != nil && !empty(setup) {
+		err = errors.Join(err, r.engine.Teardown(context.WithoutCancel(r.ctx), setup.ID))
+	}
+	return err
+}
+
+// admit refuses what would go wrong without anybody noticing.
+func (r *request) admit() error {
+	ns, err := netns.Open(r.args.Netns)
+	if err != nil {
+		return refuse(types.ErrInvalidNetNS, err.Error())
+	}
+	defer ns.Close() //nolint:errcheck // only looked at
+	host, err := netns.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer host.Close() //nolint:errcheck // only looked at
+	if ns.ID() == host.ID() {
+		return refuse(types.ErrInvalidNetNS, fmt.Sprintf("CNI_NETNS %s is the host's own namespace: want the container's", r.args.Netns))
+	}
+	switch {
+	case r.conf.primary == nil && r.conf.PrevResult == nil:
+		return invalid(errors.New("what is the main network? want a \"primary\", or \"delegates\", or a plugin before it in \"plugins\""))
+	case r.conf.primary != nil && r.conf.PrevResult != nil:
+		return invalid(fmt.Errorf("primary %q, but the plugins before it have set up the main network: leave the one or the others out", r.conf.primary.Name))
+	}
+	return r.admitPorts()
+}
+
+// admitPorts refuses an entry without the capability portMappings before a
+// primary that maps ports: the runtime would keep the job's ports to itself.
+func (r *request) admitPorts() error {
+	if r.conf.primary == nil || r.conf.Capabilities["portMappings"] {
+		return nil
+	}
+	catalog, err := r.engine.Catalog()
+	if err != nil {
+		return err
+	}
+	n, err := catalog.Lookup(r.conf.primary.Name)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(n.Capabilities(), "portMappings") {
+		return invalid(fmt.Errorf("its \"capabilities\" lack portMappings, which network %q has, so that a job's ports would silently not work: run allocnet conf generate", n.Name))
+	}
+	return nil
+}
+
+// publish tells the runtime and, where the client's data directory is known,
+// the tasks.
+func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
+	result, err := r.result(a)
+	if err != nil {
+		return err
+	}
+	if r.conf.DataDir != "" {
+		err := networkstatus.Write(r.conf.DataDir, a)
+		if errors.Is(err, fs.ErrNotExist) && setup.Identity.Namespace == "" {
+			r.log.Warn("no "+networkstatus.File+": the container is no allocation of this client", "dataDir", r.conf.DataDir)
+			err = nil
+		}
+		if err != nil {
+			return fmt.Errorf("dataDir: %w", err)
+		}
+	}
+	return types.PrintResult(result, r.conf.CNIVersion)
+}
+
+// del takes down what is on record, whatever the entry says today. Runtimes
+// call it for what is not set up, and again and again.
+func del(r *request) error {
+	mine, err := r.mine()
+	if err != nil || !mine {
+		return err
+	}
+	if err := r.engine.Teardown(r.ctx, r.args.ContainerID); err != nil {
+		return err
+	}
+	if r.conf.DataDir == "" {
+		return nil
+	}
+	return networkstatus.Remove(r.conf.DataDir, r.args.ContainerID)
+}
+
+// mine tells whether the container's record, if any, is of this conflist and
+// interface. Without one the engine looks into libcni's cache.
+func (r *request) mine() (bool, error) {
+	a, err := r.engine.Status(r.ctx, r.args.ContainerID)
+	if errors.Is(err, state.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return a.Owner == "" || a.Owner == r.owner(), nil
+}
+
+// check looks at every attachment. It fails, too, when the container is in
+// another namespace than it was set up in, as after a reboot: runtimes then
+// begin anew.
+func check(r *request) error {
+	setup, err := r.setup()
+	if err != nil || empty(setup) {
+		return err
+	}
+	a, err := r.engine.Status(r.ctx, setup.ID)
+	if err != nil {
+		return err
+	}
+	if a.Owner != setup.Owner {
+		return fmt.Errorf("container %s was set up by %q, not by %q", a.ID, a.Owner, setup.Owner)
+	}
+	if same, err := sameFile(a.Netns, setup.Netns); err != nil || !same {
+		return errors.Join(fmt.Errorf("container %s was set up in %s, and is now in %s", a.ID, a.Netns, setup.Netns), err)
+	}
+	_, err = r.engine.Check(r.ctx, setup.ID)
+	return err
+}
+
+func sameFile(a, b string) (bool, error) {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false, err
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second), err
+}
+
+// status tells whether an ADD could succeed now, as far as the networks that
+// every container gets can say.
+func status(r *request) error {
+	catalog, err := r.engine.Catalog()
+	if err != nil {
+		return err
+	}
+	elements := r.conf.defaults
+	if r.conf.primary != nil {
+		elements = append(slices.Clone(elements), *r.conf.primary)
+	}
+	for _, e := range elements {
+		n, err := catalog.Lookup(e.Name)
+		if err == nil {
+			err = cniconf.FindPlugins(n, cniconf.PluginDirs(filepath.SplitList(r.conf.PluginDir)))
+		}
+		if err == nil {
+			err = r.engine.Ready(r.ctx, n)
+		}
+		if err != nil && !errors.Is(err, hook.ErrNoStatus) {
+			return refuse(types.ErrPluginNotAvailable, line(err))
+		}
+	}
+	return nil
+}
+
+// gc takes down the attachments of this conflist that the runtime does not
+// know any more, then has the networks' own plugins collect.
+func gc(r *request) error {
+	valid := map[string]bool{}
+	for _, a := range r.conf.Valid {
+		valid[a.ContainerID+" "+r.network()+a.IfName] = true
+	}
+	var errs []error
+	for a, err := range r.engine.List(r.ctx) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !strings.HasPrefix(a.Owner, r.network()) || valid[a.ID+" "+a.Owner] {
+			continue
+		}
+		r.log.Info("collecting", "allocation", a.ID)
+		if err := r.engine.Teardown(r.ctx, a.ID); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	_, err := r.engine.GC(r.ctx, func(string) bool { return true })
+	return errors.Join(append(errs, err)...)
+}

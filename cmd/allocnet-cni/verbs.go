@@ -65,6 +65,8 @@ func (r *request) admit() error {
 		return invalid(errors.New("what is the main network? want a \"primary\", or \"delegates\", or a plugin before it in \"plugins\""))
 	case r.conf.primary != nil && r.conf.PrevResult != nil:
 		return invalid(fmt.Errorf("primary %q, but the plugins before it have set up the main network: leave the one or the others out", r.conf.primary.Name))
+	case r.conf.primary == nil && r.conf.Result == "all":
+		return invalid(errors.New("result \"all\" behind other plugins: their CHECK would take all addresses for their own: leave it out"))
 	}
 	return r.admitPorts()
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // commands of the command line, as its help lists them.
-var commands = []string{"attach", "check", "cleanup", "detach", "doctor", "gc", "man", "networks", "run", "status", "version"}
+var commands = []string{"attach", "check", "cleanup", "conf generate", "detach", "doctor", "gc", "man", "networks", "run", "status", "version"}
 
 // TestDocuments runs the documents' examples with the networks of dist/conf.
 func TestDocuments(t *testing.T) {
@@ -44,11 +44,12 @@ func TestHelpExamples(t *testing.T) {
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": "/run/mgmt-leases"}}]}`)
 	defer os.RemoveAll("/run/mgmt-leases")
 	lab.WriteFile(t, "/run/live-allocations", "web-1\n")
+	h.installPlugin()
 	for _, command := range commands {
 		t.Run(command, func(t *testing.T) {
 			h := *h
 			h.t = t
-			help := h.must(command, "--help")
+			help := h.must(append(strings.Fields(command), "--help")...)
 			_, examples, found := strings.Cut(help, "Examples:\n")
 			if !found {
 				t.Fatalf("the help has no examples:\n%s", help)
@@ -104,7 +105,7 @@ func TestManAndCompletion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
 	h.must("man", dir)
 	for _, command := range commands {
-		page := read(t, filepath.Join(dir, "allocnet-"+command+".1"))
+		page := read(t, filepath.Join(dir, "allocnet-"+strings.ReplaceAll(command, " ", "-")+".1"))
 		if !strings.Contains(page, ".SH EXAMPLE") {
 			t.Errorf("the page of %s has no examples", command)
 		}

@@ -1,0 +1,188 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+func newConf(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "conf",
+		Short: "Make network configurations",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfGenerate(s))
+	return cmd
+}
+
+// generation are the flags of conf generate.
+type generation struct {
+	name, networks, dataDir, out string
+	check                        bool
+}
+
+func newConfGenerate(s *settings) *cobra.Command {
+	var g generation
+	cmd := &cobra.Command{
+		Use:   "generate PRIMARY",
+		Short: "Write the conflist with which a Nomad job names extra networks",
+		Long: `Write a conflist of allocnet-cni whose main network is PRIMARY, an existing one of
+the conf directory, and say what a job has to write. Jobs use it as
+mode = "cni/NAME", and name the other networks of the conf directory.
+
+With --name PRIMARY the name stays, so that jobs that use it today need no
+change: the network then stands inside the file as PRIMARY-primary, with a pool
+of addresses of its own.
+
+The file is replaced in one step. With --check it is only compared with what
+would be written; the exit code is 1 when it differs.`,
+		Example: `  allocnet conf generate web
+  allocnet conf generate web --name multi --networks storage --data-dir /opt/nomad/data
+  allocnet conf generate web --name multi --networks storage --data-dir /opt/nomad/data --check`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage(fmt.Errorf("got %d arguments: want the name of the main network", len(args)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.run(cmd.OutOrStdout(), s, args[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&g.name, "name", "multi", "name of the conflist, for mode = \"cni/NAME\"")
+	flags.StringVar(&g.networks, "networks", "", "networks that every allocation gets, as NAME[@INTERFACE],... or a JSON list")
+	flags.StringVar(&g.dataDir, "data-dir", "", "data directory of the Nomad client, to write network-status.json for its tasks (default none)")
+	flags.StringVar(&g.out, "out", "", "the file to write (default 00-NAME.conflist in the conf directory)")
+	flags.BoolVar(&g.check, "check", false, "compare the file, do not write it")
+	return cmd
+}
+
+func (g *generation) run(stdout io.Writer, s *settings, primary string) error {
+	catalog, err := cniconf.Load(s.confDir)
+	if err != nil {
+		return err
+	}
+	if len(catalog.Broken) > 0 {
+		return fmt.Errorf("%w: Nomad would offer no network at all: mend or remove the file", catalog.Broken[0])
+	}
+	if g.out == "" {
+		g.out = filepath.Join(s.confDir, "00-"+g.name+".conflist")
+	}
+	offered := without(catalog, g.out)
+	list, err := g.generate(s, offered, primary)
+	if err != nil {
+		return err
+	}
+	if err := g.write(list); err != nil {
+		return err
+	}
+	return g.explain(stdout, offered, primary)
+}
+
+// without returns what the directory offers besides the file.
+func without(c *cniconf.Catalog, path string) *cniconf.Catalog {
+	other := *c
+	other.Networks = slices.DeleteFunc(slices.Concat(c.Networks, c.Shadowed), func(n *cniconf.Network) bool { return n.Path == path })
+	return &other
+}
+
+// generate makes the conflist, and checks that it would work on this host.
+func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary string) ([]byte, error) {
+	network, err := offered.Lookup(primary)
+	if err != nil {
+		return nil, err
+	}
+	confDir, err := filepath.Abs(s.confDir)
+	if err != nil {
+		return nil, err
+	}
+	m := cniconf.Multi{Name: g.name, Primary: network, Networks: g.networks, ConfDir: confDir, PluginDir: s.pluginDir, DataDir: g.dataDir}
+	if s.stateDir != state.DefaultDir {
+		m.StateDir = s.stateDir
+	}
+	needed := []*cniconf.Network{network}
+	always, err := selection.Parse(g.networks)
+	if err != nil {
+		return nil, fmt.Errorf("--networks: %w", err)
+	}
+	for _, e := range always {
+		n, err := offered.Lookup(e.Name)
+		if err != nil {
+			return nil, fmt.Errorf("--networks: %w", err)
+		}
+		needed = append(needed, n)
+	}
+	list, err := m.ConfList()
+	if err != nil {
+		return nil, usage(err)
+	}
+	made, err := cniconf.ParseNetwork(g.out, list)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range append(needed, made) {
+		if err := cniconf.FindPlugins(n, cniconf.PluginDirs(filepath.SplitList(s.pluginDir))); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (g *generation) write(list []byte) error {
+	if !g.check {
+		return cniconf.ReplaceFile(g.out, list)
+	}
+	present, err := os.ReadFile(g.out)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(present, list) {
+		return fmt.Errorf("%s is not what would be written now: run the same without --check", g.out)
+	}
+	return nil
+}
+
+// explain says what a job has to write.
+func (g *generation) explain(w io.Writer, offered *cniconf.Catalog, primary string) error {
+	var others []string
+	for _, n := range offered.Networks {
+		if n.Name != primary && n.Name != g.name {
+			others = append(others, n.Name)
+		}
+	}
+	names := "NAME"
+	if len(others) > 0 {
+		names = strings.Join(others[:min(2, len(others))], ",")
+	}
+	_, err := fmt.Fprintf(w, `%s: network "%s", main network "%s"
+Let the Nomad client read it (kill -HUP, or a restart). A job then writes, in its group:
+
+  network {
+    mode = "cni/%s"
+    cni {
+      args = {
+        networks = "%s"
+      }
+    }
+  }
+
+Networks that it can name: %s
+`, g.out, g.name, primary, g.name, names, strings.Join(others, ", "))
+	return err
+}

@@ -1,0 +1,73 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// installPlugin puts allocnet-cni into the host's plugin directory.
+func (h *host) installPlugin() {
+	h.t.Helper()
+	dir, err := buildPlugin()
+	if err == nil {
+		err = os.Symlink(filepath.Join(dir, "allocnet-cni"), filepath.Join(h.plugins, "allocnet-cni"))
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestConfGenerate writes conflists that work, with a new name and the old.
+func TestConfGenerate(t *testing.T) {
+	h := newHost(t)
+	h.refuse(2, []string{"allocnet-cni", "not installed"}, "conf", "generate", "web")
+	h.installPlugin()
+	for _, name := range []string{"multi", "storage"} {
+		arguments := []string{"conf", "generate", "storage", "--name", name, "--networks", "vlan"}
+		h.refuse(1, []string{"00-" + name}, append(arguments, "--check")...)
+		said := h.must(arguments...)
+		if !strings.Contains(said, `mode = "cni/`+name+`"`) || !strings.Contains(said, `networks = "web,`) {
+			t.Errorf("a job's author is told:\n%s", said)
+		}
+		h.must(append(arguments, "--check")...)
+		h.must(arguments...) // again: the file itself is not what it is made from
+		h.refuse(1, []string{"without --check"}, append(arguments, "--check", "--data-dir", "/x")...)
+
+		file := filepath.Join(h.conf, "00-"+name+".conflist")
+		r := h.runtimeOf(strings.Replace(read(t, file), `"confDir"`, `"stateDir": "`+h.state+`", "confDir"`, 1))
+		c := h.container("c-"+name, "networks=peer")
+		r.add(c)
+		if got := inside(t, c); !slices.Equal(got, []string{"eth0", "net1", "net2"}) {
+			t.Errorf("%s: interfaces inside: %v", name, got)
+		}
+		r.del(c)
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll("/var/lib/cni/networks/storage-primary"); err != nil { // what host-local keeps of every network
+		t.Fatal(err)
+	}
+}
+
+func TestConfGenerateRefuses(t *testing.T) {
+	h := newHost(t)
+	h.installPlugin()
+	h.refuse(2, []string{"Multi", "small letters"}, "conf", "generate", "web", "--name", "Multi")
+	h.refuse(2, []string{`unknown network "wob"`}, "conf", "generate", "wob")
+	h.refuse(2, []string{"--networks", `"nothing"`}, "conf", "generate", "web", "--networks", "nothing")
+	h.refuse(2, []string{"got 0 arguments"}, "conf", "generate")
+	lab.WriteFile(t, h.conf+"/99-broken.conf", "{")
+	h.refuse(1, []string{"99-broken.conf:1:1", "no network at all"}, "conf", "generate", "web")
+	if _, err := os.Stat(h.conf + "/00-multi.conflist"); err == nil {
+		t.Error("a file was written")
+	}
+}

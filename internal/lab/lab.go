@@ -72,10 +72,29 @@ func Prepare() error {
 			return fmt.Errorf("cover %s: %w", dir, err)
 		}
 	}
-	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+	if err := mountSys(); err != nil {
 		return fmt.Errorf("mount /sys of the new namespace: %w", err)
 	}
 	return runAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
+}
+
+// mountSys mounts the sysfs of the new network namespace, and in it the control
+// groups as they were: a Nomad agent wants them.
+func mountSys() error {
+	const groups, aside = "/sys/fs/cgroup", "/run/cgroup"
+	if err := os.Mkdir(aside, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(groups, aside, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount(aside, groups, "", unix.MS_MOVE, ""); err != nil {
+		return err
+	}
+	return os.Remove(aside)
 }
 
 func runAll(commands ...string) error {

@@ -1,0 +1,226 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// allocation is what the API tells of one.
+type allocation struct {
+	ID, JobID, ClientStatus, DesiredStatus string
+	NetworkStatus                          *struct{ InterfaceName, Address string }
+	AllocatedResources                     struct {
+		Shared struct {
+			Ports []struct {
+				Label string
+				Value int
+			}
+		}
+	}
+	TaskStates map[string]struct {
+		Restarts int
+		Events   []struct{ Type, DisplayMessage string }
+	}
+}
+
+// group is what differs between the jobs of the tests.
+type group struct {
+	count int
+	// networks are network blocks besides the first, and args the CNI arguments
+	// of that.
+	args, networks string
+	port           string
+	driver         string
+	// task is put into the task.
+	task string
+}
+
+// hcl returns the job, whose task answers with its name.
+func (g group) hcl(id string) string {
+	if g.driver == "" {
+		g.driver = "raw_exec"
+	}
+	command := web
+	if g.driver == "exec" {
+		command = "/bin/web"
+	}
+	return fmt.Sprintf(`job %q {
+  type = "service"
+  group "g" {
+    count = %d
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+    restart {
+      attempts = 2
+      delay    = "1s"
+      mode     = "fail"
+    }
+    network {
+      mode = "cni/multi"
+      %s
+      cni {
+        args = {
+          %s
+        }
+      }
+    }
+    %s
+    task "t" {
+      driver = %q
+      config {
+        command = %q
+        args    = ["serve", "%s ${NOMAD_ALLOC_INDEX}"]
+      }
+      resources {
+        cpu    = 20
+        memory = 20
+      }
+      logs {
+        disabled = true
+      }
+      kill_timeout = "1s"
+      %s
+    }
+  }
+}
+`, id, max(1, g.count), g.port, g.args, g.networks, g.driver, command, id, g.task)
+}
+
+const publish = "port \"http\" {\n to = 80\n }"
+
+// submit hands a job in, without waiting for it.
+func (a *agent) submit(id string, g group) {
+	a.Helper()
+	path := filepath.Join(dir, id+".nomad.hcl")
+	lab.WriteFile(a, path, g.hcl(id))
+	a.nomad("job", "run", "-detach", path)
+}
+
+// run submits a job and returns its allocations when they run.
+func (a *agent) run(id string, g group) []allocation {
+	a.Helper()
+	a.submit(id, g)
+	return a.running(id, max(1, g.count))
+}
+
+// running waits until so many allocations of a job run.
+func (a *agent) running(id string, count int) []allocation {
+	a.Helper()
+	var found []allocation
+	a.await(fmt.Sprintf("%d allocations of %s run", count, id), func() bool {
+		found = nil
+		for _, alloc := range a.allocations(id) {
+			if alloc.ClientStatus == "failed" {
+				a.Fatalf("an allocation of %s failed:\n%s", id, a.nomad("alloc", "status", alloc.ID))
+			}
+			if alloc.ClientStatus == "running" && alloc.DesiredStatus == "run" {
+				found = append(found, alloc)
+			}
+		}
+		return len(found) == count
+	})
+	return found
+}
+
+// allocations returns all of a job.
+func (a *agent) allocations(id string) []allocation {
+	a.Helper()
+	var stubs []struct{ ID string }
+	if err := a.api("job/"+id+"/allocations", &stubs); err != nil {
+		return nil
+	}
+	found := make([]allocation, len(stubs))
+	for i, stub := range stubs {
+		if err := a.api("allocation/"+stub.ID, &found[i]); err != nil {
+			a.Fatal(err)
+		}
+	}
+	return found
+}
+
+// stop stops and purges a job, and waits until its networks are gone.
+func (a *agent) stop(ids ...string) {
+	a.Helper()
+	for _, id := range ids {
+		a.nomad("job", "stop", "-purge", "-detach", id)
+	}
+	a.quiet()
+}
+
+// quiet waits until no allocation has a namespace.
+func (a *agent) quiet() {
+	a.Helper()
+	a.await("the namespaces are gone", func() bool {
+		left, err := os.ReadDir("/run/netns")
+		return err == nil && len(left) == 0
+	})
+}
+
+// port returns the host's port with the label.
+func (alloc allocation) port(label string) int {
+	for _, p := range alloc.AllocatedResources.Shared.Ports {
+		if p.Label == label {
+			return p.Value
+		}
+	}
+	return 0
+}
+
+// setup returns what allocnet has on record of an allocation.
+func (alloc allocation) setup(t testing.TB) *hook.Allocation {
+	t.Helper()
+	var a hook.Allocation
+	if err := json.Unmarshal([]byte(lab.Run(t, allocnet, "status", "--json", alloc.ID)), &a); err != nil {
+		t.Fatal(err)
+	}
+	return &a
+}
+
+// inside runs a command in the allocation's network namespace.
+func (alloc allocation) inside(t testing.TB, words ...string) string {
+	t.Helper()
+	return lab.Run(t, append([]string{"ip", "netns", "exec", alloc.ID}, words...)...)
+}
+
+// file reads a file below the allocation's directory.
+func (alloc allocation) file(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dataDir, "alloc", alloc.ID, path))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(data)
+}
+
+// networks returns what is attached, as "interface=network".
+func networks(a *hook.Allocation) string {
+	var list []string
+	for _, n := range a.Attachments {
+		list = append(list, n.Interface+"="+n.Network)
+	}
+	return strings.Join(list, " ")
+}
+
+// address returns the first address of an interface.
+func address(t testing.TB, a *hook.Allocation, iface string) string {
+	t.Helper()
+	for _, n := range a.Attachments {
+		if n.Interface == iface && len(n.Addresses) > 0 {
+			return n.Addresses[0].Addr().String()
+		}
+	}
+	t.Errorf("%s of %s has no address", iface, a.ID)
+	return ""
+}

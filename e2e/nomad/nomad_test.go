@@ -1,0 +1,154 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// conf is the client's conf directory.
+var conf = map[string]string{
+	"10-web.conflist": `{"cniVersion": "1.0.0", "name": "web", "plugins": [
+		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+		{"type": "firewall"},
+		{"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}]}`,
+	"20-storage.conflist": bridge("storage", "10.89.0.0/16", ""),
+	"21-mgmt.conflist":    bridge("mgmt", "10.91.0.0/16", ""),
+	"22-backup.conflist":  bridge("backup", "10.2.0.0/24", ""),
+	"30-closed.conflist":  bridge("closed", "10.92.0.0/24", `"allocnet": {"namespaces": ["prod"]},`),
+	"31-dynamic.conflist": bridge("dynamic", "10.93.0.0/24", `"allocnet": {"staticIPs": false},`),
+	"32-tiny.conflist":    bridge("tiny", "10.94.0.0/30", ""),
+}
+
+// bridge is a network without a way out, on which a job may choose addresses.
+func bridge(name, subnet, more string) string {
+	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, %s "plugins": [
+		{"type": "bridge", "bridge": %q, "isGateway": true, "capabilities": {"ips": true},
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]]}}]}`, name, more, name+"0", subnet)
+}
+
+// TestNomad runs on one agent: a new one takes half a minute to be ready.
+func TestNomad(t *testing.T) {
+	for name, text := range conf {
+		lab.WriteFile(t, filepath.Join(confDir, name), text)
+	}
+	lab.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+lab.PluginDir(), "--data-dir", dataDir)
+	a := newAgent(t)
+	a.start()
+	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
+		t.Errorf("plugins.cni.version.allocnet-cni is %q", got)
+	}
+	a.warm()
+	for _, test := range []struct {
+		name string
+		run  func(*agent)
+	}{
+		{"Issue", testIssue},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := lab.Snapshot(t)
+			a.T = t
+			test.run(a)
+			lab.RequireSame(t, before)
+			requireNoState(t)
+		})
+		a.T = t
+	}
+}
+
+// warm has every network made once: bridges and shared chains stay.
+func (a *agent) warm() {
+	a.Helper()
+	a.run("warm", group{port: publish, args: `networks = "storage,mgmt,backup,dynamic,tiny"`})
+	a.stop("warm")
+}
+
+func requireNoState(t *testing.T) {
+	t.Helper()
+	if left, _ := filepath.Glob("/var/lib/allocnet/*/*"); len(left) != 0 {
+		t.Errorf("state is left: %v", left)
+	}
+	if left, _ := filepath.Glob(dataDir + "/alloc/*/alloc/network-status.json"); len(left) != 0 {
+		t.Errorf("files are left: %v", left)
+	}
+}
+
+// testIssue is the job that the documentation shows, in two ways to write it.
+func testIssue(a *agent) {
+	reading := `
+      template {
+        source      = "${NOMAD_ALLOC_DIR}/network-status.json"
+        destination = "local/status.json"
+      }`
+	one := a.run("one", group{port: publish, args: `networks = "storage,mgmt@net5"`, task: reading, networks: `
+    network {
+      mode = "cni/backup"
+      cni {
+        args = {
+          "networks.backup" = jsonencode({ interface = "net7", ips = ["10.2.0.1${NOMAD_ALLOC_INDEX}/24"] })
+        }
+      }
+    }`})[0]
+	two := a.run("two", group{port: publish, driver: "exec", task: reading,
+		args: `networks = jsonencode([{ name = "storage", ips = ["10.89.7.7/16"] }, { name = "mgmt" }])`})[0]
+
+	first, second := one.setup(a), two.setup(a)
+	if got := networks(first); got != "eth0=web net1=storage net5=mgmt net7=backup" {
+		a.Errorf("one has %s", got)
+	}
+	if got := networks(second); got != "eth0=web net1=storage net2=mgmt" {
+		a.Errorf("two has %s", got)
+	}
+	if got := address(a, first, "net7"); got != "10.2.0.10" {
+		a.Errorf("net7 has %s, and the index of the allocation is 0", got)
+	}
+	for _, alloc := range []allocation{one, two} {
+		url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
+		if got := lab.Run(a, web, "get", url); !strings.HasPrefix(got, alloc.JobID+" 0, to ") {
+			a.Errorf("%s answers %q", url, got)
+		}
+		stands := alloc.setup(a)
+		if alloc.NetworkStatus == nil || alloc.NetworkStatus.Address != address(a, stands, "eth0") || alloc.NetworkStatus.InterfaceName != "eth0" {
+			a.Errorf("Nomad says %+v of %s", alloc.NetworkStatus, alloc.JobID)
+		}
+		if status := a.nomad("alloc", "status", "-json", alloc.ID); !strings.Contains(status, address(a, stands, "eth0")) {
+			a.Errorf("alloc status does not show the primary's address:\n%s", status)
+		}
+		requireStatusFile(a, alloc, stands)
+	}
+	if got := one.inside(a, web, "get", "http://"+address(a, second, "net1")); !strings.HasPrefix(got, "two 0, to "+address(a, first, "net1")) {
+		a.Errorf("over the extra network two answers %q", got)
+	}
+	if got := two.inside(a, web, "get", "http://"+address(a, first, "net5")); !strings.HasPrefix(got, "one 0, to "+address(a, second, "net2")) {
+		a.Errorf("over the extra network one answers %q", got)
+	}
+	if id := first.Identity; id.Namespace != "default" || id.Job != "one" || id.Group != "g" || id.Region != "global" {
+		a.Errorf("identity on record: %+v", id)
+	}
+	a.stop("one", "two")
+}
+
+// requireStatusFile holds network-status.json to what stands, and the template
+// to the file.
+func requireStatusFile(a *agent, alloc allocation, stands *hook.Allocation) {
+	a.Helper()
+	want, err := json.MarshalIndent(stands.NetworkStatus(), "", "  ")
+	if err != nil {
+		a.Fatal(err)
+	}
+	for _, path := range []string{"alloc/network-status.json", "t/local/status.json"} {
+		if got := strings.TrimSpace(alloc.file(a, path)); got != string(want) {
+			a.Errorf("%s of %s is\n%s\nwant\n%s", path, alloc.JobID, got, want)
+		}
+	}
+}
+

@@ -57,7 +57,7 @@ func TestHelpExamples(t *testing.T) {
 			examples, _, _ = strings.Cut(examples, "\nFlags:")
 			before := "true"
 			if command == "status" || command == "check" || command == "detach" {
-				before = "allocnet attach web-1 --primary web"
+				before = "allocnet attach web-1 --primary web --networks storage,mgmt"
 			}
 			examples = strings.NewReplacer(
 				"python3 -m http.server 80", "true",

@@ -33,10 +33,12 @@ type Allocation struct {
 
 // Attachment is one network of an allocation.
 type Attachment struct {
-	Network   string      `json:"network"`
-	Interface string      `json:"interface"`
-	Primary   bool        `json:"primary"`
-	Phase     state.Phase `json:"phase"`
+	Network   string `json:"network"`
+	Interface string `json:"interface"`
+	Primary   bool   `json:"primary"`
+	// Task is Request.Task of the Extend that attached it.
+	Task  string      `json:"task,omitempty"`
+	Phase state.Phase `json:"phase"`
 	Observed
 	// Tries is the number of ADD calls, or in phase "pending" of teardowns.
 	Tries   int       `json:"tries"`
@@ -146,7 +148,7 @@ func describe(r state.Record) (*Allocation, error) {
 
 func describeAttachment(r state.Attachment) (Attachment, error) {
 	a := Attachment{
-		Network: r.Network, Interface: r.Interface, Primary: r.Primary, Phase: r.Phase,
+		Network: r.Network, Interface: r.Interface, Primary: r.Primary, Task: r.Task, Phase: r.Phase,
 		Tries: r.Tries, Error: r.Error, Created: r.Created, Result: r.Result,
 	}
 	if r.Status == nil {

@@ -43,6 +43,7 @@ func (o *operation) cached() ([]recalled, error) {
 			attachment: state.Attachment{
 				Network: entry.Network, Interface: entry.IfName,
 				Index: ours.Index, Primary: ours.Primary, After: ours.After,
+				Batch: ours.Batch, Task: ours.Task,
 				Phase: state.Attached, ConfList: entry.Config,
 				Args: entry.CniArgs, CapabilityArgs: entry.CapabilityArgs,
 				Created: time.Now().UTC(), Updated: time.Now().UTC(),

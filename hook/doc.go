@@ -14,6 +14,10 @@
 // a record from which the next Setup or Teardown of the allocation finishes
 // the work.
 //
+// Extend and Detach add single networks to an allocation that stands and take
+// them away again, in the same way: what was cut off is undone by the next
+// call, and the rest of the allocation is not touched.
+//
 // # Concurrency
 //
 // All methods may be called concurrently and from several processes. The state

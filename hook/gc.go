@@ -70,7 +70,8 @@ func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(networ
 
 // collect tears an allocation down when its namespace is gone, its set-up was
 // cut off (the lock is free, so nobody is at work on it), or an earlier
-// teardown did not finish.
+// teardown did not finish. Of one that stands it removes what a later call
+// left half attached or half detached.
 func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (bool, error) {
 	o, err := e.begin(ctx, id)
 	if err != nil {
@@ -85,7 +86,8 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	if err != nil {
 		return false, err
 	}
-	if path != "" && o.complete() {
+	if path != "" && o.standing() {
+		o.settle(ctx)
 		return false, nil
 	}
 	return true, o.teardown(ctx)

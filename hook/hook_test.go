@@ -168,7 +168,7 @@ func TestSetupOrder(t *testing.T) {
 				attachments = append(attachments, state.Attachment{Interface: iface})
 				lists = append(lists, &libcni.NetworkConfigList{Plugins: []*libcni.PluginConfig{{Bytes: []byte(plugin)}}})
 			}
-			setupOrder(attachments, lists)
+			setupOrder(nil, attachments, lists)
 			var got []string
 			for _, a := range attachments {
 				got = append(got, fmt.Sprint(a.After))

@@ -38,7 +38,8 @@ func inOrder(n int, after func(i int) []int, do func(i int)) {
 // setupOrder fills After: attachments that set a default route come one after
 // the other, the primary first, so that what comes out does not depend on which
 // plugin is quicker; and one made on an interface inside the namespace comes after that interface.
-func setupOrder(attachments []state.Attachment, lists []*libcni.NetworkConfigList) {
+// standing are attached already.
+func setupOrder(standing, attachments []state.Attachment, lists []*libcni.NetworkConfigList) {
 	previous := ""
 	for i := range attachments {
 		a := &attachments[i]
@@ -48,7 +49,7 @@ func setupOrder(attachments []state.Attachment, lists []*libcni.NetworkConfigLis
 			}
 			previous = a.Interface
 		}
-		a.After = append(a.After, mastersInside(lists[i], attachments[:i])...)
+		a.After = append(a.After, mastersInside(lists[i], slices.Concat(standing, attachments[:i]))...)
 	}
 }
 

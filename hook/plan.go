@@ -24,8 +24,13 @@ import (
 // would wait for ever for the lock of the allocation.
 const ownPlugin = "allocnet-cni"
 
-// plan is everything that Setup will do, decided before any plugin runs.
+// plan is everything that Setup or Extend will do, decided before any plugin
+// runs.
 type plan struct {
+	// standing are the attachments that the allocation has; the plan adds to
+	// them.
+	standing    []state.Attachment
+	netnsOwned  bool
 	elements    []selection.Element
 	attachments []state.Attachment
 	mappings    [][]cni.PortMapping // of each attachment
@@ -41,6 +46,8 @@ type marker struct {
 type markedAttachment struct {
 	Index      int      `json:"index"`
 	Primary    bool     `json:"primary,omitempty"`
+	Batch      string   `json:"batch,omitempty"`
+	Task       string   `json:"task,omitempty"`
 	NetnsOwned bool     `json:"netnsOwned,omitempty"`
 	After      []string `json:"after,omitempty"`
 }
@@ -52,25 +59,28 @@ func (e *Engine) plan(r Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDefaultRoutes(elements); err != nil {
-		return nil, err
+	p := &plan{elements: elements, netnsOwned: r.Netns == ""}
+	return p, e.fill(p, r, "")
+}
+
+// fill makes the attachments of a plan from its elements.
+func (e *Engine) fill(p *plan, r Request, batch string) error {
+	if err := checkDefaultRoutes(p.elements); err != nil {
+		return err
 	}
-	networks, err := e.resolve(elements)
+	networks, err := e.resolve(p.elements)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := e.permit(r.Identity, elements, networks); err != nil {
-		return nil, err
+	if err := e.permit(r.Identity, p, networks); err != nil {
+		return err
 	}
-	p := &plan{elements: elements}
 	p.order(r, networks)
-	if err := p.bind(r, networks); err != nil {
-		return nil, err
-	}
 	for i := range p.attachments {
-		p.attachments[i].PluginDirs = e.config.PluginDirs
+		a := &p.attachments[i]
+		a.Batch, a.Task, a.PluginDirs = batch, r.Task, e.config.PluginDirs
 	}
-	return p, nil
+	return p.bind(r, networks)
 }
 
 // Catalog returns the networks that can be attached now: Config.Networks, then
@@ -109,19 +119,23 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 }
 
 // permit holds the elements to the policy of their networks and of the host.
-func (e *Engine) permit(who policy.Identity, elements []selection.Element, networks []*cniconf.Network) error {
+func (e *Engine) permit(who policy.Identity, p *plan, networks []*cniconf.Network) error {
 	host, err := policy.Load(e.config.PolicyFile)
 	if err != nil {
 		return err
 	}
-	asked := make([]policy.Attachment, len(elements))
-	for i, element := range elements {
+	standing := map[string]int{}
+	for _, a := range p.standing {
+		standing[a.Network]++
+	}
+	asked := make([]policy.Attachment, len(p.elements))
+	for i, element := range p.elements {
 		rules, err := policy.Parse(networks[i].Path, networks[i].Options)
 		if err != nil {
 			return err
 		}
 		asked[i] = policy.Attachment{
-			Network: element.Name, Interface: element.Interface, Rules: rules,
+			Network: element.Name, Interface: element.Interface, Rules: rules, Standing: standing[element.Name],
 			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(),
 		}
 	}
@@ -132,12 +146,16 @@ func (e *Engine) permit(who policy.Identity, elements []selection.Element, netwo
 func (p *plan) order(r Request, networks []*cniconf.Network) {
 	lists := make([]*libcni.NetworkConfigList, len(networks))
 	now := time.Now().UTC()
+	first := 0
+	for _, a := range p.standing {
+		first = max(first, a.Index+1)
+	}
 	for i, network := range networks {
 		lists[i] = network.List
 		p.attachments = append(p.attachments, state.Attachment{
 			Network:   network.Name,
 			Interface: p.elements[i].Interface,
-			Index:     i,
+			Index:     first + i,
 			Primary:   i == 0 && r.Primary != nil,
 			Phase:     state.Adding,
 			Args:      r.cniArgs(),
@@ -145,20 +163,23 @@ func (p *plan) order(r Request, networks []*cniconf.Network) {
 			Updated:   now,
 		})
 	}
-	setupOrder(p.attachments, lists)
+	setupOrder(p.standing, p.attachments, lists)
 }
 
 // bind gives each attachment its conflist, capability args and ports.
 func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 	rest := r.Ports
-	var all []cni.PortMapping
+	all, err := recordedPorts(p.standing)
+	if err != nil {
+		return err
+	}
 	p.mappings = make([][]cni.PortMapping, len(networks))
 	for i := range slices.Backward(networks) { // the primary comes last: it takes what is left
 		taken, err := p.takePorts(i, &rest)
 		if err != nil {
 			return err
 		}
-		mark, err := json.Marshal(marker{&markedAttachment{i, p.attachments[i].Primary, r.Netns == "", p.attachments[i].After}})
+		mark, err := p.marker(i)
 		if err != nil {
 			return err
 		}
@@ -177,6 +198,26 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 	return portmap.Check(all)
 }
 
+func (p *plan) marker(i int) (json.RawMessage, error) {
+	a := p.attachments[i]
+	return json.Marshal(marker{&markedAttachment{
+		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, NetnsOwned: p.netnsOwned, After: a.After,
+	}})
+}
+
+// recordedPorts are the mappings of what is attached.
+func recordedPorts(attachments []state.Attachment) ([]cni.PortMapping, error) {
+	var all []cni.PortMapping
+	for _, a := range attachments {
+		described, err := describeAttachment(a)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, described.Ports...)
+	}
+	return all, nil
+}
+
 // takePorts takes the ports of attachment i out of rest.
 func (p *plan) takePorts(i int, rest *[]portmap.Port) ([]portmap.Port, error) {
 	if p.attachments[i].Primary && p.elements[i].Ports == nil {
@@ -189,17 +230,20 @@ func (p *plan) takePorts(i int, rest *[]portmap.Port) ([]portmap.Port, error) {
 	return taken, err
 }
 
-// checkInterfaces refuses interface names that the namespace has already.
+// checkInterfaces refuses interface names that the namespace has already, or
+// that stand on record: an attachment that could not be removed keeps its own.
 func (p *plan) checkInterfaces(path string, ns *netns.Namespace) error {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return err
 	}
+	taken := func(name string) bool {
+		return slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == name }) ||
+			slices.ContainsFunc(p.standing, func(a state.Attachment) bool { return a.Interface == name })
+	}
 	for _, a := range p.attachments {
-		for _, i := range present {
-			if i.Name == a.Interface {
-				return &InterfaceExistsError{Netns: path, Interface: i.Name, Network: a.Network}
-			}
+		if taken(a.Interface) {
+			return &InterfaceExistsError{Netns: path, Interface: a.Interface, Network: a.Network}
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -64,5 +65,31 @@ func TestPolicy(t *testing.T) {
 	}
 	if _, err := e.plan(Request{ID: "x", Identity: prod, Networks: []selection.Element{{Name: "a"}}}); err != nil {
 		t.Errorf("allowed: %v", err)
+	}
+}
+
+// TestPolicyOfFurtherNetworks: what stands counts, and an allocation's identity
+// is that on record unless the request has one.
+func TestPolicyOfFurtherNetworks(t *testing.T) {
+	p := &plan{standing: []state.Attachment{{Network: "a", Interface: "net1"}}, elements: []selection.Element{{Name: "a"}}}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.conf"), []byte(`{"cniVersion": "1.0.0", "name": "a", "type": "plugin", "allocnet": {"maxAttachments": 1}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewEngine(Config{ConfDir: dir, StateDir: dir + "/state", PolicyFile: dir + "/none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	catalog, err := cniconf.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var denied *policy.DeniedError
+	if err := e.permit(policy.Identity{}, p, catalog.Networks); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
+		t.Errorf("a second attachment: %v, want it denied", err)
+	}
+	p.standing = nil
+	if err := e.permit(policy.Identity{}, p, catalog.Networks); err != nil {
+		t.Errorf("a first attachment: %v", err)
 	}
 }

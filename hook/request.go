@@ -50,6 +50,9 @@ type Request struct {
 	PortOptions portmap.Options
 	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown.
 	Args map[string]string
+	// Task is the task of the allocation that Extend attaches for; Release finds
+	// what is attached by it. Empty: the allocation itself.
+	Task string `json:",omitempty"`
 }
 
 // RequestError is a request that is refused before anything is done.

@@ -88,12 +88,19 @@ func observe(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 			seen.Addresses = i.Addresses
 		}
 	}
+	seen.Gateways = gatewaysBy(a.Interface, routes)
+	return seen, nil
+}
+
+// gatewaysBy returns the gateways of the routes through an interface.
+func gatewaysBy(iface string, routes []netns.Route) []netip.Addr {
+	var gateways []netip.Addr
 	for _, route := range routes {
-		if route.Interface == a.Interface && route.Gateway.IsValid() {
-			seen.Gateways = append(seen.Gateways, route.Gateway)
+		if route.Interface == iface && route.Gateway.IsValid() {
+			gateways = append(gateways, route.Gateway)
 		}
 	}
-	return seen, nil
+	return gateways
 }
 
 // resultAddresses returns the addresses of a result in a fixed order: those of

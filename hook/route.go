@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -48,21 +49,23 @@ func asksDefaultRoute(e selection.Element, v6 bool) bool {
 }
 
 // setDefaultRoutes leaves one default route for each family: the one that an
-// attachment asks for, or else that of the first attachment that has one. The
-// kernel would prefer the newest for IPv4 and spread IPv6 over all.
-// It returns the default routes as they then are.
-func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) ([]netns.Route, error) {
+// attachment asks for, or else the one that was there before, or else that of
+// the first attachment that has one. The kernel would prefer the newest for
+// IPv4 and spread IPv6 over all. It returns the default routes as they then
+// are.
+func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
 	for i, element := range p.elements {
 		if element.DefaultRoute == nil {
 			continue
 		}
+		i += len(p.standing)
 		a := o.record.Attachments[i]
 		gateways, err := wantedGateways(element, a)
 		if err != nil {
 			return nil, o.failure("attach", a, a.Tries, err)
 		}
 		for _, gateway := range gateways {
-			if err := o.setDefaultRoute(ns, i, gateway); err != nil {
+			if err := o.setDefaultRoute(ns, netns.Route{Interface: a.Interface, Gateway: gateway}); err != nil {
 				return nil, err
 			}
 		}
@@ -71,7 +74,7 @@ func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) ([]netns.Rout
 	if err != nil {
 		return nil, err
 	}
-	settled, err := o.settleDefaultRoutes(ns, routes)
+	settled, err := o.settleDefaultRoutes(ns, routes, before)
 	if err != nil || !settled {
 		return routes, err
 	}
@@ -80,45 +83,54 @@ func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan) ([]netns.Rout
 
 // settleDefaultRoutes decides where several attachments brought a default
 // route and none asked for it. It tells whether there was anything to decide.
-func (o *operation) settleDefaultRoutes(ns *netns.Namespace, routes []netns.Route) (settled bool, err error) {
+func (o *operation) settleDefaultRoutes(ns *netns.Namespace, routes, before []netns.Route) (settled bool, err error) {
 	for _, v6 := range []bool{false, true} {
-		var ofFamily []netns.Route
-		for _, r := range routes {
-			if r.Gateway.IsValid() && r.Gateway.Is6() == v6 {
-				ofFamily = append(ofFamily, r)
-			}
+		now := ofFamily(routes, v6)
+		wanted, ok := o.firstOf(now)
+		if i := slices.IndexFunc(ofFamily(before, v6), func(r netns.Route) bool { return slices.Contains(now, r) }); i >= 0 {
+			wanted, ok = ofFamily(before, v6)[i], true
 		}
-		i, gateway, ok := o.firstWith(ofFamily)
-		if len(ofFamily) < 2 || !ok {
+		if len(now) < 2 || !ok {
 			continue
 		}
 		settled = true
-		if err := o.setDefaultRoute(ns, i, gateway); err != nil {
+		if err := o.setDefaultRoute(ns, wanted); err != nil {
 			return settled, err
 		}
 	}
 	return settled, nil
 }
 
-// firstWith returns the first attachment that has one of the routes.
-func (o *operation) firstWith(routes []netns.Route) (index int, gateway netip.Addr, ok bool) {
-	for i, a := range o.record.Attachments {
+// ofFamily returns the routes by gateways of a family.
+func ofFamily(routes []netns.Route, v6 bool) []netns.Route {
+	var found []netns.Route
+	for _, r := range routes {
+		if r.Gateway.IsValid() && r.Gateway.Is6() == v6 {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// firstOf returns the route of the first attachment that has one.
+func (o *operation) firstOf(routes []netns.Route) (first netns.Route, ok bool) {
+	for _, a := range o.record.Attachments {
 		for _, r := range routes {
 			if r.Interface == a.Interface {
-				return i, r.Gateway, true
+				return r, true
 			}
 		}
 	}
-	return 0, netip.Addr{}, false
+	return netns.Route{}, false
 }
 
-func (o *operation) setDefaultRoute(ns *netns.Namespace, owner int, gateway netip.Addr) error {
-	a := o.record.Attachments[owner]
-	if err := ns.SetDefaultRoute(gateway, a.Interface); err != nil {
-		return o.failure("attach", a, a.Tries, err)
+func (o *operation) setDefaultRoute(ns *netns.Namespace, r netns.Route) error {
+	err := ns.SetDefaultRoute(r.Gateway, r.Interface)
+	if err == nil {
+		err = o.recordDefaultRoute(r)
 	}
-	if err := o.recordDefaultRoute(owner, gateway); err != nil {
-		return o.failure("attach", a, a.Tries, err)
+	if err != nil {
+		return fmt.Errorf("allocation %s: %w", o.record.Allocation.ID, err)
 	}
 	return nil
 }
@@ -154,9 +166,12 @@ func wantedGateways(e selection.Element, a state.Attachment) ([]netip.Addr, erro
 
 // recordDefaultRoute writes the moved route into the results, and into libcni's
 // cache: CHECK compares the namespace with what stands there.
-func (o *operation) recordDefaultRoute(owner int, gateway netip.Addr) error {
+func (o *operation) recordDefaultRoute(moved netns.Route) error {
 	for i := range o.record.Attachments {
 		a := &o.record.Attachments[i]
+		if a.Result == nil { // pending, and recorded before it had one
+			continue
+		}
 		list, err := cniconf.ParseList(a.ConfList)
 		if err != nil {
 			return err
@@ -167,18 +182,93 @@ func (o *operation) recordDefaultRoute(owner int, gateway netip.Addr) error {
 		}
 		before := len(result.Routes)
 		result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool {
-			return isDefault(r) && (r.Dst.IP.To4() == nil) == gateway.Is6()
+			return isDefault(r) && (r.Dst.IP.To4() == nil) == moved.Gateway.Is6()
 		})
-		if i == owner {
-			result.Routes = append(result.Routes, defaultRoute(gateway))
+		if a.Interface == moved.Interface {
+			result.Routes = append(result.Routes, defaultRoute(moved.Gateway))
 		} else if len(result.Routes) == before {
 			continue
 		}
 		if err := o.replaceResult(a, result, list.CNIVersion); err != nil {
 			return err
 		}
+		if err := o.lock.Mark(*a); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// displace writes into the attachments of a plan which default routes they may
+// displace: those that are there, and those that what stands has displaced.
+func (p *plan) displace(routes []netns.Route) {
+	for _, a := range slices.Backward(p.standing) {
+		routes = append(routes, a.Displaced...)
+	}
+	for i := range p.attachments {
+		p.attachments[i].Displaced = routes
+	}
+}
+
+// restoreDefaultRoutes gives a family whose default route went with the removed
+// attachments the one that they had displaced. Failing to is no reason to keep
+// what is removed.
+func (o *operation) restoreDefaultRoutes(removed []state.Attachment) {
+	if err := o.restoreDisplaced(removed); err != nil {
+		o.log.Warn("the default route that was there before is not back", "error", err)
+	}
+}
+
+func (o *operation) restoreDisplaced(removed []state.Attachment) error {
+	var displaced []netns.Route
+	for _, a := range slices.Backward(removed) {
+		displaced = append(displaced, a.Displaced...)
+	}
+	if len(displaced) == 0 {
+		return nil
+	}
+	ns, err := o.namespace()
+	if errors.Is(err, netns.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer ns.Close() //nolint:errcheck // only its routes are changed
+	routes, err := o.restoreIn(ns, displaced)
+	if err != nil {
+		return err
+	}
+	for i := range o.record.Attachments {
+		if err := o.followRoutes(&o.record.Attachments[i], routes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreIn returns the default routes as they then are.
+func (o *operation) restoreIn(ns *netns.Namespace, displaced []netns.Route) ([]netns.Route, error) {
+	routes, err := ns.DefaultRoutes()
+	if err != nil {
+		return nil, err
+	}
+	present, err := ns.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, v6 := range []bool{false, true} {
+		candidates := slices.DeleteFunc(ofFamily(displaced, v6), func(r netns.Route) bool {
+			return !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == r.Interface && i.Up })
+		})
+		if len(ofFamily(routes, v6)) > 0 || len(candidates) == 0 {
+			continue
+		}
+		if err := o.setDefaultRoute(ns, candidates[0]); err != nil {
+			return nil, err
+		}
+	}
+	return ns.DefaultRoutes()
 }
 
 func (o *operation) replaceResult(a *state.Attachment, result *types100.Result, cniVersion string) error {

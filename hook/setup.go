@@ -54,22 +54,28 @@ func (o *operation) earlier(ctx context.Context, r Request, digest string) (*All
 	if err != nil {
 		return nil, err
 	}
-	if alive && o.complete() {
+	if alive && o.standing() {
 		if r.Fresh {
 			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrExists)
 		}
+		o.settle(ctx)
 		if !same || o.record.Allocation.Digest != digest {
 			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrConflict)
 		}
 		return describe(o.record)
 	}
+	return nil, o.startOver(ctx)
+}
+
+// startOver tears everything down, so that nothing is on record.
+func (o *operation) startOver(ctx context.Context) error {
 	o.log.Info("tearing down what an earlier setup left", "netns", o.record.Allocation.Netns)
 	if err := o.teardown(ctx); err != nil {
-		return nil, fmt.Errorf("tear down what an earlier setup left: %w", err)
+		return fmt.Errorf("tear down what an earlier setup left: %w", err)
 	}
 	o.letGo()
-	o.record = state.Record{Allocation: state.Allocation{ID: r.ID}}
-	return nil, nil
+	o.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}
+	return nil
 }
 
 func (o *operation) known() bool {
@@ -97,14 +103,6 @@ func (o *operation) compareNamespace(path string) (alive, same bool, err error) 
 	}
 	defer asked.Close() //nolint:errcheck // read only
 	return true, asked.ID() == recorded.ID(), nil
-}
-
-// complete tells whether the recorded Setup went through to its end.
-func (o *operation) complete() bool {
-	return len(o.record.Attachments) > 0 && len(o.record.Damaged) == 0 &&
-		!slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
-			return a.Phase != state.Attached || a.Status == nil
-		})
 }
 
 // setup carries out a plan. Whatever fails, everything is undone.
@@ -175,12 +173,16 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 	if err := p.checkInterfaces(path, ns); err != nil {
 		return err
 	}
+	before, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
+	}
+	p.displace(before)
 	if err := o.lock.Begin(o.record.Allocation, p.attachments); err != nil {
 		return err
 	}
-	o.record.Attachments = p.attachments
-	var err error
-	if o.hold, err = o.lock.Hold(); err != nil {
+	o.record.Attachments = slices.Concat(p.standing, p.attachments)
+	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
 	done, err := o.store.LockAttaching(ctx)
@@ -188,22 +190,22 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 		return err
 	}
 	defer done()
-	if err := o.addAll(ctx, path); err != nil {
+	added := o.record.Attachments[len(p.standing):]
+	if err := o.addAll(ctx, path, added); err != nil {
 		return err
 	}
-	routes, err := o.setDefaultRoutes(ns, p)
+	routes, err := o.setDefaultRoutes(ns, p, before)
 	if err != nil {
 		return err
 	}
 	return o.finish(ns, routes, p)
 }
 
-// addAll runs ADD for all attachments. The first failure stops pauses and what
+// addAll runs ADD for attachments. The first failure stops pauses and what
 // has not started; calls that run are left to end, because a plugin killed
 // half way leaves more to undo.
-func (o *operation) addAll(ctx context.Context, path string) error {
+func (o *operation) addAll(ctx context.Context, path string, attachments []state.Attachment) error {
 	group, going := errgroup.WithContext(ctx)
-	attachments := o.record.Attachments
 	// A power cut spares nothing that the plugins make but leases on disk, so
 	// the record may reach the disk while they run.
 	group.Go(o.lock.Sync)
@@ -233,7 +235,11 @@ func (o *operation) finish(ns *netns.Namespace, routes []netns.Route, p *plan) e
 	var group errgroup.Group
 	for i := range o.record.Attachments {
 		a := &o.record.Attachments[i]
-		seen, err := observe(*a, interfaces, routes, p.mappings[i])
+		if i < len(p.standing) {
+			group.Go(func() error { return o.followRoutes(a, routes) })
+			continue
+		}
+		seen, err := observe(*a, interfaces, routes, p.mappings[i-len(p.standing)])
 		if err != nil {
 			return o.failure("attach", *a, a.Tries, err)
 		}
@@ -243,4 +249,24 @@ func (o *operation) finish(ns *netns.Namespace, routes []netns.Route, p *plan) e
 		group.Go(func() error { return o.lock.Mark(*a) })
 	}
 	return group.Wait()
+}
+
+// followRoutes records the default routes that a standing attachment has now.
+func (o *operation) followRoutes(a *state.Attachment, routes []netns.Route) error {
+	if a.Status == nil {
+		return nil
+	}
+	described, err := describeAttachment(*a)
+	if err != nil {
+		return err
+	}
+	seen := described.Observed
+	seen.Gateways = gatewaysBy(a.Interface, routes)
+	if slices.Equal(seen.Gateways, described.Gateways) {
+		return nil
+	}
+	if a.Status, err = json.Marshal(seen); err != nil {
+		return o.failure("attach", *a, a.Tries, err)
+	}
+	return o.lock.Mark(*a)
 }

@@ -59,12 +59,22 @@ func (o *operation) teardown(ctx context.Context) error {
 	if err := o.detachAll(ctx, path); err != nil {
 		return err
 	}
-	if o.record.Allocation.NetnsOwned {
-		if err := netns.Remove(o.record.Allocation.Netns); err != nil {
-			return err
-		}
+	if err := o.leaveNamespace(); err != nil {
+		return err
 	}
 	return o.lock.Clear()
+}
+
+// leaveNamespace removes a namespace that Setup made. Somebody else's is left
+// as it was found.
+func (o *operation) leaveNamespace() error {
+	if o.record.Allocation.NetnsOwned {
+		return netns.Remove(o.record.Allocation.Netns)
+	}
+	removed := o.record.Attachments
+	o.record.Attachments = nil
+	o.restoreDefaultRoutes(removed)
+	return nil
 }
 
 // recall completes the record from libcni's cache when files of it are lost or

@@ -20,6 +20,8 @@ type Attachment struct {
 	Interface string
 	// Rules are the network's own.
 	Rules Source
+	// Standing is how often the allocation is attached to the network already.
+	Standing int
 	// StaticIPs and StaticMAC are whether the job chooses them.
 	StaticIPs, StaticMAC bool
 }
@@ -44,7 +46,7 @@ func Check(who Identity, host Source, attachments []Attachment) error {
 	count := map[string]int{}
 	for _, a := range attachments {
 		count[a.Network]++
-		if err := a.check(who, host, count[a.Network]); err != nil {
+		if err := a.check(who, host, a.Standing+count[a.Network]); err != nil {
 			return err
 		}
 	}

@@ -43,6 +43,32 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	return all, nil
 }
 
+// AssignFurther gives further elements of an allocation that has standing
+// networks the first free names of net1, net2, ... taken are not free. An
+// element with a name keeps it, taken or not. Errors are *Error.
+func AssignFurther(taken []string, standing int, elements []Element) ([]Element, error) {
+	if standing+len(elements) > Max {
+		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", standing+len(elements), Max)}
+	}
+	if err := checkExtra(nil, elements, nil); err != nil {
+		return nil, err
+	}
+	all := slices.Clone(elements)
+	free := func(name string) bool {
+		return !slices.Contains(taken, name) && !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
+	}
+	next := 1
+	for i := range all {
+		for all[i].Interface == "" {
+			if name := fmt.Sprintf("net%d", next); free(name) {
+				all[i].Interface = name
+			}
+			next++
+		}
+	}
+	return all, nil
+}
+
 // checkExtra validates the elements, and refuses an interface named twice.
 func checkExtra(primary, job, host []Element) error {
 	taken := map[string]string{}

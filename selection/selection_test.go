@@ -237,3 +237,31 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestAssignFurther(t *testing.T) {
+	got, err := AssignFurther([]string{"lo", "eth0", "net2"}, 2, []Element{{Name: "a"}, {Name: "b", Interface: "net3"}, {Name: "c"}, {Name: "d", Interface: "eth0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range got {
+		names = append(names, e.Interface)
+	}
+	if want := "net1 net3 net4 eth0"; strings.Join(names, " ") != want {
+		t.Errorf("got %v, want %s", names, want)
+	}
+	for name, test := range map[string]struct {
+		standing int
+		elements []Element
+		position string
+	}{
+		"too many": {Max, []Element{{Name: "a"}}, "networks"},
+		"twice":    {0, []Element{{Name: "a", Interface: "x"}, {Name: "b", Interface: "x"}}, "networks[1].interface"},
+		"bad":      {0, []Element{{Name: "a"}, {Name: "b", MTU: 1}}, "networks[1].mtu"},
+	} {
+		var refused *Error
+		if _, err := AssignFurther(nil, test.standing, test.elements); !errors.As(err, &refused) || refused.Position != test.position {
+			t.Errorf("%s: %v, want an error at %s", name, err, test.position)
+		}
+	}
+}

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // DefaultDir is where records are when nothing else is said.
@@ -75,6 +77,12 @@ type Attachment struct {
 	Index   int   `json:"index"`
 	Primary bool  `json:"primary,omitempty"`
 	Phase   Phase `json:"phase"`
+	// Batch is common to what one call attached, all or nothing, while the
+	// allocation stood; empty for what the allocation was set up with.
+	Batch string `json:"batch,omitempty"`
+	// Task is the allocation's task that it was attached for; empty for the
+	// allocation itself.
+	Task string `json:"task,omitempty"`
 	// ConfList, Args and CapabilityArgs are what ADD got and DEL gets.
 	ConfList       json.RawMessage `json:"conflist"`
 	Args           [][2]string     `json:"args,omitempty"`
@@ -83,6 +91,9 @@ type Attachment struct {
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// After names the interfaces whose attachments came before this one.
 	After []string `json:"after,omitempty"`
+	// Displaced are the default routes that were there before, the preferred
+	// ones first: when this attachment goes, one of them takes its place.
+	Displaced []netns.Route `json:"displaced,omitempty"`
 	// Result is what ADD returned, or in phase Adding the part of its chain
 	// that is done; nil until then.
 	Result json.RawMessage `json:"result,omitempty"`

@@ -64,9 +64,9 @@ func globalAddresses(all []netlink.Addr, index int) []netip.Prefix {
 
 // Route is a default route, or one path of it.
 type Route struct {
-	Interface string
+	Interface string `json:"interface"`
 	// Gateway is invalid for a route without one.
-	Gateway netip.Addr
+	Gateway netip.Addr `json:"gateway"`
 }
 
 // DefaultRoutes returns the default routes of the main table, IPv4 first, in

@@ -1,0 +1,86 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// NotAttachedError is an interface that is none of the allocation's
+// attachments.
+type NotAttachedError struct {
+	Allocation string
+	Interface  string
+	// Attached are the interfaces that are.
+	Attached []string
+}
+
+func (e *NotAttachedError) Error() string {
+	return fmt.Sprintf("interface %q is not an attachment of allocation %s, which has %s", e.Interface, e.Allocation, strings.Join(e.Attached, ", "))
+}
+
+// Detach removes one attachment of an allocation that stays. What cannot be
+// removed stays on record as pending; the next Detach, Extend, GC or Teardown
+// tries again. The primary, and the last of what Setup attached, go with
+// Teardown only. An interface that is not attached, so also a second call, is a
+// *NotAttachedError; an allocation that is not on record is state.ErrNotFound.
+func (e *Engine) Detach(ctx context.Context, id, iface string) error {
+	o, err := e.begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	if !o.known() {
+		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
+	}
+	if err := o.recall(); err != nil {
+		return err
+	}
+	var attached []string
+	for _, a := range o.record.Attachments {
+		attached = append(attached, a.Interface)
+	}
+	at := slices.Index(attached, iface)
+	if at < 0 {
+		return &NotAttachedError{id, iface, attached}
+	}
+	a := o.record.Attachments[at]
+	if a.Batch == "" && o.record.Allocation.Digest != "" && (a.Primary || len(o.batch("")) == 1) {
+		return &RequestError{"interface", iface, "the allocation was set up with it, and it goes when the whole allocation is detached"}
+	}
+	return o.removeAlone(ctx, []state.Attachment{a})
+}
+
+// Release removes all that was attached for a task. An unknown allocation, a
+// task without attachments and a missing namespace are not errors, nor is a
+// second call.
+func (e *Engine) Release(ctx context.Context, id, task string) error {
+	o, err := e.begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	if err := o.recall(); err != nil {
+		return err
+	}
+	its := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
+	if len(its) == 0 {
+		return nil
+	}
+	return o.removeAlone(ctx, its)
+}
+
+// removeAlone removes attachments, each as a batch of its own from the moment
+// that the record says so.
+func (o *operation) removeAlone(ctx context.Context, attachments []state.Attachment) error {
+	for i := range attachments {
+		attachments[i].Batch = "detach " + attachments[i].Interface
+	}
+	return o.remove(ctx, attachments)
+}

@@ -1,0 +1,160 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Attach attaches an allocation that stands to further networks, as Extend
+// does. One that is not on record is state.ErrNotFound.
+func (e *Engine) Attach(ctx context.Context, id string, networks []selection.Element) (*Allocation, error) {
+	return e.Extend(ctx, Request{ID: id, Networks: networks})
+}
+
+// Extend attaches an allocation that stands to further networks, all of them or
+// none, and returns what it has then; what it had is not touched. With
+// Request.Netns the allocation need not be on record: the namespace is somebody
+// else's, with a main network that is not ours. When the namespace on record is
+// gone and Netns leads to another one, what was recorded is torn down first.
+//
+// Networks without an interface get the first free net<n>. Repeated with the
+// same request it returns what stands, so a second attachment to one network
+// needs another interface name. Calls for one allocation wait for each other.
+//
+// The default route stays where it is unless a network asks for it.
+func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
+	if err := r.validateExtension(); err != nil {
+		return nil, err
+	}
+	batch, err := r.digest()
+	if err != nil {
+		return nil, err
+	}
+	o, err := e.begin(ctx, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer o.end()
+	if err := o.makeReady(ctx, r); err != nil {
+		return nil, err
+	}
+	if len(o.batch(batch)) == len(r.Networks) {
+		return describe(o.record)
+	}
+	return o.extend(ctx, r, batch)
+}
+
+func (r Request) validateExtension() error {
+	if r.Primary != nil {
+		return &RequestError{"primary", r.Primary.Name, "the allocation stands: name extra networks only"}
+	}
+	if len(r.Defaults) > 0 {
+		return &RequestError{"defaults", r.Defaults[0].Name, "the allocation stands: name extra networks only"}
+	}
+	return r.validate()
+}
+
+// makeReady sees to it that what is on record stands in the namespace of the
+// request, or that nothing is on record.
+func (o *operation) makeReady(ctx context.Context, r Request) error {
+	if !o.known() {
+		if r.Netns == "" {
+			return fmt.Errorf("allocation %s %w", r.ID, state.ErrNotFound)
+		}
+		return nil
+	}
+	alive, same, err := o.compareNamespace(r.Netns)
+	switch {
+	case err != nil:
+		return err
+	case !alive && r.Netns == "":
+		return fmt.Errorf("allocation %s: %w: set it up again", r.ID, &netns.MissingError{Path: o.record.Allocation.Netns, Reason: "its namespace is gone"})
+	case !alive:
+		return o.startOver(ctx)
+	case r.Netns != "" && !same:
+		return &RequestError{"netns", r.Netns, fmt.Sprintf("allocation %s lives in %s", r.ID, o.record.Allocation.Netns)}
+	}
+	if err := o.mend(); err != nil {
+		return err
+	}
+	if !o.standing() {
+		return fmt.Errorf("allocation %s: its set-up was cut off: set it up again, or tear it down", r.ID)
+	}
+	o.settle(ctx)
+	return nil
+}
+
+// mend completes the record of an allocation that stands from libcni's cache.
+// What comes from there was not seen through, and is removed as cut off.
+func (o *operation) mend() error {
+	if len(o.record.Damaged) == 0 || o.record.Allocation.NetnsID == "" {
+		return nil
+	}
+	if err := o.recall(); err != nil {
+		return err
+	}
+	o.record.Damaged = nil
+	return nil
+}
+
+// extend carries the request out. Whatever fails, what it did is undone.
+func (o *operation) extend(ctx context.Context, r Request, batch string) (*Allocation, error) {
+	known := o.record.Allocation
+	if known.NetnsID != "" {
+		r.Netns = known.Netns
+	}
+	if r.Identity == (policy.Identity{}) {
+		r.Identity = known.Identity
+	}
+	ns, err := o.sandbox(r, known.Digest)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	if known.NetnsID != "" {
+		o.record.Allocation = known
+	}
+	p, err := o.planExtension(r, batch, ns)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.attachAll(ctx, ns, p); err != nil {
+		// The caller may have given up; what was done is undone all the same.
+		if undo := o.remove(context.WithoutCancel(ctx), o.batch(batch)); undo != nil {
+			err = errors.Join(err, fmt.Errorf("undo: %w", undo))
+		}
+		return nil, err
+	}
+	return describe(o.record)
+}
+
+// planExtension gives the networks interfaces that are free, on record and in
+// the namespace.
+func (o *operation) planExtension(r Request, batch string, ns *netns.Namespace) (*plan, error) {
+	present, err := ns.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var taken []string
+	for _, i := range present {
+		taken = append(taken, i.Name)
+	}
+	for _, a := range o.record.Attachments {
+		taken = append(taken, a.Interface)
+	}
+	elements, err := selection.AssignFurther(taken, len(o.record.Attachments), r.Networks)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{standing: o.record.Attachments, netnsOwned: o.record.Allocation.NetnsOwned, elements: elements}
+	return p, o.fill(p, r, batch)
+}

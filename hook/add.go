@@ -22,6 +22,7 @@ func (o *operation) add(ctx, going context.Context, a *state.Attachment, path st
 		}
 		a.Tries++
 		err := o.addOnce(ctx, a, path)
+		o.notify(Step{Network: a.Network, Interface: a.Interface, Try: a.Tries, Of: maxTries, Err: err})
 		if err == nil {
 			log.Info("attached", "tries", a.Tries)
 			return nil // finish records it, when all the others are attached, too

@@ -77,6 +77,8 @@ type operation struct {
 	// hold is inherited by the plugins; see state.Locked.Hold.
 	hold *os.File
 	log  hclog.Logger
+	// notify is Request.Notify.
+	notify func(Step)
 }
 
 // begin locks an allocation and reads its record; an allocation without one
@@ -101,7 +103,7 @@ func (e *Engine) tryBegin(id string) (*operation, error) {
 
 func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 	var err error
-	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id)}
+	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id), notify: func(Step) {}}
 	o.record, err = lock.Load()
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		o.end()

@@ -44,6 +44,9 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 		return nil, err
 	}
 	defer o.end()
+	if r.Notify != nil {
+		o.notify = r.Notify
+	}
 	if err := o.makeReady(ctx, r); err != nil {
 		return nil, err
 	}

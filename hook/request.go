@@ -50,9 +50,22 @@ type Request struct {
 	PortOptions portmap.Options
 	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown.
 	Args map[string]string
+	// Notify is told of each step, from several goroutines and before Setup or
+	// Extend returns. Nil: nobody wants to know.
+	Notify func(Step) `json:"-"`
 	// Task is the task of the allocation that Extend attaches for; Release finds
 	// what is attached by it. Empty: the allocation itself.
 	Task string `json:",omitempty"`
+}
+
+// Step is a try to make one attachment.
+type Step struct {
+	Network   string
+	Interface string
+	// Try counts from 1 to Of.
+	Try, Of int
+	// Err is why the try failed; nil when it succeeded.
+	Err error
 }
 
 // RequestError is a request that is refused before anything is done.

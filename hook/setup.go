@@ -33,6 +33,9 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 		return nil, err
 	}
 	defer o.end()
+	if r.Notify != nil {
+		o.notify = r.Notify
+	}
 	if done, err := o.earlier(ctx, r, digest); done != nil || err != nil {
 		return done, err
 	}

@@ -75,8 +75,8 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	return errors.Join(failed, err, printCleanup(cmd.OutOrStdout(), id, before, report, s.json))
 }
 
-// without leaves out of what was leaked what still is.
-func without(leaked []cleanup.Verdict, failures []cleanup.Failure) []cleanup.Verdict {
+// removedOf leaves out of what was leaked what still is.
+func removedOf(leaked []cleanup.Verdict, failures []cleanup.Failure) []cleanup.Verdict {
 	left := map[string]bool{}
 	for _, f := range failures {
 		left[f.Where] = true
@@ -85,7 +85,7 @@ func without(leaked []cleanup.Verdict, failures []cleanup.Failure) []cleanup.Ver
 }
 
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
-	removed := without(before.Leaked(), after.Failures)
+	removed := removedOf(before.Leaked(), after.Failures)
 	if asJSON {
 		return printJSON(w, map[string]any{"id": id, "removed": removed})
 	}
@@ -202,7 +202,7 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	leaked := report.Leaked()
 	kept := len(report.Verdicts) - len(leaked)
 	shown := *report
-	shown.Verdicts = without(leaked, report.Failures)
+	shown.Verdicts = removedOf(leaked, report.Failures)
 	if asJSON {
 		c := collected{Collected: torn, Report: &shown}
 		for _, f := range report.Failures {

@@ -1,0 +1,56 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestWatch waits for a report after each change; the test's own deadline is
+// the only clock.
+func TestWatch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
+	ctx, stop := context.WithCancel(t.Context())
+	changed, err := Watch(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(path string) func() error {
+		return func() error { return os.WriteFile(filepath.Join(dir, path), []byte("{}"), 0o600) }
+	}
+	for _, change := range []struct {
+		name string
+		do   func() error
+	}{
+		{"the directory comes", func() error { return os.MkdirAll(dir, 0o700) }},
+		{"a file comes", write("a.conf")},
+		{"it changes", write("a.conf")},
+		{"it is replaced", func() error {
+			if err := write(".new")(); err != nil {
+				return err
+			}
+			return os.Rename(filepath.Join(dir, ".new"), filepath.Join(dir, "a.conf"))
+		}},
+		{"a network's own directory comes", func() error { return os.Mkdir(filepath.Join(dir, "net"), 0o700) }},
+		{"a file in it", write("net/b.conf")},
+		{"a file goes", func() error { return os.Remove(filepath.Join(dir, "a.conf")) }},
+		{"the directory goes", func() error { return os.RemoveAll(dir) }},
+		{"it comes back", func() error { return os.Mkdir(dir, 0o700) }},
+		{"a file in what came back", write("c.conf")},
+	} {
+		if err := change.do(); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := <-changed; !ok {
+			t.Fatalf("%s: the watch ended", change.name)
+		}
+		t.Logf("%s: reported", change.name)
+	}
+	stop()
+	for range changed { // ends when the channel is closed
+	}
+}

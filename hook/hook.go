@@ -90,6 +90,8 @@ type Config struct {
 	// Cleaner does forced cleanup. Default: none; what a DEL leaves then
 	// stays recorded as pending.
 	Cleaner Cleaner
+	// Observer is told of every operation on an attachment. Default: none.
+	Observer Observer
 	// Logger gets one line for each step that matters. Default: none.
 	Logger hclog.Logger
 }

@@ -217,7 +217,7 @@ func (o *operation) addAll(ctx context.Context, path string, attachments []state
 		inOrder(len(attachments),
 			func(i int) []int { return predecessors(attachments, i) },
 			func(i int) {
-				errs[i] = o.add(ctx, going, &attachments[i], path)
+				errs[i] = o.observe("attach", &attachments[i], func() error { return o.add(ctx, going, &attachments[i], path) })
 				if errs[i] != nil {
 					group.Go(func() error { return errs[i] })
 				}

@@ -136,15 +136,16 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 		return err
 	}
 	errs := make([]error, len(attachments))
-	inOrder(len(attachments),
-		func(i int) []int { return successors(attachments, i) },
-		func(i int) { errs[i] = o.detach(ctx, &attachments[i], path) })
+	detach := func(i int) {
+		errs[i] = o.observe("detach", &attachments[i], func() error { return o.detach(ctx, &attachments[i], path) })
+	}
+	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, detach)
 	// What failed is tried once more now that the others are gone: of two
 	// attachments to one network the first cannot remove the chain that the
 	// bridge plugin has for both.
 	for i := range attachments {
 		if errs[i] != nil && transient(errs[i]) && ctx.Err() == nil {
-			errs[i] = o.detach(ctx, &attachments[i], path)
+			detach(i)
 		}
 	}
 	return o.force(ctx, path == "", errs)

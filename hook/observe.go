@@ -1,0 +1,40 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"time"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// Observation is one operation on one attachment, after its last try.
+type Observation struct {
+	// Op is "attach" or "detach".
+	Op        string
+	Network   string
+	Interface string
+	// Tries is the number of times that it was tried.
+	Tries int
+	// Took is the time of all tries and the pauses between them.
+	Took time.Duration
+	// Err is nil when it succeeded.
+	Err error
+}
+
+// Observer is told of every operation on an attachment. Attachments are worked
+// on at the same time, so its method is called concurrently.
+type Observer interface {
+	Observe(o Observation)
+}
+
+// observe does an operation and reports it.
+func (o *operation) observe(op string, a *state.Attachment, do func() error) error {
+	started := time.Now()
+	err := do()
+	if o.config.Observer != nil {
+		o.config.Observer.Observe(Observation{op, a.Network, a.Interface, a.Tries, time.Since(started), err})
+	}
+	return err
+}

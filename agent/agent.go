@@ -1,0 +1,174 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// Engine is what the agent serves.
+type Engine interface {
+	hook.Hook
+	List(ctx context.Context) iter.Seq2[*hook.Allocation, error]
+	Ready(ctx context.Context, n *cniconf.Network) error
+}
+
+// Attacher changes the attachments of an allocation that is set up.
+type Attacher interface {
+	Attach(ctx context.Context, id string, networks []selection.Element) (*hook.Allocation, error)
+	Detach(ctx context.Context, id, iface string) error
+}
+
+// CNI carries out a call of a CNI runtime.
+type CNI interface {
+	// Call gets the call's environment and configuration, and returns what the
+	// plugin prints; nil for nothing.
+	Call(ctx context.Context, env map[string]string, config []byte) ([]byte, error)
+}
+
+// Config is an agent's. The zero value is usable: every field has a default.
+type Config struct {
+	// ConfDir holds the network configurations. Default: cniconf.DefaultDir.
+	ConfDir string
+	// PluginDirs are searched for CNI plugins. Default: as hook.Config has it.
+	PluginDirs []string
+	// Access says who may use the socket. Default: root and the agent's user.
+	Access Access
+	// MaxConnections bounds the open connections. Default: 256.
+	MaxConnections int
+	// MaxRequests bounds the requests at work; answers about what is recorded
+	// do not count. Default: 64.
+	MaxRequests int
+	// MaxBody bounds a request's body, in bytes. Default: 1 MiB.
+	MaxBody int64
+	// HeaderTimeout is the time that a client has for a request's header.
+	// Default: 5 s.
+	HeaderTimeout time.Duration
+	// ReadTimeout is the time that a client has for a whole request, and to
+	// take an answer. Default: 30 s.
+	ReadTimeout time.Duration
+	// RequestTimeout is the deadline of the work for a request. Default: 5 min.
+	RequestTimeout time.Duration
+	// DrainTimeout is how long a stopping agent waits for what is at work.
+	// Default: 90 s, more than a plugin's deadline.
+	DrainTimeout time.Duration
+	// Ready says what else keeps the agent from being ready. Default: nothing.
+	Ready func() []string
+	// Pprof serves /debug/pprof. Default: no.
+	Pprof bool
+	// Metrics counts. Default: a registry of the agent's own.
+	Metrics *Metrics
+	// Attacher serves POST /v1/delegate. Default: the engine, if it is one,
+	// else the request is not supported.
+	Attacher Attacher
+	// CNI serves POST /v1/cni. Default: the request is not supported.
+	CNI CNI
+	// Logger gets a line for each request that changes something. Default:
+	// none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.ConfDir = cmp.Or(c.ConfDir, cniconf.DefaultDir)
+	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
+	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
+	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
+	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
+	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, 5*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Minute)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 90*time.Second)
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(prometheus.NewRegistry())
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Agent serves an engine.
+type Agent struct {
+	config  Config
+	engine  Engine
+	metrics *Metrics
+	gate    *gate
+	log     hclog.Logger
+}
+
+// New returns an agent for an engine. Of one Config.Metrics there may be one
+// agent.
+func New(c Config, e Engine) *Agent {
+	c = c.withDefaults()
+	c.Metrics.registry.MustRegister(&hostCollector{engine: e, confDir: c.ConfDir, log: c.Logger})
+	if attacher, ok := e.(Attacher); ok && c.Attacher == nil {
+		c.Attacher = attacher
+	}
+	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), log: c.Logger}
+}
+
+// Serve answers requests until ctx ends, then stops as the package says. The
+// listeners are closed when it returns.
+func (a *Agent) Serve(ctx context.Context, listeners ...net.Listener) error {
+	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abandon(nil)
+	server := a.server(work)
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { failed <- server.Serve(limitListener(l, a.config.MaxConnections)) }()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("serve: %w", err)
+	}
+	return errors.Join(err, a.stop(server, abandon))
+}
+
+// stop drains, then closes. What is at work when the time is over is undone.
+func (a *Agent) stop(server *http.Server, abandon context.CancelCauseFunc) error {
+	idle := a.gate.close()
+	a.log.Info("stopping: finishing what is at work")
+	select {
+	case <-idle:
+	case <-time.After(a.config.DrainTimeout):
+		a.log.Warn("undoing what is still at work", "waited", a.config.DrainTimeout)
+		abandon(errors.New("the agent is stopping"))
+		<-idle
+	}
+	closing, cancel := context.WithTimeout(context.Background(), a.config.HeaderTimeout)
+	defer cancel()
+	if err := server.Shutdown(closing); err != nil {
+		return server.Close() // somebody keeps a connection open and silent
+	}
+	return nil
+}
+
+func (a *Agent) server(work context.Context) *http.Server {
+	return &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: a.config.HeaderTimeout,
+		ReadTimeout:       a.config.ReadTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          a.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		BaseContext:       func(net.Listener) context.Context { return work },
+		ConnContext:       withConn,
+	}
+}

@@ -1,0 +1,174 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package client calls the agent on its unix socket.
+//
+//	c := client.New("")
+//	allocation, err := c.Setup(ctx, "web-1", api.Setup{Networks: api.Selection{{Name: "storage"}}})
+//
+// An answer that is not a success is an *api.Error. "Try again later" (CNI code
+// 11) is tried again until the context ends. Where nobody answers the error is
+// ErrUnavailable, and nothing was done: the caller may do the work itself.
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+// ErrUnavailable is a socket on which nobody answers.
+var ErrUnavailable = errors.New("the agent does not answer")
+
+// Client calls one agent. It may be used concurrently.
+type Client struct {
+	socket string
+	http   http.Client
+}
+
+// New returns a client of the agent at a socket; an empty path is
+// api.DefaultSocket. Nothing is connected yet.
+func New(socket string) *Client {
+	socket = cmp.Or(socket, api.DefaultSocket)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "unix", socket)
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return c, err
+	}
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{
+		DialContext: dial, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
+	}}}
+}
+
+// Setup sets an allocation up; repeated with the same body it returns what
+// stands. When the context ends first the agent undoes it.
+func (c *Client) Setup(ctx context.Context, id string, body api.Setup) (*api.Allocation, error) {
+	return call[api.Allocation](ctx, c, http.MethodPut, allocationPath(id), body)
+}
+
+// Teardown takes an allocation down. One that is not set up is no error.
+func (c *Client) Teardown(ctx context.Context, id string) error {
+	_, err := call[api.Allocation](ctx, c, http.MethodDelete, allocationPath(id), nil)
+	return err
+}
+
+// Allocation returns an allocation; one that is not set up has the code
+// api.CodeUnknownContainer.
+func (c *Client) Allocation(ctx context.Context, id string) (*api.Allocation, error) {
+	return call[api.Allocation](ctx, c, http.MethodGet, allocationPath(id), nil)
+}
+
+// Allocations returns all, in the order of their IDs.
+func (c *Client) Allocations(ctx context.Context) ([]*api.Allocation, error) {
+	all, err := call[[]*api.Allocation](ctx, c, http.MethodGet, api.PathAllocations, nil)
+	if err != nil {
+		return nil, err
+	}
+	return *all, nil
+}
+
+// Delegate adds an attachment to an allocation or removes one; after a removal
+// the allocation is nil.
+func (c *Client) Delegate(ctx context.Context, body api.Delegate) (*api.Allocation, error) {
+	return call[api.Allocation](ctx, c, http.MethodPost, api.PathDelegate, body)
+}
+
+// CNI has the agent carry out a CNI call, and returns what the plugin would
+// print; nil for nothing.
+func (c *Client) CNI(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
+	result, err := call[json.RawMessage](ctx, c, http.MethodPost, api.PathCNI, api.CNI{Env: env, Config: config})
+	if err != nil || result == nil {
+		return nil, err
+	}
+	return *result, nil
+}
+
+// Networks returns what the conf directory offers.
+func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
+	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)
+}
+
+// GC takes down what ended without teardown.
+func (c *Client) GC(ctx context.Context) (*api.Collected, error) {
+	return call[api.Collected](ctx, c, http.MethodPost, api.PathGC, nil)
+}
+
+// Ready is nil when the agent can serve.
+func (c *Client) Ready(ctx context.Context) error {
+	_, err := once[api.Health](ctx, c, http.MethodGet, api.PathReady, nil)
+	return err
+}
+
+func allocationPath(id string) string { return api.PathAllocations + "/" + url.PathEscape(id) }
+
+// call makes a request, and again while the agent says to try again later.
+func call[T any](ctx context.Context, c *Client, method, path string, body any) (*T, error) {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		value, err := once[T](ctx, c, method, path, data)
+		var refused *api.Error
+		if !errors.As(err, &refused) || refused.Code != api.CodeTryAgainLater || refused.Status != http.StatusServiceUnavailable {
+			return value, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w, after: %w", context.Cause(ctx), err)
+		case <-time.After(250*time.Millisecond + rand.N(250*time.Millisecond)):
+		}
+	}
+}
+
+func once[T any](ctx context.Context, c *Client, method, path string, body []byte) (*T, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > 0 {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("agent at %s: %w", c.socket, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("agent at %s: %w", c.socket, err)
+	}
+	return decode[T](response.StatusCode, data)
+}
+
+func decode[T any](status int, data []byte) (*T, error) {
+	if status == http.StatusNoContent {
+		return nil, nil
+	}
+	if status != http.StatusOK {
+		failure := &api.Error{Status: status}
+		if err := json.Unmarshal(data, failure); err != nil {
+			return nil, fmt.Errorf("the agent answers with status %d and no CNI error: %w", status, err)
+		}
+		return nil, failure
+	}
+	value := new(T)
+	return value, json.Unmarshal(data, value)
+}

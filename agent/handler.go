@@ -1,0 +1,191 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+// route is what answers one method of one path.
+type route struct {
+	// serve returns what is sent as JSON; nil is an answer without a body.
+	serve func(r *http.Request) (any, error)
+	// work is whether the request counts as at work.
+	work bool
+}
+
+// routes is the API, by path and method; openapi.json describes it.
+func (a *Agent) routes() map[string]map[string]route {
+	return map[string]map[string]route{
+		api.PathCNI:         {http.MethodPost: {a.postCNI, true}},
+		api.PathDelegate:    {http.MethodPost: {a.postDelegate, true}},
+		api.PathAllocations: {http.MethodGet: {a.getAllocations, false}},
+		api.PathAllocation: {
+			http.MethodGet:    {a.getAllocation, false},
+			http.MethodPut:    {a.putAllocation, true},
+			http.MethodDelete: {a.deleteAllocation, true},
+		},
+		api.PathNetworks:    {http.MethodGet: {a.getNetworks, false}},
+		api.PathGC:          {http.MethodPost: {a.postGC, true}},
+		api.PathDescription: {http.MethodGet: {getDescription, false}},
+		api.PathHealth:      {http.MethodGet: {getHealth, false}},
+		api.PathReady:       {http.MethodGet: {a.getReady, false}},
+	}
+}
+
+// Handler answers requests that come by connections of Serve.
+func (a *Agent) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, methods := range a.routes() {
+		mux.Handle(path, a.handle(path, methods))
+	}
+	mux.Handle(api.PathMetrics, a.page(api.PathMetrics, promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})))
+	if a.config.Pprof {
+		const path = "/debug/pprof/"
+		mux.Handle(path, a.page(path, http.HandlerFunc(pprof.Index)))
+		mux.Handle(path+"profile", a.page(path+"profile", http.HandlerFunc(pprof.Profile)))
+		mux.Handle(path+"trace", a.page(path+"trace", http.HandlerFunc(pprof.Trace)))
+		mux.Handle(path+"symbol", a.page(path+"symbol", http.HandlerFunc(pprof.Symbol)))
+	}
+	mux.Handle("/", a.handle("other", nil))
+	return mux
+}
+
+// handle answers the methods of one path. A path without methods is unknown.
+func (a *Agent) handle(path string, methods map[string]route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		value, err := a.answer(w, r, path, methods)
+		status := http.StatusOK
+		switch {
+		case err != nil:
+			failure := errorOf(err)
+			status = failure.Status
+			value = failure
+		case value == nil:
+			status = http.StatusNoContent
+		}
+		a.metrics.request(path, r.Method, status)
+		send(w, status, value)
+	})
+}
+
+func (a *Agent) answer(w http.ResponseWriter, r *http.Request, path string, methods map[string]route) (any, error) {
+	if err := a.admit(w, r); err != nil {
+		return nil, err
+	}
+	if methods == nil {
+		return nil, noSuchRequest(http.StatusNotFound, "no path "+strconv.Quote(r.URL.Path))
+	}
+	route, ok := methods[r.Method]
+	if !ok {
+		allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
+		w.Header().Set("Allow", allowed)
+		return nil, noSuchRequest(http.StatusMethodNotAllowed, fmt.Sprintf("no method %q for %s: want %s", r.Method, path, allowed))
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, a.config.MaxBody)
+	if !route.work {
+		return route.serve(r)
+	}
+	return a.work(r, route)
+}
+
+// work serves a request that takes a place among those at work.
+func (a *Agent) work(r *http.Request, route route) (any, error) {
+	if err := a.gate.enter(); err != nil {
+		return nil, err
+	}
+	defer a.gate.leave()
+	ctx, stop := context.WithTimeoutCause(r.Context(), a.config.RequestTimeout, &deadlineError{a.config.RequestTimeout})
+	defer stop()
+	started := time.Now()
+	value, err := route.serve(r.WithContext(ctx))
+	a.log.Info("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(started).Round(time.Millisecond).String(), "error", err)
+	return value, err
+}
+
+// page serves what is no part of the versioned API.
+func (a *Agent) page(path string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := a.admit(w, r)
+		if err == nil && r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			err = noSuchRequest(http.StatusMethodNotAllowed, fmt.Sprintf("no method %q for %s: want GET", r.Method, path))
+		}
+		if err != nil {
+			failure := errorOf(err)
+			a.metrics.request(path, r.Method, failure.Status)
+			send(w, failure.Status, failure)
+			return
+		}
+		a.metrics.request(path, r.Method, http.StatusOK)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// admit refuses a request whose connection is not welcome, and closes it.
+func (a *Agent) admit(w http.ResponseWriter, r *http.Request) error {
+	c, err := connOf(r.Context())
+	if err == nil {
+		err = c.admit(a.config.Access)
+	}
+	if err != nil {
+		w.Header().Set("Connection", "close")
+	}
+	return err
+}
+
+func send(w http.ResponseWriter, status int, value any) {
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	if value == nil {
+		w.WriteHeader(status)
+		return
+	}
+	data, err := json.Marshal(value)
+	if err != nil { // a result that is no JSON, which libcni would have refused
+		status, data = http.StatusInternalServerError, []byte(`{"cniVersion":"1.1.0","code":999,"msg":"the answer cannot be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // the client is gone
+}
+
+// read decodes a request's body, which is one JSON value with known keys only.
+func read(r *http.Request, target any) error {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(target); err != nil {
+		return decodingFailure(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return decodingFailure(errors.New("want one JSON value and nothing after it"))
+	}
+	return nil
+}
+
+// readNothing holds a request to have no body. It also waits for its end,
+// without which net/http would not notice that the client goes away.
+func readNothing(r *http.Request) error {
+	var one [1]byte
+	if _, err := io.ReadFull(r.Body, one[:]); !errors.Is(err, io.EOF) {
+		return decodingFailure(errors.New("want no body"))
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+)
+
+func (a *Agent) getNetworks(r *http.Request) (any, error) {
+	catalog, err := cniconf.Load(a.config.ConfDir)
+	if err != nil {
+		return nil, err
+	}
+	answer := api.Networks{Networks: []api.Network{}, Broken: []string{}}
+	for _, n := range catalog.Networks {
+		network := api.Network{
+			Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion,
+			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...),
+		}
+		err := cniconf.FindPlugins(n, a.config.PluginDirs)
+		if err == nil {
+			err = a.engine.Ready(r.Context(), n)
+		}
+		if err != nil && !errors.Is(err, hook.ErrNoStatus) {
+			network.Problem = err.Error()
+		}
+		answer.Networks = append(answer.Networks, network)
+	}
+	for _, broken := range catalog.Broken {
+		answer.Broken = append(answer.Broken, broken.Error())
+	}
+	return answer, nil
+}
+
+func getDescription(*http.Request) (any, error) { return json.RawMessage(api.Description), nil }
+
+// getHealth says that the agent is alive.
+func getHealth(*http.Request) (any, error) { return api.Health{Status: "alive"}, nil }
+
+// getReady says whether an ADD could be served now.
+func (a *Agent) getReady(r *http.Request) (any, error) {
+	problems := a.problems(r.Context())
+	if len(problems) == 0 {
+		return api.Health{Status: "ready"}, nil
+	}
+	return nil, &api.Error{
+		Code: types.ErrPluginNotAvailable, Msg: "not ready", Details: strings.Join(problems, "; "),
+		Status: http.StatusServiceUnavailable,
+	}
+}
+
+func (a *Agent) problems(ctx context.Context) []string {
+	var problems []string
+	if a.gate.isClosed() {
+		problems = append(problems, "the agent is stopping")
+	}
+	if why := a.unusable(); why != "" {
+		problems = append(problems, why)
+	}
+	for _, err := range a.engine.List(ctx) {
+		if err != nil {
+			problems = append(problems, err.Error())
+			break
+		}
+	}
+	if a.config.Ready != nil {
+		problems = append(problems, a.config.Ready()...)
+	}
+	return problems
+}
+
+// unusable says why no network can be attached; empty when one can. That
+// another cannot is no reason to refuse it.
+func (a *Agent) unusable() string {
+	catalog, err := cniconf.Load(a.config.ConfDir)
+	if err != nil {
+		return err.Error()
+	}
+	why := fmt.Sprintf("no network in %s", a.config.ConfDir)
+	for _, broken := range catalog.Broken {
+		why = broken.Error()
+	}
+	for _, n := range catalog.Networks {
+		err := cniconf.FindPlugins(n, a.config.PluginDirs)
+		if err == nil {
+			return ""
+		}
+		why = err.Error()
+	}
+	return why
+}

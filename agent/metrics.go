@@ -1,0 +1,108 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Metrics counts what the agent and its engine do. It is the engine's observer.
+type Metrics struct {
+	registry   *prometheus.Registry
+	requests   *prometheus.CounterVec
+	operations *prometheus.HistogramVec
+	retries    *prometheus.CounterVec
+	cleanups   *prometheus.CounterVec
+	found      *prometheus.CounterVec
+	removed    *prometheus.CounterVec
+	reloads    *prometheus.CounterVec
+}
+
+var _ hook.Observer = (*Metrics)(nil)
+
+// NewMetrics registers the metrics. Registering twice in one registry panics.
+func NewMetrics(r *prometheus.Registry) *Metrics {
+	m := &Metrics{
+		registry: r,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "allocnet_requests_total", Help: "Requests answered, by handler, HTTP status and method.",
+		}, []string{"handler", "code", "method"}),
+		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "allocnet_operation_duration_seconds", Help: "Time of one operation on one attachment, all its tries included.",
+			Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
+		}, []string{"operation", "network", "outcome"}),
+		retries: counter("allocnet_retries_total", "Tries of an operation after its first.", "operation", "network"),
+		cleanups: counter("allocnet_forced_cleanups_total",
+			"Attachments whose DEL failed, or could not be believed, and that were cleaned up by force.", "network", "outcome"),
+		found:   counter("allocnet_leaks_found_total", "Leaks that the reconciler found, by kind.", "kind"),
+		removed: counter("allocnet_leaks_removed_total", "Leaks that the reconciler removed, by kind.", "kind"),
+		reloads: counter("allocnet_conf_reloads_total", "Times that configuration was read anew.", "outcome"),
+	}
+	r.MustRegister(m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.reloads)
+	return m
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// methods bounds the values of a label that a client chooses.
+var methods = map[string]bool{http.MethodGet: true, http.MethodPut: true, http.MethodPost: true, http.MethodDelete: true}
+
+func (m *Metrics) request(handler, method string, status int) {
+	if !methods[method] {
+		method = "other"
+	}
+	m.requests.WithLabelValues(handler, strconv.Itoa(status), method).Inc()
+}
+
+func outcome(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "done"
+}
+
+// Observe counts an operation on an attachment.
+func (m *Metrics) Observe(o hook.Observation) {
+	m.operations.WithLabelValues(o.Op, o.Network, outcome(o.Err)).Observe(o.Took.Seconds())
+	if o.Tries > 1 {
+		m.retries.WithLabelValues(o.Op, o.Network).Add(float64(o.Tries - 1))
+	}
+}
+
+// Reloaded counts an attempt to read configuration anew.
+func (m *Metrics) Reloaded(err error) { m.reloads.WithLabelValues(outcome(err)).Inc() }
+
+// Cleaner returns a cleaner that is counted. Nil stays nil.
+func (m *Metrics) Cleaner(c hook.Cleaner) hook.Cleaner {
+	if c == nil {
+		return nil
+	}
+	return &countedCleaner{c, m}
+}
+
+type countedCleaner struct {
+	hook.Cleaner
+	metrics *Metrics
+}
+
+func (c *countedCleaner) Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error {
+	err := c.Cleaner.Clean(ctx, a, attachments)
+	for _, attachment := range attachments {
+		c.metrics.cleanups.WithLabelValues(attachment.Network, outcome(err)).Inc()
+	}
+	return err
+}
+
+// scrapeTimeout bounds what a scrape reads from disk.
+const scrapeTimeout = 10 * time.Second

@@ -76,6 +76,9 @@ type Config struct {
 	// Attacher serves POST /v1/delegate. Default: the engine, if it is one,
 	// else the request is not supported.
 	Attacher Attacher
+	// Collect serves POST /v1/gc. Default: the engine's GC, for which namespaces
+	// alone decide what lives.
+	Collect func(ctx context.Context) (*hook.Collected, error)
 	// CNI serves POST /v1/cni. Default: the request is not supported.
 	CNI CNI
 	// Logger gets a line for each request that changes something. Default:
@@ -118,6 +121,9 @@ func New(c Config, e Engine) *Agent {
 	c.Metrics.registry.MustRegister(&hostCollector{engine: e, confDir: c.ConfDir, log: c.Logger})
 	if attacher, ok := e.(Attacher); ok && c.Attacher == nil {
 		c.Attacher = attacher
+	}
+	if c.Collect == nil {
+		c.Collect = func(ctx context.Context) (*hook.Collected, error) { return e.GC(ctx, nil) }
 	}
 	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), log: c.Logger}
 }

@@ -88,7 +88,7 @@ func (a *Agent) postGC(r *http.Request) (any, error) {
 	if err := readNothing(r); err != nil {
 		return nil, err
 	}
-	collected, err := a.engine.GC(r.Context(), nil)
+	collected, err := a.config.Collect(r.Context())
 	if err != nil && collected != nil && len(collected.TornDown) > 0 {
 		err = errors.Join(fmt.Errorf("torn down %d allocations, but not all", len(collected.TornDown)), err)
 	}

@@ -24,6 +24,7 @@ type Metrics struct {
 	cleanups   *prometheus.CounterVec
 	found      *prometheus.CounterVec
 	removed    *prometheus.CounterVec
+	rounds     *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 }
 
@@ -45,9 +46,10 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 			"Attachments whose DEL failed, or could not be believed, and that were cleaned up by force.", "network", "outcome"),
 		found:   counter("allocnet_leaks_found_total", "Leaks that the reconciler found, by kind.", "kind"),
 		removed: counter("allocnet_leaks_removed_total", "Leaks that the reconciler removed, by kind.", "kind"),
+		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown are those in which it could not learn what lives.", "outcome"),
 		reloads: counter("allocnet_conf_reloads_total", "Times that configuration was read anew.", "outcome"),
 	}
-	r.MustRegister(m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.reloads)
+	r.MustRegister(m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads)
 	return m
 }
 
@@ -78,6 +80,13 @@ func (m *Metrics) Observe(o hook.Observation) {
 	if o.Tries > 1 {
 		m.retries.WithLabelValues(o.Op, o.Network).Add(float64(o.Tries - 1))
 	}
+}
+
+func (m *Metrics) round(outcome string) { m.rounds.WithLabelValues(outcome).Inc() }
+
+func (m *Metrics) leaks(kind string, found, removed int) {
+	m.found.WithLabelValues(kind).Add(float64(found))
+	m.removed.WithLabelValues(kind).Add(float64(removed))
 }
 
 // Reloaded counts an attempt to read configuration anew.

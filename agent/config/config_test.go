@@ -1,0 +1,169 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+)
+
+func dirWith(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestLoad(t *testing.T) {
+	dir := dirWith(t, map[string]string{
+		"10-host.hcl": `
+conf_dir     = "/opt/cni/config"
+plugin_dirs  = ["/opt/cni/bin", "/usr/libexec/cni"]
+call_timeout = "90s"
+log_level    = "debug"
+socket {
+  path  = "/run/a/b.sock"
+  owner = "0"
+  group = "4242"
+}
+limits {
+  connections   = 10
+  drain_timeout = "2m"
+}`,
+		"20-nomad.hcl": `
+nomad {
+  token_file = "/etc/allocnet.d/token"
+  events     = true
+}
+reconcile {
+  interval = "30s"
+  leaks    = "report"
+}
+multi {
+  primary = "/opt/cni/config/10-web.conflist"
+  path    = "/opt/cni/config/00-multi.conflist"
+}`,
+		"30-ignored.txt": `{`, "units/web.hcl": `{`,
+	})
+	got, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		ConfDir: "/opt/cni/config", PluginDirs: []string{"/opt/cni/bin", "/usr/libexec/cni"}, CallTimeout: 90 * time.Second, LogLevel: "debug",
+		Socket: Socket{"/run/a/b.sock", agent.Access{Group: 4242}}, Limits: Limits{Connections: 10, DrainTimeout: 2 * time.Minute},
+		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"},
+		Multi: &Multi{Primary: "/opt/cni/config/10-web.conflist", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	next := got
+	next.LogLevel, next.Reconcile.Interval, next.ConfDir, next.Nomad = "warn", time.Second, "/x", &Nomad{}
+	if diff := cmp.Diff([]string{"conf_dir", "nomad"}, got.NeedRestart(next)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadNothing(t *testing.T) {
+	for _, path := range []string{t.TempDir(), "/does/not/exist"} {
+		if got, err := Load(path); err != nil || !cmp.Equal(got, Config{}) {
+			t.Errorf("%s: %+v, %v", path, got, err)
+		}
+	}
+	if _, err := Load("/does/not/exist.hcl"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is named and is not there: %v", err)
+	}
+}
+
+func TestFaultsSayWhere(t *testing.T) {
+	for text, want := range map[string]string{
+		"conf_dir = ":                         "a.hcl:1,12-12",
+		"x = 1":                               "a.hcl:1,1-2: Unsupported argument",
+		"\n  call_timeout = \"soon\"":         `a.hcl:2,18-24: Invalid value; "soon": want a duration`,
+		"call_timeout = 5":                    `a.hcl:1,16-17`,
+		"call_timeout = \"-1s\"":              "more than 0",
+		"log_level = \"loud\"":                `"loud": want trace, debug`,
+		"socket {\n owner = \"no-such\"\n}":   `a.hcl:2,10-19: Invalid value; "no-such": want the name or number of a user`,
+		"limits {\n requests = 0\n}":          "a.hcl:2,13-14: Invalid value; 0: want a number of 1 or more",
+		"socket {}\nsocket {}":                "a.hcl:2,1-7: Duplicate socket block",
+		"multi {\n path = \"/x\"\n}":          "a.hcl:1,1-6: Invalid value; multi: want either primary",
+		"pprof = \"maybe\"":                   "a.hcl:1,10-15",
+		"log_level = upper(\"x\")":            "a.hcl:1,13",
+		"reconcile {\n leaks = \"ignore\"\n}": `want report, remove`,
+	} {
+		_, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
+		var faults *Error
+		if !errors.As(err, &faults) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	_, err := Load(dirWith(t, map[string]string{"a.hcl": "pprof = true", "b.hcl": "\npprof = false"}))
+	if err == nil || !strings.Contains(err.Error(), "b.hcl:2,1-6") {
+		t.Errorf("set in two files: %v", err)
+	}
+}
+
+func TestLoadUnit(t *testing.T) {
+	dir := dirWith(t, map[string]string{
+		"units/web.hcl": `
+primary  = "web"
+networks = [{ name = "storage", ips = ["10.89.0.9/16"], mtu = 1400 }, { name = "mgmt", interface = "net5" }]
+publish  = ["http=8080:80/tcp"]`,
+		"units/short.hcl": `networks = "storage,mgmt@net5"`,
+	})
+	got, err := LoadUnit(dir, "web")
+	want := hook.Request{
+		ID: "web", Primary: &selection.Element{Name: "web"},
+		Networks: []selection.Element{{Name: "storage", IPs: []string{"10.89.0.9/16"}, MTU: 1400}, {Name: "mgmt", Interface: "net5"}},
+		Ports:    []portmap.Port{{Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"}},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if short, err := LoadUnit(dir, "short"); err != nil || len(short.Networks) != 2 || short.Networks[1].Interface != "net5" {
+		t.Errorf("%+v, %v", short, err)
+	}
+}
+
+func TestUnitFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		`networks = "a,,b"`:                    "web.hcl:1,12-18: Invalid value; networks: networks[1]",
+		`networks = [{ name = "a", mtu = 1 }]`: "networks[0].mtu",
+		`networks = [{ name = "a", x = 1 }]`:   "unknown key",
+		`primary = "a,b"`:                      "web.hcl:1,11-16: Invalid value; primary: want one network",
+		`publish = ["80:x"]`:                   "web.hcl:1,11-19: Invalid value; publish",
+		`publish = 80`:                         "web.hcl:1,11",
+		`ports = []`:                           "Unsupported argument",
+	} {
+		_, err := LoadUnit(dirWith(t, map[string]string{"units/web.hcl": text}), "web")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for _, name := range []string{"../web", "none"} {
+		if _, err := LoadUnit(t.TempDir(), name); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/hashicorp/hcl/v2/hclparse"
+
+	"github.com/allocnet/allocnet/agent"
+)
+
+// Error is everything that is wrong with the files.
+type Error struct{ Diagnostics hcl.Diagnostics }
+
+// Error has a line for each fault, as file:line,column: what; what would be
+// right.
+func (e *Error) Error() string {
+	errs := make([]error, len(e.Diagnostics))
+	for i, d := range e.Diagnostics {
+		errs[i] = d
+	}
+	return errors.Join(errs...).Error()
+}
+
+// Load reads a file, or the .hcl files of a directory in lexical order as if
+// they were one. A directory that does not exist has none. The error is an
+// *Error unless a file cannot be read.
+func Load(path string) (Config, error) {
+	files, err := filesAt(path)
+	if err != nil {
+		return Config{}, err
+	}
+	body, err := parse(files)
+	if err != nil {
+		return Config{}, err
+	}
+	var f file
+	if faults := gohcl.DecodeBody(body, nil, &f); faults.HasErrors() {
+		return Config{}, &Error{faults}
+	}
+	return f.config()
+}
+
+func filesAt(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && filepath.Ext(path) != ".hcl":
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("configuration: %w", err)
+	case !info.IsDir():
+		return []string{path}, nil
+	}
+	files, err := filepath.Glob(filepath.Join(path, "*.hcl"))
+	slices.Sort(files)
+	return files, err
+}
+
+func parse(files []string) (hcl.Body, error) {
+	parser := hclparse.NewParser()
+	var parsed []*hcl.File
+	var faults hcl.Diagnostics
+	for _, path := range files {
+		file, more := parser.ParseHCLFile(path)
+		faults = append(faults, more...)
+		parsed = append(parsed, file)
+	}
+	if faults.HasErrors() {
+		return nil, &Error{faults}
+	}
+	return hcl.MergeFiles(parsed), nil
+}
+
+// file is the configuration as it is written. Expressions are those whose
+// values have rules of their own, so that a fault can say where it is.
+type file struct {
+	ConfDir     string         `hcl:"conf_dir,optional"`
+	PluginDirs  []string       `hcl:"plugin_dirs,optional"`
+	StateDir    string         `hcl:"state_dir,optional"`
+	CallTimeout hcl.Expression `hcl:"call_timeout,optional"`
+	LogLevel    hcl.Expression `hcl:"log_level,optional"`
+	LogFormat   hcl.Expression `hcl:"log_format,optional"`
+	Pprof       bool           `hcl:"pprof,optional"`
+	ReadyFile   string         `hcl:"ready_file,optional"`
+	Socket      *struct {
+		Path  string         `hcl:"path,optional"`
+		Owner hcl.Expression `hcl:"owner,optional"`
+		Group hcl.Expression `hcl:"group,optional"`
+	} `hcl:"socket,block"`
+	Limits *struct {
+		Connections    hcl.Expression `hcl:"connections,optional"`
+		Requests       hcl.Expression `hcl:"requests,optional"`
+		Body           hcl.Expression `hcl:"body,optional"`
+		HeaderTimeout  hcl.Expression `hcl:"header_timeout,optional"`
+		ReadTimeout    hcl.Expression `hcl:"read_timeout,optional"`
+		RequestTimeout hcl.Expression `hcl:"request_timeout,optional"`
+		DrainTimeout   hcl.Expression `hcl:"drain_timeout,optional"`
+	} `hcl:"limits,block"`
+	Reconcile *struct {
+		Interval hcl.Expression `hcl:"interval,optional"`
+		Leaks    hcl.Expression `hcl:"leaks,optional"`
+	} `hcl:"reconcile,block"`
+	Nomad *struct {
+		Address   string `hcl:"address,optional"`
+		TokenFile string `hcl:"token_file,optional"`
+		CAFile    string `hcl:"ca_file,optional"`
+		CertFile  string `hcl:"cert_file,optional"`
+		KeyFile   string `hcl:"key_file,optional"`
+		TLSName   string `hcl:"tls_server_name,optional"`
+		NodeID    string `hcl:"node_id,optional"`
+		Metadata  bool   `hcl:"metadata,optional"`
+		Events    bool   `hcl:"events,optional"`
+		Wishes    bool   `hcl:"wishes,optional"`
+	} `hcl:"nomad,block"`
+	Multi *struct {
+		Primary string    `hcl:"primary,optional"`
+		Source  string    `hcl:"source,optional"`
+		Path    string    `hcl:"path"`
+		Name    string    `hcl:"name,optional"`
+		Where   hcl.Range `hcl:",def_range"`
+	} `hcl:"multi,block"`
+	CNI *struct {
+		Plugin string `hcl:"plugin,optional"`
+		Chroot string `hcl:"chroot,optional"`
+	} `hcl:"cni,block"`
+}
+
+func (f *file) config() (Config, error) {
+	var v values
+	c := Config{
+		ConfDir: f.ConfDir, PluginDirs: f.PluginDirs, StateDir: f.StateDir, Pprof: f.Pprof, ReadyFile: f.ReadyFile,
+		CallTimeout: v.duration(f.CallTimeout),
+		LogLevel:    v.oneOf(f.LogLevel, "trace", "debug", "info", "warn", "error", "off"),
+		LogFormat:   v.oneOf(f.LogFormat, "text", "json", "journal"),
+	}
+	if s := f.Socket; s != nil {
+		c.Socket = Socket{s.Path, agent.Access{Owner: v.user(s.Owner), Group: v.group(s.Group)}}
+	}
+	if l := f.Limits; l != nil {
+		c.Limits = Limits{
+			Connections: int(v.count(l.Connections)), Requests: int(v.count(l.Requests)), Body: v.count(l.Body),
+			HeaderTimeout: v.duration(l.HeaderTimeout), ReadTimeout: v.duration(l.ReadTimeout),
+			RequestTimeout: v.duration(l.RequestTimeout), DrainTimeout: v.duration(l.DrainTimeout),
+		}
+	}
+	if r := f.Reconcile; r != nil {
+		c.Reconcile = Reconcile{v.duration(r.Interval), v.oneOf(r.Leaks, "report", "remove")}
+	}
+	if n := f.Nomad; n != nil {
+		nomad := Nomad(*n)
+		c.Nomad = &nomad
+	}
+	if m := f.Multi; m != nil {
+		if (m.Primary == "") == (m.Source == "") {
+			v.fault(m.Where, "multi", "want either primary, a file to make the conflist from, or source, a file to install as it is")
+		}
+		c.Multi = &Multi{m.Primary, m.Source, m.Path, cmp.Or(m.Name, "multi")}
+	}
+	if f.CNI != nil {
+		c.CNI = CNI(*f.CNI)
+	}
+	if len(v.faults) > 0 {
+		return Config{}, &Error{v.faults}
+	}
+	return c, nil
+}

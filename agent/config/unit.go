@@ -1,0 +1,104 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// UnitDir is the directory below the agent's configuration that has a file for
+// each unit.
+const UnitDir = "units"
+
+// unitFile is a unit's configuration as it is written.
+type unitFile struct {
+	Netns    string         `hcl:"netns,optional"`
+	Primary  hcl.Expression `hcl:"primary,optional"`
+	Networks hcl.Expression `hcl:"networks,optional"`
+	Publish  hcl.Expression `hcl:"publish,optional"`
+}
+
+// LoadUnit reads dir/units/NAME.hcl: which networks the namespace of the unit
+// has. The error is an *Error unless the file cannot be read.
+func LoadUnit(dir, name string) (hook.Request, error) {
+	r := hook.Request{ID: name}
+	if err := state.ValidateID(name); err != nil {
+		return r, err
+	}
+	path := filepath.Join(dir, UnitDir, name+".hcl")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return r, &hook.RequestError{Field: "unit", Value: name, Reason: fmt.Sprintf("there is no %s", path)}
+	}
+	body, err := parse([]string{path})
+	if err != nil {
+		return r, err
+	}
+	var f unitFile
+	if faults := gohcl.DecodeBody(body, nil, &f); faults.HasErrors() {
+		return r, &Error{faults}
+	}
+	return f.request(r)
+}
+
+func (f *unitFile) request(r hook.Request) (hook.Request, error) {
+	var v values
+	r.Netns = f.Netns
+	if primary := v.networks(f.Primary); len(primary) == 1 {
+		r.Primary = &primary[0]
+	} else if len(primary) > 1 {
+		v.fault(f.Primary.Range(), "primary", "want one network; further ones belong to networks")
+	}
+	r.Networks = v.networks(f.Networks)
+	publish, _ := read[[]string](&v, f.Publish)
+	for _, text := range publish {
+		port, err := portmap.Parse(text)
+		if err != nil {
+			v.fault(f.Publish.Range(), "publish", err.Error())
+		}
+		r.Ports = append(r.Ports, port)
+	}
+	if len(v.faults) > 0 {
+		return r, &Error{v.faults}
+	}
+	return r, nil
+}
+
+// networks reads a selection: the short form, an element, or a list of either.
+func (v *values) networks(e hcl.Expression) []selection.Element {
+	value, faults := e.Value(nil)
+	v.faults = append(v.faults, faults...)
+	if faults.HasErrors() || value.IsNull() {
+		return nil
+	}
+	elements, err := elementsOf(value)
+	if err != nil {
+		v.fault(e.Range(), "networks", err.Error())
+	}
+	return elements
+}
+
+func elementsOf(value cty.Value) ([]selection.Element, error) {
+	if value.Type() == cty.String {
+		return selection.Parse(value.AsString())
+	}
+	data, err := ctyjson.Marshal(value, value.Type())
+	if err != nil {
+		return nil, err
+	}
+	return selection.Parse(string(data))
+}

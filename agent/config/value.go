@@ -1,0 +1,100 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+)
+
+// values evaluates expressions and gathers what is wrong with them. What is
+// not set is the zero value.
+type values struct{ faults hcl.Diagnostics }
+
+func (v *values) fault(where hcl.Range, what, reason string) {
+	v.faults = append(v.faults, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value", Detail: what + ": " + reason, Subject: &where})
+}
+
+// read evaluates an expression; false when it is not set or of another type.
+func read[T any](v *values, e hcl.Expression) (value T, ok bool) {
+	evaluated, faults := e.Value(nil)
+	if !faults.HasErrors() && evaluated.IsNull() {
+		return value, false
+	}
+	faults = gohcl.DecodeExpression(e, nil, &value)
+	v.faults = append(v.faults, faults...)
+	return value, !faults.HasErrors()
+}
+
+func (v *values) duration(e hcl.Expression) time.Duration {
+	text, ok := read[string](v, e)
+	if !ok {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		v.fault(e.Range(), strconv.Quote(text), `want a duration of more than 0, as in "90s"`)
+	}
+	return d
+}
+
+func (v *values) count(e hcl.Expression) int64 {
+	n, ok := read[int64](v, e)
+	if ok && n <= 0 {
+		v.fault(e.Range(), strconv.FormatInt(n, 10), "want a number of 1 or more")
+	}
+	return n
+}
+
+func (v *values) oneOf(e hcl.Expression, allowed ...string) string {
+	text, ok := read[string](v, e)
+	if ok && !slices.Contains(allowed, text) {
+		v.fault(e.Range(), strconv.Quote(text), "want "+strings.Join(allowed, ", "))
+	}
+	return text
+}
+
+// user reads a name or a number.
+func (v *values) user(e hcl.Expression) uint32 {
+	return v.id(e, "user", func(name string) (string, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return "", err
+		}
+		return u.Uid, nil
+	})
+}
+
+func (v *values) group(e hcl.Expression) uint32 {
+	return v.id(e, "group", func(name string) (string, error) {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return "", err
+		}
+		return g.Gid, nil
+	})
+}
+
+func (v *values) id(e hcl.Expression, kind string, lookup func(string) (string, error)) uint32 {
+	name, ok := read[string](v, e)
+	if !ok {
+		return 0
+	}
+	text := name
+	if found, err := lookup(name); err == nil {
+		text = found
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		v.fault(e.Range(), strconv.Quote(name), fmt.Sprintf("want the name or number of a %s of this host", kind))
+	}
+	return uint32(n)
+}

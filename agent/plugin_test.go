@@ -1,0 +1,121 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// noted are wishes for the allocation "a", and what was forgotten.
+type noted struct{ forgotten []string }
+
+func (n *noted) Networks(_ context.Context, id string) ([]selection.Element, error) {
+	if id != "a" {
+		return nil, nil
+	}
+	return []selection.Element{{Name: "storage", Interface: "net5"}}, nil
+}
+
+func (n *noted) Forget(id string) error {
+	n.forgotten = append(n.forgotten, id)
+	return nil
+}
+
+// script is a plugin that a shell runs.
+func script(t *testing.T, text string) *Plugin {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), PluginName)
+	write(t, path, "#!/bin/sh\n"+text)
+	return &Plugin{Path: path}
+}
+
+func TestPluginCall(t *testing.T) {
+	p := script(t, `[ "$CNI_COMMAND" = DEL ] || cat`)
+	wishes := &noted{}
+	p.Wishes = wishes
+	call := func(command, id, config string) (string, error) {
+		result, err := p.Call(context.Background(), map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": id}, []byte(config))
+		return string(result), err
+	}
+	for _, test := range []struct{ command, id, config, want string }{
+		{"ADD", "a", `{"type": "allocnet-cni", "agent": {"socket": "/x"}}`, `{"args": {"cni": {"networks": [{"name": "storage", "interface": "net5"}]}}, "type": "allocnet-cni"}`},
+		{"ADD", "a", `{"type": "allocnet-cni", "args": {"cni": {"x": 1}, "y": {"z": 2}}}`, `{"args": {"cni": {"networks": [{"name": "storage", "interface": "net5"}], "x": 1}, "y": {"z": 2}}, "type": "allocnet-cni"}`},
+		{"ADD", "b", `{"type": "allocnet-cni"}`, `{"type": "allocnet-cni"}`},
+		{"STATUS", "a", `{"type": "allocnet-cni"}`, `{"type": "allocnet-cni"}`},
+	} {
+		result, err := call(test.command, test.id, test.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decoded(t, test.want), decoded(t, result)); diff != "" {
+			t.Errorf("%s %s:\n%s", test.command, test.config, diff)
+		}
+	}
+	if result, err := call("DEL", "a", `{"type": "allocnet-cni"}`); result != "" || err != nil || !cmp.Equal(wishes.forgotten, []string{"a"}) {
+		t.Errorf("DEL: %q, %v, forgotten %v", result, err, wishes.forgotten)
+	}
+	for config, word := range map[string]string{
+		`{"type": "bridge"}`: "allocnet-cni", `{}`: "allocnet-cni", `[]`: "cannot be read",
+		`{"type": "allocnet-cni", "args": {"cni": {"networks": "x"}}}`: "stands there already",
+	} {
+		_, err := call("ADD", "a", config)
+		var refused *api.Error
+		if !errors.As(err, &refused) || refused.Code != api.CodeDecoding || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want %q", config, err, word)
+		}
+	}
+}
+
+func decoded(t *testing.T, text string) (value any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	return value
+}
+
+func TestPluginFails(t *testing.T) {
+	const config = `{"type": "allocnet-cni"}`
+	env := map[string]string{"CNI_COMMAND": "ADD"}
+	_, err := script(t, `echo '{"code": 11, "msg": "busy"}'; exit 1`).Call(context.Background(), env, []byte(config))
+	var own *types.Error
+	if !errors.As(err, &own) || own.Code != 11 {
+		t.Errorf("an error of the plugin's own: %v", err)
+	}
+	_, err = script(t, `echo boom >&2; exit 3`).Call(context.Background(), env, []byte(config))
+	if err == nil || !strings.Contains(err.Error(), "exit status 3: boom") {
+		t.Errorf("without a word: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err = script(t, `sleep 60`).Call(ctx, env, []byte(config)); err == nil {
+		t.Error("cancelled, and no error")
+	}
+}
+
+func TestPluginInChroot(t *testing.T) {
+	// A root without a shell cannot run a script: that it fails shows that the
+	// path is looked up there.
+	p := script(t, `cat`)
+	p.Chroot = t.TempDir()
+	_, err := p.Call(context.Background(), map[string]string{"CNI_COMMAND": "ADD"}, []byte(`{"type": "allocnet-cni"}`))
+	if err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("outside of the chroot: %v", err)
+	}
+	p.Chroot = "/"
+	if _, err := p.Call(context.Background(), map[string]string{"CNI_COMMAND": "ADD"}, []byte(`{"type": "allocnet-cni"}`)); err != nil {
+		t.Errorf("in a chroot that has it: %v", err)
+	}
+}

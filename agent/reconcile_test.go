@@ -1,0 +1,130 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// dead is a collector that has allocations whose namespaces are gone.
+type dead struct {
+	ids    []string
+	rounds atomic.Int64
+}
+
+func (d *dead) GC(_ context.Context, live func(string) bool) (*hook.Collected, error) {
+	d.rounds.Add(1)
+	c := &hook.Collected{}
+	for _, id := range d.ids {
+		if !live(id) {
+			c.TornDown = append(c.TornDown, id)
+		}
+	}
+	return c, nil
+}
+
+type liveFunc func() (map[string]bool, error)
+
+func (f liveFunc) Live(context.Context) (map[string]bool, error) { return f() }
+
+type leaks map[string]int
+
+func (l leaks) Sweep(_ context.Context, _ func(string) bool, remove bool) (found, removed map[string]int, err error) {
+	found = maps.Clone(l)
+	if remove {
+		removed = maps.Clone(l)
+		clear(l)
+	}
+	return found, removed, nil
+}
+
+func TestUnknownRemovesNothing(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	d := &dead{ids: []string{"a", "b"}}
+	host := leaks{"chain": 2}
+	var known map[string]bool
+	r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: m, Sweeper: host, Live: liveFunc(func() (map[string]bool, error) {
+		if known == nil {
+			return nil, errors.New("no route to host")
+		}
+		return known, nil
+	})})
+	if _, err := r.Collect(context.Background()); err == nil || !strings.Contains(err.Error(), "no route to host") {
+		t.Errorf("unknown: %v", err)
+	}
+	if d.rounds.Load() != 0 || host["chain"] != 2 {
+		t.Errorf("something was done: %d rounds, %v", d.rounds.Load(), host)
+	}
+	known = map[string]bool{"b": true}
+	c, err := r.Collect(context.Background())
+	if err != nil || len(c.TornDown) != 1 || c.TornDown[0] != "a" {
+		t.Errorf("torn down %v, %v", c.TornDown, err)
+	}
+	for name, got := range map[string]float64{
+		"allocations found":   testutil.ToFloat64(m.found.WithLabelValues("allocation")) - 1,
+		"allocations removed": testutil.ToFloat64(m.removed.WithLabelValues("allocation")) - 1,
+		"chains removed":      testutil.ToFloat64(m.removed.WithLabelValues("chain")) - 2,
+		"unknown rounds":      testutil.ToFloat64(m.rounds.WithLabelValues("unknown")) - 1,
+		"rounds":              testutil.ToFloat64(m.rounds.WithLabelValues("done")) - 1,
+	} {
+		if got != 0 {
+			t.Errorf("%s: off by %v", name, got)
+		}
+	}
+}
+
+func TestReportOnly(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	host := leaks{"lease": 3}
+	r := NewReconciler(ReconcilerConfig{Collector: &dead{}, Metrics: m, Sweeper: host})
+	r.Configure(time.Hour, true)
+	if _, err := r.Collect(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	found, removed := testutil.ToFloat64(m.found.WithLabelValues("lease")), testutil.ToFloat64(m.removed.WithLabelValues("lease"))
+	if found != 3 || removed != 0 || host["lease"] != 3 {
+		t.Errorf("found %v, removed %v, left %v", found, removed, host)
+	}
+}
+
+func TestRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dead{}
+		r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: NewMetrics(prometheus.NewRegistry())})
+		ctx, stop := context.WithCancel(context.Background())
+		if r.Settled() {
+			t.Error("settled before the first round")
+		}
+		go r.Run(ctx)
+		synctest.Wait()
+		if d.rounds.Load() != 1 || !r.Settled() {
+			t.Errorf("at the start: %d rounds", d.rounds.Load())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if d.rounds.Load() != 2 {
+			t.Errorf("after the interval: %d rounds", d.rounds.Load())
+		}
+		r.Kick()
+		r.Kick()
+		synctest.Wait()
+		if d.rounds.Load() < 3 || d.rounds.Load() > 4 {
+			t.Errorf("after a kick: %d rounds", d.rounds.Load())
+		}
+		stop()
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,81 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// MetaPrefix begins the node metadata of a network: a job asks for a host that
+// has the network "storage" by
+//
+//	constraint {
+//	  attribute = "${meta.allocnet.network.storage}"
+//	  value     = "true"
+//	}
+const MetaPrefix = "allocnet.network."
+
+// metaName is what Nomad takes as a part of a key.
+var metaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]*$`)
+
+// Publish makes the dynamic metadata of this host name these networks and no
+// others. A network whose name is no HCL identifier cannot be named, and is
+// left out with a line in the log.
+func (c *Client) Publish(ctx context.Context, networks []string) error {
+	node, err := c.nodeID(ctx)
+	if err != nil {
+		return err
+	}
+	options, err := c.query(ctx)
+	if err != nil {
+		return err
+	}
+	present, err := c.api.Nodes().Meta().Read(node, options)
+	if err != nil {
+		return fmt.Errorf("read metadata of node %s: %w", node, err)
+	}
+	change := difference(present.Meta, c.keys(networks))
+	if len(change) == 0 {
+		return nil
+	}
+	write := (&api.QueryOptions{AuthToken: options.AuthToken}).WithContext(ctx)
+	if _, err := c.api.Nodes().Meta().Apply(&api.NodeMetaApplyRequest{NodeID: node, Meta: change}, write); err != nil {
+		return fmt.Errorf("change metadata of node %s: %w", node, err)
+	}
+	return nil
+}
+
+func (c *Client) keys(networks []string) map[string]bool {
+	keys := map[string]bool{}
+	for _, name := range networks {
+		if !metaName.MatchString(name) {
+			c.log.Warn("network cannot be named in node metadata", "network", name, "want", metaName.String())
+			continue
+		}
+		keys[MetaPrefix+name] = true
+	}
+	return keys
+}
+
+// difference is what has to change; nil deletes a key.
+func difference(present map[string]string, want map[string]bool) map[string]*string {
+	change := map[string]*string{}
+	for key := range want {
+		if present[key] != "true" {
+			yes := "true"
+			change[key] = &yes
+		}
+	}
+	for key := range present {
+		if strings.HasPrefix(key, MetaPrefix) && !want[key] {
+			change[key] = nil
+		}
+	}
+	return change
+}

@@ -1,0 +1,316 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/allocnet/allocnet/selection"
+)
+
+const (
+	allocID = "11111111-2222-3333-4444-555555555555"
+	nodeID  = "99999999-2222-3333-4444-555555555555"
+)
+
+// server is a Nomad agent that answers by path; a function may do so, too.
+type server struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answers map[string]any
+	tokens  []string
+}
+
+func serve(t *testing.T, answers map[string]any) *server {
+	t.Helper()
+	s := &server{answers: answers}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	answer, ok := s.answers[r.URL.Path]
+	s.tokens = append(s.tokens, r.Header.Get("X-Nomad-Token"))
+	s.mu.Unlock()
+	if handle, is := answer.(func(http.ResponseWriter, *http.Request)); is {
+		handle(w, r)
+		return
+	}
+	if !ok {
+		http.Error(w, "not found", http.StatusNotFound)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func newClient(t *testing.T, address string) *Client {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Address: address, TokenFile: token, WishDir: filepath.Join(t.TempDir(), "wishes")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func self() map[string]any {
+	return map[string]any{"stats": map[string]any{"client": map[string]string{"node_id": nodeID}}}
+}
+
+func TestLive(t *testing.T) {
+	allocations := []*api.Allocation{
+		{ID: "running", ClientStatus: "running"}, {ID: "pending", ClientStatus: "pending"}, {ID: "lost", ClientStatus: "lost"},
+		{ID: "unknown", ClientStatus: "unknown"}, {ID: "complete", ClientStatus: "complete"}, {ID: "failed", ClientStatus: "failed"},
+	}
+	s := serve(t, map[string]any{
+		"/v1/agent/self":                      self(),
+		"/v1/node/" + nodeID:                  api.Node{ID: nodeID},
+		"/v1/node/" + nodeID + "/allocations": allocations,
+	})
+	got, err := newClient(t, s.URL).Live(context.Background())
+	want := map[string]bool{"running": true, "pending": true, "lost": true, "unknown": true}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if slices.ContainsFunc(s.tokens, func(token string) bool { return token != "secret" }) {
+		t.Errorf("tokens %q", s.tokens)
+	}
+}
+
+// TestLiveIsUnknown has every way in which the answer is no answer.
+func TestLiveIsUnknown(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, test := range map[string]struct {
+		answers map[string]any
+		url     string
+	}{
+		"nobody answers":      {url: gone.URL},
+		"a server, no client": {answers: map[string]any{"/v1/agent/self": map[string]any{"stats": map[string]any{}}}},
+		"no such node": {answers: map[string]any{
+			"/v1/agent/self": self(), "/v1/node/" + nodeID + "/allocations": []*api.Allocation{},
+		}},
+		"no permission": {answers: map[string]any{
+			"/v1/agent/self": self(), "/v1/node/" + nodeID: api.Node{ID: nodeID},
+			"/v1/node/" + nodeID + "/allocations": func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "Permission denied", http.StatusForbidden)
+			},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.url == "" {
+				test.url = serve(t, test.answers).URL
+			}
+			if live, err := newClient(t, test.url).Live(context.Background()); err == nil {
+				t.Errorf("got %v", live)
+			}
+		})
+	}
+	c := newClient(t, serve(t, map[string]any{"/v1/agent/self": self()}).URL)
+	if err := os.WriteFile(c.config.TokenFile, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Live(context.Background()); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("without a token: %v", err)
+	}
+}
+
+func allocation(networks []*api.NetworkResource, meta map[string]string) *api.Allocation {
+	name := "g"
+	return &api.Allocation{ID: allocID, TaskGroup: name, Job: &api.Job{TaskGroups: []*api.TaskGroup{{Name: &name, Networks: networks, Meta: meta}}}}
+}
+
+func TestWishes(t *testing.T) {
+	block := func(mode string, args map[string]string) *api.NetworkResource {
+		n := &api.NetworkResource{Mode: mode}
+		if args != nil {
+			n.CNI = &api.CNIConfig{Args: args}
+		}
+		return n
+	}
+	for name, test := range map[string]struct {
+		networks []*api.NetworkResource
+		meta     string
+		want     []selection.Element
+		word     string
+	}{
+		"nothing":            {networks: []*api.NetworkResource{block("cni/multi", nil)}},
+		"no network at all":  {},
+		"further blocks":     {networks: []*api.NetworkResource{block("cni/multi", nil), block("cni/storage", nil), block("cni/mgmt", nil)}, want: []selection.Element{{Name: "storage"}, {Name: "mgmt"}}},
+		"no CNI mode":        {networks: []*api.NetworkResource{block("bridge", nil), block("host", nil), block("cni/a", nil)}, want: []selection.Element{{Name: "a"}}},
+		"named by arguments": {networks: []*api.NetworkResource{block("cni/multi", nil), block("cni/a", map[string]string{"networks.a": "{}"})}},
+		"meta":               {meta: "storage,mgmt@net5", want: []selection.Element{{Name: "storage"}, {Name: "mgmt", Interface: "net5"}}},
+		"meta as JSON":       {meta: `[{"name": "a", "ips": ["10.0.0.1"]}]`, want: []selection.Element{{Name: "a", IPs: []string{"10.0.0.1"}}}},
+		"both":               {networks: []*api.NetworkResource{block("cni/m", nil), block("cni/a", nil)}, meta: "b", want: []selection.Element{{Name: "a"}, {Name: "b"}}},
+		"bad name":           {networks: []*api.NetworkResource{block("cni/m", nil), block("cni/../a", nil)}, word: "network[1].mode"},
+		"bad meta":           {meta: "a,,b", word: "networks[1]"},
+		"variable":           {meta: "net${NOMAD_ALLOC_INDEX}", word: "variable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := wishesOf(allocation(test.networks, map[string]string{MetaKey: test.meta}))
+			if test.word != "" {
+				var refused *WishError
+				if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.word) {
+					t.Errorf("got %v, want %q", err, test.word)
+				}
+				return
+			}
+			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		})
+	}
+	if _, err := wishesOf(&api.Allocation{TaskGroup: "x", Job: &api.Job{}}); err == nil {
+		t.Error("a group that is not there has wishes")
+	}
+}
+
+func TestNetworksAreAskedForOnce(t *testing.T) {
+	var calls atomic.Int32
+	answer := allocation([]*api.NetworkResource{{Mode: "cni/m"}, {Mode: "cni/storage"}}, nil)
+	s := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) < 3 { // as when no leader is elected
+			http.Error(w, "No cluster leader", http.StatusInternalServerError)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}})
+	c := newClient(t, s.URL)
+	want := []selection.Element{{Name: "storage"}}
+	for _, when := range []string{"after failures", "from what is kept"} {
+		got, err := c.Networks(context.Background(), allocID)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", when, err, diff)
+		}
+	}
+	if calls.Load() != 3 {
+		t.Errorf("%d calls, want 3", calls.Load())
+	}
+	s.Close()
+	if got, err := c.Networks(context.Background(), allocID); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("with nomad gone: %v, %v", got, err)
+	}
+	if err := os.WriteFile(c.wishPath(allocID), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("the deadline"))
+	if got, err := c.Networks(ctx, allocID); err == nil || !strings.Contains(err.Error(), "the deadline") {
+		t.Errorf("a file that a power cut left empty: %v, %v", got, err)
+	}
+	for range 2 {
+		if err := c.Forget(allocID); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := filepath.Glob(c.config.WishDir + "/*"); left != nil {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestNetworksOfOthers(t *testing.T) {
+	c := newClient(t, serve(t, nil).URL)
+	if got, err := c.Networks(context.Background(), "web-1"); got != nil || err != nil {
+		t.Errorf("not Nomad's: %v, %v", got, err)
+	}
+	var refused *WishError
+	if got, err := c.Networks(context.Background(), allocID); !errors.As(err, &refused) {
+		t.Errorf("unknown to Nomad: %v, %v", got, err)
+	}
+	denied := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "Permission denied", http.StatusForbidden)
+	}})
+	if _, err := newClient(t, denied.URL).Networks(context.Background(), allocID); err == nil || !strings.Contains(err.Error(), "Permission denied") {
+		t.Errorf("denied: %v", err)
+	}
+	if err := c.Forget("../x"); err == nil {
+		t.Error("a path was forgotten")
+	}
+}
+
+func TestPublish(t *testing.T) {
+	var applied api.NodeMetaApplyRequest
+	s := serve(t, map[string]any{
+		"/v1/agent/self": self(),
+		"/v1/client/metadata": func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				_ = json.NewDecoder(r.Body).Decode(&applied)
+			}
+			_ = json.NewEncoder(w).Encode(api.NodeMetaResponse{Meta: map[string]string{
+				MetaPrefix + "web": "true", MetaPrefix + "gone": "true", "rack": "r1",
+			}})
+		},
+	})
+	c := newClient(t, s.URL)
+	if err := c.Publish(context.Background(), []string{"web", "storage", "1.2"}); err != nil {
+		t.Fatal(err)
+	}
+	yes := "true"
+	want := map[string]*string{MetaPrefix + "storage": &yes, MetaPrefix + "gone": nil}
+	if diff := cmp.Diff(want, applied.Meta); diff != "" || applied.NodeID != nodeID {
+		t.Errorf("node %s\n%s", applied.NodeID, diff)
+	}
+	applied = api.NodeMetaApplyRequest{}
+	if err := c.Publish(context.Background(), []string{"web", "gone"}); err != nil || applied.Meta != nil {
+		t.Errorf("nothing changed: %v, %v", applied, err)
+	}
+}
+
+func TestWatchResumes(t *testing.T) {
+	var streams atomic.Int32
+	event := func(index int, node, status string) string {
+		return fmt.Sprintf(`{"Index": %d, "Events": [{"Topic": "Allocation", "Type": "AllocationUpdated", "Index": %d, "Payload": {"Allocation": {"ID": "a", "NodeID": %q, "ClientStatus": %q}}}]}`+"\n", index, index, node, status)
+	}
+	indexes := make(chan string, 4)
+	s := serve(t, map[string]any{
+		"/v1/agent/self": self(),
+		"/v1/event/stream": func(w http.ResponseWriter, r *http.Request) {
+			indexes <- r.URL.Query().Get("index")
+			if streams.Add(1) == 1 {
+				_, _ = fmt.Fprint(w, event(7, "other", "complete"), event(8, nodeID, "running"), event(9, nodeID, "complete"))
+				return // the stream breaks
+			}
+			_, _ = fmt.Fprint(w, event(10, nodeID, "failed"))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	changed := make(chan struct{}, 8)
+	done := make(chan struct{})
+	go func() {
+		newClient(t, s.URL).Watch(ctx, func() { changed <- struct{}{} })
+		close(done)
+	}()
+	<-changed
+	<-changed
+	stop()
+	<-done
+	if first, second := <-indexes, <-indexes; first != "0" || second != "9" {
+		t.Errorf("streams begin at %q and %q, want 0 and 9", first, second)
+	}
+	if len(changed) != 0 {
+		t.Errorf("%d changes too many", len(changed))
+	}
+}

@@ -77,7 +77,7 @@ func newRoot(s *settings) *cobra.Command {
 	s.register(root.PersistentFlags())
 	root.AddCommand(
 		newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s),
-		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newVersion(s), newMan(),
+		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newAgent(s), newVersion(s), newMan(),
 	)
 	return root
 }
@@ -107,6 +107,8 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	return failed
 }
 
+func (s *settings) pluginDirs() []string { return filepath.SplitList(s.pluginDir) }
+
 // logger returns what the programs' parts log to.
 func (s *settings) logger(stderr io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(s.logLevel)
@@ -129,7 +131,7 @@ func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
 	}
 	return hook.NewEngine(hook.Config{
 		ConfDir:     s.confDir,
-		PluginDirs:  filepath.SplitList(s.pluginDir),
+		PluginDirs:  s.pluginDirs(),
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,
 		Cleaner:     &cleanup.Cleaner{Logger: log},

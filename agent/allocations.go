@@ -38,7 +38,7 @@ func (a *Agent) putAllocation(r *http.Request) (any, error) {
 		return nil, err
 	}
 	request := hook.Request{
-		ID: r.PathValue("id"), Netns: body.Netns, Networks: body.Networks, Ports: body.Ports, Args: body.Args,
+		ID: r.PathValue("id"), Netns: body.Netns, Identity: body.Identity, Networks: body.Networks, Ports: body.Ports, Args: body.Args,
 	}
 	switch len(body.Primary) {
 	case 0:
@@ -79,7 +79,11 @@ func (a *Agent) postDelegate(r *http.Request) (any, error) {
 		if body.Interface == "" || len(body.Networks) > 0 {
 			return nil, &hook.RequestError{Field: "interface", Value: body.Interface, Reason: "DEL wants the interface, and no networks"}
 		}
-		return nil, a.config.Attacher.Detach(context.WithoutCancel(r.Context()), body.Allocation, body.Interface)
+		err := a.config.Attacher.Detach(context.WithoutCancel(r.Context()), body.Allocation, body.Interface)
+		if isType[*hook.NotAttachedError](err) { // as after the first of two calls
+			err = nil
+		}
+		return nil, err
 	}
 	return nil, &hook.RequestError{Field: "command", Value: body.Command, Reason: "want ADD or DEL"}
 }

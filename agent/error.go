@@ -16,6 +16,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -66,7 +67,7 @@ func classify(err error) *api.Error {
 
 // refused tells whether a request cannot be met as it is.
 func refused(err error) bool {
-	return isType[*hook.RequestError](err) || isType[*selection.Error](err) || isType[*selection.UnsupportedError](err) ||
+	return isType[*policy.DeniedError](err) || isType[*hook.RequestError](err) || isType[*selection.Error](err) || isType[*selection.UnsupportedError](err) ||
 		isType[*cniconf.NotFoundError](err) || isType[*cniconf.MissingPluginError](err) || isType[*cniconf.NoMTUError](err) ||
 		isType[*portmap.InvalidPortError](err) || isType[*portmap.ConflictError](err) || isType[*portmap.UnknownLabelError](err)
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -51,6 +52,9 @@ type Setup struct {
 	// Netns is the path of the allocation's network namespace. Empty: one is
 	// made, and removed with the allocation.
 	Netns string `json:"netns,omitempty"`
+	// Identity is whose the allocation is, for the rules of the networks. Empty:
+	// nobody's.
+	Identity policy.Identity `json:"identity,omitzero"`
 	// Primary selects the main network, one at most. Empty: the namespace has
 	// one already.
 	Primary Selection `json:"primary,omitempty"`

@@ -88,9 +88,13 @@ func (c *Client) Delegate(ctx context.Context, body api.Delegate) (*api.Allocati
 }
 
 // CNI has the agent carry out a CNI call, and returns what the plugin would
-// print; nil for nothing.
+// print; nil for nothing. It is not tried again: runtimes do that.
 func (c *Client) CNI(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
-	result, err := call[json.RawMessage](ctx, c, http.MethodPost, api.PathCNI, api.CNI{Env: env, Config: config})
+	body, err := json.Marshal(api.CNI{Env: env, Config: config})
+	if err != nil {
+		return nil, err
+	}
+	result, err := once[json.RawMessage](ctx, c, http.MethodPost, api.PathCNI, body)
 	if err != nil || result == nil {
 		return nil, err
 	}

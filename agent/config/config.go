@@ -84,16 +84,21 @@ type Nomad struct {
 	Wishes bool
 }
 
-// Multi is the conflist that the agent writes and keeps.
+// Multi is the conflist of allocnet-cni that the agent writes and keeps.
 type Multi struct {
-	// Primary is the file whose network becomes the primary one.
+	// Primary is the main network's name.
 	Primary string
-	// Source is a file that is installed as it is, instead of Primary.
+	// Source is a file that is installed as it is, instead of one made from
+	// Primary.
 	Source string
-	// Path is the file that is written.
-	Path string
-	// Name is the network's. Empty: multi.
+	// Name is the conflist's. Empty: multi.
 	Name string
+	// Networks are attached to every allocation. Empty: none.
+	Networks string
+	// DataDir is the Nomad client's. Empty: none.
+	DataDir string
+	// Path is the file that is written. Empty: 00-NAME.conflist in ConfDir.
+	Path string
 }
 
 // CNI says how CNI calls are carried out.

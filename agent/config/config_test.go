@@ -60,8 +60,9 @@ reconcile {
   leaks    = "report"
 }
 multi {
-  primary = "/opt/cni/config/10-web.conflist"
-  path    = "/opt/cni/config/00-multi.conflist"
+  primary  = "web"
+  networks = "storage"
+  path     = "/opt/cni/config/00-multi.conflist"
 }`,
 		"30-ignored.txt": `{`, "units/web.hcl": `{`,
 	})
@@ -73,7 +74,7 @@ multi {
 		ConfDir: "/opt/cni/config", PluginDirs: []string{"/opt/cni/bin", "/usr/libexec/cni"}, CallTimeout: 90 * time.Second, LogLevel: "debug",
 		Socket: Socket{"/run/a/b.sock", agent.Access{Group: 4242}}, Limits: Limits{Connections: 10, DrainTimeout: 2 * time.Minute},
 		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"},
-		Multi: &Multi{Primary: "/opt/cni/config/10-web.conflist", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
+		Multi: &Multi{Primary: "web", Networks: "storage", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -123,11 +123,13 @@ type file struct {
 		Wishes    bool   `hcl:"wishes,optional"`
 	} `hcl:"nomad,block"`
 	Multi *struct {
-		Primary string    `hcl:"primary,optional"`
-		Source  string    `hcl:"source,optional"`
-		Path    string    `hcl:"path"`
-		Name    string    `hcl:"name,optional"`
-		Where   hcl.Range `hcl:",def_range"`
+		Primary  string    `hcl:"primary,optional"`
+		Source   string    `hcl:"source,optional"`
+		Name     string    `hcl:"name,optional"`
+		Networks string    `hcl:"networks,optional"`
+		DataDir  string    `hcl:"data_dir,optional"`
+		Path     string    `hcl:"path,optional"`
+		Where    hcl.Range `hcl:",def_range"`
 	} `hcl:"multi,block"`
 	CNI *struct {
 		Plugin string `hcl:"plugin,optional"`
@@ -162,9 +164,9 @@ func (f *file) config() (Config, error) {
 	}
 	if m := f.Multi; m != nil {
 		if (m.Primary == "") == (m.Source == "") {
-			v.fault(m.Where, "multi", "want either primary, a file to make the conflist from, or source, a file to install as it is")
+			v.fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install as it is")
 		}
-		c.Multi = &Multi{m.Primary, m.Source, m.Path, cmp.Or(m.Name, "multi")}
+		c.Multi = &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.DataDir, m.Path}
 	}
 	if f.CNI != nil {
 		c.CNI = CNI(*f.CNI)

@@ -61,6 +61,8 @@ type conf struct {
 	LogLevel string `json:"logLevel"`
 	// LogFile is where log lines are appended. Empty: the runtime's stderr.
 	LogFile string `json:"logFile"`
+	// Agent has calls carried out by the agent. Nil: the plugin does it all.
+	Agent *agentConf `json:"agent"`
 	// Valid are the attachments that GC keeps.
 	Valid []types.GCAttachment `json:"cni.dev/valid-attachments"`
 
@@ -83,7 +85,7 @@ type runtimeConfig struct {
 // keys are those of an entry; the first line is CNI's.
 var keys = []string{
 	"cniVersion", "cniVersions", "name", "type", "capabilities", "runtimeConfig", "args", "prevResult", "ipam", "dns", "disableCheck", "disableGC",
-	"primary", "delegates", "networks", "confDir", "pluginDir", "stateDir", "dataDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile",
+	"primary", "delegates", "networks", "confDir", "pluginDir", "stateDir", "dataDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile", "agent",
 }
 
 // decodeConf reads an entry, unchecked.
@@ -179,6 +181,9 @@ func (c *conf) parseRest() error {
 	}
 	if c.LogLevel != "" && hclog.LevelFromString(c.LogLevel) == hclog.NoLevel {
 		return fmt.Errorf("logLevel %q: want trace, debug, info, warn, error or off", c.LogLevel)
+	}
+	if c.Agent != nil && !slices.Contains([]string{"", prefer, require}, c.Agent.Mode) {
+		return fmt.Errorf("agent: mode %q: want %s or %s", c.Agent.Mode, prefer, require)
 	}
 	if c.Timeout != "" {
 		limit, err := time.ParseDuration(c.Timeout)

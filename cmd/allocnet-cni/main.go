@@ -42,7 +42,7 @@ func call(verb func(*request) error, takeDown bool) func(*skel.CmdArgs) error {
 			return cniError(err)
 		}
 		defer r.close()
-		if err := verb(r); err != nil {
+		if err := r.carryOut(verb); err != nil {
 			failed := cniError(err)
 			r.log.Error("failed", "code", failed.Code, "error", failed.Msg)
 			return failed

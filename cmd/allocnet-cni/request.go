@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -68,10 +69,13 @@ func newRequest(args *skel.CmdArgs, takeDown bool) (*request, error) {
 	// The runtime may hold a lock over all its containers while it waits:
 	// Nomad does.
 	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the entry's \"timeout\"", c.timeout))
-	ctx, stop := context.WithTimeoutCause(context.Background(), c.timeout, cause)
+	// Whoever ends the call has what it began undone.
+	signalled, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	ctx, stop := context.WithTimeoutCause(signalled, c.timeout, cause)
 	r.ctx = ctx
 	r.close = func() {
 		stop()
+		ignore()
 		_ = output.Close() // lines were written as they came
 	}
 	return r, nil

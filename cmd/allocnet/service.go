@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
+	"github.com/allocnet/allocnet/state"
 )
 
 // service is a running agent and what runs beside it.
@@ -34,7 +36,8 @@ type service struct {
 	metrics    *agent.Metrics
 	agent      *agent.Agent
 	reconciler *agent.Reconciler
-	nomad      *nomad.Client // nil where no Nomad is asked
+	nomad      *nomad.Client   // nil where no Nomad is asked
+	conflist   *agent.Conflist // nil where none is written
 	notify     notifier
 }
 
@@ -59,6 +62,7 @@ func newService(c config.Config, stderr io.Writer) (*service, error) {
 		}
 	}
 	s.reconciler = newReconciler(c, engine, s)
+	s.conflist = s.newConflist()
 	s.agent = agent.New(s.agentConfig(), engine)
 	return s, nil
 }
@@ -79,6 +83,22 @@ func newReconciler(c config.Config, engine *hook.Engine, s *service) *agent.Reco
 	r := agent.NewReconciler(rc)
 	r.Configure(c.Reconcile.Interval, c.Reconcile.Leaks == "report")
 	return r
+}
+
+func (s *service) newConflist() *agent.Conflist {
+	m := s.config.Multi
+	if m == nil {
+		return nil
+	}
+	multi := cniconf.Multi{
+		Name: m.Name, Networks: m.Networks, ConfDir: s.config.ConfDir, DataDir: m.DataDir,
+		PluginDir: strings.Join(s.config.PluginDirs, ":"),
+	}
+	if s.config.StateDir != state.DefaultDir {
+		multi.StateDir = s.config.StateDir
+	}
+	path := cmp.Or(m.Path, filepath.Join(s.config.ConfDir, "00-"+m.Name+".conflist"))
+	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Primary: m.Primary, Metrics: s.metrics, Logger: s.log}
 }
 
 func (s *service) agentConfig() agent.Config {
@@ -123,6 +143,9 @@ func (s *service) waitingFor() []string {
 	if path := s.config.ReadyFile; path != "" && !exists(path) {
 		missing = append(missing, fmt.Sprintf("there is no %s", path))
 	}
+	if s.conflist != nil && !s.conflist.Written() {
+		missing = append(missing, fmt.Sprintf("%s is not written yet", s.conflist.Path))
+	}
 	return missing
 }
 
@@ -153,6 +176,9 @@ func (s *service) tasks(listeners []net.Listener, load func() (config.Config, er
 		s.reconciler.Run,
 		func(ctx context.Context) { s.reloadOnHangup(ctx, load) },
 		func(ctx context.Context) { s.notify.run(ctx, listeners[0].Addr().String(), s.log) },
+	}
+	if s.conflist != nil {
+		tasks = append(tasks, s.conflist.Keep)
 	}
 	if s.nomad != nil && s.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { s.nomad.Watch(ctx, s.reconciler.Kick) })

@@ -1,0 +1,120 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cniconf"
+)
+
+// Conflist is a conflist of allocnet-cni that the agent writes, and keeps as
+// the network that it is made from.
+type Conflist struct {
+	// Path is the file that is written. Required.
+	Path string
+	// Source is a file that is installed as it is. Empty: one is made of Multi.
+	Source string
+	// Multi is what is made; its Primary is Primary, as the conf directory has
+	// it at the time.
+	Multi   cniconf.Multi
+	Primary string
+	// Metrics counts. Required.
+	Metrics *Metrics
+	// Logger gets a line for each change. Required.
+	Logger hclog.Logger
+
+	written atomic.Bool
+}
+
+// Written tells whether the file has been as it should be.
+func (c *Conflist) Written() bool { return c.written.Load() }
+
+// Keep writes the file, and again after its source has changed, until ctx
+// ends. While the source is at fault, or gone, the file stays as it is.
+func (c *Conflist) Keep(ctx context.Context) {
+	changed, err := cniconf.Watch(ctx, c.watched()...)
+	if err != nil {
+		c.Logger.Error("the conflist will not follow its source", "path", c.Path, "error", err)
+	}
+	for {
+		c.once()
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-changed:
+			if !open {
+				return
+			}
+		}
+	}
+}
+
+func (c *Conflist) watched() []string {
+	dirs := []string{filepath.Dir(c.Path), c.Multi.ConfDir}
+	if c.Source != "" {
+		dirs = append(dirs, filepath.Dir(c.Source))
+	}
+	return slices.Compact(dirs)
+}
+
+// once replaces the file unless it is as it should be: its own change would
+// come back as one of the directory.
+func (c *Conflist) once() {
+	list, err := c.make()
+	if err == nil {
+		present, _ := os.ReadFile(c.Path)
+		if bytes.Equal(present, list) {
+			c.written.Store(true)
+			return
+		}
+		err = cniconf.ReplaceFile(c.Path, list)
+	}
+	c.Metrics.Reloaded(err)
+	if err != nil {
+		c.Logger.Error("conflist stays as it is", "path", c.Path, "error", err)
+		return
+	}
+	c.written.Store(true)
+	c.Logger.Info("conflist was written", "path", c.Path)
+}
+
+func (c *Conflist) make() ([]byte, error) {
+	if c.Source != "" {
+		return c.install()
+	}
+	catalog, err := cniconf.Load(c.Multi.ConfDir)
+	if err != nil {
+		return nil, err
+	}
+	// The file itself may have the primary's name, and stand before it.
+	catalog.Networks = slices.DeleteFunc(slices.Concat(catalog.Networks, catalog.Shadowed), func(n *cniconf.Network) bool {
+		return n.Path == c.Path
+	})
+	multi := c.Multi
+	if multi.Primary, err = catalog.Lookup(c.Primary); err != nil {
+		return nil, err
+	}
+	return multi.ConfList()
+}
+
+// install returns the user's file, if a runtime could use it.
+func (c *Conflist) install() ([]byte, error) {
+	data, err := os.ReadFile(c.Source)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cniconf.ParseNetwork(c.Source, data); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Source, err)
+	}
+	return data, nil
+}

@@ -167,14 +167,17 @@ func (a *Agent) stop(server *http.Server, abandon context.CancelCauseFunc) error
 }
 
 func (a *Agent) server(work context.Context) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           a.Handler(),
 		ReadHeaderTimeout: a.config.HeaderTimeout,
 		ReadTimeout:       a.config.ReadTimeout,
-		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          a.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		BaseContext:       func(net.Listener) context.Context { return work },
 		ConnContext:       withConn,
 	}
+	// To connect costs nothing here, and connections that are kept for later
+	// would count against the limit.
+	server.SetKeepAlivesEnabled(false)
+	return server
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -63,7 +64,11 @@ func (p *Plugin) Call(ctx context.Context, env map[string]string, config []byte)
 	cmd.Dir = "/"
 	// SIGTERM has the plugin undo what it began.
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: p.Chroot}
+	// So has the agent's own death: the caller will do the work itself. It is
+	// the thread's, strictly, which therefore has to outlive the plugin.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: p.Chroot, Pdeathsig: unix.SIGTERM}
 	if err := cmd.Run(); err != nil {
 		return nil, p.failure(stdout.Bytes(), stderr.String(), err)
 	}

@@ -49,9 +49,7 @@ func New(socket string) *Client {
 		}
 		return c, err
 	}
-	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{
-		DialContext: dial, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute,
-	}}}
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
 // Setup sets an allocation up; repeated with the same body it returns what

@@ -37,7 +37,7 @@ log level and the reconciler follow at once, the rest says that it needs a
 restart. SIGTERM finishes what is at work, then stops. Under systemd the agent
 takes the socket of its socket unit, and tells when it is ready and alive.`,
 		Example: `  allocnet agent --check-config
-  systemd-run --unit allocnet-agent -p Type=notify allocnet agent`,
+  allocnet agent --check-config --config /etc/allocnet.d --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			load := func() (config.Config, error) { return f.load(cmd.Flags(), s) }

@@ -1,0 +1,189 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// cni calls allocnet-cni as a runtime does, and returns what it printed.
+func (h *host) cni(verb, id, mode string) (stdout, stderr string, code int) {
+	h.Helper()
+	cmd := exec.Command(plugin)
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": "storage",
+		"confDir": %q, "pluginDir": %q, "stateDir": %q, "agent": {"socket": %q, "mode": %q}}`,
+		h.conf, lab.PluginDir()+":"+h.plugins, h.state, h.socket, mode))
+	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+id, "CNI_IFNAME=eth0", "CNI_PATH="+h.plugins,
+		"CNI_NETNS=/run/netns/"+id, "CNI_ARGS=IgnoreUnknown=true;networks=peer", "GORACE=atexit_sleep_ms=0")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run() // the exit code tells
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func (h *host) namespace(id string) {
+	h.Helper()
+	path, err := netns.Create(netns.DefaultDir, id)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { _ = netns.Remove(path) })
+}
+
+// requireAdded holds the result of an ADD to have an address.
+func (h *host) requireAdded(stdout, stderr string, code int) {
+	h.Helper()
+	var result struct {
+		IPs []struct{ Address string } `json:"ips"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &result); code != 0 || err != nil || len(result.IPs) == 0 || !strings.HasPrefix(result.IPs[0].Address, "10.89.") {
+		h.Fatalf("ADD: exit code %d, %v\n%s\n%s", code, err, stdout, stderr)
+	}
+}
+
+const served = `allocnet_requests_total{code="%s",handler="/v1/cni",method="POST"}`
+
+// TestPluginUsesTheAgent, which does the work; without the agent the plugin
+// does it, and each takes down what the other set up.
+func TestPluginUsesTheAgent(t *testing.T) {
+	h := newHost(t)
+	for _, id := range []string{"c1", "c2"} {
+		h.namespace(id)
+	}
+	h.start()
+	h.requireAdded(h.cni("ADD", "c1", "require"))
+	if h.metric(fmt.Sprintf(served, "200")) != 1 {
+		t.Error("the agent did not do it")
+	}
+	if out, _, code := h.cni("ADD", "c1", "prefer"); code == 0 || !strings.Contains(out, `"code": 4`) {
+		t.Errorf("a second ADD: %d %s", code, out)
+	}
+	h.end(unix.SIGTERM)
+
+	if stdout, stderr, code := h.cni("DEL", "c1", "prefer"); code != 0 || !strings.Contains(stderr, "going on without the agent") {
+		t.Errorf("DEL without the agent: %d %s\n%s", code, stdout, stderr)
+	}
+	stdout, stderr, code := h.cni("ADD", "c2", "prefer")
+	h.requireAdded(stdout, stderr, code)
+	if !strings.Contains(stderr, "going on without the agent") {
+		t.Errorf("it does not say so: %s", stderr)
+	}
+	if out, _, code := h.cni("DEL", "c2", "require"); code == 0 || !strings.Contains(out, `"code": 11`) {
+		t.Errorf("the agent is required: %d %s", code, out)
+	}
+
+	h.start()
+	if all := must[any](h)(h.client.Allocation(ctx, "c2")); all == nil {
+		t.Error("the agent does not know what was set up without it")
+	}
+	if stdout, stderr, code := h.cni("DEL", "c2", "require"); code != 0 || h.metric(fmt.Sprintf(served, "204")) != 1 {
+		t.Errorf("DEL by the agent: %d %s\n%s", code, stdout, stderr)
+	}
+}
+
+// TestAgentIsKilledDuringACall leaves the runtime with an ADD that the plugin
+// does by itself.
+func TestAgentIsKilledDuringACall(t *testing.T) {
+	h := newHost(t)
+	h.namespace("c3")
+	h.start()
+	for i := range 4 { // at some time of the call
+		ended := make(chan struct{})
+		var stdout, stderr string
+		var code int
+		go func() {
+			stdout, stderr, code = h.cni("ADD", "c3", "prefer")
+			close(ended)
+		}()
+		h.await("the agent has begun", func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+			}
+			return present(h.state + "/allocations/c3/attachment-eth0.json")
+		})
+		h.end(unix.SIGKILL)
+		<-ended
+		h.requireAdded(stdout, stderr, code)
+		h.start()
+		if _, stderr, code := h.cni("DEL", "c3", "prefer"); code != 0 {
+			t.Fatalf("round %d: DEL: %s", i, stderr)
+		}
+	}
+}
+
+// TestConflistFollows has the agent keep a conflist while its primary changes
+// 100 times, some of them for the worse.
+func TestConflistFollows(t *testing.T) {
+	h := newHost(t)
+	path := h.conf + "/00-multi.conflist"
+	h.configure(`multi { primary = "web" }`)
+	h.start()
+	source := lab.Run(t, "cat", h.conf+"/10-web.conflist")
+	stop, torn := make(chan struct{}), make(chan error, 1)
+	go func() { // reads all the time
+		for {
+			data, err := os.ReadFile(path)
+			if err == nil {
+				_, err = cniconf.ParseNetwork(path, data)
+			}
+			if err != nil {
+				torn <- fmt.Errorf("%w in %q", err, data)
+				return
+			}
+			select {
+			case <-stop:
+				torn <- nil
+				return
+			default:
+			}
+		}
+	}()
+	for i := range 100 {
+		text := source
+		switch i % 4 {
+		case 1:
+			text = source[:len(source)*i/100]
+		case 2:
+			text = strings.Replace(source, `"snat": true,`, "", 1)
+		case 3: // as editors save
+			lab.WriteFile(t, h.conf+"/.new", source)
+			if err := os.Rename(h.conf+"/.new", h.conf+"/10-web.conflist"); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		lab.WriteFile(t, h.conf+"/10-web.conflist", text)
+	}
+	lab.WriteFile(t, h.conf+"/10-web.conflist", strings.Replace(source, `"isGateway": true,`, `"isGateway": true, "capabilities": {"mac": true},`, 1))
+	h.await("the conflist has what the last edit brought", func() bool {
+		return strings.Contains(lab.Run(t, "cat", path), `"mac": true`)
+	})
+	close(stop)
+	if err := <-torn; err != nil {
+		t.Errorf("half written: %v", err)
+	}
+	if err := os.Remove(h.conf + "/10-web.conflist"); err != nil {
+		t.Fatal(err)
+	}
+	h.await("it says that the primary is gone", func() bool { return strings.Contains(h.log.String(), "conflist stays as it is") })
+	if !present(path) {
+		t.Error("the conflist went with its primary")
+	}
+	lab.WriteFile(t, h.conf+"/10-web.conflist", source)
+	h.await("it follows again", func() bool { return !strings.Contains(lab.Run(t, "cat", path), `"mac": true`) })
+}

@@ -133,7 +133,7 @@ networks = [{ name = "storage", ips = ["10.89.0.9/16"], mtu = 1400 }, { name = "
 publish  = ["http=8080:80/tcp"]`,
 		"units/short.hcl": `networks = "storage,mgmt@net5"`,
 	})
-	got, err := LoadUnit(dir, "web")
+	got, err := LoadUnit(dir+"/units/web.hcl", "web")
 	want := hook.Request{
 		ID: "web", Primary: &selection.Element{Name: "web"},
 		Networks: []selection.Element{{Name: "storage", IPs: []string{"10.89.0.9/16"}, MTU: 1400}, {Name: "mgmt", Interface: "net5"}},
@@ -142,7 +142,7 @@ publish  = ["http=8080:80/tcp"]`,
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if short, err := LoadUnit(dir, "short"); err != nil || len(short.Networks) != 2 || short.Networks[1].Interface != "net5" {
+	if short, err := LoadUnit(dir+"/units/short.hcl", "short"); err != nil || len(short.Networks) != 2 || short.Networks[1].Interface != "net5" {
 		t.Errorf("%+v, %v", short, err)
 	}
 }
@@ -157,14 +157,15 @@ func TestUnitFaults(t *testing.T) {
 		`publish = 80`:                         "web.hcl:1,11",
 		`ports = []`:                           "Unsupported argument",
 	} {
-		_, err := LoadUnit(dirWith(t, map[string]string{"units/web.hcl": text}), "web")
+		_, err := LoadUnit(dirWith(t, map[string]string{"web.hcl": text})+"/web.hcl", "web")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	for _, name := range []string{"../web", "none"} {
-		if _, err := LoadUnit(t.TempDir(), name); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := LoadUnit("/none/web.hcl", "web"); err == nil || !strings.Contains(err.Error(), "/none/web.hcl") {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := LoadUnit("/none/web.hcl", "../web"); err == nil || !strings.Contains(err.Error(), "../web") {
+		t.Errorf("no ID: %v", err)
 	}
 }

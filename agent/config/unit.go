@@ -4,11 +4,7 @@
 package config
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
@@ -21,10 +17,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// UnitDir is the directory below the agent's configuration that has a file for
-// each unit.
-const UnitDir = "units"
-
 // unitFile is a unit's configuration as it is written.
 type unitFile struct {
 	Netns    string         `hcl:"netns,optional"`
@@ -33,16 +25,15 @@ type unitFile struct {
 	Publish  hcl.Expression `hcl:"publish,optional"`
 }
 
-// LoadUnit reads dir/units/NAME.hcl: which networks the namespace of the unit
-// has. The error is an *Error unless the file cannot be read.
-func LoadUnit(dir, name string) (hook.Request, error) {
-	r := hook.Request{ID: name}
-	if err := state.ValidateID(name); err != nil {
+// LoadUnit reads which networks the namespace of a unit has. The error is an
+// *Error unless the file cannot be read.
+func LoadUnit(path, id string) (hook.Request, error) {
+	r := hook.Request{ID: id}
+	if err := state.ValidateID(id); err != nil {
 		return r, err
 	}
-	path := filepath.Join(dir, UnitDir, name+".hcl")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return r, &hook.RequestError{Field: "unit", Value: name, Reason: fmt.Sprintf("there is no %s", path)}
+	if _, err := os.Stat(path); err != nil {
+		return r, &hook.RequestError{Field: "file", Value: path, Reason: err.Error()}
 	}
 	body, err := parse([]string{path})
 	if err != nil {

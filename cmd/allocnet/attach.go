@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/hook"
 )
 
 func newAttach(s *settings) *cobra.Command {
 	var w wishes
-	var netns string
+	var netns, file string
 	cmd := &cobra.Command{
 		Use:   "attach ID",
 		Short: "Attach an allocation to its networks",
@@ -29,7 +30,7 @@ has its main network already.
 
 It is all or nothing: when one network fails, the others are gone again. What
 may get better is tried three times. Repeated with the same networks it prints
-what stands.
+what stands. --file has the same in HCL, with primary, networks, publish and netns.
 
 An allocation that is set up already, and runs, gets further networks without
 --primary and --netns; what it has is not touched.`,
@@ -44,6 +45,11 @@ An allocation that is set up already, and runs, gets further networks without
 				return err
 			}
 			request.Netns = netns
+			if file != "" {
+				if request, err = requestOf(file, args[0]); err != nil {
+					return err
+				}
+			}
 			engine, err := s.engine(cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -51,7 +57,7 @@ An allocation that is set up already, and runs, gets further networks without
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 			defer stop()
 			allocation, err := engine.Setup(ctx, request)
-			if errors.Is(err, hook.ErrConflict) && request.Primary == nil && netns == "" {
+			if errors.Is(err, hook.ErrConflict) && request.Primary == nil && request.Netns == "" {
 				allocation, err = engine.Extend(ctx, request)
 			}
 			if err != nil {
@@ -62,7 +68,21 @@ An allocation that is set up already, and runs, gets further networks without
 	}
 	w.register(cmd.Flags())
 	cmd.Flags().StringVar(&netns, "netns", "", "path of the network namespace (default one made as /run/netns/ID)")
+	cmd.Flags().StringVar(&file, "file", "", "a .hcl file that says the networks, instead of flags")
+	for _, flag := range []string{"netns", "primary", "networks", "publish"} {
+		cmd.MarkFlagsMutuallyExclusive("file", flag)
+	}
 	return cmd
+}
+
+// requestOf reads a request from a file.
+func requestOf(file, id string) (hook.Request, error) {
+	request, err := config.LoadUnit(file, id)
+	var faults *config.Error
+	if errors.As(err, &faults) {
+		err = usage(err)
+	}
+	return request, err
 }
 
 func newDetach(s *settings) *cobra.Command {

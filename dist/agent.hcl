@@ -1,0 +1,18 @@
+# The allocnet agent. All settings have defaults; see allocnet-agent(1) and
+# /usr/share/doc/allocnet/agent.md. Check with: allocnet agent --check-config
+
+# conf_dir    = "/opt/cni/config"
+# plugin_dirs = ["/opt/cni/bin"]
+# log_level   = "info"
+
+# socket {
+#   group = "nomad"
+# }
+
+# nomad {
+#   address    = "http://127.0.0.1:4646"
+#   token_file = "/etc/allocnet.d/nomad.token"
+#   events     = true
+#   metadata   = true
+#   wishes     = true
+# }

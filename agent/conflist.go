@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/cniconf/watch"
 )
 
 // Conflist is a conflist of allocnet-cni that the agent writes, and keeps as
@@ -42,7 +43,7 @@ func (c *Conflist) Written() bool { return c.written.Load() }
 // Keep writes the file, and again after its source has changed, until ctx
 // ends. While the source is at fault, or gone, the file stays as it is.
 func (c *Conflist) Keep(ctx context.Context) {
-	changed, err := cniconf.Watch(ctx, c.watched()...)
+	changed, err := watch.Dirs(ctx, c.watched()...)
 	if err != nil {
 		c.Logger.Error("the conflist will not follow its source", "path", c.Path, "error", err)
 	}

@@ -34,7 +34,7 @@ type Sweeper interface {
 
 // Collector takes down what ended without teardown.
 type Collector interface {
-	GC(ctx context.Context, live func(id string) bool) (*hook.Collected, error)
+	GC(ctx context.Context, live func(id string) bool, networks ...string) (*hook.Collected, error)
 }
 
 // ReconcilerConfig is a Reconciler's.

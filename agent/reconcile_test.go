@@ -25,7 +25,7 @@ type dead struct {
 	rounds atomic.Int64
 }
 
-func (d *dead) GC(_ context.Context, live func(string) bool) (*hook.Collected, error) {
+func (d *dead) GC(_ context.Context, live func(string) bool, _ ...string) (*hook.Collected, error) {
 	d.rounds.Add(1)
 	c := &hook.Collected{}
 	for _, id := range d.ids {

@@ -25,6 +25,22 @@ type Source interface {
 	Name() string
 }
 
+// Ask asks all sources. An error of one is the result: the others do not know
+// what it knows.
+func Ask(ctx context.Context, sources ...Source) (Live, error) {
+	live := map[string]string{}
+	for _, source := range sources {
+		ids, err := source.Live(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("ask %s which allocations live: %w: nothing is removed", source.Name(), err)
+		}
+		for _, id := range ids {
+			live[id] = source.Name()
+		}
+	}
+	return func(id string) string { return live[id] }, nil
+}
+
 // Collector finds and removes what dead allocations left on the host.
 type Collector struct {
 	// Store has the records.
@@ -34,10 +50,6 @@ type Collector struct {
 	ConfDir string
 	// CacheDir is libcni's. Default: /var/lib/cni.
 	CacheDir string
-	// Sources tell which allocations live, besides the records and the
-	// namespaces of the host. When one fails nothing is removed. Default:
-	// none.
-	Sources []Source
 	// Logger gets a line for each step that matters. Default: none.
 	Logger hclog.Logger
 }
@@ -78,29 +90,9 @@ func (r *Report) Leaked() []Verdict {
 // as many chains from some thousands on.
 const batch = 1000
 
-// Live asks all sources. An error of one is the result: the others do not know
-// what it knows.
-func (c *Collector) Live(ctx context.Context) (Live, error) {
-	live := Live{}
-	for _, source := range c.Sources {
-		ids, err := source.Live(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("ask %s which allocations live: %w: nothing is removed", source.Name(), err)
-		}
-		for _, id := range ids {
-			live[id] = source.Name()
-		}
-	}
-	return live, nil
-}
-
 // Examine scans the host and plans, and changes nothing. Whatever cannot be
 // examined is among the problems; the error is that nothing could be planned.
-func (c *Collector) Examine(ctx context.Context, scope Scope) (*Report, *Found, error) {
-	live, err := c.Live(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Report, *Found, error) {
 	scanner, err := c.scanner(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -137,8 +129,8 @@ func (c *Collector) Examine(ctx context.Context, scope Scope) (*Report, *Found, 
 // Collect removes what is leaked and not on record: what is on record is for
 // Engine.GC, which has more to do than remove. An allocation that is set up
 // meanwhile is left alone.
-func (c *Collector) Collect(ctx context.Context, scope Scope) (*Report, error) {
-	report, found, err := c.Examine(ctx, scope)
+func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Report, error) {
+	report, found, err := c.Examine(ctx, scope, live)
 	if err != nil {
 		return nil, err
 	}
@@ -248,17 +240,18 @@ func (c *Collector) records(ctx context.Context) (Records, error) {
 	return r, nil
 }
 
-// recorded tells whether an allocation on record lives: it is complete and its
-// namespace lives, or somebody is at work on it.
+// recorded tells whether an allocation on record lives: it was set up as a whole
+// and its namespace lives, or somebody is at work on it.
 func (c *Collector) recorded(record state.Record) Recorded {
 	var r Recorded
 	cut := ""
 	for _, a := range record.Attachments {
 		r.Addresses = append(r.Addresses, resultAddresses(a.Result)...)
-		switch a.Phase {
-		case state.Adding:
+		switch {
+		case a.Batch != "": // added to an allocation that stands
+		case a.Phase == state.Adding:
 			cut = "its set-up was cut off"
-		case state.Deleting, state.Pending:
+		case a.Phase != state.Attached:
 			cut = "its teardown did not finish"
 		}
 	}

@@ -10,9 +10,13 @@ import (
 	"slices"
 )
 
-// Live are the allocations that live, with who says so. Nil is unknown, which
-// is not the same as none.
-type Live map[string]string
+// Live returns who says that an allocation lives, or nothing when nobody does. A
+// nil Live is unknown, which is not the same as NobodyElse.
+type Live func(id string) (by string)
+
+// NobodyElse is a Live for a host on which nobody but the records, and signs of
+// life on the host itself, tell what lives.
+func NobodyElse(string) string { return "" }
 
 // ErrLiveUnknown is a plan that was asked for without knowing which allocations
 // live.
@@ -95,8 +99,8 @@ func (p *planner) judge(o Object) Verdict {
 	switch {
 	case id == "":
 		return keep("its owner is unknown")
-	case p.live[id] != "":
-		return keep("its allocation lives: %s", p.live[id])
+	case p.live(id) != "":
+		return keep("its allocation lives: %s", p.live(id))
 	case known && recorded.Dead == "":
 		return keep("its allocation is on record and lives")
 	case known:

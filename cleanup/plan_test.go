@@ -19,53 +19,55 @@ func TestPlan(t *testing.T) {
 	others := Object{Kind: Lease, Owner: Owner{Network: "web", Allocation: "b"}, Addresses: address("10.0.0.2")}
 	for name, test := range map[string]struct {
 		objects []Object
-		change  func(f *Found, r *Records, l Live)
+		change  func(f *Found, r *Records, l map[string]string)
 		leaked  bool // of the last object
 		why     string
 	}{
 		"nobody's": {objects: []Object{lease}, leaked: true, why: "no allocation of that ID"},
 		"said to live": {objects: []Object{lease}, why: "its allocation lives: Nomad",
-			change: func(_ *Found, _ *Records, l Live) { l["a"] = "Nomad" }},
+			change: func(_ *Found, _ *Records, l map[string]string) { l["a"] = "Nomad" }},
 		"on record and lives": {objects: []Object{lease}, why: "on record and lives",
-			change: func(_ *Found, r *Records, _ Live) { r.Allocations["a"] = Recorded{} }},
+			change: func(_ *Found, r *Records, _ map[string]string) { r.Allocations["a"] = Recorded{} }},
 		"on record and dead": {objects: []Object{lease}, leaked: true, why: "the namespace is missing",
-			change: func(_ *Found, r *Records, _ Live) { r.Allocations["a"] = Recorded{Dead: "the namespace is missing"} }},
+			change: func(_ *Found, r *Records, _ map[string]string) {
+				r.Allocations["a"] = Recorded{Dead: "the namespace is missing"}
+			}},
 		"on record and dead, but said to live": {objects: []Object{lease}, why: "Nomad",
-			change: func(_ *Found, r *Records, l Live) {
+			change: func(_ *Found, r *Records, l map[string]string) {
 				r.Allocations["a"], l["a"] = Recorded{Dead: "the namespace is missing"}, "Nomad"
 			}},
 		"a sign of life": {objects: []Object{lease}, why: "namespace /run/netns/a",
-			change: func(f *Found, _ *Records, _ Live) { f.Alive["a"] = "namespace /run/netns/a" }},
+			change: func(f *Found, _ *Records, _ map[string]string) { f.Alive["a"] = "namespace /run/netns/a" }},
 		"another network": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: `network "nomad" is none of ours`},
 		"unknown network": {objects: []Object{{Kind: Ports, Owner: Owner{Allocation: "a"}}}, why: "its network is unknown"},
 		"unknown owner":   {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
-			change: func(f *Found, _ *Records, _ Live) { f.InUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
+			change: func(f *Found, _ *Records, _ map[string]string) { f.InUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
 		"address in use by another, who has the lease": {
 			objects: []Object{others, {Kind: Masquerade, Owner: ours, Addresses: lease.Addresses}}, leaked: true, why: "no allocation of that ID",
-			change: func(f *Found, r *Records, _ Live) {
+			change: func(f *Found, r *Records, _ map[string]string) {
 				f.InUse[lease.Addresses[0]], r.Allocations["b"] = "/run/netns/b", Recorded{}
 			}},
 		"address rule of a dead one": {objects: []Object{lease, firewall}, leaked: true, why: "no allocation of that ID"},
 		"address rule of nobody":     {objects: []Object{firewall}, why: "nothing tells whose address 10.0.0.2 was"},
-		"address rule of a live one": {objects: []Object{lease, firewall}, why: "on record and lives", change: func(_ *Found, r *Records, _ Live) { r.Allocations["a"] = Recorded{} }},
+		"address rule of a live one": {objects: []Object{lease, firewall}, why: "on record and lives", change: func(_ *Found, r *Records, _ map[string]string) { r.Allocations["a"] = Recorded{} }},
 		"address rule, used meanwhile": {objects: []Object{lease, others, firewall}, why: "on record and lives",
-			change: func(_ *Found, r *Records, _ Live) { r.Allocations["b"] = Recorded{} }},
+			change: func(_ *Found, r *Records, _ map[string]string) { r.Allocations["b"] = Recorded{} }},
 		"address rule of one on record and dead": {objects: []Object{firewall}, leaked: true, why: "gone",
-			change: func(_ *Found, r *Records, _ Live) {
+			change: func(_ *Found, r *Records, _ map[string]string) {
 				r.Allocations["c"] = Recorded{Dead: "gone", Addresses: firewall.Addresses}
 			}},
 		"address rule, address in a namespace": {objects: []Object{lease, firewall}, why: "is in use in",
-			change: func(f *Found, _ *Records, _ Live) { f.InUse[firewall.Addresses[0]] = "/run/netns/x" }},
+			change: func(f *Found, _ *Records, _ map[string]string) { f.InUse[firewall.Addresses[0]] = "/run/netns/x" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := &Found{Objects: test.objects, Alive: map[string]string{}, InUse: map[netip.Addr]string{}}
 			records := Records{Networks: map[string]bool{"web": true}, Allocations: map[string]Recorded{}}
-			live := Live{}
+			live := map[string]string{}
 			if test.change != nil {
 				test.change(found, &records, live)
 			}
-			verdicts, err := Plan(found, records, live)
+			verdicts, err := Plan(found, records, func(id string) string { return live[id] })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -143,7 +143,7 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 
 // leaks counts what is leaked, by kind.
 func (d *Doctor) leaks(ctx context.Context, r *Report) *cleanup.Found {
-	report, found, err := d.Collector.Examine(ctx, cleanup.Scope{})
+	report, found, err := d.Collector.Examine(ctx, cleanup.Scope{}, cleanup.NobodyElse)
 	if err != nil {
 		r.wrong("leaks", "cannot be looked for: "+err.Error(), "mend what the error names")
 		return &cleanup.Found{}

@@ -237,7 +237,6 @@ func TestAddAfterLoss(t *testing.T) {
 		t.Errorf("leases after %v and %v: %v, want one of each network", first.IPs, second.IPs, leases)
 	}
 	r.del(c)
-	removeMasquerade(t)
 }
 
 // TestGone deletes the namespace before DEL, which then gets no path.
@@ -252,7 +251,6 @@ func TestGone(t *testing.T) {
 	}
 	c.NetNS, c.Args = "", nil // Nomad passes no arguments at DEL
 	r.del(c)
-	removeMasquerade(t)
 }
 
 // TestBehindOthers chains the plugin after others: it adds, and passes on.

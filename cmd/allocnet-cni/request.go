@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -60,6 +61,7 @@ func newRequest(args *skel.CmdArgs, takeDown bool) (*request, error) {
 		PluginDirs:  filepath.SplitList(c.PluginDir),
 		StateDir:    c.StateDir,
 		CallTimeout: c.timeout,
+		Cleaner:     &cleanup.Cleaner{Logger: r.log},
 		Logger:      r.log,
 	})
 	if err != nil {

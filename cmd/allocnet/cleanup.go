@@ -55,7 +55,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err != nil {
 		return err
 	}
-	before, _, err := collector.Examine(ctx, cleanup.Scope{Allocation: id})
+	before, _, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NobodyElse)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if failed != nil && forget {
 		failed = engine.Forget(ctx, id)
 	}
-	report, err := collector.Collect(ctx, cleanup.Scope{Allocation: id})
+	report, err := collector.Collect(ctx, cleanup.Scope{Allocation: id}, cleanup.NobodyElse)
 	if report == nil {
 		return errors.Join(failed, err)
 	}
@@ -113,7 +113,7 @@ func printObjects(w io.Writer, title string, verdicts []cleanup.Verdict) error {
 }
 
 // collector opens what finds and removes leaks.
-func (s *settings) collector(stderr io.Writer, sources ...cleanup.Source) (*cleanup.Collector, error) {
+func (s *settings) collector(stderr io.Writer) (*cleanup.Collector, error) {
 	log, err := s.logger(stderr)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *settings) collector(stderr io.Writer, sources ...cleanup.Source) (*clea
 	if err != nil {
 		return nil, err
 	}
-	return &cleanup.Collector{Store: store, ConfDir: s.confDir, Sources: sources, Logger: log}, nil
+	return &cleanup.Collector{Store: store, ConfDir: s.confDir, Logger: log}, nil
 }
 
 // collected is what gc prints.
@@ -157,16 +157,20 @@ Where another program attaches to the same networks, name its allocations with
   allocnet gc --live @/run/live-allocations`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			collector, err := s.collector(cmd.ErrOrStderr(), live.sources(cmd)...)
+			collector, err := s.collector(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			lives, err := cleanup.Ask(cmd.Context(), live.sources(cmd)...)
 			if err != nil {
 				return err
 			}
 			scope := cleanup.Scope{Network: network}
 			if dryRun {
-				report, _, err := collector.Examine(cmd.Context(), scope)
+				report, _, err := collector.Examine(cmd.Context(), scope, lives)
 				return errors.Join(err, printGC(cmd, s.json, true, nil, report))
 			}
-			return collect(cmd, s, collector, scope)
+			return collect(cmd, s, collector, scope, lives)
 		},
 	}
 	cmd.Flags().Var(&live, "live", "IDs of living allocations, separated by ','; @FILE reads them from a file, @- from standard input (default: records and namespaces alone decide)")
@@ -175,12 +179,8 @@ Where another program attaches to the same networks, name its allocations with
 	return cmd
 }
 
-func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scope cleanup.Scope) error {
+func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scope cleanup.Scope, live cleanup.Live) error {
 	ctx := cmd.Context()
-	live, err := collector.Live(ctx)
-	if err != nil {
-		return err
-	}
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -189,8 +189,8 @@ func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scop
 	if scope.Network != "" {
 		networks = []string{scope.Network}
 	}
-	torn, tearErr := engine.GC(ctx, func(id string) bool { return live[id] != "" }, networks...)
-	report, err := collector.Collect(ctx, scope)
+	torn, tearErr := engine.GC(ctx, func(id string) bool { return live(id) != "" }, networks...)
+	report, err := collector.Collect(ctx, scope, live)
 	return errors.Join(tearErr, err, printGC(cmd, s.json, false, torn, report))
 }
 

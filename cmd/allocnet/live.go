@@ -70,12 +70,9 @@ func (l *liveList) read() ([]string, error) {
 	return ids, nil
 }
 
-// readFile reads standard input once, because gc asks twice.
 func (l *liveList) readFile(path string) ([]byte, error) {
-	if path != "-" {
-		return os.ReadFile(path)
+	if path == "-" {
+		return io.ReadAll(l.stdin)
 	}
-	data, err := io.ReadAll(l.stdin)
-	l.stdin = strings.NewReader(string(data))
-	return data, err
+	return os.ReadFile(path)
 }

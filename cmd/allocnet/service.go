@@ -23,6 +23,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
@@ -51,7 +52,7 @@ func newService(c config.Config, stderr io.Writer) (*service, error) {
 	s := &service{config: c, log: log, metrics: agent.NewMetrics(registry)}
 	engine, err := hook.NewEngine(hook.Config{
 		ConfDir: c.ConfDir, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout,
-		Observer: s.metrics, Logger: log,
+		Cleaner: s.metrics.Cleaner(&cleanup.Cleaner{Logger: log}), Observer: s.metrics, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +62,9 @@ func newService(c config.Config, stderr io.Writer) (*service, error) {
 			return nil, err
 		}
 	}
-	s.reconciler = newReconciler(c, engine, s)
+	if s.reconciler, err = newReconciler(c, engine, s); err != nil {
+		return nil, err
+	}
 	s.conflist = s.newConflist()
 	s.agent = agent.New(s.agentConfig(), engine)
 	return s, nil
@@ -75,14 +78,20 @@ func newNomad(c config.Config, log hclog.Logger) (*nomad.Client, error) {
 	})
 }
 
-func newReconciler(c config.Config, engine *hook.Engine, s *service) *agent.Reconciler {
-	rc := agent.ReconcilerConfig{Collector: engine, Metrics: s.metrics, Logger: s.log.Named("reconcile")}
+func newReconciler(c config.Config, engine *hook.Engine, s *service) (*agent.Reconciler, error) {
+	store, err := state.Open(c.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	log := s.log.Named("reconcile")
+	sweeper := &sweeper{cleanup.Collector{Store: store, ConfDir: c.ConfDir, Logger: log}}
+	rc := agent.ReconcilerConfig{Collector: engine, Sweeper: sweeper, Metrics: s.metrics, Logger: log}
 	if s.nomad != nil {
 		rc.Live = s.nomad
 	}
 	r := agent.NewReconciler(rc)
 	r.Configure(c.Reconcile.Interval, c.Reconcile.Leaks == "report")
-	return r
+	return r, nil
 }
 
 func (s *service) newConflist() *agent.Conflist {

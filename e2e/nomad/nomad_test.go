@@ -151,4 +151,3 @@ func requireStatusFile(a *agent, alloc allocation, stands *hook.Allocation) {
 		}
 	}
 }
-

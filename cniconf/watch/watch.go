@@ -1,7 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package cniconf
+// Package watch tells when a conf directory changes. It is apart from cniconf so
+// that a CNI plugin does not link what it does not need.
+package watch
 
 import (
 	"context"
@@ -17,10 +19,10 @@ import (
 // a package that installs several is one change.
 const settle = 200 * time.Millisecond
 
-// Watch reports changes in directories, in the directories right below them,
+// Dirs reports changes in directories, in the directories right below them,
 // and their coming and going, until ctx ends; then the channel is closed. Of
 // many changes at a time, and of those while nobody receives, one is reported.
-func Watch(ctx context.Context, dirs ...string) (<-chan struct{}, error) {
+func Dirs(ctx context.Context, dirs ...string) (<-chan struct{}, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch %v: %w", dirs, err)

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package cniconf
+package watch
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// TestWatch waits for a report after each change; the test's own deadline is
+// TestDirs waits for a report after each change; the test's own deadline is
 // the only clock.
-func TestWatch(t *testing.T) {
+func TestDirs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	ctx, stop := context.WithCancel(t.Context())
-	changed, err := Watch(ctx, dir)
+	changed, err := Dirs(ctx, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,14 @@ import (
 	"github.com/allocnet/allocnet/internal/lab"
 )
 
-// agentMark is in the environment of the agent and of all that it starts.
-const agentMark = "ALLOCNET_TEST_AGENT=" + dir
+// agentMark is in the environment of the agent and of all that it starts, and
+// of nothing else on the machine.
+func agentMark() string { return fmt.Sprintf("ALLOCNET_TEST_AGENT=%d.", os.Getpid()) }
 
 const agentConfig = `
 data_dir  = "` + dataDir + `"
 bind_addr = "127.0.0.1"
-log_level = "DEBUG"
+log_level = "TRACE"
 advertise {
   http = "127.0.0.1"
   rpc  = "127.0.0.1"
@@ -77,8 +78,8 @@ func newAgent(t *testing.T) *agent {
 	t.Cleanup(func() {
 		a.signal(unix.SIGKILL)
 		if t.Failed() {
-			text, _ := exec.Command("grep", "-E", "WARN|ERROR|allocnet", log.Name()).Output()
-			t.Logf("the agent's log, in part:\n%s", text[max(0, len(text)-6000):])
+			text, _ := exec.Command("grep", "-E", "WARN|ERROR|^panic|^goroutine", "-A3", log.Name()).Output()
+			t.Logf("the agent's log, in part:\n%s", text[max(0, len(text)-10000):])
 		}
 	})
 	return a
@@ -88,7 +89,7 @@ func newAgent(t *testing.T) *agent {
 func (a *agent) start() {
 	a.Helper()
 	a.cmd = exec.Command(binary(), "agent", "-config", dir+"/agent.hcl")
-	a.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), agentMark)
+	a.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), agentMark())
 	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log
 	if err := a.cmd.Start(); err != nil {
 		a.Fatal(err)
@@ -103,7 +104,8 @@ func (a *agent) start() {
 			Status                string
 			SchedulingEligibility string
 		}
-		return a.api("nodes", &nodes) == nil && len(nodes) == 1 && nodes[0].Status == "ready"
+		var leader string
+		return a.api("nodes", &nodes) == nil && len(nodes) == 1 && nodes[0].Status == "ready" && a.api("status/leader", &leader) == nil && leader != ""
 	})
 }
 
@@ -134,7 +136,14 @@ func (a *agent) api(path string, target any) error {
 // await waits for what must come about.
 func (a *agent) await(what string, done func() bool) {
 	a.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
+		select {
+		case <-a.exited:
+			if a.cmd != nil {
+				a.Fatalf("the agent has ended by itself: %s", a.cmd.ProcessState)
+			}
+		default:
+		}
 		if time.Now().After(deadline) {
 			a.Fatalf("waited in vain: %s", what)
 		}

@@ -41,8 +41,9 @@ type group struct {
 	args, networks string
 	port           string
 	driver         string
-	// task is put into the task.
-	task string
+	// serve replaces the arguments of the task's program; task is put into the
+	// task, and job into the job.
+	serve, task, job string
 }
 
 // hcl returns the job, whose task answers with its name.
@@ -54,10 +55,20 @@ func (g group) hcl(id string) string {
 	if g.driver == "exec" {
 		command = "/bin/web"
 	}
+	if g.serve == "" {
+		g.serve = fmt.Sprintf(`"serve", "%s ${NOMAD_ALLOC_INDEX}"`, id)
+	}
 	return fmt.Sprintf(`job %q {
   type = "service"
+  %s
   group "g" {
     count = %d
+    ephemeral_disk {
+      size = 10
+    }
+    update {
+      max_parallel = 0
+    }
     reschedule {
       attempts  = 0
       unlimited = false
@@ -81,21 +92,23 @@ func (g group) hcl(id string) string {
       driver = %q
       config {
         command = %q
-        args    = ["serve", "%s ${NOMAD_ALLOC_INDEX}"]
+        args    = [%s]
       }
       resources {
         cpu    = 20
         memory = 20
       }
       logs {
-        disabled = true
+        disabled      = true
+        max_files     = 1
+        max_file_size = 1
       }
       kill_timeout = "1s"
       %s
     }
   }
 }
-`, id, max(1, g.count), g.port, g.args, g.networks, g.driver, command, id, g.task)
+`, id, g.job, max(1, g.count), g.port, g.args, g.networks, g.driver, command, g.serve, g.task)
 }
 
 const publish = "port \"http\" {\n to = 80\n }"
@@ -131,23 +144,22 @@ func (a *agent) running(id string, count int) []allocation {
 		}
 		return len(found) == count
 	})
-	return found
-}
-
-// allocations returns all of a job.
-func (a *agent) allocations(id string) []allocation {
-	a.Helper()
-	var stubs []struct{ ID string }
-	if err := a.api("job/"+id+"/allocations", &stubs); err != nil {
-		return nil
-	}
-	found := make([]allocation, len(stubs))
-	for i, stub := range stubs {
-		if err := a.api("allocation/"+stub.ID, &found[i]); err != nil {
+	for i := range found {
+		if err := a.api("allocation/"+found[i].ID, &found[i]); err != nil {
 			a.Fatal(err)
 		}
 	}
 	return found
+}
+
+// allocations lists all of a job, without what only a closer look shows: their
+// resources and network status.
+func (a *agent) allocations(id string) []allocation {
+	var list []allocation
+	if err := a.api("job/"+id+"/allocations", &list); err != nil {
+		return nil
+	}
+	return list
 }
 
 // stop stops and purges a job, and waits until its networks are gone.
@@ -178,11 +190,17 @@ func (alloc allocation) port(label string) int {
 	return 0
 }
 
+// status returns what allocnet says of an allocation.
+func (alloc allocation) status(t testing.TB) string {
+	t.Helper()
+	return lab.Run(t, allocnet, "status", "--json", alloc.ID)
+}
+
 // setup returns what allocnet has on record of an allocation.
 func (alloc allocation) setup(t testing.TB) *hook.Allocation {
 	t.Helper()
 	var a hook.Allocation
-	if err := json.Unmarshal([]byte(lab.Run(t, allocnet, "status", "--json", alloc.ID)), &a); err != nil {
+	if err := json.Unmarshal([]byte(alloc.status(t)), &a); err != nil {
 		t.Fatal(err)
 	}
 	return &a

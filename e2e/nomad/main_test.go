@@ -20,7 +20,7 @@ import (
 
 // Where things are. /run is the laboratory's.
 const (
-	dir     = "/run/nomad"
+	dir     = "/run/e2e-nomad"
 	plugins = dir + "/plugins"
 	confDir = dir + "/cni"
 	dataDir = dir + "/data"
@@ -71,19 +71,28 @@ func prepare() error {
 // binary is the agent that `make nomad` builds.
 func binary() string { return filepath.Join(lab.Root(), "build", "nomad", "nomad") }
 
-// killTasks ends what jobs a failed test left running.
+// killTasks ends what runs for the jobs.
 func killTasks() {
+	for _, pid := range tasks() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// tasks returns the processes that the agent has started, and their children.
+func tasks() []int {
+	var found []int
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range environs {
 		environ, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(environ, []byte("NOMAD_ALLOC_DIR="+dataDir)) && !bytes.Contains(environ, []byte(agentMark)) {
+		if err != nil || !bytes.Contains(environ, []byte(agentMark())) {
 			continue
 		}
 		var pid int
 		if _, err := fmt.Sscanf(path, "/proc/%d/environ", &pid); err == nil && pid != os.Getpid() {
-			_ = unix.Kill(pid, unix.SIGKILL)
+			found = append(found, pid)
 		}
 	}
+	return found
 }
 
 // controlGroups returns the machine's groups of Nomad: they are in no

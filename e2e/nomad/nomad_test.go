@@ -6,27 +6,26 @@ package nomad
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/lab"
 )
 
-// conf is the client's conf directory.
+// conf is the client's conf directory, besides the networks of dist/conf.
 var conf = map[string]string{
-	"10-web.conflist": `{"cniVersion": "1.0.0", "name": "web", "plugins": [
-		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
-		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
-		{"type": "firewall"},
-		{"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}]}`,
-	"20-storage.conflist": bridge("storage", "10.89.0.0/16", ""),
-	"21-mgmt.conflist":    bridge("mgmt", "10.91.0.0/16", ""),
-	"22-backup.conflist":  bridge("backup", "10.2.0.0/24", ""),
-	"30-closed.conflist":  bridge("closed", "10.92.0.0/24", `"allocnet": {"namespaces": ["prod"]},`),
-	"31-dynamic.conflist": bridge("dynamic", "10.93.0.0/24", `"allocnet": {"staticIPs": false},`),
-	"32-tiny.conflist":    bridge("tiny", "10.94.0.0/30", ""),
+	"41-mgmt.conflist":    bridge("mgmt", "10.94.0.0/24", ""),
+	"42-backup.conflist":  bridge("backup", "10.2.0.0/24", ""),
+	"43-closed.conflist":  bridge("closed", "10.95.0.0/24", `"allocnet": {"namespaces": ["prod"]},`),
+	"44-dynamic.conflist": bridge("dynamic", "10.96.0.0/24", `"allocnet": {"staticIPs": false},`),
+	"45-tiny.conflist":    bridge("tiny", "10.97.0.0/30", ""),
 }
 
 // bridge is a network without a way out, on which a job may choose addresses.
@@ -41,11 +40,17 @@ func TestNomad(t *testing.T) {
 	for name, text := range conf {
 		lab.WriteFile(t, filepath.Join(confDir, name), text)
 	}
+	for _, file := range glob(t, "../../dist/conf/*.conflist") {
+		lab.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
+	}
 	lab.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+lab.PluginDir(), "--data-dir", dataDir)
 	a := newAgent(t)
 	a.start()
 	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
 		t.Errorf("plugins.cni.version.allocnet-cni is %q", got)
+	}
+	if got := a.attribute("plugins.cni.version.bridge"); !strings.HasPrefix(got, "v") {
+		t.Fatalf("plugins.cni.version.bridge is %q, so that Nomad would call no CHECK: run: make tools", got)
 	}
 	a.warm()
 	for _, test := range []struct {
@@ -53,6 +58,13 @@ func TestNomad(t *testing.T) {
 		run  func(*agent)
 	}{
 		{"Issue", testIssue},
+		{"Examples", testExamples},
+		{"Ends", testEnds},
+		{"Updates", testUpdates},
+		{"Errors", testErrors},
+		{"AgentRestarts", testAgentRestarts},
+		{"NamespaceGone", testNamespaceGone},
+		{"Crowd", testCrowd},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := lab.Snapshot(t)
@@ -63,13 +75,55 @@ func TestNomad(t *testing.T) {
 		})
 		a.T = t
 	}
+	t.Run("Reboot", func(t *testing.T) { // last: links come back in another order
+		before := inventory(t)
+		a.T = t
+		testReboot(a)
+		if diff := cmp.Diff(before, inventory(t)); diff != "" {
+			t.Errorf("the host is not as it was (-before +after):\n%s", diff)
+		}
+		requireNoState(t)
+	})
+	a.T = t
 }
 
 // warm has every network made once: bridges and shared chains stay.
 func (a *agent) warm() {
 	a.Helper()
-	a.run("warm", group{port: publish, args: `networks = "storage,mgmt,backup,dynamic,tiny"`})
+	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny"`})
 	a.stop("warm")
+}
+
+var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
+
+// inventory is the snapshot without order: sorted, and without the numbers of
+// links.
+func inventory(t *testing.T) []string {
+	t.Helper()
+	lines := strings.Split(linkIndex.ReplaceAllString(lab.Snapshot(t), ""), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %v, %v", pattern, files, err)
+	}
+	return files
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 func requireNoState(t *testing.T) {
@@ -82,13 +136,15 @@ func requireNoState(t *testing.T) {
 	}
 }
 
-// testIssue is the job that the documentation shows, in two ways to write it.
-func testIssue(a *agent) {
-	reading := `
+// reading is a template that the task has of network-status.json.
+const reading = `
       template {
         source      = "${NOMAD_ALLOC_DIR}/network-status.json"
         destination = "local/status.json"
       }`
+
+// testIssue is the job that the documentation shows, in two ways to write it.
+func testIssue(a *agent) {
 	one := a.run("one", group{port: publish, args: `networks = "storage,mgmt@net5"`, task: reading, networks: `
     network {
       mode = "cni/backup"

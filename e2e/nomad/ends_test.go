@@ -1,0 +1,185 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+const extra = `networks = "storage,mgmt"`
+
+// testExamples plans and runs every example job.
+func testExamples(a *agent) {
+	for _, file := range glob(a.T, "../../dist/jobs/*.nomad.hcl") {
+		id := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
+		plan := exec.Command(binary(), "job", "plan", file)
+		out, err := plan.CombinedOutput()
+		if code := plan.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), "All tasks successfully allocated") { // 1: it would be placed
+			a.Errorf("plan of %s: %v\n%s", file, err, out)
+		}
+		a.nomad("job", "run", "-detach", file)
+		var job struct{ TaskGroups []struct{ Count int } }
+		if err := a.api("job/"+id, &job); err != nil {
+			a.Fatal(err)
+		}
+		for _, alloc := range a.running(id, job.TaskGroups[0].Count) {
+			if len(alloc.setup(a).Attachments) < 2 {
+				a.Errorf("%s has %s", id, networks(alloc.setup(a)))
+			}
+		}
+		a.stop(id)
+	}
+}
+
+// testEnds ends allocations in every way in which Nomad does. The snapshot
+// around it shows that nothing is left.
+func testEnds(a *agent) {
+	before := lab.Snapshot(a)
+	leavesNothing := func(how string) {
+		a.Helper()
+		a.quiet()
+		lab.RequireSame(a, before)
+		if a.Failed() {
+			a.Fatalf("that was after: %s", how)
+		}
+	}
+	a.run("stopped", group{port: publish, args: extra})
+	a.nomad("job", "stop", "-detach", "stopped")
+	leavesNothing("stop")
+	a.run("stopped", group{port: publish, args: extra})
+	a.stop("stopped")
+	leavesNothing("purge")
+
+	a.run("ten", group{count: 10, port: publish, args: extra})
+	a.nomad("job", "scale", "-detach", "ten", "g", "0")
+	leavesNothing("count 0")
+	a.stop("ten")
+
+	a.run("drained", group{port: publish, args: extra})
+	a.nomad("node", "drain", "-enable", "-self", "-yes", "-detach", "-deadline", "1m")
+	leavesNothing("drain")
+	a.nomad("node", "drain", "-disable", "-self", "-yes")
+	a.running("drained", 1)
+	a.stop("drained")
+	leavesNothing("purge after drain")
+
+	a.submit("failing", group{port: publish, args: extra, serve: `"fail"`})
+	alloc := a.failed("failing")
+	if alloc.TaskStates["t"].Restarts != 2 {
+		a.Errorf("the task was restarted %d times, want 2", alloc.TaskStates["t"].Restarts)
+	}
+	leavesNothing("a failed task and its restarts")
+	a.stop("failing")
+}
+
+// failed waits until an allocation of a job has failed.
+func (a *agent) failed(id string) allocation {
+	a.Helper()
+	var found allocation
+	a.await("an allocation of "+id+" fails", func() bool {
+		for _, alloc := range a.allocations(id) {
+			if alloc.ClientStatus == "failed" {
+				found = alloc
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// testUpdates changes a job in place, which keeps its networks, and so that
+// its allocation is replaced.
+func testUpdates(a *agent) {
+	job := group{port: publish, args: extra}
+	first := a.run("updated", job)[0]
+	stands := first.status(a)
+	job.job = "priority = 70"
+	if same := a.run("updated", job)[0]; same.ID != first.ID {
+		a.Errorf("the update in place replaced %s by %s", first.ID, same.ID)
+	}
+	if diff := cmp.Diff(stands, first.status(a)); diff != "" {
+		a.Errorf("after an update in place: %s", diff)
+	}
+	job.args = `networks = "storage,backup"`
+	a.submit("updated", job)
+	var second allocation
+	a.await("the allocation is replaced", func() bool {
+		for _, alloc := range a.allocations("updated") {
+			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
+				second = alloc
+			}
+		}
+		return second.ID != ""
+	})
+	if got := networks(second.setup(a)); got != "eth0=web net1=storage net2=backup" {
+		a.Errorf("after the update: %s", got)
+	}
+	a.stop("updated")
+}
+
+// testCrowd starts and stops a hundred allocations of three networks at once.
+func testCrowd(a *agent) {
+	owner := map[string]string{}
+	for _, alloc := range a.run("crowd", group{count: 100, port: publish, args: extra}) {
+		stands := alloc.setup(a)
+		if got := networks(stands); got != "eth0=web net1=storage net2=mgmt" {
+			a.Errorf("%s has %s", alloc.ID, got)
+		}
+		for _, address := range stands.Addresses() {
+			if other, taken := owner[address.String()]; taken {
+				a.Errorf("%s has the address %s of %s", alloc.ID, address, other)
+			}
+			owner[address.String()] = alloc.ID
+		}
+	}
+	if len(owner) != 300 {
+		a.Errorf("%d addresses, want 300", len(owner))
+	}
+	a.stop("crowd")
+}
+
+// testErrors is what job authors see in alloc status.
+func testErrors(a *agent) {
+	a.run("taken", group{args: `networks = jsonencode([{ name = "backup", ips = ["10.2.0.9/24"] }])`})
+	a.run("last", group{args: `networks = "tiny"`})
+	tests := []struct {
+		id    string
+		args  string
+		words []string
+	}{
+		{"unknown", `networks = "storrage"`, []string{`unknown network "storrage"`, "storage"}},
+		{"denied", `networks = "closed"`, []string{`network "closed" as net1 is denied`, `namespace "default"`, "43-closed.conflist"}},
+		{"dynamic", `networks = jsonencode([{ name = "dynamic", ips = ["10.96.0.9/24"] }])`, []string{"dynamic", "may not choose its addresses"}},
+		{"full", `networks = "tiny"`, []string{`network "tiny" as net1`, "addresses are used up"}},
+		{"taken-too", `networks = jsonencode([{ name = "backup", ips = ["10.2.0.9/24"] }])`, []string{`network "backup" as net1`, "10.2.0.9", "another allocation has this address"}},
+		{"mistyped", `network = "storage"`, []string{`CNI argument "network"`, "want networks"}},
+		{"unresolved", `networks = "storage@${NOMAD_META_nothing}"`, []string{"NOMAD_META_nothing", "does not know"}},
+		{"padded", `networks = "c3RvcmFnZQ=="`, []string{"'='"}},
+		{"forged", `"IP" = "10.2.0.9"`, []string{`CNI argument "IP"`}},
+		{"forged-identity", "networks = \"closed\"\n\"NOMAD_NAMESPACE\" = \"prod\"", []string{`namespace "default"`}},
+	}
+	for _, test := range tests {
+		a.submit(test.id, group{args: test.args})
+	}
+	for _, test := range tests {
+		status := a.nomad("alloc", "status", a.failed(test.id).ID)
+		for _, word := range test.words {
+			if !strings.Contains(unwrap(status), word) {
+				a.Errorf("%s: alloc status does not say %q:\n%s", test.id, word, status)
+			}
+		}
+		a.nomad("job", "stop", "-purge", "-detach", test.id)
+	}
+	a.stop("taken", "last")
+}
+
+// unwrap undoes the line breaks of alloc status.
+func unwrap(text string) string { return strings.Join(strings.Fields(text), " ") }

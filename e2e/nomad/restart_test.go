@@ -1,0 +1,172 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// testAgentRestarts ends the client agent while allocations run.
+func testAgentRestarts(a *agent) {
+	alloc := a.run("kept", group{port: publish, args: extra})[0]
+	stands := alloc.status(a)
+	url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
+	task := taskOf(a, alloc)
+	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		a.signal(signal)
+		if got := lab.Run(a, web, "get", url); !strings.HasPrefix(got, "kept 0") {
+			a.Errorf("without the agent %s answers %q", url, got)
+		}
+		passed := a.logged("passed check: skipping setup")
+		a.start()
+		a.await("CHECK passes", func() bool { return a.logged("passed check: skipping setup") > passed })
+		if again := a.running("kept", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
+			a.Errorf("after signal %s another task runs: %s, was %s", signal, taskOf(a, again), task)
+		}
+		if diff := cmp.Diff(stands, alloc.status(a)); diff != "" {
+			a.Errorf("after signal %s: %s", signal, diff)
+		}
+	}
+	a.stop("kept")
+}
+
+// taskOf returns the processes in the allocation's namespace.
+func taskOf(a *agent, alloc allocation) string {
+	a.Helper()
+	return strings.TrimSpace(lab.Run(a, "ip", "netns", "pids", alloc.ID))
+}
+
+// logged counts the lines of the agent's log that have the words.
+func (a *agent) logged(words string) int {
+	a.Helper()
+	return strings.Count(read(a, a.log.Name()), words)
+}
+
+// testNamespaceGone deletes a namespace behind Nomad's back.
+func testNamespaceGone(a *agent) {
+	alloc := a.run("gone", group{port: publish, args: extra})[0]
+	lab.Run(a, "ip", "netns", "delete", alloc.ID)
+	a.nomad("job", "stop", "-purge", "-detach", "gone")
+	a.await("allocnet has no record", func() bool {
+		return exec.Command(allocnet, "status", alloc.ID).Run() != nil
+	})
+	a.quiet()
+	removeMasquerade(a)
+}
+
+var masquerade = regexp.MustCompile(`CNI-[0-9a-f]{24}`)
+
+// removeMasquerade stands in for forced cleanup, as in package e2e.
+func removeMasquerade(t testing.TB) {
+	t.Helper()
+	var lines []string
+	for _, line := range strings.Split(lab.Run(t, "iptables-save", "-t", "nat"), "\n") {
+		chain := masquerade.FindString(line)
+		switch {
+		case chain == "":
+		case strings.HasPrefix(line, ":"):
+			lines = append(lines, "-F "+chain, "-X "+chain)
+		case strings.HasPrefix(line, "-A POSTROUTING"):
+			lines = append([]string{strings.Replace(line, "-A", "-D", 1)}, lines...)
+		}
+	}
+	if len(lines) == 0 {
+		t.Error("the plugins left no masquerade rules: no need to remove any")
+	}
+	restore := exec.Command("iptables-restore", "--noflush")
+	restore.Stdin = strings.NewReader("*nat\n" + strings.Join(lines, "\n") + "\nCOMMIT\n")
+	if out, err := restore.CombinedOutput(); err != nil {
+		t.Fatalf("iptables-restore: %v\n%s", err, out)
+	}
+}
+
+// testReboot takes away what a reboot takes, and keeps what is on disk.
+func testReboot(a *agent) {
+	job := group{count: 2, port: publish, task: reading, args: `networks = "storage,vlan,backup"`}
+	before := map[string]string{}
+	for _, alloc := range a.run("reborn", job) {
+		before[alloc.ID] = networks(alloc.setup(a))
+	}
+	a.reboot()
+	a.start()
+	a.await("the allocations are set up anew", func() bool {
+		for id := range before {
+			if exec.Command(allocnet, "check", id).Run() != nil {
+				return false
+			}
+		}
+		return true
+	})
+	for _, alloc := range a.running("reborn", 2) {
+		url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
+		a.await(url+" answers", func() bool {
+			out, _ := exec.Command(web, "get", url).Output()
+			return strings.HasPrefix(string(out), "reborn ")
+		})
+		stands := alloc.setup(a)
+		if got := networks(stands); got != before[alloc.ID] {
+			a.Errorf("%s has %s, had %q", alloc.ID, got, before[alloc.ID])
+		}
+		requireStatusFile(a, alloc, stands)
+	}
+	leases := lab.Run(a, "find", "/var/lib/cni/networks", "-name", "[0-9]*.*")
+	if got := strings.Count(leases, "\n"); got != 8 {
+		a.Errorf("%d leases, want 8: two allocations with four addresses each\n%s", got, leases)
+	}
+	a.stop("reborn")
+	a.warm() // the bridges that no allocation of the test has made anew
+}
+
+// reboot ends all processes, and removes namespaces, links and rules. The
+// machine then shows another boot ID.
+func (a *agent) reboot() {
+	a.Helper()
+	a.signal(unix.SIGKILL)
+	killTasks()
+	a.await("the tasks are gone", func() bool { return len(tasks()) == 0 })
+	for _, name := range strings.Fields(lab.Run(a, "ip", "netns", "list")) {
+		_ = exec.Command("ip", "netns", "delete", name).Run() // "(id: 0)" is in the list, too
+	}
+	for _, link := range strings.Split(lab.Run(a, "ip", "-o", "link"), "\n") {
+		fields := strings.FieldsFunc(link, func(c rune) bool { return c == ':' || c == '@' || c == ' ' })
+		if len(fields) > 1 && fields[1] != "lo" && fields[1] != "uplink" && fields[1] != "wire" {
+			_ = exec.Command("ip", "link", "delete", fields[1]).Run() // the other end of a pair may be gone with the first
+		}
+	}
+	for _, command := range []string{"iptables", "ip6tables"} {
+		for _, table := range []string{"nat", "filter", "mangle"} {
+			lab.Run(a, command, "-t", table, "-F")
+			lab.Run(a, command, "-t", table, "-X")
+		}
+	}
+	if err := os.RemoveAll("/run/cni"); err != nil {
+		a.Fatal(err)
+	}
+	a.newBootID()
+}
+
+func (a *agent) newBootID() {
+	a.Helper()
+	const file = "/proc/sys/kernel/random/boot_id"
+	other := dir + "/boot_id"
+	lab.WriteFile(a, other, "00000000-0000-4000-8000-000000000001\n")
+	if err := unix.Mount(other, file, "", unix.MS_BIND, ""); err != nil {
+		a.Fatal(err)
+	}
+	a.Cleanup(func() {
+		if err := unix.Unmount(file, 0); err != nil {
+			a.Error(err)
+		}
+	})
+}

@@ -23,13 +23,31 @@ func TestDocuments(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			h := newHost(t)
 			h.useDist()
-			block := regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)```").FindStringSubmatch(read(t, path))
-			if block == nil {
-				t.Fatal("no examples are marked as tested")
-			}
-			h.shell(block[1])
+			h.shell(example(t, path, "tested"))
 		})
 	}
+}
+
+// example returns the block of a document that has the mark.
+func example(t *testing.T, file, mark string) string {
+	t.Helper()
+	block := regexp.MustCompile("(?s)<!-- " + mark + " -->\n *```sh\n(.*?)```").FindStringSubmatch(read(t, file))
+	if block == nil {
+		t.Fatalf("%s has no examples that are marked as %q", file, mark)
+	}
+	return block[1]
+}
+
+// TestNomadPage runs what docs/nomad.md has an operator do, and the conflist
+// that comes of it with cnitool.
+func TestNomadPage(t *testing.T) {
+	h := newHost(t)
+	h.useDist()
+	h.installPlugin()
+	t.Setenv("PATH", lab.PluginDir()+":"+os.Getenv("PATH"))
+	t.Setenv("NETCONFPATH", h.conf)
+	t.Setenv("CNI_PATH", h.plugins+":"+lab.PluginDir())
+	h.shell(example(t, "../docs/nomad.md", "tested") + example(t, "../docs/nomad.md", "tested: cnitool"))
 }
 
 // TestHelpExamples runs every example of every help text, each with what it

@@ -6,6 +6,7 @@ package nomad
 import (
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,9 +16,14 @@ import (
 
 const extra = `networks = "storage,mgmt"`
 
-// testExamples plans and runs every example job.
+// testExamples plans and runs every example job, and that of docs/nomad.md.
 func testExamples(a *agent) {
-	for _, file := range glob(a.T, "../../dist/jobs/*.nomad.hcl") {
+	shown := regexp.MustCompile("(?s)<!-- tested: job -->\n```hcl\n(.*?)```").FindStringSubmatch(read(a, "../../docs/nomad.md"))
+	if shown == nil {
+		a.Fatal("docs/nomad.md has no job that is marked as tested")
+	}
+	lab.WriteFile(a, dir+"/db.nomad.hcl", shown[1])
+	for _, file := range append(glob(a.T, "../../dist/jobs/*.nomad.hcl"), dir+"/db.nomad.hcl") {
 		id := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
 		plan := exec.Command(binary(), "job", "plan", file)
 		out, err := plan.CombinedOutput()

@@ -1,0 +1,275 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package systemd runs allocnet on a machine whose PID 1 is a real systemd,
+// installed from its Debian package.
+package systemd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// Packages of allocnet: one to install, and one to upgrade to.
+const (
+	release = "0.1.0"
+	upgrade = "0.1.1"
+)
+
+var packages string // the directory of both
+
+func TestMain(m *testing.M) {
+	code, err := prepare(m.Run)
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+func prepare(run func() int) (int, error) {
+	for _, tool := range []string{"systemd-nspawn", "nsenter", "unshare", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return 1, fmt.Errorf("%s is missing: run: make deps", tool)
+		}
+	}
+	if _, err := os.Stat(system() + "/usr/lib/systemd/systemd"); err != nil {
+		return 1, errors.New("the Debian system of the tests is missing: run: make systemd")
+	}
+	dir, err := os.MkdirTemp("", "allocnet-packages")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	packages = dir
+	build := exec.Command("go", "build", "-o", dir+"/bin/", "../../cmd/allocnet", "../../cmd/allocnet-cni", "../web")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build: %w: %s", err, out)
+	}
+	for _, version := range []string{release, upgrade} {
+		pack := exec.Command("../../dist/package.sh", dir+"/bin", dir)
+		pack.Env = append(os.Environ(), "VERSION="+version)
+		if out, err := pack.CombinedOutput(); err != nil {
+			return 1, fmt.Errorf("package: %w: %s", err, out)
+		}
+	}
+	return run(), nil
+}
+
+// system is what `make systemd` makes.
+func system() string { return filepath.Join(lab.Root(), "build", "systemd", "root") }
+
+// machine is a booted system, with files of its own over the shared ones.
+type machine struct {
+	*testing.T
+	leader int
+	client *client.Client
+}
+
+// boot lays a file system over the Debian system, in a mount namespace that
+// ends with the machine.
+const boot = `
+mount -t tmpfs tmpfs "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
+exec systemd-nspawn -D "$1/root" --register=no --keep-unit --private-network --console=pipe --boot
+`
+
+// newMachine boots a machine that has the CNI plugins, the example networks
+// and the package, installed.
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	var console bytes.Buffer
+	nspawn := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", boot, "sh", t.TempDir(), system())
+	nspawn.Stdout, nspawn.Stderr = &console, &console
+	nspawn.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := nspawn.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{T: t}
+	t.Cleanup(func() {
+		if t.Failed() && m.leader != 0 {
+			log, _ := m.command("journalctl", "--no-pager", "-q", "-n", "60", "-u", "allocnet*", "-u", "web*").CombinedOutput()
+			t.Logf("the machine's journal:\n%s", log)
+		}
+		if m.leader != 0 {
+			_ = unix.Kill(m.leader, unix.SIGKILL) // and all in its PID namespace
+		}
+		_ = nspawn.Process.Kill()
+		_ = nspawn.Wait()
+		if t.Failed() && m.leader == 0 {
+			t.Logf("the machine's console:\n%s", console.String())
+		}
+	})
+	m.await("systemd starts", func() bool {
+		m.leader = leaderOf(nspawn.Process.Pid)
+		return m.leader != 0
+	})
+	m.await("systemd has booted", func() bool {
+		out, _ := m.command("systemctl", "is-system-running").Output()
+		return strings.HasPrefix(string(out), "running") || strings.HasPrefix(string(out), "degraded")
+	})
+	m.client = client.New(fmt.Sprintf("/proc/%d/root/run/allocnet/agent.sock", m.leader))
+	m.furnish()
+	return m
+}
+
+// leaderOf returns the PID of the systemd that a systemd-nspawn has started, 0
+// until it has.
+func leaderOf(nspawn int) int {
+	var pid int
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nspawn, nspawn))
+	if n, _ := fmt.Sscan(string(children), &pid); n == 0 {
+		return 0
+	}
+	if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) != "systemd\n" {
+		return 0
+	}
+	return pid
+}
+
+func (m *machine) furnish() {
+	m.Helper()
+	for _, name := range []string{"bridge", "host-local", "portmap", "firewall"} {
+		m.copy(filepath.Join(lab.PluginDir(), name), "/opt/cni/bin/"+name)
+	}
+	for _, name := range []string{"10-web.conflist", "20-storage.conflist"} {
+		m.copy("../../dist/conf/"+name, "/opt/cni/config/"+name)
+	}
+	m.copy(packages+"/bin/web", "/usr/local/bin/web")
+	for _, version := range []string{release, upgrade} {
+		m.copy(deb(version), "/root/"+filepath.Base(deb(version)))
+	}
+	m.must("ip", "link", "set", "lo", "up")
+	m.must("sysctl", "-qw", "net.ipv4.ip_forward=1")
+	m.install(release)
+}
+
+func deb(version string) string {
+	found, _ := filepath.Glob(packages + "/allocnet_" + version + "_*.deb")
+	if len(found) != 1 {
+		return "no package of " + version
+	}
+	return found[0]
+}
+
+func (m *machine) install(version string) {
+	m.Helper()
+	m.must("dpkg", "-i", "/root/"+filepath.Base(deb(version)))
+}
+
+// command runs in the machine.
+func (m *machine) command(words ...string) *exec.Cmd {
+	enter := []string{"-t", fmt.Sprint(m.leader), "-m", "-u", "-i", "-n", "-p", "-C", "--"}
+	cmd := exec.Command("nsenter", append(enter, words...)...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive"}
+	return cmd
+}
+
+// must runs a command that has to succeed, and returns what it prints.
+func (m *machine) must(words ...string) string {
+	m.Helper()
+	out, err := m.command(words...).CombinedOutput()
+	if err != nil {
+		m.Fatalf("%s: %v\n%s", strings.Join(words, " "), err, out)
+	}
+	return string(out)
+}
+
+// exitCode runs a command and returns what it prints, and how it ended.
+func (m *machine) exitCode(words ...string) (string, int) {
+	m.Helper()
+	cmd := m.command(words...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		m.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// write writes a file in the machine.
+func (m *machine) write(path, text string) {
+	m.Helper()
+	cmd := m.command("sh", "-c", `mkdir -p "$(dirname "$0")" && cat > "$0"`, path)
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.Fatalf("write %s: %v: %s", path, err, out)
+	}
+}
+
+func (m *machine) copy(from, to string) {
+	m.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.write(to, string(data))
+	m.must("chmod", "755", to)
+}
+
+func (m *machine) await(what string, done func() bool) {
+	m.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// property returns a property of a unit.
+func (m *machine) property(unit, name string) string {
+	m.Helper()
+	return strings.TrimSpace(m.must("systemctl", "show", "-P", name, unit))
+}
+
+// volatile are counters, and what the plugins keep for the next allocation.
+var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|.*last_reserved_ip.*\n`)
+
+// snapshot is all that an allocation could leave.
+func (m *machine) snapshot() string {
+	m.Helper()
+	return volatile.ReplaceAllString(m.must("sh", "-ec", `
+iptables-save
+ip -o link | sed 's/^[0-9]*: //; s/@.*//; s/:.*//' | sort
+ls /run/netns
+find /var/lib/cni /var/lib/allocnet /run/cni -type f 2>/dev/null | sort`), "")
+}
+
+// warm sets the networks up and down once, so that what the plugins make once
+// and keep is there, and returns what is to be again.
+func (m *machine) warm() string {
+	m.Helper()
+	m.must("allocnet", "attach", "warm", "--primary", "web", "--networks", "storage", "--publish", "4000:80")
+	m.must("allocnet", "detach", "warm")
+	return m.snapshot()
+}
+
+// requireSame waits for the kernel and systemd to remove what they remove by
+// and by.
+func (m *machine) requireSame(before string) {
+	m.Helper()
+	diff := ""
+	for range 100 {
+		if diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(m.snapshot(), "\n")); diff == "" {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	m.Errorf("the machine is not as it was (-before +after):\n%s", diff)
+}

@@ -1,0 +1,260 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+var ctx = context.Background()
+
+// TestPackage installs, upgrades, removes and purges, with an allocation that
+// stands through the upgrade.
+func TestPackage(t *testing.T) {
+	m := newMachine(t)
+	if got := m.property("allocnet.service", "ActiveState"); got != "active" {
+		t.Fatalf("after the installation the agent is %s", got)
+	}
+	if err := m.client.Ready(ctx); err != nil {
+		t.Errorf("the agent is not ready: %v", err)
+	}
+	for _, path := range []string{"/usr/share/man/man1/allocnet-agent.1.gz", "/usr/share/bash-completion/completions/allocnet", "/usr/share/doc/allocnet/examples/10-web.conflist"} {
+		m.must("test", "-s", path)
+	}
+	m.write("/etc/allocnet.d/agent.hcl", "log_level = \"debug\"\n")
+	m.must("allocnet", "attach", "stands", "--primary", "storage")
+	first := m.property("allocnet.service", "MainPID")
+	m.install(upgrade)
+	if got := m.property("allocnet.service", "MainPID"); got == first || got == "0" {
+		t.Errorf("after the upgrade the agent is process %s, before %s", got, first)
+	}
+	if got := m.must("cat", "/etc/allocnet.d/agent.hcl"); !strings.Contains(got, "debug") {
+		t.Errorf("the configuration was replaced: %s", got)
+	}
+	if a, err := m.client.Allocation(ctx, "stands"); err != nil || len(a.Attachments) != 1 {
+		t.Errorf("after the upgrade: %v, %v", a, err)
+	}
+	m.must("allocnet", "detach", "stands")
+	m.must("dpkg", "-r", "allocnet")
+	if out, code := m.exitCode("systemctl", "cat", "allocnet.service"); code == 0 {
+		t.Errorf("the unit is left:\n%s", out)
+	}
+	m.must("dpkg", "--purge", "allocnet")
+	left := m.must("sh", "-c", "find / -xdev -name '*allocnet*' -not -path '/root/*' -not -path '/var/log/*' -not -path '/proc/*' -not -path '/sys/*' -not -path '/run/systemd/*'")
+	if left = strings.TrimSpace(left); left != "" {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestAgent has the agent as a notify service: killed, hung, and started by its
+// socket.
+func TestAgent(t *testing.T) {
+	m := newMachine(t)
+	m.await("the status line says that it is ready", func() bool {
+		return strings.HasPrefix(m.property("allocnet.service", "StatusText"), "Ready; 0 allocations")
+	})
+	restarted := func(after string, kill ...string) {
+		t.Helper()
+		old := m.property("allocnet.service", "MainPID")
+		m.must(kill...)
+		m.await("it is started again after "+after, func() bool {
+			now := m.property("allocnet.service", "MainPID")
+			return now != "0" && now != old && m.property("allocnet.service", "ActiveState") == "active"
+		})
+		if _, err := m.client.Allocations(ctx); err != nil {
+			t.Errorf("after %s: %v", after, err)
+		}
+	}
+	restarted("kill -9", "systemctl", "kill", "-s", "KILL", "allocnet.service")
+	m.write("/etc/systemd/system/allocnet.service.d/quick.conf", "[Service]\nWatchdogSec=1s\nTimeoutAbortSec=1s\n")
+	m.must("systemctl", "daemon-reload")
+	m.must("systemctl", "restart", "allocnet.service")
+	restarted("a hang", "systemctl", "kill", "-s", "STOP", "allocnet.service")
+	if log := m.must("journalctl", "--no-pager", "-u", "allocnet.service"); !strings.Contains(log, "Watchdog timeout") {
+		t.Errorf("it was not the watchdog:\n%s", log)
+	}
+	if log := m.must("journalctl", "--no-pager", "-p", "info", "-o", "cat", "-u", "allocnet.service"); !strings.Contains(log, "[INFO]  allocnet: serving") {
+		t.Errorf("no line of level info:\n%s", log)
+	}
+
+	m.must("systemctl", "stop", "allocnet.service")
+	if got := m.property("allocnet.service", "Result"); got != "success" {
+		t.Errorf("the stop is a %s", got)
+	}
+	if _, err := m.client.Allocations(ctx); err != nil {
+		t.Errorf("through the socket: %v", err)
+	}
+	if got := m.property("allocnet.service", "ActiveState"); got != "active" {
+		t.Errorf("the socket did not start the agent: %s", got)
+	}
+	m.must("systemctl", "reload", "allocnet.service")
+	m.await("the configuration is read again", func() bool {
+		return strings.Contains(m.must("journalctl", "--no-pager", "-u", "allocnet.service"), "configuration was read again")
+	})
+}
+
+// TestAgentAttaches shows that the hardened unit lets the plugins do all they
+// have to, and that the host sees the namespaces.
+func TestAgentAttaches(t *testing.T) {
+	m := newMachine(t)
+	before := m.warm()
+	_, err := m.client.Setup(ctx, "web-1", api.Setup{Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := m.must("ip", "netns", "exec", "web-1", "ip", "-brief", "addr"); !strings.Contains(out, "10.88.") || !strings.Contains(out, "10.89.") {
+		t.Errorf("the host sees\n%s", out)
+	}
+	if err := m.client.Teardown(ctx, "web-1"); err != nil {
+		t.Error(err)
+	}
+	m.requireSame(before)
+}
+
+// TestAgentBySystemdRun needs no unit file.
+func TestAgentBySystemdRun(t *testing.T) {
+	m := newMachine(t)
+	m.must("systemctl", "disable", "--now", "allocnet.service", "allocnet.socket")
+	m.must("systemd-run", "--unit=agent", "-p", "Type=notify", "-p", "WatchdogSec=5", "allocnet", "agent")
+	if err := m.client.Ready(ctx); err != nil {
+		t.Errorf("when systemd-run returns: %v", err)
+	}
+	m.must("systemctl", "stop", "agent")
+	if out, code := m.exitCode("ls", "/run/allocnet/agent.sock"); code == 0 {
+		t.Errorf("left: %s", out)
+	}
+}
+
+const webUnit = `
+[Unit]
+Requires=allocnet@web.service
+After=allocnet@web.service
+StartLimitIntervalSec=0
+
+[Service]
+NetworkNamespacePath=/run/netns/web
+ExecStart=/usr/local/bin/web serve hello
+Restart=on-failure
+RestartSec=100ms
+`
+
+const webNetworks = `
+primary  = "web"
+networks = [{ name = "storage", interface = "data0" }]
+publish  = ["8080:80/tcp"]
+`
+
+// TestService is a service with two networks and a published port.
+func TestService(t *testing.T) {
+	m := newMachine(t)
+	before := m.warm()
+	m.write("/etc/allocnet.d/units/web.hcl", webNetworks)
+	m.write("/etc/systemd/system/web.service", webUnit)
+	m.must("systemctl", "daemon-reload")
+	m.must("systemctl", "start", "web.service")
+	m.requireServed()
+	if out := m.must("ip", "netns", "exec", "web", "ip", "-brief", "addr", "show", "data0"); !strings.Contains(out, "10.89.") {
+		t.Errorf("data0 is %s", out)
+	}
+	for range 20 {
+		m.must("systemctl", "restart", "web.service")
+	}
+	m.requireServed()
+	for range 3 {
+		old := m.property("web.service", "MainPID")
+		m.must("systemctl", "kill", "-s", "KILL", "web.service")
+		m.await("the service is started again", func() bool {
+			now := m.property("web.service", "MainPID")
+			return now != "0" && now != old
+		})
+	}
+	m.requireServed()
+	m.must("systemctl", "stop", "web.service")
+	m.requireSame(before)
+
+	m.write("/etc/allocnet.d/units/web.hcl", `primary = "nowhere"`)
+	if out, code := m.exitCode("systemctl", "start", "web.service"); code == 0 {
+		t.Errorf("with an unknown network: %s", out)
+	}
+	if log := m.must("journalctl", "--no-pager", "-u", "allocnet@web.service"); !strings.Contains(log, `unknown network "nowhere"`) {
+		t.Errorf("the journal does not say why:\n%s", log)
+	}
+	m.requireSame(before)
+}
+
+// requireServed asks the published port from the host.
+func (m *machine) requireServed() {
+	m.Helper()
+	answer := ""
+	m.await("the service answers", func() bool {
+		text, err := m.get("http://127.0.0.1:8080/")
+		answer = text
+		return err == nil
+	})
+	if !strings.Contains(answer, "hello") {
+		m.Errorf("the service answers %q", answer)
+	}
+}
+
+// get asks from within the machine's namespace.
+func (m *machine) get(url string) (string, error) {
+	ns, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", m.leader))
+	if err != nil {
+		return "", err
+	}
+	defer ns.Close()
+	dial := func(ctx context.Context, network, address string) (c net.Conn, err error) {
+		failed := ns.Do(func() error {
+			c, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return c, failed
+	}
+	c := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	response, err := c.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return string(data), err
+}
+
+// TestSystemdRun ends the unit in every way.
+func TestSystemdRun(t *testing.T) {
+	m := newMachine(t)
+	before := m.warm()
+	out := m.must("allocnet", "systemd-run", "--primary", "web", "--networks", "storage@data0", "--wait", "--", "ip", "-brief", "addr")
+	if !strings.Contains(out, "10.88.") || !strings.Contains(out, "data0") {
+		t.Errorf("the command sees\n%s", out)
+	}
+	m.requireSame(before)
+	if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", "--wait", "--", "sh", "-c", "exit 7"); code != 7 {
+		t.Errorf("exit code %d, want 7: %s", code, out)
+	}
+	m.requireSame(before)
+	if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", "--property", "NoSuch=1", "--", "true"); code != 125 || !strings.Contains(out, "NoSuch") {
+		t.Errorf("what systemd refuses: %d %s", code, out)
+	}
+	m.requireSame(before)
+
+	for _, end := range [][]string{{"stop"}, {"kill", "-s", "KILL"}, {"kill", "-s", "TERM"}} {
+		m.must("allocnet", "systemd-run", "--unit", "web-1", "--primary", "web", "--publish", "8080:80", "--property", "AmbientCapabilities=CAP_NET_BIND_SERVICE", "--property", "User=nobody", "--", "/usr/local/bin/web", "serve", "hello")
+		m.requireServed()
+		if out, code := m.exitCode("allocnet", "systemd-run", "--unit", "web-1", "--primary", "web", "--", "true"); code == 0 {
+			t.Errorf("a second unit of the name: %s", out)
+		}
+		m.must(append(append([]string{"systemctl"}, end...), "web-1.service")...)
+		m.requireSame(before)
+	}
+}

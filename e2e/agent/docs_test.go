@@ -1,0 +1,64 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// block returns the block of a document that a remark stands before.
+func block(t *testing.T, document, remark, language string) string {
+	t.Helper()
+	found := regexp.MustCompile("(?s)<!-- " + remark + " -->\n```" + language + "\n(.*?)```").FindStringSubmatch(lab.Run(t, "cat", "../../docs/"+document))
+	if found == nil {
+		t.Fatalf("docs/%s has no block of %s that is %s", document, language, remark)
+	}
+	return found[1]
+}
+
+// TestConfigurationOfTheDocs is valid, and sets everything.
+func TestConfigurationOfTheDocs(t *testing.T) {
+	h := newHost(t)
+	text := block(t, "agent.md", "checked", "hcl")
+	h.configure(text)
+	if out, code := h.allocnet("agent", "--check-config"); code != 0 {
+		t.Error(out)
+	}
+	for _, name := range regexp.MustCompile(`hcl:"(\w+),(?:optional|block)"`).FindAllStringSubmatch(lab.Run(t, "cat", "../../agent/config/load.go"), -1) {
+		if name[1] != "source" && name[1] != "node_id" && !regexp.MustCompile(`(?m)^\s*`+name[1]+`\s*[={]`).MatchString(text) {
+			t.Errorf("%s is not documented", name[1])
+		}
+	}
+}
+
+func TestCurlOfTheDocs(t *testing.T) {
+	h := newHost(t)
+	h.start()
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", block(t, "api.md", "tested", "sh"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `"interface":"net7"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestGoOfTheDocs(t *testing.T) {
+	h := newHost(t)
+	h.start()
+	dir, err := os.MkdirTemp(".", "example") // inside of the module
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	lab.WriteFile(t, dir+"/main.go", block(t, "api.md", "tested", "go"))
+	out, err := exec.Command("go", "run", "./"+dir).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "data0 storage") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,33 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package systemd
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// TestDocs does what docs/systemd.md says.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/systemd.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t)
+	before := m.warm()
+	files := regexp.MustCompile("(?s)<!-- file: (\\S+) -->\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	commands := regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(files) != 2 || len(commands) != 2 {
+		t.Fatalf("%d files and %d blocks of commands, want 2 of each", len(files), len(commands))
+	}
+	for _, file := range files {
+		m.write(file[1], file[2])
+	}
+	for _, block := range commands {
+		m.must("sh", "-euxc", block[1])
+	}
+	m.must("systemctl", "stop", "web.service")
+	m.requireSame(before)
+}

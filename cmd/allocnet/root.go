@@ -77,7 +77,7 @@ func newRoot(s *settings) *cobra.Command {
 	s.register(root.PersistentFlags())
 	root.AddCommand(
 		newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s),
-		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newAgent(s), newSystemdRun(s), newVersion(s), newMan(),
+		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newAgent(s), newSystemdRun(s), newPlugin(s), newVersion(s), newMan(),
 	)
 	return root
 }
@@ -126,15 +126,24 @@ func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.callTimeout <= 0 {
-		return nil, usage(fmt.Errorf("--call-timeout %s: want more than 0", s.callTimeout))
+	c, err := s.config(log)
+	if err != nil {
+		return nil, err
 	}
-	return hook.NewEngine(hook.Config{
+	return hook.NewEngine(c)
+}
+
+// config is the engine's, as the flags describe it.
+func (s *settings) config(log hclog.Logger) (hook.Config, error) {
+	if s.callTimeout <= 0 {
+		return hook.Config{}, usage(fmt.Errorf("--call-timeout %s: want more than 0", s.callTimeout))
+	}
+	return hook.Config{
 		ConfDir:     s.confDir,
 		PluginDirs:  s.pluginDirs(),
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,
 		Cleaner:     &cleanup.Cleaner{Logger: log},
 		Logger:      log,
-	})
+	}, nil
 }

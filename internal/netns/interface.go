@@ -23,6 +23,8 @@ type Interface struct {
 	Up   bool
 	// Addresses are those of scope global, IPv4 first, each family in order.
 	Addresses []netip.Prefix
+	// Received and Sent count bytes.
+	Received, Sent uint64
 }
 
 // Interfaces returns the namespace's interfaces, sorted by name.
@@ -38,10 +40,14 @@ func (n *Namespace) Interfaces() ([]Interface, error) {
 	var list []Interface
 	for _, link := range links {
 		attrs := link.Attrs()
-		list = append(list, Interface{
+		i := Interface{
 			Name: attrs.Name, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU,
 			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
-		})
+		}
+		if attrs.Statistics != nil {
+			i.Received, i.Sent = attrs.Statistics.RxBytes, attrs.Statistics.TxBytes
+		}
+		list = append(list, i)
 	}
 	slices.SortFunc(list, func(a, b Interface) int { return cmp.Compare(a.Name, b.Name) })
 	return list, nil

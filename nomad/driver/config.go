@@ -1,0 +1,179 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/nomad/plugins/drivers/proto"
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// pluginSchema is that of the block plugin "allocnet" { config {} } of Nomad's
+// agent.
+var pluginSchema = hclspec.NewObject(map[string]*hclspec.Spec{
+	"conf_dir":    hclspec.NewAttr("conf_dir", "string", false),
+	"plugin_dirs": hclspec.NewAttr("plugin_dirs", "list(string)", false),
+	"state_dir":   hclspec.NewAttr("state_dir", "string", false),
+	"policy_file": hclspec.NewAttr("policy_file", "string", false),
+})
+
+// pluginConfig is what pluginSchema reads. Empty fields keep what the program
+// was started with.
+type pluginConfig struct {
+	ConfDir    string   `codec:"conf_dir"`
+	PluginDirs []string `codec:"plugin_dirs"`
+	StateDir   string   `codec:"state_dir"`
+	PolicyFile string   `codec:"policy_file"`
+}
+
+func (p pluginConfig) over(c hook.Config) hook.Config {
+	c.ConfDir = cmp.Or(p.ConfDir, c.ConfDir, cniconf.DefaultDir)
+	c.StateDir = cmp.Or(p.StateDir, c.StateDir)
+	c.PolicyFile = cmp.Or(p.PolicyFile, c.PolicyFile)
+	if len(p.PluginDirs) > 0 {
+		c.PluginDirs = p.PluginDirs
+	}
+	return c
+}
+
+// taskSchema is that of a task's config block.
+var taskSchema = hclspec.NewObject(map[string]*hclspec.Spec{
+	"network": hclspec.NewBlockMap("network", []string{"name"}, hclspec.NewObject(map[string]*hclspec.Spec{
+		"interface":       hclspec.NewAttr("interface", "string", false),
+		"ips":             hclspec.NewAttr("ips", "list(string)", false),
+		"mac":             hclspec.NewAttr("mac", "string", false),
+		"mtu":             hclspec.NewAttr("mtu", "number", false),
+		"ports":           hclspec.NewAttr("ports", "list(string)", false),
+		"default_route":   hclspec.NewAttr("default_route", "list(string)", false),
+		"cni_args":        hclspec.NewAttr("cni_args", "map(string)", false),
+		"infiniband_guid": hclspec.NewAttr("infiniband_guid", "string", false),
+		"advertise":       hclspec.NewAttr("advertise", "bool", false),
+		"bandwidth": hclspec.NewBlock("bandwidth", false, hclspec.NewObject(map[string]*hclspec.Spec{
+			"ingress_rate":  hclspec.NewAttr("ingress_rate", "number", false),
+			"ingress_burst": hclspec.NewAttr("ingress_burst", "number", false),
+			"egress_rate":   hclspec.NewAttr("egress_rate", "number", false),
+			"egress_burst":  hclspec.NewAttr("egress_burst", "number", false),
+		})),
+	})),
+})
+
+// taskConfig is what taskSchema reads.
+type taskConfig struct {
+	Networks map[string]networkConfig `codec:"network"`
+}
+
+// networkConfig is a network block, whose label is the network's name. Its
+// fields are those of selection.Element.
+type networkConfig struct {
+	Interface      string            `codec:"interface"`
+	IPs            []string          `codec:"ips"`
+	MAC            string            `codec:"mac"`
+	MTU            int               `codec:"mtu"`
+	Ports          []string          `codec:"ports"`
+	DefaultRoute   []string          `codec:"default_route"`
+	CNIArgs        map[string]string `codec:"cni_args"`
+	InfinibandGUID string            `codec:"infiniband_guid"`
+	Bandwidth      *bandwidthConfig  `codec:"bandwidth"`
+	// Advertise makes this network's address the task's.
+	Advertise bool `codec:"advertise"`
+}
+
+type bandwidthConfig struct {
+	IngressRate  uint64 `codec:"ingress_rate"`
+	IngressBurst uint64 `codec:"ingress_burst"`
+	EgressRate   uint64 `codec:"egress_rate"`
+	EgressBurst  uint64 `codec:"egress_burst"`
+}
+
+func decode(data []byte, target any) error {
+	if len(data) == 0 {
+		return nil
+	}
+	handle := &codec.MsgpackHandle{}
+	handle.RawToString = true
+	return codec.NewDecoderBytes(data, handle).Decode(target)
+}
+
+// names returns the networks in the order in which they are attached: HCL keeps
+// no order of labelled blocks.
+func (c taskConfig) names() []string { return slices.Sorted(maps.Keys(c.Networks)) }
+
+// elements returns the networks as the engine wants them.
+func (c taskConfig) elements() ([]selection.Element, error) {
+	if len(c.Networks) == 0 {
+		return nil, errors.New(`config: no network: write network "NAME" {} in the task's config, once for each network to attach`)
+	}
+	var elements []selection.Element
+	for _, name := range c.names() {
+		elements = append(elements, c.Networks[name].element(name))
+	}
+	return elements, nil
+}
+
+func (n networkConfig) element(name string) selection.Element {
+	e := selection.Element{
+		Name: name, Interface: n.Interface, IPs: n.IPs, MAC: n.MAC, MTU: n.MTU,
+		Ports: n.Ports, DefaultRoute: n.DefaultRoute, InfinibandGUID: n.InfinibandGUID,
+	}
+	if n.Bandwidth != nil {
+		e.Bandwidth = (*selection.Bandwidth)(n.Bandwidth)
+	}
+	for key, value := range n.CNIArgs {
+		if e.CNIArgs == nil {
+			e.CNIArgs = map[string]any{}
+		}
+		e.CNIArgs[key] = value
+	}
+	return e
+}
+
+// advertised returns the network whose address is the task's.
+func (c taskConfig) advertised() (string, error) {
+	var chosen []string
+	for _, name := range c.names() {
+		if c.Networks[name].Advertise {
+			chosen = append(chosen, name)
+		}
+	}
+	switch len(chosen) {
+	case 0:
+		return c.names()[0], nil
+	case 1:
+		return chosen[0], nil
+	}
+	return "", fmt.Errorf("config: networks %s have advertise = true: a task has one address, so want it in one of them", strings.Join(chosen, ", "))
+}
+
+// ports returns those of the group's ports that the networks name. The others
+// are Nomad's to map.
+func (c taskConfig) ports(group []*proto.PortMapping) ([]portmap.Port, error) {
+	var known []string
+	for _, p := range group {
+		known = append(known, p.GetLabel())
+	}
+	var ports []portmap.Port
+	for _, name := range c.names() {
+		for _, label := range c.Networks[name].Ports {
+			at := slices.Index(known, label)
+			if at < 0 {
+				return nil, fmt.Errorf("config: network %q: ports: %q is no port of the group, which has %s", name, label, cmp.Or(strings.Join(known, ", "), "none"))
+			}
+			p := group[at]
+			ports = append(ports, portmap.Port{Label: label, HostPort: int(p.GetValue()), To: int(p.GetTo()), HostIP: p.GetHostIp()})
+		}
+	}
+	return ports, nil
+}

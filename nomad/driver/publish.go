@@ -1,0 +1,116 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Files in the allocation's shared directory, for its tasks.
+const (
+	statusFile = "network-status.json"
+	envFile    = "network.env"
+)
+
+// publish writes what the allocation has into its shared directory. Without the
+// files the networks work all the same, so a failure is only logged.
+func (d *Driver) publish(t *task) {
+	if err := d.publishNow(t); err != nil {
+		d.log.Warn("the allocation's network files are not written", "allocation", t.config.GetAllocId(), "error", err)
+	}
+}
+
+func (d *Driver) publishNow(t *task) error {
+	engine, err := d.ready()
+	if err != nil {
+		return err
+	}
+	id := t.config.GetAllocId()
+	ctx := context.Background()
+	release, err := d.published.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	a, err := engine.Status(ctx, id)
+	if errors.Is(err, state.ErrNotFound) {
+		a, err = &hook.Allocation{ID: id}, nil
+	}
+	if err != nil {
+		return err
+	}
+	status, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
+	if err != nil {
+		return err
+	}
+	shared, err := os.OpenRoot(filepath.Join(t.config.GetAllocDir(), "alloc"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the allocation is being removed
+	}
+	if err != nil {
+		return err
+	}
+	defer shared.Close() //nolint:errcheck // a directory
+	return errors.Join(replace(shared, statusFile, append(status, '\n')), replace(shared, envFile, environment(a)))
+}
+
+// replace writes a file under another name and renames it. The allocation's
+// tasks may write to the directory, so nothing that is there is followed.
+func replace(dir *os.Root, name string, data []byte) error {
+	temporary := "." + name + ".tmp"
+	if err := dir.RemoveAll(temporary); err != nil {
+		return err
+	}
+	file, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
+		return err
+	}
+	return dir.Rename(temporary, name)
+}
+
+// environment lists variables for a template with env = true. Their names end
+// in the network's, with '_' for what a variable's name cannot have, as Nomad
+// does it. Of several attachments to one network it has the first.
+func environment(a *hook.Allocation) []byte {
+	var b strings.Builder
+	seen := map[string]bool{}
+	for _, n := range a.Attachments {
+		name := variable(n.Network)
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		fmt.Fprintf(&b, "ALLOCNET_INTERFACE_%s=%s\n", name, n.Interface)
+		fmt.Fprintf(&b, "ALLOCNET_MAC_%s=%s\n", name, n.MAC)
+		fmt.Fprintf(&b, "ALLOCNET_MTU_%s=%d\n", name, n.MTU)
+		if len(n.Addresses) > 0 {
+			fmt.Fprintf(&b, "ALLOCNET_IP_%s=%s\n", name, n.Addresses[0].Addr())
+			fmt.Fprintf(&b, "ALLOCNET_CIDRS_%s=%s\n", name, strings.ReplaceAll(joined(n.Addresses), " ", ""))
+		}
+	}
+	return []byte(b.String())
+}
+
+func variable(network string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, network)
+}

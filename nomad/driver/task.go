@@ -223,12 +223,13 @@ func (d *Driver) stop(ctx context.Context, t *task) error {
 		return err
 	}
 	t.stopWatch()
-	if t.end(&proto.ExitResult{}, "") {
+	d.publish(t)
+	if t.running() { // Nomad hears no more of a task that has ended
 		for _, n := range t.attached {
 			d.emit(t.config, annotate(n.Network, n.Interface), "Detached %s from %s%s", n.Network, n.Interface, traffic[n.Interface])
 		}
 	}
-	d.publish(t)
+	t.end(&proto.ExitResult{}, "")
 	return nil
 }
 

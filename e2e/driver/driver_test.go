@@ -1,0 +1,163 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// conf is the client's conf directory.
+var conf = map[string]string{
+	"10-web.conflist": `{"cniVersion": "1.0.0", "name": "web", "plugins": [
+		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+		{"type": "firewall"},
+		{"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}]}`,
+	"20-storage.conflist": bridge("storage", "10.89.0.0/16", ""),
+	"21-mgmt.conflist":    bridge("mgmt", "10.91.0.0/16", ""),
+	"30-closed.conflist":  bridge("closed", "10.92.0.0/24", `"allocnet": {"namespaces": ["prod"]},`),
+}
+
+// bridge is a network without a way out, on which a job may choose addresses.
+func bridge(name, subnet, more string) string {
+	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, %s "plugins": [
+		{"type": "bridge", "bridge": %q, "isGateway": true, "mtu": 1400, "capabilities": {"ips": true},
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]]}}]}`, name, more, name+"0", subnet)
+}
+
+// TestDriver runs on one agent: a new one takes half a minute to be ready.
+func TestDriver(t *testing.T) {
+	for name, text := range conf {
+		lab.WriteFile(t, filepath.Join(confDir, name), text)
+	}
+	a := newAgent(t)
+	a.start()
+	a.warm()
+	for _, test := range []struct {
+		name string
+		run  func(*agent)
+	}{
+		{"Job", testJob},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := lab.Snapshot(t)
+			a.T = t
+			test.run(a)
+			lab.RequireSame(t, before)
+			requireNoState(t)
+		})
+		a.T = t
+	}
+}
+
+// warm has every network made once: bridges and shared chains stay.
+func (a *agent) warm() {
+	a.Helper()
+	all := map[string]string{"nets": `network "storage" {}
+		network "mgmt" {}`}
+	for _, mode := range []string{"bridge", "cni/web"} {
+		a.run("warm", job{mode: mode, driver: "raw_exec", networks: all, script: "exec " + busybox + " sleep 1000000"})
+		a.stop("warm")
+	}
+}
+
+func requireNoState(t *testing.T) {
+	t.Helper()
+	if left, _ := filepath.Glob("/var/lib/allocnet/*/*"); len(left) != 0 {
+		t.Errorf("state is left: %v", left)
+	}
+}
+
+// serveDB records what there is at its first instruction, then serves on the
+// port of the service.
+const serveDB = busybox + ` ip -o addr > ${NOMAD_ALLOC_DIR}/first && exec ` + busybox + ` httpd -f -p 5433 -h ${NOMAD_ALLOC_DIR}`
+
+// testJob is the job that the documentation shows, in the modes bridge and
+// cni/, with exec and raw_exec. Another job finds the service by Nomad and
+// reaches it.
+func testJob(a *agent) {
+	services := `service {
+        name         = "db-%s"
+        provider     = "nomad"
+        address_mode = "driver"
+        port         = 5433
+      }`
+	jobs := map[string]job{}
+	for mode, of := range map[string]string{"bridge": "bridge", "cni": "cni/web"} {
+		for _, driver := range []string{"exec", "raw_exec"} {
+			id := mode + "-" + strings.ReplaceAll(driver, "_", "-")
+			jobs[id] = job{mode: of, driver: driver, script: serveDB, services: fmt.Sprintf(services, id),
+				networks: map[string]string{"storage-net": `network "storage" {
+					interface = "net1"
+				}`}}
+			a.submit(id, jobs[id])
+		}
+	}
+	var ids []string
+	for id := range jobs {
+		ids = append(ids, id)
+		alloc := a.running(id, 1)[0]
+		requireFirst(a, alloc)
+		requireService(a, alloc, "db-"+id)
+	}
+	a.stop(ids...)
+}
+
+// requireFirst: the interface was there, with its address, before the main
+// task's first instruction.
+func requireFirst(a *agent, alloc allocation) {
+	a.Helper()
+	n := alloc.setup(a).Attachments[0]
+	first := ""
+	a.await("the main task has recorded what it sees", func() bool {
+		first = alloc.file(a, "alloc/first")
+		return first != ""
+	})
+	if !strings.Contains(first, "net1    inet "+n.Addresses[0].String()) || !strings.Contains(first, "eth0") {
+		a.Errorf("%s: the main task's first instruction sees\n%s", alloc.JobID, first)
+	}
+	for _, word := range []string{"Attached storage as net1 " + n.Addresses[0].String()} {
+		if events := alloc.events("storage-net"); !strings.Contains(events, word) {
+			a.Errorf("%s: the events do not say %q:\n%s", alloc.JobID, word, events)
+		}
+	}
+}
+
+// requireService: the service is registered with the attached address, and
+// another job that asks Nomad for it reaches it there.
+func requireService(a *agent, alloc allocation, service string) {
+	a.Helper()
+	var registered []struct {
+		Address string
+		Port    int
+	}
+	address := alloc.setup(a).Attachments[0].Addresses[0].Addr().String()
+	a.await("the service is registered", func() bool { return a.api("service/"+service, &registered) == nil })
+	if len(registered) != 1 || registered[0].Address != address || registered[0].Port != 5433 {
+		a.Errorf("registered is %+v, want %s:5433", registered, address)
+	}
+	id := "client-of-" + service
+	client := a.run(id, job{mode: "bridge", driver: "raw_exec",
+		networks: map[string]string{"net": `network "storage" {}`},
+		template: fmt.Sprintf(`template {
+        data        = %q
+        destination = "local/db.env"
+        env         = true
+      }`, fmt.Sprintf(`{{ range nomadService %q }}DB={{ .Address }}:{{ .Port }}{{ end }}`, service)),
+		script: busybox + ` wget -q -O ${NOMAD_ALLOC_DIR}/answer http://$DB/first; exec ` + busybox + ` sleep 1000000`})[0]
+	got := ""
+	a.await("the client has an answer", func() bool {
+		got = client.file(a, "alloc/answer")
+		return got != ""
+	})
+	if !strings.Contains(got, address) {
+		a.Errorf("%s: the client got %q", alloc.JobID, got)
+	}
+	a.nomad("job", "stop", "-purge", "-detach", id)
+}

@@ -26,20 +26,21 @@ const agentMark = "ALLOCNET_TEST_AGENT=" + dir
 const agentConfig = `
 data_dir   = "` + dataDir + `"
 plugin_dir = "` + pluginDir + `"
-bind_addr  = "127.0.0.1"
+name       = "%[2]s"
+bind_addr  = "0.0.0.0"
 log_level  = "DEBUG"
 advertise {
-  http = "127.0.0.1"
-  rpc  = "127.0.0.1"
-  serf = "127.0.0.1"
+  http = "%[3]s"
+  rpc  = "%[3]s"
+  serf = "%[3]s"
 }
 server {
-  enabled          = true
-  bootstrap_expect = 1
+  enabled          = %[4]t
+  bootstrap_expect = %[5]d
 }
 client {
   enabled           = true
-  servers           = ["127.0.0.1:4647"]
+  servers           = ["` + serverAddress + `:4647"]
   network_interface = "lo"
   cpu_total_compute = 100000
   memory_total_mb   = 100000
@@ -82,7 +83,7 @@ type agent struct {
 // newAgent returns an agent that has not been started.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
-	lab.WriteFile(t, dir+"/agent.hcl", fmt.Sprintf(agentConfig, lab.PluginDir()))
+	lab.WriteFile(t, dir+"/agent.hcl", fmt.Sprintf(agentConfig, lab.PluginDir(), "first", serverAddress, true, 1))
 	log, err := os.Create(dir + "/agent.log")
 	if err != nil {
 		t.Fatal(err)

@@ -36,6 +36,7 @@ func TestDriver(t *testing.T) {
 	for name, text := range conf {
 		lab.WriteFile(t, filepath.Join(confDir, name), text)
 	}
+	startDocker(t)
 	a := newAgent(t)
 	a.start()
 	a.warm()
@@ -44,6 +45,15 @@ func TestDriver(t *testing.T) {
 		run  func(*agent)
 	}{
 		{"Job", testJob},
+		{"Files", testFiles},
+		{"LiveAttach", testLiveAttach},
+		{"InterfaceDeleted", testInterfaceDeleted},
+		{"Refused", testRefused},
+		{"Killed", testKilled},
+		{"Docker", testDocker},
+		{"PauseKilled", testPauseKilled},
+		{"Scheduling", testScheduling},
+		{"Crowd", testCrowd},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := lab.Snapshot(t)

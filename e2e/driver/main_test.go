@@ -29,6 +29,9 @@ const (
 	busybox = "/bin/busybox"
 )
 
+// serverAddress is the server's on the link to a second client.
+const serverAddress = "10.99.0.1"
+
 // machineCgroups is where the machine's control groups are kept in sight: the
 // laboratory has a /sys of its own, and the exec driver needs them.
 const machineCgroups = "/sys/fs/cgroup"
@@ -67,6 +70,13 @@ func prepare() error {
 	}
 	if err := lab.Uplink(); err != nil {
 		return err
+	}
+	for _, command := range []string{
+		"ip link add cluster type veth peer name second", "ip address add " + serverAddress + "/24 dev cluster", "ip link set cluster up",
+	} {
+		if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", command, err, out)
+		}
 	}
 	for _, sub := range []string{pluginDir, confDir, dataDir} {
 		if err := os.MkdirAll(sub, 0o755); err != nil {

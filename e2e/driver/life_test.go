@@ -1,0 +1,316 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+const idle = "exec " + busybox + " sleep 1000000"
+
+// storage is a job with one network, and a main task that does nothing.
+func storage() job {
+	return job{mode: "bridge", driver: "raw_exec", script: idle, networks: map[string]string{"net": `network "storage" {}`}}
+}
+
+// testFiles: the allocation's networks are in its shared directory, as a list
+// and as variables that the main task has through a template.
+func testFiles(a *agent) {
+	j := storage()
+	j.networks["other"] = `network "mgmt" {
+		interface = "mgmt0"
+	}`
+	j.template = `template {
+        source      = "${NOMAD_ALLOC_DIR}/network.env"
+        destination = "local/network.env"
+        env         = true
+      }`
+	j.script = busybox + ` env > ${NOMAD_ALLOC_DIR}/env; ` + idle
+	alloc := a.run("files", j)[0]
+	got := ""
+	a.await("the main task has written its environment", func() bool {
+		got = alloc.file(a, "alloc/env")
+		return strings.Contains(got, "NOMAD_ALLOC_ID")
+	})
+	for _, n := range alloc.setup(a).Attachments {
+		address := n.Addresses[0]
+		for _, line := range []string{
+			fmt.Sprintf("ALLOCNET_INTERFACE_%s=%s\n", n.Network, n.Interface), fmt.Sprintf("ALLOCNET_IP_%s=%s\n", n.Network, address.Addr()),
+			fmt.Sprintf("ALLOCNET_CIDRS_%s=%s\n", n.Network, address), fmt.Sprintf("ALLOCNET_MTU_%s=1400\n", n.Network),
+		} {
+			if !strings.Contains(got, line) {
+				a.Errorf("the environment lacks %q:\n%s", line, got)
+			}
+		}
+		if status := alloc.file(a, "alloc/network-status.json"); !strings.Contains(status, address.Addr().String()) {
+			a.Errorf("network-status.json lacks %s:\n%s", address, status)
+		}
+	}
+	a.stop("files")
+}
+
+// testLiveAttach attaches a network to an allocation that runs, and detaches it
+// again; nothing restarts.
+func testLiveAttach(a *agent) {
+	alloc := a.run("live", storage())[0]
+	lab.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
+	if got := networks(alloc.setup(a)); got != "net1=storage mgmt0=mgmt" {
+		a.Errorf("attached %s", got)
+	}
+	if out := alloc.inside(a, "ip", "-br", "link"); !strings.Contains(out, "mgmt0") {
+		a.Errorf("the namespace has\n%s", out)
+	}
+	lab.Run(a, allocnet, "detach", alloc.ID, "--interface", "mgmt0", "--plugin-dir", lab.PluginDir())
+	if out := alloc.inside(a, "ip", "-br", "link"); strings.Contains(out, "mgmt0") || !strings.Contains(out, "net1") {
+		a.Errorf("after detach the namespace has\n%s", out)
+	}
+	lab.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
+	alloc.requireUntouched(a, 0)
+	a.stop("live")
+	// What was attached by hand is nobody's task: it goes by hand, or by gc.
+	lab.Run(a, allocnet, "detach", alloc.ID, "--plugin-dir", lab.PluginDir())
+}
+
+// requireUntouched: the main task was not restarted, and the attachment task so
+// many times.
+func (alloc allocation) requireUntouched(a *agent, restarts int) {
+	a.Helper()
+	for _, now := range a.allocations(alloc.JobID) {
+		if now.ID != alloc.ID || now.ClientStatus != "running" || now.TaskStates["main"].Restarts != 0 || now.TaskStates["net"].Restarts != restarts {
+			a.Errorf("allocation %s of %s is %s, its tasks were restarted: %+v", now.ID, alloc.JobID, now.ClientStatus, now.TaskStates)
+		}
+	}
+}
+
+// requireRepair deletes the interface by hand. The task fails and says why, and
+// Nomad's restart brings it back; the main task runs on.
+func (alloc allocation) requireRepair(a *agent) {
+	a.Helper()
+	before := alloc.setup(a).Attachments[0]
+	alloc.inside(a, "ip", "link", "delete", "net1")
+	var now allocation
+	a.await("the attachment task was restarted", func() bool {
+		now = a.allocations(alloc.JobID)[0]
+		return now.TaskStates["net"].Restarts == 1 && now.TaskStates["net"].State == "running"
+	})
+	if events := now.events("net"); !strings.Contains(events, "interface net1 of network storage is gone") {
+		a.Errorf("the events do not say why:\n%s", events)
+	}
+	after := alloc.setup(a).Attachments
+	if len(after) != 1 || after[0].MAC == before.MAC {
+		a.Errorf("attached are %+v, before %+v", after, before)
+	}
+	if out := alloc.inside(a, "ip", "-br", "addr", "show", "net1"); !strings.Contains(out, after[0].Addresses[0].String()) {
+		a.Errorf("the namespace has\n%s", out)
+	}
+	alloc.requireUntouched(a, 1)
+}
+
+func testInterfaceDeleted(a *agent) {
+	a.run("deleted", storage())[0].requireRepair(a)
+	a.stop("deleted")
+}
+
+// testKilled kills the plugin, the client, and both. The allocation keeps its
+// networks, the driver looks after them again, and stop leaves nothing.
+func testKilled(a *agent) {
+	for _, test := range []struct {
+		name string
+		kill func()
+	}{
+		{"the-plugin", a.killPlugin},
+		{"the-client", func() { a.signal(unix.SIGKILL); a.start() }},
+		{"the-client-politely", func() { a.signal(unix.SIGINT); a.start() }},
+		{"both", func() {
+			a.signal(unix.SIGKILL)
+			for _, pid := range pluginProcesses() {
+				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+			}
+			a.start()
+		}},
+	} {
+		alloc := a.run(test.name, storage())[0]
+		before := alloc.setup(a).Attachments[0]
+		test.kill()
+		a.running(test.name, 1)
+		after := alloc.setup(a).Attachments
+		if len(after) != 1 || after[0].MAC != before.MAC || after[0].Addresses[0] != before.Addresses[0] {
+			a.Errorf("%s was killed: attached are %+v, before %+v", test.name, after, before)
+		}
+		if out := alloc.inside(a, "ip", "link", "show", "net1"); !strings.Contains(out, before.MAC) {
+			a.Errorf("%s was killed: the namespace has\n%s", test.name, out)
+		}
+		alloc.requireUntouched(a, 0)
+		alloc.requireRepair(a)
+		a.stop(test.name)
+	}
+}
+
+// testRefused: what is wrong with a task's config stands in its events, in
+// words for the job's author.
+func testRefused(a *agent) {
+	tests := map[string]struct {
+		mode, config string
+		words        []string
+	}{
+		"unknown-key":     {"bridge", `network "storage" { interfce = "net1" }`, []string{"interfce"}},
+		"unknown-network": {"bridge", `network "storag" {}`, []string{`unknown network "storag"`, "storage"}},
+		"bad-address":     {"bridge", `network "storage" { ips = ["10.89.0"] }`, []string{`config: network "storage": ips[0]: "10.89.0"`, "want an IP address"}},
+		"bad-interface":   {"bridge", `network "storage" { interface = "a name that is too long" }`, []string{`network "storage": interface`, "bytes"}},
+		"policy":          {"bridge", `network "closed" {}`, []string{`network "closed" as net1 is denied`, `namespace "default"`}},
+		"no-network":      {"bridge", ``, []string{`write network "NAME" {}`}},
+		"host":            {"host", `network "storage" {}`, []string{"no network namespace of its own", `mode = "bridge"`}},
+		"no-port":         {"bridge", `network "storage" { ports = ["repl"] }`, []string{`"repl" is no port of the group`}},
+	}
+	for id, test := range tests {
+		j := storage()
+		j.mode, j.networks["net"] = test.mode, strings.NewReplacer("{ ", "{\n", " }", "\n}").Replace(test.config)
+		a.submit(id, j)
+	}
+	var ids []string
+	for id, test := range tests {
+		ids = append(ids, id)
+		var alloc allocation
+		a.await(id+" has failed", func() bool {
+			for _, alloc = range a.allocations(id) {
+				return alloc.ClientStatus == "failed"
+			}
+			return false
+		})
+		for _, word := range test.words {
+			if events := alloc.events("net"); !strings.Contains(events, word) {
+				a.Errorf("%s: the events do not say %q:\n%s", id, word, events)
+			}
+		}
+	}
+	a.stop(ids...)
+}
+
+// testCrowd runs 50 allocations with two attachment tasks each, one of them the
+// main task: so no executor's memory counts.
+func testCrowd(a *agent) {
+	const hcl = `job "crowd" {
+  group "g" {
+    count = 50
+    network {
+      mode = "bridge"
+    }
+    task "net" {
+      driver = "allocnet"
+      lifecycle {
+        hook    = "prestart"
+        sidecar = true
+      }
+      config {
+        network "storage" {
+          interface = "net1"
+        }
+      }
+      resources {
+        cpu    = 10
+        memory = 10
+      }
+    }
+    task "main" {
+      driver = "allocnet"
+      config {
+        network "mgmt" {
+          interface = "mgmt0"
+        }
+      }
+      resources {
+        cpu    = 10
+        memory = 10
+      }
+    }
+  }
+}
+`
+	lab.WriteFile(a, dir+"/crowd.nomad.hcl", hcl)
+	a.nomad("job", "run", "-detach", dir+"/crowd.nomad.hcl")
+	owner := map[string]string{}
+	for _, alloc := range a.running("crowd", 50) {
+		for _, n := range alloc.setup(a).Attachments {
+			address := n.Addresses[0].String()
+			if other, taken := owner[address]; taken {
+				a.Errorf("%s has the address %s of %s", alloc.ID, address, other)
+			}
+			owner[address] = alloc.ID
+		}
+	}
+	if len(owner) != 100 {
+		a.Errorf("%d addresses, want 100", len(owner))
+	}
+	a.stop("crowd")
+}
+
+// testScheduling: a network that one of two clients has draws its jobs there;
+// when its file goes, the node is no longer eligible.
+func testScheduling(a *agent) {
+	second := startSecond(a)
+	defer second()
+	file := dir + "/second-cni/40-fabric.conflist"
+	lab.WriteFile(a, file, bridge("fabric", "10.95.0.0/24", ""))
+	const attribute = "driver.allocnet.network.fabric"
+	var eligible node
+	a.await("the second node offers the network", func() bool {
+		for _, n := range a.nodes() {
+			if n.Name == "second" && n.Attributes[attribute] == "1" {
+				eligible = n
+				return true
+			}
+		}
+		return false
+	})
+	if eligible.Attributes[attribute+".subnet"] != "10.95.0.0/24" || eligible.Attributes[attribute+".mtu"] != "1400" || eligible.Attributes["unique."+attribute+".free"] != "253" {
+		a.Errorf("the node's attributes are %v", eligible.Attributes)
+	}
+	constrained := storage()
+	constrained.count = 2
+	constrained.networks["net"] = `network "fabric" {}`
+	constrained.more = `constraint {
+      attribute = "${attr.driver.allocnet.network.fabric}"
+      value     = "1"
+    }`
+	for _, alloc := range a.run("there", constrained) {
+		if alloc.NodeID != eligible.ID {
+			a.Errorf("an allocation is on node %s", alloc.NodeID)
+		}
+	}
+	lab.Run(a, "rm", file)
+	a.await("the second node no longer offers the network", func() bool {
+		for _, n := range a.nodes() {
+			if n.Name == "second" {
+				_, there := n.Attributes[attribute]
+				return !there
+			}
+		}
+		return false
+	})
+	a.submit("nowhere", constrained)
+	a.await("the job is blocked", func() bool {
+		var evaluations []struct{ Status string }
+		_ = a.api("job/nowhere/evaluations", &evaluations) // asked again
+		for _, e := range evaluations {
+			if e.Status == "blocked" {
+				return true
+			}
+		}
+		return false
+	})
+	if placed := a.allocations("nowhere"); len(placed) != 0 {
+		a.Errorf("placed: %+v", placed)
+	}
+	a.stop("nowhere", "there")
+	a.await("the second client's networks are gone", func() bool {
+		out, err := exec.Command("nsenter", "--net="+dir+"/ns/second", "ip", "-br", "link").Output()
+		return err == nil && !strings.Contains(string(out), "veth")
+	})
+}

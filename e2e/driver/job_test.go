@@ -5,7 +5,6 @@ package driver
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // allocation is what the API tells of one.
@@ -75,7 +75,7 @@ func (j job) hcl(id string) string {
       unlimited = false
     }
     restart {
-      attempts = 2
+      attempts = 9
       interval = "10m"
       delay    = "1s"
       mode     = "fail"
@@ -167,10 +167,13 @@ func (a *agent) stop(ids ...string) {
 		a.nomad("job", "stop", "-purge", "-detach", id)
 	}
 	a.await("the namespaces are gone", func() bool {
-		for _, place := range []string{"/run/netns", "/run/docker/netns"} {
-			left, err := os.ReadDir(place)
-			if err != nil && !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
-				return false
+		for _, pattern := range []string{"/run/netns/*", "/run/docker/netns/*"} {
+			left, _ := filepath.Glob(pattern)
+			for _, path := range left { // Docker leaves empty files for a while
+				if ns, err := netns.Open(path); err == nil {
+					_ = ns.Close() // only looked at
+					return false
+				}
 			}
 		}
 		return true

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -40,7 +41,7 @@ func startSecond(a *agent) func() {
 		`mkdir -p /run/netns /run/cni && mount -t tmpfs none /run/netns && mount -t tmpfs none /run/cni && mount -t tmpfs none /var/lib && sysctl -qw net.ipv4.ip_forward=1 && exec "$@"`,
 		"sh", binary(), "agent", "-config", dir+"/second.hcl")
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), agentMark)
-	log, err := os.Create(dir + "/second.log")
+	log, err := os.Create(filepath.Join(a.ArtifactDir(), "second.log"))
 	if err != nil {
 		a.Fatal(err)
 	}

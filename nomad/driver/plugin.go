@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	base "github.com/hashicorp/nomad/plugins/base/proto"
 	"github.com/hashicorp/nomad/plugins/drivers/proto"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/allocnet/allocnet/hook"
@@ -34,6 +36,9 @@ var handshake = plugin.HandshakeConfig{
 // Serve serves the driver on this process's standard output until Nomad ends
 // it. c is the configuration that the agent's plugin block is laid over.
 func Serve(c hook.Config, log hclog.Logger) {
+	// Nomad reads the log from a pipe. The agent may be killed and come back to
+	// this process, which must not die of having logged meanwhile.
+	signal.Ignore(unix.SIGPIPE)
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: handshake,
 		Plugins:         plugins(New(c, log)),

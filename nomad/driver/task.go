@@ -32,9 +32,7 @@ type task struct {
 	override *proto.NetworkOverride
 	// attached are the task's own, in the order of their numbering.
 	attached []hook.Attachment
-	// netnsID is the namespace's identity when the task was started.
-	netnsID string
-	started time.Time
+	saved    driverState
 	// stopWatch ends the look-out for the interfaces.
 	stopWatch context.CancelFunc
 	// ended is closed when the task has ended.
@@ -46,10 +44,15 @@ type task struct {
 	reason    string
 }
 
-// driverState is what a handle says that the records do not.
+// driverState is what Nomad keeps of a task for us. It keeps the task's config,
+// too, but not the part that is the driver's.
 type driverState struct {
 	Started time.Time `json:"started"`
-	NetnsID string    `json:"netnsID"`
+	// NetnsID is the namespace's identity when the task was started.
+	NetnsID    string   `json:"netnsID"`
+	Interfaces []string `json:"interfaces"`
+	// Advertised is the network whose address is the task's.
+	Advertised string `json:"advertised"`
 }
 
 // start attaches a task and begins to watch it.
@@ -79,7 +82,7 @@ func (d *Driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 	if err != nil {
 		return nil, inWords(err, config.names())
 	}
-	return d.begin(c, allocation, advertised, driverState{Started: time.Now().UTC()})
+	return d.begin(c, allocation, advertised)
 }
 
 // request is what the task asks of the engine.
@@ -104,22 +107,29 @@ func (d *Driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, 
 }
 
 // begin makes a task of what is attached for it, says so, and watches it.
-func (d *Driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised string, s driverState) (*task, error) {
+func (d *Driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised string) (*task, error) {
 	ns, err := netns.Open(a.Netns)
 	if err != nil {
 		return nil, err
 	}
-	s.NetnsID = ns.ID()
+	s := driverState{Started: time.Now().UTC(), NetnsID: ns.ID(), Advertised: advertised}
 	_ = ns.Close() // only looked at
-	t := &task{config: c, started: s.Started, netnsID: s.NetnsID, ended: make(chan struct{})}
-	t.attached = ofTask(a, c.GetName())
-	t.override = networkOverride(t.attached, advertised)
+	for _, n := range ofTask(a, c.GetName()) {
+		s.Interfaces = append(s.Interfaces, n.Interface)
+	}
+	t := newTask(c, a, s)
 	d.publish(t)
 	for _, n := range t.attached {
 		d.emit(c, annotate(n.Network, n.Interface), "Attached %s as %s %s", n.Network, n.Interface, joined(n.Addresses))
 	}
 	d.run(t)
 	return t, nil
+}
+
+func newTask(c *proto.TaskConfig, a *hook.Allocation, s driverState) *task {
+	t := &task{config: c, saved: s, attached: ofTask(a, c.GetName()), ended: make(chan struct{})}
+	t.override = networkOverride(t.attached, s.Advertised)
+	return t
 }
 
 // run makes the task known and watches it.
@@ -203,7 +213,7 @@ func (t *task) interfaces() ([]netns.Interface, error) {
 		return nil, err
 	}
 	defer ns.Close() //nolint:errcheck // read only
-	if ns.ID() != t.netnsID {
+	if ns.ID() != t.saved.NetnsID {
 		return nil, &netns.MissingError{Path: path, Reason: "another namespace took its place"}
 	}
 	return ns.Interfaces()
@@ -272,14 +282,6 @@ func (d *Driver) recovered(ctx context.Context, handle *proto.TaskHandle) (*task
 	if err := json.Unmarshal(handle.GetDriverState(), &s); err != nil {
 		return nil, fmt.Errorf("handle: %w", err)
 	}
-	var config taskConfig
-	if err := decode(c.GetMsgpackDriverConfig(), &config); err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	advertised, err := config.advertised()
-	if err != nil {
-		return nil, err
-	}
 	engine, err := d.ready()
 	if err != nil {
 		return nil, err
@@ -288,19 +290,19 @@ func (d *Driver) recovered(ctx context.Context, handle *proto.TaskHandle) (*task
 	if err != nil {
 		return nil, err
 	}
-	t := &task{config: c, started: s.Started, netnsID: s.NetnsID, attached: ofTask(a, c.GetName()), ended: make(chan struct{})}
-	t.override = networkOverride(t.attached, advertised)
-	return t, t.intact(len(config.Networks))
+	t := newTask(c, a, s)
+	return t, t.intact()
 }
 
 // intact tells whether all networks are on record and in the namespace.
-func (t *task) intact(networks int) error {
-	if len(t.attached) != networks {
-		return fmt.Errorf("%d networks are on record, want %d", len(t.attached), networks)
-	}
-	for _, n := range t.attached {
-		if n.Phase != state.Attached {
-			return fmt.Errorf("interface %s is recorded in phase %q", n.Interface, n.Phase)
+func (t *task) intact() error {
+	for _, name := range t.saved.Interfaces {
+		at := slices.IndexFunc(t.attached, func(n hook.Attachment) bool { return n.Interface == name })
+		if at < 0 {
+			return fmt.Errorf("interface %s is not on record", name)
+		}
+		if phase := t.attached[at].Phase; phase != state.Attached {
+			return fmt.Errorf("interface %s is recorded in phase %q", name, phase)
 		}
 	}
 	lost, err := t.look()
@@ -338,7 +340,7 @@ func (t *task) running() bool {
 
 // handle is what Nomad keeps and gives to RecoverTask.
 func (t *task) handle() (*proto.TaskHandle, error) {
-	data, err := json.Marshal(driverState{t.started, t.netnsID})
+	data, err := json.Marshal(t.saved)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +349,7 @@ func (t *task) handle() (*proto.TaskHandle, error) {
 
 func (t *task) status() *proto.TaskStatus {
 	state, completed, result, _ := t.state()
-	s := &proto.TaskStatus{Id: t.config.GetId(), Name: t.config.GetName(), State: state, StartedAt: timestamppb.New(t.started), CompletedAt: timestamppb.New(completed), Result: result}
+	s := &proto.TaskStatus{Id: t.config.GetId(), Name: t.config.GetName(), State: state, StartedAt: timestamppb.New(t.saved.Started), CompletedAt: timestamppb.New(completed), Result: result}
 	if result == nil {
 		s.Result = &proto.ExitResult{}
 	}

@@ -203,6 +203,9 @@ func testCrowd(a *agent) {
 	const hcl = `job "crowd" {
   group "g" {
     count = 50
+    ephemeral_disk {
+      size = 10
+    }
     network {
       mode = "bridge"
     }
@@ -221,6 +224,10 @@ func testCrowd(a *agent) {
         cpu    = 10
         memory = 10
       }
+      logs {
+        max_files     = 1
+        max_file_size = 1
+      }
     }
     task "main" {
       driver = "allocnet"
@@ -232,6 +239,10 @@ func testCrowd(a *agent) {
       resources {
         cpu    = 10
         memory = 10
+      }
+      logs {
+        max_files     = 1
+        max_file_size = 1
       }
     }
   }

@@ -1,0 +1,157 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/hashicorp/go-plugin"
+	base "github.com/hashicorp/nomad/plugins/base/proto"
+	"github.com/hashicorp/nomad/plugins/drivers/proto"
+	"google.golang.org/grpc"
+
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// connection is the client's side of both services.
+type connection struct{ plugin.NetRPCUnsupportedPlugin }
+
+func (connection) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error { return nil }
+
+func (connection) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return c, nil
+}
+
+// startPlugin starts the driver as Nomad does, and configures it.
+func startPlugin(t *testing.T) (proto.DriverClient, *exec.Cmd) {
+	t.Helper()
+	cmd := exec.Command(allocnet, "plugin")
+	client := plugin.NewClient(&plugin.ClientConfig{
+		HandshakeConfig: plugin.HandshakeConfig{
+			ProtocolVersion: 2, MagicCookieKey: "NOMAD_PLUGIN_MAGIC_COOKIE",
+			MagicCookieValue: "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255",
+		},
+		Plugins: plugin.PluginSet{"driver": connection{}}, Cmd: cmd,
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, Logger: hclog.NewNullLogger(),
+	})
+	t.Cleanup(client.Kill)
+	protocol, err := client.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := protocol.Dispense("driver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := raw.(*grpc.ClientConn)
+	config := pack(t, map[string]any{"conf_dir": confDir, "plugin_dirs": []string{lab.PluginDir()}})
+	if _, err := base.NewBasePluginClient(conn).SetConfig(t.Context(), &base.SetConfigRequest{MsgpackConfig: config}); err != nil {
+		t.Fatal(err)
+	}
+	return proto.NewDriverClient(conn), cmd
+}
+
+func pack(t *testing.T, value any) []byte {
+	t.Helper()
+	var data []byte
+	if err := codec.NewEncoderBytes(&data, &codec.MsgpackHandle{}).Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// resident returns the KiB of memory that a process has.
+func resident(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(status), "VmRSS:")
+	if _, err := fmt.Sscan(rest, &kib); !found || err != nil {
+		t.Fatalf("%v in %s", err, status)
+	}
+	return kib
+}
+
+// TestMemory attaches and detaches 500 times, and the plugin's memory, threads
+// and open files stay flat.
+func TestMemory(t *testing.T) {
+	for name, text := range conf {
+		lab.WriteFile(t, confDir+"/"+name, text)
+	}
+	driver, cmd := startPlugin(t)
+	const width, rounds = 5, 500
+	type counts struct{ kib, threads, files int }
+	count := func() counts {
+		entries := func(what string) int {
+			list, err := os.ReadDir(fmt.Sprintf("/proc/%d/%s", cmd.Process.Pid, what))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list)
+		}
+		return counts{resident(t, cmd.Process.Pid), entries("task"), entries("fd")}
+	}
+	var paths []string
+	for i := range width {
+		path, err := netns.Create(netns.DefaultDir, fmt.Sprintf("memory-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer netns.Remove(path)
+		paths = append(paths, path)
+	}
+	run := func(times int) {
+		var all sync.WaitGroup
+		for i, path := range paths {
+			all.Go(func() {
+				for range times / width {
+					attachAndDetach(t, driver, fmt.Sprintf("memory-%d", i), path)
+				}
+			})
+		}
+		all.Wait()
+	}
+	run(rounds / 5) // until everything has been used once
+	before := count()
+	run(rounds)
+	after := count()
+	t.Logf("before %+v, after %d rounds %+v", before, rounds, after)
+	if after.kib > before.kib+8<<10 || after.threads > before.threads+10 || after.files > before.files+5 {
+		t.Errorf("before %+v, after %d rounds %+v", before, rounds, after)
+	}
+	requireNoState(t)
+}
+
+func attachAndDetach(t *testing.T, driver proto.DriverClient, id, path string) {
+	task := &proto.TaskConfig{
+		Id: id + "/net/1", Name: "net", AllocId: id, AllocDir: "/nonexistent",
+		NetworkIsolationSpec: &proto.NetworkIsolationSpec{Mode: proto.NetworkIsolationSpec_GROUP, Path: path},
+		MsgpackDriverConfig:  pack(t, map[string]any{"network": map[string]any{"storage": map[string]any{}}}),
+	}
+	ctx := t.Context()
+	_, err := driver.StartTask(ctx, &proto.StartTaskRequest{Task: task})
+	if err == nil {
+		_, err = driver.StopTask(ctx, &proto.StopTaskRequest{TaskId: task.Id})
+	}
+	if err == nil {
+		_, err = driver.WaitTask(ctx, &proto.WaitTaskRequest{TaskId: task.Id})
+	}
+	if err == nil {
+		_, err = driver.DestroyTask(ctx, &proto.DestroyTaskRequest{TaskId: task.Id})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,484 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-msgpack/v2/codec"
+	base "github.com/hashicorp/nomad/plugins/base/proto"
+	"github.com/hashicorp/nomad/plugins/drivers/proto"
+	structs "github.com/hashicorp/nomad/plugins/shared/structs/proto"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
+)
+
+// engineFake attaches nothing: it says that the namespace's own interfaces are
+// what it attached.
+type engineFake struct {
+	mu         sync.Mutex
+	interfaces map[string]string // by network
+	extendErr  error
+	releaseErr error
+	requests   []hook.Request
+	released   []string
+	standing   []hook.Attachment
+}
+
+func (e *engineFake) Extend(_ context.Context, r hook.Request) (*hook.Allocation, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests = append(e.requests, r)
+	for _, n := range r.Networks {
+		if e.extendErr != nil {
+			r.Notify(hook.Step{Network: n.Name, Interface: n.Interface, Try: 1, Of: 3, Err: e.extendErr})
+			return nil, e.extendErr
+		}
+		e.standing = append(e.standing, hook.Attachment{
+			Network: n.Name, Interface: e.interfaces[n.Name], Task: r.Task, Phase: state.Attached,
+			Observed: hook.Observed{Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.9/24")}},
+		})
+	}
+	return &hook.Allocation{ID: r.ID, Netns: r.Netns, Attachments: e.standing}, nil
+}
+
+func (e *engineFake) Release(_ context.Context, _, task string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.releaseErr != nil {
+		return e.releaseErr
+	}
+	e.released = append(e.released, task)
+	e.standing = slices.DeleteFunc(e.standing, func(n hook.Attachment) bool { return n.Task == task })
+	return nil
+}
+
+func (e *engineFake) Status(_ context.Context, id string) (*hook.Allocation, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.standing) == 0 {
+		return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
+	}
+	return &hook.Allocation{ID: id, Netns: own, Attachments: slices.Clone(e.standing)}, nil
+}
+
+// own is the test's own namespace, whose lo is what the fake has attached.
+const own = "/proc/self/ns/net"
+
+// clients are the two services over a real connection.
+type clients struct {
+	base   base.BasePluginClient
+	driver proto.DriverClient
+}
+
+// serve serves a driver on a socket.
+func serve(t *testing.T, d *Driver) clients {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "socket")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	for _, p := range plugins(d) {
+		if err := p.(service).GRPCServer(nil, server); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return clients{base.NewBasePluginClient(conn), proto.NewDriverClient(conn)}
+}
+
+// newTestDriver returns a driver on a fake engine.
+func newTestDriver(e *engineFake) *Driver {
+	d := New(hook.Config{}, hclog.NewNullLogger())
+	d.engine, d.broken, d.interval = e, nil, time.Millisecond
+	return d
+}
+
+func pack(t *testing.T, value any) []byte {
+	t.Helper()
+	var data []byte
+	if err := codec.NewEncoderBytes(&data, &codec.MsgpackHandle{}).Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// network is a config block's body; the rest of its keys are null, as Nomad
+// sends them.
+type network map[string]any
+
+func taskOf(t *testing.T, networks map[string]network) *proto.TaskConfig {
+	t.Helper()
+	for _, n := range networks {
+		for _, key := range []string{"interface", "ips", "mac", "mtu", "ports", "default_route", "cni_args", "infiniband_guid", "advertise", "bandwidth"} {
+			if _, ok := n[key]; !ok {
+				n[key] = nil
+			}
+		}
+	}
+	return &proto.TaskConfig{
+		Id: "a1/net/1", Name: "net", AllocId: "a1", Namespace: "prod", JobId: "db", TaskGroupName: "g", AllocDir: t.TempDir(),
+		NetworkIsolationSpec: &proto.NetworkIsolationSpec{Mode: proto.NetworkIsolationSpec_GROUP, Path: own},
+		MsgpackDriverConfig:  pack(t, map[string]any{"network": networks}),
+		Resources:            &proto.Resources{Ports: []*proto.PortMapping{{Label: "repl", Value: 25000, To: 5433, HostIp: "192.0.2.1"}}},
+	}
+}
+
+func TestBase(t *testing.T) {
+	d := New(hook.Config{StateDir: t.TempDir()}, hclog.NewNullLogger())
+	c := serve(t, d)
+	info, err := c.base.PluginInfo(t.Context(), &base.PluginInfoRequest{})
+	if err != nil || info.GetName() != "allocnet" || info.GetType() != base.PluginType_DRIVER || !slices.Equal(info.GetPluginApiVersions(), []string{"v0.1.0"}) {
+		t.Errorf("info %v, %v", info, err)
+	}
+	schema, err := c.base.ConfigSchema(t.Context(), &base.ConfigSchemaRequest{})
+	if err != nil || schema.GetSpec().GetObject().GetAttributes()["conf_dir"] == nil {
+		t.Errorf("schema %v, %v", schema, err)
+	}
+	dir := t.TempDir()
+	for name, config := range map[string][]byte{
+		"no state directory": pack(t, map[string]any{"state_dir": "/proc/nonexistent/state"}),
+		"no msgpack":         []byte("\xc1"),
+	} {
+		if _, err := c.base.SetConfig(t.Context(), &base.SetConfigRequest{MsgpackConfig: config}); err != nil {
+			t.Errorf("%s: %v, which would keep the agent from starting", name, err)
+		}
+		if f := d.fingerprint(); f.Health != proto.FingerprintResponse_UNHEALTHY || f.HealthDescription == "" {
+			t.Errorf("%s: the health is %v", name, f)
+		}
+	}
+	if _, err := c.base.SetConfig(t.Context(), &base.SetConfigRequest{MsgpackConfig: pack(t, map[string]any{"conf_dir": dir, "plugin_dirs": nil})}); err != nil {
+		t.Error(err)
+	}
+	if d.config.ConfDir != dir || d.broken != nil {
+		t.Errorf("configured %+v, %v", d.config, d.broken)
+	}
+}
+
+func TestSchemaAndCapabilities(t *testing.T) {
+	c := serve(t, newTestDriver(&engineFake{}))
+	schema, err := c.driver.TaskConfigSchema(t.Context(), &proto.TaskConfigSchemaRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := schema.GetSpec().GetObject().GetAttributes()["network"].GetBlockMap()
+	if !slices.Equal(block.GetLabels(), []string{"name"}) || len(block.GetNested().GetObject().GetAttributes()) != 10 {
+		t.Errorf("schema %v", schema)
+	}
+	answer, err := c.driver.Capabilities(t.Context(), &proto.CapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities := answer.GetCapabilities()
+	if !slices.Equal(capabilities.GetNetworkIsolationModes(), []proto.NetworkIsolationSpec_NetworkIsolationMode{proto.NetworkIsolationSpec_GROUP}) ||
+		!capabilities.GetDisableLogCollection() || capabilities.GetMustCreateNetwork() || capabilities.GetExec() {
+		t.Errorf("capabilities %v", capabilities)
+	}
+}
+
+// TestLife takes a task through all of its life.
+func TestLife(t *testing.T) {
+	e := &engineFake{interfaces: map[string]string{"storage": "lo"}}
+	c := serve(t, newTestDriver(e))
+	ctx := t.Context()
+	task := taskOf(t, map[string]network{"storage": {"ips": []string{"10.1.0.9/24"}, "ports": []string{"repl"}, "mtu": 1400}})
+	started, err := c.driver.StartTask(ctx, &proto.StartTaskRequest{Task: task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := started.GetHandle(); h.GetConfig().GetId() != task.Id || h.GetState() != proto.TaskState_RUNNING || len(h.GetDriverState()) == 0 {
+		t.Errorf("handle %v", h)
+	}
+	if n := started.GetNetworkOverride(); n.GetAddr() != "10.1.0.9" || !n.GetAutoAdvertise() {
+		t.Errorf("network override %v", n)
+	}
+	r := e.requests[0]
+	if r.ID != "a1" || r.Task != "net" || r.Netns != own || r.Identity.Namespace != "prod" || r.Identity.Job != "db" || r.Identity.Group != "g" ||
+		r.Networks[0].MTU != 1400 || r.Networks[0].IPs[0] != "10.1.0.9/24" || r.Networks[0].DefaultRoute != nil ||
+		len(r.Ports) != 1 || r.Ports[0].To != 5433 || r.Ports[0].HostIP != "192.0.2.1" || e.released[0] != "net" {
+		t.Errorf("asked for %+v after releasing %v", r, e.released)
+	}
+	if _, err := c.driver.StartTask(ctx, &proto.StartTaskRequest{Task: task}); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("a second start: %v", err)
+	}
+	inspected, err := c.driver.InspectTask(ctx, &proto.InspectTaskRequest{TaskId: task.Id})
+	if err != nil || inspected.GetTask().GetState() != proto.TaskState_RUNNING || inspected.GetDriver().GetAttributes()["lo.network"] != "storage" || inspected.GetDriver().GetAttributes()["lo.rx_bytes"] == "" {
+		t.Errorf("inspected %v, %v", inspected, err)
+	}
+	stats, err := c.driver.TaskStats(ctx, &proto.TaskStatsRequest{TaskId: task.Id, CollectionInterval: durationpb.New(time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if s, err := stats.Recv(); err != nil || s.GetStats().GetAggResourceUsage().GetMemory() == nil {
+			t.Errorf("stats %v, %v", s, err)
+		}
+	}
+	if _, err := c.driver.DestroyTask(ctx, &proto.DestroyTaskRequest{TaskId: task.Id}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("destroying a running task: %v", err)
+	}
+	e.releaseErr = errors.New("the plugin died")
+	if _, err := c.driver.StopTask(ctx, &proto.StopTaskRequest{TaskId: task.Id}); err == nil || !strings.Contains(err.Error(), "the plugin died") {
+		t.Errorf("a stop that fails: %v", err)
+	}
+	if i, err := c.driver.InspectTask(ctx, &proto.InspectTaskRequest{TaskId: task.Id}); err != nil || i.GetTask().GetState() != proto.TaskState_RUNNING {
+		t.Errorf("after a stop that failed: %v, %v", i, err)
+	}
+	e.releaseErr = nil
+	if _, err := c.driver.StopTask(ctx, &proto.StopTaskRequest{TaskId: task.Id}); err != nil {
+		t.Error(err)
+	}
+	if w, err := c.driver.WaitTask(ctx, &proto.WaitTaskRequest{TaskId: task.Id}); err != nil || w.GetResult().GetExitCode() != 0 || w.GetErr() != "" {
+		t.Errorf("waited for %v, %v", w, err)
+	}
+	for range 2 {
+		if _, err := c.driver.DestroyTask(ctx, &proto.DestroyTaskRequest{TaskId: task.Id}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.driver.WaitTask(ctx, &proto.WaitTaskRequest{TaskId: task.Id}); status.Code(err) != codes.NotFound {
+		t.Errorf("waiting for a destroyed task: %v", err)
+	}
+	if len(e.standing) != 0 {
+		t.Errorf("left: %+v", e.standing)
+	}
+	requireEvents(t, c, "Attached storage as lo 10.1.0.9/24", "Detaching failed: the plugin died", "Detached storage from lo, ")
+}
+
+// requireEvents reads as many events as there are beginnings.
+func requireEvents(t *testing.T, c clients, beginnings ...string) {
+	t.Helper()
+	stream, err := c.driver.TaskEvents(t.Context(), &proto.TaskEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range beginnings {
+		event, err := stream.Recv()
+		if err != nil || !strings.HasPrefix(event.GetMessage(), want) || event.GetAllocId() != "a1" || event.GetTaskName() != "net" {
+			t.Errorf("event %v, %v, want %q", event, err, want)
+		}
+	}
+}
+
+func TestStartRefused(t *testing.T) {
+	failed := &hook.Error{Op: "attach", Network: "storage", Interface: "net1", Allocation: "a1", Tries: 3, Err: errors.New("no lease\xff")}
+	plain := map[string]network{"storage": {}}
+	for name, test := range map[string]struct {
+		networks map[string]network
+		edit     func(*proto.TaskConfig)
+		err      error
+		code     codes.Code
+		words    string
+	}{
+		"no namespace":      {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec = nil }, nil, codes.InvalidArgument, `write network { mode = "bridge" }`},
+		"host mode":         {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Mode = proto.NetworkIsolationSpec_HOST }, nil, codes.InvalidArgument, "no network namespace of its own"},
+		"no network":        {nil, nil, nil, codes.InvalidArgument, `write network "NAME" {}`},
+		"two advertised":    {map[string]network{"a": {"advertise": true}, "b": {"advertise": true}}, nil, nil, codes.InvalidArgument, "networks a, b have advertise = true"},
+		"unknown port":      {map[string]network{"a": {"ports": []string{"http"}}}, nil, nil, codes.InvalidArgument, `"http" is no port of the group, which has repl`},
+		"no config":         {plain, func(c *proto.TaskConfig) { c.MsgpackDriverConfig = []byte("\xc1") }, nil, codes.InvalidArgument, "config: "},
+		"namespace missing": {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Path = "/nonexistent" }, nil, codes.InvalidArgument, "nothing is there"},
+		"refused":           {plain, nil, &hook.RequestError{Field: "netns", Value: "x", Reason: "other"}, codes.InvalidArgument, "other"},
+		"plugin failed":     {plain, nil, failed, codes.FailedPrecondition, "(3 tries): no lease?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &engineFake{interfaces: map[string]string{"storage": "lo"}, extendErr: test.err}
+			c := serve(t, newTestDriver(e))
+			task := taskOf(t, test.networks)
+			if test.edit != nil {
+				test.edit(task)
+			}
+			_, err := c.driver.StartTask(t.Context(), &proto.StartTaskRequest{Task: task})
+			s := status.Convert(err)
+			if s.Code() != test.code || !strings.Contains(s.Message(), test.words) {
+				t.Errorf("%v, want %s: %q", err, test.code, test.words)
+			}
+			recoverable := false
+			for _, detail := range s.Details() {
+				if r, ok := detail.(*structs.RecoverableError); ok {
+					recoverable = r.GetRecoverable()
+				}
+			}
+			if recoverable != (test.code == codes.FailedPrecondition) {
+				t.Errorf("recoverable is %t", recoverable)
+			}
+			if test.code == codes.FailedPrecondition {
+				requireEvents(t, c, "Attaching storage as  failed, try 1 of 3: attach")
+			}
+		})
+	}
+}
+
+// TestInterfaceVanishes: the task fails by itself, and says why.
+func TestInterfaceVanishes(t *testing.T) {
+	e := &engineFake{interfaces: map[string]string{"storage": "vanished"}}
+	c := serve(t, newTestDriver(e))
+	task := taskOf(t, map[string]network{"storage": {}})
+	if _, err := c.driver.StartTask(t.Context(), &proto.StartTaskRequest{Task: task}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.driver.WaitTask(t.Context(), &proto.WaitTaskRequest{TaskId: task.Id})
+	if err != nil || w.GetResult().GetExitCode() != 1 || w.GetErr() != "interface vanished of network storage is gone" {
+		t.Errorf("waited for %v, %v", w, err)
+	}
+	if _, err := c.driver.DestroyTask(t.Context(), &proto.DestroyTaskRequest{TaskId: task.Id, Force: true}); err != nil || len(e.standing) != 0 {
+		t.Errorf("destroyed: %v, left %v", err, e.standing)
+	}
+}
+
+// TestRecover gives a task to a driver that has never seen it.
+func TestRecover(t *testing.T) {
+	start := func(t *testing.T, iface string) (*engineFake, *proto.TaskHandle) {
+		e := &engineFake{interfaces: map[string]string{"storage": iface}}
+		d := newTestDriver(e)
+		d.interval = time.Hour
+		started, err := serve(t, d).driver.StartTask(t.Context(), &proto.StartTaskRequest{Task: taskOf(t, map[string]network{"storage": {"advertise": true}})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Nomad does not keep it.
+		started.Handle.Config.MsgpackDriverConfig = nil
+		return e, started.Handle
+	}
+	t.Run("as it was", func(t *testing.T) {
+		e, handle := start(t, "lo")
+		c := serve(t, newTestDriver(e))
+		for range 2 {
+			if _, err := c.driver.RecoverTask(t.Context(), &proto.RecoverTaskRequest{TaskId: handle.Config.Id, Handle: handle}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i, err := c.driver.InspectTask(t.Context(), &proto.InspectTaskRequest{TaskId: handle.Config.Id})
+		if err != nil || i.GetTask().GetState() != proto.TaskState_RUNNING || i.GetNetworkOverride().GetAddr() != "10.1.0.9" {
+			t.Errorf("inspected %v, %v", i, err)
+		}
+	})
+	for name, test := range map[string]struct {
+		iface string
+		spoil func(*engineFake, *proto.TaskHandle)
+		words string
+	}{
+		"interface gone":       {"vanished", func(*engineFake, *proto.TaskHandle) {}, "interface vanished of network storage is gone"},
+		"nothing on record":    {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.standing = nil }, "not set up"},
+		"another's on record":  {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.standing[0].Task = "other" }, "interface lo is not on record"},
+		"half detached":        {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.standing[0].Phase = state.Deleting }, `phase "deleting"`},
+		"a newer handle":       {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.Version = 9 }, "version 9"},
+		"a damaged handle":     {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.DriverState = []byte("{") }, "handle"},
+		"namespace gone":       {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.Config.NetworkIsolationSpec.Path = "/nonexistent" }, "nothing is there"},
+		"another namespace is": {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.DriverState = []byte(`{"netnsID": "x"}`) }, "took its place"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, handle := start(t, test.iface)
+			test.spoil(e, handle)
+			c := serve(t, newTestDriver(e))
+			if _, err := c.driver.RecoverTask(t.Context(), &proto.RecoverTaskRequest{TaskId: handle.Config.Id, Handle: handle}); err == nil || !strings.Contains(err.Error(), test.words) {
+				t.Errorf("%v, want %q", err, test.words)
+			}
+			before := len(e.released)
+			if _, err := c.driver.DestroyTask(t.Context(), &proto.DestroyTaskRequest{TaskId: handle.Config.Id, Force: true}); err != nil || len(e.released) != before+1 {
+				t.Errorf("what is left was not released: %v, %v", err, e.released)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	c := serve(t, newTestDriver(&engineFake{}))
+	_, signal := c.driver.SignalTask(t.Context(), &proto.SignalTaskRequest{})
+	_, exec := c.driver.ExecTask(t.Context(), &proto.ExecTaskRequest{})
+	stream, err := c.driver.ExecTaskStreaming(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, streaming := stream.Recv()
+	for _, err := range []error{signal, exec, streaming} {
+		if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "an attachment has no process") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestEventsDoNotWait: with nobody listening, the newest are kept.
+func TestEventsDoNotWait(t *testing.T) {
+	e := newEvents()
+	for i := range 3 * backlog {
+		e.add(&proto.DriverTaskEvent{Message: fmt.Sprint(i)})
+	}
+	var got []string
+	full := errors.New("enough")
+	err := e.stream(t.Context(), func(event *proto.DriverTaskEvent) error {
+		got = append(got, event.Message)
+		if len(got) == backlog {
+			return full
+		}
+		return nil
+	})
+	if !errors.Is(err, full) || got[0] != fmt.Sprint(2*backlog) || got[backlog-1] != fmt.Sprint(3*backlog-1) {
+		t.Errorf("got %s to %s, %v", got[0], got[len(got)-1], err)
+	}
+	if last := <-e.queue; last.Message != got[backlog-1] {
+		t.Errorf("the event that was not sent is lost, kept is %q", last.Message)
+	}
+}
+
+// TestPublish: the files follow no link that a task has put there.
+func TestPublish(t *testing.T) {
+	e := &engineFake{standing: []hook.Attachment{
+		{Network: "storage", Interface: "net1", Task: "net", Observed: hook.Observed{Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.9/24"), netip.MustParsePrefix("fd00::9/64")}, MAC: "02::", MTU: 1400}},
+		{Network: "storage", Interface: "net2", Task: "net"}, {Network: "a.b-c", Interface: "net3", Task: "other"},
+	}}
+	d := newTestDriver(e)
+	c := &proto.TaskConfig{AllocId: "a1", AllocDir: t.TempDir()}
+	shared, victim := filepath.Join(c.AllocDir, "alloc"), filepath.Join(t.TempDir(), "victim")
+	if err := d.publishNow(&task{config: c}); err != nil {
+		t.Errorf("without a shared directory: %v", err)
+	}
+	if err := errors.Join(os.Mkdir(shared, 0o777), os.WriteFile(victim, []byte("precious"), 0o600),
+		os.Symlink(victim, filepath.Join(shared, envFile)), os.Symlink(victim, filepath.Join(shared, "."+envFile+".tmp"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.publishNow(&task{config: c}); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(victim); err != nil || string(data) != "precious" {
+		t.Errorf("a link was followed: %q, %v", data, err)
+	}
+	const want = "ALLOCNET_INTERFACE_storage=net1\nALLOCNET_MAC_storage=02::\nALLOCNET_MTU_storage=1400\nALLOCNET_IP_storage=10.1.0.9\nALLOCNET_CIDRS_storage=10.1.0.9/24,fd00::9/64\n" +
+		"ALLOCNET_INTERFACE_a_b_c=net3\nALLOCNET_MAC_a_b_c=\nALLOCNET_MTU_a_b_c=0\n"
+	if data, err := os.ReadFile(filepath.Join(shared, envFile)); err != nil || string(data) != want {
+		t.Errorf("variables:\n%s%v", data, err)
+	}
+	e.standing = nil
+	if err := d.publishNow(&task{config: c}); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(filepath.Join(shared, statusFile)); err != nil || strings.TrimSpace(string(data)) != "[]" {
+		t.Errorf("with nothing attached: %q, %v", data, err)
+	}
+}

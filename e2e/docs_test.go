@@ -15,7 +15,7 @@ import (
 )
 
 // commands of the command line, as its help lists them.
-var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", "detach", "doctor", "gc", "man", "networks", "run", "status", "systemd-run", "version"}
+var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", "detach", "doctor", "gc", "man", "networks", "plugin", "run", "status", "systemd-run", "version"}
 
 // TestDocuments runs the documents' examples with the networks of dist/conf.
 func TestDocuments(t *testing.T) {

@@ -185,7 +185,7 @@ func (a *agent) api(path string, target any) error {
 // await waits for what must come about.
 func (a *agent) await(what string, done func() bool) {
 	a.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			a.Fatalf("waited in vain: %s", what)
 		}

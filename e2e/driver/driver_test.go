@@ -45,6 +45,7 @@ func TestDriver(t *testing.T) {
 		run  func(*agent)
 	}{
 		{"Job", testJob},
+		{"Documentation", testDocumentation},
 		{"Files", testFiles},
 		{"LiveAttach", testLiveAttach},
 		{"InterfaceDeleted", testInterfaceDeleted},

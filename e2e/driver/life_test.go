@@ -165,7 +165,7 @@ func testRefused(a *agent) {
 		mode, config string
 		words        []string
 	}{
-		"unknown-key":     {"bridge", `network "storage" { interfce = "net1" }`, []string{"interfce"}},
+		"unknown-key":     {"bridge", `network "storage" { address = "10.89.0.9" }`, []string{`"address"`}},
 		"unknown-network": {"bridge", `network "storag" {}`, []string{`unknown network "storag"`, "storage"}},
 		"bad-address":     {"bridge", `network "storage" { ips = ["10.89.0"] }`, []string{`config: network "storage": ips[0]: "10.89.0"`, "want an IP address"}},
 		"bad-interface":   {"bridge", `network "storage" { interface = "a name that is too long" }`, []string{`network "storage": interface`, "bytes"}},

@@ -312,16 +312,15 @@ func (t *task) intact() error {
 	return err
 }
 
-// end makes the task ended, and tells whether it was not before.
-func (t *task) end(result *proto.ExitResult, reason string) bool {
+// end makes the task ended, for the first reason that it is given.
+func (t *task) end(result *proto.ExitResult, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.result != nil {
-		return false
+		return
 	}
 	t.result, t.reason, t.completed = result, clean(reason), time.Now().UTC()
 	close(t.ended)
-	return true
 }
 
 func (t *task) state() (proto.TaskState, time.Time, *proto.ExitResult, string) {

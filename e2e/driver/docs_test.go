@@ -1,0 +1,52 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// testDocumentation runs the example job as it stands, and has Nomad validate
+// every job of the document, of which it is the first.
+func testDocumentation(a *agent) {
+	const example = "../../dist/jobs/attachment-task.nomad.hcl"
+	shown, err := os.ReadFile("../../docs/nomad-driver.md")
+	if err != nil {
+		a.Fatal(err)
+	}
+	text, err := os.ReadFile(example)
+	if err != nil {
+		a.Fatal(err)
+	}
+	jobs := regexp.MustCompile("(?s)```hcl\n(job .*?)```").FindAllStringSubmatch(string(shown), -1)
+	if len(jobs) < 3 || jobs[0][1] != string(text) {
+		a.Errorf("the document has %d jobs, and the first is to be %s", len(jobs), example)
+	}
+	for _, job := range jobs {
+		lab.WriteFile(a, dir+"/documented.nomad.hcl", job[1])
+		a.nomad("job", "validate", dir+"/documented.nomad.hcl")
+	}
+	a.nomad("job", "run", "-detach", example)
+	var alloc allocation
+	a.await("the example runs", func() bool {
+		for _, alloc = range a.allocations("db") {
+			return alloc.TaskStates["db"].State == "running"
+		}
+		return false
+	})
+	address := alloc.setup(a).Attachments[0].Addresses[0].Addr().String()
+	var registered []struct{ Address string }
+	a.await("the service is registered", func() bool { return a.api("service/db-repl", &registered) == nil && len(registered) == 1 })
+	if registered[0].Address != address {
+		a.Errorf("registered is %+v, want %s", registered, address)
+	}
+	if out := alloc.inside(a, "ip", "-br", "addr", "show", "net1"); !strings.Contains(out, address) {
+		a.Errorf("the namespace has\n%s", out)
+	}
+	a.stop("db")
+}

@@ -82,15 +82,7 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	if !o.known() || !inScope && len(o.record.Attachments) > 0 {
 		return false, nil
 	}
-	path, err := o.namespacePath()
-	if err != nil {
-		return false, err
-	}
-	if path != "" && o.standing() {
-		o.settle(ctx)
-		return false, nil
-	}
-	return true, o.teardown(ctx)
+	return o.tidy(ctx)
 }
 
 // gcNetworks runs the GC verb of CNI 1.1 on the networks. Nothing is attached

@@ -6,6 +6,7 @@ package hook
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -95,7 +96,25 @@ func (e *Engine) teardownIf(ctx context.Context, id string, wanted func(*operati
 	if o.known() && !wanted(o) {
 		return nil
 	}
-	return o.teardown(ctx)
+	torn, err := o.tidy(ctx)
+	if torn || err != nil || slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Phase == state.Pending }) {
+		return err
+	}
+	return o.lock.ClearPending()
+}
+
+// tidy tears an allocation down that does not stand, and removes what is half
+// attached or half detached from one that does.
+func (o *operation) tidy(ctx context.Context) (torn bool, err error) {
+	path, err := o.namespacePath()
+	if err != nil {
+		return false, err
+	}
+	if path != "" && o.standing() {
+		o.settle(ctx)
+		return false, nil
+	}
+	return true, o.teardown(ctx)
 }
 
 // due tells whether it is time to try again.

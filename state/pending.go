@@ -39,7 +39,9 @@ func (l *Locked) setPending() error {
 	return writeFile(path, nil, false)
 }
 
-func (l *Locked) clearPending() error {
+// ClearPending takes the allocation off the list of Store.Pending. One that is
+// not on it is fine.
+func (l *Locked) ClearPending() error {
 	err := os.Remove(l.store.pendingPath(l.id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -114,7 +114,7 @@ func (l *Locked) Clear() error {
 	if err := os.RemoveAll(l.dir()); err != nil {
 		return err
 	}
-	return l.clearPending()
+	return l.ClearPending()
 }
 
 func (l *Locked) writeAttachment(a Attachment, durable bool) error {

@@ -25,10 +25,10 @@ var light = []string{"github.com/allocnet/allocnet/agent/api", "github.com/alloc
 
 // modules are all that it links besides the standard library and allocnet.
 var modules = []string{
-	"github.com/containerd/go-cni", "github.com/containernetworking/cni", "github.com/coreos/go-iptables", "github.com/fatih/color",
+	"github.com/cespare/xxhash/v2", "github.com/containerd/go-cni", "github.com/containernetworking/cni", "github.com/coreos/go-iptables", "github.com/fatih/color",
 	"github.com/go-logr/logr", "github.com/go-logr/stdr", "github.com/google/nftables", "github.com/hashicorp/go-hclog",
 	"github.com/mattn/go-colorable", "github.com/mattn/go-isatty", "github.com/mdlayher/netlink", "github.com/mdlayher/socket",
-	"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric",
+	"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go.opentelemetry.io/auto/sdk", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric",
 	"go.opentelemetry.io/otel/trace", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "sigs.k8s.io/knftables",
 }
 

@@ -88,7 +88,7 @@ func Warm(t testing.TB, confDir string) {
 func awaitNoPairs(t testing.TB) {
 	t.Helper()
 	left := ""
-	for range 500 {
+	for range 2000 {
 		left = Run(t, "ip", "-brief", "link", "show", "type", "veth")
 		if !strings.Contains(left, "veth") {
 			return

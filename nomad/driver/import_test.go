@@ -25,7 +25,7 @@ func TestOnlyProtocolIsLinked(t *testing.T) {
 		}
 	}
 	slices.Sort(linked)
-	want := []string{"plugins/base/proto", "plugins/drivers/proto", "plugins/shared/hclspec", "plugins/shared/structs/proto"}
+	want := []string{"api", "api/contexts", "plugins/base/proto", "plugins/drivers/proto", "plugins/shared/hclspec", "plugins/shared/structs/proto"}
 	if !slices.Equal(linked, want) {
 		t.Errorf("linked are %v, want %v", linked, want)
 	}

@@ -1,0 +1,82 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// podmanConfig makes podman use CNI, and this host's directories.
+const podmanConfig = `[network]
+network_backend = "cni"
+network_config_dir = %q
+cni_plugin_dirs = [%s]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+runtime = "runc"
+`
+
+// groups is where the container's control groups are, which no laboratory has
+// for itself.
+const groups = "/allocnet-test"
+
+func removeGroups(t *testing.T) {
+	t.Helper()
+	lab.Run(t, "find", "/sys/fs/cgroup", "-depth", "-type", "d", "-path", "*"+groups+"*", "-delete")
+}
+
+// TestPodman runs a container on the conflist that Nomad uses.
+func TestPodman(t *testing.T) {
+	if _, err := exec.LookPath("podman"); err != nil {
+		t.Fatal("podman is missing: run: make deps")
+	}
+	h := newHost(t)
+	h.useDist()
+	h.installPlugin()
+	h.must("conf", "generate", "web", "--networks", "storage,vlan@data0")
+	dir := t.TempDir()
+	dirs := fmt.Sprintf("%q, %q", h.plugins, lab.PluginDir())
+	lab.WriteFile(t, dir+"/containers.conf", fmt.Sprintf(podmanConfig, h.conf, dirs))
+	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
+	root := filepath.Join(dir, "rootfs")
+	build := exec.Command("go", "build", "-o", root+"/web", "./web")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	podman := func(args ...string) string {
+		t.Helper()
+		words := append([]string{"--root", dir + "/storage", "--runroot", dir + "/run", "--tmpdir", dir + "/tmp", "--storage-driver", "vfs"}, args...)
+		out, err := exec.Command("podman", words...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("podman %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	id := podman("run", "--detach", "--security-opt", "seccomp=unconfined", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--cgroup-parent", groups, "--network", "multi", "--publish", "8080:80", "--rootfs", root, "/web", "serve", "podman")
+	defer removeGroups(t)
+	defer podman("rm", "--all", "--force", "--time", "0")
+	id = id[strings.LastIndexByte(id, '\n')+1:]
+	status := h.must("status", id)
+	for _, iface := range []string{"eth0", "net1", "data0"} {
+		if !strings.Contains(status, " "+iface+" ") {
+			t.Errorf("no %s:\n%s", iface, status)
+		}
+	}
+	if text, err := get("http://127.0.0.1:8080"); err != nil || !strings.HasPrefix(text, "podman, to ") {
+		t.Errorf("the published port answers %q, %v", text, err)
+	}
+	podman("rm", "--force", "--time", "0", id)
+	if o := h.allocnet("status", id); o.code != 3 {
+		t.Errorf("after rm: exit code %d\n%s", o.code, o.stdout)
+	}
+}

@@ -65,6 +65,10 @@ func TestConfGenerateRefuses(t *testing.T) {
 	h.refuse(2, []string{`unknown network "wob"`}, "conf", "generate", "wob")
 	h.refuse(2, []string{"--networks", `"nothing"`}, "conf", "generate", "web", "--networks", "nothing")
 	h.refuse(2, []string{"got 0 arguments"}, "conf", "generate")
+	h.must("conf", "generate", "web", "--name", "first")
+	h.refuse(2, []string{`"first"`, "itself"}, "conf", "generate", "first")
+	lab.WriteFile(t, h.conf+"/00-first.conflist", "{") // it is to be replaced
+	h.must("conf", "generate", "web", "--name", "first")
 	lab.WriteFile(t, h.conf+"/99-broken.conf", "{")
 	h.refuse(1, []string{"99-broken.conf:1:1", "no network at all"}, "conf", "generate", "web")
 	if _, err := os.Stat(h.conf + "/00-multi.conflist"); err == nil {

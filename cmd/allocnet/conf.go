@@ -78,11 +78,13 @@ func (g *generation) run(stdout io.Writer, s *settings, primary string) error {
 	if err != nil {
 		return err
 	}
-	if len(catalog.Broken) > 0 {
-		return fmt.Errorf("%w: Nomad would offer no network at all: mend or remove the file", catalog.Broken[0])
-	}
 	if g.out == "" {
 		g.out = filepath.Join(s.confDir, "00-"+g.name+".conflist")
+	}
+	for _, broken := range catalog.Broken {
+		if g.check || broken.Path != g.out {
+			return fmt.Errorf("%w: Nomad would offer no network at all: mend or remove the file", broken)
+		}
 	}
 	offered := without(catalog, g.out)
 	list, err := g.generate(s, offered, primary)
@@ -135,6 +137,11 @@ func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary str
 	made, err := cniconf.ParseNetwork(g.out, list)
 	if err != nil {
 		return nil, err
+	}
+	for _, n := range needed {
+		if slices.Contains(n.PluginTypes(), made.List.Plugins[0].Network.Type) {
+			return nil, usage(fmt.Errorf("network %q is itself one of allocnet-cni: want one that it can attach", n.Name))
+		}
 	}
 	for _, n := range append(needed, made) {
 		if err := cniconf.FindPlugins(n, cniconf.PluginDirs(filepath.SplitList(s.pluginDir))); err != nil {

@@ -227,6 +227,22 @@ func TestExtendFails(t *testing.T) {
 	h.must("detach", "x1")
 }
 
+// TestNotify tells of each try.
+func TestNotify(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Code: 11, Msg: "busy", FailTimes: 1, Counter: dir + "/counter"}}})
+	h.attach("z1", "--primary", "web")
+	var steps []string
+	_, err := h.engine(nil).Extend(context.Background(), hook.Request{ID: "z1", Networks: []selection.Element{{Name: "fake"}}, Notify: func(s hook.Step) {
+		steps = append(steps, fmt.Sprintf("%s %s %d/%d %t", s.Network, s.Interface, s.Try, s.Of, s.Err == nil))
+	}})
+	if err != nil || !slices.Equal(steps, []string{"fake net1 1/3 false", "fake net1 2/3 true"}) {
+		t.Errorf("steps %q, %v", steps, err)
+	}
+	h.must("detach", "z1")
+}
+
 // TestDetachFails: what cannot be removed stays on record, endangers nothing
 // else, and is tried again by whatever comes next.
 func TestDetachFails(t *testing.T) {

@@ -51,6 +51,7 @@ func TestDriver(t *testing.T) {
 		{"InterfaceDeleted", testInterfaceDeleted},
 		{"Refused", testRefused},
 		{"Killed", testKilled},
+		{"Reboot", testReboot},
 		{"Docker", testDocker},
 		{"PauseKilled", testPauseKilled},
 		{"Scheduling", testScheduling},

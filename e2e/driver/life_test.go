@@ -5,12 +5,14 @@ package driver
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 const idle = "exec " + busybox + " sleep 1000000"
@@ -156,6 +158,40 @@ func testKilled(a *agent) {
 		alloc.requireRepair(a, i+1)
 	}
 	a.stop("killed")
+}
+
+// testReboot ends everything and takes away what a reboot takes: processes,
+// namespaces and what is in /run. The allocation comes back with a new
+// namespace, and the task attaches it anew.
+func testReboot(a *agent) {
+	alloc := a.run("reboot", storage())[0]
+	before := alloc.setup(a)
+	main := strings.Fields(alloc.inside(a, "ip", "-4", "-br", "addr", "show", "eth0"))[2]
+	a.signal(unix.SIGINT)
+	killTasks()
+	if err := netns.Remove(before.Netns); err != nil {
+		a.Fatal(err)
+	}
+	lab.Run(a, "rm", "-rf", "/run/cni/nomad")
+	address, _, _ := strings.Cut(main, "/")
+	lab.Run(a, "sh", "-c", "iptables -S CNI-FORWARD | grep -F ' "+address+"/32 ' | sed s/-A/-D/ | xargs -r -L1 iptables")
+	a.start()
+	a.await("the allocation is attached anew", func() bool {
+		now := a.allocations("reboot")
+		return len(now) == 1 && now[0].ID == alloc.ID && strings.Count(now[0].events("net"), "Attached storage") == 2 && now[0].TaskStates["main"].State == "running"
+	})
+	after := alloc.setup(a)
+	if networks(after) != "net1=storage" || after.Attachments[0].MAC == before.Attachments[0].MAC {
+		a.Errorf("attached are %+v, before %+v", after, before)
+	}
+	if out := alloc.inside(a, "ip", "-br", "addr", "show", "net1"); !strings.Contains(out, after.Attachments[0].Addresses[0].String()) {
+		a.Errorf("the namespace has\n%s", out)
+	}
+	a.stop("reboot")
+	// Nomad's bridge has forgotten its own attachment from before the reboot.
+	if err := os.RemoveAll("/var/lib/cni/results/nomad-" + alloc.ID + "-eth0"); err != nil {
+		a.Error(err)
+	}
 }
 
 // testRefused: what is wrong with a task's config stands in its events, in

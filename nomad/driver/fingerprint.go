@@ -4,9 +4,14 @@
 package driver
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +22,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
 	"github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/state"
 )
 
 // recount is between two counts of free addresses. What they count changes with
@@ -36,15 +42,15 @@ func (d *Driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_Fi
 	}
 	ticker := time.NewTicker(recount)
 	defer ticker.Stop()
-	var last *proto.FingerprintResponse
+	last := d.offered()
 	for {
 		now := d.fingerprint()
-		forget(last, now)
 		if !reflect.DeepEqual(last, now) {
-			if err := stream.Send(now); err != nil {
+			if err := stream.Send(withForgotten(last, now)); err != nil {
 				return err
 			}
 			last = now
+			d.remember(now)
 		}
 		select {
 		case <-changed:
@@ -55,13 +61,54 @@ func (d *Driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_Fi
 	}
 }
 
-// forget empties the attributes that are no more: so Nomad deletes them.
-func forget(last, now *proto.FingerprintResponse) {
-	for name := range last.GetAttributes() {
-		if _, ok := now.Attributes[name]; !ok {
-			now.Attributes[name] = text("")
+// offeredFile has the names of the attributes that Nomad was told of. The node
+// keeps them when this process dies, so the next one has to take back those that
+// are no more.
+const offeredFile = "offered.json"
+
+func (d *Driver) offeredPath() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return filepath.Join(cmp.Or(d.config.StateDir, state.DefaultDir), offeredFile)
+}
+
+// offered returns what an earlier process offered, of which only the names are
+// known. Without the file it is nothing.
+func (d *Driver) offered() *proto.FingerprintResponse {
+	last := &proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{}}
+	var names []string
+	data, err := os.ReadFile(d.offeredPath())
+	if err != nil || json.Unmarshal(data, &names) != nil {
+		return last
+	}
+	for _, name := range names {
+		last.Attributes[name] = text("")
+	}
+	return last
+}
+
+// remember writes the names down. What it cannot write only matters if this
+// process dies.
+func (d *Driver) remember(now *proto.FingerprintResponse) {
+	data, err := json.Marshal(slices.Sorted(maps.Keys(now.Attributes)))
+	if err == nil {
+		err = os.WriteFile(d.offeredPath(), data, 0o600)
+	}
+	if err != nil {
+		d.log.Debug("node attributes are not written down", "error", err)
+	}
+}
+
+// withForgotten adds the attributes that are no more, empty: so Nomad deletes
+// them.
+func withForgotten(last, now *proto.FingerprintResponse) *proto.FingerprintResponse {
+	attributes := maps.Clone(now.Attributes)
+	for name := range last.Attributes {
+		if _, ok := attributes[name]; !ok {
+			attributes[name] = text("")
 		}
 	}
+	return &proto.FingerprintResponse{Attributes: attributes, Health: now.Health, HealthDescription: now.HealthDescription}
 }
 
 // confDirs are the directories whose changes matter.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/libcni"
 	"github.com/hashicorp/nomad/plugins/drivers/proto"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -32,7 +33,7 @@ func TestFingerprint(t *testing.T) {
 	write(plugins+"/bridge", "", 0o700)
 	write(plugins+"/host-local", "", 0o700)
 	d := newTestDriver(&engineFake{})
-	d.config.ConfDir, d.config.PluginDirs = conf, []string{plugins}
+	d.config.ConfDir, d.config.PluginDirs, d.config.StateDir = conf, []string{plugins}, dir
 	stream, err := serve(t, d).driver.Fingerprint(t.Context(), &proto.FingerprintRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +88,25 @@ func TestFingerprint(t *testing.T) {
 		if value, sent := got[name]; !sent || value != "" {
 			t.Errorf("%s is %q, %t, want it sent as empty, so that Nomad deletes it", name, value, sent)
 		}
+	}
+}
+
+// TestFingerprintTakesBack: a network went while no process watched.
+func TestFingerprintTakesBack(t *testing.T) {
+	d := newTestDriver(&engineFake{})
+	d.config.ConfDir, d.config.StateDir = t.TempDir(), t.TempDir()
+	gone := networkAttributes(&cniconf.Network{Name: "gone", List: &libcni.NetworkConfigList{}})
+	d.remember(&proto.FingerprintResponse{Attributes: gone})
+	stream, err := serve(t, d).driver.Fingerprint(t.Context(), &proto.FingerprintRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, sent := f.GetAttributes()["driver.allocnet.network.gone"]; !sent || a.GetStringVal() != "" {
+		t.Errorf("attributes %v, want the one that is gone sent as empty", f.GetAttributes())
 	}
 }
 

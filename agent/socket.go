@@ -138,6 +138,9 @@ type socket struct {
 	made fs.FileInfo
 }
 
+// Addr is where clients find the socket, which is not where it was made.
+func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
+
 func (s *socket) Close() error {
 	present, err := os.Lstat(s.path)
 	if err == nil && os.SameFile(s.made, present) {

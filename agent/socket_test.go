@@ -21,6 +21,9 @@ func TestListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := first.Addr().String(); got != path {
+		t.Errorf("the address is %s", got)
+	}
 	for file, want := range map[string]os.FileMode{filepath.Dir(path): 0o700, path: 0o600} {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v, want mode %o", file, info.Mode(), err, want)

@@ -129,6 +129,7 @@ func TestAgentBySystemdRun(t *testing.T) {
 	if err := m.client.Ready(ctx); err != nil {
 		t.Errorf("when systemd-run returns: %v", err)
 	}
+	m.await("it has asked itself", func() bool { return m.property("agent", "StatusText") != "" })
 	m.must("systemctl", "stop", "agent")
 	if out, code := m.exitCode("ls", "/run/allocnet/agent.sock"); code == 0 {
 		t.Errorf("left: %s", out)

@@ -1,0 +1,288 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+const agentSocket = "/run/allocnet/agent.sock"
+
+// daemon is `allocnet agent` beside a Nomad agent.
+type daemon struct {
+	*agent
+	cmd    *exec.Cmd
+	log    bytes.Buffer
+	client *client.Client
+}
+
+// TestAllocnetAgent has Nomad's CNI calls carried out by the agent, which asks
+// Nomad with a token of the documented policy.
+func TestAllocnetAgent(t *testing.T) {
+	for name, text := range conf {
+		lab.WriteFile(t, filepath.Join(confDir, name), text)
+	}
+	for _, file := range glob(t, "../../dist/conf/*.conflist") {
+		lab.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
+	}
+	if out, err := exec.Command(allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+lab.PluginDir()).CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	requireAgent(t)
+	a := newAgent(t)
+	lab.WriteFile(t, dir+"/agent.hcl", lab.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
+	token := make(chan string, 1)
+	go func() { token <- bootstrapACL(a) }() // start waits for what needs it
+	a.start()
+	d := &daemon{agent: a, client: client.New(agentSocket)}
+	d.configure(<-token)
+	d.launch()
+	t.Cleanup(func() {
+		if d.cmd != nil {
+			d.end(unix.SIGTERM)
+		}
+	})
+	d.wishes()
+	d.metadata()
+	d.killed()
+	d.unreachable()
+}
+
+// requireAgent adds to the conflist that calls are the agent's.
+func requireAgent(t *testing.T) {
+	t.Helper()
+	path := confDir + "/00-multi.conflist"
+	text := lab.Run(t, "cat", path)
+	with := strings.Replace(text, `"type": "allocnet-cni",`, `"type": "allocnet-cni", "agent": {"socket": "`+agentSocket+`", "mode": "require"},`, 1)
+	if with == text {
+		t.Fatalf("not the expected conflist:\n%s", text)
+	}
+	lab.WriteFile(t, path, with)
+}
+
+// bootstrapACL gives the test, which has no token, all rights, and returns a
+// token of the policy in docs/agent.md.
+func bootstrapACL(a *agent) string {
+	var root struct{ SecretID string }
+	a.await("ACLs are bootstrapped", func() bool { return post("acl/bootstrap", "", nil, &root) == nil })
+	const all = `namespace "*" { policy = "write" }
+		node { policy = "write" }
+		agent { policy = "write" }
+		operator { policy = "write" }`
+	documented := regexp.MustCompile("(?s)<!-- policy -->\n```hcl\n(.*?)```").FindStringSubmatch(lab.Run(a, "cat", "../../docs/agent.md"))
+	var token struct{ SecretID string }
+	for name, rules := range map[string]string{"anonymous": all, "allocnet": documented[1]} {
+		a.await("policy "+name, func() bool {
+			return post("acl/policy/"+name, root.SecretID, map[string]string{"Name": name, "Rules": rules}, nil) == nil
+		})
+	}
+	a.await("the token", func() bool {
+		return post("acl/token", root.SecretID, map[string]any{"Name": "allocnet", "Type": "client", "Policies": []string{"allocnet"}}, &token) == nil
+	})
+	return token.SecretID
+}
+
+func post(path, token string, body, answer any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:4646/v1/"+path, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("X-Nomad-Token", token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, response.Status)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+func (d *daemon) configure(token string) {
+	d.Helper()
+	lab.WriteFile(d, dir+"/token", token+"\n")
+	lab.WriteFile(d, dir+"/allocnet.hcl", fmt.Sprintf(`
+conf_dir    = %q
+plugin_dirs = [%q, %q]
+nomad {
+  token_file = %q
+  events     = true
+  metadata   = true
+  wishes     = true
+}
+limits {
+  request_timeout = "20s"
+}
+reconcile {
+  interval = "1h" # what is seen comes from the event stream
+}
+`, confDir, plugins, lab.PluginDir(), dir+"/token"))
+}
+
+func (d *daemon) launch() {
+	d.Helper()
+	d.cmd = exec.Command(allocnet, "agent", "--config", dir+"/allocnet.hcl")
+	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
+	if err := d.cmd.Start(); err != nil {
+		d.Fatal(err)
+	}
+	d.await("the agent is ready", func() bool { return d.client.Ready(context.Background()) == nil })
+}
+
+func (d *daemon) end(s unix.Signal) {
+	_ = d.cmd.Process.Signal(s)
+	_ = d.cmd.Wait() // signalled
+	d.cmd = nil
+	if d.Failed() {
+		d.Logf("allocnet agent:\n%s", d.log.String())
+	}
+}
+
+func (d *daemon) metric(series string) string {
+	d.Helper()
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", agentSocket)
+	}}}
+	response, err := c.Get("http://agent/metrics")
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer response.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(response.Body); err != nil {
+		d.Fatal(err)
+	}
+	if line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (.*)$`).FindStringSubmatch(text.String()); line != nil {
+		return line[1]
+	}
+	return "0"
+}
+
+// wishes are further network blocks and meta; a change of either replaces the
+// allocation.
+func (d *daemon) wishes() {
+	d.Helper()
+	const blocks = `
+    meta = { "allocnet.networks" = "mgmt@net5" }
+    network {
+      mode = "cni/storage"
+    }`
+	first := d.run("wish", group{port: publish, networks: blocks})[0]
+	if got := networks(first.setup(d)); got != "eth0=web net1=storage net5=mgmt" {
+		d.Errorf("with blocks and meta it has %s", got)
+	}
+	path := filepath.Join(dir, "wish.nomad.hcl")
+	if out, code := plan(path); code != 0 {
+		d.Errorf("plan of what runs: exit code %d\n%s", code, out)
+	}
+	changed := group{port: publish, networks: strings.Replace(blocks, "cni/storage", "cni/backup", 1)}
+	lab.WriteFile(d, path, changed.hcl("wish"))
+	if out, code := plan(path); code != 1 || !strings.Contains(out, "cni/backup") {
+		d.Errorf("plan of another block: exit code %d\n%s", code, out)
+	}
+	d.nomad("job", "run", "-detach", path)
+	d.await("the allocation is replaced", func() bool {
+		for _, alloc := range d.allocations("wish") {
+			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
+				return networks(alloc.setup(d)) == "eth0=web net1=backup net5=mgmt"
+			}
+		}
+		return false
+	})
+	d.stop("wish")
+	if left, _ := filepath.Glob("/var/lib/allocnet/wishes/*"); left != nil {
+		d.Errorf("wishes are left: %v", left)
+	}
+}
+
+// plan returns what `nomad job plan` says; 1 is a job that would be changed.
+func plan(path string) (string, int) {
+	cmd := exec.Command(binary(), "job", "plan", path)
+	out, _ := cmd.CombinedOutput() // the exit code tells
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// metadata lets a job ask for a host that has a network.
+func (d *daemon) metadata() {
+	d.Helper()
+	constraint := func(network string) string {
+		return fmt.Sprintf("constraint {\n attribute = \"${meta.allocnet.network.%s}\"\n value = \"true\"\n}", network)
+	}
+	d.run("placed", group{networks: constraint("storage")})
+	if out, _ := exec.Command(binary(), "job", "plan", d.write("nowhere", group{networks: constraint("nowhere")})).CombinedOutput(); !strings.Contains(string(out), "meta.allocnet.network.nowhere") {
+		d.Errorf("plan for a network that is nowhere:\n%s", out)
+	}
+	d.stop("placed")
+}
+
+func (d *daemon) write(id string, g group) string {
+	d.Helper()
+	path := filepath.Join(dir, id+".nomad.hcl")
+	lab.WriteFile(d, path, g.hcl(id))
+	return path
+}
+
+// killed stops a job while nothing of ours is there to take it down.
+func (d *daemon) killed() {
+	d.Helper()
+	alloc := d.run("leak", group{port: publish, networks: "network {\n mode = \"cni/storage\"\n}"})[0]
+	d.end(unix.SIGKILL)
+	d.stop("leak")
+	alloc.setup(d) // is on record still
+	d.launch()
+	if got := d.metric(`allocnet_leaks_removed_total{kind="allocation"}`); got != "1" {
+		d.Errorf("%s leaks were removed, want 1", got)
+	}
+	if out, err := exec.Command(allocnet, "status", alloc.ID).CombinedOutput(); err == nil {
+		d.Errorf("it is on record still:\n%s", out)
+	}
+	if left, _ := exec.Command("grep", "-rl", alloc.ID, "/var/lib/cni/networks").Output(); len(left) != 0 {
+		d.Errorf("leases are left:\n%s", left)
+	}
+}
+
+// unreachable has an allocation die while Nomad cannot say whether it lives.
+func (d *daemon) unreachable() {
+	d.Helper()
+	lab.Run(d, allocnet, "attach", "stray", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir(), "--primary", "storage")
+	d.signal(unix.SIGKILL)
+	if err := netns.Remove("/run/netns/stray"); err != nil {
+		d.Fatal(err)
+	}
+	d.end(unix.SIGTERM)
+	d.launch()
+	if got := d.metric(`allocnet_reconcile_rounds_total{outcome="unknown"}`); got == "0" {
+		d.Error("no round was unknown")
+	}
+	lab.Run(d, allocnet, "status", "stray") // is still there
+	if _, err := os.Stat("/var/lib/allocnet/allocations/stray"); err != nil {
+		d.Error(err)
+	}
+	lab.Run(d, allocnet, "detach", "stray")
+}

@@ -49,8 +49,22 @@ func (c *Cleaner) Clean(ctx context.Context, a state.Allocation, attachments []s
 	for _, o := range objects {
 		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", a.ID)
 	}
+	c.reportZones(attachments)
 	errs = append(errs, forget(published(attachments)), unknownPlugins(attachments))
 	return errors.Join(errs...)
+}
+
+// reportZones says where firewalld may still let addresses through. Its zones
+// are its own.
+func (c *Cleaner) reportZones(attachments []state.Attachment) {
+	for _, a := range attachments {
+		for _, plugin := range plugins(a.ConfList) {
+			if plugin.Type == "firewall" && plugin.Backend == "firewalld" {
+				c.log().Warn("a zone of firewalld may still have these addresses as sources; see: firewall-cmd --get-active-zones",
+					"network", a.Network, "addresses", resultAddresses(a.Result))
+			}
+		}
+	}
 }
 
 func (c *Cleaner) log() hclog.Logger {
@@ -141,55 +155,4 @@ func published(attachments []state.Attachment) []flow {
 		}
 	}
 	return flows
-}
-
-// catalogue are the plugins of which it is known what they leave.
-var catalogue = []string{
-	"bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "dummy", "tap", "loopback",
-	"portmap", "firewall", "bandwidth", "tuning", "sbr", "vrf", "host-local", "static",
-}
-
-// pluginTypes returns the plugins that an attachment's conflist names.
-func pluginTypes(a state.Attachment) []string {
-	var c struct {
-		Plugins []struct {
-			Type string `json:"type"`
-			IPAM struct {
-				Type string `json:"type"`
-			} `json:"ipam"`
-		} `json:"plugins"`
-	}
-	if json.Unmarshal(a.ConfList, &c) != nil {
-		return nil
-	}
-	var types []string
-	for _, plugin := range c.Plugins {
-		types = append(types, plugin.Type)
-		if plugin.IPAM.Type != "" {
-			types = append(types, plugin.IPAM.Type)
-		}
-	}
-	return types
-}
-
-func usesPlugin(a state.Attachment, name string) bool { return slices.Contains(pluginTypes(a), name) }
-
-// UnknownPluginError is an attachment whose DEL failed and that has a plugin of
-// which it is not known what it leaves.
-type UnknownPluginError struct{ Network, Interface, Plugin string }
-
-func (e *UnknownPluginError) Error() string {
-	return fmt.Sprintf("network %q as %s: only the plugin %s knows what it left, and its DEL failed", e.Network, e.Interface, e.Plugin)
-}
-
-func unknownPlugins(attachments []state.Attachment) error {
-	var errs []error
-	for _, a := range attachments {
-		for _, plugin := range pluginTypes(a) {
-			if a.Error != "" && !slices.Contains(catalogue, plugin) {
-				errs = append(errs, &UnknownPluginError{a.Network, a.Interface, plugin})
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -50,7 +50,10 @@ type Collector struct {
 	ConfDir string
 	// CacheDir is libcni's. Default: /var/lib/cni.
 	CacheDir string
-	// Logger gets a line for each step that matters. Default: none.
+	// Progress is told, after each batch, how many allocations of how many are
+	// done. Default: nobody is told.
+	Progress func(done, of int)
+	// Logger gets a line for each batch. Default: none.
 	Logger hclog.Logger
 }
 
@@ -143,6 +146,7 @@ func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Repor
 		}
 		byAllocation[id] = append(byAllocation[id], v.Object)
 	}
+	done := 0
 	for part := range slices.Chunk(ids, batch) {
 		if ctx.Err() != nil {
 			return report, context.Cause(ctx)
@@ -150,12 +154,23 @@ func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Repor
 		if err := c.removeAll(ctx, part, byAllocation, found, report); err != nil {
 			return report, err
 		}
+		done += len(part)
+		c.tell(done, len(ids), report)
 	}
 	errs := []error{c.Store.RemoveStaleLocks()}
 	for _, failure := range report.Failures {
 		errs = append(errs, failure)
 	}
 	return report, errors.Join(errs...)
+}
+
+func (c *Collector) tell(done, of int, report *Report) {
+	if c.Progress != nil {
+		c.Progress(done, of)
+	}
+	if c.Logger != nil {
+		c.Logger.Info("removed what dead allocations left", "allocations", done, "of", of, "objects", report.Removed)
+	}
 }
 
 // removeAll removes the objects of allocations that are dead still: nothing is

@@ -14,23 +14,10 @@ type places struct {
 }
 
 // placesOf returns the plugins' own directories, and those that conflists name.
-// What cannot be parsed names none: no plugin ran with it.
 func placesOf(conflists []json.RawMessage) places {
 	p := places{leases: slices.Clone(leaseBases), tuning: []string{"/run/cni/tuning"}}
 	for _, conflist := range conflists {
-		var c struct {
-			Plugins []struct {
-				Type    string `json:"type"`
-				DataDir string `json:"dataDir"`
-				IPAM    struct {
-					DataDir string `json:"dataDir"`
-				} `json:"ipam"`
-			} `json:"plugins"`
-		}
-		if json.Unmarshal(conflist, &c) != nil {
-			continue
-		}
-		for _, plugin := range c.Plugins {
+		for _, plugin := range plugins(conflist) {
 			if plugin.IPAM.DataDir != "" {
 				p.leases = append(p.leases, plugin.IPAM.DataDir)
 			}

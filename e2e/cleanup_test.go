@@ -183,3 +183,20 @@ func (h *host) iptables(backend string) {
 	}
 	h.path = dir + ":" + os.Getenv("PATH")
 }
+
+// TestCardComesBack: a card that was moved into a namespace goes back to the
+// host by its old name when the plugin cannot do it.
+func TestCardComesBack(t *testing.T) {
+	h := newHost(t)
+	lab.Run(t, "ip", "link", "add", "card", "type", "veth", "peer", "name", "cable")
+	t.Cleanup(func() { lab.Run(t, "ip", "link", "del", "card") })
+	lab.WriteFile(t, h.conf+"/81-card.conflist", `{"cniVersion": "1.0.0", "name": "card", "plugins": [{"type": "host-device", "device": "card"}]}`)
+	h.ownPlugins()
+	h.attach("c1", "--networks", "card@data0")
+	if out := lab.Run(t, "ip", "-n", "c1", "-br", "link"); !strings.Contains(out, "data0") {
+		t.Fatalf("the card is not in the namespace:\n%s", out)
+	}
+	h.breakPlugins(failing)
+	h.must("detach", "c1")
+	lab.Run(t, "ip", "link", "show", "card")
+}

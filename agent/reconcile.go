@@ -23,13 +23,15 @@ type Live interface {
 	// Live returns the IDs of the allocations that have not ended. An error
 	// means that it is not known, not that there are none.
 	Live(ctx context.Context) (map[string]bool, error)
+	// Prune forgets what is kept of allocations that do not live.
+	Prune(live map[string]bool) error
 }
 
 // Sweeper finds on the host what belongs to no allocation.
 type Sweeper interface {
-	// Sweep counts leaks by kind, and removes them if it shall. What live
-	// returns true for, and what is on record, is no leak.
-	Sweep(ctx context.Context, live func(id string) bool, remove bool) (found, removed map[string]int, err error)
+	// Sweep counts leaks by kind, and removes them if it shall. What is live,
+	// or on record, is no leak.
+	Sweep(ctx context.Context, live map[string]bool, remove bool) (found, removed map[string]int, err error)
 }
 
 // Collector takes down what ended without teardown.
@@ -123,20 +125,23 @@ func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 		r.config.Metrics.round("unknown")
 		return nil, err
 	}
-	collected, err := r.config.Collector.GC(ctx, live)
+	collected, err := r.config.Collector.GC(ctx, func(id string) bool { return live[id] })
 	if collected != nil && len(collected.TornDown) > 0 {
 		r.config.Logger.Info("took down what ended without teardown", "allocations", collected.TornDown)
 		r.config.Metrics.leaks("allocation", len(collected.TornDown), len(collected.TornDown))
 	}
 	err = errors.Join(err, r.sweep(ctx, live))
+	if r.config.Live != nil {
+		err = errors.Join(err, r.config.Live.Prune(live))
+	}
 	r.config.Metrics.round(outcome(err))
 	return collected, err
 }
 
 // live returns what is alive whatever its namespace shows.
-func (r *Reconciler) live(ctx context.Context) (func(id string) bool, error) {
+func (r *Reconciler) live(ctx context.Context) (map[string]bool, error) {
 	if r.config.Live == nil {
-		return func(string) bool { return false }, nil
+		return nil, nil
 	}
 	known, err := r.config.Live.Live(ctx)
 	if err != nil {
@@ -145,10 +150,10 @@ func (r *Reconciler) live(ctx context.Context) (func(id string) bool, error) {
 			Details: err.Error(), Status: http.StatusServiceUnavailable,
 		}
 	}
-	return func(id string) bool { return known[id] }, nil
+	return known, nil
 }
 
-func (r *Reconciler) sweep(ctx context.Context, live func(string) bool) error {
+func (r *Reconciler) sweep(ctx context.Context, live map[string]bool) error {
 	if r.config.Sweeper == nil {
 		return nil
 	}

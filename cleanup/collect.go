@@ -88,6 +88,15 @@ func (r *Report) Leaked() []Verdict {
 	return slices.DeleteFunc(slices.Clone(r.Verdicts), func(v Verdict) bool { return !v.Leaked })
 }
 
+// Gone returns the verdicts on what was leaked and is removed.
+func (r *Report) Gone() []Verdict {
+	left := map[string]bool{}
+	for _, f := range r.Failures {
+		left[f.Where] = true
+	}
+	return slices.DeleteFunc(r.Leaked(), func(v Verdict) bool { return left[v.Where] })
+}
+
 // batch is how many allocations are cleaned up at once. It bounds how long a
 // set-up waits; and iptables-nft-restore takes more than twice as long for twice
 // as many chains from some thousands on.

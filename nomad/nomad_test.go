@@ -219,6 +219,17 @@ func TestNetworksAreAskedForOnce(t *testing.T) {
 	if got, err := c.Networks(ctx, allocID); err == nil || !strings.Contains(err.Error(), "the deadline") {
 		t.Errorf("a file that a power cut left empty: %v, %v", got, err)
 	}
+	for live, count := range map[bool]int{true: 1, false: 0} {
+		if err := c.keep(allocID, want); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Prune(map[string]bool{allocID: live}); err != nil {
+			t.Error(err)
+		}
+		if left, _ := filepath.Glob(c.config.WishDir + "/*"); len(left) != count {
+			t.Errorf("live %v: left %v", live, left)
+		}
+	}
 	for range 2 {
 		if err := c.Forget(allocID); err != nil {
 			t.Error(err)

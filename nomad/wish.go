@@ -78,6 +78,22 @@ func (c *Client) Forget(id string) error {
 	return nil
 }
 
+// Prune forgets all allocations but those that live: they were taken down
+// without Forget. One that is forgotten too soon is asked for again.
+func (c *Client) Prune(live map[string]bool) error {
+	entries, err := os.ReadDir(c.config.WishDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		if id, _, _ := strings.Cut(entry.Name(), "."); !live[id] {
+			errs = append(errs, os.Remove(filepath.Join(c.config.WishDir, entry.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // allocation asks until there is an answer. One that Nomad does not know is an
 // error, because it says the same of one that the token may not read.
 func (c *Client) allocation(ctx context.Context, id string) (*api.Allocation, error) {

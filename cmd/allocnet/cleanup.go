@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -75,17 +74,10 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	return errors.Join(failed, err, printCleanup(cmd.OutOrStdout(), id, before, report, s.json))
 }
 
-// removedOf leaves out of what was leaked what still is.
-func removedOf(leaked []cleanup.Verdict, failures []cleanup.Failure) []cleanup.Verdict {
-	left := map[string]bool{}
-	for _, f := range failures {
-		left[f.Where] = true
-	}
-	return slices.DeleteFunc(leaked, func(v cleanup.Verdict) bool { return left[v.Where] })
-}
-
+// printCleanup prints what was there before, without what is there still.
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
-	removed := removedOf(before.Leaked(), after.Failures)
+	before.Failures = after.Failures
+	removed := before.Gone()
 	if asJSON {
 		return printJSON(w, map[string]any{"id": id, "removed": removed})
 	}
@@ -207,7 +199,7 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	leaked := report.Leaked()
 	kept := len(report.Verdicts) - len(leaked)
 	shown := *report
-	shown.Verdicts = removedOf(leaked, report.Failures)
+	shown.Verdicts = report.Gone()
 	if asJSON {
 		c := collected{Collected: torn, Report: &shown}
 		for _, f := range report.Failures {

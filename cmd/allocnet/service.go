@@ -62,9 +62,11 @@ func newService(c config.Config, stderr io.Writer) (*service, error) {
 			return nil, err
 		}
 	}
-	if s.reconciler, err = newReconciler(c, engine, s); err != nil {
+	store, err := state.Open(c.StateDir)
+	if err != nil {
 		return nil, err
 	}
+	s.reconciler = newReconciler(c, engine, store, s)
 	s.conflist = s.newConflist()
 	s.agent = agent.New(s.agentConfig(), engine)
 	return s, nil
@@ -78,20 +80,18 @@ func newNomad(c config.Config, log hclog.Logger) (*nomad.Client, error) {
 	})
 }
 
-func newReconciler(c config.Config, engine *hook.Engine, s *service) (*agent.Reconciler, error) {
-	store, err := state.Open(c.StateDir)
-	if err != nil {
-		return nil, err
-	}
+func newReconciler(c config.Config, engine *hook.Engine, store *state.Store, s *service) *agent.Reconciler {
 	log := s.log.Named("reconcile")
-	sweeper := &sweeper{cleanup.Collector{Store: store, ConfDir: c.ConfDir, Logger: log}}
-	rc := agent.ReconcilerConfig{Collector: engine, Sweeper: sweeper, Metrics: s.metrics, Logger: log}
+	rc := agent.ReconcilerConfig{
+		Collector: engine, Metrics: s.metrics, Logger: log,
+		Sweeper: &agent.HostSweeper{Store: store, ConfDir: c.ConfDir, Logger: log},
+	}
 	if s.nomad != nil {
 		rc.Live = s.nomad
 	}
 	r := agent.NewReconciler(rc)
 	r.Configure(c.Reconcile.Interval, c.Reconcile.Leaks == "report")
-	return r, nil
+	return r
 }
 
 func (s *service) newConflist() *agent.Conflist {

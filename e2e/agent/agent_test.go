@@ -191,7 +191,7 @@ func TestKilled(t *testing.T) {
 func TestDeadAllocations(t *testing.T) {
 	h := newHost(t)
 	for _, id := range []string{"dead-1", "dead-2", "live-1"} {
-		if out, code := h.allocnet("attach", id, "--primary", "storage"); code != 0 {
+		if out, code := h.allocnet("attach", id, "--primary", "web", "--networks", "peer"); code != 0 { // with rules that DEL leaves
 			t.Fatal(out)
 		}
 	}
@@ -204,6 +204,9 @@ func TestDeadAllocations(t *testing.T) {
 	if got := h.metric(`allocnet_leaks_removed_total{kind="allocation"}`); got != 2 {
 		t.Errorf("%v leaks were removed, want 2", got)
 	}
+	if got := h.metric(`allocnet_forced_cleanups_total{network="web",outcome="done"}`); got != 2 {
+		t.Errorf("%v attachments were cleaned up by force, want 2", got)
+	}
 	if all := must[[]*api.Allocation](h)(h.client.Allocations(ctx)); len(all) != 1 || all[0].ID != "live-1" {
 		t.Errorf("left are %v", all)
 	}
@@ -213,6 +216,24 @@ func TestDeadAllocations(t *testing.T) {
 	if c := must[*api.Collected](h)(h.client.GC(ctx)); len(c.TornDown) != 1 {
 		t.Errorf("gc took down %v", c.TornDown)
 	}
+}
+
+// TestLeaks are counted, and removed unless they are only to be reported.
+func TestLeaks(t *testing.T) {
+	h := newHost(t)
+	const lease = "/var/lib/cni/networks/storage/10.89.7.7"
+	lab.WriteFile(t, lease, "stray\r\neth0")
+	h.configure("reconcile {\n leaks = \"report\"\n}")
+	h.start()
+	found, removed := h.metric(`allocnet_leaks_found_total{kind="lease"}`), h.metric(`allocnet_leaks_removed_total{kind="lease"}`)
+	if found != 1 || removed != 0 || !present(lease) {
+		t.Errorf("to be reported: found %v, removed %v, there is %v", found, removed, present(lease))
+	}
+	h.configure("")
+	if err := h.cmd.Process.Signal(unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	h.await("the leak is removed", func() bool { return h.metric(`allocnet_leaks_removed_total{kind="lease"}`) == 1 && !present(lease) })
 }
 
 // TestUnknownRemovesNothing has a Nomad that does not answer.

@@ -1,0 +1,57 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/state"
+)
+
+// HostSweeper is a Sweeper that removes what CNI plugins left on the host.
+type HostSweeper struct {
+	// Store has the records. Required.
+	Store *state.Store
+	// ConfDir has the networks that are ours. Required.
+	ConfDir string
+	// Logger gets a line for each step that matters. Default: none.
+	Logger hclog.Logger
+}
+
+var _ Sweeper = (*HostSweeper)(nil)
+
+// Sweep looks for leaks and, if it shall, removes them. What cannot be examined
+// is no leak.
+func (s *HostSweeper) Sweep(ctx context.Context, live map[string]bool, remove bool) (found, removed map[string]int, err error) {
+	c := cleanup.Collector{Store: s.Store, ConfDir: s.ConfDir, Logger: s.Logger}
+	lives := func(id string) string {
+		if live[id] {
+			return "its orchestrator says so"
+		}
+		return ""
+	}
+	if !remove {
+		report, _, err := c.Examine(ctx, cleanup.Scope{}, lives)
+		if err != nil {
+			return nil, nil, err
+		}
+		return count(report.Leaked()), nil, nil
+	}
+	report, err := c.Collect(ctx, cleanup.Scope{}, lives)
+	if report == nil {
+		return nil, nil, err
+	}
+	return count(report.Leaked()), count(report.Gone()), err
+}
+
+func count(verdicts []cleanup.Verdict) map[string]int {
+	byKind := map[string]int{}
+	for _, v := range verdicts {
+		byKind[string(v.Kind)]++
+	}
+	return byKind
+}

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -62,33 +60,6 @@ func testNamespaceGone(a *agent) {
 		return exec.Command(allocnet, "status", alloc.ID).Run() != nil
 	})
 	a.quiet()
-	removeMasquerade(a)
-}
-
-var masquerade = regexp.MustCompile(`CNI-[0-9a-f]{24}`)
-
-// removeMasquerade stands in for forced cleanup, as in package e2e.
-func removeMasquerade(t testing.TB) {
-	t.Helper()
-	var lines []string
-	for _, line := range strings.Split(lab.Run(t, "iptables-save", "-t", "nat"), "\n") {
-		chain := masquerade.FindString(line)
-		switch {
-		case chain == "":
-		case strings.HasPrefix(line, ":"):
-			lines = append(lines, "-F "+chain, "-X "+chain)
-		case strings.HasPrefix(line, "-A POSTROUTING"):
-			lines = append([]string{strings.Replace(line, "-A", "-D", 1)}, lines...)
-		}
-	}
-	if len(lines) == 0 {
-		t.Error("the plugins left no masquerade rules: no need to remove any")
-	}
-	restore := exec.Command("iptables-restore", "--noflush")
-	restore.Stdin = strings.NewReader("*nat\n" + strings.Join(lines, "\n") + "\nCOMMIT\n")
-	if out, err := restore.CombinedOutput(); err != nil {
-		t.Fatalf("iptables-restore: %v\n%s", err, out)
-	}
 }
 
 // testReboot takes away what a reboot takes, and keeps what is on disk.

@@ -382,6 +382,29 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestReadyFile keeps the agent from being ready, not from serving.
+func TestReadyFile(t *testing.T) {
+	h := newHost(t)
+	path := h.conf + "/05-late.conflist"
+	h.configure(fmt.Sprintf("ready_file = %q\n", path))
+	h.launch(binary, "agent")
+	h.await("it serves", func() bool { return present(h.socket) })
+	h.await("the first round is over", func() bool {
+		_, body := h.request("GET", "/readyz", "")
+		return !strings.Contains(body, "reconciler")
+	})
+	if status, body := h.request("GET", "/readyz", ""); status != 503 || !strings.Contains(body, "there is no "+path) {
+		t.Errorf("without the file: %d %s", status, body)
+	}
+	if status, _ := h.request("GET", "/healthz", ""); status != 200 {
+		t.Errorf("healthz: %d", status)
+	}
+	lab.WriteFile(t, path, `{"cniVersion": "1.0.0", "name": "late", "type": "loopback"}`)
+	if err := h.client.Ready(ctx); err != nil {
+		t.Errorf("with the file: %v", err)
+	}
+}
+
 // TestNewNetworks are taken up without a restart, and running allocations keep
 // what they have.
 func TestNewNetworks(t *testing.T) {

@@ -187,3 +187,25 @@ func TestConflistFollows(t *testing.T) {
 	lab.WriteFile(t, h.conf+"/10-web.conflist", source)
 	h.await("it follows again", func() bool { return !strings.Contains(lab.Run(t, "cat", path), `"mac": true`) })
 }
+
+// TestConflistIsInstalled from a file of the user, and stays when that is no
+// conflist any more.
+func TestConflistIsInstalled(t *testing.T) {
+	h := newHost(t)
+	source, path := t.TempDir()+"/mine.json", h.conf+"/00-multi.conflist"
+	const list = `{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "primary": "storage"}]}`
+	lab.WriteFile(t, source, list)
+	h.configure(fmt.Sprintf("multi {\n source = %q\n}", source))
+	h.start()
+	if got := lab.Run(t, "cat", path); got != list {
+		t.Errorf("installed is %s", got)
+	}
+	lab.WriteFile(t, source, list[:40])
+	h.await("it says what is wrong", func() bool { return strings.Contains(h.log.String(), "mine.json") })
+	if got := lab.Run(t, "cat", path); got != list {
+		t.Errorf("it was replaced by %s", got)
+	}
+	changed := strings.Replace(list, "storage", "peer", 1)
+	lab.WriteFile(t, source, changed)
+	h.await("the change is installed", func() bool { return lab.Run(t, "cat", path) == changed })
+}

@@ -31,6 +31,14 @@ func TestDocs(t *testing.T) {
 	}
 	m.must("systemctl", "stop", "web.service")
 	m.requireSame(before)
+	_, help, _ := strings.Cut(m.must("allocnet", "systemd-run", "--help"), "Examples:\n")
+	examples, _, found := strings.Cut(help, "\nFlags:")
+	if !found {
+		t.Fatalf("the help has no examples:\n%s", help)
+	}
+	m.write("/opt/cni/config/30-mgmt.conflist", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/leases"}}`)
+	m.must("sh", "-euxc", strings.ReplaceAll(examples, "python3 -m http.server 80", "true"))
+	m.requireSame(before)
 }
 
 // TestHelpExamples runs the examples of systemd-run's help.

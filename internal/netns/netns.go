@@ -243,7 +243,14 @@ func (n *Namespace) Close() error {
 func onNewThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked
+		runtime.LockOSThread() // never unlocked, except from the main thread
+		if unix.Gettid() == unix.Getpid() {
+			// It does not end: it would stay in the namespace, and keep it alive as
+			// long as the process. While it is held here nobody else gets it.
+			result <- onNewThread(fn)
+			runtime.UnlockOSThread()
+			return
+		}
 		result <- fn()
 	}()
 	return <-result

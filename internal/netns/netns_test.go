@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -200,5 +201,38 @@ func TestInterfacesAndRoutes(t *testing.T) {
 	}
 	if diff := cmp.Diff(1, strings.Count(lab.Run(t, "ip", "-n", "routes", "-6", "route", "show", "default"), "default")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestMainThreadStays: a main thread that entered a namespace would stay there.
+func TestMainThreadStays(t *testing.T) {
+	before, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := netns.Create(netns.DefaultDir, "main-thread")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Remove(path)
+	ns, err := netns.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	for range 200 {
+		time.Sleep(time.Millisecond) // so that the main thread is idle, too
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if err := ns.Do(func() error { return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if after, err := os.Readlink("/proc/self/ns/net"); err != nil || after != before {
+		t.Errorf("the main thread is in %s, %v, and was in %s", after, err, before)
 	}
 }

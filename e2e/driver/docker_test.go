@@ -26,7 +26,6 @@ func startDocker(t *testing.T) {
 	}
 	cmd := exec.Command("dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--data-root", dir+"/docker", "--pidfile", dir+"/docker.pid")
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), agentMark)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func scanIfbs() (found Found, err error) {
 }
 
 // linksOf returns the interface of an attachment and the host's ends of its
-// pairs, as its result names them. A bridge is not the attachment's.
+// pairs, as its result names them, that are there. A bridge is not the
+// attachment's.
 func linksOf(a state.Allocation, attachment state.Attachment, alive bool) []Object {
 	owner := Owner{attachment.Network, a.ID, attachment.Interface}
 	var list []Object
@@ -67,7 +68,7 @@ func linksOf(a state.Allocation, attachment state.Attachment, alive bool) []Obje
 		return list
 	}
 	for _, i := range result.Interfaces {
-		if i.Sandbox == "" {
+		if i.Sandbox == "" && netns.HasLink(i.Name, "veth", i.Mac) {
 			list = append(list, Object{
 				Kind: Link, Owner: owner, Where: "link " + i.Name,
 				link: &link{name: i.Name, kind: "veth", mac: i.Mac},

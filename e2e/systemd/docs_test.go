@@ -40,21 +40,3 @@ func TestDocs(t *testing.T) {
 	m.must("sh", "-euxc", strings.ReplaceAll(examples, "python3 -m http.server 80", "true"))
 	m.requireSame(before)
 }
-
-// TestHelpExamples runs the examples of systemd-run's help.
-func TestHelpExamples(t *testing.T) {
-	m := newMachine(t)
-	m.write("/opt/cni/config/30-mgmt.conflist", `{"cniVersion": "1.0.0", "name": "mgmt", "plugins": [
-		{"type": "bridge", "bridge": "mgmt0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16"}}]}`)
-	m.must("allocnet", "attach", "warm", "--networks", "mgmt")
-	m.must("allocnet", "detach", "warm")
-	before := m.warm()
-	help := m.must("allocnet", "systemd-run", "--help")
-	_, examples, found := strings.Cut(help, "Examples:\n")
-	examples, _, ended := strings.Cut(examples, "\nFlags:")
-	if !found || !ended {
-		t.Fatalf("the help has no examples:\n%s", help)
-	}
-	m.must("sh", "-euxc", strings.ReplaceAll(examples, "python3 -m http.server 80", "true"))
-	m.requireSame(before)
-}

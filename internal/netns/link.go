@@ -51,20 +51,24 @@ func (n *Namespace) giveBack(link netlink.Link) error {
 	return n.link.LinkSetNsFd(link, int(host))
 }
 
-// RemoveLink removes a link of the caller's namespace when it is of the given
-// kind and, unless mac is empty, has that MAC. One that is gone is fine.
-func RemoveLink(name, kind, mac string) error {
+// HasLink tells whether the caller's namespace has a link of the name that is of
+// the given kind and, unless mac is empty, has that MAC.
+func HasLink(name, kind, mac string) bool {
 	link, err := netlink.LinkByName(name)
-	if missingLink(err) {
+	return err == nil && link.Type() == kind && (mac == "" || link.Attrs().HardwareAddr.String() == mac)
+}
+
+// RemoveLink removes a link of the caller's namespace if HasLink. One that is
+// gone, or has become another, is fine.
+func RemoveLink(name, kind, mac string) error {
+	if !HasLink(name, kind, mac) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("find %s: %w", name, err)
+	link, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkDel(link)
 	}
-	if link.Type() != kind || mac != "" && link.Attrs().HardwareAddr.String() != mac {
-		return nil // another one has the name by now
-	}
-	if err := netlink.LinkDel(link); err != nil && !missingLink(err) {
+	if err != nil && !missingLink(err) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	return nil

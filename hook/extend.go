@@ -39,6 +39,7 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.sweep(ctx)
 	o, err := e.begin(ctx, r.ID)
 	if err != nil {
 		return nil, err

@@ -97,8 +97,8 @@ func links(t testing.TB) string {
 }
 
 // files lists the files below dir with their contents, except host-local's note
-// of where to search next, which all leases of a range share, and allocnet's of
-// which boot it has seen.
+// of where to search next, which all leases of a range share, and leaves out
+// allocnet's note of which boot it has seen.
 func files(t testing.TB, dir string) string {
 	t.Helper()
 	var lines []string
@@ -106,7 +106,10 @@ func files(t testing.TB, dir string) string {
 		if err != nil {
 			return err
 		}
-		if !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), "last_reserved_ip.") || path == "/var/lib/allocnet/boot" {
+		if path == "/var/lib/allocnet/boot" {
+			return nil
+		}
+		if !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), "last_reserved_ip.") {
 			lines = append(lines, path)
 			return nil
 		}

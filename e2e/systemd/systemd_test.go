@@ -25,9 +25,7 @@ func TestPackage(t *testing.T) {
 	if got := m.property("allocnet.service", "ActiveState"); got != "active" {
 		t.Fatalf("after the installation the agent is %s", got)
 	}
-	if err := m.client.Ready(ctx); err != nil {
-		t.Errorf("the agent is not ready: %v", err)
-	}
+	m.await("the agent is ready", func() bool { return m.client.Ready(ctx) == nil })
 	for _, path := range []string{"/usr/share/man/man1/allocnet-agent.1.gz", "/usr/share/bash-completion/completions/allocnet", "/usr/share/doc/allocnet/examples/10-web.conflist"} {
 		m.must("test", "-s", path)
 	}
@@ -126,9 +124,10 @@ func TestAgentBySystemdRun(t *testing.T) {
 	m := newMachine(t)
 	m.must("systemctl", "disable", "--now", "allocnet.service", "allocnet.socket")
 	m.must("systemd-run", "--unit=agent", "-p", "Type=notify", "-p", "WatchdogSec=5", "allocnet", "agent")
-	if err := m.client.Ready(ctx); err != nil {
+	if _, err := m.client.Allocations(ctx); err != nil {
 		t.Errorf("when systemd-run returns: %v", err)
 	}
+	m.await("the first round is over", func() bool { return m.client.Ready(ctx) == nil })
 	m.await("it has asked itself", func() bool { return m.property("agent", "StatusText") != "" })
 	m.must("systemctl", "stop", "agent")
 	if out, code := m.exitCode("ls", "/run/allocnet/agent.sock"); code == 0 {

@@ -116,8 +116,9 @@ func (p Port) validate() error {
 		return fail("protocol", p.Protocol, "want tcp, udp or sctp, or none for tcp and udp")
 	}
 	if p.HostIP != "" {
-		if _, err := netip.ParseAddr(p.HostIP); err != nil {
-			return fail("host IP", p.HostIP, "want an IPv4 or IPv6 address")
+		// A zone may be any text, and the portmap plugin copies it into a rule.
+		if address, err := netip.ParseAddr(p.HostIP); err != nil || address.Zone() != "" {
+			return fail("host IP", p.HostIP, "want an IPv4 or IPv6 address without a zone")
 		}
 	}
 	return nil

@@ -82,6 +82,7 @@ func TestInvalidPorts(t *testing.T) {
 		"to too big":        {Port{HostPort: 80, To: 65536}, "65536"},
 		"protocol":          {Port{HostPort: 80, Protocol: "TCP"}, "TCP"},
 		"host IP":           {Port{HostPort: 80, HostIP: "localhost"}, "localhost"},
+		"zone":              {Port{HostPort: 80, HostIP: "fe80::1%x -j ACCEPT"}, "without a zone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.port.Label = "a"

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -64,6 +66,12 @@ func TestRefused(t *testing.T) {
 		"interface colon":   {"a@b:c", "networks[0].interface", "b:c"},
 		"interface space":   {"a@b c", "networks[0].interface", "b c"},
 		"interface NUL":     {"a@b\x00c", "networks[0].interface", `b\x00c`},
+		"interface pattern": {"a@net%d", "networks[0].interface", "net%d"},
+		"interface option":  {"a@-j", "networks[0].interface", "-j"},
+		"interface quote":   {"a@b\";x", "networks[0].interface", "letters"},
+		"interface pair":    {"a@b;IP=1", "networks[0].interface", "b;IP=1"},
+		"interface of all":  {"a@all", "networks[0].interface", "every interface"},
+		"host IP with zone": {`[{"name": "a", "portMappings": [{"hostPort": 80, "hostIP": "::1%x\nflush ruleset"}]}]`, "networks[0].portMappings[0]", "without a zone"},
 		"not JSON":          {"[{", "networks", ""},
 		"not a list":        {`[1]`, "networks[0]", "object"},
 		"after the end":     {`[{"name": "a"}] x`, "networks", "nothing after it"},
@@ -213,7 +221,8 @@ func network(t *testing.T, text string) *cniconf.Network {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"storage,mgmt@net5", `[{"name": "a", "ips": ["10.0.0.1/24"]}]`, `{"name": "a", "default-route": []}`, "a@", "[", "\x00"} {
+	for _, seed := range []string{"storage,mgmt@net5", `[{"name": "a", "ips": ["10.0.0.1/24"]}]`, `{"name": "a", "default-route": []}`,
+		`[{"name": "a", "portMappings": [{"hostPort": 80, "hostIP": "fe80::1"}], "cni-args": {"a": [1e9]}, "ports": ["x"]}]`, "a@", "[", "\x00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, input string) {
@@ -222,9 +231,15 @@ func FuzzParse(f *testing.F) {
 		if err != nil && (got != nil || !errors.As(err, &refused)) {
 			t.Fatalf("%q: result %v with error %v", input, got, err)
 		}
+		plain := regexp.MustCompile(`^[\w.-]*$`)
 		for _, e := range got {
-			if strings.ContainsAny(e.Name+e.Interface, "/\x00 ;=") && !strings.ContainsAny(e.Interface, ";=") {
+			if !plain.MatchString(e.Name+e.Interface) || len(e.Interface) > 15 || strings.Trim(e.Interface, ".") == "" && e.Interface != "" {
 				t.Errorf("%q: accepted %+v", input, e)
+			}
+			for _, m := range e.PortMappings {
+				if m.HostIP != "" && net.ParseIP(m.HostIP) == nil {
+					t.Errorf("%q: accepted host IP %q, which the portmap plugin cannot read", input, m.HostIP)
+				}
 			}
 		}
 		data, err := json.Marshal(got)

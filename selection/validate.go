@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/containernetworking/cni/pkg/utils"
 	"golang.org/x/sys/unix"
@@ -18,22 +18,23 @@ import (
 	"github.com/allocnet/allocnet/portmap"
 )
 
-// ValidateInterface holds a name to the kernel's rules (dev_valid_name) and to
-// those of the CNI specification.
+// interfaceForm is narrower than the kernel's rules (dev_valid_name): plugins
+// write the name into rules and their comments, '%' makes the kernel choose
+// another name, and a '-' in front looks like an option.
+var interfaceForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$`)
+
+// ValidateInterface accepts names that the kernel, the CNI specification, paths,
+// options and rules all take for nothing but a name.
 func ValidateInterface(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("interface name is empty")
 	case len(name) >= unix.IFNAMSIZ:
 		return fmt.Errorf("interface name %q has %d bytes, want at most %d", name, len(name), unix.IFNAMSIZ-1)
-	case name == "." || name == "..":
-		return fmt.Errorf("interface name %q is a directory's", name)
-	}
-	bad := func(r rune) bool {
-		return r == '/' || r == ':' || r == unicode.ReplacementChar || unicode.IsSpace(r) || !unicode.IsPrint(r)
-	}
-	if strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("interface name %q: want no '/', ':', white space or control characters", name)
+	case !interfaceForm.MatchString(name):
+		return fmt.Errorf("interface name %q: want letters, digits, '_', '.' and '-', beginning with a letter, a digit or '_'", name)
+	case name == "all" || name == "default":
+		return fmt.Errorf("interface name %q: the kernel has its settings for every interface under it", name)
 	}
 	return nil
 }

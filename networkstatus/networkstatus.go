@@ -22,15 +22,9 @@ import (
 // File is the name of the file in the shared directory.
 const File = "network-status.json"
 
-// temporary is the name under which the file is written.
-const temporary = "." + File + ".tmp"
-
 // Write writes the file of an allocation, replacing an earlier one. dataDir is
 // the data directory of the Nomad client. The error is fs.ErrNotExist when the
 // client has no such allocation.
-//
-// Tasks may write to the shared directory, so nothing in it is followed: what
-// they put in the file's place is replaced.
 func Write(dataDir string, a *hook.Allocation) error {
 	data, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
 	if err != nil {
@@ -41,26 +35,47 @@ func Write(dataDir string, a *hook.Allocation) error {
 		return err
 	}
 	defer shared.Close() //nolint:errcheck // a directory
-	if err := write(shared, append(data, '\n')); err != nil {
-		_ = shared.Remove(temporary) // it may not be there
-		return fmt.Errorf("write %s: %w", filepath.Join(shared.Name(), File), err)
+	return Replace(shared, File, append(data, '\n'))
+}
+
+// Replace writes a file of a shared directory, for everybody to read, or leaves
+// the earlier one. Tasks may write to the directory, so nothing that is there is
+// followed, and a directory in the file's place is removed.
+func Replace(shared *os.Root, name string, data []byte) error {
+	temporary := "." + name + ".tmp"
+	err := write(shared, temporary, data)
+	if err == nil {
+		err = put(shared, temporary, name)
+	}
+	if err != nil {
+		_ = shared.RemoveAll(temporary) // it may not be there
+		return fmt.Errorf("write %s: %w", filepath.Join(shared.Name(), name), err)
 	}
 	return nil
 }
 
-func write(shared *os.Root, data []byte) error {
-	if err := shared.RemoveAll(temporary); err != nil {
+func write(shared *os.Root, name string, data []byte) error {
+	if err := shared.RemoveAll(name); err != nil {
 		return err
 	}
-	file, err := shared.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := shared.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(data)
-	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
+	return errors.Join(err, file.Chmod(0o644), file.Close())
+}
+
+// put renames a file, over a directory, too.
+func put(shared *os.Root, from, to string) error {
+	info, err := shared.Lstat(to)
+	if err == nil && info.IsDir() {
+		err = shared.RemoveAll(to)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return shared.Rename(temporary, File)
+	return shared.Rename(from, to)
 }
 
 // Remove removes the file of an allocation. One that is not there is fine.
@@ -73,7 +88,8 @@ func Remove(dataDir, id string) error {
 		return err
 	}
 	defer shared.Close() //nolint:errcheck // a directory
-	if err := shared.Remove(File); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// A task may have made a directory of it.
+	if err := shared.RemoveAll(File); err != nil {
 		return fmt.Errorf("remove %s: %w", filepath.Join(shared.Name(), File), err)
 	}
 	return nil

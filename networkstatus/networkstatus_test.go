@@ -80,7 +80,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{File, temporary} {
+	for _, name := range []string{File, "." + File + ".tmp"} {
 		if err := os.Symlink(victim, filepath.Join(shared, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,55 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
 		t.Errorf("what the link led to is now %q, %v", text, err)
 	}
-	if err := Write(data, &hook.Allocation{ID: "../a1"}); err == nil {
-		t.Error("an ID with a path is taken")
+	if err := Remove(data, "a1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(victim); err != nil {
+		t.Errorf("what a link led to was removed: %v", err)
+	}
+	for _, id := range []string{"../a1", "a1/../a1", "", "."} {
+		if err := Write(data, &hook.Allocation{ID: id}); err == nil {
+			t.Errorf("%q: a path is taken for an ID", id)
+		}
+		if err := Remove(data, id); err == nil {
+			t.Errorf("%q: a path is removed", id)
+		}
+	}
+}
+
+// TestDirectoryInTheWay: a task cannot keep the file from being written, or the
+// allocation from being taken down.
+func TestDirectoryInTheWay(t *testing.T) {
+	data := t.TempDir()
+	shared := filepath.Join(data, "alloc", "a1", "alloc")
+	victim := filepath.Join(data, "victim")
+	occupy := func() {
+		t.Helper()
+		for _, name := range []string{File, "." + File + ".tmp"} {
+			dir := filepath.Join(shared, name, "full")
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink(data, filepath.Join(dir, "link"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(victim, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	occupy()
+	if err := Write(data, allocation()); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(filepath.Join(shared, File)); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	if err := os.Remove(filepath.Join(shared, File)); err != nil {
+		t.Fatal(err)
+	}
+	occupy()
+	if err := Remove(data, "a1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(victim); err != nil {
+		t.Errorf("a link inside was followed: %v", err)
 	}
 }

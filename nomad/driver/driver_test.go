@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -478,7 +479,7 @@ func TestPublish(t *testing.T) {
 	if err := d.publishNow(&task{config: c}); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := os.ReadFile(filepath.Join(shared, statusFile)); err != nil || strings.TrimSpace(string(data)) != "[]" {
+	if data, err := os.ReadFile(filepath.Join(shared, networkstatus.File)); err != nil || strings.TrimSpace(string(data)) != "[]" {
 		t.Errorf("with nothing attached: %q, %v", data, err)
 	}
 }

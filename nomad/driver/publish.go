@@ -14,14 +14,13 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
 )
 
-// Files in the allocation's shared directory, for its tasks.
-const (
-	statusFile = "network-status.json"
-	envFile    = "network.env"
-)
+// envFile is in the allocation's shared directory, for its tasks, besides
+// networkstatus.File.
+const envFile = "network.env"
 
 // publish writes what the allocation has into its shared directory. Without the
 // files the networks work all the same, so a failure is only logged.
@@ -62,25 +61,7 @@ func (d *Driver) publishNow(t *task) error {
 		return err
 	}
 	defer shared.Close() //nolint:errcheck // a directory
-	return errors.Join(replace(shared, statusFile, append(status, '\n')), replace(shared, envFile, environment(a)))
-}
-
-// replace writes a file under another name and renames it. The allocation's
-// tasks may write to the directory, so nothing that is there is followed.
-func replace(dir *os.Root, name string, data []byte) error {
-	temporary := "." + name + ".tmp"
-	if err := dir.RemoveAll(temporary); err != nil {
-		return err
-	}
-	file, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
-		return err
-	}
-	return dir.Rename(temporary, name)
+	return errors.Join(networkstatus.Replace(shared, networkstatus.File, append(status, '\n')), networkstatus.Replace(shared, envFile, environment(a)))
 }
 
 // environment lists variables for a template with env = true. Their names end

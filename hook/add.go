@@ -96,6 +96,9 @@ func (o *operation) del(ctx context.Context, a state.Attachment, path string) er
 	if err != nil {
 		return err
 	}
+	if err := o.ownCache(a); err != nil {
+		return err // libcni would give the plugins the result of another
+	}
 	if err := o.restoreCache(a); err != nil {
 		o.attachmentLog(a).Warn("plugins get no prevResult", "error", err)
 	}

@@ -89,11 +89,42 @@ func (o *operation) restoreCache(a state.Attachment) error {
 	if a.Result == nil {
 		return nil
 	}
-	_, err := os.Stat(o.cachePath(a))
+	_, err := os.Lstat(o.cachePath(a))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return o.writeCache(a)
+}
+
+// ownCache makes sure that libcni's cache of an attachment is the attachment's
+// own. libcni joins network, container ID and interface by '-', so "1-eth0" of
+// allocation web has the file of "eth0" of web-1, and its DEL would get the
+// other's result; that is a *RequestError. libcni also writes to where a link
+// leads, so one is removed.
+func (o *operation) ownCache(a state.Attachment) error {
+	path := o.cachePath(a)
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return os.Remove(path)
+	}
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var entry cacheEntry
+	if json.Unmarshal(data, &entry) != nil || entry.ContainerID == "" {
+		return nil // of nobody: libcni replaces it
+	}
+	if entry.ContainerID == o.record.Allocation.ID && entry.IfName == a.Interface && entry.NetworkName == a.Network {
+		return nil
+	}
+	return &RequestError{"interface", a.Interface, fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of allocation %s: want another name", path, entry.IfName, entry.ContainerID)}
 }
 
 // writeCache replaces libcni's cache of an attachment with what we recorded.
@@ -114,7 +145,15 @@ func (o *operation) writeCache(a state.Attachment) error {
 	// A hidden name: libcni reads every file of the directory, and skips what
 	// it cannot parse.
 	temporary := filepath.Join(filepath.Dir(path), ".allocnet-"+filepath.Base(path))
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)

@@ -176,6 +176,11 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 	if err := p.checkInterfaces(path, ns); err != nil {
 		return err
 	}
+	for _, a := range p.attachments {
+		if err := o.ownCache(a); err != nil {
+			return err
+		}
+	}
 	before, err := ns.DefaultRoutes()
 	if err != nil {
 		return err

@@ -1,0 +1,76 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+func cacheOf(t *testing.T, id string) *operation {
+	t.Helper()
+	e := &Engine{config: Config{CacheDir: t.TempDir(), Logger: hclog.NewNullLogger()}}
+	return &operation{Engine: e, record: state.Record{Allocation: state.Allocation{ID: id}}}
+}
+
+func attachmentOf(iface string) state.Attachment {
+	return state.Attachment{Network: "web", Interface: iface, ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "p"}]}`), Result: []byte(`{}`)}
+}
+
+// TestCacheOfAnother: the names of libcni's files can be those of others.
+func TestCacheOfAnother(t *testing.T) {
+	victim := cacheOf(t, "a-1")
+	if err := victim.writeCache(attachmentOf("eth0")); err != nil {
+		t.Fatal(err)
+	}
+	attacker := &operation{Engine: victim.Engine, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
+	var refused *RequestError
+	if err := attacker.ownCache(attachmentOf("1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
+		t.Errorf("the other's file is taken: %v", err)
+	}
+	if err := attacker.del(t.Context(), attachmentOf("1-eth0"), ""); !errors.As(err, &refused) {
+		t.Errorf("DEL with the other's result: %v", err)
+	}
+	for name, o := range map[string]*operation{"one's own": victim, "nobody's": cacheOf(t, "a")} {
+		if err := o.ownCache(attachmentOf("eth0")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCacheLinks are not written through, by us or by libcni.
+func TestCacheLinks(t *testing.T) {
+	o := cacheOf(t, "a")
+	a := attachmentOf("eth0")
+	path, victim := o.cachePath(a), filepath.Join(t.TempDir(), "victim")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{path, filepath.Join(filepath.Dir(path), ".allocnet-"+filepath.Base(path))} {
+		if err := os.Symlink(victim, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := o.ownCache(a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("libcni would write to where the link leads")
+	}
+	if err := o.writeCache(a); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(victim); err == nil {
+		t.Error("a link was followed")
+	}
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the cache is %v, %v", info, err)
+	}
+}

@@ -5,75 +5,304 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// BenchmarkPlugin compares allocnet-cni, which a runtime executes, with libcni
-// calling the same networks' plugins at once. What it takes more is its own
-// time. The figures are medians.
-func BenchmarkPlugin(b *testing.B) {
-	conf := lab.WriteConf(b)
-	lab.Warm(b, conf)
-	plain := lab.NewPlain(b, conf)
-	subjects := []subject{{"parallel", plain.AddParallel, plain.DelParallel}, pluginSubject(b, conf)}
-	for _, k := range []int{1, 3} {
-		b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
-			var adds, dels [2][]float64
-			for b.Loop() {
-				for i, s := range subjects {
-					add, del := measure(b, s, k)
-					adds[i], dels[i] = append(adds[i], add), append(dels[i], del)
-				}
-			}
-			for i, s := range subjects {
-				b.ReportMetric(median(adds[i]), s.name+"-add-ms")
-				b.ReportMetric(median(dels[i]), s.name+"-del-ms")
-			}
-			b.ReportMetric(median(adds[1])-median(adds[0]), "own-add-ms")
-			b.ReportMetric(median(dels[1])-median(dels[0]), "own-del-ms")
-			b.ReportMetric(0, "ns/op") // of both together it says nothing
-		})
-	}
+// peers are the programs that BenchmarkPeers compares, as make build makes
+// them, and what they need.
+type peers struct {
+	conf, bin, state, socket string
+	agent                    int // its process
 }
 
-// pluginSubject is allocnet-cni as make build makes it.
-func pluginSubject(b *testing.B, conf string) subject {
+func newPeers(b *testing.B) *peers {
 	b.Helper()
-	dir := b.TempDir()
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "allocnet-cni"), "../cmd/allocnet-cni")
+	p := &peers{conf: lab.WriteConf(b), bin: b.TempDir(), state: b.TempDir(), socket: filepath.Join(b.TempDir(), "run", "agent.sock")}
+	lab.Warm(b, p.conf)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.bin+"/", "../cmd/allocnet", "../cmd/allocnet-cni")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
+	return p
+}
+
+// startAgent runs the agent until the benchmark ends.
+func (p *peers) startAgent(b *testing.B) {
+	b.Helper()
+	config := b.TempDir()
+	lab.WriteFile(b, filepath.Join(config, "agent.hcl"), fmt.Sprintf("socket {\n path = %q\n}\n", p.socket))
+	cmd := exec.Command(filepath.Join(p.bin, "allocnet"), "agent")
+	cmd.Env = append(os.Environ(), "ALLOCNET_CONFIG="+config, "ALLOCNET_CONF_DIR="+p.conf,
+		"ALLOCNET_PLUGIN_DIR="+lab.PluginDir()+":"+p.bin, "ALLOCNET_STATE_DIR="+p.state)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	p.agent = cmd.Process.Pid
+	b.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	})
+	for range 1000 {
+		if c, err := net.Dial("unix", p.socket); err == nil {
+			_ = c.Close()
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.Fatal("the agent does not answer")
+}
+
+// fixedAddress is what the fifth network of the laboratory wants to be told.
+const fixedAddress = "10.92.0.250/16"
+
+// plugin is a subject that a runtime executes through libcni, with the keys
+// given besides.
+func (p *peers) plugin(b *testing.B, name, keys string) subject {
+	b.Helper()
 	list, err := libcni.NetworkConfFromBytes([]byte(fmt.Sprintf(
-		`{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "primary": "web", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q}]}`,
-		conf, b.TempDir())))
+		`{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "primary": "web", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q%s}]}`,
+		p.conf, p.state, keys)))
 	if err != nil {
 		b.Fatal(err)
 	}
-	cni := libcni.NewCNIConfig([]string{dir, lab.PluginDir()}, nil)
-	runtimeConf := func(k int, id, path string) *libcni.RuntimeConf {
-		extra := []string{"storage", "peer"}
-		return &libcni.RuntimeConf{ContainerID: id, NetNS: path, IfName: "eth0",
-			Args:           [][2]string{{"networks", strings.Join(extra[:k-1], ",")}},
+	extra := []map[string]any{{"name": "storage"}, {"name": "peer"}, {"name": "vlan"}, {"name": "fixed", "ips": []string{fixedAddress}}}
+	return called(name, []string{p.bin, lab.PluginDir()}, func(int) *libcni.NetworkConfigList { return list }, func(k int) [][2]string {
+		wishes, _ := json.Marshal(extra[:k-1]) // strings only
+		return [][2]string{{"networks", string(wishes)}}
+	})
+}
+
+// multus is Multus with the same networks as delegates, without Kubernetes.
+// Whoever has one names it in MULTUS_BIN.
+func (p *peers) multus(b *testing.B, path string) subject {
+	b.Helper()
+	lists := map[int]*libcni.NetworkConfigList{}
+	for _, k := range []int{1, 3, 5} {
+		list, err := libcni.NetworkConfFromBytes(multusConf(b, p, k, filepath.Base(path)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		lists[k] = list
+	}
+	return called("multus", []string{filepath.Dir(path), lab.PluginDir()},
+		func(k int) *libcni.NetworkConfigList { return lists[k] }, func(int) [][2]string { return nil })
+}
+
+func multusConf(b *testing.B, p *peers, k int, name string) []byte {
+	b.Helper()
+	files, err := libcni.ConfFiles(p.conf, []string{".conflist", ".conf"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var delegates []json.RawMessage
+	for _, file := range files[:k] {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		static := fmt.Sprintf(`"type": "static", "addresses": [{"address": %q}]`, fixedAddress) // Multus passes no ips without Kubernetes
+		delegates = append(delegates, json.RawMessage(strings.Replace(string(text), `"type": "static"`, static, 1)))
+	}
+	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "multus", "plugins": []any{map[string]any{
+		"type": name, "name": "multus", "capabilities": map[string]bool{"portMappings": true},
+		"cniDir": b.TempDir(), "binDir": lab.PluginDir(), "confDir": p.conf, "delegates": delegates,
+	}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return conf
+}
+
+// called is a subject that libcni executes with a port to publish.
+func called(name string, dirs []string, list func(k int) *libcni.NetworkConfigList, args func(k int) [][2]string) subject {
+	cni := libcni.NewCNIConfig(dirs, nil)
+	conf := func(k int, id, path string) *libcni.RuntimeConf {
+		return &libcni.RuntimeConf{ContainerID: id, NetNS: path, IfName: "eth0", Args: args(k),
 			CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 4000, "containerPort": 80, "protocol": "tcp"}}}}
 	}
-	return subject{"plugin",
+	return subject{name,
 		func(k int, id, path string) error {
-			_, err := cni.AddNetworkList(context.Background(), list, runtimeConf(k, id, path))
+			_, err := cni.AddNetworkList(context.Background(), list(k), conf(k, id, path))
 			return err
 		},
 		func(k int, id, path string) error {
-			return cni.DelNetworkList(context.Background(), list, runtimeConf(k, id, path))
+			return cni.DelNetworkList(context.Background(), list(k), conf(k, id, path))
 		},
 	}
+}
+
+// BenchmarkPeers compares allocnet-cni, doing the work itself and by the agent,
+// with libcni calling the same networks one after the other, as Multus does, and
+// all at once, which nothing can beat; and with Multus where there is one. The
+// figures are medians, in turn within each iteration.
+func BenchmarkPeers(b *testing.B) {
+	p := newPeers(b)
+	p.startAgent(b)
+	plain := lab.NewPlain(b, p.conf)
+	subjects := []subject{
+		{"sequential", plain.AddSequential, plain.DelSequential},
+		{"parallel", plain.AddParallel, plain.DelParallel},
+		p.plugin(b, "plugin", ""),
+		p.plugin(b, "by-agent", fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, p.socket)),
+	}
+	if path := os.Getenv("MULTUS_BIN"); path != "" {
+		subjects = append(subjects, p.multus(b, path))
+	}
+	for _, k := range []int{1, 3, 5} {
+		b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
+			adds, dels := compare(b, subjects, k)
+			for i, s := range subjects {
+				b.ReportMetric(adds[i], s.name+"-add-ms")
+				b.ReportMetric(dels[i], s.name+"-del-ms")
+			}
+			peer := 0
+			if len(subjects) > 4 {
+				peer = 4
+			}
+			b.ReportMetric(adds[2]/adds[peer], "plugin/"+subjects[peer].name+"-add")
+			b.ReportMetric(dels[2]/dels[peer], "plugin/"+subjects[peer].name+"-del")
+			b.ReportMetric(adds[2]-adds[1], "own-add-ms")
+			b.ReportMetric(dels[2]-dels[1], "own-del-ms")
+			b.ReportMetric(0, "ns/op") // of all together it says nothing
+		})
+	}
+}
+
+// compare returns the medians of each subject.
+func compare(b *testing.B, subjects []subject, k int) (adds, dels []float64) {
+	all := make([][2][]float64, len(subjects))
+	round := 0
+	for b.Loop() {
+		for at := range subjects {
+			i := (at + round) % len(subjects) // nobody is always first
+			add, del := measure(b, subjects[i], k)
+			all[i][0], all[i][1] = append(all[i][0], add), append(all[i][1], del)
+		}
+		round++
+	}
+	for _, values := range all {
+		adds, dels = append(adds, median(values[0])), append(dels, median(values[1]))
+	}
+	return adds, dels
+}
+
+// BenchmarkAtOnce sets many allocations of three networks up at the same time,
+// and takes them down at the same time, by the plugin and by plain loops.
+func BenchmarkAtOnce(b *testing.B) {
+	p := newPeers(b)
+	plain := lab.NewPlain(b, p.conf)
+	for _, n := range []int{16, 64} {
+		b.Run(fmt.Sprintf("allocations=%d", n), func(b *testing.B) {
+			subjects := []subject{{"parallel", plain.AddParallel, plain.DelParallel}, p.plugin(b, "plugin", "")}
+			var adds, dels [2][]float64
+			for range 3 {
+				for i, s := range subjects {
+					add, del := atOnce(b, s, n)
+					adds[i], dels[i] = append(adds[i], add), append(dels[i], del)
+				}
+			}
+			for b.Loop() { // done above: an iteration is many allocations
+			}
+			for i, s := range subjects {
+				b.ReportMetric(median(adds[i])/float64(n), s.name+"-add-ms/allocation")
+				b.ReportMetric(median(dels[i])/float64(n), s.name+"-del-ms/allocation")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func atOnce(b *testing.B, s subject, n int) (add, del float64) {
+	b.Helper()
+	paths := make([]string, n)
+	for i := range paths {
+		path, err := netns.Create(netns.DefaultDir, fmt.Sprintf("once-%d", i))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer netns.Remove(path)
+		paths[i] = path
+	}
+	all := func(call func(k int, id, path string) error) float64 {
+		begun := time.Now()
+		var group sync.WaitGroup
+		for i, path := range paths {
+			group.Go(func() {
+				// The shared chains are made by the first: the plugins do not
+				// always manage when many come first at once, and say so.
+				for try := 0; ; try++ {
+					err := call(3, fmt.Sprintf("once-%d", i), path)
+					if err == nil || try == 3 {
+						if err != nil {
+							b.Error(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		return ms(time.Since(begun))
+	}
+	return all(s.add), all(s.del)
+}
+
+// BenchmarkFootprint measures what the programs weigh: their files, the agent's
+// memory at rest, and the answer to VERSION.
+func BenchmarkFootprint(b *testing.B) {
+	p := newPeers(b)
+	p.startAgent(b)
+	time.Sleep(2 * time.Second) // its first round
+	var answers []float64
+	for b.Loop() {
+		begun := time.Now()
+		cmd := exec.Command(filepath.Join(p.bin, "allocnet-cni"))
+		cmd.Env = []string{"CNI_COMMAND=VERSION"}
+		cmd.Stdin = strings.NewReader(`{"cniVersion": "1.0.0"}`)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+		answers = append(answers, ms(time.Since(begun)))
+	}
+	for _, name := range []string{"allocnet", "allocnet-cni"} {
+		info, err := os.Stat(filepath.Join(p.bin, name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(info.Size())/1e6, name+"-MB")
+	}
+	b.ReportMetric(resident(b, p.agent), "agent-idle-MiB")
+	b.ReportMetric(median(answers), "version-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+func resident(b *testing.B, pid int) float64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	return float64(kib) / 1024
 }

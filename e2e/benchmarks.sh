@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Copyright (c) the allocnet authors
+# SPDX-License-Identifier: MPL-2.0
+#
+# Runs the benchmarks and writes docs/benchmarks.md: machine, date, and every
+# figure of one run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+go test -timeout 60m -run '^$' -bench . -benchtime "${BENCHTIME:-20x}" ./e2e ./state | tee "$out"
+
+{
+	sed '/^## This run/q' docs/benchmarks.md
+	printf '\n%s, %s cores of %s, Linux %s, %s, load %s at the end.\n' "$(date +%F)" "$(nproc)" \
+		"$(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" "$(uname -r | cut -d- -f1)" "$(go env GOVERSION)" "$(cut -d' ' -f1 /proc/loadavg)"
+	printf '\n| benchmark | figure | value |\n| --- | --- | ---: |\n'
+	awk '/^Benchmark/ {
+		name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name)
+		for (i = 3; i < NF; i += 2) if ($(i + 1) != "ns/op" || $i > 0) printf "| %s | %s | %s |\n", name, $(i + 1), $i
+	}' "$out"
+} >docs/benchmarks.md.new
+mv docs/benchmarks.md.new docs/benchmarks.md

@@ -84,7 +84,7 @@ func testPauseKilled(a *agent) {
 	}
 	lab.Run(a, "docker", "kill", pause)
 	var now allocation
-	a.await("the allocation has failed", func() bool {
+	a.Await("the allocation has failed", func() bool {
 		now = a.allocations("paused")[0]
 		return now.ClientStatus == "failed"
 	})

@@ -29,11 +29,11 @@ func testDocumentation(a *agent) {
 	}
 	for _, job := range jobs {
 		lab.WriteFile(a, dir+"/documented.nomad.hcl", job[1])
-		a.nomad("job", "validate", dir+"/documented.nomad.hcl")
+		a.Nomad("job", "validate", dir+"/documented.nomad.hcl")
 	}
-	a.nomad("job", "run", "-detach", example)
+	a.Nomad("job", "run", "-detach", example)
 	var alloc allocation
-	a.await("the example runs", func() bool {
+	a.Await("the example runs", func() bool {
 		for _, alloc = range a.allocations("db") {
 			return alloc.TaskStates["db"].State == "running"
 		}
@@ -41,7 +41,7 @@ func testDocumentation(a *agent) {
 	})
 	address := alloc.setup(a).Attachments[0].Addresses[0].Addr().String()
 	var registered []struct{ Address string }
-	a.await("the service is registered", func() bool { return a.api("service/db-repl", &registered) == nil && len(registered) == 1 })
+	a.Await("the service is registered", func() bool { return a.API("service/db-repl", &registered) == nil && len(registered) == 1 })
 	if registered[0].Address != address {
 		a.Errorf("registered is %+v, want %s", registered, address)
 	}

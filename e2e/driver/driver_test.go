@@ -38,7 +38,7 @@ func TestDriver(t *testing.T) {
 	}
 	startDocker(t)
 	a := newAgent(t)
-	a.start()
+	a.Start()
 	a.warm()
 	for _, test := range []struct {
 		name string
@@ -127,7 +127,7 @@ func requireFirst(a *agent, alloc allocation) {
 	a.Helper()
 	n := alloc.setup(a).Attachments[0]
 	first := ""
-	a.await("the main task has recorded what it sees", func() bool {
+	a.Await("the main task has recorded what it sees", func() bool {
 		first = alloc.file(a, "alloc/first")
 		return first != ""
 	})
@@ -150,7 +150,7 @@ func requireService(a *agent, alloc allocation, service string) {
 		Port    int
 	}
 	address := alloc.setup(a).Attachments[0].Addresses[0].Addr().String()
-	a.await("the service is registered", func() bool { return a.api("service/"+service, &registered) == nil })
+	a.Await("the service is registered", func() bool { return a.API("service/"+service, &registered) == nil })
 	if len(registered) != 1 || registered[0].Address != address || registered[0].Port != 5433 {
 		a.Errorf("registered is %+v, want %s:5433", registered, address)
 	}
@@ -164,12 +164,12 @@ func requireService(a *agent, alloc allocation, service string) {
       }`, fmt.Sprintf(`{{ range nomadService %q }}DB={{ .Address }}:{{ .Port }}{{ end }}`, service)),
 		script: busybox + ` wget -q -O ${NOMAD_ALLOC_DIR}/answer http://$DB/first; exec ` + busybox + ` sleep 1000000`})[0]
 	got := ""
-	a.await("the client has an answer", func() bool {
+	a.Await("the client has an answer", func() bool {
 		got = client.file(a, "alloc/answer")
 		return got != ""
 	})
 	if !strings.Contains(got, address) {
 		a.Errorf("%s: the client got %q", alloc.JobID, got)
 	}
-	a.nomad("job", "stop", "-purge", "-detach", id)
+	a.Nomad("job", "stop", "-purge", "-detach", id)
 }

@@ -115,7 +115,7 @@ func (a *agent) submit(id string, j job) {
 	a.Helper()
 	path := filepath.Join(dir, id+".nomad.hcl")
 	lab.WriteFile(a, path, j.hcl(id))
-	a.nomad("job", "run", "-detach", path)
+	a.Nomad("job", "run", "-detach", path)
 }
 
 // run submits a job and returns its allocations when they run.
@@ -129,11 +129,11 @@ func (a *agent) run(id string, j job) []allocation {
 func (a *agent) running(id string, count int) []allocation {
 	a.Helper()
 	var found []allocation
-	a.await(fmt.Sprintf("%d allocations of %s run", count, id), func() bool {
+	a.Await(fmt.Sprintf("%d allocations of %s run", count, id), func() bool {
 		found = nil
 		for _, alloc := range a.allocations(id) {
 			if alloc.ClientStatus == "failed" {
-				a.Fatalf("an allocation of %s failed:\n%s", id, a.nomad("alloc", "status", alloc.ID))
+				a.Fatalf("an allocation of %s failed:\n%s", id, a.Nomad("alloc", "status", alloc.ID))
 			}
 			if alloc.ClientStatus == "running" && alloc.DesiredStatus == "run" && alloc.TaskStates["main"].State == "running" {
 				found = append(found, alloc)
@@ -148,12 +148,12 @@ func (a *agent) running(id string, count int) []allocation {
 func (a *agent) allocations(id string) []allocation {
 	a.Helper()
 	var stubs []struct{ ID string }
-	if a.api("job/"+id+"/allocations", &stubs) != nil {
+	if a.API("job/"+id+"/allocations", &stubs) != nil {
 		return nil
 	}
 	found := make([]allocation, len(stubs))
 	for i, stub := range stubs {
-		if a.api("allocation/"+stub.ID, &found[i]) != nil {
+		if a.API("allocation/"+stub.ID, &found[i]) != nil {
 			return nil
 		}
 	}
@@ -164,9 +164,9 @@ func (a *agent) allocations(id string) []allocation {
 func (a *agent) stop(ids ...string) {
 	a.Helper()
 	for _, id := range ids {
-		a.nomad("job", "stop", "-purge", "-detach", id)
+		a.Nomad("job", "stop", "-purge", "-detach", id)
 	}
-	a.await("the namespaces are gone", func() bool {
+	a.Await("the namespaces are gone", func() bool {
 		for _, pattern := range []string{"/run/netns/*", "/run/docker/netns/*"} {
 			left, _ := filepath.Glob(pattern)
 			for _, path := range left { // Docker leaves empty files for a while

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -37,7 +38,7 @@ func testFiles(a *agent) {
 	j.script = busybox + ` env > ${NOMAD_ALLOC_DIR}/env; ` + idle
 	alloc := a.run("files", j)[0]
 	got := ""
-	a.await("the main task has written its environment", func() bool {
+	a.Await("the main task has written its environment", func() bool {
 		got = alloc.file(a, "alloc/env")
 		return strings.Contains(got, "NOMAD_ALLOC_ID")
 	})
@@ -99,7 +100,7 @@ func (alloc allocation) requireRepair(a *agent, restarts int) {
 	before := alloc.setup(a).Attachments[0]
 	alloc.inside(a, "ip", "link", "delete", "net1")
 	var now allocation
-	a.await("the attachment task was restarted", func() bool {
+	a.Await("the attachment task was restarted", func() bool {
 		now = a.allocations(alloc.JobID)[0]
 		return now.TaskStates["net"].Restarts == restarts && now.TaskStates["net"].State == "running"
 	})
@@ -134,14 +135,14 @@ func testKilled(a *agent) {
 		kill func()
 	}{
 		{"the plugin was killed", a.killPlugin},
-		{"the client was restarted", func() { a.signal(unix.SIGINT); a.start() }},
-		{"the client was killed", func() { a.signal(unix.SIGKILL); a.start() }},
+		{"the client was restarted", func() { a.Signal(unix.SIGINT); a.Start() }},
+		{"the client was killed", func() { a.Signal(unix.SIGKILL); a.Start() }},
 		{"both were killed", func() {
-			a.signal(unix.SIGKILL)
+			a.Signal(unix.SIGKILL)
 			for _, pid := range pluginProcesses() {
 				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 			}
-			a.start()
+			a.Start()
 		}},
 	} {
 		before := alloc.setup(a).Attachments[0]
@@ -167,16 +168,16 @@ func testReboot(a *agent) {
 	alloc := a.run("reboot", storage())[0]
 	before := alloc.setup(a)
 	main := strings.Fields(alloc.inside(a, "ip", "-4", "-br", "addr", "show", "eth0"))[2]
-	a.signal(unix.SIGINT)
-	killTasks()
+	a.Signal(unix.SIGINT)
+	nomadlab.KillTasks()
 	if err := netns.Remove(before.Netns); err != nil {
 		a.Fatal(err)
 	}
 	lab.Run(a, "rm", "-rf", "/run/cni/nomad")
 	address, _, _ := strings.Cut(main, "/")
 	lab.Run(a, "sh", "-c", "iptables -S CNI-FORWARD | grep -F ' "+address+"/32 ' | sed s/-A/-D/ | xargs -r -L1 iptables")
-	a.start()
-	a.await("the allocation is attached anew", func() bool {
+	a.Start()
+	a.Await("the allocation is attached anew", func() bool {
 		now := a.allocations("reboot")
 		return len(now) == 1 && now[0].ID == alloc.ID && strings.Count(now[0].events("net"), "Attached storage") == 2 && now[0].TaskStates["main"].State == "running"
 	})
@@ -218,7 +219,7 @@ func testRefused(a *agent) {
 	for id, test := range tests {
 		ids = append(ids, id)
 		var alloc allocation
-		a.await(id+" has failed", func() bool {
+		a.Await(id+" has failed", func() bool {
 			for _, alloc = range a.allocations(id) {
 				return alloc.ClientStatus == "failed"
 			}
@@ -285,7 +286,7 @@ func testCrowd(a *agent) {
 }
 `
 	lab.WriteFile(a, dir+"/crowd.nomad.hcl", hcl)
-	a.nomad("job", "run", "-detach", dir+"/crowd.nomad.hcl")
+	a.Nomad("job", "run", "-detach", dir+"/crowd.nomad.hcl")
 	owner := map[string]string{}
 	for _, alloc := range a.running("crowd", 50) {
 		for _, n := range alloc.setup(a).Attachments {
@@ -311,7 +312,7 @@ func testScheduling(a *agent) {
 	lab.WriteFile(a, file, bridge("fabric", "10.95.0.0/24", ""))
 	const attribute = "driver.allocnet.network.fabric"
 	var eligible node
-	a.await("the second node offers the network", func() bool {
+	a.Await("the second node offers the network", func() bool {
 		for _, n := range a.nodes() {
 			if n.Name == "second" && n.Attributes[attribute] == "1" {
 				eligible = n
@@ -336,7 +337,7 @@ func testScheduling(a *agent) {
 		}
 	}
 	lab.Run(a, "rm", file)
-	a.await("the second node no longer offers the network", func() bool {
+	a.Await("the second node no longer offers the network", func() bool {
 		for _, n := range a.nodes() {
 			if n.Name == "second" {
 				_, there := n.Attributes[attribute]
@@ -346,9 +347,9 @@ func testScheduling(a *agent) {
 		return false
 	})
 	a.submit("nowhere", constrained)
-	a.await("the job is blocked", func() bool {
+	a.Await("the job is blocked", func() bool {
 		var evaluations []struct{ Status string }
-		_ = a.api("job/nowhere/evaluations", &evaluations) // asked again
+		_ = a.API("job/nowhere/evaluations", &evaluations) // asked again
 		for _, e := range evaluations {
 			if e.Status == "blocked" {
 				return true
@@ -360,7 +361,7 @@ func testScheduling(a *agent) {
 		a.Errorf("placed: %+v", placed)
 	}
 	a.stop("nowhere", "there")
-	a.await("the second client's networks are gone", func() bool {
+	a.Await("the second client's networks are gone", func() bool {
 		out, err := exec.Command("nsenter", "--net="+dir+"/ns/second", "ip", "-br", "link").Output()
 		return err == nil && !strings.Contains(string(out), "veth")
 	})

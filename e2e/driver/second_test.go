@@ -8,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -39,8 +39,8 @@ func startSecond(a *agent) func() {
 	lab.WriteFile(a, dir+"/second.hcl", config)
 	cmd := exec.Command("nsenter", "--net="+path, "unshare", "--mount", "sh", "-c",
 		`mkdir -p /run/netns /run/cni && mount -t tmpfs none /run/netns && mount -t tmpfs none /run/cni && mount -t tmpfs none /var/lib && sysctl -qw net.ipv4.ip_forward=1 && exec "$@"`,
-		"sh", binary(), "agent", "-config", dir+"/second.hcl")
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), agentMark)
+		"sh", nomadlab.Binary(), "agent", "-config", dir+"/second.hcl")
+	cmd.Env = nomadlab.Environ()
 	log, err := os.Create(filepath.Join(a.ArtifactDir(), "second.log"))
 	if err != nil {
 		a.Fatal(err)

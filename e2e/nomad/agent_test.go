@@ -4,24 +4,12 @@
 package nomad
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 )
-
-// agentMark is in the environment of the agent and of all that it starts, and
-// of nothing else on the machine.
-func agentMark() string { return fmt.Sprintf("ALLOCNET_TEST_AGENT=%d.", os.Getpid()) }
 
 const agentConfig = `
 data_dir  = "` + dataDir + `"
@@ -58,106 +46,14 @@ plugin "raw_exec" {
 }
 `
 
-// agent is a Nomad server and client in one process.
-type agent struct {
-	*testing.T
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    *os.File
-}
+// agent is a Nomad agent with allocnet-cni.
+type agent struct{ *nomadlab.Agent }
 
 // newAgent returns an agent that has not been started.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
 	lab.WriteFile(t, dir+"/agent.hcl", fmt.Sprintf(agentConfig, lab.PluginDir()))
-	log, err := os.Create(dir + "/agent.log")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &agent{T: t, log: log}
-	t.Cleanup(func() {
-		a.signal(unix.SIGKILL)
-		if t.Failed() {
-			text, _ := exec.Command("grep", "-E", "WARN|ERROR|^panic|^goroutine", "-A3", log.Name()).Output()
-			t.Logf("the agent's log, in part:\n%s", text[max(0, len(text)-10000):])
-		}
-	})
-	return a
-}
-
-// start starts the agent and waits until it schedules jobs.
-func (a *agent) start() {
-	a.Helper()
-	a.cmd = exec.Command(binary(), "agent", "-config", dir+"/agent.hcl")
-	a.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), agentMark())
-	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log
-	if err := a.cmd.Start(); err != nil {
-		a.Fatal(err)
-	}
-	a.exited = make(chan struct{})
-	go func(cmd *exec.Cmd, exited chan struct{}) {
-		_ = cmd.Wait() // it is signalled
-		close(exited)
-	}(a.cmd, a.exited)
-	a.await("the node is ready", func() bool {
-		var nodes []struct {
-			Status                string
-			SchedulingEligibility string
-		}
-		var leader string
-		return a.api("nodes", &nodes) == nil && len(nodes) == 1 && nodes[0].Status == "ready" && a.api("status/leader", &leader) == nil && leader != ""
-	})
-}
-
-// signal ends the agent and waits until it has exited.
-func (a *agent) signal(s unix.Signal) {
-	if a.cmd == nil {
-		return
-	}
-	_ = a.cmd.Process.Signal(s)
-	<-a.exited
-	a.cmd = nil
-}
-
-// api reads from the agent's HTTP API.
-func (a *agent) api(path string, target any) error {
-	client := http.Client{Timeout: 10 * time.Second}
-	response, err := client.Get("http://127.0.0.1:4646/v1/" + path)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", path, response.Status)
-	}
-	return json.NewDecoder(response.Body).Decode(target)
-}
-
-// await waits for what must come about.
-func (a *agent) await(what string, done func() bool) {
-	a.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
-		select {
-		case <-a.exited:
-			if a.cmd != nil {
-				a.Fatalf("the agent has ended by itself: %s", a.cmd.ProcessState)
-			}
-		default:
-		}
-		if time.Now().After(deadline) {
-			a.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-// nomad runs the command line, which has to succeed.
-func (a *agent) nomad(args ...string) string {
-	a.Helper()
-	out, err := exec.Command(binary(), args...).CombinedOutput()
-	if err != nil {
-		a.Fatalf("nomad %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return &agent{nomadlab.NewAgent(t, dir+"/agent.hcl", dir+"/agent.log", "WARN|ERROR|^panic|^goroutine")}
 }
 
 // attribute returns a fingerprinted attribute of the node.
@@ -165,10 +61,10 @@ func (a *agent) attribute(name string) string {
 	a.Helper()
 	var nodes []struct{ ID string }
 	var node struct{ Attributes map[string]string }
-	if err := a.api("nodes", &nodes); err != nil {
+	if err := a.API("nodes", &nodes); err != nil {
 		a.Fatal(err)
 	}
-	if err := a.api("node/"+nodes[0].ID, &node); err != nil {
+	if err := a.API("node/"+nodes[0].ID, &node); err != nil {
 		a.Fatal(err)
 	}
 	return node.Attributes[name]

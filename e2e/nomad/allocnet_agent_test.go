@@ -21,6 +21,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -51,7 +52,7 @@ func TestAllocnetAgent(t *testing.T) {
 	lab.WriteFile(t, dir+"/agent.hcl", lab.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
 	token := make(chan string, 1)
 	go func() { token <- bootstrapACL(a) }() // start waits for what needs it
-	a.start()
+	a.Start()
 	d := &daemon{agent: a, client: client.New(agentSocket)}
 	d.configure(<-token)
 	d.launch()
@@ -82,7 +83,7 @@ func requireAgent(t *testing.T) {
 // token of the policy in docs/agent.md.
 func bootstrapACL(a *agent) string {
 	var root struct{ SecretID string }
-	a.await("ACLs are bootstrapped", func() bool { return post("acl/bootstrap", "", nil, &root) == nil })
+	a.Await("ACLs are bootstrapped", func() bool { return post("acl/bootstrap", "", nil, &root) == nil })
 	const all = `namespace "*" { policy = "write" }
 		node { policy = "write" }
 		agent { policy = "write" }
@@ -90,11 +91,11 @@ func bootstrapACL(a *agent) string {
 	documented := regexp.MustCompile("(?s)<!-- policy -->\n```hcl\n(.*?)```").FindStringSubmatch(lab.Run(a, "cat", "../../docs/agent.md"))
 	var token struct{ SecretID string }
 	for name, rules := range map[string]string{"anonymous": all, "allocnet": documented[1]} {
-		a.await("policy "+name, func() bool {
+		a.Await("policy "+name, func() bool {
 			return post("acl/policy/"+name, root.SecretID, map[string]string{"Name": name, "Rules": rules}, nil) == nil
 		})
 	}
-	a.await("the token", func() bool {
+	a.Await("the token", func() bool {
 		return post("acl/token", root.SecretID, map[string]any{"Name": "allocnet", "Type": "client", "Policies": []string{"allocnet"}}, &token) == nil
 	})
 	return token.SecretID
@@ -152,7 +153,7 @@ func (d *daemon) launch() {
 	if err := d.cmd.Start(); err != nil {
 		d.Fatal(err)
 	}
-	d.await("the agent is ready", func() bool { return d.client.Ready(context.Background()) == nil })
+	d.Await("the agent is ready", func() bool { return d.client.Ready(context.Background()) == nil })
 }
 
 func (d *daemon) end(s unix.Signal) {
@@ -206,8 +207,8 @@ func (d *daemon) wishes() {
 	if out, code := plan(path); code != 1 || !strings.Contains(out, "cni/backup") {
 		d.Errorf("plan of another block: exit code %d\n%s", code, out)
 	}
-	d.nomad("job", "run", "-detach", path)
-	d.await("the allocation is replaced", func() bool {
+	d.Nomad("job", "run", "-detach", path)
+	d.Await("the allocation is replaced", func() bool {
 		for _, alloc := range d.allocations("wish") {
 			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
 				return networks(alloc.setup(d)) == "eth0=web net1=backup net5=mgmt"
@@ -223,7 +224,7 @@ func (d *daemon) wishes() {
 
 // plan returns what `nomad job plan` says; 1 is a job that would be changed.
 func plan(path string) (string, int) {
-	cmd := exec.Command(binary(), "job", "plan", path)
+	cmd := exec.Command(nomadlab.Binary(), "job", "plan", path)
 	out, _ := cmd.CombinedOutput() // the exit code tells
 	return string(out), cmd.ProcessState.ExitCode()
 }
@@ -235,7 +236,7 @@ func (d *daemon) metadata() {
 		return fmt.Sprintf("constraint {\n attribute = \"${meta.allocnet.network.%s}\"\n value = \"true\"\n}", network)
 	}
 	d.run("placed", group{networks: constraint("storage")})
-	if out, _ := exec.Command(binary(), "job", "plan", d.write("nowhere", group{networks: constraint("nowhere")})).CombinedOutput(); !strings.Contains(string(out), "meta.allocnet.network.nowhere") {
+	if out, _ := exec.Command(nomadlab.Binary(), "job", "plan", d.write("nowhere", group{networks: constraint("nowhere")})).CombinedOutput(); !strings.Contains(string(out), "meta.allocnet.network.nowhere") {
 		d.Errorf("plan for a network that is nowhere:\n%s", out)
 	}
 	d.stop("placed")
@@ -274,7 +275,7 @@ func (d *daemon) killed() {
 func (d *daemon) unreachable() {
 	d.Helper()
 	lab.Run(d, allocnet, "attach", "stray", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir(), "--primary", "storage")
-	d.signal(unix.SIGKILL)
+	d.Signal(unix.SIGKILL)
 	if err := netns.Remove("/run/netns/stray"); err != nil {
 		d.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 )
 
 const extra = `networks = "storage,mgmt"`
@@ -29,14 +30,14 @@ func testExamples(a *agent) {
 			continue
 		}
 		id := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
-		plan := exec.Command(binary(), "job", "plan", file)
+		plan := exec.Command(nomadlab.Binary(), "job", "plan", file)
 		out, err := plan.CombinedOutput()
 		if code := plan.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), "All tasks successfully allocated") { // 1: it would be placed
 			a.Errorf("plan of %s: %v\n%s", file, err, out)
 		}
-		a.nomad("job", "run", "-detach", file)
+		a.Nomad("job", "run", "-detach", file)
 		var job struct{ TaskGroups []struct{ Count int } }
-		if err := a.api("job/"+id, &job); err != nil {
+		if err := a.API("job/"+id, &job); err != nil {
 			a.Fatal(err)
 		}
 		for _, alloc := range a.running(id, job.TaskGroups[0].Count) {
@@ -61,21 +62,21 @@ func testEnds(a *agent) {
 		}
 	}
 	a.run("stopped", group{port: publish, args: extra})
-	a.nomad("job", "stop", "-detach", "stopped")
+	a.Nomad("job", "stop", "-detach", "stopped")
 	leavesNothing("stop")
 	a.run("stopped", group{port: publish, args: extra})
 	a.stop("stopped")
 	leavesNothing("purge")
 
 	a.run("ten", group{count: 10, port: publish, args: extra})
-	a.nomad("job", "scale", "-detach", "ten", "g", "0")
+	a.Nomad("job", "scale", "-detach", "ten", "g", "0")
 	leavesNothing("count 0")
 	a.stop("ten")
 
 	a.run("drained", group{port: publish, args: extra})
-	a.nomad("node", "drain", "-enable", "-self", "-yes", "-detach", "-deadline", "1m")
+	a.Nomad("node", "drain", "-enable", "-self", "-yes", "-detach", "-deadline", "1m")
 	leavesNothing("drain")
-	a.nomad("node", "drain", "-disable", "-self", "-yes")
+	a.Nomad("node", "drain", "-disable", "-self", "-yes")
 	a.running("drained", 1)
 	a.stop("drained")
 	leavesNothing("purge after drain")
@@ -93,7 +94,7 @@ func testEnds(a *agent) {
 func (a *agent) failed(id string) allocation {
 	a.Helper()
 	var found allocation
-	a.await("an allocation of "+id+" fails", func() bool {
+	a.Await("an allocation of "+id+" fails", func() bool {
 		for _, alloc := range a.allocations(id) {
 			if alloc.ClientStatus == "failed" {
 				found = alloc
@@ -121,7 +122,7 @@ func testUpdates(a *agent) {
 	job.args = `networks = "storage,backup"`
 	a.submit("updated", job)
 	var second allocation
-	a.await("the allocation is replaced", func() bool {
+	a.Await("the allocation is replaced", func() bool {
 		for _, alloc := range a.allocations("updated") {
 			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
 				second = alloc
@@ -180,13 +181,13 @@ func testErrors(a *agent) {
 		a.submit(test.id, group{args: test.args})
 	}
 	for _, test := range tests {
-		status := a.nomad("alloc", "status", a.failed(test.id).ID)
+		status := a.Nomad("alloc", "status", a.failed(test.id).ID)
 		for _, word := range test.words {
 			if !strings.Contains(unwrap(status), word) {
 				a.Errorf("%s: alloc status does not say %q:\n%s", test.id, word, status)
 			}
 		}
-		a.nomad("job", "stop", "-purge", "-detach", test.id)
+		a.Nomad("job", "stop", "-purge", "-detach", test.id)
 	}
 	a.stop("taken", "last")
 }

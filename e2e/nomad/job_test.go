@@ -118,7 +118,7 @@ func (a *agent) submit(id string, g group) {
 	a.Helper()
 	path := filepath.Join(dir, id+".nomad.hcl")
 	lab.WriteFile(a, path, g.hcl(id))
-	a.nomad("job", "run", "-detach", path)
+	a.Nomad("job", "run", "-detach", path)
 }
 
 // run submits a job and returns its allocations when they run.
@@ -132,11 +132,11 @@ func (a *agent) run(id string, g group) []allocation {
 func (a *agent) running(id string, count int) []allocation {
 	a.Helper()
 	var found []allocation
-	a.await(fmt.Sprintf("%d allocations of %s run", count, id), func() bool {
+	a.Await(fmt.Sprintf("%d allocations of %s run", count, id), func() bool {
 		found = nil
 		for _, alloc := range a.allocations(id) {
 			if alloc.ClientStatus == "failed" {
-				a.Fatalf("an allocation of %s failed:\n%s", id, a.nomad("alloc", "status", alloc.ID))
+				a.Fatalf("an allocation of %s failed:\n%s", id, a.Nomad("alloc", "status", alloc.ID))
 			}
 			if alloc.ClientStatus == "running" && alloc.DesiredStatus == "run" {
 				found = append(found, alloc)
@@ -145,7 +145,7 @@ func (a *agent) running(id string, count int) []allocation {
 		return len(found) == count
 	})
 	for i := range found {
-		if err := a.api("allocation/"+found[i].ID, &found[i]); err != nil {
+		if err := a.API("allocation/"+found[i].ID, &found[i]); err != nil {
 			a.Fatal(err)
 		}
 	}
@@ -156,7 +156,7 @@ func (a *agent) running(id string, count int) []allocation {
 // resources and network status.
 func (a *agent) allocations(id string) []allocation {
 	var list []allocation
-	if err := a.api("job/"+id+"/allocations", &list); err != nil {
+	if err := a.API("job/"+id+"/allocations", &list); err != nil {
 		return nil
 	}
 	return list
@@ -166,7 +166,7 @@ func (a *agent) allocations(id string) []allocation {
 func (a *agent) stop(ids ...string) {
 	a.Helper()
 	for _, id := range ids {
-		a.nomad("job", "stop", "-purge", "-detach", id)
+		a.Nomad("job", "stop", "-purge", "-detach", id)
 	}
 	a.quiet()
 }
@@ -174,7 +174,7 @@ func (a *agent) stop(ids ...string) {
 // quiet waits until no allocation has a namespace.
 func (a *agent) quiet() {
 	a.Helper()
-	a.await("the namespaces are gone", func() bool {
+	a.Await("the namespaces are gone", func() bool {
 		left, err := os.ReadDir("/run/netns")
 		return err == nil && len(left) == 0
 	})

@@ -45,7 +45,7 @@ func TestNomad(t *testing.T) {
 	}
 	lab.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+lab.PluginDir(), "--data-dir", dataDir)
 	a := newAgent(t)
-	a.start()
+	a.Start()
 	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
 		t.Errorf("plugins.cni.version.allocnet-cni is %q", got)
 	}
@@ -176,7 +176,7 @@ func testIssue(a *agent) {
 		if alloc.NetworkStatus == nil || alloc.NetworkStatus.Address != address(a, stands, "eth0") || alloc.NetworkStatus.InterfaceName != "eth0" {
 			a.Errorf("Nomad says %+v of %s", alloc.NetworkStatus, alloc.JobID)
 		}
-		if status := a.nomad("alloc", "status", "-json", alloc.ID); !strings.Contains(status, address(a, stands, "eth0")) {
+		if status := a.Nomad("alloc", "status", "-json", alloc.ID); !strings.Contains(status, address(a, stands, "eth0")) {
 			a.Errorf("alloc status does not show the primary's address:\n%s", status)
 		}
 		requireStatusFile(a, alloc, stands)

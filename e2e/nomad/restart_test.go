@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 )
 
 // testAgentRestarts ends the client agent while allocations run.
@@ -22,13 +23,13 @@ func testAgentRestarts(a *agent) {
 	url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
 	task := taskOf(a, alloc)
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		a.signal(signal)
+		a.Signal(signal)
 		if got := lab.Run(a, web, "get", url); !strings.HasPrefix(got, "kept 0") {
 			a.Errorf("without the agent %s answers %q", url, got)
 		}
 		passed := a.logged("passed check: skipping setup")
-		a.start()
-		a.await("CHECK passes", func() bool { return a.logged("passed check: skipping setup") > passed })
+		a.Start()
+		a.Await("CHECK passes", func() bool { return a.logged("passed check: skipping setup") > passed })
 		if again := a.running("kept", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("after signal %s another task runs: %s, was %s", signal, taskOf(a, again), task)
 		}
@@ -48,15 +49,15 @@ func taskOf(a *agent, alloc allocation) string {
 // logged counts the lines of the agent's log that have the words.
 func (a *agent) logged(words string) int {
 	a.Helper()
-	return strings.Count(read(a, a.log.Name()), words)
+	return strings.Count(read(a, a.LogPath()), words)
 }
 
 // testNamespaceGone deletes a namespace behind Nomad's back.
 func testNamespaceGone(a *agent) {
 	alloc := a.run("gone", group{port: publish, args: extra})[0]
 	lab.Run(a, "ip", "netns", "delete", alloc.ID)
-	a.nomad("job", "stop", "-purge", "-detach", "gone")
-	a.await("allocnet has no record", func() bool {
+	a.Nomad("job", "stop", "-purge", "-detach", "gone")
+	a.Await("allocnet has no record", func() bool {
 		return exec.Command(allocnet, "status", alloc.ID).Run() != nil
 	})
 	a.quiet()
@@ -70,8 +71,8 @@ func testReboot(a *agent) {
 		before[alloc.ID] = networks(alloc.setup(a))
 	}
 	a.reboot()
-	a.start()
-	a.await("the allocations are set up anew", func() bool {
+	a.Start()
+	a.Await("the allocations are set up anew", func() bool {
 		for id := range before {
 			if exec.Command(allocnet, "check", id).Run() != nil {
 				return false
@@ -81,7 +82,7 @@ func testReboot(a *agent) {
 	})
 	for _, alloc := range a.running("reborn", 2) {
 		url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
-		a.await(url+" answers", func() bool {
+		a.Await(url+" answers", func() bool {
 			out, _ := exec.Command(web, "get", url).Output()
 			return strings.HasPrefix(string(out), "reborn ")
 		})
@@ -103,9 +104,9 @@ func testReboot(a *agent) {
 // machine then shows another boot ID.
 func (a *agent) reboot() {
 	a.Helper()
-	a.signal(unix.SIGKILL)
-	killTasks()
-	a.await("the tasks are gone", func() bool { return len(tasks()) == 0 })
+	a.Signal(unix.SIGKILL)
+	nomadlab.KillTasks()
+	a.Await("the tasks are gone", func() bool { return len(nomadlab.Tasks()) == 0 })
 	for _, name := range strings.Fields(lab.Run(a, "ip", "netns", "list")) {
 		_ = exec.Command("ip", "netns", "delete", name).Run() // "(id: 0)" is in the list, too
 	}

@@ -1,0 +1,136 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package nomadlab runs a real Nomad agent in a laboratory.
+package nomadlab
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// Binary is the agent that `make nomad` builds.
+func Binary() string { return filepath.Join(lab.Root(), "build", "nomad", "nomad") }
+
+// Agent is a Nomad server and client in one process. Its T is the test that it
+// serves now.
+type Agent struct {
+	*testing.T
+	config string
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    *os.File
+}
+
+// NewAgent returns an agent with a configuration file, that has not been
+// started. What it logs goes to log, and the lines that matches finds are shown
+// when the test fails.
+func NewAgent(t *testing.T, config, log, matches string) *Agent {
+	t.Helper()
+	file, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{T: t, config: config, log: file}
+	t.Cleanup(func() {
+		a.Signal(unix.SIGKILL)
+		if t.Failed() {
+			text, _ := exec.Command("grep", "-E", matches, "-A3", log).Output()
+			t.Logf("the agent's log, in part:\n%s", text[max(0, len(text)-10000):])
+		}
+	})
+	return a
+}
+
+// LogPath is the path of what the agent logs.
+func (a *Agent) LogPath() string { return a.log.Name() }
+
+// Start starts the agent and waits until it schedules jobs.
+func (a *Agent) Start() {
+	a.Helper()
+	a.cmd = exec.Command(Binary(), "agent", "-config", a.config)
+	a.cmd.Env = Environ()
+	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log
+	if err := a.cmd.Start(); err != nil {
+		a.Fatal(err)
+	}
+	a.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait() // it is signalled
+		close(exited)
+	}(a.cmd, a.exited)
+	a.Await("the node is ready", func() bool {
+		var nodes []struct{ Status string }
+		var leader string
+		return a.API("nodes", &nodes) == nil && len(nodes) > 0 && nodes[0].Status == "ready" && a.API("status/leader", &leader) == nil && leader != ""
+	})
+}
+
+// Environ is the environment of an agent: without what would make it look for a
+// cloud, and with the mark by which Tasks knows what it starts.
+func Environ() []string {
+	return append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), mark())
+}
+
+// Signal ends the agent and waits until it has exited.
+func (a *Agent) Signal(s unix.Signal) {
+	if a.cmd == nil {
+		return
+	}
+	_ = a.cmd.Process.Signal(s)
+	<-a.exited
+	a.cmd = nil
+}
+
+// API reads from the agent's HTTP API.
+func (a *Agent) API(path string, target any) error {
+	client := http.Client{Timeout: 10 * time.Second}
+	response, err := client.Get("http://127.0.0.1:4646/v1/" + path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(target)
+}
+
+// Await waits for what must come about.
+func (a *Agent) Await(what string, done func() bool) {
+	a.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
+		select {
+		case <-a.exited:
+			if a.cmd != nil {
+				a.Fatalf("the agent has ended by itself: %s", a.cmd.ProcessState)
+			}
+		default:
+		}
+		if time.Now().After(deadline) {
+			a.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// Nomad runs the command line, which has to succeed.
+func (a *Agent) Nomad(args ...string) string {
+	a.Helper()
+	out, err := exec.Command(Binary(), args...).CombinedOutput()
+	if err != nil {
+		a.Fatalf("nomad %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

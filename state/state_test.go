@@ -4,6 +4,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // actAs names what a test has the test binary do in a process of its own.
@@ -235,8 +237,39 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 	if _, err := s.Lock(context.Background(), "b"); err == nil {
 		t.Error("locked through a symlink")
 	}
+	must(t, os.Symlink(target, filepath.Join(l.dir(), "attachment-net2.json")))
+	must(t, unix.Mkfifo(filepath.Join(l.dir(), "attachment-net3.json"), 0o600))
+	if r, err := s.Read("a"); err != nil || len(r.Damaged) != 2 || len(r.Attachments) != 0 {
+		t.Errorf("a link and a pipe are read as %+v, %v", r, err)
+	}
+	must(t, l.Clear())
 	if data, err := os.ReadFile(target); err != nil || string(data) != "precious" {
 		t.Errorf("the target has %q, %v", data, err)
+	}
+}
+
+// TestDirectoryOfOthers: whoever can write records has programs executed.
+func TestDirectoryOfOthers(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"open to all":        func(dir string) error { return os.Chmod(dir, 0o777) },
+		"open to a group":    func(dir string) error { return os.Chmod(filepath.Join(dir, "allocations"), 0o770) },
+		"locks open to all":  func(dir string) error { return os.Chmod(filepath.Join(dir, "locks"), 0o777) },
+		"of another user":    func(dir string) error { return os.Chown(dir, 12345, -1) },
+		"records of another": func(dir string) error { return os.Chown(filepath.Join(dir, "allocations"), 12345, -1) },
+		"a link for a folder": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "locks")), os.Symlink(t.TempDir(), filepath.Join(dir, "locks")))
+		},
+	} {
+		s := open(t)
+		must(t, spoil(s.dir))
+		if _, err := Open(s.dir); err == nil || !strings.Contains(err.Error(), s.dir) {
+			t.Errorf("%s: %v, want an error that names the path", name, err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(open(t).dir, link))
+	if _, err := Open(link); err != nil {
+		t.Errorf("the operator's own link: %v", err)
 	}
 }
 
@@ -330,18 +363,48 @@ func TestOpenWhereItCannot(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	sealed, err := encode(attachment("net1", "x"))
-	must(f, err)
-	f.Add(sealed)
-	f.Add([]byte(`{"version":2}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var a Attachment
-		if err := decode(data, "path", &a); err != nil {
+// FuzzRecord reads records that are sealed as ours are, and files as they come.
+func FuzzRecord(f *testing.F) {
+	for _, record := range []any{attachment("net1", "x"), Allocation{ID: "a"}} {
+		data, err := json.Marshal(record)
+		must(f, err)
+		f.Add("attachment-net1.json", data, true)
+		f.Add("allocation.json", data, true)
+	}
+	f.Add("attachment-net1.json", []byte(`{"version":2}`), false)
+	f.Add("attachment-..json", []byte(`{"interface":"."}`), true)
+	s := open(f)
+	f.Fuzz(func(t *testing.T, name string, data []byte, sealed bool) {
+		if name != filepath.Base(name) || len(name) > 200 || strings.ContainsAny(name, "/\x00") || strings.Trim(name, ".") == "" {
+			return // no file has such a name
+		}
+		if sealed {
+			var e envelope
+			if text, err := json.Marshal(envelope{formatVersion, "", data}); err != nil || json.Unmarshal(text, &e) != nil {
+				return // no JSON, which has no checksum that holds
+			}
+			e.SHA256 = checksum(e.Record)
+			data, _ = json.Marshal(e)
+		}
+		l := lock(t, s, "a")
+		defer l.Unlock()
+		must(t, errors.Join(os.RemoveAll(l.dir()), os.Mkdir(l.dir(), 0o700), os.WriteFile(filepath.Join(l.dir(), name), data, 0o600)))
+		r, err := s.Read("a")
+		if err != nil {
 			return
 		}
-		if _, err := encode(a); err != nil {
-			t.Errorf("%q decodes to what cannot be encoded: %v", data, err)
+		if r.Allocation.ID != "a" {
+			t.Errorf("%q in %s is of allocation %q", data, name, r.Allocation.ID)
+		}
+		must(t, os.RemoveAll(l.dir()))
+		must(t, l.Begin(r.Allocation, r.Attachments))
+		again, err := s.Read("a")
+		must(t, err)
+		r.Damaged = nil // which is not written
+		first, _ := json.Marshal(r)
+		second, _ := json.Marshal(again)
+		if !bytes.Equal(first, second) {
+			t.Errorf("%q in %s is read as %s, and written as %s", data, name, first, second)
 		}
 	})
 }

@@ -8,12 +8,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/keylock"
 )
@@ -26,7 +30,8 @@ type Store struct {
 }
 
 // Open returns the store in dir, which is made, readable by its owner only,
-// when it is missing.
+// when it is missing. A directory in which another user could write is an
+// error: records name programs that are executed.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
 	for _, sub := range []string{s.allocations(), filepath.Join(dir, "locks")} {
@@ -34,7 +39,33 @@ func Open(dir string) (*Store, error) {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
 	}
+	info, err := os.Stat(dir) // an operator may have it elsewhere, by a link
+	for _, sub := range []string{dir, s.allocations(), filepath.Join(dir, "locks")} {
+		if err == nil && sub != dir {
+			info, err = os.Lstat(sub)
+		}
+		if err == nil {
+			err = private(sub, info)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
 	return s, nil
+}
+
+// private refuses what others than root and this process's user can change.
+func private(path string, info fs.FileInfo) error {
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	switch {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", path)
+	case owner != 0 && owner != uint32(os.Geteuid()):
+		return fmt.Errorf("%s belongs to user %d: want root", path, owner)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s has mode %#o: want one in which nobody else can write, such as 0700", path, info.Mode().Perm())
+	}
+	return nil
 }
 
 func (s *Store) allocations() string { return filepath.Join(s.dir, "allocations") }
@@ -143,14 +174,7 @@ func (r *Record) readFile(path string) (bool, error) {
 	if name != allocationFile && !isAttachment {
 		return false, nil
 	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return true, err
-	}
-	if !info.Mode().IsRegular() {
-		return true, errors.New("is not a regular file")
-	}
-	data, err := os.ReadFile(path)
+	data, err := readRegular(path)
 	if err != nil {
 		return true, err
 	}
@@ -167,6 +191,24 @@ func (r *Record) readFile(path string) (bool, error) {
 	r.Attachments = append(r.Attachments, a)
 	return true, nil
 }
+
+// readRegular neither follows a link nor waits for a pipe.
+func readRegular(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, errNotRegular
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errNotRegular, err)
+	}
+	return io.ReadAll(file)
+}
+
+var errNotRegular = errors.New("is not a regular file")
 
 func (r *Record) readAllocation(data []byte, path string) error {
 	var a Allocation

@@ -6,6 +6,7 @@ package cleanup
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -50,6 +51,9 @@ func scanCache(dir string) (found Found, conflists []json.RawMessage) {
 		}
 		if err == nil {
 			err = state.ValidateID(c.ContainerID)
+		}
+		if err == nil && strings.ContainsAny(c.Network+c.Interface, "/\x00") {
+			err = fmt.Errorf("network %q, interface %q: want names, not paths", c.Network, c.Interface)
 		}
 		if err != nil {
 			found.problem(path, err)

@@ -6,8 +6,11 @@ package cleanup
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // file is a file that one allocation owns.
@@ -38,10 +41,18 @@ func (f *file) remove() error {
 }
 
 // readRegular reads a regular file: where others may write, a link could lead
-// anywhere. Files of the kinds looked for are small.
+// anywhere, and a pipe keep its reader. Files of the kinds looked for are small.
 func readRegular(path string) (string, error) {
 	const limit = 16 << 20
-	info, err := os.Lstat(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		return "", fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	info, err := file.Stat()
 	if err != nil {
 		return "", err
 	}
@@ -51,6 +62,6 @@ func readRegular(path string) (string, error) {
 	if info.Size() > limit {
 		return "", fmt.Errorf("%s has %d bytes, want at most %d", path, info.Size(), limit)
 	}
-	data, err := os.ReadFile(path)
+	data, err := io.ReadAll(file)
 	return string(data), err
 }

@@ -29,12 +29,12 @@ var leaseBases = []string{"/var/lib/cni/networks", "/run/cni"}
 func leaseDirs(bases []string) []string {
 	var dirs []string
 	for _, base := range bases {
-		locks, err := filepath.Glob(filepath.Join(base, "*", "lock"))
-		if err != nil { // a base that is a pattern
-			continue
-		}
-		for _, lock := range locks {
-			dirs = append(dirs, filepath.Dir(lock))
+		entries, _ := os.ReadDir(base) // none: no leases
+		for _, entry := range entries {
+			dir := filepath.Join(base, entry.Name())
+			if _, err := os.Lstat(filepath.Join(dir, "lock")); err == nil {
+				dirs = append(dirs, dir)
+			}
 		}
 	}
 	return dirs
@@ -69,7 +69,7 @@ func scanLeases(dir string) (found Found) {
 // ID and, in another line, the interface.
 func readLease(path string) (Object, error) {
 	address, err := netip.ParseAddr(filepath.Base(path))
-	if err != nil {
+	if err != nil || address.Zone() != "" {
 		return Object{}, errors.New("is not a lease: its name is not an address")
 	}
 	content, err := readRegular(path)
@@ -77,7 +77,7 @@ func readLease(path string) (Object, error) {
 		return Object{}, err
 	}
 	lines := strings.Fields(content)
-	if len(lines) == 0 || len(lines) > 2 || state.ValidateID(lines[0]) != nil {
+	if len(lines) == 0 || len(lines) > 2 || state.ValidateID(lines[0]) != nil || strings.ContainsAny(content, "/\x00") {
 		return Object{}, fmt.Errorf("is not a lease: want a container ID and an interface, got %.60q", content)
 	}
 	owner := Owner{Network: filepath.Base(filepath.Dir(path)), Allocation: lines[0]}

@@ -36,7 +36,7 @@ var (
 	chainForm   = regexp.MustCompile(`^CNI-([0-9a-f]{24}|DN-[0-9a-f]{21})$`)
 	ifbForm     = regexp.MustCompile(`^bwp[0-9a-f]{12}$`)
 	ruleComment = regexp.MustCompile(`^(dnat )?name: "([a-zA-Z0-9][\w.-]*)" id: "([a-zA-Z0-9][\w.-]*)"$`)
-	nftComment  = regexp.MustCompile(`^([0-9a-f]{16}-[0-9a-f]{16}), net: (\S+), if: (\S+), id: (\S+)$`)
+	nftComment  = regexp.MustCompile(`^([0-9a-f]{16}-[0-9a-f]{16}), net: ([a-zA-Z0-9][\w.-]*), if: ([^\s/]+), id: ([a-zA-Z0-9][\w.-]*)$`)
 )
 
 // chainOwner returns whom a comment names as the owner of a chain. The chain's
@@ -65,23 +65,31 @@ func instanceOwner(comment string) (o Owner, key string) {
 }
 
 // attribute gives an owner to the objects that show a hash only, or only an
-// allocation, from what else is known.
+// allocation, from what else is known. Names that two allocations can have stay
+// without: tuning joins container ID and interface by '_', and the hashes are of
+// network and container ID in one word.
 func attribute(objects []Object, known []Owner) {
 	byKey := map[string]Owner{}
+	ambiguous := map[string]bool{}
 	networks := map[string]string{}
 	for _, o := range known {
 		if o.Network == "" || o.Allocation == "" {
 			continue
 		}
 		for _, key := range []string{masqueradeChain(o), portChain(o), ifbDevice(o), instance(o), tuningFile(o)} {
+			if other, taken := byKey[key]; taken && other.Allocation != o.Allocation {
+				ambiguous[key] = true
+			}
 			byKey[key] = o
 		}
 		networks[o.Allocation] = o.Network
 	}
 	for i := range objects {
 		object := &objects[i]
-		if owner, ok := byKey[object.key]; ok {
+		if owner, ok := byKey[object.key]; ok && !ambiguous[object.key] {
 			object.Owner = owner
+		} else if ok && object.Kind == Tuning { // its name is all that there is
+			object.Owner = Owner{}
 		}
 		if object.Owner.Network == "" {
 			object.Owner.Network = networks[object.Owner.Allocation]

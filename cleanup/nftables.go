@@ -10,6 +10,8 @@ import (
 	"os/exec"
 
 	"sigs.k8s.io/knftables"
+
+	"github.com/allocnet/allocnet/state"
 )
 
 // nftTable is a table that the reference plugins make in nftables.
@@ -72,10 +74,10 @@ func (t nftTable) object(chain, comment string, handle int) Object {
 		Kind: t.kind, Where: fmt.Sprintf("%s %s handle %d", t, chain, handle),
 		nft: &nftRule{t, chain, handle},
 	}
-	if t.kind == Ports {
-		o.Owner.Allocation = comment
-	} else {
+	if t.kind != Ports {
 		o.Owner, o.key = instanceOwner(comment)
+	} else if state.ValidateID(comment) == nil {
+		o.Owner.Allocation = comment
 	}
 	return o
 }

@@ -52,6 +52,8 @@ func parseRules(text string) (chains []string, rules []rule, problems []error) {
 			var err error
 			if r.words, err = splitWords(line); err != nil {
 				problems = append(problems, fmt.Errorf("rule %q: %w", line, err))
+			} else {
+				r.chain = r.words[1]
 			}
 			rules = append(rules, r)
 		}
@@ -65,10 +67,10 @@ func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
 	quoted, escaped, begun := false, false, false
-	for _, c := range line {
+	for _, c := range []byte(line) { // a comment need not be UTF-8
 		switch {
 		case escaped:
-			word.WriteRune(c)
+			word.WriteByte(c)
 			escaped = false
 		case c == '\\' && quoted:
 			escaped = true
@@ -81,7 +83,7 @@ func splitWords(line string) ([]string, error) {
 			word.Reset()
 			begun = false
 		default:
-			word.WriteRune(c)
+			word.WriteByte(c)
 			begun = true
 		}
 	}

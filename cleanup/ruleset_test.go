@@ -158,6 +158,16 @@ func FuzzRules(f *testing.F) {
 	f.Add("*nat\n-A\n-A \n:CNI-")
 	f.Fuzz(func(t *testing.T, text string) {
 		chains, rules, _ := parseRules(text)
+		for _, r := range rules {
+			if r.words != nil && (len(r.words) < 2 || r.words[1] != r.chain) {
+				t.Errorf("%q is a rule of chain %q, with words %q", r.line, r.chain, r.words)
+			}
+		}
+		for _, o := range firewallRules(backends[0], rules) {
+			if want := "CNI-FORWARD"; o.chain.rules[0].chain != want || o.chain.name != "" || !strings.Contains(o.chain.rules[0].line, o.Addresses[0].String()) {
+				t.Errorf("%+v is no rule of %s about one address", o, want)
+			}
+		}
 		for _, o := range allocationChains(backends[0], chains, rules) {
 			if o.Owner.Allocation != "" && o.key != masqueradeChain(o.Owner) && o.key != portChain(o.Owner) {
 				t.Errorf("%+v has the chain of another", o)

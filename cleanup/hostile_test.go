@@ -1,0 +1,183 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// requireSafe holds an owner that was read somewhere to names that stay within
+// directories.
+func requireSafe(t *testing.T, o Object) {
+	t.Helper()
+	if id := o.Owner.Allocation; id != "" && state.ValidateID(id) != nil {
+		t.Errorf("%s is of allocation %q", o.Where, id)
+	}
+	if strings.ContainsAny(o.Owner.Network+o.Owner.Interface, "/\x00") {
+		t.Errorf("%s is of %+v", o.Where, o.Owner)
+	}
+}
+
+// FuzzComment: a comment in nftables names an owner that its hash proves, or
+// where there is no hash, a container ID and nothing else.
+func FuzzComment(f *testing.F) {
+	o := Owner{Network: "web", Allocation: "a1", Interface: "eth0"}
+	f.Add(instance(o) + ", net: web, if: eth0, id: a1")
+	f.Add(instance(o) + ", net: web, if: eth0, id: a2")
+	f.Add("a1")
+	f.Add("../a1")
+	f.Fuzz(func(t *testing.T, comment string) {
+		for _, table := range nftTables {
+			o := table.object(table.chains[0], comment, 1)
+			requireSafe(t, o)
+			if table.kind == Masquerade && o.Owner != (Owner{}) && !strings.HasPrefix(comment, instance(o.Owner)) {
+				t.Errorf("%q is taken for %+v", comment, o.Owner)
+			}
+			if table.kind == Ports && o.Owner.Allocation != "" && o.Owner.Allocation != comment {
+				t.Errorf("%q is taken for %+v", comment, o.Owner)
+			}
+		}
+	})
+}
+
+// FuzzLease: what is read as a lease is a file of its directory, of an address,
+// and of an allocation that its content begins with.
+func FuzzLease(f *testing.F) {
+	f.Add("10.0.0.2", "a1\r\neth0")
+	f.Add("fd00::2", "a1")
+	f.Add("fe80::1%..", "../a\neth0")
+	f.Add("last_reserved_ip.0", "10.0.0.2")
+	dir := filepath.Join(f.TempDir(), "web")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, name, content string) {
+		if name != filepath.Base(name) || len(name) > 200 || strings.ContainsAny(name, "/\x00") || strings.Trim(name, ".") == "" {
+			return // no file has such a name
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(path)
+		found := scanLeases(dir)
+		for _, o := range found.Objects {
+			requireSafe(t, o)
+			if o.Where != path || o.Owner.Network != "web" || o.Owner.Allocation == "" || o.Addresses[0].String() == "" || o.Addresses[0].Zone() != "" {
+				t.Errorf("%q with %q is %+v", name, content, o)
+			}
+			if fields := strings.Fields(content); fields[0] != o.Owner.Allocation {
+				t.Errorf("%q is of %q", content, o.Owner.Allocation)
+			}
+			if err := o.file.remove(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// FuzzCache reads libcni's cached results.
+func FuzzCache(f *testing.F) {
+	f.Add([]byte(`{"kind": "cniCacheV1", "containerId": "a1", "networkName": "web", "ifName": "eth0", "config": "e30=", "netns": "/run/netns/a1", "result": {"ips": [{"address": "10.0.0.2/24"}]}}`))
+	f.Add([]byte(`{"containerId": "../a1", "networkName": "../web"}`))
+	f.Add([]byte(`{"containerId": "a1", "config": "e30="}`))
+	dir := f.TempDir()
+	path := filepath.Join(dir, "results", "web-a1-eth0")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, conflists := scanCache(dir)
+		for _, o := range found.Objects {
+			requireSafe(t, o)
+			if o.Where != path || o.Owner.Allocation == "" {
+				t.Errorf("%q is %+v", content, o)
+			}
+		}
+		for _, place := range append(placesOf(conflists).leases, placesOf(conflists).tuning...) {
+			if !filepath.IsAbs(place) {
+				t.Errorf("%q has files in %q", content, place)
+			}
+		}
+	})
+}
+
+// TestLinksAndPipes where plugins keep files are reported, neither followed nor
+// waited for, and left.
+func TestLinksAndPipes(t *testing.T) {
+	dir := t.TempDir()
+	victim := filepath.Join(dir, "victim")
+	leases, tuning, results := filepath.Join(dir, "web"), filepath.Join(dir, "tuning"), filepath.Join(dir, "results")
+	cached, err := json.Marshal(cached{ContainerID: "a1", Network: "web", Interface: "eth0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for place, text := range map[string]string{leases: "a1\r\neth0", tuning: "{}", results: string(cached)} {
+		if err := os.Mkdir(place, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		target := victim + filepath.Base(place)
+		if err := os.WriteFile(target, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for name, make := range map[string]func(string) error{
+			"link": func(path string) error { return os.Symlink(target, path) },
+			"pipe": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		} {
+			path := filepath.Join(place, map[string]string{
+				leases + "link": "10.0.0.2", leases + "pipe": "10.0.0.3", tuning + "link": "a1_eth0.json", tuning + "pipe": "a1_eth1.json",
+				results + "link": "web-a1-eth0", results + "pipe": "web-a1-eth1",
+			}[place+name])
+			if err := make(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := (&file{path: path, content: text}).remove(); err == nil {
+				t.Errorf("the %s %s is removed", name, path)
+			}
+		}
+	}
+	fromCache, _ := scanCache(dir)
+	for _, found := range []Found{scanLeases(leases), scanTuning(tuning), fromCache} {
+		if len(found.Objects) != 0 || len(found.Problems) != 2 {
+			t.Errorf("found %+v, problems %v, want two problems alone", found.Objects, found.Problems)
+		}
+	}
+	if err := os.Symlink(victim, filepath.Join(leases, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockLeases(context.Background(), []string{leases}); err == nil {
+		t.Error("locked through a link")
+	}
+}
+
+// TestAmbiguousNames are nobody's: what one allocation chooses its interface to
+// be does not make another's files its own.
+func TestAmbiguousNames(t *testing.T) {
+	attacker := Owner{Network: "web", Allocation: "a", Interface: "1_eth0"}
+	victim := Owner{Network: "web", Allocation: "a_1", Interface: "eth0"}
+	objects := []Object{
+		{Kind: Tuning, key: tuningFile(victim), Owner: Owner{Allocation: "a_1", Interface: "eth0"}},
+		{Kind: Masquerade, key: masqueradeChain(Owner{Network: "web", Allocation: "1a"}), Owner: Owner{Network: "web", Allocation: "1a"}},
+		{Kind: Link, key: ifbDevice(Owner{Network: "web", Allocation: "1a"})},
+	}
+	attribute(objects, []Owner{victim, attacker, {Network: "web", Allocation: "1a"}, {Network: "web1", Allocation: "a"}})
+	if objects[0].Owner != (Owner{}) || objects[2].Owner != (Owner{}) {
+		t.Errorf("a name of two allocations is taken for one's: %+v", objects)
+	}
+	if objects[1].Owner != (Owner{Network: "web", Allocation: "1a"}) {
+		t.Errorf("the owner that a comment proves is now %+v", objects[1].Owner)
+	}
+}

@@ -246,16 +246,25 @@ func FuzzParseList(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(list.Plugins) == 0 || list.Name == "" || strings.Contains(list.Name, "/") {
+		if len(list.Plugins) == 0 || filepath.Base(list.Name) != list.Name || strings.Trim(list.Name, ".") == "" {
 			t.Errorf("accepted %q", text)
 		}
 		n := &Network{Name: list.Name, List: list}
+		for _, binary := range n.Binaries() {
+			if filepath.Base(binary) != binary || strings.Trim(binary, ".") == "" && len(binary) < 3 {
+				t.Errorf("%q executes %q", text, binary)
+			}
+		}
 		rendered, err := n.Render(Edit{})
 		if err != nil {
 			t.Fatalf("render %q: %v", text, err)
 		}
-		if _, err := ParseList(rendered); err != nil {
-			t.Errorf("%q is rendered as %q: %v", text, rendered, err)
+		again, err := ParseList(rendered)
+		if err != nil {
+			t.Fatalf("%q is rendered as %q: %v", text, rendered, err)
+		}
+		if twice, err := (&Network{Name: again.Name, List: again}).Render(Edit{}); err != nil || string(twice) != string(rendered) {
+			t.Errorf("%q is rendered as %q, and that as %q, %v", text, rendered, twice, err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package portmap
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -144,4 +145,26 @@ func TestCapability(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// FuzzParse: what a person writes as a port is one, and stays it.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"8080", "http=10.0.0.1:8080:80/tcp", "[fe80::1%x]:1", "=1", "1:2:3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := Parse(text)
+		if err != nil {
+			return
+		}
+		mappings, err := Mappings([]Port{p}, Options{})
+		if err != nil || len(mappings) == 0 {
+			t.Fatalf("%q is %+v, which gives %v, %v", text, p, mappings, err)
+		}
+		for _, m := range mappings {
+			if m.HostPort < 1 || m.HostPort > 65535 || m.ContainerPort < 1 || m.ContainerPort > 65535 || m.HostIP != "" && net.ParseIP(m.HostIP) == nil {
+				t.Errorf("%q is mapped as %+v", text, m)
+			}
+		}
+	})
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -153,27 +152,4 @@ func TestSelectedConflicts(t *testing.T) {
 			requireError(t, err, test.code, test.words...)
 		})
 	}
-}
-
-func FuzzArgs(f *testing.F) {
-	f.Add("networks=a,b@c;NOMAD_ALLOC_ID=x;networks.d={}")
-	f.Fuzz(func(t *testing.T, text string) {
-		c := &conf{}
-		args, err := parseArgs(text)
-		if err != nil {
-			return
-		}
-		elements, err := selected(args, c)
-		if err != nil {
-			return
-		}
-		for _, e := range elements {
-			if e.Name == "" || strings.ContainsAny(e.Name, "/;=") {
-				t.Errorf("%q selects %+v", text, e)
-			}
-		}
-		if _, err := json.Marshal(passed(args, c)); err != nil {
-			t.Error(err)
-		}
-	})
 }

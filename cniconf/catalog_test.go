@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -129,12 +131,33 @@ func TestUnreadableEntries(t *testing.T) {
 	if err := os.Symlink("/dev/zero", filepath.Join(dir, "15-device.conf")); err != nil {
 		t.Fatal(err)
 	}
+	if err := unix.Mkfifo(filepath.Join(dir, "16-pipe.conflist"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Broken) != 2 || len(c.Networks) != 1 {
+	if len(c.Broken) != 3 || len(c.Networks) != 1 {
 		t.Errorf("broken %v, networks %v", c.Broken, c.Networks)
+	}
+}
+
+// TestNamesLeaveNoDirectory: a network's name is a subdirectory's, and a
+// plugin's type is a file's in the plugin directories.
+func TestNamesLeaveNoDirectory(t *testing.T) {
+	for text, word := range map[string]string{
+		`{"cniVersion": "1.0.0", "name": "../x", "plugins": [{"type": "bridge"}]}`:                           `"../x"`,
+		`{"cniVersion": "1.0.0", "name": "..", "plugins": [{"type": "bridge"}]}`:                             `".."`,
+		`{"cniVersion": "1.0.0", "name": "a\u0000b", "plugins": [{"type": "bridge"}]}`:                       `"a\x00b"`,
+		`{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "../bridge"}]}`:                           `"../bridge"`,
+		`{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": ".."}]}`:                                  `".."`,
+		`{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge", "ipam": {"type": "/bin/sh"}}]}`: `"/bin/sh"`,
+		`{"cniVersion": "1.0.0", "name": "a", "type": "/bin/sh"}`:                                            `"/bin/sh"`,
+	} {
+		if _, err := ParseList([]byte(text)); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want an error with %s", text, err, word)
+		}
 	}
 }
 

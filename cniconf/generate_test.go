@@ -4,6 +4,7 @@
 package cniconf
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,6 +85,13 @@ func TestReplaceFile(t *testing.T) {
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
 			t.Errorf("got %q, %v", got, err)
 		}
+	}
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Remove(path), os.Symlink(victim, path), ReplaceFile(path, []byte("third"))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(victim); err != nil || string(got) != "precious" {
+		t.Errorf("a link was followed: %q, %v", got, err)
 	}
 	if err := ReplaceFile(dir, nil); err == nil {
 		t.Error("a directory was replaced")

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -197,7 +198,12 @@ func (c *Client) keep(id string, elements []selection.Element) error {
 		return err
 	}
 	making := c.wishPath(id) + ".new"
-	if err := os.WriteFile(making, data, 0o600); err != nil {
+	file, err := os.OpenFile(making, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(making, c.wishPath(id))

@@ -97,6 +97,7 @@ func TestParse(t *testing.T) {
 		`{"jobs": [""]}`:          "jobs[0]",
 		`{"maxAttachments": -1}`:  "maxAttachments -1",
 		`{`:                       "unexpected EOF",
+		`{} {"namespaces": []}`:   "nothing after it",
 	} {
 		if _, err := Parse("x.conflist", []byte(text)); err == nil || !strings.Contains(err.Error(), word) || !strings.Contains(err.Error(), "x.conflist") {
 			t.Errorf("%s: %v, want the file and %q", text, err, word)

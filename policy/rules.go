@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -64,6 +65,9 @@ func Parse(file string, data []byte) (Source, error) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&s.Rules); err != nil {
 		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC", file, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return s, fmt.Errorf("policy in %s: want one JSON object and nothing after it", file)
 	}
 	return s, s.validate()
 }

@@ -78,8 +78,11 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 		return false, err
 	}
 	defer o.end()
+	if !o.known() { // killed after the directory was made or before it was removed
+		return false, o.lock.Clear()
+	}
 	inScope := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return scope(a.Network) })
-	if !o.known() || !inScope && len(o.record.Attachments) > 0 {
+	if !inScope && len(o.record.Attachments) > 0 {
 		return false, nil
 	}
 	return o.tidy(ctx)

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -24,10 +25,14 @@ type HostSweeper struct {
 
 var _ Sweeper = (*HostSweeper)(nil)
 
+// grace is longer than an ADD of another program takes: an agent that looks each
+// minute would meet one some day.
+const grace = 2 * time.Minute
+
 // Sweep looks for leaks and, if it shall, removes them. What cannot be examined
 // is no leak.
 func (s *HostSweeper) Sweep(ctx context.Context, live map[string]bool, remove bool) (found, removed map[string]int, err error) {
-	c := cleanup.Collector{Store: s.Store, ConfDir: s.ConfDir, Logger: s.Logger}
+	c := cleanup.Collector{Store: s.Store, ConfDir: s.ConfDir, Grace: grace, Logger: s.Logger}
 	lives := func(id string) string {
 		if live[id] {
 			return "its orchestrator says so"

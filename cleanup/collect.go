@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -50,6 +51,10 @@ type Collector struct {
 	ConfDir string
 	// CacheDir is libcni's. Default: /var/lib/cni.
 	CacheDir string
+	// Grace is how old the leases of an allocation that is not on record have
+	// to be: others who attach to our networks show no other sign of life at
+	// first. Default: none.
+	Grace time.Duration
 	// Progress is told, after each batch, how many allocations of how many are
 	// done. Default: nobody is told.
 	Progress func(done, of int)
@@ -245,6 +250,9 @@ func (c *Collector) catalog() (*cniconf.Catalog, error) {
 // an error: it could be of a live allocation.
 func (c *Collector) records(ctx context.Context) (Records, error) {
 	r := Records{Networks: map[string]bool{}, Allocations: map[string]Recorded{}}
+	if c.Grace > 0 {
+		r.Settled = time.Now().Add(-c.Grace)
+	}
 	catalog, err := c.catalog()
 	if err != nil {
 		return r, err

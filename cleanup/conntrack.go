@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // forget removes the kernel's memory of flows to published UDP ports. It would
@@ -27,7 +29,10 @@ func forget(flows []flow) error {
 		byFamily[family] = append(byFamily[family], filter)
 	}
 	for family, filters := range byFamily {
-		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filters...); err != nil {
+		_, err := netns.Whole(func() (uint, error) {
+			return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filters...)
+		})
+		if err != nil {
 			return fmt.Errorf("remove conntrack entries of published UDP ports: %w", err)
 		}
 	}

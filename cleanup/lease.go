@@ -84,8 +84,12 @@ func readLease(path string) (Object, error) {
 	if len(lines) == 2 {
 		owner.Interface = lines[1]
 	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Object{}, err
+	}
 	return Object{
-		Kind: Lease, Owner: owner, Where: path, Addresses: []netip.Addr{address},
+		Kind: Lease, Owner: owner, Where: path, Addresses: []netip.Addr{address}, Made: info.ModTime(),
 		file: &file{path: path, content: content, leases: filepath.Dir(path)},
 	}, nil
 }

@@ -6,6 +6,7 @@ package cleanup
 import (
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Kind is what an object is.
@@ -55,6 +56,8 @@ type Object struct {
 	Where string `json:"where"`
 	// Addresses are those of the allocation that it is about.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Made is when it was made; zero where nothing tells.
+	Made time.Time `json:"made,omitzero"`
 	// Blocked says why it cannot be removed; empty when it can.
 	Blocked string `json:"blocked,omitempty"`
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Live returns who says that an allocation lives, or nothing when nobody does. A
@@ -38,6 +39,10 @@ type Records struct {
 	Networks map[string]bool
 	// Allocations are those on record, by ID.
 	Allocations map[string]Recorded
+	// Settled is when it was made what is old enough to be judged by what the
+	// host shows: another program may be about to attach who has a younger
+	// lease. Zero: everything is.
+	Settled time.Time
 }
 
 // Verdict is what is to become of an object.
@@ -55,7 +60,10 @@ func Plan(found *Found, records Records, live Live) ([]Verdict, error) {
 	if live == nil {
 		return nil, ErrLiveUnknown
 	}
-	p := planner{found, records, live, map[netip.Addr][]Verdict{}}
+	p := planner{found, records, live, map[netip.Addr][]Verdict{}, map[string]bool{}}
+	for _, o := range found.Objects {
+		p.young[o.Owner.Allocation] = p.young[o.Owner.Allocation] || !records.Settled.IsZero() && o.Made.After(records.Settled)
+	}
 	verdicts := make([]Verdict, len(found.Objects))
 	for i, o := range found.Objects {
 		if o.Kind == Firewall {
@@ -81,6 +89,8 @@ type planner struct {
 	live    Live
 	// claims are the verdicts on what says that an address is its owner's.
 	claims map[netip.Addr][]Verdict
+	// young are the allocations with something that was made since Settled.
+	young map[string]bool
 }
 
 func (p *planner) claimRecorded() {
@@ -111,6 +121,9 @@ func (p *planner) judge(o Object) Verdict {
 		return keep("its network is unknown")
 	case !p.records.Networks[network]:
 		return keep("network %q is none of ours", network)
+	}
+	if p.young[id] {
+		return keep("its allocation has a lease that was given out only now")
 	}
 	if address, where, used := p.used(o); used {
 		return keep("its address %s is in use in %s", address, where)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 func address(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }
@@ -40,7 +41,11 @@ func TestPlan(t *testing.T) {
 			change: func(f *Found, _ *Records, _ map[string]string) { f.Alive["a"] = "namespace /run/netns/a" }},
 		"another network": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: `network "nomad" is none of ours`},
 		"unknown network": {objects: []Object{{Kind: Ports, Owner: Owner{Allocation: "a"}}}, why: "its network is unknown"},
-		"unknown owner":   {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
+		"given out only now": {objects: []Object{{Kind: Lease, Owner: ours, Made: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "given out only now",
+			change: func(_ *Found, r *Records, _ map[string]string) { r.Settled = time.Unix(99, 0) }},
+		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Made: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
+			change: func(_ *Found, r *Records, _ map[string]string) { r.Settled = time.Unix(99, 0) }},
+		"unknown owner": {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
 			change: func(f *Found, _ *Records, _ map[string]string) { f.InUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
 		"address in use by another, who has the lease": {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -223,6 +224,11 @@ func TestLeaks(t *testing.T) {
 	h := newHost(t)
 	const lease = "/var/lib/cni/networks/storage/10.89.7.7"
 	lab.WriteFile(t, lease, "stray\r\neth0")
+	if old := time.Now().Add(-time.Hour); os.Chtimes(lease, old, old) != nil {
+		t.Fatal("the lease cannot be made old")
+	}
+	const young = "/var/lib/cni/networks/storage/10.89.7.8" // of somebody who attaches just now
+	lab.WriteFile(t, young, "begun\r\neth0")
 	h.configure("reconcile {\n leaks = \"report\"\n}")
 	h.start()
 	found, removed := h.metric(`allocnet_leaks_found_total{kind="lease"}`), h.metric(`allocnet_leaks_removed_total{kind="lease"}`)
@@ -234,6 +240,12 @@ func TestLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.await("the leak is removed", func() bool { return h.metric(`allocnet_leaks_removed_total{kind="lease"}`) == 1 && !present(lease) })
+	if !present(young) {
+		t.Error("a lease that was given out only now was taken for a leak")
+	}
+	if err := os.Remove(young); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestUnknownRemovesNothing has a Nomad that does not answer.

@@ -29,11 +29,11 @@ type Interface struct {
 
 // Interfaces returns the namespace's interfaces, sorted by name.
 func (n *Namespace) Interfaces() ([]Interface, error) {
-	links, err := n.link.LinkList()
+	links, err := Whole(n.link.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces of %s: %w", n.path, err)
 	}
-	addresses, err := n.link.AddrList(nil, netlink.FAMILY_ALL)
+	addresses, err := Whole(func() ([]netlink.Addr, error) { return n.link.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", n.path, err)
 	}
@@ -111,7 +111,7 @@ func nextHops(routes []netlink.Route) []netlink.NexthopInfo {
 }
 
 func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
-	routes, err := n.link.RouteList(nil, family)
+	routes, err := Whole(func() ([]netlink.Route, error) { return n.link.RouteList(nil, family) })
 	if err != nil {
 		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
 	}

@@ -76,7 +76,7 @@ func RemoveLink(name, kind, mac string) error {
 
 // Links returns the names of the links of a kind in the caller's namespace.
 func Links(kind string) ([]string, error) {
-	links, err := netlink.LinkList()
+	links, err := Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}

@@ -57,8 +57,8 @@ func FuzzRequest(f *testing.F) {
 	caller := withConn(context.Background(), &conn{peer: peer{pid: 1, uid: uint32(os.Geteuid())}})
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
 		target, err := url.ParseRequestURI(path)
-		if err != nil || target.Host != "" || !token.MatchString(method) {
-			return // net/http refuses it
+		if err != nil || target.Host != "" || path == "*" || !token.MatchString(method) {
+			return // net/http answers it
 		}
 		e.asked = nil
 		r := httptest.NewRequestWithContext(caller, method, "/", strings.NewReader(string(body)))

@@ -172,3 +172,42 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 }
+
+// TestSecurityPage: every line of the threat model names tests, which exist, and
+// every fuzz target proves a line.
+func TestSecurityPage(t *testing.T) {
+	page := read(t, "../docs/security.md")
+	_, lines, _ := strings.Cut(page, "## What holds each line")
+	lines, _, _ = strings.Cut(lines, "## What the operator holds")
+	named := regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)[A-Za-z]+)`")
+	for _, line := range strings.Split(lines, "\n")[4:] {
+		if strings.HasPrefix(line, "|") && !named.MatchString(line) {
+			t.Errorf("no test: %s", line)
+		}
+	}
+	for _, test := range named.FindAllStringSubmatch(lines, -1) {
+		if dir := strings.Replace("../"+test[1], "../allocnet-cni", "../cmd/allocnet-cni", 1); !declares(t, dir, test[2]) {
+			t.Errorf("%s has no %s", dir, test[2])
+		}
+	}
+	targets := lab.Run(t, "grep", "-rhoE", "--include=*_test.go", "^func Fuzz[A-Za-z]+", "..", "--exclude-dir=build")
+	for _, target := range strings.Fields(strings.ReplaceAll(targets, "func ", "")) {
+		if !strings.Contains(lines, "."+target+"`") {
+			t.Errorf("%s proves no line", target)
+		}
+	}
+}
+
+func declares(t *testing.T, dir, test string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.Contains(read(t, file), "\nfunc "+test+"(") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,32 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// FuzzWishes reads what a job asks for by further network blocks and by meta.
+func FuzzWishes(f *testing.F) {
+	f.Add("cni/storage", "mgmt@net5")
+	f.Add("cni/../storage", `[{"name": "mgmt", "ips": ["10.0.0.1/24"]}]`)
+	f.Add("bridge", "${meta.x}")
+	name := regexp.MustCompile(`^[a-zA-Z0-9][\w.-]*$`)
+	iface := regexp.MustCompile(`^\w[\w.-]*$`)
+	f.Fuzz(func(t *testing.T, mode, meta string) {
+		a := allocation([]*api.NetworkResource{{Mode: "cni/multi"}, {Mode: mode}}, map[string]string{MetaKey: meta})
+		elements, err := wishesOf(a)
+		if err != nil {
+			return
+		}
+		for _, e := range elements {
+			if !name.MatchString(e.Name) || e.Interface != "" && !iface.MatchString(e.Interface) {
+				t.Errorf("mode %q and meta %q ask for %+v", mode, meta, e)
+			}
+		}
+	})
+}

@@ -406,3 +406,15 @@ func TestRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNeighbour: by the choice of an interface's name an allocation gets no hold
+// of what libcni keeps of another.
+func TestNeighbour(t *testing.T) {
+	h := newHost(t)
+	h.must("attach", "a-1", "--primary", "storage")
+	h.refuse(2, []string{`"1-eth0"`, "allocation a-1"}, "attach", "a", "--networks", "storage@1-eth0")
+	h.must("check", "a-1")
+	h.must("detach", "a-1")
+	h.must("attach", "a", "--networks", "storage@1-eth0") // now the name is nobody's
+	h.must("detach", "a")
+}

@@ -415,6 +415,8 @@ func TestRefusedAdd(t *testing.T) {
 	r.refuseAdd(nomad("c5", "prod", `[{"name": "closed", "ips": ["10.97.0.3/29"]}]`), 7, "staticIPs")
 	r.refuseAdd(h.container("c6", "NOMAD_NAMESPACE=prod", "networks=closed"), 4, "NOMAD_ALLOC_ID")
 	r.refuseAdd(h.container("c7", "networks=storage@eth0"), 7, "eth0", "primary")
+	r.refuseAdd(h.container("c12", "networks=storage@net%d"), 4, "net%d")
+	r.refuseAdd(h.container("c13", `networks=[{"name":"web","portMappings":[{"hostPort":80,"hostIP":"::1%x accept"}]}]`), 4, "without a zone")
 	own := h.container("c8")
 	own.NetNS = "/proc/self/ns/net"
 	r.refuseAdd(own, 8, "host's own")

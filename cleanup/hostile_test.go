@@ -56,6 +56,8 @@ func FuzzLease(f *testing.F) {
 	f.Add("10.0.0.2", "a1\r\neth0")
 	f.Add("fd00::2", "a1")
 	f.Add("fe80::1%..", "../a\neth0")
+	f.Add("fe80::1%..", "a1\neth0")
+	f.Add("10.0.0.3", "a1\n../eth0")
 	f.Add("last_reserved_ip.0", "10.0.0.2")
 	dir := filepath.Join(f.TempDir(), "web")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -90,7 +92,9 @@ func FuzzLease(f *testing.F) {
 func FuzzCache(f *testing.F) {
 	f.Add([]byte(`{"kind": "cniCacheV1", "containerId": "a1", "networkName": "web", "ifName": "eth0", "config": "e30=", "netns": "/run/netns/a1", "result": {"ips": [{"address": "10.0.0.2/24"}]}}`))
 	f.Add([]byte(`{"containerId": "../a1", "networkName": "../web"}`))
-	f.Add([]byte(`{"containerId": "a1", "config": "e30="}`))
+	f.Add([]byte(`{"containerId": "a1", "networkName": "../web", "config": "e30="}`))
+	// a relative dataDir
+	f.Add([]byte(`{"containerId": "a1", "networkName": "web", "config": "eyJwbHVnaW5zIjogW3sidHlwZSI6ICJ4IiwgImlwYW0iOiB7ImRhdGFEaXIiOiAieCJ9fV19"}`))
 	dir := f.TempDir()
 	path := filepath.Join(dir, "results", "web-a1-eth0")
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {

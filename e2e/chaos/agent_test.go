@@ -1,0 +1,142 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/portmap"
+)
+
+const socket = "/run/allocnet/agent.sock"
+
+// daemon is the way by the agent, with three requests at once.
+type daemon struct {
+	*host
+	// stands is whether the allocations are set up before, dead whether their
+	// namespaces are gone then.
+	stands, dead bool
+	work         func(ctx context.Context, i int) error
+	cmd          *exec.Cmd
+	ended        <-chan struct{}
+}
+
+// setUp sets the i-th allocation up.
+func setUp(ctx context.Context, i int) error {
+	_, err := client.New(socket).Setup(ctx, ids[i], api.Setup{
+		Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}, {Name: "peer"}},
+		Ports: []portmap.Port{{HostPort: 8090 + i, To: 80, Protocol: "tcp"}},
+	})
+	return err
+}
+
+func tearDown(ctx context.Context, i int) error { return client.New(socket).Teardown(ctx, ids[i]) }
+
+func collectDead(ctx context.Context, _ int) error {
+	_, err := client.New(socket).GC(ctx)
+	return err
+}
+
+// serve starts the agent and waits until it is ready.
+func (d *daemon) serve() {
+	d.Helper()
+	d.cmd = d.command("agent", "--log-level", "error")
+	d.ended = d.launch(d.cmd).done
+	d.await("the agent is ready", func() bool {
+		select {
+		case <-d.ended:
+			d.Fatal("the agent has ended")
+		default:
+		}
+		return client.New(socket).Ready(context.Background()) == nil
+	})
+}
+
+// stop ends the agent politely.
+func (d *daemon) stop() {
+	d.Helper()
+	if err := d.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		d.Error(err)
+	}
+	<-d.ended
+	if !d.cmd.ProcessState.Success() {
+		d.Errorf("the agent ended with %v", d.cmd.ProcessState)
+	}
+}
+
+// all does something for all allocations at once.
+func (d *daemon) all(ctx context.Context, do func(ctx context.Context, i int) error) error {
+	var requests sync.WaitGroup
+	errs := make([]error, len(ids))
+	for i := range ids {
+		requests.Go(func() { errs[i] = do(ctx, i) })
+	}
+	requests.Wait()
+	return errors.Join(errs...)
+}
+
+func (d *daemon) prepare() []string {
+	d.Helper()
+	d.serve()
+	if !d.stands {
+		return ids
+	}
+	if err := d.all(context.Background(), setUp); err != nil {
+		d.Fatal(err)
+	}
+	for _, id := range ids {
+		if !d.dead {
+			break
+		}
+		if err := netns.Remove(netns.DefaultDir + "/" + id); err != nil {
+			d.Fatal(err)
+		}
+	}
+	return nil
+}
+
+func (d *daemon) start() run {
+	ctx, giveUp := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // the client tries again where nobody listens
+		<-d.ended
+		giveUp()
+	}()
+	go func() {
+		_ = d.all(ctx, d.work) // killed or not
+		close(done)
+	}()
+	return run{d.cmd.Process, done}
+}
+
+// repair starts the agent, which leaves each allocation whole or not at all.
+func (d *daemon) repair() {
+	d.Helper()
+	_ = d.cmd.Process.Kill() // when nobody was to be killed
+	<-d.ended
+	d.serve()
+	all, err := client.New(socket).Allocations(context.Background())
+	if err != nil {
+		d.Fatal(err)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		d.Fatal(err)
+	}
+	if d.requireWhole(string(text)) > 0 {
+		if err := d.all(context.Background(), tearDown); err != nil {
+			d.Error(err)
+		}
+	}
+	d.stop()
+}

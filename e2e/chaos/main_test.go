@@ -1,0 +1,251 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package chaos kills allocnet at random instants, takes away what it stands
+// on, and looks for what is left, with the real CNI plugins, in a laboratory.
+//
+// ALLOCNET_CHAOS_ROUNDS is how often, ALLOCNET_CHAOS_SEED what chance begins
+// with: the same seed and the same number of rounds make the same choices.
+package chaos
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// Where things are. /run is the laboratory's.
+const (
+	bin    = "/run/bin"
+	binary = bin + "/allocnet"
+)
+
+var (
+	// rounds is few enough for `make test`; `make chaos` sets 500.
+	rounds = number("ALLOCNET_CHAOS_ROUNDS", 30)
+	seed   = number("ALLOCNET_CHAOS_SEED", uint64(time.Now().UnixNano()))
+)
+
+func number(name string, otherwise uint64) uint64 {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("%s=%s: want a number of 0 or more", name, text))
+	}
+	return n
+}
+
+// chance returns the random numbers of one round of a test: they depend on
+// nothing but the seed and the round.
+func chance(round uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, round)) }
+
+func TestMain(m *testing.M) {
+	fakecni.Main()
+	os.Exit(lab.Enter(func() int {
+		fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d\n", seed, rounds)
+		err := lab.Prepare()
+		if err == nil {
+			err = lab.Uplink()
+		}
+		if err == nil {
+			err = build()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}))
+}
+
+// build makes the programs as they are released: instants, memory and open
+// files are theirs, not the race detector's.
+func build() error {
+	cmd := exec.Command("go", "build", "-o", bin+"/", "../../cmd/allocnet", "../../cmd/allocnet-cni")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+// host is a conf directory, a plugin directory and a state directory.
+type host struct {
+	*testing.T
+	conf, plugins, state string
+	// sandbox is a namespace that stays, as a runtime's does.
+	sandbox string
+	before  string
+	inside  string
+	// path is what programs are searched in; empty for the test's own.
+	path string
+}
+
+// newHost returns a host that has seen every network once. When the test ends
+// the host must be as it was.
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{T: t, conf: lab.WriteConf(t), plugins: t.TempDir(), state: t.TempDir()}
+	h.ownAddresses()
+	lab.Warm(t, h.conf)
+	fakecni.Install(t, h.plugins)
+	h.ownPlugins()
+	path, err := netns.Create(netns.DefaultDir, "sandbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.sandbox = path
+	h.must("attach", "first", "--primary", "storage") // of this boot
+	h.must("detach", "first")
+	h.remember()
+	t.Cleanup(func() {
+		h.requireSame()
+		if err := netns.Remove(path); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// ownAddresses gives the networks other addresses than those of other tests: an
+// address that any namespace of the machine has is not a dead allocation's.
+func (h *host) ownAddresses() {
+	h.Helper()
+	files, _ := filepath.Glob(h.conf + "/*")
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			h.Fatal(err)
+		}
+		lab.WriteFile(h, path, strings.NewReplacer(`"10.`, `"10.1`, `"fd00:`, `"fd01:`).Replace(string(text)))
+	}
+}
+
+// ownPlugins puts the real plugins into the host's directory, where a test may
+// do something to one.
+func (h *host) ownPlugins() {
+	h.Helper()
+	real, _ := filepath.Glob(lab.PluginDir() + "/*")
+	for _, path := range append(real, bin+"/allocnet-cni") {
+		if err := os.Symlink(path, filepath.Join(h.plugins, filepath.Base(path))); err != nil {
+			h.Fatal(err)
+		}
+	}
+}
+
+// on is the host for a part of the test.
+func (h *host) on(t *testing.T) *host {
+	part := *h
+	part.T = t
+	return &part
+}
+
+// remember takes the snapshots that requireSame compares with.
+func (h *host) remember() {
+	h.Helper()
+	h.before, h.inside = lab.Snapshot(h), h.look()
+}
+
+// look returns what is in the sandbox.
+func (h *host) look() string {
+	h.Helper()
+	return lab.Run(h, "ip", "-n", "sandbox", "-o", "link") + lab.Run(h, "ip", "-n", "sandbox", "route")
+}
+
+// requireSame fails the test when something is left: on the host, in the
+// sandbox, of records or of locks.
+func (h *host) requireSame() {
+	h.Helper()
+	lab.RequireSame(h, h.before)
+	if inside := h.look(); inside != h.inside {
+		h.Errorf("left in the sandbox:\n%s", inside)
+	}
+	if left := lab.Run(h, "find", h.state, "-mindepth", "2", "!", "-path", h.state+"/damaged*"); left != "" {
+		h.Errorf("state is left:\n%s", left)
+	}
+}
+
+// outcome is what a run of allocnet gave.
+type outcome struct {
+	text string
+	code int
+}
+
+func (h *host) env() []string {
+	env := append(os.Environ(),
+		"ALLOCNET_CONF_DIR="+h.conf, "ALLOCNET_PLUGIN_DIR="+h.plugins, "ALLOCNET_STATE_DIR="+h.state,
+		"ALLOCNET_CONFIG="+h.conf+"/none", "PATH="+bin+":"+os.Getenv("PATH"))
+	if h.path != "" {
+		env = append(env, "PATH="+h.path)
+	}
+	return env
+}
+
+func (h *host) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = h.env()
+	return cmd
+}
+
+func (h *host) allocnet(args ...string) outcome { return h.run(h.command(args...)) }
+
+func (h *host) run(cmd *exec.Cmd) outcome {
+	h.Helper()
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		h.Fatal(err)
+	}
+	return outcome{string(bytes.TrimSpace(out)), cmd.ProcessState.ExitCode()}
+}
+
+// must runs allocnet, which has to succeed.
+func (h *host) must(args ...string) string {
+	h.Helper()
+	o := h.allocnet(args...)
+	if o.code != 0 {
+		h.Fatalf("allocnet %s: exit code %d\n%s", strings.Join(args, " "), o.code, o.text)
+	}
+	return o.text
+}
+
+// refuse runs allocnet, which has to fail and say the words.
+func (h *host) refuse(words string, args ...string) {
+	h.Helper()
+	h.requireRefused(h.allocnet(args...), words)
+}
+
+func (h *host) requireRefused(o outcome, words string) {
+	h.Helper()
+	if o.code <= 0 || !strings.Contains(o.text, words) {
+		h.Errorf("exit code %d, want a failure that says %q:\n%s", o.code, words, o.text)
+	}
+}
+
+// await waits until something is so.
+func (h *host) await(what string, so func() bool) {
+	h.Helper()
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func present(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -171,8 +171,8 @@ func (o *operation) holdForPlugins() error {
 func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) error {
 	if a.Phase != state.Pending {
 		a.Phase, a.Tries, a.Updated = state.Deleting, 0, time.Now().UTC()
-		if err := o.lock.Mark(*a); err != nil {
-			return err
+		if err := o.lock.Mark(*a); err != nil { // a full disk must not keep anything attached
+			o.attachmentLog(*a).Warn("the record does not say that DEL begins", "error", err)
 		}
 	}
 	a.Tries++

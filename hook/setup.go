@@ -186,10 +186,10 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 		return err
 	}
 	p.displace(before)
+	o.record.Attachments = slices.Concat(p.standing, p.attachments) // before any is written: whoever undoes it removes them all
 	if err := o.lock.Begin(o.record.Allocation, p.attachments); err != nil {
 		return err
 	}
-	o.record.Attachments = slices.Concat(p.standing, p.attachments)
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}

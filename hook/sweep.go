@@ -117,12 +117,14 @@ func (o *operation) tidy(ctx context.Context) (torn bool, err error) {
 	return true, o.teardown(ctx)
 }
 
-// due tells whether it is time to try again.
+// due tells whether it is time to try again. A clock that was set back does not
+// put it off.
 func (o *operation) due(now time.Time) bool {
 	for _, a := range o.record.Attachments {
 		tries := min(max(a.Tries-1, 0), 20)
 		pause := time.Duration(tries*tries) * 10 * time.Second
-		if a.Phase == state.Pending && now.Sub(a.Updated) < pause {
+		since := now.Sub(a.Updated)
+		if a.Phase == state.Pending && since >= 0 && since < pause {
 			return false
 		}
 	}

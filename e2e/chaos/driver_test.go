@@ -27,7 +27,9 @@ type driver struct {
 }
 
 // connection is the client's side of the plugin's services.
-type connection struct{ goplugin.NetRPCUnsupportedPlugin }
+type connection struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
 
 func (connection) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error { return nil }
 

@@ -10,6 +10,7 @@ package chaos
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -233,6 +234,20 @@ func (h *host) requireRefused(o outcome, words string) {
 	if o.code <= 0 || !strings.Contains(o.text, words) {
 		h.Errorf("exit code %d, want a failure that says %q:\n%s", o.code, words, o.text)
 	}
+}
+
+// fake adds a network whose plugins are a bridge and then the fake.
+func (h *host) fake(name string, script fakecni.Script) {
+	h.Helper()
+	data, err := json.Marshal(script)
+	if err != nil {
+		h.Fatal(err)
+	}
+	lab.WriteFile(h, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
+		`{"cniVersion": "1.0.0", "name": %q, "plugins": [
+			{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.193.0.0/16", "dataDir": "/run/fake-leases"}},
+			{"type": "fakecni", "fake": %s}]}`, name, data))
+	h.Cleanup(func() { _ = os.RemoveAll("/run/fake-leases") })
 }
 
 // await waits until something is so.

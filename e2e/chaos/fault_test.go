@@ -1,0 +1,208 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// copyPlugin replaces the link to a plugin by a file of its own, which a test
+// may spoil.
+func (h *host) copyPlugin(name string) string {
+	h.Helper()
+	path := filepath.Join(h.plugins, name)
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		h.Fatal(err)
+	}
+	lab.Run(h, "rm", path)
+	lab.Run(h, "cp", real, path)
+	return path
+}
+
+// TestNotExecutable: nothing begins with a plugin that cannot be executed, and
+// what one did that no longer can be is removed without it.
+func TestNotExecutable(t *testing.T) {
+	h := newHost(t)
+	path := h.copyPlugin("portmap")
+	mode := func(mode os.FileMode) {
+		t.Helper()
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mode(0o644)
+	h.refuse(`plugin "portmap" is not executable`, attach...)
+	h.requireSame()
+	mode(0o755)
+	stand(h)
+	mode(0o644)
+	h.must(detach...)
+}
+
+// TestBusy: a plugin that is being written is tried again, for it is being
+// installed.
+func TestBusy(t *testing.T) {
+	h := newHost(t)
+	path := h.copyPlugin("portmap")
+	busy := func() *os.File {
+		t.Helper()
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	writer := busy()
+	h.refuse("text file busy", attach...)
+	h.requireSame()
+
+	cmd := h.command(attach...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, 4096)
+	n, _ := stderr.Read(said)
+	if err := writer.Close(); err != nil { // in the pause after the first try
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(string(said[:n]), "trying again") {
+		t.Errorf("the second try: %v: %s", err, said[:n])
+	}
+
+	writer = busy()
+	h.must(detach...)
+	lab.RequireSame(t, h.before)
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSleepsForEver: a DEL that does not end is ended, is on record, and can be
+// had again.
+func TestSleepsForEver(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.fake("asleep", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Await: dir + "/awake"}}})
+	h.must("attach", "k1", "--primary", "web", "--networks", "asleep,storage")
+	for _, args := range [][]string{detach, collect} {
+		h.refuse("did not answer DEL within 1s", append([]string{"--call-timeout", "1s"}, args...)...)
+		if left := lab.PluginProcesses(); left != nil {
+			t.Errorf("processes are left: %v", left)
+		}
+	}
+	if out := h.must("status", "k1"); !strings.Contains(out, "pending") || strings.Contains(out, "storage") {
+		t.Errorf("status shows\n%s", out)
+	}
+	lab.WriteFile(t, dir+"/awake", "")
+	h.must(detach...)
+}
+
+// TestRulesAreLocked by another process, as iptables-legacy does it: plugins
+// wait for it, until their deadline.
+func TestRulesAreLocked(t *testing.T) {
+	t.Cleanup(func() { flushLegacy(t) })
+	h := newHost(t)
+	h.legacy()
+	stand(h) // makes the shared chains
+	h.must(detach...)
+	h.remember()
+
+	for _, args := range [][]string{attach, detach} {
+		release := h.lockRules()
+		cmd := h.command(args...)
+		r := h.launch(cmd)
+		h.await("iptables waits for the lock", waiting)
+		release()
+		if <-r.done; !cmd.ProcessState.Success() {
+			t.Errorf("%v ended with %v", args, cmd.ProcessState)
+		}
+	}
+	h.requireSame()
+
+	release := h.lockRules()
+	h.refuse("did not answer ADD within 1s", append([]string{"--call-timeout", "1s"}, attach...)...)
+	release()
+	h.must(detach...)
+	h.requireSame()
+}
+
+// legacy makes allocnet and the plugins use the rules that have the lock.
+func (h *host) legacy() {
+	h.Helper()
+	dir := h.TempDir()
+	for _, name := range []string{"iptables", "ip6tables"} {
+		for _, suffix := range []string{"", "-save", "-restore"} {
+			real, err := exec.LookPath(name + "-legacy" + suffix)
+			if err != nil {
+				h.Fatalf("%v: run: make deps", err)
+			}
+			if err := os.Symlink(real, filepath.Join(dir, name+suffix)); err != nil {
+				h.Fatal(err)
+			}
+		}
+	}
+	h.path = dir + ":" + os.Getenv("PATH")
+}
+
+// flushLegacy empties the legacy tables: other tests are on hosts that have one
+// kind of rules.
+func flushLegacy(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
+		for _, table := range []string{"nat", "filter"} {
+			lab.Run(t, program, "-t", table, "-F")
+			lab.Run(t, program, "-t", table, "-X")
+		}
+	}
+}
+
+const rulesLock = "/run/xtables.lock"
+
+// lockRules takes the lock of iptables-legacy.
+func (h *host) lockRules() (release func()) {
+	h.Helper()
+	file, err := os.OpenFile(rulesLock, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err == nil {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		h.Fatal(err)
+	}
+	return func() {
+		if err := file.Close(); err != nil {
+			h.Error(err)
+		}
+	}
+}
+
+// waiting tells whether another process has the lock's file open.
+func waiting() bool {
+	lock, err := os.Stat(rulesLock)
+	if err != nil {
+		return false
+	}
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, link := range links {
+		file, err := os.Stat(link)
+		if err == nil && os.SameFile(file, lock) && !strings.HasPrefix(link, fmt.Sprintf("/proc/%d/", os.Getpid())) {
+			return true
+		}
+	}
+	return false
+}

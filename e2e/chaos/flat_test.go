@@ -1,0 +1,144 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/portmap"
+)
+
+// used is what a process has of the machine.
+type used struct{ kib, threads, files int }
+
+func usedBy(t *testing.T, pid int) (u used) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]*int{"VmRSS:": &u.kib, "Threads:": &u.threads} {
+		_, rest, found := strings.Cut(string(status), name)
+		if _, err := fmt.Sscan(rest, value); !found || err != nil {
+			t.Fatalf("%v in %s", err, status)
+		}
+	}
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.files = len(files)
+	return u
+}
+
+// TestFlat sets allocations up and tears them down, ten in each round, and the
+// agent's memory, threads and open files stay what they are.
+func TestFlat(t *testing.T) {
+	h := newHost(t)
+	d := &daemon{host: h}
+	d.serve()
+	const width = 5
+	work := func(times uint64) {
+		t.Helper()
+		err := each(width, width, func(i int) error {
+			for range times / width {
+				if err := upAndDown(fmt.Sprintf("flat-%d", i), api.Setup{Primary: api.Selection{{Name: "storage"}}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	work(100) // until everything has been used
+	before := usedBy(t, d.cmd.Process.Pid)
+	work(10 * rounds)
+	after := usedBy(t, d.cmd.Process.Pid)
+	t.Logf("before %+v, after %d set-ups and teardowns %+v", before, 10*rounds, after)
+	if after.kib > before.kib+8<<10 || after.threads > before.threads+10 || after.files > before.files+5 {
+		t.Errorf("before %+v, after %d set-ups and teardowns %+v", before, 10*rounds, after)
+	}
+	d.stop()
+}
+
+func upAndDown(id string, body api.Setup) error {
+	c := client.New(socket)
+	if _, err := c.Setup(context.Background(), id, body); err != nil {
+		return fmt.Errorf("set up %s: %w", id, err)
+	}
+	if err := c.Teardown(context.Background(), id); err != nil {
+		return fmt.Errorf("tear down %s: %w", id, err)
+	}
+	return nil
+}
+
+// TestCrowd has two allocations for each round on the host at the same time,
+// with three networks each: all are set up at once, and then torn down at once.
+// No two have an address in common.
+func TestCrowd(t *testing.T) {
+	h := newHost(t)
+	d := &daemon{host: h}
+	d.serve()
+	n := int(2 * rounds)
+	id := func(i int) string { return fmt.Sprintf("crowd-%d", i) }
+	var mu sync.Mutex
+	owner := map[netip.Prefix]string{}
+	err := each(n, n, func(i int) error {
+		a, err := client.New(socket).Setup(context.Background(), id(i), api.Setup{
+			Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}, {Name: "vlan"}},
+			Ports: []portmap.Port{{HostPort: 9000 + i, To: 80, Protocol: "tcp"}},
+		})
+		if err != nil {
+			return fmt.Errorf("set up %s: %w", id(i), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, address := range a.Addresses() {
+			if other, taken := owner[address]; taken {
+				return fmt.Errorf("%s has the address %s of %s", id(i), address, other)
+			}
+			owner[address] = id(i)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if want := 4 * n; len(owner) != want { // storage has both families
+		t.Errorf("%d addresses, want %d", len(owner), want)
+	}
+	if err := each(n, n, func(i int) error { return client.New(socket).Teardown(context.Background(), id(i)) }); err != nil {
+		t.Error(err)
+	}
+	d.stop()
+	lab.RequireSame(t, h.before)
+}
+
+// each calls do for 0 to n-1, at most width of them at a time.
+func each(n, width int, do func(i int) error) error {
+	var all sync.WaitGroup
+	places := make(chan struct{}, width)
+	errs := make([]error, n)
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			errs[i] = do(i)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

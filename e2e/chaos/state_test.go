@@ -1,0 +1,303 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/state"
+)
+
+// smallDisk puts the state directory on a file system of its own.
+func (h *host) smallDisk() {
+	h.Helper()
+	if err := unix.Mount("tmpfs", h.state, "tmpfs", 0, "size=256k"); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() {
+		if err := unix.Unmount(h.state, 0); err != nil {
+			h.Error(err)
+		}
+	})
+	for _, args := range [][]string{{"attach", "first", "--primary", "storage"}, {"detach", "first"}} {
+		h.must(args...)
+	}
+}
+
+// fill leaves no byte of the state directory's file system.
+func (h *host) fill() {
+	h.Helper()
+	file, err := os.Create(h.state + "/filler")
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer file.Close()
+	for err == nil {
+		_, err = file.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		h.Fatal(err)
+	}
+}
+
+func (h *host) free() {
+	h.Helper()
+	if err := os.Remove(h.state + "/filler"); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// TestFullDisk: nothing is attached that cannot be written down, and a teardown
+// needs no room.
+func TestFullDisk(t *testing.T) {
+	h := newHost(t)
+	h.smallDisk()
+	h.fill()
+	h.refuse("no space left on device", attach...)
+	lab.RequireSame(t, h.before)
+	h.free()
+
+	log := t.TempDir() + "/calls" // only its own DEL removes what this plugin did
+	h.fake("fake", fakecni.Script{Log: log})
+	h.must("attach", "k1", "--primary", "web", "--networks", "storage,fake")
+	h.fill()
+	h.must(detach...)
+	if calls := lab.Run(t, "cat", log); calls != "ADD net2\nDEL net2\n" {
+		t.Errorf("calls of the plugin:\n%s", calls)
+	}
+	lab.RequireSame(t, h.before)
+	h.free()
+	h.requireSame()
+
+	stand(h)
+	h.fill()
+	h.must("detach", "k1", "--interface", "net1")
+	h.refuse("no space left on device", extend...)
+	h.free()
+	if n := h.requireWhole(h.must("status", "--json")); n != 1 {
+		t.Errorf("%d allocations, want the one that stood", n)
+	}
+	h.must("check", "k1")
+	h.must(detach...)
+}
+
+// TestDiskFillsUp while plugins are at work: what they did is undone.
+func TestDiskFillsUp(t *testing.T) {
+	h := newHost(t)
+	h.smallDisk()
+	dir := t.TempDir()
+	h.fake("slow", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Mark: dir + "/begun", Await: dir + "/go"}}})
+	cmd := h.command("attach", "k1", "--primary", "web", "--networks", "storage,slow")
+	ended := make(chan outcome, 1)
+	go func() { ended <- h.run(cmd) }()
+	h.await("the plugin runs", func() bool { return present(dir + "/begun") })
+	h.fill()
+	lab.WriteFile(t, dir+"/go", "")
+	h.requireRefused(<-ended, "no space left on device")
+	lab.RequireSame(t, h.before)
+	h.free()
+}
+
+// TestReadOnly: nothing is done that cannot be written down, and what is on
+// record can be seen.
+func TestReadOnly(t *testing.T) {
+	h := newHost(t)
+	h.smallDisk()
+	stand(h)
+	remount := func(flags uintptr) {
+		t.Helper()
+		if err := unix.Mount("", h.state, "", unix.MS_REMOUNT|flags, "size=256k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	standing := lab.Snapshot(t)
+	remount(unix.MS_RDONLY)
+	for _, args := range [][]string{{"attach", "k2", "--primary", "web"}, extend, detach, collect} {
+		h.refuse("read-only file system", args...)
+		lab.RequireSame(t, standing)
+	}
+	if n := h.requireWhole(h.must("status", "--json")); n != 1 {
+		t.Errorf("%d allocations are shown", n)
+	}
+	remount(0)
+	h.must("check", "k1")
+	h.must(detach...)
+}
+
+// TestDamagedRecords: whichever files have a flipped bit or an end too early, a
+// teardown leaves nothing on the host, and they are kept for whoever wants to
+// know.
+func TestDamagedRecords(t *testing.T) {
+	h := newHost(t)
+	random := chance(0)
+	for name, damage := range map[string]func(data []byte) []byte{
+		"flipped bit": func(data []byte) []byte {
+			data[random.IntN(len(data))] ^= 1 << random.IntN(8)
+			return data
+		},
+		"truncated": func(data []byte) []byte { return data[:random.IntN(len(data))] },
+	} {
+		for mend, args := range map[string][]string{"detach": detach, "gc": collect, "attach again": attach} {
+			t.Run(name+", "+mend, func(t *testing.T) {
+				h := h.on(t)
+				stand(h)
+				files := h.damage(random, damage)
+				if mend == "gc" {
+					lab.Run(t, "ip", "netns", "delete", "k1")
+				}
+				h.must(args...)
+				h.must(detach...)
+				kept, _ := filepath.Glob(h.state + "/damaged/k1/*")
+				if len(kept) < len(files) {
+					t.Errorf("seed %d: %v were damaged, kept are %v", seed, files, kept)
+				}
+				h.requireSame()
+				if err := os.RemoveAll(h.state + "/damaged"); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// damage changes some of the record's files, and returns which.
+func (h *host) damage(random *rand.Rand, how func([]byte) []byte) (changed []string) {
+	h.Helper()
+	files, _ := filepath.Glob(h.state + "/allocations/k1/*.json")
+	for i, path := range files {
+		if i != 0 && random.IntN(2) == 0 {
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			h.Fatal(err)
+		}
+		lab.WriteFile(h, path, string(how(data)))
+		changed = append(changed, filepath.Base(path))
+	}
+	return changed
+}
+
+// TestOwnedByAnother: records of another user are still records, and a user who
+// has no access is told so.
+func TestOwnedByAnother(t *testing.T) {
+	h := newHost(t)
+	stand(h)
+	lab.Run(t, "chmod", "755", filepath.Dir(h.state), h.state)
+	nobody := func(args ...string) outcome {
+		cmd := exec.Command("setpriv", append([]string{"--reuid", "65534", "--clear-groups", binary}, args...)...)
+		cmd.Env = h.env()
+		return h.run(cmd)
+	}
+	for _, args := range [][]string{extend, detach, {"status", "k1"}, collect} {
+		h.requireRefused(nobody(args...), "permission denied")
+	}
+	h.must("check", "k1")
+	lab.Run(t, "chown", "-R", "65534:65534", h.state)
+	h.must(extend...)
+	h.must(detach...)
+}
+
+// TestLockOfTheDead: the kernel releases the lock of a process that was killed,
+// and the file that it leaves keeps nobody out.
+func TestLockOfTheDead(t *testing.T) {
+	for mend, args := range map[string][]string{"detach": detach, "gc": collect} {
+		t.Run(mend, func(t *testing.T) {
+			h := newHost(t)
+			stand(h)
+			path := h.state + "/locks/k1"
+			holder := exec.Command("flock", "--no-fork", path, "sleep", "infinity")
+			if err := holder.Start(); err != nil {
+				t.Fatal(err)
+			}
+			h.await("it has the lock", func() bool {
+				return exec.Command("flock", "--nonblock", path, "true").Run() != nil
+			})
+			cmd := h.command(args...)
+			r := h.launch(cmd)
+			h.await("the command waits", func() bool { return opened(cmd.Process.Pid, path) })
+			if err := holder.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = holder.Wait() // killed
+			if <-r.done; !cmd.ProcessState.Success() {
+				t.Errorf("%s ended with %v", mend, cmd.ProcessState)
+			}
+			h.must(detach...)
+		})
+	}
+}
+
+// opened tells whether a process has a file open.
+func opened(pid int, path string) bool {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, link := range links {
+		if target, _ := os.Readlink(link); target == path {
+			return true
+		}
+	}
+	return false
+}
+
+// TestClockJumpsBack: what was written down in an hour that is yet to come is
+// taken down like everything else, also when another operation comes by.
+func TestClockJumpsBack(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{
+		"DEL": {Code: 7, Msg: "cannot", FailTimes: 1, Counter: dir + "/counter"},
+	}})
+	h.must("attach", "k1", "--primary", "fake", "--networks", "storage")
+	h.refuse("cannot", detach...)
+	h.fromTheFuture("k1")
+	second := []string{"attach", "k2", "--primary", "web", "--networks", "storage"}
+	h.must(second...)
+	if left := h.allocnet("status", "k1"); left.code == 0 {
+		t.Errorf("what was pending is not tried again before the clock is where it was:\n%s", left.text)
+	}
+	h.fromTheFuture("k2")
+	h.must(second...)
+	h.must("check", "k2")
+	for _, id := range ids[:2] {
+		h.must("detach", id)
+	}
+}
+
+// fromTheFuture moves a record by an hour.
+func (h *host) fromTheFuture(id string) {
+	h.Helper()
+	store, err := state.Open(h.state)
+	if err != nil {
+		h.Fatal(err)
+	}
+	lock, err := store.Lock(context.Background(), id)
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer lock.Unlock()
+	record, err := lock.Load()
+	if err != nil {
+		h.Fatal(err)
+	}
+	record.Allocation.Created = record.Allocation.Created.Add(time.Hour)
+	for i := range record.Attachments {
+		record.Attachments[i].Created = record.Attachments[i].Created.Add(time.Hour)
+		record.Attachments[i].Updated = record.Attachments[i].Updated.Add(time.Hour)
+	}
+	if err := lock.Begin(record.Allocation, record.Attachments); err != nil {
+		h.Fatal(err)
+	}
+}

@@ -35,7 +35,7 @@ const (
 
 var (
 	// rounds is few enough for `make test`; `make chaos` sets 500.
-	rounds = number("ALLOCNET_CHAOS_ROUNDS", 30)
+	rounds = number("ALLOCNET_CHAOS_ROUNDS", 15)
 	seed   = number("ALLOCNET_CHAOS_SEED", uint64(time.Now().UnixNano()))
 )
 

@@ -86,7 +86,8 @@ func build() error {
 // host is a conf directory, a plugin directory and a state directory.
 type host struct {
 	*testing.T
-	conf, plugins, state string
+	// config is the agent's.
+	conf, plugins, state, config string
 	// sandbox is a namespace that stays, as a runtime's does.
 	sandbox string
 	before  string
@@ -99,7 +100,7 @@ type host struct {
 // the host must be as it was.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{T: t, conf: lab.WriteConf(t), plugins: t.TempDir(), state: t.TempDir()}
+	h := &host{T: t, conf: lab.WriteConf(t), plugins: t.TempDir(), state: t.TempDir(), config: t.TempDir()}
 	h.ownAddresses()
 	lab.Warm(t, h.conf)
 	fakecni.Install(t, h.plugins)
@@ -188,7 +189,7 @@ type outcome struct {
 func (h *host) env() []string {
 	env := append(os.Environ(),
 		"ALLOCNET_CONF_DIR="+h.conf, "ALLOCNET_PLUGIN_DIR="+h.plugins, "ALLOCNET_STATE_DIR="+h.state,
-		"ALLOCNET_CONFIG="+h.conf+"/none", "PATH="+bin+":"+os.Getenv("PATH"))
+		"ALLOCNET_CONFIG="+h.config, "PATH="+bin+":"+os.Getenv("PATH"))
 	if h.path != "" {
 		env = append(env, "PATH="+h.path)
 	}

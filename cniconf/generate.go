@@ -28,6 +28,17 @@ type Multi struct {
 	// ConfDir, PluginDir, StateDir and DataDir become keys of the entry. Empty:
 	// left out.
 	ConfDir, PluginDir, StateDir, DataDir string
+	// Agent has calls carried out by the agent. Nil: the plugin does it all.
+	Agent *MultiAgent
+}
+
+// MultiAgent is where allocnet-cni finds the agent.
+type MultiAgent struct {
+	// Socket is the agent's. Empty: its default.
+	Socket string `json:"socket,omitempty"`
+	// Mode is "require", or "prefer" when the plugin may do the work itself.
+	// Empty: prefer.
+	Mode string `json:"mode,omitempty"`
 }
 
 // multiVersion is the highest version with which Nomad always calls DEL: with
@@ -53,6 +64,7 @@ type multiEntry struct {
 	PluginDir    string            `json:"pluginDir,omitempty"`
 	StateDir     string            `json:"stateDir,omitempty"`
 	DataDir      string            `json:"dataDir,omitempty"`
+	Agent        *MultiAgent       `json:"agent,omitempty"`
 }
 
 // ConfList returns the conflist, the same for the same input.
@@ -62,7 +74,7 @@ func (m Multi) ConfList() ([]byte, error) {
 	}
 	entry := multiEntry{
 		Type: "allocnet-cni", Capabilities: m.capabilities(), Primary: m.Primary.Name, Networks: m.Networks,
-		ConfDir: m.ConfDir, PluginDir: m.PluginDir, StateDir: m.StateDir, DataDir: m.DataDir,
+		ConfDir: m.ConfDir, PluginDir: m.PluginDir, StateDir: m.StateDir, DataDir: m.DataDir, Agent: m.Agent,
 	}
 	if m.Name == m.Primary.Name {
 		inside, err := m.Primary.renamed(m.Name + "-primary")

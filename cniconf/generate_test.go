@@ -51,6 +51,16 @@ func TestMulti(t *testing.T) {
 	}
 }
 
+func TestMultiByTheAgent(t *testing.T) {
+	got, err := Multi{Name: "multi", Primary: primary(t), Agent: &MultiAgent{Mode: "require"}}.ConfList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\"agent\": {\n        \"mode\": \"require\"\n      }"; !strings.Contains(string(got), want) {
+		t.Errorf("%s has no %s", got, want)
+	}
+}
+
 // TestMultiKeepsTheName puts the network inside, under another.
 func TestMultiKeepsTheName(t *testing.T) {
 	got, err := Multi{Name: "web", Primary: primary(t)}.ConfList()

@@ -99,6 +99,10 @@ type Multi struct {
 	DataDir string
 	// Path is the file that is written. Empty: 00-NAME.conflist in ConfDir.
 	Path string
+	// Agent is "prefer" or "require": calls are carried out by the agent, and
+	// the plugin may, or may not, do without. Empty: the plugin does it all,
+	// unless Nomad.Wishes, which only the agent can ask for: then "require".
+	Agent string
 }
 
 // CNI says how CNI calls are carried out.

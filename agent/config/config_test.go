@@ -86,6 +86,21 @@ multi {
 	}
 }
 
+// TestWishesWantTheAgent: only the agent asks Nomad what a job wishes for.
+func TestWishesWantTheAgent(t *testing.T) {
+	for text, want := range map[string]string{
+		"multi {\n primary = \"web\"\n}":                                                  "",
+		"multi {\n primary = \"web\"\n agent = \"prefer\"\n}":                             "prefer",
+		"nomad {\n wishes = true\n}\nmulti {\n primary = \"web\"\n}":                      "require",
+		"nomad {\n wishes = true\n}\nmulti {\n primary = \"web\"\n agent = \"prefer\"\n}": "prefer",
+	} {
+		got, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
+		if err != nil || got.Multi.Agent != want {
+			t.Errorf("%s: %+v, %v, want %q", text, got.Multi, err, want)
+		}
+	}
+}
+
 func TestLoadNothing(t *testing.T) {
 	for _, path := range []string{t.TempDir(), "/does/not/exist"} {
 		if got, err := Load(path); err != nil || !cmp.Equal(got, Config{}) {
@@ -99,16 +114,17 @@ func TestLoadNothing(t *testing.T) {
 
 func TestFaultsSayWhere(t *testing.T) {
 	for text, want := range map[string]string{
-		"conf_dir = ":                         "a.hcl:1,12-12",
-		"x = 1":                               "a.hcl:1,1-2: Unsupported argument",
-		"\n  call_timeout = \"soon\"":         `a.hcl:2,18-24: Invalid value; "soon": want a duration`,
-		"call_timeout = 5":                    `a.hcl:1,16-17`,
-		"call_timeout = \"-1s\"":              "more than 0",
-		"log_level = \"loud\"":                `"loud": want trace, debug`,
-		"socket {\n owner = \"no-such\"\n}":   `a.hcl:2,10-19: Invalid value; "no-such": want the name or number of a user`,
-		"limits {\n requests = 0\n}":          "a.hcl:2,13-14: Invalid value; 0: want a number of 1 or more",
-		"socket {}\nsocket {}":                "a.hcl:2,1-7: Duplicate socket block",
-		"multi {\n path = \"/x\"\n}":          "a.hcl:1,1-6: Invalid value; multi: want either primary",
+		"conf_dir = ":                       "a.hcl:1,12-12",
+		"x = 1":                             "a.hcl:1,1-2: Unsupported argument",
+		"\n  call_timeout = \"soon\"":       `a.hcl:2,18-24: Invalid value; "soon": want a duration`,
+		"call_timeout = 5":                  `a.hcl:1,16-17`,
+		"call_timeout = \"-1s\"":            "more than 0",
+		"log_level = \"loud\"":              `"loud": want trace, debug`,
+		"socket {\n owner = \"no-such\"\n}": `a.hcl:2,10-19: Invalid value; "no-such": want the name or number of a user`,
+		"limits {\n requests = 0\n}":        "a.hcl:2,13-14: Invalid value; 0: want a number of 1 or more",
+		"socket {}\nsocket {}":              "a.hcl:2,1-7: Duplicate socket block",
+		"multi {\n path = \"/x\"\n}":        "a.hcl:1,1-6: Invalid value; multi: want either primary",
+		"multi {\n primary = \"web\"\n agent = \"never\"\n}": "want prefer, require",
 		"pprof = \"maybe\"":                   "a.hcl:1,10-15",
 		"log_level = upper(\"x\")":            "a.hcl:1,13",
 		"reconcile {\n leaks = \"ignore\"\n}": `want report, remove`,

@@ -123,13 +123,14 @@ type file struct {
 		Wishes    bool   `hcl:"wishes,optional"`
 	} `hcl:"nomad,block"`
 	Multi *struct {
-		Primary  string    `hcl:"primary,optional"`
-		Source   string    `hcl:"source,optional"`
-		Name     string    `hcl:"name,optional"`
-		Networks string    `hcl:"networks,optional"`
-		DataDir  string    `hcl:"data_dir,optional"`
-		Path     string    `hcl:"path,optional"`
-		Where    hcl.Range `hcl:",def_range"`
+		Primary  string         `hcl:"primary,optional"`
+		Source   string         `hcl:"source,optional"`
+		Name     string         `hcl:"name,optional"`
+		Networks string         `hcl:"networks,optional"`
+		DataDir  string         `hcl:"data_dir,optional"`
+		Path     string         `hcl:"path,optional"`
+		Agent    hcl.Expression `hcl:"agent,optional"`
+		Where    hcl.Range      `hcl:",def_range"`
 	} `hcl:"multi,block"`
 	CNI *struct {
 		Plugin string `hcl:"plugin,optional"`
@@ -166,7 +167,10 @@ func (f *file) config() (Config, error) {
 		if (m.Primary == "") == (m.Source == "") {
 			v.fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install as it is")
 		}
-		c.Multi = &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.DataDir, m.Path}
+		c.Multi = &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.DataDir, m.Path, v.oneOf(m.Agent, "prefer", "require")}
+		if c.Multi.Agent == "" && c.Nomad != nil && c.Nomad.Wishes {
+			c.Multi.Agent = "require"
+		}
 	}
 	if f.CNI != nil {
 		c.CNI = CNI(*f.CNI)

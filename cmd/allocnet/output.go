@@ -88,8 +88,10 @@ func ports(mappings []cni.PortMapping) string {
 	return strings.Join(texts, ",")
 }
 
-// age writes a duration in its largest unit, as people say it.
+// age writes a duration in its largest unit, as people say it. A clock that was
+// set back makes nothing younger than new.
 func age(d time.Duration) string {
+	d = max(d, 0)
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))

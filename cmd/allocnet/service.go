@@ -106,6 +106,9 @@ func (s *service) newConflist() *agent.Conflist {
 	if s.config.StateDir != state.DefaultDir {
 		multi.StateDir = s.config.StateDir
 	}
+	if m.Agent != "" {
+		multi.Agent = &cniconf.MultiAgent{Socket: s.config.Socket.Path, Mode: m.Agent}
+	}
 	path := cmp.Or(m.Path, filepath.Join(s.config.ConfDir, "00-"+m.Name+".conflist"))
 	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Primary: m.Primary, Metrics: s.metrics, Logger: s.log}
 }

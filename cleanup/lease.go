@@ -26,18 +26,26 @@ var leaseBases = []string{"/var/lib/cni/networks", "/run/cni"}
 
 // leaseDirs returns the directories of leases below the bases. One is known by
 // the lock that host-local keeps in it.
+//
+// A directory that is reached by two names, such as those below /run and
+// /var/run, is listed once: its lock cannot be had twice.
 func leaseDirs(bases []string) []string {
 	var dirs []string
 	for _, base := range bases {
-		entries, _ := os.ReadDir(base) // none: no leases
+		real, err := filepath.EvalSymlinks(base)
+		if err != nil { // none: no leases
+			continue
+		}
+		entries, _ := os.ReadDir(real)
 		for _, entry := range entries {
-			dir := filepath.Join(base, entry.Name())
+			dir := filepath.Join(real, entry.Name())
 			if _, err := os.Lstat(filepath.Join(dir, "lock")); err == nil {
 				dirs = append(dirs, dir)
 			}
 		}
 	}
-	return dirs
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 // scanLeases lists the leases of one network's directory.
@@ -94,15 +102,23 @@ func readLease(path string) (Object, error) {
 	}, nil
 }
 
+// lockPatience is how long a lock of leases is waited for. host-local has it for
+// milliseconds.
+const lockPatience = 30 * time.Second
+
 // lockLeases takes the locks of the directories as host-local takes them.
 // While they are held no address is given out or freed.
 func lockLeases(ctx context.Context, dirs []string) (unlock func(), err error) {
 	var locks []*os.File
 	unlock = func() {
 		for _, lock := range locks {
-			_ = lock.Close() // never written
+			// A child that was forked meanwhile has the file, too.
+			_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) // closing it does the rest
+			_ = lock.Close()                             // never written
 		}
 	}
+	ctx, stop := context.WithTimeoutCause(ctx, lockPatience, fmt.Errorf("somebody has had it for %s", lockPatience))
+	defer stop()
 	slices.Sort(dirs) // the same order for everybody
 	for _, dir := range slices.Compact(dirs) {
 		lock, err := lockFile(ctx, filepath.Join(dir, "lock"))

@@ -93,3 +93,27 @@ func TestLeaseLock(t *testing.T) {
 	}
 	again()
 }
+
+// TestLeaseDirTwice: a directory that two names lead to is locked once.
+func TestLeaseDirTwice(t *testing.T) {
+	base := t.TempDir()
+	web := filepath.Join(base, "run", "web")
+	if err := os.MkdirAll(web, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(web, "lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(base, "run"), filepath.Join(base, "var-run")); err != nil {
+		t.Fatal(err)
+	}
+	dirs := leaseDirs([]string{filepath.Join(base, "run"), filepath.Join(base, "var-run"), filepath.Join(base, "none")})
+	if len(dirs) != 1 {
+		t.Fatalf("directories %v, want one", dirs)
+	}
+	unlock, err := lockLeases(t.Context(), dirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}

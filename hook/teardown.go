@@ -88,6 +88,10 @@ func (o *operation) recall() error {
 		return err
 	}
 	for _, c := range cached {
+		if o.record.Allocation.Netns == "" {
+			o.record.Allocation.Netns = c.netns
+			o.record.Allocation.NetnsOwned = c.netnsOwned
+		}
 		known := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
 			return a.Interface == c.attachment.Interface
 		})
@@ -96,10 +100,6 @@ func (o *operation) recall() error {
 		}
 		o.attachmentLog(c.attachment).Warn("no record; using libcni's cache")
 		o.record.Attachments = append(o.record.Attachments, c.attachment)
-		if o.record.Allocation.Netns == "" {
-			o.record.Allocation.Netns = c.netns
-			o.record.Allocation.NetnsOwned = c.netnsOwned
-		}
 	}
 	return nil
 }

@@ -51,17 +51,17 @@ func (s *Store) LockCollecting(ctx context.Context) (unlock func(), err error) {
 // lockHost goes through a turnstile, which whoever waits for the lock holds:
 // else those who share it could keep others out for ever. The locks are on
 // directories, which stay.
-func (s *Store) lockHost(ctx context.Context, how int) (unlock func(), err error) {
+func (s *Store) lockHost(ctx context.Context, how int) (release func(), err error) {
 	turnstile, err := lockDir(ctx, s.allocations(), how)
 	if err != nil {
 		return nil, err
 	}
-	defer turnstile.Close() //nolint:errcheck // read only
+	defer unlock(turnstile)
 	lock, err := lockDir(ctx, filepath.Join(s.dir, "locks"), how)
 	if err != nil {
 		return nil, err
 	}
-	return func() { _ = lock.Close() }, nil // read only
+	return func() { unlock(lock) }, nil
 }
 
 func lockDir(ctx context.Context, path string, how int) (*os.File, error) {

@@ -173,6 +173,14 @@ func (l *Locked) Quiesce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close() //nolint:errcheck // read only
+	defer unlock(dir)
 	return flock(ctx, dir, unix.LOCK_EX)
+}
+
+// unlock releases a lock that was taken for the caller alone. To close the file
+// is not enough: a child that another goroutine has just forked has it, too,
+// until it executes its program.
+func unlock(file *os.File) {
+	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // closing it does the rest
+	_ = file.Close()                             // read only
 }

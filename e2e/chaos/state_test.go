@@ -24,7 +24,7 @@ import (
 // smallDisk puts the state directory on a file system of its own.
 func (h *host) smallDisk() {
 	h.Helper()
-	if err := unix.Mount("tmpfs", h.state, "tmpfs", 0, "size=256k"); err != nil {
+	if err := unix.Mount("tmpfs", h.state, "tmpfs", 0, "size=256k,mode=0700"); err != nil {
 		h.Fatal(err)
 	}
 	h.Cleanup(func() {
@@ -119,7 +119,7 @@ func TestReadOnly(t *testing.T) {
 	stand(h)
 	remount := func(flags uintptr) {
 		t.Helper()
-		if err := unix.Mount("", h.state, "", unix.MS_REMOUNT|flags, "size=256k"); err != nil {
+		if err := unix.Mount("", h.state, "", unix.MS_REMOUNT|flags, "size=256k,mode=0700"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,8 +191,8 @@ func (h *host) damage(random *rand.Rand, how func([]byte) []byte) (changed []str
 	return changed
 }
 
-// TestOwnedByAnother: records of another user are still records, and a user who
-// has no access is told so.
+// TestOwnedByAnother: a user who has no access is told so. Records name programs
+// that are executed, so root does not believe another user's.
 func TestOwnedByAnother(t *testing.T) {
 	h := newHost(t)
 	stand(h)
@@ -207,6 +207,8 @@ func TestOwnedByAnother(t *testing.T) {
 	}
 	h.must("check", "k1")
 	lab.Run(t, "chown", "-R", "65534:65534", h.state)
+	h.refuse("65534", detach...)
+	lab.Run(t, "chown", "-R", "0:0", h.state)
 	h.must(extend...)
 	h.must(detach...)
 }

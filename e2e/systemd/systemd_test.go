@@ -92,9 +92,7 @@ func TestAgent(t *testing.T) {
 	if _, err := m.client.Allocations(ctx); err != nil {
 		t.Errorf("through the socket: %v", err)
 	}
-	if got := m.property("allocnet.service", "ActiveState"); got != "active" {
-		t.Errorf("the socket did not start the agent: %s", got)
-	}
+	m.await("the socket has started the agent", func() bool { return m.property("allocnet.service", "ActiveState") == "active" })
 	m.must("systemctl", "reload", "allocnet.service")
 	m.await("the configuration is read again", func() bool {
 		return strings.Contains(m.must("journalctl", "--no-pager", "-u", "allocnet.service"), "configuration was read again")

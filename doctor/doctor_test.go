@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,26 +11,6 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 )
-
-func TestRangeSize(t *testing.T) {
-	for name, test := range map[string]struct {
-		a    addressRange
-		want string
-	}{
-		"subnet without ends and gateway": {addressRange{Subnet: netip.MustParsePrefix("10.0.0.0/24")}, "253"},
-		"smallest":                        {addressRange{Subnet: netip.MustParsePrefix("10.0.0.0/30")}, "1"},
-		"range": {addressRange{Subnet: netip.MustParsePrefix("10.0.0.0/24"), RangeStart: netip.MustParseAddr("10.0.0.10"),
-			RangeEnd: netip.MustParseAddr("10.0.0.19")}, "10"},
-		"range with the gateway in it": {addressRange{Subnet: netip.MustParsePrefix("10.0.0.0/24"), RangeStart: netip.MustParseAddr("10.0.0.10"),
-			RangeEnd: netip.MustParseAddr("10.0.0.19"), Gateway: netip.MustParseAddr("10.0.0.12")}, "9"},
-		"IPv6":      {addressRange{Subnet: netip.MustParsePrefix("fd00::/64")}, "18446744073709551614"},
-		"no subnet": {addressRange{}, "0"},
-	} {
-		if got := test.a.size().String(); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
-		}
-	}
-}
 
 func load(t *testing.T, files map[string]string) []network {
 	t.Helper()

@@ -6,7 +6,6 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -16,20 +15,9 @@ import (
 type network struct {
 	*cniconf.Network
 	bridges []string
-	ranges  []addressRange
-	// dataDir is where host-local keeps the leases.
-	dataDir string
+	ranges  []cniconf.AddressRange
 	// routed is whether the host forwards for it.
 	routed bool
-}
-
-// addressRange is what host-local gives out. Without start and end it is the
-// whole subnet.
-type addressRange struct {
-	Subnet     netip.Prefix `json:"subnet"`
-	RangeStart netip.Addr   `json:"rangeStart"`
-	RangeEnd   netip.Addr   `json:"rangeEnd"`
-	Gateway    netip.Addr   `json:"gateway"`
 }
 
 // pluginConf is what of a plugin's configuration matters here.
@@ -39,12 +27,6 @@ type pluginConf struct {
 	IsGateway bool   `json:"isGateway"`
 	IsDefault bool   `json:"isDefaultGateway"`
 	IPMasq    bool   `json:"ipMasq"`
-	IPAM      struct {
-		Type    string           `json:"type"`
-		DataDir string           `json:"dataDir"`
-		Ranges  [][]addressRange `json:"ranges"`
-		addressRange
-	} `json:"ipam"`
 }
 
 func describe(n *cniconf.Network) network {
@@ -58,14 +40,9 @@ func describe(n *cniconf.Network) network {
 		if conf.Type == "bridge" {
 			d.bridges = append(d.bridges, bridgeName(conf))
 		}
-		if conf.IPAM.Type != "host-local" {
-			continue
-		}
-		d.dataDir = conf.IPAM.DataDir
-		d.ranges = append(d.ranges, slices.Concat(conf.IPAM.Ranges...)...)
-		if conf.IPAM.Subnet.IsValid() {
-			d.ranges = append(d.ranges, conf.IPAM.addressRange)
-		}
+	}
+	for _, p := range n.Pools() {
+		d.ranges = append(d.ranges, p.Ranges()...)
 	}
 	return d
 }

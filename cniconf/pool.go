@@ -1,0 +1,143 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"math/big"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// DefaultLeaseDir is where host-local keeps its leases, in a directory for each
+// network, when its configuration does not say otherwise.
+const DefaultLeaseDir = "/var/lib/cni/networks"
+
+// Pool is what a host-local plugin gives out.
+type Pool struct {
+	// Sets each give an attachment one address, of any of their ranges.
+	Sets [][]AddressRange
+	// Leases is the directory of the leases.
+	Leases string
+}
+
+// AddressRange is a range of host-local. Without start and end it is the whole
+// subnet, and without a gateway that is the subnet's first address.
+type AddressRange struct {
+	Subnet     netip.Prefix `json:"subnet"`
+	RangeStart netip.Addr   `json:"rangeStart"`
+	RangeEnd   netip.Addr   `json:"rangeEnd"`
+	Gateway    netip.Addr   `json:"gateway"`
+}
+
+// Pools returns those of the network's plugins that use host-local. A
+// configuration that cannot be parsed has none: the plugin will say what is wrong
+// with it.
+func (n *Network) Pools() []Pool {
+	var pools []Pool
+	for _, plugin := range n.List.Plugins {
+		var conf struct {
+			IPAM struct {
+				Type    string           `json:"type"`
+				DataDir string           `json:"dataDir"`
+				Ranges  [][]AddressRange `json:"ranges"`
+				AddressRange
+			} `json:"ipam"`
+		}
+		if json.Unmarshal(plugin.Bytes, &conf) != nil || conf.IPAM.Type != "host-local" {
+			continue
+		}
+		sets, dir := conf.IPAM.Ranges, conf.IPAM.DataDir
+		if conf.IPAM.Subnet.IsValid() {
+			sets = append([][]AddressRange{{conf.IPAM.AddressRange}}, sets...)
+		}
+		if dir == "" {
+			dir = DefaultLeaseDir
+		}
+		pools = append(pools, Pool{sets, filepath.Join(dir, n.Name)})
+	}
+	return pools
+}
+
+// Ranges returns the ranges of all sets.
+func (p Pool) Ranges() []AddressRange { return slices.Concat(p.Sets...) }
+
+// Leased returns the addresses that are given out. Without a directory there are
+// none.
+func (p Pool) Leased() ([]netip.Addr, error) {
+	entries, err := os.ReadDir(p.Leases)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var leased []netip.Addr
+	for _, entry := range entries {
+		if address, err := netip.ParseAddr(entry.Name()); err == nil {
+			leased = append(leased, address)
+		}
+	}
+	return leased, nil
+}
+
+// Size is the number of addresses that the range gives out: all but the gateway.
+// IPv6 ranges have more than any integer of the machine can count. A range
+// without a subnet has none, and one that ends before it starts has none to give.
+func (r AddressRange) Size() *big.Int { return r.Free(nil) }
+
+// Free is Size without the addresses that are given out.
+func (r AddressRange) Free(leased []netip.Addr) *big.Int {
+	if !r.Subnet.IsValid() {
+		return new(big.Int)
+	}
+	first, last, gateway := r.bounds()
+	count := new(big.Int).Sub(number(last), number(first))
+	count.Add(count, big.NewInt(1))
+	inside := func(a netip.Addr) bool { return a.BitLen() == first.BitLen() && !a.Less(first) && !last.Less(a) }
+	for _, lease := range leased {
+		if inside(lease) && lease != gateway {
+			count.Sub(count, big.NewInt(1))
+		}
+	}
+	if inside(gateway) {
+		count.Sub(count, big.NewInt(1))
+	}
+	if count.Sign() < 0 {
+		return new(big.Int)
+	}
+	return count
+}
+
+// bounds are those of host-local's canonical range (its Range.Canonicalize):
+// neither the subnet's own address nor, for IPv4, its broadcast is given out.
+func (r AddressRange) bounds() (first, last, gateway netip.Addr) {
+	first, last, gateway = r.RangeStart, r.RangeEnd, r.Gateway
+	start := r.Subnet.Masked().Addr().Next()
+	if !first.IsValid() {
+		first = start
+	}
+	if !gateway.IsValid() {
+		gateway = start
+	}
+	if !last.IsValid() {
+		last = lastAddress(r.Subnet)
+	}
+	return first, last, gateway
+}
+
+func lastAddress(p netip.Prefix) netip.Addr {
+	bytes := p.Masked().Addr().AsSlice()
+	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	last, _ := netip.AddrFromSlice(bytes) // of the length it came in
+	if last.Is4() {
+		return last.Prev()
+	}
+	return last
+}
+
+func number(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }

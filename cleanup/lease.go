@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/flock"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -112,9 +113,7 @@ func lockLeases(ctx context.Context, dirs []string) (unlock func(), err error) {
 	var locks []*os.File
 	unlock = func() {
 		for _, lock := range locks {
-			// A child that was forked meanwhile has the file, too.
-			_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) // closing it does the rest
-			_ = lock.Close()                             // never written
+			flock.Close(lock)
 		}
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, lockPatience, fmt.Errorf("somebody has had it for %s", lockPatience))
@@ -139,26 +138,9 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return file, nil
-		}
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-			err = pause(ctx, 5*time.Millisecond)
-		}
-		if err != nil {
-			_ = file.Close() // never written
-			return nil, err
-		}
+	if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
+		_ = file.Close() // never written
+		return nil, err
 	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return file, nil
 }

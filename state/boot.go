@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
 )
 
 // SweptBoot returns the boot for which the records of earlier ones were torn
@@ -56,12 +58,12 @@ func (s *Store) lockHost(ctx context.Context, how int) (release func(), err erro
 	if err != nil {
 		return nil, err
 	}
-	defer unlock(turnstile)
+	defer flock.Close(turnstile)
 	lock, err := lockDir(ctx, filepath.Join(s.dir, "locks"), how)
 	if err != nil {
 		return nil, err
 	}
-	return func() { unlock(lock) }, nil
+	return func() { flock.Close(lock) }, nil
 }
 
 func lockDir(ctx context.Context, path string, how int) (*os.File, error) {
@@ -69,7 +71,7 @@ func lockDir(ctx context.Context, path string, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(ctx, dir, how); err != nil {
+	if err := flock.Lock(ctx, dir, how); err != nil {
 		_ = dir.Close() // read only
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

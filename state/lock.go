@@ -10,9 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
 )
 
 // Locked is an allocation whose lock is held. Its methods are not to be called
@@ -109,7 +110,7 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(ctx, file, unix.LOCK_EX); err != nil {
+		if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
 			_ = file.Close() // never written
 			return nil, err
 		}
@@ -130,22 +131,6 @@ func stillAt(file *os.File, path string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && os.SameFile(locked, present), err
-}
-
-// flock polls, because a waiting flock(2) cannot be cancelled. Waiting is
-// rare: within a process keylock does it.
-func flock(ctx context.Context, file *os.File, how int) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 25*time.Millisecond) {
-		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
-		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // Hold opens the allocation's directory with a shared lock, for plugins to
@@ -173,14 +158,6 @@ func (l *Locked) Quiesce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer unlock(dir)
-	return flock(ctx, dir, unix.LOCK_EX)
-}
-
-// unlock releases a lock that was taken for the caller alone. To close the file
-// is not enough: a child that another goroutine has just forked has it, too,
-// until it executes its program.
-func unlock(file *os.File) {
-	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // closing it does the rest
-	_ = file.Close()                             // read only
+	defer flock.Close(dir)
+	return flock.Lock(ctx, dir, unix.LOCK_EX)
 }

@@ -1,0 +1,68 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package flock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
+)
+
+func open(t *testing.T, path string) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+// TestLock: who waits for a lock that another has says why it gave up, and has
+// it once it is free.
+func TestLock(t *testing.T) {
+	path := t.TempDir() + "/lock"
+	first, second := open(t, path), open(t, path)
+	if err := flock.Lock(t.Context(), first, unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	reason := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(reason)
+	if err := flock.Lock(ctx, second, unix.LOCK_SH); !errors.Is(err, reason) {
+		t.Errorf("waiting ended with %v", err)
+	}
+	waited := make(chan error)
+	go func() { waited <- flock.Lock(t.Context(), second, unix.LOCK_SH) }()
+	flock.Close(first)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	if err := flock.Lock(ctx, open(t, path), unix.LOCK_SH); err != nil {
+		t.Errorf("a lock that is free is had even by who has no patience: %v", err)
+	}
+}
+
+// TestClose: the lock is gone, whoever else has the file.
+func TestClose(t *testing.T) {
+	path := t.TempDir() + "/lock"
+	file := open(t, path)
+	child, err := unix.Dup(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(child)
+	if err := flock.Lock(t.Context(), file, unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	flock.Close(file)
+	if err := unix.Flock(int(open(t, path).Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Errorf("the lock is still held: %v", err)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,11 +28,7 @@ import (
 
 // buildPlugin builds allocnet-cni once; the laboratory's /run goes with it.
 var buildPlugin = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "build", "-race", "-o", "/run/plugins/allocnet-cni", "../cmd/allocnet-cni").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build allocnet-cni: %w: %s", err, out)
-	}
-	return "/run/plugins", nil
+	return "/run/plugins", lab.BuildRaced("/run/plugins/allocnet-cni", "cmd/allocnet-cni")
 })
 
 // runtime is a CNI runtime with a conflist of the plugin's.

@@ -27,30 +27,11 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Enter(func() int {
-		err := lab.Prepare()
-		if err == nil {
-			err = lab.Uplink()
-		}
-		if err == nil {
-			err = buildBinary()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}))
+	os.Exit(lab.Main(m.Run, func() error { return lab.BuildRaced(binary, "cmd/allocnet") }))
 }
 
 // binary is allocnet, built with the race detector. /run is the laboratory's.
 const binary = "/run/allocnet"
-
-func buildBinary() error {
-	build := exec.Command("go", "build", "-race", "-o", binary, "../cmd/allocnet")
-	build.Stdout, build.Stderr = os.Stdout, os.Stderr
-	return build.Run()
-}
 
 // host is a conf directory, a plugin directory and a state directory.
 type host struct {

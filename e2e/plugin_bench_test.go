@@ -34,10 +34,8 @@ func newPeers(b *testing.B) *peers {
 	b.Helper()
 	p := &peers{conf: lab.WriteConf(b), bin: b.TempDir(), state: b.TempDir(), socket: filepath.Join(b.TempDir(), "run", "agent.sock")}
 	lab.Warm(b, p.conf)
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.bin+"/", "../cmd/allocnet", "../cmd/allocnet-cni")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	if err := lab.Build(p.bin+"/", "cmd/allocnet", "cmd/allocnet-cni"); err != nil {
+		b.Fatal(err)
 	}
 	return p
 }

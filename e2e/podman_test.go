@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -48,10 +47,8 @@ func TestPodman(t *testing.T) {
 	lab.WriteFile(t, dir+"/containers.conf", fmt.Sprintf(podmanConfig, h.conf, dirs))
 	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
 	root := filepath.Join(dir, "rootfs")
-	build := exec.Command("go", "build", "-o", root+"/web", "./web")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := lab.Build(root+"/web", "e2e/web"); err != nil {
+		t.Fatal(err)
 	}
 	podman := func(args ...string) string {
 		t.Helper()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/lab"
 )
 
 // forbidden is what the plugin must not link: it is executed for every
@@ -56,10 +58,8 @@ func TestLinkedPackages(t *testing.T) {
 // TestSize builds the plugin as make build does.
 func TestSize(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), name)
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := lab.Build(binary, "cmd/allocnet-cni"); err != nil {
+		t.Fatal(err)
 	}
 	info, err := os.Stat(binary)
 	if err != nil {

@@ -42,27 +42,7 @@ const (
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Enter(func() int {
-		err := lab.Prepare()
-		if err == nil {
-			err = lab.Uplink()
-		}
-		if err == nil {
-			err = build()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}))
-}
-
-// build makes the programs, with the race detector.
-func build() error {
-	cmd := exec.Command("go", "build", "-race", "-o", bin+"/", "../../cmd/allocnet", "../../cmd/allocnet-cni")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	os.Exit(lab.Main(m.Run, func() error { return lab.BuildRaced(bin+"/", "cmd/allocnet", "cmd/allocnet-cni") }))
 }
 
 // host is a conf directory, plugin directories and a state directory, with an

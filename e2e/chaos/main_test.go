@@ -57,30 +57,14 @@ func chance(round uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, round))
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Enter(func() int {
-		fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d\n", seed, rounds)
-		err := lab.Prepare()
-		if err == nil {
-			err = lab.Uplink()
-		}
-		if err == nil {
-			err = build()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}))
+	os.Exit(lab.Main(m.Run, build))
 }
 
-// build makes the programs as they are released: instants, memory and open
-// files are theirs, not the race detector's.
+// build says what is going to happen, and makes the programs as they are
+// released: instants, memory and open files are theirs, not the race detector's.
 func build() error {
-	cmd := exec.Command("go", "build", "-o", bin+"/", "../../cmd/allocnet", "../../cmd/allocnet-cni")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d\n", seed, rounds)
+	return lab.Build(bin+"/", "cmd/allocnet", "cmd/allocnet-cni")
 }
 
 // host is a conf directory, a plugin directory and a state directory.

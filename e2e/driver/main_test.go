@@ -30,15 +30,7 @@ const (
 const serverAddress = "10.99.0.1"
 
 func TestMain(m *testing.M) {
-	os.Exit(lab.Enter(func() int {
-		return nomadlab.Run(func() int {
-			if err := prepare(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			return m.Run()
-		})
-	}))
+	os.Exit(lab.Main(func() int { return nomadlab.Run(m.Run) }, prepare))
 }
 
 func prepare() error {
@@ -48,12 +40,6 @@ func prepare() error {
 		if _, err := os.Stat(need.path); err != nil {
 			return fmt.Errorf("%s is missing: run: %s", need.path, need.install)
 		}
-	}
-	if err := lab.Prepare(); err != nil {
-		return err
-	}
-	if err := lab.Uplink(); err != nil {
-		return err
 	}
 	for _, command := range []string{
 		"ip link add cluster type veth peer name second", "ip address add " + serverAddress + "/24 dev cluster", "ip link set cluster up",
@@ -67,10 +53,5 @@ func prepare() error {
 			return err
 		}
 	}
-	build := exec.Command("go", "build", "-o", allocnet, "../../cmd/allocnet")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build allocnet: %w: %s", err, out)
-	}
-	return nil
+	return lab.Build(allocnet, "cmd/allocnet")
 }

@@ -56,10 +56,8 @@ func prepare(run func() int) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	packages = dir
-	build := exec.Command("go", "build", "-o", dir+"/bin/", "../../cmd/allocnet", "../../cmd/allocnet-cni", "../web")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build: %w: %s", err, out)
+	if err := lab.Build(dir+"/bin/", "cmd/allocnet", "cmd/allocnet-cni", "e2e/web"); err != nil {
+		return 1, err
 	}
 	for _, version := range []string{release, upgrade} {
 		pack := exec.Command("../../dist/package.sh", dir+"/bin", dir)

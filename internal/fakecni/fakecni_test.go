@@ -18,13 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Enter(func() int {
-		if err := lab.Prepare(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}))
+	os.Exit(lab.Main(m.Run))
 }
 
 // TestLikeARealPlugin holds the fake to what libcni and a real plugin agree on,

@@ -22,9 +22,22 @@ import (
 // inside marks a process that is in a laboratory.
 const inside = "ALLOCNET_LAB"
 
-// Enter runs fn in a laboratory and returns its exit code: the program is
-// executed once more in fresh namespaces, and fn runs there.
-func Enter(fn func() int) int {
+// Main runs a program's tests in a laboratory and returns their exit code: the
+// program is executed once more in fresh namespaces, the steps make there what
+// the tests need, and run runs them.
+func Main(run func() int, steps ...func() error) int {
+	return enter(func() int {
+		for _, step := range append([]func() error{prepare, uplink}, steps...) {
+			if err := step(); err != nil {
+				_, _ = fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+		}
+		return run()
+	})
+}
+
+func enter(fn func() int) int {
 	if os.Getenv(inside) != "" {
 		return fn()
 	}
@@ -53,13 +66,12 @@ func Enter(fn func() int) int {
 	return 0
 }
 
-// Prepare makes the namespaces that Enter gave the process a laboratory. It is
-// to be called once, from fn.
-func Prepare() error {
+// prepare makes the namespaces that enter gave the process a laboratory.
+func prepare() error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	machine, _ := os.Readlink("/proc/1/ns/mnt")
 	if err != nil || os.Getenv(inside) != "entering" || own == machine {
-		return errors.New("not in a laboratory: call lab.Enter")
+		return errors.New("not in a laboratory: call lab.Main")
 	}
 	if err := os.Setenv(inside, "prepared"); err != nil {
 		return err

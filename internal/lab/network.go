@@ -60,8 +60,8 @@ func WriteFile(t testing.TB, path, text string) {
 	}
 }
 
-// Uplink makes the link that the network "vlan" needs.
-func Uplink() error {
+// uplink makes the link that the network "vlan" needs.
+func uplink() error {
 	return runAll("ip link add uplink type veth peer name wire", "ip link set uplink up", "ip link set wire up")
 }
 

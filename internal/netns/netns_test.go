@@ -22,13 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(lab.Enter(func() int {
-		if err := lab.Prepare(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}))
+	os.Exit(lab.Main(m.Run))
 }
 
 // create makes a namespace for the length of a test.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -49,12 +50,22 @@ func (l *Locked) Unlock() {
 	if l.file == nil {
 		return
 	}
+	l.removeUnrecorded()
 	// Removed while it is held: whoever waits sees that the file that it
 	// locked is no longer there, and takes the new one.
 	_ = os.Remove(l.file.Name()) // what stays is a stale file, no lock
 	_ = l.file.Close()
 	l.file = nil
 	l.release()
+}
+
+// removeUnrecorded removes a directory that holds no record: a process was killed
+// before it had written one, or while it removed it.
+func (l *Locked) removeUnrecorded() {
+	entries, err := os.ReadDir(l.dir())
+	if err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isRecord(e.Name()) }) {
+		_ = os.RemoveAll(l.dir()) // whoever has the lock next tries again
+	}
 }
 
 // ErrLocked is a lock that somebody else has.

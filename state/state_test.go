@@ -355,6 +355,40 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
+// TestNoRecordIsNoDirectory: what a killed process left of a directory goes with
+// the next lock; a record stays as long as any file of it does.
+func TestNoRecordIsNoDirectory(t *testing.T) {
+	s := open(t)
+	leave := func(id, file string) {
+		t.Helper()
+		if err := os.MkdirAll(s.allocationDir(id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.allocationDir(id), file), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leave("begun", "."+allocationFile)
+	leave("half", attachmentFile("net1"))
+	outside := t.TempDir()
+	if err := os.Symlink(outside, s.allocationDir("link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.allocationDir("empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"begun", "half", "link", "empty", "unknown"} {
+		lock(t, s, id).Unlock()
+	}
+	left, err := os.ReadDir(s.allocations())
+	if err != nil || len(left) != 1 || left[0].Name() != "half" {
+		t.Errorf("left are %v (%v), want half of a record", left, err)
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Errorf("a link was followed: %v", err)
+	}
+}
+
 func TestOpenWhereItCannot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))

@@ -132,6 +132,11 @@ const (
 
 func attachmentFile(iface string) string { return attachmentPrefix + iface + suffix }
 
+// isRecord tells a record's files from temporary ones.
+func isRecord(name string) bool {
+	return name == allocationFile || strings.HasPrefix(name, attachmentPrefix)
+}
+
 // read collects the files of an allocation. aside says what becomes of a
 // damaged file: it returns the path where the file then is.
 func (s *Store) read(id string, aside func(id, path string) string) (Record, error) {
@@ -170,10 +175,10 @@ func (s *Store) read(id string, aside func(id, path string) string) (Record, err
 // temporary files are not.
 func (r *Record) readFile(path string) (bool, error) {
 	name := filepath.Base(path)
-	iface, isAttachment := strings.CutPrefix(name, attachmentPrefix)
-	if name != allocationFile && !isAttachment {
+	if !isRecord(name) {
 		return false, nil
 	}
+	iface, isAttachment := strings.CutPrefix(name, attachmentPrefix)
 	data, err := readRegular(path)
 	if err != nil {
 		return true, err

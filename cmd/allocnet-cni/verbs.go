@@ -47,17 +47,11 @@ func add(r *request) error {
 
 // admit refuses what would go wrong without anybody noticing.
 func (r *request) admit() error {
-	ns, err := netns.Open(r.args.Netns)
+	own, err := netns.IsOwn(r.args.Netns)
 	if err != nil {
 		return refuse(types.ErrInvalidNetNS, err.Error())
 	}
-	defer ns.Close() //nolint:errcheck // only looked at
-	host, err := netns.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return err
-	}
-	defer host.Close() //nolint:errcheck // only looked at
-	if ns.ID() == host.ID() {
+	if own {
 		return refuse(types.ErrInvalidNetNS, fmt.Sprintf("CNI_NETNS %s is the host's own namespace: want the container's", r.args.Netns))
 	}
 	switch {

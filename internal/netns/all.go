@@ -15,11 +15,11 @@ import (
 // Exists tells whether there is a network namespace at path. One that cannot be
 // looked at exists.
 func Exists(path string) bool {
-	ns, err := Open(path)
+	handle, err := refer(path)
 	if err != nil {
 		return !errors.Is(err, ErrMissing)
 	}
-	_ = ns.Close() // only looked at
+	_ = handle.Close() // only looked at
 	return true
 }
 

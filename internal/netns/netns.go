@@ -138,21 +138,11 @@ type Namespace struct {
 // Open opens the namespace at path. The error is a *MissingError when the path
 // is empty, leads nowhere, or leads to something else.
 func Open(path string) (*Namespace, error) {
-	if path == "" {
-		return nil, &MissingError{path, "no path is known"}
-	}
-	if err := inspect(path); err != nil {
+	handle, err := refer(path)
+	if err != nil {
 		return nil, err
 	}
-	handle, err := vishns.GetFromPath(path)
-	if err != nil {
-		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
-	}
 	n := &Namespace{path: path, handle: handle}
-	if kind, err := unix.IoctlRetInt(int(handle), unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
-		_ = n.Close() // only looked at
-		return nil, &MissingError{path, "what is there is a namespace of another kind"}
-	}
 	if n.link, err = netlink.NewHandleAt(handle, unix.NETLINK_ROUTE); err == nil {
 		n.id, err = n.identify()
 	}
@@ -161,6 +151,22 @@ func Open(path string) (*Namespace, error) {
 		return nil, fmt.Errorf("enter network namespace %s: %w", path, err)
 	}
 	return n, nil
+}
+
+// IsOwn tells whether the namespace at path is the caller's. Errors are those of
+// Open.
+func IsOwn(path string) (bool, error) {
+	handle, err := refer(path)
+	if err != nil {
+		return false, err
+	}
+	defer handle.Close() //nolint:errcheck // only looked at
+	own, err := vishns.Get()
+	if err != nil {
+		return false, fmt.Errorf("open the own network namespace: %w", err)
+	}
+	defer own.Close() //nolint:errcheck // only looked at
+	return handle.Equal(own), nil
 }
 
 // OpenSame opens the namespace at path if it has the given ID, which is not
@@ -175,6 +181,25 @@ func OpenSame(path, id string) (*Namespace, error) {
 		return nil, &MissingError{path, "another namespace took its place"}
 	}
 	return ns, nil
+}
+
+// refer opens what is at path, and looks whether it is a network namespace.
+func refer(path string) (vishns.NsHandle, error) {
+	if path == "" {
+		return 0, &MissingError{path, "no path is known"}
+	}
+	if err := inspect(path); err != nil {
+		return 0, err
+	}
+	handle, err := vishns.GetFromPath(path)
+	if err != nil {
+		return 0, fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	if kind, err := unix.IoctlRetInt(int(handle), unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
+		_ = handle.Close() // only looked at
+		return 0, &MissingError{path, "what is there is a namespace of another kind"}
+	}
+	return handle, nil
 }
 
 func inspect(path string) error {

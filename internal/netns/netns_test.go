@@ -115,8 +115,21 @@ func TestMissing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	lab.WriteFile(t, file, "")
 	for name, path := range map[string]string{"gone": "/run/netns/none", "empty": "", "not a namespace": file, "below a file": file + "/x", "of another kind": "/proc/self/ns/mnt", "of a process's files": "/proc/version"} {
-		if _, err := netns.Open(path); !errors.Is(err, netns.ErrMissing) {
-			t.Errorf("%s: %v, want ErrMissing", name, err)
+		_, err := netns.Open(path)
+		_, own := netns.IsOwn(path)
+		if !errors.Is(err, netns.ErrMissing) || !errors.Is(own, netns.ErrMissing) || netns.Exists(path) {
+			t.Errorf("%s: %v, %v, want ErrMissing", name, err, own)
+		}
+	}
+}
+
+func TestIsOwn(t *testing.T) {
+	for path, want := range map[string]bool{create(t, "other"): false, "/proc/self/ns/net": true} {
+		if own, err := netns.IsOwn(path); err != nil || own != want {
+			t.Errorf("%s: %v, %v", path, own, err)
+		}
+		if !netns.Exists(path) {
+			t.Errorf("%s does not exist", path)
 		}
 	}
 }

@@ -207,15 +207,11 @@ func (t *task) look() (lost string, err error) {
 
 // interfaces returns those of the namespace that the task was started in.
 func (t *task) interfaces() ([]netns.Interface, error) {
-	path := t.config.GetNetworkIsolationSpec().GetPath()
-	ns, err := netns.Open(path)
+	ns, err := netns.OpenSame(t.config.GetNetworkIsolationSpec().GetPath(), t.saved.NetnsID)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close() //nolint:errcheck // read only
-	if ns.ID() != t.saved.NetnsID {
-		return nil, &netns.MissingError{Path: path, Reason: "another namespace took its place"}
-	}
 	return ns.Interfaces()
 }
 

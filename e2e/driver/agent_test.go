@@ -71,8 +71,8 @@ type agent struct{ *nomadlab.Agent }
 // newAgent returns an agent that has not been started.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
-	lab.WriteFile(t, dir+"/agent.hcl", fmt.Sprintf(agentConfig, lab.PluginDir(), "first", serverAddress, true, 1))
-	return &agent{nomadlab.NewAgent(t, dir+"/agent.hcl", filepath.Join(t.ArtifactDir(), "agent.log"), "WARN|ERROR|allocnet")}
+	config := fmt.Sprintf(agentConfig, lab.PluginDir(), "first", serverAddress, true, 1)
+	return &agent{nomadlab.NewAgent(t, dir, config, allocnet, "WARN|ERROR|allocnet")}
 }
 
 // pluginProcesses returns the driver's processes that run in this laboratory.

@@ -67,12 +67,12 @@ func docker() job {
 
 func testDocker(a *agent) {
 	alloc := a.run("docker", docker())[0]
-	if ns := alloc.setup(a).Netns; !strings.Contains(ns, "/docker/netns/") {
+	if ns := alloc.Setup().Netns; !strings.Contains(ns, "/docker/netns/") {
 		a.Errorf("the namespace is %s, want Docker's", ns)
 	}
 	requireFirst(a, alloc)
 	requireService(a, alloc, "db-docker")
-	a.stop("docker")
+	a.Stop("docker")
 }
 
 // testPauseKilled kills the pause container behind Nomad's back.
@@ -83,15 +83,10 @@ func testPauseKilled(a *agent) {
 		a.Fatal("there is no pause container")
 	}
 	lab.Run(a, "docker", "kill", pause)
-	var now allocation
-	a.Await("the allocation has failed", func() bool {
-		now = a.allocations("paused")[0]
-		return now.ClientStatus == "failed"
-	})
-	if events := now.events("storage-net"); !strings.Contains(events, "network namespace") || !strings.Contains(events, "is missing") {
-		a.Errorf("the events do not say why:\n%s", events)
+	if said := events(a.AwaitFailed("paused"), "storage-net"); !strings.Contains(said, "network namespace") || !strings.Contains(said, "is missing") {
+		a.Errorf("the events do not say why:\n%s", said)
 	}
-	a.stop("paused")
+	a.Stop("paused")
 	// Nomad's own bridge leaves a lease and a cached result: its DEL refuses the
 	// path, at which Docker has left an empty file.
 	if out := lab.Run(a, allocnet, "cleanup", alloc.ID); !strings.Contains(out, "/run/cni/nomad/") {

@@ -32,21 +32,15 @@ func testDocumentation(a *agent) {
 		a.Nomad("job", "validate", dir+"/documented.nomad.hcl")
 	}
 	a.Nomad("job", "run", "-detach", example)
-	var alloc allocation
-	a.Await("the example runs", func() bool {
-		for _, alloc = range a.allocations("db") {
-			return alloc.TaskStates["db"].State == "running"
-		}
-		return false
-	})
-	address := alloc.setup(a).Attachments[0].Addresses[0].Addr().String()
+	alloc := a.AwaitRunning("db", 1)[0]
+	address := alloc.Setup().Attachments[0].Addresses[0].Addr().String()
 	var registered []struct{ Address string }
 	a.Await("the service is registered", func() bool { return a.API("service/db-repl", &registered) == nil && len(registered) == 1 })
 	if registered[0].Address != address {
 		a.Errorf("registered is %+v, want %s", registered, address)
 	}
-	if out := alloc.inside(a, "ip", "-br", "addr", "show", "net1"); !strings.Contains(out, address) {
+	if out := alloc.Inside("ip", "-br", "addr", "show", "net1"); !strings.Contains(out, address) {
 		a.Errorf("the namespace has\n%s", out)
 	}
-	a.stop("db")
+	a.Stop("db")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 )
 
 // conf is the client's conf directory.
@@ -75,7 +76,7 @@ func (a *agent) warm() {
 		network "mgmt" {}`}
 	for _, mode := range []string{"bridge", "cni/web"} {
 		a.run("warm", job{mode: mode, driver: "raw_exec", networks: all, script: "exec " + busybox + " sleep 1000000"})
-		a.stop("warm")
+		a.Stop("warm")
 	}
 }
 
@@ -108,48 +109,48 @@ func testJob(a *agent) {
 				networks: map[string]string{"storage-net": `network "storage" {
 					interface = "net1"
 				}`}}
-			a.submit(id, jobs[id])
+			a.Submit(id, jobs[id].hcl(id))
 		}
 	}
 	var ids []string
 	for id := range jobs {
 		ids = append(ids, id)
-		alloc := a.running(id, 1)[0]
+		alloc := a.AwaitRunning(id, 1)[0]
 		requireFirst(a, alloc)
 		requireService(a, alloc, "db-"+id)
 	}
-	a.stop(ids...)
+	a.Stop(ids...)
 }
 
 // requireFirst: the interface was there, with its address, before the main
 // task's first instruction.
-func requireFirst(a *agent, alloc allocation) {
+func requireFirst(a *agent, alloc nomadlab.Allocation) {
 	a.Helper()
-	n := alloc.setup(a).Attachments[0]
+	n := alloc.Setup().Attachments[0]
 	first := ""
 	a.Await("the main task has recorded what it sees", func() bool {
-		first = alloc.file(a, "alloc/first")
+		first = alloc.File("alloc/first")
 		return first != ""
 	})
 	if !strings.Contains(first, "net1    inet "+n.Addresses[0].String()) || !strings.Contains(first, "eth0") {
 		a.Errorf("%s: the main task's first instruction sees\n%s", alloc.JobID, first)
 	}
 	for _, word := range []string{"Attached storage as net1 " + n.Addresses[0].String()} {
-		if events := alloc.events("storage-net"); !strings.Contains(events, word) {
-			a.Errorf("%s: the events do not say %q:\n%s", alloc.JobID, word, events)
+		if said := events(alloc, "storage-net"); !strings.Contains(said, word) {
+			a.Errorf("%s: the events do not say %q:\n%s", alloc.JobID, word, said)
 		}
 	}
 }
 
 // requireService: the service is registered with the attached address, and
 // another job that asks Nomad for it reaches it there.
-func requireService(a *agent, alloc allocation, service string) {
+func requireService(a *agent, alloc nomadlab.Allocation, service string) {
 	a.Helper()
 	var registered []struct {
 		Address string
 		Port    int
 	}
-	address := alloc.setup(a).Attachments[0].Addresses[0].Addr().String()
+	address := alloc.Setup().Attachments[0].Addresses[0].Addr().String()
 	a.Await("the service is registered", func() bool { return a.API("service/"+service, &registered) == nil })
 	if len(registered) != 1 || registered[0].Address != address || registered[0].Port != 5433 {
 		a.Errorf("registered is %+v, want %s:5433", registered, address)
@@ -165,7 +166,7 @@ func requireService(a *agent, alloc allocation, service string) {
 		script: busybox + ` wget -q -O ${NOMAD_ALLOC_DIR}/answer http://$DB/first; exec ` + busybox + ` sleep 1000000`})[0]
 	got := ""
 	a.Await("the client has an answer", func() bool {
-		got = client.file(a, "alloc/answer")
+		got = client.File("alloc/answer")
 		return got != ""
 	})
 	if !strings.Contains(got, address) {

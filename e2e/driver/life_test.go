@@ -39,10 +39,10 @@ func testFiles(a *agent) {
 	alloc := a.run("files", j)[0]
 	got := ""
 	a.Await("the main task has written its environment", func() bool {
-		got = alloc.file(a, "alloc/env")
+		got = alloc.File("alloc/env")
 		return strings.Contains(got, "NOMAD_ALLOC_ID")
 	})
-	for _, n := range alloc.setup(a).Attachments {
+	for _, n := range alloc.Setup().Attachments {
 		address := n.Addresses[0]
 		for _, line := range []string{
 			fmt.Sprintf("ALLOCNET_INTERFACE_%s=%s\n", n.Network, n.Interface), fmt.Sprintf("ALLOCNET_IP_%s=%s\n", n.Network, address.Addr()),
@@ -52,11 +52,11 @@ func testFiles(a *agent) {
 				a.Errorf("the environment lacks %q:\n%s", line, got)
 			}
 		}
-		if status := alloc.file(a, "alloc/network-status.json"); !strings.Contains(status, address.Addr().String()) {
+		if status := alloc.File("alloc/network-status.json"); !strings.Contains(status, address.Addr().String()) {
 			a.Errorf("network-status.json lacks %s:\n%s", address, status)
 		}
 	}
-	a.stop("files")
+	a.Stop("files")
 }
 
 // testLiveAttach attaches a network to an allocation that runs, and detaches it
@@ -64,28 +64,28 @@ func testFiles(a *agent) {
 func testLiveAttach(a *agent) {
 	alloc := a.run("live", storage())[0]
 	lab.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
-	if got := networks(alloc.setup(a)); got != "net1=storage mgmt0=mgmt" {
+	if got := nomadlab.Networks(alloc.Setup()); got != "net1=storage mgmt0=mgmt" {
 		a.Errorf("attached %s", got)
 	}
-	if out := alloc.inside(a, "ip", "-br", "link"); !strings.Contains(out, "mgmt0") {
+	if out := alloc.Inside("ip", "-br", "link"); !strings.Contains(out, "mgmt0") {
 		a.Errorf("the namespace has\n%s", out)
 	}
 	lab.Run(a, allocnet, "detach", alloc.ID, "--interface", "mgmt0", "--plugin-dir", lab.PluginDir())
-	if out := alloc.inside(a, "ip", "-br", "link"); strings.Contains(out, "mgmt0") || !strings.Contains(out, "net1") {
+	if out := alloc.Inside("ip", "-br", "link"); strings.Contains(out, "mgmt0") || !strings.Contains(out, "net1") {
 		a.Errorf("after detach the namespace has\n%s", out)
 	}
 	lab.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
-	alloc.requireUntouched(a, 0)
-	a.stop("live")
+	requireUntouched(a, alloc, 0)
+	a.Stop("live")
 	// What was attached by hand is nobody's task: it goes by hand, or by gc.
 	lab.Run(a, allocnet, "detach", alloc.ID, "--plugin-dir", lab.PluginDir())
 }
 
 // requireUntouched: the main task was not restarted, and the attachment task so
 // many times.
-func (alloc allocation) requireUntouched(a *agent, restarts int) {
+func requireUntouched(a *agent, alloc nomadlab.Allocation, restarts int) {
 	a.Helper()
-	for _, now := range a.allocations(alloc.JobID) {
+	for _, now := range a.Allocations(alloc.JobID) {
 		if now.ID != alloc.ID || now.ClientStatus != "running" || now.TaskStates["main"].Restarts != 0 || now.TaskStates["net"].Restarts != restarts {
 			a.Errorf("allocation %s of %s is %s, its tasks were restarted: %+v", now.ID, alloc.JobID, now.ClientStatus, now.TaskStates)
 		}
@@ -95,31 +95,31 @@ func (alloc allocation) requireUntouched(a *agent, restarts int) {
 // requireRepair deletes the interface by hand. The task fails and says why, and
 // Nomad's restart, of which it is that many now, brings it back; the main task
 // runs on.
-func (alloc allocation) requireRepair(a *agent, restarts int) {
+func requireRepair(a *agent, alloc nomadlab.Allocation, restarts int) {
 	a.Helper()
-	before := alloc.setup(a).Attachments[0]
-	alloc.inside(a, "ip", "link", "delete", "net1")
-	var now allocation
+	before := alloc.Setup().Attachments[0]
+	alloc.Inside("ip", "link", "delete", "net1")
+	var now nomadlab.Allocation
 	a.Await("the attachment task was restarted", func() bool {
-		now = a.allocations(alloc.JobID)[0]
+		now = a.Allocations(alloc.JobID)[0]
 		return now.TaskStates["net"].Restarts == restarts && now.TaskStates["net"].State == "running"
 	})
-	if events := now.events("net"); !strings.Contains(events, "interface net1 of network storage is gone") {
-		a.Errorf("the events do not say why:\n%s", events)
+	if said := events(now, "net"); !strings.Contains(said, "interface net1 of network storage is gone") {
+		a.Errorf("the events do not say why:\n%s", said)
 	}
-	after := alloc.setup(a).Attachments
+	after := alloc.Setup().Attachments
 	if len(after) != 1 || after[0].MAC == before.MAC {
 		a.Errorf("attached are %+v, before %+v", after, before)
 	}
-	if out := alloc.inside(a, "ip", "-br", "addr", "show", "net1"); !strings.Contains(out, after[0].Addresses[0].String()) {
+	if out := alloc.Inside("ip", "-br", "addr", "show", "net1"); !strings.Contains(out, after[0].Addresses[0].String()) {
 		a.Errorf("the namespace has\n%s", out)
 	}
-	alloc.requireUntouched(a, restarts)
+	requireUntouched(a, alloc, restarts)
 }
 
 func testInterfaceDeleted(a *agent) {
-	a.run("deleted", storage())[0].requireRepair(a, 1)
-	a.stop("deleted")
+	requireRepair(a, a.run("deleted", storage())[0], 1)
+	a.Stop("deleted")
 }
 
 // testKilled kills the plugin, and ends the client politely and not, and both.
@@ -145,20 +145,20 @@ func testKilled(a *agent) {
 			a.Start()
 		}},
 	} {
-		before := alloc.setup(a).Attachments[0]
+		before := alloc.Setup().Attachments[0]
 		step.kill()
-		a.running("killed", 1)
-		after := alloc.setup(a).Attachments
+		a.AwaitRunning("killed", 1)
+		after := alloc.Setup().Attachments
 		if len(after) != 1 || after[0].MAC != before.MAC || after[0].Addresses[0] != before.Addresses[0] {
 			a.Errorf("%s: attached are %+v, before %+v", step.name, after, before)
 		}
-		if out := alloc.inside(a, "ip", "link", "show", "net1"); !strings.Contains(out, before.MAC) {
+		if out := alloc.Inside("ip", "link", "show", "net1"); !strings.Contains(out, before.MAC) {
 			a.Errorf("%s: the namespace has\n%s", step.name, out)
 		}
-		alloc.requireUntouched(a, i)
-		alloc.requireRepair(a, i+1)
+		requireUntouched(a, alloc, i)
+		requireRepair(a, alloc, i+1)
 	}
-	a.stop("killed")
+	a.Stop("killed")
 }
 
 // testReboot ends everything and takes away what a reboot takes: processes,
@@ -166,8 +166,8 @@ func testKilled(a *agent) {
 // namespace, and the task attaches it anew.
 func testReboot(a *agent) {
 	alloc := a.run("reboot", storage())[0]
-	before := alloc.setup(a)
-	main := strings.Fields(alloc.inside(a, "ip", "-4", "-br", "addr", "show", "eth0"))[2]
+	before := alloc.Setup()
+	main := strings.Fields(alloc.Inside("ip", "-4", "-br", "addr", "show", "eth0"))[2]
 	a.Signal(unix.SIGINT)
 	nomadlab.KillTasks()
 	if err := netns.Remove(before.Netns); err != nil {
@@ -178,17 +178,17 @@ func testReboot(a *agent) {
 	lab.Run(a, "sh", "-c", "iptables -S CNI-FORWARD | grep -F ' "+address+"/32 ' | sed s/-A/-D/ | xargs -r -L1 iptables")
 	a.Start()
 	a.Await("the allocation is attached anew", func() bool {
-		now := a.allocations("reboot")
-		return len(now) == 1 && now[0].ID == alloc.ID && strings.Count(now[0].events("net"), "Attached storage") == 2 && now[0].TaskStates["main"].State == "running"
+		now := a.Allocations("reboot")
+		return len(now) == 1 && now[0].ID == alloc.ID && strings.Count(events(now[0], "net"), "Attached storage") == 2 && now[0].TaskStates["main"].State == "running"
 	})
-	after := alloc.setup(a)
-	if networks(after) != "net1=storage" || after.Attachments[0].MAC == before.Attachments[0].MAC {
+	after := alloc.Setup()
+	if nomadlab.Networks(after) != "net1=storage" || after.Attachments[0].MAC == before.Attachments[0].MAC {
 		a.Errorf("attached are %+v, before %+v", after, before)
 	}
-	if out := alloc.inside(a, "ip", "-br", "addr", "show", "net1"); !strings.Contains(out, after.Attachments[0].Addresses[0].String()) {
+	if out := alloc.Inside("ip", "-br", "addr", "show", "net1"); !strings.Contains(out, after.Attachments[0].Addresses[0].String()) {
 		a.Errorf("the namespace has\n%s", out)
 	}
-	a.stop("reboot")
+	a.Stop("reboot")
 	// Nomad's bridge has forgotten its own attachment from before the reboot.
 	if err := os.RemoveAll("/var/lib/cni/results/nomad-" + alloc.ID + "-eth0"); err != nil {
 		a.Error(err)
@@ -213,25 +213,19 @@ func testRefused(a *agent) {
 	for id, test := range tests {
 		j := storage()
 		j.mode, j.networks["net"] = test.mode, strings.NewReplacer("{ ", "{\n", " }", "\n}").Replace(test.config)
-		a.submit(id, j)
+		a.Submit(id, j.hcl(id))
 	}
 	var ids []string
 	for id, test := range tests {
 		ids = append(ids, id)
-		var alloc allocation
-		a.Await(id+" has failed", func() bool {
-			for _, alloc = range a.allocations(id) {
-				return alloc.ClientStatus == "failed"
-			}
-			return false
-		})
+		said := events(a.AwaitFailed(id), "net")
 		for _, word := range test.words {
-			if events := alloc.events("net"); !strings.Contains(events, word) {
-				a.Errorf("%s: the events do not say %q:\n%s", id, word, events)
+			if !strings.Contains(said, word) {
+				a.Errorf("%s: the events do not say %q:\n%s", id, word, said)
 			}
 		}
 	}
-	a.stop(ids...)
+	a.Stop(ids...)
 }
 
 // testCrowd runs 50 allocations with two attachment tasks each, one of them the
@@ -285,11 +279,10 @@ func testCrowd(a *agent) {
   }
 }
 `
-	lab.WriteFile(a, dir+"/crowd.nomad.hcl", hcl)
-	a.Nomad("job", "run", "-detach", dir+"/crowd.nomad.hcl")
+	a.Submit("crowd", hcl)
 	owner := map[string]string{}
-	for _, alloc := range a.running("crowd", 50) {
-		for _, n := range alloc.setup(a).Attachments {
+	for _, alloc := range a.AwaitRunning("crowd", 50) {
+		for _, n := range alloc.Setup().Attachments {
 			address := n.Addresses[0].String()
 			if other, taken := owner[address]; taken {
 				a.Errorf("%s has the address %s of %s", alloc.ID, address, other)
@@ -300,7 +293,7 @@ func testCrowd(a *agent) {
 	if len(owner) != 100 {
 		a.Errorf("%d addresses, want 100", len(owner))
 	}
-	a.stop("crowd")
+	a.Stop("crowd")
 }
 
 // testScheduling: a network that one of two clients has draws its jobs there;
@@ -346,7 +339,7 @@ func testScheduling(a *agent) {
 		}
 		return false
 	})
-	a.submit("nowhere", constrained)
+	a.Submit("nowhere", constrained.hcl("nowhere"))
 	a.Await("the job is blocked", func() bool {
 		var evaluations []struct{ Status string }
 		_ = a.API("job/nowhere/evaluations", &evaluations) // asked again
@@ -357,10 +350,10 @@ func testScheduling(a *agent) {
 		}
 		return false
 	})
-	if placed := a.allocations("nowhere"); len(placed) != 0 {
+	if placed := a.Allocations("nowhere"); len(placed) != 0 {
 		a.Errorf("placed: %+v", placed)
 	}
-	a.stop("nowhere", "there")
+	a.Stop("nowhere", "there")
 	a.Await("the second client's networks are gone", func() bool {
 		out, err := exec.Command("nsenter", "--net="+dir+"/ns/second", "ip", "-br", "link").Output()
 		return err == nil && !strings.Contains(string(out), "veth")

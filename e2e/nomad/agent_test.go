@@ -52,8 +52,8 @@ type agent struct{ *nomadlab.Agent }
 // newAgent returns an agent that has not been started.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
-	lab.WriteFile(t, dir+"/agent.hcl", fmt.Sprintf(agentConfig, lab.PluginDir()))
-	return &agent{nomadlab.NewAgent(t, dir+"/agent.hcl", dir+"/agent.log", "WARN|ERROR|^panic|^goroutine")}
+	config := fmt.Sprintf(agentConfig, lab.PluginDir())
+	return &agent{nomadlab.NewAgent(t, dir, config, allocnet, "WARN|ERROR|^panic|^goroutine")}
 }
 
 // attribute returns a fingerprinted attribute of the node.

@@ -195,7 +195,7 @@ func (d *daemon) wishes() {
       mode = "cni/storage"
     }`
 	first := d.run("wish", group{port: publish, networks: blocks})[0]
-	if got := networks(first.setup(d)); got != "eth0=web net1=storage net5=mgmt" {
+	if got := nomadlab.Networks(first.Setup()); got != "eth0=web net1=storage net5=mgmt" {
 		d.Errorf("with blocks and meta it has %s", got)
 	}
 	path := filepath.Join(dir, "wish.nomad.hcl")
@@ -209,14 +209,14 @@ func (d *daemon) wishes() {
 	}
 	d.Nomad("job", "run", "-detach", path)
 	d.Await("the allocation is replaced", func() bool {
-		for _, alloc := range d.allocations("wish") {
+		for _, alloc := range d.Allocations("wish") {
 			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
-				return networks(alloc.setup(d)) == "eth0=web net1=backup net5=mgmt"
+				return nomadlab.Networks(alloc.Setup()) == "eth0=web net1=backup net5=mgmt"
 			}
 		}
 		return false
 	})
-	d.stop("wish")
+	d.Stop("wish")
 	if left, _ := filepath.Glob("/var/lib/allocnet/wishes/*"); left != nil {
 		d.Errorf("wishes are left: %v", left)
 	}
@@ -239,7 +239,7 @@ func (d *daemon) metadata() {
 	if out, _ := exec.Command(nomadlab.Binary(), "job", "plan", d.write("nowhere", group{networks: constraint("nowhere")})).CombinedOutput(); !strings.Contains(string(out), "meta.allocnet.network.nowhere") {
 		d.Errorf("plan for a network that is nowhere:\n%s", out)
 	}
-	d.stop("placed")
+	d.Stop("placed")
 }
 
 func (d *daemon) write(id string, g group) string {
@@ -255,8 +255,8 @@ func (d *daemon) killed() {
 	before := lab.Snapshot(d)
 	alloc := d.run("leak", group{port: publish, networks: "network {\n mode = \"cni/storage\"\n}"})[0]
 	d.end(unix.SIGKILL)
-	d.stop("leak")
-	alloc.setup(d) // is on record still
+	d.Stop("leak")
+	alloc.Setup() // is on record still
 	d.launch()
 	if got := d.metric(`allocnet_leaks_removed_total{kind="allocation"}`); got != "1" {
 		d.Errorf("%s leaks were removed, want 1", got)

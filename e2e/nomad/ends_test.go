@@ -40,12 +40,12 @@ func testExamples(a *agent) {
 		if err := a.API("job/"+id, &job); err != nil {
 			a.Fatal(err)
 		}
-		for _, alloc := range a.running(id, job.TaskGroups[0].Count) {
-			if len(alloc.setup(a).Attachments) < 2 {
-				a.Errorf("%s has %s", id, networks(alloc.setup(a)))
+		for _, alloc := range a.AwaitRunning(id, job.TaskGroups[0].Count) {
+			if len(alloc.Setup().Attachments) < 2 {
+				a.Errorf("%s has %s", id, nomadlab.Networks(alloc.Setup()))
 			}
 		}
-		a.stop(id)
+		a.Stop(id)
 	}
 }
 
@@ -55,7 +55,7 @@ func testEnds(a *agent) {
 	before := lab.Snapshot(a)
 	leavesNothing := func(how string) {
 		a.Helper()
-		a.quiet()
+		a.Quiet()
 		lab.RequireSame(a, before)
 		if a.Failed() {
 			a.Fatalf("that was after: %s", how)
@@ -65,45 +65,29 @@ func testEnds(a *agent) {
 	a.Nomad("job", "stop", "-detach", "stopped")
 	leavesNothing("stop")
 	a.run("stopped", group{port: publish, args: extra})
-	a.stop("stopped")
+	a.Stop("stopped")
 	leavesNothing("purge")
 
 	a.run("ten", group{count: 10, port: publish, args: extra})
 	a.Nomad("job", "scale", "-detach", "ten", "g", "0")
 	leavesNothing("count 0")
-	a.stop("ten")
+	a.Stop("ten")
 
 	a.run("drained", group{port: publish, args: extra})
 	a.Nomad("node", "drain", "-enable", "-self", "-yes", "-detach", "-deadline", "1m")
 	leavesNothing("drain")
 	a.Nomad("node", "drain", "-disable", "-self", "-yes")
-	a.running("drained", 1)
-	a.stop("drained")
+	a.AwaitRunning("drained", 1)
+	a.Stop("drained")
 	leavesNothing("purge after drain")
 
-	a.submit("failing", group{port: publish, args: extra, serve: `"fail"`})
-	alloc := a.failed("failing")
+	a.Submit("failing", group{port: publish, args: extra, serve: `"fail"`}.hcl("failing"))
+	alloc := a.AwaitFailed("failing")
 	if alloc.TaskStates["t"].Restarts != 2 {
 		a.Errorf("the task was restarted %d times, want 2", alloc.TaskStates["t"].Restarts)
 	}
 	leavesNothing("a failed task and its restarts")
-	a.stop("failing")
-}
-
-// failed waits until an allocation of a job has failed.
-func (a *agent) failed(id string) allocation {
-	a.Helper()
-	var found allocation
-	a.Await("an allocation of "+id+" fails", func() bool {
-		for _, alloc := range a.allocations(id) {
-			if alloc.ClientStatus == "failed" {
-				found = alloc
-				return true
-			}
-		}
-		return false
-	})
-	return found
+	a.Stop("failing")
 }
 
 // testUpdates changes a job in place, which keeps its networks, and so that
@@ -111,37 +95,37 @@ func (a *agent) failed(id string) allocation {
 func testUpdates(a *agent) {
 	job := group{port: publish, args: extra}
 	first := a.run("updated", job)[0]
-	stands := first.status(a)
+	stands := first.Status()
 	job.job = "priority = 70"
 	if same := a.run("updated", job)[0]; same.ID != first.ID {
 		a.Errorf("the update in place replaced %s by %s", first.ID, same.ID)
 	}
-	if diff := cmp.Diff(stands, first.status(a)); diff != "" {
+	if diff := cmp.Diff(stands, first.Status()); diff != "" {
 		a.Errorf("after an update in place: %s", diff)
 	}
 	job.args = `networks = "storage,backup"`
-	a.submit("updated", job)
-	var second allocation
+	a.Submit("updated", job.hcl("updated"))
+	var second nomadlab.Allocation
 	a.Await("the allocation is replaced", func() bool {
-		for _, alloc := range a.allocations("updated") {
+		for _, alloc := range a.Allocations("updated") {
 			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
 				second = alloc
 			}
 		}
 		return second.ID != ""
 	})
-	if got := networks(second.setup(a)); got != "eth0=web net1=storage net2=backup" {
+	if got := nomadlab.Networks(second.Setup()); got != "eth0=web net1=storage net2=backup" {
 		a.Errorf("after the update: %s", got)
 	}
-	a.stop("updated")
+	a.Stop("updated")
 }
 
 // testCrowd starts and stops a hundred allocations of three networks at once.
 func testCrowd(a *agent) {
 	owner := map[string]string{}
 	for _, alloc := range a.run("crowd", group{count: 100, port: publish, args: extra}) {
-		stands := alloc.setup(a)
-		if got := networks(stands); got != "eth0=web net1=storage net2=mgmt" {
+		stands := alloc.Setup()
+		if got := nomadlab.Networks(stands); got != "eth0=web net1=storage net2=mgmt" {
 			a.Errorf("%s has %s", alloc.ID, got)
 		}
 		for _, address := range stands.Addresses() {
@@ -154,7 +138,7 @@ func testCrowd(a *agent) {
 	if len(owner) != 300 {
 		a.Errorf("%d addresses, want 300", len(owner))
 	}
-	a.stop("crowd")
+	a.Stop("crowd")
 }
 
 // testErrors is what job authors see in alloc status.
@@ -178,10 +162,10 @@ func testErrors(a *agent) {
 		{"forged-identity", "networks = \"closed\"\n\"NOMAD_NAMESPACE\" = \"prod\"", []string{`namespace "default"`}},
 	}
 	for _, test := range tests {
-		a.submit(test.id, group{args: test.args})
+		a.Submit(test.id, group{args: test.args}.hcl(test.id))
 	}
 	for _, test := range tests {
-		status := a.Nomad("alloc", "status", a.failed(test.id).ID)
+		status := a.Nomad("alloc", "status", a.AwaitFailed(test.id).ID)
 		for _, word := range test.words {
 			if !strings.Contains(unwrap(status), word) {
 				a.Errorf("%s: alloc status does not say %q:\n%s", test.id, word, status)
@@ -189,7 +173,7 @@ func testErrors(a *agent) {
 		}
 		a.Nomad("job", "stop", "-purge", "-detach", test.id)
 	}
-	a.stop("taken", "last")
+	a.Stop("taken", "last")
 }
 
 // unwrap undoes the line breaks of alloc status.

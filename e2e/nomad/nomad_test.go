@@ -17,6 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 )
 
 // conf is the client's conf directory, besides the networks of dist/conf.
@@ -91,7 +92,7 @@ func TestNomad(t *testing.T) {
 func (a *agent) warm() {
 	a.Helper()
 	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny"`})
-	a.stop("warm")
+	a.Stop("warm")
 }
 
 var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
@@ -157,22 +158,22 @@ func testIssue(a *agent) {
 	two := a.run("two", group{port: publish, driver: "exec", task: reading,
 		args: `networks = jsonencode([{ name = "storage", ips = ["10.89.7.7/16"] }, { name = "mgmt" }])`})[0]
 
-	first, second := one.setup(a), two.setup(a)
-	if got := networks(first); got != "eth0=web net1=storage net5=mgmt net7=backup" {
+	first, second := one.Setup(), two.Setup()
+	if got := nomadlab.Networks(first); got != "eth0=web net1=storage net5=mgmt net7=backup" {
 		a.Errorf("one has %s", got)
 	}
-	if got := networks(second); got != "eth0=web net1=storage net2=mgmt" {
+	if got := nomadlab.Networks(second); got != "eth0=web net1=storage net2=mgmt" {
 		a.Errorf("two has %s", got)
 	}
 	if got := address(a, first, "net7"); got != "10.2.0.10" {
 		a.Errorf("net7 has %s, and the index of the allocation is 0", got)
 	}
-	for _, alloc := range []allocation{one, two} {
-		url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
+	for _, alloc := range []nomadlab.Allocation{one, two} {
+		url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
 		if got := lab.Run(a, web, "get", url); !strings.HasPrefix(got, alloc.JobID+" 0, to ") {
 			a.Errorf("%s answers %q", url, got)
 		}
-		stands := alloc.setup(a)
+		stands := alloc.Setup()
 		if alloc.NetworkStatus == nil || alloc.NetworkStatus.Address != address(a, stands, "eth0") || alloc.NetworkStatus.InterfaceName != "eth0" {
 			a.Errorf("Nomad says %+v of %s", alloc.NetworkStatus, alloc.JobID)
 		}
@@ -181,28 +182,28 @@ func testIssue(a *agent) {
 		}
 		requireStatusFile(a, alloc, stands)
 	}
-	if got := one.inside(a, web, "get", "http://"+address(a, second, "net1")); !strings.HasPrefix(got, "two 0, to "+address(a, first, "net1")) {
+	if got := one.Inside(web, "get", "http://"+address(a, second, "net1")); !strings.HasPrefix(got, "two 0, to "+address(a, first, "net1")) {
 		a.Errorf("over the extra network two answers %q", got)
 	}
-	if got := two.inside(a, web, "get", "http://"+address(a, first, "net5")); !strings.HasPrefix(got, "one 0, to "+address(a, second, "net2")) {
+	if got := two.Inside(web, "get", "http://"+address(a, first, "net5")); !strings.HasPrefix(got, "one 0, to "+address(a, second, "net2")) {
 		a.Errorf("over the extra network one answers %q", got)
 	}
 	if id := first.Identity; id.Namespace != "default" || id.Job != "one" || id.Group != "g" || id.Region != "global" {
 		a.Errorf("identity on record: %+v", id)
 	}
-	a.stop("one", "two")
+	a.Stop("one", "two")
 }
 
 // requireStatusFile holds network-status.json to what stands, and the template
 // to the file.
-func requireStatusFile(a *agent, alloc allocation, stands *hook.Allocation) {
+func requireStatusFile(a *agent, alloc nomadlab.Allocation, stands *hook.Allocation) {
 	a.Helper()
 	want, err := json.MarshalIndent(stands.NetworkStatus(), "", "  ")
 	if err != nil {
 		a.Fatal(err)
 	}
 	for _, path := range []string{"alloc/network-status.json", "t/local/status.json"} {
-		if got := strings.TrimSpace(alloc.file(a, path)); got != string(want) {
+		if got := strings.TrimSpace(alloc.File(path)); got != string(want) {
 			a.Errorf("%s of %s is\n%s\nwant\n%s", path, alloc.JobID, got, want)
 		}
 	}

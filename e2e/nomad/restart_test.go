@@ -19,8 +19,8 @@ import (
 // testAgentRestarts ends the client agent while allocations run.
 func testAgentRestarts(a *agent) {
 	alloc := a.run("kept", group{port: publish, args: extra})[0]
-	stands := alloc.status(a)
-	url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
+	stands := alloc.Status()
+	url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
 	task := taskOf(a, alloc)
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		a.Signal(signal)
@@ -30,18 +30,18 @@ func testAgentRestarts(a *agent) {
 		passed := a.logged("passed check: skipping setup")
 		a.Start()
 		a.Await("CHECK passes", func() bool { return a.logged("passed check: skipping setup") > passed })
-		if again := a.running("kept", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
+		if again := a.AwaitRunning("kept", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("after signal %s another task runs: %s, was %s", signal, taskOf(a, again), task)
 		}
-		if diff := cmp.Diff(stands, alloc.status(a)); diff != "" {
+		if diff := cmp.Diff(stands, alloc.Status()); diff != "" {
 			a.Errorf("after signal %s: %s", signal, diff)
 		}
 	}
-	a.stop("kept")
+	a.Stop("kept")
 }
 
 // taskOf returns the processes in the allocation's namespace.
-func taskOf(a *agent, alloc allocation) string {
+func taskOf(a *agent, alloc nomadlab.Allocation) string {
 	a.Helper()
 	return strings.TrimSpace(lab.Run(a, "ip", "netns", "pids", alloc.ID))
 }
@@ -60,7 +60,7 @@ func testNamespaceGone(a *agent) {
 	a.Await("allocnet has no record", func() bool {
 		return exec.Command(allocnet, "status", alloc.ID).Run() != nil
 	})
-	a.quiet()
+	a.Quiet()
 }
 
 // testReboot takes away what a reboot takes, and keeps what is on disk.
@@ -68,7 +68,7 @@ func testReboot(a *agent) {
 	job := group{count: 2, port: publish, task: reading, args: `networks = "storage,vlan,backup"`}
 	before := map[string]string{}
 	for _, alloc := range a.run("reborn", job) {
-		before[alloc.ID] = networks(alloc.setup(a))
+		before[alloc.ID] = nomadlab.Networks(alloc.Setup())
 	}
 	a.reboot()
 	a.Start()
@@ -80,14 +80,14 @@ func testReboot(a *agent) {
 		}
 		return true
 	})
-	for _, alloc := range a.running("reborn", 2) {
-		url := fmt.Sprintf("http://127.0.0.1:%d", alloc.port("http"))
+	for _, alloc := range a.AwaitRunning("reborn", 2) {
+		url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
 		a.Await(url+" answers", func() bool {
 			out, _ := exec.Command(web, "get", url).Output()
 			return strings.HasPrefix(string(out), "reborn ")
 		})
-		stands := alloc.setup(a)
-		if got := networks(stands); got != before[alloc.ID] {
+		stands := alloc.Setup()
+		if got := nomadlab.Networks(stands); got != before[alloc.ID] {
 			a.Errorf("%s has %s, had %q", alloc.ID, got, before[alloc.ID])
 		}
 		requireStatusFile(a, alloc, stands)
@@ -96,7 +96,7 @@ func testReboot(a *agent) {
 	if got := strings.Count(leases, "\n"); got != 8 {
 		a.Errorf("%d leases, want 8: two allocations with four addresses each\n%s", got, leases)
 	}
-	a.stop("reborn")
+	a.Stop("reborn")
 	a.warm() // the bridges that no allocation of the test has made anew
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // Binary is the agent that `make nomad` builds.
@@ -28,26 +29,28 @@ func Binary() string { return filepath.Join(lab.Root(), "build", "nomad", "nomad
 // serves now.
 type Agent struct {
 	*testing.T
-	config string
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    *os.File
+	dir, allocnet string
+	cmd           *exec.Cmd
+	exited        chan struct{}
+	log           *os.File
 }
 
-// NewAgent returns an agent with a configuration file, that has not been
-// started. What it logs goes to log, and the lines that matches finds are shown
+// NewAgent returns an agent that has not been started. Its configuration becomes
+// dir/agent.hcl and has data_dir = dir/data; allocnet is the command line that
+// tells of its allocations. The lines of the log that matches finds are shown
 // when the test fails.
-func NewAgent(t *testing.T, config, log, matches string) *Agent {
+func NewAgent(t *testing.T, dir, config, allocnet, matches string) *Agent {
 	t.Helper()
-	file, err := os.Create(log)
+	lab.WriteFile(t, dir+"/agent.hcl", config)
+	log, err := os.Create(filepath.Join(t.ArtifactDir(), "agent.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{T: t, config: config, log: file}
+	a := &Agent{T: t, dir: dir, allocnet: allocnet, log: log}
 	t.Cleanup(func() {
 		a.Signal(unix.SIGKILL)
 		if t.Failed() {
-			text, _ := exec.Command("grep", "-E", matches, "-A3", log).Output()
+			text, _ := exec.Command("grep", "-E", matches, "-A3", log.Name()).Output()
 			t.Logf("the agent's log, in part:\n%s", text[max(0, len(text)-10000):])
 		}
 	})
@@ -60,7 +63,7 @@ func (a *Agent) LogPath() string { return a.log.Name() }
 // Start starts the agent and waits until it schedules jobs.
 func (a *Agent) Start() {
 	a.Helper()
-	a.cmd = exec.Command(Binary(), "agent", "-config", a.config)
+	a.cmd = exec.Command(Binary(), "agent", "-config", a.dir+"/agent.hcl")
 	a.cmd.Env = Environ()
 	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log
 	if err := a.cmd.Start(); err != nil {
@@ -133,4 +136,37 @@ func (a *Agent) Nomad(args ...string) string {
 		a.Fatalf("nomad %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// Submit hands a job in, without waiting for it.
+func (a *Agent) Submit(id, hcl string) {
+	a.Helper()
+	path := filepath.Join(a.dir, id+".nomad.hcl")
+	lab.WriteFile(a, path, hcl)
+	a.Nomad("job", "run", "-detach", path)
+}
+
+// Stop stops and purges jobs, and waits until their networks are gone.
+func (a *Agent) Stop(ids ...string) {
+	a.Helper()
+	for _, id := range ids {
+		a.Nomad("job", "stop", "-purge", "-detach", id)
+	}
+	a.Quiet()
+}
+
+// Quiet waits until no allocation has a namespace.
+func (a *Agent) Quiet() {
+	a.Helper()
+	a.Await("the namespaces are gone", func() bool {
+		docker, _ := filepath.Glob("/run/docker/netns/*")
+		for _, path := range docker { // it leaves empty files for a while
+			if ns, err := netns.Open(path); err == nil {
+				_ = ns.Close() // only looked at
+				return false
+			}
+		}
+		left, err := os.ReadDir(netns.DefaultDir)
+		return err == nil && len(left) == 0
+	})
 }

@@ -6,7 +6,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +29,8 @@ import (
 type subject struct {
 	name     string
 	add, del func(k int, id, path string) error
+	// log is the file to which it logs plugin calls; empty for none.
+	log string
 }
 
 // BenchmarkNetworks compares allocnet with a plain loop over libcni, one call
@@ -37,29 +41,15 @@ func BenchmarkNetworks(b *testing.B) {
 	lab.Warm(b, conf)
 	plain := lab.NewPlain(b, conf)
 	subjects := []subject{
-		{"sequential", plain.AddSequential, plain.DelSequential},
-		{"parallel", plain.AddParallel, plain.DelParallel},
+		{name: "sequential", add: plain.AddSequential, del: plain.DelSequential},
+		{name: "parallel", add: plain.AddParallel, del: plain.DelParallel},
 		engineSubject(b, conf),
 	}
 	for _, k := range []int{1, 2, 3, 5} {
 		b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
-			adds, dels := make([][]float64, len(subjects)), make([][]float64, len(subjects))
-			round := 0
-			for b.Loop() {
-				for at := range subjects {
-					i := (at + round) % len(subjects) // nobody is always first
-					add, del := measure(b, subjects[i], k)
-					adds[i], dels[i] = append(adds[i], add), append(dels[i], del)
-				}
-				round++
-			}
-			for i, s := range subjects {
-				b.ReportMetric(median(adds[i]), s.name+"-add-ms")
-				b.ReportMetric(median(dels[i]), s.name+"-del-ms")
-			}
-			b.ReportMetric(median(adds[2])/median(adds[1]), "add/parallel")
-			b.ReportMetric(median(dels[2])/median(dels[1]), "del/parallel")
-			b.ReportMetric(0, "ns/op") // of all three together it says nothing
+			adds, dels := compare(b, subjects, k)
+			b.ReportMetric(adds[2]/adds[1], "add/parallel")
+			b.ReportMetric(dels[2]/dels[1], "del/parallel")
 		})
 	}
 }
@@ -79,11 +69,47 @@ func engineSubject(b *testing.B, conf string) subject {
 		return err
 	}
 	del := func(_ int, id, _ string) error { return engine.Teardown(context.Background(), id) }
-	return subject{"allocnet", add, del}
+	return subject{name: "allocnet", add: add, del: del}
 }
 
-// measure returns how many milliseconds a subject takes.
-func measure(b *testing.B, s subject, k int) (add, del float64) {
+// compare reports the medians of each subject, and returns them. They come in
+// turn within each iteration.
+func compare(b *testing.B, subjects []subject, k int) (adds, dels []float64) {
+	all := make([][]sample, len(subjects))
+	round := 0
+	for b.Loop() {
+		for at := range subjects {
+			i := (at + round) % len(subjects) // nobody is always first
+			all[i] = append(all[i], measure(b, subjects[i], k))
+		}
+		round++
+	}
+	for i, s := range subjects {
+		of := func(figure func(sample) float64) float64 {
+			var values []float64
+			for _, s := range all[i] {
+				values = append(values, figure(s))
+			}
+			return median(values)
+		}
+		adds = append(adds, of(func(s sample) float64 { return s.add }))
+		dels = append(dels, of(func(s sample) float64 { return s.del }))
+		b.ReportMetric(adds[i], s.name+"-add-ms")
+		b.ReportMetric(dels[i], s.name+"-del-ms")
+		if s.log != "" {
+			b.ReportMetric(of(func(s sample) float64 { return s.add - s.addCalls }), s.name+"-own-add-ms")
+			b.ReportMetric(of(func(s sample) float64 { return s.del - s.delCalls }), s.name+"-own-del-ms")
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of all together it says nothing
+	return adds, dels
+}
+
+// sample is how many milliseconds a subject took, and how many of them the plugin
+// calls of the network whose calls took longest.
+type sample struct{ add, addCalls, del, delCalls float64 }
+
+func measure(b *testing.B, s subject, k int) (m sample) {
 	path, err := netns.Create(netns.DefaultDir, "bench")
 	if err != nil {
 		b.Fatal(err)
@@ -93,11 +119,45 @@ func measure(b *testing.B, s subject, k int) (add, del float64) {
 	if err := s.add(k, "bench", path); err != nil {
 		b.Fatalf("%s: %v", s.name, err)
 	}
-	added := time.Now()
+	m.add = ms(time.Since(begun))
+	m.addCalls = s.longest(b)
+	begun = time.Now()
 	if err := s.del(k, "bench", path); err != nil {
 		b.Fatalf("%s: %v", s.name, err)
 	}
-	return ms(added.Sub(begun)), ms(time.Since(added))
+	m.del = ms(time.Since(begun))
+	m.delCalls = s.longest(b)
+	return m
+}
+
+var pluginCall = regexp.MustCompile(`plugin call: .*network=(\S+) .*took=(\S+)`)
+
+// longest returns how long the logged plugin calls of one network took, of that
+// with the most, and empties the log.
+func (s subject) longest(b *testing.B) (most float64) {
+	if s.log == "" {
+		return 0
+	}
+	text, err := os.ReadFile(s.log)
+	if err == nil {
+		err = os.Truncate(s.log, 0)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	took := map[string]float64{}
+	for _, call := range pluginCall.FindAllStringSubmatch(string(text), -1) {
+		d, err := time.ParseDuration(call[2])
+		if err != nil {
+			b.Fatal(err)
+		}
+		took[call[1]] += ms(d)
+		most = max(most, took[call[1]])
+	}
+	if most == 0 {
+		b.Fatalf("no plugin call in %s", text)
+	}
+	return most
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

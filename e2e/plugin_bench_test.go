@@ -135,12 +135,13 @@ func called(name string, dirs []string, list func(k int) *libcni.NetworkConfigLi
 		return &libcni.RuntimeConf{ContainerID: id, NetNS: path, IfName: "eth0", Args: args(k),
 			CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 4000, "containerPort": 80, "protocol": "tcp"}}}}
 	}
-	return subject{name,
-		func(k int, id, path string) error {
+	return subject{
+		name: name,
+		add: func(k int, id, path string) error {
 			_, err := cni.AddNetworkList(context.Background(), list(k), conf(k, id, path))
 			return err
 		},
-		func(k int, id, path string) error {
+		del: func(k int, id, path string) error {
 			return cni.DelNetworkList(context.Background(), list(k), conf(k, id, path))
 		},
 	}
@@ -154,10 +155,13 @@ func BenchmarkPeers(b *testing.B) {
 	p := newPeers(b)
 	p.startAgent(b)
 	plain := lab.NewPlain(b, p.conf)
+	log := filepath.Join(b.TempDir(), "calls")
+	own := p.plugin(b, "plugin", fmt.Sprintf(`, "logFile": %q, "logLevel": "trace"`, log))
+	own.log = log
 	subjects := []subject{
-		{"sequential", plain.AddSequential, plain.DelSequential},
-		{"parallel", plain.AddParallel, plain.DelParallel},
-		p.plugin(b, "plugin", ""),
+		{name: "sequential", add: plain.AddSequential, del: plain.DelSequential},
+		{name: "parallel", add: plain.AddParallel, del: plain.DelParallel},
+		own,
 		p.plugin(b, "by-agent", fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, p.socket)),
 	}
 	if path := os.Getenv("MULTUS_BIN"); path != "" {
@@ -166,39 +170,14 @@ func BenchmarkPeers(b *testing.B) {
 	for _, k := range []int{1, 3, 5} {
 		b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
 			adds, dels := compare(b, subjects, k)
-			for i, s := range subjects {
-				b.ReportMetric(adds[i], s.name+"-add-ms")
-				b.ReportMetric(dels[i], s.name+"-del-ms")
-			}
 			peer := 0
 			if len(subjects) > 4 {
 				peer = 4
 			}
 			b.ReportMetric(adds[2]/adds[peer], "plugin/"+subjects[peer].name+"-add")
 			b.ReportMetric(dels[2]/dels[peer], "plugin/"+subjects[peer].name+"-del")
-			b.ReportMetric(adds[2]-adds[1], "own-add-ms")
-			b.ReportMetric(dels[2]-dels[1], "own-del-ms")
-			b.ReportMetric(0, "ns/op") // of all together it says nothing
 		})
 	}
-}
-
-// compare returns the medians of each subject.
-func compare(b *testing.B, subjects []subject, k int) (adds, dels []float64) {
-	all := make([][2][]float64, len(subjects))
-	round := 0
-	for b.Loop() {
-		for at := range subjects {
-			i := (at + round) % len(subjects) // nobody is always first
-			add, del := measure(b, subjects[i], k)
-			all[i][0], all[i][1] = append(all[i][0], add), append(all[i][1], del)
-		}
-		round++
-	}
-	for _, values := range all {
-		adds, dels = append(adds, median(values[0])), append(dels, median(values[1]))
-	}
-	return adds, dels
 }
 
 // BenchmarkAtOnce sets many allocations of three networks up at the same time,
@@ -208,7 +187,7 @@ func BenchmarkAtOnce(b *testing.B) {
 	plain := lab.NewPlain(b, p.conf)
 	for _, n := range []int{16, 64} {
 		b.Run(fmt.Sprintf("allocations=%d", n), func(b *testing.B) {
-			subjects := []subject{{"parallel", plain.AddParallel, plain.DelParallel}, p.plugin(b, "plugin", "")}
+			subjects := []subject{{name: "parallel", add: plain.AddParallel, del: plain.DelParallel}, p.plugin(b, "plugin", "")}
 			var adds, dels [2][]float64
 			for range 3 {
 				for i, s := range subjects {
@@ -263,32 +242,47 @@ func atOnce(b *testing.B, s subject, n int) (add, del float64) {
 }
 
 // BenchmarkFootprint measures what the programs weigh: their files, the agent's
-// memory at rest, and the answer to VERSION.
+// memory at rest, and the plugin's answer to VERSION; and Multus' where there is
+// one.
 func BenchmarkFootprint(b *testing.B) {
 	p := newPeers(b)
 	p.startAgent(b)
 	time.Sleep(2 * time.Second) // its first round
-	var answers []float64
-	for b.Loop() {
-		begun := time.Now()
-		cmd := exec.Command(filepath.Join(p.bin, "allocnet-cni"))
-		cmd.Env = []string{"CNI_COMMAND=VERSION"}
-		cmd.Stdin = strings.NewReader(`{"cniVersion": "1.0.0"}`)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			b.Fatalf("%v: %s", err, out)
-		}
-		answers = append(answers, ms(time.Since(begun)))
+	programs := []string{filepath.Join(p.bin, "allocnet"), filepath.Join(p.bin, "allocnet-cni")}
+	if path := os.Getenv("MULTUS_BIN"); path != "" {
+		programs = append(programs, path)
 	}
-	for _, name := range []string{"allocnet", "allocnet-cni"} {
-		info, err := os.Stat(filepath.Join(p.bin, name))
+	answers := make([][]float64, len(programs))
+	for b.Loop() {
+		for i, path := range programs[1:] {
+			answers[i] = append(answers[i], answer(b, path))
+		}
+	}
+	for i, path := range programs {
+		info, err := os.Stat(path)
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(info.Size())/1e6, name+"-MB")
+		b.ReportMetric(float64(info.Size())/1e6, filepath.Base(path)+"-MB")
+		if i > 0 {
+			b.ReportMetric(median(answers[i-1]), filepath.Base(path)+"-version-ms")
+		}
 	}
 	b.ReportMetric(resident(b, p.agent), "agent-idle-MiB")
-	b.ReportMetric(median(answers), "version-ms")
 	b.ReportMetric(0, "ns/op")
+}
+
+// answer returns how many milliseconds a plugin takes for VERSION.
+func answer(b *testing.B, path string) float64 {
+	b.Helper()
+	begun := time.Now()
+	cmd := exec.Command(path)
+	cmd.Env = []string{"CNI_COMMAND=VERSION"}
+	cmd.Stdin = strings.NewReader(`{"cniVersion": "1.0.0"}`)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return ms(time.Since(begun))
 }
 
 func resident(b *testing.B, pid int) float64 {

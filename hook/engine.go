@@ -138,7 +138,7 @@ func (o *operation) cni(a state.Attachment, added func([]byte)) (*libcni.CNIConf
 		return nil, nil, fmt.Errorf("recorded conflist: %w", err)
 	}
 	dirs := append(append([]string{}, a.PluginDirs...), o.config.PluginDirs...)
-	exec := &pluginExec{limit: o.config.CallTimeout, hold: o.hold, log: o.log, added: added}
+	exec := &pluginExec{limit: o.config.CallTimeout, hold: o.hold, log: o.attachmentLog(a), added: added}
 	return libcni.NewCNIConfigWithCacheDir(dirs, o.config.CacheDir, exec), list, nil
 }
 

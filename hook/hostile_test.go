@@ -16,8 +16,9 @@ import (
 
 func cacheOf(t *testing.T, id string) *operation {
 	t.Helper()
-	e := &Engine{config: Config{CacheDir: t.TempDir(), Logger: hclog.NewNullLogger()}}
-	return &operation{Engine: e, record: state.Record{Allocation: state.Allocation{ID: id}}}
+	log := hclog.NewNullLogger()
+	e := &Engine{config: Config{CacheDir: t.TempDir(), Logger: log}}
+	return &operation{Engine: e, log: log, record: state.Record{Allocation: state.Allocation{ID: id}}}
 }
 
 func attachmentOf(iface string) state.Attachment {
@@ -30,7 +31,7 @@ func TestCacheOfAnother(t *testing.T) {
 	if err := victim.writeCache(attachmentOf("eth0")); err != nil {
 		t.Fatal(err)
 	}
-	attacker := &operation{Engine: victim.Engine, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
+	attacker := &operation{Engine: victim.Engine, log: victim.log, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
 	var refused *RequestError
 	if err := attacker.ownCache(attachmentOf("1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)

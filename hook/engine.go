@@ -91,6 +91,17 @@ func (e *Engine) begin(ctx context.Context, id string) (*operation, error) {
 	return e.load(lock, id)
 }
 
+// beginToAttach is begin for a request, after what earlier operations on this
+// host could not do.
+func (e *Engine) beginToAttach(ctx context.Context, r Request) (*operation, error) {
+	e.sweep(ctx)
+	o, err := e.begin(ctx, r.ID)
+	if err == nil && r.Notify != nil {
+		o.notify = r.Notify
+	}
+	return o, err
+}
+
 // tryBegin is begin for an allocation that nobody has locked; otherwise the
 // error is state.ErrLocked.
 func (e *Engine) tryBegin(id string) (*operation, error) {

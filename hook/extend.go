@@ -39,15 +39,11 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.sweep(ctx)
-	o, err := e.begin(ctx, r.ID)
+	o, err := e.beginToAttach(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer o.end()
-	if r.Notify != nil {
-		o.notify = r.Notify
-	}
 	if err := o.makeReady(ctx, r); err != nil {
 		return nil, err
 	}

@@ -27,15 +27,11 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.sweep(ctx)
-	o, err := e.begin(ctx, r.ID)
+	o, err := e.beginToAttach(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer o.end()
-	if r.Notify != nil {
-		o.notify = r.Notify
-	}
 	if done, err := o.earlier(ctx, r, digest); done != nil || err != nil {
 		return done, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	vishns "github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // RemoveInterface removes an interface of the namespace. One that is gone is
@@ -28,7 +29,7 @@ func (n *Namespace) RemoveInterface(name string, back bool) error {
 	} else {
 		err = n.link.LinkDel(link)
 	}
-	if err != nil {
+	if err != nil && !missingLink(err) {
 		return fmt.Errorf("remove %s from %s: %w", name, n.path, err)
 	}
 	return nil
@@ -53,22 +54,24 @@ func (n *Namespace) giveBack(link netlink.Link) error {
 
 // HasLink tells whether the caller's namespace has a link of the name that is of
 // the given kind and, unless mac is empty, has that MAC.
-func HasLink(name, kind, mac string) bool {
+func HasLink(name, kind, mac string) bool { return findLink(name, kind, mac) != nil }
+
+func findLink(name, kind, mac string) netlink.Link {
 	link, err := netlink.LinkByName(name)
-	return err == nil && link.Type() == kind && (mac == "" || link.Attrs().HardwareAddr.String() == mac)
+	if err != nil || link.Type() != kind || mac != "" && link.Attrs().HardwareAddr.String() != mac {
+		return nil
+	}
+	return link
 }
 
 // RemoveLink removes a link of the caller's namespace if HasLink. One that is
 // gone, or has become another, is fine.
 func RemoveLink(name, kind, mac string) error {
-	if !HasLink(name, kind, mac) {
+	link := findLink(name, kind, mac)
+	if link == nil {
 		return nil
 	}
-	link, err := netlink.LinkByName(name)
-	if err == nil {
-		err = netlink.LinkDel(link)
-	}
-	if err != nil && !missingLink(err) {
+	if err := netlink.LinkDel(link); err != nil && !missingLink(err) {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	return nil
@@ -89,7 +92,8 @@ func Links(kind string) ([]string, error) {
 	return names, nil
 }
 
+// missingLink is a link that is not there, or went after it was found.
 func missingLink(err error) bool {
 	var missing netlink.LinkNotFoundError
-	return errors.As(err, &missing)
+	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
 }

@@ -88,12 +88,8 @@ func upAndDown(id string, body api.Setup) error {
 // TestCrowd has two allocations for each round on the host at the same time,
 // with three networks each: all are set up at once, and then torn down at once.
 // No two have an address in common.
-//
-// The agent works on 16 at a time: iptables begins anew whenever somebody else
-// has changed the rules, and of many at once some starve until their deadline.
 func TestCrowd(t *testing.T) {
 	h := newHost(t)
-	lab.WriteFile(t, h.config+"/agent.hcl", "limits {\n requests = 16\n}")
 	d := &daemon{host: h}
 	d.serve()
 	n := int(2 * rounds)

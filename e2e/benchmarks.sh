@@ -7,14 +7,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp)
+load=$(cut -d' ' -f1 /proc/loadavg)
 trap 'rm -f "$out"' EXIT
 go test -timeout 60m -run '^$' -bench . -benchtime "${BENCHTIME:-20x}" ./e2e ./state | tee "$out"
 
 {
 	sed '/^## This run/q' docs/benchmarks.md
-	printf '\n%s, %s cores of %s, Linux %s, %s, load %s at the end.\n' "$(date +%F)" "$(nproc)" \
-		"$(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" "$(uname -r | cut -d- -f1)" "$(go env GOVERSION)" "$(cut -d' ' -f1 /proc/loadavg)"
-	[ -z "${MULTUS_BIN:-}" ] || printf 'Multus: %s.\n' "$("$MULTUS_BIN" --version)"
+	printf '\n%s, %s cores of %s, Linux %s, %s, load %s at the start.\n' "$(date +%F)" "$(nproc)" \
+		"$(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" "$(uname -r | cut -d- -f1)" "$(go env GOVERSION)" "$load"
+	[ -z "${MULTUS_BIN:-}" ] || printf 'With %s.\n' "$("$MULTUS_BIN" --version)"
 	printf '\n| benchmark | figure | value |\n| --- | --- | ---: |\n'
 	awk '/^Benchmark/ {
 		name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name)

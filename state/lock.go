@@ -98,7 +98,7 @@ func (s *Store) StaleLocks() ([]string, error) {
 		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			stale = append(stale, entry.Name())
 		}
-		_ = file.Close() // never written
+		flock.Close(file)
 	}
 	return stale, nil
 }

@@ -51,9 +51,8 @@ type Config struct {
 	Access Access
 	// MaxConnections bounds the open connections. Default: 256.
 	MaxConnections int
-	// MaxRequests bounds the requests at work; answers about what is recorded
-	// do not count. Default: 16. More are no quicker, and of many at once some
-	// starve: iptables begins anew whenever somebody else has changed the rules.
+	// MaxRequests bounds the requests at work or waiting for their turn; answers
+	// about what is recorded do not count. Default: 64.
 	MaxRequests int
 	// MaxBody bounds a request's body, in bytes. Default: 1 MiB.
 	MaxBody int64
@@ -91,7 +90,7 @@ func (c Config) withDefaults() Config {
 	c.ConfDir = cmp.Or(c.ConfDir, cniconf.DefaultDir)
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
-	c.MaxRequests = cmp.Or(c.MaxRequests, 16)
+	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
 	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, 5*time.Second)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
@@ -112,6 +111,7 @@ type Agent struct {
 	engine  Engine
 	metrics *Metrics
 	gate    *gate
+	line    line
 	log     hclog.Logger
 }
 
@@ -126,7 +126,7 @@ func New(c Config, e Engine) *Agent {
 	if c.Collect == nil {
 		c.Collect = func(ctx context.Context) (*hook.Collected, error) { return e.GC(ctx, nil) }
 	}
-	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), log: c.Logger}
+	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), line: newLine(), log: c.Logger}
 }
 
 // Serve answers requests until ctx ends, then stops as the package says. The

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,14 +106,25 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, path string, meth
 	return a.work(r, route)
 }
 
-// work serves a request that takes a place among those at work.
+// work serves a request that takes a place among those at work, when its turn
+// comes. Its body is read before: a client is not given time for ever.
 func (a *Agent) work(r *http.Request, route route) (any, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, decodingFailure(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err := a.gate.enter(); err != nil {
 		return nil, err
 	}
 	defer a.gate.leave()
 	ctx, stop := context.WithTimeoutCause(r.Context(), a.config.RequestTimeout, &deadlineError{a.config.RequestTimeout})
 	defer stop()
+	leave, err := a.line.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	started := time.Now()
 	value, err := route.serve(r.WithContext(ctx))
 	a.log.Info("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(started).Round(time.Millisecond).String(), "error", err)

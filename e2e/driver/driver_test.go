@@ -5,9 +5,12 @@ package driver
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/lab/nomadlab"
@@ -46,6 +49,7 @@ func TestDriver(t *testing.T) {
 		run  func(*agent)
 	}{
 		{"Job", testJob},
+		{"Ports", testPorts},
 		{"Documentation", testDocumentation},
 		{"Files", testFiles},
 		{"LiveAttach", testLiveAttach},
@@ -74,8 +78,9 @@ func (a *agent) warm() {
 	a.Helper()
 	all := map[string]string{"nets": `network "storage" {}
 		network "mgmt" {}`}
-	for _, mode := range []string{"bridge", "cni/web"} {
-		a.run("warm", job{mode: mode, driver: "raw_exec", networks: all, script: "exec " + busybox + " sleep 1000000"})
+	for _, j := range []job{{mode: "bridge", networks: all}, {mode: "cni/web", networks: all}, mapped} {
+		j.driver, j.script = "raw_exec", "exec "+busybox+" sleep 1000000"
+		a.run("warm", j)
 		a.Stop("warm")
 	}
 }
@@ -120,6 +125,42 @@ func testJob(a *agent) {
 		requireService(a, alloc, "db-"+id)
 	}
 	a.Stop(ids...)
+}
+
+// mapped is a group whose main network maps no ports, and an attached one does.
+var mapped = job{
+	mode: "cni/mgmt", ports: `port "db" { to = 5433 }`,
+	networks: map[string]string{"web-net": `network "web" { ports = ["db"] }`},
+}
+
+// testPorts: a port of the group is that of the attached network.
+func testPorts(a *agent) {
+	j := mapped
+	j.driver, j.script = "raw_exec", serveDB
+	alloc := a.run("ports", j)[0]
+	port := alloc.AllocatedResources.Shared.Ports[0]
+	requireAnswer(a, fmt.Sprintf("http://%s:%d/first", port.HostIP, port.Value), "net1    inet 10.88.")
+	a.Stop("ports")
+}
+
+// requireAnswer: a program of the host that asks is told the words.
+func requireAnswer(a *agent, url, words string) {
+	a.Helper()
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	text := ""
+	a.Await(url+" answers", func() bool {
+		response, err := client.Get(url)
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		data, err := io.ReadAll(response.Body)
+		text = string(data)
+		return err == nil && response.StatusCode == http.StatusOK
+	})
+	if !strings.Contains(text, words) {
+		a.Errorf("%s answers, without %q:\n%s", url, words, text)
+	}
 }
 
 // requireFirst: the interface was there, with its address, before the main

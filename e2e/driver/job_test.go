@@ -14,6 +14,7 @@ import (
 type job struct {
 	count  int
 	mode   string // of the group's network
+	ports  string // of it
 	driver string // of the main task
 	// networks are the config of each attachment task, by the task's name.
 	networks map[string]string
@@ -64,6 +65,7 @@ func (j job) hcl(id string) string {
     }
     network {
       mode = %q
+      %s
     }
     %s
     task "main" {
@@ -80,7 +82,7 @@ func (j job) hcl(id string) string {
     }
   }
 }
-`, id, max(1, j.count), j.more, j.mode, tasks, j.driver, j.command(), j.template)
+`, id, max(1, j.count), j.more, j.mode, j.ports, tasks, j.driver, j.command(), j.template)
 }
 
 // command is the main task's config.

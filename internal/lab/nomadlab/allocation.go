@@ -29,8 +29,8 @@ type Allocation struct {
 	AllocatedResources struct {
 		Shared struct {
 			Ports []struct {
-				Label string
-				Value int
+				Label, HostIP string
+				Value         int
 			}
 		}
 	}

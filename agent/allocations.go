@@ -14,11 +14,16 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// getAllocations lists what can be read; what cannot is an error.
+// getAllocations lists all that are on record. Of one that cannot be read the
+// list has the ID and the error.
 func (a *Agent) getAllocations(r *http.Request) (any, error) {
 	all := []*api.Allocation{}
 	for allocation, err := range a.engine.List(r.Context()) {
-		if err != nil {
+		var unreadable *state.UnreadableError
+		switch {
+		case errors.As(err, &unreadable):
+			allocation = &api.Allocation{ID: unreadable.ID, Error: unreadable.Err.Error()}
+		case err != nil:
 			return nil, err
 		}
 		all = append(all, allocation)

@@ -16,6 +16,7 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
 )
 
 func (a *Agent) getNetworks(r *http.Request) (any, error) {
@@ -70,7 +71,8 @@ func (a *Agent) problems(ctx context.Context) []string {
 		problems = append(problems, why)
 	}
 	for _, err := range a.engine.List(ctx) {
-		if err != nil {
+		// One unreadable record does not keep other allocations from being attached.
+		if err != nil && !isType[*state.UnreadableError](err) {
 			problems = append(problems, err.Error())
 			break
 		}

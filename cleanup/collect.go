@@ -222,6 +222,10 @@ func (c *Collector) scanner(ctx context.Context) (Scanner, error) {
 		s.ConfLists = append(s.ConfLists, network.List.Bytes)
 	}
 	for record, err := range c.Store.List(ctx) {
+		var unreadable *state.UnreadableError
+		if errors.As(err, &unreadable) {
+			continue
+		}
 		if err != nil {
 			return s, err
 		}
@@ -246,8 +250,8 @@ func (c *Collector) catalog() (*cniconf.Catalog, error) {
 	return catalog, err
 }
 
-// records reads what is known, after the scan. A record that cannot be read is
-// an error: it could be of a live allocation.
+// records reads what is known, after the scan. An allocation whose record cannot
+// be read counts as living.
 func (c *Collector) records(ctx context.Context) (Records, error) {
 	r := Records{Networks: map[string]bool{}, Allocations: map[string]Recorded{}}
 	if c.Grace > 0 {
@@ -261,6 +265,11 @@ func (c *Collector) records(ctx context.Context) (Records, error) {
 		r.Networks[network.Name] = true
 	}
 	for record, err := range c.Store.List(ctx) {
+		var unreadable *state.UnreadableError
+		if errors.As(err, &unreadable) {
+			r.Allocations[unreadable.ID] = Recorded{Unknown: unreadable.Error()}
+			continue
+		}
 		if err != nil {
 			return r, err
 		}

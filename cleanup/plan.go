@@ -27,6 +27,8 @@ var ErrLiveUnknown = errors.New("it is not known which allocations live: nothing
 type Recorded struct {
 	// Dead says why it is dead; empty when it lives.
 	Dead string
+	// Unknown says why it cannot be told; it counts as living then.
+	Unknown string
 	// Addresses are those that it was given.
 	Addresses []netip.Addr
 }
@@ -111,6 +113,8 @@ func (p *planner) judge(o Object) Verdict {
 		return keep("its owner is unknown")
 	case p.live(id) != "":
 		return keep("its allocation lives: %s", p.live(id))
+	case known && recorded.Unknown != "":
+		return keep("it is unknown whether its allocation lives: %s", recorded.Unknown)
 	case known && recorded.Dead == "":
 		return keep("its allocation is on record and lives")
 	case known:

@@ -37,6 +37,10 @@ func TestPlan(t *testing.T) {
 			change: func(_ *Found, r *Records, l map[string]string) {
 				r.Allocations["a"], l["a"] = Recorded{Dead: "the namespace is missing"}, "Nomad"
 			}},
+		"on record but unreadable": {objects: []Object{lease}, why: "unknown whether its allocation lives: format version 2",
+			change: func(_ *Found, r *Records, _ map[string]string) {
+				r.Allocations["a"] = Recorded{Unknown: "format version 2"}
+			}},
 		"a sign of life": {objects: []Object{lease}, why: "namespace /run/netns/a",
 			change: func(f *Found, _ *Records, _ map[string]string) { f.Alive["a"] = "namespace /run/netns/a" }},
 		"another network": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: `network "nomad" is none of ours`},

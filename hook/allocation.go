@@ -29,6 +29,9 @@ type Allocation struct {
 	Created     time.Time    `json:"created"`
 	// Damaged says which records could not be read and where they were put.
 	Damaged []string `json:"damaged,omitempty"`
+	// Error says, in a list, why the record cannot be read: then nothing but the
+	// ID is known, and the allocation may live.
+	Error string `json:"error,omitempty"`
 }
 
 // Attachment is one network of an allocation.

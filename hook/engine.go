@@ -50,7 +50,7 @@ func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
 }
 
 // List yields every recorded allocation, in the order of their IDs. One that
-// cannot be read yields an error, and the rest still follow.
+// cannot be read yields a *state.UnreadableError, and the rest still follow.
 func (e *Engine) List(ctx context.Context) iter.Seq2[*Allocation, error] {
 	return func(yield func(*Allocation, error) bool) {
 		for record, err := range e.store.List(ctx) {
@@ -60,7 +60,11 @@ func (e *Engine) List(ctx context.Context) iter.Seq2[*Allocation, error] {
 				}
 				continue
 			}
-			if !yield(describe(record)) {
+			a, err := describe(record)
+			if err != nil {
+				err = &state.UnreadableError{ID: record.Allocation.ID, Err: err}
+			}
+			if !yield(a, err) {
 				return
 			}
 		}

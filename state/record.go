@@ -138,6 +138,19 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("%s has format version %d, this program knows %d: use the newer program", e.Path, e.Version, formatVersion)
 }
 
+// UnreadableError is an allocation that is on record but cannot be read. Whether
+// it lives is unknown.
+type UnreadableError struct {
+	ID  string
+	Err error
+}
+
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("record of allocation %s cannot be read: %v", e.ID, e.Err)
+}
+
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
 // InvalidIDError is an allocation ID that is refused.
 type InvalidIDError struct{ ID, Reason string }
 

@@ -464,3 +464,25 @@ func BenchmarkBegin(b *testing.B) {
 		})
 	}
 }
+
+// TestListGoesOn: one record of a newer format hides no other.
+func TestListGoesOn(t *testing.T) {
+	s := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
+	}
+	must(t, os.WriteFile(filepath.Join(s.allocationDir("b"), allocationFile), []byte(`{"version":2}`), 0o600))
+	var got, unreadable []string
+	for r, err := range s.List(context.Background()) {
+		var u *UnreadableError
+		if errors.As(err, &u) {
+			unreadable = append(unreadable, u.ID)
+			continue
+		}
+		must(t, err)
+		got = append(got, r.Allocation.ID)
+	}
+	if !cmp.Equal(got, []string{"a", "c"}) || !cmp.Equal(unreadable, []string{"b"}) {
+		t.Errorf("got %v, unreadable %v", got, unreadable)
+	}
+}

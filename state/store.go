@@ -99,8 +99,9 @@ func (s *Store) IDs() ([]string, error) {
 	return ids, nil
 }
 
-// List yields all records in the order of their IDs. An error stands for one
-// allocation that could not be read, except when the directory itself cannot.
+// List yields all records in the order of their IDs. An allocation that cannot
+// be read yields an UnreadableError, and the rest still follow; any other error
+// is of the whole list.
 func (s *Store) List(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		ids, err := s.IDs()
@@ -116,6 +117,9 @@ func (s *Store) List(ctx context.Context) iter.Seq2[Record, error] {
 			record, err := s.Read(id)
 			if errors.Is(err, ErrNotFound) { // gone since it was listed
 				continue
+			}
+			if err != nil {
+				err = &UnreadableError{id, err}
 			}
 			if !yield(record, err) {
 				return

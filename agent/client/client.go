@@ -70,7 +70,8 @@ func (c *Client) Allocation(ctx context.Context, id string) (*api.Allocation, er
 	return call[api.Allocation](ctx, c, http.MethodGet, allocationPath(id), nil)
 }
 
-// Allocations returns all, in the order of their IDs.
+// Allocations returns all, in the order of their IDs. One whose record cannot be
+// read has an Error, and nothing else but its ID.
 func (c *Client) Allocations(ctx context.Context) ([]*api.Allocation, error) {
 	all, err := call[[]*api.Allocation](ctx, c, http.MethodGet, api.PathAllocations, nil)
 	if err != nil {
@@ -107,6 +108,12 @@ func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 // GC takes down what ended without teardown.
 func (c *Client) GC(ctx context.Context) (*api.Collected, error) {
 	return call[api.Collected](ctx, c, http.MethodPost, api.PathGC, nil)
+}
+
+// Healthy is nil when the agent answers. No record is read for that.
+func (c *Client) Healthy(ctx context.Context) error {
+	_, err := once[api.Health](ctx, c, http.MethodGet, api.PathHealth, nil)
+	return err
 }
 
 // Ready is nil when the agent can serve.

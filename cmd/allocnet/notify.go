@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
 )
 
@@ -55,8 +56,6 @@ func (n notifier) reloading() {
 func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
 	defer n.tell(daemon.SdNotifyStopping + "\nSTATUS=Finishing what is at work")
 	c := client.New(socket)
-	n.status(ctx, c, log)
-	n.ready()
 	pause := 10 * time.Second // of the status line alone
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -65,35 +64,61 @@ func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
 	if limit > 0 {
 		pause = min(pause, limit/3)
 	}
+	n.watchdog(ctx, c, log)
+	n.ready()
 	for {
+		n.status(ctx, c)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
-			if n.status(ctx, c, log) {
-				n.tell(daemon.SdNotifyWatchdog)
-			}
+			n.watchdog(ctx, c, log)
 		}
 	}
 }
 
-// status shows what stands, as the agent itself answers, and whether it does.
-func (n notifier) status(ctx context.Context, c *client.Client, log hclog.Logger) bool {
-	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+// askTimeout is the time that the agent has to answer itself.
+const askTimeout = 5 * time.Second
+
+// watchdog tells systemd that the agent answers. It asks for nothing that is
+// read from the host: a record that cannot be read is no reason to restart.
+func (n notifier) watchdog(ctx context.Context, c *client.Client, log hclog.Logger) {
+	ctx, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
-	all, err := c.Allocations(ctx)
-	if err != nil {
+	if err := c.Healthy(ctx); err != nil {
 		log.Error("the agent does not answer itself", "error", err)
-		return false
+		return
 	}
-	attachments := 0
-	for _, a := range all {
-		attachments += len(a.Attachments)
-	}
+	n.tell(daemon.SdNotifyWatchdog)
+}
+
+// status shows what is on record and whether the agent is ready.
+func (n notifier) status(ctx context.Context, c *client.Client) {
+	ctx, stop := context.WithTimeout(ctx, askTimeout)
+	defer stop()
 	text := "Ready"
 	if err := c.Ready(ctx); err != nil {
 		text = "Not ready: " + err.Error()
 	}
-	n.tell(fmt.Sprintf("STATUS=%s; %d allocations with %d attachments", text, len(all), attachments))
-	return true
+	all, err := c.Allocations(ctx)
+	if err != nil {
+		n.tell(fmt.Sprintf("STATUS=%s; the allocations cannot be listed: %v", text, err))
+		return
+	}
+	n.tell(fmt.Sprintf("STATUS=%s; %s", text, summary(all)))
+}
+
+func summary(all []*api.Allocation) string {
+	attachments, unreadable := 0, 0
+	for _, a := range all {
+		attachments += len(a.Attachments)
+		if a.Error != "" {
+			unreadable++
+		}
+	}
+	text := fmt.Sprintf("%d allocations with %d attachments", len(all), attachments)
+	if unreadable > 0 {
+		text += fmt.Sprintf(", %d unreadable", unreadable)
+	}
+	return text
 }

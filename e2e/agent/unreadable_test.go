@@ -1,0 +1,61 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// TestRecordOfANewerFormat: one record that cannot be read is unknown, not dead,
+// and the agent goes on with the others.
+func TestRecordOfANewerFormat(t *testing.T) {
+	h := newHost(t)
+	for _, id := range []string{"dead", "newer", "running"} {
+		if out, code := h.allocnet("attach", id, "--primary", "web"); code != 0 {
+			t.Fatalf("attach: %d %s", code, out)
+		}
+	}
+	record := filepath.Join(h.state, "allocations", "newer", "allocation.json")
+	readable, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.WriteFile(t, record, `{"version": 2}`)
+	for _, id := range []string{"dead", "newer"} {
+		if err := netns.Remove(filepath.Join(netns.DefaultDir, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leases := func() string { return lab.Run(t, "grep", "-rhE", "^(dead|newer|running)", "/var/lib/cni/networks/web") }
+	h.start()
+	if left := leases(); strings.Contains(left, "dead") || !strings.Contains(left, "newer") || !strings.Contains(left, "running") {
+		t.Errorf("leases after the first round:\n%s", left)
+	}
+	all := must[[]*api.Allocation](h)(h.client.Allocations(ctx))
+	if len(all) != 2 || !strings.Contains(all[0].Error, "format version 2") || all[1].ID != "running" {
+		t.Errorf("listed: %+v", all)
+	}
+	if out, code := h.allocnet("status"); code != 1 || !strings.Contains(out, "running") || !strings.Contains(out, "format version 2") {
+		t.Errorf("status: %d %s", code, out)
+	}
+	if out, code := h.allocnet("cleanup", "newer"); code != 2 || !strings.Contains(out, "unknown whether its allocation lives") {
+		t.Errorf("cleanup: %d %s", code, out)
+	}
+	h.end(unix.SIGTERM)
+	lab.WriteFile(t, record, string(readable))
+	for _, id := range []string{"newer", "running"} {
+		if out, code := h.allocnet("detach", id); code != 0 {
+			t.Errorf("detach: %d %s", code, out)
+		}
+	}
+}

@@ -34,24 +34,29 @@ type Store struct {
 // error: records name programs that are executed.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
+	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
 	for _, sub := range []string{s.allocations(), filepath.Join(dir, "locks")} {
-		if err := os.MkdirAll(sub, 0o700); err != nil {
-			return nil, fmt.Errorf("state directory: %w", err)
+		if err == nil {
+			err = makePrivate(sub, os.Lstat)
 		}
 	}
-	info, err := os.Stat(dir) // an operator may have it elsewhere, by a link
-	for _, sub := range []string{dir, s.allocations(), filepath.Join(dir, "locks")} {
-		if err == nil && sub != dir {
-			info, err = os.Lstat(sub)
-		}
-		if err == nil {
-			err = private(sub, info)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("state directory: %w", err)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return s, nil
+}
+
+// makePrivate makes a directory where there is none, and refuses one that
+// others can change. Nothing is made in what it refuses.
+func makePrivate(path string, stat func(string) (fs.FileInfo, error)) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := stat(path)
+	if err != nil {
+		return err
+	}
+	return private(path, info)
 }
 
 // private refuses what others than root and this process's user can change.

@@ -4,14 +4,9 @@
 package driver
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +17,6 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
 	"github.com/allocnet/allocnet/internal/version"
-	"github.com/allocnet/allocnet/state"
 )
 
 // recount is between two counts of free addresses. What they count changes with
@@ -58,44 +52,6 @@ func (d *Driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_Fi
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
-	}
-}
-
-// offeredFile has the names of the attributes that Nomad was told of. The node
-// keeps them when this process dies, so the next one has to take back those that
-// are no more.
-const offeredFile = "offered.json"
-
-func (d *Driver) offeredPath() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return filepath.Join(cmp.Or(d.config.StateDir, state.DefaultDir), offeredFile)
-}
-
-// offered returns what an earlier process offered, of which only the names are
-// known. Without the file it is nothing.
-func (d *Driver) offered() *proto.FingerprintResponse {
-	last := &proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{}}
-	var names []string
-	data, err := os.ReadFile(d.offeredPath())
-	if err != nil || json.Unmarshal(data, &names) != nil {
-		return last
-	}
-	for _, name := range names {
-		last.Attributes[name] = text("")
-	}
-	return last
-}
-
-// remember writes the names down. What it cannot write only matters if this
-// process dies.
-func (d *Driver) remember(now *proto.FingerprintResponse) {
-	data, err := json.Marshal(slices.Sorted(maps.Keys(now.Attributes)))
-	if err == nil {
-		err = os.WriteFile(d.offeredPath(), data, 0o600)
-	}
-	if err != nil {
-		d.log.Debug("node attributes are not written down", "error", err)
 	}
 }
 

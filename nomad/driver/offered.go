@@ -1,0 +1,89 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers/proto"
+	structs "github.com/hashicorp/nomad/plugins/shared/structs/proto"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/state"
+)
+
+// offeredFile has the names of the attributes that Nomad was told of. The node
+// keeps them when this process dies, so the next one has to take back those that
+// are no more.
+const offeredFile = "offered.json"
+
+// stateRoot opens the state directory, if the engine accepted it: another one
+// may be writable for others, who could put a link in the file's place.
+func (d *Driver) stateRoot() (*os.Root, error) {
+	if _, err := d.ready(); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return os.OpenRoot(cmp.Or(d.config.StateDir, state.DefaultDir))
+}
+
+// offered returns what an earlier process offered, of which only the names are
+// known. Without the file it is nothing.
+func (d *Driver) offered() *proto.FingerprintResponse {
+	last := &proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{}}
+	var names []string
+	data, err := d.readOffered()
+	if err != nil || json.Unmarshal(data, &names) != nil {
+		return last
+	}
+	for _, name := range names {
+		if strings.HasPrefix(strings.TrimPrefix(name, "unique."), prefix) {
+			last.Attributes[name] = text("")
+		}
+	}
+	return last
+}
+
+func (d *Driver) readOffered() ([]byte, error) {
+	root, err := d.stateRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() //nolint:errcheck // a directory
+	file, err := root.OpenFile(offeredFile, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	return io.ReadAll(file)
+}
+
+// remember writes the names down. What it cannot write only matters if this
+// process dies.
+func (d *Driver) remember(now *proto.FingerprintResponse) {
+	if err := d.writeOffered(slices.Sorted(maps.Keys(now.Attributes))); err != nil {
+		d.log.Debug("node attributes are not written down", "error", err)
+	}
+}
+
+func (d *Driver) writeOffered(names []string) error {
+	root, err := d.stateRoot()
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(names)
+	if err == nil {
+		err = networkstatus.Replace(root, offeredFile, data)
+	}
+	return errors.Join(err, root.Close())
+}

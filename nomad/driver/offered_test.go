@@ -1,0 +1,77 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/plugins/drivers/proto"
+	structs "github.com/hashicorp/nomad/plugins/shared/structs/proto"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// inRefusedDir returns a driver whose state directory others can write to, with
+// a link to another file in place of offered.json.
+func inRefusedDir(t *testing.T) (d *Driver, target string) {
+	t.Helper()
+	dir := t.TempDir()
+	target = filepath.Join(t.TempDir(), "target")
+	if err := os.WriteFile(target, []byte(`["driver.allocnet.network.x"]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, filepath.Join(dir, offeredFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
+		t.Fatal(err)
+	}
+	d = New(hook.Config{StateDir: dir, ConfDir: t.TempDir()}, hclog.NewNullLogger())
+	d.configure(nil)
+	return d, target
+}
+
+// TestRefusedStateDirectory: in a state directory that the engine refused
+// nothing is written or read.
+func TestRefusedStateDirectory(t *testing.T) {
+	d, target := inRefusedDir(t)
+	if _, err := d.ready(); err == nil {
+		t.Fatal("the directory was accepted")
+	}
+	if last := d.offered(); len(last.GetAttributes()) != 0 {
+		t.Errorf("read through a link: %v", last)
+	}
+	d.remember(d.fingerprint())
+	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
+		t.Errorf("the target of the link: %s, %v", data, err)
+	}
+	files, err := os.ReadDir(d.config.StateDir)
+	if err != nil || len(files) != 1 {
+		t.Errorf("the directory has %v, %v, want the link alone", files, err)
+	}
+}
+
+// TestOfferedReplacesALink: in an accepted directory a link is replaced, not
+// followed.
+func TestOfferedReplacesALink(t *testing.T) {
+	d, target := inRefusedDir(t)
+	if err := os.Chmod(d.config.StateDir, 0o700); err != nil { //nolint:gosec // a directory
+		t.Fatal(err)
+	}
+	d.configure(nil)
+	if last := d.offered(); len(last.GetAttributes()) != 0 {
+		t.Errorf("read through a link: %v", last)
+	}
+	name := prefix + ".network.storage"
+	d.remember(&proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{name: text("1")}})
+	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
+		t.Errorf("the target of the link: %s, %v", data, err)
+	}
+	if _, ok := d.offered().GetAttributes()[name]; !ok {
+		t.Error("what was offered is not remembered")
+	}
+}

@@ -2,14 +2,14 @@
 # Copyright (c) the allocnet authors
 # SPDX-License-Identifier: MPL-2.0
 #
-# Shows allocnet's main job for real, in network and mount namespaces of its
-# own: the machine's network, /run and /var/lib are not touched.
+# Shows allocnet's main job for real, in network, mount and PID namespaces of
+# its own: the machine's network, /run and /var/lib are not touched.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 if [ "${1:-}" != inside ]; then
 	[ "$(id -u)" = 0 ] || exec sudo "$0" "$@"
-	exec unshare --net --mount "$0" inside
+	exec unshare --net --mount --pid --fork --kill-child --mount-proc "$0" inside
 fi
 
 mount --make-rprivate /

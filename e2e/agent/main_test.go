@@ -76,7 +76,7 @@ func newHost(t *testing.T) *host {
 	t.Cleanup(func() {
 		h.end(unix.SIGTERM)
 		lab.RequireSame(t, h.before)
-		if left := lab.Run(t, "find", h.state, "-type", "f", "-not", "-name", "boot"); left != "" {
+		if left := lab.Run(t, "find", h.state, "-type", "f", "-not", "-name", "*boot"); left != "" {
 			t.Errorf("state is left:\n%s", left)
 		}
 		if left, _ := filepath.Glob("/run/allocnet/*"); left != nil {

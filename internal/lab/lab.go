@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package lab is where the tests, the demo's checks and the benchmarks run:
-// the real kernel and the real CNI plugins, in network and mount namespaces of
-// their own. The machine's network, /run and /var/lib are not touched.
+// the real kernel and the real CNI plugins, in network, mount and PID namespaces of
+// their own. The machine's network, /run, /var/lib and processes are not touched,
+// and several sandboxes do not see each other.
 package lab
 
 import (
@@ -19,12 +20,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside marks a process that is in a laboratory.
+// inside marks a process of a sandbox: with how far it has come and, until that is
+// prepared, the mount namespace of the machine.
 const inside = "ALLOCNET_LAB"
 
-// Main runs a program's tests in a laboratory and returns their exit code: the
+// Main runs a program's tests in a sandbox and returns their exit code: the
 // program is executed once more in fresh namespaces, the steps make there what
-// the tests need, and run runs them.
+// the tests need, and run runs them. What the tests start ends with them.
 func Main(run func() int, steps ...func() error) int {
 	return enter(func() int {
 		for _, step := range append([]func() error{prepare, uplink}, steps...) {
@@ -38,46 +40,95 @@ func Main(run func() int, steps ...func() error) int {
 }
 
 func enter(fn func() int) int {
-	if os.Getenv(inside) != "" {
+	stage, machine, _ := strings.Cut(os.Getenv(inside), " ")
+	var code int
+	var err error
+	switch stage {
+	case "":
+		code, err = outside()
+	case "init":
+		code, err = initProcess(machine)
+	default:
 		return fn()
 	}
-	if err := checkTools(); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-		return 1
+	if err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "enter the sandbox: %v (it needs root)\n", err)
 	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), inside+"=entering")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return code
+}
+
+// outside executes the program as the first process of new namespaces.
+func outside() (int, error) {
+	if err := checkTools(); err != nil {
+		return 1, err
+	}
+	machine, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return 1, err
+	}
+	cmd := again("init " + machine)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS,
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Pdeathsig:  unix.SIGKILL,
 	}
 	runtime.LockOSThread() // Pdeathsig is about the thread
-	err := cmd.Run()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return exit.ExitCode()
+		return exit.ExitCode(), nil
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "enter the laboratory: %v (it needs root)\n", err)
-		return 1
+		return 1, err
 	}
-	return 0
+	return 0, nil
 }
 
-// prepare makes the namespaces that enter gave the process a laboratory.
+// initProcess is PID 1 of a sandbox: it starts the tests, and waits for every
+// process that has lost its parent, as an init does.
+func initProcess(machine string) (int, error) {
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return 1, fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return 1, fmt.Errorf("mount /proc: %w", err)
+	}
+	tests := again("entering " + machine)
+	if err := tests.Start(); err != nil {
+		return 1, err
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 1, fmt.Errorf("wait for the tests: %w", err)
+		case pid == tests.Process.Pid && status.Signaled():
+			return 128 + int(status.Signal()), nil
+		case pid == tests.Process.Pid:
+			return status.ExitStatus(), nil
+		}
+	}
+}
+
+// again is this program with the same arguments, at a stage of the sandbox.
+func again(stage string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), inside+"="+stage)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd
+}
+
+// prepare makes the namespaces of the process a sandbox.
 func prepare() error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
-	machine, _ := os.Readlink("/proc/1/ns/mnt")
-	if err != nil || os.Getenv(inside) != "entering" || own == machine {
-		return errors.New("not in a laboratory: call lab.Main")
+	machine, entering := strings.CutPrefix(os.Getenv(inside), "entering ")
+	if err != nil || !entering || own == machine {
+		return errors.New("not in a sandbox: call lab.Main")
 	}
 	if err := os.Setenv(inside, "prepared"); err != nil {
 		return err
-	}
-	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
 	}
 	for _, dir := range []string{"/run", "/var/lib"} {
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {

@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,7 +59,9 @@ func (a *Agent) deleteAllocation(r *http.Request) (any, error) {
 	if err := readNothing(r); err != nil {
 		return nil, err
 	}
-	return nil, a.engine.Teardown(context.WithoutCancel(r.Context()), r.PathValue("id"))
+	ctx, stop := hook.Undoing(r.Context())
+	defer stop()
+	return nil, a.engine.Teardown(ctx, r.PathValue("id"))
 }
 
 func (a *Agent) postDelegate(r *http.Request) (any, error) {
@@ -84,7 +85,9 @@ func (a *Agent) postDelegate(r *http.Request) (any, error) {
 		if body.Interface == "" || len(body.Networks) > 0 {
 			return nil, &hook.RequestError{Field: "interface", Value: body.Interface, Reason: "DEL wants the interface, and no networks"}
 		}
-		err := a.config.Attacher.Detach(context.WithoutCancel(r.Context()), body.Allocation, body.Interface)
+		ctx, stop := hook.Undoing(r.Context())
+		defer stop()
+		err := a.config.Attacher.Detach(ctx, body.Allocation, body.Interface)
 		if isType[*hook.NotAttachedError](err) { // as after the first of two calls
 			err = nil
 		}

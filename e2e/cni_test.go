@@ -435,7 +435,7 @@ func TestDeadline(t *testing.T) {
 	h := newHost(t)
 	h.fake("stuck", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Hang: true}}})
 	r := h.runtime("1.0.0", `"primary": "web", "timeout": "1s"`)
-	r.refuseAdd(h.container("c1", "networks=stuck,storage"), 11, "stuck", "net1", "1s")
+	r.refuseAdd(h.container("c1", "networks=stuck,storage"), 11, "stuck", "net1", "did not answer ADD within")
 }
 
 // TestBadResult: Nomad's agent crashes on an index that is out of range.

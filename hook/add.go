@@ -35,7 +35,7 @@ func (o *operation) add(ctx, going context.Context, a *state.Attachment, path st
 		}
 		pause := delay()
 		log.Warn("attach failed, trying again", "try", a.Tries, "of", maxTries, "in", pause.Round(time.Millisecond).String(), "error", err)
-		if err := o.del(context.WithoutCancel(ctx), *a, path); err != nil {
+		if err := o.undoAdd(ctx, *a, path); err != nil {
 			log.Warn("DEL before the next try failed", "error", err)
 		}
 		if o.pause(going, pause) != nil {
@@ -88,6 +88,13 @@ func (o *operation) keepPart(a *state.Attachment, result []byte) {
 	if err := o.lock.Mark(*a); err != nil {
 		o.attachmentLog(*a).Warn("result of a part of the chain is not recorded", "error", err)
 	}
+}
+
+// undoAdd runs DEL after an ADD that failed.
+func (o *operation) undoAdd(ctx context.Context, a state.Attachment, path string) error {
+	undoing, stop := Undoing(ctx)
+	defer stop()
+	return o.del(undoing, a, path)
 }
 
 // del runs DEL with what ADD got, and with the result that we know.

@@ -49,6 +49,8 @@ func (o *operation) settle(ctx context.Context) {
 		return
 	}
 	o.log.Info("removing attachments that were cut off", "count", len(cut))
+	ctx, stop := phase(ctx, resetShare, "tearing down")
+	defer stop()
 	if err := o.remove(ctx, cut); err != nil {
 		o.log.Warn("attachments that were cut off are still there", "error", err)
 	}

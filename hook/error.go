@@ -62,7 +62,7 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("plugin %s did not answer %s within %s and was killed", e.Plugin, e.Verb, e.Limit)
+	return fmt.Sprintf("plugin %s did not answer %s within %s and was killed", e.Plugin, e.Verb, round(e.Limit))
 }
 
 // ExecError is a plugin that could not be run, or ended without saying why in

@@ -59,7 +59,14 @@ func (x *pluginExec) FindInPath(plugin string, dirs []string) (string, error) {
 // it, *TimeoutError, *ExecError, or the context's cause.
 func (x *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	call := pluginCall{plugin: filepath.Base(path), verb: verbOf(environ)}
-	ctx, stop := context.WithTimeoutCause(ctx, x.limit, &TimeoutError{call.plugin, call.verb, x.limit})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	limit := x.limit
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, limit, &TimeoutError{call.plugin, call.verb, limit})
 	defer stop()
 	ctx, overflow := context.WithCancelCause(ctx)
 	defer overflow(nil)
@@ -72,6 +79,9 @@ func (x *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 	started := time.Now()
 	err := cmd.Run()
 	x.log.Trace("plugin call", "plugin", call.plugin, "verb", call.verb, "took", time.Since(started), "stderr", call.stderr.text(), "error", err)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil { // its own, or the phase's at the same time
+		return nil, &TimeoutError{call.plugin, call.verb, limit}
+	}
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return nil, cause
 	}

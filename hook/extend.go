@@ -129,7 +129,9 @@ func (o *operation) extend(ctx context.Context, r Request, batch string) (*Alloc
 	}
 	if err := o.attachAll(ctx, ns, p); err != nil {
 		// The caller may have given up; what was done is undone all the same.
-		if undo := o.remove(context.WithoutCancel(ctx), o.batch(batch)); undo != nil {
+		undoing, stop := Undoing(ctx)
+		defer stop()
+		if undo := o.remove(undoing, o.batch(batch)); undo != nil {
 			err = errors.Join(err, fmt.Errorf("undo: %w", undo))
 		}
 		return nil, err

@@ -69,6 +69,8 @@ func (o *operation) earlier(ctx context.Context, r Request, digest string) (*All
 // startOver tears everything down, so that nothing is on record.
 func (o *operation) startOver(ctx context.Context) error {
 	o.log.Info("tearing down what an earlier setup left", "netns", o.record.Allocation.Netns)
+	ctx, stop := phase(ctx, resetShare, "tearing down")
+	defer stop()
 	if err := o.teardown(ctx); err != nil {
 		return fmt.Errorf("tear down what an earlier setup left: %w", err)
 	}
@@ -115,7 +117,9 @@ func (o *operation) setup(ctx context.Context, r Request, digest string, p *plan
 		return describe(o.record)
 	}
 	// The caller may have given up; what was done is undone all the same.
-	if undo := o.teardown(context.WithoutCancel(ctx)); undo != nil {
+	undoing, stop := Undoing(ctx)
+	defer stop()
+	if undo := o.teardown(undoing); undo != nil {
 		err = errors.Join(err, fmt.Errorf("undo: %w", undo))
 	}
 	return nil, err
@@ -168,6 +172,8 @@ func (o *operation) makeNamespace(a state.Allocation) error {
 // attachAll writes down the attachments, makes them, and writes down what
 // came of it.
 func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan) error {
+	ctx, stop := phase(ctx, attachShare, "attaching")
+	defer stop()
 	path := o.record.Allocation.Netns
 	if err := p.checkInterfaces(path, ns); err != nil {
 		return err

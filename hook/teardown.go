@@ -105,7 +105,7 @@ func (o *operation) recall() error {
 }
 
 // waitForOrphans waits for plugins that outlive a killed process of ours. It
-// gives them one deadline, which is more than they were given when started.
+// gives them their part of the call's time, and no more than a plugin call has.
 func (o *operation) waitForOrphans(ctx context.Context) error {
 	cut := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
 		return a.Phase == state.Adding || a.Phase == state.Deleting
@@ -117,13 +117,16 @@ func (o *operation) waitForOrphans(ctx context.Context) error {
 	if !cut || o.hold != nil || o.record.Allocation.BootID != boot {
 		return nil
 	}
-	limited, stop := context.WithTimeout(ctx, o.config.CallTimeout)
+	part, release := phase(ctx, orphanShare, "waiting for plugins")
+	defer release()
+	limited, stop := context.WithTimeout(part, o.config.CallTimeout)
 	defer stop()
+	started := time.Now()
 	if err := o.lock.Quiesce(limited); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		o.log.Warn("a plugin that a killed process started still runs; going on without it", "waited", o.config.CallTimeout)
+		o.log.Warn("a plugin that a killed process started still runs; going on without it", "waited", round(time.Since(started)))
 	}
 	return nil
 }
@@ -135,16 +138,18 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
+	dels, stop := phase(ctx, delShare, "DEL")
+	defer stop()
 	errs := make([]error, len(attachments))
 	detach := func(i int) {
-		errs[i] = o.observe("detach", &attachments[i], func() error { return o.detach(ctx, &attachments[i], path) })
+		errs[i] = o.observe("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
 	}
 	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, detach)
 	// What failed is tried once more now that the others are gone: of two
 	// attachments to one network the first cannot remove the chain that the
 	// bridge plugin has for both.
 	for i := range attachments {
-		if errs[i] != nil && transient(errs[i]) && ctx.Err() == nil {
+		if errs[i] != nil && transient(errs[i]) && dels.Err() == nil {
 			detach(i)
 		}
 	}
@@ -220,6 +225,8 @@ func (o *operation) clean(ctx context.Context, suspects []state.Attachment, fail
 	if failed != nil {
 		o.log.Warn("DEL failed, cleaning up by force", "error", failed)
 	}
+	ctx, stop := o.cleaning(ctx)
+	defer stop()
 	if err := o.config.Cleaner.Clean(ctx, o.record.Allocation, suspects); err != nil {
 		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
 	}

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,8 +55,8 @@ type conf struct {
 	// PassArgs are the CNI arguments that go on to the networks' plugins
 	// besides Nomad's own.
 	PassArgs []string `json:"passArgs"`
-	// Timeout is the deadline of one call, and of each plugin in it, as in
-	// "90s". Default: 60 s.
+	// Timeout is the deadline of one call as a whole, as in "90s"; package hook
+	// splits it. Default: 60 s.
 	Timeout string `json:"timeout"`
 	// LogLevel is trace, debug, info, warn, error or off. Default: warn.
 	LogLevel string `json:"logLevel"`
@@ -88,13 +89,27 @@ var keys = []string{
 	"primary", "delegates", "networks", "confDir", "pluginDir", "stateDir", "dataDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile", "agent",
 }
 
-// decodeConf reads an entry, unchecked.
+// decodeConf reads an entry, unchecked. With an error it has the keys that could
+// be read.
 func decodeConf(data []byte) (*conf, error) {
 	c := &conf{timeout: time.Minute}
 	if err := json.Unmarshal(data, c); err != nil {
-		return nil, refuse(types.ErrDecodingFailure, err.Error())
+		return c, refuse(types.ErrDecodingFailure, err.Error())
 	}
 	return c, nil
+}
+
+// readConf reads an entry for a verb. A strict one needs all of it. The others
+// work from the record, so that a mistake in the entry is only a warning.
+func readConf(data []byte, strict bool) (c *conf, warning, err error) {
+	c, err = decodeConf(data)
+	if err == nil && strict {
+		err = c.check(data)
+	}
+	if strict {
+		return c, nil, err
+	}
+	return c, errors.Join(err, c.parseTimeout()), nil
 }
 
 // check checks an entry that was decoded from data, and makes of it what the
@@ -185,13 +200,18 @@ func (c *conf) parseRest() error {
 	if c.Agent != nil && !slices.Contains([]string{"", prefer, require}, c.Agent.Mode) {
 		return fmt.Errorf("agent: mode %q: want %s or %s", c.Agent.Mode, prefer, require)
 	}
-	if c.Timeout != "" {
-		limit, err := time.ParseDuration(c.Timeout)
-		if err != nil || limit <= 0 {
-			return fmt.Errorf("timeout %q: want a time, as in 90s", c.Timeout)
-		}
-		c.timeout = limit
+	return c.parseTimeout()
+}
+
+func (c *conf) parseTimeout() error {
+	if c.Timeout == "" {
+		return nil
 	}
+	limit, err := time.ParseDuration(c.Timeout)
+	if err != nil || limit <= 0 {
+		return fmt.Errorf("timeout %q: want a time, as in 90s", c.Timeout)
+	}
+	c.timeout = limit
 	return nil
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -55,7 +56,7 @@ func codeOf(err error) uint {
 		return types.ErrInvalidNetworkConfig
 	case errors.Is(err, hook.ErrExists), errors.Is(err, hook.ErrConflict):
 		return types.ErrInvalidEnvironmentVariables
-	case is[*hook.TimeoutError](err):
+	case is[*hook.TimeoutError](err), errors.Is(err, context.DeadlineExceeded):
 		return types.ErrTryAgainLater
 	}
 	return types.ErrInternal

@@ -23,7 +23,7 @@ const name = "allocnet-cni"
 const about = "CNI " + name + " plugin v" + own.Version
 
 func main() {
-	funcs := skel.CNIFuncs{Add: call(add, false), Check: call(check, false), Del: call(del, true), GC: call(gc, false), Status: call(status, false)}
+	funcs := skel.CNIFuncs{Add: call(add, true), Check: call(check, true), Del: call(del, false), GC: call(gc, true), Status: call(status, true)}
 	supported := version.VersionsStartingFrom("0.3.0")
 	if err := skel.PluginMainFuncsWithError(funcs, supported, about); err != nil {
 		if failed := err.Print(); failed != nil {
@@ -34,10 +34,10 @@ func main() {
 }
 
 // call turns a verb into what skel wants: what it returns is always a CNI
-// error object.
-func call(verb func(*request) error, takeDown bool) func(*skel.CmdArgs) error {
+// error object. A strict verb needs a plugin configuration without mistakes.
+func call(verb func(*request) error, strict bool) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
-		r, err := newRequest(args, takeDown)
+		r, err := newRequest(args, strict)
 		if err != nil {
 			return cniError(err)
 		}

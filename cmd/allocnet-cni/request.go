@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,26 +36,21 @@ type request struct {
 	close func()
 }
 
-// newRequest reads the entry and opens the engine that it describes. A wrong
-// entry does not keep anybody from taking down, which needs the record alone.
-func newRequest(args *skel.CmdArgs, takeDown bool) (*request, error) {
-	c, err := decodeConf(args.StdinData)
-	if err == nil && !takeDown {
-		err = c.check(args.StdinData)
-	}
+// newRequest reads the entry and opens the engine that it describes.
+func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
+	c, warning, err := readConf(args.StdinData, strict)
 	if err != nil {
 		return nil, err
 	}
 	r := &request{args: args, conf: c}
 	output, err := openLog(c.LogFile)
-	if err != nil {
+	if err != nil && strict {
 		return nil, err
 	}
-	level := hclog.Warn
-	if c.LogLevel != "" {
-		level = hclog.LevelFromString(c.LogLevel)
+	r.log = newLog(c, output).With("container", args.ContainerID)
+	if warning = errors.Join(warning, err); warning != nil {
+		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
-	r.log = hclog.New(&hclog.LoggerOptions{Name: name, Level: level, Output: output}).With("container", args.ContainerID)
 	r.engine, err = hook.NewEngine(hook.Config{
 		ConfDir:     c.ConfDir,
 		Networks:    c.delegates,
@@ -68,28 +64,42 @@ func newRequest(args *skel.CmdArgs, takeDown bool) (*request, error) {
 		_ = output.Close() // nothing was written
 		return nil, err
 	}
-	// The runtime may hold a lock over all its containers while it waits:
-	// Nomad does.
-	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the entry's \"timeout\"", c.timeout))
-	// Whoever ends the call has what it began undone.
+	r.limit(output)
+	return r, nil
+}
+
+// limit gives the request the time of the entry: the runtime may hold a lock
+// over all its containers while it waits, as Nomad does. What a call has begun
+// when it is ended is undone.
+func (r *request) limit(output io.Closer) {
+	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the entry's \"timeout\"", r.conf.timeout))
 	signalled, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	ctx, stop := context.WithTimeoutCause(signalled, c.timeout, cause)
+	ctx, stop := context.WithTimeoutCause(signalled, r.conf.timeout, cause)
 	r.ctx = ctx
 	r.close = func() {
 		stop()
 		ignore()
 		_ = output.Close() // lines were written as they came
 	}
-	return r, nil
 }
 
+func newLog(c *conf, output io.Writer) hclog.Logger {
+	level := hclog.LevelFromString(c.LogLevel)
+	if level == hclog.NoLevel {
+		level = hclog.Warn
+	}
+	return hclog.New(&hclog.LoggerOptions{Name: name, Level: level, Output: output})
+}
+
+// openLog opens the file where log lines go. With an error it is stderr.
 func openLog(path string) (io.WriteCloser, error) {
+	stderr := os.NewFile(2, "stderr")
 	if path == "" {
-		return os.NewFile(2, "stderr"), nil
+		return stderr, nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, invalid(fmt.Errorf("logFile: %w", err))
+		return stderr, invalid(fmt.Errorf("logFile: %w", err))
 	}
 	return file, nil
 }

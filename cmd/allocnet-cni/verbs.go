@@ -40,7 +40,9 @@ func add(r *request) error {
 	}
 	err = r.publish(allocation, setup)
 	if err != nil && !empty(setup) {
-		err = errors.Join(err, r.engine.Teardown(context.WithoutCancel(r.ctx), setup.ID))
+		undoing, stop := hook.Undoing(r.ctx)
+		defer stop()
+		err = errors.Join(err, r.engine.Teardown(undoing, setup.ID))
 	}
 	return err
 }
@@ -203,6 +205,9 @@ func gc(r *request) error {
 		if err != nil {
 			errs = append(errs, err)
 			continue
+		}
+		if r.ctx.Err() != nil {
+			return errors.Join(append(errs, context.Cause(r.ctx))...)
 		}
 		if !strings.HasPrefix(a.Owner, r.network()) || valid[a.ID+" "+a.Owner] {
 			continue

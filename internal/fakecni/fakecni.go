@@ -60,7 +60,8 @@ type Behaviour struct {
 // Main acts as the plugin when the program was called as one, and returns
 // otherwise.
 func Main() {
-	if filepath.Base(os.Args[0]) == Type {
+	name := filepath.Base(os.Args[0])
+	if name == Type || os.Getenv("CNI_COMMAND") != "" && !strings.HasSuffix(name, ".test") {
 		os.Exit(run())
 	}
 }
@@ -68,12 +69,18 @@ func Main() {
 // Install puts the plugin into a plugin directory.
 func Install(t testing.TB, dir string) {
 	t.Helper()
+	InstallAs(t, dir, Type)
+}
+
+// InstallAs puts the plugin into a plugin directory in place of another one.
+func InstallAs(t testing.TB, dir, name string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err == nil {
-		err = os.Symlink(self, filepath.Join(dir, Type))
+		err = os.Symlink(self, filepath.Join(dir, name))
 	}
 	if err != nil {
-		t.Fatalf("install %s: %v", Type, err)
+		t.Fatalf("install %s: %v", name, err)
 	}
 }
 

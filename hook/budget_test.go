@@ -1,0 +1,161 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/state"
+)
+
+// cleanerFunc is a Cleaner that is a function.
+type cleanerFunc func(ctx context.Context, a state.Allocation, attachments []state.Attachment) error
+
+func (f cleanerFunc) Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error {
+	return f(ctx, a, attachments)
+}
+
+// fakeEngine opens an engine whose only plugin is the fake.
+func fakeEngine(t *testing.T, edit func(*Config)) *Engine {
+	t.Helper()
+	c := Config{ConfDir: t.TempDir(), PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(), NetnsDir: t.TempDir()}
+	fakecni.Install(t, c.PluginDirs[0])
+	if edit != nil {
+		edit(&c)
+	}
+	e, err := NewEngine(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// fakeList is a conflist of the fake.
+func fakeList(t *testing.T, network string, script fakecni.Script) json.RawMessage {
+	t.Helper()
+	data, err := json.Marshal(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return json.RawMessage(fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "fakecni", "fake": %s}]}`, network, data))
+}
+
+// record puts an allocation on record whose namespace is gone.
+func record(t *testing.T, e *Engine, id string, attachments ...state.Attachment) {
+	t.Helper()
+	boot, err := state.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := e.store.Lock(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	a := state.Allocation{ID: id, Netns: t.TempDir() + "/gone", NetnsID: "1", BootID: boot, Digest: "x", Created: time.Now()}
+	if err := lock.Begin(a, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, attachment := range attachments {
+		if err := lock.Put(attachment); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCleanupAfterHungDEL: the caller's deadline is not the plugin's.
+func TestCleanupAfterHungDEL(t *testing.T) {
+	cleaned := errors.New("not called")
+	e := fakeEngine(t, func(c *Config) {
+		c.CallTimeout = time.Hour
+		c.Cleaner = cleanerFunc(func(ctx context.Context, _ state.Allocation, _ []state.Attachment) error {
+			cleaned = ctx.Err()
+			return cleaned
+		})
+	})
+	record(t, e, "a1", state.Attachment{Network: "n", Interface: "eth0", Phase: state.Attached,
+		ConfList: fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Hang: true}}})})
+	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	if err := e.Teardown(ctx, "a1"); err != nil || cleaned != nil {
+		t.Errorf("teardown: %v, forced cleanup: %v", err, cleaned)
+	}
+	if _, err := e.Status(t.Context(), "a1"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("it is still on record: %v", err)
+	}
+}
+
+func TestPhases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := func(ctx context.Context) time.Duration {
+			deadline, ok := ctx.Deadline()
+			if !ok {
+				return 0
+			}
+			return time.Until(deadline)
+		}
+		e := &Engine{config: Config{CallTimeout: time.Minute}}
+		cleanup := func(ctx context.Context) time.Duration {
+			ctx, stop := e.cleaning(ctx)
+			defer stop()
+			return left(ctx)
+		}
+		call, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		attaching, stop := phase(call, attachShare, "attaching")
+		defer stop()
+		undoing, stop := Undoing(call)
+		defer stop()
+		if got := left(attaching); got != 30*time.Second {
+			t.Errorf("attaching has %s", got)
+		}
+		<-attaching.Done()
+		if err := context.Cause(attaching); !errors.Is(err, context.DeadlineExceeded) || err.Error() != "attaching was not done within 30s: context deadline exceeded" {
+			t.Errorf("the cause is %v", err)
+		}
+		dels, stop := phase(undoing, delShare, "DEL")
+		defer stop()
+		if got := left(dels); got != 20*time.Second {
+			t.Errorf("DEL has %s", got)
+		}
+		<-dels.Done()
+		if got := cleanup(undoing); got != 10*time.Second {
+			t.Errorf("cleanup has %s", got)
+		}
+		<-call.Done()
+		late, stop := Undoing(call)
+		defer stop()
+		if got := left(late); got != leastUndo {
+			t.Errorf("undoing a call that is over has %s", got)
+		}
+		if got := cleanup(call); got != leastCleanup {
+			t.Errorf("cleanup after the deadline has %s", got)
+		}
+		if got := cleanup(t.Context()); got != time.Minute {
+			t.Errorf("cleanup without a deadline has %s", got)
+		}
+	})
+}
+
+// TestCancelledCleanup: a caller that gives up ends forced cleanup, too.
+func TestCancelledCleanup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{config: Config{CallTimeout: time.Minute}}
+		call, cancel := context.WithCancel(t.Context())
+		ctx, stop := e.cleaning(call)
+		defer stop()
+		cancel()
+		<-ctx.Done()
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			t.Error(ctx.Err())
+		}
+	})
+}

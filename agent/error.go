@@ -55,7 +55,7 @@ func classify(err error) *api.Error {
 	case isType[*hook.Error](err):
 	case errors.Is(err, state.ErrNotFound):
 		failure.Code, failure.Status = api.CodeUnknownContainer, http.StatusNotFound
-	case errors.Is(err, hook.ErrConflict), errors.Is(err, netns.ErrExists), isType[*hook.InterfaceExistsError](err):
+	case errors.Is(err, hook.ErrConflict), errors.Is(err, netns.ErrExists), isType[*hook.InterfaceExistsError](err), isType[*hook.PortInUseError](err):
 		failure.Code, failure.Status = api.CodeConflict, http.StatusConflict
 	case isType[*state.InvalidIDError](err), errors.Is(err, netns.ErrMissing):
 		failure.Code, failure.Status = api.CodeEnvironment, http.StatusUnprocessableEntity

@@ -33,7 +33,9 @@ type plan struct {
 	netnsOwned  bool
 	elements    []selection.Element
 	attachments []state.Attachment
-	mappings    [][]cni.PortMapping // of each attachment
+	// mappings are those of each attachment; chosen are those of them that no
+	// scheduler assigned.
+	mappings, chosen [][]cni.PortMapping
 }
 
 // marker is the top-level key "allocnet" of the conflist that an attachment is
@@ -72,7 +74,7 @@ func (e *Engine) fill(p *plan, r Request, batch string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.permit(r.Identity, p, networks); err != nil {
+	if err := e.permit(r, p, networks); err != nil {
 		return err
 	}
 	p.order(r, networks)
@@ -119,7 +121,7 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 }
 
 // permit holds the elements to the policy of their networks and of the host.
-func (e *Engine) permit(who policy.Identity, p *plan, networks []*cniconf.Network) error {
+func (e *Engine) permit(r Request, p *plan, networks []*cniconf.Network) error {
 	host, err := policy.Load(e.config.PolicyFile)
 	if err != nil {
 		return err
@@ -138,8 +140,11 @@ func (e *Engine) permit(who policy.Identity, p *plan, networks []*cniconf.Networ
 			Network: element.Name, Interface: element.Interface, Rules: rules, Standing: standing[element.Name],
 			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(),
 		}
+		if !r.Operator && i < len(p.elements)-len(r.Defaults) {
+			asked[i].HostPorts = element.HostPorts()
+		}
 	}
-	return policy.Check(who, host, asked)
+	return policy.Check(r.Identity, host, asked)
 }
 
 // order makes the attachments and decides which of them wait for others.
@@ -173,7 +178,7 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 	if err != nil {
 		return err
 	}
-	p.mappings = make([][]cni.PortMapping, len(networks))
+	p.mappings, p.chosen = make([][]cni.PortMapping, len(networks)), make([][]cni.PortMapping, len(networks))
 	for i := range slices.Backward(networks) { // the primary comes last: it takes what is left
 		taken, err := p.takePorts(i, &rest)
 		if err != nil {
@@ -189,7 +194,13 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 		}
 		p.attachments[i].ConfList = binding.ConfList
 		p.attachments[i].CapabilityArgs = binding.CapabilityArgs
-		p.mappings[i] = binding.Mappings
+		p.mappings[i], p.chosen[i] = binding.Mappings, binding.Chosen
+		if r.Operator {
+			p.chosen[i] = binding.Mappings
+		}
+		if p.attachments[i].ChosenPorts, err = encodeChosen(p.chosen[i]); err != nil {
+			return err
+		}
 		all = append(all, binding.Mappings...)
 	}
 	if len(rest) > 0 {

@@ -85,11 +85,11 @@ func TestPolicyOfFurtherNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var denied *policy.DeniedError
-	if err := e.permit(policy.Identity{}, p, catalog.Networks); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
+	if err := e.permit(Request{}, p, catalog.Networks); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
 		t.Errorf("a second attachment: %v, want it denied", err)
 	}
 	p.standing = nil
-	if err := e.permit(policy.Identity{}, p, catalog.Networks); err != nil {
+	if err := e.permit(Request{}, p, catalog.Networks); err != nil {
 		t.Errorf("a first attachment: %v", err)
 	}
 }

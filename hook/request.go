@@ -43,13 +43,17 @@ type Request struct {
 	// Defaults are extra networks that the host gives every allocation. Their
 	// interfaces are numbered after those of Networks.
 	Defaults []selection.Element
-	// Ports are the allocation's. An attachment takes those whose labels it
-	// names; the others go to the primary.
+	// Ports are the allocation's, as the runtime's scheduler assigned them: a job
+	// must have no say in them but by the scheduler. An attachment takes those
+	// whose labels it names; the others go to the primary.
 	Ports []portmap.Port
 	// PortOptions say how ports become mappings.
 	PortOptions portmap.Options
 	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown.
 	Args map[string]string
+	// Operator is whether the host's operator asks. False: a job does, and its
+	// selection gets the ports of the host only that a policy allows.
+	Operator bool `json:",omitempty"`
 	// Notify is told of each step, from several goroutines and before Setup or
 	// Extend returns. Nil: nobody wants to know.
 	Notify func(Step) `json:"-"`
@@ -120,10 +124,10 @@ func (r Request) cniArgs() [][2]string {
 }
 
 // digest identifies what is asked for. The namespace is left out: it is
-// compared by its kernel identity, not by its path. How it is asked for is no
-// part of it either.
+// compared by its kernel identity, not by its path. How it is asked for, and
+// who asks, is no part of it either.
 func (r Request) digest() (string, error) {
-	r.Netns, r.Fresh = "", false
+	r.Netns, r.Fresh, r.Operator = "", false, false
 	data, err := json.Marshal(r)
 	if err != nil {
 		return "", fmt.Errorf("allocation %s: encode request: %w", r.ID, err)

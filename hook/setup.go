@@ -188,8 +188,7 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 		return err
 	}
 	p.displace(before)
-	o.record.Attachments = slices.Concat(p.standing, p.attachments) // before any is written: whoever undoes it removes them all
-	if err := o.lock.Begin(o.record.Allocation, p.attachments); err != nil {
+	if err := o.writeIntent(ctx, p); err != nil {
 		return err
 	}
 	if err := o.holdForPlugins(); err != nil {
@@ -209,6 +208,17 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 		return err
 	}
 	return o.finish(ns, routes, p)
+}
+
+// writeIntent records the attachments, if their ports are free.
+func (o *operation) writeIntent(ctx context.Context, p *plan) error {
+	release, err := o.claimPorts(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer release()
+	o.record.Attachments = slices.Concat(p.standing, p.attachments) // before any is written: undoing removes them all
+	return o.lock.Begin(o.record.Allocation, p.attachments)
 }
 
 // addAll runs ADD for attachments. The first failure stops pauses and what

@@ -6,6 +6,7 @@ package policy
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/state"
@@ -24,6 +25,8 @@ type Attachment struct {
 	Standing int
 	// StaticIPs and StaticMAC are whether the job chooses them.
 	StaticIPs, StaticMAC bool
+	// HostPorts are the ports of the host that the job chooses.
+	HostPorts []int
 }
 
 // DeniedError is an attachment that a rule denies.
@@ -75,6 +78,22 @@ func (a Attachment) check(who Identity, host Source, count int) error {
 	allowed, file = first(a.Rules, host, func(r Rules) *bool { return r.StaticMAC })
 	if a.StaticMAC && allowed != nil && !*allowed {
 		return &DeniedError{a.Network, a.Interface, "staticMAC", file, "a job may not choose its MAC: leave \"mac\" out"}
+	}
+	return a.checkHostPorts(host)
+}
+
+// checkHostPorts denies the ports that no rule allows: a mapped port takes the
+// traffic of whatever on the host has it.
+func (a Attachment) checkHostPorts(host Source) error {
+	allowed, file := a.Rules.HostPorts, a.Rules.File
+	if allowed == nil && host.HostPorts != nil {
+		allowed, file = host.HostPorts, host.File
+	}
+	for _, port := range a.HostPorts {
+		if slices.ContainsFunc(allowed, func(r PortRange) bool { return r.contains(port) }) {
+			continue
+		}
+		return &DeniedError{a.Network, a.Interface, "hostPorts", file, fmt.Sprintf("a job may not choose host port %d, where the rule allows %s: let the scheduler assign a port, and name it in \"ports\"", port, listRanges(allowed))}
 	}
 	return nil
 }

@@ -20,6 +20,11 @@ func source(t *testing.T, file, text string) Source {
 	return s
 }
 
+// ports has the job choose host ports.
+func ports(numbers ...int) func(*Attachment) {
+	return func(a *Attachment) { a.HostPorts = numbers }
+}
+
 func TestCheck(t *testing.T) {
 	prod := Identity{Namespace: "prod", Job: "db"}
 	for _, test := range []struct {
@@ -52,6 +57,12 @@ func TestCheck(t *testing.T) {
 		{name: "static IPs denied", who: prod, network: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }, rule: "staticIPs", file: "network"},
 		{name: "static IPs allowed by the network", who: prod, network: `{"staticIPs": true}`, host: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }},
 		{name: "static MAC denied by the host", who: prod, host: `{"staticMAC": false}`, change: func(a *Attachment) { a.StaticMAC = true }, rule: "staticMAC", file: "host"},
+		{name: "host port without a rule", who: prod, change: ports(4646), rule: "hostPorts", file: "network"},
+		{name: "host port outside of the range", who: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20999, 80, 81), rule: "hostPorts", file: "network"},
+		{name: "host ports within the ranges", who: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20000, 20999, 80)},
+		{name: "host port by the host's rule", who: prod, host: `{"hostPorts": ["1-65535"]}`, change: ports(1, 65535)},
+		{name: "host port, the network's none before the host's", who: prod, network: `{"hostPorts": []}`, host: `{"hostPorts": ["80"]}`, change: ports(80), rule: "hostPorts", file: "network"},
+		{name: "host port, neither's", who: prod, host: `{"hostPorts": ["80"]}`, change: ports(81), rule: "hostPorts", file: "host"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := Attachment{Network: "storage", Interface: "net1", Rules: source(t, "network", test.network)}
@@ -96,6 +107,10 @@ func TestParse(t *testing.T) {
 		`{"namespaces": ["!"]}`:   "namespaces[0]",
 		`{"jobs": [""]}`:          "jobs[0]",
 		`{"maxAttachments": -1}`:  "maxAttachments -1",
+		`{"hostPorts": ["80-"]}`:  "80-",
+		`{"hostPorts": ["0"]}`:    "1 to 65535",
+		`{"hostPorts": ["9-8"]}`:  "9-8",
+		`{"hostPorts": [80]}`:     "hostPorts",
 		`{`:                       "unexpected EOF",
 		`{} {"namespaces": []}`:   "nothing after it",
 	} {
@@ -110,12 +125,12 @@ func TestLoad(t *testing.T) {
 	if s, err := Load(file); err != nil || s.Describe() != "anybody" {
 		t.Errorf("no file: %+v, %v", s, err)
 	}
-	text := `{"namespaces": ["prod"], "jobs": [], "maxAttachments": 2, "staticIPs": false, "staticMAC": false}`
+	text := `{"namespaces": ["prod"], "jobs": [], "maxAttachments": 2, "staticIPs": false, "staticMAC": false, "hostPorts": ["80", "90-99"]}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Load(file)
-	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC"; err != nil || s.Describe() != want || s.File != file {
+	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC; host ports 80,90-99"; err != nil || s.Describe() != want || s.File != file {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
 	if _, err := Load(t.TempDir()); err == nil {

@@ -33,6 +33,9 @@ type Rules struct {
 	// StaticMAC is whether a job may choose the MAC. Nil: the host's, else it
 	// may.
 	StaticMAC *bool `json:"staticMAC,omitempty"`
+	// HostPorts are the ports of the host that a job may choose itself. Nil:
+	// the host's, else none; ports that a scheduler assigned need no rule.
+	HostPorts []PortRange `json:"hostPorts,omitempty"`
 }
 
 // Source is rules and the file that they stand in.
@@ -64,7 +67,7 @@ func Parse(file string, data []byte) (Source, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&s.Rules); err != nil {
-		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC", file, strings.TrimPrefix(err.Error(), "json: "))
+		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC, hostPorts", file, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return s, fmt.Errorf("policy in %s: want one JSON object and nothing after it", file)
@@ -103,6 +106,9 @@ func (r Rules) Describe() string {
 	}
 	if r.StaticMAC != nil && !*r.StaticMAC {
 		parts = append(parts, "no static MAC")
+	}
+	if len(r.HostPorts) > 0 {
+		parts = append(parts, "host ports "+listRanges(r.HostPorts))
 	}
 	if len(parts) == 0 {
 		return "anybody"

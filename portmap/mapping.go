@@ -84,12 +84,18 @@ func Check(mappings []cni.PortMapping) error {
 			if a.HostPort != b.HostPort || a.Protocol != b.Protocol {
 				break
 			}
-			if overlap(a.HostIP, b.HostIP) {
+			if Overlap(a, b) {
 				return &ConflictError{a, b}
 			}
 		}
 	}
 	return nil
+}
+
+// Overlap tells whether two mappings are of one host port and protocol, on host
+// IPs that share an address.
+func Overlap(a, b cni.PortMapping) bool {
+	return a.HostPort == b.HostPort && a.Protocol == b.Protocol && overlap(a.HostIP, b.HostIP)
 }
 
 // overlap tells whether two host IPs share an address. Empty is all addresses;

@@ -32,6 +32,8 @@ type Binding struct {
 	CapabilityArgs map[string]any
 	// Mappings are those in CapabilityArgs.
 	Mappings []cni.PortMapping
+	// Chosen are those of Mappings that the element chooses itself.
+	Chosen []cni.PortMapping
 }
 
 // UnsupportedError is something asked of a network that none of its plugins
@@ -59,7 +61,11 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Option
 	if err != nil {
 		return Binding{}, err
 	}
-	b := Binding{CapabilityArgs: map[string]any{}, Mappings: mappings}
+	chosen, err := e.mappings(nil, o)
+	if err != nil {
+		return Binding{}, err
+	}
+	b := Binding{CapabilityArgs: map[string]any{}, Mappings: mappings, Chosen: chosen}
 	declared := n.Capabilities()
 	for _, asked := range []struct {
 		present           bool

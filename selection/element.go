@@ -50,6 +50,15 @@ func (e Element) ChoosesMAC() bool {
 	return e.MAC != "" || e.hasArg("mac")
 }
 
+// HostPorts are the ports of the host that the element chooses.
+func (e Element) HostPorts() []int {
+	var ports []int
+	for _, m := range e.PortMappings {
+		ports = append(ports, m.HostPort)
+	}
+	return ports
+}
+
 func (e Element) hasArg(key string) bool {
 	for name := range e.CNIArgs {
 		if strings.EqualFold(name, key) {

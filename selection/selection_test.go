@@ -92,6 +92,7 @@ func TestRefused(t *testing.T) {
 		"burst alone":       {`[{"name": "a", "bandwidth": {"egressBurst": 1}}]`, "networks[0].bandwidth.egressBurst", "together"},
 		"burst too big":     {`[{"name": "a", "bandwidth": {"egressRate": 1, "egressBurst": 34359738360}}]`, "networks[0].bandwidth.egressBurst", "less than"},
 		"port":              {`[{"name": "a", "portMappings": [{"hostPort": 0}]}]`, "networks[0].portMappings[0]", "host port"},
+		"port in the args":  {`[{"name": "a", "cni-args": {"PortMappings": [{"hostPort": 80}]}}]`, "networks[0].cni-args", "PortMappings"},
 		"label":             {`[{"name": "a", "ports": [""]}]`, "networks[0].ports[0]", "label"},
 		"gateway":           {`[{"name": "a", "default-route": ["x"]}]`, "networks[0].default-route[0]", "gateway"},
 		"two gateways":      {`[{"name": "a", "default-route": ["10.0.0.1", "10.0.0.2"]}]`, "networks[0].default-route[1]", "at most one"},

@@ -58,6 +58,11 @@ func (e Element) validate(position string) error {
 	if e.MTU != 0 && (e.MTU < 68 || e.MTU > 65535) { // RFC 791, page 25
 		return fail("mtu", fmt.Sprint(e.MTU), "want 68 to 65535")
 	}
+	for key := range e.CNIArgs {
+		if strings.EqualFold(key, "portMappings") {
+			return fail("cni-args", key, "want it as \"portMappings\" of the element, where it is checked")
+		}
+	}
 	for _, check := range []func(string) error{e.validateIPs, e.validateHardware, e.validateBandwidth, e.validatePorts, e.validateDefaultRoute} {
 		if err := check(position); err != nil {
 			return err

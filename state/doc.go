@@ -10,6 +10,7 @@
 //	<dir>/allocations/<id>/attachment-<interface>.json
 //	<dir>/locks/<id>
 //	<dir>/damaged/<id>/<file>
+//	<dir>/ports (a lock)
 //
 // Each file holds one record with its version and the SHA-256 of its bytes. It
 // is written under a temporary name and renamed, so that a reader, or whoever

@@ -87,6 +87,9 @@ type Attachment struct {
 	ConfList       json.RawMessage `json:"conflist"`
 	Args           [][2]string     `json:"args,omitempty"`
 	CapabilityArgs map[string]any  `json:"capabilityArgs,omitempty"`
+	// ChosenPorts are those of the portMappings in CapabilityArgs, in the same
+	// form, that no scheduler assigned; none: all were assigned.
+	ChosenPorts json.RawMessage `json:"chosenPorts,omitempty"`
 	// PluginDirs are where the plugins were found.
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// After names the interfaces whose attachments came before this one.

@@ -151,7 +151,7 @@ publish  = ["http=8080:80/tcp"]`,
 	})
 	got, err := LoadUnit(dir+"/units/web.hcl", "web")
 	want := hook.Request{
-		ID: "web", Primary: &selection.Element{Name: "web"},
+		ID: "web", Operator: true, Primary: &selection.Element{Name: "web"},
 		Networks: []selection.Element{{Name: "storage", IPs: []string{"10.89.0.9/16"}, MTU: 1400}, {Name: "mgmt", Interface: "net5"}},
 		Ports:    []portmap.Port{{Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"}},
 	}

@@ -28,7 +28,7 @@ type unitFile struct {
 // LoadUnit reads which networks the namespace of a unit has. The error is an
 // *Error unless the file cannot be read.
 func LoadUnit(path, id string) (hook.Request, error) {
-	r := hook.Request{ID: id}
+	r := hook.Request{ID: id, Operator: true}
 	if err := state.ValidateID(id); err != nil {
 		return r, err
 	}

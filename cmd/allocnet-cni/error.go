@@ -51,7 +51,7 @@ func codeOf(err error) uint {
 	case errors.As(err, &own):
 		return own.Code
 	case is[*policy.DeniedError](err), is[*cniconf.NotFoundError](err), is[*cniconf.MissingPluginError](err), is[*cniconf.NoMTUError](err),
-		is[*selection.Error](err), is[*selection.UnsupportedError](err), is[*hook.RequestError](err), is[*hook.InterfaceExistsError](err),
+		is[*selection.Error](err), is[*selection.UnsupportedError](err), is[*hook.RequestError](err), is[*hook.InterfaceExistsError](err), is[*hook.PortInUseError](err),
 		is[*portmap.InvalidPortError](err), is[*portmap.ConflictError](err), is[*portmap.UnknownLabelError](err), errors.Is(err, cniconf.ErrNoDir):
 		return types.ErrInvalidNetworkConfig
 	case errors.Is(err, hook.ErrExists), errors.Is(err, hook.ErrConflict):

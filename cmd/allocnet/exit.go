@@ -90,7 +90,7 @@ func refused(err error) bool {
 	if isType[*hook.Error](err) {
 		return false
 	}
-	return isType[*hook.RequestError](err) || isType[*hook.InterfaceExistsError](err) || isType[*hook.NotAttachedError](err) ||
+	return isType[*hook.RequestError](err) || isType[*hook.InterfaceExistsError](err) || isType[*hook.PortInUseError](err) || isType[*hook.NotAttachedError](err) ||
 		isType[*selection.Error](err) || isType[*selection.UnsupportedError](err) ||
 		isType[*cniconf.NotFoundError](err) || isType[*cniconf.MissingPluginError](err) || isType[*cniconf.NoMTUError](err) ||
 		isType[*portmap.InvalidPortError](err) || isType[*portmap.ConflictError](err) || isType[*portmap.UnknownLabelError](err) ||

@@ -32,7 +32,7 @@ func (w *wishes) register(flags *pflag.FlagSet) {
 
 // request turns the flags into a request for the allocation.
 func (w *wishes) request(id string) (hook.Request, error) {
-	r := hook.Request{ID: id, Identity: w.identity}
+	r := hook.Request{ID: id, Identity: w.identity, Operator: true}
 	primary, err := selection.Parse(w.primary)
 	if err != nil {
 		return r, fmt.Errorf("--primary: %w", err)

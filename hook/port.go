@@ -1,0 +1,153 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/internal/listener"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Ports of the host are assigned or chosen. Assigned ones come from the runtime,
+// in Request.Ports: its scheduler has seen to it that they are free, may hold
+// them open, and may give them to the next allocation before the last one is
+// torn down. Chosen ones are those of a selection, and all that an operator
+// publishes: a chosen port must be free.
+
+// PortInUseError is a port of the host that an attachment cannot have.
+type PortInUseError struct {
+	Network, Interface string
+	Mapping            cni.PortMapping
+	// Holder is what has the port.
+	Holder string
+}
+
+func (e *PortInUseError) Error() string {
+	return fmt.Sprintf("network %q as %s: host port %d/%s on %s is in use: %s", e.Network, e.Interface,
+		e.Mapping.HostPort, e.Mapping.Protocol, cmp.Or(e.Mapping.HostIP, "all addresses"), e.Holder)
+}
+
+// claimPorts refuses a plan whose ports others have. When it is allowed, no
+// other call gets a port before release.
+func (o *operation) claimPorts(ctx context.Context, p *plan) (release func(), err error) {
+	if !slices.ContainsFunc(p.mappings, func(m []cni.PortMapping) bool { return len(m) > 0 }) {
+		return func() {}, nil
+	}
+	release, err = o.store.LockPorts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = p.checkListeners()
+	if err == nil {
+		err = o.checkRecords(ctx, p)
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// checkListeners refuses a chosen port that a program of this host listens on:
+// the mapping would take its traffic.
+func (p *plan) checkListeners() error {
+	if !slices.ContainsFunc(p.chosen, func(m []cni.PortMapping) bool { return len(m) > 0 }) {
+		return nil
+	}
+	listeners, err := listener.All()
+	if err != nil {
+		return err
+	}
+	for _, l := range listeners {
+		taken := cni.PortMapping{HostPort: int32(l.Port), Protocol: l.Protocol, HostIP: l.Address.String()}
+		if l.Address.Is6() && l.Address.IsUnspecified() {
+			taken.HostIP = "" // it receives IPv4 as well, unless told not to
+		}
+		if i, mapping, conflict := overlapping(p.chosen, taken); conflict {
+			return p.portInUse(i, mapping, fmt.Sprintf("a program of this host listens on %s", l.Address))
+		}
+	}
+	return nil
+}
+
+// checkRecords refuses a chosen port that another allocation has, and an
+// assigned one that another allocation chose. A record that cannot be read
+// keeps no other allocation from starting.
+func (o *operation) checkRecords(ctx context.Context, p *plan) error {
+	for record, err := range o.store.List(ctx) {
+		if err != nil {
+			o.log.Warn("its ports are not known", "error", err)
+			continue
+		}
+		if record.Allocation.ID == o.record.Allocation.ID {
+			continue
+		}
+		for _, a := range record.Attachments {
+			if err := p.checkRecord(record.Allocation.ID, a); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (p *plan) checkRecord(id string, a state.Attachment) error {
+	for _, has := range []struct {
+		recorded any
+		wanted   [][]cni.PortMapping
+	}{{a.CapabilityArgs["portMappings"], p.chosen}, {a.ChosenPorts, p.mappings}} {
+		taken, err := decodeMappings(has.recorded)
+		if err != nil {
+			return fmt.Errorf("ports of allocation %s: %w", id, err)
+		}
+		for _, t := range taken {
+			if i, mapping, conflict := overlapping(has.wanted, t); conflict {
+				return p.portInUse(i, mapping, fmt.Sprintf("allocation %s has mapped it for network %q", id, a.Network))
+			}
+		}
+	}
+	return nil
+}
+
+func (p *plan) portInUse(i int, m cni.PortMapping, holder string) error {
+	return &PortInUseError{p.attachments[i].Network, p.attachments[i].Interface, m, holder}
+}
+
+// overlapping finds the attachment and the mapping that collide with another.
+func overlapping(of [][]cni.PortMapping, taken cni.PortMapping) (i int, m cni.PortMapping, found bool) {
+	for i, mappings := range of {
+		for _, m := range mappings {
+			if portmap.Overlap(m, taken) {
+				return i, m, true
+			}
+		}
+	}
+	return 0, m, false
+}
+
+// decodeMappings reads mappings as a record has them.
+func decodeMappings(recorded any) ([]cni.PortMapping, error) {
+	data, err := json.Marshal(recorded)
+	if err != nil {
+		return nil, err
+	}
+	var mappings []cni.PortMapping
+	return mappings, json.Unmarshal(data, &mappings)
+}
+
+// encodeChosen is what the record says of chosen ports; nil for none.
+func encodeChosen(mappings []cni.PortMapping) (json.RawMessage, error) {
+	if len(mappings) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(portmap.Capability(mappings))
+}

@@ -1,0 +1,181 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// portEngine has networks that map ports: "free" allows jobs to choose any,
+// "closed" says nothing. Its plugin fails, and notes that it ran.
+func portEngine(t *testing.T) (e *Engine, ran string) {
+	t.Helper()
+	dir := t.TempDir()
+	ran = filepath.Join(dir, "ran")
+	for name, text := range map[string]string{
+		"plugin":      fmt.Sprintf("#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\ntouch %s\necho '{\"cniVersion\": \"1.0.0\", \"code\": 7, \"msg\": \"refused\"}'\nexit 1\n", ran),
+		"free.conf":   `{"cniVersion": "1.0.0", "name": "free", "type": "plugin", "capabilities": {"portMappings": true}, "allocnet": {"hostPorts": ["1-65535"]}}`,
+		"closed.conf": `{"cniVersion": "1.0.0", "name": "closed", "type": "plugin", "capabilities": {"portMappings": true}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := NewEngine(Config{ConfDir: dir, PluginDirs: []string{dir}, StateDir: dir + "/state", CacheDir: dir + "/cache", PolicyFile: dir + "/none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, ran
+}
+
+// primary has a name of its own: the namespace is the machine's.
+var primary = &selection.Element{Name: "closed", Interface: "main0"}
+
+func chosen(network string, port int, hostIP string) selection.Element {
+	return selection.Element{Name: network, PortMappings: []selection.PortMapping{{HostPort: port, ContainerPort: 80, HostIP: hostIP}}}
+}
+
+// setupWith tells whether a plugin ran for a request.
+func setupWith(t *testing.T, e *Engine, ran string, r Request) (attempted bool, err error) {
+	t.Helper()
+	r.ID, r.Netns = "x", "/proc/self/ns/net"
+	_, err = e.Setup(context.Background(), r)
+	if err == nil {
+		t.Fatal("the plugin fails, but Setup does not")
+	}
+	if _, err := e.Status(context.Background(), "x"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("on record: %v", err)
+	}
+	_, missing := os.Stat(ran)
+	_ = os.Remove(ran)
+	return missing == nil, err
+}
+
+// TestHostPortsNeedARule: a job chooses no port of the host unless a rule allows
+// it. The operator, and the host's own defaults, need none.
+func TestHostPortsNeedARule(t *testing.T) {
+	e, ran := portEngine(t)
+	element := chosen("closed", 4646, "")
+	assigned := portmap.Port{Label: "http", HostPort: 4646, To: 80}
+	for name, test := range map[string]struct {
+		request Request
+		denied  bool
+	}{
+		"a job's extra network": {Request{Networks: []selection.Element{element}}, true},
+		"a job's primary":       {Request{Primary: &selection.Element{Name: "closed", Interface: "main0", PortMappings: element.PortMappings}}, true},
+		"the host's default":    {Request{Primary: primary, Defaults: []selection.Element{element}}, false},
+		"the operator":          {Request{Networks: []selection.Element{element}, Operator: true}, false},
+		"a scheduler's port":    {Request{Primary: primary, Ports: []portmap.Port{assigned}}, false},
+		"within the rule":       {Request{Networks: []selection.Element{chosen("free", 4646, "")}}, false},
+	} {
+		attempted, err := setupWith(t, e, ran, test.request)
+		var denied *policy.DeniedError
+		if errors.As(err, &denied) != test.denied || attempted == test.denied {
+			t.Errorf("%s: %v, denied: want %t", name, err, test.denied)
+		}
+		if test.denied && denied != nil && (denied.Rule != "hostPorts" || !strings.Contains(err.Error(), "4646")) {
+			t.Errorf("%s: %v, want the rule hostPorts and the port", name, err)
+		}
+	}
+}
+
+// TestListeners: a chosen port that a program of the host listens on is refused,
+// an assigned one is the runtime's affair.
+func TestListeners(t *testing.T) {
+	e, ran := portEngine(t)
+	tcp, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	udp, err := net.ListenPacket("udp", "[::]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	tcpPort, udpPort := tcp.Addr().(*net.TCPAddr).Port, udp.LocalAddr().(*net.UDPAddr).Port
+	overUDP := chosen("free", udpPort, "")
+	overUDP.PortMappings[0].Protocol = "udp"
+	for name, test := range map[string]struct {
+		request Request
+		refused bool
+	}{
+		"all addresses":        {Request{Networks: []selection.Element{chosen("free", tcpPort, "")}}, true},
+		"the same address":     {Request{Networks: []selection.Element{chosen("free", tcpPort, "127.0.0.1")}}, true},
+		"all of the family":    {Request{Networks: []selection.Element{chosen("free", tcpPort, "0.0.0.0")}}, true},
+		"another address":      {Request{Networks: []selection.Element{chosen("free", tcpPort, "127.0.0.2")}}, false},
+		"another family":       {Request{Networks: []selection.Element{chosen("free", tcpPort, "::1")}}, false},
+		"UDP on all addresses": {Request{Networks: []selection.Element{overUDP}}, true},
+		"the operator's":       {Request{Primary: primary, Ports: []portmap.Port{{Label: "x", HostPort: tcpPort}}, Operator: true}, true},
+		"assigned":             {Request{Primary: primary, Ports: []portmap.Port{{Label: "x", HostPort: tcpPort}}}, false},
+	} {
+		attempted, err := setupWith(t, e, ran, test.request)
+		var taken *PortInUseError
+		if errors.As(err, &taken) != test.refused || attempted == test.refused {
+			t.Errorf("%s: %v, refused: want %t", name, err, test.refused)
+		}
+		if test.refused && !strings.Contains(err.Error(), "listens on") {
+			t.Errorf("%s: %q does not say what has the port", name, err)
+		}
+	}
+}
+
+// TestPortsOfOthers: what another allocation has on record is taken, except
+// that a scheduler may assign a port again.
+func TestPortsOfOthers(t *testing.T) {
+	e, ran := portEngine(t)
+	lock, err := e.store.Lock(context.Background(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing listens on either: the kernel gives no port below 1024.
+	const given, picked = 901, 902
+	mapping := func(port int) map[string]any {
+		return map[string]any{"hostPort": port, "containerPort": 80, "protocol": "tcp"}
+	}
+	err = lock.Begin(state.Allocation{ID: "other", Netns: "/proc/self/ns/net"}, []state.Attachment{{
+		Network: "free", Interface: "eth0", Phase: state.Attached, ConfList: []byte("{}"),
+		CapabilityArgs: map[string]any{"portMappings": []any{mapping(given), mapping(picked)}},
+		ChosenPorts:    []byte(fmt.Sprintf(`[{"hostPort": %d, "containerPort": 80, "protocol": "tcp"}]`, picked)),
+	}})
+	lock.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := func(number int) []portmap.Port {
+		return []portmap.Port{{Label: "x", HostPort: number, Protocol: "tcp"}}
+	}
+	for name, test := range map[string]struct {
+		request Request
+		refused bool
+	}{
+		"chosen, other's assigned":   {Request{Networks: []selection.Element{chosen("free", given, "")}}, true},
+		"chosen, other's chosen":     {Request{Networks: []selection.Element{chosen("free", picked, "")}}, true},
+		"the operator's":             {Request{Primary: primary, Ports: port(given), Operator: true}, true},
+		"assigned, other's chosen":   {Request{Primary: primary, Ports: port(picked)}, true},
+		"assigned, other's assigned": {Request{Primary: primary, Ports: port(given)}, false},
+		"chosen, free":               {Request{Networks: []selection.Element{chosen("free", 903, "")}}, false},
+	} {
+		attempted, err := setupWith(t, e, ran, test.request)
+		var taken *PortInUseError
+		if errors.As(err, &taken) != test.refused || attempted == test.refused {
+			t.Errorf("%s: %v, refused: want %t", name, err, test.refused)
+		}
+		if test.refused && !strings.Contains(err.Error(), "allocation other") {
+			t.Errorf("%s: %q does not name the other allocation", name, err)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// PortRange is ports of the host from First to Last, as "N" or "N-M".
+type PortRange struct{ First, Last int }
+
+// UnmarshalText reads a range.
+func (r *PortRange) UnmarshalText(text []byte) error {
+	first, last, isRange := strings.Cut(string(text), "-")
+	if !isRange {
+		last = first
+	}
+	var errs [2]error
+	r.First, errs[0] = strconv.Atoi(first)
+	r.Last, errs[1] = strconv.Atoi(last)
+	if errs != [2]error{} || r.First < 1 || r.Last > 65535 || r.Last < r.First {
+		return fmt.Errorf("hostPorts %q: want a port or a range from 1 to 65535, as in 20000-20999", text)
+	}
+	return nil
+}
+
+func (r PortRange) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+func (r PortRange) contains(port int) bool { return r.First <= port && port <= r.Last }
+
+func listRanges(ranges []PortRange) string {
+	var texts []string
+	for _, r := range ranges {
+		texts = append(texts, r.String())
+	}
+	return list(texts)
+}

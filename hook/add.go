@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -66,7 +68,11 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path strin
 		return err
 	}
 	left = len(list.Plugins)
-	result, err := cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
+	var result types.Result
+	err = keepMTU(a.BridgeMTU, func() (err error) {
+		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,8 @@ func indexes(attachments []state.Attachment, match func(int, state.Attachment) b
 type pluginConf struct {
 	Type             string `json:"type"`
 	IsDefaultGateway bool   `json:"isDefaultGateway"`
+	Bridge           string `json:"bridge"`
+	MTU              *int   `json:"mtu"`
 	Master           string `json:"master"`
 	LinkInContainer  bool   `json:"linkInContainer"`
 	IPAM             struct {

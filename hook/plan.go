@@ -138,7 +138,7 @@ func (e *Engine) permit(r Request, p *plan, networks []*cniconf.Network) error {
 		}
 		asked[i] = policy.Attachment{
 			Network: element.Name, Interface: element.Interface, Rules: rules, Standing: standing[element.Name],
-			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(),
+			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(), MTU: element.MTU != 0,
 		}
 		if !r.Operator && i < len(p.elements)-len(r.Defaults) {
 			asked[i].HostPorts = element.HostPorts()
@@ -186,6 +186,9 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 		}
 		mark, err := p.marker(i)
 		if err != nil {
+			return err
+		}
+		if p.attachments[i].BridgeMTU, err = boundMTU(p.elements[i], networks[i].List); err != nil {
 			return err
 		}
 		binding, err := p.elements[i].Bind(networks[i], taken, r.PortOptions, mark)

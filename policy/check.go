@@ -25,6 +25,8 @@ type Attachment struct {
 	Standing int
 	// StaticIPs and StaticMAC are whether the job chooses them.
 	StaticIPs, StaticMAC bool
+	// MTU is whether the job chooses it.
+	MTU bool
 	// HostPorts are the ports of the host that the job chooses.
 	HostPorts []int
 }
@@ -77,7 +79,11 @@ func (a Attachment) check(who Identity, host Source, count int) error {
 	}
 	allowed, file = first(a.Rules, host, func(r Rules) *bool { return r.StaticMAC })
 	if a.StaticMAC && allowed != nil && !*allowed {
-		return &DeniedError{a.Network, a.Interface, "staticMAC", file, "a job may not choose its MAC: leave \"mac\" out"}
+		return &DeniedError{a.Network, a.Interface, "staticMAC", file, "a job may not choose its MAC: leave \"mac\" and \"infiniband-guid\" out"}
+	}
+	allowed, file = first(a.Rules, host, func(r Rules) *bool { return r.MTU })
+	if a.MTU && allowed != nil && !*allowed {
+		return &DeniedError{a.Network, a.Interface, "mtu", file, "a job may not choose its MTU: leave \"mtu\" out"}
 	}
 	return a.checkHostPorts(host)
 }

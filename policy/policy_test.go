@@ -57,6 +57,8 @@ func TestCheck(t *testing.T) {
 		{name: "static IPs denied", who: prod, network: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }, rule: "staticIPs", file: "network"},
 		{name: "static IPs allowed by the network", who: prod, network: `{"staticIPs": true}`, host: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }},
 		{name: "static MAC denied by the host", who: prod, host: `{"staticMAC": false}`, change: func(a *Attachment) { a.StaticMAC = true }, rule: "staticMAC", file: "host"},
+		{name: "MTU denied, the host's rule aside", who: prod, network: `{"mtu": false}`, host: `{"mtu": true}`, change: func(a *Attachment) { a.MTU = true }, rule: "mtu", file: "network"},
+		{name: "MTU denied, not chosen", who: prod, network: `{"mtu": false}`},
 		{name: "host port without a rule", who: prod, change: ports(4646), rule: "hostPorts", file: "network"},
 		{name: "host port outside of the range", who: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20999, 80, 81), rule: "hostPorts", file: "network"},
 		{name: "host ports within the ranges", who: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20000, 20999, 80)},
@@ -125,12 +127,12 @@ func TestLoad(t *testing.T) {
 	if s, err := Load(file); err != nil || s.Describe() != "anybody" {
 		t.Errorf("no file: %+v, %v", s, err)
 	}
-	text := `{"namespaces": ["prod"], "jobs": [], "maxAttachments": 2, "staticIPs": false, "staticMAC": false, "hostPorts": ["80", "90-99"]}`
+	text := `{"namespaces": ["prod"], "jobs": [], "maxAttachments": 2, "staticIPs": false, "staticMAC": false, "mtu": false, "hostPorts": ["80", "90-99"]}`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Load(file)
-	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC; host ports 80,90-99"; err != nil || s.Describe() != want || s.File != file {
+	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC; no own MTU; host ports 80,90-99"; err != nil || s.Describe() != want || s.File != file {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
 	if _, err := Load(t.TempDir()); err == nil {

@@ -30,9 +30,12 @@ type Rules struct {
 	// StaticIPs is whether a job may choose addresses. Nil: the host's, else
 	// it may.
 	StaticIPs *bool `json:"staticIPs,omitempty"`
-	// StaticMAC is whether a job may choose the MAC. Nil: the host's, else it
-	// may.
+	// StaticMAC is whether a job may choose the MAC, or the InfiniBand GUID. Nil:
+	// the host's, else it may.
 	StaticMAC *bool `json:"staticMAC,omitempty"`
+	// MTU is whether a job may choose the MTU, from 1280 to the network's. Nil:
+	// the host's, else it may.
+	MTU *bool `json:"mtu,omitempty"`
 	// HostPorts are the ports of the host that a job may choose itself. Nil:
 	// the host's, else none; ports that a scheduler assigned need no rule.
 	HostPorts []PortRange `json:"hostPorts,omitempty"`
@@ -67,7 +70,7 @@ func Parse(file string, data []byte) (Source, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&s.Rules); err != nil {
-		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC, hostPorts", file, strings.TrimPrefix(err.Error(), "json: "))
+		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts", file, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return s, fmt.Errorf("policy in %s: want one JSON object and nothing after it", file)
@@ -106,6 +109,9 @@ func (r Rules) Describe() string {
 	}
 	if r.StaticMAC != nil && !*r.StaticMAC {
 		parts = append(parts, "no static MAC")
+	}
+	if r.MTU != nil && !*r.MTU {
+		parts = append(parts, "no own MTU")
 	}
 	if len(r.HostPorts) > 0 {
 		parts = append(parts, "host ports "+listRanges(r.HostPorts))

@@ -11,6 +11,10 @@ import (
 // Max is the number of networks that one allocation may have.
 const Max = 64
 
+// MinMTU is the smallest MTU that a selection may have. On a smaller one the
+// kernel drops IPv6 and its addresses (RFC 8200, section 5).
+const MinMTU = 1280
+
 // Element is one network that an allocation asks for.
 type Element struct {
 	// Name is the network's. Required.
@@ -21,7 +25,7 @@ type Element struct {
 	IPs []string `json:"ips,omitempty"`
 	// MAC is an Ethernet address. Empty: the kernel's choice.
 	MAC string `json:"mac,omitempty"`
-	// MTU is 68 to 65535. 0: the network's.
+	// MTU is MinMTU to the network's. 0: the network's.
 	MTU int `json:"mtu,omitempty"`
 	// Bandwidth limits traffic. Nil: the network's limits.
 	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
@@ -45,9 +49,10 @@ func (e Element) ChoosesIPs() bool {
 	return len(e.IPs) > 0 || e.hasArg("ips")
 }
 
-// ChoosesMAC tells whether the element asks for a MAC of its choice.
+// ChoosesMAC tells whether the element asks for a hardware address of its choice:
+// a MAC or an InfiniBand GUID.
 func (e Element) ChoosesMAC() bool {
-	return e.MAC != "" || e.hasArg("mac")
+	return e.MAC != "" || e.InfinibandGUID != "" || e.hasArg("mac") || e.hasArg("guid") || e.hasArg("infinibandGUID")
 }
 
 // HostPorts are the ports of the host that the element chooses.

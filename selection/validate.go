@@ -55,12 +55,12 @@ func (e Element) validate(position string) error {
 			return fail("interface", "", err.Error())
 		}
 	}
-	if e.MTU != 0 && (e.MTU < 68 || e.MTU > 65535) { // RFC 791, page 25
-		return fail("mtu", fmt.Sprint(e.MTU), "want 68 to 65535")
+	if e.MTU != 0 && (e.MTU < MinMTU || e.MTU > 65535) {
+		return fail("mtu", fmt.Sprint(e.MTU), fmt.Sprintf("want %d to the network's", MinMTU))
 	}
-	for key := range e.CNIArgs {
-		if strings.EqualFold(key, "portMappings") {
-			return fail("cni-args", key, "want it as \"portMappings\" of the element, where it is checked")
+	for _, own := range []string{"portMappings", "mtu"} { // the tuning plugin, for one, reads mtu
+		if e.hasArg(own) {
+			return fail("cni-args", own, "want it as a key of the element, where it is checked")
 		}
 	}
 	for _, check := range []func(string) error{e.validateIPs, e.validateHardware, e.validateBandwidth, e.validatePorts, e.validateDefaultRoute} {

@@ -90,6 +90,9 @@ type Attachment struct {
 	// ChosenPorts are those of the portMappings in CapabilityArgs, in the same
 	// form, that no scheduler assigned; none: all were assigned.
 	ChosenPorts json.RawMessage `json:"chosenPorts,omitempty"`
+	// BridgeMTU has the bridges that the attachment's smaller MTU must not
+	// lower, with the MTU of the network.
+	BridgeMTU map[string]int `json:"bridgeMTU,omitempty"`
 	// PluginDirs are where the plugins were found.
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// After names the interfaces whose attachments came before this one.

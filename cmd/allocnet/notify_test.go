@@ -38,7 +38,7 @@ func TestWatchdogReadsNoRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer systemd.Close() //nolint:errcheck // read only
+	defer systemd.Close()
 	t.Setenv("NOTIFY_SOCKET", systemd.LocalAddr().String())
 	t.Setenv("WATCHDOG_USEC", "30000")
 	ctx, stop := context.WithCancel(t.Context())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -156,7 +157,7 @@ func (a *Agent) stop(server *http.Server, abandon context.CancelCauseFunc) error
 	case <-idle:
 	case <-time.After(a.config.DrainTimeout):
 		a.log.Warn("undoing what is still at work", "waited", a.config.DrainTimeout)
-		abandon(errors.New("the agent is stopping"))
+		abandon(errdefs.New(errdefs.Unavailable, "the agent is stopping"))
 		<-idle
 	}
 	closing, cancel := context.WithTimeout(context.Background(), a.config.HeaderTimeout)

@@ -118,7 +118,7 @@ func (a *Agent) work(r *http.Request, route route) (any, error) {
 		return nil, err
 	}
 	defer a.gate.leave()
-	ctx, stop := context.WithTimeoutCause(r.Context(), a.config.RequestTimeout, &deadlineError{a.config.RequestTimeout})
+	ctx, stop := context.WithTimeoutCause(r.Context(), a.config.RequestTimeout, deadlineError(a.config.RequestTimeout))
 	defer stop()
 	leave, err := a.line.enter(ctx)
 	if err != nil {

@@ -4,11 +4,12 @@
 package cleanup
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Live returns who says that an allocation lives, or nothing when nobody does. A
@@ -21,7 +22,7 @@ func NobodyElse(string) string { return "" }
 
 // ErrLiveUnknown is a plan that was asked for without knowing which allocations
 // live.
-var ErrLiveUnknown = errors.New("it is not known which allocations live: nothing is removed")
+var ErrLiveUnknown = errdefs.New(errdefs.Unavailable, "it is not known which allocations live: nothing is removed")
 
 // Recorded is an allocation that allocnet has on record.
 type Recorded struct {

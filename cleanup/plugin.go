@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -62,6 +63,9 @@ type UnknownPluginError struct{ Network, Interface, Plugin string }
 func (e *UnknownPluginError) Error() string {
 	return fmt.Sprintf("network %q as %s: only the plugin %s knows what it left, and its DEL failed", e.Network, e.Interface, e.Plugin)
 }
+
+// Kind is that of package errdefs.
+func (*UnknownPluginError) Kind() errdefs.Kind { return errdefs.Failed }
 
 func unknownPlugins(attachments []state.Attachment) error {
 	var errs []error

@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Failure is an object that could not be removed.
@@ -22,6 +24,9 @@ type Failure struct {
 }
 
 func (f Failure) Error() string { return fmt.Sprintf("%s: %v", f.Where, f.Err) }
+
+// Kind is that of package errdefs.
+func (Failure) Kind() errdefs.Kind { return errdefs.Failed }
 
 func (f Failure) Unwrap() error { return f.Err }
 

@@ -11,13 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // DefaultDir is the conf directory of Nomad clients.
 const DefaultDir = "/opt/cni/config"
 
 // ErrNoDir is a conf directory that does not exist.
-var ErrNoDir = errors.New("conf directory does not exist")
+var ErrNoDir = errdefs.New(errdefs.Refused, "conf directory does not exist")
 
 // maxFile bounds a configuration file. Real ones have a few KiB.
 const maxFile = 1 << 20
@@ -49,6 +51,9 @@ func (b BrokenFile) Error() string {
 	return fmt.Sprintf("%s: %v", b.Path, b.Err)
 }
 
+// Kind is that of package errdefs.
+func (BrokenFile) Kind() errdefs.Kind { return errdefs.Failed }
+
 // Unwrap gives the reason.
 func (b BrokenFile) Unwrap() error { return b.Err }
 
@@ -77,6 +82,9 @@ func (e *NotFoundError) Error() string {
 	}
 	return b.String()
 }
+
+// Kind is that of package errdefs.
+func (*NotFoundError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Load reads a conf directory. It fails only when the directory itself cannot
 // be read; one that does not exist is ErrNoDir.

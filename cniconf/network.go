@@ -18,6 +18,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Network is one named network of a conf directory. It is not changed after
@@ -252,6 +254,9 @@ func (e *MissingPluginError) Error() string {
 	}
 	return fmt.Sprintf("network %q: %s (searched %s)", e.Network, strings.Join(parts, ", "), strings.Join(e.Dirs, ", "))
 }
+
+// Kind is that of package errdefs.
+func (*MissingPluginError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // FindPlugins checks that everything the network executes is in the
 // directories; the error is a *MissingPluginError.

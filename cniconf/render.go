@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Edit is what an attachment changes in a network's configuration. The zero
@@ -27,6 +29,9 @@ type NoMTUError struct{ Network string }
 func (e *NoMTUError) Error() string {
 	return fmt.Sprintf("network %q: no plugin has the key \"mtu\": leave the MTU out, or add the key to the network", e.Network)
 }
+
+// Kind is that of package errdefs.
+func (*NoMTUError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // object keeps values as they are written, so that numbers and unknown keys
 // come through.

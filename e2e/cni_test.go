@@ -170,7 +170,7 @@ func TestConformance(t *testing.T) {
 				t.Errorf("the published port answers %q, %v", text, err)
 			}
 
-			r.refuseAdd(c, 4, "c1", "set up already")
+			r.refuseAdd(c, 101, "c1", "set up already")
 			if text, err := get("http://127.0.0.1:8080"); err != nil || text != "c1 here" {
 				t.Errorf("after a second ADD the port answers %q, %v", text, err)
 			}
@@ -338,7 +338,7 @@ func TestStrangers(t *testing.T) {
 	r.add(c)
 	second := *c
 	second.IfName = "eth1"
-	other.refuseAdd(&second, 4, "c1")
+	other.refuseAdd(&second, 101, "c1")
 	other.del(&second)
 	second.IfName = "eth0"
 	other.del(&second)
@@ -412,8 +412,8 @@ func TestRefusedAdd(t *testing.T) {
 	r.refuseAdd(nomad("c5", "prod", `[{"name": "closed", "ips": ["10.97.0.3/29"]}]`), 7, "staticIPs")
 	r.refuseAdd(h.container("c6", "NOMAD_NAMESPACE=prod", "networks=closed"), 4, "NOMAD_ALLOC_ID")
 	r.refuseAdd(h.container("c7", "networks=storage@eth0"), 7, "eth0", "primary")
-	r.refuseAdd(h.container("c12", "networks=storage@net%d"), 4, "net%d")
-	r.refuseAdd(h.container("c13", `networks=[{"name":"web","portMappings":[{"hostPort":80,"hostIP":"::1%x accept"}]}]`), 4, "without a zone")
+	r.refuseAdd(h.container("c12", "networks=storage@net%d"), 7, "net%d")
+	r.refuseAdd(h.container("c13", `networks=[{"name":"web","portMappings":[{"hostPort":80,"hostIP":"::1%x accept"}]}]`), 7, "without a zone")
 	own := h.container("c8")
 	own.NetNS = "/proc/self/ns/net"
 	r.refuseAdd(own, 8, "host's own")

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -39,8 +40,8 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 		return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
 	ns, err := o.namespace()
-	if err != nil {
-		return nil, fmt.Errorf("allocation %s: %w", id, err)
+	if err != nil { // a namespace that is gone is what the check found
+		return nil, errdefs.As(errdefs.Failed, fmt.Errorf("allocation %s: %w", id, err))
 	}
 	defer ns.Close() //nolint:errcheck // read only
 	interfaces, err := ns.Interfaces()

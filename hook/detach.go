@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -24,6 +25,9 @@ type NotAttachedError struct {
 func (e *NotAttachedError) Error() string {
 	return fmt.Sprintf("interface %q is not an attachment of allocation %s, which has %s", e.Interface, e.Allocation, strings.Join(e.Attached, ", "))
 }
+
+// Kind is that of package errdefs.
+func (*NotAttachedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Detach removes one attachment of an allocation that stays. What cannot be
 // removed stays on record as pending; the next Detach, Extend, GC or Teardown

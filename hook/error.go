@@ -4,17 +4,18 @@
 package hook
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // ErrConflict is a Setup of an allocation that is set up with another request.
-var ErrConflict = errors.New("is set up already with a different request: tear it down first")
+var ErrConflict = errdefs.New(errdefs.Conflict, "is set up already with a different request: tear it down first")
 
 // ErrExists is a Setup with Request.Fresh of an allocation that stands.
-var ErrExists = errors.New("is set up already: tear it down first")
+var ErrExists = errdefs.New(errdefs.Conflict, "is set up already: tear it down first")
 
 // Error is the failure of one operation on one attachment.
 type Error struct {
@@ -43,6 +44,14 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Kind is Failed, as plugins have run, unless time or the caller ended it.
+func (e *Error) Kind() errdefs.Kind {
+	if kind := errdefs.Of(e.Err); kind == errdefs.Timeout || kind == errdefs.Unavailable {
+		return kind
+	}
+	return errdefs.Failed
+}
+
 // InterfaceExistsError is an interface name that the namespace has already.
 type InterfaceExistsError struct {
 	Netns     string
@@ -54,6 +63,9 @@ func (e *InterfaceExistsError) Error() string {
 	return fmt.Sprintf("network %q: interface %s exists already in %s: choose another name", e.Network, e.Interface, e.Netns)
 }
 
+// Kind is that of package errdefs.
+func (*InterfaceExistsError) Kind() errdefs.Kind { return errdefs.Conflict }
+
 // TimeoutError is a plugin that was killed because it exceeded the deadline.
 type TimeoutError struct {
 	Plugin string
@@ -64,6 +76,9 @@ type TimeoutError struct {
 func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("plugin %s did not answer %s within %s and was killed", e.Plugin, e.Verb, round(e.Limit))
 }
+
+// Kind is that of package errdefs.
+func (*TimeoutError) Kind() errdefs.Kind { return errdefs.Timeout }
 
 // ExecError is a plugin that could not be run, or ended without saying why in
 // the form that the CNI specification asks for.
@@ -82,6 +97,9 @@ func (e *ExecError) Error() string {
 	}
 	return msg
 }
+
+// Kind is that of package errdefs.
+func (*ExecError) Kind() errdefs.Kind { return errdefs.Failed }
 
 // Unwrap gives the cause.
 func (e *ExecError) Unwrap() error { return e.Err }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -132,7 +133,7 @@ func (o *operation) extend(ctx context.Context, r Request, batch string) (*Alloc
 		undoing, stop := Undoing(ctx)
 		defer stop()
 		if undo := o.remove(undoing, o.batch(batch)); undo != nil {
-			err = errors.Join(err, fmt.Errorf("undo: %w", undo))
+			err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 		}
 		return nil, err
 	}

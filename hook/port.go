@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/go-cni"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/state"
@@ -35,6 +36,9 @@ func (e *PortInUseError) Error() string {
 	return fmt.Sprintf("network %q as %s: host port %d/%s on %s is in use: %s", e.Network, e.Interface,
 		e.Mapping.HostPort, e.Mapping.Protocol, cmp.Or(e.Mapping.HostIP, "all addresses"), e.Holder)
 }
+
+// Kind is that of package errdefs.
+func (*PortInUseError) Kind() errdefs.Kind { return errdefs.Conflict }
 
 // claimPorts refuses a plan whose ports others have. When it is allowed, no
 // other call gets a port before release.

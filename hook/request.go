@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -82,6 +83,9 @@ type RequestError struct {
 func (e *RequestError) Error() string {
 	return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason)
 }
+
+// Kind is that of package errdefs.
+func (*RequestError) Kind() errdefs.Kind { return errdefs.Refused }
 
 func (r Request) validate() error {
 	if err := state.ValidateID(r.ID); err != nil {

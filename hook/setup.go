@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -120,7 +121,7 @@ func (o *operation) setup(ctx context.Context, r Request, digest string, p *plan
 	undoing, stop := Undoing(ctx)
 	defer stop()
 	if undo := o.teardown(undoing); undo != nil {
-		err = errors.Join(err, fmt.Errorf("undo: %w", undo))
+		err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 	}
 	return nil, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -42,6 +43,9 @@ type WishError struct {
 func (e *WishError) Error() string {
 	return fmt.Sprintf("allocation %s: %s: %s", e.Allocation, e.Place, e.Reason)
 }
+
+// Kind is that of package errdefs.
+func (*WishError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Networks returns the networks that the job of an allocation asks for besides
 // its first: in further network blocks of the group with a mode of cni/NAME, in

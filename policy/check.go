@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -44,6 +45,9 @@ type DeniedError struct {
 func (e *DeniedError) Error() string {
 	return fmt.Sprintf("network %q as %s is denied: %s (rule %q in %s)", e.Network, e.Interface, e.Reason, e.Rule, e.File)
 }
+
+// Kind is that of package errdefs.
+func (*DeniedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Check holds attachments of one allocation to the rules of their networks and
 // of the host. The error is the *DeniedError of the first that is denied.

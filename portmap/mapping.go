@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Options say how ports become mappings. The zero value is Nomad's way.
@@ -27,6 +29,9 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("host port %d/%s is mapped twice: to %s and to %s",
 		e.First.HostPort, e.First.Protocol, target(e.First), target(e.Second))
 }
+
+// Kind is that of package errdefs.
+func (*ConflictError) Kind() errdefs.Kind { return errdefs.Refused }
 
 func target(m cni.PortMapping) string {
 	host := m.HostIP

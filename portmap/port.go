@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Port is a port of an allocation.
@@ -37,6 +39,9 @@ func (e *InvalidPortError) Error() string {
 	return fmt.Sprintf("port %q: %s %q: %s", e.Port, e.Field, e.Value, e.Reason)
 }
 
+// Kind is that of package errdefs.
+func (*InvalidPortError) Kind() errdefs.Kind { return errdefs.Refused }
+
 // UnknownLabelError is a label that no port of the allocation has.
 type UnknownLabelError struct {
 	Label string
@@ -50,6 +55,9 @@ func (e *UnknownLabelError) Error() string {
 	}
 	return fmt.Sprintf("no port has the label %q: the allocation has %s", e.Label, known)
 }
+
+// Kind is that of package errdefs.
+func (*UnknownLabelError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Parse reads a port as a person writes it:
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/go-cni"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
 )
 
@@ -52,6 +53,9 @@ func (e *UnsupportedError) Error() string {
 	}
 	return fmt.Sprintf("network %q: %s asked for, but no plugin declares the capability %q (declared: %s)", e.Network, e.Field, e.Capability, declared)
 }
+
+// Kind is that of package errdefs.
+func (*UnsupportedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Bind combines what the element asks for with what the network declares.
 // ports are those of the allocation that go to this attachment. The errors are

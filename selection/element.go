@@ -6,6 +6,8 @@ package selection
 import (
 	"fmt"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Max is the number of networks that one allocation may have.
@@ -109,3 +111,6 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("%s: %q: %s", e.Position, e.Value, e.Reason)
 }
+
+// Kind is that of package errdefs.
+func (*Error) Kind() errdefs.Kind { return errdefs.Refused }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
@@ -69,7 +70,7 @@ func (l *Locked) removeUnrecorded() {
 }
 
 // ErrLocked is a lock that somebody else has.
-var ErrLocked = errors.New("is locked")
+var ErrLocked = errdefs.New(errdefs.Unavailable, "is locked")
 
 // TryLock locks an allocation if nobody has it locked; otherwise the error is
 // ErrLocked.

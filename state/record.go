@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -131,7 +132,7 @@ type Damaged struct {
 }
 
 // ErrNotFound is an allocation of which nothing is recorded.
-var ErrNotFound = errors.New("is not set up here")
+var ErrNotFound = errdefs.New(errdefs.NotFound, "is not set up here")
 
 // VersionError is a file of a format that this program does not know. Such a
 // file is left where it is: a newer program wrote it.
@@ -143,6 +144,9 @@ type VersionError struct {
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("%s has format version %d, this program knows %d: use the newer program", e.Path, e.Version, formatVersion)
 }
+
+// Kind is that of package errdefs.
+func (*VersionError) Kind() errdefs.Kind { return errdefs.Failed }
 
 // UnreadableError is an allocation that is on record but cannot be read. Whether
 // it lives is unknown.
@@ -157,12 +161,18 @@ func (e *UnreadableError) Error() string {
 
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
+// Kind is that of package errdefs.
+func (*UnreadableError) Kind() errdefs.Kind { return errdefs.Failed }
+
 // InvalidIDError is an allocation ID that is refused.
 type InvalidIDError struct{ ID, Reason string }
 
 func (e *InvalidIDError) Error() string {
 	return fmt.Sprintf("allocation ID %q: %s", e.ID, e.Reason)
 }
+
+// Kind is that of package errdefs.
+func (*InvalidIDError) Kind() errdefs.Kind { return errdefs.Refused }
 
 var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 

@@ -4,9 +4,13 @@
 package api
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Codes of errors that no plugin gave. Those below 100 are the CNI
@@ -20,7 +24,7 @@ const (
 	CodeTryAgainLater    = types.ErrTryAgainLater
 	// CodeNoSuchRequest is a path or a method that the API does not have.
 	CodeNoSuchRequest uint = 100
-	// CodeConflict is a set-up that contradicts what stands.
+	// CodeConflict is a request that contradicts what exists.
 	CodeConflict uint = 101
 	// CodeForbidden is a caller, or a request, that is not allowed.
 	CodeForbidden uint = 102
@@ -44,3 +48,43 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("%s: %s (code %d)", e.Msg, e.Details, e.Code)
 }
+
+// Kind is the one that the status was made from; see answers.
+func (e *Error) Kind() errdefs.Kind {
+	for kind, answer := range answers {
+		if answer.status == e.Status {
+			return kind
+		}
+	}
+	if e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError {
+		return errdefs.Refused
+	}
+	return errdefs.Failed
+}
+
+// answers are what each kind of error becomes: the CNI code of allocnet-cni and
+// of the agent, and the agent's HTTP status.
+var answers = map[errdefs.Kind]struct {
+	code   uint
+	status int
+}{
+	errdefs.Failed:      {CodeFailed, http.StatusInternalServerError},
+	errdefs.Timeout:     {CodeTryAgainLater, http.StatusGatewayTimeout},
+	errdefs.Unavailable: {CodeTryAgainLater, http.StatusServiceUnavailable},
+	errdefs.Conflict:    {CodeConflict, http.StatusConflict},
+	errdefs.Refused:     {CodeInvalidConfig, http.StatusUnprocessableEntity},
+	errdefs.NotFound:    {CodeUnknownContainer, http.StatusNotFound},
+}
+
+// CodeOf returns the CNI code of an error: the one that a plugin gave, else that
+// of the error's kind.
+func CodeOf(err error) uint {
+	var plugin *types.Error
+	if errors.As(err, &plugin) {
+		return plugin.Code
+	}
+	return answers[errdefs.Of(err)].code
+}
+
+// StatusOf returns the HTTP status of an error.
+func StatusOf(err error) int { return answers[errdefs.Of(err)].status }

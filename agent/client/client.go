@@ -26,10 +26,11 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // ErrUnavailable is a socket on which nobody answers.
-var ErrUnavailable = errors.New("the agent does not answer")
+var ErrUnavailable = errdefs.New(errdefs.Unavailable, "the agent does not answer")
 
 // Client calls one agent. It may be used concurrently.
 type Client struct {

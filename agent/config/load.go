@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclparse"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Error is everything that is wrong with the files.
@@ -31,6 +32,9 @@ func (e *Error) Error() string {
 	}
 	return errors.Join(errs...).Error()
 }
+
+// Kind is that of package errdefs.
+func (*Error) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Load reads a file, or the .hcl files of a directory in lexical order as if
 // they were one. A directory that does not exist has none. The error is an

@@ -111,7 +111,7 @@ type wish struct {
 func (w wish) alone() bool { return strings.HasPrefix(w.key, argNetwork) }
 
 func (w wish) refuse(reason string) error {
-	return refuse(types.ErrInvalidEnvironmentVariables, w.place+": "+reason)
+	return refuse(types.ErrInvalidNetworkConfig, w.place+": "+reason)
 }
 
 // parse reads the networks that a wish names.

@@ -136,16 +136,16 @@ func TestSelectedConflicts(t *testing.T) {
 		code       uint
 		words      []string
 	}{
-		{"twice in CNI_ARGS", "", map[string]string{"networks": "a", "networks.a": ""}, 4, []string{"CNI_ARGS", `"networks.a"`, `"networks" in CNI_ARGS`}},
-		{"in args and args.cni", `, "args": {"cni": {"networks.a": {}}}`, map[string]string{"networks": "a"}, 4, []string{"args.cni", "CNI_ARGS"}},
-		{"networks in two places", `, "runtimeConfig": {"networks": "b"}`, map[string]string{"networks": "a"}, 4, []string{"capability arguments", "CNI_ARGS"}},
+		{"twice in CNI_ARGS", "", map[string]string{"networks": "a", "networks.a": ""}, 7, []string{"CNI_ARGS", `"networks.a"`, `"networks" in CNI_ARGS`}},
+		{"in args and args.cni", `, "args": {"cni": {"networks.a": {}}}`, map[string]string{"networks": "a"}, 7, []string{"args.cni", "CNI_ARGS"}},
+		{"networks in two places", `, "runtimeConfig": {"networks": "b"}`, map[string]string{"networks": "a"}, 7, []string{"capability arguments", "CNI_ARGS"}},
 		{"unknown argument", "", map[string]string{"network": "a"}, 4, []string{`"network"`, "unknown"}},
 		{"address past the policy", "", map[string]string{"IP": "10.0.0.1"}, 4, []string{`"IP"`, "unknown"}},
 		{"unknown in args.cni", `, "args": {"cni": {"ips": ["10.0.0.1"]}}`, nil, 7, []string{"args.cni", `"ips"`}},
-		{"unknown key of an element", "", map[string]string{"networks": `[{"name": "a", "ip": "10.0.0.1"}]`}, 4, []string{"CNI_ARGS", "networks[0]", `"ip"`}},
-		{"other name inside", "", map[string]string{"networks.a": `{"name": "b"}`}, 4, []string{"networks.a.name"}},
-		{"a path", "", map[string]string{"networks": "../../etc/passwd"}, 4, []string{"networks[0].name"}},
-		{"a name that is a path", "", map[string]string{"networks.../x": ""}, 4, []string{"name"}},
+		{"unknown key of an element", "", map[string]string{"networks": `[{"name": "a", "ip": "10.0.0.1"}]`}, 7, []string{"CNI_ARGS", "networks[0]", `"ip"`}},
+		{"other name inside", "", map[string]string{"networks.a": `{"name": "b"}`}, 7, []string{"networks.a.name"}},
+		{"a path", "", map[string]string{"networks": "../../etc/passwd"}, 7, []string{"networks[0].name"}},
+		{"a name that is a path", "", map[string]string{"networks.../x": ""}, 7, []string{"name"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := selected(test.args, good(t, `"primary": "web"`+test.conf))

@@ -4,17 +4,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/portmap"
-	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/agent/api"
 )
 
 // cniError makes the error object that the specification asks for. Nomad shows
@@ -27,7 +21,7 @@ func cniError(err error) *types.Error {
 			break
 		}
 	}
-	return types.NewError(codeOf(err), msg, "")
+	return types.NewError(api.CodeOf(err), msg, "")
 }
 
 // line joins the lines of an error.
@@ -42,27 +36,4 @@ var advice = []struct{ text, what string }{
 	{"requested IP address", "choose an address of the network's range, or leave \"ips\" out"},
 	{"duplicate allocation is not allowed", "the network still has an address for this allocation: run allocnet check and allocnet detach on the client"},
 	{"Link not found", "the network's link is missing on this client: tell who runs it"},
-}
-
-// codeOf sorts errors into the codes of the specification 1.1, "Error".
-func codeOf(err error) uint {
-	var own *types.Error
-	switch {
-	case errors.As(err, &own):
-		return own.Code
-	case is[*policy.DeniedError](err), is[*cniconf.NotFoundError](err), is[*cniconf.MissingPluginError](err), is[*cniconf.NoMTUError](err),
-		is[*selection.Error](err), is[*selection.UnsupportedError](err), is[*hook.RequestError](err), is[*hook.InterfaceExistsError](err), is[*hook.PortInUseError](err),
-		is[*portmap.InvalidPortError](err), is[*portmap.ConflictError](err), is[*portmap.UnknownLabelError](err), errors.Is(err, cniconf.ErrNoDir):
-		return types.ErrInvalidNetworkConfig
-	case errors.Is(err, hook.ErrExists), errors.Is(err, hook.ErrConflict):
-		return types.ErrInvalidEnvironmentVariables
-	case is[*hook.TimeoutError](err), errors.Is(err, context.DeadlineExceeded):
-		return types.ErrTryAgainLater
-	}
-	return types.ErrInternal
-}
-
-func is[E error](err error) bool {
-	var target E
-	return errors.As(err, &target)
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -64,10 +63,6 @@ takes the socket of its socket unit, and tells when it is ready and alive.`,
 // load reads the configuration, with what flags and environment say over it.
 func (f *agentFlags) load(flags *pflag.FlagSet, s *settings) (config.Config, error) {
 	c, err := config.Load(f.config)
-	var faults *config.Error
-	if errors.As(err, &faults) {
-		return c, usage(err)
-	}
 	if err != nil {
 		return c, err
 	}

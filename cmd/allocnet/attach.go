@@ -46,7 +46,7 @@ An allocation that is set up already, and runs, gets further networks without
 			}
 			request.Netns = netns
 			if file != "" {
-				if request, err = requestOf(file, args[0]); err != nil {
+				if request, err = config.LoadUnit(file, args[0]); err != nil {
 					return err
 				}
 			}
@@ -73,16 +73,6 @@ An allocation that is set up already, and runs, gets further networks without
 		cmd.MarkFlagsMutuallyExclusive("file", flag)
 	}
 	return cmd
-}
-
-// requestOf reads a request from a file.
-func requestOf(file, id string) (hook.Request, error) {
-	request, err := config.LoadUnit(file, id)
-	var faults *config.Error
-	if errors.As(err, &faults) {
-		err = usage(err)
-	}
-	return request, err
 }
 
 func newDetach(s *settings) *cobra.Command {

@@ -10,12 +10,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/portmap"
-	"github.com/allocnet/allocnet/selection"
-	"github.com/allocnet/allocnet/state"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Exit codes; the help texts of the root and of run document them.
@@ -48,7 +43,21 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-func usage(err error) error { return &exitError{exitRefused, err} }
+// Kind says no more than that it was not a success: the code is the exit code.
+func (e *exitError) Kind() errdefs.Kind { return errdefs.Failed }
+
+// usage is an error of the command line itself.
+func usage(err error) error { return errdefs.As(errdefs.Refused, err) }
+
+// exitCodes are what each kind of error becomes.
+var exitCodes = map[errdefs.Kind]int{
+	errdefs.Failed:      exitFailed,
+	errdefs.Timeout:     exitFailed,
+	errdefs.Unavailable: exitFailed,
+	errdefs.Conflict:    exitRefused,
+	errdefs.Refused:     exitRefused,
+	errdefs.NotFound:    exitNotSetUp,
+}
 
 // report prints an error and returns the exit code.
 func report(stderr io.Writer, err error, asJSON bool) int {
@@ -74,31 +83,18 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 
 func exitCode(err error) int {
 	var exit *exitError
-	switch {
-	case errors.As(err, &exit):
+	if errors.As(err, &exit) {
 		return exit.code
-	case errors.Is(err, state.ErrNotFound):
-		return exitNotSetUp
-	case refused(err):
-		return exitRefused
 	}
-	return exitFailed
+	return exitCodes[errdefs.Of(err)]
 }
 
-// refused tells whether a request was turned down before anything was done.
-func refused(err error) bool {
-	if isType[*hook.Error](err) {
-		return false
+// runFailure is the error of a command that runs another, before that has begun:
+// what was refused keeps its exit code, all else has one that commands seldom
+// have.
+func runFailure(err error) error {
+	if exitCode(err) == exitRefused {
+		return err
 	}
-	return isType[*hook.RequestError](err) || isType[*hook.InterfaceExistsError](err) || isType[*hook.PortInUseError](err) || isType[*hook.NotAttachedError](err) ||
-		isType[*selection.Error](err) || isType[*selection.UnsupportedError](err) ||
-		isType[*cniconf.NotFoundError](err) || isType[*cniconf.MissingPluginError](err) || isType[*cniconf.NoMTUError](err) ||
-		isType[*portmap.InvalidPortError](err) || isType[*portmap.ConflictError](err) || isType[*portmap.UnknownLabelError](err) ||
-		isType[*policy.DeniedError](err) || isType[*state.InvalidIDError](err) || errors.Is(err, hook.ErrConflict) || errors.Is(err, cniconf.ErrNoDir) ||
-		strings.HasPrefix(err.Error(), "unknown command")
-}
-
-func isType[E error](err error) bool {
-	var target E
-	return errors.As(err, &target)
+	return &exitError{exitRunFailed, err}
 }

@@ -31,6 +31,9 @@ type settings struct {
 	logLevel    string
 	callTimeout time.Duration
 	json        bool
+
+	// running is set when a command has got its arguments and flags.
+	running bool
 }
 
 const rootLong = `allocnet attaches a network namespace to several CNI networks, maps its ports,
@@ -45,7 +48,7 @@ Exit codes:
   1  failed; what was begun is undone, or stays recorded for the next try
   2  refused: wrong usage, or a request that cannot be met; nothing was done
   3  the allocation is not set up here
-allocnet run gives back the exit code of its command; see there.`
+run and systemd-run --wait give back the exit code of their command; see there.`
 
 // execute runs the program and returns its exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -54,7 +57,25 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return report(stderr, root.ExecuteContext(ctx), s.json)
+	err := root.ExecuteContext(ctx)
+	if !s.running && err != nil { // before any command, what is wrong is the usage
+		err = usage(err)
+	}
+	return report(stderr, err, s.json)
+}
+
+// noteRunning has each command say that it runs: cobra's own errors about
+// arguments and flags have no type.
+func (s *settings) noteRunning(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		s.noteRunning(child)
+	}
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			s.running = true
+			return run(cmd, args)
+		}
+	}
 }
 
 func newRoot(s *settings) *cobra.Command {
@@ -79,6 +100,7 @@ func newRoot(s *settings) *cobra.Command {
 		newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s),
 		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newAgent(s), newSystemdRun(s), newPlugin(s), newVersion(s), newMan(),
 	)
+	s.noteRunning(root)
 	return root
 }
 

@@ -68,10 +68,7 @@ func runIn(cmd *cobra.Command, engine *hook.Engine, r hook.Request, args []strin
 
 	allocation, err := setupUnlessSignalled(cmd.Context(), engine, r, signals)
 	if err != nil {
-		if refused(err) {
-			return err
-		}
-		return &exitError{exitRunFailed, err}
+		return runFailure(err)
 	}
 	outcome := runCommand(allocation.Netns, args, cmd.OutOrStdout(), cmd.ErrOrStderr(), signals)
 	if err := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID); err != nil {

@@ -30,8 +30,11 @@ transient service, by systemd-run. When the service ends, however it ends,
 systemd takes the networks down.
 
 The service is not restarted, as its namespace is gone by then; allocnet@.service
-is for services that are. With --wait the exit code is the command's, and 125
-when allocnet or systemd-run failed.`,
+is for services that are.
+
+With --wait the exit code is the command's, or 128+N when signal N killed it. It
+is 125 when allocnet failed or systemd did not take the unit, and 2 when the
+request was refused.`,
 		Example: `  allocnet systemd-run --primary web --networks storage,mgmt@net5 --publish 8080:80/tcp -- python3 -m http.server 80
   allocnet systemd-run --unit web-1 --primary web --property User=nobody --wait -- ip addr`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -73,11 +76,16 @@ func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine,
 	r.Fresh = true // a unit of this name has them otherwise
 	allocation, err := engine.Setup(cmd.Context(), r)
 	if err != nil {
-		return err
+		return runFailure(err)
 	}
-	words, err := u.words(s, allocation)
+	outcome, err := newUnitOutcome("/run")
+	if err != nil {
+		return errors.Join(runFailure(err), engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID))
+	}
+	defer outcome.remove()
+	words, err := u.words(s, allocation, outcome)
 	if err == nil {
-		err = u.systemdRun(cmd, append(words, args...))
+		err = u.systemdRun(cmd, append(words, args...), outcome)
 	}
 	if err == nil || errors.Is(err, errInterrupted) {
 		return err
@@ -88,28 +96,31 @@ func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine,
 	return err
 }
 
-// errInterrupted is a wait that somebody ended; the unit goes on.
+// errInterrupted is a wait that was ended; the unit goes on.
 var errInterrupted = errors.New("systemd-run was interrupted: the unit goes on")
 
-// systemdRun returns nil when the unit runs, or has run to its end well.
-func (u transientUnit) systemdRun(cmd *cobra.Command, words []string) error {
+// systemdRun returns nil when the unit runs, or has run to its end well. The exit
+// code of systemd-run alone does not tell a command that failed from a unit that
+// was never made.
+func (u transientUnit) systemdRun(cmd *cobra.Command, words []string, outcome unitOutcome) error {
 	run := exec.CommandContext(cmd.Context(), "systemd-run", words...)
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()
 	err := run.Run()
 	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &exit) && !exit.Exited():
+	if errors.As(err, &exit) && !exit.Exited() {
 		return &exitError{exitRunFailed, errInterrupted}
-	case exit != nil && u.wait:
-		return &exitError{code: exit.ExitCode()}
+	}
+	if err == nil {
+		return nil
+	}
+	if code, ended := outcome.exitCode(); ended {
+		return &exitError{code: code}
 	}
 	return &exitError{exitRunFailed, fmt.Errorf("systemd-run: %w", err)}
 }
 
 // words are the arguments of systemd-run before the command.
-func (u transientUnit) words(s *settings, a *hook.Allocation) ([]string, error) {
+func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unitOutcome) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -127,6 +138,7 @@ func (u transientUnit) words(s *settings, a *hook.Allocation) ([]string, error) 
 	words := []string{
 		"--unit=" + u.name, "--collect", "--quiet",
 		"--property=NetworkNamespacePath=" + a.Netns,
+		"--property=ExecStopPost=" + outcome.stopPost(),
 		"--property=ExecStopPost=+" + strings.Join(down, " "),
 	}
 	for _, property := range u.properties {

@@ -68,7 +68,7 @@ func TestPluginUsesTheAgent(t *testing.T) {
 	if h.metric(fmt.Sprintf(served, "200")) != 1 {
 		t.Error("the agent did not do it")
 	}
-	if out, _, code := h.cni("ADD", "c1", "prefer"); code == 0 || !strings.Contains(out, `"code": 4`) {
+	if out, _, code := h.cni("ADD", "c1", "prefer"); code == 0 || !strings.Contains(out, `"code": 101`) {
 		t.Errorf("a second ADD: %d %s", code, out)
 	}
 	h.end(unix.SIGTERM)

@@ -241,8 +241,24 @@ func TestSystemdRun(t *testing.T) {
 		t.Errorf("exit code %d, want 7: %s", code, out)
 	}
 	m.requireSame(before)
-	if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", "--property", "NoSuch=1", "--", "true"); code != 125 || !strings.Contains(out, "NoSuch") {
-		t.Errorf("what systemd refuses: %d %s", code, out)
+	for command, want := range map[string]int{"exit 1": 1, "exit 125": 125, "kill -9 $$": 128 + 9} {
+		if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", "--wait", "--", "sh", "-c", command); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", command, code, want, out)
+		}
+	}
+	for _, wait := range []string{"--wait", "--wait=false"} { // systemd-run itself fails with 1
+		if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", wait, "--property", "NoSuch=1", "--", "true"); code != 125 || !strings.Contains(out, "NoSuch") {
+			t.Errorf("what systemd refuses, %s: %d %s", wait, code, out)
+		}
+		if out, code := m.exitCode("allocnet", "systemd-run", "--unit", "allocnet", "--primary", "web", wait, "--", "true"); code != 125 || !strings.Contains(out, "already") {
+			t.Errorf("a unit that exists, %s: %d %s", wait, code, out)
+		}
+		if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "nowhere", wait, "--", "true"); code != 2 {
+			t.Errorf("what allocnet refuses, %s: %d %s", wait, code, out)
+		}
+	}
+	if out := m.must("sh", "-c", "ls /run"); strings.Contains(out, "allocnet-unit") {
+		t.Errorf("left in /run: %s", out)
 	}
 	m.requireSame(before)
 

@@ -18,16 +18,18 @@ import (
 	"github.com/vishvananda/netlink"
 	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // DefaultDir is where `ip netns` pins namespaces.
 const DefaultDir = "/run/netns"
 
 // ErrMissing is a path at which there is no network namespace.
-var ErrMissing = errors.New("network namespace is missing")
+var ErrMissing = errdefs.New(errdefs.Refused, "network namespace is missing")
 
 // ErrExists is a name that is taken.
-var ErrExists = errors.New("network namespace exists already")
+var ErrExists = errdefs.New(errdefs.Conflict, "network namespace exists already")
 
 // MissingError says in which way a namespace is missing. It is ErrMissing.
 type MissingError struct{ Path, Reason string }
@@ -35,6 +37,9 @@ type MissingError struct{ Path, Reason string }
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("network namespace %q is missing: %s", e.Path, e.Reason)
 }
+
+// Kind is that of package errdefs.
+func (*MissingError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Is makes the error an ErrMissing.
 func (e *MissingError) Is(target error) bool { return target == ErrMissing }

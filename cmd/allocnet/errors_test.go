@@ -1,0 +1,175 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/nomad"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// outcome is what an error becomes: exit code, HTTP status, CNI code.
+type outcome struct {
+	exit, status int
+	code         uint
+}
+
+var (
+	failed      = outcome{1, 500, 999}
+	timeout     = outcome{1, 504, 11}
+	unavailable = outcome{1, 503, 11}
+	conflict    = outcome{2, 409, 101}
+	refused     = outcome{2, 422, 7}
+	notFound    = outcome{3, 404, 3}
+)
+
+// outcomes has every error type, and every exported error, of the module.
+var outcomes = map[string]struct {
+	err  error
+	want outcome
+}{
+	"agent.ErrRunning":               {agent.ErrRunning, failed},
+	"agent/api.Error":                {&api.Error{Status: 503}, unavailable},
+	"agent/client.ErrUnavailable":    {client.ErrUnavailable, unavailable},
+	"agent/config.Error":             {&config.Error{}, refused},
+	"cleanup.ErrLiveUnknown":         {cleanup.ErrLiveUnknown, unavailable},
+	"cleanup.Failure":                {cleanup.Failure{Err: errors.New("x")}, failed},
+	"cleanup.UnknownPluginError":     {&cleanup.UnknownPluginError{}, failed},
+	"cmd/allocnet.exitError":         {&exitError{code: 7}, outcome{7, 500, 999}},
+	"cniconf.BrokenFile":             {cniconf.BrokenFile{Err: errors.New("x")}, failed},
+	"cniconf.ErrNoDir":               {cniconf.ErrNoDir, refused},
+	"cniconf.MissingPluginError":     {&cniconf.MissingPluginError{}, refused},
+	"cniconf.NoMTUError":             {&cniconf.NoMTUError{}, refused},
+	"cniconf.NotFoundError":          {&cniconf.NotFoundError{}, refused},
+	"hook.ErrConflict":               {hook.ErrConflict, conflict},
+	"hook.ErrExists":                 {hook.ErrExists, conflict},
+	"hook.ErrNoStatus":               {hook.ErrNoStatus, failed},
+	"hook.Error":                     {&hook.Error{Err: &cniconf.MissingPluginError{}}, failed},
+	"hook.ExecError":                 {&hook.ExecError{Err: errors.New("x")}, failed},
+	"hook.InterfaceExistsError":      {&hook.InterfaceExistsError{}, conflict},
+	"hook.NotAttachedError":          {&hook.NotAttachedError{}, refused},
+	"hook.PortInUseError":            {&hook.PortInUseError{}, conflict},
+	"hook.RequestError":              {&hook.RequestError{}, refused},
+	"hook.TimeoutError":              {&hook.Error{Err: &hook.TimeoutError{}}, timeout},
+	"internal/netns.ErrExists":       {netns.ErrExists, conflict},
+	"internal/netns.ErrMissing":      {netns.ErrMissing, refused},
+	"internal/netns.MissingError":    {&netns.MissingError{}, refused},
+	"nomad.WishError":                {&nomad.WishError{}, refused},
+	"policy.DeniedError":             {&policy.DeniedError{}, refused},
+	"portmap.ConflictError":          {&portmap.ConflictError{}, refused},
+	"portmap.InvalidPortError":       {&portmap.InvalidPortError{}, refused},
+	"portmap.UnknownLabelError":      {&portmap.UnknownLabelError{}, refused},
+	"selection.Error":                {&selection.Error{}, refused},
+	"selection.UnsupportedError":     {&selection.UnsupportedError{}, refused},
+	"state.ErrLocked":                {state.ErrLocked, unavailable},
+	"state.ErrNotFound":              {state.ErrNotFound, notFound},
+	"state.InvalidIDError":           {&state.InvalidIDError{}, refused},
+	"state.UnreadableError":          {&state.UnreadableError{Err: state.ErrNotFound}, failed},
+	"state.VersionError":             {&state.VersionError{}, failed},
+	"a plugin's own code":            {&hook.Error{Err: types.NewError(104, "no fabric", "")}, outcome{1, 500, 104}},
+	"refused, and the undo failed":   {errors.Join(&hook.InterfaceExistsError{}, &hook.Error{Err: errors.New("x")}), failed},
+	"an error without a type":        {errors.New("disk full"), failed},
+	"a wrong flag":                   {usage(errors.New("--x")), refused},
+	"a namespace that is not there":  {fmt.Errorf("allocation a1: %w", &netns.MissingError{}), refused},
+	"interrupted while plugins work": {&hook.Error{Err: errdefs.New(errdefs.Unavailable, "the agent is stopping")}, unavailable},
+}
+
+func TestEveryErrorHasItsOutcome(t *testing.T) {
+	for name, test := range outcomes {
+		wrapped := fmt.Errorf("somewhere: %w", test.err)
+		got := outcome{exitCode(wrapped), api.StatusOf(wrapped), api.CodeOf(wrapped)}
+		if got != test.want {
+			t.Errorf("%s: exit code, status and CNI code are %v, want %v", name, got, test.want)
+		}
+	}
+	for _, name := range declaredErrors(t) {
+		if _, ok := outcomes[name]; !ok {
+			t.Errorf("%s is not in the table: give it a method Kind (or make it by errdefs.New), and add a line", name)
+		}
+	}
+}
+
+// declaredErrors returns the types with a method Error, and the exported
+// variables that are errors, of all packages that are no part of the tests.
+func declaredErrors(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		below, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && below != "." || notOurs[below]):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, name := range errorsOf(file) {
+			names = append(names, filepath.Dir(below)+"."+name)
+		}
+		return nil
+	})
+	if err != nil || len(names) < 30 {
+		t.Fatalf("found %q, %v: want all errors of the module", names, err)
+	}
+	return names
+}
+
+// notOurs are what was built, what only tests use, and errdefs itself.
+var notOurs = map[string]bool{"build": true, "e2e": true, "tools": true, "internal/lab": true, "internal/errdefs": true}
+
+func errorsOf(file *ast.File) []string {
+	var names []string
+	for _, declaration := range file.Decls {
+		switch d := declaration.(type) {
+		case *ast.FuncDecl:
+			if d.Recv != nil && d.Name.Name == "Error" && d.Type.Params.NumFields() == 0 {
+				names = append(names, receiver(d))
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok && d.Tok == token.VAR && strings.HasPrefix(v.Names[0].Name, "Err") {
+					names = append(names, v.Names[0].Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+func receiver(d *ast.FuncDecl) string {
+	kind := d.Recv.List[0].Type
+	if pointer, ok := kind.(*ast.StarExpr); ok {
+		kind = pointer.X
+	}
+	return kind.(*ast.Ident).Name
+}

@@ -342,7 +342,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestPendingIsTriedAgain by the next operation on the host, whatever it is
+// TestPendingIsTriedAgain behind the next operation on the host, whatever it is
 // about, and is shown until then.
 func TestPendingIsTriedAgain(t *testing.T) {
 	h := newHost(t)
@@ -357,10 +357,56 @@ func TestPendingIsTriedAgain(t *testing.T) {
 	}
 	h.refuse(1, nil, "doctor")
 	h.attach("p2", "--primary", "storage")
-	if out := h.must("status"); strings.Contains(out, "p1") {
-		t.Errorf("it is still there:\n%s", out)
-	}
+	h.awaitGone("p1")
 	h.must("detach", "p2")
+}
+
+// awaitGone waits until an allocation is not on record.
+func (h *host) awaitGone(id string) {
+	h.t.Helper()
+	for deadline := time.Now().Add(time.Minute); h.allocnet("status", id).code != 3; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("%s is still there:\n%s", id, h.must("status", id))
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		left, _ := filepath.Glob(h.state + "/locks/*") // the process that did it has its lock until the end
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("locks are still held: %v", left)
+		}
+	}
+}
+
+// TestPendingDelaysNobody: an ADD returns while the plugin of another
+// allocation's pending teardown hangs, tried again by one process only.
+func TestPendingDelaysNobody(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.fake("fake", fakecni.Script{Log: dir + "/calls", Verbs: map[string]fakecni.Behaviour{
+		"DEL": {Mark: dir + "/begun", Await: dir + "/go"},
+	}})
+	h.attach("p1", "--primary", "fake")
+	h.refuse(1, []string{"did not answer DEL"}, "detach", "p1", "--call-timeout", "500ms")
+	if err := os.Remove(dir + "/begun"); err != nil {
+		t.Fatal(err)
+	}
+	r := h.runtime("1.0.0", `"primary": "storage"`)
+	first, second := h.container("c1"), h.container("c2")
+	r.add(first)
+	await(t, dir+"/begun")
+	r.add(second)
+	h.attach("p2", "--primary", "storage")
+	r.del(first)
+	r.del(second)
+	h.must("detach", "p2")
+	if calls := read(t, dir+"/calls"); strings.Count(calls, "DEL") != 2 {
+		t.Errorf("want one DEL that was tried again and is blocked still:\n%s", calls)
+	}
+	lab.WriteFile(t, dir+"/go", "")
+	h.awaitGone("p1")
 }
 
 // TestForget drops the record of what nothing can remove.

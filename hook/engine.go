@@ -95,8 +95,7 @@ func (e *Engine) begin(ctx context.Context, id string) (*operation, error) {
 	return e.load(lock, id)
 }
 
-// beginToAttach is begin for a request, after what earlier operations on this
-// host could not do.
+// beginToAttach is begin for a request, after what has to be done once in a boot.
 func (e *Engine) beginToAttach(ctx context.Context, r Request) (*operation, error) {
 	e.sweep(ctx)
 	o, err := e.begin(ctx, r.ID)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,13 +16,12 @@ import (
 // sweepWidth is how many allocations are torn down at once.
 const sweepWidth = 4
 
-// sweep does, before something new is attached, what earlier operations on this
-// host could not. It never fails its caller: what fails stays on record.
+// sweep does, before something new is attached, what has to be done once in a
+// boot. It never fails its caller: what fails stays on record.
 func (e *Engine) sweep(ctx context.Context) {
 	if err := e.sweepBoot(ctx); err != nil {
 		e.log.Warn("records of an earlier boot are not torn down yet", "error", err)
 	}
-	e.retryPending(ctx)
 }
 
 // sweepBoot tears down, once in a boot, what earlier boots have on record: the
@@ -53,16 +51,6 @@ func (e *Engine) sweepBoot(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return e.store.SetSweptBoot(boot)
-}
-
-// retryPending tries again what a teardown left. The pauses between tries grow,
-// so that what cannot be removed does not hold everybody up for ever.
-func (e *Engine) retryPending(ctx context.Context) {
-	ids, err := e.store.Pending()
-	if err != nil {
-		e.log.Warn("cannot list the teardowns that did not finish", "error", err)
-	}
-	e.teardownAll(ctx, ids, func(o *operation) bool { return o.due(time.Now()) })
 }
 
 // teardownAll tears down the allocations that are wanted and that nobody is at
@@ -115,18 +103,4 @@ func (o *operation) tidy(ctx context.Context) (torn bool, err error) {
 		return false, nil
 	}
 	return true, o.teardown(ctx)
-}
-
-// due tells whether it is time to try again. A clock that was set back does not
-// put it off.
-func (o *operation) due(now time.Time) bool {
-	for _, a := range o.record.Attachments {
-		tries := min(max(a.Tries-1, 0), 20)
-		pause := time.Duration(tries*tries) * 10 * time.Second
-		since := now.Sub(a.Updated)
-		if a.Phase == state.Pending && since >= 0 && since < pause {
-			return false
-		}
-	}
-	return true
 }

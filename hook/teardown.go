@@ -21,12 +21,8 @@ func (e *Engine) Teardown(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	err = o.teardown(ctx)
-	o.end()
-	if err == nil {
-		e.retryPending(ctx)
-	}
-	return err
+	defer o.end()
+	return o.teardown(ctx)
 }
 
 // Forget drops the record of an allocation without removing anything that is

@@ -5,9 +5,14 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
 )
 
 // A mark in the directory "pending" says that a teardown of the allocation did
@@ -29,6 +34,27 @@ func (s *Store) Pending() ([]string, error) {
 		}
 	}
 	return ids, err
+}
+
+// LockRetries is held while pending teardowns are tried again. When another
+// process has it the error is ErrLocked.
+func (s *Store) LockRetries() (unlock func(), err error) {
+	dir, err := os.Open(filepath.Join(s.dir, "pending"))
+	if errors.Is(err, fs.ErrNotExist) { // there are none
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		_ = dir.Close() // read only
+		return nil, fmt.Errorf("%s %w", dir.Name(), ErrLocked)
+	case err != nil:
+		_ = dir.Close() // read only
+		return nil, err
+	}
+	return func() { flock.Close(dir) }, nil
 }
 
 func (l *Locked) setPending() error {

@@ -23,6 +23,9 @@ const name = "allocnet-cni"
 const about = "CNI " + name + " plugin v" + own.Version
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == retryArgument {
+		os.Exit(retryPending())
+	}
 	funcs := skel.CNIFuncs{Add: call(add, true), Check: call(check, true), Del: call(del, false), GC: call(gc, true), Status: call(status, true)}
 	supported := version.VersionsStartingFrom("0.3.0")
 	if err := skel.PluginMainFuncsWithError(funcs, supported, about); err != nil {
@@ -47,6 +50,7 @@ func call(verb func(*request) error, strict bool) func(*skel.CmdArgs) error {
 			r.log.Error("failed", "code", failed.Code, "error", failed.Msg)
 			return failed
 		}
+		r.retryLater()
 		return nil
 	}
 }

@@ -63,6 +63,7 @@ An allocation that is set up already, and runs, gets further networks without
 			if err != nil {
 				return err
 			}
+			s.retryLater(engine, cmd.ErrOrStderr())
 			return printAllocation(cmd.OutOrStdout(), allocation, s.json)
 		},
 	}
@@ -102,10 +103,14 @@ What cannot be removed stays recorded; the next detach tries again.`,
 				detached = "all"
 				err = engine.Teardown(cmd.Context(), args[0])
 			}
-			if err == nil && s.json {
-				err = printJSON(cmd.OutOrStdout(), map[string]string{"id": args[0], "detached": detached})
+			if err != nil {
+				return err
 			}
-			return err
+			s.retryLater(engine, cmd.ErrOrStderr())
+			if s.json {
+				return printJSON(cmd.OutOrStdout(), map[string]string{"id": args[0], "detached": detached})
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&iface, "interface", "", "the one interface to take down (default all)")

@@ -98,7 +98,7 @@ func newRoot(s *settings) *cobra.Command {
 	s.register(root.PersistentFlags())
 	root.AddCommand(
 		newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s),
-		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newAgent(s), newSystemdRun(s), newPlugin(s), newVersion(s), newMan(),
+		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newAgent(s), newSystemdRun(s), newPlugin(s), newRetry(s), newVersion(s), newMan(),
 	)
 	s.noteRunning(root)
 	return root

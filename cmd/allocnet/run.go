@@ -50,6 +50,7 @@ not found, 126 when it cannot be executed, and 125 when allocnet itself failed.`
 			if err != nil {
 				return err
 			}
+			defer s.retryLater(engine, cmd.ErrOrStderr())
 			return runIn(cmd, engine, request, args)
 		},
 	}

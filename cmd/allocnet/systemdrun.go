@@ -78,6 +78,7 @@ func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine,
 	if err != nil {
 		return runFailure(err)
 	}
+	s.retryLater(engine, cmd.ErrOrStderr())
 	outcome, err := newUnitOutcome("/run")
 	if err != nil {
 		return errors.Join(runFailure(err), engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID))

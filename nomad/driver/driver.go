@@ -27,6 +27,8 @@ type engine interface {
 	Extend(ctx context.Context, r hook.Request) (*hook.Allocation, error)
 	Release(ctx context.Context, id, task string) error
 	Status(ctx context.Context, id string) (*hook.Allocation, error)
+	RetryDue() bool
+	RetryPending(ctx context.Context) error
 }
 
 // Driver is the gRPC service of the driver. Its methods may be called
@@ -70,6 +72,18 @@ func (d *Driver) configure(data []byte) {
 	d.config.Logger = d.log
 	opened, err := hook.NewEngine(d.config)
 	d.engine, d.broken = opened, err
+}
+
+// retryLater tries again, while Nomad does not wait, what earlier teardowns left.
+func (d *Driver) retryLater(e engine) {
+	go func() {
+		if !e.RetryDue() {
+			return
+		}
+		if err := e.RetryPending(context.Background()); err != nil {
+			d.log.Warn("pending teardowns were not tried again", "error", err)
+		}
+	}()
 }
 
 // ready returns the engine, or why there is none.

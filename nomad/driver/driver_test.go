@@ -483,3 +483,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("with nothing attached: %q, %v", data, err)
 	}
 }
+
+func (e *engineFake) RetryDue() bool { return false }
+
+func (e *engineFake) RetryPending(context.Context) error { return nil }

@@ -82,6 +82,7 @@ func (d *Driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 	if err != nil {
 		return nil, inWords(err, config.names())
 	}
+	d.retryLater(engine)
 	return d.begin(c, allocation, advertised)
 }
 
@@ -228,6 +229,7 @@ func (d *Driver) stop(ctx context.Context, t *task) error {
 		d.emit(t.config, nil, "Detaching failed: %v", err)
 		return err
 	}
+	d.retryLater(engine)
 	t.stopWatch()
 	d.publish(t)
 	if t.running() { // Nomad hears no more of a task that has ended

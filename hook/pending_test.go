@@ -1,0 +1,82 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestPendingKeepsNobodyWaiting: a teardown does not try that of another
+// allocation, whose plugin hangs.
+func TestPendingKeepsNobodyWaiting(t *testing.T) {
+	dir := t.TempDir()
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(context.Context, state.Allocation, []state.Attachment) error { return nil })
+	})
+	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
+	hangs := fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Mark: begun, Await: release}}})
+	record(t, e, "hung", state.Attachment{Network: "n", Interface: "eth0", Phase: state.Pending, ConfList: hangs, Tries: 1, Updated: time.Now()})
+	record(t, e, "healthy", state.Attachment{Network: "m", Interface: "eth0", Phase: state.Attached, ConfList: fakeList(t, "m", fakecni.Script{})})
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	if err := e.Teardown(ctx, "healthy"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(begun); err == nil {
+		t.Error("the pending teardown was tried within the call")
+	}
+	if !e.RetryDue() {
+		t.Error("the pending teardown is not due")
+	}
+	done := make(chan error, 1)
+	go func() { done <- e.RetryPending(ctx) }()
+	for {
+		if _, err := os.Stat(begun); err == nil || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := e.RetryPending(ctx); err != nil { // one at a time: does nothing
+		t.Error(err)
+	}
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Status(ctx, "hung"); !errors.Is(err, state.ErrNotFound) || e.RetryDue() {
+		t.Errorf("it is still pending: %v", err)
+	}
+}
+
+func TestDue(t *testing.T) {
+	now := time.Now()
+	pending := func(tries int, ago time.Duration) state.Record {
+		return state.Record{Attachments: []state.Attachment{{Phase: state.Pending, Tries: tries, Updated: now.Add(-ago)}}}
+	}
+	for name, test := range map[string]struct {
+		record state.Record
+		want   bool
+	}{
+		"the first attempt at once": {pending(1, 0), true},
+		"the second not":            {pending(2, 9*time.Second), false},
+		"but then":                  {pending(2, 10*time.Second), true},
+		"the third later":           {pending(3, 39*time.Second), false},
+		"from the future":           {pending(3, -time.Hour), true},
+		"nothing is pending":        {state.Record{}, true},
+	} {
+		if got := due(test.record, now); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

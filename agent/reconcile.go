@@ -46,6 +46,9 @@ type ReconcilerConfig struct {
 	// Live is asked besides the namespaces: what either says lives does. Nil:
 	// namespaces alone decide.
 	Live Live
+	// Outside says why this process does not see what lives on the host; then no
+	// round does anything. Nil, or a nil error: it does.
+	Outside func() error
 	// Sweeper finds leaks. Nil: only allocations on record are looked at.
 	Sweeper Sweeper
 	// Metrics counts. Required.
@@ -120,6 +123,10 @@ func (r *Reconciler) Run(ctx context.Context) {
 func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 	r.round.Lock()
 	defer r.round.Unlock()
+	if err := r.outside(); err != nil {
+		r.config.Metrics.round("unknown")
+		return nil, err
+	}
 	live, err := r.live(ctx)
 	if err != nil {
 		r.config.Metrics.round("unknown")
@@ -136,6 +143,16 @@ func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 	}
 	r.config.Metrics.round(outcome(err))
 	return collected, err
+}
+
+func (r *Reconciler) outside() error {
+	if r.config.Outside == nil {
+		return nil
+	}
+	if err := r.config.Outside(); err != nil {
+		return unsupported(err.Error())
+	}
+	return nil
 }
 
 // live returns what is alive whatever its namespace shows.

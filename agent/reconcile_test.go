@@ -88,6 +88,20 @@ func TestUnknownRemovesNothing(t *testing.T) {
 	}
 }
 
+// TestOutsideRemovesNothing: an agent that does not see the host takes nothing
+// down.
+func TestOutsideRemovesNothing(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	d, host := &dead{ids: []string{"a"}}, leaks{"chain": 2}
+	r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: m, Sweeper: host, Outside: func() error { return errors.New("in a container") }})
+	if _, err := r.Collect(context.Background()); err == nil || !strings.Contains(err.Error(), "in a container") {
+		t.Errorf("got %v", err)
+	}
+	if d.rounds.Load() != 0 || host["chain"] != 2 || testutil.ToFloat64(m.rounds.WithLabelValues("unknown")) != 1 {
+		t.Errorf("something was done: %d rounds, %v", d.rounds.Load(), host)
+	}
+}
+
 func TestReportOnly(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	host := leaks{"lease": 3}

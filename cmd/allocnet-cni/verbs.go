@@ -17,6 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
@@ -196,6 +197,9 @@ func status(r *request) error {
 // gc takes down the attachments of this conflist that the runtime does not
 // know any more, then has the networks' own plugins collect.
 func gc(r *request) error {
+	if err := hostns.Check(); err != nil {
+		return err
+	}
 	valid := map[string]bool{}
 	for _, a := range r.conf.Valid {
 		valid[a.ContainerID+" "+r.network()+a.IfName] = true

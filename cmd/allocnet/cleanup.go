@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -45,6 +46,9 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	ctx := cmd.Context()
 	if err := state.ValidateID(id); err != nil {
 		return err
+	}
+	if err := hostns.Check(); err != nil {
+		return usage(err)
 	}
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
@@ -149,6 +153,9 @@ Where another program attaches to the same networks, name its allocations with
   allocnet gc --live @/run/live-allocations`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := hostns.Check(); err != nil {
+				return usage(err)
+			}
 			collector, err := s.collector(cmd.ErrOrStderr())
 			if err != nil {
 				return err

@@ -26,6 +26,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/state"
 )
@@ -84,7 +85,7 @@ func newReconciler(c config.Config, engine *hook.Engine, store *state.Store, s *
 	log := s.log.Named("reconcile")
 	rc := agent.ReconcilerConfig{
 		Collector: engine, Metrics: s.metrics, Logger: log,
-		Sweeper: &agent.HostSweeper{Store: store, ConfDir: c.ConfDir, Logger: log},
+		Sweeper: &agent.HostSweeper{Store: store, ConfDir: c.ConfDir, Logger: log}, Outside: func() error { return outside(c.CNI.Chroot) },
 	}
 	if s.nomad != nil {
 		rc.Live = s.nomad
@@ -92,6 +93,14 @@ func newReconciler(c config.Config, engine *hook.Engine, store *state.Store, s *
 	r := agent.NewReconciler(rc)
 	r.Configure(c.Reconcile.Interval, c.Reconcile.Leaks == "report")
 	return r
+}
+
+// outside says why the agent does not see what lives on the host.
+func outside(chroot string) error {
+	if chroot != "" && filepath.Clean(chroot) != "/" {
+		return &hostns.OutsideError{Reason: fmt.Sprintf("cni.chroot is %q, so its own files are not the host's", chroot)}
+	}
+	return hostns.Check()
 }
 
 func (s *service) newConflist() *agent.Conflist {

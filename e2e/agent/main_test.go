@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,6 +56,8 @@ type host struct {
 
 	// handOver is a socket that the agent gets as systemd would give it.
 	handOver *os.File
+	// isolation are the namespaces that the agent gets, as clone(2) has them.
+	isolation uintptr
 
 	cmd  *exec.Cmd
 	log  *log
@@ -128,6 +131,7 @@ func (h *host) launch(words ...string) {
 	h.cmd = exec.Command(words[0], words[1:]...)
 	h.cmd.Env, h.log = h.env(), &log{}
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: h.isolation}
 	if h.handOver != nil {
 		h.cmd.ExtraFiles = []*os.File{h.handOver}
 	}

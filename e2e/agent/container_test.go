@@ -1,0 +1,95 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/lab"
+)
+
+// contained runs a command as the first process of a container: the host's
+// state and leases are there, the pinned network namespaces are not.
+const contained = `set -e
+mount --make-rprivate /
+mount -t tmpfs tmpfs /run/netns
+[ $$ != 1 ] || mount -t proc proc /proc
+exec "$@"`
+
+func inContainer(words ...string) []string {
+	return append([]string{"sh", "-c", contained, "sh"}, words...)
+}
+
+// TestAgentInContainer: an agent that does not see the host's namespaces takes
+// nothing down that runs there.
+func TestAgentInContainer(t *testing.T) {
+	for name, test := range map[string]struct {
+		isolation uintptr
+		config    string
+		reason    string
+	}{
+		"with PIDs of its own":    {unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID, "", "no init system"},
+		"with the host's PIDs":    {unix.CLONE_NEWNS | unix.CLONE_NEWNET, "", "process 1 in mnt:"},
+		"with the host's network": {unix.CLONE_NEWNS | unix.CLONE_NEWPID, "", "no init system"},
+		"with the host mounted":   {unix.CLONE_NEWNS, `cni { chroot = "/host" }`, "cni.chroot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			if out, code := h.allocnet("attach", "running", "--primary", "web", "--publish", "8080:80"); code != 0 {
+				t.Fatalf("attach: %d %s", code, out)
+			}
+			before := lab.Snapshot(t)
+			h.configure(test.config)
+			h.isolation = test.isolation
+			h.launch(inContainer(binary, "agent")...)
+			h.await("the first round is over", func() bool { return h.client.Ready(context.Background()) == nil })
+			if !strings.Contains(h.log.String(), test.reason) {
+				t.Errorf("the log does not say %q:\n%s", test.reason, h.log)
+			}
+			var refused *api.Error
+			if _, err := h.client.GC(ctx); !errors.As(err, &refused) || refused.Code != api.CodeUnsupported {
+				t.Errorf("POST /v1/gc: %v", err)
+			}
+			h.end(unix.SIGTERM)
+			lab.RequireSame(t, before)
+			if out, code := h.allocnet("check", "running"); code != 0 {
+				t.Errorf("check: %d %s", code, out)
+			}
+			if out, code := h.allocnet("detach", "running"); code != 0 {
+				t.Errorf("detach: %d %s", code, out)
+			}
+		})
+	}
+}
+
+// TestCommandsInContainer: so do the commands that remove.
+func TestCommandsInContainer(t *testing.T) {
+	h := newHost(t)
+	if out, code := h.allocnet("attach", "running", "--primary", "web"); code != 0 {
+		t.Fatalf("attach: %d %s", code, out)
+	}
+	for _, words := range [][]string{{"gc"}, {"gc", "--dry-run"}, {"cleanup", "running"}} {
+		words := inContainer(append([]string{binary}, words...)...)
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Env = h.env()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID}
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "nothing is removed from here") {
+			t.Errorf("%v: %v %s", words, err, out)
+		}
+	}
+	for _, command := range []string{"check", "detach"} {
+		if out, code := h.allocnet(command, "running"); code != 0 {
+			t.Errorf("%s: %d %s", command, code, out)
+		}
+	}
+}

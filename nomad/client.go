@@ -45,6 +45,10 @@ type Client struct {
 
 	mu   sync.Mutex
 	node string // once it is known
+	// live is what lives, as Watch has been told; nil when that is not known.
+	live map[string]bool
+	// lived is the last that was known.
+	lived map[string]bool
 }
 
 // New returns a client. Nothing is asked yet.

@@ -6,99 +6,85 @@ package nomad
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
 )
 
-// Live returns the IDs of the allocations on this host that have not ended. An
-// error means that it is not known.
-func (c *Client) Live(ctx context.Context) (map[string]bool, error) {
-	node, err := c.nodeID(ctx)
-	if err != nil {
-		return nil, err
-	}
-	options, err := c.query(ctx)
-	if err != nil {
-		return nil, err
-	}
-	// Without such a node the list is empty, which would be everybody's death.
-	if _, _, err := c.api.Nodes().Info(node, options); err != nil {
-		return nil, fmt.Errorf("ask nomad for node %s: %w", node, err)
-	}
-	allocations, _, err := c.api.Nodes().Allocations(node, options)
-	if err != nil {
-		return nil, fmt.Errorf("ask nomad for the allocations of node %s: %w", node, err)
-	}
-	live := map[string]bool{}
-	for _, a := range allocations {
-		if !ended(a) {
-			live[a.ID] = true
-		}
-	}
-	return live, nil
+// placed is what matters of an allocation. The rest of the answer, which has the
+// whole job, is not kept.
+type placed struct {
+	ID           string
+	ClientStatus string
 }
 
 // ended tells whether all tasks are dead on the host, as far as the host has
 // said. One that Nomad calls lost, or does not know of, may run on.
-func ended(a *api.Allocation) bool {
-	return a.ClientStatus == api.AllocClientStatusComplete || a.ClientStatus == api.AllocClientStatusFailed
+func (p placed) ended() bool {
+	return p.ClientStatus == api.AllocClientStatusComplete || p.ClientStatus == api.AllocClientStatusFailed
 }
 
-const (
-	minBackoff = time.Second
-	maxBackoff = time.Minute
-)
-
-// Watch calls changed after an allocation of this host has ended, until ctx
-// does. It follows the event stream, and goes on where it stopped when the
-// stream breaks. An event may be missed; an interval is needed besides.
-func (c *Client) Watch(ctx context.Context, changed func()) {
-	var index uint64
-	pause := minBackoff
-	for ctx.Err() == nil {
-		last, err := c.follow(ctx, index, changed)
-		if last > index {
-			index, pause = last, minBackoff
-		}
-		if ctx.Err() == nil {
-			c.log.Warn("nomad's event stream broke off", "error", err, "again in", pause.String())
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-			pause = min(2*pause, maxBackoff)
-		}
+// Live returns the IDs of the allocations on this host that have not ended. An
+// error means that it is not known. While Watch runs it has the answer already,
+// which is at most watchPause older than Nomad's.
+func (c *Client) Live(ctx context.Context) (map[string]bool, error) {
+	c.mu.Lock()
+	watched := maps.Clone(c.live)
+	c.mu.Unlock()
+	if watched != nil {
+		return watched, nil
 	}
+	live, _, err := c.askLive(ctx, 0)
+	return live, err
 }
 
-// follow reads one stream to its end and returns the last index seen.
-func (c *Client) follow(ctx context.Context, index uint64, changed func()) (uint64, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+// watchWait is how long Nomad waits for a change before it answers. The answer
+// has all allocations of the node, so that a short wait would cost much.
+const watchWait = 10 * time.Minute
+
+// askLive returns what lives, and the index of the answer. With the index of an
+// earlier answer it waits for another.
+func (c *Client) askLive(ctx context.Context, index uint64) (map[string]bool, uint64, error) {
 	node, err := c.nodeID(ctx)
 	if err != nil {
-		return index, err
+		return nil, 0, err
 	}
 	options, err := c.query(ctx)
 	if err != nil {
-		return index, err
+		return nil, 0, err
 	}
-	topics := map[api.Topic][]string{api.TopicAllocation: {string(api.TopicAll)}}
-	batches, err := c.api.EventStream().Stream(ctx, topics, index, options)
+	if index > 0 {
+		options.WaitIndex, options.WaitTime = index, watchWait
+	}
+	var allocations []placed
+	meta, err := c.api.Raw().Query("/v1/node/"+node+"/allocations", &allocations, options)
 	if err != nil {
-		return index, err
+		return nil, 0, fmt.Errorf("ask nomad for the allocations of node %s: %w", node, err)
 	}
-	for batch := range batches {
-		if batch.Err != nil {
-			return index, batch.Err
-		}
-		index = max(index, batch.Index)
-		for _, event := range batch.Events {
-			if a, err := event.Allocation(); err == nil && a != nil && a.NodeID == node && ended(a) {
-				changed()
-			}
+	if len(allocations) == 0 {
+		if err := c.nodeExists(ctx, node); err != nil {
+			return nil, 0, err
 		}
 	}
-	return index, context.Cause(ctx)
+	live := map[string]bool{}
+	for _, a := range allocations {
+		if !a.ended() {
+			live[a.ID] = true
+		}
+	}
+	return live, meta.LastIndex, nil
+}
+
+// nodeExists is an error for a node that Nomad does not know: its list is empty,
+// too, which would be the death of all allocations.
+func (c *Client) nodeExists(ctx context.Context, node string) error {
+	options, err := c.query(ctx)
+	if err != nil {
+		return err
+	}
+	if _, _, err := c.api.Nodes().Info(node, options); err != nil {
+		return fmt.Errorf("ask nomad for node %s: %w", node, err)
+	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -285,43 +284,5 @@ func TestPublish(t *testing.T) {
 	applied = api.NodeMetaApplyRequest{}
 	if err := c.Publish(context.Background(), []string{"web", "gone"}); err != nil || applied.Meta != nil {
 		t.Errorf("nothing changed: %v, %v", applied, err)
-	}
-}
-
-func TestWatchResumes(t *testing.T) {
-	var streams atomic.Int32
-	event := func(index int, node, status string) string {
-		return fmt.Sprintf(`{"Index": %d, "Events": [{"Topic": "Allocation", "Type": "AllocationUpdated", "Index": %d, "Payload": {"Allocation": {"ID": "a", "NodeID": %q, "ClientStatus": %q}}}]}`+"\n", index, index, node, status)
-	}
-	indexes := make(chan string, 4)
-	s := serve(t, map[string]any{
-		"/v1/agent/self": self(),
-		"/v1/event/stream": func(w http.ResponseWriter, r *http.Request) {
-			indexes <- r.URL.Query().Get("index")
-			if streams.Add(1) == 1 {
-				_, _ = fmt.Fprint(w, event(7, "other", "complete"), event(8, nodeID, "running"), event(9, nodeID, "complete"))
-				return // the stream breaks
-			}
-			_, _ = fmt.Fprint(w, event(10, nodeID, "failed"))
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		},
-	})
-	ctx, stop := context.WithCancel(context.Background())
-	changed := make(chan struct{}, 8)
-	done := make(chan struct{})
-	go func() {
-		newClient(t, s.URL).Watch(ctx, func() { changed <- struct{}{} })
-		close(done)
-	}()
-	<-changed
-	<-changed
-	stop()
-	<-done
-	if first, second := <-indexes, <-indexes; first != "0" || second != "9" {
-		t.Errorf("streams begin at %q and %q, want 0 and 9", first, second)
-	}
-	if len(changed) != 0 {
-		t.Errorf("%d changes too many", len(changed))
 	}
 }

@@ -52,9 +52,7 @@ func TestAgentInContainer(t *testing.T) {
 			h.isolation = test.isolation
 			h.launch(inContainer(binary, "agent")...)
 			h.await("the first round is over", func() bool { return h.client.Ready(context.Background()) == nil })
-			if !strings.Contains(h.log.String(), test.reason) {
-				t.Errorf("the log does not say %q:\n%s", test.reason, h.log)
-			}
+			h.await("the log says "+test.reason, func() bool { return strings.Contains(h.log.String(), test.reason) })
 			var refused *api.Error
 			if _, err := h.client.GC(ctx); !errors.As(err, &refused) || refused.Code != api.CodeUnsupported {
 				t.Errorf("POST /v1/gc: %v", err)

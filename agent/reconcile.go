@@ -149,10 +149,7 @@ func (r *Reconciler) outside() error {
 	if r.config.Outside == nil {
 		return nil
 	}
-	if err := r.config.Outside(); err != nil {
-		return unsupported(err.Error())
-	}
-	return nil
+	return r.config.Outside()
 }
 
 // live returns what is alive whatever its namespace shows.

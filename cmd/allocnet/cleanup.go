@@ -48,7 +48,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 		return err
 	}
 	if err := hostns.Check(); err != nil {
-		return usage(err)
+		return err
 	}
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
@@ -154,7 +154,7 @@ Where another program attaches to the same networks, name its allocations with
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := hostns.Check(); err != nil {
-				return usage(err)
+				return err
 			}
 			collector, err := s.collector(cmd.ErrOrStderr())
 			if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/policy"
@@ -75,6 +76,7 @@ var outcomes = map[string]struct {
 	"hook.PortInUseError":            {&hook.PortInUseError{}, conflict},
 	"hook.RequestError":              {&hook.RequestError{}, refused},
 	"hook.TimeoutError":              {&hook.Error{Err: &hook.TimeoutError{}}, timeout},
+	"internal/hostns.OutsideError":   {&hostns.OutsideError{}, refused},
 	"internal/netns.ErrExists":       {netns.ErrExists, conflict},
 	"internal/netns.ErrMissing":      {netns.ErrMissing, refused},
 	"internal/netns.MissingError":    {&netns.MissingError{}, refused},

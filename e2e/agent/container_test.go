@@ -54,7 +54,7 @@ func TestAgentInContainer(t *testing.T) {
 			h.await("the first round is over", func() bool { return h.client.Ready(context.Background()) == nil })
 			h.await("the log says "+test.reason, func() bool { return strings.Contains(h.log.String(), test.reason) })
 			var refused *api.Error
-			if _, err := h.client.GC(ctx); !errors.As(err, &refused) || refused.Code != api.CodeUnsupported {
+			if _, err := h.client.GC(ctx); !errors.As(err, &refused) || refused.Code != api.CodeInvalidConfig {
 				t.Errorf("POST /v1/gc: %v", err)
 			}
 			h.end(unix.SIGTERM)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // OutsideError is a process that does not see the host, or of which that cannot
@@ -21,6 +23,9 @@ type OutsideError struct{ Reason string }
 func (e *OutsideError) Error() string {
 	return "this process may not see what lives on the host: " + e.Reason + ": nothing is removed from here"
 }
+
+// Kind is that nothing was done.
+func (e *OutsideError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // firstPID is the machine's first PID namespace, whose number the kernel fixes
 // (PROC_PID_INIT_INO, include/linux/proc_ns.h).

@@ -332,7 +332,7 @@ func TestAnswers(t *testing.T) {
 // TestUnreadableRecord: an allocation that cannot be read is listed with its
 // error among the others, and does not keep the agent from being ready.
 func TestUnreadableRecord(t *testing.T) {
-	r := start(t, Config{}, &scripted{list: []error{&state.UnreadableError{ID: "newer", Err: &state.VersionError{Path: "/x/allocation.json", Version: 2}}}})
+	r := start(t, Config{}, &scripted{list: []error{&state.UnreadableError{ID: "newer", Err: &state.VersionError{Path: "/x/journal", Version: 99}}}})
 	if status, _, body := r.exchange("GET", "/v1/allocations", ""); status != http.StatusOK {
 		t.Fatalf("list: %d %s", status, body)
 	}
@@ -340,7 +340,7 @@ func TestUnreadableRecord(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%d allocations, %v", len(all), err)
 	}
-	if all[0].ID != "newer" || !strings.Contains(all[0].Error, "format version 2") || all[1].ID != "known" || all[1].Error != "" {
+	if all[0].ID != "newer" || !strings.Contains(all[0].Error, "format version 99") || all[1].ID != "known" || all[1].Error != "" {
 		t.Errorf("listed: %+v, %+v", all[0], all[1])
 	}
 	if err := r.client.Ready(context.Background()); err != nil {

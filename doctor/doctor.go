@@ -124,7 +124,7 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 		}
 		id := record.Allocation.ID
 		for _, damaged := range record.Damaged {
-			r.wrong(damaged.Original, "record cannot be read: "+damaged.Err.Error(), "allocnet detach "+id)
+			r.wrong(damaged.Path, "record cannot be read: "+damaged.String(), "allocnet detach "+id)
 		}
 		for _, a := range record.Attachments {
 			if a.Phase == state.Pending {

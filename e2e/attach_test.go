@@ -285,8 +285,8 @@ func TestLostState(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"one file truncated": func(t *testing.T, h *host) {
-			lab.WriteFile(t, h.state+"/allocations/l1/attachment-net1.json", "")
+		"one attachment": func(t *testing.T, h *host) {
+			lab.SpoilLines(t, h.state+"/allocations/l1/journal", `"interface":"net1"`)
 		},
 		"the cache": func(t *testing.T, _ *host) {
 			if err := os.RemoveAll("/var/lib/cni/results"); err != nil {

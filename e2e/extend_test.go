@@ -403,7 +403,7 @@ func TestExtendLostRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lab.WriteFile(t, h.state+"/allocations/l1/attachment-net1.json", "")
+	lab.SpoilLines(t, h.state+"/allocations/l1/journal", `"interface":"net1"`)
 	if err := e.Release(ctx, "l1", "a"); err != nil {
 		t.Fatal(err)
 	}

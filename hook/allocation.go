@@ -27,7 +27,7 @@ type Allocation struct {
 	// numbering.
 	Attachments []Attachment `json:"attachments"`
 	Created     time.Time    `json:"created"`
-	// Damaged says which records could not be read and where they were put.
+	// Damaged says which parts of the record could not be read.
 	Damaged []string `json:"damaged,omitempty"`
 	// Error says, in a list, why the record cannot be read: then nothing but the
 	// ID is known, and the allocation may live.
@@ -144,7 +144,7 @@ func describe(r state.Record) (*Allocation, error) {
 		a.Attachments = append(a.Attachments, attachment)
 	}
 	for _, d := range r.Damaged {
-		a.Damaged = append(a.Damaged, fmt.Sprintf("%s: %v", d.Path, d.Err))
+		a.Damaged = append(a.Damaged, d.String())
 	}
 	return a, nil
 }

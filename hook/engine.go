@@ -124,7 +124,7 @@ func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 		return nil, err
 	}
 	for _, d := range o.record.Damaged {
-		o.log.Error("record could not be read and was set aside", "path", d.Path, "error", d.Err)
+		o.log.Error("record is damaged", "path", d.Path, "line", d.Line, "error", d.Err)
 	}
 	o.record.Allocation.ID = id
 	return o, nil

@@ -30,10 +30,23 @@ func (s *Store) SweptBoot() (string, error) {
 // SetSweptBoot records it.
 func (s *Store) SetSweptBoot(boot string) error {
 	temporary := filepath.Join(s.dir, ".boot")
-	if err := writeFile(temporary, []byte(boot+"\n"), false); err != nil {
+	if err := writeFile(temporary, []byte(boot+"\n")); err != nil {
 		return err
 	}
 	return os.Rename(temporary, filepath.Join(s.dir, "boot"))
+}
+
+// writeFile writes a file that is on disk before it gets its name.
+func writeFile(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
 }
 
 // LockAttaching is held while plugins attach, together with others, and keeps

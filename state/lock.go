@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,12 @@ type Locked struct {
 	id      string
 	file    *os.File
 	release func()
+
+	mu sync.Mutex // held while the journal is written
+	// journal is open for appending, once it has been written to.
+	journal *os.File
+	// size is where its lines end, reserved where its room does.
+	size, reserved int64
 }
 
 // Lock waits for the lock of an allocation, within the process and between
@@ -38,12 +45,19 @@ func (s *Store) Lock(ctx context.Context, id string) (*Locked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wait for the lock of allocation %s: %w", id, err)
 	}
-	file, err := lockFile(ctx, s.lockPath(id))
+	file, left, err := lockFile(ctx, s.lockPath(id))
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("lock allocation %s: %w", id, err)
 	}
-	return &Locked{store: s, id: id, file: file, release: release}, nil
+	l := &Locked{store: s, id: id, file: file, release: release}
+	if left {
+		if err := l.dropTornLine(); err != nil {
+			l.Unlock()
+			return nil, fmt.Errorf("allocation %s: drop what a killed process was writing: %w", id, err)
+		}
+	}
+	return l, nil
 }
 
 // Unlock releases the lock. It may be called more than once.
@@ -51,6 +65,7 @@ func (l *Locked) Unlock() {
 	if l.file == nil {
 		return
 	}
+	l.closeJournal()
 	l.removeUnrecorded()
 	// Removed while it is held: whoever waits sees that the file that it
 	// locked is no longer there, and takes the new one.
@@ -115,22 +130,35 @@ func (s *Store) RemoveStaleLocks() error {
 	return err
 }
 
-// lockFile locks the file at path, which is made when it is missing.
-func lockFile(ctx context.Context, path string) (*os.File, error) {
+// lockFile locks the file at path, which is made when it is missing, and tells
+// whether it was there already: then a process was killed that had it locked.
+func lockFile(ctx context.Context, path string) (file *os.File, left bool, err error) {
 	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		file, left, err := openLock(path)
+		if errors.Is(err, fs.ErrNotExist) { // removed since it was found
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
 			_ = file.Close() // never written
-			return nil, err
+			return nil, false, err
 		}
 		if current, err := stillAt(file, path); current || err != nil {
-			return file, err
+			return file, left, err
 		}
 		_ = file.Close() // it was removed while we waited
 	}
+}
+
+func openLock(path string) (file *os.File, left bool, err error) {
+	file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if !errors.Is(err, fs.ErrExist) {
+		return file, false, err
+	}
+	file, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	return file, true, err
 }
 
 func stillAt(file *os.File, path string) (bool, error) {

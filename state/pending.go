@@ -62,7 +62,11 @@ func (l *Locked) setPending() error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return writeFile(path, nil, false)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // ClearPending takes the allocation off the list of Store.Pending. One that is

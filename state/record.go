@@ -4,10 +4,7 @@
 package state
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -21,8 +18,9 @@ import (
 // DefaultDir is where records are when nothing else is said.
 const DefaultDir = "/var/lib/allocnet"
 
-// formatVersion is that of the files.
-const formatVersion = 1
+// formatVersion is that of the lines of a journal. Version 1 had a file for each
+// attachment.
+const formatVersion = 2
 
 // Phase is where an attachment is in its life.
 type Phase string
@@ -120,15 +118,24 @@ type Record struct {
 	Allocation Allocation
 	// Attachments are in the order of their Index.
 	Attachments []Attachment
-	// Damaged are files that could not be read.
+	// Damaged are the parts that could not be read: what they said is unknown.
 	Damaged []Damaged
 }
 
-// Damaged is a file that could not be read.
+// Damaged is a part of a record that could not be read.
 type Damaged struct {
-	// Path is where the file is now; Original where it was.
-	Path, Original string
-	Err            error
+	// Path is the file.
+	Path string
+	// Line is the line of the journal, from 1; 0 is the file as a whole.
+	Line int
+	Err  error
+}
+
+func (d Damaged) String() string {
+	if d.Line == 0 {
+		return fmt.Sprintf("%s: %v", d.Path, d.Err)
+	}
+	return fmt.Sprintf("%s, line %d: %v", d.Path, d.Line, d.Err)
 }
 
 // ErrNotFound is an allocation of which nothing is recorded.
@@ -190,51 +197,8 @@ func ValidateID(id string) error {
 	return nil
 }
 
-// validateInterface keeps interface names from leaving the directory; their
-// form is the caller's matter.
-func validateInterface(name string) error {
-	if name == "" || strings.ContainsAny(name, "/\x00") {
-		return fmt.Errorf("interface name %q cannot be recorded", name)
-	}
-	return nil
-}
-
 // BootID returns the kernel's, which differs after every boot.
 func BootID() (string, error) {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(data)), err
-}
-
-// envelope is a file.
-type envelope struct {
-	Version int             `json:"version"`
-	SHA256  string          `json:"sha256"`
-	Record  json.RawMessage `json:"record"`
-}
-
-func encode(record any) ([]byte, error) {
-	data, err := json.Marshal(record)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(envelope{formatVersion, checksum(data), data})
-}
-
-func decode(data []byte, path string, record any) error {
-	var e envelope
-	if err := json.Unmarshal(data, &e); err != nil {
-		return err
-	}
-	if e.Version > formatVersion {
-		return &VersionError{path, e.Version}
-	}
-	if e.SHA256 != checksum(e.Record) {
-		return errors.New("checksum does not match")
-	}
-	return json.Unmarshal(e.Record, record)
-}
-
-func checksum(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -162,44 +162,184 @@ func TestInvalidIDs(t *testing.T) {
 	}
 }
 
-func TestDamagedFilesAreSetAside(t *testing.T) {
-	for name, damage := range map[string]func([]byte) []byte{
+// damage replaces the journal by what how makes of it.
+func damage(t testing.TB, l *Locked, how func([]byte) []byte) []byte {
+	t.Helper()
+	l.mu.Lock()
+	l.closeJournal()
+	l.mu.Unlock()
+	data, err := os.ReadFile(l.path())
+	must(t, err)
+	damaged := how(data)
+	must(t, os.WriteFile(l.path(), damaged, 0o600))
+	return damaged
+}
+
+// onLine changes one line of a journal, counted from 1.
+func onLine(n int, how func([]byte) []byte) func([]byte) []byte {
+	return func(data []byte) []byte {
+		lines := bytes.SplitAfter(data, []byte("\n"))
+		lines[n-1] = how(bytes.TrimSuffix(lines[n-1], []byte("\n")))
+		lines[n-1] = append(lines[n-1], '\n')
+		return bytes.Join(lines, nil)
+	}
+}
+
+// TestDamage: a damaged line is reported by every reader and stays where it is;
+// the others count.
+func TestDamage(t *testing.T) {
+	for name, how := range map[string]func([]byte) []byte{
 		"empty":            func([]byte) []byte { return nil },
 		"truncated":        func(b []byte) []byte { return b[:len(b)/2] },
 		"garbage":          func([]byte) []byte { return []byte("garbage") },
+		"zeros":            func(b []byte) []byte { return make([]byte, len(b)) },
 		"a flipped bit":    func(b []byte) []byte { b[len(b)-10] ^= 1; return b },
-		"of another":       func(b []byte) []byte { return reseal(t, b, "net1", "net9") },
-		"checksum missing": func([]byte) []byte { return []byte(`{"version":1,"record":{}}`) },
+		"of no interface":  func(b []byte) []byte { return reseal(t, b, `"net1"`, `"a/b"`) },
+		"checksum missing": func([]byte) []byte { return []byte(`{"version":2,"record":{}}`) },
+		"says nothing":     func(b []byte) []byte { return reseal(t, b, "attachment", "unheard-of") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			l := lock(t, s, "a")
-			must(t, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
-			path := filepath.Join(l.dir(), "attachment-net1.json")
-			data, err := os.ReadFile(path)
-			must(t, err)
-			damaged := damage(data)
-			must(t, os.WriteFile(path, damaged, 0o600))
-
-			if r, err := s.Read("a"); err != nil || len(r.Damaged) != 1 || r.Damaged[0].Path != path {
-				t.Errorf("without the lock: %+v, %v, want it reported where it is", r.Damaged, err)
+			must(t, l.Begin(Allocation{ID: "a", Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
+			damaged := damage(t, l, onLine(3, how))
+			for range 2 {
+				for who, read := range readers(s, l) {
+					r, err := read()
+					if err != nil || len(r.Attachments) != 1 || r.Allocation.Netns != "n" || len(r.Damaged) != 1 || r.Damaged[0].Line != 3 {
+						t.Errorf("%s: got %+v, %v", who, r, err)
+					}
+				}
 			}
-			r, err := l.Load()
-			must(t, err)
-			if len(r.Attachments) != 1 || len(r.Damaged) != 1 || r.Damaged[0].Original != path {
-				t.Fatalf("got %+v", r)
-			}
-			if kept, err := os.ReadFile(r.Damaged[0].Path); err != nil || string(kept) != string(damaged) {
-				t.Errorf("the file was not kept as it was: %v", err)
+			if kept, err := os.ReadFile(l.path()); err != nil || !bytes.Equal(kept, damaged) {
+				t.Errorf("the file did not stay as it was: %v", err)
 			}
 		})
 	}
 }
 
-// reseal changes a record and gives it the right checksum.
+func readers(s *Store, l *Locked) map[string]func() (Record, error) {
+	return map[string]func() (Record, error){
+		"with the lock": l.Load,
+		"without":       func() (Record, error) { return s.Read(l.id) },
+	}
+}
+
+// TestDamagedAllocation: the earlier line counts, and without one the damage is
+// all that is known.
+func TestDamagedAllocation(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a", Netns: "n"}, nil))
+	must(t, l.Begin(Allocation{ID: "a", Netns: "n", NetnsID: "1"}, []Attachment{attachment("eth0", "")}))
+	spoil := func([]byte) []byte { return []byte("x") }
+	damage(t, l, onLine(2, spoil))
+	if r, err := l.Load(); err != nil || r.Allocation.Netns != "n" || r.Allocation.NetnsID != "" || len(r.Damaged) != 1 || len(r.Attachments) != 1 {
+		t.Errorf("the second line is damaged: %+v, %v", r, err)
+	}
+	damage(t, l, onLine(1, spoil))
+	if r, err := l.Load(); err != nil || r.Allocation != (Allocation{ID: "a"}) || len(r.Damaged) != 2 || len(r.Attachments) != 1 {
+		t.Errorf("both are damaged: %+v, %v", r, err)
+	}
+	damage(t, l, func(b []byte) []byte { return bytes.Join(bytes.SplitAfter(b, []byte("\n"))[2:], nil) })
+	if r, err := l.Load(); err != nil || len(r.Damaged) != 1 || len(r.Attachments) != 1 {
+		t.Errorf("both are gone: %+v, %v", r, err)
+	}
+}
+
+// TestLostEnd: a line without an end is ignored, and removed, when its writer was
+// killed; else somebody lost it.
+func TestLostEnd(t *testing.T) {
+	for name, tail := range map[string]string{"half a line": `{"version":2,"sha`, "zeros": "\x00\x00", "both": "{\x00"} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			l := lock(t, s, "a")
+			must(t, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", "")}))
+			damage(t, l, func(b []byte) []byte { return append(b, tail...) })
+			if r, err := s.Read("a"); err != nil || len(r.Damaged) != 0 {
+				t.Errorf("while it may be being written: %+v, %v", r, err)
+			}
+			l.Unlock()
+			if r, err := s.Read("a"); err != nil || len(r.Damaged) != 1 {
+				t.Errorf("nobody writes: %+v, %v", r, err)
+			}
+			l = lock(t, s, "a")
+			if r, err := l.Load(); err != nil || len(r.Damaged) != 1 {
+				t.Errorf("nobody wrote: %+v, %v", r, err)
+			}
+			l.Unlock()
+			must(t, os.WriteFile(s.lockPath("a"), nil, 0o600)) // as after kill -9
+			l = lock(t, s, "a")
+			must(t, l.Mark(attachment("net1", "")))
+			if r, err := l.Load(); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 2 {
+				t.Errorf("its writer was killed: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func TestRepair(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a", Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
+	damaged := damage(t, l, onLine(3, func(b []byte) []byte { return b[1:] }))
+	old := filepath.Join(l.dir(), "attachment-net1.json")
+	must(t, os.WriteFile(old, nil, 0o600))
+	r, err := l.Load()
+	must(t, err)
+	if len(r.Damaged) != 2 {
+		t.Errorf("got %v, want the line and the file of another layout", r.Damaged)
+	}
+	r.Attachments = append(r.Attachments, attachment("net1", "again"))
+	must(t, l.Repair(r))
+	must(t, l.Mark(attachment("net2", "")))
+	for who, read := range readers(s, l) {
+		if r, err := read(); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 3 {
+			t.Errorf("%s: %+v, %v", who, r, err)
+		}
+	}
+	kept, _ := filepath.Glob(s.dir + "/damaged/a/journal.*")
+	if len(kept) != 1 {
+		t.Fatalf("kept are %v", kept)
+	}
+	if data, err := os.ReadFile(kept[0]); err != nil || !bytes.Equal(data, damaged) {
+		t.Errorf("what is kept is not what was there: %v", err)
+	}
+}
+
+// TestCompaction: what is attached and detached again and again does not fill the
+// disk, and damage is kept.
+func TestCompaction(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	a := Allocation{ID: "a", Netns: "n"}
+	must(t, l.Begin(a, []Attachment{attachment("eth0", "stays")}))
+	text := strings.Repeat("x", 1000)
+	churn := func() int64 {
+		for range 150 {
+			must(t, l.Begin(a, []Attachment{attachment("net1", text)}))
+			must(t, l.Delete("net1"))
+		}
+		info, err := os.Stat(l.path())
+		must(t, err)
+		return info.Size()
+	}
+	if size := churn(); size > 2*compactFrom {
+		t.Errorf("%d bytes", size)
+	}
+	if r, err := s.Read("a"); err != nil || len(r.Attachments) != 1 || r.Allocation != a {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	damage(t, l, onLine(1, func([]byte) []byte { return nil }))
+	if size := churn(); size < 2*compactFrom {
+		t.Errorf("%d bytes, but what is damaged is to be left", size)
+	}
+}
+
+// reseal changes a line and gives it the right checksum.
 func reseal(t *testing.T, data []byte, from, to string) []byte {
 	t.Helper()
-	var e envelope
+	var e line
 	must(t, json.Unmarshal(data, &e))
 	e.Record = []byte(strings.ReplaceAll(string(e.Record), from, to))
 	e.SHA256 = checksum(e.Record)
@@ -212,35 +352,42 @@ func TestNewerFormatIsLeftAlone(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
 	must(t, l.Begin(Allocation{ID: "a"}, nil))
-	path := filepath.Join(l.dir(), allocationFile)
-	must(t, os.WriteFile(path, []byte(`{"version":2,"new":true}`), 0o600))
+	damage(t, l, func([]byte) []byte { return []byte(`{"version":99,"new":true}` + "\n") })
 	var newer *VersionError
-	if _, err := l.Load(); !errors.As(err, &newer) || newer.Version != 2 {
+	if _, err := l.Load(); !errors.As(err, &newer) || newer.Version != 99 || newer.Path != l.path() {
 		t.Errorf("got %v, want *VersionError", err)
 	}
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(l.path()); err != nil {
 		t.Errorf("the file is gone: %v", err)
 	}
 }
 
 func TestSymlinksAreNotFollowed(t *testing.T) {
 	s := open(t)
-	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a"}, nil))
 	target := filepath.Join(t.TempDir(), "target")
 	must(t, os.WriteFile(target, []byte("precious"), 0o600))
-	must(t, os.Symlink(target, filepath.Join(l.dir(), ".attachment-net1.json")))
-	if err := l.Put(attachment("net1", "")); err == nil {
+	l := lock(t, s, "a")
+	must(t, os.Mkdir(l.dir(), 0o700))
+	must(t, os.Symlink(target, filepath.Join(l.dir(), "."+journalFile)))
+	if err := l.Begin(Allocation{ID: "a"}, nil); err == nil {
 		t.Error("written through a symlink")
 	}
 	must(t, os.Symlink(target, s.lockPath("b")))
 	if _, err := s.Lock(context.Background(), "b"); err == nil {
 		t.Error("locked through a symlink")
 	}
-	must(t, os.Symlink(target, filepath.Join(l.dir(), "attachment-net2.json")))
-	must(t, unix.Mkfifo(filepath.Join(l.dir(), "attachment-net3.json"), 0o600))
-	if r, err := s.Read("a"); err != nil || len(r.Damaged) != 2 || len(r.Attachments) != 0 {
-		t.Errorf("a link and a pipe are read as %+v, %v", r, err)
+	for name, leave := range map[string]func() error{
+		"link": func() error { return os.Symlink(target, l.path()) },
+		"pipe": func() error { return unix.Mkfifo(l.path(), 0o600) },
+	} {
+		must(t, leave())
+		if r, err := s.Read("a"); err != nil || len(r.Damaged) != 1 || len(r.Attachments) != 0 {
+			t.Errorf("a %s is read as %+v, %v", name, r, err)
+		}
+		if err := l.Mark(attachment("net1", "")); err == nil {
+			t.Errorf("a %s is written to", name)
+		}
+		must(t, os.Remove(l.path()))
 	}
 	must(t, l.Clear())
 	if data, err := os.ReadFile(target); err != nil || string(data) != "precious" {
@@ -368,8 +515,9 @@ func TestNoRecordIsNoDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leave("begun", "."+allocationFile)
-	leave("half", attachmentFile("net1"))
+	leave("begun", "."+journalFile)
+	leave("half", journalFile)
+	leave("old", "attachment-net1.json")
 	outside := t.TempDir()
 	if err := os.Symlink(outside, s.allocationDir("link")); err != nil {
 		t.Fatal(err)
@@ -377,12 +525,12 @@ func TestNoRecordIsNoDirectory(t *testing.T) {
 	if err := os.Mkdir(s.allocationDir("empty"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"begun", "half", "link", "empty", "unknown"} {
+	for _, id := range []string{"begun", "half", "old", "link", "empty", "unknown"} {
 		lock(t, s, id).Unlock()
 	}
 	left, err := os.ReadDir(s.allocations())
-	if err != nil || len(left) != 1 || left[0].Name() != "half" {
-		t.Errorf("left are %v (%v), want half of a record", left, err)
+	if err != nil || len(left) != 2 || left[0].Name() != "half" || left[1].Name() != "old" {
+		t.Errorf("left are %v (%v), want half of a record, and the old layout", left, err)
 	}
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("a link was followed: %v", err)
@@ -397,48 +545,46 @@ func TestOpenWhereItCannot(t *testing.T) {
 	}
 }
 
-// FuzzRecord reads records that are sealed as ours are, and files as they come.
+// FuzzRecord reads lines that are sealed as ours are, and files as they come.
 func FuzzRecord(f *testing.F) {
-	for _, record := range []any{attachment("net1", "x"), Allocation{ID: "a"}} {
-		data, err := json.Marshal(record)
+	first := attachment("net1", "x")
+	for _, c := range []change{{Attachment: &first}, {Allocation: &Allocation{ID: "a"}}, {Forgotten: "net1"}} {
+		data, err := json.Marshal(c)
 		must(f, err)
-		f.Add("attachment-net1.json", data, true)
-		f.Add("allocation.json", data, true)
+		f.Add(data, true)
 	}
-	f.Add("attachment-net1.json", []byte(`{"version":2}`), false)
-	f.Add("attachment-..json", []byte(`{"interface":"."}`), true)
+	f.Add([]byte(`{"version":3}`), false)
+	f.Add([]byte(`{"attachment":{"interface":"."}}`), true)
+	f.Add([]byte("\n\x00"), false)
 	s := open(f)
-	f.Fuzz(func(t *testing.T, name string, data []byte, sealed bool) {
-		if name != filepath.Base(name) || len(name) > 200 || strings.ContainsAny(name, "/\x00") || strings.Trim(name, ".") == "" {
-			return // no file has such a name
-		}
+	f.Fuzz(func(t *testing.T, data []byte, sealed bool) {
 		if sealed {
-			var e envelope
-			if text, err := json.Marshal(envelope{formatVersion, "", data}); err != nil || json.Unmarshal(text, &e) != nil {
+			var e line
+			if text, err := json.Marshal(line{formatVersion, "", data}); err != nil || json.Unmarshal(text, &e) != nil {
 				return // no JSON, which has no checksum that holds
 			}
 			e.SHA256 = checksum(e.Record)
 			data, _ = json.Marshal(e)
+			data = append(data, '\n')
 		}
 		l := lock(t, s, "a")
 		defer l.Unlock()
-		must(t, errors.Join(os.RemoveAll(l.dir()), os.Mkdir(l.dir(), 0o700), os.WriteFile(filepath.Join(l.dir(), name), data, 0o600)))
-		r, err := s.Read("a")
+		must(t, errors.Join(os.RemoveAll(l.dir()), os.Mkdir(l.dir(), 0o700), os.WriteFile(l.path(), data, 0o600)))
+		r, err := l.Load()
 		if err != nil {
 			return
 		}
 		if r.Allocation.ID != "a" {
-			t.Errorf("%q in %s is of allocation %q", data, name, r.Allocation.ID)
+			t.Errorf("%q is of allocation %q", data, r.Allocation.ID)
 		}
-		must(t, os.RemoveAll(l.dir()))
-		must(t, l.Begin(r.Allocation, r.Attachments))
-		again, err := s.Read("a")
+		must(t, l.Repair(r))
+		again, err := l.Load()
 		must(t, err)
-		r.Damaged = nil // which is not written
+		r.Damaged, again.Damaged = nil, nil // what nothing tells is damage again
 		first, _ := json.Marshal(r)
 		second, _ := json.Marshal(again)
 		if !bytes.Equal(first, second) {
-			t.Errorf("%q in %s is read as %s, and written as %s", data, name, first, second)
+			t.Errorf("%q is read as %s, and written as %s", data, first, second)
 		}
 	})
 }
@@ -451,7 +597,7 @@ func BenchmarkBegin(b *testing.B) {
 			for i := range others {
 				dir := s.allocationDir(fmt.Sprintf("other-%d", i))
 				must(b, os.Mkdir(dir, 0o700))
-				must(b, os.WriteFile(filepath.Join(dir, allocationFile), nil, 0o600))
+				must(b, os.WriteFile(filepath.Join(dir, journalFile), nil, 0o600))
 			}
 			for b.Loop() {
 				l, err := s.Lock(context.Background(), "a")
@@ -471,7 +617,7 @@ func TestListGoesOn(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
 	}
-	must(t, os.WriteFile(filepath.Join(s.allocationDir("b"), allocationFile), []byte(`{"version":2}`), 0o600))
+	must(t, os.WriteFile(filepath.Join(s.allocationDir("b"), journalFile), []byte(`{"version":99}`+"\n"), 0o600))
 	var got, unreadable []string
 	for r, err := range s.List(context.Background()) {
 		var u *UnreadableError

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -18,60 +16,53 @@ import (
 
 func (l *Locked) dir() string { return l.store.allocationDir(l.id) }
 
-// Load returns what is recorded. Damaged files are set aside. The error for no
-// record is ErrNotFound.
-func (l *Locked) Load() (Record, error) {
-	return l.store.read(l.id, l.store.setAside)
-}
+func (l *Locked) path() string { return filepath.Join(l.dir(), journalFile) }
 
-// setAside moves a damaged file out of the way, under a name that is not
-// taken, and returns where it is.
-func (s *Store) setAside(id, path string) string {
-	dir := filepath.Join(s.dir, "damaged", id)
-	if os.MkdirAll(dir, 0o700) != nil {
-		return path
-	}
-	to := filepath.Join(dir, fmt.Sprintf("%s.%d", filepath.Base(path), time.Now().UnixNano()))
-	if os.Rename(path, to) != nil {
-		return path
-	}
-	return to
+// Load returns what is recorded. Damage is reported and left as it is. The
+// error for no record is ErrNotFound.
+func (l *Locked) Load() (Record, error) {
+	return l.store.read(l.id, tornWithLock)
 }
 
 // Begin records an allocation and attachments: when it returns nil they outlast
 // this process, and after Sync a power cut. Repeated it replaces them.
 func (l *Locked) Begin(a Allocation, attachments []Attachment) error {
-	err := os.Mkdir(l.dir(), 0o700)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	for _, attachment := range attachments {
+		if err := validateInterface(attachment.Interface); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changes := Record{Allocation: a, Attachments: attachments}.changes()
+	err := l.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.create(changes)
+	}
+	if err == nil {
+		err = l.compact()
+	}
+	if err != nil {
 		return err
 	}
-	var group errgroup.Group
-	group.Go(func() error { return l.write(allocationFile, a, false) })
-	for _, attachment := range attachments {
-		group.Go(func() error { return l.Mark(attachment) })
-	}
-	return group.Wait()
+	return l.add(changes...)
 }
 
 // Sync makes what is on record outlast a power cut. It may run while
 // attachments are written.
 func (l *Locked) Sync() error {
-	entries, err := os.ReadDir(l.dir())
+	l.mu.Lock()
+	err := l.open()
+	file := l.journal
+	l.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	var group errgroup.Group // at the same time they cost little more than one
+	group.Go(func() error { return syncData(file) })
+	group.Go(func() error { return syncPath(l.dir()) })
 	group.Go(func() error { return syncPath(l.store.allocations()) })
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), ".") { // temporary
-			continue
-		}
-		group.Go(func() error { return syncPath(filepath.Join(l.dir(), entry.Name())) })
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return syncPath(l.dir())
+	return group.Wait()
 }
 
 // Put records an attachment so that it outlasts a power cut. The allocation
@@ -83,72 +74,208 @@ func (l *Locked) Put(a Attachment) error {
 			return err
 		}
 	}
-	if err := l.writeAttachment(a, true); err != nil {
+	if err := l.Mark(a); err != nil {
 		return err
 	}
-	return syncPath(l.dir())
+	return l.Sync()
 }
 
 // Mark records an attachment so that it outlasts this process, but perhaps not
 // a power cut: for what only matters as long as the machine runs. The
 // allocation has to be on record.
 func (l *Locked) Mark(a Attachment) error {
-	return l.writeAttachment(a, false)
+	if err := validateInterface(a.Interface); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(); err != nil {
+		return err
+	}
+	return l.add(change{Attachment: &a})
 }
 
-// Delete forgets an attachment; one that is not recorded is fine. A record
-// that a power cut brings back is torn down again.
+// Delete forgets an attachment; one that is not recorded is fine. It needs no
+// room on the disk. A record that a power cut brings back is torn down again.
 func (l *Locked) Delete(iface string) error {
 	if err := validateInterface(iface); err != nil {
 		return err
 	}
-	err := os.Remove(filepath.Join(l.dir(), attachmentFile(iface)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	lines, err := encode([]change{{Forgotten: iface}})
+	if err != nil {
+		return err
+	}
+	return l.write(lines)
 }
 
 // Clear forgets the allocation; one that is not recorded is fine.
 func (l *Locked) Clear() error {
+	l.mu.Lock()
+	l.closeJournal()
+	l.mu.Unlock()
 	if err := os.RemoveAll(l.dir()); err != nil {
 		return err
 	}
 	return l.ClearPending()
 }
 
-func (l *Locked) writeAttachment(a Attachment, durable bool) error {
-	if err := validateInterface(a.Interface); err != nil {
-		return err
+// open opens the journal for appending. The error for none is fs.ErrNotExist.
+func (l *Locked) open() error {
+	if l.journal != nil {
+		return nil
 	}
-	return l.write(attachmentFile(a.Interface), a, durable)
-}
-
-// write replaces a file. The temporary name is fixed: the lock keeps others
-// away, and what a killed process left is overwritten.
-func (l *Locked) write(name string, record any, durable bool) error {
-	data, err := encode(record)
+	file, err := openRegular(l.path(), os.O_RDWR|os.O_APPEND)
 	if err != nil {
-		return fmt.Errorf("allocation %s: encode %s: %w", l.id, strings.TrimSuffix(name, suffix), err)
-	}
-	path := filepath.Join(l.dir(), name)
-	temporary := filepath.Join(l.dir(), "."+name)
-	if err := writeFile(temporary, data, durable); err != nil {
 		return fmt.Errorf("allocation %s: %w", l.id, err)
 	}
-	return os.Rename(temporary, path)
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close() // nothing was written
+		return err
+	}
+	l.journal, l.size, l.reserved = file, info.Size(), 0
+	return nil
 }
 
-func writeFile(path string, data []byte, durable bool) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+func (l *Locked) closeJournal() {
+	if l.journal != nil {
+		_ = l.journal.Close() // each write and sync has told its errors
+		l.journal = nil
+	}
+}
+
+// create makes the journal, which has its first lines when it gets its name.
+func (l *Locked) create(changes []change) error {
+	if err := os.Mkdir(l.dir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	temporary, err := l.writeNew(changes)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(data)
-	if err == nil && durable {
-		err = file.Sync()
+	return os.Rename(temporary, l.path())
+}
+
+// writeNew writes lines to a new file, which from then on is the journal that is
+// open. Its name is fixed: the lock keeps others away, and what a killed process
+// left is overwritten.
+func (l *Locked) writeNew(changes []change) (path string, err error) {
+	path = filepath.Join(l.dir(), "."+journalFile)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("allocation %s: %w", l.id, err)
 	}
-	return errors.Join(err, file.Close())
+	l.closeJournal()
+	l.journal, l.size, l.reserved = file, 0, 0
+	if err := l.add(changes...); err != nil {
+		l.closeJournal()
+		return "", errors.Join(err, os.Remove(path))
+	}
+	return path, nil
+}
+
+// replace puts a new journal, which is on disk before it has the name, in the
+// place of the one that there is.
+func (l *Locked) replace(changes []change) error {
+	temporary, err := l.writeNew(changes)
+	if err == nil {
+		err = syncData(l.journal)
+	}
+	if err == nil {
+		err = os.Rename(temporary, l.path())
+	}
+	if err != nil {
+		l.closeJournal()
+		return err
+	}
+	return syncPath(l.dir())
+}
+
+const (
+	// room is kept behind the lines for those that forget attachments.
+	room = 4 << 10
+	// chunk is how much room is reserved at a time.
+	chunk = 16 << 10
+)
+
+// add appends changes, if there is room for forgetting them besides.
+func (l *Locked) add(changes ...change) error {
+	lines, err := encode(changes)
+	if err != nil {
+		return fmt.Errorf("allocation %s: encode the record: %w", l.id, err)
+	}
+	if err := l.reserve(int64(len(lines))); err != nil {
+		return fmt.Errorf("allocation %s: write %s: %w", l.id, l.path(), err)
+	}
+	return l.write(lines)
+}
+
+// reserve makes sure of room for n bytes. Where a file system cannot reserve, a
+// full disk is met when it is written to.
+func (l *Locked) reserve(n int64) error {
+	if l.size+n+room <= l.reserved {
+		return nil
+	}
+	for {
+		err := unix.Fallocate(int(l.journal.Fd()), unix.FALLOC_FL_KEEP_SIZE, l.size, n+chunk)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+			return nil
+		case err != nil:
+			return err
+		}
+		l.reserved = l.size + n + chunk
+		return nil
+	}
+}
+
+// write appends lines in one call. What fails half way is taken back.
+func (l *Locked) write(lines []byte) error {
+	n, err := l.journal.Write(lines)
+	if err != nil {
+		if n > 0 {
+			err = errors.Join(err, l.journal.Truncate(l.size))
+			l.reserved = l.size
+		}
+		return fmt.Errorf("allocation %s: %w", l.id, err)
+	}
+	l.size += int64(n)
+	return nil
+}
+
+// compactFrom is the size from which a journal is looked at; it is rewritten when
+// it has several times its live content.
+const compactFrom, compactRatio = 64 << 10, 4
+
+// compact rewrites a journal that has grown. One with damage is left as it is.
+func (l *Locked) compact() error {
+	if l.size < compactFrom {
+		return nil
+	}
+	record, err := l.Load()
+	if err != nil || len(record.Damaged) > 0 {
+		return err
+	}
+	live, err := encode(record.changes())
+	if err != nil || int64(len(live))*compactRatio > l.size {
+		return err
+	}
+	return l.replace(record.changes())
+}
+
+func syncData(file *os.File) error {
+	return os.NewSyscallError("fdatasync", unix.Fdatasync(int(file.Fd())))
 }
 
 func syncPath(path string) error {

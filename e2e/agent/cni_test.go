@@ -114,7 +114,8 @@ func TestAgentIsKilledDuringACall(t *testing.T) {
 				return true
 			default:
 			}
-			return present(h.state + "/allocations/c3/attachment-eth0.json")
+			journal, _ := os.ReadFile(h.state + "/allocations/c3/journal")
+			return strings.Contains(string(journal), `"interface":"eth0"`)
 		})
 		h.end(unix.SIGKILL)
 		<-ended

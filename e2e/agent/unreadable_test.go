@@ -25,12 +25,12 @@ func TestRecordOfANewerFormat(t *testing.T) {
 			t.Fatalf("attach: %d %s", code, out)
 		}
 	}
-	record := filepath.Join(h.state, "allocations", "newer", "allocation.json")
+	record := filepath.Join(h.state, "allocations", "newer", "journal")
 	readable, err := os.ReadFile(record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab.WriteFile(t, record, `{"version": 2}`)
+	lab.WriteFile(t, record, `{"version": 99}`+"\n")
 	for _, id := range []string{"dead", "newer"} {
 		if err := netns.Remove(filepath.Join(netns.DefaultDir, id)); err != nil {
 			t.Fatal(err)
@@ -42,10 +42,10 @@ func TestRecordOfANewerFormat(t *testing.T) {
 		t.Errorf("leases after the first round:\n%s", left)
 	}
 	all := must[[]*api.Allocation](h)(h.client.Allocations(ctx))
-	if len(all) != 2 || !strings.Contains(all[0].Error, "format version 2") || all[1].ID != "running" {
+	if len(all) != 2 || !strings.Contains(all[0].Error, "format version 99") || all[1].ID != "running" {
 		t.Errorf("listed: %+v", all)
 	}
-	if out, code := h.allocnet("status"); code != 1 || !strings.Contains(out, "running") || !strings.Contains(out, "format version 2") {
+	if out, code := h.allocnet("status"); code != 1 || !strings.Contains(out, "running") || !strings.Contains(out, "format version 99") {
 		t.Errorf("status: %d %s", code, out)
 	}
 	if out, code := h.allocnet("cleanup", "newer"); code != 2 || !strings.Contains(out, "unknown whether its allocation lives") {

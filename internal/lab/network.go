@@ -60,6 +60,27 @@ func WriteFile(t testing.TB, path, text string) {
 	}
 }
 
+// SpoilLines cuts off the beginning of the lines of a file that contain the words.
+func SpoilLines(t testing.TB, path, words string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(data), "\n")
+	spoiled := 0
+	for i, line := range lines {
+		if strings.Contains(line, words) {
+			lines[i] = line[min(10, len(line)-1):]
+			spoiled++
+		}
+	}
+	if spoiled == 0 {
+		t.Fatalf("no line of %s has %q", path, words)
+	}
+	WriteFile(t, path, strings.Join(lines, ""))
+}
+
 // uplink makes the link that the network "vlan" needs.
 func uplink() error {
 	return runAll("ip link add uplink type veth peer name wire", "ip link set uplink up", "ip link set wire up")

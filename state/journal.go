@@ -1,0 +1,184 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// journalFile holds an allocation's record; see the package documentation.
+const journalFile = "journal"
+
+// isRecord tells what may hold a record from temporary files. An earlier layout
+// had a file for the allocation and one for each attachment.
+func isRecord(name string) bool { return name == journalFile || isOldLayout(name) }
+
+func isOldLayout(name string) bool {
+	return name == "allocation.json" || strings.HasPrefix(name, "attachment-")
+}
+
+var (
+	errOldLayout  = errors.New("is of a layout that this program does not read")
+	errTorn       = errors.New("the end is missing")
+	errNotRegular = errors.New("is not a regular file")
+)
+
+// read returns what is on record of an allocation. Whether a line without an end
+// is damage, torn says.
+func (s *Store) read(id string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
+	r := Record{Allocation: Allocation{ID: id}}
+	entries, err := os.ReadDir(s.allocationDir(id))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Record{}, fmt.Errorf("allocation %s: %w", id, err)
+	}
+	found := false
+	for _, entry := range entries {
+		path := filepath.Join(s.allocationDir(id), entry.Name())
+		switch {
+		case isOldLayout(entry.Name()):
+			r.Damaged = append(r.Damaged, Damaged{path, 0, errOldLayout})
+		case entry.Name() == journalFile:
+			err = r.readJournal(path, torn)
+		default:
+			continue
+		}
+		if errors.Is(err, fs.ErrNotExist) { // torn down meanwhile
+			continue
+		}
+		if err != nil {
+			return Record{}, err
+		}
+		found = true
+	}
+	if !found {
+		return Record{}, fmt.Errorf("allocation %s %w", id, ErrNotFound)
+	}
+	return r, nil
+}
+
+// readJournal adds what the journal at path says. Its error is a *VersionError
+// or fs.ErrNotExist: everything else is damage.
+func (r *Record) readJournal(path string, torn func(path string, data []byte) ([]byte, bool)) error {
+	data, err := readRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil {
+		r.Damaged = append(r.Damaged, Damaged{path, 0, err})
+		return nil
+	}
+	damaged := len(data) == 0 // it is made with its first lines in it
+	if whole(data) < len(data) {
+		data, damaged = torn(path, data)
+	}
+	lines := bytes.Split(data[:whole(data)], []byte("\n"))
+	lines = lines[:len(lines)-1] // behind the last newline is nothing
+	if err := r.apply(path, lines); err != nil {
+		return err
+	}
+	if damaged {
+		r.Damaged = append(r.Damaged, Damaged{path, len(lines) + 1, errTorn})
+	}
+	return nil
+}
+
+// apply applies lines: the last one of an allocation, and of each attachment,
+// counts.
+func (r *Record) apply(path string, lines [][]byte) error {
+	attachments := map[string]Attachment{}
+	named := false // the allocation itself, or damage that may have been it
+	for i, text := range lines {
+		c, err := decode(text)
+		if err == nil && c.Allocation != nil && c.Allocation.ID != r.Allocation.ID {
+			err = fmt.Errorf("is of allocation %q", c.Allocation.ID)
+		}
+		var version *VersionError
+		switch {
+		case errors.As(err, &version):
+			version.Path = path
+			return version
+		case err != nil:
+			named = true
+			r.Damaged = append(r.Damaged, Damaged{path, i + 1, err})
+		case c.Allocation != nil:
+			named = true
+			r.Allocation = *c.Allocation
+		case c.Attachment != nil:
+			attachments[c.Attachment.Interface] = *c.Attachment
+		default:
+			delete(attachments, c.Forgotten)
+		}
+	}
+	for _, a := range attachments {
+		r.Attachments = append(r.Attachments, a)
+	}
+	slices.SortFunc(r.Attachments, func(a, b Attachment) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Interface, b.Interface))
+	})
+	if len(lines) > 0 && !named {
+		r.Damaged = append(r.Damaged, Damaged{path, 0, errors.New("no line is of the allocation as a whole")})
+	}
+	return nil
+}
+
+// whole returns the length of the lines that have an end. A power cut can leave
+// zeros behind them.
+func whole(data []byte) int {
+	return bytes.LastIndexByte(bytes.TrimRight(data, "\x00"), '\n') + 1
+}
+
+// tornWithLock is for a reader that has the lock: Lock has removed what a killed
+// process left, so a line without an end is damage.
+func tornWithLock(_ string, data []byte) ([]byte, bool) { return data, true }
+
+// tornWithout is for a reader without the lock: a line without an end is being
+// written, or its writer was killed, while the lock file is there.
+func (s *Store) tornWithout(id string) func(string, []byte) ([]byte, bool) {
+	return func(path string, data []byte) ([]byte, bool) {
+		if _, err := os.Lstat(s.lockPath(id)); err == nil {
+			return data, false
+		}
+		again, err := readRegular(path)
+		if err != nil || !bytes.Equal(data, again) { // written, or removed, meanwhile
+			return again, false
+		}
+		return data, true
+	}
+}
+
+// readRegular neither follows a link nor waits for a pipe.
+func readRegular(path string) ([]byte, error) {
+	file, err := openRegular(path, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	return io.ReadAll(file)
+}
+
+func openRegular(path string, flags int) (*os.File, error) {
+	file, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
+		return nil, fmt.Errorf("%s %w", path, errNotRegular)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = file.Close() // nothing was written
+		return nil, errors.Join(fmt.Errorf("%s %w", path, errNotRegular), err)
+	}
+	return file, nil
+}

@@ -1,0 +1,95 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// change is what one line of a journal says. One of its fields is set.
+type change struct {
+	Allocation *Allocation `json:"allocation,omitempty"`
+	Attachment *Attachment `json:"attachment,omitempty"`
+	// Forgotten is the interface of an attachment that is gone.
+	Forgotten string `json:"forgotten,omitempty"`
+}
+
+// line is the form of a change in the file.
+type line struct {
+	Version int             `json:"version"`
+	SHA256  string          `json:"sha256"`
+	Record  json.RawMessage `json:"record"`
+}
+
+// encode returns the changes as lines.
+func encode(changes []change) ([]byte, error) {
+	var lines []byte
+	for _, c := range changes {
+		data, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		data, err = json.Marshal(line{formatVersion, checksum(data), data})
+		if err != nil {
+			return nil, err
+		}
+		lines = append(append(lines, data...), '\n')
+	}
+	return lines, nil
+}
+
+// decode reads one line.
+func decode(data []byte) (c change, err error) {
+	var l line
+	if err := json.Unmarshal(data, &l); err != nil {
+		return c, err
+	}
+	if l.Version > formatVersion {
+		return c, &VersionError{Version: l.Version}
+	}
+	if l.SHA256 != checksum(l.Record) {
+		return c, errors.New("checksum does not match")
+	}
+	if err := json.Unmarshal(l.Record, &c); err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+func (c change) validate() error {
+	switch {
+	case c.Attachment != nil:
+		return validateInterface(c.Attachment.Interface)
+	case c.Allocation == nil && c.Forgotten == "":
+		return errors.New("says nothing")
+	}
+	return nil
+}
+
+// validateInterface refuses what is no name; its form is the caller's matter.
+func validateInterface(name string) error {
+	if name == "" || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("interface name %q cannot be recorded", name)
+	}
+	return nil
+}
+
+// changes returns the lines that make the record.
+func (r Record) changes() []change {
+	list := []change{{Allocation: &r.Allocation}}
+	for i := range r.Attachments {
+		list = append(list, change{Attachment: &r.Attachments[i]})
+	}
+	return list
+}
+
+func checksum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,21 +42,24 @@ func Listen(path string, access Access) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := restrict(path, 0o600, access); err != nil {
+	if err := restrict(path, 0o600, 0o060, access); err != nil {
 		return nil, errors.Join(err, l.Close())
+	}
+	if err := openDir(path, access); err != nil {
+		return nil, errors.Join(fmt.Errorf("run directory: %w", err), l.Close())
 	}
 	return l, nil
 }
 
 // prepareDir makes the run directory. One that is there may have been made for
-// other things, so it is looked at and not changed.
+// other things, so it is only looked at.
 func prepareDir(dir string, access Access) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
-		return restrict(dir, 0o700, access)
+		return restrict(dir, 0o700, 0o050, access)
 	}
 	info, look := os.Lstat(dir)
 	switch {
@@ -67,6 +71,59 @@ func prepareDir(dir string, access Access) error {
 		return fmt.Errorf("has mode %#o: want one that is closed to others, such as 0700", info.Mode().Perm())
 	}
 	return nil
+}
+
+// Adopt gives a socket that systemd has made, and its directory, to those with
+// access, as Listen does: the configuration decides, whatever the socket unit
+// says. The error says who cannot connect, and why; the socket works for root.
+func Adopt(l net.Listener, access Access) error {
+	path := l.Addr().String()
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("socket %q: has no file whose mode could be set: want ListenStream= with an absolute path", path)
+	}
+	if err := os.Chown(path, int(access.Owner), int(access.Group)); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	if err := restrict(path, 0o600, 0o060, access); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	if err := openDir(path, access); err != nil {
+		return fmt.Errorf("run directory of the socket: %w", err)
+	}
+	return nil
+}
+
+// openDir lets those with access enter the directory of a socket. One that holds
+// other files as well is not the socket's alone, and is left as it is.
+func openDir(socket string, access Access) error {
+	dir := filepath.Dir(socket)
+	info, err := os.Stat(dir)
+	if err != nil || access == (Access{}) || enterable(info, access) {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() != filepath.Base(socket) {
+			return fmt.Errorf("%s has mode %#o and holds %s as well: let user %d and group %d enter it, or give the socket a directory of its own",
+				dir, info.Mode().Perm(), entry.Name(), access.Owner, access.Group)
+		}
+	}
+	return restrict(dir, 0o700, 0o050, access)
+}
+
+// enterable tells whether owner and group can enter a directory.
+func enterable(info fs.FileInfo, access Access) bool {
+	mode := info.Mode().Perm()
+	of, ok := info.Sys().(*syscall.Stat_t)
+	if mode&0o001 != 0 || !ok {
+		return mode&0o001 != 0
+	}
+	owner := access.Owner == 0 || of.Uid == access.Owner && mode&0o100 != 0
+	group := access.Group == 0 || of.Gid == access.Group && mode&0o010 != 0
+	return owner && group
 }
 
 // lockDir keeps two agents that start together from replacing each other's
@@ -149,12 +206,13 @@ func (s *socket) Close() error {
 	return s.UnixListener.Close()
 }
 
-// restrict gives a file to the owner, and to the group if there is one.
-func restrict(path string, mode fs.FileMode, access Access) error {
+// restrict gives a file to the owner, and to the group if there is one. Of a
+// directory the group may not change what is in it.
+func restrict(path string, mode, groupMode fs.FileMode, access Access) error {
 	gid := -1
 	if access.Group != 0 {
 		gid = int(access.Group)
-		mode |= mode >> 3 & 0o070
+		mode |= groupMode
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		return err

@@ -4,13 +4,17 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/cniconf"
 )
@@ -45,6 +49,24 @@ func TestListen(t *testing.T) {
 	}
 }
 
+// TestListenForGroup is started again in the directory that it made, and in one
+// that was made for root alone.
+func TestListenForGroup(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/root", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir + "/new/agent.sock", dir + "/new/agent.sock", dir + "/root/agent.sock"} {
+		l, err := Listen(path, Access{Group: 4242})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requireFile(t, filepath.Dir(path), 0o750, 4242) // its members cannot replace the socket
+		requireFile(t, path, 0o660, 4242)
+		_ = l.Close()
+	}
+}
+
 func TestListenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/open/other", "")
@@ -65,6 +87,85 @@ func TestListenRefuses(t *testing.T) {
 	}
 	if data, _ := os.ReadFile(dir + "/closed/agent.sock"); string(data) != "text" {
 		t.Error("a file was replaced")
+	}
+}
+
+// TestAdopt has a socket as systemd makes it: for root, in a directory for root.
+func TestAdopt(t *testing.T) {
+	group := Access{Group: 4242}
+	for name, test := range map[string]struct {
+		access      Access
+		dir, want   os.FileMode
+		socket      os.FileMode
+		other, word string
+		gid         uint32
+	}{
+		"for root":                 {Access{}, 0o700, 0o700, 0o600, "", "", 0},
+		"for a group":              {group, 0o700, 0o750, 0o660, "", "", 4242},
+		"in an open directory":     {group, 0o755, 0o755, 0o660, "other", "", 0},
+		"in another's directory":   {group, 0o700, 0o700, 0o660, "other", "group 4242", 0},
+		"as another socket before": {group, 0o750, 0o750, 0o660, "", "", 4242},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			write(t, dir+"/"+cmp.Or(test.other, "gone"), "")
+			if test.other == "" {
+				_ = os.Remove(dir + "/gone")
+			}
+			l, err := net.Listen("unix", dir+"/agent.sock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if err := errors.Join(os.Chmod(dir, test.dir), os.Chmod(dir+"/agent.sock", 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second agent finds what the first has set
+				if err := Adopt(l, test.access); (err != nil) != (test.word != "") || err != nil && !strings.Contains(err.Error(), test.word) {
+					t.Errorf("the error is %v, want %q", err, test.word)
+				}
+			}
+			requireFile(t, dir, test.want, test.gid)
+			requireFile(t, dir+"/agent.sock", test.socket, test.access.Group)
+		})
+	}
+}
+
+// TestAdoptFollowsTheConfiguration from a group to none.
+func TestAdoptFollowsTheConfiguration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, access := range []Access{{Owner: 4241, Group: 4242}, {}} {
+		if err := Adopt(l, access); err != nil {
+			t.Fatal(err)
+		}
+	}
+	requireFile(t, path, 0o600, 0)
+	if info, _ := os.Stat(path); info.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Error("the socket stays with the user that it was given to before")
+	}
+	abstract, err := net.Listen("unix", "@allocnet-test-"+filepath.Base(t.TempDir())+strconv.Itoa(os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer abstract.Close()
+	if err := Adopt(abstract, Access{}); err == nil || !strings.Contains(err.Error(), "absolute path") {
+		t.Errorf("a socket without a file: %v", err)
+	}
+}
+
+func requireFile(t *testing.T, path string, mode os.FileMode, gid uint32) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Sys().(*syscall.Stat_t).Gid; info.Mode().Perm() != mode || got != gid {
+		t.Errorf("%s: mode %o, group %d, want %o and %d", path, info.Mode().Perm(), got, mode, gid)
 	}
 }
 
@@ -109,7 +210,7 @@ func TestPools(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := poolsOf(&cniconf.Network{Name: "a", List: list})
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(pool{})); diff != "" {
+		if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(pool{})); diff != "" {
 			t.Errorf("%s:\n%s", ipam, diff)
 		}
 	}

@@ -213,8 +213,16 @@ func (s *service) tasks(listeners []net.Listener, load func() (config.Config, er
 // listen takes what systemd hands over, else makes the socket.
 func (s *service) listen() ([]net.Listener, error) {
 	activated, err := activatedListeners()
-	if err != nil || len(activated) > 0 {
-		return activated, err
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range activated {
+		if err := agent.Adopt(l, s.config.Socket.Access); err != nil {
+			s.log.Error("the socket from systemd is not for all that the block socket names", "error", err)
+		}
+	}
+	if len(activated) > 0 {
+		return activated, nil
 	}
 	l, err := agent.Listen(s.config.Socket.Path, s.config.Socket.Access)
 	if err != nil {

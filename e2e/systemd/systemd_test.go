@@ -99,6 +99,42 @@ func TestAgent(t *testing.T) {
 	})
 }
 
+// ask connects to the socket as a user and asks for the agent's health.
+const ask = `use IO::Socket::UNIX;
+my $c = IO::Socket::UNIX->new("/run/allocnet/agent.sock") or die "connect: $!\n";
+print $c "GET /healthz HTTP/1.0\r\nHost: agent\r\n\r\n";
+print <$c>`
+
+// TestSocketGroup has a group that the configuration lets in, through the
+// packaged socket unit.
+func TestSocketGroup(t *testing.T) {
+	m := newMachine(t)
+	m.must("groupadd", "friends")
+	m.must("useradd", "--groups", "friends", "member")
+	m.must("useradd", "stranger")
+	as := func(user string) (string, int) {
+		return m.exitCode("setpriv", "--reuid="+user, "--regid="+user, "--init-groups", "perl", "-e", ask)
+	}
+	if out, code := as("member"); code == 0 || !strings.Contains(out, "Permission denied") {
+		t.Errorf("before any configuration: %d %s", code, out)
+	}
+	m.write("/etc/allocnet.d/agent.hcl", "socket {\n  group = \"friends\"\n}\n")
+	for _, restart := range []string{"allocnet.service", "allocnet.socket"} {
+		m.must("systemctl", "restart", restart)
+		m.must("systemctl", "start", "allocnet.service")
+		if out, code := as("member"); code != 0 || !strings.Contains(out, "200 OK") {
+			t.Errorf("a member, after the restart of %s: %d %s", restart, code, out)
+		}
+		if out, code := as("stranger"); code == 0 || !strings.Contains(out, "Permission denied") {
+			t.Errorf("a stranger, after the restart of %s: %d %s", restart, code, out)
+		}
+	}
+	m.must("systemctl", "stop", "allocnet.service")
+	if out, code := as("member"); code != 0 || !strings.Contains(out, "200 OK") {
+		t.Errorf("a member starts the agent: %d %s", code, out)
+	}
+}
+
 // TestAgentAttaches shows that the hardened unit lets the plugins do all they
 // have to, and that the host sees the namespaces.
 func TestAgentAttaches(t *testing.T) {
@@ -241,7 +277,7 @@ func TestSystemdRun(t *testing.T) {
 		t.Errorf("exit code %d, want 7: %s", code, out)
 	}
 	m.requireSame(before)
-	for command, want := range map[string]int{"exit 1": 1, "exit 125": 125, "kill -9 $$": 128 + 9} {
+	for command, want := range map[string]int{"exit 1": 1, "exit 125": 125, "kill -9 $$$$": 128 + 9} {
 		if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", "--wait", "--", "sh", "-c", command); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", command, code, want, out)
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
@@ -42,6 +43,8 @@ type Client struct {
 	config Config
 	api    *api.Client
 	log    hclog.Logger
+	// pause is watchPause; tests replace it.
+	pause time.Duration
 
 	mu   sync.Mutex
 	node string // once it is known
@@ -68,7 +71,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nomad address %q: %w", c.Address, err)
 	}
-	return &Client{config: c, api: client, log: c.Logger, node: c.NodeID}, nil
+	return &Client{config: c, api: client, log: c.Logger, pause: watchPause, node: c.NodeID}, nil
 }
 
 // query returns the options of a request. Namespace "*" is all that the token

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// watchPause is between an answer and the next question: what changes
-	// meanwhile comes in one answer.
-	watchPause = time.Second
+	// watchPause is between an answer and the next question: an allocation that
+	// starts or ends changes several times, which then comes in one answer.
+	watchPause = 5 * time.Second
 	maxBackoff = time.Minute
 )
 
@@ -23,7 +23,7 @@ const (
 func (c *Client) Watch(ctx context.Context, changed func()) {
 	defer c.setLive(nil)
 	var index uint64
-	pause := watchPause
+	pause := c.pause
 	for ctx.Err() == nil {
 		live, next, err := c.awaitLive(ctx, index)
 		switch {
@@ -31,7 +31,7 @@ func (c *Client) Watch(ctx context.Context, changed func()) {
 			if c.setLive(live) {
 				changed()
 			}
-			index, pause = next, watchPause
+			index, pause = next, c.pause
 		case ctx.Err() == nil:
 			c.setLive(nil) // nobody knows now
 			c.log.Warn("nomad does not say what lives here", "error", err, "again in", pause.String())

@@ -81,6 +81,7 @@ func watch(t *testing.T) watching {
 		"/v1/node/" + nodeID + "/allocations": list.ServeHTTP,
 	})
 	w := watching{T: t, client: newClient(t, s.URL), list: list, ended: make(chan struct{}, 8)}
+	w.client.pause = time.Millisecond
 	list.set(false, api.Allocation{ID: "a", ClientStatus: "running"}, api.Allocation{ID: "b", ClientStatus: "running"})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})

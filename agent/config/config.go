@@ -77,7 +77,7 @@ type Nomad struct {
 	NodeID string
 	// Metadata publishes the networks as node metadata.
 	Metadata bool
-	// Events follows the event stream, so that the end of an allocation is
+	// Events has Nomad tell what changes on this node, so that the end of an allocation is
 	// known at once.
 	Events bool
 	// Wishes reads networks from further network blocks and group meta.

@@ -72,6 +72,9 @@ type Allocation struct {
 type Attachment struct {
 	Network   string `json:"network"`
 	Interface string `json:"interface"`
+	// ContainerID is what plugins get as CNI_CONTAINERID: the allocation's ID
+	// for the primary, else that of the function ContainerID.
+	ContainerID string `json:"containerID"`
 	// Index is the place among the allocation's attachments, from 0.
 	Index   int   `json:"index"`
 	Primary bool  `json:"primary,omitempty"`
@@ -184,8 +187,17 @@ func (*InvalidIDError) Kind() errdefs.Kind { return errdefs.Refused }
 var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
 // ValidateID holds an allocation ID to the CNI specification's rule for a
-// container ID (section 3, "Parameters"), and to 128 bytes.
+// container ID (section 3, "Parameters"), and to 128 bytes, which is what a
+// comment of nftables can hold. It may not look like the container ID of an
+// attachment.
 func ValidateID(id string) error {
+	if strings.Contains(id, separator) {
+		return &InvalidIDError{id, "contains \"" + separator + "\", which only container IDs of attachments have: want the part before it, or another ID"}
+	}
+	return validateForm(id)
+}
+
+func validateForm(id string) error {
 	switch {
 	case id == "":
 		return &InvalidIDError{id, "is empty"}

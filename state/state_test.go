@@ -146,7 +146,7 @@ func TestList(t *testing.T) {
 
 func TestInvalidIDs(t *testing.T) {
 	s := open(t)
-	for _, id := range []string{"", ".", "..", "../x", "a/b", "a\x00b", "-a", "a b", strings.Repeat("a", 129)} {
+	for _, id := range []string{"", ".", "..", "../x", "a/b", "a\x00b", "-a", "a b", "a.allocnet.net1", strings.Repeat("a", 129)} {
 		var invalid *InvalidIDError
 		if _, err := s.Lock(context.Background(), id); !errors.As(err, &invalid) {
 			t.Errorf("Lock(%q): %v, want *InvalidIDError", id, err)

@@ -50,7 +50,7 @@ func scanCache(dir string) (found Found, conflists []json.RawMessage) {
 			err = json.Unmarshal([]byte(content), &c)
 		}
 		if err == nil {
-			err = state.ValidateID(c.ContainerID)
+			err = state.ValidateContainerID(c.ContainerID)
 		}
 		if err == nil && strings.ContainsAny(c.Network+c.Interface, "/\x00") {
 			err = fmt.Errorf("network %q, interface %q: want names, not paths", c.Network, c.Interface)
@@ -60,11 +60,11 @@ func scanCache(dir string) (found Found, conflists []json.RawMessage) {
 			continue
 		}
 		if netns.Exists(c.Netns) {
-			found.Alive[c.ContainerID] = "namespace " + c.Netns
+			found.Alive[state.AllocationOf(c.ContainerID)] = "namespace " + c.Netns
 		}
 		conflists = append(conflists, c.Config)
 		found.Objects = append(found.Objects, Object{
-			Kind: Cache, Owner: Owner{c.Network, c.ContainerID, c.Interface},
+			Kind: Cache, Owner: ownerOf(c.Network, c.ContainerID, c.Interface),
 			Where: path, Addresses: resultAddresses(c.Result),
 			file: &file{path: path, content: content},
 		})

@@ -35,7 +35,7 @@ func (c *Cleaner) Clean(ctx context.Context, a state.Allocation, attachments []s
 	scanner := Scanner{CacheDir: c.CacheDir}
 	for _, attachment := range attachments {
 		scanner.ConfLists = append(scanner.ConfLists, attachment.ConfList)
-		scanner.Known = append(scanner.Known, Owner{attachment.Network, a.ID, attachment.Interface})
+		scanner.Known = append(scanner.Known, ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface))
 	}
 	found, err := scanner.Scan(ctx)
 	for _, p := range found.Problems {
@@ -86,7 +86,7 @@ func (f *Found) left(a state.Allocation, attachments []state.Attachment) ([]Obje
 		}
 	}
 	for _, o := range f.Objects {
-		if o.Owner.Allocation != a.ID || !slices.ContainsFunc(attachments, func(at state.Attachment) bool { return o.Owner.of(at) }) {
+		if !slices.ContainsFunc(attachments, func(at state.Attachment) bool { return o.Owner.of(at) }) {
 			continue
 		}
 		objects = append(objects, o)
@@ -98,9 +98,10 @@ func (f *Found) left(a state.Allocation, attachments []state.Attachment) ([]Obje
 	return append(objects, rules...), err
 }
 
-// of tells whether the owner can be the attachment.
+// of tells whether the owner can be the attachment. Another attachment, or
+// another runtime's, has another container ID or another network.
 func (o Owner) of(a state.Attachment) bool {
-	return (o.Network == "" || o.Network == a.Network) && (o.Interface == "" || o.Interface == a.Interface)
+	return o.ContainerID == a.ContainerID && (o.Network == "" || o.Network == a.Network) && (o.Interface == "" || o.Interface == a.Interface)
 }
 
 // firewallLeft returns the rules of the addresses, which were the attachments',

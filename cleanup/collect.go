@@ -231,7 +231,7 @@ func (c *Collector) scanner(ctx context.Context) (Scanner, error) {
 		}
 		for _, a := range record.Attachments {
 			s.ConfLists = append(s.ConfLists, a.ConfList)
-			s.Known = append(s.Known, Owner{a.Network, record.Allocation.ID, a.Interface})
+			s.Known = append(s.Known, ownerOf(a.Network, a.ContainerID, a.Interface))
 		}
 	}
 	return s, nil

@@ -31,7 +31,7 @@ func requireSafe(t *testing.T, o Object) {
 // FuzzComment: a comment in nftables names an owner that its hash proves, or
 // where there is no hash, a container ID and nothing else.
 func FuzzComment(f *testing.F) {
-	o := Owner{Network: "web", Allocation: "a1", Interface: "eth0"}
+	o := ownerOf("web", "a1", "eth0")
 	f.Add(instance(o) + ", net: web, if: eth0, id: a1")
 	f.Add(instance(o) + ", net: web, if: eth0, id: a2")
 	f.Add("a1")
@@ -43,7 +43,7 @@ func FuzzComment(f *testing.F) {
 			if table.kind == Masquerade && o.Owner != (Owner{}) && !strings.HasPrefix(comment, instance(o.Owner)) {
 				t.Errorf("%q is taken for %+v", comment, o.Owner)
 			}
-			if table.kind == Ports && o.Owner.Allocation != "" && o.Owner.Allocation != comment {
+			if table.kind == Ports && o.Owner.ContainerID != "" && o.Owner.ContainerID != comment {
 				t.Errorf("%q is taken for %+v", comment, o.Owner)
 			}
 		}
@@ -78,8 +78,8 @@ func FuzzLease(f *testing.F) {
 			if o.Where != path || o.Owner.Network != "web" || o.Owner.Allocation == "" || o.Addresses[0].String() == "" || o.Addresses[0].Zone() != "" {
 				t.Errorf("%q with %q is %+v", name, content, o)
 			}
-			if fields := strings.Fields(content); fields[0] != o.Owner.Allocation {
-				t.Errorf("%q is of %q", content, o.Owner.Allocation)
+			if fields := strings.Fields(content); fields[0] != o.Owner.ContainerID {
+				t.Errorf("%q is of %q", content, o.Owner.ContainerID)
 			}
 			if err := o.file.remove(); err != nil {
 				t.Error(err)
@@ -170,18 +170,18 @@ func TestLinksAndPipes(t *testing.T) {
 // TestAmbiguousNames are nobody's: what one allocation chooses its interface to
 // be does not make another's files its own.
 func TestAmbiguousNames(t *testing.T) {
-	attacker := Owner{Network: "web", Allocation: "a", Interface: "1_eth0"}
-	victim := Owner{Network: "web", Allocation: "a_1", Interface: "eth0"}
+	attacker := ownerOf("web", "a", "1_eth0")
+	victim := ownerOf("web", "a_1", "eth0")
 	objects := []Object{
-		{Kind: Tuning, key: tuningFile(victim), Owner: Owner{Allocation: "a_1", Interface: "eth0"}},
-		{Kind: Masquerade, key: masqueradeChain(Owner{Network: "web", Allocation: "1a"}), Owner: Owner{Network: "web", Allocation: "1a"}},
-		{Kind: Link, key: ifbDevice(Owner{Network: "web", Allocation: "1a"})},
+		{Kind: Tuning, key: tuningFile(victim), Owner: ownerOf("", "a_1", "eth0")},
+		{Kind: Masquerade, key: masqueradeChain(ownerOf("web", "1a", "")), Owner: ownerOf("web", "1a", "")},
+		{Kind: Link, key: ifbDevice(ownerOf("web", "1a", ""))},
 	}
-	attribute(objects, []Owner{victim, attacker, {Network: "web", Allocation: "1a"}, {Network: "web1", Allocation: "a"}})
+	attribute(objects, []Owner{victim, attacker, ownerOf("web", "1a", ""), ownerOf("web1", "a", "")})
 	if objects[0].Owner != (Owner{}) || objects[2].Owner != (Owner{}) {
 		t.Errorf("a name of two allocations is taken for one's: %+v", objects)
 	}
-	if objects[1].Owner != (Owner{Network: "web", Allocation: "1a"}) {
+	if objects[1].Owner != (ownerOf("web", "1a", "")) {
 		t.Errorf("the owner that a comment proves is now %+v", objects[1].Owner)
 	}
 }

@@ -86,10 +86,10 @@ func readLease(path string) (Object, error) {
 		return Object{}, err
 	}
 	lines := strings.Fields(content)
-	if len(lines) == 0 || len(lines) > 2 || state.ValidateID(lines[0]) != nil || strings.ContainsAny(content, "/\x00") {
+	if len(lines) == 0 || len(lines) > 2 || state.ValidateContainerID(lines[0]) != nil || strings.ContainsAny(content, "/\x00") {
 		return Object{}, fmt.Errorf("is not a lease: want a container ID and an interface, got %.60q", content)
 	}
-	owner := Owner{Network: filepath.Base(filepath.Dir(path)), Allocation: lines[0]}
+	owner := ownerOf(filepath.Base(filepath.Dir(path)), lines[0], "")
 	if len(lines) == 2 {
 		owner.Interface = lines[1]
 	}

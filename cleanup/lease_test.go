@@ -22,9 +22,9 @@ func TestReadLease(t *testing.T) {
 		owner   Owner
 		wrong   string
 	}{
-		"10.0.0.2": {"a1\r\neth0", Owner{"web", "a1", "eth0"}, ""},
-		"fd00::2":  {"a1\r\neth0", Owner{"web", "a1", "eth0"}, ""},
-		"10.0.0.3": {"a1", Owner{"web", "a1", ""}, ""}, // of an old host-local
+		"10.0.0.2": {"a1\r\neth0", ownerOf("web", "a1", "eth0"), ""},
+		"fd00::2":  {"a1\r\neth0", ownerOf("web", "a1", "eth0"), ""},
+		"10.0.0.3": {"a1", ownerOf("web", "a1", ""), ""}, // of an old host-local
 		"10.0.0.4": {"", Owner{}, "want a container ID"},
 		"10.0.0.5": {"../x\r\neth0", Owner{}, "want a container ID"},
 		"notes":    {"a1\r\neth0", Owner{}, "not an address"},

@@ -53,7 +53,7 @@ func scanIfbs() (found Found, err error) {
 // pairs, as its result names them, that are there. A bridge is not the
 // attachment's.
 func linksOf(a state.Allocation, attachment state.Attachment, alive bool) []Object {
-	owner := Owner{attachment.Network, a.ID, attachment.Interface}
+	owner := ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface)
 	var list []Object
 	if alive {
 		list = append(list, Object{

@@ -19,17 +19,17 @@ func hash(text string, length int) string {
 }
 
 // masqueradeChain is the nat chain of bridge and ptp.
-func masqueradeChain(o Owner) string { return "CNI-" + hash(o.Network+o.Allocation, 24) }
+func masqueradeChain(o Owner) string { return "CNI-" + hash(o.Network+o.ContainerID, 24) }
 
 // portChain is the nat chain of portmap.
-func portChain(o Owner) string { return "CNI-DN-" + hash(o.Network+o.Allocation, 21) }
+func portChain(o Owner) string { return "CNI-DN-" + hash(o.Network+o.ContainerID, 21) }
 
 // ifbDevice is the device of bandwidth.
-func ifbDevice(o Owner) string { return "bwp" + hash(o.Network+o.Allocation, 12) }
+func ifbDevice(o Owner) string { return "bwp" + hash(o.Network+o.ContainerID, 12) }
 
 // instance begins the comment of a masquerade rule in nftables.
 func instance(o Owner) string {
-	return hash(o.Network, 16) + "-" + hash(o.Interface+":"+o.Allocation, 16)
+	return hash(o.Network, 16) + "-" + hash(o.Interface+":"+o.ContainerID, 16)
 }
 
 var (
@@ -46,7 +46,7 @@ func chainOwner(chain, comment string) (Owner, bool) {
 	if match == nil {
 		return Owner{}, false
 	}
-	o := Owner{Network: match[2], Allocation: match[3]}
+	o := ownerOf(match[2], match[3], "")
 	return o, chain == masqueradeChain(o) || chain == portChain(o)
 }
 
@@ -56,7 +56,7 @@ func chainOwner(chain, comment string) (Owner, bool) {
 func instanceOwner(comment string) (o Owner, key string) {
 	const hashes = 33
 	if match := nftComment.FindStringSubmatch(comment); match != nil {
-		o := Owner{Network: match[2], Interface: match[3], Allocation: match[4]}
+		o := ownerOf(match[2], match[4], match[3])
 		if instance(o) == match[1] {
 			return o, match[1]
 		}
@@ -64,25 +64,25 @@ func instanceOwner(comment string) (o Owner, key string) {
 	return Owner{}, comment[:min(hashes, len(comment))]
 }
 
-// attribute gives an owner to the objects that show a hash only, or only an
-// allocation, from what else is known. Names that two allocations can have stay
-// without: tuning joins container ID and interface by '_', and the hashes are of
-// network and container ID in one word.
+// attribute gives an owner to the objects that show a hash only, or only a
+// container ID, from what else is known. Names that two container IDs can have
+// stay without: tuning joins container ID and interface by '_', and the hashes
+// are of network and container ID in one word.
 func attribute(objects []Object, known []Owner) {
 	byKey := map[string]Owner{}
 	ambiguous := map[string]bool{}
 	networks := map[string]string{}
 	for _, o := range known {
-		if o.Network == "" || o.Allocation == "" {
+		if o.Network == "" || o.ContainerID == "" {
 			continue
 		}
 		for _, key := range []string{masqueradeChain(o), portChain(o), ifbDevice(o), instance(o), tuningFile(o)} {
-			if other, taken := byKey[key]; taken && other.Allocation != o.Allocation {
+			if other, taken := byKey[key]; taken && other.ContainerID != o.ContainerID {
 				ambiguous[key] = true
 			}
 			byKey[key] = o
 		}
-		networks[o.Allocation] = o.Network
+		networks[o.ContainerID] = o.Network
 	}
 	for i := range objects {
 		object := &objects[i]
@@ -92,7 +92,7 @@ func attribute(objects []Object, known []Owner) {
 			object.Owner = Owner{}
 		}
 		if object.Owner.Network == "" {
-			object.Owner.Network = networks[object.Owner.Allocation]
+			object.Owner.Network = networks[object.Owner.ContainerID]
 		}
 	}
 }
@@ -101,11 +101,11 @@ func attribute(objects []Object, known []Owner) {
 func owners(objects []Object) []Owner {
 	var list []Owner
 	for _, o := range objects {
-		if o.Owner.Network != "" && o.Owner.Allocation != "" {
+		if o.Owner.Network != "" && o.Owner.ContainerID != "" {
 			list = append(list, o.Owner)
 		}
 	}
 	return list
 }
 
-func tuningFile(o Owner) string { return fmt.Sprintf("%s_%s.json", o.Allocation, o.Interface) }
+func tuningFile(o Owner) string { return fmt.Sprintf("%s_%s.json", o.ContainerID, o.Interface) }

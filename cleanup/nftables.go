@@ -76,8 +76,8 @@ func (t nftTable) object(chain, comment string, handle int) Object {
 	}
 	if t.kind != Ports {
 		o.Owner, o.key = instanceOwner(comment)
-	} else if state.ValidateID(comment) == nil {
-		o.Owner.Allocation = comment
+	} else if state.ValidateContainerID(comment) == nil {
+		o.Owner = ownerOf("", comment, "")
 	}
 	return o
 }

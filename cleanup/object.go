@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/allocnet/allocnet/state"
 )
 
 // Kind is what an object is.
@@ -35,7 +37,14 @@ const (
 type Owner struct {
 	Network    string `json:"network,omitempty"`
 	Allocation string `json:"allocation,omitempty"`
-	Interface  string `json:"interface,omitempty"`
+	// ContainerID is the CNI container ID, which is what objects show. It tells
+	// the attachments of an allocation apart, and those of another runtime.
+	ContainerID string `json:"containerID,omitempty"`
+	Interface   string `json:"interface,omitempty"`
+}
+
+func ownerOf(network, containerID, iface string) Owner {
+	return Owner{Network: network, Allocation: state.AllocationOf(containerID), ContainerID: containerID, Interface: iface}
 }
 
 func (o Owner) String() string {

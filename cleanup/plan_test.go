@@ -14,10 +14,10 @@ import (
 func address(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }
 
 func TestPlan(t *testing.T) {
-	ours := Owner{Network: "web", Allocation: "a"}
+	ours := ownerOf("web", "a", "")
 	lease := Object{Kind: Lease, Owner: ours, Addresses: address("10.0.0.2")}
 	firewall := Object{Kind: Firewall, Addresses: address("10.0.0.2")}
-	others := Object{Kind: Lease, Owner: Owner{Network: "web", Allocation: "b"}, Addresses: address("10.0.0.2")}
+	others := Object{Kind: Lease, Owner: ownerOf("web", "b", ""), Addresses: address("10.0.0.2")}
 	for name, test := range map[string]struct {
 		objects []Object
 		change  func(f *Found, r *Records, l map[string]string)
@@ -43,8 +43,8 @@ func TestPlan(t *testing.T) {
 			}},
 		"a sign of life": {objects: []Object{lease}, why: "namespace /run/netns/a",
 			change: func(f *Found, _ *Records, _ map[string]string) { f.Alive["a"] = "namespace /run/netns/a" }},
-		"another network": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: `network "nomad" is none of ours`},
-		"unknown network": {objects: []Object{{Kind: Ports, Owner: Owner{Allocation: "a"}}}, why: "its network is unknown"},
+		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", "")}}, why: `network "nomad" is none of ours`},
+		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", "")}}, why: "its network is unknown"},
 		"given out only now": {objects: []Object{{Kind: Lease, Owner: ours, Made: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "given out only now",
 			change: func(_ *Found, r *Records, _ map[string]string) { r.Settled = time.Unix(99, 0) }},
 		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Made: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
@@ -89,7 +89,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanWithoutLiveSet(t *testing.T) {
-	found := &Found{Objects: []Object{{Kind: Lease, Owner: Owner{Network: "web", Allocation: "a"}}}}
+	found := &Found{Objects: []Object{{Kind: Lease, Owner: ownerOf("web", "a", "")}}}
 	verdicts, err := Plan(found, Records{Networks: map[string]bool{"web": true}}, nil)
 	if !errors.Is(err, ErrLiveUnknown) || verdicts != nil {
 		t.Errorf("got %v, %v, want no verdicts and ErrLiveUnknown", verdicts, err)

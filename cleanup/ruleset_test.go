@@ -59,10 +59,10 @@ COMMIT
 `
 
 var (
-	a1 = Owner{Network: "web", Allocation: "a1"}
-	a2 = Owner{Network: "web", Allocation: "a2"}
-	a3 = Owner{Network: "web", Allocation: "a3"}
-	a4 = Owner{Network: "web", Allocation: "a4"}
+	a1 = ownerOf("web", "a1", "")
+	a2 = ownerOf("web", "a2", "")
+	a3 = ownerOf("web", "a3", "")
+	a4 = ownerOf("web", "a4", "")
 )
 
 func TestChains(t *testing.T) {
@@ -132,7 +132,7 @@ COMMIT
 }
 
 func TestInstanceOwner(t *testing.T) {
-	o := Owner{Network: "web", Allocation: "a1", Interface: "eth0"}
+	o := ownerOf("web", "a1", "eth0")
 	comment := instance(o) + ", net: web, if: eth0, id: a1"
 	if got, _ := instanceOwner(comment); got != o {
 		t.Errorf("%q is of %+v", comment, got)
@@ -141,7 +141,7 @@ func TestInstanceOwner(t *testing.T) {
 	if got, key := instanceOwner(forged); got != (Owner{}) || key != instance(o) {
 		t.Errorf("%q is of %+v by %q, want only its hash", forged, got, key)
 	}
-	objects := []Object{{Kind: Masquerade, key: instance(o)}, {Kind: Link, key: ifbDevice(o)}, {Kind: Ports, Owner: Owner{Allocation: "a1"}}}
+	objects := []Object{{Kind: Masquerade, key: instance(o)}, {Kind: Link, key: ifbDevice(o)}, {Kind: Ports, Owner: ownerOf("", "a1", "")}}
 	attribute(objects, []Owner{o})
 	for _, object := range objects {
 		if object.Owner.Network != "web" || object.Owner.Allocation != "a1" {

@@ -28,7 +28,7 @@ func scanTuning(dir string) (found Found) {
 		}
 		name, ok := strings.CutSuffix(entry.Name(), ".json")
 		cut := strings.LastIndex(name, "_")
-		if err == nil && (!ok || cut < 0 || state.ValidateID(name[:cut]) != nil) {
+		if err == nil && (!ok || cut < 0 || state.ValidateContainerID(name[:cut]) != nil) {
 			err = errors.New("is not of the tuning plugin: want CONTAINERID_INTERFACE.json")
 		}
 		if err != nil {
@@ -38,7 +38,7 @@ func scanTuning(dir string) (found Found) {
 		found.Objects = append(found.Objects, Object{
 			Kind: Tuning, key: entry.Name(), Where: path,
 			// Both parts may have a '_' in them: attribute knows better.
-			Owner: Owner{Allocation: name[:cut], Interface: name[cut+1:]},
+			Owner: ownerOf("", name[:cut], name[cut+1:]),
 			file:  &file{path: path, content: content},
 		})
 	}

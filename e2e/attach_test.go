@@ -412,9 +412,11 @@ func TestRefused(t *testing.T) {
 func TestNeighbour(t *testing.T) {
 	h := newHost(t)
 	h.must("attach", "a-1", "--primary", "storage")
-	h.refuse(2, []string{`"1-eth0"`, "allocation a-1"}, "attach", "a", "--networks", "storage@1-eth0")
+	h.refuse(2, []string{`"1-eth0"`, "container ID a-1"}, "attach", "a", "--primary", "storage@1-eth0")
+	h.must("attach", "a", "--networks", "storage@1-eth0") // has a container ID of its own
+	h.must("detach", "a")
 	h.must("check", "a-1")
 	h.must("detach", "a-1")
-	h.must("attach", "a", "--networks", "storage@1-eth0") // now the name is nobody's
+	h.must("attach", "a", "--primary", "storage@1-eth0") // now the name is nobody's
 	h.must("detach", "a")
 }

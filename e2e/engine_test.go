@@ -81,7 +81,7 @@ func TestForcedCleanupIsCalled(t *testing.T) {
 	if err := os.RemoveAll("/run/fake-leases"); err != nil {
 		t.Fatal(err)
 	}
-	removeCache(t, "fake-c1-net1")
+	removeCache(t, "fake-c1.allocnet.net1-net1")
 
 	c.asked = nil
 	request.Networks = []selection.Element{{Name: "vlan"}}
@@ -141,7 +141,7 @@ func TestGC(t *testing.T) {
 		t.Errorf("collected %+v", got)
 	}
 	calls := read(t, log)
-	if !strings.Contains(calls, `GC [{"containerID":"alive","ifname":"net1"},{"containerID":"said-alive","ifname":"net1"}`) || strings.Contains(calls[strings.Index(calls, "GC"):], `"dead"`) {
+	if !strings.Contains(calls, `GC [{"containerID":"alive.allocnet.net1","ifname":"net1"},{"containerID":"said-alive.allocnet.net1","ifname":"net1"}`) || strings.Contains(calls[strings.Index(calls, "GC"):], `"dead`) {
 		t.Errorf("the plugin was told:\n%s", calls)
 	}
 	for _, id := range []string{"alive", "said-alive"} {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -27,7 +28,7 @@ type recalled struct {
 // cached returns the attachments of the allocation that libcni remembers and
 // that are ours: other runtimes use the same cache for the same container.
 func (o *operation) cached() ([]recalled, error) {
-	entries, err := o.libcni().GetCachedAttachments(o.record.Allocation.ID)
+	entries, err := readCache(filepath.Join(o.config.CacheDir, "results"), o.record.Allocation.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}
@@ -41,7 +42,7 @@ func (o *operation) cached() ([]recalled, error) {
 			netns:      entry.NetNS,
 			netnsOwned: ours.NetnsOwned,
 			attachment: state.Attachment{
-				Network: entry.Network, Interface: entry.IfName,
+				Network: entry.NetworkName, Interface: entry.IfName, ContainerID: entry.ContainerID,
 				Index: ours.Index, Primary: ours.Primary, After: ours.After,
 				Batch: ours.Batch, Task: ours.Task,
 				Phase: state.Attached, ConfList: entry.Config,
@@ -78,8 +79,33 @@ type cacheEntry struct {
 	Result         json.RawMessage `json:"result,omitempty"`
 }
 
+// readCache returns what libcni keeps of an allocation under the container IDs of
+// all its attachments. libcni itself looks for one container ID at a time. A file
+// that cannot be parsed is nobody's, to libcni too.
+func readCache(dir, allocation string) ([]cacheEntry, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []cacheEntry
+	for _, file := range files {
+		if !strings.Contains(file.Name(), "-"+allocation) || !file.Type().IsRegular() { // libcni names them NETWORK-CONTAINERID-INTERFACE
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		var entry cacheEntry
+		if json.Unmarshal(data, &entry) == nil && entry.Kind == libcni.CNICacheV1 && state.AllocationOf(entry.ContainerID) == allocation {
+			found = append(found, entry)
+		}
+	}
+	return found, nil
+}
+
 func (o *operation) cachePath(a state.Attachment) string {
-	name := fmt.Sprintf("%s-%s-%s", a.Network, o.record.Allocation.ID, a.Interface)
+	name := fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
 	return filepath.Join(o.config.CacheDir, "results", name)
 }
 
@@ -121,16 +147,16 @@ func (o *operation) ownCache(a state.Attachment) error {
 	if json.Unmarshal(data, &entry) != nil || entry.ContainerID == "" {
 		return nil // of nobody: libcni replaces it
 	}
-	if entry.ContainerID == o.record.Allocation.ID && entry.IfName == a.Interface && entry.NetworkName == a.Network {
+	if entry.ContainerID == a.ContainerID && entry.IfName == a.Interface && entry.NetworkName == a.Network {
 		return nil
 	}
-	return &RequestError{"interface", a.Interface, fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of allocation %s: want another name", path, entry.IfName, entry.ContainerID)}
+	return &RequestError{"interface", a.Interface, fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of container ID %s: want another name", path, entry.IfName, entry.ContainerID)}
 }
 
 // writeCache replaces libcni's cache of an attachment with what we recorded.
 func (o *operation) writeCache(a state.Attachment) error {
 	data, err := json.Marshal(cacheEntry{
-		Kind: libcni.CNICacheV1, ContainerID: o.record.Allocation.ID,
+		Kind: libcni.CNICacheV1, ContainerID: a.ContainerID,
 		Config: a.ConfList, IfName: a.Interface, NetworkName: a.Network,
 		NetNS: o.record.Allocation.Netns, CniArgs: a.Args,
 		CapabilityArgs: a.CapabilityArgs, Result: a.Result,

@@ -158,7 +158,7 @@ func (o *operation) cni(a state.Attachment, added func([]byte)) (*libcni.CNIConf
 
 func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
-		ContainerID:    o.record.Allocation.ID,
+		ContainerID:    a.ContainerID,
 		NetNS:          path,
 		IfName:         a.Interface,
 		Args:           a.Args,

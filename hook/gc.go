@@ -146,7 +146,7 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 			return nil, err
 		}
 		for _, a := range record.Attachments {
-			valid[a.Network] = append(valid[a.Network], gcAttachment(record, a))
+			valid[a.Network] = append(valid[a.Network], types.GCAttachment{ContainerID: a.ContainerID, IfName: a.Interface})
 		}
 	}
 	cached, err := e.libcni().GetCachedAttachments("")
@@ -159,8 +159,4 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 		}
 	}
 	return valid, nil
-}
-
-func gcAttachment(r state.Record, a state.Attachment) types.GCAttachment {
-	return types.GCAttachment{ContainerID: r.Allocation.ID, IfName: a.Interface}
 }

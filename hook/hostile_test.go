@@ -21,26 +21,27 @@ func cacheOf(t *testing.T, id string) *operation {
 	return &operation{Engine: e, log: log, record: state.Record{Allocation: state.Allocation{ID: id}}}
 }
 
-func attachmentOf(iface string) state.Attachment {
-	return state.Attachment{Network: "web", Interface: iface, ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "p"}]}`), Result: []byte(`{}`)}
+// primaryOf returns an attachment that has the allocation's own container ID.
+func primaryOf(id, iface string) state.Attachment {
+	return state.Attachment{Network: "web", Interface: iface, ContainerID: id, ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "p"}]}`), Result: []byte(`{}`)}
 }
 
 // TestCacheOfAnother: the names of libcni's files can be those of others.
 func TestCacheOfAnother(t *testing.T) {
 	victim := cacheOf(t, "a-1")
-	if err := victim.writeCache(attachmentOf("eth0")); err != nil {
+	if err := victim.writeCache(primaryOf("a-1", "eth0")); err != nil {
 		t.Fatal(err)
 	}
 	attacker := &operation{Engine: victim.Engine, log: victim.log, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
 	var refused *RequestError
-	if err := attacker.ownCache(attachmentOf("1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
+	if err := attacker.ownCache(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)
 	}
-	if err := attacker.del(t.Context(), attachmentOf("1-eth0"), ""); !errors.As(err, &refused) {
+	if err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), ""); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
 	for name, o := range map[string]*operation{"one's own": victim, "nobody's": cacheOf(t, "a")} {
-		if err := o.ownCache(attachmentOf("eth0")); err != nil {
+		if err := o.ownCache(primaryOf(o.record.Allocation.ID, "eth0")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -49,7 +50,7 @@ func TestCacheOfAnother(t *testing.T) {
 // TestCacheLinks are not written through, by us or by libcni.
 func TestCacheLinks(t *testing.T) {
 	o := cacheOf(t, "a")
-	a := attachmentOf("eth0")
+	a := primaryOf("a", "eth0")
 	path, victim := o.cachePath(a), filepath.Join(t.TempDir(), "victim")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)

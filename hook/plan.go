@@ -6,6 +6,7 @@ package hook
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -80,6 +81,9 @@ func (e *Engine) fill(p *plan, r Request, batch string) error {
 	p.order(r, networks)
 	for i := range p.attachments {
 		a := &p.attachments[i]
+		if err := state.ValidateContainerID(a.ContainerID); err != nil {
+			return &RequestError{"allocation ID", r.ID, fmt.Sprintf("the container ID of interface %s would have %d bytes, want at most 128: use a shorter ID", a.Interface, len(a.ContainerID))}
+		}
 		a.Batch, a.Task, a.PluginDirs = batch, r.Task, e.config.PluginDirs
 	}
 	return p.bind(r, networks)
@@ -158,15 +162,18 @@ func (p *plan) order(r Request, networks []*cniconf.Network) {
 	for i, network := range networks {
 		lists[i] = network.List
 		p.attachments = append(p.attachments, state.Attachment{
-			Network:   network.Name,
-			Interface: p.elements[i].Interface,
-			Index:     first + i,
-			Primary:   i == 0 && r.Primary != nil,
-			Phase:     state.Adding,
-			Args:      r.cniArgs(),
-			Created:   now,
-			Updated:   now,
+			Network:     network.Name,
+			Interface:   p.elements[i].Interface,
+			ContainerID: state.ContainerID(r.ID, p.elements[i].Interface),
+			Index:       first + i,
+			Phase:       state.Adding,
+			Args:        r.cniArgs(),
+			Created:     now,
+			Updated:     now,
 		})
+	}
+	if r.Primary != nil {
+		p.attachments[0].Primary, p.attachments[0].ContainerID = true, r.ID
 	}
 	setupOrder(p.standing, p.attachments, lists)
 }

@@ -137,18 +137,9 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 	dels, stop := phase(ctx, delShare, "DEL")
 	defer stop()
 	errs := make([]error, len(attachments))
-	detach := func(i int) {
+	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
 		errs[i] = o.observe("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
-	}
-	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, detach)
-	// What failed is tried once more now that the others are gone: of two
-	// attachments to one network the first cannot remove the chain that the
-	// bridge plugin has for both.
-	for i := range attachments {
-		if errs[i] != nil && transient(errs[i]) && dels.Err() == nil {
-			detach(i)
-		}
-	}
+	})
 	return o.force(ctx, path == "", errs)
 }
 

@@ -44,8 +44,8 @@ type CNI interface {
 
 // Config is an agent's. The zero value is usable: every field has a default.
 type Config struct {
-	// ConfDir holds the network configurations. Default: cniconf.DefaultDir.
-	ConfDir string
+	// ConfDirs hold the network configurations. Default: as hook.Config has it.
+	ConfDirs []string
 	// PluginDirs are searched for CNI plugins. Default: as hook.Config has it.
 	PluginDirs []string
 	// Access says who may use the socket. Default: root and the agent's user.
@@ -88,7 +88,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.ConfDir = cmp.Or(c.ConfDir, cniconf.DefaultDir)
+	if len(c.ConfDirs) == 0 {
+		c.ConfDirs = []string{cniconf.DefaultDir}
+	}
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
@@ -120,7 +122,7 @@ type Agent struct {
 // agent.
 func New(c Config, e Engine) *Agent {
 	c = c.withDefaults()
-	c.Metrics.registry.MustRegister(&hostCollector{engine: e, confDir: c.ConfDir, log: c.Logger})
+	c.Metrics.registry.MustRegister(&hostCollector{engine: e, confDirs: c.ConfDirs, log: c.Logger})
 	if attacher, ok := e.(Attacher); ok && c.Attacher == nil {
 		c.Attacher = attacher
 	}

@@ -126,7 +126,7 @@ func start(t *testing.T, c Config, e Engine) *running {
 	} {
 		write(t, path, text)
 	}
-	c.ConfDir, c.PluginDirs = conf, []string{plugins}
+	c.ConfDirs, c.PluginDirs = []string{conf}, []string{plugins}
 	r := &running{t: t, agent: New(c, e), socket: dir + "/run/agent.sock", ended: make(chan error, 1)}
 	l, err := Listen(r.socket, c.Access)
 	if err != nil {

@@ -61,10 +61,11 @@ func (c *Conflist) Keep(ctx context.Context) {
 }
 
 func (c *Conflist) watched() []string {
-	dirs := []string{filepath.Dir(c.Path), c.Multi.ConfDir}
+	dirs := append([]string{filepath.Dir(c.Path)}, c.Multi.ConfDirs...)
 	if c.Source != "" {
 		dirs = append(dirs, filepath.Dir(c.Source))
 	}
+	slices.Sort(dirs)
 	return slices.Compact(dirs)
 }
 
@@ -93,7 +94,7 @@ func (c *Conflist) make() ([]byte, error) {
 	if c.Source != "" {
 		return c.install()
 	}
-	catalog, err := cniconf.Load(c.Multi.ConfDir)
+	catalog, err := cniconf.Load(c.Multi.ConfDirs...)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 func (a *Agent) getNetworks(r *http.Request) (any, error) {
-	catalog, err := cniconf.Load(a.config.ConfDir)
+	catalog, err := cniconf.Load(a.config.ConfDirs...)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +86,11 @@ func (a *Agent) problems(ctx context.Context) []string {
 // unusable says why no network can be attached; empty when one can. That
 // another cannot is no reason to refuse it.
 func (a *Agent) unusable() string {
-	catalog, err := cniconf.Load(a.config.ConfDir)
+	catalog, err := cniconf.Load(a.config.ConfDirs...)
 	if err != nil {
 		return err.Error()
 	}
-	why := fmt.Sprintf("no network in %s", a.config.ConfDir)
+	why := fmt.Sprintf("no network in %s", strings.Join(a.config.ConfDirs, ", "))
 	for _, broken := range catalog.Broken {
 		why = broken.Error()
 	}

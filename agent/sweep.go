@@ -17,8 +17,8 @@ import (
 type HostSweeper struct {
 	// Store has the records. Required.
 	Store *state.Store
-	// ConfDir has the networks that are ours. Required.
-	ConfDir string
+	// ConfDirs have the networks that are ours. Required.
+	ConfDirs []string
 	// Logger gets a line for each step that matters. Default: none.
 	Logger hclog.Logger
 }
@@ -32,7 +32,7 @@ const grace = 2 * time.Minute
 // Sweep looks for leaks and, if it shall, removes them. What cannot be examined
 // is no leak.
 func (s *HostSweeper) Sweep(ctx context.Context, live map[string]bool, remove bool) (found, removed map[string]int, err error) {
-	c := cleanup.Collector{Store: s.Store, ConfDir: s.ConfDir, Grace: grace, Logger: s.Logger}
+	c := cleanup.Collector{Store: s.Store, ConfDirs: s.ConfDirs, Grace: grace, Logger: s.Logger}
 	lives := func(id string) string {
 		if live[id] {
 			return "its orchestrator says so"

@@ -46,9 +46,9 @@ func Ask(ctx context.Context, sources ...Source) (Live, error) {
 type Collector struct {
 	// Store has the records.
 	Store *state.Store
-	// ConfDir has the networks that are ours, besides the recorded ones.
+	// ConfDirs have the networks that are ours, besides the recorded ones.
 	// Default: none.
-	ConfDir string
+	ConfDirs []string
 	// CacheDir is libcni's. Default: /var/lib/cni.
 	CacheDir string
 	// Grace is how old the leases of an allocation that is not on record have
@@ -240,10 +240,10 @@ func (c *Collector) scanner(ctx context.Context) (Scanner, error) {
 // catalog returns the networks of the conf directory; without one there are
 // none.
 func (c *Collector) catalog() (*cniconf.Catalog, error) {
-	if c.ConfDir == "" {
+	if len(c.ConfDirs) == 0 {
 		return &cniconf.Catalog{}, nil
 	}
-	catalog, err := cniconf.Load(c.ConfDir)
+	catalog, err := cniconf.Load(c.ConfDirs...)
 	if errors.Is(err, cniconf.ErrNoDir) {
 		return &cniconf.Catalog{}, nil
 	}

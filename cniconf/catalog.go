@@ -24,10 +24,11 @@ var ErrNoDir = errdefs.New(errdefs.Refused, "conf directory does not exist")
 // maxFile bounds a configuration file. Real ones have a few KiB.
 const maxFile = 1 << 20
 
-// Catalog is what a conf directory offered when it was read.
+// Catalog is what CNI configuration directories offered when they were read.
 type Catalog struct {
-	Dir string
-	// Networks are in the lexical order of their files.
+	Dirs []string
+	// Networks are in the order of the directories, and in each in the lexical
+	// order of their files.
 	Networks []*Network
 	// Broken are the files that cannot be used.
 	Broken []BrokenFile
@@ -57,17 +58,17 @@ func (BrokenFile) Kind() errdefs.Kind { return errdefs.Failed }
 // Unwrap gives the reason.
 func (b BrokenFile) Unwrap() error { return b.Err }
 
-// NotFoundError is a network name that the conf directory does not offer.
+// NotFoundError is a network name that no directory offers.
 type NotFoundError struct {
 	Name   string
-	Dir    string
+	Dirs   []string
 	Known  []string
 	Broken []BrokenFile
 }
 
 func (e *NotFoundError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "unknown network %q: %s offers ", e.Name, e.Dir)
+	fmt.Fprintf(&b, "unknown network %q: %s offers ", e.Name, strings.Join(e.Dirs, ", "))
 	if len(e.Known) == 0 {
 		b.WriteString("none")
 	}
@@ -86,24 +87,34 @@ func (e *NotFoundError) Error() string {
 // Kind is that of package errdefs.
 func (*NotFoundError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Load reads a conf directory. It fails only when the directory itself cannot
-// be read; one that does not exist is ErrNoDir.
-func Load(dir string) (*Catalog, error) {
+// Load reads directories, of which the first that has a name wins. It fails only
+// when a directory itself cannot be read; one that does not exist is ErrNoDir:
+// without it a later one could win.
+func Load(dirs ...string) (*Catalog, error) {
+	c := &Catalog{Dirs: dirs}
+	for _, dir := range dirs {
+		if err := c.addDir(dir); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Catalog) addDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: make %s and put CNI conflists there", ErrNoDir, dir)
+		return fmt.Errorf("%w: make %s and put CNI conflists there", ErrNoDir, dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read conf directory: %w", err)
+		return fmt.Errorf("read conf directory: %w", err)
 	}
-	c := &Catalog{Dir: dir}
 	for _, entry := range entries { // sorted by name
 		if entry.IsDir() || !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(entry.Name())) {
 			continue
 		}
 		c.add(filepath.Join(dir, entry.Name()))
 	}
-	return c, nil
+	return nil
 }
 
 func (c *Catalog) add(path string) {
@@ -133,7 +144,7 @@ func (c *Catalog) Lookup(name string) (*Network, error) {
 		known = append(known, n.Name)
 	}
 	slices.Sort(known)
-	return nil, &NotFoundError{Name: name, Dir: c.Dir, Known: known, Broken: c.Broken}
+	return nil, &NotFoundError{Name: name, Dirs: c.Dirs, Known: known, Broken: c.Broken}
 }
 
 // readFile reads a regular file of a sensible size.

@@ -82,6 +82,34 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestLoadDirectories: the order of the directories comes before that of files.
+func TestLoadDirectories(t *testing.T) {
+	first := confDir(t, map[string]string{"90-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "first"}`})
+	second := confDir(t, map[string]string{
+		"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "second"}`,
+		"20-b.conf": `{"cniVersion": "1.0.0", "name": "b", "type": "second"}`,
+	})
+	c, err := Load(first, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Lookup("a"); err != nil || n.PluginTypes()[0] != "first" {
+		t.Errorf("a is %v, %v, want that of the first directory", n, err)
+	}
+	if _, err := c.Lookup("b"); err != nil {
+		t.Error(err)
+	}
+	if len(c.Shadowed) != 1 || c.Shadowed[0].Path != filepath.Join(second, "10-a.conf") {
+		t.Errorf("shadowed: %v", c.Shadowed)
+	}
+	if _, err := c.Lookup("x"); err == nil || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), second) {
+		t.Errorf("%v does not name both directories", err)
+	}
+	if _, err := Load("/nonexistent", second); !errors.Is(err, ErrNoDir) {
+		t.Errorf("a directory is missing: %v, want ErrNoDir: a network of the second could take its place", err)
+	}
+}
+
 func TestBrokenFilesHideNothing(t *testing.T) {
 	for name, test := range map[string]struct{ text, reason string }{
 		"not JSON":            {"{\n  \"name\": \"x\",\n  oops}", ":3:3: invalid character 'o'"},
@@ -171,7 +199,7 @@ func TestLookupUnknown(t *testing.T) {
 	if !errors.As(err, &unknown) {
 		t.Fatalf("got %v", err)
 	}
-	for _, word := range []string{`"storage"`, c.Dir, `did you mean "Storage"`, "20-b.conflist"} {
+	for _, word := range []string{`"storage"`, c.Dirs[0], `did you mean "Storage"`, "20-b.conflist"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q does not say %s", err, word)
 		}

@@ -25,9 +25,10 @@ type Multi struct {
 	// Networks are attached to every allocation, in one of the forms of package
 	// selection. Empty: none.
 	Networks string
-	// ConfDir, PluginDir, StateDir and DataDir become keys of the entry. Empty:
-	// left out.
-	ConfDir, PluginDir, StateDir, DataDir string
+	// ConfDirs, PluginDir, StateDir and DataDir become keys of the plugin
+	// configuration. Empty: left out.
+	ConfDirs                     []string
+	PluginDir, StateDir, DataDir string
 	// Agent has calls carried out by the agent. Nil: the plugin does it all.
 	Agent *MultiAgent
 }
@@ -74,7 +75,7 @@ func (m Multi) ConfList() ([]byte, error) {
 	}
 	entry := multiEntry{
 		Type: "allocnet-cni", Capabilities: m.capabilities(), Primary: m.Primary.Name, Networks: m.Networks,
-		ConfDir: m.ConfDir, PluginDir: m.PluginDir, StateDir: m.StateDir, DataDir: m.DataDir, Agent: m.Agent,
+		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, StateDir: m.StateDir, DataDir: m.DataDir, Agent: m.Agent,
 	}
 	if m.Name == m.Primary.Name {
 		inside, err := m.Primary.renamed(m.Name + "-primary")

@@ -24,7 +24,7 @@ func primary(t *testing.T) *Network {
 }
 
 func TestMulti(t *testing.T) {
-	got, err := Multi{Name: "multi", Primary: primary(t), Networks: "mgmt", ConfDir: "/opt/cni/config", DataDir: "/opt/nomad/data"}.ConfList()
+	got, err := Multi{Name: "multi", Primary: primary(t), Networks: "mgmt", ConfDirs: []string{"/etc/networks", "/opt/cni/config"}, DataDir: "/opt/nomad/data"}.ConfList()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestMulti(t *testing.T) {
       },
       "primary": "web",
       "networks": "mgmt",
-      "confDir": "/opt/cni/config",
+      "confDir": "/etc/networks:/opt/cni/config",
       "dataDir": "/opt/nomad/data"
     }
   ]

@@ -1,7 +1,7 @@
 # The allocnet agent. All settings have defaults; see allocnet-agent(1) and
 # /usr/share/doc/allocnet/agent.md. Check with: allocnet agent --check-config
 
-# conf_dir    = "/opt/cni/config"
+# conf_dir    = "/etc/allocnet/networks:/opt/cni/config"
 # plugin_dirs = ["/opt/cni/bin"]
 # log_level   = "info"
 

@@ -57,8 +57,13 @@ func (r *Report) Healthy() bool {
 
 // Doctor knows what to examine.
 type Doctor struct {
-	// ConfDir has the networks.
-	ConfDir string
+	// ConfDirs have the networks.
+	ConfDirs []string
+	// NomadConfDir is the directory that Nomad's client reads. Empty: not known,
+	// perhaps the last of ConfDirs.
+	NomadConfDir string
+	// PolicyFile has the rules of the host. Default: policy.DefaultFile.
+	PolicyFile string
 	// PluginDirs have the CNI plugins. Default: CNI_PATH, else
 	// cniconf.DefaultPluginDir.
 	PluginDirs []string
@@ -96,9 +101,10 @@ func (r *Report) advise(subject, problem, mend string) {
 
 // networks reads the conf directory.
 func (d *Doctor) networks(r *Report) []network {
-	catalog, err := cniconf.Load(d.ConfDir)
+	catalog, err := cniconf.Load(d.ConfDirs...)
 	if err != nil {
-		r.wrong(d.ConfDir, err.Error(), "mkdir -p "+d.ConfDir+", and put network configurations there")
+		dirs := strings.Join(d.ConfDirs, " ")
+		r.wrong(dirs, err.Error(), "mkdir -p "+dirs+", and put network configurations there")
 		return nil
 	}
 	for _, broken := range catalog.Broken {
@@ -108,6 +114,7 @@ func (d *Doctor) networks(r *Report) []network {
 		r.wrong(shadowed.Path, fmt.Sprintf("an earlier file has the name %q too: this one is not used", shadowed.Name),
 			"give it another name, or remove it")
 	}
+	d.exposed(r, catalog)
 	var networks []network
 	for _, n := range catalog.Networks {
 		networks = append(networks, describe(n))

@@ -56,7 +56,7 @@ func BenchmarkNetworks(b *testing.B) {
 
 // engineSubject is allocnet, with its records on the machine's disk.
 func engineSubject(b *testing.B, conf string) subject {
-	engine, err := hook.NewEngine(hook.Config{ConfDir: conf, PluginDirs: []string{lab.PluginDir()}, StateDir: filepath.Join(b.TempDir(), "state")})
+	engine, err := hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{lab.PluginDir()}, StateDir: filepath.Join(b.TempDir(), "state")})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func BenchmarkGC(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	collector := &cleanup.Collector{Store: store, ConfDir: conf}
+	collector := &cleanup.Collector{Store: store, ConfDirs: []string{conf}}
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprintf("leaks=%d", n), func(b *testing.B) {
 			var ours, theirs []float64

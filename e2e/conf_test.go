@@ -58,6 +58,45 @@ func TestConfGenerate(t *testing.T) {
 	}
 }
 
+// TestConfDirectories: networks with rules are in a directory of their own, and
+// what Nomad would offer of them is reported.
+func TestConfDirectories(t *testing.T) {
+	h := newHost(t)
+	h.installPlugin()
+	own, nomad := t.TempDir(), h.conf
+	closed := `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"]}, "plugins": [
+		{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/24", "dataDir": "/run/closed"}}]}`
+	defer os.RemoveAll("/run/closed")
+	lab.WriteFile(t, nomad+"/60-closed.conflist", closed)
+	for _, command := range [][]string{{"networks"}, {"doctor", "--nomad-conf-dir", nomad}, {"conf", "generate", "web"}} {
+		o := h.allocnet(command...)
+		if said := o.stdout + o.stderr; !strings.Contains(said, `"closed"`) || !strings.Contains(said, "Nomad offers it itself") {
+			t.Errorf("%v does not say that Nomad offers the network:\n%s", command, said)
+		}
+	}
+
+	if err := os.Rename(nomad+"/60-closed.conflist", own+"/60-closed.conflist"); err != nil {
+		t.Fatal(err)
+	}
+	h.conf = own + ":" + nomad
+	for _, command := range [][]string{{"networks"}, {"conf", "generate", "web"}} {
+		o := h.allocnet(command...)
+		if said := o.stdout + o.stderr; o.code != 0 || !strings.Contains(said, "closed") || strings.Contains(said, "Nomad offers it itself") {
+			t.Errorf("%v: exit code %d\n%s", command, o.code, said)
+		}
+	}
+	list := read(t, nomad+"/00-multi.conflist")
+	if !strings.Contains(list, `"confDir": "`+own+":"+nomad+`"`) {
+		t.Errorf("the conflist does not name both directories:\n%s", list)
+	}
+	r := h.runtimeOf(strings.Replace(list, `"confDir"`, `"stateDir": "`+h.state+`", "confDir"`, 1))
+	r.refuseAdd(h.container("d1", "networks=closed"), 7, "closed", "namespace is unknown")
+	c := h.container("d2", "networks=closed,storage", "NOMAD_ALLOC_ID=d2", "NOMAD_NAMESPACE=prod")
+	r.add(c)
+	r.del(c)
+	h.conf = nomad
+}
+
 func TestConfGenerateRefuses(t *testing.T) {
 	h := newHost(t)
 	h.installPlugin()

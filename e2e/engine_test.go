@@ -25,7 +25,7 @@ import (
 // engine opens the engine on a host, with the configuration changed by edit.
 func (h *host) engine(edit func(*hook.Config)) *hook.Engine {
 	h.t.Helper()
-	c := hook.Config{ConfDir: h.conf, PluginDirs: []string{lab.PluginDir(), h.plugins}, StateDir: h.state}
+	c := hook.Config{ConfDirs: []string{h.conf}, PluginDirs: []string{lab.PluginDir(), h.plugins}, StateDir: h.state}
 	if edit != nil {
 		edit(&c)
 	}

@@ -250,7 +250,7 @@ func TestGCWhileAttaching(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	collector := &cleanup.Collector{Store: store, ConfDir: h.conf}
+	collector := &cleanup.Collector{Store: store, ConfDirs: []string{h.conf}}
 	done := make(chan struct{})
 	collected := make(chan error, 1)
 	go func() {

@@ -26,7 +26,7 @@ func planner(t *testing.T) *Engine {
 			t.Fatal(err)
 		}
 	}
-	e, err := NewEngine(Config{ConfDir: dir, PluginDirs: []string{dir}, StateDir: dir + "/state", PolicyFile: dir + "/none"})
+	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", PolicyFile: dir + "/none"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,9 +65,10 @@ type Cleaner interface {
 // Config says where a Hook finds and keeps things. The zero value is usable:
 // every field has a default.
 type Config struct {
-	// ConfDir holds the network configurations. Default: cniconf.DefaultDir.
-	ConfDir string
-	// Networks are found before those of ConfDir, and make it optional. Default:
+	// ConfDirs hold the network configurations; the first that has a name wins.
+	// Default: cniconf.DefaultDir.
+	ConfDirs []string
+	// Networks are found before those of ConfDirs, and make them optional. Default:
 	// none.
 	Networks []*cniconf.Network
 	// PluginDirs are searched for CNI plugins. Default: CNI_PATH, else
@@ -109,7 +110,9 @@ func New(name string, c Config) (Hook, error) {
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.ConfDir, cniconf.DefaultDir)
+	if len(c.ConfDirs) == 0 {
+		c.ConfDirs = []string{cniconf.DefaultDir}
+	}
 	setDefault(&c.StateDir, state.DefaultDir)
 	setDefault(&c.CacheDir, "/var/lib/cni")
 	setDefault(&c.NetnsDir, netns.DefaultDir)

@@ -90,11 +90,11 @@ func (e *Engine) fill(p *plan, r Request, batch string) error {
 }
 
 // Catalog returns the networks that can be attached now: Config.Networks, then
-// those of Config.ConfDir as they stand.
+// those of Config.ConfDirs as they stand.
 func (e *Engine) Catalog() (*cniconf.Catalog, error) {
-	catalog, err := cniconf.Load(e.config.ConfDir)
+	catalog, err := cniconf.Load(e.config.ConfDirs...)
 	if errors.Is(err, cniconf.ErrNoDir) && len(e.config.Networks) > 0 {
-		catalog, err = &cniconf.Catalog{Dir: e.config.ConfDir}, nil
+		catalog, err = &cniconf.Catalog{Dirs: e.config.ConfDirs}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func TestPolicy(t *testing.T) {
 	write("a.conf", `{"cniVersion": "1.0.0", "name": "a", "type": "plugin", "allocnet": {"namespaces": ["prod"], "staticIPs": false, "staticMAC": false}}`, 0o600)
 	write("b.conf", `{"cniVersion": "1.0.0", "name": "b", "type": "plugin", "allocnet": {"namespace": "typo"}}`, 0o600)
 	write("policy", `{"jobs": ["!bad"]}`, 0o600)
-	e, err := NewEngine(Config{ConfDir: dir, PluginDirs: []string{dir}, StateDir: dir + "/state", PolicyFile: dir + "/policy"})
+	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", PolicyFile: dir + "/policy"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestPolicyOfFurtherNetworks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.conf"), []byte(`{"cniVersion": "1.0.0", "name": "a", "type": "plugin", "allocnet": {"maxAttachments": 1}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewEngine(Config{ConfDir: dir, StateDir: dir + "/state", PolicyFile: dir + "/none"})
+	e, err := NewEngine(Config{ConfDirs: []string{dir}, StateDir: dir + "/state", PolicyFile: dir + "/none"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func portEngine(t *testing.T) (e *Engine, ran string) {
 			t.Fatal(err)
 		}
 	}
-	e, err := NewEngine(Config{ConfDir: dir, PluginDirs: []string{dir}, StateDir: dir + "/state", CacheDir: dir + "/cache", PolicyFile: dir + "/none"})
+	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", CacheDir: dir + "/cache", PolicyFile: dir + "/none"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,12 @@ func (s Source) validate() error {
 	return nil
 }
 
+// Restrict tells whether there is anything that the rules deny.
+func (r Rules) Restrict() bool {
+	denied := func(allowed *bool) bool { return allowed != nil && !*allowed }
+	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || denied(r.StaticIPs) || denied(r.StaticMAC) || denied(r.MTU)
+}
+
 // Describe returns the rules in words; without rules it is "anybody".
 func (r Rules) Describe() string {
 	var parts []string

@@ -18,8 +18,8 @@ const DefaultDir = "/etc/allocnet.d"
 // Config is the agent's. What a file does not set is the zero value, for which
 // whoever uses it has a default.
 type Config struct {
-	// ConfDir, PluginDirs, StateDir and CallTimeout are as in hook.Config.
-	ConfDir     string        `name:"conf_dir"`
+	// ConfDirs, PluginDirs, StateDir and CallTimeout are as in hook.Config.
+	ConfDirs    []string      `name:"conf_dir"`
 	PluginDirs  []string      `name:"plugin_dirs"`
 	StateDir    string        `name:"state_dir"`
 	CallTimeout time.Duration `name:"call_timeout"`
@@ -97,7 +97,8 @@ type Multi struct {
 	Networks string
 	// DataDir is the Nomad client's. Empty: none.
 	DataDir string
-	// Path is the file that is written. Empty: 00-NAME.conflist in ConfDir.
+	// Path is the file that is written. Empty: 00-NAME.conflist in the
+	// last of ConfDirs.
 	Path string
 	// Agent is "prefer" or "require": calls are carried out by the agent, and
 	// the plugin may, or may not, do without. Empty: the plugin does it all,

@@ -37,7 +37,7 @@ func dirWith(t *testing.T, files map[string]string) string {
 func TestLoad(t *testing.T) {
 	dir := dirWith(t, map[string]string{
 		"10-host.hcl": `
-conf_dir     = "/opt/cni/config"
+conf_dir     = "/etc/allocnet/networks:/opt/cni/config"
 plugin_dirs  = ["/opt/cni/bin", "/usr/libexec/cni"]
 call_timeout = "90s"
 log_level    = "debug"
@@ -71,7 +71,7 @@ multi {
 		t.Fatal(err)
 	}
 	want := Config{
-		ConfDir: "/opt/cni/config", PluginDirs: []string{"/opt/cni/bin", "/usr/libexec/cni"}, CallTimeout: 90 * time.Second, LogLevel: "debug",
+		ConfDirs: []string{"/etc/allocnet/networks", "/opt/cni/config"}, PluginDirs: []string{"/opt/cni/bin", "/usr/libexec/cni"}, CallTimeout: 90 * time.Second, LogLevel: "debug",
 		Socket: Socket{"/run/a/b.sock", agent.Access{Group: 4242}}, Limits: Limits{Connections: 10, DrainTimeout: 2 * time.Minute},
 		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"},
 		Multi: &Multi{Primary: "web", Networks: "storage", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
@@ -80,7 +80,7 @@ multi {
 		t.Error(diff)
 	}
 	next := got
-	next.LogLevel, next.Reconcile.Interval, next.ConfDir, next.Nomad = "warn", time.Second, "/x", &Nomad{}
+	next.LogLevel, next.Reconcile.Interval, next.ConfDirs, next.Nomad = "warn", time.Second, []string{"/x"}, &Nomad{}
 	if diff := cmp.Diff([]string{"conf_dir", "nomad"}, got.NeedRestart(next)); diff != "" {
 		t.Error(diff)
 	}

@@ -142,10 +142,18 @@ type file struct {
 	} `hcl:"cni,block"`
 }
 
+// directories splits a list as PATH has it; nil for none.
+func directories(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return filepath.SplitList(list)
+}
+
 func (f *file) config() (Config, error) {
 	var v values
 	c := Config{
-		ConfDir: f.ConfDir, PluginDirs: f.PluginDirs, StateDir: f.StateDir, Pprof: f.Pprof, ReadyFile: f.ReadyFile,
+		ConfDirs: directories(f.ConfDir), PluginDirs: f.PluginDirs, StateDir: f.StateDir, Pprof: f.Pprof, ReadyFile: f.ReadyFile,
 		CallTimeout: v.duration(f.CallTimeout),
 		LogLevel:    v.oneOf(f.LogLevel, "trace", "debug", "info", "warn", "error", "off"),
 		LogFormat:   v.oneOf(f.LogFormat, "text", "json", "journal"),

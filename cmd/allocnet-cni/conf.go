@@ -37,8 +37,8 @@ type conf struct {
 	// Networks are attached to every allocation besides those of its job. A
 	// list, or the short form.
 	Networks json.RawMessage `json:"networks"`
-	// ConfDir, PluginDir and StateDir are as in hook.Config. PluginDir may name
-	// several, separated by ':'.
+	// ConfDir, PluginDir and StateDir are as in hook.Config. ConfDir and
+	// PluginDir may name several, separated by ':'.
 	ConfDir   string `json:"confDir"`
 	PluginDir string `json:"pluginDir"`
 	StateDir  string `json:"stateDir"`

@@ -52,7 +52,7 @@ func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
 		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
 	r.engine, err = hook.NewEngine(hook.Config{
-		ConfDir:     c.ConfDir,
+		ConfDirs:    filepath.SplitList(c.ConfDir),
 		Networks:    c.delegates,
 		PluginDirs:  filepath.SplitList(c.PluginDir),
 		StateDir:    c.StateDir,

@@ -66,7 +66,9 @@ func (f *agentFlags) load(flags *pflag.FlagSet, s *settings) (config.Config, err
 	if err != nil {
 		return c, err
 	}
-	over(flags, "conf-dir", &c.ConfDir, s.confDir)
+	if len(c.ConfDirs) == 0 || flags.Changed("conf-dir") {
+		c.ConfDirs = s.confDirs()
+	}
 	over(flags, "state-dir", &c.StateDir, s.stateDir)
 	over(flags, "call-timeout", &c.CallTimeout, s.callTimeout)
 	over(flags, "socket", &c.Socket.Path, f.socket)

@@ -118,7 +118,7 @@ func (s *settings) collector(stderr io.Writer) (*cleanup.Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cleanup.Collector{Store: store, ConfDir: s.confDir, Logger: log}, nil
+	return &cleanup.Collector{Store: store, ConfDirs: s.confDirs(), Logger: log}, nil
 }
 
 // collected is what gc prints.

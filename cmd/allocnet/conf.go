@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/doctor"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -61,28 +63,28 @@ would be written; the exit code is 1 when it differs.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.run(cmd.OutOrStdout(), s, args[0])
+			return g.run(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, args[0])
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&g.name, "name", "multi", "name of the conflist, for mode = \"cni/NAME\"")
 	flags.StringVar(&g.networks, "networks", "", "networks that every allocation gets, as NAME[@INTERFACE],... or a JSON list")
 	flags.StringVar(&g.dataDir, "data-dir", "", "data directory of the Nomad client, to write network-status.json for its tasks (default none)")
-	flags.StringVar(&g.out, "out", "", "the file to write (default 00-NAME.conflist in the conf directory)")
+	flags.StringVar(&g.out, "out", "", "the file to write (default 00-NAME.conflist in the directory that Nomad reads)")
 	flags.BoolVar(&g.check, "check", false, "compare the file, do not write it")
 	return cmd
 }
 
-func (g *generation) run(stdout io.Writer, s *settings, primary string) error {
-	catalog, err := cniconf.Load(s.confDir)
+func (g *generation) run(stdout, stderr io.Writer, s *settings, primary string) error {
+	catalog, err := cniconf.Load(s.confDirs()...)
 	if err != nil {
 		return err
 	}
 	if g.out == "" {
-		g.out = filepath.Join(s.confDir, "00-"+g.name+".conflist")
+		g.out = filepath.Join(s.nomadConfDir(), "00-"+g.name+".conflist")
 	}
 	for _, broken := range catalog.Broken {
-		if g.check || broken.Path != g.out {
+		if filepath.Dir(broken.Path) == filepath.Clean(s.nomadConfDir()) && (g.check || broken.Path != g.out) {
 			return fmt.Errorf("%w: Nomad would offer no network at all: mend or remove the file", broken)
 		}
 	}
@@ -92,6 +94,9 @@ func (g *generation) run(stdout io.Writer, s *settings, primary string) error {
 		return err
 	}
 	if err := g.write(list); err != nil {
+		return err
+	}
+	if err := warnOfExposed(stderr, s, offered); err != nil {
 		return err
 	}
 	return g.explain(stdout, offered, primary)
@@ -110,11 +115,15 @@ func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary str
 	if err != nil {
 		return nil, err
 	}
-	confDir, err := filepath.Abs(s.confDir)
-	if err != nil {
-		return nil, err
+	var confDirs []string
+	for _, dir := range s.confDirs() {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		confDirs = append(confDirs, dir)
 	}
-	m := cniconf.Multi{Name: g.name, Primary: network, Networks: g.networks, ConfDir: confDir, PluginDir: s.pluginDir, DataDir: g.dataDir}
+	m := cniconf.Multi{Name: g.name, Primary: network, Networks: g.networks, ConfDirs: confDirs, PluginDir: s.pluginDir, DataDir: g.dataDir}
 	if s.stateDir != state.DefaultDir {
 		m.StateDir = s.stateDir
 	}
@@ -163,6 +172,24 @@ func (g *generation) write(list []byte) error {
 		return fmt.Errorf("%s is not what would be written now: run the same without --check", g.out)
 	}
 	return nil
+}
+
+// warnOfExposed names the networks whose rules Nomad does not know.
+func warnOfExposed(stderr io.Writer, s *settings, offered *cniconf.Catalog) error {
+	exposed, err := findExposed(s, offered)
+	for _, e := range exposed {
+		_, _ = fmt.Fprintf(stderr, "allocnet: warning: %s: %s\n", e.Problem(), e.Fix()) // nothing else to tell it to
+	}
+	return err
+}
+
+// findExposed looks with the rules of this host.
+func findExposed(s *settings, offered *cniconf.Catalog) ([]doctor.Exposed, error) {
+	host, err := policy.Load(policy.DefaultFile)
+	if err != nil {
+		return nil, err
+	}
+	return doctor.FindExposed(s.nomadConfDir(), offered, host)
 }
 
 // explain says what a job has to write.

@@ -32,7 +32,7 @@ The exit code is 1 when something is wrong; advice alone gives 0.`,
 			if err != nil {
 				return err
 			}
-			d := doctor.Doctor{ConfDir: s.confDir, PluginDirs: filepath.SplitList(s.pluginDir), Store: collector.Store, Collector: collector}
+			d := doctor.Doctor{ConfDirs: s.confDirs(), NomadConfDir: s.nomadDir, PluginDirs: filepath.SplitList(s.pluginDir), Store: collector.Store, Collector: collector}
 			report := d.Examine(cmd.Context())
 			if s.json {
 				err = printJSON(cmd.OutOrStdout(), report)

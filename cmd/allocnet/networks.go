@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 )
@@ -42,6 +43,8 @@ type catalogJSON struct {
 	Networks []networkJSON `json:"networks"`
 	Broken   []string      `json:"broken,omitempty"`
 	Shadowed []string      `json:"shadowed,omitempty"`
+	// Exposed are networks whose rules Nomad does not know.
+	Exposed []doctor.Exposed `json:"exposed,omitempty"`
 }
 
 func newNetworks(s *settings) *cobra.Command {
@@ -56,7 +59,7 @@ file cannot be used, a plugin is missing, or a network is not ready.`,
   allocnet networks --conf-dir /etc/cni/net.d --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			catalog, err := cniconf.Load(s.confDir)
+			catalog, err := cniconf.Load(s.confDirs()...)
 			if err != nil {
 				return err
 			}
@@ -69,6 +72,9 @@ file cannot be used, a plugin is missing, or a network is not ready.`,
 				return err
 			}
 			view, healthy := viewCatalog(cmd.Context(), engine, catalog, cniconf.PluginDirs(filepath.SplitList(s.pluginDir)))
+			if view.Exposed, err = findExposed(s, catalog); err != nil {
+				return err
+			}
 			view.Policy = fmt.Sprintf("%s (%s)", host.Describe(), host.File)
 			if s.json {
 				err = printJSON(cmd.OutOrStdout(), view)
@@ -140,6 +146,9 @@ func printCatalog(w io.Writer, view catalogJSON) error {
 	}
 	for _, shadowed := range view.Shadowed {
 		remarks = append(remarks, "not used: "+shadowed)
+	}
+	for _, e := range view.Exposed {
+		remarks = append(remarks, "warning: "+e.Problem())
 	}
 	for _, remark := range remarks {
 		_, err := fmt.Fprintln(w, remark)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ import (
 // settings are the flags that every command has.
 type settings struct {
 	confDir     string
+	nomadDir    string
 	pluginDir   string
 	stateDir    string
 	logLevel    string
@@ -105,7 +107,8 @@ func newRoot(s *settings) *cobra.Command {
 }
 
 func (s *settings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.confDir, "conf-dir", cniconf.DefaultDir, "directory of the network configurations")
+	flags.StringVar(&s.confDir, "conf-dir", cniconf.DefaultDir, "directories of the network configurations, separated by ':'; the first that has a name wins")
+	flags.StringVar(&s.nomadDir, "nomad-conf-dir", "", "the directory of network configurations that Nomad's client reads (default the last of --conf-dir)")
 	flags.StringVar(&s.pluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDir+")")
 	flags.StringVar(&s.stateDir, "state-dir", state.DefaultDir, "directory of the records")
 	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off")
@@ -127,6 +130,20 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		}
 	})
 	return failed
+}
+
+func (s *settings) confDirs() []string { return filepath.SplitList(s.confDir) }
+
+// nomadConfDir is the directory that Nomad's client reads.
+func (s *settings) nomadConfDir() string { return cmp.Or(s.nomadDir, lastDir(s.confDirs())) }
+
+// lastDir is what of several directories Nomad's client reads, where nothing else
+// is said: those before it are allocnet's own.
+func lastDir(dirs []string) string {
+	if len(dirs) == 0 {
+		return ""
+	}
+	return dirs[len(dirs)-1]
 }
 
 func (s *settings) pluginDirs() []string { return filepath.SplitList(s.pluginDir) }
@@ -161,7 +178,7 @@ func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 		return hook.Config{}, usage(fmt.Errorf("--call-timeout %s: want more than 0", s.callTimeout))
 	}
 	return hook.Config{
-		ConfDir:     s.confDir,
+		ConfDirs:    s.confDirs(),
 		PluginDirs:  s.pluginDirs(),
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,

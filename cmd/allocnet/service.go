@@ -52,7 +52,7 @@ func newService(c config.Config, stderr io.Writer) (*service, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s := &service{config: c, log: log, metrics: agent.NewMetrics(registry)}
 	engine, err := hook.NewEngine(hook.Config{
-		ConfDir: c.ConfDir, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout,
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout,
 		Cleaner: s.metrics.Cleaner(&cleanup.Cleaner{Logger: log}), Observer: s.metrics, Logger: log,
 	})
 	if err != nil {
@@ -85,7 +85,7 @@ func newReconciler(c config.Config, engine *hook.Engine, store *state.Store, s *
 	log := s.log.Named("reconcile")
 	rc := agent.ReconcilerConfig{
 		Collector: engine, Metrics: s.metrics, Logger: log,
-		Sweeper: &agent.HostSweeper{Store: store, ConfDir: c.ConfDir, Logger: log}, Outside: func() error { return outside(c.CNI.Chroot) },
+		Sweeper: &agent.HostSweeper{Store: store, ConfDirs: c.ConfDirs, Logger: log}, Outside: func() error { return outside(c.CNI.Chroot) },
 	}
 	if s.nomad != nil {
 		rc.Live = s.nomad
@@ -109,7 +109,7 @@ func (s *service) newConflist() *agent.Conflist {
 		return nil
 	}
 	multi := cniconf.Multi{
-		Name: m.Name, Networks: m.Networks, ConfDir: s.config.ConfDir, DataDir: m.DataDir,
+		Name: m.Name, Networks: m.Networks, ConfDirs: s.config.ConfDirs, DataDir: m.DataDir,
 		PluginDir: strings.Join(s.config.PluginDirs, ":"),
 	}
 	if s.config.StateDir != state.DefaultDir {
@@ -118,14 +118,14 @@ func (s *service) newConflist() *agent.Conflist {
 	if m.Agent != "" {
 		multi.Agent = &cniconf.MultiAgent{Socket: s.config.Socket.Path, Mode: m.Agent}
 	}
-	path := cmp.Or(m.Path, filepath.Join(s.config.ConfDir, "00-"+m.Name+".conflist"))
+	path := cmp.Or(m.Path, filepath.Join(lastDir(s.config.ConfDirs), "00-"+m.Name+".conflist"))
 	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Primary: m.Primary, Metrics: s.metrics, Logger: s.log}
 }
 
 func (s *service) agentConfig() agent.Config {
 	c, l := s.config, s.config.Limits
 	return agent.Config{
-		ConfDir: c.ConfDir, PluginDirs: c.PluginDirs, Access: c.Socket.Access, Pprof: c.Pprof,
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Access: c.Socket.Access, Pprof: c.Pprof,
 		MaxConnections: l.Connections, MaxRequests: l.Requests, MaxBody: l.Body,
 		HeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, RequestTimeout: l.RequestTimeout, DrainTimeout: l.DrainTimeout,
 		Metrics: s.metrics, Ready: s.waitingFor, Collect: s.reconciler.Collect, CNI: s.cni(), Logger: s.log,
@@ -249,7 +249,7 @@ func (s *service) publish(ctx context.Context) {
 }
 
 func (s *service) publishOnce(ctx context.Context) error {
-	catalog, err := cniconf.Load(s.config.ConfDir)
+	catalog, err := cniconf.Load(s.config.ConfDirs...)
 	if err != nil {
 		return err
 	}

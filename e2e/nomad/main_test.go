@@ -19,6 +19,8 @@ const (
 	dir     = "/run/e2e-nomad"
 	plugins = dir + "/plugins"
 	confDir = dir + "/cni"
+	// ownDir has the networks with rules: Nomad does not read it.
+	ownDir  = dir + "/networks"
 	dataDir = dir + "/data"
 	// web is the program of the jobs; allocnet is the command line.
 	web      = dir + "/web"
@@ -33,7 +35,7 @@ func prepare() error {
 	if _, err := os.Stat(nomadlab.Binary()); err != nil {
 		return fmt.Errorf("the Nomad agent is missing: run: make nomad")
 	}
-	for _, sub := range []string{plugins, confDir, dataDir} {
+	for _, sub := range []string{plugins, confDir, ownDir, dataDir} {
 		if err := os.MkdirAll(sub, 0o755); err != nil {
 			return err
 		}

@@ -22,11 +22,15 @@ import (
 
 // conf is the client's conf directory, besides the networks of dist/conf.
 var conf = map[string]string{
-	"41-mgmt.conflist":    bridge("mgmt", "10.94.0.0/24", ""),
-	"42-backup.conflist":  bridge("backup", "10.2.0.0/24", ""),
+	"41-mgmt.conflist":   bridge("mgmt", "10.94.0.0/24", ""),
+	"42-backup.conflist": bridge("backup", "10.2.0.0/24", ""),
+	"45-tiny.conflist":   bridge("tiny", "10.97.0.0/30", ""),
+}
+
+// restricted are the networks of ownDir.
+var restricted = map[string]string{
 	"43-closed.conflist":  bridge("closed", "10.95.0.0/24", `"allocnet": {"namespaces": ["prod"]},`),
 	"44-dynamic.conflist": bridge("dynamic", "10.96.0.0/24", `"allocnet": {"staticIPs": false},`),
-	"45-tiny.conflist":    bridge("tiny", "10.97.0.0/30", ""),
 }
 
 // bridge is a network without a way out, on which a job may choose addresses.
@@ -41,10 +45,13 @@ func TestNomad(t *testing.T) {
 	for name, text := range conf {
 		lab.WriteFile(t, filepath.Join(confDir, name), text)
 	}
+	for name, text := range restricted {
+		lab.WriteFile(t, filepath.Join(ownDir, name), text)
+	}
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		lab.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
 	}
-	lab.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+lab.PluginDir(), "--data-dir", dataDir)
+	lab.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", ownDir+":"+confDir, "--plugin-dir", plugins+":"+lab.PluginDir(), "--data-dir", dataDir)
 	a := newAgent(t)
 	a.Start()
 	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
@@ -63,6 +70,7 @@ func TestNomad(t *testing.T) {
 		{"Ends", testEnds},
 		{"Updates", testUpdates},
 		{"Errors", testErrors},
+		{"Restricted", testRestricted},
 		{"AgentRestarts", testAgentRestarts},
 		{"NamespaceGone", testNamespaceGone},
 		{"Crowd", testCrowd},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -40,7 +41,12 @@ type pluginConfig struct {
 }
 
 func (p pluginConfig) over(c hook.Config) hook.Config {
-	c.ConfDir = cmp.Or(p.ConfDir, c.ConfDir, cniconf.DefaultDir)
+	if p.ConfDir != "" {
+		c.ConfDirs = filepath.SplitList(p.ConfDir)
+	}
+	if len(c.ConfDirs) == 0 {
+		c.ConfDirs = []string{cniconf.DefaultDir}
+	}
 	c.StateDir = cmp.Or(p.StateDir, c.StateDir)
 	c.PolicyFile = cmp.Or(p.PolicyFile, c.PolicyFile)
 	if len(p.PluginDirs) > 0 {

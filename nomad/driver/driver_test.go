@@ -178,7 +178,7 @@ func TestBase(t *testing.T) {
 	if _, err := c.base.SetConfig(t.Context(), &base.SetConfigRequest{MsgpackConfig: pack(t, map[string]any{"conf_dir": dir, "plugin_dirs": nil})}); err != nil {
 		t.Error(err)
 	}
-	if d.config.ConfDir != dir || d.broken != nil {
+	if !slices.Equal(d.config.ConfDirs, []string{dir}) || d.broken != nil {
 		t.Errorf("configured %+v, %v", d.config, d.broken)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,8 +30,8 @@ const prefix = "driver." + Name
 // Fingerprint streams what the conf directory offers, first as it is and then
 // whenever it has changed.
 func (d *Driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_FingerprintServer) error {
-	dirs := d.confDirs()
-	changed, err := watch.Dirs(stream.Context(), dirs...)
+	confDirs, pluginDirs := d.dirs()
+	changed, err := watch.Dirs(stream.Context(), slices.Concat(confDirs, pluginDirs)...)
 	if err != nil { // without inotify there is still the clock
 		d.log.Warn("conf directory is looked at once a minute only", "error", err)
 	}
@@ -67,11 +68,11 @@ func withForgotten(last, now *proto.FingerprintResponse) *proto.FingerprintRespo
 	return &proto.FingerprintResponse{Attributes: attributes, Health: now.Health, HealthDescription: now.HealthDescription}
 }
 
-// confDirs are the directories whose changes matter.
-func (d *Driver) confDirs() []string {
+// dirs are the directories whose changes matter.
+func (d *Driver) dirs() (conf, plugins []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return append([]string{d.config.ConfDir}, cniconf.PluginDirs(d.config.PluginDirs)...)
+	return d.config.ConfDirs, cniconf.PluginDirs(d.config.PluginDirs)
 }
 
 // fingerprint describes the node as it is now. The driver is healthy as long as
@@ -86,17 +87,17 @@ func (d *Driver) fingerprint() *proto.FingerprintResponse {
 	if _, err := d.ready(); err != nil {
 		return fail(err.Error())
 	}
-	dirs := d.confDirs()
-	catalog, err := cniconf.Load(dirs[0])
+	confDirs, pluginDirs := d.dirs()
+	catalog, err := cniconf.Load(confDirs...)
 	if err != nil {
 		return fail(err.Error())
 	}
-	usable, problems := usableNetworks(catalog, dirs[1:])
+	usable, problems := usableNetworks(catalog, pluginDirs)
 	for _, n := range usable {
 		maps.Copy(attributes, networkAttributes(n))
 	}
 	if len(usable) == 0 {
-		return fail(strings.Join(append([]string{"no network can be attached to; " + dirs[0] + " has none that is usable"}, problems...), "; "))
+		return fail(strings.Join(append([]string{"no network can be attached to; " + strings.Join(confDirs, ", ") + " has none that is usable"}, problems...), "; "))
 	}
 	return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_HEALTHY, HealthDescription: clean(description(problems))}
 }

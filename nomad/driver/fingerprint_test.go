@@ -33,7 +33,7 @@ func TestFingerprint(t *testing.T) {
 	write(plugins+"/bridge", "", 0o700)
 	write(plugins+"/host-local", "", 0o700)
 	d := newTestDriver(&engineFake{})
-	d.config.ConfDir, d.config.PluginDirs, d.config.StateDir = conf, []string{plugins}, dir
+	d.config.ConfDirs, d.config.PluginDirs, d.config.StateDir = []string{conf}, []string{plugins}, dir
 	stream, err := serve(t, d).driver.Fingerprint(t.Context(), &proto.FingerprintRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestFingerprint(t *testing.T) {
 // TestFingerprintTakesBack: a network went while no process watched.
 func TestFingerprintTakesBack(t *testing.T) {
 	d := newTestDriver(&engineFake{})
-	d.config.ConfDir, d.config.StateDir = t.TempDir(), t.TempDir()
+	d.config.ConfDirs, d.config.StateDir = []string{t.TempDir()}, t.TempDir()
 	gone := networkAttributes(&cniconf.Network{Name: "gone", List: &libcni.NetworkConfigList{}})
 	d.remember(&proto.FingerprintResponse{Attributes: gone})
 	stream, err := serve(t, d).driver.Fingerprint(t.Context(), &proto.FingerprintRequest{})

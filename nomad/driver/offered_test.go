@@ -30,7 +30,7 @@ func inRefusedDir(t *testing.T) (d *Driver, target string) {
 	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
 		t.Fatal(err)
 	}
-	d = New(hook.Config{StateDir: dir, ConfDir: t.TempDir()}, hclog.NewNullLogger())
+	d = New(hook.Config{StateDir: dir, ConfDirs: []string{t.TempDir()}}, hclog.NewNullLogger())
 	d.configure(nil)
 	return d, target
 }

@@ -1,0 +1,52 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"strings"
+)
+
+// testRestricted: Nomad does not offer a network with rules as a group's own, so
+// a job has it through allocnet-cni only, which holds it to them.
+func testRestricted(a *agent) {
+	own := strings.Replace(group{}.hcl("own"), `mode = "cni/multi"`, `mode = "cni/closed"`, 1)
+	a.Submit("own", own)
+	var evaluations []struct {
+		Status         string
+		FailedTGAllocs map[string]struct{ ConstraintFiltered map[string]int }
+	}
+	a.Await("a job whose group is on the network is not placed", func() bool {
+		evaluations = nil
+		if err := a.API("job/own/evaluations", &evaluations); err != nil {
+			return false
+		}
+		for _, e := range evaluations {
+			if e.Status == "complete" && e.FailedTGAllocs["g"].ConstraintFiltered["missing network"] == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	if placed := a.Allocations("own"); len(placed) > 0 {
+		a.Errorf("placed: %+v", placed)
+	}
+	a.Nomad("job", "stop", "-purge", "-detach", "own")
+
+	a.Nomad("namespace", "apply", "prod")
+	inProd := group{job: `namespace = "prod"`, args: `networks = "closed"`}
+	a.Submit("permitted", inProd.hcl("permitted"))
+	a.Await("the job of the namespace prod runs", func() bool {
+		var list []struct{ ClientStatus string }
+		err := a.API("job/permitted/allocations?namespace=prod", &list)
+		return err == nil && len(list) == 1 && list[0].ClientStatus == "running"
+	})
+	a.Submit("denied", group{args: `networks = "closed"`}.hcl("denied"))
+	status := unwrap(a.Nomad("alloc", "status", a.AwaitFailed("denied").ID))
+	if !strings.Contains(status, `network "closed" as net1 is denied`) {
+		a.Errorf("alloc status does not say that it is denied:\n%s", status)
+	}
+	a.Nomad("job", "stop", "-purge", "-detach", "denied")
+	a.Nomad("job", "stop", "-purge", "-namespace", "prod", "permitted")
+	a.Quiet()
+}

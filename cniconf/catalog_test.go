@@ -244,7 +244,7 @@ func TestPluginDirs(t *testing.T) {
 		t.Errorf("from CNI_PATH: %v", got)
 	}
 	t.Setenv("CNI_PATH", "")
-	if got := PluginDirs(nil); !cmp.Equal(got, []string{DefaultPluginDir}) {
+	if got := PluginDirs(nil); !cmp.Equal(got, []string{"/opt/cni/bin", "/usr/lib/cni"}) {
 		t.Errorf("default: %v", got)
 	}
 }

@@ -224,11 +224,13 @@ func (n *Network) Binaries() []string {
 	return names
 }
 
-// DefaultPluginDir is where plugins are when nothing else is said.
-const DefaultPluginDir = "/opt/cni/bin"
+// DefaultPluginDirs are where plugins are searched when nothing else is said,
+// separated by ':': where CNI's own archives are unpacked, then where Debian's
+// containernetworking-plugins installs.
+const DefaultPluginDirs = "/opt/cni/bin:/usr/lib/cni"
 
 // PluginDirs returns where plugins are searched: the configured directories,
-// else those of CNI_PATH, else DefaultPluginDir.
+// else those of CNI_PATH, else DefaultPluginDirs.
 func PluginDirs(configured []string) []string {
 	if len(configured) > 0 {
 		return configured
@@ -236,7 +238,7 @@ func PluginDirs(configured []string) []string {
 	if path := os.Getenv("CNI_PATH"); path != "" {
 		return filepath.SplitList(path)
 	}
-	return []string{DefaultPluginDir}
+	return filepath.SplitList(DefaultPluginDirs)
 }
 
 // MissingPluginError is a network whose plugins are not all there.

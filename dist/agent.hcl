@@ -2,7 +2,7 @@
 # /usr/share/doc/allocnet/agent.md. Check with: allocnet agent --check-config
 
 # conf_dir    = "/etc/allocnet/networks:/opt/cni/config"
-# plugin_dirs = ["/opt/cni/bin"]
+# plugin_dirs = ["/opt/cni/bin", "/usr/lib/cni"]
 # log_level   = "info"
 
 # socket {

@@ -65,7 +65,7 @@ type Doctor struct {
 	// PolicyFile has the rules of the host. Default: policy.DefaultFile.
 	PolicyFile string
 	// PluginDirs have the CNI plugins. Default: CNI_PATH, else
-	// cniconf.DefaultPluginDir.
+	// cniconf.DefaultPluginDirs.
 	PluginDirs []string
 	// Store has the records.
 	Store *state.Store

@@ -72,7 +72,7 @@ type Config struct {
 	// none.
 	Networks []*cniconf.Network
 	// PluginDirs are searched for CNI plugins. Default: CNI_PATH, else
-	// cniconf.DefaultPluginDir.
+	// cniconf.DefaultPluginDirs.
 	PluginDirs []string
 	// StateDir holds the records. Default: state.DefaultDir.
 	StateDir string

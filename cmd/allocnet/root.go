@@ -109,7 +109,7 @@ func newRoot(s *settings) *cobra.Command {
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.confDir, "conf-dir", cniconf.DefaultDir, "directories of the network configurations, separated by ':'; the first that has a name wins")
 	flags.StringVar(&s.nomadDir, "nomad-conf-dir", "", "the directory of network configurations that Nomad's client reads (default the last of --conf-dir)")
-	flags.StringVar(&s.pluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDir+")")
+	flags.StringVar(&s.pluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDirs+")")
 	flags.StringVar(&s.stateDir, "state-dir", state.DefaultDir, "directory of the records")
 	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off")
 	flags.DurationVar(&s.callTimeout, "call-timeout", time.Minute, "deadline of one plugin call, after which the plugin is killed")

@@ -80,6 +80,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	networks := d.networks(r)
 	d.plugins(ctx, r, networks)
 	overlaps(r, networks)
+	sharedRanges(r, networks)
 	settings(r, networks, "/proc/sys")
 	backends(ctx, r)
 	found := d.leaks(ctx, r)

@@ -135,6 +135,12 @@ func TestLoad(t *testing.T) {
 	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC; no own MTU; host ports 80,90-99"; err != nil || s.Describe() != want || s.File != file {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
+	if err := os.WriteFile(file, []byte(`{"hostRange": true}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "hostRange") {
+		t.Errorf("a network's mark in the host's rules: %v", err)
+	}
 	if _, err := Load(t.TempDir()); err == nil {
 		t.Error("a directory is read as a policy")
 	}

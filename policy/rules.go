@@ -39,6 +39,10 @@ type Rules struct {
 	// HostPorts are the ports of the host that a job may choose itself. Nil:
 	// the host's, else none; ports that a scheduler assigned need no rule.
 	HostPorts []PortRange `json:"hostPorts,omitempty"`
+	// HostRange is no rule: it says that the addresses which host-local gives
+	// out on the network are this host's own. False: other hosts may give out
+	// the same. Of a network only.
+	HostRange bool `json:"hostRange,omitempty"`
 }
 
 // Source is rules and the file that they stand in.
@@ -56,7 +60,11 @@ func Load(file string) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("policy: %w", err)
 	}
-	return Parse(file, data)
+	s, err := Parse(file, data)
+	if err == nil && s.HostRange {
+		err = fmt.Errorf("policy in %s: hostRange true: want it in the conflist of the network that it is about", file)
+	}
+	return s, err
 }
 
 // Parse reads rules that stand in a file: the host's, or the key "allocnet" of
@@ -70,7 +78,7 @@ func Parse(file string, data []byte) (Source, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&s.Rules); err != nil {
-		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts", file, strings.TrimPrefix(err.Error(), "json: "))
+		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange", file, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return s, fmt.Errorf("policy in %s: want one JSON object and nothing after it", file)

@@ -101,6 +101,8 @@ func (a *agent) warm() {
 	a.Helper()
 	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny"`})
 	a.Stop("warm")
+	lab.Run(a, allocnet, "attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", lab.PluginDir())
+	lab.Run(a, allocnet, "detach", "warm")
 }
 
 var linkIndex = regexp.MustCompile(`(?m)^\d+: `)

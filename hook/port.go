@@ -43,10 +43,10 @@ func (*PortInUseError) Kind() errdefs.Kind { return errdefs.Conflict }
 // claimPorts refuses a plan whose ports others have. When it is allowed, no
 // other call gets a port before release.
 func (o *operation) claimPorts(ctx context.Context, p *plan) (release func(), err error) {
-	if !slices.ContainsFunc(p.mappings, func(m []cni.PortMapping) bool { return len(m) > 0 }) {
+	if !anyMapping(p.mappings) {
 		return func() {}, nil
 	}
-	release, err = o.store.LockPorts(ctx)
+	release, err = o.store.LockPorts(ctx, anyMapping(p.chosen))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (o *operation) claimPorts(ctx context.Context, p *plan) (release func(), er
 // checkListeners refuses a chosen port that a program of this host listens on:
 // the mapping would take its traffic.
 func (p *plan) checkListeners() error {
-	if !slices.ContainsFunc(p.chosen, func(m []cni.PortMapping) bool { return len(m) > 0 }) {
+	if !anyMapping(p.chosen) {
 		return nil
 	}
 	listeners, err := listener.All()
@@ -87,7 +87,11 @@ func (p *plan) checkListeners() error {
 // assigned one that another allocation chose. A record that cannot be read
 // keeps no other allocation from starting.
 func (o *operation) checkRecords(ctx context.Context, p *plan) error {
-	for record, err := range o.store.List(ctx) {
+	others := o.store.ListChosen(ctx) // assigned ports collide with no others
+	if anyMapping(p.chosen) {
+		others = o.store.List(ctx)
+	}
+	for record, err := range others {
 		if err != nil {
 			o.log.Warn("its ports are not known", "error", err)
 			continue
@@ -124,6 +128,10 @@ func (p *plan) checkRecord(id string, a state.Attachment) error {
 
 func (p *plan) portInUse(i int, m cni.PortMapping, holder string) error {
 	return &PortInUseError{p.attachments[i].Network, p.attachments[i].Interface, m, holder}
+}
+
+func anyMapping(of [][]cni.PortMapping) bool {
+	return slices.ContainsFunc(of, func(m []cni.PortMapping) bool { return len(m) > 0 })
 }
 
 // overlapping finds the attachment and the mapping that collide with another.

@@ -10,7 +10,7 @@
 //	<dir>/locks/<id>
 //	<dir>/pending/<id>
 //	<dir>/damaged/<id>/<file>
-//	<dir>/ports (a lock)
+//	<dir>/ports/<id>
 //	<dir>/boot
 //
 // A journal has a line of JSON for each change: the allocation, an attachment, or

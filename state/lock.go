@@ -75,13 +75,15 @@ func (l *Locked) Unlock() {
 	l.release()
 }
 
-// removeUnrecorded removes a directory that holds no record: a process was killed
-// before it had written one, or while it removed it.
+// removeUnrecorded removes the directory and the marks of an allocation without a
+// record: a process was killed before it had written one, or while it removed it.
 func (l *Locked) removeUnrecorded() {
 	entries, err := os.ReadDir(l.dir())
-	if err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isRecord(e.Name()) }) {
-		_ = os.RemoveAll(l.dir()) // whoever has the lock next tries again
+	if err != nil && !errors.Is(err, fs.ErrNotExist) ||
+		slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isRecord(e.Name()) }) {
+		return
 	}
+	_ = l.Clear() // the next one to have the lock tries again
 }
 
 // ErrLocked is a lock that somebody else has.

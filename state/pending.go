@@ -18,28 +18,16 @@ import (
 // A mark in the directory "pending" says that a teardown of the allocation did
 // not finish, so that nobody has to read all records to find it.
 
-func (s *Store) pendingPath(id string) string { return filepath.Join(s.dir, "pending", id) }
+const pendingMarks = "pending"
 
 // Pending returns the IDs of the allocations with an attachment in phase
 // Pending, in order.
-func (s *Store) Pending() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(s.dir, "pending"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var ids []string
-	for _, entry := range entries {
-		if ValidateID(entry.Name()) == nil {
-			ids = append(ids, entry.Name())
-		}
-	}
-	return ids, err
-}
+func (s *Store) Pending() ([]string, error) { return s.marked(pendingMarks) }
 
 // LockRetries is held while pending teardowns are tried again. When another
 // process has it the error is ErrLocked.
 func (s *Store) LockRetries() (unlock func(), err error) {
-	dir, err := os.Open(filepath.Join(s.dir, "pending"))
+	dir, err := os.Open(filepath.Join(s.dir, pendingMarks))
 	if errors.Is(err, fs.ErrNotExist) { // there are none
 		return func() {}, nil
 	}
@@ -57,24 +45,6 @@ func (s *Store) LockRetries() (unlock func(), err error) {
 	return func() { flock.Close(dir) }, nil
 }
 
-func (l *Locked) setPending() error {
-	path := l.store.pendingPath(l.id)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	return file.Close()
-}
-
 // ClearPending takes the allocation off the list of Store.Pending. One that is
 // not on it is fine.
-func (l *Locked) ClearPending() error {
-	err := os.Remove(l.store.pendingPath(l.id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
+func (l *Locked) ClearPending() error { return l.unmark(pendingMarks) }

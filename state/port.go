@@ -8,25 +8,43 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
+// portMarks is also the directory whose lock LockPorts takes.
+const portMarks = "ports"
+
 // LockPorts is held from looking for a host port in the records of others until
 // the own record has it: of two calls that want one port the second sees the
-// first's record.
-func (s *Store) LockPorts(ctx context.Context) (unlock func(), err error) {
-	path := filepath.Join(s.dir, "ports")
+// first's record. Calls that choose no port do not exclude each other.
+func (s *Store) LockPorts(ctx context.Context, choosing bool) (unlock func(), err error) {
+	path := filepath.Join(s.dir, portMarks)
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("lock ports: %w", err)
 	}
-	dir, err := lockDir(ctx, path, unix.LOCK_EX)
+	how := unix.LOCK_SH
+	if choosing {
+		how = unix.LOCK_EX
+	}
+	dir, err := lockDir(ctx, path, how)
 	if err != nil {
 		return nil, err
 	}
 	return func() { flock.Close(dir) }, nil
+}
+
+// ListChosen is List for the allocations that may have ports in ChosenPorts.
+func (s *Store) ListChosen(ctx context.Context) iter.Seq2[Record, error] {
+	return s.list(ctx, func() ([]string, error) { return s.marked(portMarks) })
+}
+
+func choosesPorts(attachments []Attachment) bool {
+	return slices.ContainsFunc(attachments, func(a Attachment) bool { return a.ChosenPorts != nil })
 }

@@ -545,6 +545,36 @@ func TestOpenWhereItCannot(t *testing.T) {
 	}
 }
 
+// TestChosenPorts: the records that can have chosen ports are found by their
+// marks, which leave with the record, or with the lock of a killed process.
+func TestChosenPorts(t *testing.T) {
+	s := open(t)
+	chosen := attachment("net1", "")
+	chosen.ChosenPorts = []byte("[]")
+	for id, a := range map[string]Attachment{"assigned": attachment("net1", ""), "chosen": chosen} {
+		l := lock(t, s, id)
+		must(t, l.Begin(Allocation{ID: id}, []Attachment{a}))
+		l.Unlock()
+	}
+	killed := lock(t, s, "killed")
+	must(t, killed.mark(portMarks))
+	var found []string
+	for r, err := range s.ListChosen(t.Context()) {
+		must(t, err)
+		found = append(found, r.Allocation.ID)
+	}
+	if len(found) != 1 || found[0] != "chosen" {
+		t.Errorf("found %v, want chosen alone", found)
+	}
+	killed.Unlock()
+	l := lock(t, s, "chosen")
+	must(t, l.Clear())
+	l.Unlock()
+	if left, err := s.marked(portMarks); err != nil || len(left) != 0 {
+		t.Errorf("marks left: %v, %v", left, err)
+	}
+}
+
 // FuzzRecord reads lines that are sealed as ours are, and files as they come.
 func FuzzRecord(f *testing.F) {
 	first := attachment("net1", "x")

@@ -101,9 +101,11 @@ func (s *Store) IDs() ([]string, error) {
 // List yields all records in the order of their IDs. An allocation that cannot
 // be read yields an UnreadableError, and the rest still follow; any other error
 // is of the whole list.
-func (s *Store) List(ctx context.Context) iter.Seq2[Record, error] {
+func (s *Store) List(ctx context.Context) iter.Seq2[Record, error] { return s.list(ctx, s.IDs) }
+
+func (s *Store) list(ctx context.Context, listIDs func() ([]string, error)) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		ids, err := s.IDs()
+		ids, err := listIDs()
 		if err != nil {
 			yield(Record{}, err)
 			return

@@ -32,6 +32,11 @@ func (l *Locked) Begin(a Allocation, attachments []Attachment) error {
 			return err
 		}
 	}
+	if choosesPorts(attachments) {
+		if err := l.mark(portMarks); err != nil {
+			return err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changes := Record{Allocation: a, Attachments: attachments}.changes()
@@ -70,7 +75,7 @@ func (l *Locked) Sync() error {
 // until it is cleared.
 func (l *Locked) Put(a Attachment) error {
 	if a.Phase == Pending { // marked first: a mark too many is harmless
-		if err := l.setPending(); err != nil {
+		if err := l.mark(pendingMarks); err != nil {
 			return err
 		}
 	}
@@ -125,7 +130,7 @@ func (l *Locked) Clear() error {
 	if err := os.RemoveAll(l.dir()); err != nil {
 		return err
 	}
-	return l.ClearPending()
+	return errors.Join(l.unmark(pendingMarks), l.unmark(portMarks))
 }
 
 // open opens the journal for appending. The error for none is fs.ErrNotExist.

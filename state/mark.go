@@ -1,0 +1,55 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// A mark is an empty file, named after an allocation, in a directory that says
+// something about it, so that not all records are read to find it. It is set
+// before the record says so, and removed after: a mark too many is harmless.
+
+func (s *Store) markPath(marks, id string) string { return filepath.Join(s.dir, marks, id) }
+
+// marked returns the IDs of the allocations that have a mark, in order.
+func (s *Store) marked(marks string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, marks))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var ids []string
+	for _, entry := range entries {
+		if ValidateID(entry.Name()) == nil {
+			ids = append(ids, entry.Name())
+		}
+	}
+	return ids, err
+}
+
+func (l *Locked) mark(marks string) error {
+	path := l.store.markPath(marks, l.id)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// unmark removes a mark; one that is not set is fine.
+func (l *Locked) unmark(marks string) error {
+	err := os.Remove(l.store.markPath(marks, l.id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

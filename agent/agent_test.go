@@ -236,7 +236,7 @@ func TestDescriptionHasEveryRoute(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	failing := &scripted{setup: func(ctx context.Context, r hook.Request) (*hook.Allocation, error) {
+	failing := &scripted{setup: func(_ context.Context, r hook.Request) (*hook.Allocation, error) {
 		switch r.ID {
 		case "conflict":
 			return nil, fmt.Errorf("allocation x %w", hook.ErrConflict)
@@ -246,13 +246,10 @@ func TestAnswers(t *testing.T) {
 			return nil, &hook.Error{Op: "attach", Err: &types.Error{Code: 137, Msg: "no fabric"}}
 		case "broken":
 			return nil, errors.New("disk full")
-		case "slow":
-			<-ctx.Done()
-			return nil, fmt.Errorf("given up: %w", context.Cause(ctx))
 		}
-		return (&scripted{}).Setup(ctx, r)
+		return (&scripted{}).Setup(context.Background(), r)
 	}}
-	r := start(t, Config{MaxBody: 4096, CNI: echo{}, RequestTimeout: 300 * time.Millisecond}, failing)
+	r := start(t, Config{MaxBody: 4096, CNI: echo{}}, failing)
 	const add, del = `{"CNI_COMMAND": "ADD"}`, `{"CNI_COMMAND": "DEL"}`
 	for _, test := range []struct {
 		request, body string
@@ -278,7 +275,6 @@ func TestAnswers(t *testing.T) {
 		{"PUT /v1/allocations/unknown", `{}`, 422, 7, "unknown network"},
 		{"PUT /v1/allocations/plugin", `{}`, 500, 137, "no fabric"},
 		{"PUT /v1/allocations/broken", `{}`, 500, 999, "disk full"},
-		{"PUT /v1/allocations/slow", `{}`, 504, 11, "longer than 300ms"},
 		{"DELETE /v1/allocations/a", "", 204, 0, ""},
 		{"DELETE /v1/allocations/a", "x", 400, 6, "want no body"},
 		{"POST /v1/delegate", `{"command": "ADD", "allocation": "a", "networks": "storage"}`, 200, 0, "storage"},
@@ -423,8 +419,21 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
+// TestRequestTimeout ends work that would never end.
+func TestRequestTimeout(t *testing.T) {
+	slow := &scripted{setup: func(ctx context.Context, _ hook.Request) (*hook.Allocation, error) {
+		<-ctx.Done()
+		return nil, fmt.Errorf("given up: %w", context.Cause(ctx))
+	}}
+	r := start(t, Config{RequestTimeout: 200 * time.Millisecond}, slow)
+	status, _, body := r.exchange("PUT", "/v1/allocations/slow", `{}`)
+	if status != 504 || !strings.Contains(body, `"code":11`) || !strings.Contains(body, "longer than 200ms") {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 func TestSlowAndMalformedClients(t *testing.T) {
-	r := start(t, Config{HeaderTimeout: 50 * time.Millisecond, ReadTimeout: 100 * time.Millisecond}, &scripted{})
+	r := start(t, Config{HeaderTimeout: 250 * time.Millisecond, ReadTimeout: 500 * time.Millisecond}, &scripted{})
 	for name, test := range map[string]struct{ send, want string }{
 		"says nothing":       {"", ""},
 		"half a header":      {"GET /healthz HTTP/1.1\r\nHost:", ""},

@@ -434,7 +434,7 @@ func TestRefusedAdd(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	h := newHost(t)
 	h.fake("stuck", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Hang: true}}})
-	r := h.runtime("1.0.0", `"primary": "web", "timeout": "1s"`)
+	r := h.runtime("1.0.0", `"primary": "web", "timeout": "8s"`)
 	r.refuseAdd(h.container("c1", "networks=stuck,storage"), 11, "stuck", "net1", "did not answer ADD within")
 }
 

@@ -25,14 +25,12 @@ func TestHungDEL(t *testing.T) {
 	lab.WriteFile(t, h.conf+"/90-stuck.conflist", `{"cniVersion": "1.0.0", "name": "stuck", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipMasq": true, "ipam": {"type": "host-local", "subnet": "10.93.0.0/16"}},
 		{"type": "sbr", "fake": {"verbs": {"DEL": {"hang": true}}}}]}`)
-	r := h.runtime("1.0.0", fmt.Sprintf(`"primary": "web", "timeout": "3s", "pluginDir": %q`, own+":"+lab.PluginDir()))
+	r := h.runtime("1.0.0", fmt.Sprintf(`"primary": "web", "timeout": "10s", "pluginDir": %q`, own+":"+lab.PluginDir()))
 	c := h.container("c1", "networks=stuck")
 	r.add(c)
 	c.Args = nil // Nomad passes none at DEL
 	r.del(c)
-	if left := lab.PluginProcesses(); left != nil {
-		t.Errorf("processes are left: %v", left)
-	}
+	lab.RequireNoPlugins(t)
 	if err := os.RemoveAll("/var/lib/cni/networks/stuck"); err != nil {
 		t.Error(err)
 	}
@@ -42,10 +40,8 @@ func TestHungDEL(t *testing.T) {
 func TestHungPlugin(t *testing.T) {
 	h := newHost(t)
 	lab.WriteFile(t, h.conf+"/98-hung.conf", `{"cniVersion": "1.1.0", "name": "hung", "type": "fakecni", "fake": {"verbs": {"STATUS": {"hang": true}, "GC": {"hang": true}}}}`)
-	r := h.runtime("1.1.0", `"primary": "hung", "timeout": "1s"`)
+	r := h.runtime("1.1.0", `"primary": "hung", "timeout": "5s"`)
 	requireCode(t, r.cni.GetStatusNetworkList(context.Background(), r.list), types.ErrPluginNotAvailable, "hung", "did not answer STATUS")
 	requireCode(t, r.cni.GCNetworkList(context.Background(), r.list, &libcni.GCArgs{}), types.ErrTryAgainLater, "hung", "did not answer GC")
-	if left := lab.PluginProcesses(); left != nil {
-		t.Errorf("processes are left: %v", left)
-	}
+	lab.RequireNoPlugins(t)
 }

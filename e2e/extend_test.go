@@ -316,11 +316,12 @@ func TestExtendOrphan(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed
-	next := h.command("attach", "o1", "--networks", "vlan")
+	next := h.command("attach", "o1", "--networks", "vlan", "--log-level", "debug")
+	waiting := listen(next, "waiting for plugins that a killed process started")
 	if err := next.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // for one that does not wait to show itself
+	waiting.await(t) // at which point it is known that DEL has to wait
 	if calls := read(t, dir+"/calls"); strings.Contains(calls, "DEL") {
 		t.Errorf("DEL came while ADD was running:\n%s", calls)
 	}

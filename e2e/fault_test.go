@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,12 +70,11 @@ func TestCancelledInPause(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "calls")
 	h.fake("fake", fakecni.Script{Log: log, Verbs: map[string]fakecni.Behaviour{"ADD": {Code: 11, Msg: "busy"}}})
 	cmd := h.command("attach", "f3", "--primary", "web", "--networks", "fake")
-	warned := &signalOn{text: "trying again", seen: make(chan struct{})}
-	cmd.Stderr = warned
+	warned := listen(cmd, "trying again")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-warned.seen
+	warned.await(t)
 	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +107,32 @@ func (s *signalOn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// listen has the error output of a command that has not been started.
+func listen(cmd *exec.Cmd, text string) *signalOn {
+	s := &signalOn{text: text, seen: make(chan struct{})}
+	cmd.Stderr = s
+	return s
+}
+
+// await waits for the text.
+func (s *signalOn) await(t *testing.T) {
+	t.Helper()
+	lab.Eventually(t, "it says "+strconv.Quote(s.text), func() bool {
+		select {
+		case <-s.seen:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 func TestPluginMisbehaves(t *testing.T) {
 	for name, test := range map[string]struct {
 		behaviour fakecni.Behaviour
 		words     []string
 	}{
-		"hangs":                {fakecni.Behaviour{Hang: true}, []string{"fakecni did not answer ADD within 3s"}},
+		"hangs":                {fakecni.Behaviour{Hang: true}, []string{"fakecni did not answer ADD within 5s"}},
 		"prints garbage":       {fakecni.Behaviour{Output: "garbage"}, []string{"net1", "fakecni"}},
 		"prints 100 MB":        {fakecni.Behaviour{Output: "0123456789", Repeat: 10 << 20}, []string{"printed more than 4 MiB"}},
 		"dies by a signal":     {fakecni.Behaviour{Signal: int(unix.SIGKILL)}, []string{"3 tries", "signal: killed"}},
@@ -121,10 +141,8 @@ func TestPluginMisbehaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": test.behaviour}})
-			h.refuse(1, test.words, "attach", "m1", "--call-timeout", "3s", "--networks", "fake,storage")
-			if left := lab.PluginProcesses(); left != nil {
-				t.Errorf("processes are left: %v", left)
-			}
+			h.refuse(1, test.words, "attach", "m1", "--call-timeout", "5s", "--networks", "fake,storage")
+			lab.RequireNoPlugins(t)
 		})
 	}
 }
@@ -167,10 +185,11 @@ func TestOrphan(t *testing.T) {
 	}
 	_ = cmd.Wait() // killed
 	detach := h.command("detach", "o1", "--log-level", "debug")
+	waiting := listen(detach, "waiting for plugins that a killed process started")
 	if err := detach.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // for a teardown that does not wait to show itself
+	waiting.await(t) // at which point it is known that DEL has to wait
 	if calls := read(t, dir+"/calls"); strings.Contains(calls, "DEL") {
 		t.Errorf("DEL came while ADD was running:\n%s", calls)
 	}

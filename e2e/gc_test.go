@@ -364,20 +364,12 @@ func TestPendingIsTriedAgain(t *testing.T) {
 // awaitGone waits until an allocation is not on record.
 func (h *host) awaitGone(id string) {
 	h.t.Helper()
-	for deadline := time.Now().Add(time.Minute); h.allocnet("status", id).code != 3; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.t.Fatalf("%s is still there:\n%s", id, h.must("status", id))
-		}
-	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		left, _ := filepath.Glob(h.state + "/locks/*") // the process that did it has its lock until the end
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatalf("locks are still held: %v", left)
-		}
-	}
+	lab.Eventually(h.t, id+" is not on record", func() bool { return h.allocnet("status", id).code == 3 })
+	var left []string
+	lab.Eventually(h.t, "the process that did it, which has its lock until the end, ends", func() bool {
+		left, _ = filepath.Glob(h.state + "/locks/*")
+		return len(left) == 0
+	}, func() string { return strings.Join(left, ", ") })
 }
 
 // TestPendingDelaysNobody: an ADD returns while the plugin of another

@@ -65,12 +65,10 @@ func newHost(t *testing.T) *host {
 // boot stays, also a half written one, which the next attach replaces.
 func (h *host) requireNoState() {
 	h.t.Helper()
-	if left := lab.Run(h.t, "find", h.state, "-type", "f", "!", "-name", "*boot"); left != "" {
-		h.t.Errorf("state is left:\n%s", left)
-	}
-	if left, _ := filepath.Glob(h.state + "/allocations/*"); left != nil {
-		h.t.Errorf("state is left: %v", left)
-	}
+	lab.RequireNothing(h.t, "state", func() string {
+		allocations, _ := filepath.Glob(h.state + "/allocations/*")
+		return lab.Run(h.t, "find", h.state, "-ignore_readdir_race", "-type", "f", "!", "-name", "*boot") + strings.Join(allocations, "\n")
+	})
 }
 
 // outcome is what a run of allocnet gave.
@@ -184,7 +182,7 @@ func serve(t *testing.T, path, address, text string) {
 
 // get asks a URL from the host's namespace.
 func get(url string) (string, error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(url)
 	if err != nil {
 		return "", err
@@ -198,12 +196,8 @@ func get(url string) (string, error) {
 // await waits for a file that a fake plugin makes.
 func await(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not appear", path)
-		}
-	}
+	lab.Eventually(t, path+" appears", func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	})
 }

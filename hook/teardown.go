@@ -118,6 +118,7 @@ func (o *operation) waitForOrphans(ctx context.Context) error {
 	limited, stop := context.WithTimeout(part, o.config.CallTimeout)
 	defer stop()
 	started := time.Now()
+	o.log.Debug("waiting for plugins that a killed process started")
 	if err := o.lock.Quiesce(limited); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -23,7 +23,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -79,9 +78,9 @@ func newHost(t *testing.T) *host {
 	t.Cleanup(func() {
 		h.end(unix.SIGTERM)
 		lab.RequireSame(t, h.before)
-		if left := lab.Run(t, "find", h.state, "-type", "f", "-not", "-name", "*boot"); left != "" {
-			t.Errorf("state is left:\n%s", left)
-		}
+		lab.RequireNothing(t, "state", func() string {
+			return lab.Run(t, "find", h.state, "-ignore_readdir_race", "-type", "f", "-not", "-name", "*boot")
+		})
 		if left, _ := filepath.Glob("/run/allocnet/*"); left != nil {
 			t.Errorf("left of the agent: %v", left)
 		}
@@ -160,11 +159,7 @@ func (h *host) end(s unix.Signal) {
 
 func (h *host) await(what string, done func() bool) {
 	h.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.Fatalf("waited in vain: %s\n%s", what, h.log)
-		}
-	}
+	lab.Eventually(h, what, done, func() string { return fmt.Sprint(h.log) })
 }
 
 // allocnet runs the command line.

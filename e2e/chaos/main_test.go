@@ -4,8 +4,9 @@
 // Package chaos kills allocnet at random instants, takes away what it stands
 // on, and looks for what is left, with the real CNI plugins, in a laboratory.
 //
-// ALLOCNET_CHAOS_ROUNDS is how often, ALLOCNET_CHAOS_SEED what chance begins
-// with: the same seed and the same number of rounds make the same choices.
+// ALLOCNET_CHAOS_ROUNDS is how often, ALLOCNET_CHAOS_KILLS how often TestKilled
+// kills, ALLOCNET_CHAOS_SEED what chance begins with: the same seed makes the same
+// choices.
 package chaos
 
 import (
@@ -34,10 +35,15 @@ const (
 )
 
 var (
-	// rounds is few enough for `make test`; `make chaos` sets 500.
+	// rounds and kills are few enough for `make test`; `make chaos` sets 500 and
+	// 250. Kills are those with each seed: four of each way in.
 	rounds = number("ALLOCNET_CHAOS_ROUNDS", 15)
+	kills  = number("ALLOCNET_CHAOS_KILLS", 60)
 	seed   = number("ALLOCNET_CHAOS_SEED", uint64(time.Now().UnixNano()))
 )
+
+// fixedSeed makes the same choices in every run, besides those of chance.
+const fixedSeed = 1
 
 func number(name string, otherwise uint64) uint64 {
 	text := os.Getenv(name)
@@ -53,7 +59,7 @@ func number(name string, otherwise uint64) uint64 {
 
 // chance returns the random numbers of one round of a test: they depend on
 // nothing but the seed and the round.
-func chance(round uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, round)) }
+func chance(seed, round uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, round)) }
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
@@ -63,7 +69,7 @@ func TestMain(m *testing.M) {
 // build says what is going to happen, and makes the programs as they are
 // released: instants, memory and open files are theirs, not the race detector's.
 func build() error {
-	fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d\n", seed, rounds)
+	fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d ALLOCNET_CHAOS_KILLS=%d\n", seed, rounds, kills)
 	return lab.Build(bin+"/", "cmd/allocnet", "cmd/allocnet-cni")
 }
 
@@ -159,9 +165,9 @@ func (h *host) requireSame() {
 	if inside := h.look(); inside != h.inside {
 		h.Errorf("left in the sandbox:\n%s", inside)
 	}
-	if left := lab.Run(h, "find", h.state, "-mindepth", "2", "!", "-path", h.state+"/damaged*"); left != "" {
-		h.Errorf("state is left:\n%s", left)
-	}
+	lab.RequireNothing(h, "state", func() string {
+		return lab.Run(h, "find", h.state, "-ignore_readdir_race", "-mindepth", "2", "!", "-path", h.state+"/damaged*")
+	})
 }
 
 // outcome is what a run of allocnet gave.
@@ -238,11 +244,7 @@ func (h *host) fake(name string, script fakecni.Script) {
 // await waits until something is so.
 func (h *host) await(what string, so func() bool) {
 	h.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.Fatalf("waited in vain: %s", what)
-		}
-	}
+	lab.Eventually(h, what, so)
 }
 
 func present(path string) bool {

@@ -151,7 +151,7 @@ func TestReadOnly(t *testing.T) {
 // know.
 func TestDamagedRecords(t *testing.T) {
 	h := newHost(t)
-	random := chance(0)
+	random := chance(seed, 0)
 	for name, damage := range map[string]func(data []byte) []byte{
 		"flipped bit": func(data []byte) []byte {
 			key := []byte(`"record":`) // behind it: to JSON a key with a capital is the same

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,11 +36,7 @@ func startDocker(t *testing.T) {
 			t.Logf("Docker's log, in part:\n%s", text[max(0, len(text)-2000):])
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); exec.Command("docker", "info").Run() != nil; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("Docker does not answer")
-		}
-	}
+	lab.Eventually(t, "Docker answers", func() bool { return exec.Command("docker", "info").Run() == nil })
 	root := t.TempDir()
 	for _, sub := range []string{"bin", "etc", "tmp"} {
 		if err := os.Mkdir(filepath.Join(root, sub), 0o755); err != nil {

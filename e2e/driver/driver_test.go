@@ -87,14 +87,15 @@ func (a *agent) warm() {
 
 func requireNoState(t *testing.T) {
 	t.Helper()
-	if left, _ := filepath.Glob("/var/lib/allocnet/*/*"); len(left) != 0 {
-		t.Errorf("state is left: %v", left)
-	}
+	lab.RequireNothing(t, "state", func() string {
+		left, _ := filepath.Glob("/var/lib/allocnet/*/*")
+		return strings.Join(left, "\n")
+	})
 }
 
 // serveDB records what there is at its first instruction, then serves on the
 // port of the service.
-const serveDB = busybox + ` ip -o addr > ${NOMAD_ALLOC_DIR}/first && exec ` + busybox + ` httpd -f -p 5433 -h ${NOMAD_ALLOC_DIR}`
+const serveDB = busybox + ` ip -o addr > ${NOMAD_ALLOC_DIR}/first.new && ` + busybox + ` mv ${NOMAD_ALLOC_DIR}/first.new ${NOMAD_ALLOC_DIR}/first && exec ` + busybox + ` httpd -f -p 5433 -h ${NOMAD_ALLOC_DIR}`
 
 // testJob is the job that the documentation shows, in the modes bridge and
 // cni/, with exec and raw_exec. Another job finds the service by Nomad and
@@ -146,7 +147,7 @@ func testPorts(a *agent) {
 // requireAnswer: a program of the host that asks is told the words.
 func requireAnswer(a *agent, url, words string) {
 	a.Helper()
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	text := ""
 	a.Await(url+" answers", func() bool {
 		response, err := client.Get(url)
@@ -192,8 +193,8 @@ func requireService(a *agent, alloc nomadlab.Allocation, service string) {
 		Port    int
 	}
 	address := alloc.Setup().Attachments[0].Addresses[0].Addr().String()
-	a.Await("the service is registered", func() bool { return a.API("service/"+service, &registered) == nil })
-	if len(registered) != 1 || registered[0].Address != address || registered[0].Port != 5433 {
+	a.Await("the service is registered", func() bool { return a.API("service/"+service, &registered) == nil && len(registered) == 1 })
+	if registered[0].Address != address || registered[0].Port != 5433 {
 		a.Errorf("registered is %+v, want %s:5433", registered, address)
 	}
 	id := "client-of-" + service
@@ -204,7 +205,7 @@ func requireService(a *agent, alloc nomadlab.Allocation, service string) {
         destination = "local/db.env"
         env         = true
       }`, fmt.Sprintf(`{{ range nomadService %q }}DB={{ .Address }}:{{ .Port }}{{ end }}`, service)),
-		script: busybox + ` wget -q -O ${NOMAD_ALLOC_DIR}/answer http://$DB/first; exec ` + busybox + ` sleep 1000000`})[0]
+		script: `until ` + busybox + ` wget -q -O ${NOMAD_ALLOC_DIR}/answer.new http://$DB/first; do ` + busybox + ` sleep 1; done; ` + busybox + ` mv ${NOMAD_ALLOC_DIR}/answer.new ${NOMAD_ALLOC_DIR}/answer; exec ` + busybox + ` sleep 1000000`})[0]
 	got := ""
 	a.Await("the client has an answer", func() bool {
 		got = client.File("alloc/answer")

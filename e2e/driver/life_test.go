@@ -35,7 +35,7 @@ func testFiles(a *agent) {
         destination = "local/network.env"
         env         = true
       }`
-	j.script = busybox + ` env > ${NOMAD_ALLOC_DIR}/env; ` + idle
+	j.script = busybox + ` env > ${NOMAD_ALLOC_DIR}/env.new; ` + busybox + ` mv ${NOMAD_ALLOC_DIR}/env.new ${NOMAD_ALLOC_DIR}/env; ` + idle
 	alloc := a.run("files", j)[0]
 	got := ""
 	a.Await("the main task has written its environment", func() bool {
@@ -101,7 +101,11 @@ func requireRepair(a *agent, alloc nomadlab.Allocation, restarts int) {
 	alloc.Inside("ip", "link", "delete", "net1")
 	var now nomadlab.Allocation
 	a.Await("the attachment task was restarted", func() bool {
-		now = a.Allocations(alloc.JobID)[0]
+		all := a.Allocations(alloc.JobID)
+		if len(all) == 0 { // the API does not answer
+			return false
+		}
+		now = all[0]
 		return now.TaskStates["net"].Restarts == restarts && now.TaskStates["net"].State == "running"
 	})
 	if said := events(now, "net"); !strings.Contains(said, "interface net1 of network storage is gone") {

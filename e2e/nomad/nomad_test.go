@@ -139,9 +139,10 @@ func read(t testing.TB, path string) string {
 
 func requireNoState(t *testing.T) {
 	t.Helper()
-	if left, _ := filepath.Glob("/var/lib/allocnet/*/*"); len(left) != 0 {
-		t.Errorf("state is left: %v", left)
-	}
+	lab.RequireNothing(t, "state", func() string {
+		left, _ := filepath.Glob("/var/lib/allocnet/*/*")
+		return strings.Join(left, "\n")
+	})
 	if left, _ := filepath.Glob(dataDir + "/alloc/*/alloc/network-status.json"); len(left) != 0 {
 		t.Errorf("files are left: %v", left)
 	}

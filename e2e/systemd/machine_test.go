@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -223,11 +222,7 @@ func (m *machine) copy(from, to string) {
 
 func (m *machine) await(what string, done func() bool) {
 	m.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			m.Fatalf("waited in vain: %s", what)
-		}
-	}
+	lab.Eventually(m, what, done)
 }
 
 // property returns a property of a unit.
@@ -263,11 +258,8 @@ func (m *machine) warm() string {
 func (m *machine) requireSame(before string) {
 	m.Helper()
 	diff := ""
-	for range 100 {
-		if diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(m.snapshot(), "\n")); diff == "" {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	m.Errorf("the machine is not as it was (-before +after):\n%s", diff)
+	lab.Eventually(m, "the machine is as it was (-before +after)", func() bool {
+		diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(m.snapshot(), "\n"))
+		return diff == ""
+	}, func() string { return diff })
 }

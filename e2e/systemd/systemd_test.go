@@ -74,7 +74,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	restarted("kill -9", "systemctl", "kill", "-s", "KILL", "allocnet.service")
-	m.write("/etc/systemd/system/allocnet.service.d/quick.conf", "[Service]\nWatchdogSec=1s\nTimeoutAbortSec=1s\n")
+	m.write("/etc/systemd/system/allocnet.service.d/quick.conf", "[Service]\nWatchdogSec=10s\nTimeoutAbortSec=1s\n") // more than a loaded machine needs to answer
 	m.must("systemctl", "daemon-reload")
 	m.must("systemctl", "restart", "allocnet.service")
 	restarted("a hang", "systemctl", "kill", "-s", "STOP", "allocnet.service")
@@ -157,7 +157,7 @@ func TestAgentAttaches(t *testing.T) {
 func TestAgentBySystemdRun(t *testing.T) {
 	m := newMachine(t)
 	m.must("systemctl", "disable", "--now", "allocnet.service", "allocnet.socket")
-	m.must("systemd-run", "--unit=agent", "-p", "Type=notify", "-p", "WatchdogSec=5", "allocnet", "agent")
+	m.must("systemd-run", "--unit=agent", "-p", "Type=notify", "-p", "WatchdogSec=20", "allocnet", "agent")
 	if _, err := m.client.Allocations(ctx); err != nil {
 		t.Errorf("when systemd-run returns: %v", err)
 	}

@@ -28,9 +28,9 @@ func main() {
 
 // get prints what a URL answers. A server that is still starting is asked again.
 func get(url string) error {
-	client := http.Client{Timeout: time.Second}
+	client := http.Client{Timeout: 10 * time.Second}
 	var last error
-	for range 20 {
+	for range 300 {
 		response, err := client.Get(url)
 		if err == nil {
 			_, err = io.Copy(os.Stdout, response.Body)

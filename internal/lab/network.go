@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sync/errgroup"
@@ -109,14 +108,10 @@ func Warm(t testing.TB, confDir string) {
 func awaitNoPairs(t testing.TB) {
 	t.Helper()
 	left := ""
-	for range 2000 {
+	Eventually(t, "the links of an earlier test go", func() bool {
 		left = Run(t, "ip", "-brief", "link", "show", "type", "veth")
-		if !strings.Contains(left, "veth") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("links are left of an earlier test:\n%s", left)
+		return !strings.Contains(left, "veth")
+	}, func() string { return left })
 }
 
 // Plain drives the networks of a conf directory with libcni and nothing else.

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -48,18 +47,20 @@ func Snapshot(t testing.TB, dirs ...string) string {
 }
 
 // RequireSame fails the test when the host is not as the snapshot has it. The
-// kernel takes a moment to remove the links of a namespace that is gone.
+// kernel takes a moment to remove the links of a namespace that is gone, longer
+// on a loaded machine.
 func RequireSame(t testing.TB, before string, dirs ...string) {
 	t.Helper()
 	diff := ""
-	for range 20 {
+	same := func() bool {
 		diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(Snapshot(t, dirs...), "\n"))
-		if diff == "" {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
+		return diff == ""
 	}
-	t.Errorf("the host is not as it was (-before +after):\n%s", diff)
+	if t.Failed() && !same() { // what a failure left stays
+		t.Logf("the host is not as it was (-before +after):\n%s", diff)
+		return
+	}
+	Eventually(t, "the host is as it was (-before +after)", same, func() string { return diff })
 }
 
 // Run runs a command and returns what it prints; its failure is the test's.

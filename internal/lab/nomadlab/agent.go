@@ -99,7 +99,7 @@ func (a *Agent) Signal(s unix.Signal) {
 
 // API reads from the agent's HTTP API.
 func (a *Agent) API(path string, target any) error {
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: time.Minute} // so that a hung agent shows
 	response, err := client.Get("http://127.0.0.1:4646/v1/" + path)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (a *Agent) API(path string, target any) error {
 // Await waits for what must come about.
 func (a *Agent) Await(what string, done func() bool) {
 	a.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
+	lab.Eventually(a, what, func() bool {
 		select {
 		case <-a.exited:
 			if a.cmd != nil {
@@ -122,10 +122,8 @@ func (a *Agent) Await(what string, done func() bool) {
 			}
 		default:
 		}
-		if time.Now().After(deadline) {
-			a.Fatalf("waited in vain: %s", what)
-		}
-	}
+		return done()
+	})
 }
 
 // Nomad runs the command line, which has to succeed.

@@ -5,7 +5,9 @@ package nomadlab
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,11 +125,12 @@ func (alloc Allocation) Inside(words ...string) string {
 	return lab.Run(alloc.agent, append([]string{"nsenter", "--net=" + alloc.Setup().Netns}, words...)...)
 }
 
-// File reads a file below the allocation's directory.
+// File reads a file below the allocation's directory; one that is not there yet
+// is empty.
 func (alloc Allocation) File(path string) string {
 	alloc.agent.Helper()
 	data, err := os.ReadFile(filepath.Join(alloc.agent.dir, "data/alloc", alloc.ID, path))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		alloc.agent.Error(err)
 	}
 	return string(data)

@@ -1,0 +1,56 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lab
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// never is when a wait is given up. It says nothing about how fast anything is:
+// no machine is so loaded that it needs as much.
+const never = 5 * time.Minute
+
+// Eventually waits until something is so. Otherwise the test has failed, with
+// what the explanations say then.
+func Eventually(t testing.TB, what string, so func() bool, explanations ...func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(never); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().Before(deadline) {
+			continue
+		}
+		text := ""
+		for _, explain := range explanations {
+			text += "\n" + explain()
+		}
+		t.Fatalf("waited in vain: %s%s", what, text)
+	}
+}
+
+// RequireNothing waits until nothing is left of what list names: processes that
+// are about to end still have it. A test that has failed does not wait.
+func RequireNothing(t testing.TB, what string, list func() string) {
+	t.Helper()
+	left := list()
+	if t.Failed() && left != "" {
+		t.Logf("%s is left:\n%s", what, left)
+		return
+	}
+	Eventually(t, "no "+what+" is left", func() bool {
+		left = list()
+		return left == ""
+	}, func() string { return left })
+}
+
+// RequireNoPlugins waits until the processes of all CNI calls have ended: those
+// that were killed take a moment.
+func RequireNoPlugins(t testing.TB) {
+	t.Helper()
+	var left []string
+	Eventually(t, "the processes of plugins end", func() bool {
+		left = PluginProcesses()
+		return left == nil
+	}, func() string { return "left: " + strings.Join(left, ", ") })
+}

@@ -16,7 +16,7 @@ import (
 const ownPlugin = "allocnet-cni"
 
 // Exposed is a network with rules that Nomad offers itself: it runs the plugins
-// of a group with mode = "cni/NAME" without asking anybody.
+// of a group with mode = "cni/NAME" without looking at the rules.
 type Exposed struct {
 	Network string `json:"network"`
 	// Path is the file in the directory that Nomad reads, Rules the one that

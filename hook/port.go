@@ -84,9 +84,13 @@ func (p *plan) checkListeners() error {
 }
 
 // checkRecords refuses a chosen port that another allocation has, and an
-// assigned one that another allocation chose. A record that cannot be read
-// keeps no other allocation from starting.
+// assigned one that another allocation chose. The rules of an earlier boot are
+// gone. A record that cannot be read keeps no other allocation from starting.
 func (o *operation) checkRecords(ctx context.Context, p *plan) error {
+	boot, err := state.BootID()
+	if err != nil {
+		return err
+	}
 	others := o.store.ListChosen(ctx) // assigned ports collide with no others
 	if anyMapping(p.chosen) {
 		others = o.store.List(ctx)
@@ -96,7 +100,8 @@ func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 			o.log.Warn("its ports are not known", "error", err)
 			continue
 		}
-		if record.Allocation.ID == o.record.Allocation.ID {
+		own := record.Allocation.ID == o.record.Allocation.ID
+		if past := record.Allocation.BootID != "" && record.Allocation.BootID != boot; own || past {
 			continue
 		}
 		for _, a := range record.Attachments {

@@ -133,28 +133,36 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// TestPortsOfOthers: what another allocation has on record is taken, except
-// that a scheduler may assign a port again.
-func TestPortsOfOthers(t *testing.T) {
-	e, ran := portEngine(t)
-	lock, err := e.store.Lock(context.Background(), "other")
+// Nothing listens on these: the kernel gives no port below 1024 by itself.
+const given, picked = 901, 902
+
+// recordPorts puts an allocation on record that was given one port, and picked
+// another.
+func recordPorts(t *testing.T, e *Engine, id, boot string) {
+	t.Helper()
+	lock, err := e.store.Lock(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing listens on either: the kernel gives no port below 1024.
-	const given, picked = 901, 902
+	defer lock.Unlock()
 	mapping := func(port int) map[string]any {
 		return map[string]any{"hostPort": port, "containerPort": 80, "protocol": "tcp"}
 	}
-	err = lock.Begin(state.Allocation{ID: "other", Netns: "/proc/self/ns/net"}, []state.Attachment{{
+	err = lock.Begin(state.Allocation{ID: id, Netns: "/proc/self/ns/net", BootID: boot}, []state.Attachment{{
 		Network: "free", Interface: "eth0", Phase: state.Attached, ConfList: []byte("{}"),
 		CapabilityArgs: map[string]any{"portMappings": []any{mapping(given), mapping(picked)}},
 		ChosenPorts:    []byte(fmt.Sprintf(`[{"hostPort": %d, "containerPort": 80, "protocol": "tcp"}]`, picked)),
 	}})
-	lock.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestPortsOfOthers: what another allocation has on record is taken, except
+// that a scheduler may assign a port again.
+func TestPortsOfOthers(t *testing.T) {
+	e, ran := portEngine(t)
+	recordPorts(t, e, "other", "")
 	port := func(number int) []portmap.Port {
 		return []portmap.Port{{Label: "x", HostPort: number, Protocol: "tcp"}}
 	}
@@ -177,5 +185,22 @@ func TestPortsOfOthers(t *testing.T) {
 		if test.refused && !strings.Contains(err.Error(), "allocation other") {
 			t.Errorf("%s: %q does not name the other allocation", name, err)
 		}
+	}
+}
+
+// TestPortsOfAnEarlierBoot: a record waits for its teardown, but its port is
+// free.
+func TestPortsOfAnEarlierBoot(t *testing.T) {
+	e, ran := portEngine(t)
+	boot, err := state.BootID()
+	if err == nil {
+		err = e.store.SetSweptBoot(boot) // its teardown is another's affair
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	recordPorts(t, e, "past", "earlier")
+	if attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{chosen("free", picked, "")}}); !attempted {
+		t.Errorf("%v, want the port", err)
 	}
 }

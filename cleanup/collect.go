@@ -102,11 +102,6 @@ func (r *Report) Gone() []Verdict {
 	return slices.DeleteFunc(r.Leaked(), func(v Verdict) bool { return left[v.Where] })
 }
 
-// batch is how many allocations are cleaned up at once. It bounds how long a
-// set-up waits; and iptables-nft-restore takes more than twice as long for twice
-// as many chains from some thousands on.
-const batch = 1000
-
 // Examine scans the host and plans, and changes nothing. Whatever cannot be
 // examined is among the problems; the error is that nothing could be planned.
 func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Report, *Found, error) {
@@ -160,14 +155,17 @@ func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Repor
 		}
 		byAllocation[id] = append(byAllocation[id], v.Object)
 	}
-	done := 0
-	for part := range slices.Chunk(ids, batch) {
+	size := batchSize{}
+	for done := 0; done < len(ids); {
 		if ctx.Err() != nil {
 			return report, context.Cause(ctx)
 		}
-		if err := c.removeAll(ctx, part, byAllocation, found, report); err != nil {
-			return report, err
+		part := ids[done:min(done+size.next(), len(ids))]
+		took, err := c.removeAll(ctx, part, byAllocation, found, report)
+		if err != nil {
+			return report, fmt.Errorf("%d of %d dead allocations are cleaned up: %w", done, len(ids), err)
 		}
+		size.took(took)
 		done += len(part)
 		c.tell(done, len(ids), report)
 	}
@@ -188,16 +186,17 @@ func (c *Collector) tell(done, of int, report *Report) {
 }
 
 // removeAll removes the objects of allocations that are dead still: nothing is
-// attached until it is done.
-func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation map[string][]Object, found *Found, report *Report) error {
-	unlock, err := c.Store.LockCollecting(ctx)
+// attached until it is done. It returns how long that took.
+func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation map[string][]Object, found *Found, report *Report) (time.Duration, error) {
+	unlock, err := c.lock(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer unlock()
+	started := time.Now()
 	recorded, err := c.Store.IDs()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var objects []Object
 	for _, id := range ids {
@@ -208,8 +207,29 @@ func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation ma
 	failures := found.Remove(ctx, objects)
 	report.Removed += len(objects) - len(failures)
 	report.Failures = append(report.Failures, failures...)
-	return nil
+	return time.Since(started), nil
 }
+
+// lock waits until nothing is attached. Between its attempts what waits to be
+// attached begins.
+func (c *Collector) lock(ctx context.Context) (unlock func(), err error) {
+	for range lockAttempts {
+		unlock, err = c.Store.LockCollecting(ctx)
+		if !errors.Is(err, state.ErrAttaching) {
+			break
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return unlock, err
+}
+
+// lockAttempts is how often the lock is asked for before the rest is left to
+// the next collection.
+const lockAttempts = 5
 
 // scanner knows the files and owners of the conf directory and the records.
 func (c *Collector) scanner(ctx context.Context) (Scanner, error) {

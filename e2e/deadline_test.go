@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
@@ -33,6 +34,30 @@ func TestHungDEL(t *testing.T) {
 	lab.RequireNoPlugins(t)
 	if err := os.RemoveAll("/var/lib/cni/networks/stuck"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSlowADD delays neither GC nor another ADD.
+func TestSlowADD(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.fake("slow", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Mark: dir + "/begun", Await: dir + "/go"}}})
+	lab.WriteFile(t, h.conf+"/98-collects.conf", `{"cniVersion": "1.1.0", "name": "collects", "type": "fakecni", "fake": {}}`)
+	slow := h.command("attach", "slow", "--primary", "slow")
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, dir+"/begun")
+	if out := h.must("gc", "--json"); !strings.Contains(out, "attachments are in flight") {
+		t.Errorf("gc does not say why it did not collect:\n%s", out)
+	}
+	h.attach("other", "--primary", "storage")
+	lab.WriteFile(t, dir+"/go", "")
+	if err := slow.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []string{"slow", "other"} {
+		h.must("detach", id)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
@@ -71,9 +72,12 @@ func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(networ
 // collect tears an allocation down when its namespace is gone, its set-up was
 // cut off (the lock is free, so nobody is at work on it), or an earlier
 // teardown did not finish. Of one that stands it removes what a later call
-// left half attached or half detached.
+// left half attached or half detached. One that is locked is left to the next GC.
 func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (bool, error) {
-	o, err := e.begin(ctx, id)
+	o, err := e.tryBegin(id)
+	if errors.Is(err, state.ErrLocked) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -88,17 +92,19 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	return o.tidy(ctx)
 }
 
-// gcNetworks runs the GC verb of CNI 1.1 on the networks. Nothing is attached
-// meanwhile: the plugins would take it for something that nobody needs.
+// gcNetworks runs the GC verb of CNI 1.1 on the networks that have it. Nothing is
+// attached meanwhile: the plugins would take it for something that nobody needs.
+// What is in flight goes first, and so does what comes: a GC can be repeated.
 func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool, c *Collected) error {
-	catalog, err := e.Catalog()
-	if errors.Is(err, cniconf.ErrNoDir) {
-		return nil
-	}
-	if err != nil {
+	networks, err := e.collectable(scope, c)
+	if err != nil || len(networks) == 0 {
 		return err
 	}
 	unlock, err := e.store.LockCollecting(ctx)
+	if errors.Is(err, state.ErrAttaching) {
+		c.skip(networks, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -107,7 +113,38 @@ func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool
 	if err != nil {
 		return err
 	}
+	ctx, stop := e.untilAttachmentWaits(ctx)
+	defer stop()
 	var errs []error
+	for i, network := range networks {
+		if errors.Is(context.Cause(ctx), errAttachmentWaits) {
+			c.skip(networks[i:], errAttachmentWaits)
+			break
+		}
+		err := e.libcni().GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
+		switch {
+		case err == nil:
+			c.Networks = append(c.Networks, network.Name)
+		case errors.Is(context.Cause(ctx), errAttachmentWaits): // the loop ends with it
+			c.skip(networks[i:i+1], errAttachmentWaits)
+		default:
+			errs = append(errs, fmt.Errorf("GC of network %q: %w", network.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// collectable returns the networks whose plugins have GC. Without a directory
+// there are none.
+func (e *Engine) collectable(scope func(network string) bool, c *Collected) ([]*cniconf.Network, error) {
+	catalog, err := e.Catalog()
+	if errors.Is(err, cniconf.ErrNoDir) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var networks []*cniconf.Network
 	for _, network := range catalog.Networks {
 		if !scope(network.Name) {
 			continue
@@ -116,14 +153,31 @@ func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool
 			c.Skipped[network.Name] = why
 			continue
 		}
-		err := e.libcni().GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("GC of network %q: %w", network.Name, err))
-			continue
-		}
-		c.Networks = append(c.Networks, network.Name)
+		networks = append(networks, network)
 	}
-	return errors.Join(errs...)
+	return networks, nil
+}
+
+func (c *Collected) skip(networks []*cniconf.Network, why error) {
+	for _, network := range networks {
+		c.Skipped[network.Name] = why.Error() + "; the next GC goes on"
+	}
+}
+
+var errAttachmentWaits = errors.New("interrupted by an attachment that waits")
+
+// untilAttachmentWaits returns a context that ends when an attachment waits for
+// the lock that a collection holds.
+func (e *Engine) untilAttachmentWaits(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for sleep(ctx, 20*time.Millisecond) == nil {
+			if e.store.AttachmentWaits() {
+				cancel(errAttachmentWaits)
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 func noGC(list *libcni.NetworkConfigList) string {

@@ -4,17 +4,13 @@
 package state
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/allocnet/allocnet/internal/flock"
 )
 
 // SweptBoot returns the boot for which the records of earlier ones were torn
@@ -47,46 +43,4 @@ func writeFile(path string, data []byte) error {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
-}
-
-// LockAttaching is held while plugins attach, together with others, and keeps
-// LockCollecting out.
-func (s *Store) LockAttaching(ctx context.Context) (unlock func(), err error) {
-	return s.lockHost(ctx, unix.LOCK_SH)
-}
-
-// LockCollecting is held while what no attachment needs is looked for or
-// removed: one that is being made could need it. Attachments that are on record
-// when the lock is had are all that there are until it is released. Waiting for
-// it keeps new ones from beginning, so it is had when those under way are done.
-func (s *Store) LockCollecting(ctx context.Context) (unlock func(), err error) {
-	return s.lockHost(ctx, unix.LOCK_EX)
-}
-
-// lockHost goes through a turnstile, which whoever waits for the lock holds:
-// else those who share it could keep others out for ever. The locks are on
-// directories, which stay.
-func (s *Store) lockHost(ctx context.Context, how int) (release func(), err error) {
-	turnstile, err := lockDir(ctx, s.allocations(), how)
-	if err != nil {
-		return nil, err
-	}
-	defer flock.Close(turnstile)
-	lock, err := lockDir(ctx, filepath.Join(s.dir, "locks"), how)
-	if err != nil {
-		return nil, err
-	}
-	return func() { flock.Close(lock) }, nil
-}
-
-func lockDir(ctx context.Context, path string, how int) (*os.File, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := flock.Lock(ctx, dir, how); err != nil {
-		_ = dir.Close() // read only
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return dir, nil
 }

@@ -1,0 +1,81 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+)
+
+// collectingEngine has one network, whose plugin has GC from version 1.1.0 on.
+func collectingEngine(t *testing.T, version string, script fakecni.Script) *Engine {
+	t.Helper()
+	return fakeEngine(t, func(c *Config) {
+		text := strings.Replace(string(fakeList(t, "n", script)), "1.1.0", version, 1)
+		if err := os.WriteFile(filepath.Join(c.ConfDir, "n.conflist"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestGCWhileAttaching: with something in flight GC is skipped, and what comes
+// begins at once.
+func TestGCWhileAttaching(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	for version, want := range map[string]string{"1.0.0": "has no GC", "1.1.0": "attachments are in flight"} {
+		e := collectingEngine(t, version, fakecni.Script{})
+		slow, err := e.store.LockAttaching(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := e.GC(ctx, nil)
+		if err != nil || !strings.Contains(c.Skipped["n"], want) {
+			t.Errorf("%s: skipped %v, %v, want %q", version, c.Skipped, err, want)
+		}
+		again, err := e.store.LockAttaching(ctx)
+		if err != nil {
+			t.Fatalf("%s: attaching after GC: %v", version, err)
+		}
+		again()
+		slow()
+	}
+}
+
+// TestGCIsInterrupted by an attachment, although its plugin hangs.
+func TestGCIsInterrupted(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	begun := filepath.Join(t.TempDir(), "begun")
+	e := collectingEngine(t, "1.1.0", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"GC": {Mark: begun, Hang: true}}})
+	collected := make(chan error, 1)
+	go func() {
+		c, err := e.GC(ctx, nil)
+		if err == nil && (len(c.Networks) > 0 || !strings.Contains(c.Skipped["n"], "interrupted by an attachment")) {
+			err = fmt.Errorf("GC ran on %v and skipped %v", c.Networks, c.Skipped)
+		}
+		collected <- err
+	}()
+	for {
+		if _, err := os.Stat(begun); err == nil || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	unlock, err := e.store.LockAttaching(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if err := <-collected; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
+)
+
+// ErrAttaching is a lock that cannot be had now, because attachments are in
+// flight.
+var ErrAttaching = errors.New("attachments are in flight")
+
+// collectPatience is how long one LockCollecting keeps new attachments from
+// beginning.
+const collectPatience = 500 * time.Millisecond
+
+// LockAttaching is held while plugins attach, together with others, and keeps
+// LockCollecting out.
+func (s *Store) LockAttaching(ctx context.Context) (unlock func(), err error) {
+	return s.lockHost(ctx, unix.LOCK_SH)
+}
+
+// LockCollecting is held while what no attachment needs is looked for or
+// removed: one that is being made could need it. Attachments that are on record
+// when the lock is had are all that there are until it is released. Waiting for
+// it keeps new ones from beginning, so it waits for half a second at most for
+// those in flight; then the error is ErrAttaching.
+func (s *Store) LockCollecting(ctx context.Context) (unlock func(), err error) {
+	cause := fmt.Errorf("%w: gave up after %s", ErrAttaching, collectPatience)
+	limited, stop := context.WithTimeoutCause(ctx, collectPatience, cause)
+	defer stop()
+	return s.lockHost(limited, unix.LOCK_EX)
+}
+
+// AttachmentWaits tells whether LockAttaching waits for the holder of
+// LockCollecting. Those who wait to attach share the turnstile.
+func (s *Store) AttachmentWaits() bool {
+	turnstile, err := os.Open(s.allocations())
+	if err != nil {
+		return false
+	}
+	defer flock.Close(turnstile)
+	fd := int(turnstile.Fd())
+	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil && unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) == nil
+}
+
+// lockHost goes through a turnstile, which whoever waits for the lock holds:
+// else those who share it could keep others out for ever. The locks are on
+// directories, which stay.
+func (s *Store) lockHost(ctx context.Context, how int) (release func(), err error) {
+	turnstile, err := lockDir(ctx, s.allocations(), how)
+	if err != nil {
+		return nil, err
+	}
+	defer flock.Close(turnstile)
+	lock, err := lockDir(ctx, filepath.Join(s.dir, "locks"), how)
+	if err != nil {
+		return nil, err
+	}
+	return func() { flock.Close(lock) }, nil
+}
+
+func lockDir(ctx context.Context, path string, how int) (*os.File, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock.Lock(ctx, dir, how); err != nil {
+		_ = dir.Close() // read only
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,68 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestCollectingGivesUp: an attachment that takes long delays no other one,
+// although somebody wants to collect.
+func TestCollectingGivesUp(t *testing.T) {
+	s, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	slow, err := s.LockAttaching(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow()
+	if _, err := s.LockCollecting(ctx); !errors.Is(err, ErrAttaching) {
+		t.Errorf("collecting while something is attached: %v", err)
+	}
+	again, err := s.LockAttaching(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+// TestAttachmentWaits shows to the holder of LockCollecting.
+func TestAttachmentWaits(t *testing.T) {
+	s, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := s.LockCollecting(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.AttachmentWaits() {
+		t.Error("nothing waits, but something does")
+	}
+	attached := make(chan error)
+	go func() {
+		release, err := s.LockAttaching(t.Context())
+		if err == nil {
+			release()
+		}
+		attached <- err
+	}()
+	for !s.AttachmentWaits() { // go test's deadline ends it
+		time.Sleep(time.Millisecond)
+	}
+	unlock()
+	if err := <-attached; err != nil {
+		t.Error(err)
+	}
+	if s.AttachmentWaits() {
+		t.Error("something waits that is done")
+	}
+}

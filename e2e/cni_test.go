@@ -208,6 +208,34 @@ func (r *runtime) requireChecks(v string, c *libcni.RuntimeConf) {
 	}
 }
 
+// TestCHECKPasses without the agent, and with a plugin configuration in which
+// only the state directory is right.
+func TestCHECKPasses(t *testing.T) {
+	h := newHost(t)
+	r := h.runtime("1.0.0", `"primary": "web"`)
+	c := h.container("c1", "networks=storage")
+	r.add(c)
+	for _, more := range []string{
+		`"primary": "web", "agent": {"socket": "/run/no-agent.sock", "mode": "require"}`,
+		`"primary": 5, "timeout": "soon", "network": "x"`,
+		`"primary": "unknown", "logFile": "/no/such/directory/log"`,
+	} {
+		if err := h.runtime("1.0.0", more).check(c); err != nil {
+			t.Errorf("with %s: %v", more, err)
+		}
+	}
+	if err := os.Chmod(h.state, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.check(c); err != nil {
+		t.Errorf("with a state directory that is refused: %v", err)
+	}
+	if err := os.Chmod(h.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.del(c)
+}
+
 // TestAddAfterLoss: after a failed CHECK, or a reboot, runtimes make the
 // namespace anew and ADD with the old container ID, without DEL.
 func TestAddAfterLoss(t *testing.T) {

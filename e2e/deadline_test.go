@@ -61,6 +61,27 @@ func TestSlowADD(t *testing.T) {
 	}
 }
 
+// TestHungCHECK passes: that a plugin hangs says nothing about the network.
+func TestHungCHECK(t *testing.T) {
+	h := newHost(t)
+	h.fake("hung", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"CHECK": {Hang: true}}})
+	r := h.runtime("1.0.0", `"primary": "storage", "timeout": "4s"`)
+	c := h.container("c1", "networks=hung")
+	r.add(c)
+	if err := r.check(c); err != nil {
+		t.Error(err)
+	}
+	if left := lab.PluginProcesses(); left != nil {
+		t.Errorf("processes are left: %v", left)
+	}
+	lab.Run(t, "ip", "-n", "c1", "link", "set", "eth0", "down")
+	if err := r.check(c); err == nil || !strings.Contains(err.Error(), "eth0") {
+		t.Errorf("CHECK of a link that is down: %v", err)
+	}
+	h.refuse(1, []string{"did not answer CHECK", "interface is down"}, "check", "c1", "--call-timeout", "1s")
+	r.del(c)
+}
+
 // TestHungPlugin ends STATUS and GC of networks that do not answer.
 func TestHungPlugin(t *testing.T) {
 	h := newHost(t)

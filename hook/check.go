@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -25,6 +27,8 @@ type Checked struct {
 	// Skipped says why the network's plugins were not asked: its version is
 	// below 0.4.0 or it has disableCheck. Empty when they were.
 	Skipped string `json:"skipped,omitempty"`
+	// Unknown is whether Err says why it cannot be told now, not what is damaged.
+	Unknown bool `json:"unknown,omitempty"`
 	// Err is nil when all is as it was set up.
 	Err error `json:"-"`
 }
@@ -66,24 +70,45 @@ func (o *operation) check(ctx context.Context, a state.Attachment, present []net
 	}
 	if err != nil {
 		c.Err = o.failure("check", a, 1, err)
+		c.Unknown = !isDamage(err)
 	}
 	return c
 }
 
+// DamageError is what was seen to be wrong with a network.
+type DamageError struct{ Reason string }
+
+func (e *DamageError) Error() string { return e.Reason }
+
+func damaged(format string, a ...any) error { return &DamageError{fmt.Sprintf(format, a...)} }
+
+// isDamage tells what was seen to be wrong from what keeps anyone from seeing
+// it: a plugin that is missing, hangs or dies, and the codes of the CNI
+// specification that speak of the call. Plugins report damage with code 3, with
+// codes of their own, or, as the reference plugins do, with 999.
+func isDamage(err error) bool {
+	var seen *DamageError
+	if errors.As(err, &seen) || errors.Is(err, netns.ErrMissing) {
+		return true
+	}
+	var own *types.Error
+	return errors.As(err, &own) && (own.Code == types.ErrUnknownContainer || own.Code == 0 || own.Code >= 100)
+}
+
 func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipped string, err error) {
-	cni, list, err := o.cni(a, nil)
+	list, err := cniconf.ParseList(a.ConfList)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("recorded conflist: %w", err)
 	}
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
-	if err := o.restoreCache(a); err != nil {
+	exec := &checkExec{pluginExec: &pluginExec{limit: o.config.CallTimeout, log: o.attachmentLog(a)}}
+	if exec.result, err = o.currentResult(a, list.CNIVersion); err != nil {
 		return "", err
 	}
-	if err := o.followBridges(a); err != nil {
-		return "", err
-	}
+	// libcni is given no cache: what is there another operation may be writing.
+	cni := libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), os.DevNull, exec)
 	err = cni.CheckNetworkList(ctx, list, o.runtimeConf(a, o.record.Allocation.Netns))
 	if errors.Is(err, libcni.ErrorCheckNotSupp) {
 		return fmt.Sprintf("cniVersion %s has no CHECK", list.CNIVersion), nil
@@ -91,45 +116,60 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	return "", err
 }
 
-// followBridges gives CHECK the MAC that a bridge of the host has now. A bridge
-// without an address takes the lowest MAC of its ports, so it changes when other
-// allocations come and go, and the bridge plugin would call that a fault.
-func (o *operation) followBridges(a state.Attachment) error {
+// checkExec has plugins check the result that is on record.
+type checkExec struct {
+	*pluginExec
+	result json.RawMessage
+}
+
+// ExecPlugin runs a plugin with the result as prevResult.
+func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	if x.result != nil && verbOf(environ) == "CHECK" {
+		var conf map[string]json.RawMessage
+		if err := json.Unmarshal(stdin, &conf); err != nil {
+			return nil, err
+		}
+		conf["prevResult"] = x.result
+		var err error
+		if stdin, err = json.Marshal(conf); err != nil {
+			return nil, err
+		}
+	}
+	return x.pluginExec.ExecPlugin(ctx, path, stdin, environ)
+}
+
+// currentResult returns the recorded result with the MAC that a bridge of the
+// host has now. A bridge without an address takes the lowest MAC of its ports, so
+// it changes when other allocations come and go, and the bridge plugin would call
+// that a fault.
+func (o *operation) currentResult(a state.Attachment, version string) (json.RawMessage, error) {
 	if a.Result == nil {
-		return nil
+		return nil, nil
 	}
 	result, err := parseResult(a.Result)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	bridges := false
 	for _, i := range result.Interfaces {
 		if i.Sandbox != "" {
 			continue
 		}
 		mac, isBridge, err := netns.BridgeMAC(i.Name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if isBridge {
-			i.Mac, bridges = mac, true
+			i.Mac = mac
 		}
 	}
-	if !bridges {
-		return nil
-	}
-	list, err := cniconf.ParseList(a.ConfList)
-	if err != nil {
-		return err
-	}
-	return o.replaceResult(&a, result, list.CNIVersion)
+	return encodeResult(result, version)
 }
 
 // compare looks for what the attachment had: plugins of the oldest versions
 // have no CHECK, and some look at less.
 func compare(a state.Attachment, present []netns.Interface) error {
 	if a.Phase != state.Attached || a.Status == nil {
-		return fmt.Errorf("set-up was cut off in phase %q: tear it down and set it up again", a.Phase)
+		return damaged("set-up or teardown was interrupted in phase %q: tear it down and set it up again", a.Phase)
 	}
 	var seen Observed
 	if err := json.Unmarshal(a.Status, &seen); err != nil {
@@ -137,14 +177,14 @@ func compare(a state.Attachment, present []netns.Interface) error {
 	}
 	at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface })
 	if at < 0 {
-		return fmt.Errorf("interface is gone")
+		return damaged("interface is gone")
 	}
 	i := present[at]
 	if seen.MAC != "" && i.MAC != seen.MAC {
-		return fmt.Errorf("MAC is %s, was set up as %s", i.MAC, seen.MAC)
+		return damaged("MAC is %s, was set up as %s", i.MAC, seen.MAC)
 	}
 	if !i.Up {
-		return fmt.Errorf("interface is down")
+		return damaged("interface is down")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -151,9 +152,12 @@ func (o *operation) cni(a state.Attachment, added func([]byte)) (*libcni.CNIConf
 	if err != nil {
 		return nil, nil, fmt.Errorf("recorded conflist: %w", err)
 	}
-	dirs := append(append([]string{}, a.PluginDirs...), o.config.PluginDirs...)
 	exec := &pluginExec{limit: o.config.CallTimeout, hold: o.hold, log: o.attachmentLog(a), added: added}
-	return libcni.NewCNIConfigWithCacheDir(dirs, o.config.CacheDir, exec), list, nil
+	return libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, exec), list, nil
+}
+
+func (o *operation) pluginDirs(a state.Attachment) []string {
+	return slices.Concat(a.PluginDirs, o.config.PluginDirs)
 }
 
 func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.RuntimeConf {

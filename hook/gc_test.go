@@ -20,7 +20,7 @@ func collectingEngine(t *testing.T, version string, script fakecni.Script) *Engi
 	t.Helper()
 	return fakeEngine(t, func(c *Config) {
 		text := strings.Replace(string(fakeList(t, "n", script)), "1.1.0", version, 1)
-		if err := os.WriteFile(filepath.Join(c.ConfDir, "n.conflist"), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(c.ConfDirs[0], "n.conflist"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	})

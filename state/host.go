@@ -5,7 +5,6 @@ package state
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,12 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
 // ErrAttaching is a lock that cannot be had now, because attachments are in
 // flight.
-var ErrAttaching = errors.New("attachments are in flight")
+var ErrAttaching = errdefs.New(errdefs.Unavailable, "attachments are in flight")
 
 // collectPatience is how long one LockCollecting keeps new attachments from
 // beginning.

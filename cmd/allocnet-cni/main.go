@@ -26,7 +26,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == retryArgument {
 		os.Exit(retryPending())
 	}
-	funcs := skel.CNIFuncs{Add: call(add, true), Check: call(check, true), Del: call(del, false), GC: call(gc, true), Status: call(status, true)}
+	funcs := skel.CNIFuncs{Add: call(add, true), Check: check, Del: call(del, false), GC: call(gc, true), Status: call(status, true)}
 	supported := version.VersionsStartingFrom("0.3.0")
 	if err := skel.PluginMainFuncsWithError(funcs, supported, about); err != nil {
 		if failed := err.Print(); failed != nil {
@@ -46,13 +46,21 @@ func call(verb func(*request) error, strict bool) func(*skel.CmdArgs) error {
 		}
 		defer r.close()
 		if err := r.carryOut(verb); err != nil {
-			failed := cniError(err)
-			r.log.Error("failed", "code", failed.Code, "error", failed.Msg)
-			return failed
+			return r.outcome(err)
 		}
 		r.retryLater()
 		return nil
 	}
+}
+
+// outcome is what skel wants: nil, or a CNI error object.
+func (r *request) outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	failed := cniError(err)
+	r.log.Error("failed", "code", failed.Code, "error", failed.Msg)
+	return failed
 }
 
 // refuse makes the error of a call that cannot be done as it was asked for.

@@ -83,7 +83,7 @@ func newCheck(s *settings) *cobra.Command {
 		Short: "Check that an allocation's networks are as they were set up",
 		Long: `Compare every attachment with the namespace, and have its plugins check it
 (CNI's CHECK, from version 0.4.0 on). The exit code is 1 when one is not as it
-was set up.`,
+was set up, and also when that cannot be told, as with a plugin that is missing.`,
 		Example: `  allocnet check web-1`,
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,6 +120,8 @@ func printChecked(w io.Writer, checked []hook.Checked) error {
 	for _, c := range checked {
 		outcome := "as set up"
 		switch {
+		case c.Unknown:
+			outcome = "cannot tell"
 		case c.Err != nil:
 			outcome = "changed"
 		case c.Skipped != "":

@@ -72,6 +72,7 @@ func TestNomad(t *testing.T) {
 		{"Errors", testErrors},
 		{"Restricted", testRestricted},
 		{"AgentRestarts", testAgentRestarts},
+		{"CheckPasses", testCheckPasses},
 		{"NamespaceGone", testNamespaceGone},
 		{"Crowd", testCrowd},
 	} {

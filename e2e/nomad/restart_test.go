@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/state"
 )
 
 // testAgentRestarts ends the client agent while allocations run.
@@ -38,6 +39,70 @@ func testAgentRestarts(a *agent) {
 		}
 	}
 	a.Stop("kept")
+}
+
+// testCheckPasses restarts the client while what CHECK once needed is missing:
+// the agent, a valid plugin configuration, attachments of others. Only a network
+// that is damaged is set up anew.
+func testCheckPasses(a *agent) {
+	alloc := a.run("checked", group{port: publish, args: extra})[0]
+	before, task := alloc.Setup(), taskOf(a, alloc)
+	conflist := confDir + "/00-multi.conflist"
+	sound := read(a, conflist)
+	with := func(keys string) {
+		lab.WriteFile(a, conflist, strings.Replace(sound, `"type": "allocnet-cni",`, `"type": "allocnet-cni", `+keys+`,`, 1))
+	}
+	for name, prepare := range map[string]func(){
+		"the agent is required and stopped":   func() { with(`"agent": {"socket": "/run/no-agent.sock", "mode": "require"}`) },
+		"the configuration has a wrong key":   func() { with(`"no-such-key": true, "logLevel": "shout"`) },
+		"another attachment was interrupted":  func() { a.interruptExtend(alloc.ID) },
+		"the record says that it is attached": func() {},
+	} {
+		a.Signal(unix.SIGKILL)
+		prepare()
+		passed := a.logged("passed check: skipping setup")
+		a.Start()
+		a.Await("CHECK passes: "+name, func() bool { return a.logged("passed check: skipping setup") > passed })
+		if again := a.AwaitRunning("checked", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
+			a.Errorf("%s: another task runs: %s, was %s", name, taskOf(a, again), task)
+		}
+		lab.WriteFile(a, conflist, sound)
+	}
+	a.Signal(unix.SIGKILL)
+	lab.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
+	a.Start()
+	a.Await("the damaged allocation is set up anew", func() bool {
+		out, err := exec.Command(allocnet, "check", alloc.ID).CombinedOutput()
+		return err == nil && strings.Contains(string(out), "net1") && !alloc.Setup().Created.Equal(before.Created)
+	})
+	a.Stop("checked")
+}
+
+// interruptExtend leaves an attachment as a driver that is killed leaves it.
+func (a *agent) interruptExtend(id string) {
+	a.Helper()
+	lab.Run(a, allocnet, "attach", id, "--networks", "backup@data0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
+	store, err := state.Open(state.DefaultDir)
+	if err != nil {
+		a.Fatal(err)
+	}
+	lock, err := store.Lock(a.Context(), id)
+	if err != nil {
+		a.Fatal(err)
+	}
+	defer lock.Unlock()
+	record, err := lock.Load()
+	if err != nil {
+		a.Fatal(err)
+	}
+	for _, attachment := range record.Attachments {
+		if attachment.Interface == "data0" {
+			attachment.Phase = state.Adding
+			if err := lock.Mark(attachment); err != nil {
+				a.Fatal(err)
+			}
+		}
+	}
 }
 
 // taskOf returns the processes in the allocation's namespace.

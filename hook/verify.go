@@ -1,0 +1,155 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Verification is what a runtime wants to know of.
+type Verification struct {
+	// ID and Owner are those of the Setup.
+	ID, Owner string
+	// Netns is the path of the namespace that the allocation is in.
+	Netns string
+	// Interface is that of the allocation's main network.
+	Interface string
+}
+
+const (
+	// verifyLimit bounds one look. A runtime may check its allocations one after
+	// the other.
+	verifyLimit = 10 * time.Second
+	// verifyPause is between the look that sees damage and the one that confirms
+	// it.
+	verifyPause = 500 * time.Millisecond
+	// lookShare is the part of the time that the first look has.
+	lookShare = 1. / 2
+)
+
+// Verify tells whether what Setup attached is damaged, for a runtime that takes
+// the allocation down if it is. It is an error only what two looks have seen.
+// What cannot be told now is logged: an allocation that is locked, a record that
+// cannot be read, a plugin that hangs or is missing. What others have attached
+// to the allocation does not count.
+//
+// It works from the record alone, and neither waits for the allocation's lock
+// nor keeps it while plugins run. Nothing is written.
+func (e *Engine) Verify(ctx context.Context, v Verification) error {
+	first, stop := phase(ctx, lookShare, "CHECK")
+	defer stop()
+	if err := e.look(first, v); err == nil {
+		return nil
+	}
+	if err := e.pause(ctx, verifyPause); err != nil {
+		e.unknown(v, err)
+		return nil
+	}
+	return e.look(ctx, v)
+}
+
+func (e *Engine) unknown(v Verification, why error) {
+	e.log.Warn("CHECK cannot tell whether the network is damaged, and passes", "allocation", v.ID, "error", why)
+}
+
+// look returns the damage that it sees.
+func (e *Engine) look(ctx context.Context, v Verification) error {
+	ctx, stop := context.WithTimeout(ctx, verifyLimit)
+	defer stop()
+	before, err := e.glance(v.ID)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		e.unknown(v, err)
+		return nil
+	}
+	err = e.examine(ctx, v, before)
+	if err == nil {
+		return nil
+	}
+	// What has changed meanwhile may be what was seen.
+	after, changed := e.glance(v.ID)
+	if changed == nil && !reflect.DeepEqual(before, after) {
+		changed = errors.New("the record has changed meanwhile")
+	}
+	if changed != nil && !errors.Is(changed, state.ErrNotFound) {
+		e.unknown(v, changed)
+		return nil
+	}
+	return err
+}
+
+// glance reads a record while nothing is in flight on it.
+func (e *Engine) glance(id string) (state.Record, error) {
+	lock, err := e.store.TryLock(id)
+	if err != nil {
+		return state.Record{}, err
+	}
+	defer lock.Unlock()
+	return e.store.Read(id)
+}
+
+// examine returns the damage among what is on record.
+func (e *Engine) examine(ctx context.Context, v Verification, record state.Record) error {
+	set := slices.DeleteFunc(slices.Clone(record.Attachments), func(a state.Attachment) bool { return a.Batch != "" })
+	if record.Allocation.Owner != v.Owner || len(set) == 0 {
+		return e.examineUnrecorded(v)
+	}
+	ns, err := netns.OpenSame(v.Netns, record.Allocation.NetnsID)
+	if err == nil {
+		defer ns.Close() //nolint:errcheck // read only
+	}
+	var interfaces []netns.Interface
+	if err == nil {
+		interfaces, err = ns.Interfaces()
+	}
+	if err != nil {
+		return e.sort(v, fmt.Errorf("allocation %s: %w", v.ID, err))
+	}
+	record.Allocation.Netns = v.Netns
+	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
+	errs := make([]error, len(set))
+	inOrder(len(set), func(int) []int { return nil }, func(i int) {
+		if len(record.Damaged) > 0 && !made(set[i]) {
+			e.unknown(v, record.Damaged[0].Err)
+			return
+		}
+		errs[i] = e.sort(v, o.check(ctx, set[i], interfaces).Err)
+	})
+	return errors.Join(errs...)
+}
+
+// examineUnrecorded looks at an allocation of which no Setup is on record.
+// Whether it ever was set up cannot be told, but it needs its interface.
+func (e *Engine) examineUnrecorded(v Verification) error {
+	ns, err := netns.Open(v.Netns)
+	if err != nil {
+		return e.sort(v, fmt.Errorf("allocation %s: %w", v.ID, err))
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	interfaces, err := ns.Interfaces()
+	if err != nil {
+		return e.sort(v, fmt.Errorf("allocation %s: %w", v.ID, err))
+	}
+	if !slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == v.Interface }) {
+		return damaged("allocation %s is not set up: %s has no interface %s", v.ID, v.Netns, v.Interface)
+	}
+	e.unknown(v, fmt.Errorf("no record says that %q set it up", v.Owner))
+	return nil
+}
+
+// sort returns damage, and logs what is none.
+func (e *Engine) sort(v Verification, err error) error {
+	if err == nil || isDamage(err) {
+		return err
+	}
+	e.unknown(v, err)
+	return nil
+}

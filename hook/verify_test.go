@@ -1,0 +1,129 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+const ownNetns = "/proc/self/ns/net"
+
+// setUp puts an allocation of the test's own namespace on record, whose main
+// interface is lo.
+func setUp(t *testing.T, e *Engine, check fakecni.Behaviour, edit func(*state.Allocation, []state.Attachment)) {
+	t.Helper()
+	ns, err := netns.Open(ownNetns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	a := state.Allocation{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, NetnsID: ns.ID(), Digest: "x"}
+	script := fakecni.Script{Log: filepath.Join(e.config.NetnsDir, "calls"), Verbs: map[string]fakecni.Behaviour{"CHECK": check}}
+	attachments := []state.Attachment{
+		{Network: "n", Interface: "lo", ContainerID: "a1", Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}")},
+		{Network: "m", Interface: "none0", Index: 1, Phase: state.Pending, Batch: "of a task", ConfList: fakeList(t, "m", script)},
+	}
+	if edit != nil {
+		edit(&a, attachments)
+	}
+	lock, err := e.store.Lock(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	if err := lock.Begin(a, attachments); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	for name, test := range map[string]struct {
+		check fakecni.Behaviour
+		edit  func(*state.Allocation, []state.Attachment)
+		want  string // of the error
+		calls int    // of the plugin
+	}{
+		"sound":                {calls: 1},
+		"hangs":                {check: fakecni.Behaviour{Hang: true}, calls: 1},
+		"dies":                 {check: fakecni.Behaviour{Signal: 9}, calls: 1},
+		"cannot tell":          {check: fakecni.Behaviour{Code: 11, Msg: "later"}, calls: 1},
+		"wrong configuration":  {check: fakecni.Behaviour{Code: 7, Msg: "no such key"}, calls: 1},
+		"damaged":              {check: fakecni.Behaviour{Code: 999, Msg: "no rule"}, want: "no rule", calls: 2},
+		"damaged for a moment": {check: fakecni.Behaviour{Code: 999, Msg: "no rule", FailTimes: 1}, calls: 2},
+		"plugin is missing": {edit: func(_ *state.Allocation, all []state.Attachment) {
+			all[0].ConfList = json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "none"}]}`)
+		}},
+		"no conflist": {edit: func(_ *state.Allocation, all []state.Attachment) { all[0].ConfList = json.RawMessage(`{}`) }},
+		"interface is gone": {want: "interface is gone", edit: func(_ *state.Allocation, all []state.Attachment) {
+			all[0].Interface = "none1"
+		}},
+		"half torn down":          {want: `phase "pending"`, edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Phase = state.Pending }},
+		"another namespace":       {want: "another namespace", edit: func(a *state.Allocation, _ []state.Attachment) { a.NetnsID = "1" }},
+		"of another runtime":      {edit: func(a *state.Allocation, _ []state.Attachment) { a.Owner = "" }},
+		"only others attached it": {edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Batch = "of a task" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := fakeEngine(t, func(c *Config) { c.CallTimeout = time.Second })
+			e.pause = func(context.Context, time.Duration) error { return nil }
+			if test.check.FailTimes > 0 {
+				test.check.Counter = filepath.Join(t.TempDir(), "counter")
+			}
+			setUp(t, e, test.check, test.edit)
+			err := e.Verify(t.Context(), Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			log, _ := os.ReadFile(filepath.Join(e.config.NetnsDir, "calls")) // none without a call
+			if calls := strings.Count(string(log), "CHECK lo"); calls != test.calls || strings.Contains(string(log), "none0") {
+				t.Errorf("want %d CHECKs of lo alone:\n%s", test.calls, log)
+			}
+			if left, _ := filepath.Glob(e.config.CacheDir + "/*"); left != nil {
+				t.Errorf("libcni's cache was written: %v", left)
+			}
+		})
+	}
+}
+
+// TestVerifyDoesNotWait for an allocation that is locked.
+func TestVerifyDoesNotWait(t *testing.T) {
+	e := fakeEngine(t, nil)
+	e.pause = func(context.Context, time.Duration) error { return nil }
+	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule"}, nil)
+	lock, err := e.store.Lock(t.Context(), "a1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	if err := e.Verify(ctx, Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"}); err != nil || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
+
+// TestVerifyUnrecorded: without a record only the interface tells.
+func TestVerifyUnrecorded(t *testing.T) {
+	e := fakeEngine(t, nil)
+	e.pause = func(context.Context, time.Duration) error { return nil }
+	for _, test := range []struct{ netns, iface, want string }{
+		{ownNetns, "lo", ""},
+		{ownNetns, "none0", "has no interface none0"},
+		{t.TempDir() + "/gone", "lo", "gone"},
+	} {
+		err := e.Verify(t.Context(), Verification{ID: "a1", Owner: "x", Netns: test.netns, Interface: test.iface})
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s in %s: %v, want %q", test.iface, test.netns, err, test.want)
+		}
+	}
+}

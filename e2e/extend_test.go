@@ -227,6 +227,26 @@ func TestExtendFails(t *testing.T) {
 	h.must("detach", "x1")
 }
 
+// TestExtendAfterFailedUndo: while what a failed attach left cannot be removed, the
+// same request fails again; then it is attached.
+func TestExtendAfterFailedUndo(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{
+		"ADD": {Code: 7, Msg: "no such VLAN", FailTimes: 1, Counter: dir + "/added"},
+		"DEL": {Code: 7, Msg: "out of order", FailTimes: 100, Counter: dir + "/deleted"},
+	}})
+	h.attach("u1", "--primary", "web")
+	h.refuse(1, []string{"no such VLAN", "out of order"}, "attach", "u1", "--networks", "fake")
+	h.refuse(1, []string{`network "fake" as net1`, "out of order"}, "attach", "u1", "--networks", "fake")
+	lab.WriteFile(t, dir+"/deleted", strings.Repeat(".", 100)) // from now on it succeeds
+	if got := names(h.attach("u1", "--networks", "fake")); got != "web=eth0 fake=net1" {
+		t.Errorf("attached %s", got)
+	}
+	h.must("check", "u1")
+	h.must("detach", "u1")
+}
+
 // TestNotify tells of each try.
 func TestNotify(t *testing.T) {
 	h := newHost(t)

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,10 +49,28 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 	if err := o.makeReady(ctx, r); err != nil {
 		return nil, err
 	}
-	if len(o.batch(batch)) == len(r.Networks) {
+	done, err := o.hasBatch(batch, len(r.Networks))
+	if err != nil {
+		return nil, err
+	}
+	if done {
 		return describe(o.record)
 	}
 	return o.extend(ctx, r, batch)
+}
+
+// hasBatch tells whether a batch is attached as a whole. What an earlier attempt
+// left, and what could not be removed, is an error: new attachments would be of the
+// same batch, and be removed with it.
+func (o *operation) hasBatch(name string, size int) (bool, error) {
+	attached := o.batch(name)
+	for _, a := range attached {
+		if !made(a) {
+			left := cmp.Or(a.Error, "it is in phase "+string(a.Phase))
+			return false, o.failure("attach", a, 1, fmt.Errorf("what an earlier attempt left is not removed yet: %s", left))
+		}
+	}
+	return len(attached) == size, nil
 }
 
 func (r Request) validateExtension() error {

@@ -70,9 +70,10 @@ func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(networ
 }
 
 // collect tears an allocation down when its namespace is gone, its set-up was
-// cut off (the lock is free, so nobody is at work on it), or an earlier
-// teardown did not finish. Of one that stands it removes what a later call
-// left half attached or half detached. One that is locked is left to the next GC.
+// cut off (the lock is free, so nobody is at work on it), an earlier teardown did
+// not finish, or what it was made for is gone. Of one that stands it removes what a
+// later call left half attached or half detached. One that is locked is left to the
+// next GC.
 func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (bool, error) {
 	o, err := e.tryBegin(id)
 	if errors.Is(err, state.ErrLocked) {
@@ -89,7 +90,22 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	if !inScope && len(o.record.Attachments) > 0 {
 		return false, nil
 	}
-	return o.tidy(ctx)
+	if torn, err := o.tidy(ctx); torn || err != nil {
+		return torn, err
+	}
+	if gone, err := o.ownerGone(ctx); !gone || err != nil {
+		return false, err
+	}
+	return true, o.teardown(ctx)
+}
+
+// ownerGone is asked under the allocation's lock: nothing else makes the same
+// allocation meanwhile.
+func (o *operation) ownerGone(ctx context.Context) (bool, error) {
+	if o.config.OwnerGone == nil || o.record.Allocation.Owner == "" {
+		return false, nil
+	}
+	return o.config.OwnerGone(ctx, o.record.Allocation.Owner)
 }
 
 // gcNetworks runs the GC verb of CNI 1.1 on the networks that have it. Nothing is

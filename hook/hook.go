@@ -88,6 +88,10 @@ type Config struct {
 	// PolicyFile holds the rules for all networks of the host. Default:
 	// policy.DefaultFile; a file that does not exist has none.
 	PolicyFile string
+	// OwnerGone tells, by Request.Owner, whether what an allocation was made for
+	// is gone although its namespace lives; an error is that it is not known. GC
+	// asks. Default: namespaces alone decide.
+	OwnerGone func(ctx context.Context, owner string) (bool, error)
 	// Cleaner does forced cleanup. Default: none; what a DEL leaves then
 	// stays recorded as pending.
 	Cleaner Cleaner

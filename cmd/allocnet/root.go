@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/internal/version"
 	"github.com/allocnet/allocnet/state"
 )
@@ -182,6 +183,7 @@ func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 		PluginDirs:  s.pluginDirs(),
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,
+		OwnerGone:   unit.Gone,
 		Cleaner:     &cleanup.Cleaner{Logger: log},
 		Logger:      log,
 	}, nil

@@ -27,6 +27,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/hostns"
+	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/state"
 )
@@ -52,7 +53,7 @@ func newService(c config.Config, stderr io.Writer) (*service, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s := &service{config: c, log: log, metrics: agent.NewMetrics(registry)}
 	engine, err := hook.NewEngine(hook.Config{
-		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout,
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
 		Cleaner: s.metrics.Cleaner(&cleanup.Cleaner{Logger: log}), Observer: s.metrics, Logger: log,
 	})
 	if err != nil {

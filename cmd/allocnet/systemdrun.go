@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/unit"
 )
 
 func newSystemdRun(s *settings) *cobra.Command {
@@ -74,6 +75,10 @@ type transientUnit struct {
 // the unit, the networks are taken down here.
 func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine, r hook.Request, args []string) error {
 	r.Fresh = true // a unit of this name has them otherwise
+	var err error
+	if r.Owner, err = unit.Owner(u.name); err != nil {
+		return runFailure(err)
+	}
 	allocation, err := engine.Setup(cmd.Context(), r)
 	if err != nil {
 		return runFailure(err)

@@ -1,0 +1,82 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package systemd
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Programs that stand in for systemd's, at the front of PATH.
+const (
+	killsParent = "kill -9 $PPID"
+	// notYet has not asked systemd for the unit as long as /run/hold is there.
+	notYet    = "touch /run/begun; while [ -e /run/hold ]; do sleep 0.05; done; exit 1"
+	noSystemd = "echo 'Failed to connect to bus' >&2; exit 1"
+)
+
+// instead returns the words of a command that finds a script as program.
+func (m *machine) instead(program, script string, words ...string) []string {
+	m.Helper()
+	dir := "/root/instead-of-" + program
+	m.write(dir+"/"+program, "#!/bin/sh\n"+script+"\n")
+	m.must("chmod", "755", dir+"/"+program)
+	return append([]string{"env", "PATH=" + dir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, words...)
+}
+
+// TestKilledSystemdRun kills `allocnet systemd-run` when the networks are
+// attached and the unit is not yet asked for.
+func TestKilledSystemdRun(t *testing.T) {
+	m := newMachine(t)
+	before := m.warm()
+	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // it would collect as well
+	run := []string{"allocnet", "systemd-run", "--unit", "killed", "--primary", "web", "--publish", "8080:80", "--", "true"}
+	kill := func() {
+		t.Helper()
+		if out, code := m.exitCode(m.instead("systemd-run", killsParent, run...)...); code == 0 {
+			t.Fatalf("it was not killed: %s", out)
+		}
+		if out := m.must("allocnet", "status", "killed"); !strings.Contains(out, "attached") {
+			t.Fatalf("nothing is attached: %s", out)
+		}
+	}
+	kill()
+	if out, code := m.exitCode(m.instead("systemctl", noSystemd, "allocnet", "gc")...); code != 1 || !strings.Contains(out, "ask systemd for unit killed.service") {
+		t.Errorf("gc without systemd: %d %s", code, out)
+	}
+	m.must("allocnet", "check", "killed")
+
+	m.write("/run/hold", "")
+	starting := slices.Clone(run)
+	starting[3] = "starting"
+	starting[7] = "8081:80"
+	words := m.instead("systemd-run", notYet, starting...)
+	cmd := m.command(words...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.await("systemd-run is executed", func() bool { _, code := m.exitCode("test", "-e", "/run/begun"); return code == 0 })
+	if out := m.must("allocnet", "gc"); !strings.Contains(out, "killed") || strings.Contains(out, "starting") {
+		t.Errorf("gc: %s", out)
+	}
+	m.must("allocnet", "check", "starting")
+	m.must("rm", "/run/hold")
+	if err := cmd.Wait(); err == nil {
+		t.Error("systemd-run did not fail")
+	}
+	m.requireSame(before)
+
+	kill()
+	m.must("systemctl", "start", "allocnet.socket")
+	if _, err := m.client.GC(ctx); err != nil {
+		t.Error(err)
+	}
+	m.requireSame(before)
+	m.must("allocnet", "systemd-run", "--unit", "running", "--primary", "web", "--", "sleep", "infinity")
+	m.must("allocnet", "gc")
+	m.must("allocnet", "check", "running")
+	m.must("systemctl", "stop", "running.service")
+	m.requireSame(before)
+}

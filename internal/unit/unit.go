@@ -1,0 +1,106 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package unit tells whether the systemd unit that an allocation was made for is
+// gone. The allocation's record names the unit, and the process that has systemd
+// start it: as long as that runs, the unit may be yet to come.
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// prefix begins the owner of an allocation for a unit. No CNI network has such a
+// name.
+const prefix = "systemd:"
+
+// Owner is what the record says of an allocation that this process makes for a
+// unit.
+func Owner(name string) (string, error) {
+	started, err := startOf(os.Getpid())
+	if err != nil {
+		return "", fmt.Errorf("start of this process: %w", err)
+	}
+	return fmt.Sprintf("%s%s:%d:%s", prefix, name, os.Getpid(), started), nil
+}
+
+// askTimeout is the time that systemd has to answer.
+const askTimeout = 5 * time.Second
+
+// Gone tells whether the unit of an owner does not exist and will not: systemd
+// says so, and the process that was to start it has ended. The error is that it
+// is not known. An owner that is no unit is never gone.
+func Gone(ctx context.Context, owner string) (bool, error) {
+	name, pid, started, ok := parse(owner)
+	if !ok {
+		return false, nil
+	}
+	now, err := startOf(pid)
+	switch {
+	case err == nil && now == started:
+		return false, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH):
+		return false, fmt.Errorf("process that starts unit %s: %w", name, err)
+	}
+	return unloaded(ctx, name)
+}
+
+func parse(owner string) (name string, pid int, started string, ok bool) {
+	rest, ok := strings.CutPrefix(owner, prefix)
+	parts := strings.Split(rest, ":")
+	if !ok || len(parts) != 3 {
+		return "", 0, "", false
+	}
+	pid, err := strconv.Atoi(parts[1])
+	return parts[0], pid, parts[2], err == nil
+}
+
+// unloaded asks systemd whether it has no unit of the name.
+func unloaded(ctx context.Context, name string) (bool, error) {
+	ctx, stop := context.WithTimeout(ctx, askTimeout)
+	defer stop()
+	if filepath.Ext(name) != ".service" {
+		name += ".service"
+	}
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--", name).Output()
+	if err != nil {
+		return false, fmt.Errorf("ask systemd for unit %s: %w", name, err)
+	}
+	state, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "LoadState=")
+	if !ok {
+		return false, fmt.Errorf("ask systemd for unit %s: got %q, want LoadState=", name, out)
+	}
+	return state == "not-found", nil
+}
+
+// startOf returns when a process was started, in ticks since the boot, which
+// with its PID is its identity (proc_pid_stat(5)). One that has ended and waits
+// for its parent does not exist.
+func startOf(pid int) (string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	// The name, in parentheses, may have anything in it.
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	const stateField, startField = 0, 19 // the third and the 22nd of the line
+	if len(fields) <= startField {
+		return "", fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
+	}
+	if state := fields[stateField]; state == "Z" || state == "X" {
+		return "", fs.ErrNotExist
+	}
+	return fields[startField], nil
+}

@@ -257,17 +257,22 @@ func (c *Collector) scanner(ctx context.Context) (Scanner, error) {
 	return s, nil
 }
 
-// catalog returns the networks of the conf directory; without one there are
-// none.
+// catalog returns the networks of the directories that exist: which of two with
+// one name wins does not matter here.
 func (c *Collector) catalog() (*cniconf.Catalog, error) {
-	if len(c.ConfDirs) == 0 {
-		return &cniconf.Catalog{}, nil
+	catalog := &cniconf.Catalog{Dirs: c.ConfDirs}
+	for _, dir := range c.ConfDirs {
+		part, err := cniconf.Load(dir)
+		if errors.Is(err, cniconf.ErrNoDir) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		catalog.Networks = append(catalog.Networks, part.Networks...)
+		catalog.Broken = append(catalog.Broken, part.Broken...)
 	}
-	catalog, err := cniconf.Load(c.ConfDirs...)
-	if errors.Is(err, cniconf.ErrNoDir) {
-		return &cniconf.Catalog{}, nil
-	}
-	return catalog, err
+	return catalog, nil
 }
 
 // records reads what is known, after the scan. An allocation whose record cannot

@@ -69,8 +69,14 @@ func TestPodman(t *testing.T) {
 			t.Errorf("no %s:\n%s", iface, status)
 		}
 	}
-	if text, err := get("http://127.0.0.1:8080"); err != nil || !strings.HasPrefix(text, "podman, to ") {
-		t.Errorf("the published port answers %q, %v", text, err)
+	text := ""
+	lab.Eventually(t, "the program in the container answers on the published port", func() bool {
+		answer, err := get("http://127.0.0.1:8080")
+		text = answer
+		return err == nil
+	})
+	if !strings.HasPrefix(text, "podman, to ") {
+		t.Errorf("the published port answers %q", text)
 	}
 	podman("rm", "--force", "--time", "0", id)
 	if o := h.allocnet("status", id); o.code != 3 {

@@ -4,7 +4,9 @@
 package chaos
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,13 +78,15 @@ func TestBusy(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := make([]byte, 4096)
-	n, _ := stderr.Read(said)
+	said := bufio.NewScanner(stderr)
+	for said.Scan() && !strings.Contains(said.Text(), "trying again") {
+	}
 	if err := writer.Close(); err != nil { // in the pause after the first try
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || !strings.Contains(string(said[:n]), "trying again") {
-		t.Errorf("the second try: %v: %s", err, said[:n])
+	_, _ = io.Copy(io.Discard, stderr) // until it has ended
+	if err := cmd.Wait(); err != nil || !strings.Contains(said.Text(), "trying again") {
+		t.Errorf("the second try: %v: %s", err, said.Text())
 	}
 
 	writer = busy()

@@ -66,11 +66,19 @@ func TestFlat(t *testing.T) {
 	work(100) // until everything has been used
 	before := usedBy(t, d.cmd.Process.Pid)
 	work(10 * rounds)
-	after := usedBy(t, d.cmd.Process.Pid)
-	t.Logf("before %+v, after %d set-ups and teardowns %+v", before, 10*rounds, after)
-	if after.kib > before.kib+8<<10 || after.threads > before.threads+10 || after.files > before.files+5 {
+	var after used
+	lab.Eventually(t, "the agent has no more than before", func() bool { // connections end by and by
+		after = usedBy(t, d.cmd.Process.Pid)
+		return after.kib <= before.kib+8<<10 && after.files <= before.files+5
+	}, func() string {
+		return fmt.Sprintf("before %+v, after %d set-ups and teardowns %+v", before, 10*rounds, after)
+	})
+	// Threads stay, as many as were ever needed at once: a loaded machine needs
+	// more, and a leak has one for each operation.
+	if after.threads > before.threads+int(2*rounds) {
 		t.Errorf("before %+v, after %d set-ups and teardowns %+v", before, 10*rounds, after)
 	}
+	t.Logf("before %+v, after %d set-ups and teardowns %+v", before, 10*rounds, after)
 	d.stop()
 }
 

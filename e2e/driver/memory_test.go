@@ -126,11 +126,17 @@ func TestMemory(t *testing.T) {
 	run(rounds / 5) // until everything has been used once
 	before := count()
 	run(rounds)
-	after := count()
-	t.Logf("before %+v, after %d rounds %+v", before, rounds, after)
-	if after.kib > before.kib+8<<10 || after.threads > before.threads+10 || after.files > before.files+5 {
+	var after counts
+	lab.Eventually(t, "the plugin has no more than before", func() bool {
+		after = count()
+		return after.kib <= before.kib+8<<10 && after.files <= before.files+5
+	}, func() string { return fmt.Sprintf("before %+v, after %d rounds %+v", before, rounds, after) })
+	// Threads stay, as many as were ever needed at once: a loaded machine needs
+	// more, and a leak has one for each round.
+	if after.threads > before.threads+rounds/5 {
 		t.Errorf("before %+v, after %d rounds %+v", before, rounds, after)
 	}
+	t.Logf("before %+v, after %d rounds %+v", before, rounds, after)
 	requireNoState(t)
 }
 

@@ -19,6 +19,9 @@ type HostSweeper struct {
 	Store *state.Store
 	// ConfDirs have the networks that are ours. Required.
 	ConfDirs []string
+	// Orchestrated tells what the orchestrator attached itself, which has to be
+	// the one that says what lives; see cleanup.Collector. Default: nothing.
+	Orchestrated func(network, allocation string) bool
 	// Logger gets a line for each step that matters. Default: none.
 	Logger hclog.Logger
 }
@@ -33,6 +36,9 @@ const grace = 2 * time.Minute
 // is no leak.
 func (s *HostSweeper) Sweep(ctx context.Context, live map[string]bool, remove bool) (found, removed map[string]int, err error) {
 	c := cleanup.Collector{Store: s.Store, ConfDirs: s.ConfDirs, Grace: grace, Logger: s.Logger}
+	if s.Orchestrated != nil {
+		c.Orchestrated = func(o cleanup.Owner) bool { return s.Orchestrated(o.Network, o.Allocation) }
+	}
 	lives := func(id string) string {
 		if live[id] {
 			return "its orchestrator says so"

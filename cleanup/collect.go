@@ -55,6 +55,10 @@ type Collector struct {
 	// to be: others who attach to our networks show no other sign of life at
 	// first. Default: none.
 	Grace time.Duration
+	// Orchestrated tells what an orchestrator attached itself, to networks that
+	// are not ours, and whose list of the living is asked: it is examined like
+	// ours. Default: nothing.
+	Orchestrated func(Owner) bool
 	// Progress is told, after each batch, how many allocations of how many are
 	// done. Default: nobody is told.
 	Progress func(done, of int)
@@ -278,7 +282,7 @@ func (c *Collector) catalog() (*cniconf.Catalog, error) {
 // records reads what is known, after the scan. An allocation whose record cannot
 // be read counts as living.
 func (c *Collector) records(ctx context.Context) (Records, error) {
-	r := Records{Networks: map[string]bool{}, Allocations: map[string]Recorded{}}
+	r := Records{Networks: map[string]bool{}, Allocations: map[string]Recorded{}, Orchestrated: c.Orchestrated}
 	if c.Grace > 0 {
 		r.Settled = time.Now().Add(-c.Grace)
 	}

@@ -40,6 +40,9 @@ type Records struct {
 	// Networks are those of the conf directory and of the recorded
 	// allocations. What others made is not touched.
 	Networks map[string]bool
+	// Orchestrated tells what the orchestrator attached itself, of which the live
+	// set is complete. Nil: nothing.
+	Orchestrated func(Owner) bool
 	// Allocations are those on record, by ID.
 	Allocations map[string]Recorded
 	// Settled is when it was made what is old enough to be judged by what the
@@ -124,7 +127,7 @@ func (p *planner) judge(o Object) Verdict {
 		return keep("its allocation shows a sign of life: %s", p.found.Alive[id])
 	case network == "":
 		return keep("its network is unknown")
-	case !p.records.Networks[network]:
+	case !p.records.Networks[network] && (p.records.Orchestrated == nil || !p.records.Orchestrated(o.Owner)):
 		return keep("network %q is none of ours", network)
 	}
 	if p.young[id] {

@@ -44,6 +44,18 @@ func TestPlan(t *testing.T) {
 		"a sign of life": {objects: []Object{lease}, why: "namespace /run/netns/a",
 			change: func(f *Found, _ *Records, _ map[string]string) { f.Alive["a"] = "namespace /run/netns/a" }},
 		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", "")}}, why: `network "nomad" is none of ours`},
+		"the orchestrator's own": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, leaked: true, why: "no allocation of that ID",
+			change: func(_ *Found, r *Records, _ map[string]string) {
+				r.Orchestrated = func(o Owner) bool { return o.Network == "nomad" && o.Allocation == "a" }
+			}},
+		"the orchestrator's own, and it lives": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: "its allocation lives: Nomad",
+			change: func(_ *Found, r *Records, l map[string]string) {
+				l["a"], r.Orchestrated = "Nomad", func(Owner) bool { return true }
+			}},
+		"the orchestrator's own, with a namespace": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: "namespace /run/docker/netns/1",
+			change: func(f *Found, r *Records, _ map[string]string) {
+				f.Alive["a"], r.Orchestrated = "namespace /run/docker/netns/1", func(Owner) bool { return true }
+			}},
 		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", "")}}, why: "its network is unknown"},
 		"given out only now": {objects: []Object{{Kind: Lease, Owner: ours, Made: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "given out only now",
 			change: func(_ *Found, r *Records, _ map[string]string) { r.Settled = time.Unix(99, 0) }},

@@ -76,6 +76,17 @@ func (c *Client) askLive(ctx context.Context, index uint64) (map[string]bool, ui
 	return live, meta.LastIndex, nil
 }
 
+// bridgeNetwork is the name of the network that Nomad makes itself, for groups
+// in bridge mode.
+const bridgeNetwork = "nomad"
+
+// Attached tells whether Nomad attached an allocation to a network by a
+// configuration of its own, so that what it left is in no CNI configuration
+// directory.
+func Attached(network, allocation string) bool {
+	return network == bridgeNetwork && uuid.MatchString(allocation)
+}
+
 // nodeExists is an error for a node that Nomad does not know: its list is empty,
 // too, which would be the death of all allocations.
 func (c *Client) nodeExists(ctx context.Context, node string) error {

@@ -84,12 +84,12 @@ func newNomad(c config.Config, log hclog.Logger) (*nomad.Client, error) {
 
 func newReconciler(c config.Config, engine *hook.Engine, store *state.Store, s *service) *agent.Reconciler {
 	log := s.log.Named("reconcile")
+	sweeper := &agent.HostSweeper{Store: store, ConfDirs: c.ConfDirs, Logger: log}
 	rc := agent.ReconcilerConfig{
-		Collector: engine, Metrics: s.metrics, Logger: log,
-		Sweeper: &agent.HostSweeper{Store: store, ConfDirs: c.ConfDirs, Logger: log}, Outside: func() error { return outside(c.CNI.Chroot) },
+		Collector: engine, Metrics: s.metrics, Logger: log, Sweeper: sweeper, Outside: func() error { return outside(c.CNI.Chroot) },
 	}
 	if s.nomad != nil {
-		rc.Live = s.nomad
+		rc.Live, sweeper.Orchestrated = s.nomad, nomad.Attached
 	}
 	r := agent.NewReconciler(rc)
 	r.Configure(c.Reconcile.Interval, c.Reconcile.Leaks == "report")

@@ -564,8 +564,8 @@ func TestMetrics(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	m.Observe(hook.Observation{Op: "attach", Network: "web", Tries: 3, Took: time.Second, Err: errors.New("x")})
 	cleaner := m.Cleaner(cleanerFunc(func() error { return nil }))
-	if err := cleaner.Clean(context.Background(), state.Allocation{}, []state.Attachment{{Network: "web"}}); err != nil {
-		t.Fatal(err)
+	if errs := cleaner.Clean(context.Background(), []state.Record{{Attachments: []state.Attachment{{Network: "web"}}}}); errs[0] != nil {
+		t.Fatal(errs[0])
 	}
 	m.Reloaded(nil)
 	r := start(t, Config{Metrics: m}, &scripted{})
@@ -592,4 +592,6 @@ func TestMetrics(t *testing.T) {
 
 type cleanerFunc func() error
 
-func (f cleanerFunc) Clean(context.Context, state.Allocation, []state.Attachment) error { return f() }
+func (f cleanerFunc) Clean(context.Context, []state.Record) []error { return []error{f()} }
+
+func (f cleanerFunc) Covers(state.Attachment) bool { return false }

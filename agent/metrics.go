@@ -105,12 +105,14 @@ type countedCleaner struct {
 	metrics *Metrics
 }
 
-func (c *countedCleaner) Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error {
-	err := c.Cleaner.Clean(ctx, a, attachments)
-	for _, attachment := range attachments {
-		c.metrics.cleanups.WithLabelValues(attachment.Network, outcome(err)).Inc()
+func (c *countedCleaner) Clean(ctx context.Context, dead []state.Record) []error {
+	errs := c.Cleaner.Clean(ctx, dead)
+	for i, record := range dead {
+		for _, attachment := range record.Attachments {
+			c.metrics.cleanups.WithLabelValues(attachment.Network, outcome(errs[i])).Inc()
+		}
 	}
-	return err
+	return errs
 }
 
 // scrapeTimeout bounds what a scrape reads from disk.

@@ -18,8 +18,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Cleaner removes what the attachments of one allocation left. It is the
-// engine's hook.Cleaner.
+// Cleaner removes what the attachments of allocations left. It is the engine's
+// hook.Cleaner.
 type Cleaner struct {
 	// CacheDir is libcni's. Default: /var/lib/cni.
 	CacheDir string
@@ -27,31 +27,54 @@ type Cleaner struct {
 	Logger hclog.Logger
 }
 
-// Clean removes all that the catalogue of the package knows of these
-// attachments: rules, leases, devices, files. Where an attachment has an error,
-// its DEL failed; then plugins that the catalogue does not know are an error,
-// because nobody can say what they left. Repeated it finds nothing to do.
-func (c *Cleaner) Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error {
+// Clean removes all that the catalogue of the package knows of the attachments:
+// rules, leases, devices, files. It scans the host once for all allocations, and
+// returns an error for each. Where an attachment has an error, its DEL failed;
+// then plugins that the catalogue does not know are an error, because nobody can
+// say what they left. Repeated it finds nothing to do.
+func (c *Cleaner) Clean(ctx context.Context, dead []state.Record) []error {
 	scanner := Scanner{CacheDir: c.CacheDir}
-	for _, attachment := range attachments {
-		scanner.ConfLists = append(scanner.ConfLists, attachment.ConfList)
-		scanner.Known = append(scanner.Known, ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface))
+	var flows []flow
+	for _, record := range dead {
+		for _, a := range record.Attachments {
+			scanner.ConfLists = append(scanner.ConfLists, a.ConfList)
+			scanner.Known = append(scanner.Known, ownerOf(a.Network, a.ContainerID, a.Interface))
+		}
+		flows = append(flows, published(record.Attachments)...)
+		c.reportZones(record.Attachments)
 	}
 	found, err := scanner.Scan(ctx)
 	for _, p := range found.Problems {
 		c.log().Warn("skipped", "path", p.Where, "reason", p.Reason)
 	}
-	objects, lookErr := found.left(a, attachments)
-	errs := []error{err, lookErr}
-	for _, failure := range found.Remove(ctx, objects) {
-		errs = append(errs, failure)
-	}
+	objects, lookErr := found.left(dead)
+	failures := found.Remove(ctx, objects)
 	for _, o := range objects {
-		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", a.ID)
+		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", o.Owner.Allocation)
 	}
-	c.reportZones(attachments)
-	errs = append(errs, forget(published(attachments)), unknownPlugins(attachments))
-	return errors.Join(errs...)
+	return outcomes(dead, failures, errors.Join(err, lookErr, forget(flows)))
+}
+
+// outcomes sorts failures by allocation. What is of none is everybody's.
+func outcomes(dead []state.Record, failures []Failure, shared error) []error {
+	failed := map[string][]error{}
+	for _, f := range failures {
+		if f.Owner.Allocation == "" {
+			shared = errors.Join(shared, f)
+		}
+		failed[f.Owner.Allocation] = append(failed[f.Owner.Allocation], f)
+	}
+	errs := make([]error, len(dead))
+	for i, record := range dead {
+		errs[i] = errors.Join(shared, errors.Join(failed[record.Allocation.ID]...), unknownPlugins(record.Attachments))
+	}
+	return errs
+}
+
+// Covers tells whether the catalogue has all plugins of an attachment.
+func (c *Cleaner) Covers(a state.Attachment) bool {
+	types := pluginTypes(a)
+	return len(types) > 0 && !slices.ContainsFunc(types, func(name string) bool { return !slices.Contains(catalogue, name) })
 }
 
 // reportZones says where firewalld may still let addresses through. Its zones
@@ -75,26 +98,30 @@ func (c *Cleaner) log() hclog.Logger {
 }
 
 // left returns the objects of the attachments, the interfaces first.
-func (f *Found) left(a state.Allocation, attachments []state.Attachment) ([]Object, error) {
+func (f *Found) left(dead []state.Record) ([]Object, error) {
 	var objects []Object
-	addresses := map[netip.Addr]bool{}
-	alive := standing(a)
-	for _, attachment := range attachments {
-		objects = append(objects, linksOf(a, attachment, alive)...)
-		for _, address := range resultAddresses(attachment.Result) {
-			addresses[address] = true
+	byContainer := map[string][]state.Attachment{}
+	addresses := map[netip.Addr]Owner{}
+	for _, record := range dead {
+		alive := namespaceOf(record.Allocation) != ""
+		for _, a := range record.Attachments {
+			byContainer[a.ContainerID] = append(byContainer[a.ContainerID], a)
+			objects = append(objects, linksOf(record.Allocation, a, alive)...)
+			for _, address := range resultAddresses(a.Result) {
+				addresses[address] = ownerOf(a.Network, a.ContainerID, a.Interface)
+			}
 		}
 	}
 	for _, o := range f.Objects {
-		if !slices.ContainsFunc(attachments, func(at state.Attachment) bool { return o.Owner.of(at) }) {
+		if !slices.ContainsFunc(byContainer[o.Owner.ContainerID], func(a state.Attachment) bool { return o.Owner.of(a) }) {
 			continue
 		}
 		objects = append(objects, o)
 		for _, address := range o.Addresses {
-			addresses[address] = true
+			addresses[address] = o.Owner
 		}
 	}
-	rules, err := f.firewallLeft(a, addresses)
+	rules, err := f.firewallLeft(dead, addresses)
 	return append(objects, rules...), err
 }
 
@@ -106,30 +133,39 @@ func (o Owner) of(a state.Attachment) bool {
 
 // firewallLeft returns the rules of the addresses, which were the attachments',
 // unless somebody else uses an address by now.
-func (f *Found) firewallLeft(a state.Allocation, addresses map[netip.Addr]bool) ([]Object, error) {
+func (f *Found) firewallLeft(dead []state.Record, addresses map[netip.Addr]Owner) ([]Object, error) {
 	var rules []Object
 	for _, o := range f.Objects {
-		if o.Kind == Firewall && addresses[o.Addresses[0]] {
+		if o.Kind != Firewall {
+			continue
+		}
+		if owner, ok := addresses[o.Addresses[0]]; ok {
+			o.Owner = owner
 			rules = append(rules, o)
 		}
 	}
 	if len(rules) == 0 {
 		return nil, nil
 	}
-	if err := f.LookInside(a.Netns); err != nil {
+	own := map[string]bool{}
+	for _, record := range dead {
+		own[namespaceOf(record.Allocation)] = true
+	}
+	if err := f.LookInside(own); err != nil {
 		return nil, fmt.Errorf("find out who uses the addresses: %w", err)
 	}
 	return slices.DeleteFunc(rules, func(o Object) bool { return f.InUse[o.Addresses[0]] != "" }), nil
 }
 
-// standing tells whether the allocation's namespace is still there.
-func standing(a state.Allocation) bool {
+// namespaceOf returns the identity of the allocation's namespace, if that is
+// still there.
+func namespaceOf(a state.Allocation) string {
 	ns, err := netns.OpenSame(a.Netns, a.NetnsID)
 	if err != nil {
-		return false
+		return ""
 	}
-	_ = ns.Close() // only looked at
-	return true
+	defer ns.Close() //nolint:errcheck // only looked at
+	return ns.ID()
 }
 
 // published returns the UDP ports that the attachments publish.

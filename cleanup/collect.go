@@ -118,7 +118,7 @@ func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Repor
 	if scanErr != nil {
 		report.Problems = append(report.Problems, Problem{"host", scanErr.Error()})
 	}
-	if err := found.LookInside(""); err != nil {
+	if err := found.LookInside(nil); err != nil {
 		return nil, nil, fmt.Errorf("look into the network namespaces: %w", err)
 	}
 	records, err := c.records(ctx)

@@ -29,7 +29,7 @@ func TestOneAttachmentOfSeveral(t *testing.T) {
 	}
 	attribute(objects, known)
 	found := &Found{Objects: objects}
-	left, err := found.left(state.Allocation{ID: "a", Netns: "/nonexistent"}, []state.Attachment{gone})
+	left, err := found.left([]state.Record{{Allocation: state.Allocation{ID: "a", Netns: "/nonexistent"}, Attachments: []state.Attachment{gone}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,27 +111,23 @@ func pinned() map[string]string {
 }
 
 // LookInside fills in which addresses are used in network namespaces, except in
-// the one at the path given. A namespace that cannot be entered is an error.
-func (f *Found) LookInside(except string) error {
+// those whose identities are given. A namespace that cannot be entered is an
+// error.
+func (f *Found) LookInside(except map[string]bool) error {
 	f.InUse = map[netip.Addr]string{}
 	paths, err := netns.Others()
 	if err != nil {
 		return err
 	}
-	skip := ""
-	if ns, err := netns.Open(except); err == nil {
-		skip = ns.ID()
-		_ = ns.Close() // only looked at
-	}
 	for _, path := range paths {
-		if err := f.lookInto(path, skip); err != nil {
+		if err := f.lookInto(path, except); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Found) lookInto(path, skip string) error {
+func (f *Found) lookInto(path string, except map[string]bool) error {
 	ns, err := netns.Open(path)
 	if errors.Is(err, netns.ErrMissing) || errors.Is(err, os.ErrNotExist) { // ended meanwhile
 		return nil
@@ -140,7 +136,7 @@ func (f *Found) lookInto(path, skip string) error {
 		return err
 	}
 	defer ns.Close() //nolint:errcheck // only looked at
-	if ns.ID() == skip {
+	if except[ns.ID()] {
 		return nil
 	}
 	interfaces, err := ns.Interfaces()

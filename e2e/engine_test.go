@@ -42,13 +42,17 @@ type cleaner struct {
 	err   error
 }
 
-func (c *cleaner) Clean(_ context.Context, a state.Allocation, attachments []state.Attachment) error {
-	for _, attachment := range attachments {
-		c.asked = append(c.asked, a.ID+" "+attachment.Interface)
+func (c *cleaner) Clean(_ context.Context, dead []state.Record) []error {
+	for _, record := range dead {
+		for _, attachment := range record.Attachments {
+			c.asked = append(c.asked, record.Allocation.ID+" "+attachment.Interface)
+		}
 	}
 	slices.Sort(c.asked)
-	return c.err
+	return slices.Repeat([]error{c.err}, len(dead))
 }
+
+func (c *cleaner) Covers(state.Attachment) bool { return false }
 
 // TestForcedCleanupIsCalled when DEL fails, and whenever the namespace is
 // missing; what the cleaner could not do stays pending.

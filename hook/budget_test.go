@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,11 +18,13 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// cleanerFunc is a Cleaner that is a function.
-type cleanerFunc func(ctx context.Context, a state.Allocation, attachments []state.Attachment) error
+// cleanerFunc is a Cleaner that covers the fake, and is a function.
+type cleanerFunc func(ctx context.Context, dead []state.Record) []error
 
-func (f cleanerFunc) Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error {
-	return f(ctx, a, attachments)
+func (f cleanerFunc) Clean(ctx context.Context, dead []state.Record) []error { return f(ctx, dead) }
+
+func (f cleanerFunc) Covers(a state.Attachment) bool {
+	return strings.Contains(string(a.ConfList), fakecni.Type)
 }
 
 // fakeEngine opens an engine whose only plugin is the fake.
@@ -76,9 +80,9 @@ func TestCleanupAfterHungDEL(t *testing.T) {
 	cleaned := errors.New("not called")
 	e := fakeEngine(t, func(c *Config) {
 		c.CallTimeout = time.Hour
-		c.Cleaner = cleanerFunc(func(ctx context.Context, _ state.Allocation, _ []state.Attachment) error {
+		c.Cleaner = cleanerFunc(func(ctx context.Context, dead []state.Record) []error {
 			cleaned = ctx.Err()
-			return cleaned
+			return slices.Repeat([]error{cleaned}, len(dead))
 		})
 	})
 	record(t, e, "a1", state.Attachment{Network: "n", Interface: "eth0", Phase: state.Attached,

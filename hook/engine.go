@@ -98,7 +98,7 @@ func (e *Engine) begin(ctx context.Context, id string) (*operation, error) {
 
 // beginToAttach is begin for a request, after what has to be done once in a boot.
 func (e *Engine) beginToAttach(ctx context.Context, r Request) (*operation, error) {
-	e.sweep(ctx)
+	e.recoverBoot(ctx)
 	o, err := e.begin(ctx, r.ID)
 	if err == nil && r.Notify != nil {
 		o.notify = r.Notify

@@ -34,6 +34,9 @@ type Collected struct {
 // and joins them.
 func (e *Engine) GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error) {
 	c := &Collected{Skipped: map[string]string{}}
+	if err := e.cleanBoot(ctx); err != nil {
+		e.log.Warn("what earlier boots left is not removed yet", "error", err)
+	}
 	ids, err := e.store.IDs()
 	if err != nil {
 		return c, err

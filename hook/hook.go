@@ -56,10 +56,13 @@ type Hook interface {
 // call it when a DEL failed and whenever the namespace is missing, because
 // plugins then report success and leave their rules.
 type Cleaner interface {
-	// Clean removes what the attachments of the allocation left. Those whose
-	// DEL failed have an error. The error says what could not be removed;
-	// calling again is safe.
-	Clean(ctx context.Context, a state.Allocation, attachments []state.Attachment) error
+	// Clean removes what the attachments of the allocations left, of all of them
+	// at once. Those whose DEL failed have an error. It returns for each
+	// allocation what could not be removed; calling again is safe.
+	Clean(ctx context.Context, dead []state.Record) []error
+	// Covers tells whether Clean removes all that the plugins of an attachment
+	// leave outside of its namespace: then DEL is not needed after a reboot.
+	Covers(a state.Attachment) bool
 }
 
 // Config says where a Hook finds and keeps things. The zero value is usable:

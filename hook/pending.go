@@ -13,9 +13,12 @@ import (
 )
 
 // RetryDue tells whether a teardown that did not finish is due to be tried
-// again: then RetryPending has something to do. It runs no plugin and waits for
+// again, or something of an earlier boot is left: then RetryPending has something to do. It runs no plugin and waits for
 // no lock.
 func (e *Engine) RetryDue() bool {
+	if due, _, err := e.bootDue(); err == nil && due {
+		return true
+	}
 	ids, err := e.store.Pending()
 	if err != nil {
 		e.log.Warn("cannot list the teardowns that did not finish", "error", err)
@@ -42,6 +45,9 @@ func (e *Engine) RetryPending(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if err := e.cleanBoot(ctx); err != nil {
+		e.log.Warn("what earlier boots left is not removed yet", "error", err)
+	}
 	ids, err := e.store.Pending()
 	if err != nil {
 		return fmt.Errorf("list the teardowns that did not finish: %w", err)

@@ -16,43 +16,6 @@ import (
 // sweepWidth is how many allocations are torn down at once.
 const sweepWidth = 4
 
-// sweep does, before something new is attached, what has to be done once in a
-// boot. It never fails its caller: what fails stays on record.
-func (e *Engine) sweep(ctx context.Context) {
-	if err := e.sweepBoot(ctx); err != nil {
-		e.log.Warn("records of an earlier boot are not torn down yet", "error", err)
-	}
-}
-
-// sweepBoot tears down, once in a boot, what earlier boots have on record: the
-// namespaces are gone, but addresses are still given out to them.
-func (e *Engine) sweepBoot(ctx context.Context) error {
-	boot, err := state.BootID()
-	if err != nil {
-		return err
-	}
-	if swept, err := e.store.SweptBoot(); err != nil || swept == boot {
-		return err
-	}
-	unlock, err := e.store.LockCollecting(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if swept, err := e.store.SweptBoot(); err != nil || swept == boot { // somebody was quicker
-		return err
-	}
-	ids, err := e.store.IDs()
-	if err != nil {
-		return err
-	}
-	e.teardownAll(ctx, ids, func(o *operation) bool { return o.record.Allocation.BootID != boot })
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return e.store.SetSweptBoot(boot)
-}
-
 // teardownAll tears down the allocations that are wanted and that nobody is at
 // work on.
 func (e *Engine) teardownAll(ctx context.Context, ids []string, wanted func(*operation) bool) {

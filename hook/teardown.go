@@ -215,7 +215,8 @@ func (o *operation) clean(ctx context.Context, suspects []state.Attachment, fail
 	}
 	ctx, stop := o.cleaning(ctx)
 	defer stop()
-	if err := o.config.Cleaner.Clean(ctx, o.record.Allocation, suspects); err != nil {
+	dead := state.Record{Allocation: o.record.Allocation, Attachments: suspects}
+	if err := o.config.Cleaner.Clean(ctx, []state.Record{dead})[0]; err != nil {
 		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
 	}
 	return nil

@@ -4,6 +4,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
 )
 
 // SweptBoot returns the boot for which the records of earlier ones were torn
@@ -30,6 +33,15 @@ func (s *Store) SetSweptBoot(boot string) error {
 		return err
 	}
 	return os.Rename(temporary, filepath.Join(s.dir, "boot"))
+}
+
+// LockSweeping is held by the process that removes what earlier boots left.
+func (s *Store) LockSweeping(ctx context.Context) (unlock func(), err error) {
+	dir, err := lockDir(ctx, s.dir, unix.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	return func() { flock.Close(dir) }, nil
 }
 
 // writeFile writes a file that is on disk before it gets its name.

@@ -45,6 +45,9 @@ func (s *Store) LockRetries() (unlock func(), err error) {
 	return func() { flock.Close(dir) }, nil
 }
 
+// AddPending puts the allocation on the list of Store.Pending.
+func (l *Locked) AddPending() error { return l.mark(pendingMarks) }
+
 // ClearPending takes the allocation off the list of Store.Pending. One that is
 // not on it is fine.
 func (l *Locked) ClearPending() error { return l.unmark(pendingMarks) }

@@ -1,0 +1,163 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+const (
+	// bootLimit is how long a call waits at most for what earlier boots left. What
+	// is not done by then is left to RetryPending and GC.
+	bootLimit = 2 * time.Second
+	// bootBatch is how many allocations are cleaned up at once. Each is locked
+	// meanwhile, with an open file.
+	bootBatch = 250
+)
+
+var errEarlierBoot = errors.New("was set up in an earlier boot, and only its plugins know what they left")
+
+// recoverBoot removes, before something new is attached, what earlier boots left.
+// It never fails its caller: what fails stays on record.
+func (e *Engine) recoverBoot(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, bootLimit)
+	defer stop()
+	if err := e.cleanBoot(ctx); err != nil {
+		e.log.Warn("what earlier boots left is not removed yet", "error", err)
+	}
+}
+
+// bootDue tells whether cleanBoot has something to do.
+func (e *Engine) bootDue() (due bool, boot string, err error) {
+	if boot, err = state.BootID(); err != nil {
+		return false, "", err
+	}
+	swept, err := e.store.SweptBoot()
+	return err == nil && swept != boot, boot, err
+}
+
+// cleanBoot removes, once in a boot, what earlier boots have on record:
+// namespaces, links and most rules are gone with the boot, but addresses are
+// leased still. What a cleaner knows is removed without running plugins, of many
+// allocations at once; the others become pending.
+func (e *Engine) cleanBoot(ctx context.Context) error {
+	if due, _, err := e.bootDue(); err != nil || !due {
+		return err
+	}
+	unlock, err := e.store.LockSweeping(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	due, boot, err := e.bootDue()
+	if err != nil || !due { // another process was quicker
+		return err
+	}
+	ids, err := e.store.IDs()
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(ids, bootBatch) {
+		if err := e.cleanBatch(ctx, part, boot); err != nil {
+			return err
+		}
+	}
+	return e.store.SetSweptBoot(boot)
+}
+
+// cleanBatch does that for some allocations. Their records go last, so another
+// process can go on when this one is killed.
+func (e *Engine) cleanBatch(ctx context.Context, ids []string, boot string) error {
+	var covered, others []*operation
+	defer func() {
+		for _, o := range slices.Concat(covered, others) {
+			o.end()
+		}
+	}()
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch o, err := e.tryBegin(id); {
+		case errors.Is(err, state.ErrLocked): // its own call resets it
+		case err != nil:
+			e.log.Warn("a record of an earlier boot is left", "allocation", id, "error", err)
+		case o.record.Allocation.BootID == "" || o.record.Allocation.BootID == boot:
+			o.end()
+		case o.covered():
+			covered = append(covered, o)
+		default:
+			others = append(others, o)
+		}
+	}
+	if err := e.dropCovered(ctx, covered); err != nil {
+		return err
+	}
+	for _, o := range others {
+		o.leaveToRetry(errEarlierBoot)
+	}
+	return nil
+}
+
+// covered tells whether the cleaner removes all that the allocation left.
+func (o *operation) covered() bool {
+	return o.config.Cleaner != nil && len(o.record.Damaged) == 0 &&
+		!slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return !o.config.Cleaner.Covers(a) })
+}
+
+func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
+	if len(covered) == 0 {
+		return nil
+	}
+	dead := make([]state.Record, len(covered))
+	for i, o := range covered {
+		dead[i] = o.record
+	}
+	e.log.Info("removing what an earlier boot left", "allocations", len(dead))
+	errs := e.config.Cleaner.Clean(ctx, dead)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for i, o := range covered {
+		err := errs[i]
+		if err == nil {
+			err = o.forgetBoot()
+		}
+		if err != nil {
+			o.leaveToRetry(err)
+		}
+	}
+	return nil
+}
+
+// forgetBoot drops the record, and the file at which its own namespace was
+// pinned, unless another one is there by now.
+func (o *operation) forgetBoot() error {
+	a := o.record.Allocation
+	if a.NetnsOwned && !netns.Exists(a.Netns) {
+		if err := netns.Remove(a.Netns); err != nil {
+			return err
+		}
+	}
+	return o.lock.Clear()
+}
+
+// leaveToRetry makes the attachments pending, for RetryPending and GC. It need
+// not outlast a power cut, after which all are of an earlier boot again.
+func (o *operation) leaveToRetry(why error) {
+	err := o.lock.AddPending()
+	for _, a := range o.record.Attachments {
+		a.Phase, a.Error, a.Tries, a.Updated = state.Pending, why.Error(), 0, time.Now().UTC()
+		err = errors.Join(err, o.lock.Mark(a))
+	}
+	if err != nil {
+		o.log.Warn("a record of an earlier boot is left as it is", "error", err)
+	}
+}

@@ -1,0 +1,106 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/state"
+)
+
+// earlierBoot puts an allocation of an earlier boot on record.
+func earlierBoot(t *testing.T, e *Engine, id string, conflist json.RawMessage) {
+	t.Helper()
+	lock, err := e.store.Lock(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	a := state.Allocation{ID: id, Netns: filepath.Join(e.config.NetnsDir, id), NetnsOwned: true, BootID: "the boot before", Digest: "x"}
+	attachment := state.Attachment{Network: "n", Interface: "eth0", ContainerID: id, Phase: state.Attached, ConfList: conflist}
+	if err := lock.Begin(a, []state.Attachment{attachment}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func recorded(t *testing.T, e *Engine) []string {
+	t.Helper()
+	ids, err := e.store.IDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// TestEarlierBoot: what the cleaner covers is removed in batches, without a
+// plugin; the rest is left to a retry, and what is of this boot stays.
+func TestEarlierBoot(t *testing.T) {
+	var batches []int
+	calls := filepath.Join(t.TempDir(), "calls")
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error {
+			batches = append(batches, len(dead))
+			return make([]error, len(dead))
+		})
+	})
+	script := fakecni.Script{Log: calls}
+	for i := range bootBatch + 50 {
+		earlierBoot(t, e, fmt.Sprintf("dead-%03d", i), fakeList(t, "n", script))
+	}
+	earlierBoot(t, e, "x-unknown", json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "unknown"}]}`))
+	record(t, e, "y-alive", state.Attachment{Network: "n", Interface: "eth0", ContainerID: "y-alive", Phase: state.Attached, ConfList: fakeList(t, "n", script)})
+	e.recoverBoot(t.Context())
+	if got := fmt.Sprint(batches); got != fmt.Sprint([]int{bootBatch, 50}) {
+		t.Errorf("cleaned up in batches of %s", got)
+	}
+	if got := fmt.Sprint(recorded(t, e)); got != "[x-unknown y-alive]" {
+		t.Errorf("on record are %s", got)
+	}
+	if _, err := os.Stat(calls); err == nil {
+		t.Error("a plugin was called")
+	}
+	if pending, err := e.store.Pending(); err != nil || fmt.Sprint(pending) != "[x-unknown]" || !e.RetryDue() {
+		t.Errorf("pending are %v, %v", pending, err)
+	}
+}
+
+// TestEarlierBootInterrupted: a process that is ended on the way leaves the
+// records to the next.
+func TestEarlierBootInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(ctx context.Context, dead []state.Record) []error {
+			cancel()
+			return make([]error, len(dead))
+		})
+	})
+	earlierBoot(t, e, "dead", fakeList(t, "n", fakecni.Script{}))
+	if err := e.cleanBoot(ctx); !errors.Is(err, context.Canceled) || len(recorded(t, e)) != 1 || !e.RetryDue() {
+		t.Errorf("%v, on record are %v", err, recorded(t, e))
+	}
+	if err := e.RetryPending(t.Context()); err != nil || len(recorded(t, e)) != 0 || e.RetryDue() {
+		t.Errorf("%v, on record are %v", err, recorded(t, e))
+	}
+}
+
+// TestEarlierBootFails: what cannot be removed becomes pending.
+func TestEarlierBootFails(t *testing.T) {
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error { return []error{errors.New("lock is held"), nil} })
+	})
+	earlierBoot(t, e, "a-stuck", fakeList(t, "n", fakecni.Script{}))
+	earlierBoot(t, e, "b-gone", fakeList(t, "n", fakecni.Script{}))
+	e.recoverBoot(t.Context())
+	a, err := e.Status(t.Context(), "a-stuck")
+	if err != nil || len(recorded(t, e)) != 1 || a.Attachments[0].Phase != state.Pending || a.Attachments[0].Error != "lock is held" {
+		t.Errorf("recorded %+v, %v", a, err)
+	}
+}

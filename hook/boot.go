@@ -119,6 +119,7 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 	dead := make([]state.Record, len(covered))
 	for i, o := range covered {
 		dead[i] = o.record
+		dead[i].Allocation.Netns = "" // what is at its path by now is of this boot
 	}
 	e.log.Info("removing what an earlier boot left", "allocations", len(dead))
 	errs := e.config.Cleaner.Clean(ctx, dead)

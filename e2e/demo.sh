@@ -13,6 +13,7 @@ if [ "${1:-}" != inside ]; then
 fi
 
 mount --make-rprivate /
+printf init >/proc/self/comm # a host is known by the name of its process 1
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
 mount -t sysfs sysfs /sys

@@ -374,12 +374,18 @@ func TestExtendKilledAnywhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := *h
 			h.t = t
-			kills := 0
-			for wait := 2 * time.Millisecond; ; wait += 8 * time.Millisecond {
+			prepare := func() {
 				h.must("attach", "k1", "--primary", "web", "--networks", "storage")
 				if sweep.prepare != nil {
 					h.must(sweep.prepare...)
 				}
+			}
+			prepare()
+			step := h.step(sweep.kill...)
+			h.must("detach", "k1")
+			kills := 0
+			for wait := 2 * time.Millisecond; ; wait += step {
+				prepare()
 				killed := h.killAfter(wait, sweep.kill...)
 				e := h.engine(nil)
 				if _, err := e.GC(context.Background(), nil); err != nil {

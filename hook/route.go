@@ -124,8 +124,13 @@ func (o *operation) firstOf(routes []netns.Route) (first netns.Route, ok bool) {
 	return netns.Route{}, false
 }
 
+// setDefaultRoute makes a route the only default one of its family.
 func (o *operation) setDefaultRoute(ns *netns.Namespace, r netns.Route) error {
-	err := ns.SetDefaultRoute(r.Gateway, r.Interface)
+	present, err := ns.DefaultRoutes()
+	if err == nil {
+		o.displaces(r, present)
+		err = ns.SetDefaultRoute(r.Gateway, r.Interface)
+	}
 	if err == nil {
 		err = o.recordDefaultRoute(r)
 	}
@@ -133,6 +138,21 @@ func (o *operation) setDefaultRoute(ns *netns.Namespace, r netns.Route) error {
 		return fmt.Errorf("allocation %s: %w", o.record.Allocation.ID, err)
 	}
 	return nil
+}
+
+// displaces notes in the attachment of a route which others give way to it, so that
+// one of them takes its place when the attachment goes. recordDefaultRoute writes it.
+func (o *operation) displaces(r netns.Route, others []netns.Route) {
+	at := slices.IndexFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == r.Interface })
+	if at < 0 {
+		return
+	}
+	a := &o.record.Attachments[at]
+	for _, other := range ofFamily(others, r.Gateway.Is6()) {
+		if other.Interface != r.Interface && !slices.Contains(a.Displaced, other) {
+			a.Displaced = append(slices.Clip(a.Displaced), other) // attachments of a plan share what is there
+		}
+	}
 }
 
 // wantedGateways returns the gateways that the element names, or else those
@@ -264,6 +284,7 @@ func (o *operation) restoreIn(ns *netns.Namespace, displaced []netns.Route) ([]n
 		if len(ofFamily(routes, v6)) > 0 || len(candidates) == 0 {
 			continue
 		}
+		o.displaces(candidates[0], candidates[1:])
 		if err := o.setDefaultRoute(ns, candidates[0]); err != nil {
 			return nil, err
 		}

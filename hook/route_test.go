@@ -1,0 +1,37 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestDisplacedRoutes: an attachment that has the default route knows those of the
+// others, of one family, each once, and does not share the list with another.
+func TestDisplacedRoutes(t *testing.T) {
+	route := func(iface, gateway string) netns.Route {
+		return netns.Route{Interface: iface, Gateway: netip.MustParseAddr(gateway)}
+	}
+	before, own, sibling, v6 := route("eth0", "10.0.0.1"), route("net1", "10.1.0.1"), route("net2", "10.2.0.1"), route("net2", "fd00::1")
+	shared := append(make([]netns.Route, 0, 4), before)
+	o := &operation{record: state.Record{Attachments: []state.Attachment{
+		{Interface: "net1", Displaced: shared}, {Interface: "net2", Displaced: shared},
+	}}}
+	for range 2 {
+		o.displaces(own, []netns.Route{before, own, sibling, v6})
+	}
+	o.displaces(v6, nil)
+	o.displaces(before, []netns.Route{sibling})
+	if got := o.record.Attachments[0].Displaced; !slices.Equal(got, []netns.Route{before, sibling}) {
+		t.Errorf("net1 displaces %v", got)
+	}
+	if got := o.record.Attachments[1].Displaced; !slices.Equal(got, []netns.Route{before}) || shared[:2][1] != (netns.Route{}) {
+		t.Errorf("net2 displaces %v, shared %v", got, shared[:2])
+	}
+}

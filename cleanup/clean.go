@@ -126,9 +126,10 @@ func (f *Found) left(dead []state.Record) ([]Object, error) {
 }
 
 // of tells whether the owner can be the attachment. Another attachment, or
-// another runtime's, has another container ID or another network.
+// another runtime's, has another container ID or another network. What has no
+// container ID is nobody's, whatever the record lacks.
 func (o Owner) of(a state.Attachment) bool {
-	return o.ContainerID == a.ContainerID && (o.Network == "" || o.Network == a.Network) && (o.Interface == "" || o.Interface == a.Interface)
+	return o.ContainerID != "" && o.ContainerID == a.ContainerID && (o.Network == "" || o.Network == a.Network) && (o.Interface == "" || o.Interface == a.Interface)
 }
 
 // firewallLeft returns the rules of the addresses, which were the attachments',

@@ -45,6 +45,15 @@ func TestOneAttachmentOfSeveral(t *testing.T) {
 	}
 }
 
+// TestRecordWithoutContainerID has nothing in common with what shows no owner.
+func TestRecordWithoutContainerID(t *testing.T) {
+	for _, o := range []Owner{{}, {Network: "web"}, {Interface: "net1"}} {
+		if o.of(state.Attachment{Network: "web", Interface: "net1"}) {
+			t.Errorf("%+v is taken for the attachment's", o)
+		}
+	}
+}
+
 // TestAllocationLives: what shows the container ID of an attachment is judged by
 // its allocation.
 func TestAllocationLives(t *testing.T) {

@@ -5,6 +5,7 @@
 package nomadlab
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -30,9 +31,11 @@ func Binary() string { return filepath.Join(lab.Root(), "build", "nomad", "nomad
 type Agent struct {
 	*testing.T
 	dir, allocnet string
-	cmd           *exec.Cmd
-	exited        chan struct{}
-	log           *os.File
+	// TLS is the client's, of an agent whose configuration has TLS for HTTP.
+	TLS    *tls.Config
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    *os.File
 }
 
 // NewAgent returns an agent that has not been started. Its configuration becomes
@@ -100,7 +103,11 @@ func (a *Agent) Signal(s unix.Signal) {
 // API reads from the agent's HTTP API.
 func (a *Agent) API(path string, target any) error {
 	client := http.Client{Timeout: time.Minute} // so that a hung agent shows
-	response, err := client.Get("http://127.0.0.1:4646/v1/" + path)
+	address := "http://127.0.0.1:4646/v1/"
+	if a.TLS != nil {
+		client.Transport, address = &http.Transport{TLSClientConfig: a.TLS, DisableKeepAlives: true}, "https://127.0.0.1:4646/v1/"
+	}
+	response, err := client.Get(address + path)
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,9 @@ type Live interface {
 // Sweeper finds on the host what belongs to no allocation.
 type Sweeper interface {
 	// Sweep counts leaks by kind, and removes them if it shall. What is live,
-	// or on record, is no leak.
-	Sweep(ctx context.Context, live map[string]bool, remove bool) (found, removed map[string]int, err error)
+	// or on record, is no leak. It asks for what is live when it begins, and
+	// again before it removes something: an error then keeps everything.
+	Sweep(ctx context.Context, live func(context.Context) (map[string]bool, error), remove bool) (found, removed map[string]int, err error)
 }
 
 // Collector takes down what ended without teardown.
@@ -137,7 +138,7 @@ func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 		r.config.Logger.Info("took down what ended without teardown", "allocations", collected.TornDown)
 		r.config.Metrics.leaks("allocation", len(collected.TornDown), len(collected.TornDown))
 	}
-	err = errors.Join(err, r.sweep(ctx, live))
+	err = errors.Join(err, r.sweep(ctx))
 	if r.config.Live != nil {
 		err = errors.Join(err, r.config.Live.Prune(live))
 	}
@@ -167,12 +168,12 @@ func (r *Reconciler) live(ctx context.Context) (map[string]bool, error) {
 	return known, nil
 }
 
-func (r *Reconciler) sweep(ctx context.Context, live map[string]bool) error {
+func (r *Reconciler) sweep(ctx context.Context) error {
 	if r.config.Sweeper == nil {
 		return nil
 	}
 	remove := !r.report.Load()
-	found, removed, err := r.config.Sweeper.Sweep(ctx, live, remove)
+	found, removed, err := r.config.Sweeper.Sweep(ctx, r.live, remove)
 	for kind, n := range found {
 		r.config.Logger.Warn("leak on the host", "kind", kind, "found", n, "removed", removed[kind])
 		r.config.Metrics.leaks(kind, n, removed[kind])

@@ -44,7 +44,7 @@ func (f liveFunc) Prune(map[string]bool) error { return nil }
 
 type leaks map[string]int
 
-func (l leaks) Sweep(_ context.Context, _ map[string]bool, remove bool) (found, removed map[string]int, err error) {
+func (l leaks) Sweep(_ context.Context, _ func(context.Context) (map[string]bool, error), remove bool) (found, removed map[string]int, err error) {
 	found = maps.Clone(l)
 	if remove {
 		removed = maps.Clone(l)

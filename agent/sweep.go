@@ -34,16 +34,23 @@ const grace = 2 * time.Minute
 
 // Sweep looks for leaks and, if it shall, removes them. What cannot be examined
 // is no leak.
-func (s *HostSweeper) Sweep(ctx context.Context, live map[string]bool, remove bool) (found, removed map[string]int, err error) {
-	c := cleanup.Collector{Store: s.Store, ConfDirs: s.ConfDirs, Grace: grace, Logger: s.Logger}
+func (s *HostSweeper) Sweep(ctx context.Context, live func(context.Context) (map[string]bool, error), remove bool) (found, removed map[string]int, err error) {
+	ask := func(ctx context.Context) (cleanup.Live, error) {
+		known, err := live(ctx)
+		return func(id string) string {
+			if known[id] {
+				return "its orchestrator says so"
+			}
+			return ""
+		}, err
+	}
+	lives, err := ask(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := cleanup.Collector{Ask: ask, Store: s.Store, ConfDirs: s.ConfDirs, Grace: grace, Logger: s.Logger}
 	if s.Orchestrated != nil {
 		c.Orchestrated = func(o cleanup.Owner) bool { return s.Orchestrated(o.Network, o.Allocation) }
-	}
-	lives := func(id string) string {
-		if live[id] {
-			return "its orchestrator says so"
-		}
-		return ""
 	}
 	if !remove {
 		report, _, err := c.Examine(ctx, cleanup.Scope{}, lives)

@@ -59,6 +59,9 @@ type Collector struct {
 	// are not ours, and whose list of the living is asked: it is examined like
 	// ours. Default: nothing.
 	Orchestrated func(Owner) bool
+	// Ask is asked again, before each batch is removed, which allocations live. An
+	// error ends the collection. Default: what lived at its beginning still does.
+	Ask func(ctx context.Context) (Live, error)
 	// Progress is told, after each batch, how many allocations of how many are
 	// done. Default: nobody is told.
 	Progress func(done, of int)
@@ -88,6 +91,9 @@ type Report struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Removed counts the objects that were removed.
 	Removed int `json:"removed"`
+	// Alive says why the allocation of the scope is not dead; empty when it is, or
+	// when the scope names none.
+	Alive string `json:"alive,omitempty"`
 	// Failures are leaked objects that are still there.
 	Failures []Failure `json:"-"`
 }
@@ -126,6 +132,7 @@ func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Repor
 		return nil, nil, err
 	}
 	if scope.Allocation != "" {
+		report.Alive = aliveBy(scope.Allocation, found, records)
 		for _, o := range found.Objects {
 			records.Networks[o.Owner.Network] = true
 		}
@@ -140,6 +147,20 @@ func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Repor
 		}
 	}
 	return report, found, nil
+}
+
+// aliveBy decides by the record, and without one by the namespaces.
+func aliveBy(id string, found *Found, records Records) string {
+	recorded, known := records.Allocations[id]
+	switch {
+	case !known:
+		return found.Alive[id]
+	case recorded.Unknown != "":
+		return recorded.Unknown
+	case recorded.Dead == "":
+		return "it is on record, and its namespace exists"
+	}
+	return ""
 }
 
 // Collect removes what is leaked and not on record: what is on record is for
@@ -192,6 +213,13 @@ func (c *Collector) tell(done, of int, report *Report) {
 // removeAll removes the objects of allocations that are dead still: nothing is
 // attached until it is done. It returns how long that took.
 func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation map[string][]Object, found *Found, report *Report) (time.Duration, error) {
+	live := Live(NobodyElse)
+	if c.Ask != nil {
+		var err error
+		if live, err = c.Ask(ctx); err != nil {
+			return 0, err
+		}
+	}
 	unlock, err := c.lock(ctx)
 	if err != nil {
 		return 0, err
@@ -204,7 +232,7 @@ func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation ma
 	}
 	var objects []Object
 	for _, id := range ids {
-		if _, known := slices.BinarySearch(recorded, id); !known && !netns.Exists(filepath.Join(netns.DefaultDir, id)) {
+		if _, known := slices.BinarySearch(recorded, id); !known && live(id) == "" && !netns.Exists(filepath.Join(netns.DefaultDir, id)) {
 			objects = append(objects, byAllocation[id]...)
 		}
 	}
@@ -311,7 +339,9 @@ func (c *Collector) records(ctx context.Context) (Records, error) {
 }
 
 // recorded tells whether an allocation on record lives: it was set up as a whole
-// and its namespace lives, or somebody is at work on it.
+// and its namespace lives, or another process has its lock. With a damaged record
+// that is unknown, unless a line that can be read proves that the namespace is
+// gone.
 func (c *Collector) recorded(record state.Record) Recorded {
 	var r Recorded
 	cut := ""
@@ -331,6 +361,10 @@ func (c *Collector) recorded(record state.Record) Recorded {
 	}
 	if errors.Is(err, netns.ErrMissing) {
 		cut = err.Error()
+	}
+	if len(record.Damaged) > 0 && (record.Allocation.Netns == "" || !errors.Is(err, netns.ErrMissing)) {
+		r.Unknown = "its record is damaged: " + record.Damaged[0].String()
+		return r
 	}
 	if cut != "" && c.idle(record.Allocation.ID) {
 		r.Dead = cut

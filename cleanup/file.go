@@ -22,6 +22,12 @@ type file struct {
 	leases string
 }
 
+// same tells whether the file holds what it held when it was found.
+func (f *file) same() bool {
+	content, err := readRegular(f.path)
+	return err == nil && content == f.content
+}
+
 // remove removes the file unless it holds something else by now.
 func (f *file) remove() error {
 	content, err := readRegular(f.path)

@@ -71,6 +71,35 @@ func TestLeaseChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestRuleOfALeaseGivenAway: a rule that names an address only stays when the lease
+// of the dead was freed, and given to another, since the scan.
+func TestRuleOfALeaseGivenAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "web")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "10.0.0.2")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a1\r\neth0")
+	lease, err := readLease(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := Object{Kind: Firewall, Owner: lease.Owner, Addresses: lease.Addresses}
+	f := &Found{leaseDirs: []string{dir}}
+	if left := f.stillOwned([]Object{rule}, []Object{rule, lease}); len(left) != 1 {
+		t.Errorf("the lease is still that of the dead, and %d rules go", len(left))
+	}
+	write("a2\r\neth0")
+	if left := f.stillOwned([]Object{rule}, []Object{rule, lease}); len(left) != 0 {
+		t.Errorf("another has the address, and its rule goes: %v", left)
+	}
+}
+
 // TestLeaseLock waits for whoever has host-local's lock.
 func TestLeaseLock(t *testing.T) {
 	dir := t.TempDir()

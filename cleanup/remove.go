@@ -156,12 +156,12 @@ func (f *Found) dirsToLock(objects []Object) []string {
 	return dirs
 }
 
-// stillOwned leaves out the rules of addresses that somebody else has leased
-// since the scan.
+// stillOwned leaves out the rules of addresses that another allocation has leased
+// since the scan. It is called with host-local's locks held.
 func (f *Found) stillOwned(rules, removed []Object) []Object {
 	freed := map[string]bool{}
 	for _, o := range removed {
-		if o.Kind == Lease {
+		if o.Kind == Lease && o.file.same() {
 			freed[o.file.path] = true
 		}
 	}

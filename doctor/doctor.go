@@ -17,6 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -132,7 +133,7 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 		}
 		id := record.Allocation.ID
 		for _, damaged := range record.Damaged {
-			r.wrong(damaged.Path, "record cannot be read: "+damaged.String(), "allocnet detach "+id)
+			r.wrong(id, "record is damaged: "+damaged.String(), repairOf(record))
 		}
 		for _, a := range record.Attachments {
 			if a.Phase == state.Pending {
@@ -147,6 +148,19 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 	for _, id := range stale {
 		r.advise(id, "a process that was killed left its lock file", "allocnet gc")
 	}
+}
+
+// repairOf is the command for a damaged record: the dead need none.
+func repairOf(record state.Record) string {
+	a := record.Allocation
+	ns, err := netns.OpenSame(a.Netns, a.NetnsID)
+	if err == nil {
+		_ = ns.Close() // only looked at
+	}
+	if a.Netns != "" && errors.Is(err, netns.ErrMissing) {
+		return "allocnet gc"
+	}
+	return "allocnet check --repair " + a.ID
 }
 
 // leaks counts what is leaked, by kind.

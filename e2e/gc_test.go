@@ -520,3 +520,31 @@ func TestDoctor(t *testing.T) {
 	h.must("gc")
 	h.must("doctor")
 }
+
+// TestCleanupRefusesTheLiving: the record and the namespace decide, also where
+// nothing on the host tells whose it is. Without a record libcni's cache does.
+func TestCleanupRefusesTheLiving(t *testing.T) {
+	h := newHost(t)
+	h.attach("c5", "--networks", `[{"name": "fixed", "ips": ["10.92.0.9/16"]}]`)
+	results, err := filepath.Glob("/var/lib/cni/results/*c5*")
+	if err != nil || len(results) != 1 {
+		t.Fatalf("cached results %v, %v", results, err)
+	}
+	cached := lab.Run(t, "cat", results[0])
+	if err := os.Remove(results[0]); err != nil {
+		t.Fatal(err)
+	}
+	h.refuse(2, []string{"c5 is not dead"}, "cleanup", "c5")
+	h.refuse(2, []string{"c5 is not dead"}, "cleanup", "c5", "--forget")
+	h.must("check", "c5")
+
+	lab.WriteFile(t, results[0], cached)
+	if err := os.RemoveAll(h.state + "/allocations/c5"); err != nil {
+		t.Fatal(err)
+	}
+	h.refuse(2, []string{"c5 is not dead"}, "cleanup", "c5")
+	if shown := lab.Run(t, "ip", "-n", "c5", "-o", "link"); !strings.Contains(shown, "net") {
+		t.Errorf("in the namespace: %s", shown)
+	}
+	h.must("detach", "c5")
+}

@@ -93,7 +93,7 @@ func (o *operation) reload() error {
 // forget drops the record of an allocation that Extend recorded, and of which
 // nothing is attached any more.
 func (o *operation) forget() error {
-	if len(o.record.Attachments) > 0 || o.record.Allocation.Digest != "" {
+	if len(o.record.Attachments) > 0 || o.record.Allocation.Digest != "" || len(o.record.Damaged) > 0 {
 		return nil
 	}
 	o.letGo()

@@ -18,37 +18,26 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// recalled is an attachment found in libcni's cache.
-type recalled struct {
-	attachment state.Attachment
-	netns      string
-	netnsOwned bool
-}
-
 // cached returns the attachments of the allocation that libcni remembers and
 // that are ours: other runtimes use the same cache for the same container.
-func (o *operation) cached() ([]recalled, error) {
+func (o *operation) cached() ([]state.Attachment, error) {
 	entries, err := readCache(filepath.Join(o.config.CacheDir, "results"), o.record.Allocation.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}
-	var found []recalled
+	var found []state.Attachment
 	for _, entry := range entries {
 		ours := readMarker(entry.Config)
 		if ours == nil {
 			continue
 		}
-		found = append(found, recalled{
-			netns:      entry.NetNS,
-			netnsOwned: ours.NetnsOwned,
-			attachment: state.Attachment{
-				Network: entry.NetworkName, Interface: entry.IfName, ContainerID: entry.ContainerID,
-				Index: ours.Index, Primary: ours.Primary, After: ours.After,
-				Batch: ours.Batch, Task: ours.Task,
-				Phase: state.Attached, ConfList: entry.Config,
-				Args: entry.CniArgs, CapabilityArgs: entry.CapabilityArgs,
-				Created: time.Now().UTC(), Updated: time.Now().UTC(),
-			},
+		found = append(found, state.Attachment{
+			Network: entry.NetworkName, Interface: entry.IfName, ContainerID: entry.ContainerID,
+			Index: ours.Index, Primary: ours.Primary, After: ours.After,
+			Batch: ours.Batch, Task: ours.Task,
+			Phase: state.Attached, ConfList: entry.Config, Result: entry.Result,
+			Args: entry.CniArgs, CapabilityArgs: entry.CapabilityArgs,
+			Created: time.Now().UTC(), Updated: time.Now().UTC(),
 		})
 	}
 	return found, nil

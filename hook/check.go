@@ -43,6 +43,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	if !o.known() {
 		return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
+	damage := o.restoreForCheck()
 	ns, err := o.namespace()
 	if err != nil { // a namespace that is gone is what the check found
 		return nil, errdefs.As(errdefs.Failed, fmt.Errorf("allocation %s: %w", id, err))
@@ -58,7 +59,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 		checked[i] = o.check(ctx, o.record.Attachments[i], interfaces)
 		errs[i] = checked[i].Err
 	})
-	return checked, errors.Join(errs...)
+	return checked, errors.Join(append(errs, damage)...)
 }
 
 // check compares an attachment with the namespace, then asks its plugins.

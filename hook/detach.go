@@ -43,6 +43,9 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 	if !o.known() {
 		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
+	if err := o.repair(); err != nil {
+		return err
+	}
 	if err := o.recall(); err != nil {
 		return err
 	}
@@ -70,6 +73,9 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 		return err
 	}
 	defer o.end()
+	if err := o.repair(); err != nil {
+		return err
+	}
 	if err := o.recall(); err != nil {
 		return err
 	}

@@ -47,7 +47,20 @@ func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return describe(record)
+	return e.describe(record)
+}
+
+// describe is describe of a record completed, where it is damaged, from libcni's
+// cache.
+func (e *Engine) describe(r state.Record) (*Allocation, error) {
+	if len(r.Damaged) > 0 {
+		o := &operation{Engine: e, log: e.log.With("allocation", r.Allocation.ID), record: r}
+		if err := o.recall(); err != nil {
+			return nil, err
+		}
+		r = o.record
+	}
+	return describe(r)
 }
 
 // List yields every recorded allocation, in the order of their IDs. One that
@@ -61,7 +74,7 @@ func (e *Engine) List(ctx context.Context) iter.Seq2[*Allocation, error] {
 				}
 				continue
 			}
-			a, err := describe(record)
+			a, err := e.describe(record)
 			if err != nil {
 				err = &state.UnreadableError{ID: record.Allocation.ID, Err: err}
 			}
@@ -128,6 +141,11 @@ func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 		o.log.Error("record is damaged", "path", d.Path, "line", d.Line, "error", d.Err)
 	}
 	o.record.Allocation.ID = id
+	if len(o.record.Damaged) > 0 {
+		if err := o.recall(); err != nil {
+			o.log.Warn("nothing is recalled from libcni's cache", "error", err)
+		}
+	}
 	return o, nil
 }
 
@@ -184,6 +202,9 @@ func (o *operation) attachmentLog(a state.Attachment) hclog.Logger {
 // namespace opens the namespace that the allocation was recorded in. It is
 // missing, too, when another one took its path, as after a reboot.
 func (o *operation) namespace() (*netns.Namespace, error) {
+	if o.isOfEarlierBoot() {
+		return nil, &netns.MissingError{Path: o.record.Allocation.Netns, Reason: "it was of an earlier boot"}
+	}
 	return netns.OpenSame(o.record.Allocation.Netns, o.record.Allocation.NetnsID)
 }
 

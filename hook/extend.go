@@ -92,6 +92,9 @@ func (o *operation) makeReady(ctx context.Context, r Request) error {
 		}
 		return nil
 	}
+	if err := o.repair(); err != nil {
+		return err
+	}
 	alive, same, err := o.compareNamespace(r.Netns)
 	switch {
 	case err != nil:
@@ -103,26 +106,10 @@ func (o *operation) makeReady(ctx context.Context, r Request) error {
 	case r.Netns != "" && !same:
 		return &RequestError{"netns", r.Netns, fmt.Sprintf("allocation %s lives in %s", r.ID, o.record.Allocation.Netns)}
 	}
-	if err := o.mend(); err != nil {
-		return err
-	}
 	if !o.standing() {
 		return fmt.Errorf("allocation %s: its set-up was cut off: set it up again, or tear it down", r.ID)
 	}
 	o.settle(ctx)
-	return nil
-}
-
-// mend completes the record of an allocation that stands from libcni's cache.
-// What comes from there was not seen through, and is removed as cut off.
-func (o *operation) mend() error {
-	if len(o.record.Damaged) == 0 || o.record.Allocation.NetnsID == "" {
-		return nil
-	}
-	if err := o.recall(); err != nil {
-		return err
-	}
-	o.record.Damaged = nil
 	return nil
 }
 
@@ -177,6 +164,6 @@ func (o *operation) planExtension(r Request, batch string, ns *netns.Namespace) 
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{standing: o.record.Attachments, netnsOwned: o.record.Allocation.NetnsOwned, elements: elements}
+	p := &plan{standing: o.record.Attachments, allocation: o.record.Allocation, elements: elements}
 	return p, o.fill(p, r, batch)
 }

@@ -93,7 +93,7 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	if !inScope && len(o.record.Attachments) > 0 {
 		return false, nil
 	}
-	if torn, err := o.tidy(ctx); torn || err != nil {
+	if torn, err := o.tidy(ctx); torn || err != nil || o.isUnknown() {
 		return torn, err
 	}
 	if gone, err := o.ownerGone(ctx); !gone || err != nil {
@@ -129,6 +129,11 @@ func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool
 	}
 	defer unlock()
 	valid, err := e.validAttachments(ctx)
+	var damaged *DamagedRecordError
+	if errors.As(err, &damaged) {
+		c.skip(networks, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -211,12 +216,16 @@ func noGC(list *libcni.NetworkConfigList) string {
 
 // validAttachments returns for each network what its plugins must keep: what
 // we have on record, and what libcni's cache has from other runtimes or with a
-// namespace that still exists.
+// namespace that still exists. A damaged record, which may lack one, is a
+// *DamagedRecordError.
 func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAttachment, error) {
 	valid := map[string][]types.GCAttachment{}
 	for record, err := range e.store.List(ctx) {
 		if err != nil {
 			return nil, err
+		}
+		if len(record.Damaged) > 0 {
+			return nil, &DamagedRecordError{Allocation: record.Allocation.ID, Damaged: record.Damaged}
 		}
 		for _, a := range record.Attachments {
 			valid[a.Network] = append(valid[a.Network], types.GCAttachment{ContainerID: a.ContainerID, IfName: a.Interface})

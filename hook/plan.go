@@ -31,7 +31,7 @@ type plan struct {
 	// standing are the attachments that the allocation has; the plan adds to
 	// them.
 	standing    []state.Attachment
-	netnsOwned  bool
+	allocation  state.Allocation
 	elements    []selection.Element
 	attachments []state.Attachment
 	// mappings are those of each attachment; chosen are those of them that no
@@ -44,15 +44,16 @@ type plan struct {
 // attachments from those of other runtimes when the records are lost.
 type marker struct {
 	Attachment *markedAttachment `json:"attachment"`
+	// Allocation is the attachment's, without the identity of its namespace.
+	Allocation *state.Allocation `json:"allocation"`
 }
 
 type markedAttachment struct {
-	Index      int      `json:"index"`
-	Primary    bool     `json:"primary,omitempty"`
-	Batch      string   `json:"batch,omitempty"`
-	Task       string   `json:"task,omitempty"`
-	NetnsOwned bool     `json:"netnsOwned,omitempty"`
-	After      []string `json:"after,omitempty"`
+	Index   int      `json:"index"`
+	Primary bool     `json:"primary,omitempty"`
+	Batch   string   `json:"batch,omitempty"`
+	Task    string   `json:"task,omitempty"`
+	After   []string `json:"after,omitempty"`
 }
 
 // plan resolves a request against the conf directory. Every error is one of
@@ -62,7 +63,15 @@ func (e *Engine) plan(r Request) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{elements: elements, netnsOwned: r.Netns == ""}
+	digest, err := r.digest()
+	if err != nil {
+		return nil, err
+	}
+	a, err := e.allocation(r, digest)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{elements: elements, allocation: a}
 	return p, e.fill(p, r, "")
 }
 
@@ -222,8 +231,8 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 func (p *plan) marker(i int) (json.RawMessage, error) {
 	a := p.attachments[i]
 	return json.Marshal(marker{&markedAttachment{
-		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, NetnsOwned: p.netnsOwned, After: a.After,
-	}})
+		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, After: a.After,
+	}, &p.allocation})
 }
 
 // recordedPorts are the mappings of what is attached.

@@ -50,6 +50,9 @@ func (o *operation) earlier(ctx context.Context, r Request, digest string) (*All
 	if !o.known() {
 		return nil, nil
 	}
+	if err := o.repair(); err != nil {
+		return nil, err
+	}
 	alive, same, err := o.compareNamespace(r.Netns)
 	if err != nil {
 		return nil, err
@@ -126,20 +129,28 @@ func (o *operation) setup(ctx context.Context, r Request, digest string, p *plan
 	return nil, err
 }
 
+// allocation is the record of what a request sets up, without the identity of its
+// namespace.
+func (e *Engine) allocation(r Request, digest string) (state.Allocation, error) {
+	boot, err := state.BootID()
+	a := state.Allocation{ID: r.ID, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
+	if r.Netns == "" {
+		a.Netns, a.NetnsOwned = filepath.Join(e.config.NetnsDir, r.ID), true
+	}
+	return a, err
+}
+
 // sandbox opens the namespace of the request. One that is to be made is
 // written down before, so that it is found whatever happens next.
 func (o *operation) sandbox(r Request, digest string) (*netns.Namespace, error) {
-	boot, err := state.BootID()
+	a, err := o.allocation(r, digest)
 	if err != nil {
 		return nil, err
 	}
-	a := state.Allocation{ID: r.ID, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
-	if r.Netns == "" {
-		a.Netns = filepath.Join(o.config.NetnsDir, r.ID)
+	if a.NetnsOwned {
 		if err := o.makeNamespace(a); err != nil {
 			return nil, err
 		}
-		a.NetnsOwned = true
 	}
 	ns, err := netns.Open(a.Netns)
 	if err != nil {
@@ -158,7 +169,6 @@ func (o *operation) makeNamespace(a state.Allocation) error {
 		_ = existing.Close() // only looked at
 		return fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
 	}
-	a.NetnsOwned = true
 	if err := o.lock.Begin(a, nil); err != nil {
 		return err
 	}

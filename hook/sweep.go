@@ -48,7 +48,7 @@ func (e *Engine) teardownIf(ctx context.Context, id string, wanted func(*operati
 		return nil
 	}
 	torn, err := o.tidy(ctx)
-	if torn || err != nil || slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Phase == state.Pending }) {
+	if torn || err != nil || len(o.record.Damaged) > 0 || slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Phase == state.Pending }) {
 		return err
 	}
 	return o.lock.ClearPending()
@@ -57,6 +57,9 @@ func (e *Engine) teardownIf(ctx context.Context, id string, wanted func(*operati
 // tidy tears an allocation down that does not stand, and removes what is half
 // attached or half detached from one that does.
 func (o *operation) tidy(ctx context.Context) (torn bool, err error) {
+	if o.isUnknown() {
+		return false, nil
+	}
 	path, err := o.namespacePath()
 	if err != nil {
 		return false, err

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -23,6 +24,44 @@ func (e *Engine) Teardown(ctx context.Context, id string) error {
 	}
 	defer o.end()
 	return o.teardown(ctx)
+}
+
+// ErrAlive is an allocation that lives, or of which it is not known.
+var ErrAlive = errdefs.New(errdefs.Refused, "is not dead")
+
+// TearDownDead is Teardown of an allocation that is dead: one that is set up in a
+// namespace that exists is ErrAlive, and one whose record is damaged is, too,
+// unless that proves the contrary.
+func (e *Engine) TearDownDead(ctx context.Context, id string) error {
+	o, err := e.begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	if err := o.alive(); err != nil {
+		return err
+	}
+	return o.teardown(ctx)
+}
+
+// alive says why the allocation does not count as dead.
+func (o *operation) alive() error {
+	id := o.record.Allocation.ID
+	if o.isUnknown() {
+		return errdefs.As(errdefs.Refused, fmt.Errorf("allocation %s %w: %w", id, ErrAlive, o.damagedRecord(nil)))
+	}
+	recorded := o.known()
+	if err := o.recall(); err != nil {
+		return err
+	}
+	path, err := o.namespacePath()
+	if err != nil {
+		return err
+	}
+	if path != "" && (o.standing() || !recorded) {
+		return fmt.Errorf("allocation %s %w: its namespace %s exists: to take it down all the same: allocnet detach %s", id, ErrAlive, path, id)
+	}
+	return nil
 }
 
 // Forget drops the record of an allocation without removing anything that is
@@ -45,6 +84,7 @@ func (o *operation) teardown(ctx context.Context) error {
 	if !o.known() {
 		return o.lock.Clear()
 	}
+	o.setDamageAside()
 	if err := o.waitForOrphans(ctx); err != nil {
 		return err
 	}
@@ -70,33 +110,6 @@ func (o *operation) leaveNamespace() error {
 	removed := o.record.Attachments
 	o.record.Attachments = nil
 	o.restoreDefaultRoutes(removed)
-	return nil
-}
-
-// recall completes the record from libcni's cache when files of it are lost or
-// damaged.
-func (o *operation) recall() error {
-	if len(o.record.Attachments) > 0 && len(o.record.Damaged) == 0 {
-		return nil
-	}
-	cached, err := o.cached()
-	if err != nil {
-		return err
-	}
-	for _, c := range cached {
-		if o.record.Allocation.Netns == "" {
-			o.record.Allocation.Netns = c.netns
-			o.record.Allocation.NetnsOwned = c.netnsOwned
-		}
-		known := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
-			return a.Interface == c.attachment.Interface
-		})
-		if known {
-			continue
-		}
-		o.attachmentLog(c.attachment).Warn("no record; using libcni's cache")
-		o.record.Attachments = append(o.record.Attachments, c.attachment)
-	}
 	return nil
 }
 

@@ -62,12 +62,18 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err != nil {
 		return err
 	}
+	if before.Alive != "" {
+		return usage(fmt.Errorf("allocation %s is not dead: %s", id, before.Alive))
+	}
 	for _, v := range before.Verdicts {
 		if !v.Leaked {
 			return usage(fmt.Errorf("allocation %s is not dead: %s: %s", id, v.Where, v.Why))
 		}
 	}
-	failed := engine.Teardown(ctx, id)
+	failed := engine.TearDownDead(ctx, id)
+	if errors.Is(failed, hook.ErrAlive) { // set up since it was looked at
+		return failed
+	}
 	if failed != nil && forget {
 		failed = engine.Forget(ctx, id)
 	}

@@ -67,6 +67,8 @@ var outcomes = map[string]struct {
 	"cniconf.NoMTUError":             {&cniconf.NoMTUError{}, refused},
 	"cniconf.NotFoundError":          {&cniconf.NotFoundError{}, refused},
 	"hook.DamageError":               {&hook.DamageError{}, failed},
+	"hook.DamagedRecordError":        {&hook.DamagedRecordError{}, failed},
+	"hook.ErrAlive":                  {hook.ErrAlive, refused},
 	"hook.ErrConflict":               {hook.ErrConflict, conflict},
 	"hook.ErrExists":                 {hook.ErrExists, conflict},
 	"hook.ErrNoStatus":               {hook.ErrNoStatus, failed},

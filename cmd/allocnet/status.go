@@ -78,18 +78,30 @@ type checkedJSON struct {
 }
 
 func newCheck(s *settings) *cobra.Command {
-	return &cobra.Command{
+	var repair bool
+	cmd := &cobra.Command{
 		Use:   "check ID",
 		Short: "Check that an allocation's networks are as they were set up",
 		Long: `Compare every attachment with the namespace, and have its plugins check it
 (CNI's CHECK, from version 0.4.0 on). The exit code is 1 when one is not as it
-was set up, and also when that cannot be told, as with a plugin that is missing.`,
-		Example: `  allocnet check web-1`,
-		Args:    oneID,
+was set up, and also when that cannot be told, as with a plugin that is missing or a
+damaged record.
+
+A damaged record keeps its allocation from being collected, and the networks as
+they are. With --repair it is written anew first: from the parts that can be read,
+libcni's cache and the namespace. The damaged file is kept in the state directory.`,
+		Example: `  allocnet check web-1
+  allocnet check --repair web-1`,
+		Args: oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			engine, err := s.engine(cmd.ErrOrStderr())
 			if err != nil {
 				return err
+			}
+			if repair {
+				if err := engine.Repair(cmd.Context(), args[0]); err != nil {
+					return err
+				}
 			}
 			checked, failed := engine.Check(cmd.Context(), args[0])
 			if s.json {
@@ -98,6 +110,8 @@ was set up, and also when that cannot be told, as with a plugin that is missing.
 			return errors.Join(failed, printChecked(cmd.OutOrStdout(), checked))
 		},
 	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "write a damaged record anew")
+	return cmd
 }
 
 func printCheckedJSON(w io.Writer, checked []hook.Checked) error {

@@ -4,11 +4,9 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,62 +142,6 @@ func TestReadOnly(t *testing.T) {
 	remount(0)
 	h.must("check", "k1")
 	h.must(detach...)
-}
-
-// TestDamagedRecords: whichever files have a flipped bit or an end too early, a
-// teardown leaves nothing on the host, and they are kept for whoever wants to
-// know.
-func TestDamagedRecords(t *testing.T) {
-	h := newHost(t)
-	random := chance(seed, 0)
-	for name, damage := range map[string]func(data []byte) []byte{
-		"flipped bit": func(data []byte) []byte {
-			key := []byte(`"record":`) // behind it: to JSON a key with a capital is the same
-			from := bytes.Index(data, key) + len(key)
-			data[from+random.IntN(len(data)-from)] ^= 1 << random.IntN(8)
-			return data
-		},
-		"truncated": func(data []byte) []byte { return data[:random.IntN(len(data))] },
-	} {
-		for mend, args := range map[string][]string{"detach": detach, "gc": collect, "attach again": attach} {
-			t.Run(name+", "+mend, func(t *testing.T) {
-				h := h.on(t)
-				stand(h)
-				files := h.damage(random, damage)
-				if mend == "gc" {
-					lab.Run(t, "ip", "netns", "delete", "k1")
-				}
-				h.must(args...)
-				h.must(detach...)
-				kept, _ := filepath.Glob(h.state + "/damaged/k1/*")
-				if len(kept) < len(files) {
-					t.Errorf("seed %d: %v were damaged, kept are %v", seed, files, kept)
-				}
-				h.requireSame()
-				if err := os.RemoveAll(h.state + "/damaged"); err != nil {
-					t.Fatal(err)
-				}
-			})
-		}
-	}
-}
-
-// damage changes some of the record's files, and returns which.
-func (h *host) damage(random *rand.Rand, how func([]byte) []byte) (changed []string) {
-	h.Helper()
-	files, _ := filepath.Glob(h.state + "/allocations/k1/*.json")
-	for i, path := range files {
-		if i != 0 && random.IntN(2) == 0 {
-			continue
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			h.Fatal(err)
-		}
-		lab.WriteFile(h, path, string(how(data)))
-		changed = append(changed, filepath.Base(path))
-	}
-	return changed
 }
 
 // TestOwnedByAnother: a user who has no access is told so. Records name programs

@@ -1,0 +1,121 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestDamageIsUnknown: an allocation with a damaged record is dead only when what
+// can be read proves it. All else leaves it, and its record, as they are.
+func TestDamageIsUnknown(t *testing.T) {
+	boot, err := state.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const exists, missing = "/proc/self/ns/net", "/nowhere"
+	for name, test := range map[string]struct {
+		netns, boot string
+		lost        bool // the line of the allocation, not that of the attachment
+		dead        bool
+	}{
+		"its namespace exists":                      {netns: exists, boot: boot},
+		"its namespace is gone":                     {netns: missing, boot: boot, dead: true},
+		"of an earlier boot":                        {netns: exists, boot: "earlier", dead: true},
+		"the attachment tells of a namespace":       {netns: exists, boot: boot, lost: true},
+		"the attachment tells of one that is gone":  {netns: missing, boot: boot, lost: true, dead: true},
+		"nothing tells":                             {boot: boot, lost: true},
+		"the attachment tells of an earlier boot":   {netns: exists, boot: "earlier", lost: true, dead: true},
+		"a namespace that is known, and no boot ID": {netns: exists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := filepath.Join(t.TempDir(), "calls")
+			e := fakeEngine(t, func(c *Config) {
+				c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error { return make([]error, len(dead)) })
+			})
+			a := state.Allocation{ID: "a", Netns: test.netns, BootID: test.boot, Digest: "d"}
+			damage(t, e, a, test.lost, mark(t, fakeList(t, "n", fakecni.Script{Log: calls}), a))
+			if _, err := e.GC(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if alive := errors.Is(e.TearDownDead(t.Context(), "a"), ErrAlive); alive == test.dead {
+				t.Errorf("not dead: %t, want %t", alive, !test.dead)
+			}
+			shown, err := e.Status(t.Context(), "a")
+			if torn := errors.Is(err, state.ErrNotFound); torn != test.dead {
+				t.Errorf("torn down: %t, want %t", torn, test.dead)
+			}
+			if err == nil && len(shown.Damaged) == 0 {
+				t.Error("the damage does not show any more")
+			}
+			if _, err := os.Stat(calls); (err == nil) != test.dead {
+				t.Errorf("a plugin was called: %t, want %t", err == nil, test.dead)
+			}
+			if test.dead {
+				return
+			}
+			var refused *DamagedRecordError
+			if _, err := e.Setup(t.Context(), Request{ID: "a", Networks: []selection.Element{{Name: "n"}}}); !errors.As(err, &refused) {
+				t.Errorf("Setup: %v, want *DamagedRecordError", err)
+			}
+			if err := e.Teardown(t.Context(), "a"); err != nil { // which is asked for
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// damage records an allocation with one attachment, and spoils one line.
+func damage(t *testing.T, e *Engine, a state.Allocation, allocation bool, list []byte) {
+	t.Helper()
+	l, err := e.store.Lock(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Unlock()
+	first := state.Attachment{Network: "n", Interface: "eth0", ContainerID: a.ID, Phase: state.Attached, ConfList: list}
+	second := state.Attachment{Network: "n", Interface: "net1", ContainerID: a.ID, Index: 1, Phase: state.Attached, ConfList: list}
+	if err := l.Begin(a, []state.Attachment{first, second}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(e.config.StateDir, "allocations", a.ID, "journal")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	n := 2
+	if allocation {
+		n = 0
+	}
+	lines[n] = append([]byte("spoiled "), lines[n]...)
+	if err := os.WriteFile(path, bytes.Join(lines, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mark gives a conflist the marker of an attachment of the allocation.
+func mark(t *testing.T, list []byte, a state.Allocation) []byte {
+	t.Helper()
+	var conf map[string]any
+	if err := json.Unmarshal(list, &conf); err != nil {
+		t.Fatal(err)
+	}
+	conf["allocnet"] = marker{Attachment: &markedAttachment{}, Allocation: &a}
+	marked, err := json.Marshal(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return marked
+}

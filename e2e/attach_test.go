@@ -420,3 +420,18 @@ func TestNeighbour(t *testing.T) {
 	h.must("attach", "a", "--primary", "storage@1-eth0") // now the name is nobody's
 	h.must("detach", "a")
 }
+
+// TestRefusedNamespace: a namespace that is not there, and a name that another
+// program has taken, are refused, and nothing is touched.
+func TestRefusedNamespace(t *testing.T) {
+	h := newHost(t)
+	h.refuse(2, []string{"/run/netns/none", "missing"}, "attach", "n1", "--netns", "/run/netns/none", "--primary", "web")
+	foreign(t, "n2")
+	h.refuse(2, []string{"network namespace exists already", "/run/netns/n2"}, "attach", "n2", "--primary", "web")
+	h.refuse(2, []string{"network namespace exists already"}, "run", "--id", "n2", "--primary", "web", "--", "true")
+	h.refuse(2, []string{"none of the others can be"}, "attach", "n3", "--file", "x.hcl", "--primary", "web")
+	h.refuse(2, []string{"unknown command"}, "atach")
+	if _, err := os.Stat("/run/netns/n2"); err != nil {
+		t.Error(err)
+	}
+}

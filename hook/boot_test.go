@@ -57,7 +57,9 @@ func TestEarlierBoot(t *testing.T) {
 	}
 	earlierBoot(t, e, "x-unknown", json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "unknown"}]}`))
 	record(t, e, "y-alive", state.Attachment{Network: "n", Interface: "eth0", ContainerID: "y-alive", Phase: state.Attached, ConfList: fakeList(t, "n", script)})
-	e.recoverBoot(t.Context())
+	if err := e.cleanBoot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if got := fmt.Sprint(batches); got != fmt.Sprint([]int{bootBatch, 50}) {
 		t.Errorf("cleaned up in batches of %s", got)
 	}
@@ -91,6 +93,13 @@ func TestEarlierBootInterrupted(t *testing.T) {
 	}
 }
 
+// TestNothingOfAnEarlierBoot: without a record nothing is due.
+func TestNothingOfAnEarlierBoot(t *testing.T) {
+	if e := fakeEngine(t, nil); e.RetryDue() {
+		t.Error("something is due in a state directory that is new")
+	}
+}
+
 // TestEarlierBootFails: what cannot be removed becomes pending.
 func TestEarlierBootFails(t *testing.T) {
 	e := fakeEngine(t, func(c *Config) {
@@ -98,7 +107,9 @@ func TestEarlierBootFails(t *testing.T) {
 	})
 	earlierBoot(t, e, "a-stuck", fakeList(t, "n", fakecni.Script{}))
 	earlierBoot(t, e, "b-gone", fakeList(t, "n", fakecni.Script{}))
-	e.recoverBoot(t.Context())
+	if err := e.cleanBoot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	a, err := e.Status(t.Context(), "a-stuck")
 	if err != nil || len(recorded(t, e)) != 1 || a.Attachments[0].Phase != state.Pending || a.Attachments[0].Error != "lock is held" {
 		t.Errorf("recorded %+v, %v", a, err)

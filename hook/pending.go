@@ -16,6 +16,10 @@ import (
 // again, or something of an earlier boot is left: then RetryPending has something to do. It runs no plugin and waits for
 // no lock.
 func (e *Engine) RetryDue() bool {
+	recorded, err := e.store.IDs()
+	if err != nil || len(recorded) == 0 {
+		return false
+	}
 	if due, _, err := e.bootDue(); err == nil && due {
 		return true
 	}

@@ -248,7 +248,7 @@ func TestDamagedAllocation(t *testing.T) {
 }
 
 // TestLostEnd: a line without an end is ignored, and removed, when its writer was
-// killed; else somebody lost it.
+// killed; else the end is lost.
 func TestLostEnd(t *testing.T) {
 	for name, tail := range map[string]string{"half a line": `{"version":2,"sha`, "zeros": "\x00\x00", "both": "{\x00"} {
 		t.Run(name, func(t *testing.T) {
@@ -261,11 +261,11 @@ func TestLostEnd(t *testing.T) {
 			}
 			l.Unlock()
 			if r, err := s.Read("a"); err != nil || len(r.Damaged) != 1 {
-				t.Errorf("nobody writes: %+v, %v", r, err)
+				t.Errorf("with no writer: %+v, %v", r, err)
 			}
 			l = lock(t, s, "a")
 			if r, err := l.Load(); err != nil || len(r.Damaged) != 1 {
-				t.Errorf("nobody wrote: %+v, %v", r, err)
+				t.Errorf("after no writer: %+v, %v", r, err)
 			}
 			l.Unlock()
 			must(t, os.WriteFile(s.lockPath("a"), nil, 0o600)) // as after kill -9

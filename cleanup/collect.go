@@ -194,7 +194,7 @@ func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Repor
 		done += len(part)
 		c.tell(done, len(ids), report)
 	}
-	errs := []error{c.Store.RemoveStaleLocks()}
+	errs := []error{c.Store.RemoveStale()}
 	for _, failure := range report.Failures {
 		errs = append(errs, failure)
 	}

@@ -121,15 +121,17 @@ func (s *Store) StaleLocks() ([]string, error) {
 	return stale, nil
 }
 
-// RemoveStaleLocks removes the files of StaleLocks.
-func (s *Store) RemoveStaleLocks() error {
+// RemoveStale removes the files of StaleLocks, and marks of allocations whose
+// record is lost.
+func (s *Store) RemoveStale() error {
 	stale, err := s.StaleLocks()
-	for _, id := range stale {
+	marks, markErr := s.markedUnrecorded()
+	for _, id := range slices.Concat(stale, marks) {
 		if lock, err := s.TryLock(id); err == nil {
-			lock.Unlock() // which removes the file
+			lock.Unlock() // which removes the files
 		}
 	}
-	return err
+	return errors.Join(err, markErr)
 }
 
 // lockFile locks the file at path, which is made when it is missing, and tells

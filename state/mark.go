@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,23 @@ func (s *Store) marked(marks string) ([]string, error) {
 		}
 	}
 	return ids, err
+}
+
+// markedUnrecorded returns the IDs that have a mark and no record.
+func (s *Store) markedUnrecorded() ([]string, error) {
+	recorded, err := s.IDs()
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.marked(pendingMarks)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := s.marked(portMarks)
+	return slices.DeleteFunc(append(pending, ports...), func(id string) bool {
+		_, found := slices.BinarySearch(recorded, id)
+		return found
+	}), err
 }
 
 func (l *Locked) mark(marks string) error {

@@ -558,6 +558,10 @@ func TestChosenPorts(t *testing.T) {
 	}
 	killed := lock(t, s, "killed")
 	must(t, killed.mark(portMarks))
+	lost := lock(t, s, "lost")
+	must(t, lost.Begin(Allocation{ID: "lost"}, []Attachment{chosen}))
+	must(t, os.RemoveAll(lost.dir()))
+	must(t, lost.file.Close()) // as kill -9 does
 	var found []string
 	for r, err := range s.ListChosen(t.Context()) {
 		must(t, err)
@@ -570,6 +574,9 @@ func TestChosenPorts(t *testing.T) {
 	l := lock(t, s, "chosen")
 	must(t, l.Clear())
 	l.Unlock()
+	lost.release()
+	must(t, os.Remove(s.lockPath("lost")))
+	must(t, s.RemoveStale())
 	if left, err := s.marked(portMarks); err != nil || len(left) != 0 {
 		t.Errorf("marks left: %v, %v", left, err)
 	}

@@ -156,7 +156,7 @@ func aliveBy(id string, found *Found, records Records) string {
 	case !known:
 		return found.Alive[id]
 	case recorded.Unknown != "":
-		return recorded.Unknown
+		return "it is unknown whether its allocation lives: " + recorded.Unknown
 	case recorded.Dead == "":
 		return "it is on record, and its namespace exists"
 	}

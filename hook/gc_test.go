@@ -79,3 +79,25 @@ func TestGCIsInterrupted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGCKeepsTheDamaged: of an allocation that lives and whose record is damaged
+// the plugins of a network are not told that they may free what they gave it.
+func TestGCKeepsTheDamaged(t *testing.T) {
+	calls := filepath.Join(t.TempDir(), "calls")
+	e := collectingEngine(t, "1.1.0", fakecni.Script{Log: calls})
+	setUp(t, e, fakecni.Behaviour{}, nil)
+	path := filepath.Join(e.config.StateDir, "allocations", "a1", "journal")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(data), "\n")
+	lines[1] = "{}\n" // its attachment to network n
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.GC(t.Context(), func(string) bool { return true })
+	if log, _ := os.ReadFile(calls); strings.Contains(string(log), "GC") {
+		t.Errorf("collected %+v, %v, although it is not known what a1 has", c, err)
+	}
+}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -161,7 +160,7 @@ func (f *Found) firewallLeft(dead []state.Record, addresses map[netip.Addr]Owner
 // namespaceOf returns the identity of the allocation's namespace, if that is
 // still there.
 func namespaceOf(a state.Allocation) string {
-	ns, err := netns.OpenSame(a.Netns, a.NetnsID)
+	ns, err := a.Namespace()
 	if err != nil {
 		return ""
 	}

@@ -355,7 +355,7 @@ func (c *Collector) recorded(record state.Record) Recorded {
 			cut = "its teardown did not finish"
 		}
 	}
-	ns, err := netns.OpenSame(record.Allocation.Netns, record.Allocation.NetnsID)
+	ns, err := record.Allocation.Namespace()
 	if err == nil {
 		_ = ns.Close() // only looked at
 	}

@@ -153,7 +153,7 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 // repairOf is the command for a damaged record: the dead need none.
 func repairOf(record state.Record) string {
 	a := record.Allocation
-	ns, err := netns.OpenSame(a.Netns, a.NetnsID)
+	ns, err := a.Namespace()
 	if err == nil {
 		_ = ns.Close() // only looked at
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -119,7 +118,6 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 	dead := make([]state.Record, len(covered))
 	for i, o := range covered {
 		dead[i] = o.record
-		dead[i].Allocation.Netns = "" // what is at its path by now is of this boot
 	}
 	e.log.Info("removing what an earlier boot left", "allocations", len(dead))
 	errs := e.config.Cleaner.Clean(ctx, dead)
@@ -138,12 +136,10 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 	return nil
 }
 
-// forgetBoot drops the record, and the file at which its own namespace was
-// pinned, unless another one is there by now.
+// forgetBoot drops the record, and the file at which its own namespace was pinned.
 func (o *operation) forgetBoot() error {
-	a := o.record.Allocation
-	if a.NetnsOwned && !netns.Exists(a.Netns) {
-		if err := netns.Remove(a.Netns); err != nil {
+	if o.record.Allocation.NetnsOwned {
+		if err := o.removeNamespace(); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -113,5 +114,41 @@ func TestEarlierBootFails(t *testing.T) {
 	a, err := e.Status(t.Context(), "a-stuck")
 	if err != nil || len(recorded(t, e)) != 1 || a.Attachments[0].Phase != state.Pending || a.Attachments[0].Error != "lock is held" {
 		t.Errorf("recorded %+v, %v", a, err)
+	}
+}
+
+// TestNamespaceOfThisBoot: an allocation of an earlier boot whose namespace was
+// never identified has none now. Another one at its path is neither given to a
+// plugin nor removed.
+func TestNamespaceOfThisBoot(t *testing.T) {
+	for name, end := range map[string]func(*Engine) error{
+		"teardown":       func(e *Engine) error { return e.Teardown(t.Context(), "a") },
+		"the first call": func(e *Engine) error { return e.cleanBoot(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := fakeEngine(t, func(c *Config) {
+				c.NetnsDir = dir
+				c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error {
+					if ns, err := dead[0].Allocation.Namespace(); !errors.Is(err, netns.ErrMissing) {
+						_ = ns.Close()
+						t.Errorf("the cleaner gets another's namespace: %v", err)
+					}
+					return make([]error, len(dead))
+				})
+			})
+			another := filepath.Join(dir, "a")
+			if err := os.Symlink("/proc/self/ns/net", another); err != nil {
+				t.Fatal(err)
+			}
+			calls := filepath.Join(dir, "calls")
+			earlierBoot(t, e, "a", fakeList(t, "n", fakecni.Script{Log: calls}))
+			if err := end(e); err != nil || len(recorded(t, e)) != 0 {
+				t.Errorf("%v, on record are %v", err, recorded(t, e))
+			}
+			if !netns.Exists(another) {
+				t.Error("another's namespace is removed")
+			}
+		})
 	}
 }

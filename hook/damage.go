@@ -94,8 +94,9 @@ func (o *operation) isUnknown() bool { return len(o.record.Damaged) > 0 && !o.is
 
 // isDead tells whether what can be read proves that the namespace is gone.
 func (o *operation) isDead() bool {
-	if o.isOfEarlierBoot() {
-		return true
+	earlier, err := o.record.Allocation.IsOfEarlierBoot()
+	if err != nil || earlier {
+		return earlier
 	}
 	if o.record.Allocation.Netns == "" {
 		return false
@@ -105,13 +106,6 @@ func (o *operation) isDead() bool {
 		_ = ns.Close() // only looked at
 	}
 	return errors.Is(err, netns.ErrMissing)
-}
-
-// isOfEarlierBoot tells whether the namespaces of that time are gone.
-func (o *operation) isOfEarlierBoot() bool {
-	recorded := o.record.Allocation.BootID
-	boot, err := state.BootID()
-	return err == nil && recorded != "" && recorded != boot
 }
 
 // recall completes a record that is lost or damaged from the conflists of its

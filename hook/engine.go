@@ -199,14 +199,8 @@ func (o *operation) attachmentLog(a state.Attachment) hclog.Logger {
 	return o.log.With("network", a.Network, "interface", a.Interface)
 }
 
-// namespace opens the namespace that the allocation was recorded in. It is
-// missing, too, when another one took its path, as after a reboot.
-func (o *operation) namespace() (*netns.Namespace, error) {
-	if o.isOfEarlierBoot() {
-		return nil, &netns.MissingError{Path: o.record.Allocation.Netns, Reason: "it was of an earlier boot"}
-	}
-	return netns.OpenSame(o.record.Allocation.Netns, o.record.Allocation.NetnsID)
-}
+// namespace opens the namespace that the allocation has now.
+func (o *operation) namespace() (*netns.Namespace, error) { return o.record.Allocation.Namespace() }
 
 // namespacePath is what plugins get as CNI_NETNS: empty when the namespace is
 // missing, as the CNI specification allows for DEL. A path that is no longer

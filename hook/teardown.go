@@ -101,16 +101,29 @@ func (o *operation) teardown(ctx context.Context) error {
 	return o.lock.Clear()
 }
 
-// leaveNamespace removes a namespace that Setup made. Somebody else's is left
-// as it was found.
+// leaveNamespace removes a namespace that Setup made. Another's is left as it was
+// found.
 func (o *operation) leaveNamespace() error {
 	if o.record.Allocation.NetnsOwned {
-		return netns.Remove(o.record.Allocation.Netns)
+		return o.removeNamespace()
 	}
 	removed := o.record.Attachments
 	o.record.Attachments = nil
 	o.restoreDefaultRoutes(removed)
 	return nil
+}
+
+// removeNamespace removes the namespace that Setup made, or the file at which it
+// was pinned. One that another program made there since is left.
+func (o *operation) removeNamespace() error {
+	path, err := o.namespacePath()
+	if err != nil {
+		return err
+	}
+	if path == "" && netns.Exists(o.record.Allocation.Netns) {
+		return nil
+	}
+	return netns.Remove(o.record.Allocation.Netns)
 }
 
 // waitForOrphans waits for plugins that outlive a killed process of ours. It

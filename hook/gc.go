@@ -28,12 +28,15 @@ type Collected struct {
 	Networks []string `json:"networks"`
 	// Skipped says for each other network why not.
 	Skipped map[string]string `json:"skipped,omitempty"`
+	// Postponed says for each allocation whose teardown failed before, and is not
+	// due again yet, when it is.
+	Postponed map[string]string `json:"postponed,omitempty"`
 }
 
 // GC removes what ended without teardown; see Hook. It goes on past failures
 // and joins them.
 func (e *Engine) GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error) {
-	c := &Collected{Skipped: map[string]string{}}
+	c := &Collected{Skipped: map[string]string{}, Postponed: map[string]string{}}
 	if err := e.cleanBoot(ctx); err != nil {
 		e.log.Warn("what earlier boots left is not removed yet", "error", err)
 	}
@@ -53,20 +56,24 @@ func (e *Engine) GC(ctx context.Context, live func(id string) bool, networks ...
 func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(network string) bool, c *Collected) error {
 	var group errgroup.Group
 	group.SetLimit(sweepWidth)
-	removed := make([]bool, len(ids))
+	torn := make([]bool, len(ids))
+	next := make([]time.Time, len(ids))
 	errs := make([]error, len(ids))
 	for i, id := range ids {
 		group.Go(func() error {
-			removed[i], errs[i] = e.collect(ctx, id, scope)
+			torn[i], next[i], errs[i] = e.collect(ctx, id, scope)
 			return nil
 		})
 	}
 	_ = group.Wait() // errors are in errs: all are wanted
 	for i, id := range ids {
-		if errs[i] != nil {
+		switch {
+		case errs[i] != nil:
 			errs[i] = fmt.Errorf("allocation %s: %w", id, errs[i])
-		} else if removed[i] {
+		case torn[i]:
 			c.TornDown = append(c.TornDown, id)
+		case !next[i].IsZero():
+			c.Postponed[id] = "its teardown failed: the next attempt is due after " + next[i].UTC().Format(time.RFC3339)
 		}
 	}
 	return errors.Join(errs...)
@@ -76,23 +83,33 @@ func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(networ
 // cut off (the lock is free, so nobody is at work on it), an earlier teardown did
 // not finish, or what it was made for is gone. Of one that stands it removes what a
 // later call left half attached or half detached. One that is locked is left to the
-// next GC.
-func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (bool, error) {
+// next GC, and so is a teardown that failed; next is when it is due again, zero if
+// nothing is postponed.
+func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (torn bool, next time.Time, err error) {
 	o, err := e.tryBegin(id)
 	if errors.Is(err, state.ErrLocked) {
-		return false, nil
+		return false, next, nil
 	}
 	if err != nil {
-		return false, err
+		return false, next, err
 	}
 	defer o.end()
 	if !o.known() { // killed after the directory was made or before it was removed
-		return false, o.lock.Clear()
+		return false, next, o.lock.Clear()
 	}
 	inScope := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return scope(a.Network) })
 	if !inScope && len(o.record.Attachments) > 0 {
-		return false, nil
+		return false, next, nil
 	}
+	if now := time.Now(); !due(o.record, now) {
+		return false, nextAttempt(o.record, now), nil
+	}
+	torn, err = o.tidyOrphan(ctx)
+	return torn, next, err
+}
+
+// tidyOrphan is tidy, and a teardown of what was made for something that is gone.
+func (o *operation) tidyOrphan(ctx context.Context) (torn bool, err error) {
 	if torn, err := o.tidy(ctx); torn || err != nil || o.isUnknown() {
 		return torn, err
 	}

@@ -60,16 +60,23 @@ func (e *Engine) RetryPending(ctx context.Context) error {
 	return nil
 }
 
-// due tells whether it is time to try again. The pauses between attempts grow. A
-// clock that was set back does not put it off.
-func due(r state.Record, now time.Time) bool {
+// due tells whether it is time to try again.
+func due(r state.Record, now time.Time) bool { return !nextAttempt(r, now).After(now) }
+
+// nextAttempt is when a teardown that did not finish is tried again, now at the
+// earliest. The pauses between attempts grow. A clock that was set back does not
+// put it off.
+func nextAttempt(r state.Record, now time.Time) time.Time {
+	next := now
 	for _, a := range r.Attachments {
+		if a.Phase != state.Pending || a.Updated.After(now) {
+			continue
+		}
 		tries := min(max(a.Tries-1, 0), 20)
-		pause := time.Duration(tries*tries) * 10 * time.Second
-		since := now.Sub(a.Updated)
-		if a.Phase == state.Pending && since >= 0 && since < pause {
-			return false
+		at := a.Updated.Add(time.Duration(tries*tries) * 10 * time.Second)
+		if at.After(next) {
+			next = at
 		}
 	}
-	return true
+	return next
 }

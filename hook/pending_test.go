@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,5 +79,25 @@ func TestDue(t *testing.T) {
 		if got := due(test.record, now); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestGCPausesBetweenAttempts: GC tries a teardown that failed at growing
+// intervals, as RetryPending does, and says when.
+func TestGCPausesBetweenAttempts(t *testing.T) {
+	calls := filepath.Join(t.TempDir(), "calls")
+	e := fakeEngine(t, nil)
+	fails := fakeList(t, "n", fakecni.Script{Log: calls, Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 999, Msg: "never"}}})
+	record(t, e, "stuck", state.Attachment{Network: "n", Interface: "eth0", Phase: state.Pending, ConfList: fails, Tries: 10, Updated: time.Now()})
+	c, err := e.GC(t.Context(), nil)
+	if log, _ := os.ReadFile(calls); len(log) > 0 || err != nil {
+		t.Errorf("a teardown that is not due was tried: %v\n%s", err, log)
+	}
+	if len(c.TornDown) > 0 || !strings.Contains(c.Postponed["stuck"], "is due after") {
+		t.Errorf("got %+v", c)
+	}
+	record(t, e, "due", state.Attachment{Network: "n", Interface: "eth0", Phase: state.Pending, ConfList: fails, Tries: 10, Updated: time.Now().Add(-time.Hour)})
+	if _, err := e.GC(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "allocation due") {
+		t.Errorf("a teardown that is due was not tried: %v", err)
 	}
 }

@@ -307,28 +307,39 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestCompaction: what is attached and detached again and again does not fill the
-// disk, and damage is kept.
+// TestCompaction: what is attached and detached again and again, or never torn
+// down, does not fill the disk, and damage is kept.
 func TestCompaction(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
 	a := Allocation{ID: "a", Netns: "n"}
 	must(t, l.Begin(a, []Attachment{attachment("eth0", "stays")}))
 	text := strings.Repeat("x", 1000)
+	size := func() int64 {
+		info, err := os.Stat(l.path())
+		must(t, err)
+		return info.Size()
+	}
 	churn := func() int64 {
 		for range 150 {
 			must(t, l.Begin(a, []Attachment{attachment("net1", text)}))
 			must(t, l.Delete("net1"))
 		}
-		info, err := os.Stat(l.path())
-		must(t, err)
-		return info.Size()
+		return size()
 	}
 	if size := churn(); size > 2*compactFrom {
 		t.Errorf("%d bytes", size)
 	}
 	if r, err := s.Read("a"); err != nil || len(r.Attachments) != 1 || r.Allocation != a {
 		t.Errorf("got %+v, %v", r, err)
+	}
+	pending := attachment("eth0", "stays")
+	pending.Phase, pending.Error = Pending, strings.Repeat(text, 10)
+	for range 30 { // attempts of a teardown that fails
+		must(t, l.Put(pending))
+	}
+	if size := size(); size > 2*compactFrom {
+		t.Errorf("%d bytes after failed attempts", size)
 	}
 	damage(t, l, onLine(1, func([]byte) []byte { return nil }))
 	if size := churn(); size < 2*compactFrom {

@@ -82,7 +82,18 @@ func (l *Locked) Put(a Attachment) error {
 	if err := l.Mark(a); err != nil {
 		return err
 	}
-	return l.Sync()
+	return errors.Join(l.Sync(), l.shrink())
+}
+
+// shrink keeps a journal from growing with each attempt of a teardown. Without
+// room for the shorter one it stays as it is.
+func (l *Locked) shrink() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.compact(); !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	return nil
 }
 
 // Mark records an attachment so that it outlasts this process, but perhaps not

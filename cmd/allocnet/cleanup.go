@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -227,14 +229,24 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	for _, p := range report.Problems {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", p) // nobody to tell
 	}
-	if torn != nil && len(torn.TornDown) > 0 {
-		_, _ = fmt.Fprintf(out, "taken down from their records: %s\n", strings.Join(torn.TornDown, ", "))
+	if torn != nil {
+		printTornDown(out, torn)
 	}
 	if err := printObjects(out, title, shown.Verdicts); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%d leaked, %s, %d of living or unknown owners\n", len(leaked), done, kept)
 	return err
+}
+
+// printTornDown says what GC took down, and what it will.
+func printTornDown(out io.Writer, torn *hook.Collected) {
+	if len(torn.TornDown) > 0 {
+		_, _ = fmt.Fprintf(out, "taken down from their records: %s\n", strings.Join(torn.TornDown, ", ")) // the next line tells of the error
+	}
+	for _, id := range slices.Sorted(maps.Keys(torn.Postponed)) {
+		_, _ = fmt.Fprintf(out, "%s: %s; at once: allocnet detach %s\n", id, torn.Postponed[id], id) // as above
+	}
 }
 
 func noArguments(_ *cobra.Command, args []string) error {

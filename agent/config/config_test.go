@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -103,12 +104,18 @@ func TestWishesWantTheAgent(t *testing.T) {
 
 func TestLoadNothing(t *testing.T) {
 	for _, path := range []string{t.TempDir(), "/does/not/exist"} {
-		if got, err := Load(path); err != nil || !cmp.Equal(got, Config{}) {
+		if got, err := LoadDefault(path); err != nil || !cmp.Equal(got, Config{}) {
 			t.Errorf("%s: %+v, %v", path, got, err)
 		}
 	}
-	if _, err := Load("/does/not/exist.hcl"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is named and is not there: %v", err)
+	if got, err := Load(t.TempDir()); err != nil || !cmp.Equal(got, Config{}) {
+		t.Errorf("an empty directory: %+v, %v", got, err)
+	}
+	for _, path := range []string{"/does/not/exist", "/does/not/exist.hcl"} {
+		_, err := Load(path)
+		if !errors.Is(err, os.ErrNotExist) || errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), path) {
+			t.Errorf("a path that is named and missing: %v", err)
+		}
 	}
 }
 

@@ -36,9 +36,18 @@ func (e *Error) Error() string {
 // Kind is that of package errdefs.
 func (*Error) Kind() errdefs.Kind { return errdefs.Refused }
 
+// LoadDefault is Load of a path that was not named: what is missing sets nothing.
+func LoadDefault(path string) (Config, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return Config{}, nil
+	}
+	return Load(path)
+}
+
 // Load reads a file, or the .hcl files of a directory in lexical order as if
-// they were one. A directory that does not exist has none. The error is an
-// *Error unless a file cannot be read.
+// they were one. A path that is missing is refused: with the defaults instead,
+// a mistyped path would go unnoticed. The error is an *Error unless a file
+// cannot be read.
 func Load(path string) (Config, error) {
 	files, err := filesAt(path)
 	if err != nil {
@@ -58,8 +67,8 @@ func Load(path string) (Config, error) {
 func filesAt(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && filepath.Ext(path) != ".hcl":
-		return nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("configuration: %w: want a .hcl file, or a directory of them", err))
 	case err != nil:
 		return nil, fmt.Errorf("configuration: %w", err)
 	case !info.IsDir():

@@ -62,7 +62,11 @@ takes the socket of its socket unit, and tells when it is ready and alive.`,
 
 // load reads the configuration, with what flags and environment say over it.
 func (f *agentFlags) load(flags *pflag.FlagSet, s *settings) (config.Config, error) {
-	c, err := config.Load(f.config)
+	read := config.LoadDefault
+	if flags.Changed("config") { // or the environment names it
+		read = config.Load
+	}
+	c, err := read(f.config)
 	if err != nil {
 		return c, err
 	}

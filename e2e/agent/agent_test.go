@@ -398,6 +398,9 @@ func TestReload(t *testing.T) {
 			t.Errorf("%v reloads %s, want %v", got, outcome, want)
 		}
 	}
+	if out, code := h.allocnet("agent", "--check-config", "--config", h.config+"/missing"); code != 2 || !strings.Contains(out, h.config+"/missing") {
+		t.Errorf("--check-config of what is missing: %d %s", code, out)
+	}
 	if out, code := h.allocnet("agent", "--check-config"); code != 2 || !strings.Contains(out, "agent.hcl:1,13-19") {
 		t.Errorf("--check-config of a fault: %d %s", code, out)
 	}

@@ -48,7 +48,7 @@ not found, 126 when it cannot be executed, and 125 when allocnet itself failed.`
 			}
 			engine, err := s.engine(cmd.ErrOrStderr())
 			if err != nil {
-				return err
+				return runFailure(err)
 			}
 			defer s.retryLater(engine, cmd.ErrOrStderr())
 			return runIn(cmd, engine, request, args)

@@ -51,7 +51,7 @@ request was refused.`,
 			}
 			engine, err := s.engine(cmd.ErrOrStderr())
 			if err != nil {
-				return err
+				return runFailure(err)
 			}
 			return u.run(cmd, s, engine, request, args)
 		},

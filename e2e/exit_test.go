@@ -1,0 +1,15 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import "testing"
+
+// TestFailureBeforeTheCommand: that allocnet failed is told from a command that
+// ended with 1.
+func TestFailureBeforeTheCommand(t *testing.T) {
+	h := newHost(t)
+	for _, command := range []string{"run", "systemd-run"} {
+		h.refuse(125, []string{"state directory"}, command, "--state-dir", "/proc/none", "--networks", "storage", "--", "true")
+	}
+}

@@ -16,11 +16,11 @@
 //
 // A journal has a line of JSON for each change: the allocation, an attachment, or
 // an interface whose attachment is forgotten, with the format's version and the
-// SHA-256 of its bytes. The last line of an allocation, and of each interface,
+// SHA-256 of both. The last line of an allocation, and of each interface,
 // counts. Lines are only appended, each change in one write; a journal gets its
 // name when its first lines are in it. After kill -9 the last line may lack its
 // end: the lock file, which is still there, tells that it was being written, and
-// the next Lock removes it.
+// the next Lock removes it. A line that lacks nothing but its newline is kept.
 //
 // Begin, Mark and Delete stop at the write; Sync and Put also sync the journal and
 // its directories, for what has to outlast a power cut. No synced record is ever

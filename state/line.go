@@ -35,7 +35,7 @@ func encode(changes []change) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err = json.Marshal(line{formatVersion, checksum(data), data})
+		data, err = json.Marshal(line{formatVersion, checksum(formatVersion, data), data})
 		if err != nil {
 			return nil, err
 		}
@@ -50,11 +50,11 @@ func decode(data []byte) (c change, err error) {
 	if err := json.Unmarshal(data, &l); err != nil {
 		return c, err
 	}
+	if l.SHA256 != checksum(l.Version, l.Record) {
+		return c, errors.New("checksum does not match")
+	}
 	if l.Version > formatVersion {
 		return c, &VersionError{Version: l.Version}
-	}
-	if l.SHA256 != checksum(l.Record) {
-		return c, errors.New("checksum does not match")
 	}
 	if err := json.Unmarshal(l.Record, &c); err != nil {
 		return c, err
@@ -89,7 +89,9 @@ func (r Record) changes() []change {
 	return list
 }
 
-func checksum(data []byte) string {
-	sum := sha256.Sum256(data)
+// checksum covers the version, and is the same in all that come: so damage to the
+// version is told from a newer one.
+func checksum(version int, record []byte) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d\n%s", version, record))
 	return hex.EncodeToString(sum[:])
 }

@@ -33,6 +33,9 @@ type Locked struct {
 	journal *os.File
 	// size is where its lines end, reserved where its room does.
 	size, reserved int64
+	// unended is whether the last line lacks its newline, which comes before the
+	// next one.
+	unended bool
 }
 
 // Lock waits for the lock of an allocation, within the process and between

@@ -19,8 +19,8 @@ import (
 const DefaultDir = "/var/lib/allocnet"
 
 // formatVersion is that of the lines of a journal. Version 1 had a file for each
-// attachment.
-const formatVersion = 2
+// attachment, and the checksums of version 2 did not cover the version.
+const formatVersion = 3
 
 // Phase is where an attachment is in its life.
 type Phase string

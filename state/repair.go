@@ -44,8 +44,9 @@ func (l *Locked) Repair(r Record) error {
 	return err
 }
 
-// dropTornLine removes a line without an end that a killed process left. That it is
-// no damage shows from the lock file, which a process that ends removes.
+// dropTornLine removes the part of a line that a killed process left. That it is no
+// damage shows from the lock file, which a process that ends removes. What has a
+// whole line before its end is no part of one: it gets a newline.
 func (l *Locked) dropTornLine() error {
 	data, err := readRegular(l.path())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
@@ -54,8 +55,21 @@ func (l *Locked) dropTornLine() error {
 	if err != nil {
 		return err
 	}
-	if end := whole(data); end > 0 && end < len(data) {
+	end := whole(data)
+	if end == 0 || end == len(data) {
+		return nil
+	}
+	if rest := data[end:]; !isLine(rest) && !isLine(rest[:len(rest)-1]) {
 		return os.Truncate(l.path(), int64(end))
 	}
+	if err := l.open(); err != nil {
+		return err
+	}
+	_ = l.write(nil) // on a full disk it stays as it is, which is damage
 	return nil
+}
+
+func isLine(data []byte) bool {
+	_, err := decode(data)
+	return err == nil
 }

@@ -195,7 +195,7 @@ func TestDamage(t *testing.T) {
 		"zeros":            func(b []byte) []byte { return make([]byte, len(b)) },
 		"a flipped bit":    func(b []byte) []byte { b[len(b)-10] ^= 1; return b },
 		"of no interface":  func(b []byte) []byte { return reseal(t, b, `"net1"`, `"a/b"`) },
-		"checksum missing": func([]byte) []byte { return []byte(`{"version":2,"record":{}}`) },
+		"checksum missing": func([]byte) []byte { return []byte(`{"version":3,"record":{}}`) },
 		"says nothing":     func(b []byte) []byte { return reseal(t, b, "attachment", "unheard-of") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestDamagedAllocation(t *testing.T) {
 // TestLostEnd: a line without an end is ignored, and removed, when its writer was
 // killed; else the end is lost.
 func TestLostEnd(t *testing.T) {
-	for name, tail := range map[string]string{"half a line": `{"version":2,"sha`, "zeros": "\x00\x00", "both": "{\x00"} {
+	for name, tail := range map[string]string{"half a line": `{"version":3,"sha`, "zeros": "\x00\x00", "both": "{\x00"} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			l := lock(t, s, "a")
@@ -347,25 +347,89 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
+// TestReplacedWhenSynced: a journal that is written anew is on disk before it has
+// the name.
+func TestReplacedWhenSynced(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a"}, nil))
+	synced := 0
+	s.sync = func(file *os.File) error {
+		synced++
+		written, err := file.Stat()
+		must(t, err)
+		named, err := os.Stat(l.path())
+		must(t, err)
+		if os.SameFile(written, named) {
+			t.Error("it has the name already")
+		}
+		return nil
+	}
+	must(t, l.Repair(Record{Allocation: Allocation{ID: "a"}}))
+	if synced != 1 {
+		t.Errorf("synced %d times", synced)
+	}
+}
+
+// TestWrittenMeanwhile: a reader without the lock whose line lacks its end, because
+// it read before the writer was done, sees no damage after the writer's unlock.
+func TestWrittenMeanwhile(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", "")}))
+	whole, err := os.ReadFile(l.path())
+	must(t, err)
+	l.Unlock()
+	if data, damaged := s.tornWithout("a")(l.path(), whole[:len(whole)-5]); damaged || !bytes.Equal(data, whole) {
+		t.Errorf("damaged: %t, read %q", damaged, data)
+	}
+}
+
+// TestRoom: however many attachments there are, and however short their lines, the
+// room that is kept on a full disk is enough to forget them all.
+func TestRoom(t *testing.T) {
+	for _, n := range []int{1, 30, 1000} {
+		var made, forgotten []change
+		for i := range n {
+			name := fmt.Sprintf("interface-%05d", i)
+			made = append(made, change{Attachment: &Attachment{Interface: name}})
+			forgotten = append(forgotten, change{Forgotten: name})
+		}
+		lines, err := encode(made)
+		must(t, err)
+		need, err := encode(forgotten)
+		must(t, err)
+		if got := room(int64(len(lines))); got < int64(len(need)) {
+			t.Errorf("%d attachments: room for %d bytes, want %d", n, got, len(need))
+		}
+	}
+}
+
 // reseal changes a line and gives it the right checksum.
 func reseal(t *testing.T, data []byte, from, to string) []byte {
 	t.Helper()
 	var e line
 	must(t, json.Unmarshal(data, &e))
 	e.Record = []byte(strings.ReplaceAll(string(e.Record), from, to))
-	e.SHA256 = checksum(e.Record)
+	e.SHA256 = checksum(e.Version, e.Record)
 	sealed, err := json.Marshal(e)
 	must(t, err)
 	return sealed
+}
+
+// newer is a line of a version to come.
+func newer() []byte {
+	record := `{"new":true}`
+	return fmt.Appendf(nil, `{"version":99,"sha256":%q,"record":%s}`+"\n", checksum(99, []byte(record)), record)
 }
 
 func TestNewerFormatIsLeftAlone(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
 	must(t, l.Begin(Allocation{ID: "a"}, nil))
-	damage(t, l, func([]byte) []byte { return []byte(`{"version":99,"new":true}` + "\n") })
-	var newer *VersionError
-	if _, err := l.Load(); !errors.As(err, &newer) || newer.Version != 99 || newer.Path != l.path() {
+	damage(t, l, func([]byte) []byte { return newer() })
+	var refused *VersionError
+	if _, err := l.Load(); !errors.As(err, &refused) || refused.Version != 99 || refused.Path != l.path() {
 		t.Errorf("got %v, want *VersionError", err)
 	}
 	if _, err := os.Stat(l.path()); err != nil {
@@ -601,7 +665,7 @@ func FuzzRecord(f *testing.F) {
 		must(f, err)
 		f.Add(data, true)
 	}
-	f.Add([]byte(`{"version":3}`), false)
+	f.Add(newer(), false)
 	f.Add([]byte(`{"attachment":{"interface":"."}}`), true)
 	f.Add([]byte("\n\x00"), false)
 	s := open(f)
@@ -611,7 +675,7 @@ func FuzzRecord(f *testing.F) {
 			if text, err := json.Marshal(line{formatVersion, "", data}); err != nil || json.Unmarshal(text, &e) != nil {
 				return // no JSON, which has no checksum that holds
 			}
-			e.SHA256 = checksum(e.Record)
+			e.SHA256 = checksum(e.Version, e.Record)
 			data, _ = json.Marshal(e)
 			data = append(data, '\n')
 		}
@@ -665,7 +729,7 @@ func TestListGoesOn(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
 	}
-	must(t, os.WriteFile(filepath.Join(s.allocationDir("b"), journalFile), []byte(`{"version":99}`+"\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(s.allocationDir("b"), journalFile), newer(), 0o600))
 	var got, unreadable []string
 	for r, err := range s.List(context.Background()) {
 		var u *UnreadableError

@@ -21,13 +21,15 @@ import (
 type Store struct {
 	dir   string
 	locks keylock.Locks
+	// sync has a file's data reach the disk; tests replace it.
+	sync func(*os.File) error
 }
 
 // Open returns the store in dir, which is made, readable by its owner only,
 // when it is missing. A directory in which another user could write is an
 // error: records name programs that are executed.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir}
+	s := &Store{dir: dir, sync: syncData}
 	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
 	for _, sub := range []string{s.allocations(), filepath.Join(dir, "locks")} {
 		if err == nil {

@@ -64,7 +64,7 @@ func (l *Locked) Sync() error {
 		return err
 	}
 	var group errgroup.Group // at the same time they cost little more than one
-	group.Go(func() error { return syncData(file) })
+	group.Go(func() error { return l.store.sync(file) })
 	group.Go(func() error { return syncPath(l.dir()) })
 	group.Go(func() error { return syncPath(l.store.allocations()) })
 	return group.Wait()
@@ -159,6 +159,12 @@ func (l *Locked) open() error {
 		return err
 	}
 	l.journal, l.size, l.reserved = file, info.Size(), 0
+	last := []byte{'\n'}
+	if _, err := file.ReadAt(last, info.Size()-1); err != nil && info.Size() > 0 {
+		l.closeJournal()
+		return err
+	}
+	l.unended = last[0] != '\n'
 	return nil
 }
 
@@ -191,7 +197,7 @@ func (l *Locked) writeNew(changes []change) (path string, err error) {
 		return "", fmt.Errorf("allocation %s: %w", l.id, err)
 	}
 	l.closeJournal()
-	l.journal, l.size, l.reserved = file, 0, 0
+	l.journal, l.size, l.reserved, l.unended = file, 0, 0, false
 	if err := l.add(changes...); err != nil {
 		l.closeJournal()
 		return "", errors.Join(err, os.Remove(path))
@@ -204,7 +210,7 @@ func (l *Locked) writeNew(changes []change) (path string, err error) {
 func (l *Locked) replace(changes []change) error {
 	temporary, err := l.writeNew(changes)
 	if err == nil {
-		err = syncData(l.journal)
+		err = l.store.sync(l.journal)
 	}
 	if err == nil {
 		err = os.Rename(temporary, l.path())
@@ -216,12 +222,12 @@ func (l *Locked) replace(changes []change) error {
 	return syncPath(l.dir())
 }
 
-const (
-	// room is kept behind the lines for those that forget attachments.
-	room = 4 << 10
-	// chunk is how much room is reserved at a time.
-	chunk = 16 << 10
-)
+// chunk is how much is reserved at a time, besides the room.
+const chunk = 12 << 10
+
+// room is what is kept behind lines of a size for those that forget attachments: an
+// attachment's own line is more than twice as long as the one that forgets it.
+func room(size int64) int64 { return max(4<<10, size/2) }
 
 // add appends changes, if there is room for forgetting them besides.
 func (l *Locked) add(changes ...change) error {
@@ -238,11 +244,13 @@ func (l *Locked) add(changes ...change) error {
 // reserve makes sure of room for n bytes. Where a file system cannot reserve, a
 // full disk is met when it is written to.
 func (l *Locked) reserve(n int64) error {
-	if l.size+n+room <= l.reserved {
+	end := l.size + n
+	end += room(end)
+	if end <= l.reserved {
 		return nil
 	}
 	for {
-		err := unix.Fallocate(int(l.journal.Fd()), unix.FALLOC_FL_KEEP_SIZE, l.size, n+chunk)
+		err := unix.Fallocate(int(l.journal.Fd()), unix.FALLOC_FL_KEEP_SIZE, l.size, end+chunk-l.size)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -251,13 +259,16 @@ func (l *Locked) reserve(n int64) error {
 		case err != nil:
 			return err
 		}
-		l.reserved = l.size + n + chunk
+		l.reserved = end + chunk
 		return nil
 	}
 }
 
-// write appends lines in one call. What fails half way is taken back.
+// write appends lines in one call, after ending the last one that there is. What fails half way is taken back.
 func (l *Locked) write(lines []byte) error {
+	if l.unended {
+		lines = append([]byte("\n"), lines...)
+	}
 	n, err := l.journal.Write(lines)
 	if err != nil {
 		if n > 0 {
@@ -267,6 +278,7 @@ func (l *Locked) write(lines []byte) error {
 		return fmt.Errorf("allocation %s: %w", l.id, err)
 	}
 	l.size += int64(n)
+	l.unended = false
 	return nil
 }
 

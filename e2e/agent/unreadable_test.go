@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +32,8 @@ func TestRecordOfANewerFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab.WriteFile(t, record, `{"version": 99}`+"\n")
+	sum := sha256.Sum256([]byte("99\n{}"))
+	lab.WriteFile(t, record, fmt.Sprintf(`{"version":99,"sha256":"%x","record":{}}`+"\n", sum))
 	for _, id := range []string{"dead", "newer"} {
 		if err := netns.Remove(filepath.Join(netns.DefaultDir, id)); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/searchpath"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -57,7 +58,7 @@ func (p *Plugin) Call(ctx context.Context, env map[string]string, config []byte)
 	cmd := exec.CommandContext(ctx, p.Path)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(config), &stdout, &stderr
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Env = []string{"PATH=" + searchpath.System}
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -236,6 +236,26 @@ func TestCHECKPasses(t *testing.T) {
 	r.del(c)
 }
 
+// TestNoSystemPath: a runtime whose PATH lacks the host's directories keeps no
+// plugin from the programs that it needs for CHECK and DEL.
+func TestNoSystemPath(t *testing.T) {
+	h := newHost(t)
+	r := h.runtime("1.0.0", `"primary": "web"`)
+	c := h.container("c1", "networks=storage")
+	before := lab.Snapshot(t)
+	r.add(c)
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	if err := r.check(c); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	r.del(c)
+	t.Setenv("PATH", path)
+	if after := lab.Snapshot(t); after != before {
+		t.Errorf("left on the host:\n%s", after)
+	}
+}
+
 // TestAddAfterLoss: after a failed CHECK, or a reboot, runtimes make the
 // namespace anew and ADD with the old container ID, without DEL.
 func TestAddAfterLoss(t *testing.T) {

@@ -84,16 +84,19 @@ func (e *DamageError) Error() string { return e.Reason }
 func damaged(format string, a ...any) error { return &DamageError{fmt.Sprintf(format, a...)} }
 
 // isDamage tells what was seen to be wrong from what keeps anyone from seeing
-// it: a plugin that is missing, hangs or dies, and the codes of the CNI
-// specification that speak of the call. Plugins report damage with code 3, with
-// codes of their own, or, as the reference plugins do, with 999.
+// it: a plugin that is missing, hangs or dies, the codes of the CNI specification
+// that speak of the call, and what a plugin lacks. Plugins report damage with code
+// 3, with codes of their own, or, as the reference plugins do, with 999.
 func isDamage(err error) bool {
 	var seen *DamageError
 	if errors.As(err, &seen) || errors.Is(err, netns.ErrMissing) {
 		return true
 	}
 	var own *types.Error
-	return errors.As(err, &own) && (own.Code == types.ErrUnknownContainer || own.Code == 0 || own.Code >= 100)
+	if !errors.As(err, &own) || namesObstacle(own.Error()) {
+		return false
+	}
+	return own.Code == types.ErrUnknownContainer || own.Code == 0 || own.Code >= 100
 }
 
 func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipped string, err error) {
@@ -172,7 +175,7 @@ func compare(a state.Attachment, present []netns.Interface) error {
 	if a.Phase != state.Attached || a.Status == nil {
 		return damaged("set-up or teardown was interrupted in phase %q: tear it down and set it up again", a.Phase)
 	}
-	var seen Observed
+	var seen recordedStatus
 	if err := json.Unmarshal(a.Status, &seen); err != nil {
 		return fmt.Errorf("read recorded status: %w", err)
 	}
@@ -186,6 +189,11 @@ func compare(a state.Attachment, present []netns.Interface) error {
 	}
 	if !i.Up {
 		return damaged("interface is down")
+	}
+	for _, address := range seen.Configured {
+		if !slices.Contains(i.Addresses, address) {
+			return damaged("address %s is gone", address)
+		}
 	}
 	return nil
 }

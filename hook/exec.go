@@ -21,6 +21,8 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/searchpath"
 )
 
 const (
@@ -101,7 +103,7 @@ func (x *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, 
 
 func (x *pluginExec) command(ctx context.Context, path string, environ []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = environ
+	cmd.Env = searchpath.Complete(environ)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = pipeGrace

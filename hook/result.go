@@ -67,29 +67,46 @@ func encodeResult(result types.Result, cniVersion string) (json.RawMessage, erro
 	return json.Marshal(converted)
 }
 
+// recordedStatus is what is on record of what was observed.
+type recordedStatus struct {
+	Observed
+	// Configured are the addresses of the result that the interface had. Those that
+	// it gave itself, as with SLAAC, come and go.
+	Configured []netip.Prefix `json:"configured,omitempty"`
+}
+
 // observe joins what the plugins reported of an attachment with what the
 // namespace shows of its interface.
-func observe(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []cni.PortMapping) (Observed, error) {
+func observe(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []cni.PortMapping) (recordedStatus, error) {
 	result, err := parseResult(a.Result)
 	if err != nil {
-		return Observed{}, err
+		return recordedStatus{}, err
 	}
-	seen := Observed{
+	seen := recordedStatus{Observed: Observed{
 		Addresses: resultAddresses(result),
 		DNS:       cni.DNS{Servers: result.DNS.Nameservers, Searches: result.DNS.Search, Options: result.DNS.Options},
 		Ports:     ports,
-	}
+	}}
 	for _, i := range interfaces {
 		if i.Name != a.Interface {
 			continue
 		}
 		seen.MAC, seen.MTU = i.MAC, i.MTU
+		seen.Configured = configured(seen.Addresses, i.Addresses)
 		if len(seen.Addresses) == 0 {
 			seen.Addresses = i.Addresses
 		}
 	}
 	seen.Gateways = gatewaysBy(a.Interface, routes)
 	return seen, nil
+}
+
+// configured returns those of an interface's addresses that a result has, with the
+// prefix lengths that the interface has.
+func configured(result, present []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(present), func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(result, func(r netip.Prefix) bool { return r.Addr() == p.Addr() })
+	})
 }
 
 // gatewaysBy returns the gateways of the routes through an interface.

@@ -287,15 +287,16 @@ func (o *operation) followRoutes(a *state.Attachment, routes []netns.Route) erro
 	if a.Status == nil {
 		return nil
 	}
-	described, err := describeAttachment(*a)
-	if err != nil {
-		return err
+	var seen recordedStatus
+	if err := json.Unmarshal(a.Status, &seen); err != nil {
+		return fmt.Errorf("interface %s: read recorded status: %w", a.Interface, err)
 	}
-	seen := described.Observed
-	seen.Gateways = gatewaysBy(a.Interface, routes)
-	if slices.Equal(seen.Gateways, described.Gateways) {
+	gateways := gatewaysBy(a.Interface, routes)
+	if slices.Equal(seen.Gateways, gateways) {
 		return nil
 	}
+	seen.Gateways = gateways
+	var err error
 	if a.Status, err = json.Marshal(seen); err != nil {
 		return o.failure("attach", *a, a.Tries, err)
 	}

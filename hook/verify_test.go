@@ -60,6 +60,8 @@ func TestVerify(t *testing.T) {
 		"cannot tell":          {check: fakecni.Behaviour{Code: 11, Msg: "later"}, calls: 1},
 		"wrong configuration":  {check: fakecni.Behaviour{Code: 7, Msg: "no such key"}, calls: 1},
 		"damaged":              {check: fakecni.Behaviour{Code: 999, Msg: "no rule"}, want: "no rule", calls: 2},
+		"lacks a program":      {check: fakecni.Behaviour{Code: 999, Msg: `failed to open iptables: exec: "iptables": executable file not found in $PATH`}, calls: 1},
+		"lacks rights":         {check: fakecni.Behaviour{Code: 999, Msg: "iptables v1.8.9: Could not fetch rule set generation id: Permission denied (you must be root)"}, calls: 1},
 		"damaged for a moment": {check: fakecni.Behaviour{Code: 999, Msg: "no rule", FailTimes: 1}, calls: 2},
 		"plugin is missing": {edit: func(_ *state.Allocation, all []state.Attachment) {
 			all[0].ConfList = json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "none"}]}`)
@@ -67,6 +69,13 @@ func TestVerify(t *testing.T) {
 		"no conflist": {edit: func(_ *state.Allocation, all []state.Attachment) { all[0].ConfList = json.RawMessage(`{}`) }},
 		"interface is gone": {want: "interface is gone", edit: func(_ *state.Allocation, all []state.Attachment) {
 			all[0].Interface = "none1"
+		}},
+		"address is gone": {want: "address 192.0.2.1/24 is gone", edit: func(_ *state.Allocation, all []state.Attachment) {
+			all[0].ConfList = json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "disableCheck": true, "plugins": [{"type": "fakecni"}]}`)
+			all[0].Status = json.RawMessage(`{"configured": ["192.0.2.1/24"]}`)
+		}},
+		"address of no interface": {calls: 1, edit: func(_ *state.Allocation, all []state.Attachment) {
+			all[0].Status = json.RawMessage(`{"addresses": ["192.0.2.1/24"]}`)
 		}},
 		"half torn down":          {want: `phase "pending"`, edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Phase = state.Pending }},
 		"another namespace":       {want: "another namespace", edit: func(a *state.Allocation, _ []state.Attachment) { a.NetnsID = "1" }},

@@ -1,0 +1,34 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package searchpath says where programs of the host are found.
+package searchpath
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// System is a PATH of the directories that have the programs of every
+// distribution, iptables and nft among them.
+const System = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Complete returns an environment whose PATH ends with those directories of System
+// that it lacks: a caller without the sbin directories must not keep a plugin from
+// its programs.
+func Complete(environ []string) []string {
+	var dirs []string
+	for _, pair := range environ {
+		if path, ok := strings.CutPrefix(pair, "PATH="); ok { // the last one counts
+			dirs = filepath.SplitList(path)
+		}
+	}
+	for _, dir := range filepath.SplitList(System) {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(environ), func(pair string) bool { return strings.HasPrefix(pair, "PATH=") })
+	return append(others, "PATH="+strings.Join(dirs, string(filepath.ListSeparator)))
+}

@@ -1,0 +1,24 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package searchpath
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestComplete(t *testing.T) {
+	for name, test := range map[string]struct{ environ, want []string }{
+		"none":     {[]string{"A=b"}, []string{"A=b", "PATH=" + System}},
+		"complete": {[]string{"PATH=" + System, "A=b"}, []string{"A=b", "PATH=" + System}},
+		"own directories first": {
+			[]string{"PATH=/opt/bin:/usr/sbin"},
+			[]string{"PATH=/opt/bin:/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/bin:/sbin:/bin"},
+		},
+	} {
+		if got := Complete(test.environ); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

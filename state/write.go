@@ -223,7 +223,7 @@ func (l *Locked) replace(changes []change) error {
 }
 
 // chunk is how much is reserved at a time, besides the room.
-const chunk = 12 << 10
+const chunk = 24 << 10
 
 // room is what is kept behind lines of a size for those that forget attachments: an
 // attachment's own line is more than twice as long as the one that forgets it.

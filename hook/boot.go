@@ -33,13 +33,21 @@ func (e *Engine) recoverBoot(ctx context.Context) {
 	}
 }
 
-// bootDue tells whether cleanBoot has something to do.
+// bootDue tells whether cleanBoot has something to do. In a container it has not:
+// where that has a boot ID of its own, the host's living allocations look like those
+// of an earlier boot.
 func (e *Engine) bootDue() (due bool, boot string, err error) {
 	if boot, err = state.BootID(); err != nil {
 		return false, "", err
 	}
-	swept, err := e.store.SweptBoot()
-	return err == nil && swept != boot, boot, err
+	if swept, err := e.store.SweptBoot(); err != nil || swept == boot {
+		return false, boot, err
+	}
+	if err := e.onHost(); err != nil {
+		e.log.Debug("what earlier boots left is not looked for", "error", err)
+		return false, boot, nil
+	}
+	return true, boot, nil
 }
 
 // cleanBoot removes, once in a boot, what earlier boots have on record:

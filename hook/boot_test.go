@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -150,5 +151,22 @@ func TestNamespaceOfThisBoot(t *testing.T) {
 				t.Error("another's namespace is removed")
 			}
 		})
+	}
+}
+
+// TestEarlierBootInAContainer: where the host is not seen, nothing is taken for what
+// an earlier boot left, and nothing is said to be cleaned.
+func TestEarlierBootInAContainer(t *testing.T) {
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error { return make([]error, len(dead)) })
+	})
+	earlierBoot(t, e, "host", fakeList(t, "n", fakecni.Script{}))
+	e.onHost = func() error { return &hostns.OutsideError{Reason: "it is in a container"} }
+	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 1 || e.RetryDue() {
+		t.Errorf("%v, on record are %v", err, recorded(t, e))
+	}
+	e.onHost = func() error { return nil }
+	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 0 {
+		t.Errorf("then on the host: %v, on record are %v", err, recorded(t, e))
 	}
 }

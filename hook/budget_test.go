@@ -39,6 +39,7 @@ func fakeEngine(t *testing.T, edit func(*Config)) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.onHost = func() error { return nil }
 	return e
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -27,6 +28,8 @@ type Engine struct {
 	log    hclog.Logger
 	// pause waits between tries; tests replace it.
 	pause func(ctx context.Context, d time.Duration) error
+	// onHost is an error in a container; tests replace it.
+	onHost func() error
 }
 
 var _ Hook = (*Engine)(nil)
@@ -38,7 +41,7 @@ func NewEngine(c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{config: c, store: store, log: c.Logger, pause: sleep}, nil
+	return &Engine{config: c, store: store, log: c.Logger, pause: sleep, onHost: hostns.Check}, nil
 }
 
 // Status returns the allocation as recorded.

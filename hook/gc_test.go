@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/state"
 )
 
 // collectingEngine has one network, whose plugin has GC from version 1.1.0 on.
@@ -99,5 +101,43 @@ func TestGCKeepsTheDamaged(t *testing.T) {
 	c, err := e.GC(t.Context(), func(string) bool { return true })
 	if log, _ := os.ReadFile(calls); strings.Contains(string(log), "GC") {
 		t.Errorf("collected %+v, %v, although it is not known what a1 has", c, err)
+	}
+}
+
+// TestValidAttachments: GC keeps what is on record, and of libcni's cache what
+// another runtime has, and what has a namespace that exists.
+func TestValidAttachments(t *testing.T) {
+	e := collectingEngine(t, "1.1.0", fakecni.Script{})
+	list := fakeList(t, "n", fakecni.Script{})
+	for id, test := range map[string]struct {
+		netns string
+		ours  bool
+	}{
+		"ours-alive": {ownNetns, true}, "ours-gone": {"/nowhere", true},
+		"theirs-alive": {ownNetns, false}, "theirs-gone": {"/nowhere", false},
+	} {
+		a := state.Allocation{ID: id, Netns: test.netns}
+		o := &operation{Engine: e, log: e.log, record: state.Record{Allocation: a}}
+		conf := []byte(list)
+		if test.ours {
+			conf = mark(t, list, a)
+		}
+		cached := state.Attachment{Network: "n", Interface: "eth0", ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
+		if err := o.writeCache(cached); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record(t, e, "recorded", state.Attachment{Network: "n", Interface: "eth0", ContainerID: "recorded", Phase: state.Attached, ConfList: list})
+	valid, err := e.validAttachments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, a := range valid["n"] {
+		ids = append(ids, a.ContainerID)
+	}
+	slices.Sort(ids)
+	if want := []string{"ours-alive", "recorded", "theirs-alive", "theirs-gone"}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
 	}
 }

@@ -136,3 +136,96 @@ func TestVerifyUnrecorded(t *testing.T) {
 		}
 	}
 }
+
+// TestVerifyDamagedRecord: what a damaged record leaves open about an attachment is
+// unknown, and the rest of the record still tells of damage.
+func TestVerifyDamagedRecord(t *testing.T) {
+	for name, test := range map[string]struct {
+		phase state.Phase
+		iface string
+		want  string
+	}{
+		"a lost line may have said that it was attached": {state.Adding, "lo", ""},
+		"attached, and gone":                             {state.Attached, "none1", "interface is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := fakeEngine(t, nil)
+			e.pause = func(context.Context, time.Duration) error { return nil }
+			setUp(t, e, fakecni.Behaviour{}, func(_ *state.Allocation, all []state.Attachment) {
+				all[0].Phase, all[0].Interface = test.phase, test.iface
+			})
+			appendLine(t, filepath.Join(e.config.StateDir, "allocations", "a1", "journal"), "spoiled\n")
+			err := e.Verify(t.Context(), Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func appendLine(t *testing.T, path, line string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString(line); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestVerifyRecordChanges while a plugin looks: what it reports may be the change.
+func TestVerifyRecordChanges(t *testing.T) {
+	e := fakeEngine(t, nil)
+	e.pause = func(context.Context, time.Duration) error { return nil }
+	dir := t.TempDir()
+	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
+	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule", Mark: begun, Await: release}, nil)
+	done := make(chan error, 1)
+	v := Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"}
+	go func() { done <- e.look(t.Context(), v) }()
+	for {
+		if _, err := os.Stat(begun); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	lock, err := e.store.Lock(t.Context(), "a1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Delete("none0"); err != nil {
+		t.Fatal(err)
+	}
+	lock.Unlock()
+	if err := os.WriteFile(release, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("damage that nothing proves: %v", err)
+	}
+	if err := e.look(t.Context(), v); err == nil {
+		t.Error("without a change it is no damage")
+	}
+}
+
+// TestVerifyLeavesTimeForTheSecondLook, although the first look sees damage only
+// when its time is over.
+func TestVerifyLeavesTimeForTheSecondLook(t *testing.T) {
+	e := fakeEngine(t, nil)
+	setUp(t, e, fakecni.Behaviour{Hang: true}, func(_ *state.Allocation, all []state.Attachment) {
+		gone := all[0]
+		gone.Interface, gone.Index = "none1", 2
+		all[1] = gone
+	})
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	e.pause = func(context.Context, time.Duration) error { return ctx.Err() }
+	err := e.Verify(ctx, Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"})
+	if err == nil || !strings.Contains(err.Error(), "interface is gone") {
+		t.Errorf("got %v", err)
+	}
+}

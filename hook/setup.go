@@ -48,7 +48,7 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 // error says so.
 func (o *operation) earlier(ctx context.Context, r Request, digest string) (*Allocation, error) {
 	if !o.known() {
-		return nil, nil
+		return nil, o.refuseUnrecorded()
 	}
 	if err := o.repair(); err != nil {
 		return nil, err
@@ -120,10 +120,11 @@ func (o *operation) setup(ctx context.Context, r Request, digest string, p *plan
 	if err == nil {
 		return describe(o.record)
 	}
-	// The caller may have given up; what was done is undone all the same.
+	// The caller may have given up; what was done is undone all the same. What
+	// libcni's cache has of the allocation is not of this call.
 	undoing, stop := Undoing(ctx)
 	defer stop()
-	if undo := o.teardown(undoing); undo != nil {
+	if undo := o.removeRecorded(undoing); undo != nil {
 		err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 	}
 	return nil, err

@@ -81,6 +81,11 @@ func (o *operation) teardown(ctx context.Context) error {
 	if err := o.recall(); err != nil {
 		return err
 	}
+	return o.removeRecorded(ctx)
+}
+
+// removeRecorded removes what the record names, and nothing else.
+func (o *operation) removeRecorded(ctx context.Context) error {
 	if !o.known() {
 		return o.lock.Clear()
 	}

@@ -82,6 +82,7 @@ var outcomes = map[string]struct {
 	"internal/hostns.OutsideError":   {&hostns.OutsideError{}, refused},
 	"internal/netns.ErrExists":       {netns.ErrExists, conflict},
 	"internal/netns.ErrMissing":      {netns.ErrMissing, refused},
+	"hook.UnrecordedError":           {&hook.UnrecordedError{}, conflict},
 	"internal/netns.MissingError":    {&netns.MissingError{}, refused},
 	"nomad.WishError":                {&nomad.WishError{}, refused},
 	"policy.DeniedError":             {&policy.DeniedError{}, refused},

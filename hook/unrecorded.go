@@ -1,0 +1,54 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// UnrecordedError is an allocation whose record is lost, and which lives.
+type UnrecordedError struct{ Allocation, Netns string }
+
+func (e *UnrecordedError) Error() string {
+	return fmt.Sprintf("allocation %s exists in %s, and its record is lost: to remove it: allocnet detach %s", e.Allocation, e.Netns, e.Allocation)
+}
+
+// Kind is that of package errdefs.
+func (*UnrecordedError) Kind() errdefs.Kind { return errdefs.Conflict }
+
+// refuseUnrecorded is an *UnrecordedError when libcni's cache has attachments of the
+// allocation that its namespace shows. New ones would have their container IDs, and
+// what plugins name by these would go from both when either is removed.
+func (o *operation) refuseUnrecorded() error {
+	lost := *o
+	lost.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}
+	if err := lost.recall(); err != nil {
+		return err
+	}
+	if len(lost.record.Attachments) == 0 {
+		return nil
+	}
+	ns, err := lost.namespace()
+	if errors.Is(err, netns.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	interfaces, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(lost.record.Attachments, func(a state.Attachment) bool { return shows(a, interfaces) }) {
+		return &UnrecordedError{o.record.Allocation.ID, lost.record.Allocation.Netns}
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestUndoOfUnrecorded: a Setup that is refused before it records an attachment
+// runs no plugin, whatever libcni's cache has of the allocation.
+func TestUndoOfUnrecorded(t *testing.T) {
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls")
+	list := fakeList(t, "n", fakecni.Script{Log: calls})
+	e := fakeEngine(t, func(c *Config) { c.ConfDirs = []string{dir}; c.PolicyFile = dir + "/none" })
+	if err := os.WriteFile(filepath.Join(dir, "n.conflist"), list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := state.Allocation{ID: "a", Netns: "/proc/self/ns/net"}
+	o := &operation{Engine: e, record: state.Record{Allocation: a}}
+	cached := state.Attachment{Network: "n", Interface: "eth9", ContainerID: "a", ConfList: mark(t, list, a), Result: []byte(`{"cniVersion": "1.1.0"}`)}
+	if err := o.writeCache(cached); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Interfaces()
+	if err != nil || len(taken) == 0 {
+		t.Fatal("no interface: ", err)
+	}
+	_, err = e.Setup(context.Background(), Request{ID: "a", Netns: a.Netns, Networks: []selection.Element{{Name: "n", Interface: taken[len(taken)-1].Name}}})
+	var exists *InterfaceExistsError
+	if !errors.As(err, &exists) {
+		t.Errorf("%v, want *InterfaceExistsError", err)
+	}
+	if _, err := os.Stat(calls); err == nil {
+		t.Error("a plugin was called")
+	}
+}

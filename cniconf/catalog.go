@@ -4,6 +4,8 @@
 package cniconf
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,7 +45,12 @@ type BrokenFile struct {
 	// is another.
 	Line, Column int
 	Err          error
+	// Network is the file's network, as far as its name can be read.
+	Network string
 }
+
+// mayBe tells whether the file may be that of a network.
+func (b BrokenFile) mayBe(network string) bool { return b.Network == "" || b.Network == network }
 
 func (b BrokenFile) Error() string {
 	if b.Line > 0 {
@@ -108,23 +115,27 @@ func (c *Catalog) addDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("read conf directory: %w", err)
 	}
+	earlier := c.Broken
 	for _, entry := range entries { // sorted by name
 		if entry.IsDir() || !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(entry.Name())) {
 			continue
 		}
-		c.add(filepath.Join(dir, entry.Name()))
+		c.add(filepath.Join(dir, entry.Name()), earlier)
 	}
 	return nil
 }
 
-func (c *Catalog) add(path string) {
+// add reads a file. Its network does not take the place of one whose file, in an
+// earlier directory, is broken: that one may have rules.
+func (c *Catalog) add(path string, earlier []BrokenFile) {
 	network, err := loadFile(path)
 	if err != nil {
-		var broken BrokenFile
-		if !errors.As(err, &broken) {
-			broken = BrokenFile{Path: path, Err: err}
-		}
-		c.Broken = append(c.Broken, broken)
+		c.Broken = append(c.Broken, asBroken(path, err))
+		return
+	}
+	if i := slices.IndexFunc(earlier, func(b BrokenFile) bool { return b.mayBe(network.Name) }); i >= 0 {
+		err := fmt.Errorf("network %q may be that of the broken file %s, which comes first: correct or remove that file", network.Name, earlier[i].Path)
+		c.Broken = append(c.Broken, BrokenFile{Path: path, Network: network.Name, Err: err})
 		return
 	}
 	if slices.ContainsFunc(c.Networks, func(n *Network) bool { return n.Name == network.Name }) {
@@ -132,6 +143,40 @@ func (c *Catalog) add(path string) {
 		return
 	}
 	c.Networks = append(c.Networks, network)
+}
+
+func asBroken(path string, err error) BrokenFile {
+	var broken BrokenFile
+	if !errors.As(err, &broken) {
+		broken = BrokenFile{Path: path, Err: err}
+	}
+	if data, err := readFile(path); err == nil {
+		broken.Network = nameIn(data)
+	}
+	return broken
+}
+
+// nameIn reads the name of a network as far as the JSON goes. Of several the last
+// counts, as in a file that is not broken.
+func nameIn(data []byte) (name string) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return ""
+	}
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		var value any
+		if decoder.Decode(&value) != nil {
+			break
+		}
+		if key, _ := key.(string); strings.EqualFold(key, "name") {
+			name, _ = value.(string)
+		}
+	}
+	return name
 }
 
 // Lookup returns the network of a name, or a *NotFoundError.

@@ -110,6 +110,42 @@ func TestLoadDirectories(t *testing.T) {
 	}
 }
 
+// TestBrokenFileKeepsItsName: a file of a later directory does not take the place
+// of a broken one that may have rules for the network.
+func TestBrokenFileKeepsItsName(t *testing.T) {
+	second := map[string]string{
+		"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "second"}`,
+		"20-b.conf": `{"cniVersion": "1.0.0", "name": "b", "type": "second"}`,
+	}
+	for name, test := range map[string]struct {
+		broken string
+		a, b   bool
+	}{
+		"its name can be read":     {`{"cniVersion": "1.0.0", "name": "a", "allocnet": {"namespaces": ["prod"],}, "type": "first"}`, false, true},
+		"with other letters":       {`{"Name": "a", "type": "first",}`, false, true},
+		"the last of two":          {`{"name": "b", "name": "a", "type": "first",}`, false, true},
+		"the name comes too late":  {`{"allocnet": {"namespaces": ["prod"],}, "name": "a", "type": "first"}`, false, false},
+		"the name is no text":      {`{"name": ["a"], "type": "first"}`, false, false},
+		"empty":                    {``, false, false},
+		"only its plugin is wrong": {`{"cniVersion": "1.0.0", "name": "b", "type": "../first"}`, true, false},
+	} {
+		first := confDir(t, map[string]string{
+			"50-broken.conf": test.broken,
+			"60-c.conf":      `{"cniVersion": "1.0.0", "name": "c", "type": "first"}`,
+		})
+		c, err := Load(first, confDir(t, second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for network, want := range map[string]bool{"a": test.a, "b": test.b, "c": true} {
+			_, err := c.Lookup(network)
+			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), first+"/50-broken.conf") {
+				t.Errorf("%s: %s is %v, want it found: %t, else the broken file named", name, network, err, want)
+			}
+		}
+	}
+}
+
 func TestBrokenFilesHideNothing(t *testing.T) {
 	for name, test := range map[string]struct{ text, reason string }{
 		"not JSON":            {"{\n  \"name\": \"x\",\n  oops}", ":3:3: invalid character 'o'"},

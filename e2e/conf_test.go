@@ -114,3 +114,20 @@ func TestConfGenerateRefuses(t *testing.T) {
 		t.Error("a file was written")
 	}
 }
+
+// TestBrokenFileWithRules: while the file of a network with rules is broken, a
+// file of a later directory does not stand in for it.
+func TestBrokenFileWithRules(t *testing.T) {
+	h := newHost(t)
+	own, later := t.TempDir(), h.conf
+	plugins := `"plugins": [{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/24", "dataDir": "/run/closed"}}]}`
+	defer os.RemoveAll("/run/closed")
+	lab.WriteFile(t, later+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", `+plugins)
+	lab.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"]}, `+plugins)
+	h.conf = own + ":" + later
+	h.refuse(2, []string{"closed", "is denied"}, "attach", "u1", "--networks", "closed")
+	lab.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"],}, `+plugins)
+	h.refuse(2, []string{"60-closed.conflist"}, "attach", "u2", "--networks", "closed")
+	h.must("detach", "u2")
+	h.conf = later
+}

@@ -196,7 +196,7 @@ func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scop
 	if scope.Network != "" {
 		networks = []string{scope.Network}
 	}
-	torn, tearErr := engine.GC(ctx, func(id string) bool { return live(id) != "" }, networks...)
+	torn, tearErr := outcomeCollector{engine, outcomeDir}.GC(ctx, func(id string) bool { return live(id) != "" }, networks...)
 	collector.Progress = func(done, of int) {
 		if done < of { // the end shows in what is printed then
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: cleaned up after %d of %d allocations\n", done, of) // nobody to tell

@@ -86,7 +86,7 @@ func newReconciler(c config.Config, engine *hook.Engine, store *state.Store, s *
 	log := s.log.Named("reconcile")
 	sweeper := &agent.HostSweeper{Store: store, ConfDirs: c.ConfDirs, Logger: log}
 	rc := agent.ReconcilerConfig{
-		Collector: engine, Metrics: s.metrics, Logger: log, Sweeper: sweeper, Outside: func() error { return outside(c.CNI.Chroot) },
+		Collector: outcomeCollector{engine, outcomeDir}, Metrics: s.metrics, Logger: log, Sweeper: sweeper, Outside: func() error { return outside(c.CNI.Chroot) },
 	}
 	if s.nomad != nil {
 		rc.Live, sweeper.Orchestrated = s.nomad, nomad.Attached

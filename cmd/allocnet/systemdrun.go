@@ -84,7 +84,7 @@ func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine,
 		return runFailure(err)
 	}
 	s.retryLater(engine, cmd.ErrOrStderr())
-	outcome, err := newUnitOutcome("/run")
+	outcome, err := newUnitOutcome(outcomeDir)
 	if err != nil {
 		return errors.Join(runFailure(err), engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID))
 	}

@@ -3,7 +3,11 @@
 
 package main
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 func TestUnitOutcome(t *testing.T) {
 	for text, want := range map[string]struct {
@@ -32,4 +36,35 @@ func TestUnitOutcome(t *testing.T) {
 		t.Error("a unit that has written nothing has ended")
 	}
 	o.remove()
+}
+
+// TestAbandonedOutcomes: the file of a process that runs stays, that of a killed one
+// is removed, and nothing else is.
+func TestAbandonedOutcomes(t *testing.T) {
+	dir := t.TempDir()
+	o, err := newUnitOutcome(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	abandoned, other := filepath.Join(dir, outcomePrefix+"1"), filepath.Join(dir, "other")
+	for _, path := range []string{abandoned, other} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(other, filepath.Join(dir, outcomePrefix+"2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeAbandonedOutcomes(dir); err == nil {
+		t.Error("a link was followed")
+	}
+	for path, want := range map[string]bool{o.file.Name(): true, abandoned: false, other: true} {
+		if _, err := os.Lstat(path); (err == nil) != want {
+			t.Errorf("%s is there: %t, want %t", path, err == nil, want)
+		}
+	}
+	o.remove()
+	if _, err := os.Lstat(o.file.Name()); err == nil {
+		t.Error("it is still there")
+	}
 }

@@ -67,6 +67,7 @@ func TestKilledSystemdRun(t *testing.T) {
 		t.Error("systemd-run did not fail")
 	}
 	m.requireSame(before)
+	requireNoOutcomes(m)
 
 	kill()
 	m.must("systemctl", "start", "allocnet.socket")
@@ -74,9 +75,18 @@ func TestKilledSystemdRun(t *testing.T) {
 		t.Error(err)
 	}
 	m.requireSame(before)
+	requireNoOutcomes(m)
 	m.must("allocnet", "systemd-run", "--unit", "running", "--primary", "web", "--", "sleep", "infinity")
 	m.must("allocnet", "gc")
 	m.must("allocnet", "check", "running")
 	m.must("systemctl", "stop", "running.service")
 	m.requireSame(before)
+}
+
+// requireNoOutcomes: no file for the outcome of a unit is left.
+func requireNoOutcomes(m *machine) {
+	m.Helper()
+	if out := m.must("ls", "/run"); strings.Contains(out, "allocnet-unit") {
+		m.Errorf("left in /run: %s", out)
+	}
 }

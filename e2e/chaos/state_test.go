@@ -166,33 +166,31 @@ func TestOwnedByAnother(t *testing.T) {
 	h.must(detach...)
 }
 
-// TestLockOfTheDead: the kernel releases the lock of a process that was killed,
-// and the file that it leaves keeps nobody out.
+// TestLockOfTheDead: gc leaves an allocation that another process has locked. The
+// kernel releases the lock of a process that was killed, and the file that it
+// leaves keeps no other out.
 func TestLockOfTheDead(t *testing.T) {
-	for mend, args := range map[string][]string{"detach": detach, "gc": collect} {
-		t.Run(mend, func(t *testing.T) {
-			h := newHost(t)
-			stand(h)
-			path := h.state + "/locks/k1"
-			holder := exec.Command("flock", "--no-fork", path, "sleep", "infinity")
-			if err := holder.Start(); err != nil {
-				t.Fatal(err)
-			}
-			h.await("it has the lock", func() bool {
-				return exec.Command("flock", "--nonblock", path, "true").Run() != nil
-			})
-			cmd := h.command(args...)
-			r := h.launch(cmd)
-			h.await("the command waits", func() bool { return opened(cmd.Process.Pid, path) })
-			if err := holder.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = holder.Wait() // killed
-			if <-r.done; !cmd.ProcessState.Success() {
-				t.Errorf("%s ended with %v", mend, cmd.ProcessState)
-			}
-			h.must(detach...)
-		})
+	h := newHost(t)
+	stand(h)
+	path := h.state + "/locks/k1"
+	holder := exec.Command("flock", "--no-fork", path, "sleep", "infinity")
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.await("it has the lock", func() bool {
+		return exec.Command("flock", "--nonblock", path, "true").Run() != nil
+	})
+	h.must(collect...)
+	h.must("status", "k1")
+	cmd := h.command(detach...)
+	r := h.launch(cmd)
+	h.await("the command waits", func() bool { return opened(cmd.Process.Pid, path) })
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait() // killed
+	if <-r.done; !cmd.ProcessState.Success() {
+		t.Errorf("detach ended with %v", cmd.ProcessState)
 	}
 }
 

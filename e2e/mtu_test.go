@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -126,4 +127,29 @@ func TestFailedChosenMTU(t *testing.T) {
 	h.must("detach", "u1")
 	h.refuse(1, []string{"dual"}, "attach", "u2", "--networks", `{"name": "dual", "mtu": 1280}`) // no port is left
 	h.requireBridge(1500)
+}
+
+// TestFailedChosenMTUOfTwo: two allocations choose an MTU, and the one that made
+// the bridge fails: the bridge has the network's MTU all the same.
+func TestFailedChosenMTUOfTwo(t *testing.T) {
+	h := newHost(t)
+	defer lab.Run(t, "ip", "link", "delete", "dual0")
+	dir := t.TempDir()
+	h.dual(1500, fakecni.Behaviour{Mark: dir + "/begun", Await: dir + "/fail", Code: 7, Msg: "no"})
+	first := h.command("attach", "u1", "--networks", `{"name": "dual", "mtu": 1280}`)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, "the first is a port of the bridge", func() bool { _, err := os.Stat(dir + "/begun"); return err == nil })
+	h.dual(1500, fakecni.Behaviour{})
+	h.attach("u2", "--networks", `{"name": "dual", "mtu": 1280}`)
+	lab.WriteFile(t, dir+"/fail", "")
+	if err := first.Wait(); err == nil {
+		t.Error("the first did not fail")
+	}
+	h.requireBridge(1500)
+	h.must("detach", "u2")
+	h.attach("u3", "--networks", "dual")
+	h.requireBridge(1500)
+	h.must("detach", "u3")
 }

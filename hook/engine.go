@@ -100,6 +100,8 @@ type operation struct {
 	log  hclog.Logger
 	// notify is Request.Notify.
 	notify func(Step)
+	// recordPlan is lock.Begin; tests replace it.
+	recordPlan func(state.Allocation, []state.Attachment) error
 }
 
 // begin locks an allocation and reads its record; an allocation without one
@@ -134,7 +136,7 @@ func (e *Engine) tryBegin(id string) (*operation, error) {
 
 func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 	var err error
-	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id), notify: func(Step) {}}
+	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id), notify: func(Step) {}, recordPlan: lock.Begin}
 	o.record, err = lock.Load()
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		o.end()

@@ -85,7 +85,8 @@ func (p *plan) checkListeners() error {
 
 // checkRecords refuses a chosen port that another allocation has, and an
 // assigned one that another allocation chose. The rules of an earlier boot are
-// gone. A record that cannot be read keeps no other allocation from starting.
+// gone. A record that cannot be read keeps no other allocation from starting, unless
+// that chooses a port: what is unknown is not free.
 func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 	boot, err := state.BootID()
 	if err != nil {
@@ -96,6 +97,12 @@ func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 		others = o.store.List(ctx)
 	}
 	for record, err := range others {
+		if err == nil && o.portsUnknown(record) {
+			err = &DamagedRecordError{record.Allocation.ID, record.Damaged, nil}
+		}
+		if err != nil && anyMapping(p.chosen) {
+			return fmt.Errorf("no host port can be chosen: the ports of another allocation are not known: %w", err)
+		}
 		if err != nil {
 			o.log.Warn("its ports are not known", "error", err)
 			continue
@@ -111,6 +118,13 @@ func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// portsUnknown tells whether another allocation, which may live, has ports that
+// nothing tells, because its record is damaged.
+func (o *operation) portsUnknown(r state.Record) bool {
+	other := &operation{Engine: o.Engine, log: o.log.With("allocation", r.Allocation.ID), record: r}
+	return r.Allocation.ID != o.record.Allocation.ID && other.isUnknown()
 }
 
 func (p *plan) checkRecord(id string, a state.Attachment) error {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
@@ -202,5 +203,59 @@ func TestPortsOfAnEarlierBoot(t *testing.T) {
 	recordPorts(t, e, "past", "earlier")
 	if attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{chosen("free", picked, "")}}); !attempted {
 		t.Errorf("%v, want the port", err)
+	}
+}
+
+// TestPortsUnknown: while the record of another allocation is damaged, no port can
+// be chosen; assigned ones go on.
+func TestPortsUnknown(t *testing.T) {
+	e, ran := portEngine(t)
+	damage(t, e, state.Allocation{ID: "other", Netns: "/proc/self/ns/net"}, false, []byte("{}"))
+	attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{chosen("free", 903, "")}})
+	var damaged *DamagedRecordError
+	if attempted || !errors.As(err, &damaged) || damaged.Allocation != "other" {
+		t.Errorf("chosen: %v, want *DamagedRecordError of the other allocation", err)
+	}
+	if attempted, err := setupWith(t, e, ran, Request{Primary: primary, Ports: []portmap.Port{{Label: "x", HostPort: 903}}}); !attempted {
+		t.Errorf("assigned: %v, want the port", err)
+	}
+}
+
+// TestPortsStayLockedUntilRecorded: no other call looks for ports before those of
+// this one are on record.
+func TestPortsStayLockedUntilRecorded(t *testing.T) {
+	e, _ := portEngine(t)
+	o, err := e.begin(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.end()
+	p, err := e.plan(Request{ID: "x", Netns: "/proc/self/ns/net", Networks: []selection.Element{chosen("free", 903, "")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := o.claimPorts(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	o.record.Allocation = p.allocation
+	recorded := o.recordPlan
+	o.recordPlan = func(a state.Allocation, attachments []state.Attachment) error {
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer stop()
+		if unlock, err := e.store.LockPorts(ctx, false); err == nil {
+			unlock()
+			t.Error("the lock was released before the record was written")
+		}
+		return recorded(a, attachments)
+	}
+	if err := o.writeIntent(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err := e.store.LockPorts(t.Context(), true); err != nil {
+		t.Error(err)
+	} else {
+		unlock()
 	}
 }

@@ -230,7 +230,7 @@ func (o *operation) writeIntent(ctx context.Context, p *plan) error {
 	}
 	defer release()
 	o.record.Attachments = slices.Concat(p.standing, p.attachments) // before any is written: undoing removes them all
-	return o.lock.Begin(o.record.Allocation, p.attachments)
+	return o.recordPlan(o.record.Allocation, p.attachments)
 }
 
 // addAll runs ADD for attachments. The first failure stops pauses and what

@@ -69,7 +69,7 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path strin
 	}
 	left = len(list.Plugins)
 	var result types.Result
-	err = o.keepMTU(ctx, a.BridgeMTU, func() (err error) {
+	err = o.keepMTU(ctx, *a, func() (err error) {
 		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
 		return err
 	})

@@ -6,7 +6,6 @@ package hook
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
 )
 
 // ethernetMTU is what the kernel gives to links.
@@ -79,53 +79,65 @@ func (c pluginConf) link() string {
 
 // keepMTU runs an ADD that gives a port of each bridge a smaller MTU than the
 // network's, and sees to it that the bridge keeps its own: by itself it would
-// follow its smallest port. One without ports gets the network's afterwards; if
-// ADD fails it has lost the port, and its MTU is what it was.
-func (e *Engine) keepMTU(ctx context.Context, bridges map[string]int, add func() error) error {
-	if len(bridges) == 0 {
+// follow its smallest port. A bridge that ADD makes gets the network's afterwards.
+func (o *operation) keepMTU(ctx context.Context, a state.Attachment, add func() error) error {
+	if len(a.BridgeMTU) == 0 {
 		return add()
 	}
-	after, err := e.pinBridges(ctx, bridges)
+	missing, err := o.pinBridges(ctx, a, a.BridgeMTU, false)
 	if err != nil {
 		return err
 	}
-	if err := add(); err != nil || len(after) == 0 {
+	if err := add(); err != nil || len(missing) == 0 {
 		return err
 	}
-	unlock, err := e.store.LockBridges(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	var errs []error
-	for name, mtu := range after {
-		errs = append(errs, netns.PinMTU(name, mtu))
-	}
-	return errors.Join(errs...)
+	_, err = o.pinBridges(ctx, a, missing, true)
+	return err
 }
 
-// pinBridges pins the MTU of the bridges that have ports, and returns what the
-// others are to have after ADD.
-func (e *Engine) pinBridges(ctx context.Context, bridges map[string]int) (after map[string]int, err error) {
-	unlock, err := e.store.LockBridges(ctx)
+// pinBridges pins the MTU of bridges to what they have, and to that of the network
+// at least where they have no port, were made by this ADD, or may follow the port of
+// another attachment. It returns those that do not exist.
+func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges map[string]int, made bool) (missing map[string]int, err error) {
+	unlock, err := o.store.LockBridges(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	after = map[string]int{}
+	missing = map[string]int{}
 	for name, mtu := range bridges {
 		bridge, found, err := netns.FindBridge(name)
-		switch {
-		case err != nil:
-			return nil, err
-		case found && bridge.Ports > 0:
-			err = netns.PinMTU(name, bridge.MTU)
-		default:
-			after[name] = max(mtu, bridge.MTU)
+		if err == nil && found {
+			if !made && bridge.Ports > 0 {
+				mtu = o.unpinnedMTU(ctx, a, name)
+			}
+			err = netns.PinMTU(name, max(mtu, bridge.MTU))
 		}
 		if err != nil {
 			return nil, err
 		}
+		if !found {
+			missing[name] = mtu
+		}
 	}
-	return after, nil
+	return missing, nil
+}
+
+// unpinnedMTU returns the largest MTU that attachments which are not complete want
+// for a bridge: until they are, it may follow their ports, and nothing pins it if
+// they fail. Their records were written before their ADD.
+func (o *operation) unpinnedMTU(ctx context.Context, a state.Attachment, bridge string) (mtu int) {
+	for record, err := range o.store.List(ctx) {
+		if err != nil {
+			o.log.Warn("what it wants for the MTU of bridges is not known", "error", err)
+			continue
+		}
+		for _, other := range record.Attachments {
+			itself := record.Allocation.ID == o.record.Allocation.ID && other.Interface == a.Interface
+			if !itself && other.Phase != state.Attached {
+				mtu = max(mtu, other.BridgeMTU[bridge])
+			}
+		}
+	}
+	return mtu
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -53,7 +54,7 @@ func givenUp(going context.Context, first error) error {
 	if first == nil {
 		return fmt.Errorf("not tried: %w", cause)
 	}
-	return fmt.Errorf("given up (%w) after: %w", cause, first)
+	return errdefs.As(errdefs.Of(cause), fmt.Errorf("given up (%w) after: %w", cause, first))
 }
 
 func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path string) error {

@@ -120,7 +120,8 @@ func (c *Client) allocation(ctx context.Context, id string) (*api.Allocation, er
 		c.log.Warn("nomad does not answer, asking again", "allocation", id, "in", pause.String(), "error", err)
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("ask nomad for allocation %s: %w, after: %w", id, context.Cause(ctx), err)
+			cause := context.Cause(ctx)
+			return nil, errdefs.As(errdefs.Of(cause), fmt.Errorf("ask nomad for allocation %s: %w, after: %w", id, cause, err))
 		case <-time.After(pause):
 		}
 	}

@@ -46,7 +46,7 @@ func New(socket string) *Client {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "unix", socket)
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+			err = errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: %w", ErrUnavailable, err))
 		}
 		return c, err
 	}

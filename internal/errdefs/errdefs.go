@@ -40,40 +40,37 @@ func (k Kind) String() string {
 // Of returns the kind of an error. The outermost error that says its kind
 // decides over what it wraps: a request that a plugin refused has failed. Of
 // several errors joined the lowest kind decides, so that "nothing was done" is
-// true of all of them; errors without a kind do not count beside others.
+// true of all of them: one without a kind among them has failed.
 func Of(err error) Kind {
-	kind, _ := find(err)
-	return kind
-}
-
-type classifier interface{ Kind() Kind }
-
-func find(err error) (kind Kind, found bool) {
 	if c, ok := err.(classifier); ok { // errors.As would not rank joined errors
-		return c.Kind(), true
+		return c.Kind()
 	}
 	switch wrapper := err.(type) { //nolint:errorlint // walks the tree itself
 	case interface{ Unwrap() error }:
-		return find(wrapper.Unwrap())
+		return Of(wrapper.Unwrap())
 	case interface{ Unwrap() []error }:
 		return lowest(wrapper.Unwrap())
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return Unavailable, true
+		return Unavailable
 	case errors.Is(err, context.DeadlineExceeded):
-		return Timeout, true
+		return Timeout
 	}
-	return Failed, false
+	return Failed
 }
 
-func lowest(errs []error) (kind Kind, found bool) {
-	for _, err := range errs {
-		if k, ok := find(err); ok && (!found || k < kind) {
-			kind, found = k, true
-		}
+type classifier interface{ Kind() Kind }
+
+func lowest(errs []error) Kind {
+	if len(errs) == 0 {
+		return Failed
 	}
-	return kind, found
+	kind := Of(errs[0])
+	for _, err := range errs[1:] {
+		kind = min(kind, Of(err))
+	}
+	return kind
 }
 
 // classified is an error that was given a kind.

@@ -1,0 +1,30 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+)
+
+// TestGivenUp: what ended the attempts says what kind of error it is, whatever the
+// attempts failed with.
+func TestGivenUp(t *testing.T) {
+	busy := errors.New("bridge: device or resource busy")
+	for _, kind := range []errdefs.Kind{errdefs.Timeout, errdefs.Unavailable, errdefs.Failed} {
+		going, stop := context.WithCancelCause(t.Context())
+		cause := errdefs.New(kind, "ended")
+		stop(cause)
+		err := givenUp(going, busy)
+		if errdefs.Of(err) != kind || !errors.Is(err, cause) || !errors.Is(err, busy) {
+			t.Errorf("%v is %v, want %v", err, errdefs.Of(err), kind)
+		}
+		if err := givenUp(going, nil); errdefs.Of(err) != kind || !errors.Is(err, cause) {
+			t.Errorf("%v is %v, want %v", err, errdefs.Of(err), kind)
+		}
+	}
+}

@@ -34,8 +34,8 @@ The service is not restarted, as its namespace is gone by then; allocnet@.servic
 is for services that are.
 
 With --wait the exit code is the command's, or 128+N when signal N killed it. It
-is 125 when allocnet failed or systemd did not take the unit, and 2 when the
-request was refused.`,
+is 125 when allocnet failed, systemd did not take the unit, or systemd-run lost its
+connection while the command runs, and 2 when the request was refused.`,
 		Example: `  allocnet systemd-run --primary web --networks storage,mgmt@net5 --publish 8080:80/tcp -- python3 -m http.server 80
   allocnet systemd-run --unit web-1 --primary web --property User=nobody --wait -- ip addr`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -84,45 +84,70 @@ func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine,
 		return runFailure(err)
 	}
 	s.retryLater(engine, cmd.ErrOrStderr())
-	outcome, err := newUnitOutcome(outcomeDir)
-	if err != nil {
-		return errors.Join(runFailure(err), engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID))
-	}
-	defer outcome.remove()
-	words, err := u.words(s, allocation, outcome)
-	if err == nil {
-		err = u.systemdRun(cmd, append(words, args...), outcome)
-	}
-	if err == nil || errors.Is(err, errInterrupted) {
+	err = u.start(cmd, s, allocation, args)
+	var exit *exitError
+	if err == nil || errors.As(err, &exit) {
 		return err
 	}
-	if undo := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID); undo != nil {
-		return &exitError{exitRunFailed, errors.Join(err, undo)}
+	undo := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID)
+	return &exitError{exitRunFailed, errors.Join(err, undo)}
+}
+
+// start has systemd run the command. It returns nil when the unit was started, or
+// with --wait when it has run to its end well, and an *exitError when it has ended
+// otherwise or may go on: its ExecStopPost takes the networks down. Any other error
+// is that there is no such unit.
+func (u transientUnit) start(cmd *cobra.Command, s *settings, a *hook.Allocation, args []string) error {
+	outcome, err := newUnitOutcome(outcomeDir)
+	if err != nil {
+		return err
+	}
+	defer outcome.remove()
+	words, err := u.words(s, a, outcome)
+	if err != nil {
+		return err
+	}
+	err = u.systemdRun(cmd, append(words, args...))
+	if err == nil && !u.wait {
+		return nil
+	}
+	if code, ended := outcome.exitCode(); ended {
+		if code == exitDone {
+			return nil
+		}
+		return &exitError{code: code}
+	}
+	return u.withoutOutcome(cmd.Context(), a.Netns, err)
+}
+
+// withoutOutcome sorts what systemd-run returned while the command has not ended:
+// the unit was never made, or goes on while systemd-run lost its connection to
+// systemd. The exit code of systemd-run does not tell.
+func (u transientUnit) withoutOutcome(ctx context.Context, netns string, err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		err = errors.New("systemd-run ended without an outcome of the command")
+	case !errors.As(err, &exit): // it was not executed
+		return err
+	}
+	runs, unknown := unit.RunsIn(context.WithoutCancel(ctx), u.name, netns)
+	switch {
+	case unknown != nil:
+		return &exitError{exitRunFailed, fmt.Errorf("%w; it is unknown whether unit %s runs, its networks are kept until allocnet detach: %w", err, u.name, unknown)}
+	case runs:
+		return &exitError{exitRunFailed, fmt.Errorf("%w: unit %s goes on, its networks are kept", err, u.name)}
 	}
 	return err
 }
 
-// errInterrupted is a wait that was ended; the unit goes on.
-var errInterrupted = errors.New("systemd-run was interrupted: the unit goes on")
-
-// systemdRun returns nil when the unit runs, or has run to its end well. The exit
-// code of systemd-run alone does not tell a command that failed from a unit that
-// was never made.
-func (u transientUnit) systemdRun(cmd *cobra.Command, words []string, outcome unitOutcome) error {
+func (u transientUnit) systemdRun(cmd *cobra.Command, words []string) error {
 	run := exec.CommandContext(cmd.Context(), "systemd-run", words...)
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()
-	err := run.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && !exit.Exited() {
-		return &exitError{exitRunFailed, errInterrupted}
+	if err := run.Run(); err != nil {
+		return fmt.Errorf("systemd-run: %w", err)
 	}
-	if err == nil {
-		return nil
-	}
-	if code, ended := outcome.exitCode(); ended {
-		return &exitError{code: code}
-	}
-	return &exitError{exitRunFailed, fmt.Errorf("systemd-run: %w", err)}
+	return nil
 }
 
 // words are the arguments of systemd-run before the command.

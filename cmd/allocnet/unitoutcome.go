@@ -103,11 +103,12 @@ func (c outcomeCollector) GC(ctx context.Context, live func(id string) bool, net
 // stopPost is a line of ExecStopPost that writes the file if it is still there,
 // with all rights. What comes after it runs even where it fails.
 func (o unitOutcome) stopPost() string {
-	return "-+/bin/sh -c 'test -e \"$$0\" && echo \"$$EXIT_CODE $$EXIT_STATUS\" >\"$$0\"' " + strconv.Quote(o.file.Name())
+	return "-+/bin/sh -c 'test -e \"$$0\" && echo \"$$SERVICE_RESULT $$EXIT_CODE $$EXIT_STATUS\" >\"$$0\"' " + strconv.Quote(o.file.Name())
 }
 
-// exitCode is that of the command, as run has it; false when the command has not
-// ended, so that the unit was never started or goes on.
+// exitCode is that of the command, as run has it, and 0 where the unit's properties
+// call that a success (SuccessExitStatus=); false when the command has not ended, so
+// that the unit was never started or goes on.
 func (o unitOutcome) exitCode() (code int, ended bool) {
 	text, err := os.ReadFile(o.file.Name())
 	if err != nil {
@@ -116,16 +117,23 @@ func (o unitOutcome) exitCode() (code int, ended bool) {
 	return parseOutcome(string(text))
 }
 
-// parseOutcome reads "exited 7" and "killed TERM".
+// parseOutcome reads "success exited 0", "exit-code exited 7" and "signal killed
+// KILL".
 func parseOutcome(text string) (code int, ended bool) {
-	how, status, _ := strings.Cut(strings.TrimSpace(text), " ")
-	switch how {
+	words := strings.Fields(text)
+	if len(words) != 3 {
+		return 0, false
+	}
+	switch status := words[2]; words[1] {
 	case "exited":
-		code, err := strconv.Atoi(status)
-		return code, err == nil
+		number, err := strconv.Atoi(status)
+		code, ended = number, err == nil
 	case "killed", "dumped":
 		signal := unix.SignalNum("SIG" + status)
-		return exitSignalled + int(signal), signal != 0
+		code, ended = exitSignalled+int(signal), signal != 0
 	}
-	return 0, false
+	if !ended || words[0] == "success" {
+		code = 0
+	}
+	return code, ended
 }

@@ -14,15 +14,18 @@ func TestUnitOutcome(t *testing.T) {
 		code  int
 		ended bool
 	}{
-		"":               {0, false}, // the unit was never started
-		" \n":            {0, false}, // it was, but not its command
-		"exited 7\n":     {7, true},
-		"exited 1\n":     {1, true},
-		"exited 0\n":     {0, true},
-		"killed KILL\n":  {137, true},
-		"dumped ABRT\n":  {134, true},
-		"killed NONE\n":  {128, false},
-		"exited seven\n": {0, false},
+		"":                         {0, false}, // the unit was never started
+		"resources  \n":            {0, false}, // it was, but not its command
+		"exit-code exited 7\n":     {7, true},
+		"exit-code exited 1\n":     {1, true},
+		"success exited 0\n":       {0, true},
+		"success exited 7\n":       {0, true}, // SuccessExitStatus=7
+		"success killed TERM\n":    {0, true}, // as systemctl stop does
+		"signal killed KILL\n":     {137, true},
+		"timeout killed KILL\n":    {137, true},
+		"core-dump dumped ABRT\n":  {134, true},
+		"signal killed NONE\n":     {0, false},
+		"exit-code exited seven\n": {0, false},
 	} {
 		if code, ended := parseOutcome(text); code != want.code || ended != want.ended {
 			t.Errorf("%q: %d %t, want %d %t", text, code, ended, want.code, want.ended)

@@ -53,7 +53,20 @@ func Gone(ctx context.Context, owner string) (bool, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH):
 		return false, fmt.Errorf("process that starts unit %s: %w", name, err)
 	}
-	return unloaded(ctx, name)
+	unit, err := ask(ctx, name)
+	return err == nil && unit["LoadState"] == "not-found", err
+}
+
+// RunsIn tells whether systemd runs a unit, or is about to, in the network
+// namespace at a path. A unit of that name in another namespace is another's. The
+// error is that it is not known.
+func RunsIn(ctx context.Context, name, netns string) (bool, error) {
+	unit, err := ask(ctx, name)
+	if err != nil || unit["NetworkNamespacePath"] != netns {
+		return false, err
+	}
+	ended := unit["ActiveState"] == "inactive" || unit["ActiveState"] == "failed"
+	return !ended || unit["Job"] != "", nil // a start that waits for others is a job
 }
 
 func parse(owner string) (name string, pid int, started string, ok bool) {
@@ -66,22 +79,28 @@ func parse(owner string) (name string, pid int, started string, ok bool) {
 	return parts[0], pid, parts[2], err == nil
 }
 
-// unloaded asks systemd whether it has no unit of the name.
-func unloaded(ctx context.Context, name string) (bool, error) {
+// ask asks systemd for the properties of a unit that it has; those without a value
+// are missing.
+func ask(ctx context.Context, name string) (map[string]string, error) {
 	ctx, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
 	if filepath.Ext(name) != ".service" {
 		name += ".service"
 	}
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--", name).Output()
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState,ActiveState,Job,NetworkNamespacePath", "--", name).Output()
 	if err != nil {
-		return false, fmt.Errorf("ask systemd for unit %s: %w", name, err)
+		return nil, fmt.Errorf("ask systemd for unit %s: %w", name, err)
 	}
-	state, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "LoadState=")
-	if !ok {
-		return false, fmt.Errorf("ask systemd for unit %s: got %q, want LoadState=", name, out)
+	properties := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), "="); value != "" {
+			properties[key] = value
+		}
 	}
-	return state == "not-found", nil
+	if properties["LoadState"] == "" || properties["ActiveState"] == "" {
+		return nil, fmt.Errorf("ask systemd for unit %s: got %q, want LoadState= and ActiveState=", name, out)
+	}
+	return properties, nil
 }
 
 // startOf returns when a process was started, in ticks since the boot, which

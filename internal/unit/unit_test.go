@@ -57,7 +57,10 @@ func TestGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const notFound, loaded = `[ "$*" = "show --property=LoadState -- web-1.service" ] && echo LoadState=not-found`, "echo LoadState=loaded"
+	const (
+		notFound = `[ "$*" = "show --property=LoadState,ActiveState,Job,NetworkNamespacePath -- web-1.service" ] && printf 'LoadState=not-found\nActiveState=inactive\n'`
+		loaded   = `printf 'LoadState=loaded\nActiveState=inactive\n'`
+	)
 	for name, test := range map[string]struct {
 		owner, script string
 		gone, unknown bool
@@ -80,5 +83,36 @@ func TestGone(t *testing.T) {
 				t.Errorf("gone %t, %v", gone, err)
 			}
 		})
+	}
+}
+
+func TestRunsIn(t *testing.T) {
+	const netns = "/run/netns/web-1"
+	for name, test := range map[string]struct {
+		answer        string
+		runs, unknown bool
+	}{
+		"runs":                            {"LoadState=loaded\nActiveState=active\nNetworkNamespacePath=" + netns, true, false},
+		"is starting":                     {"NetworkNamespacePath=" + netns + "\nJob=7\nLoadState=loaded\nActiveState=activating", true, false},
+		"its start waits for other units": {"LoadState=loaded\nActiveState=inactive\nJob=7\nNetworkNamespacePath=" + netns, true, false},
+		"is being taken down":             {"LoadState=loaded\nActiveState=deactivating\nNetworkNamespacePath=" + netns, true, false},
+		"has ended, and is still loaded":  {"LoadState=loaded\nActiveState=inactive\nNetworkNamespacePath=" + netns, false, false},
+		"has failed, and is still loaded": {"LoadState=loaded\nActiveState=failed\nNetworkNamespacePath=" + netns, false, false},
+		"does not exist":                  {"LoadState=not-found\nActiveState=inactive", false, false},
+		"is another's":                    {"LoadState=loaded\nActiveState=active\nNetworkNamespacePath=", false, false},
+		"is in another namespace":         {"LoadState=loaded\nActiveState=active\nNetworkNamespacePath=/run/netns/web", false, false},
+		"an answer without a state":       {"LoadState=loaded\nNetworkNamespacePath=" + netns, false, true},
+		"no answer":                       {"", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer(t, fmt.Sprintf("echo '%s'", test.answer))
+			if runs, err := RunsIn(t.Context(), "web-1", netns); runs != test.runs || (err != nil) != test.unknown {
+				t.Errorf("runs %t, %v", runs, err)
+			}
+		})
+	}
+	answer(t, "exit 1")
+	if _, err := RunsIn(t.Context(), "web-1", netns); err == nil {
+		t.Error("systemd does not answer, and it is known")
 	}
 }

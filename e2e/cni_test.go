@@ -237,7 +237,7 @@ func TestCHECKPasses(t *testing.T) {
 }
 
 // TestNoSystemPath: a runtime whose PATH lacks the host's directories keeps no
-// plugin from the programs that it needs for CHECK and DEL.
+// plugin, and not forced cleanup, from the programs that they need.
 func TestNoSystemPath(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.0.0", `"primary": "web"`)
@@ -248,6 +248,14 @@ func TestNoSystemPath(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if err := r.check(c); err != nil {
 		t.Errorf("CHECK: %v", err)
+	}
+	r.del(c)
+	t.Setenv("PATH", path)
+	c = h.container("c2", "networks=storage")
+	r.add(c)
+	t.Setenv("PATH", t.TempDir())
+	if err := netns.Remove(c.NetNS); err != nil { // so that the plugins leave rules
+		t.Fatal(err)
 	}
 	r.del(c)
 	t.Setenv("PATH", path)

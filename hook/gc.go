@@ -79,14 +79,20 @@ func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(networ
 	return errors.Join(errs...)
 }
 
+// lockPatience is how long GC waits for an allocation's lock: a child that a killed
+// process had just forked holds it until it executes its program.
+const lockPatience = time.Second
+
 // collect tears an allocation down when its namespace is gone, its set-up was
-// cut off (the lock is free, so nobody is at work on it), an earlier teardown did
+// interrupted (the lock is free, so no call is in flight), an earlier teardown did
 // not finish, or what it was made for is gone. Of one that stands it removes what a
 // later call left half attached or half detached. One that is locked is left to the
 // next GC, and so is a teardown that failed; next is when it is due again, zero if
 // nothing is postponed.
 func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (torn bool, next time.Time, err error) {
-	o, err := e.tryBegin(id)
+	waiting, stop := context.WithTimeoutCause(ctx, lockPatience, state.ErrLocked)
+	defer stop()
+	o, err := e.begin(waiting, id)
 	if errors.Is(err, state.ErrLocked) {
 		return false, next, nil
 	}
@@ -129,7 +135,7 @@ func (o *operation) ownerGone(ctx context.Context) (bool, error) {
 }
 
 // gcNetworks runs the GC verb of CNI 1.1 on the networks that have it. Nothing is
-// attached meanwhile: the plugins would take it for something that nobody needs.
+// attached meanwhile: the plugins would take it for something that nothing needs.
 // What is in flight goes first, and so does what comes: a GC can be repeated.
 func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool, c *Collected) error {
 	networks, err := e.collectable(scope, c)

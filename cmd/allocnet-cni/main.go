@@ -7,12 +7,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/internal/searchpath"
 	own "github.com/allocnet/allocnet/internal/version"
 )
 
@@ -23,6 +25,9 @@ const name = "allocnet-cni"
 const about = "CNI " + name + " plugin v" + own.Version
 
 func main() {
+	if err := searchpath.CompleteOwn(); err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "%s: PATH: %v\n", name, err)
+	}
 	if len(os.Args) == 2 && os.Args[1] == retryArgument {
 		os.Exit(retryPending())
 	}

@@ -7,9 +7,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+
+	"github.com/allocnet/allocnet/internal/searchpath"
 )
 
 func main() {
+	if err := searchpath.CompleteOwn(); err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "allocnet: PATH: %v\n", err)
+	}
 	os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

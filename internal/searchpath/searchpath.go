@@ -5,6 +5,7 @@
 package searchpath
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,4 +32,12 @@ func Complete(environ []string) []string {
 	}
 	others := slices.DeleteFunc(slices.Clone(environ), func(pair string) bool { return strings.HasPrefix(pair, "PATH=") })
 	return append(others, "PATH="+strings.Join(dirs, string(filepath.ListSeparator)))
+}
+
+// CompleteOwn completes the PATH of this process, for the programs that it looks
+// for and runs itself.
+func CompleteOwn() error {
+	completed := Complete(os.Environ())
+	path, _ := strings.CutPrefix(completed[len(completed)-1], "PATH=")
+	return os.Setenv("PATH", path)
 }

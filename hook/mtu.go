@@ -21,8 +21,9 @@ const ethernetMTU = 1500
 
 // boundMTU holds the MTU of an element to that of its network, and returns the
 // bridges that the smaller one would lower, with the network's MTU. A network
-// none of whose plugins has the key is left to Element.Bind.
-func boundMTU(e selection.Element, list *libcni.NetworkConfigList) (keep map[string]int, err error) {
+// none of whose plugins has the key is left to Element.Bind. unpinned
+// returns what a bridge is to have at least; see Engine.unpinnedMTU.
+func boundMTU(e selection.Element, list *libcni.NetworkConfigList, unpinned func(bridge string) int) (keep map[string]int, err error) {
 	if e.MTU == 0 {
 		return nil, nil
 	}
@@ -35,6 +36,9 @@ func boundMTU(e selection.Element, list *libcni.NetworkConfigList) (keep map[str
 		limit, err := conf.mtu()
 		if err != nil {
 			return nil, err
+		}
+		if conf.Type == "bridge" && *conf.MTU == 0 {
+			limit = max(limit, unpinned(conf.link()))
 		}
 		if e.MTU > limit {
 			return nil, &RequestError{fmt.Sprintf("mtu of network %q", e.Name), strconv.Itoa(e.MTU), fmt.Sprintf("want %s, since the network has %d", mtuRange(limit), limit)}
@@ -109,7 +113,7 @@ func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges 
 		bridge, found, err := netns.FindBridge(name)
 		if err == nil && found {
 			if !made && bridge.Ports > 0 {
-				mtu = o.unpinnedMTU(ctx, a, name)
+				mtu = o.unpinnedMTU(ctx, name, o.record.Allocation.ID, a.Interface)
 			}
 			err = netns.PinMTU(name, max(mtu, bridge.MTU))
 		}
@@ -125,17 +129,18 @@ func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges 
 
 // unpinnedMTU returns the largest MTU that attachments which are not complete want
 // for a bridge: until they are, it may follow their ports, and nothing pins it if
-// they fail. Their records were written before their ADD.
-func (o *operation) unpinnedMTU(ctx context.Context, a state.Attachment, bridge string) (mtu int) {
-	for record, err := range o.store.List(ctx) {
+// they fail. Their records were written before their ADD. The attachment of an
+// allocation that has the interface does not count.
+func (e *Engine) unpinnedMTU(ctx context.Context, bridge, allocation, iface string) (mtu int) {
+	for record, err := range e.store.List(ctx) {
 		if err != nil {
-			o.log.Warn("what it wants for the MTU of bridges is not known", "error", err)
+			e.log.Warn("what it wants for the MTU of bridges is not known", "error", err)
 			continue
 		}
-		for _, other := range record.Attachments {
-			itself := record.Allocation.ID == o.record.Allocation.ID && other.Interface == a.Interface
-			if !itself && other.Phase != state.Attached {
-				mtu = max(mtu, other.BridgeMTU[bridge])
+		for _, a := range record.Attachments {
+			itself := record.Allocation.ID == allocation && a.Interface == iface
+			if !itself && a.Phase != state.Attached {
+				mtu = max(mtu, a.BridgeMTU[bridge])
 			}
 		}
 	}

@@ -28,6 +28,7 @@ func TestBoundMTU(t *testing.T) {
 		"larger than the second": {`{"type": "bridge", "mtu": 9000}, {"type": "tuning", "mtu": 4000}`, 4001, nil, "1280 to 4000"},
 		"a network below":        {`{"type": "ptp", "mtu": 1000}`, 1280, nil, "none"},
 		"not configured":         {`{"type": "bridge", "bridge": "missing0", "mtu": 0}`, 1501, nil, "1280 to 1500"},
+		"not made yet":           {`{"type": "bridge", "bridge": "slow0", "mtu": 0}`, 1600, map[string]int{"slow0": 1800}, ""},
 		"the master's":           {`{"type": "macvlan", "master": "lo", "mtu": 0}`, 9000, map[string]int{}, ""},
 		"a master inside":        {`{"type": "macvlan", "master": "lo", "linkInContainer": true, "mtu": 0}`, 9000, nil, "1280 to 1500"},
 		"no plugin with the key": {`{"type": "bridge"}`, 1400, map[string]int{}, ""},
@@ -36,7 +37,12 @@ func TestBoundMTU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keep, err := boundMTU(selection.Element{Name: "n", MTU: test.mtu}, list)
+		keep, err := boundMTU(selection.Element{Name: "n", MTU: test.mtu}, list, func(bridge string) int {
+			if bridge == "slow0" {
+				return 1800
+			}
+			return 0
+		})
 		var refused *RequestError
 		if errors.As(err, &refused) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("%s: %v, want an error with %q", name, err, test.refused)

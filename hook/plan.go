@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type plan struct {
 	// mappings are those of each attachment; chosen are those of them that no
 	// scheduler assigned.
 	mappings, chosen [][]cni.PortMapping
+	// unpinned returns the MTU that a bridge is to have at least.
+	unpinned func(bridge string) int
 }
 
 // marker is the top-level key "allocnet" of the conflist that an attachment is
@@ -88,6 +91,7 @@ func (e *Engine) fill(p *plan, r Request, batch string) error {
 		return err
 	}
 	p.order(r, networks)
+	p.unpinned = func(bridge string) int { return e.unpinnedMTU(context.Background(), bridge, "", "") }
 	for i := range p.attachments {
 		a := &p.attachments[i]
 		if err := state.ValidateContainerID(a.ContainerID); err != nil {
@@ -204,7 +208,7 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 		if err != nil {
 			return err
 		}
-		if p.attachments[i].BridgeMTU, err = boundMTU(p.elements[i], networks[i].List); err != nil {
+		if p.attachments[i].BridgeMTU, err = boundMTU(p.elements[i], networks[i].List, p.unpinned); err != nil {
 			return err
 		}
 		binding, err := p.elements[i].Bind(networks[i], taken, r.PortOptions, mark)

@@ -102,7 +102,8 @@ func (e *Engine) examine(ctx context.Context, v Verification, record state.Recor
 	if record.Allocation.Owner != v.Owner || len(set) == 0 {
 		return e.examineUnrecorded(v)
 	}
-	ns, err := netns.OpenSame(v.Netns, record.Allocation.NetnsID)
+	record.Allocation.Netns = v.Netns // which may be another path to it
+	ns, err := record.Allocation.Namespace()
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only
 	}
@@ -113,7 +114,6 @@ func (e *Engine) examine(ctx context.Context, v Verification, record state.Recor
 	if err != nil {
 		return e.sort(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
-	record.Allocation.Netns = v.Netns
 	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
 	errs := make([]error, len(set))
 	inOrder(len(set), func(int) []int { return nil }, func(i int) {

@@ -62,6 +62,8 @@ func TestHelpExamples(t *testing.T) {
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": "/run/mgmt-leases"}}]}`)
 	defer os.RemoveAll("/run/mgmt-leases")
 	lab.WriteFile(t, "/run/live-allocations", "web-1\n")
+	agent := t.TempDir()
+	lab.WriteFile(t, agent+"/agent.hcl", read(t, "../dist/agent.hcl"))
 	h.installPlugin()
 	for _, command := range commands {
 		if command == "systemd-run" {
@@ -83,6 +85,7 @@ func TestHelpExamples(t *testing.T) {
 			examples = strings.NewReplacer(
 				"python3 -m http.server 80", "true",
 				"--conf-dir /etc/cni/net.d", "--conf-dir "+h.conf,
+				"--config /etc/allocnet.d", "--config "+agent,
 				"/usr/local/share/man/man1", t.TempDir(),
 			).Replace(examples)
 			h.shell(before + "\n" + examples)

@@ -80,8 +80,8 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 		return err
 	}
 	its := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
-	if len(its) == 0 {
-		return nil
+	if len(its) == 0 { // or it was killed before it had forgotten the allocation
+		return o.forget()
 	}
 	return o.removeAlone(ctx, its)
 }

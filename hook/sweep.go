@@ -66,7 +66,7 @@ func (o *operation) tidy(ctx context.Context) (torn bool, err error) {
 	}
 	if path != "" && o.standing() {
 		o.settle(ctx)
-		return false, nil
+		return false, o.forget()
 	}
 	return true, o.teardown(ctx)
 }

@@ -1,0 +1,47 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestForgetsWhatHasNoAttachment: a process that was killed between removing the
+// last attachment of an allocation that Extend recorded and forgetting the
+// allocation leaves a record without attachments, which the next call drops.
+func TestForgetsWhatHasNoAttachment(t *testing.T) {
+	const own = "/proc/self/ns/net"
+	ns, err := netns.Open(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	boot, err := state.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(e *Engine) error{
+		"Release": func(e *Engine) error { return e.Release(context.Background(), "a", "task") },
+		"GC":      func(e *Engine) error { _, err := e.GC(context.Background(), nil); return err },
+	} {
+		e := fakeEngine(t, nil)
+		lock, err := e.store.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = lock.Begin(state.Allocation{ID: "a", Netns: own, NetnsID: ns.ID(), BootID: boot}, nil)
+		lock.Unlock()
+		if err := errors.Join(err, call(e)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := e.Status(t.Context(), "a"); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("after %s: %v, want it forgotten", name, err)
+		}
+	}
+}

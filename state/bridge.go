@@ -5,10 +5,6 @@ package state
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -16,14 +12,13 @@ import (
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
+// bridgeLock is the directory whose lock LockBridges takes.
+const bridgeLock = "bridges"
+
 // LockBridges is held while the MTU of a bridge is read and set: setting it goes
 // through another value, which no other call may take for the bridge's own.
 func (s *Store) LockBridges(ctx context.Context) (unlock func(), err error) {
-	path := filepath.Join(s.dir, "bridges")
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("lock bridges: %w", err)
-	}
-	dir, err := lockDir(ctx, path, unix.LOCK_EX)
+	dir, err := lockDir(ctx, filepath.Join(s.dir, bridgeLock), unix.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}

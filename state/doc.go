@@ -12,6 +12,7 @@
 //	<dir>/damaged/<id>/<file>
 //	<dir>/ports/<id>
 //	<dir>/bridges (a lock)
+//	<dir>/bridges (a lock)
 //	<dir>/boot
 //
 // A journal has a line of JSON for each change: the allocation, an attachment, or

@@ -52,11 +52,7 @@ func (s *Store) markedUnrecorded() ([]string, error) {
 }
 
 func (l *Locked) mark(marks string) error {
-	path := l.store.markPath(marks, l.id)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	file, err := os.OpenFile(l.store.markPath(marks, l.id), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

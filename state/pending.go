@@ -6,7 +6,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -28,9 +27,6 @@ func (s *Store) Pending() ([]string, error) { return s.marked(pendingMarks) }
 // process has it the error is ErrLocked.
 func (s *Store) LockRetries() (unlock func(), err error) {
 	dir, err := os.Open(filepath.Join(s.dir, pendingMarks))
-	if errors.Is(err, fs.ErrNotExist) { // there are none
-		return func() {}, nil
-	}
 	if err != nil {
 		return nil, err
 	}

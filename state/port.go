@@ -5,11 +5,7 @@ package state
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -25,15 +21,11 @@ const portMarks = "ports"
 // the own record has it: of two calls that want one port the second sees the
 // first's record. Calls that choose no port do not exclude each other.
 func (s *Store) LockPorts(ctx context.Context, choosing bool) (unlock func(), err error) {
-	path := filepath.Join(s.dir, portMarks)
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("lock ports: %w", err)
-	}
 	how := unix.LOCK_SH
 	if choosing {
 		how = unix.LOCK_EX
 	}
-	dir, err := lockDir(ctx, path, how)
+	dir, err := lockDir(ctx, filepath.Join(s.dir, portMarks), how)
 	if err != nil {
 		return nil, err
 	}

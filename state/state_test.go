@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -609,6 +610,37 @@ func TestNoRecordIsNoDirectory(t *testing.T) {
 	}
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("a link was followed: %v", err)
+	}
+}
+
+// TestLayout: Open makes every directory, so that the host is the same after the
+// first use of a lock or a mark as before.
+func TestLayout(t *testing.T) {
+	s := open(t)
+	list := func() (names []string) {
+		entries, err := os.ReadDir(s.dir)
+		must(t, err)
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	before := list()
+	for _, lock := range []func() (func(), error){
+		func() (func(), error) { return s.LockBridges(t.Context()) },
+		func() (func(), error) { return s.LockPorts(t.Context(), true) },
+		s.LockRetries,
+	} {
+		unlock, err := lock()
+		must(t, err)
+		unlock()
+	}
+	l := lock(t, s, "a")
+	must(t, l.mark(portMarks))
+	must(t, l.mark(pendingMarks))
+	l.Unlock()
+	if after := list(); !slices.Equal(before, after) {
+		t.Errorf("before %v, after %v", before, after)
 	}
 }
 

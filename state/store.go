@@ -31,9 +31,9 @@ type Store struct {
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, sync: syncData}
 	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
-	for _, sub := range []string{s.allocations(), filepath.Join(dir, "locks")} {
+	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, bridgeLock} {
 		if err == nil {
-			err = makePrivate(sub, os.Lstat)
+			err = makePrivate(filepath.Join(dir, sub), os.Lstat)
 		}
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ type Cleaner struct {
 // Clean removes all that the catalogue of the package knows of the attachments:
 // rules, leases, devices, files. It scans the host once for all allocations, and
 // returns an error for each. Where an attachment has an error, its DEL failed;
-// then plugins that the catalogue does not know are an error, because nobody can
+// then plugins that the catalogue does not know are an error, because nothing can
 // say what they left. Repeated it finds nothing to do.
 func (c *Cleaner) Clean(ctx context.Context, dead []state.Record) []error {
 	scanner := Scanner{CacheDir: c.CacheDir}

@@ -43,26 +43,32 @@ func TestReadLease(t *testing.T) {
 	}
 }
 
-// TestLeaseChangedMeanwhile: an address that was given to another since the
-// scan stays with that one.
-func TestLeaseChangedMeanwhile(t *testing.T) {
+// leaseFile returns the path of a lease of network web, and what writes it.
+func leaseFile(t *testing.T) (path string, write func(text string)) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "web")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "10.0.0.2")
-	write := func(text string) {
+	path = filepath.Join(dir, "10.0.0.2")
+	return path, func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestLeaseChangedMeanwhile: an address that was given to another since the
+// scan stays with that one.
+func TestLeaseChangedMeanwhile(t *testing.T) {
+	path, write := leaseFile(t)
 	write("a1\r\neth0")
 	o, err := readLease(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write("a2\r\neth0")
-	f := &Found{leaseDirs: []string{dir}}
+	f := &Found{leaseDirs: []string{filepath.Dir(path)}}
 	if failures := f.Remove(context.Background(), []Object{o}); len(failures) != 1 {
 		t.Errorf("failures %v, want one", failures)
 	}
@@ -74,23 +80,14 @@ func TestLeaseChangedMeanwhile(t *testing.T) {
 // TestRuleOfALeaseGivenAway: a rule that names an address only stays when the lease
 // of the dead was freed, and given to another, since the scan.
 func TestRuleOfALeaseGivenAway(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "web")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "10.0.0.2")
-	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	path, write := leaseFile(t)
 	write("a1\r\neth0")
 	lease, err := readLease(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rule := Object{Kind: Firewall, Owner: lease.Owner, Addresses: lease.Addresses}
-	f := &Found{leaseDirs: []string{dir}}
+	f := &Found{leaseDirs: []string{filepath.Dir(path)}}
 	if left := f.stillOwned([]Object{rule}, []Object{rule, lease}); len(left) != 1 {
 		t.Errorf("the lease is still that of the dead, and %d rules go", len(left))
 	}

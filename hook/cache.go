@@ -70,7 +70,7 @@ type cacheEntry struct {
 
 // readCache returns what libcni keeps of an allocation under the container IDs of
 // all its attachments. libcni itself looks for one container ID at a time. A file
-// that cannot be parsed is nobody's, to libcni too.
+// that cannot be parsed has no owner, to libcni too.
 func readCache(dir, allocation string) ([]cacheEntry, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

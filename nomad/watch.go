@@ -33,7 +33,7 @@ func (c *Client) Watch(ctx context.Context, changed func()) {
 			}
 			index, pause = next, c.pause
 		case ctx.Err() == nil:
-			c.setLive(nil) // nobody knows now
+			c.setLive(nil) // it is unknown now
 			c.log.Warn("nomad does not say what lives here", "error", err, "again in", pause.String())
 			index = 0
 		}

@@ -54,7 +54,7 @@ func (s *Store) AttachmentWaits() bool {
 	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil && unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) == nil
 }
 
-// lockHost goes through a turnstile, which whoever waits for the lock holds:
+// lockHost goes through a turnstile, which a call that waits for the lock holds:
 // else those who share it could keep others out for ever. The locks are on
 // directories, which stay.
 func (s *Store) lockHost(ctx context.Context, how int) (release func(), err error) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // plain writes a network of which nothing shows on the host but libcni's cached
@@ -19,7 +19,7 @@ func (h *host) plain(mark, await string) {
 	if await != "" {
 		first = `{"type": "fakecni", "fake": {"verbs": {"ADD": {"mark": "` + mark + `", "await": "` + await + `"}}}},`
 	}
-	lab.WriteFile(h.t, h.conf+"/91-plain.conflist", `{"cniVersion": "1.0.0", "name": "plain", "plugins": [`+first+`{"type": "bridge", "bridge": "storage0"}]}`)
+	sandbox.WriteFile(h.t, h.conf+"/91-plain.conflist", `{"cniVersion": "1.0.0", "name": "plain", "plugins": [`+first+`{"type": "bridge", "bridge": "storage0"}]}`)
 }
 
 // TestCleanupOfTheLiving: an allocation whose record says that it lives is not
@@ -43,7 +43,7 @@ func TestCleanupDuringSetup(t *testing.T) {
 	if err := attach.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, "ADD has begun", func() bool { _, err := os.Stat(dir + "/begun"); return err == nil })
+	sandbox.Eventually(t, "ADD has begun", func() bool { _, err := os.Stat(dir + "/begun"); return err == nil })
 	cleanup := h.command("cleanup", "u1")
 	if err := cleanup.Start(); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestCleanupDuringSetup(t *testing.T) {
 	case <-ended:
 	case <-time.After(time.Second):
 	}
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	if err := attach.Wait(); err != nil {
 		t.Fatal(err)
 	}

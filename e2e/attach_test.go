@@ -14,8 +14,8 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -37,7 +37,7 @@ func TestFiveNetworks(t *testing.T) {
 		t.Errorf("attached %v, want %v", interfaces, want)
 	}
 	requireInside(t, a)
-	routes := lab.Run(t, "ip", "netns", "exec", "a1", "ip", "route")
+	routes := sandbox.Run(t, "ip", "netns", "exec", "a1", "ip", "route")
 	if !strings.HasPrefix(routes, "default via 10.88.0.1 dev eth0") || strings.Count(routes, "default") != 1 {
 		t.Errorf("routes inside:\n%s", routes)
 	}
@@ -127,7 +127,7 @@ func TestGivenNamespace(t *testing.T) {
 func TestDefaultRoute(t *testing.T) {
 	h := newHost(t)
 	a := h.attach("r1", "--primary", "web", "--networks", `[{"name": "storage", "default-route": ["10.89.0.1"]}]`)
-	if routes := lab.Run(t, "ip", "netns", "exec", "r1", "ip", "route", "show", "default"); routes != "default via 10.89.0.1 dev net1 \n" {
+	if routes := sandbox.Run(t, "ip", "netns", "exec", "r1", "ip", "route", "show", "default"); routes != "default via 10.89.0.1 dev net1 \n" {
 		t.Errorf("default routes: %q", routes)
 	}
 	if len(a.Attachments[0].Gateways) != 0 || len(a.Attachments[1].Gateways) != 1 {
@@ -141,16 +141,16 @@ func TestDefaultRoute(t *testing.T) {
 func TestSeveralWaysOut(t *testing.T) {
 	h := newHost(t)
 	for _, name := range []string{"out1", "out2"} {
-		lab.WriteFile(t, h.conf+"/80-"+name+".conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [
+		sandbox.WriteFile(t, h.conf+"/80-"+name+".conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [
 			{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "dataDir": "/run/out-leases", "ranges": [[{"subnet": "10.9%s.0.0/16"}], [{"subnet": "fd00:9%s::/64"}]],
 			 "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}]}`, name, name[3:], name[3:]))
 	}
 	defer os.RemoveAll("/run/out-leases")
 	a := h.attach("w1", "--primary", "web", "--networks", "out1,out2")
-	if routes := lab.Run(t, "ip", "-n", "w1", "route", "show", "default"); routes != "default via 10.88.0.1 dev eth0 \n" {
+	if routes := sandbox.Run(t, "ip", "-n", "w1", "route", "show", "default"); routes != "default via 10.88.0.1 dev eth0 \n" {
 		t.Errorf("IPv4 goes out by %q, want the primary", routes)
 	}
-	if routes := lab.Run(t, "ip", "-n", "w1", "-6", "route", "show", "default"); !strings.HasPrefix(routes, "default via fd00:91::1 dev net1") || strings.Count(routes, "dev") != 1 {
+	if routes := sandbox.Run(t, "ip", "-n", "w1", "-6", "route", "show", "default"); !strings.HasPrefix(routes, "default via fd00:91::1 dev net1") || strings.Count(routes, "dev") != 1 {
 		t.Errorf("IPv6 goes out by %q, want the first that has a way", routes)
 	}
 	if len(a.Attachments[0].Gateways) != 1 || len(a.Attachments[1].Gateways) != 1 || len(a.Attachments[2].Gateways) != 0 {
@@ -165,13 +165,13 @@ func TestSeveralWaysOut(t *testing.T) {
 func TestCheck(t *testing.T) {
 	h := newHost(t)
 	a := h.attach("k1", "--primary", "web", "--networks", "storage")
-	lab.Run(t, "ip", "link", "add", "low", "type", "veth", "peer", "name", "high")
-	lab.Run(t, "ip", "link", "set", "low", "address", "02:00:00:00:00:00", "master", "storage0", "up")
-	if bridge := lab.Run(t, "ip", "link", "show", "storage0"); !strings.Contains(bridge, "02:00:00:00:00:00") {
+	sandbox.Run(t, "ip", "link", "add", "low", "type", "veth", "peer", "name", "high")
+	sandbox.Run(t, "ip", "link", "set", "low", "address", "02:00:00:00:00:00", "master", "storage0", "up")
+	if bridge := sandbox.Run(t, "ip", "link", "show", "storage0"); !strings.Contains(bridge, "02:00:00:00:00:00") {
 		t.Fatalf("the bridge did not change its MAC:\n%s", bridge)
 	}
 	h.must("check", "k1")
-	lab.Run(t, "ip", "link", "delete", "low")
+	sandbox.Run(t, "ip", "link", "delete", "low")
 	h.must("check", "k1")
 	address := a.Attachments[1].Addresses[0].String()
 	for _, change := range [][2]string{ // each hides the one before
@@ -179,7 +179,7 @@ func TestCheck(t *testing.T) {
 		{"link set net1 down", "interface is down"},
 		{"link set eth0 address 02:00:00:00:00:01", "MAC is 02:00:00:00:00:01"},
 	} {
-		lab.Run(t, append([]string{"ip", "-n", "k1"}, strings.Fields(change[0])...)...)
+		sandbox.Run(t, append([]string{"ip", "-n", "k1"}, strings.Fields(change[0])...)...)
 		h.refuse(1, []string{"check network", change[1]}, "check", "k1")
 	}
 	h.must("detach", "k1")
@@ -261,7 +261,7 @@ func TestConfDirectoryChanges(t *testing.T) {
 					t.Fatal(err)
 				}
 				edited := strings.NewReplacer("web0", "other0", "10.88", "10.77", "10.89", "10.78", `"portmap"`, `"tuning"`).Replace(string(data))
-				lab.WriteFile(t, file, edited)
+				sandbox.WriteFile(t, file, edited)
 			}
 		},
 		"removed": func(t *testing.T, dir string) {
@@ -287,7 +287,7 @@ func TestLostState(t *testing.T) {
 			}
 		},
 		"one attachment": func(t *testing.T, h *host) {
-			lab.SpoilLines(t, h.state+"/allocations/l1/journal", `"interface":"net1"`)
+			sandbox.SpoilLines(t, h.state+"/allocations/l1/journal", `"interface":"net1"`)
 		},
 		"the cache": func(t *testing.T, _ *host) {
 			if err := os.RemoveAll("/var/lib/cni/results"); err != nil {
@@ -318,7 +318,7 @@ func TestNamespaceGone(t *testing.T) {
 			}
 		},
 		"no longer a namespace": func(t *testing.T, path string) {
-			lab.Run(t, "umount", path)
+			sandbox.Run(t, "umount", path)
 		},
 		"another one in its place": func(t *testing.T, path string) {
 			if err := netns.Remove(path); err != nil {
@@ -327,7 +327,7 @@ func TestNamespaceGone(t *testing.T) {
 			if _, err := netns.Create(filepath.Dir(path), filepath.Base(path)); err != nil {
 				t.Fatal(err)
 			}
-			lab.Run(t, "ip", "netns", "exec", filepath.Base(path), "ip", "link", "add", "eth0", "type", "bridge")
+			sandbox.Run(t, "ip", "netns", "exec", filepath.Base(path), "ip", "link", "add", "eth0", "type", "bridge")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestNamespaceGone(t *testing.T) {
 			h.must("detach", "g1")
 			h.must("detach", "g1")
 			if _, err := os.Stat(a.Netns); err == nil {
-				if out := lab.Run(t, "ip", "-n", "g1", "-br", "link"); !strings.Contains(out, "eth0") {
+				if out := sandbox.Run(t, "ip", "-n", "g1", "-br", "link"); !strings.Contains(out, "eth0") {
 					t.Errorf("detach harmed the namespace that took the place:\n%s", out)
 				}
 				if err := netns.Remove(a.Netns); err != nil {
@@ -352,8 +352,8 @@ func TestRefused(t *testing.T) {
 	h := newHost(t)
 	log := filepath.Join(t.TempDir(), "calls")
 	h.fake("fake", fakecni.Script{Log: log})
-	lab.WriteFile(t, h.conf+"/95-broken.conflist", "{\n  \"name\": \"broken\",")
-	lab.WriteFile(t, h.conf+"/96-noplugin.conflist", `{"cniVersion": "1.0.0", "name": "noplugin", "plugins": [{"type": "nosuch"}]}`)
+	sandbox.WriteFile(t, h.conf+"/95-broken.conflist", "{\n  \"name\": \"broken\",")
+	sandbox.WriteFile(t, h.conf+"/96-noplugin.conflist", `{"cniVersion": "1.0.0", "name": "noplugin", "plugins": [{"type": "nosuch"}]}`)
 	for name, test := range map[string]struct {
 		words []string
 		args  []string
@@ -379,7 +379,7 @@ func TestRefused(t *testing.T) {
 		"interface of the primary":   {[]string{"the primary"}, []string{"x", "--primary", "fake", "--networks", "fake@eth0"}},
 		"interface exists":           {[]string{"lo exists already"}, []string{"x", "--networks", "fake@lo"}},
 		"unknown network":            {[]string{`"nope"`, "storage", "95-broken.conflist:2:"}, []string{"x", "--primary", "fake", "--networks", "nope"}},
-		"missing plugin":             {[]string{`"nosuch"`, lab.PluginDir()}, []string{"x", "--primary", "fake", "--networks", "noplugin"}},
+		"missing plugin":             {[]string{`"nosuch"`, sandbox.PluginDir()}, []string{"x", "--primary", "fake", "--networks", "noplugin"}},
 		"port out of range":          {[]string{"70000"}, []string{"x", "--primary", "web", "-p", "70000:80"}},
 		"port twice":                 {[]string{"8080/tcp", "twice"}, []string{"x", "--primary", "web", "-p", "8080:80", "-p", "10.0.0.1:8080:81/tcp"}},
 		"port without portmap":       {[]string{"portMappings", `"fake"`}, []string{"x", "--primary", "fake", "-p", "8080:80"}},

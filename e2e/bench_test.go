@@ -18,8 +18,8 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -37,9 +37,9 @@ type subject struct {
 // after the other, and with one that makes all calls at once: same networks,
 // same plugins, in turn within each iteration. The figures are medians.
 func BenchmarkNetworks(b *testing.B) {
-	conf := lab.WriteConf(b)
-	lab.Warm(b, conf)
-	plain := lab.NewPlain(b, conf)
+	conf := sandbox.WriteConf(b)
+	sandbox.Warm(b, conf)
+	plain := sandbox.NewPlain(b, conf)
 	subjects := []subject{
 		{name: "sequential", add: plain.AddSequential, del: plain.DelSequential},
 		{name: "parallel", add: plain.AddParallel, del: plain.DelParallel},
@@ -56,7 +56,7 @@ func BenchmarkNetworks(b *testing.B) {
 
 // engineSubject is allocnet, with its records on the machine's disk.
 func engineSubject(b *testing.B, conf string) subject {
-	engine, err := hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{lab.PluginDir()}, StateDir: filepath.Join(b.TempDir(), "state")})
+	engine, err := hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{sandbox.PluginDir()}, StateDir: filepath.Join(b.TempDir(), "state")})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -172,8 +172,8 @@ func median(values []float64) float64 {
 // process each; that is measured on 50 and scaled. Nomad's way leaves the port
 // rules and the lease; gc removes those too.
 func BenchmarkGC(b *testing.B) {
-	conf := lab.WriteConf(b)
-	lab.Warm(b, conf)
+	conf := sandbox.WriteConf(b)
+	sandbox.Warm(b, conf)
 	store, err := state.Open(b.TempDir())
 	if err != nil {
 		b.Fatal(err)

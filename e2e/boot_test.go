@@ -15,8 +15,8 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -87,10 +87,10 @@ func (m template) leave(t testing.TB, store *state.Store, i int) {
 			}
 			text = strings.ReplaceAll(text, address+"/"+bits, own+"/"+bits)
 			cache = strings.ReplaceAll(cache, address+"/"+bits, own+"/"+bits)
-			lab.WriteFile(t, filepath.Join("/var/lib/cni/networks", attachment.Network, own), attachment.ContainerID+"\r\n"+attachment.Interface)
+			sandbox.WriteFile(t, filepath.Join("/var/lib/cni/networks", attachment.Network, own), attachment.ContainerID+"\r\n"+attachment.Interface)
 		}
 		attachment.Result = json.RawMessage(text)
-		lab.WriteFile(t, cacheFile(attachment), cache)
+		sandbox.WriteFile(t, cacheFile(attachment), cache)
 		attachments = append(attachments, attachment)
 	}
 	lock, err := store.Lock(context.Background(), id)
@@ -128,11 +128,11 @@ func TestFirstSetupOfABoot(t *testing.T) {
 // BenchmarkFirstSetupOfABoot compares the first set-up of a boot, with 500 dead
 // allocations of three networks on record, with an ordinary one.
 func BenchmarkFirstSetupOfABoot(b *testing.B) {
-	conf := lab.WriteConf(b)
-	lab.Warm(b, conf)
+	conf := sandbox.WriteConf(b)
+	sandbox.Warm(b, conf)
 	const dead = 500
 	dir := filepath.Join(b.TempDir(), "state")
-	e, err := hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{lab.PluginDir()}, StateDir: dir, Cleaner: &cleanup.Cleaner{}})
+	e, err := hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{sandbox.PluginDir()}, StateDir: dir, Cleaner: &cleanup.Cleaner{}})
 	if err != nil {
 		b.Fatal(err)
 	}

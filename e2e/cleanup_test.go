@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // leaky are networks that between them use every plugin of the catalogue, and
@@ -37,14 +37,21 @@ const dualStack = `{"type": "host-local", "dataDir": "/run/leaky", "ranges": [[{
 
 // damages are the ways in which a teardown meets a host.
 var damages = map[string]func(h *host, id string){
-	"namespace gone":                   func(h *host, id string) { lab.Run(h.t, "ip", "netns", "del", id) },
-	"namespace gone, plugins missing":  func(h *host, id string) { lab.Run(h.t, "ip", "netns", "del", id); h.breakPlugins("") },
-	"plugins missing":                  func(h *host, id string) { h.breakPlugins("") },
-	"plugins fail":                     func(h *host, id string) { h.breakPlugins(failing) },
-	"path is no longer a namespace":    func(h *host, id string) { lab.Run(h.t, "umount", "/run/netns/"+id) },
-	"records and namespace gone":       func(h *host, id string) { h.loseRecords(id); lab.Run(h.t, "ip", "netns", "del", id) },
-	"records, cache, namespace gone":   func(h *host, id string) { h.loseCache(id); h.loseRecords(id); lab.Run(h.t, "ip", "netns", "del", id) },
-	"interface gone and plugins fail ": func(h *host, id string) { lab.Run(h.t, "ip", "-n", id, "link", "del", "eth0"); h.breakPlugins(failing) },
+	"namespace gone":                  func(h *host, id string) { sandbox.Run(h.t, "ip", "netns", "del", id) },
+	"namespace gone, plugins missing": func(h *host, id string) { sandbox.Run(h.t, "ip", "netns", "del", id); h.breakPlugins("") },
+	"plugins missing":                 func(h *host, id string) { h.breakPlugins("") },
+	"plugins fail":                    func(h *host, id string) { h.breakPlugins(failing) },
+	"path is no longer a namespace":   func(h *host, id string) { sandbox.Run(h.t, "umount", "/run/netns/"+id) },
+	"records and namespace gone":      func(h *host, id string) { h.loseRecords(id); sandbox.Run(h.t, "ip", "netns", "del", id) },
+	"records, cache, namespace gone": func(h *host, id string) {
+		h.loseCache(id)
+		h.loseRecords(id)
+		sandbox.Run(h.t, "ip", "netns", "del", id)
+	},
+	"interface gone and plugins fail ": func(h *host, id string) {
+		sandbox.Run(h.t, "ip", "-n", id, "link", "del", "eth0")
+		h.breakPlugins(failing)
+	},
 }
 
 const failing = "#!/bin/sh\necho '{\"cniVersion\": \"1.0.0\", \"code\": 7, \"msg\": \"out of order\"}'\nexit 1\n"
@@ -52,7 +59,7 @@ const failing = "#!/bin/sh\necho '{\"cniVersion\": \"1.0.0\", \"code\": 7, \"msg
 func (h *host) loseRecords(id string) { _ = os.RemoveAll(filepath.Join(h.state, "allocations", id)) }
 
 func (h *host) loseCache(id string) {
-	lab.Run(h.t, "find", "/var/lib/cni/results", "-name", "*"+id+"*", "-delete")
+	sandbox.Run(h.t, "find", "/var/lib/cni/results", "-name", "*"+id+"*", "-delete")
 }
 
 // breakPlugins replaces all plugins by a program, or by nothing.
@@ -77,7 +84,7 @@ func (h *host) ownPlugins() {
 	h.t.Helper()
 	h.plugins = h.t.TempDir()
 	h.onlyOwn = true
-	real, _ := filepath.Glob(lab.PluginDir() + "/*")
+	real, _ := filepath.Glob(sandbox.PluginDir() + "/*")
 	for _, path := range real {
 		if err := os.Symlink(path, filepath.Join(h.plugins, filepath.Base(path))); err != nil {
 			h.t.Fatal(err)
@@ -106,8 +113,8 @@ func flushLegacy(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
 		for _, table := range []string{"nat", "filter"} {
-			lab.Run(t, program, "-t", table, "-F")
-			lab.Run(t, program, "-t", table, "-X")
+			sandbox.Run(t, program, "-t", table, "-F")
+			sandbox.Run(t, program, "-t", table, "-X")
 		}
 	}
 }
@@ -118,7 +125,7 @@ func (h *host) warmLeaky() {
 	h.t.Helper()
 	path := h.conf + "/80-leaky.conflist"
 	for _, network := range leaky {
-		lab.WriteFile(h.t, path, fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(network.plugins, dualStack)))
+		sandbox.WriteFile(h.t, path, fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(network.plugins, dualStack)))
 		args := []string{"attach", "warm", "--primary", "leaky"}
 		if network.publish != "" {
 			args = append(args, "--publish", network.publish)
@@ -126,7 +133,7 @@ func (h *host) warmLeaky() {
 		h.must(args...)
 		h.must("detach", "warm")
 	}
-	h.before = lab.Snapshot(h.t)
+	h.before = sandbox.Snapshot(h.t)
 }
 
 // on is the host for another test.
@@ -139,7 +146,7 @@ func (h *host) on(t *testing.T) *host {
 func (h *host) breakAndTearDown(plugins, publish, backend string) {
 	h.t.Helper()
 	text := fmt.Sprintf(plugins, dualStack)
-	lab.WriteFile(h.t, h.conf+"/80-leaky.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, text))
+	sandbox.WriteFile(h.t, h.conf+"/80-leaky.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, text))
 	args := []string{"leak", "--primary", "leaky"}
 	if publish != "" {
 		args = append(args, "--publish", publish)
@@ -156,8 +163,8 @@ func (h *host) breakAndTearDown(plugins, publish, backend string) {
 		} else {
 			h.must("detach", "leak")
 		}
-		lab.RequireSame(h.t, h.before)
-		if leases := lab.Run(h.t, "find", "/run/leaky", "-name", "*95*"); leases != "" {
+		sandbox.RequireSame(h.t, h.before)
+		if leases := sandbox.Run(h.t, "find", "/run/leaky", "-name", "*95*"); leases != "" {
 			h.t.Errorf("leases are left:\n%s", leases)
 		}
 		if h.t.Failed() {
@@ -188,15 +195,15 @@ func (h *host) iptables(backend string) {
 // host by its old name when the plugin cannot do it.
 func TestCardComesBack(t *testing.T) {
 	h := newHost(t)
-	lab.Run(t, "ip", "link", "add", "card", "type", "veth", "peer", "name", "cable")
-	t.Cleanup(func() { lab.Run(t, "ip", "link", "del", "card") })
-	lab.WriteFile(t, h.conf+"/81-card.conflist", `{"cniVersion": "1.0.0", "name": "card", "plugins": [{"type": "host-device", "device": "card"}]}`)
+	sandbox.Run(t, "ip", "link", "add", "card", "type", "veth", "peer", "name", "cable")
+	t.Cleanup(func() { sandbox.Run(t, "ip", "link", "del", "card") })
+	sandbox.WriteFile(t, h.conf+"/81-card.conflist", `{"cniVersion": "1.0.0", "name": "card", "plugins": [{"type": "host-device", "device": "card"}]}`)
 	h.ownPlugins()
 	h.attach("c1", "--networks", "card@data0")
-	if out := lab.Run(t, "ip", "-n", "c1", "-br", "link"); !strings.Contains(out, "data0") {
+	if out := sandbox.Run(t, "ip", "-n", "c1", "-br", "link"); !strings.Contains(out, "data0") {
 		t.Fatalf("the card is not in the namespace:\n%s", out)
 	}
 	h.breakPlugins(failing)
 	h.must("detach", "c1")
-	lab.Run(t, "ip", "link", "show", "card")
+	sandbox.Run(t, "ip", "link", "show", "card")
 }

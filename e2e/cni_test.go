@@ -22,13 +22,13 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// buildPlugin builds allocnet-cni once; the laboratory's /run goes with it.
+// buildPlugin builds allocnet-cni once; the sandbox's /run goes with it.
 var buildPlugin = sync.OnceValues(func() (string, error) {
-	return "/run/plugins", lab.BuildRaced("/run/plugins/allocnet-cni", "cmd/allocnet-cni")
+	return "/run/plugins", sandbox.BuildRaced("/run/plugins/allocnet-cni", "cmd/allocnet-cni")
 })
 
 // runtime is a CNI runtime with a conflist of the plugin's.
@@ -48,7 +48,7 @@ func (h *host) runtime(cniVersion, more string) *runtime {
 // entry is the plugin's in a conflist.
 func (h *host) entry(more string) string {
 	return fmt.Sprintf(`{"type": "allocnet-cni", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q, "pluginDir": %q, %s}`,
-		h.conf, h.state, lab.PluginDir()+":"+h.plugins, more)
+		h.conf, h.state, sandbox.PluginDir()+":"+h.plugins, more)
 }
 
 func (h *host) runtimeOf(conflist string) *runtime {
@@ -62,7 +62,7 @@ func (h *host) runtimeOf(conflist string) *runtime {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return &runtime{h, libcni.NewCNIConfig([]string{dir, lab.PluginDir(), h.plugins}, nil), list}
+	return &runtime{h, libcni.NewCNIConfig([]string{dir, sandbox.PluginDir(), h.plugins}, nil), list}
 }
 
 // container makes a namespace and returns what runtimes pass for it.
@@ -201,7 +201,7 @@ func (r *runtime) requireChecks(v string, c *libcni.RuntimeConf) {
 		{"ip link set net2 down", "net2"},
 		{"ip link delete data0", "data0"},
 	} {
-		lab.Run(r.t, strings.Fields("ip netns exec "+c.ContainerID+" "+change[0])...)
+		sandbox.Run(r.t, strings.Fields("ip netns exec "+c.ContainerID+" "+change[0])...)
 		if err := r.check(c); err == nil || !strings.Contains(err.Error(), change[1]) {
 			r.t.Errorf("CHECK after %q: %v", change[0], err)
 		}
@@ -242,7 +242,7 @@ func TestNoSystemPath(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.0.0", `"primary": "web"`)
 	c := h.container("c1", "networks=storage")
-	before := lab.Snapshot(t)
+	before := sandbox.Snapshot(t)
 	r.add(c)
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
@@ -259,7 +259,7 @@ func TestNoSystemPath(t *testing.T) {
 	}
 	r.del(c)
 	t.Setenv("PATH", path)
-	if after := lab.Snapshot(t); after != before {
+	if after := sandbox.Snapshot(t); after != before {
 		t.Errorf("left on the host:\n%s", after)
 	}
 }
@@ -434,7 +434,7 @@ func TestCollect(t *testing.T) {
 // TestStatusVerb says whether an ADD could succeed.
 func TestStatusVerb(t *testing.T) {
 	h := newHost(t)
-	lab.WriteFile(t, h.conf+"/98-down.conf", `{"cniVersion": "1.1.0", "name": "down", "type": "fakecni", "fake": {"verbs": {"STATUS": {"code": 50, "msg": "no fabric"}}}}`)
+	sandbox.WriteFile(t, h.conf+"/98-down.conf", `{"cniVersion": "1.1.0", "name": "down", "type": "fakecni", "fake": {"verbs": {"STATUS": {"code": 50, "msg": "no fabric"}}}}`)
 	for more, want := range map[string]string{
 		`"primary": "web", "networks": "vlan"`: "",
 		`"primary": "none"`:                    "none",
@@ -454,7 +454,7 @@ func TestStatusVerb(t *testing.T) {
 // TestRefusedAdd leaves nothing, and says what is wrong in one line.
 func TestRefusedAdd(t *testing.T) {
 	h := newHost(t)
-	lab.WriteFile(t, h.conf+"/21-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"], "staticIPs": false},
+	sandbox.WriteFile(t, h.conf+"/21-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"], "staticIPs": false},
 		"plugins": [{"type": "bridge", "bridge": "storage0", "capabilities": {"ips": true}, "ipam": {"type": "host-local", "subnet": "10.97.0.0/29", "dataDir": "/run/closed"}}]}`)
 	defer os.RemoveAll("/run/closed")
 	r := h.runtime("1.0.0", `"primary": "web"`)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // installPlugin puts allocnet-cni into the host's plugin directory.
@@ -67,7 +67,7 @@ func TestConfDirectories(t *testing.T) {
 	closed := `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"]}, "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/24", "dataDir": "/run/closed"}}]}`
 	defer os.RemoveAll("/run/closed")
-	lab.WriteFile(t, nomad+"/60-closed.conflist", closed)
+	sandbox.WriteFile(t, nomad+"/60-closed.conflist", closed)
 	for _, command := range [][]string{{"networks"}, {"doctor", "--nomad-conf-dir", nomad}, {"conf", "generate", "web"}} {
 		o := h.allocnet(command...)
 		if said := o.stdout + o.stderr; !strings.Contains(said, `"closed"`) || !strings.Contains(said, "Nomad offers it itself") {
@@ -106,9 +106,9 @@ func TestConfGenerateRefuses(t *testing.T) {
 	h.refuse(2, []string{"got 0 arguments"}, "conf", "generate")
 	h.must("conf", "generate", "web", "--name", "first")
 	h.refuse(2, []string{`"first"`, "itself"}, "conf", "generate", "first")
-	lab.WriteFile(t, h.conf+"/00-first.conflist", "{") // it is to be replaced
+	sandbox.WriteFile(t, h.conf+"/00-first.conflist", "{") // it is to be replaced
 	h.must("conf", "generate", "web", "--name", "first")
-	lab.WriteFile(t, h.conf+"/99-broken.conf", "{")
+	sandbox.WriteFile(t, h.conf+"/99-broken.conf", "{")
 	h.refuse(1, []string{"99-broken.conf:1:1", "no network at all"}, "conf", "generate", "web")
 	if _, err := os.Stat(h.conf + "/00-multi.conflist"); err == nil {
 		t.Error("a file was written")
@@ -122,11 +122,11 @@ func TestBrokenFileWithRules(t *testing.T) {
 	own, later := t.TempDir(), h.conf
 	plugins := `"plugins": [{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/24", "dataDir": "/run/closed"}}]}`
 	defer os.RemoveAll("/run/closed")
-	lab.WriteFile(t, later+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", `+plugins)
-	lab.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"]}, `+plugins)
+	sandbox.WriteFile(t, later+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", `+plugins)
+	sandbox.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"]}, `+plugins)
 	h.conf = own + ":" + later
 	h.refuse(2, []string{"closed", "is denied"}, "attach", "u1", "--networks", "closed")
-	lab.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"],}, `+plugins)
+	sandbox.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"],}, `+plugins)
 	h.refuse(2, []string{"60-closed.conflist"}, "attach", "u2", "--networks", "closed")
 	h.must("detach", "u2")
 	h.conf = later

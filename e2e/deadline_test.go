@@ -14,7 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // TestHungDEL: forced cleanup has time of its own, and the call succeeds because
@@ -23,15 +23,15 @@ func TestHungDEL(t *testing.T) {
 	h := newHost(t)
 	own := t.TempDir()
 	fakecni.InstallAs(t, own, "sbr")
-	lab.WriteFile(t, h.conf+"/90-stuck.conflist", `{"cniVersion": "1.0.0", "name": "stuck", "plugins": [
+	sandbox.WriteFile(t, h.conf+"/90-stuck.conflist", `{"cniVersion": "1.0.0", "name": "stuck", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipMasq": true, "ipam": {"type": "host-local", "subnet": "10.93.0.0/16"}},
 		{"type": "sbr", "fake": {"verbs": {"DEL": {"hang": true}}}}]}`)
-	r := h.runtime("1.0.0", fmt.Sprintf(`"primary": "web", "timeout": "10s", "pluginDir": %q`, own+":"+lab.PluginDir()))
+	r := h.runtime("1.0.0", fmt.Sprintf(`"primary": "web", "timeout": "10s", "pluginDir": %q`, own+":"+sandbox.PluginDir()))
 	c := h.container("c1", "networks=stuck")
 	r.add(c)
 	c.Args = nil // Nomad passes none at DEL
 	r.del(c)
-	lab.RequireNoPlugins(t)
+	sandbox.RequireNoPlugins(t)
 	if err := os.RemoveAll("/var/lib/cni/networks/stuck"); err != nil {
 		t.Error(err)
 	}
@@ -42,7 +42,7 @@ func TestSlowADD(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
 	h.fake("slow", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Mark: dir + "/begun", Await: dir + "/go"}}})
-	lab.WriteFile(t, h.conf+"/98-collects.conf", `{"cniVersion": "1.1.0", "name": "collects", "type": "fakecni", "fake": {}}`)
+	sandbox.WriteFile(t, h.conf+"/98-collects.conf", `{"cniVersion": "1.1.0", "name": "collects", "type": "fakecni", "fake": {}}`)
 	slow := h.command("attach", "slow", "--primary", "slow")
 	if err := slow.Start(); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestSlowADD(t *testing.T) {
 		t.Errorf("gc does not say why it did not collect:\n%s", out)
 	}
 	h.attach("other", "--primary", "storage")
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	if err := slow.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -71,10 +71,10 @@ func TestHungCHECK(t *testing.T) {
 	if err := r.check(c); err != nil {
 		t.Error(err)
 	}
-	if left := lab.PluginProcesses(); left != nil {
+	if left := sandbox.PluginProcesses(); left != nil {
 		t.Errorf("processes are left: %v", left)
 	}
-	lab.Run(t, "ip", "-n", "c1", "link", "set", "eth0", "down")
+	sandbox.Run(t, "ip", "-n", "c1", "link", "set", "eth0", "down")
 	if err := r.check(c); err == nil || !strings.Contains(err.Error(), "eth0") {
 		t.Errorf("CHECK of a link that is down: %v", err)
 	}
@@ -85,9 +85,9 @@ func TestHungCHECK(t *testing.T) {
 // TestHungPlugin ends STATUS and GC of networks that do not answer.
 func TestHungPlugin(t *testing.T) {
 	h := newHost(t)
-	lab.WriteFile(t, h.conf+"/98-hung.conf", `{"cniVersion": "1.1.0", "name": "hung", "type": "fakecni", "fake": {"verbs": {"STATUS": {"hang": true}, "GC": {"hang": true}}}}`)
+	sandbox.WriteFile(t, h.conf+"/98-hung.conf", `{"cniVersion": "1.1.0", "name": "hung", "type": "fakecni", "fake": {"verbs": {"STATUS": {"hang": true}, "GC": {"hang": true}}}}`)
 	r := h.runtime("1.1.0", `"primary": "hung", "timeout": "5s"`)
 	requireCode(t, r.cni.GetStatusNetworkList(context.Background(), r.list), types.ErrPluginNotAvailable, "hung", "did not answer STATUS")
 	requireCode(t, r.cni.GCNetworkList(context.Background(), r.list, &libcni.GCArgs{}), types.ErrTryAgainLater, "hung", "did not answer GC")
-	lab.RequireNoPlugins(t)
+	sandbox.RequireNoPlugins(t)
 }

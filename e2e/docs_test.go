@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // commands of the command line, as its help lists them.
@@ -44,9 +44,9 @@ func TestNomadPage(t *testing.T) {
 	h := newHost(t)
 	h.useDist()
 	h.installPlugin()
-	t.Setenv("PATH", lab.PluginDir()+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", sandbox.PluginDir()+":"+os.Getenv("PATH"))
 	t.Setenv("NETCONFPATH", h.conf)
-	t.Setenv("CNI_PATH", h.plugins+":"+lab.PluginDir())
+	t.Setenv("CNI_PATH", h.plugins+":"+sandbox.PluginDir())
 	h.shell(example(t, "../docs/nomad.md", "tested") + example(t, "../docs/nomad.md", "tested: cnitool"))
 }
 
@@ -54,16 +54,16 @@ func TestNomadPage(t *testing.T) {
 // takes to stand before it and the clean-up after it.
 func TestHelpExamples(t *testing.T) {
 	h := newHost(t)
-	lab.Run(t, "ip", "netns", "add", "db")
-	defer lab.Run(t, "ip", "netns", "delete", "db")
-	lab.WriteFile(t, h.conf+"/60-mgmt.conf", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "macvlan", "master": "uplink", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/mgmt-leases"}}`)
-	lab.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "plugins": [
+	sandbox.Run(t, "ip", "netns", "add", "db")
+	defer sandbox.Run(t, "ip", "netns", "delete", "db")
+	sandbox.WriteFile(t, h.conf+"/60-mgmt.conf", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "macvlan", "master": "uplink", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/mgmt-leases"}}`)
+	sandbox.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "capabilities": {"ips": true},
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": "/run/mgmt-leases"}}]}`)
 	defer os.RemoveAll("/run/mgmt-leases")
-	lab.WriteFile(t, "/run/live-allocations", "web-1\n")
+	sandbox.WriteFile(t, "/run/live-allocations", "web-1\n")
 	agent := t.TempDir()
-	lab.WriteFile(t, agent+"/agent.hcl", read(t, "../dist/agent.hcl"))
+	sandbox.WriteFile(t, agent+"/agent.hcl", read(t, "../dist/agent.hcl"))
 	h.installPlugin()
 	for _, command := range commands {
 		if command == "systemd-run" {
@@ -110,7 +110,7 @@ func (h *host) useDist() {
 		h.t.Fatal(err)
 	}
 	for _, file := range files {
-		lab.WriteFile(h.t, filepath.Join(h.conf, filepath.Base(file)), read(h.t, file))
+		sandbox.WriteFile(h.t, filepath.Join(h.conf, filepath.Base(file)), read(h.t, file))
 	}
 }
 
@@ -166,8 +166,8 @@ func TestNetworks(t *testing.T) {
 	if out := h.must("networks", "--json"); !strings.Contains(out, `"ready": "yes"`) || !strings.Contains(out, `"ready": "unknown"`) {
 		t.Errorf("of CNI 1.0 and 1.1, networks says %s", out)
 	}
-	lab.WriteFile(t, h.conf+"/98-down.conf", `{"cniVersion": "1.1.0", "name": "down", "type": "fakecni", "fake": {"verbs": {"STATUS": {"code": 50, "msg": "no fabric"}}}}`)
-	lab.WriteFile(t, h.conf+"/99-broken.conf", "{")
+	sandbox.WriteFile(t, h.conf+"/98-down.conf", `{"cniVersion": "1.1.0", "name": "down", "type": "fakecni", "fake": {"verbs": {"STATUS": {"code": 50, "msg": "no fabric"}}}}`)
+	sandbox.WriteFile(t, h.conf+"/99-broken.conf", "{")
 	o := h.allocnet("networks")
 	for _, word := range []string{"99-broken.conf:1:1", `network "down" is not ready: no fabric`} {
 		if o.code != 1 || !strings.Contains(o.stdout, word) {
@@ -193,7 +193,7 @@ func TestSecurityPage(t *testing.T) {
 			t.Errorf("%s has no %s", dir, test[2])
 		}
 	}
-	targets := lab.Run(t, "grep", "-rhoE", "--include=*_test.go", "^func Fuzz[A-Za-z]+", "..", "--exclude-dir=build")
+	targets := sandbox.Run(t, "grep", "-rhoE", "--include=*_test.go", "^func Fuzz[A-Za-z]+", "..", "--exclude-dir=build")
 	for _, target := range strings.Fields(strings.ReplaceAll(targets, "func ", "")) {
 		if !strings.Contains(lines, "."+target+"`") {
 			t.Errorf("%s proves no line", target)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -25,7 +25,7 @@ import (
 // engine opens the engine on a host, with the configuration changed by edit.
 func (h *host) engine(edit func(*hook.Config)) *hook.Engine {
 	h.t.Helper()
-	c := hook.Config{ConfDirs: []string{h.conf}, PluginDirs: []string{lab.PluginDir(), h.plugins}, StateDir: h.state}
+	c := hook.Config{ConfDirs: []string{h.conf}, PluginDirs: []string{sandbox.PluginDir(), h.plugins}, StateDir: h.state}
 	if edit != nil {
 		edit(&c)
 	}
@@ -116,7 +116,7 @@ func removeCache(t *testing.T, name string) {
 func TestGC(t *testing.T) {
 	h := newHost(t)
 	log := t.TempDir() + "/calls"
-	lab.WriteFile(t, h.conf+"/91-collected.conflist", fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "collected", "plugins": [{"type": "fakecni", "fake": {"log": %q}}]}`, log))
+	sandbox.WriteFile(t, h.conf+"/91-collected.conflist", fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "collected", "plugins": [{"type": "fakecni", "fake": {"log": %q}}]}`, log))
 	ctx, e := context.Background(), h.engine(nil)
 	setup := func(id string) *hook.Allocation {
 		a, err := e.Setup(ctx, hook.Request{ID: id, Primary: &selection.Element{Name: "storage"}, Networks: []selection.Element{{Name: "collected"}}})
@@ -169,7 +169,7 @@ func (h *host) killedWhileAdding(id string) {
 		h.t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed
-	lab.WriteFile(h.t, dir+"/go", "")
+	sandbox.WriteFile(h.t, dir+"/go", "")
 }
 
 // TestCancelledWhileAPluginRuns kills the plugin and undoes what was done.
@@ -194,7 +194,7 @@ func TestCancelledWhileAPluginRuns(t *testing.T) {
 func TestAddressLookup(t *testing.T) {
 	h := newHost(t)
 	result := `{"cniVersion": "1.0.0", "interfaces": [{"name": "net1", "sandbox": "/x"}], "ips": []}`
-	lab.WriteFile(t, h.conf+"/92-silent.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "silent", "plugins": [
+	sandbox.WriteFile(t, h.conf+"/92-silent.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "silent", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipam": {"type": "static", "addresses": [{"address": "10.94.0.7/24"}, {"address": "fd00:94::7/64"}]}},
 		{"type": "fakecni", "fake": {"verbs": {"ADD": {"output": %q}}}}]}`, result))
 	a := h.attach("q1", "--networks", "silent")

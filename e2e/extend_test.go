@@ -17,8 +17,8 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -48,7 +48,7 @@ func TestAttachToStanding(t *testing.T) {
 	if names(again) != names(after) || again.Attachments[3].MAC != after.Attachments[3].MAC {
 		t.Errorf("the same again attached %s", names(again))
 	}
-	if routes := lab.Run(t, "ip", "-n", "e1", "route", "show", "default"); routes != "default via 10.88.0.1 dev eth0 \n" {
+	if routes := sandbox.Run(t, "ip", "-n", "e1", "route", "show", "default"); routes != "default via 10.88.0.1 dev eth0 \n" {
 		t.Errorf("default routes: %q", routes)
 	}
 	h.must("check", "e1")
@@ -71,7 +71,7 @@ func TestAttachToStanding(t *testing.T) {
 	if out := h.must("status", "e1"); strings.Contains(out, "peer") || strings.Contains(out, "storage") || !strings.Contains(out, "data0") {
 		t.Errorf("after two were detached, status says\n%s", out)
 	}
-	if out := lab.Run(t, "ip", "-n", "e1", "-br", "link"); strings.Contains(out, "net") || !strings.Contains(out, "data0") {
+	if out := sandbox.Run(t, "ip", "-n", "e1", "-br", "link"); strings.Contains(out, "net") || !strings.Contains(out, "data0") {
 		t.Errorf("after two were detached, the namespace has\n%s", out)
 	}
 	h.must("check", "e1")
@@ -86,11 +86,11 @@ func foreign(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab.Run(t, "ip", "link", "add", "f-"+name, "type", "veth", "peer", "name", "eth0", "netns", name)
-	lab.Run(t, "ip", "-n", name, "address", "add", "172.26.64.2/24", "dev", "eth0")
-	lab.Run(t, "ip", "-n", name, "link", "set", "eth0", "up")
-	lab.Run(t, "ip", "link", "set", "f-"+name, "up")
-	lab.Run(t, "ip", "-n", name, "route", "add", "default", "via", "172.26.64.1")
+	sandbox.Run(t, "ip", "link", "add", "f-"+name, "type", "veth", "peer", "name", "eth0", "netns", name)
+	sandbox.Run(t, "ip", "-n", name, "address", "add", "172.26.64.2/24", "dev", "eth0")
+	sandbox.Run(t, "ip", "-n", name, "link", "set", "eth0", "up")
+	sandbox.Run(t, "ip", "link", "set", "f-"+name, "up")
+	sandbox.Run(t, "ip", "-n", name, "route", "add", "default", "via", "172.26.64.1")
 	t.Cleanup(func() {
 		if err := netns.Remove(path); err != nil {
 			t.Error(err)
@@ -101,7 +101,7 @@ func foreign(t *testing.T, name string) string {
 
 func defaultRoute(t *testing.T, name string) string {
 	t.Helper()
-	return strings.TrimSpace(lab.Run(t, "ip", "-n", name, "route", "show", "default"))
+	return strings.TrimSpace(sandbox.Run(t, "ip", "-n", name, "route", "show", "default"))
 }
 
 // TestForeignNamespace: tasks attach at the same time to an allocation whose
@@ -157,7 +157,7 @@ func TestForeignNamespace(t *testing.T) {
 	if _, err := e.Status(ctx, "n1"); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("with nothing attached any more: %v", err)
 	}
-	if out := lab.Run(t, "ip", "-n", "their", "-br", "link"); strings.Contains(out, "net") || !strings.Contains(out, "eth0") {
+	if out := sandbox.Run(t, "ip", "-n", "their", "-br", "link"); strings.Contains(out, "net") || !strings.Contains(out, "eth0") {
 		t.Errorf("left in the namespace:\n%s", out)
 	}
 }
@@ -220,7 +220,7 @@ func TestExtendFails(t *testing.T) {
 	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Code: 7, Msg: "no such VLAN"}}})
 	h.attach("x1", "--primary", "web")
 	h.refuse(1, []string{`network "fake" as net2`, "no such VLAN"}, "attach", "x1", "--networks", "storage,fake,peer")
-	if out := lab.Run(t, "ip", "-n", "x1", "-br", "link"); strings.Contains(out, "net") {
+	if out := sandbox.Run(t, "ip", "-n", "x1", "-br", "link"); strings.Contains(out, "net") {
 		t.Errorf("left in the namespace:\n%s", out)
 	}
 	h.must("check", "x1")
@@ -239,7 +239,7 @@ func TestExtendAfterFailedUndo(t *testing.T) {
 	h.attach("u1", "--primary", "web")
 	h.refuse(1, []string{"no such VLAN", "out of order"}, "attach", "u1", "--networks", "fake")
 	h.refuse(1, []string{`network "fake" as net1`, "out of order"}, "attach", "u1", "--networks", "fake")
-	lab.WriteFile(t, dir+"/deleted", strings.Repeat(".", 100)) // from now on it succeeds
+	sandbox.WriteFile(t, dir+"/deleted", strings.Repeat(".", 100)) // from now on it succeeds
 	if got := names(h.attach("u1", "--networks", "fake")); got != "web=eth0 fake=net1" {
 		t.Errorf("attached %s", got)
 	}
@@ -345,11 +345,11 @@ func TestExtendOrphan(t *testing.T) {
 	if calls := read(t, dir+"/calls"); strings.Contains(calls, "DEL") {
 		t.Errorf("DEL came while ADD was running:\n%s", calls)
 	}
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	if err := next.Wait(); err != nil {
 		t.Errorf("attach: %v", err)
 	}
-	if out := lab.Run(t, "ip", "-n", "o1", "-br", "link"); strings.Count(out, "net") != 1 {
+	if out := sandbox.Run(t, "ip", "-n", "o1", "-br", "link"); strings.Count(out, "net") != 1 {
 		t.Errorf("the namespace has, besides net1,\n%s", out)
 	}
 	h.must("check", "o1")
@@ -411,7 +411,7 @@ func TestExtendKilledAnywhere(t *testing.T) {
 			if kills < 5 {
 				t.Errorf("killed at %d instants only", kills)
 			}
-			lab.RequireSame(t, h.before)
+			sandbox.RequireSame(t, h.before)
 		})
 	}
 }
@@ -430,7 +430,7 @@ func TestExtendLostRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lab.SpoilLines(t, h.state+"/allocations/l1/journal", `"interface":"net1"`)
+	sandbox.SpoilLines(t, h.state+"/allocations/l1/journal", `"interface":"net1"`)
 	if err := e.Release(ctx, "l1", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +469,7 @@ func TestExtendWaitsItsTurn(t *testing.T) {
 	if err := e.Detach(ctx, "q1", "eth0"); !errors.Is(err, gaveUp) {
 		t.Errorf("got %v, want the context's cause", err)
 	}
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	first.Wait()
 	if _, err := e.Attach(context.Background(), "q1", []selection.Element{{Name: "storage"}}); err != nil {
 		t.Error(err)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func TestThirdNetworkFails(t *testing.T) {
@@ -117,7 +117,7 @@ func listen(cmd *exec.Cmd, text string) *signalOn {
 // await waits for the text.
 func (s *signalOn) await(t *testing.T) {
 	t.Helper()
-	lab.Eventually(t, "it says "+strconv.Quote(s.text), func() bool {
+	sandbox.Eventually(t, "it says "+strconv.Quote(s.text), func() bool {
 		select {
 		case <-s.seen:
 			return true
@@ -142,7 +142,7 @@ func TestPluginMisbehaves(t *testing.T) {
 			h := newHost(t)
 			h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": test.behaviour}})
 			h.refuse(1, test.words, "attach", "m1", "--call-timeout", "5s", "--networks", "fake,storage")
-			lab.RequireNoPlugins(t)
+			sandbox.RequireNoPlugins(t)
 		})
 	}
 }
@@ -193,7 +193,7 @@ func TestOrphan(t *testing.T) {
 	if calls := read(t, dir+"/calls"); strings.Contains(calls, "DEL") {
 		t.Errorf("DEL came while ADD was running:\n%s", calls)
 	}
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	if err := detach.Wait(); err != nil {
 		t.Errorf("detach: %v", err)
 	}
@@ -234,7 +234,7 @@ func TestKilledAnywhere(t *testing.T) {
 			if kills < 5 {
 				t.Errorf("killed at %d instants only", kills)
 			}
-			lab.RequireSame(t, h.before)
+			sandbox.RequireSame(t, h.before)
 		})
 	}
 }

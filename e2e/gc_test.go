@@ -20,8 +20,8 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -100,13 +100,13 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	for i := range 20 {
 		h.loseRecordsOfOdd(i)
 	}
-	before := lab.Snapshot(t)
+	before := sandbox.Snapshot(t)
 	h.attach("dead", "--primary", "web", "--networks", "storage", "--publish", "7200:80")
 	h.attach("unrecorded", "--primary", "web", "--networks", "storage", "--publish", "7201:80")
 	h.loseCache("unrecorded")
 	h.loseRecords("unrecorded")
 	for _, id := range []string{"dead", "unrecorded"} {
-		lab.Run(t, "ip", "netns", "del", id)
+		sandbox.Run(t, "ip", "netns", "del", id)
 	}
 	out := h.must("gc", "--dry-run")
 	for _, word := range []string{"unrecorded on web", "dead on storage", "no allocation of that ID", "is missing"} {
@@ -115,7 +115,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 		}
 	}
 	h.must("gc")
-	lab.RequireSame(t, before)
+	sandbox.RequireSame(t, before)
 	for i := range 20 {
 		h.must("detach", fmt.Sprintf("alive-%d", i))
 	}
@@ -172,7 +172,7 @@ func TestLeakIsInThePluginsForm(t *testing.T) {
 	h := newHost(t)
 	a := h.attach("form", "--primary", "web", "--publish", "1024:80")
 	address := a.Addresses()[0].Addr().String()
-	real := lab.Run(t, "iptables-save", "-t", "nat")
+	real := sandbox.Run(t, "iptables-save", "-t", "nat")
 	h.must("detach", "form")
 	var rules bytes.Buffer
 	writeLeak(t, &rules, "form", address, 1024)
@@ -209,7 +209,7 @@ func TestGCKilled(t *testing.T) {
 		_ = cmd.Process.Kill() // or it was quicker
 		_ = cmd.Wait()
 		h.must("gc")
-		lab.RequireSame(t, h.before)
+		sandbox.RequireSame(t, h.before)
 		h.requireNoState()
 		if t.Failed() {
 			t.Fatalf("after round %d", round)
@@ -221,21 +221,21 @@ func TestGCKilled(t *testing.T) {
 func TestLiveUnknown(t *testing.T) {
 	h := newHost(t)
 	leak(t, 2)
-	before := lab.Snapshot(t)
+	before := sandbox.Snapshot(t)
 	h.refuse(1, []string{"--live", "no such file", "nothing is removed"}, "gc", "--live", "@/run/no-such-list")
 	h.refuse(1, []string{"has no IDs", "nothing is removed"}, "gc", "--live", "@-")
 	h.refuse(2, []string{"../x", "nothing is removed"}, "gc", "--live", "../x")
-	lab.RequireSame(t, before)
+	sandbox.RequireSame(t, before)
 	h.must("gc", "--live", "leak-000000,leak-000001")
-	lab.RequireSame(t, before)
+	sandbox.RequireSame(t, before)
 	list := filepath.Join(t.TempDir(), "live")
-	lab.WriteFile(t, list, "leak-000001\nother\n")
+	sandbox.WriteFile(t, list, "leak-000001\nother\n")
 	h.must("gc", "--live", "@"+list)
-	if out := lab.Run(t, "iptables-save"); strings.Contains(out, "leak-000000") || !strings.Contains(out, "leak-000001") {
+	if out := sandbox.Run(t, "iptables-save"); strings.Contains(out, "leak-000000") || !strings.Contains(out, "leak-000001") {
 		t.Errorf("want only the dead one gone:\n%s", out)
 	}
 	h.must("gc", "--network", "storage")
-	if out := lab.Run(t, "iptables-save"); !strings.Contains(out, "leak-000001") {
+	if out := sandbox.Run(t, "iptables-save"); !strings.Contains(out, "leak-000001") {
 		t.Errorf("gc of another network removed what is on web:\n%s", out)
 	}
 	h.must("gc", "--network", "web")
@@ -311,7 +311,7 @@ func TestGarbage(t *testing.T) {
 		"/var/lib/cni/results/web-garbage-eth0": "{not json",
 	}
 	for path, text := range garbage {
-		lab.WriteFile(t, path, text)
+		sandbox.WriteFile(t, path, text)
 	}
 	link := "/var/lib/cni/networks/web/10.88.9.12"
 	if err := os.Symlink("/etc/passwd", link); err != nil {
@@ -326,7 +326,7 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("gc does not report %q:\n%s", word, o.stderr)
 		}
 	}
-	rules := lab.Run(t, "iptables-save")
+	rules := sandbox.Run(t, "iptables-save")
 	if strings.Contains(rules, "leak-000000") || strings.Contains(rules, "leak-000002") || !strings.Contains(rules, strings.TrimSpace(foreign)) {
 		t.Errorf("want the other two gone, and the foreign rule kept:\n%s", rules)
 	}
@@ -364,9 +364,9 @@ func TestPendingIsTriedAgain(t *testing.T) {
 // awaitGone waits until an allocation is not on record.
 func (h *host) awaitGone(id string) {
 	h.t.Helper()
-	lab.Eventually(h.t, id+" is not on record", func() bool { return h.allocnet("status", id).code == 3 })
+	sandbox.Eventually(h.t, id+" is not on record", func() bool { return h.allocnet("status", id).code == 3 })
 	var left []string
-	lab.Eventually(h.t, "the process that did it, which has its lock until the end, ends", func() bool {
+	sandbox.Eventually(h.t, "the process that did it, which has its lock until the end, ends", func() bool {
 		left, _ = filepath.Glob(h.state + "/locks/*")
 		return len(left) == 0
 	}, func() string { return strings.Join(left, ", ") })
@@ -397,7 +397,7 @@ func TestPendingDelaysNobody(t *testing.T) {
 	if calls := read(t, dir+"/calls"); strings.Count(calls, "DEL") != 2 {
 		t.Errorf("want one DEL that was tried again and is blocked still:\n%s", calls)
 	}
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	h.awaitGone("p1")
 }
 
@@ -411,7 +411,7 @@ func TestForget(t *testing.T) {
 	h.refuse(1, []string{"never"}, "cleanup", "p3")
 	h.must("cleanup", "p3", "--forget")
 	h.refuse(3, nil, "status", "p3")
-	lab.Run(t, "ip", "netns", "del", "p3")
+	sandbox.Run(t, "ip", "netns", "del", "p3")
 }
 
 // TestReboot: records of an earlier boot are torn down before anything new is
@@ -483,7 +483,7 @@ func TestPublishedUDPIsForgotten(t *testing.T) {
 	if !strings.Contains(flows(), "dport=7400") {
 		t.Fatal("the kernel remembers no flow: this test shows nothing")
 	}
-	lab.Run(t, "ip", "netns", "del", "udp")
+	sandbox.Run(t, "ip", "netns", "del", "udp")
 	h.must("detach", "udp")
 	if left := flows(); left != "" {
 		t.Errorf("the kernel remembers\n%s", left)
@@ -495,9 +495,9 @@ func TestDoctor(t *testing.T) {
 	h := newHost(t)
 	h.must("doctor")
 	leak(t, 2)
-	lab.WriteFile(t, h.conf+"/90-twin.conflist", `{"cniVersion": "1.0.0", "name": "twin", "plugins": [
+	sandbox.WriteFile(t, h.conf+"/90-twin.conflist", `{"cniVersion": "1.0.0", "name": "twin", "plugins": [
 		{"type": "bridge", "bridge": "web0", "ipam": {"type": "host-local", "subnet": "10.88.4.0/30"}}, {"type": "nowhere"}]}`)
-	lab.WriteFile(t, h.conf+"/91-broken.conf", "{")
+	sandbox.WriteFile(t, h.conf+"/91-broken.conf", "{")
 	h.attach("full", "--networks", "storage")
 	o := h.allocnet("doctor")
 	if o.code != 1 {
@@ -530,7 +530,7 @@ func TestCleanupRefusesTheLiving(t *testing.T) {
 	if err != nil || len(results) != 1 {
 		t.Fatalf("cached results %v, %v", results, err)
 	}
-	cached := lab.Run(t, "cat", results[0])
+	cached := sandbox.Run(t, "cat", results[0])
 	if err := os.Remove(results[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -538,12 +538,12 @@ func TestCleanupRefusesTheLiving(t *testing.T) {
 	h.refuse(2, []string{"c5 is not dead"}, "cleanup", "c5", "--forget")
 	h.must("check", "c5")
 
-	lab.WriteFile(t, results[0], cached)
+	sandbox.WriteFile(t, results[0], cached)
 	if err := os.RemoveAll(h.state + "/allocations/c5"); err != nil {
 		t.Fatal(err)
 	}
 	h.refuse(2, []string{"c5 is not dead"}, "cleanup", "c5")
-	if shown := lab.Run(t, "ip", "-n", "c5", "-o", "link"); !strings.Contains(shown, "net") {
+	if shown := sandbox.Run(t, "ip", "-n", "c5", "-o", "link"); !strings.Contains(shown, "net") {
 		t.Errorf("in the namespace: %s", shown)
 	}
 	h.must("detach", "c5")

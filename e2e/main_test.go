@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package e2e runs allocnet as its users do, with the real CNI plugins, in a
-// laboratory.
+// sandbox.
 package e2e
 
 import (
@@ -21,16 +21,16 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Main(m.Run, func() error { return lab.BuildRaced(binary, "cmd/allocnet") }))
+	os.Exit(sandbox.Main(m.Run, func() error { return sandbox.BuildRaced(binary, "cmd/allocnet") }))
 }
 
-// binary is allocnet, built with the race detector. /run is the laboratory's.
+// binary is allocnet, built with the race detector. /run is the sandbox's.
 const binary = "/run/allocnet"
 
 // host is a conf directory, a plugin directory and a state directory.
@@ -50,12 +50,12 @@ type host struct {
 // the host must be as it was.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{t: t, conf: lab.WriteConf(t), plugins: t.TempDir(), state: t.TempDir()}
-	lab.Warm(t, h.conf)
+	h := &host{t: t, conf: sandbox.WriteConf(t), plugins: t.TempDir(), state: t.TempDir()}
+	sandbox.Warm(t, h.conf)
 	fakecni.Install(t, h.plugins)
-	h.before = lab.Snapshot(t)
+	h.before = sandbox.Snapshot(t)
 	t.Cleanup(func() {
-		lab.RequireSame(t, h.before)
+		sandbox.RequireSame(t, h.before)
 		h.requireNoState()
 	})
 	return h
@@ -65,9 +65,9 @@ func newHost(t *testing.T) *host {
 // boot stays, also a half written one, which the next attach replaces.
 func (h *host) requireNoState() {
 	h.t.Helper()
-	lab.RequireNothing(h.t, "state", func() string {
+	sandbox.RequireNothing(h.t, "state", func() string {
 		allocations, _ := filepath.Glob(h.state + "/allocations/*")
-		return lab.Run(h.t, "find", h.state, "-ignore_readdir_race", "-type", "f", "!", "-name", "*boot") + strings.Join(allocations, "\n")
+		return sandbox.Run(h.t, "find", h.state, "-ignore_readdir_race", "-type", "f", "!", "-name", "*boot") + strings.Join(allocations, "\n")
 	})
 }
 
@@ -79,7 +79,7 @@ type outcome struct {
 
 func (h *host) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
-	plugins := lab.PluginDir() + ":" + h.plugins
+	plugins := sandbox.PluginDir() + ":" + h.plugins
 	if h.onlyOwn {
 		plugins = h.plugins
 	}
@@ -150,7 +150,7 @@ func (h *host) fake(name string, script fakecni.Script) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	lab.WriteFile(h.t, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
+	sandbox.WriteFile(h.t, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
 		`{"cniVersion": "1.0.0", "name": %q, "plugins": [
 			{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.93.0.0/16", "dataDir": "/run/fake-leases"}},
 			{"type": "fakecni", "fake": %s}]}`, name, data))
@@ -196,7 +196,7 @@ func get(url string) (string, error) {
 // await waits for a file that a fake plugin makes.
 func await(t *testing.T, path string) {
 	t.Helper()
-	lab.Eventually(t, path+" appears", func() bool {
+	sandbox.Eventually(t, path+" appears", func() bool {
 		_, err := os.Stat(path)
 		return err == nil
 	})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // dual is a network of both families on a bridge of its own, with a fake plugin
@@ -21,17 +21,17 @@ func (h *host) dual(mtu int, add fakecni.Behaviour) {
 	h.t.Helper()
 	h.fake("dual", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": add}})
 	path := h.conf + "/90-dual.conflist"
-	text := lab.Run(h.t, "cat", path)
+	text := sandbox.Run(h.t, "cat", path)
 	text = strings.Replace(text, `"bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.93.0.0/16",`,
 		fmt.Sprintf(`"bridge": "dual0", "isGateway": true, "mtu": %d, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.93.0.0/16"}], [{"subnet": "fd00:93::/64"}]],`, mtu), 1)
-	lab.WriteFile(h.t, path, text)
+	sandbox.WriteFile(h.t, path, text)
 }
 
 // requireBridge holds the bridge to an MTU and to the IPv6 address of its
 // gateway.
 func (h *host) requireBridge(mtu int) {
 	h.t.Helper()
-	link := lab.Run(h.t, "ip", "address", "show", "dev", "dual0")
+	link := sandbox.Run(h.t, "ip", "address", "show", "dev", "dual0")
 	for _, want := range []string{fmt.Sprintf("mtu %d ", mtu), "fd00:93::1/64", "10.93.0.1/16"} {
 		if !strings.Contains(link, want) {
 			h.t.Errorf("the bridge lacks %q:\n%s", want, link)
@@ -51,7 +51,7 @@ func TestChosenMTU(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		t.Run(fmt.Sprint(mtu), func(t *testing.T) {
 			h := newHost(t)
-			defer lab.Run(t, "ip", "link", "delete", "dual0")
+			defer sandbox.Run(t, "ip", "link", "delete", "dual0")
 			h.dual(mtu, fakecni.Behaviour{})
 			choose := func(id, elements string) *hook.Allocation { return h.attach(id, "--networks", elements) }
 
@@ -72,7 +72,7 @@ func TestChosenMTU(t *testing.T) {
 // follows its ports.
 func TestChosenMTUOnAPlainBridge(t *testing.T) {
 	h := newHost(t)
-	defer lab.Run(t, "ip", "link", "delete", "dual0")
+	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
 	h.dual(1500, fakecni.Behaviour{})
 	h.attach("u1", "--networks", "dual")
 	h.attach("u2", "--networks", `{"name": "dual", "mtu": 1400}`)
@@ -88,7 +88,7 @@ func TestChosenMTUOnAPlainBridge(t *testing.T) {
 // on the way for the bridge's MTU.
 func TestChosenMTUAtOnce(t *testing.T) {
 	h := newHost(t)
-	defer lab.Run(t, "ip", "link", "delete", "dual0")
+	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
 	h.dual(1500, fakecni.Behaviour{})
 	h.attach("u0", "--networks", "dual")
 	var all sync.WaitGroup
@@ -114,7 +114,7 @@ func TestChosenMTUAtOnce(t *testing.T) {
 // TestFailedChosenMTU: what is refused or fails leaves the bridge as it was.
 func TestFailedChosenMTU(t *testing.T) {
 	h := newHost(t)
-	defer lab.Run(t, "ip", "link", "delete", "dual0")
+	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
 	h.dual(1500, fakecni.Behaviour{})
 	h.attach("u1", "--networks", "dual")
 	for _, mtu := range []string{"68", "1279", "1501"} {
@@ -133,17 +133,17 @@ func TestFailedChosenMTU(t *testing.T) {
 // the bridge fails: the bridge has the network's MTU all the same.
 func TestFailedChosenMTUOfTwo(t *testing.T) {
 	h := newHost(t)
-	defer lab.Run(t, "ip", "link", "delete", "dual0")
+	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
 	dir := t.TempDir()
 	h.dual(1500, fakecni.Behaviour{Mark: dir + "/begun", Await: dir + "/fail", Code: 7, Msg: "no"})
 	first := h.command("attach", "u1", "--networks", `{"name": "dual", "mtu": 1280}`)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, "the first is a port of the bridge", func() bool { _, err := os.Stat(dir + "/begun"); return err == nil })
+	sandbox.Eventually(t, "the first is a port of the bridge", func() bool { _, err := os.Stat(dir + "/begun"); return err == nil })
 	h.dual(1500, fakecni.Behaviour{})
 	h.attach("u2", "--networks", `{"name": "dual", "mtu": 1280}`)
-	lab.WriteFile(t, dir+"/fail", "")
+	sandbox.WriteFile(t, dir+"/fail", "")
 	if err := first.Wait(); err == nil {
 		t.Error("the first did not fail")
 	}

@@ -19,8 +19,8 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // peers are the programs that BenchmarkPeers compares, as make build makes
@@ -32,9 +32,9 @@ type peers struct {
 
 func newPeers(b *testing.B) *peers {
 	b.Helper()
-	p := &peers{conf: lab.WriteConf(b), bin: b.TempDir(), state: b.TempDir(), socket: filepath.Join(b.TempDir(), "run", "agent.sock")}
-	lab.Warm(b, p.conf)
-	if err := lab.Build(p.bin+"/", "cmd/allocnet", "cmd/allocnet-cni"); err != nil {
+	p := &peers{conf: sandbox.WriteConf(b), bin: b.TempDir(), state: b.TempDir(), socket: filepath.Join(b.TempDir(), "run", "agent.sock")}
+	sandbox.Warm(b, p.conf)
+	if err := sandbox.Build(p.bin+"/", "cmd/allocnet", "cmd/allocnet-cni"); err != nil {
 		b.Fatal(err)
 	}
 	return p
@@ -44,10 +44,10 @@ func newPeers(b *testing.B) *peers {
 func (p *peers) startAgent(b *testing.B) {
 	b.Helper()
 	config := b.TempDir()
-	lab.WriteFile(b, filepath.Join(config, "agent.hcl"), fmt.Sprintf("socket {\n path = %q\n}\n", p.socket))
+	sandbox.WriteFile(b, filepath.Join(config, "agent.hcl"), fmt.Sprintf("socket {\n path = %q\n}\n", p.socket))
 	cmd := exec.Command(filepath.Join(p.bin, "allocnet"), "agent")
 	cmd.Env = append(os.Environ(), "ALLOCNET_CONFIG="+config, "ALLOCNET_CONF_DIR="+p.conf,
-		"ALLOCNET_PLUGIN_DIR="+lab.PluginDir()+":"+p.bin, "ALLOCNET_STATE_DIR="+p.state)
+		"ALLOCNET_PLUGIN_DIR="+sandbox.PluginDir()+":"+p.bin, "ALLOCNET_STATE_DIR="+p.state)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -67,7 +67,7 @@ func (p *peers) startAgent(b *testing.B) {
 	b.Fatal("the agent does not answer")
 }
 
-// fixedAddress is what the fifth network of the laboratory wants to be told.
+// fixedAddress is what the fifth network of the sandbox wants to be told.
 const fixedAddress = "10.92.0.250/16"
 
 // plugin is a subject that a runtime executes through libcni, with the keys
@@ -81,7 +81,7 @@ func (p *peers) plugin(b *testing.B, name, keys string) subject {
 		b.Fatal(err)
 	}
 	extra := []map[string]any{{"name": "storage"}, {"name": "peer"}, {"name": "vlan"}, {"name": "fixed", "ips": []string{fixedAddress}}}
-	return called(name, []string{p.bin, lab.PluginDir()}, func(int) *libcni.NetworkConfigList { return list }, func(k int) [][2]string {
+	return called(name, []string{p.bin, sandbox.PluginDir()}, func(int) *libcni.NetworkConfigList { return list }, func(k int) [][2]string {
 		wishes, _ := json.Marshal(extra[:k-1]) // strings only
 		return [][2]string{{"networks", string(wishes)}}
 	})
@@ -99,7 +99,7 @@ func (p *peers) multus(b *testing.B, path string) subject {
 		}
 		lists[k] = list
 	}
-	return called("multus", []string{filepath.Dir(path), lab.PluginDir()},
+	return called("multus", []string{filepath.Dir(path), sandbox.PluginDir()},
 		func(k int) *libcni.NetworkConfigList { return lists[k] }, func(int) [][2]string { return nil })
 }
 
@@ -120,7 +120,7 @@ func multusConf(b *testing.B, p *peers, k int, name string) []byte {
 	}
 	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "multus", "plugins": []any{map[string]any{
 		"type": name, "name": "multus", "capabilities": map[string]bool{"portMappings": true},
-		"cniDir": b.TempDir(), "binDir": lab.PluginDir(), "confDir": p.conf, "delegates": delegates,
+		"cniDir": b.TempDir(), "binDir": sandbox.PluginDir(), "confDir": p.conf, "delegates": delegates,
 	}}})
 	if err != nil {
 		b.Fatal(err)
@@ -154,7 +154,7 @@ func called(name string, dirs []string, list func(k int) *libcni.NetworkConfigLi
 func BenchmarkPeers(b *testing.B) {
 	p := newPeers(b)
 	p.startAgent(b)
-	plain := lab.NewPlain(b, p.conf)
+	plain := sandbox.NewPlain(b, p.conf)
 	log := filepath.Join(b.TempDir(), "calls")
 	own := p.plugin(b, "plugin", fmt.Sprintf(`, "logFile": %q, "logLevel": "trace"`, log))
 	own.log = log
@@ -184,7 +184,7 @@ func BenchmarkPeers(b *testing.B) {
 // and takes them down at the same time, by the plugin and by plain loops.
 func BenchmarkAtOnce(b *testing.B) {
 	p := newPeers(b)
-	plain := lab.NewPlain(b, p.conf)
+	plain := sandbox.NewPlain(b, p.conf)
 	for _, n := range []int{16, 64} {
 		b.Run(fmt.Sprintf("allocations=%d", n), func(b *testing.B) {
 			subjects := []subject{{name: "parallel", add: plain.AddParallel, del: plain.DelParallel}, p.plugin(b, "plugin", "")}

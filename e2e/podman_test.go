@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // podmanConfig makes podman use CNI, and this host's directories.
@@ -24,13 +24,13 @@ events_logger = "none"
 runtime = "runc"
 `
 
-// groups is where the container's control groups are, which no laboratory has
+// groups is where the container's control groups are, which no sandbox has
 // for itself.
 const groups = "/allocnet-test"
 
 func removeGroups(t *testing.T) {
 	t.Helper()
-	lab.Run(t, "find", "/sys/fs/cgroup", "-depth", "-type", "d", "-path", "*"+groups+"*", "-delete")
+	sandbox.Run(t, "find", "/sys/fs/cgroup", "-depth", "-type", "d", "-path", "*"+groups+"*", "-delete")
 }
 
 // TestPodman runs a container on the conflist that Nomad uses.
@@ -43,11 +43,11 @@ func TestPodman(t *testing.T) {
 	h.installPlugin()
 	h.must("conf", "generate", "web", "--networks", "storage,vlan@data0")
 	dir := t.TempDir()
-	dirs := fmt.Sprintf("%q, %q", h.plugins, lab.PluginDir())
-	lab.WriteFile(t, dir+"/containers.conf", fmt.Sprintf(podmanConfig, h.conf, dirs))
+	dirs := fmt.Sprintf("%q, %q", h.plugins, sandbox.PluginDir())
+	sandbox.WriteFile(t, dir+"/containers.conf", fmt.Sprintf(podmanConfig, h.conf, dirs))
 	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
 	root := filepath.Join(dir, "rootfs")
-	if err := lab.Build(root+"/web", "e2e/web"); err != nil {
+	if err := sandbox.Build(root+"/web", "e2e/web"); err != nil {
 		t.Fatal(err)
 	}
 	podman := func(args ...string) string {
@@ -70,7 +70,7 @@ func TestPodman(t *testing.T) {
 		}
 	}
 	text := ""
-	lab.Eventually(t, "the program in the container answers on the published port", func() bool {
+	sandbox.Eventually(t, "the program in the container answers on the published port", func() bool {
 		answer, err := get("http://127.0.0.1:8080")
 		text = answer
 		return err == nil

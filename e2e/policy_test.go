@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // TestPolicy is that of the command line, whose user says whose the allocation
 // is.
 func TestPolicy(t *testing.T) {
 	h := newHost(t)
-	lab.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "allocnet": {"namespaces": ["prod"], "jobs": ["!test-*"], "maxAttachments": 1}, "plugins": [
+	sandbox.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "allocnet": {"namespaces": ["prod"], "jobs": ["!test-*"], "maxAttachments": 1}, "plugins": [
 		{"type": "bridge", "bridge": "storage0", "mtu": 1500, "ipam": {"type": "host-local", "subnet": "10.89.0.0/16"}}]}`)
 	attach := []string{"attach", "p1", "--primary", "storage"}
 	h.refuse(2, []string{"storage", "eth0", "namespace is unknown", "20-storage.conflist"}, attach...)

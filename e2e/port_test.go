@@ -10,13 +10,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // nat writes a network that maps ports and lets a job choose some.
 func (h *host) nat(rules string) {
 	h.t.Helper()
-	lab.WriteFile(h.t, h.conf+"/15-nat.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "nat", %s "plugins": [
+	sandbox.WriteFile(h.t, h.conf+"/15-nat.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "nat", %s "plugins": [
 		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
 		 "ipam": {"type": "host-local", "subnet": "10.88.0.0/16", "rangeStart": "10.88.200.1", "dataDir": "/run/nat"}},
 		{"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}]}`, rules))

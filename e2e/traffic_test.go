@@ -19,8 +19,8 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -44,13 +44,13 @@ func newRouter(t *testing.T, backend string) *router {
 	t.Helper()
 	h := newHost(t)
 	for i := 1; i <= 2; i++ {
-		lab.WriteFile(t, fmt.Sprintf("%s/8%d-nat%[2]d.conflist", h.conf, i), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "nat%[1]d", "plugins": [
+		sandbox.WriteFile(t, fmt.Sprintf("%s/8%d-nat%[2]d.conflist", h.conf, i), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "nat%[1]d", "plugins": [
 			{"type": "bridge", "bridge": "nat%[1]d", "isGateway": true, "ipMasq": true, "ipMasqBackend": %[2]q,
 			 "ipam": {"type": "host-local", "subnet": "10.96.%[1]d.0/24", "routes": [{"dst": "0.0.0.0/0"}]}},
 			{"type": "portmap", "backend": %[2]q, "snat": true, "capabilities": {"portMappings": true}}]}`, i, backend))
 	}
-	lab.Warm(t, h.conf)
-	h.before = lab.Snapshot(t)
+	sandbox.Warm(t, h.conf)
+	h.before = sandbox.Snapshot(t)
 	h.connectPeer()
 	return &router{h, h.engine(func(c *hook.Config) { c.Cleaner = &cleanup.Cleaner{} })}
 }
@@ -62,14 +62,14 @@ func (h *host) connectPeer() {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() {
-		lab.Run(h.t, "ip", "link", "del", "beyond0")
-		lab.Run(h.t, "ip", "netns", "del", "beyond")
+		sandbox.Run(h.t, "ip", "link", "del", "beyond0")
+		sandbox.Run(h.t, "ip", "netns", "del", "beyond")
 	})
-	lab.Run(h.t, "ip", "link", "add", "beyond0", "type", "veth", "peer", "name", "eth0", "netns", "beyond")
-	lab.Run(h.t, "ip", "address", "add", routerAddress+"/24", "dev", "beyond0")
-	lab.Run(h.t, "ip", "link", "set", "beyond0", "up")
-	lab.Run(h.t, "ip", "-n", "beyond", "address", "add", peerAddress+"/24", "dev", "eth0")
-	lab.Run(h.t, "ip", "-n", "beyond", "link", "set", "eth0", "up")
+	sandbox.Run(h.t, "ip", "link", "add", "beyond0", "type", "veth", "peer", "name", "eth0", "netns", "beyond")
+	sandbox.Run(h.t, "ip", "address", "add", routerAddress+"/24", "dev", "beyond0")
+	sandbox.Run(h.t, "ip", "link", "set", "beyond0", "up")
+	sandbox.Run(h.t, "ip", "-n", "beyond", "address", "add", peerAddress+"/24", "dev", "eth0")
+	sandbox.Run(h.t, "ip", "-n", "beyond", "link", "set", "eth0", "up")
 	tellAddress(h.t, beyond, peerAddress+":80", net.Conn.RemoteAddr)
 }
 
@@ -83,7 +83,7 @@ func (r *router) sandbox(name string) string {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = netns.Remove(path) }) // some tests remove it
-	lab.Run(r.t, "ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
+	sandbox.Run(r.t, "ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
 	tellAddress(r.t, path, ":80", net.Conn.LocalAddr)
 	return path
 }
@@ -247,7 +247,7 @@ func (r *router) another(id, path string) (address netip.Prefix, del func()) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	theirs := &runtime{r.host, libcni.NewCNIConfig([]string{lab.PluginDir()}, nil), list}
+	theirs := &runtime{r.host, libcni.NewCNIConfig([]string{sandbox.PluginDir()}, nil), list}
 	c := &libcni.RuntimeConf{ContainerID: id, NetNS: path, IfName: "eth0", CapabilityArgs: map[string]any{
 		"portMappings": []map[string]any{{"hostPort": ports["eth0"], "containerPort": 80, "protocol": "tcp"}},
 	}}
@@ -356,7 +356,7 @@ var partial = map[string]func(r *router){
 		r.setup(natted("w2", r.sandbox("w2"), "nat1@net3", "nat1@data1"))
 		r.loseRecords("w2")
 		r.loseCache("w2")
-		lab.Run(r.t, "ip", "netns", "del", "w2")
+		sandbox.Run(r.t, "ip", "netns", "del", "w2")
 		r.must("cleanup", "w2")
 		r.requireAll("w1", "net1", "net2")
 	},
@@ -376,10 +376,10 @@ func TestTrafficOfTheRest(t *testing.T) {
 	for _, backend := range []string{"iptables", "nftables"} {
 		t.Run(backend, func(t *testing.T) {
 			r := newRouter(t, backend)
-			before := lab.Snapshot(t)
+			before := sandbox.Snapshot(t)
 			for name, do := range partial {
 				t.Run(name, func(t *testing.T) {
-					t.Cleanup(func() { lab.RequireSame(t, before) })
+					t.Cleanup(func() { sandbox.RequireSame(t, before) })
 					r := &router{r.on(t), r.engine}
 					defer r.teardown("w1")
 					do(r)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // TestRefusedAttachOfUnrecorded: an attach that is refused does nothing, also
@@ -23,11 +23,11 @@ func TestRefusedAttachOfUnrecorded(t *testing.T) {
 			h.attach("r1", "--primary", "web")
 			h.loseRecords("r1")
 			h.refuse(2, []string{"exists"}, again...)
-			if got := lab.Run(t, "sh", "-c", "ip -n r1 -brief link show eth0 2>&1 || true"); !strings.HasPrefix(got, "eth0") {
+			if got := sandbox.Run(t, "sh", "-c", "ip -n r1 -brief link show eth0 2>&1 || true"); !strings.HasPrefix(got, "eth0") {
 				t.Errorf("it was refused, and its interface is gone: %s", got)
 			}
 			h.must("detach", "r1")
-			lab.Run(t, "sh", "-c", "ip netns delete r1 2>/dev/null || true") // where detach does not know that it is its own
+			sandbox.Run(t, "sh", "-c", "ip netns delete r1 2>/dev/null || true") // where detach does not know that it is its own
 		})
 	}
 }

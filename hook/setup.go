@@ -33,7 +33,7 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 		return nil, err
 	}
 	defer o.end()
-	if done, err := o.earlier(ctx, r, digest); done != nil || err != nil {
+	if done, err := o.reuseOrReset(ctx, r, digest); done != nil || err != nil {
 		return done, err
 	}
 	p, err := e.plan(r)
@@ -43,10 +43,10 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 	return o.setup(ctx, r, digest, p)
 }
 
-// earlier deals with what an earlier Setup left. It returns the allocation
+// reuseOrReset deals with what an reuseOrReset Setup left. It returns the allocation
 // when it stands as requested; otherwise nothing is left of it, unless an
 // error says so.
-func (o *operation) earlier(ctx context.Context, r Request, digest string) (*Allocation, error) {
+func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) (*Allocation, error) {
 	if !o.known() {
 		return nil, o.refuseUnrecorded()
 	}

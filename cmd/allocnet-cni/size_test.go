@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // forbidden is what the plugin must not link: it is executed for every
@@ -58,7 +58,7 @@ func TestLinkedPackages(t *testing.T) {
 // TestSize builds the plugin as make build does.
 func TestSize(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), name)
-	if err := lab.Build(binary, "cmd/allocnet-cni"); err != nil {
+	if err := sandbox.Build(binary, "cmd/allocnet-cni"); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(binary)

@@ -21,8 +21,8 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -57,7 +57,7 @@ func TestLifeOfAnAllocation(t *testing.T) {
 	if got := interfaces(a); got != "eth0 net1 net5 data0" {
 		t.Errorf("after a delegate: %s", got)
 	}
-	if links := lab.Run(t, "ip", "-n", "web-1", "-brief", "addr", "show", "data0"); !strings.Contains(links, "10.92.0.9/16") {
+	if links := sandbox.Run(t, "ip", "-n", "web-1", "-brief", "addr", "show", "data0"); !strings.Contains(links, "10.92.0.9/16") {
 		t.Errorf("data0 is %s", links)
 	}
 	for range 2 { // the second finds it gone
@@ -223,12 +223,12 @@ func TestDeadAllocations(t *testing.T) {
 func TestLeaks(t *testing.T) {
 	h := newHost(t)
 	const lease = "/var/lib/cni/networks/storage/10.89.7.7"
-	lab.WriteFile(t, lease, "stray\r\neth0")
+	sandbox.WriteFile(t, lease, "stray\r\neth0")
 	if old := time.Now().Add(-time.Hour); os.Chtimes(lease, old, old) != nil {
 		t.Fatal("the lease cannot be made old")
 	}
 	const young = "/var/lib/cni/networks/storage/10.89.7.8" // of somebody who attaches just now
-	lab.WriteFile(t, young, "begun\r\neth0")
+	sandbox.WriteFile(t, young, "begun\r\neth0")
 	if later := time.Now().Add(time.Hour); os.Chtimes(young, later, later) != nil { // however slow the test is
 		t.Fatal("the lease cannot be kept young")
 	}
@@ -304,7 +304,7 @@ func TestGracefulStop(t *testing.T) {
 	if status, body := h.request("PUT", "/v1/allocations/late", `{"primary": "web"}`); status != 503 || !strings.Contains(body, `"code":11`) {
 		t.Errorf("new work: %d %s", status, body)
 	}
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	if err := <-done; err != nil {
 		t.Errorf("what was at work: %v", err)
 	}
@@ -427,7 +427,7 @@ func TestReadyFile(t *testing.T) {
 	if status, _ := h.request("GET", "/healthz", ""); status != 200 {
 		t.Errorf("healthz: %d", status)
 	}
-	lab.WriteFile(t, path, `{"cniVersion": "1.0.0", "name": "late", "type": "loopback"}`)
+	sandbox.WriteFile(t, path, `{"cniVersion": "1.0.0", "name": "late", "type": "loopback"}`)
 	if err := h.client.Ready(ctx); err != nil {
 		t.Errorf("with the file: %v", err)
 	}
@@ -439,8 +439,8 @@ func TestNewNetworks(t *testing.T) {
 	h := newHost(t)
 	h.start()
 	must[*api.Allocation](h)(h.client.Setup(ctx, "old", api.Setup{Primary: api.Selection{{Name: "storage"}}}))
-	lab.WriteFile(t, h.conf+"/20-storage.conflist", `{`)
-	lab.WriteFile(t, h.conf+"/21-late.conflist", `{"cniVersion": "1.0.0", "name": "late", "plugins": [
+	sandbox.WriteFile(t, h.conf+"/20-storage.conflist", `{`)
+	sandbox.WriteFile(t, h.conf+"/21-late.conflist", `{"cniVersion": "1.0.0", "name": "late", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.94.0.0/16", "dataDir": "/run/late-leases"}}]}`)
 	defer os.RemoveAll("/run/late-leases")
 	must[*api.Allocation](h)(h.client.Setup(ctx, "new", api.Setup{Primary: api.Selection{selection.Element{Name: "late"}}}))

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // cni calls allocnet-cni as a runtime does, and returns what it printed.
@@ -25,7 +25,7 @@ func (h *host) cni(verb, id, mode string) (stdout, stderr string, code int) {
 	cmd := exec.Command(plugin)
 	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": "storage",
 		"confDir": %q, "pluginDir": %q, "stateDir": %q, "agent": {"socket": %q, "mode": %q}}`,
-		h.conf, lab.PluginDir()+":"+h.plugins, h.state, h.socket, mode))
+		h.conf, sandbox.PluginDir()+":"+h.plugins, h.state, h.socket, mode))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+id, "CNI_IFNAME=eth0", "CNI_PATH="+h.plugins,
 		"CNI_NETNS=/run/netns/"+id, "CNI_ARGS=IgnoreUnknown=true;networks=peer", "GORACE=atexit_sleep_ms=0")
 	var out, errs bytes.Buffer
@@ -134,7 +134,7 @@ func TestConflistFollows(t *testing.T) {
 	path := h.conf + "/00-multi.conflist"
 	h.configure(`multi { primary = "web" }`)
 	h.start()
-	source := lab.Run(t, "cat", h.conf+"/10-web.conflist")
+	source := sandbox.Run(t, "cat", h.conf+"/10-web.conflist")
 	stop, torn := make(chan struct{}), make(chan error, 1)
 	go func() { // reads all the time
 		for {
@@ -162,17 +162,17 @@ func TestConflistFollows(t *testing.T) {
 		case 2:
 			text = strings.Replace(source, `"snat": true,`, "", 1)
 		case 3: // as editors save
-			lab.WriteFile(t, h.conf+"/.new", source)
+			sandbox.WriteFile(t, h.conf+"/.new", source)
 			if err := os.Rename(h.conf+"/.new", h.conf+"/10-web.conflist"); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
-		lab.WriteFile(t, h.conf+"/10-web.conflist", text)
+		sandbox.WriteFile(t, h.conf+"/10-web.conflist", text)
 	}
-	lab.WriteFile(t, h.conf+"/10-web.conflist", strings.Replace(source, `"isGateway": true,`, `"isGateway": true, "capabilities": {"mac": true},`, 1))
+	sandbox.WriteFile(t, h.conf+"/10-web.conflist", strings.Replace(source, `"isGateway": true,`, `"isGateway": true, "capabilities": {"mac": true},`, 1))
 	h.await("the conflist has what the last edit brought", func() bool {
-		return strings.Contains(lab.Run(t, "cat", path), `"mac": true`)
+		return strings.Contains(sandbox.Run(t, "cat", path), `"mac": true`)
 	})
 	close(stop)
 	if err := <-torn; err != nil {
@@ -185,8 +185,8 @@ func TestConflistFollows(t *testing.T) {
 	if !present(path) {
 		t.Error("the conflist went with its primary")
 	}
-	lab.WriteFile(t, h.conf+"/10-web.conflist", source)
-	h.await("it follows again", func() bool { return !strings.Contains(lab.Run(t, "cat", path), `"mac": true`) })
+	sandbox.WriteFile(t, h.conf+"/10-web.conflist", source)
+	h.await("it follows again", func() bool { return !strings.Contains(sandbox.Run(t, "cat", path), `"mac": true`) })
 }
 
 // TestConflistIsInstalled from a file of the user, and stays when that is no
@@ -195,18 +195,18 @@ func TestConflistIsInstalled(t *testing.T) {
 	h := newHost(t)
 	source, path := t.TempDir()+"/mine.json", h.conf+"/00-multi.conflist"
 	const list = `{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "primary": "storage"}]}`
-	lab.WriteFile(t, source, list)
+	sandbox.WriteFile(t, source, list)
 	h.configure(fmt.Sprintf("multi {\n source = %q\n}", source))
 	h.start()
-	if got := lab.Run(t, "cat", path); got != list {
+	if got := sandbox.Run(t, "cat", path); got != list {
 		t.Errorf("installed is %s", got)
 	}
-	lab.WriteFile(t, source, list[:40])
+	sandbox.WriteFile(t, source, list[:40])
 	h.await("it says what is wrong", func() bool { return strings.Contains(h.log.String(), "mine.json") })
-	if got := lab.Run(t, "cat", path); got != list {
+	if got := sandbox.Run(t, "cat", path); got != list {
 		t.Errorf("it was replaced by %s", got)
 	}
 	changed := strings.Replace(list, "storage", "peer", 1)
-	lab.WriteFile(t, source, changed)
-	h.await("the change is installed", func() bool { return lab.Run(t, "cat", path) == changed })
+	sandbox.WriteFile(t, source, changed)
+	h.await("the change is installed", func() bool { return sandbox.Run(t, "cat", path) == changed })
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // contained runs a command as the first process of a container: the host's
@@ -47,7 +47,7 @@ func TestAgentInContainer(t *testing.T) {
 			if out, code := h.allocnet("attach", "running", "--primary", "web", "--publish", "8080:80"); code != 0 {
 				t.Fatalf("attach: %d %s", code, out)
 			}
-			before := lab.Snapshot(t)
+			before := sandbox.Snapshot(t)
 			h.configure(test.config)
 			h.isolation = test.isolation
 			h.launch(inContainer(binary, "agent")...)
@@ -58,7 +58,7 @@ func TestAgentInContainer(t *testing.T) {
 				t.Errorf("POST /v1/gc: %v", err)
 			}
 			h.end(unix.SIGTERM)
-			lab.RequireSame(t, before)
+			sandbox.RequireSame(t, before)
 			if out, code := h.allocnet("check", "running"); code != 0 {
 				t.Errorf("check: %d %s", code, out)
 			}

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // block returns the block of a document that a remark stands before.
 func block(t *testing.T, document, remark, language string) string {
 	t.Helper()
-	found := regexp.MustCompile("(?s)<!-- " + remark + " -->\n```" + language + "\n(.*?)```").FindStringSubmatch(lab.Run(t, "cat", "../../docs/"+document))
+	found := regexp.MustCompile("(?s)<!-- " + remark + " -->\n```" + language + "\n(.*?)```").FindStringSubmatch(sandbox.Run(t, "cat", "../../docs/"+document))
 	if found == nil {
 		t.Fatalf("docs/%s has no block of %s that is %s", document, language, remark)
 	}
@@ -31,7 +31,7 @@ func TestConfigurationOfTheDocs(t *testing.T) {
 	if out, code := h.allocnet("agent", "--check-config"); code != 0 {
 		t.Error(out)
 	}
-	for _, name := range regexp.MustCompile(`hcl:"(\w+),(?:optional|block)"`).FindAllStringSubmatch(lab.Run(t, "cat", "../../agent/config/load.go"), -1) {
+	for _, name := range regexp.MustCompile(`hcl:"(\w+),(?:optional|block)"`).FindAllStringSubmatch(sandbox.Run(t, "cat", "../../agent/config/load.go"), -1) {
 		if name[1] != "source" && name[1] != "node_id" && !regexp.MustCompile(`(?m)^\s*`+name[1]+`\s*[={]`).MatchString(text) {
 			t.Errorf("%s is not documented", name[1])
 		}
@@ -56,7 +56,7 @@ func TestGoOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	lab.WriteFile(t, dir+"/main.go", block(t, "api.md", "tested", "go"))
+	sandbox.WriteFile(t, dir+"/main.go", block(t, "api.md", "tested", "go"))
 	out, err := exec.Command("go", "run", "./"+dir).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "data0 storage") {
 		t.Errorf("%v\n%s", err, out)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package agent runs `allocnet agent` as its users do, with the real CNI
-// plugins, in a laboratory.
+// plugins, in a sandbox.
 package agent
 
 import (
@@ -30,10 +30,10 @@ import (
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// Where things are. /run is the laboratory's.
+// Where things are. /run is the sandbox's.
 const (
 	bin    = "/run/bin"
 	binary = bin + "/allocnet"
@@ -42,7 +42,7 @@ const (
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Main(m.Run, func() error { return lab.BuildRaced(bin+"/", "cmd/allocnet", "cmd/allocnet-cni") }))
+	os.Exit(sandbox.Main(m.Run, func() error { return sandbox.BuildRaced(bin+"/", "cmd/allocnet", "cmd/allocnet-cni") }))
 }
 
 // host is a conf directory, plugin directories and a state directory, with an
@@ -67,19 +67,19 @@ type host struct {
 // the host must be as it was.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{T: t, conf: lab.WriteConf(t), plugins: t.TempDir(), state: t.TempDir(), config: t.TempDir(), socket: "/run/allocnet/agent.sock"}
+	h := &host{T: t, conf: sandbox.WriteConf(t), plugins: t.TempDir(), state: t.TempDir(), config: t.TempDir(), socket: "/run/allocnet/agent.sock"}
 	h.client = client.New(h.socket)
-	lab.Warm(t, h.conf)
+	sandbox.Warm(t, h.conf)
 	fakecni.Install(t, h.plugins)
 	if err := os.Symlink(plugin, h.plugins+"/allocnet-cni"); err != nil {
 		t.Fatal(err)
 	}
-	h.before = lab.Snapshot(t)
+	h.before = sandbox.Snapshot(t)
 	t.Cleanup(func() {
 		h.end(unix.SIGTERM)
-		lab.RequireSame(t, h.before)
-		lab.RequireNothing(t, "state", func() string {
-			return lab.Run(t, "find", h.state, "-ignore_readdir_race", "-type", "f", "-not", "-name", "*boot")
+		sandbox.RequireSame(t, h.before)
+		sandbox.RequireNothing(t, "state", func() string {
+			return sandbox.Run(t, "find", h.state, "-ignore_readdir_race", "-type", "f", "-not", "-name", "*boot")
 		})
 		if left, _ := filepath.Glob("/run/allocnet/*"); left != nil {
 			t.Errorf("left of the agent: %v", left)
@@ -110,7 +110,7 @@ func (h *host) env() []string {
 	return append(os.Environ(),
 		"PATH="+bin+":"+os.Getenv("PATH"),
 		"ALLOCNET_CONF_DIR="+h.conf,
-		"ALLOCNET_PLUGIN_DIR="+lab.PluginDir()+":"+h.plugins,
+		"ALLOCNET_PLUGIN_DIR="+sandbox.PluginDir()+":"+h.plugins,
 		"ALLOCNET_STATE_DIR="+h.state,
 		"ALLOCNET_CONFIG="+h.config,
 		"GORACE=atexit_sleep_ms=0", // a second for each call otherwise
@@ -159,7 +159,7 @@ func (h *host) end(s unix.Signal) {
 
 func (h *host) await(what string, done func() bool) {
 	h.Helper()
-	lab.Eventually(h, what, done, func() string { return fmt.Sprint(h.log) })
+	sandbox.Eventually(h, what, done, func() string { return fmt.Sprint(h.log) })
 }
 
 // allocnet runs the command line.
@@ -178,7 +178,7 @@ func (h *host) allocnet(args ...string) (string, int) {
 // configure writes the agent's configuration.
 func (h *host) configure(text string) {
 	h.Helper()
-	lab.WriteFile(h.T, h.config+"/agent.hcl", text)
+	sandbox.WriteFile(h.T, h.config+"/agent.hcl", text)
 }
 
 // request speaks HTTP without the client.
@@ -236,7 +236,7 @@ func (h *host) fake(name string, script fakecni.Script) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	lab.WriteFile(h.T, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
+	sandbox.WriteFile(h.T, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
 		`{"cniVersion": "1.0.0", "name": %q, "plugins": [
 			{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.93.0.0/16", "dataDir": "/run/fake-leases"}},
 			{"type": "fakecni", "fake": %s}]}`, name, data))

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // TestRecordOfANewerFormat: one record that cannot be read is unknown, not dead,
@@ -33,13 +33,15 @@ func TestRecordOfANewerFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256([]byte("99\n{}"))
-	lab.WriteFile(t, record, fmt.Sprintf(`{"version":99,"sha256":"%x","record":{}}`+"\n", sum))
+	sandbox.WriteFile(t, record, fmt.Sprintf(`{"version":99,"sha256":"%x","record":{}}`+"\n", sum))
 	for _, id := range []string{"dead", "newer"} {
 		if err := netns.Remove(filepath.Join(netns.DefaultDir, id)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	leases := func() string { return lab.Run(t, "grep", "-rhE", "^(dead|newer|running)", "/var/lib/cni/networks/web") }
+	leases := func() string {
+		return sandbox.Run(t, "grep", "-rhE", "^(dead|newer|running)", "/var/lib/cni/networks/web")
+	}
 	h.start()
 	if left := leases(); strings.Contains(left, "dead") || !strings.Contains(left, "newer") || !strings.Contains(left, "running") {
 		t.Errorf("leases after the first round:\n%s", left)
@@ -55,7 +57,7 @@ func TestRecordOfANewerFormat(t *testing.T) {
 		t.Errorf("cleanup: %d %s", code, out)
 	}
 	h.end(unix.SIGTERM)
-	lab.WriteFile(t, record, string(readable))
+	sandbox.WriteFile(t, record, string(readable))
 	for _, id := range []string{"newer", "running"} {
 		if out, code := h.allocnet("detach", id); code != 0 {
 			t.Errorf("detach: %d %s", code, out)

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -44,9 +44,9 @@ func TestNamespaceOfThisBoot(t *testing.T) {
 				t.Fatal(err)
 			}
 			lock.Unlock()
-			lab.Run(t, "ip", "netns", "add", "k1") // another program's
+			sandbox.Run(t, "ip", "netns", "add", "k1") // another program's
 			defer func() { _ = netns.Remove(netns.DefaultDir + "/k1") }()
-			lab.Run(t, "ip", "-n", "k1", "link", "add", "eth0", "type", "veth", "peer", "name", "p0")
+			sandbox.Run(t, "ip", "-n", "k1", "link", "add", "eth0", "type", "veth", "peer", "name", "p0")
 			if damaged {
 				path := h.state + "/allocations/k1/journal"
 				file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func (h *host) journal() string { return h.state + "/allocations/k1/journal" }
@@ -27,7 +27,7 @@ func (h *host) spoil(how func([]byte) []byte) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	lab.WriteFile(h, h.journal(), string(how(data)))
+	sandbox.WriteFile(h, h.journal(), string(how(data)))
 }
 
 // spoilLine changes one line of the journal, from 0.
@@ -99,7 +99,7 @@ func (h *host) requireUnharmed() {
 	if err != nil {
 		h.Fatal(err)
 	}
-	before := lab.Snapshot(h)
+	before := sandbox.Snapshot(h)
 	for range 2 {
 		h.refuse("record is damaged", "check", "k1")
 		if out := h.must("status", "k1"); !strings.Contains(out, "journal") {
@@ -121,7 +121,7 @@ func (h *host) requireUnharmed() {
 	d.serve() // its first round is over when it is ready
 	d.stop()
 	h.requireTraffic()
-	lab.RequireSame(h, before)
+	sandbox.RequireSame(h, before)
 	if now, err := os.ReadFile(h.journal()); err != nil || !bytes.Equal(now, damaged) {
 		h.Errorf("the journal is not as it was (%v)", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // copyPlugin replaces the link to a plugin by a file of its own, which a test
@@ -28,8 +28,8 @@ func (h *host) copyPlugin(name string) string {
 	if err != nil {
 		h.Fatal(err)
 	}
-	lab.Run(h, "rm", path)
-	lab.Run(h, "cp", real, path)
+	sandbox.Run(h, "rm", path)
+	sandbox.Run(h, "cp", real, path)
 	return path
 }
 
@@ -91,7 +91,7 @@ func TestBusy(t *testing.T) {
 
 	writer = busy()
 	h.must(detach...)
-	lab.RequireSame(t, h.before)
+	sandbox.RequireSame(t, h.before)
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +106,12 @@ func TestSleepsForEver(t *testing.T) {
 	h.must("attach", "k1", "--primary", "web", "--networks", "asleep,storage")
 	for _, args := range [][]string{detach, collect} {
 		h.refuse("did not answer DEL within 3s", append([]string{"--call-timeout", "3s"}, args...)...)
-		lab.RequireNoPlugins(h)
+		sandbox.RequireNoPlugins(h)
 	}
 	if out := h.must("status", "k1"); !strings.Contains(out, "pending") || strings.Contains(out, "storage") {
 		t.Errorf("status shows\n%s", out)
 	}
-	lab.WriteFile(t, dir+"/awake", "")
+	sandbox.WriteFile(t, dir+"/awake", "")
 	h.must(detach...)
 }
 
@@ -168,8 +168,8 @@ func flushLegacy(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
 		for _, table := range []string{"nat", "filter"} {
-			lab.Run(t, program, "-t", table, "-F")
-			lab.Run(t, program, "-t", table, "-X")
+			sandbox.Run(t, program, "-t", table, "-F")
+			sandbox.Run(t, program, "-t", table, "-X")
 		}
 	}
 }

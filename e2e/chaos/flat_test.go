@@ -15,7 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/portmap"
 )
 
@@ -67,7 +67,7 @@ func TestFlat(t *testing.T) {
 	before := usedBy(t, d.cmd.Process.Pid)
 	work(10 * rounds)
 	var after used
-	lab.Eventually(t, "the agent has no more than before", func() bool { // connections end by and by
+	sandbox.Eventually(t, "the agent has no more than before", func() bool { // connections end by and by
 		after = usedBy(t, d.cmd.Process.Pid)
 		return after.kib <= before.kib+8<<10 && after.files <= before.files+5
 	}, func() string {
@@ -132,7 +132,7 @@ func TestCrowd(t *testing.T) {
 		t.Error(err)
 	}
 	d.stop()
-	lab.RequireSame(t, h.before)
+	sandbox.RequireSame(t, h.before)
 }
 
 // each calls do for 0 to n-1, at most width of them at a time.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package chaos kills allocnet at random instants, takes away what it stands
-// on, and looks for what is left, with the real CNI plugins, in a laboratory.
+// on, and looks for what is left, with the real CNI plugins, in a sandbox.
 //
 // ALLOCNET_CHAOS_ROUNDS is how often, ALLOCNET_CHAOS_KILLS how often TestKilled
 // kills, ALLOCNET_CHAOS_SEED what chance begins with: the same seed makes the same
@@ -24,11 +24,11 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// Where things are. /run is the laboratory's.
+// Where things are. /run is the sandbox's.
 const (
 	bin    = "/run/bin"
 	binary = bin + "/allocnet"
@@ -63,14 +63,14 @@ func chance(seed, round uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, r
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Main(m.Run, build))
+	os.Exit(sandbox.Main(m.Run, build))
 }
 
 // build says what is going to happen, and makes the programs as they are
 // released: instants, memory and open files are theirs, not the race detector's.
 func build() error {
 	fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d ALLOCNET_CHAOS_KILLS=%d\n", seed, rounds, kills)
-	return lab.Build(bin+"/", "cmd/allocnet", "cmd/allocnet-cni")
+	return sandbox.Build(bin+"/", "cmd/allocnet", "cmd/allocnet-cni")
 }
 
 // host is a conf directory, a plugin directory and a state directory.
@@ -90,9 +90,9 @@ type host struct {
 // the host must be as it was.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{T: t, conf: lab.WriteConf(t), plugins: t.TempDir(), state: t.TempDir(), config: t.TempDir()}
+	h := &host{T: t, conf: sandbox.WriteConf(t), plugins: t.TempDir(), state: t.TempDir(), config: t.TempDir()}
 	h.ownAddresses()
-	lab.Warm(t, h.conf)
+	sandbox.Warm(t, h.conf)
 	fakecni.Install(t, h.plugins)
 	h.ownPlugins()
 	path, err := netns.Create(netns.DefaultDir, "sandbox")
@@ -122,7 +122,7 @@ func (h *host) ownAddresses() {
 		if err != nil {
 			h.Fatal(err)
 		}
-		lab.WriteFile(h, path, strings.NewReplacer(`"10.`, `"10.1`, `"fd00:`, `"fd01:`).Replace(string(text)))
+		sandbox.WriteFile(h, path, strings.NewReplacer(`"10.`, `"10.1`, `"fd00:`, `"fd01:`).Replace(string(text)))
 	}
 }
 
@@ -130,7 +130,7 @@ func (h *host) ownAddresses() {
 // do something to one.
 func (h *host) ownPlugins() {
 	h.Helper()
-	real, _ := filepath.Glob(lab.PluginDir() + "/*")
+	real, _ := filepath.Glob(sandbox.PluginDir() + "/*")
 	for _, path := range append(real, bin+"/allocnet-cni") {
 		if err := os.Symlink(path, filepath.Join(h.plugins, filepath.Base(path))); err != nil {
 			h.Fatal(err)
@@ -148,25 +148,25 @@ func (h *host) on(t *testing.T) *host {
 // remember takes the snapshots that requireSame compares with.
 func (h *host) remember() {
 	h.Helper()
-	h.before, h.inside = lab.Snapshot(h), h.look()
+	h.before, h.inside = sandbox.Snapshot(h), h.look()
 }
 
 // look returns what is in the sandbox.
 func (h *host) look() string {
 	h.Helper()
-	return lab.Run(h, "ip", "-n", "sandbox", "-o", "link") + lab.Run(h, "ip", "-n", "sandbox", "route")
+	return sandbox.Run(h, "ip", "-n", "sandbox", "-o", "link") + sandbox.Run(h, "ip", "-n", "sandbox", "route")
 }
 
 // requireSame fails the test when something is left: on the host, in the
 // sandbox, of records or of locks.
 func (h *host) requireSame() {
 	h.Helper()
-	lab.RequireSame(h, h.before)
+	sandbox.RequireSame(h, h.before)
 	if inside := h.look(); inside != h.inside {
 		h.Errorf("left in the sandbox:\n%s", inside)
 	}
-	lab.RequireNothing(h, "state", func() string {
-		return lab.Run(h, "find", h.state, "-ignore_readdir_race", "-mindepth", "2", "!", "-path", h.state+"/damaged*")
+	sandbox.RequireNothing(h, "state", func() string {
+		return sandbox.Run(h, "find", h.state, "-ignore_readdir_race", "-mindepth", "2", "!", "-path", h.state+"/damaged*")
 	})
 }
 
@@ -234,7 +234,7 @@ func (h *host) fake(name string, script fakecni.Script) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	lab.WriteFile(h, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
+	sandbox.WriteFile(h, filepath.Join(h.conf, "90-"+name+".conflist"), fmt.Sprintf(
 		`{"cniVersion": "1.0.0", "name": %q, "plugins": [
 			{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.193.0.0/16", "dataDir": "/run/fake-leases"}},
 			{"type": "fakecni", "fake": %s}]}`, name, data))
@@ -244,7 +244,7 @@ func (h *host) fake(name string, script fakecni.Script) {
 // await waits until something is so.
 func (h *host) await(what string, so func() bool) {
 	h.Helper()
-	lab.Eventually(h, what, so)
+	sandbox.Eventually(h, what, so)
 }
 
 func present(path string) bool {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -66,7 +66,7 @@ func TestFullDisk(t *testing.T) {
 	h.smallDisk()
 	h.fill()
 	h.refuse("no space left on device", attach...)
-	lab.RequireSame(t, h.before)
+	sandbox.RequireSame(t, h.before)
 	h.free()
 
 	log := t.TempDir() + "/calls" // only its own DEL removes what this plugin did
@@ -74,10 +74,10 @@ func TestFullDisk(t *testing.T) {
 	h.must("attach", "k1", "--primary", "web", "--networks", "storage,fake")
 	h.fill()
 	h.must(detach...)
-	if calls := lab.Run(t, "cat", log); calls != "ADD net2\nDEL net2\n" {
+	if calls := sandbox.Run(t, "cat", log); calls != "ADD net2\nDEL net2\n" {
 		t.Errorf("calls of the plugin:\n%s", calls)
 	}
-	lab.RequireSame(t, h.before)
+	sandbox.RequireSame(t, h.before)
 	h.free()
 	h.requireSame()
 
@@ -105,7 +105,7 @@ func TestDiskFillsUp(t *testing.T) {
 	go func() { ended <- h.run(cmd) }()
 	h.await("the plugin runs", func() bool { return present(dir + "/begun") })
 	h.fill()
-	lab.WriteFile(t, dir+"/go", "")
+	sandbox.WriteFile(t, dir+"/go", "")
 	if o := <-ended; o.code != 0 {
 		t.Errorf("exit code %d:\n%s", o.code, o.text)
 	}
@@ -114,7 +114,7 @@ func TestDiskFillsUp(t *testing.T) {
 	}
 	h.must("check", "k1")
 	h.must(detach...)
-	lab.RequireSame(t, h.before)
+	sandbox.RequireSame(t, h.before)
 	h.free()
 }
 
@@ -130,11 +130,11 @@ func TestReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	standing := lab.Snapshot(t)
+	standing := sandbox.Snapshot(t)
 	remount(unix.MS_RDONLY)
 	for _, args := range [][]string{{"attach", "k2", "--primary", "web"}, extend, detach, collect} {
 		h.refuse("read-only file system", args...)
-		lab.RequireSame(t, standing)
+		sandbox.RequireSame(t, standing)
 	}
 	if n := h.requireWhole(h.must("status", "--json")); n != 1 {
 		t.Errorf("%d allocations are shown", n)
@@ -149,7 +149,7 @@ func TestReadOnly(t *testing.T) {
 func TestOwnedByAnother(t *testing.T) {
 	h := newHost(t)
 	stand(h)
-	lab.Run(t, "chmod", "755", filepath.Dir(h.state), h.state)
+	sandbox.Run(t, "chmod", "755", filepath.Dir(h.state), h.state)
 	nobody := func(args ...string) outcome {
 		cmd := exec.Command("setpriv", append([]string{"--reuid", "65534", "--clear-groups", binary}, args...)...)
 		cmd.Env = h.env()
@@ -159,9 +159,9 @@ func TestOwnedByAnother(t *testing.T) {
 		h.requireRefused(nobody(args...), "permission denied")
 	}
 	h.must("check", "k1")
-	lab.Run(t, "chown", "-R", "65534:65534", h.state)
+	sandbox.Run(t, "chown", "-R", "65534:65534", h.state)
 	h.refuse("65534", detach...)
-	lab.Run(t, "chown", "-R", "0:0", h.state)
+	sandbox.Run(t, "chown", "-R", "0:0", h.state)
 	h.must(extend...)
 	h.must(detach...)
 }

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 const agentConfig = `
@@ -66,16 +66,16 @@ plugin "docker" {
 `
 
 // agent is a Nomad agent with the driver.
-type agent struct{ *nomadlab.Agent }
+type agent struct{ *nomadagent.Agent }
 
 // newAgent returns an agent that has not been started.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
-	config := fmt.Sprintf(agentConfig, lab.PluginDir(), "first", serverAddress, true, 1)
-	return &agent{nomadlab.NewAgent(t, dir, config, allocnet, "WARN|ERROR|allocnet")}
+	config := fmt.Sprintf(agentConfig, sandbox.PluginDir(), "first", serverAddress, true, 1)
+	return &agent{nomadagent.NewAgent(t, dir, config, allocnet, "WARN|ERROR|allocnet")}
 }
 
-// pluginProcesses returns the driver's processes that run in this laboratory.
+// pluginProcesses returns the driver's processes that run in this sandbox.
 func pluginProcesses() []int {
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")

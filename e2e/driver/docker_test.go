@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// startDocker starts a Docker daemon of the laboratory, with a pause image and a
+// startDocker starts a Docker daemon of the sandbox, with a pause image and a
 // busybox made here: none can be pulled.
 func startDocker(t *testing.T) {
 	t.Helper()
@@ -38,16 +38,16 @@ func startDocker(t *testing.T) {
 			t.Logf("Docker's log, in part:\n%s", text[max(0, len(text)-2000):])
 		}
 	})
-	lab.Eventually(t, "Docker answers", func() bool { return exec.Command("docker", "info").Run() == nil })
+	sandbox.Eventually(t, "Docker answers", func() bool { return exec.Command("docker", "info").Run() == nil })
 	root := t.TempDir()
 	for _, sub := range []string{"bin", "etc", "tmp"} {
 		if err := os.Mkdir(filepath.Join(root, sub), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lab.Run(t, "cp", busybox, root+"/bin/busybox")
-	lab.Run(t, "sh", "-c", "tar -C "+root+" -c . | docker import -c 'ENTRYPOINT [\"/bin/busybox\", \"sleep\", \"1000000\"]' - pause:1")
-	lab.Run(t, "sh", "-c", "tar -C "+root+" -c . | docker import - busybox:1")
+	sandbox.Run(t, "cp", busybox, root+"/bin/busybox")
+	sandbox.Run(t, "sh", "-c", "tar -C "+root+" -c . | docker import -c 'ENTRYPOINT [\"/bin/busybox\", \"sleep\", \"1000000\"]' - pause:1")
+	sandbox.Run(t, "sh", "-c", "tar -C "+root+" -c . | docker import - busybox:1")
 }
 
 // docker is a job in the namespace of Docker's pause container.
@@ -82,11 +82,11 @@ func testPauseKilled(a *agent) {
 	if _, err := os.Stat(lease); err != nil {
 		a.Errorf("the lease of a running allocation: %v", err)
 	}
-	pause := strings.TrimSpace(lab.Run(a, "docker", "ps", "-q", "--filter", "name=nomad_init_"+alloc.ID))
+	pause := strings.TrimSpace(sandbox.Run(a, "docker", "ps", "-q", "--filter", "name=nomad_init_"+alloc.ID))
 	if pause == "" {
 		a.Fatal("there is no pause container")
 	}
-	lab.Run(a, "docker", "kill", pause)
+	sandbox.Run(a, "docker", "kill", pause)
 	if said := events(a.AwaitFailed("paused"), "storage-net"); !strings.Contains(said, "network namespace") || !strings.Contains(said, "is missing") {
 		a.Errorf("the events do not say why:\n%s", said)
 	}
@@ -97,7 +97,7 @@ func testPauseKilled(a *agent) {
 		a.Fatalf("Nomad removes the lease itself now: %v", err)
 	}
 	d.collect()
-	if left := lab.Run(a, "find", "/run/cni/nomad", "/var/lib/cni/results", "-name", "*"+alloc.ID+"*"); left != "" {
+	if left := sandbox.Run(a, "find", "/run/cni/nomad", "/var/lib/cni/results", "-name", "*"+alloc.ID+"*"); left != "" {
 		a.Errorf("left in libcni's cache:\n%s", left)
 	}
 	if _, err := os.Stat(lease); !os.IsNotExist(err) {
@@ -108,7 +108,7 @@ func testPauseKilled(a *agent) {
 // bridgeLease returns the lease that an allocation has on Nomad's own bridge, and
 // makes it look older than a set-up takes.
 func bridgeLease(a *agent, id string) string {
-	path := strings.TrimSpace(lab.Run(a, "grep", "-rl", "--", id, "/run/cni/nomad"))
+	path := strings.TrimSpace(sandbox.Run(a, "grep", "-rl", "--", id, "/run/cni/nomad"))
 	hourAgo := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(path, hourAgo, hourAgo); err != nil {
 		a.Fatal(err)
@@ -124,7 +124,7 @@ type allocnetAgent struct {
 }
 
 func startAllocnetAgent(a *agent) allocnetAgent {
-	lab.WriteFile(a, dir+"/allocnet.hcl", "conf_dir = \""+confDir+"\"\nplugin_dirs = [\""+lab.PluginDir()+"\"]\nnomad {\n}\nreconcile {\n interval = \"1h\"\n}\n")
+	sandbox.WriteFile(a, dir+"/allocnet.hcl", "conf_dir = \""+confDir+"\"\nplugin_dirs = [\""+sandbox.PluginDir()+"\"]\nnomad {\n}\nreconcile {\n interval = \"1h\"\n}\n")
 	log, err := os.Create(filepath.Join(a.ArtifactDir(), "allocnet.log"))
 	if err != nil {
 		a.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // testDocumentation runs the example job as it stands, and has Nomad validate
@@ -28,7 +28,7 @@ func testDocumentation(a *agent) {
 		a.Errorf("the document has %d jobs, and the first is to be %s", len(jobs), example)
 	}
 	for _, job := range jobs {
-		lab.WriteFile(a, dir+"/documented.nomad.hcl", job[1])
+		sandbox.WriteFile(a, dir+"/documented.nomad.hcl", job[1])
 		a.Nomad("job", "validate", dir+"/documented.nomad.hcl")
 	}
 	a.Nomad("job", "run", "-detach", example)

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // conf is the client's conf directory.
@@ -38,7 +38,7 @@ func bridge(name, subnet, more string) string {
 // TestDriver runs on one agent: a new one takes half a minute to be ready.
 func TestDriver(t *testing.T) {
 	for name, text := range conf {
-		lab.WriteFile(t, filepath.Join(confDir, name), text)
+		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
 	}
 	startDocker(t)
 	a := newAgent(t)
@@ -63,10 +63,10 @@ func TestDriver(t *testing.T) {
 		{"Crowd", testCrowd},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := lab.Snapshot(t)
+			before := sandbox.Snapshot(t)
 			a.T = t
 			test.run(a)
-			lab.RequireSame(t, before)
+			sandbox.RequireSame(t, before)
 			requireNoState(t)
 		})
 		a.T = t
@@ -87,7 +87,7 @@ func (a *agent) warm() {
 
 func requireNoState(t *testing.T) {
 	t.Helper()
-	lab.RequireNothing(t, "state", func() string {
+	sandbox.RequireNothing(t, "state", func() string {
 		left, _ := filepath.Glob("/var/lib/allocnet/*/*")
 		return strings.Join(left, "\n")
 	})
@@ -166,7 +166,7 @@ func requireAnswer(a *agent, url, words string) {
 
 // requireFirst: the interface was there, with its address, before the main
 // task's first instruction.
-func requireFirst(a *agent, alloc nomadlab.Allocation) {
+func requireFirst(a *agent, alloc nomadagent.Allocation) {
 	a.Helper()
 	n := alloc.Setup().Attachments[0]
 	first := ""
@@ -186,7 +186,7 @@ func requireFirst(a *agent, alloc nomadlab.Allocation) {
 
 // requireService: the service is registered with the attached address, and
 // another job that asks Nomad for it reaches it there.
-func requireService(a *agent, alloc nomadlab.Allocation, service string) {
+func requireService(a *agent, alloc nomadagent.Allocation, service string) {
 	a.Helper()
 	var registered []struct {
 		Address string

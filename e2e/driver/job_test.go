@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // job is what differs between the jobs of the tests.
@@ -95,14 +95,14 @@ func (j job) command() string {
 }
 
 // run submits a job and returns its allocations when they run.
-func (a *agent) run(id string, j job) []nomadlab.Allocation {
+func (a *agent) run(id string, j job) []nomadagent.Allocation {
 	a.Helper()
 	a.Submit(id, j.hcl(id))
 	return a.AwaitRunning(id, max(1, j.count))
 }
 
 // events returns the messages of a task's events, a line each.
-func events(alloc nomadlab.Allocation, task string) string {
+func events(alloc nomadagent.Allocation, task string) string {
 	var lines []string
 	for _, event := range alloc.TaskStates[task].Events {
 		lines = append(lines, event.Type+": "+event.DisplayMessage)

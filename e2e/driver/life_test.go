@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 const idle = "exec " + busybox + " sleep 1000000"
@@ -63,27 +63,27 @@ func testFiles(a *agent) {
 // again; nothing restarts.
 func testLiveAttach(a *agent) {
 	alloc := a.run("live", storage())[0]
-	lab.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
-	if got := nomadlab.Networks(alloc.Setup()); got != "net1=storage mgmt0=mgmt" {
+	sandbox.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
+	if got := nomadagent.Networks(alloc.Setup()); got != "net1=storage mgmt0=mgmt" {
 		a.Errorf("attached %s", got)
 	}
 	if out := alloc.Inside("ip", "-br", "link"); !strings.Contains(out, "mgmt0") {
 		a.Errorf("the namespace has\n%s", out)
 	}
-	lab.Run(a, allocnet, "detach", alloc.ID, "--interface", "mgmt0", "--plugin-dir", lab.PluginDir())
+	sandbox.Run(a, allocnet, "detach", alloc.ID, "--interface", "mgmt0", "--plugin-dir", sandbox.PluginDir())
 	if out := alloc.Inside("ip", "-br", "link"); strings.Contains(out, "mgmt0") || !strings.Contains(out, "net1") {
 		a.Errorf("after detach the namespace has\n%s", out)
 	}
-	lab.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
+	sandbox.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
 	requireUntouched(a, alloc, 0)
 	a.Stop("live")
 	// What was attached by hand is nobody's task: it goes by hand, or by gc.
-	lab.Run(a, allocnet, "detach", alloc.ID, "--plugin-dir", lab.PluginDir())
+	sandbox.Run(a, allocnet, "detach", alloc.ID, "--plugin-dir", sandbox.PluginDir())
 }
 
 // requireUntouched: the main task was not restarted, and the attachment task so
 // many times.
-func requireUntouched(a *agent, alloc nomadlab.Allocation, restarts int) {
+func requireUntouched(a *agent, alloc nomadagent.Allocation, restarts int) {
 	a.Helper()
 	for _, now := range a.Allocations(alloc.JobID) {
 		if now.ID != alloc.ID || now.ClientStatus != "running" || now.TaskStates["main"].Restarts != 0 || now.TaskStates["net"].Restarts != restarts {
@@ -95,11 +95,11 @@ func requireUntouched(a *agent, alloc nomadlab.Allocation, restarts int) {
 // requireRepair deletes the interface by hand. The task fails and says why, and
 // Nomad's restart, of which it is that many now, brings it back; the main task
 // runs on.
-func requireRepair(a *agent, alloc nomadlab.Allocation, restarts int) {
+func requireRepair(a *agent, alloc nomadagent.Allocation, restarts int) {
 	a.Helper()
 	before := alloc.Setup().Attachments[0]
 	alloc.Inside("ip", "link", "delete", "net1")
-	var now nomadlab.Allocation
+	var now nomadagent.Allocation
 	a.Await("the attachment task was restarted", func() bool {
 		all := a.Allocations(alloc.JobID)
 		if len(all) == 0 { // the API does not answer
@@ -173,20 +173,20 @@ func testReboot(a *agent) {
 	before := alloc.Setup()
 	main := strings.Fields(alloc.Inside("ip", "-4", "-br", "addr", "show", "eth0"))[2]
 	a.Signal(unix.SIGINT)
-	nomadlab.KillTasks()
+	nomadagent.KillTasks()
 	if err := netns.Remove(before.Netns); err != nil {
 		a.Fatal(err)
 	}
-	lab.Run(a, "rm", "-rf", "/run/cni/nomad")
+	sandbox.Run(a, "rm", "-rf", "/run/cni/nomad")
 	address, _, _ := strings.Cut(main, "/")
-	lab.Run(a, "sh", "-c", "iptables -S CNI-FORWARD | grep -F ' "+address+"/32 ' | sed s/-A/-D/ | xargs -r -L1 iptables")
+	sandbox.Run(a, "sh", "-c", "iptables -S CNI-FORWARD | grep -F ' "+address+"/32 ' | sed s/-A/-D/ | xargs -r -L1 iptables")
 	a.Start()
 	a.Await("the allocation is attached anew", func() bool {
 		now := a.Allocations("reboot")
 		return len(now) == 1 && now[0].ID == alloc.ID && strings.Count(events(now[0], "net"), "Attached storage") == 2 && now[0].TaskStates["main"].State == "running"
 	})
 	after := alloc.Setup()
-	if nomadlab.Networks(after) != "net1=storage" || after.Attachments[0].MAC == before.Attachments[0].MAC {
+	if nomadagent.Networks(after) != "net1=storage" || after.Attachments[0].MAC == before.Attachments[0].MAC {
 		a.Errorf("attached are %+v, before %+v", after, before)
 	}
 	if out := alloc.Inside("ip", "-br", "addr", "show", "net1"); !strings.Contains(out, after.Attachments[0].Addresses[0].String()) {
@@ -306,7 +306,7 @@ func testScheduling(a *agent) {
 	second := startSecond(a)
 	defer second()
 	file := dir + "/second-cni/40-fabric.conflist"
-	lab.WriteFile(a, file, bridge("fabric", "10.95.0.0/24", ""))
+	sandbox.WriteFile(a, file, bridge("fabric", "10.95.0.0/24", ""))
 	const attribute = "driver.allocnet.network.fabric"
 	var eligible node
 	a.Await("the second node offers the network", func() bool {
@@ -333,7 +333,7 @@ func testScheduling(a *agent) {
 			a.Errorf("an allocation is on node %s", alloc.NodeID)
 		}
 	}
-	lab.Run(a, "rm", file)
+	sandbox.Run(a, "rm", file)
 	a.Await("the second node no longer offers the network", func() bool {
 		for _, n := range a.nodes() {
 			if n.Name == "second" {

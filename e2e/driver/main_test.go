@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// Where things are. /run is the laboratory's.
+// Where things are. /run is the sandbox's.
 const (
 	dir       = "/run/nomad"
 	pluginDir = dir + "/plugins"
@@ -30,12 +30,12 @@ const (
 const serverAddress = "10.99.0.1"
 
 func TestMain(m *testing.M) {
-	os.Exit(lab.Main(func() int { return nomadlab.Run(m.Run) }, prepare))
+	os.Exit(sandbox.Main(func() int { return nomadagent.Run(m.Run) }, prepare))
 }
 
 func prepare() error {
 	for _, need := range []struct{ path, install string }{
-		{nomadlab.Binary(), "make nomad"}, {busybox, "make deps"}, {"/usr/sbin/dockerd", "make deps"},
+		{nomadagent.Binary(), "make nomad"}, {busybox, "make deps"}, {"/usr/sbin/dockerd", "make deps"},
 	} {
 		if _, err := os.Stat(need.path); err != nil {
 			return fmt.Errorf("%s is missing: run: %s", need.path, need.install)
@@ -53,5 +53,5 @@ func prepare() error {
 			return err
 		}
 	}
-	return lab.Build(allocnet, "cmd/allocnet")
+	return sandbox.Build(allocnet, "cmd/allocnet")
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers/proto"
 	"google.golang.org/grpc"
 
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // connection is the client's side of both services.
@@ -54,7 +54,7 @@ func startPlugin(t *testing.T) (proto.DriverClient, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	conn := raw.(*grpc.ClientConn)
-	config := pack(t, map[string]any{"conf_dir": confDir, "plugin_dirs": []string{lab.PluginDir()}})
+	config := pack(t, map[string]any{"conf_dir": confDir, "plugin_dirs": []string{sandbox.PluginDir()}})
 	if _, err := base.NewBasePluginClient(conn).SetConfig(t.Context(), &base.SetConfigRequest{MsgpackConfig: config}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func resident(t *testing.T, pid int) (kib int) {
 // and open files stay flat.
 func TestMemory(t *testing.T) {
 	for name, text := range conf {
-		lab.WriteFile(t, confDir+"/"+name, text)
+		sandbox.WriteFile(t, confDir+"/"+name, text)
 	}
 	driver, cmd := startPlugin(t)
 	const width, rounds = 5, 500
@@ -127,7 +127,7 @@ func TestMemory(t *testing.T) {
 	before := count()
 	run(rounds)
 	var after counts
-	lab.Eventually(t, "the plugin has no more than before", func() bool {
+	sandbox.Eventually(t, "the plugin has no more than before", func() bool {
 		after = count()
 		return after.kib <= before.kib+8<<10 && after.files <= before.files+5
 	}, func() string { return fmt.Sprintf("before %+v, after %d rounds %+v", before, rounds, after) })

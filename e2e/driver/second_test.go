@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // startSecond starts a second client, in network and mount namespaces of its
@@ -25,22 +25,22 @@ func startSecond(a *agent) func() {
 	if err != nil {
 		a.Fatal(err)
 	}
-	lab.Run(a, "ip", "link", "set", "second", "netns", path)
+	sandbox.Run(a, "ip", "link", "set", "second", "netns", path)
 	for _, command := range []string{"ip address add 10.99.0.2/24 dev second", "ip link set second up"} {
-		lab.Run(a, append([]string{"nsenter", "--net=" + path}, strings.Fields(command)...)...)
+		sandbox.Run(a, append([]string{"nsenter", "--net=" + path}, strings.Fields(command)...)...)
 	}
 	for _, sub := range []string{"second-cni", "second-data"} {
 		if err := os.MkdirAll(dir+"/"+sub, 0o755); err != nil {
 			a.Fatal(err)
 		}
 	}
-	config := fmt.Sprintf(agentConfig, lab.PluginDir(), "second", "10.99.0.2", false, 0)
+	config := fmt.Sprintf(agentConfig, sandbox.PluginDir(), "second", "10.99.0.2", false, 0)
 	config = strings.NewReplacer(dataDir, dir+"/second-data", confDir, dir+"/second-cni", "bootstrap_expect = 0", "").Replace(config)
-	lab.WriteFile(a, dir+"/second.hcl", config)
+	sandbox.WriteFile(a, dir+"/second.hcl", config)
 	cmd := exec.Command("nsenter", "--net="+path, "unshare", "--mount", "sh", "-c",
 		`mkdir -p /run/netns /run/cni && mount -t tmpfs none /run/netns && mount -t tmpfs none /run/cni && mount -t tmpfs none /var/lib && sysctl -qw net.ipv4.ip_forward=1 && exec "$@"`,
-		"sh", nomadlab.Binary(), "agent", "-config", dir+"/second.hcl")
-	cmd.Env = nomadlab.Environ()
+		"sh", nomadagent.Binary(), "agent", "-config", dir+"/second.hcl")
+	cmd.Env = nomadagent.Environ()
 	log, err := os.Create(filepath.Join(a.ArtifactDir(), "second.log"))
 	if err != nil {
 		a.Fatal(err)
@@ -52,7 +52,7 @@ func startSecond(a *agent) func() {
 	return func() {
 		_ = cmd.Process.Signal(unix.SIGINT)
 		_ = cmd.Wait() // it was signalled
-		lab.Run(a, "nsenter", "--net="+path, "ip", "link", "set", "second", "netns", fmt.Sprint(os.Getpid()))
+		sandbox.Run(a, "nsenter", "--net="+path, "ip", "link", "set", "second", "netns", fmt.Sprint(os.Getpid()))
 		if err := netns.Remove(path); err != nil {
 			a.Error(err)
 		}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 const agentConfig = `
@@ -47,13 +47,13 @@ plugin "raw_exec" {
 `
 
 // agent is a Nomad agent with allocnet-cni.
-type agent struct{ *nomadlab.Agent }
+type agent struct{ *nomadagent.Agent }
 
 // newAgent returns an agent that has not been started.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
-	config := fmt.Sprintf(agentConfig, lab.PluginDir())
-	return &agent{nomadlab.NewAgent(t, dir, config, allocnet, "WARN|ERROR|^panic|^goroutine")}
+	config := fmt.Sprintf(agentConfig, sandbox.PluginDir())
+	return &agent{nomadagent.NewAgent(t, dir, config, allocnet, "WARN|ERROR|^panic|^goroutine")}
 }
 
 // attribute returns a fingerprinted attribute of the node.

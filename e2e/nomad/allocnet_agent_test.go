@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 const agentSocket = "/run/allocnet/agent.sock"
@@ -39,17 +39,17 @@ type daemon struct {
 // Nomad with a token of the documented policy.
 func TestAllocnetAgent(t *testing.T) {
 	for name, text := range conf {
-		lab.WriteFile(t, filepath.Join(confDir, name), text)
+		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
 	}
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
-		lab.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
+		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
 	}
-	if out, err := exec.Command(allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+lab.PluginDir()).CombinedOutput(); err != nil {
+	if out, err := exec.Command(allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir()).CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
 	requireAgent(t)
 	a := newAgent(t)
-	lab.WriteFile(t, dir+"/agent.hcl", lab.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
+	sandbox.WriteFile(t, dir+"/agent.hcl", sandbox.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
 	token := make(chan string, 1)
 	go func() { token <- bootstrapACL(a) }() // start waits for what needs it
 	a.Start()
@@ -71,12 +71,12 @@ func TestAllocnetAgent(t *testing.T) {
 func requireAgent(t *testing.T) {
 	t.Helper()
 	path := confDir + "/00-multi.conflist"
-	text := lab.Run(t, "cat", path)
+	text := sandbox.Run(t, "cat", path)
 	with := strings.Replace(text, `"type": "allocnet-cni",`, `"type": "allocnet-cni", "agent": {"socket": "`+agentSocket+`", "mode": "require"},`, 1)
 	if with == text {
 		t.Fatalf("not the expected conflist:\n%s", text)
 	}
-	lab.WriteFile(t, path, with)
+	sandbox.WriteFile(t, path, with)
 }
 
 // bootstrapACL gives the test, which has no token, all rights, and returns a
@@ -88,7 +88,7 @@ func bootstrapACL(a *agent) string {
 		node { policy = "write" }
 		agent { policy = "write" }
 		operator { policy = "write" }`
-	documented := regexp.MustCompile("(?s)<!-- policy -->\n```hcl\n(.*?)```").FindStringSubmatch(lab.Run(a, "cat", "../../docs/agent.md"))
+	documented := regexp.MustCompile("(?s)<!-- policy -->\n```hcl\n(.*?)```").FindStringSubmatch(sandbox.Run(a, "cat", "../../docs/agent.md"))
 	var token struct{ SecretID string }
 	for name, rules := range map[string]string{"anonymous": all, "allocnet": documented[1]} {
 		a.Await("policy "+name, func() bool {
@@ -127,8 +127,8 @@ func post(path, token string, body, answer any) error {
 
 func (d *daemon) configure(token string) {
 	d.Helper()
-	lab.WriteFile(d, dir+"/token", token+"\n")
-	lab.WriteFile(d, dir+"/allocnet.hcl", fmt.Sprintf(`
+	sandbox.WriteFile(d, dir+"/token", token+"\n")
+	sandbox.WriteFile(d, dir+"/allocnet.hcl", fmt.Sprintf(`
 conf_dir    = %q
 plugin_dirs = [%q, %q]
 nomad {
@@ -143,7 +143,7 @@ limits {
 reconcile {
   interval = "1h" # what is seen comes from the event stream
 }
-`, confDir, plugins, lab.PluginDir(), dir+"/token"))
+`, confDir, plugins, sandbox.PluginDir(), dir+"/token"))
 }
 
 func (d *daemon) launch() {
@@ -195,7 +195,7 @@ func (d *daemon) wishes() {
       mode = "cni/storage"
     }`
 	first := d.run("wish", group{port: publish, networks: blocks})[0]
-	if got := nomadlab.Networks(first.Setup()); got != "eth0=web net1=storage net5=mgmt" {
+	if got := nomadagent.Networks(first.Setup()); got != "eth0=web net1=storage net5=mgmt" {
 		d.Errorf("with blocks and meta it has %s", got)
 	}
 	path := filepath.Join(dir, "wish.nomad.hcl")
@@ -203,7 +203,7 @@ func (d *daemon) wishes() {
 		d.Errorf("plan of what runs: exit code %d\n%s", code, out)
 	}
 	changed := group{port: publish, networks: strings.Replace(blocks, "cni/storage", "cni/backup", 1)}
-	lab.WriteFile(d, path, changed.hcl("wish"))
+	sandbox.WriteFile(d, path, changed.hcl("wish"))
 	if out, code := plan(path); code != 1 || !strings.Contains(out, "cni/backup") {
 		d.Errorf("plan of another block: exit code %d\n%s", code, out)
 	}
@@ -211,7 +211,7 @@ func (d *daemon) wishes() {
 	d.Await("the allocation is replaced", func() bool {
 		for _, alloc := range d.Allocations("wish") {
 			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
-				return nomadlab.Networks(alloc.Setup()) == "eth0=web net1=backup net5=mgmt"
+				return nomadagent.Networks(alloc.Setup()) == "eth0=web net1=backup net5=mgmt"
 			}
 		}
 		return false
@@ -224,7 +224,7 @@ func (d *daemon) wishes() {
 
 // plan returns what `nomad job plan` says; 1 is a job that would be changed.
 func plan(path string) (string, int) {
-	cmd := exec.Command(nomadlab.Binary(), "job", "plan", path)
+	cmd := exec.Command(nomadagent.Binary(), "job", "plan", path)
 	out, _ := cmd.CombinedOutput() // the exit code tells
 	return string(out), cmd.ProcessState.ExitCode()
 }
@@ -236,7 +236,7 @@ func (d *daemon) metadata() {
 		return fmt.Sprintf("constraint {\n attribute = \"${meta.allocnet.network.%s}\"\n value = \"true\"\n}", network)
 	}
 	d.run("placed", group{networks: constraint("storage")})
-	if out, _ := exec.Command(nomadlab.Binary(), "job", "plan", d.write("nowhere", group{networks: constraint("nowhere")})).CombinedOutput(); !strings.Contains(string(out), "meta.allocnet.network.nowhere") {
+	if out, _ := exec.Command(nomadagent.Binary(), "job", "plan", d.write("nowhere", group{networks: constraint("nowhere")})).CombinedOutput(); !strings.Contains(string(out), "meta.allocnet.network.nowhere") {
 		d.Errorf("plan for a network that is nowhere:\n%s", out)
 	}
 	d.Stop("placed")
@@ -245,14 +245,14 @@ func (d *daemon) metadata() {
 func (d *daemon) write(id string, g group) string {
 	d.Helper()
 	path := filepath.Join(dir, id+".nomad.hcl")
-	lab.WriteFile(d, path, g.hcl(id))
+	sandbox.WriteFile(d, path, g.hcl(id))
 	return path
 }
 
 // killed stops a job while nothing of ours is there to take it down.
 func (d *daemon) killed() {
 	d.Helper()
-	before := lab.Snapshot(d)
+	before := sandbox.Snapshot(d)
 	alloc := d.run("leak", group{port: publish, networks: "network {\n mode = \"cni/storage\"\n}"})[0]
 	d.end(unix.SIGKILL)
 	d.Stop("leak")
@@ -268,13 +268,13 @@ func (d *daemon) killed() {
 	if err := os.RemoveAll("/var/lib/cni/results/multi-" + alloc.ID + "-eth0"); err != nil {
 		d.Fatal(err)
 	}
-	lab.RequireSame(d, before)
+	sandbox.RequireSame(d, before)
 }
 
 // unreachable has an allocation die while Nomad cannot say whether it lives.
 func (d *daemon) unreachable() {
 	d.Helper()
-	lab.Run(d, allocnet, "attach", "stray", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir(), "--primary", "storage")
+	sandbox.Run(d, allocnet, "attach", "stray", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir(), "--primary", "storage")
 	d.Signal(unix.SIGKILL)
 	if err := netns.Remove("/run/netns/stray"); err != nil {
 		d.Fatal(err)
@@ -284,9 +284,9 @@ func (d *daemon) unreachable() {
 	if got := d.metric(`allocnet_reconcile_rounds_total{outcome="unknown"}`); got == "0" {
 		d.Error("no round was unknown")
 	}
-	lab.Run(d, allocnet, "status", "stray") // is still there
+	sandbox.Run(d, allocnet, "status", "stray") // is still there
 	if _, err := os.Stat("/var/lib/allocnet/allocations/stray"); err != nil {
 		d.Error(err)
 	}
-	lab.Run(d, allocnet, "detach", "stray")
+	sandbox.Run(d, allocnet, "detach", "stray")
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 const extra = `networks = "storage,mgmt"`
@@ -24,13 +24,13 @@ func testExamples(a *agent) {
 	if shown == nil {
 		a.Fatal("docs/nomad.md has no job that is marked as tested")
 	}
-	lab.WriteFile(a, dir+"/db.nomad.hcl", shown[1])
+	sandbox.WriteFile(a, dir+"/db.nomad.hcl", shown[1])
 	for _, file := range append(glob(a.T, "../../dist/jobs/*.nomad.hcl"), dir+"/db.nomad.hcl") {
 		if strings.Contains(read(a, file), `"allocnet"`) {
 			continue
 		}
 		id := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
-		plan := exec.Command(nomadlab.Binary(), "job", "plan", file)
+		plan := exec.Command(nomadagent.Binary(), "job", "plan", file)
 		out, err := plan.CombinedOutput()
 		if code := plan.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), "All tasks successfully allocated") { // 1: it would be placed
 			a.Errorf("plan of %s: %v\n%s", file, err, out)
@@ -42,7 +42,7 @@ func testExamples(a *agent) {
 		}
 		for _, alloc := range a.AwaitRunning(id, job.TaskGroups[0].Count) {
 			if len(alloc.Setup().Attachments) < 2 {
-				a.Errorf("%s has %s", id, nomadlab.Networks(alloc.Setup()))
+				a.Errorf("%s has %s", id, nomadagent.Networks(alloc.Setup()))
 			}
 		}
 		a.Stop(id)
@@ -52,11 +52,11 @@ func testExamples(a *agent) {
 // testEnds ends allocations in every way in which Nomad does. The snapshot
 // around it shows that nothing is left.
 func testEnds(a *agent) {
-	before := lab.Snapshot(a)
+	before := sandbox.Snapshot(a)
 	leavesNothing := func(how string) {
 		a.Helper()
 		a.Quiet()
-		lab.RequireSame(a, before)
+		sandbox.RequireSame(a, before)
 		if a.Failed() {
 			a.Fatalf("that was after: %s", how)
 		}
@@ -105,7 +105,7 @@ func testUpdates(a *agent) {
 	}
 	job.args = `networks = "storage,backup"`
 	a.Submit("updated", job.hcl("updated"))
-	var second nomadlab.Allocation
+	var second nomadagent.Allocation
 	a.Await("the allocation is replaced", func() bool {
 		for _, alloc := range a.Allocations("updated") {
 			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
@@ -114,7 +114,7 @@ func testUpdates(a *agent) {
 		}
 		return second.ID != ""
 	})
-	if got := nomadlab.Networks(second.Setup()); got != "eth0=web net1=storage net2=backup" {
+	if got := nomadagent.Networks(second.Setup()); got != "eth0=web net1=storage net2=backup" {
 		a.Errorf("after the update: %s", got)
 	}
 	a.Stop("updated")
@@ -125,7 +125,7 @@ func testCrowd(a *agent) {
 	owner := map[string]string{}
 	for _, alloc := range a.run("crowd", group{count: 100, port: publish, args: extra}) {
 		stands := alloc.Setup()
-		if got := nomadlab.Networks(stands); got != "eth0=web net1=storage net2=mgmt" {
+		if got := nomadagent.Networks(stands); got != "eth0=web net1=storage net2=mgmt" {
 			a.Errorf("%s has %s", alloc.ID, got)
 		}
 		for _, address := range stands.Addresses() {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // group is what differs between the jobs of the tests.
@@ -92,14 +92,14 @@ func (g group) hcl(id string) string {
 const publish = "port \"http\" {\n to = 80\n }"
 
 // run submits a job and returns its allocations when they run.
-func (a *agent) run(id string, g group) []nomadlab.Allocation {
+func (a *agent) run(id string, g group) []nomadagent.Allocation {
 	a.Helper()
 	a.Submit(id, g.hcl(id))
 	return a.AwaitRunning(id, max(1, g.count))
 }
 
 // port returns the host's port with the label.
-func port(alloc nomadlab.Allocation, label string) int {
+func port(alloc nomadagent.Allocation, label string) int {
 	for _, p := range alloc.AllocatedResources.Shared.Ports {
 		if p.Label == label {
 			return p.Value

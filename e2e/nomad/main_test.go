@@ -10,11 +10,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// Where things are. /run is the laboratory's.
+// Where things are. /run is the sandbox's.
 const (
 	dir     = "/run/e2e-nomad"
 	plugins = dir + "/plugins"
@@ -28,11 +28,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(lab.Main(func() int { return nomadlab.Run(m.Run) }, prepare))
+	os.Exit(sandbox.Main(func() int { return nomadagent.Run(m.Run) }, prepare))
 }
 
 func prepare() error {
-	if _, err := os.Stat(nomadlab.Binary()); err != nil {
+	if _, err := os.Stat(nomadagent.Binary()); err != nil {
 		return fmt.Errorf("the Nomad agent is missing: run: make nomad")
 	}
 	for _, sub := range []string{plugins, confDir, ownDir, dataDir} {
@@ -41,7 +41,7 @@ func prepare() error {
 		}
 	}
 	for path, folder := range map[string]string{plugins + "/allocnet-cni": "cmd/allocnet-cni", allocnet: "cmd/allocnet", web: "e2e/web"} {
-		if err := lab.Build(path, folder); err != nil {
+		if err := sandbox.Build(path, folder); err != nil {
 			return err
 		}
 	}

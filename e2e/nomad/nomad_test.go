@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // conf is the client's conf directory, besides the networks of dist/conf.
@@ -43,15 +43,15 @@ func bridge(name, subnet, more string) string {
 // TestNomad runs on one agent: a new one takes half a minute to be ready.
 func TestNomad(t *testing.T) {
 	for name, text := range conf {
-		lab.WriteFile(t, filepath.Join(confDir, name), text)
+		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
 	}
 	for name, text := range restricted {
-		lab.WriteFile(t, filepath.Join(ownDir, name), text)
+		sandbox.WriteFile(t, filepath.Join(ownDir, name), text)
 	}
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
-		lab.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
+		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
 	}
-	lab.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", ownDir+":"+confDir, "--plugin-dir", plugins+":"+lab.PluginDir(), "--data-dir", dataDir)
+	sandbox.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", ownDir+":"+confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir(), "--data-dir", dataDir)
 	a := newAgent(t)
 	a.Start()
 	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
@@ -77,10 +77,10 @@ func TestNomad(t *testing.T) {
 		{"Crowd", testCrowd},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := lab.Snapshot(t)
+			before := sandbox.Snapshot(t)
 			a.T = t
 			test.run(a)
-			lab.RequireSame(t, before)
+			sandbox.RequireSame(t, before)
 			requireNoState(t)
 		})
 		a.T = t
@@ -102,8 +102,8 @@ func (a *agent) warm() {
 	a.Helper()
 	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny"`})
 	a.Stop("warm")
-	lab.Run(a, allocnet, "attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", lab.PluginDir())
-	lab.Run(a, allocnet, "detach", "warm")
+	sandbox.Run(a, allocnet, "attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
+	sandbox.Run(a, allocnet, "detach", "warm")
 }
 
 var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
@@ -112,7 +112,7 @@ var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
 // links.
 func inventory(t *testing.T) []string {
 	t.Helper()
-	lines := strings.Split(linkIndex.ReplaceAllString(lab.Snapshot(t), ""), "\n")
+	lines := strings.Split(linkIndex.ReplaceAllString(sandbox.Snapshot(t), ""), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimSpace(line)
 	}
@@ -140,7 +140,7 @@ func read(t testing.TB, path string) string {
 
 func requireNoState(t *testing.T) {
 	t.Helper()
-	lab.RequireNothing(t, "state", func() string {
+	sandbox.RequireNothing(t, "state", func() string {
 		left, _ := filepath.Glob("/var/lib/allocnet/*/*")
 		return strings.Join(left, "\n")
 	})
@@ -171,18 +171,18 @@ func testIssue(a *agent) {
 		args: `networks = jsonencode([{ name = "storage", ips = ["10.89.7.7/16"] }, { name = "mgmt" }])`})[0]
 
 	first, second := one.Setup(), two.Setup()
-	if got := nomadlab.Networks(first); got != "eth0=web net1=storage net5=mgmt net7=backup" {
+	if got := nomadagent.Networks(first); got != "eth0=web net1=storage net5=mgmt net7=backup" {
 		a.Errorf("one has %s", got)
 	}
-	if got := nomadlab.Networks(second); got != "eth0=web net1=storage net2=mgmt" {
+	if got := nomadagent.Networks(second); got != "eth0=web net1=storage net2=mgmt" {
 		a.Errorf("two has %s", got)
 	}
 	if got := address(a, first, "net7"); got != "10.2.0.10" {
 		a.Errorf("net7 has %s, and the index of the allocation is 0", got)
 	}
-	for _, alloc := range []nomadlab.Allocation{one, two} {
+	for _, alloc := range []nomadagent.Allocation{one, two} {
 		url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
-		if got := lab.Run(a, web, "get", url); !strings.HasPrefix(got, alloc.JobID+" 0, to ") {
+		if got := sandbox.Run(a, web, "get", url); !strings.HasPrefix(got, alloc.JobID+" 0, to ") {
 			a.Errorf("%s answers %q", url, got)
 		}
 		stands := alloc.Setup()
@@ -208,7 +208,7 @@ func testIssue(a *agent) {
 
 // requireStatusFile holds network-status.json to what stands, and the template
 // to the file.
-func requireStatusFile(a *agent, alloc nomadlab.Allocation, stands *hook.Allocation) {
+func requireStatusFile(a *agent, alloc nomadagent.Allocation, stands *hook.Allocation) {
 	a.Helper()
 	want, err := json.MarshalIndent(stands.NetworkStatus(), "", "  ")
 	if err != nil {

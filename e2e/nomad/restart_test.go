@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/lab"
-	"github.com/allocnet/allocnet/internal/lab/nomadlab"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -25,7 +25,7 @@ func testAgentRestarts(a *agent) {
 	task := taskOf(a, alloc)
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		a.Signal(signal)
-		if got := lab.Run(a, web, "get", url); !strings.HasPrefix(got, "kept 0") {
+		if got := sandbox.Run(a, web, "get", url); !strings.HasPrefix(got, "kept 0") {
 			a.Errorf("without the agent %s answers %q", url, got)
 		}
 		passed := a.logged("passed check: skipping setup")
@@ -50,7 +50,7 @@ func testCheckPasses(a *agent) {
 	conflist := confDir + "/00-multi.conflist"
 	sound := read(a, conflist)
 	with := func(keys string) {
-		lab.WriteFile(a, conflist, strings.Replace(sound, `"type": "allocnet-cni",`, `"type": "allocnet-cni", `+keys+`,`, 1))
+		sandbox.WriteFile(a, conflist, strings.Replace(sound, `"type": "allocnet-cni",`, `"type": "allocnet-cni", `+keys+`,`, 1))
 	}
 	for _, test := range []struct {
 		name    string
@@ -68,10 +68,10 @@ func testCheckPasses(a *agent) {
 		if again := a.AwaitRunning("checked", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("%s: another task runs: %s, was %s", test.name, taskOf(a, again), task)
 		}
-		lab.WriteFile(a, conflist, sound)
+		sandbox.WriteFile(a, conflist, sound)
 	}
 	a.Signal(unix.SIGTERM)
-	lab.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
+	sandbox.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
 	a.Start()
 	a.Await("the damaged allocation is set up anew", func() bool {
 		out, err := exec.Command(allocnet, "check", alloc.ID).CombinedOutput()
@@ -83,7 +83,7 @@ func testCheckPasses(a *agent) {
 // interruptExtend leaves an attachment as a driver that is killed leaves it.
 func (a *agent) interruptExtend(id string) {
 	a.Helper()
-	lab.Run(a, allocnet, "attach", id, "--networks", "backup@data0", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir())
+	sandbox.Run(a, allocnet, "attach", id, "--networks", "backup@data0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
 	store, err := state.Open(state.DefaultDir)
 	if err != nil {
 		a.Fatal(err)
@@ -108,9 +108,9 @@ func (a *agent) interruptExtend(id string) {
 }
 
 // taskOf returns the processes in the allocation's namespace.
-func taskOf(a *agent, alloc nomadlab.Allocation) string {
+func taskOf(a *agent, alloc nomadagent.Allocation) string {
 	a.Helper()
-	return strings.TrimSpace(lab.Run(a, "ip", "netns", "pids", alloc.ID))
+	return strings.TrimSpace(sandbox.Run(a, "ip", "netns", "pids", alloc.ID))
 }
 
 // logged counts the lines of the agent's log that have the words.
@@ -122,7 +122,7 @@ func (a *agent) logged(words string) int {
 // testNamespaceGone deletes a namespace behind Nomad's back.
 func testNamespaceGone(a *agent) {
 	alloc := a.run("gone", group{port: publish, args: extra})[0]
-	lab.Run(a, "ip", "netns", "delete", alloc.ID)
+	sandbox.Run(a, "ip", "netns", "delete", alloc.ID)
 	a.Nomad("job", "stop", "-purge", "-detach", "gone")
 	a.Await("allocnet has no record", func() bool {
 		return exec.Command(allocnet, "status", alloc.ID).Run() != nil
@@ -135,7 +135,7 @@ func testReboot(a *agent) {
 	job := group{count: 2, port: publish, task: reading, args: `networks = "storage,vlan,backup"`}
 	before := map[string]string{}
 	for _, alloc := range a.run("reborn", job) {
-		before[alloc.ID] = nomadlab.Networks(alloc.Setup())
+		before[alloc.ID] = nomadagent.Networks(alloc.Setup())
 	}
 	a.reboot()
 	a.Start()
@@ -154,12 +154,12 @@ func testReboot(a *agent) {
 			return strings.HasPrefix(string(out), "reborn ")
 		})
 		stands := alloc.Setup()
-		if got := nomadlab.Networks(stands); got != before[alloc.ID] {
+		if got := nomadagent.Networks(stands); got != before[alloc.ID] {
 			a.Errorf("%s has %s, had %q", alloc.ID, got, before[alloc.ID])
 		}
 		requireStatusFile(a, alloc, stands)
 	}
-	leases := lab.Run(a, "find", "/var/lib/cni/networks", "-name", "[0-9]*.*")
+	leases := sandbox.Run(a, "find", "/var/lib/cni/networks", "-name", "[0-9]*.*")
 	if got := strings.Count(leases, "\n"); got != 8 {
 		a.Errorf("%d leases, want 8: two allocations with four addresses each\n%s", got, leases)
 	}
@@ -172,12 +172,12 @@ func testReboot(a *agent) {
 func (a *agent) reboot() {
 	a.Helper()
 	a.Signal(unix.SIGKILL)
-	nomadlab.KillTasks()
-	a.Await("the tasks are gone", func() bool { return len(nomadlab.Tasks()) == 0 })
-	for _, name := range strings.Fields(lab.Run(a, "ip", "netns", "list")) {
+	nomadagent.KillTasks()
+	a.Await("the tasks are gone", func() bool { return len(nomadagent.Tasks()) == 0 })
+	for _, name := range strings.Fields(sandbox.Run(a, "ip", "netns", "list")) {
 		_ = exec.Command("ip", "netns", "delete", name).Run() // "(id: 0)" is in the list, too
 	}
-	for _, link := range strings.Split(lab.Run(a, "ip", "-o", "link"), "\n") {
+	for _, link := range strings.Split(sandbox.Run(a, "ip", "-o", "link"), "\n") {
 		fields := strings.FieldsFunc(link, func(c rune) bool { return c == ':' || c == '@' || c == ' ' })
 		if len(fields) > 1 && fields[1] != "lo" && fields[1] != "uplink" && fields[1] != "wire" {
 			_ = exec.Command("ip", "link", "delete", fields[1]).Run() // the other end of a pair may be gone with the first
@@ -185,8 +185,8 @@ func (a *agent) reboot() {
 	}
 	for _, command := range []string{"iptables", "ip6tables"} {
 		for _, table := range []string{"nat", "filter", "mangle"} {
-			lab.Run(a, command, "-t", table, "-F")
-			lab.Run(a, command, "-t", table, "-X")
+			sandbox.Run(a, command, "-t", table, "-F")
+			sandbox.Run(a, command, "-t", table, "-X")
 		}
 	}
 	if err := os.RemoveAll("/run/cni"); err != nil {
@@ -199,7 +199,7 @@ func (a *agent) newBootID() {
 	a.Helper()
 	const file = "/proc/sys/kernel/random/boot_id"
 	other := dir + "/boot_id"
-	lab.WriteFile(a, other, "00000000-0000-4000-8000-000000000001\n")
+	sandbox.WriteFile(a, other, "00000000-0000-4000-8000-000000000001\n")
 	if err := unix.Mount(other, file, "", unix.MS_BIND, ""); err != nil {
 		a.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // authority signs the certificates of a cluster.
@@ -65,8 +65,8 @@ func (ca authority) sign(c *x509.Certificate, name string) (*x509.Certificate, *
 	if err != nil {
 		ca.Fatal(err)
 	}
-	lab.WriteFile(ca, ca.dir+"/"+name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	lab.WriteFile(ca, ca.dir+"/"+name+"-key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
+	sandbox.WriteFile(ca, ca.dir+"/"+name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	sandbox.WriteFile(ca, ca.dir+"/"+name+"-key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
 	signed, err := x509.ParseCertificate(der)
 	if err != nil {
 		ca.Fatal(err)
@@ -98,7 +98,7 @@ func (ca authority) client() *tls.Config {
 // TestTLS asks a Nomad agent that answers clients with a certificate only.
 func TestTLS(t *testing.T) {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
-		lab.WriteFile(t, confDir+"/"+file[strings.LastIndexByte(file, '/')+1:], read(t, file))
+		sandbox.WriteFile(t, confDir+"/"+file[strings.LastIndexByte(file, '/')+1:], read(t, file))
 	}
 	pki, other := dir+"/pki", dir+"/other"
 	ca := newAuthority(t, pki)
@@ -107,8 +107,8 @@ func TestTLS(t *testing.T) {
 	}
 	newAuthority(t, other).leaf("cli")
 	a := newAgent(t)
-	config := strings.ReplaceAll(lab.Run(t, "cat", dir+"/agent.hcl"), dataDir, dir+"/tls")
-	lab.WriteFile(t, dir+"/agent.hcl", config+fmt.Sprintf(`
+	config := strings.ReplaceAll(sandbox.Run(t, "cat", dir+"/agent.hcl"), dataDir, dir+"/tls")
+	sandbox.WriteFile(t, dir+"/agent.hcl", config+fmt.Sprintf(`
 tls {
   http                = true
   verify_https_client = true
@@ -119,7 +119,7 @@ tls {
 `, pki))
 	a.TLS = ca.client()
 	a.Start()
-	lab.Run(t, allocnet, "attach", "stray", "--conf-dir", confDir, "--plugin-dir", lab.PluginDir(), "--primary", "storage")
+	sandbox.Run(t, allocnet, "attach", "stray", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir(), "--primary", "storage")
 	if err := netns.Remove("/run/netns/stray"); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func tlsSettings(ca, pair, name string) string {
 func (d *daemon) secure(files string) {
 	d.Helper()
 	d.log.Reset()
-	lab.WriteFile(d, dir+"/allocnet.hcl", fmt.Sprintf(`
+	sandbox.WriteFile(d, dir+"/allocnet.hcl", fmt.Sprintf(`
 conf_dir    = %q
 plugin_dirs = [%q]
 nomad {
@@ -183,7 +183,7 @@ nomad {
 reconcile {
   interval = "1h"
 }
-`, confDir, lab.PluginDir(), files))
+`, confDir, sandbox.PluginDir(), files))
 	d.launch()
 }
 

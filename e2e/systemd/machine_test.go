@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // Packages of allocnet: one to install, and one to upgrade to.
@@ -55,7 +55,7 @@ func prepare(run func() int) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	packages = dir
-	if err := lab.Build(dir+"/bin/", "cmd/allocnet", "cmd/allocnet-cni", "e2e/web"); err != nil {
+	if err := sandbox.Build(dir+"/bin/", "cmd/allocnet", "cmd/allocnet-cni", "e2e/web"); err != nil {
 		return 1, err
 	}
 	for _, version := range []string{release, upgrade} {
@@ -69,7 +69,7 @@ func prepare(run func() int) (int, error) {
 }
 
 // system is what `make systemd` makes.
-func system() string { return filepath.Join(lab.Root(), "build", "systemd", "root") }
+func system() string { return filepath.Join(sandbox.Root(), "build", "systemd", "root") }
 
 // machine is a booted system, with files of its own over the shared ones.
 type machine struct {
@@ -143,7 +143,7 @@ func leaderOf(nspawn int) int {
 func (m *machine) furnish() {
 	m.Helper()
 	for _, name := range []string{"bridge", "host-local", "portmap", "firewall"} {
-		m.copy(filepath.Join(lab.PluginDir(), name), "/opt/cni/bin/"+name)
+		m.copy(filepath.Join(sandbox.PluginDir(), name), "/opt/cni/bin/"+name)
 	}
 	for _, name := range []string{"10-web.conflist", "20-storage.conflist"} {
 		m.copy("../../dist/conf/"+name, "/opt/cni/config/"+name)
@@ -222,7 +222,7 @@ func (m *machine) copy(from, to string) {
 
 func (m *machine) await(what string, done func() bool) {
 	m.Helper()
-	lab.Eventually(m, what, done)
+	sandbox.Eventually(m, what, done)
 }
 
 // property returns a property of a unit.
@@ -258,7 +258,7 @@ func (m *machine) warm() string {
 func (m *machine) requireSame(before string) {
 	m.Helper()
 	diff := ""
-	lab.Eventually(m, "the machine is as it was (-before +after)", func() bool {
+	sandbox.Eventually(m, "the machine is as it was (-before +after)", func() bool {
 		diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(m.snapshot(), "\n"))
 		return diff == ""
 	}, func() string { return diff })

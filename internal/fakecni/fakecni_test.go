@@ -12,13 +12,13 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(lab.Main(m.Run))
+	os.Exit(sandbox.Main(m.Run))
 }
 
 // TestLikeARealPlugin holds the fake to what libcni and a real plugin agree on,
@@ -27,7 +27,7 @@ func TestLikeARealPlugin(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each call otherwise
 	dir := t.TempDir()
 	fakecni.Install(t, dir)
-	cni := libcni.NewCNIConfig([]string{dir, lab.PluginDir()}, nil)
+	cni := libcni.NewCNIConfig([]string{dir, sandbox.PluginDir()}, nil)
 	path, err := netns.Create(netns.DefaultDir, "fake")
 	if err != nil {
 		t.Fatal(err)

@@ -17,12 +17,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(lab.Main(m.Run))
+	os.Exit(sandbox.Main(m.Run))
 }
 
 // create makes a namespace for the length of a test.
@@ -65,7 +65,7 @@ func TestCreateAndRemove(t *testing.T) {
 	if after := own(t); after != before {
 		t.Errorf("the caller's namespace changed from %s to %s", before, after)
 	}
-	if out := lab.Run(t, "ip", "netns", "list"); !strings.Contains(out, "one") {
+	if out := sandbox.Run(t, "ip", "netns", "list"); !strings.Contains(out, "one") {
 		t.Errorf("`ip netns` does not see it: %q", out)
 	}
 	if _, err := netns.Create(netns.DefaultDir, "one"); !errors.Is(err, netns.ErrExists) {
@@ -104,7 +104,7 @@ func TestCreateTogether(t *testing.T) {
 		}
 		close(start)
 		group.Wait()
-		mounts := lab.Run(t, "cat", "/proc/self/mountinfo")
+		mounts := sandbox.Run(t, "cat", "/proc/self/mountinfo")
 		if n := strings.Count(mounts, " "+dir+" "); n != 1 || strings.Contains(mounts, dir+"/") {
 			t.Fatalf("%s is mounted %d times, want once, and nothing below it:\n%s", dir, n, mounts)
 		}
@@ -113,7 +113,7 @@ func TestCreateTogether(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	lab.WriteFile(t, file, "")
+	sandbox.WriteFile(t, file, "")
 	for name, path := range map[string]string{"gone": "/run/netns/none", "empty": "", "not a namespace": file, "below a file": file + "/x", "of another kind": "/proc/self/ns/mnt", "of a process's files": "/proc/version"} {
 		_, err := netns.Open(path)
 		_, own := netns.IsOwn(path)
@@ -206,7 +206,7 @@ func TestInterfacesAndRoutes(t *testing.T) {
 	if err := n.SetDefaultRoute(netip.MustParseAddr("192.0.2.1"), "nb"); err == nil || !strings.Contains(err.Error(), "192.0.2.1 on nb") {
 		t.Errorf("gateway out of reach: %v", err)
 	}
-	if diff := cmp.Diff(1, strings.Count(lab.Run(t, "ip", "-n", "routes", "-6", "route", "show", "default"), "default")); diff != "" {
+	if diff := cmp.Diff(1, strings.Count(sandbox.Run(t, "ip", "-n", "routes", "-6", "route", "show", "default"), "default")); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package nomadlab
+package nomadagent
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/lab"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // Allocation is what the API tells of one.
@@ -106,7 +106,7 @@ func (alloc Allocation) runs() bool {
 // Status returns what allocnet says of an allocation, as JSON.
 func (alloc Allocation) Status() string {
 	alloc.agent.Helper()
-	return lab.Run(alloc.agent, alloc.agent.allocnet, "status", "--json", alloc.ID)
+	return sandbox.Run(alloc.agent, alloc.agent.allocnet, "status", "--json", alloc.ID)
 }
 
 // Setup returns what allocnet has on record of an allocation.
@@ -122,7 +122,7 @@ func (alloc Allocation) Setup() *hook.Allocation {
 // Inside runs a command in the allocation's network namespace.
 func (alloc Allocation) Inside(words ...string) string {
 	alloc.agent.Helper()
-	return lab.Run(alloc.agent, append([]string{"nsenter", "--net=" + alloc.Setup().Netns}, words...)...)
+	return sandbox.Run(alloc.agent, append([]string{"nsenter", "--net=" + alloc.Setup().Netns}, words...)...)
 }
 
 // File reads a file below the allocation's directory; one that is not there yet

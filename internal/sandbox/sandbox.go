@@ -1,11 +1,11 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package lab is where the tests, the demo's checks and the benchmarks run:
+// Package sandbox is where the tests, the demo's checks and the benchmarks run:
 // the real kernel and the real CNI plugins, in network, mount and PID namespaces of
 // their own. The machine's network, /run, /var/lib and processes are not touched,
 // and several sandboxes do not see each other.
-package lab
+package sandbox
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ import (
 
 // inside marks a process of a sandbox: with how far it has come and, until that is
 // prepared, the mount namespace of the machine.
-const inside = "ALLOCNET_LAB"
+const inside = "ALLOCNET_SANDBOX"
 
 // Main runs a program's tests in a sandbox and returns their exit code: the
 // program is executed once more in fresh namespaces, the steps make there what
@@ -129,7 +129,7 @@ func prepare() error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	machine, entering := strings.CutPrefix(os.Getenv(inside), "entering ")
 	if err != nil || !entering || own == machine {
-		return errors.New("not in a sandbox: call lab.Main")
+		return errors.New("not in a sandbox: call sandbox.Main")
 	}
 	if err := os.Setenv(inside, "prepared"); err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package lab
+package sandbox
 
 import (
 	"cmp"
@@ -128,7 +128,7 @@ func files(t testing.TB, dir string) string {
 }
 
 // PluginProcesses returns the command lines of the processes that run for a
-// CNI call of this laboratory.
+// CNI call of this sandbox.
 func PluginProcesses() []string {
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")

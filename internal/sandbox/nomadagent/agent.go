@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nomadlab runs a real Nomad agent in a laboratory.
-package nomadlab
+// Package nomadagent runs a real Nomad agent in a sandbox.
+package nomadagent
 
 import (
 	"crypto/tls"
@@ -19,12 +19,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/lab"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // Binary is the agent that `make nomad` builds.
-func Binary() string { return filepath.Join(lab.Root(), "build", "nomad", "nomad") }
+func Binary() string { return filepath.Join(sandbox.Root(), "build", "nomad", "nomad") }
 
 // Agent is a Nomad server and client in one process. Its T is the test that it
 // serves now.
@@ -44,7 +44,7 @@ type Agent struct {
 // when the test fails.
 func NewAgent(t *testing.T, dir, config, allocnet, matches string) *Agent {
 	t.Helper()
-	lab.WriteFile(t, dir+"/agent.hcl", config)
+	sandbox.WriteFile(t, dir+"/agent.hcl", config)
 	log, err := os.Create(filepath.Join(t.ArtifactDir(), "agent.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func (a *Agent) API(path string, target any) error {
 // Await waits for what must come about.
 func (a *Agent) Await(what string, done func() bool) {
 	a.Helper()
-	lab.Eventually(a, what, func() bool {
+	sandbox.Eventually(a, what, func() bool {
 		select {
 		case <-a.exited:
 			if a.cmd != nil {
@@ -147,7 +147,7 @@ func (a *Agent) Nomad(args ...string) string {
 func (a *Agent) Submit(id, hcl string) {
 	a.Helper()
 	path := filepath.Join(a.dir, id+".nomad.hcl")
-	lab.WriteFile(a, path, hcl)
+	sandbox.WriteFile(a, path, hcl)
 	a.Nomad("job", "run", "-detach", path)
 }
 

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package lab
+package sandbox
 
 import (
 	"context"
@@ -41,7 +41,7 @@ var conf = map[string]string{
 		 "ipam": {"type": "static"}}]}`,
 }
 
-// WriteConf writes the conf directory of a laboratory and returns its path.
+// WriteConf writes the conf directory of a sandbox and returns its path.
 func WriteConf(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

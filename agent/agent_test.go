@@ -562,7 +562,7 @@ func TestNotReady(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	m.Observe(hook.Observation{Op: "attach", Network: "web", Tries: 3, Took: time.Second, Err: errors.New("x")})
+	m.Observe(hook.Observation{Op: "attach", Network: "web", Attempts: 3, Took: time.Second, Err: errors.New("x")})
 	cleaner := m.Cleaner(cleanerFunc(func() error { return nil }))
 	if errs := cleaner.Clean(context.Background(), []state.Record{{Attachments: []state.Attachment{{Network: "web"}}}}); errs[0] != nil {
 		t.Fatal(errs[0])

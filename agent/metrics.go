@@ -38,10 +38,10 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 			Name: "allocnet_requests_total", Help: "Requests answered, by handler, HTTP status and method.",
 		}, []string{"handler", "code", "method"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "allocnet_operation_duration_seconds", Help: "Time of one operation on one attachment, all its tries included.",
+			Name: "allocnet_operation_duration_seconds", Help: "Time of one operation on one attachment, all its attempts included.",
 			Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
 		}, []string{"operation", "network", "outcome"}),
-		retries: counter("allocnet_retries_total", "Tries of an operation after its first.", "operation", "network"),
+		retries: counter("allocnet_retries_total", "Attempts of an operation after its first.", "operation", "network"),
 		cleanups: counter("allocnet_forced_cleanups_total",
 			"Attachments whose DEL failed, or could not be believed, and that were cleaned up by force.", "network", "outcome"),
 		found:   counter("allocnet_leaks_found_total", "Leaks that the reconciler found, by kind.", "kind"),
@@ -77,8 +77,8 @@ func outcome(err error) string {
 // Observe counts an operation on an attachment.
 func (m *Metrics) Observe(o hook.Observation) {
 	m.operations.WithLabelValues(o.Op, o.Network, outcome(o.Err)).Observe(o.Took.Seconds())
-	if o.Tries > 1 {
-		m.retries.WithLabelValues(o.Op, o.Network).Add(float64(o.Tries - 1))
+	if o.Attempts > 1 {
+		m.retries.WithLabelValues(o.Op, o.Network).Add(float64(o.Attempts - 1))
 	}
 }
 

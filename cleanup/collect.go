@@ -246,7 +246,7 @@ func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation ma
 // attached begins.
 func (c *Collector) lock(ctx context.Context) (unlock func(), err error) {
 	for range lockAttempts {
-		unlock, err = c.Store.LockCollecting(ctx)
+		unlock, err = c.Store.LockHost(ctx)
 		if !errors.Is(err, state.ErrAttaching) {
 			break
 		}

@@ -137,7 +137,7 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 		}
 		for _, a := range record.Attachments {
 			if a.Phase == state.Pending {
-				r.wrong(id, fmt.Sprintf("%s was not taken down, tried %d times: %s", a.Interface, a.Tries, a.Error), "allocnet detach "+id)
+				r.wrong(id, fmt.Sprintf("%s was not taken down, tried %d times: %s", a.Interface, a.Attempts, a.Error), "allocnet detach "+id)
 			}
 		}
 	}

@@ -115,7 +115,7 @@ func TestFirstSetupOfABoot(t *testing.T) {
 	for i := range 20 {
 		left.leave(t, store, i)
 	}
-	if err := store.SetSweptBoot("the boot before"); err != nil {
+	if err := store.SetCleanedBoot("the boot before"); err != nil {
 		t.Fatal(err)
 	}
 	h.attach("new", "--primary", "web")
@@ -157,7 +157,7 @@ func BenchmarkFirstSetupOfABoot(b *testing.B) {
 		for i := range dead {
 			left.leave(b, store, i)
 		}
-		if err := store.SetSweptBoot("the boot before"); err != nil {
+		if err := store.SetCleanedBoot("the boot before"); err != nil {
 			b.Fatal(err)
 		}
 		first = append(first, setup())

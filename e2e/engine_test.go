@@ -71,7 +71,7 @@ func TestForcedCleanupIsCalled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	a, err := e.Status(ctx, "c1")
-	if err != nil || len(a.Attachments) != 1 || a.Attachments[0].Phase != state.Pending || a.Attachments[0].Tries != 1 {
+	if err != nil || len(a.Attachments) != 1 || a.Attachments[0].Phase != state.Pending || a.Attachments[0].Attempts != 1 {
 		t.Errorf("recorded %+v, %v, want one pending after one try", a, err)
 	}
 	c.err = nil

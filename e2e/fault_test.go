@@ -47,8 +47,8 @@ func TestFailsTwice(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &a); err != nil {
 		t.Fatal(err)
 	}
-	if a.Attachments[1].Tries != 3 || a.Attachments[2].Tries != 1 {
-		t.Errorf("tries are %d and %d, want 3 and 1", a.Attachments[1].Tries, a.Attachments[2].Tries)
+	if a.Attachments[1].Attempts != 3 || a.Attachments[2].Attempts != 1 {
+		t.Errorf("attempts are %d and %d, want 3 and 1", a.Attachments[1].Attempts, a.Attachments[2].Attempts)
 	}
 	if got := read(t, dir+"/calls"); got != "ADD net1\nDEL net1\nADD net1\nDEL net1\nADD net1\n" {
 		t.Errorf("calls:\n%s", got)
@@ -135,7 +135,7 @@ func TestPluginMisbehaves(t *testing.T) {
 		"hangs":                {fakecni.Behaviour{Hang: true}, []string{"fakecni did not answer ADD within 5s"}},
 		"prints garbage":       {fakecni.Behaviour{Output: "garbage"}, []string{"net1", "fakecni"}},
 		"prints 100 MB":        {fakecni.Behaviour{Output: "0123456789", Repeat: 10 << 20}, []string{"printed more than 4 MiB"}},
-		"dies by a signal":     {fakecni.Behaviour{Signal: int(unix.SIGKILL)}, []string{"3 tries", "signal: killed"}},
+		"dies by a signal":     {fakecni.Behaviour{Signal: int(unix.SIGKILL)}, []string{"3 attempts", "signal: killed"}},
 		"result of no version": {fakecni.Behaviour{Output: `{"cniVersion": "9.9.9"}`}, []string{"9.9.9"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -428,7 +428,7 @@ func TestReboot(t *testing.T) {
 	for _, id := range []string{"old-1", "old-2"} {
 		reboot(t, store, id)
 	}
-	if err := store.SetSweptBoot("the boot before"); err != nil {
+	if err := store.SetCleanedBoot("the boot before"); err != nil {
 		t.Fatal(err)
 	}
 	h.attach("new", "--primary", "web")

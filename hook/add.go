@@ -19,37 +19,37 @@ import (
 func (o *operation) add(ctx, going context.Context, a *state.Attachment, path string) error {
 	log := o.attachmentLog(*a)
 	var first error
-	for a.Tries < maxTries {
+	for a.Attempts < maxAttempts {
 		if going.Err() != nil {
-			return o.failure("attach", *a, a.Tries, givenUp(going, first))
+			return o.failure("attach", *a, a.Attempts, abortError(going, first))
 		}
-		a.Tries++
+		a.Attempts++
 		err := o.addOnce(ctx, a, path)
-		o.notify(Step{Network: a.Network, Interface: a.Interface, Try: a.Tries, Of: maxTries, Err: err})
+		o.notify(Step{Network: a.Network, Interface: a.Interface, Try: a.Attempts, Of: maxAttempts, Err: err})
 		if err == nil {
-			log.Info("attached", "tries", a.Tries)
+			log.Info("attached", "attempts", a.Attempts)
 			return nil // finish records it, when all the others are attached, too
 		}
 		if first == nil {
 			first = err
 		}
-		if a.Tries == maxTries || !transient(err) {
+		if a.Attempts == maxAttempts || !transient(err) {
 			break
 		}
 		pause := delay()
-		log.Warn("attach failed, trying again", "try", a.Tries, "of", maxTries, "in", pause.Round(time.Millisecond).String(), "error", err)
+		log.Warn("attach failed, trying again", "try", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
 		if err := o.undoAdd(ctx, *a, path); err != nil {
 			log.Warn("DEL before the next try failed", "error", err)
 		}
 		if o.pause(going, pause) != nil {
-			return o.failure("attach", *a, a.Tries, givenUp(going, first))
+			return o.failure("attach", *a, a.Attempts, abortError(going, first))
 		}
 	}
-	return o.failure("attach", *a, a.Tries, first)
+	return o.failure("attach", *a, a.Attempts, first)
 }
 
-// givenUp is the error of an attachment that was not tried to the end.
-func givenUp(going context.Context, first error) error {
+// abortError is the error of an attachment that was not tried to the end.
+func abortError(going context.Context, first error) error {
 	cause := context.Cause(going)
 	if first == nil {
 		return fmt.Errorf("not tried: %w", cause)
@@ -62,7 +62,7 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path strin
 	left := 0
 	cni, list, err := o.cni(*a, func(result []byte) {
 		if left--; left > 0 {
-			o.keepPart(a, result)
+			o.recordPartialResult(a, result)
 		}
 	})
 	if err != nil {
@@ -84,15 +84,15 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path strin
 	return nil
 }
 
-// keepPart records what the chain has come to, before its next plugin runs.
+// recordPartialResult records what the chain has come to, before its next plugin runs.
 // libcni remembers a result only when all have succeeded, and without one the
 // firewall plugin's DEL removes nothing.
-func (o *operation) keepPart(a *state.Attachment, result []byte) {
+func (o *operation) recordPartialResult(a *state.Attachment, result []byte) {
 	if _, err := parseResult(result); err != nil {
 		return // libcni will say so
 	}
 	a.Result = result
-	if err := o.lock.Mark(*a); err != nil {
+	if err := o.lock.Write(*a); err != nil {
 		o.attachmentLog(*a).Warn("result of a part of the chain is not recorded", "error", err)
 	}
 }

@@ -19,11 +19,11 @@ func TestGivenUp(t *testing.T) {
 		going, stop := context.WithCancelCause(t.Context())
 		cause := errdefs.New(kind, "ended")
 		stop(cause)
-		err := givenUp(going, busy)
+		err := abortError(going, busy)
 		if errdefs.Of(err) != kind || !errors.Is(err, cause) || !errors.Is(err, busy) {
 			t.Errorf("%v is %v, want %v", err, errdefs.Of(err), kind)
 		}
-		if err := givenUp(going, nil); errdefs.Of(err) != kind || !errors.Is(err, cause) {
+		if err := abortError(going, nil); errdefs.Of(err) != kind || !errors.Is(err, cause) {
 			t.Errorf("%v is %v, want %v", err, errdefs.Of(err), kind)
 		}
 	}

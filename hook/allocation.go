@@ -43,8 +43,8 @@ type Attachment struct {
 	Task  string      `json:"task,omitempty"`
 	Phase state.Phase `json:"phase"`
 	Observed
-	// Tries is the number of ADD calls, or in phase "pending" of teardowns.
-	Tries   int       `json:"tries"`
+	// Attempts is the number of ADD calls, or in phase "pending" of teardowns.
+	Attempts   int       `json:"attempts"`
 	Error   string    `json:"error,omitempty"`
 	Created time.Time `json:"created"`
 	// Result is the CNI result in the version of the network's conflist. In
@@ -152,7 +152,7 @@ func describe(r state.Record) (*Allocation, error) {
 func describeAttachment(r state.Attachment) (Attachment, error) {
 	a := Attachment{
 		Network: r.Network, Interface: r.Interface, Primary: r.Primary, Task: r.Task, Phase: r.Phase,
-		Tries: r.Tries, Error: r.Error, Created: r.Created, Result: r.Result,
+		Attempts: r.Attempts, Error: r.Error, Created: r.Created, Result: r.Result,
 	}
 	if r.Status == nil {
 		return a, nil

@@ -16,17 +16,17 @@ import (
 // is undone by itself when it was cut off, and what a Detach removes becomes a
 // batch of its own, so that a killed Detach endangers nothing else.
 
-// made tells whether an attachment went through to its end.
-func made(a state.Attachment) bool { return a.Phase == state.Attached && a.Status != nil }
+// isComplete tells whether an attachment went through to its end.
+func isComplete(a state.Attachment) bool { return a.Phase == state.Attached && a.Status != nil }
 
 // batch returns the attachments of a batch.
 func (o *operation) batch(name string) []state.Attachment {
 	return slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Batch != name })
 }
 
-// standing tells whether what Setup did is there as a whole. An allocation
+// isSetUp tells whether what Setup did is there as a whole. An allocation
 // that Extend recorded stands as soon as its namespace is known.
-func (o *operation) standing() bool {
+func (o *operation) isSetUp() bool {
 	if len(o.record.Damaged) > 0 {
 		return false
 	}
@@ -34,15 +34,15 @@ func (o *operation) standing() bool {
 		return o.record.Allocation.NetnsID != "" && len(o.batch("")) == 0
 	}
 	attached := o.batch("")
-	return len(attached) > 0 && !slices.ContainsFunc(attached, func(a state.Attachment) bool { return !made(a) })
+	return len(attached) > 0 && !slices.ContainsFunc(attached, func(a state.Attachment) bool { return !isComplete(a) })
 }
 
-// settle removes the batches that were cut off from an allocation that stands.
+// rollBackInterrupted removes the batches that were cut off from an allocation that stands.
 // What cannot be removed now stays on record for the next call.
-func (o *operation) settle(ctx context.Context) {
+func (o *operation) rollBackInterrupted(ctx context.Context) {
 	broken := map[string]bool{}
 	for _, a := range o.record.Attachments {
-		broken[a.Batch] = broken[a.Batch] || !made(a)
+		broken[a.Batch] = broken[a.Batch] || !isComplete(a)
 	}
 	cut := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return !broken[a.Batch] })
 	if len(cut) == 0 {
@@ -96,7 +96,7 @@ func (o *operation) forget() error {
 	if len(o.record.Attachments) > 0 || o.record.Allocation.Digest != "" || len(o.record.Damaged) > 0 {
 		return nil
 	}
-	o.letGo()
+	o.closeHold()
 	o.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}
 	return o.lock.Clear()
 }

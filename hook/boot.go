@@ -40,7 +40,7 @@ func (e *Engine) bootDue() (due bool, boot string, err error) {
 	if boot, err = state.BootID(); err != nil {
 		return false, "", err
 	}
-	if swept, err := e.store.SweptBoot(); err != nil || swept == boot {
+	if swept, err := e.store.CleanedBoot(); err != nil || swept == boot {
 		return false, boot, err
 	}
 	if err := e.onHost(); err != nil {
@@ -58,7 +58,7 @@ func (e *Engine) cleanBoot(ctx context.Context) error {
 	if due, _, err := e.bootDue(); err != nil || !due {
 		return err
 	}
-	unlock, err := e.store.LockSweeping(ctx)
+	unlock, err := e.store.LockCleaning(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (e *Engine) cleanBoot(ctx context.Context) error {
 			return err
 		}
 	}
-	return e.store.SetSweptBoot(boot)
+	return e.store.SetCleanedBoot(boot)
 }
 
 // cleanBatch does that for some allocations. Their records go last, so another
@@ -159,8 +159,8 @@ func (o *operation) forgetBoot() error {
 func (o *operation) leaveToRetry(why error) {
 	err := o.lock.AddPending()
 	for _, a := range o.record.Attachments {
-		a.Phase, a.Error, a.Tries, a.Updated = state.Pending, why.Error(), 0, time.Now().UTC()
-		err = errors.Join(err, o.lock.Mark(a))
+		a.Phase, a.Error, a.Attempts, a.Updated = state.Pending, why.Error(), 0, time.Now().UTC()
+		err = errors.Join(err, o.lock.Write(a))
 	}
 	if err != nil {
 		o.log.Warn("a record of an earlier boot is left as it is", "error", err)

@@ -70,7 +70,7 @@ func record(t *testing.T, e *Engine, id string, attachments ...state.Attachment)
 		t.Fatal(err)
 	}
 	for _, attachment := range attachments {
-		if err := lock.Put(attachment); err != nil {
+		if err := lock.WriteDurable(attachment); err != nil {
 			t.Fatal(err)
 		}
 	}

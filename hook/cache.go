@@ -33,7 +33,7 @@ func (o *operation) cached() ([]state.Attachment, error) {
 		}
 		found = append(found, state.Attachment{
 			Network: entry.NetworkName, Interface: entry.IfName, ContainerID: entry.ContainerID,
-			Index: ours.Index, Primary: ours.Primary, After: ours.After,
+			Index: ours.Index, Primary: ours.Primary, DependsOn: ours.After,
 			Batch: ours.Batch, Task: ours.Task,
 			Phase: state.Attached, ConfList: entry.Config, Result: entry.Result,
 			Args: entry.CniArgs, CapabilityArgs: entry.CapabilityArgs,

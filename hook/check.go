@@ -40,7 +40,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 		return nil, err
 	}
 	defer o.end()
-	if !o.known() {
+	if !o.hasRecord() {
 		return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
 	damage := o.restoreForCheck()

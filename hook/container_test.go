@@ -87,7 +87,7 @@ func TestRecalledContainerIDs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(o.config.CacheDir, "results", "web-a-net7"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.recall(); err != nil {
+	if err := o.loadFromCache(); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -98,7 +98,7 @@ func TestRecalledContainerIDs(t *testing.T) {
 		t.Errorf("recalled %q, want %q", got, want)
 	}
 	empty := &operation{Engine: &Engine{config: Config{CacheDir: t.TempDir()}}, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
-	if err := empty.recall(); err != nil || len(empty.record.Attachments) != 0 {
+	if err := empty.loadFromCache(); err != nil || len(empty.record.Attachments) != 0 {
 		t.Errorf("without a cache: %v, %v", empty.record.Attachments, err)
 	}
 }

@@ -55,7 +55,7 @@ func (e *Engine) Repair(ctx context.Context, id string) error {
 		return err
 	}
 	defer o.end()
-	if !o.known() {
+	if !o.hasRecord() {
 		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
 	if len(o.record.Damaged) > 0 && o.isDead() {
@@ -108,9 +108,9 @@ func (o *operation) isDead() bool {
 	return errors.Is(err, netns.ErrMissing)
 }
 
-// recall completes a record that is lost or damaged from the conflists of its
+// loadFromCache completes a record that is lost or damaged from the conflists of its
 // attachments and from libcni's cache.
-func (o *operation) recall() error {
+func (o *operation) loadFromCache() error {
 	if len(o.record.Attachments) > 0 && len(o.record.Damaged) == 0 {
 		return nil
 	}
@@ -119,17 +119,17 @@ func (o *operation) recall() error {
 		return err
 	}
 	for _, c := range cached {
-		o.recallAttachment(c)
+		o.loadAttachmentFromCache(c)
 	}
 	slices.SortStableFunc(o.record.Attachments, func(a, b state.Attachment) int { return cmp.Compare(a.Index, b.Index) })
 	for _, a := range o.record.Attachments {
-		o.recallAllocation(markedAllocation(a.ConfList))
+		o.loadAllocationFromCache(markedAllocation(a.ConfList))
 	}
 	return nil
 }
 
-// recallAttachment adds what libcni's cache has of an attachment.
-func (o *operation) recallAttachment(cached state.Attachment) {
+// loadAttachmentFromCache adds what libcni's cache has of an attachment.
+func (o *operation) loadAttachmentFromCache(cached state.Attachment) {
 	at := slices.IndexFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == cached.Interface })
 	if at < 0 {
 		o.attachmentLog(cached).Warn("no record; using libcni's cache")
@@ -143,9 +143,9 @@ func (o *operation) recallAttachment(cached state.Attachment) {
 	}
 }
 
-// recallAllocation takes an allocation from the conflist of an attachment when no
+// loadAllocationFromCache takes an allocation from the conflist of an attachment when no
 // line has it.
-func (o *operation) recallAllocation(marked *state.Allocation) {
+func (o *operation) loadAllocationFromCache(marked *state.Allocation) {
 	if marked != nil && o.record.Allocation.Netns == "" && marked.ID == o.record.Allocation.ID {
 		o.record.Allocation = *marked
 	}
@@ -201,7 +201,7 @@ func restoreStatus(a *state.Attachment, interfaces []netns.Interface, routes []n
 	if err != nil {
 		return err
 	}
-	seen, err := observe(*a, interfaces, routes, ports)
+	seen, err := inspect(*a, interfaces, routes, ports)
 	if err != nil {
 		return err
 	}

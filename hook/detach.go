@@ -40,13 +40,13 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 		return err
 	}
 	defer o.end()
-	if !o.known() {
+	if !o.hasRecord() {
 		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
 	if err := o.repair(); err != nil {
 		return err
 	}
-	if err := o.recall(); err != nil {
+	if err := o.loadFromCache(); err != nil {
 		return err
 	}
 	var attached []string
@@ -76,7 +76,7 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 	if err := o.repair(); err != nil {
 		return err
 	}
-	if err := o.recall(); err != nil {
+	if err := o.loadFromCache(); err != nil {
 		return err
 	}
 	its := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })

@@ -26,7 +26,7 @@ type Engine struct {
 	config Config
 	store  *state.Store
 	log    hclog.Logger
-	// pause waits between tries; tests replace it.
+	// pause waits between attempts; tests replace it.
 	pause func(ctx context.Context, d time.Duration) error
 	// onHost is an error in a container; tests replace it.
 	onHost func() error
@@ -58,7 +58,7 @@ func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
 func (e *Engine) describe(r state.Record) (*Allocation, error) {
 	if len(r.Damaged) > 0 {
 		o := &operation{Engine: e, log: e.log.With("allocation", r.Allocation.ID), record: r}
-		if err := o.recall(); err != nil {
+		if err := o.loadFromCache(); err != nil {
 			return nil, err
 		}
 		r = o.record
@@ -147,7 +147,7 @@ func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 	}
 	o.record.Allocation.ID = id
 	if len(o.record.Damaged) > 0 {
-		if err := o.recall(); err != nil {
+		if err := o.loadFromCache(); err != nil {
 			o.log.Warn("nothing is recalled from libcni's cache", "error", err)
 		}
 	}
@@ -155,12 +155,12 @@ func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 }
 
 func (o *operation) end() {
-	o.letGo()
+	o.closeHold()
 	o.lock.Unlock()
 }
 
-// letGo closes what plugins inherit.
-func (o *operation) letGo() {
+// closeHold closes what plugins inherit.
+func (o *operation) closeHold() {
 	if o.hold != nil {
 		_ = o.hold.Close() // read only, nothing to lose
 		o.hold = nil
@@ -193,10 +193,10 @@ func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.Runtime
 	}
 }
 
-func (o *operation) failure(op string, a state.Attachment, tries int, err error) error {
+func (o *operation) failure(op string, a state.Attachment, attempts int, err error) error {
 	return &Error{
 		Op: op, Allocation: o.record.Allocation.ID,
-		Network: a.Network, Interface: a.Interface, Tries: tries, Err: err,
+		Network: a.Network, Interface: a.Interface, Attempts: attempts, Err: err,
 	}
 }
 

@@ -24,8 +24,8 @@ type Error struct {
 	Allocation string
 	Network    string
 	Interface  string
-	// Tries is the number of times that the operation was tried.
-	Tries int
+	// Attempts is the number of times that the operation was tried.
+	Attempts int
 	// Err is the cause of the first failure: later ones are often only its
 	// consequence.
 	Err error
@@ -34,8 +34,8 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s network %q as %s of allocation %s", e.Op, e.Network, e.Interface, e.Allocation)
-	if e.Tries > 1 {
-		fmt.Fprintf(&b, " (%d tries)", e.Tries)
+	if e.Attempts > 1 {
+		fmt.Fprintf(&b, " (%d attempts)", e.Attempts)
 	}
 	fmt.Fprintf(&b, ": %v", e.Err)
 	return b.String()

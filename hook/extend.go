@@ -46,7 +46,7 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 		return nil, err
 	}
 	defer o.end()
-	if err := o.makeReady(ctx, r); err != nil {
+	if err := o.prepare(ctx, r); err != nil {
 		return nil, err
 	}
 	done, err := o.hasBatch(batch, len(r.Networks))
@@ -65,7 +65,7 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 func (o *operation) hasBatch(name string, size int) (bool, error) {
 	attached := o.batch(name)
 	for _, a := range attached {
-		if !made(a) {
+		if !isComplete(a) {
 			left := cmp.Or(a.Error, "it is in phase "+string(a.Phase))
 			return false, o.failure("attach", a, 1, fmt.Errorf("what an earlier attempt left is not removed yet: %s", left))
 		}
@@ -83,10 +83,10 @@ func (r Request) validateExtension() error {
 	return r.validate()
 }
 
-// makeReady sees to it that what is on record stands in the namespace of the
+// prepare sees to it that what is on record stands in the namespace of the
 // request, or that nothing is on record.
-func (o *operation) makeReady(ctx context.Context, r Request) error {
-	if !o.known() {
+func (o *operation) prepare(ctx context.Context, r Request) error {
+	if !o.hasRecord() {
 		if r.Netns == "" {
 			return fmt.Errorf("allocation %s %w", r.ID, state.ErrNotFound)
 		}
@@ -102,14 +102,14 @@ func (o *operation) makeReady(ctx context.Context, r Request) error {
 	case !alive && r.Netns == "":
 		return fmt.Errorf("allocation %s: %w: set it up again", r.ID, &netns.MissingError{Path: o.record.Allocation.Netns, Reason: "its namespace is gone"})
 	case !alive:
-		return o.startOver(ctx)
+		return o.reset(ctx)
 	case r.Netns != "" && !same:
 		return &RequestError{"netns", r.Netns, fmt.Sprintf("allocation %s lives in %s", r.ID, o.record.Allocation.Netns)}
 	}
-	if !o.standing() {
+	if !o.isSetUp() {
 		return fmt.Errorf("allocation %s: its set-up was cut off: set it up again, or tear it down", r.ID)
 	}
-	o.settle(ctx)
+	o.rollBackInterrupted(ctx)
 	return nil
 }
 

@@ -100,7 +100,7 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 		return false, next, err
 	}
 	defer o.end()
-	if !o.known() { // killed after the directory was made or before it was removed
+	if !o.hasRecord() { // killed after the directory was made or before it was removed
 		return false, next, o.lock.Clear()
 	}
 	inScope := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return scope(a.Network) })
@@ -110,13 +110,13 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	if now := time.Now(); !due(o.record, now) {
 		return false, nextAttempt(o.record, now), nil
 	}
-	torn, err = o.tidyOrphan(ctx)
+	torn, err = o.recoverOrphan(ctx)
 	return torn, next, err
 }
 
-// tidyOrphan is tidy, and a teardown of what was made for something that is gone.
-func (o *operation) tidyOrphan(ctx context.Context) (torn bool, err error) {
-	if torn, err := o.tidy(ctx); torn || err != nil || o.isUnknown() {
+// recoverOrphan is tidy, and a teardown of what was made for something that is gone.
+func (o *operation) recoverOrphan(ctx context.Context) (torn bool, err error) {
+	if torn, err := o.recoverInterrupted(ctx); torn || err != nil || o.isUnknown() {
 		return torn, err
 	}
 	if gone, err := o.ownerGone(ctx); !gone || err != nil {
@@ -142,7 +142,7 @@ func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool
 	if err != nil || len(networks) == 0 {
 		return err
 	}
-	unlock, err := e.store.LockCollecting(ctx)
+	unlock, err := e.store.LockHost(ctx)
 	if errors.Is(err, state.ErrAttaching) {
 		c.skip(networks, err)
 		return nil

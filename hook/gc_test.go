@@ -35,7 +35,7 @@ func TestGCWhileAttaching(t *testing.T) {
 	defer stop()
 	for version, want := range map[string]string{"1.0.0": "has no GC", "1.1.0": "attachments are in flight"} {
 		e := collectingEngine(t, version, fakecni.Script{})
-		slow, err := e.store.LockAttaching(ctx)
+		slow, err := e.store.RLockHost(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestGCWhileAttaching(t *testing.T) {
 		if err != nil || !strings.Contains(c.Skipped["n"], want) {
 			t.Errorf("%s: skipped %v, %v, want %q", version, c.Skipped, err, want)
 		}
-		again, err := e.store.LockAttaching(ctx)
+		again, err := e.store.RLockHost(ctx)
 		if err != nil {
 			t.Fatalf("%s: attaching after GC: %v", version, err)
 		}
@@ -72,7 +72,7 @@ func TestGCIsInterrupted(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	unlock, err := e.store.LockAttaching(ctx)
+	unlock, err := e.store.RLockHost(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func TestSetupOrder(t *testing.T) {
 			setupOrder(nil, attachments, lists)
 			var got []string
 			for _, a := range attachments {
-				got = append(got, fmt.Sprint(a.After))
+				got = append(got, fmt.Sprint(a.DependsOn))
 			}
 			if strings.Join(got, " ") != test.want {
 				t.Errorf("after: %v, want %s", got, test.want)
@@ -211,8 +211,8 @@ func TestResultAddresses(t *testing.T) {
 
 func TestErrorNamesAll(t *testing.T) {
 	cause := errors.New("no such VLAN")
-	err := &Error{Op: "attach", Allocation: "a1", Network: "storage", Interface: "net1", Tries: 3, Err: cause}
-	if got := err.Error(); got != `attach network "storage" as net1 of allocation a1 (3 tries): no such VLAN` || !errors.Is(err, cause) {
+	err := &Error{Op: "attach", Allocation: "a1", Network: "storage", Interface: "net1", Attempts: 3, Err: cause}
+	if got := err.Error(); got != `attach network "storage" as net1 of allocation a1 (3 attempts): no such VLAN` || !errors.Is(err, cause) {
 		t.Errorf("got %s", got)
 	}
 }

@@ -15,9 +15,9 @@ type Observation struct {
 	Op        string
 	Network   string
 	Interface string
-	// Tries is the number of times that it was tried.
-	Tries int
-	// Took is the time of all tries and the pauses between them.
+	// Attempts is the number of times that it was tried.
+	Attempts int
+	// Took is the time of all attempts and the pauses between them.
 	Took time.Duration
 	// Err is nil when it succeeded.
 	Err error
@@ -29,12 +29,12 @@ type Observer interface {
 	Observe(o Observation)
 }
 
-// observe does an operation and reports it.
-func (o *operation) observe(op string, a *state.Attachment, do func() error) error {
+// instrument does an operation and reports it.
+func (o *operation) instrument(op string, a *state.Attachment, do func() error) error {
 	started := time.Now()
 	err := do()
 	if o.config.Observer != nil {
-		o.config.Observer.Observe(Observation{op, a.Network, a.Interface, a.Tries, time.Since(started), err})
+		o.config.Observer.Observe(Observation{op, a.Network, a.Interface, a.Attempts, time.Since(started), err})
 	}
 	return err
 }

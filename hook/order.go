@@ -45,25 +45,25 @@ func setupOrder(standing, attachments []state.Attachment, lists []*libcni.Networ
 		a := &attachments[i]
 		if setsDefaultRoute(lists[i]) {
 			if previous != "" {
-				a.After = append(a.After, previous)
+				a.DependsOn = append(a.DependsOn, previous)
 			}
 			previous = a.Interface
 		}
-		a.After = append(a.After, mastersInside(lists[i], slices.Concat(standing, attachments[:i]))...)
+		a.DependsOn = append(a.DependsOn, masterInterfaces(lists[i], slices.Concat(standing, attachments[:i]))...)
 	}
 }
 
 // predecessors returns the indexes of the attachments that i comes after.
 func predecessors(attachments []state.Attachment, i int) []int {
 	return indexes(attachments, func(_ int, other state.Attachment) bool {
-		return slices.Contains(attachments[i].After, other.Interface)
+		return slices.Contains(attachments[i].DependsOn, other.Interface)
 	})
 }
 
 // successors returns the indexes of the attachments that come after i.
 func successors(attachments []state.Attachment, i int) []int {
 	return indexes(attachments, func(_ int, other state.Attachment) bool {
-		return slices.Contains(other.After, attachments[i].Interface)
+		return slices.Contains(other.DependsOn, attachments[i].Interface)
 	})
 }
 
@@ -121,9 +121,9 @@ func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 	})
 }
 
-// mastersInside returns the interfaces of earlier attachments that the network
+// masterInterfaces returns the interfaces of earlier attachments that the network
 // builds on.
-func mastersInside(list *libcni.NetworkConfigList, earlier []state.Attachment) []string {
+func masterInterfaces(list *libcni.NetworkConfigList, earlier []state.Attachment) []string {
 	var masters []string
 	for _, p := range list.Plugins {
 		conf, err := decodePlugin(p)

@@ -72,8 +72,8 @@ func nextAttempt(r state.Record, now time.Time) time.Time {
 		if a.Phase != state.Pending || a.Updated.After(now) {
 			continue
 		}
-		tries := min(max(a.Tries-1, 0), 20)
-		at := a.Updated.Add(time.Duration(tries*tries) * 10 * time.Second)
+		attempts := min(max(a.Attempts-1, 0), 20)
+		at := a.Updated.Add(time.Duration(attempts*attempts) * 10 * time.Second)
 		if at.After(next) {
 			next = at
 		}

@@ -235,7 +235,7 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 func (p *plan) marker(i int) (json.RawMessage, error) {
 	a := p.attachments[i]
 	return json.Marshal(marker{&markedAttachment{
-		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, After: a.After,
+		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, After: a.DependsOn,
 	}, &p.allocation})
 }
 

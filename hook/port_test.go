@@ -195,7 +195,7 @@ func TestPortsOfAnEarlierBoot(t *testing.T) {
 	e, ran := portEngine(t)
 	boot, err := state.BootID()
 	if err == nil {
-		err = e.store.SetSweptBoot(boot) // its teardown is another's affair
+		err = e.store.SetCleanedBoot(boot) // its teardown is another's affair
 	}
 	if err != nil {
 		t.Fatal(err)

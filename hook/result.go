@@ -75,9 +75,9 @@ type recordedStatus struct {
 	Configured []netip.Prefix `json:"configured,omitempty"`
 }
 
-// observe joins what the plugins reported of an attachment with what the
+// inspect joins what the plugins reported of an attachment with what the
 // namespace shows of its interface.
-func observe(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []cni.PortMapping) (recordedStatus, error) {
+func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []cni.PortMapping) (recordedStatus, error) {
 	result, err := parseResult(a.Result)
 	if err != nil {
 		return recordedStatus{}, err

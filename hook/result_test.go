@@ -48,7 +48,7 @@ func TestObserve(t *testing.T) {
 		`[]`:                              nil,
 	} {
 		a := state.Attachment{Interface: "eth0", Result: []byte(`{"cniVersion": "1.1.0", "ips": ` + ips + `}`)}
-		seen, err := observe(a, interfaces, nil, nil)
+		seen, err := inspect(a, interfaces, nil, nil)
 		if err != nil || !slices.Equal(seen.Configured, want) {
 			t.Errorf("%s: %v, %v, want %v", ips, seen.Configured, err, want)
 		}

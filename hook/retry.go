@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxTries is how often an attachment is tried.
-const maxTries = 3
+// maxAttempts is how often an attachment is tried.
+const maxAttempts = 3
 
 // delay is the pause before the next try: 1 s and up to 1 s of jitter, so that
 // the allocations of a host that failed together do not try together.

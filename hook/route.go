@@ -60,9 +60,9 @@ func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan, before []netn
 		}
 		i += len(p.standing)
 		a := o.record.Attachments[i]
-		gateways, err := wantedGateways(element, a)
+		gateways, err := requestedGateways(element, a)
 		if err != nil {
-			return nil, o.failure("attach", a, a.Tries, err)
+			return nil, o.failure("attach", a, a.Attempts, err)
 		}
 		for _, gateway := range gateways {
 			if err := o.setDefaultRoute(ns, netns.Route{Interface: a.Interface, Gateway: gateway}); err != nil {
@@ -74,16 +74,16 @@ func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan, before []netn
 	if err != nil {
 		return nil, err
 	}
-	settled, err := o.settleDefaultRoutes(ns, routes, before)
+	settled, err := o.reconcileDefaultRoutes(ns, routes, before)
 	if err != nil || !settled {
 		return routes, err
 	}
 	return ns.DefaultRoutes()
 }
 
-// settleDefaultRoutes decides where several attachments brought a default
+// reconcileDefaultRoutes decides where several attachments brought a default
 // route and none asked for it. It tells whether there was anything to decide.
-func (o *operation) settleDefaultRoutes(ns *netns.Namespace, routes, before []netns.Route) (settled bool, err error) {
+func (o *operation) reconcileDefaultRoutes(ns *netns.Namespace, routes, before []netns.Route) (settled bool, err error) {
 	for _, v6 := range []bool{false, true} {
 		now := ofFamily(routes, v6)
 		wanted, ok := o.firstOf(now)
@@ -128,7 +128,7 @@ func (o *operation) firstOf(routes []netns.Route) (first netns.Route, ok bool) {
 func (o *operation) setDefaultRoute(ns *netns.Namespace, r netns.Route) error {
 	present, err := ns.DefaultRoutes()
 	if err == nil {
-		o.displaces(r, present)
+		o.recordPreviousRoutes(r, present)
 		err = ns.SetDefaultRoute(r.Gateway, r.Interface)
 	}
 	if err == nil {
@@ -140,24 +140,24 @@ func (o *operation) setDefaultRoute(ns *netns.Namespace, r netns.Route) error {
 	return nil
 }
 
-// displaces notes in the attachment of a route which others give way to it, so that
+// recordPreviousRoutes notes in the attachment of a route which others give way to it, so that
 // one of them takes its place when the attachment goes. recordDefaultRoute writes it.
-func (o *operation) displaces(r netns.Route, others []netns.Route) {
+func (o *operation) recordPreviousRoutes(r netns.Route, others []netns.Route) {
 	at := slices.IndexFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == r.Interface })
 	if at < 0 {
 		return
 	}
 	a := &o.record.Attachments[at]
 	for _, other := range ofFamily(others, r.Gateway.Is6()) {
-		if other.Interface != r.Interface && !slices.Contains(a.Displaced, other) {
-			a.Displaced = append(slices.Clip(a.Displaced), other) // attachments of a plan share what is there
+		if other.Interface != r.Interface && !slices.Contains(a.PreviousRoutes, other) {
+			a.PreviousRoutes = append(slices.Clip(a.PreviousRoutes), other) // attachments of a plan share what is there
 		}
 	}
 }
 
-// wantedGateways returns the gateways that the element names, or else those
+// requestedGateways returns the gateways that the element names, or else those
 // that its plugins reported.
-func wantedGateways(e selection.Element, a state.Attachment) ([]netip.Addr, error) {
+func requestedGateways(e selection.Element, a state.Attachment) ([]netip.Addr, error) {
 	var gateways []netip.Addr
 	for _, text := range e.DefaultRoute {
 		gateway, err := netip.ParseAddr(text)
@@ -212,21 +212,21 @@ func (o *operation) recordDefaultRoute(moved netns.Route) error {
 		if err := o.replaceResult(a, result, list.CNIVersion); err != nil {
 			return err
 		}
-		if err := o.lock.Mark(*a); err != nil {
+		if err := o.lock.Write(*a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// displace writes into the attachments of a plan which default routes they may
-// displace: those that are there, and those that what stands has displaced.
-func (p *plan) displace(routes []netns.Route) {
+// assignPreviousRoutes writes into the attachments of a plan which default routes they may
+// assignPreviousRoutes: those that are there, and those that what stands has displaced.
+func (p *plan) assignPreviousRoutes(routes []netns.Route) {
 	for _, a := range slices.Backward(p.standing) {
-		routes = append(routes, a.Displaced...)
+		routes = append(routes, a.PreviousRoutes...)
 	}
 	for i := range p.attachments {
-		p.attachments[i].Displaced = routes
+		p.attachments[i].PreviousRoutes = routes
 	}
 }
 
@@ -234,15 +234,15 @@ func (p *plan) displace(routes []netns.Route) {
 // attachments the one that they had displaced. Failing to is no reason to keep
 // what is removed.
 func (o *operation) restoreDefaultRoutes(removed []state.Attachment) {
-	if err := o.restoreDisplaced(removed); err != nil {
+	if err := o.restorePreviousRoutes(removed); err != nil {
 		o.log.Warn("the default route that was there before is not back", "error", err)
 	}
 }
 
-func (o *operation) restoreDisplaced(removed []state.Attachment) error {
+func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
 	var displaced []netns.Route
 	for _, a := range slices.Backward(removed) {
-		displaced = append(displaced, a.Displaced...)
+		displaced = append(displaced, a.PreviousRoutes...)
 	}
 	if len(displaced) == 0 {
 		return nil
@@ -260,7 +260,7 @@ func (o *operation) restoreDisplaced(removed []state.Attachment) error {
 		return err
 	}
 	for i := range o.record.Attachments {
-		if err := o.followRoutes(&o.record.Attachments[i], routes); err != nil {
+		if err := o.updateGateways(&o.record.Attachments[i], routes); err != nil {
 			return err
 		}
 	}
@@ -284,7 +284,7 @@ func (o *operation) restoreIn(ns *netns.Namespace, displaced []netns.Route) ([]n
 		if len(ofFamily(routes, v6)) > 0 || len(candidates) == 0 {
 			continue
 		}
-		o.displaces(candidates[0], candidates[1:])
+		o.recordPreviousRoutes(candidates[0], candidates[1:])
 		if err := o.setDefaultRoute(ns, candidates[0]); err != nil {
 			return nil, err
 		}

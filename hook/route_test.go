@@ -21,17 +21,17 @@ func TestDisplacedRoutes(t *testing.T) {
 	before, own, sibling, v6 := route("eth0", "10.0.0.1"), route("net1", "10.1.0.1"), route("net2", "10.2.0.1"), route("net2", "fd00::1")
 	shared := append(make([]netns.Route, 0, 4), before)
 	o := &operation{record: state.Record{Attachments: []state.Attachment{
-		{Interface: "net1", Displaced: shared}, {Interface: "net2", Displaced: shared},
+		{Interface: "net1", PreviousRoutes: shared}, {Interface: "net2", PreviousRoutes: shared},
 	}}}
 	for range 2 {
-		o.displaces(own, []netns.Route{before, own, sibling, v6})
+		o.recordPreviousRoutes(own, []netns.Route{before, own, sibling, v6})
 	}
-	o.displaces(v6, nil)
-	o.displaces(before, []netns.Route{sibling})
-	if got := o.record.Attachments[0].Displaced; !slices.Equal(got, []netns.Route{before, sibling}) {
+	o.recordPreviousRoutes(v6, nil)
+	o.recordPreviousRoutes(before, []netns.Route{sibling})
+	if got := o.record.Attachments[0].PreviousRoutes; !slices.Equal(got, []netns.Route{before, sibling}) {
 		t.Errorf("net1 displaces %v", got)
 	}
-	if got := o.record.Attachments[1].Displaced; !slices.Equal(got, []netns.Route{before}) || shared[:2][1] != (netns.Route{}) {
+	if got := o.record.Attachments[1].PreviousRoutes; !slices.Equal(got, []netns.Route{before}) || shared[:2][1] != (netns.Route{}) {
 		t.Errorf("net2 displaces %v, shared %v", got, shared[:2])
 	}
 }

@@ -43,11 +43,11 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 	return o.setup(ctx, r, digest, p)
 }
 
-// reuseOrReset deals with what an reuseOrReset Setup left. It returns the allocation
+// reuseOrReset deals with what an earlier Setup left. It returns the allocation
 // when it stands as requested; otherwise nothing is left of it, unless an
 // error says so.
 func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) (*Allocation, error) {
-	if !o.known() {
+	if !o.hasRecord() {
 		return nil, o.refuseUnrecorded()
 	}
 	if err := o.repair(); err != nil {
@@ -57,33 +57,33 @@ func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) 
 	if err != nil {
 		return nil, err
 	}
-	if alive && o.standing() {
+	if alive && o.isSetUp() {
 		if r.Fresh {
 			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrExists)
 		}
-		o.settle(ctx)
+		o.rollBackInterrupted(ctx)
 		if !same || o.record.Allocation.Digest != digest {
 			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrConflict)
 		}
 		return describe(o.record)
 	}
-	return nil, o.startOver(ctx)
+	return nil, o.reset(ctx)
 }
 
-// startOver tears everything down, so that nothing is on record.
-func (o *operation) startOver(ctx context.Context) error {
+// reset tears everything down, so that nothing is on record.
+func (o *operation) reset(ctx context.Context) error {
 	o.log.Info("tearing down what an earlier setup left", "netns", o.record.Allocation.Netns)
 	ctx, stop := phase(ctx, resetShare, "tearing down")
 	defer stop()
 	if err := o.teardown(ctx); err != nil {
 		return fmt.Errorf("tear down what an earlier setup left: %w", err)
 	}
-	o.letGo()
+	o.closeHold()
 	o.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}
 	return nil
 }
 
-func (o *operation) known() bool {
+func (o *operation) hasRecord() bool {
 	return o.record.Allocation.NetnsID != "" || o.record.Allocation.Netns != "" ||
 		len(o.record.Attachments) > 0 || len(o.record.Damaged) > 0
 }
@@ -199,14 +199,14 @@ func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan)
 	if err != nil {
 		return err
 	}
-	p.displace(before)
+	p.assignPreviousRoutes(before)
 	if err := o.writeIntent(ctx, p); err != nil {
 		return err
 	}
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
-	done, err := o.store.LockAttaching(ctx)
+	done, err := o.store.RLockHost(ctx)
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (o *operation) addAll(ctx context.Context, path string, attachments []state
 		inOrder(len(attachments),
 			func(i int) []int { return predecessors(attachments, i) },
 			func(i int) {
-				errs[i] = o.observe("attach", &attachments[i], func() error { return o.add(ctx, going, &attachments[i], path) })
+				errs[i] = o.instrument("attach", &attachments[i], func() error { return o.add(ctx, going, &attachments[i], path) })
 				if errs[i] != nil {
 					group.Go(func() error { return errs[i] })
 				}
@@ -268,23 +268,23 @@ func (o *operation) finish(ns *netns.Namespace, routes []netns.Route, p *plan) e
 	for i := range o.record.Attachments {
 		a := &o.record.Attachments[i]
 		if i < len(p.standing) {
-			group.Go(func() error { return o.followRoutes(a, routes) })
+			group.Go(func() error { return o.updateGateways(a, routes) })
 			continue
 		}
-		seen, err := observe(*a, interfaces, routes, p.mappings[i-len(p.standing)])
+		seen, err := inspect(*a, interfaces, routes, p.mappings[i-len(p.standing)])
 		if err != nil {
-			return o.failure("attach", *a, a.Tries, err)
+			return o.failure("attach", *a, a.Attempts, err)
 		}
 		if a.Status, err = json.Marshal(seen); err != nil {
-			return o.failure("attach", *a, a.Tries, err)
+			return o.failure("attach", *a, a.Attempts, err)
 		}
-		group.Go(func() error { return o.lock.Mark(*a) })
+		group.Go(func() error { return o.lock.Write(*a) })
 	}
 	return group.Wait()
 }
 
-// followRoutes records the default routes that a standing attachment has now.
-func (o *operation) followRoutes(a *state.Attachment, routes []netns.Route) error {
+// updateGateways records the default routes that a standing attachment has now.
+func (o *operation) updateGateways(a *state.Attachment, routes []netns.Route) error {
 	if a.Status == nil {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (o *operation) followRoutes(a *state.Attachment, routes []netns.Route) erro
 	seen.Gateways = gateways
 	var err error
 	if a.Status, err = json.Marshal(seen); err != nil {
-		return o.failure("attach", *a, a.Tries, err)
+		return o.failure("attach", *a, a.Attempts, err)
 	}
-	return o.lock.Mark(*a)
+	return o.lock.Write(*a)
 }

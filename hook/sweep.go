@@ -44,19 +44,19 @@ func (e *Engine) teardownIf(ctx context.Context, id string, wanted func(*operati
 		return err
 	}
 	defer o.end()
-	if o.known() && !wanted(o) {
+	if o.hasRecord() && !wanted(o) {
 		return nil
 	}
-	torn, err := o.tidy(ctx)
+	torn, err := o.recoverInterrupted(ctx)
 	if torn || err != nil || len(o.record.Damaged) > 0 || slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Phase == state.Pending }) {
 		return err
 	}
 	return o.lock.ClearPending()
 }
 
-// tidy tears an allocation down that does not stand, and removes what is half
+// recoverInterrupted tears an allocation down that does not stand, and removes what is half
 // attached or half detached from one that does.
-func (o *operation) tidy(ctx context.Context) (torn bool, err error) {
+func (o *operation) recoverInterrupted(ctx context.Context) (torn bool, err error) {
 	if o.isUnknown() {
 		return false, nil
 	}
@@ -64,8 +64,8 @@ func (o *operation) tidy(ctx context.Context) (torn bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if path != "" && o.standing() {
-		o.settle(ctx)
+	if path != "" && o.isSetUp() {
+		o.rollBackInterrupted(ctx)
 		return false, o.forget()
 	}
 	return true, o.teardown(ctx)

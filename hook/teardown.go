@@ -50,15 +50,15 @@ func (o *operation) alive() error {
 	if o.isUnknown() {
 		return errdefs.As(errdefs.Refused, fmt.Errorf("allocation %s %w: %w", id, ErrAlive, o.damagedRecord(nil)))
 	}
-	recorded := o.known()
-	if err := o.recall(); err != nil {
+	recorded := o.hasRecord()
+	if err := o.loadFromCache(); err != nil {
 		return err
 	}
 	path, err := o.namespacePath()
 	if err != nil {
 		return err
 	}
-	if path != "" && (o.standing() || !recorded) {
+	if path != "" && (o.isSetUp() || !recorded) {
 		return fmt.Errorf("allocation %s %w: its namespace %s exists: to take it down all the same: allocnet detach %s", id, ErrAlive, path, id)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (e *Engine) Forget(ctx context.Context, id string) error {
 // teardown removes what the record names, or libcni's cache where the record
 // is lost. What cannot be removed stays recorded as pending.
 func (o *operation) teardown(ctx context.Context) error {
-	if err := o.recall(); err != nil {
+	if err := o.loadFromCache(); err != nil {
 		return err
 	}
 	return o.removeRecorded(ctx)
@@ -86,7 +86,7 @@ func (o *operation) teardown(ctx context.Context) error {
 
 // removeRecorded removes what the record names, and nothing else.
 func (o *operation) removeRecorded(ctx context.Context) error {
-	if !o.known() {
+	if !o.hasRecord() {
 		return o.lock.Clear()
 	}
 	o.setDamageAside()
@@ -150,7 +150,7 @@ func (o *operation) waitForOrphans(ctx context.Context) error {
 	defer stop()
 	started := time.Now()
 	o.log.Debug("waiting for plugins that a killed process started")
-	if err := o.lock.Quiesce(limited); err != nil {
+	if err := o.lock.WaitForPlugins(limited); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -170,7 +170,7 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 	defer stop()
 	errs := make([]error, len(attachments))
 	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
-		errs[i] = o.observe("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
+		errs[i] = o.instrument("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
 	})
 	return o.force(ctx, path == "", errs)
 }
@@ -194,14 +194,14 @@ func (o *operation) holdForPlugins() error {
 
 func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) error {
 	if a.Phase != state.Pending {
-		a.Phase, a.Tries, a.Updated = state.Deleting, 0, time.Now().UTC()
-		if err := o.lock.Mark(*a); err != nil { // a full disk must not keep anything attached
+		a.Phase, a.Attempts, a.Updated = state.Deleting, 0, time.Now().UTC()
+		if err := o.lock.Write(*a); err != nil { // a full disk must not keep anything attached
 			o.attachmentLog(*a).Warn("the record does not say that DEL begins", "error", err)
 		}
 	}
-	a.Tries++
+	a.Attempts++
 	if err := o.del(ctx, *a, path); err != nil {
-		return o.failure("detach", *a, a.Tries, err)
+		return o.failure("detach", *a, a.Attempts, err)
 	}
 	o.attachmentLog(*a).Info("detached")
 	if path == "" { // not to be believed: see force
@@ -227,7 +227,7 @@ func (o *operation) force(ctx context.Context, missing bool, errs []error) error
 		return nil
 	}
 	if err := o.clean(ctx, suspects, errors.Join(errs...)); err != nil {
-		return o.postpone(suspects, err)
+		return o.markPending(suspects, err)
 	}
 	for _, a := range suspects {
 		if err := o.lock.Delete(a.Interface); err != nil {
@@ -253,11 +253,11 @@ func (o *operation) clean(ctx context.Context, suspects []state.Attachment, fail
 	return nil
 }
 
-// postpone records what is still to be torn down, and returns why.
-func (o *operation) postpone(suspects []state.Attachment, why error) error {
+// markPending records what is still to be torn down, and returns why.
+func (o *operation) markPending(suspects []state.Attachment, why error) error {
 	for _, a := range suspects {
 		a.Phase, a.Error, a.Updated = state.Pending, why.Error(), time.Now().UTC()
-		if err := o.lock.Put(a); err != nil {
+		if err := o.lock.WriteDurable(a); err != nil {
 			return errors.Join(why, err)
 		}
 	}

@@ -29,7 +29,7 @@ func (*UnrecordedError) Kind() errdefs.Kind { return errdefs.Conflict }
 func (o *operation) refuseUnrecorded() error {
 	lost := *o
 	lost.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}
-	if err := lost.recall(); err != nil {
+	if err := lost.loadFromCache(); err != nil {
 		return err
 	}
 	if len(lost.record.Attachments) == 0 {

@@ -47,35 +47,35 @@ const (
 func (e *Engine) Verify(ctx context.Context, v Verification) error {
 	first, stop := phase(ctx, lookShare, "CHECK")
 	defer stop()
-	if err := e.look(first, v); err == nil {
+	if err := e.verifyOnce(first, v); err == nil {
 		return nil
 	}
 	if err := e.pause(ctx, verifyPause); err != nil {
 		e.unknown(v, err)
 		return nil
 	}
-	return e.look(ctx, v)
+	return e.verifyOnce(ctx, v)
 }
 
 func (e *Engine) unknown(v Verification, why error) {
 	e.log.Warn("CHECK cannot tell whether the network is damaged, and passes", "allocation", v.ID, "error", why)
 }
 
-// look returns the damage that it sees.
-func (e *Engine) look(ctx context.Context, v Verification) error {
+// verifyOnce returns the damage that it sees.
+func (e *Engine) verifyOnce(ctx context.Context, v Verification) error {
 	ctx, stop := context.WithTimeout(ctx, verifyLimit)
 	defer stop()
-	before, err := e.glance(v.ID)
+	before, err := e.readUnlocked(v.ID)
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		e.unknown(v, err)
 		return nil
 	}
-	err = e.examine(ctx, v, before)
+	err = e.verifyRecord(ctx, v, before)
 	if err == nil {
 		return nil
 	}
 	// What has changed meanwhile may be what was seen.
-	after, changed := e.glance(v.ID)
+	after, changed := e.readUnlocked(v.ID)
 	if changed == nil && !reflect.DeepEqual(before, after) {
 		changed = errors.New("the record has changed meanwhile")
 	}
@@ -86,8 +86,8 @@ func (e *Engine) look(ctx context.Context, v Verification) error {
 	return err
 }
 
-// glance reads a record while nothing is in flight on it.
-func (e *Engine) glance(id string) (state.Record, error) {
+// readUnlocked reads a record while nothing is in flight on it.
+func (e *Engine) readUnlocked(id string) (state.Record, error) {
 	lock, err := e.store.TryLock(id)
 	if err != nil {
 		return state.Record{}, err
@@ -96,11 +96,11 @@ func (e *Engine) glance(id string) (state.Record, error) {
 	return e.store.Read(id)
 }
 
-// examine returns the damage among what is on record.
-func (e *Engine) examine(ctx context.Context, v Verification, record state.Record) error {
+// verifyRecord returns the damage among what is on record.
+func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.Record) error {
 	set := slices.DeleteFunc(slices.Clone(record.Attachments), func(a state.Attachment) bool { return a.Batch != "" })
 	if record.Allocation.Owner != v.Owner || len(set) == 0 {
-		return e.examineUnrecorded(v)
+		return e.verifyUnrecorded(v)
 	}
 	record.Allocation.Netns = v.Netns // which may be another path to it
 	ns, err := record.Allocation.Namespace()
@@ -112,31 +112,31 @@ func (e *Engine) examine(ctx context.Context, v Verification, record state.Recor
 		interfaces, err = ns.Interfaces()
 	}
 	if err != nil {
-		return e.sort(v, fmt.Errorf("allocation %s: %w", v.ID, err))
+		return e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
 	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
 	errs := make([]error, len(set))
 	inOrder(len(set), func(int) []int { return nil }, func(i int) {
-		if len(record.Damaged) > 0 && !made(set[i]) {
+		if len(record.Damaged) > 0 && !isComplete(set[i]) {
 			e.unknown(v, record.Damaged[0].Err)
 			return
 		}
-		errs[i] = e.sort(v, o.check(ctx, set[i], interfaces).Err)
+		errs[i] = e.classify(v, o.check(ctx, set[i], interfaces).Err)
 	})
 	return errors.Join(errs...)
 }
 
-// examineUnrecorded looks at an allocation of which no Setup is on record.
+// verifyUnrecorded looks at an allocation of which no Setup is on record.
 // Whether it ever was set up cannot be told, but it needs its interface.
-func (e *Engine) examineUnrecorded(v Verification) error {
+func (e *Engine) verifyUnrecorded(v Verification) error {
 	ns, err := netns.Open(v.Netns)
 	if err != nil {
-		return e.sort(v, fmt.Errorf("allocation %s: %w", v.ID, err))
+		return e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
 	defer ns.Close() //nolint:errcheck // read only
 	interfaces, err := ns.Interfaces()
 	if err != nil {
-		return e.sort(v, fmt.Errorf("allocation %s: %w", v.ID, err))
+		return e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
 	if !slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == v.Interface }) {
 		return damaged("allocation %s is not set up: %s has no interface %s", v.ID, v.Netns, v.Interface)
@@ -145,8 +145,8 @@ func (e *Engine) examineUnrecorded(v Verification) error {
 	return nil
 }
 
-// sort returns damage, and logs what is none.
-func (e *Engine) sort(v Verification, err error) error {
+// classify returns damage, and logs what is none.
+func (e *Engine) classify(v Verification, err error) error {
 	if err == nil || isDamage(err) {
 		return err
 	}

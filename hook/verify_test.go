@@ -186,7 +186,7 @@ func TestVerifyRecordChanges(t *testing.T) {
 	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule", Mark: begun, Await: release}, nil)
 	done := make(chan error, 1)
 	v := Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"}
-	go func() { done <- e.look(t.Context(), v) }()
+	go func() { done <- e.verifyOnce(t.Context(), v) }()
 	for {
 		if _, err := os.Stat(begun); err == nil {
 			break
@@ -207,7 +207,7 @@ func TestVerifyRecordChanges(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("damage that nothing proves: %v", err)
 	}
-	if err := e.look(t.Context(), v); err == nil {
+	if err := e.verifyOnce(t.Context(), v); err == nil {
 		t.Error("without a change it is no damage")
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
-// SweptBoot returns the boot for which the records of earlier ones were torn
+// CleanedBoot returns the boot for which the records of earlier ones were torn
 // down; it is empty when there was none yet.
-func (s *Store) SweptBoot() (string, error) {
+func (s *Store) CleanedBoot() (string, error) {
 	data, err := os.ReadFile(filepath.Join(s.dir, "boot"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -26,8 +26,8 @@ func (s *Store) SweptBoot() (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// SetSweptBoot records it.
-func (s *Store) SetSweptBoot(boot string) error {
+// SetCleanedBoot records it.
+func (s *Store) SetCleanedBoot(boot string) error {
 	temporary := filepath.Join(s.dir, ".boot")
 	if err := writeFile(temporary, []byte(boot+"\n")); err != nil {
 		return err
@@ -35,8 +35,8 @@ func (s *Store) SetSweptBoot(boot string) error {
 	return os.Rename(temporary, filepath.Join(s.dir, "boot"))
 }
 
-// LockSweeping is held by the process that removes what earlier boots left.
-func (s *Store) LockSweeping(ctx context.Context) (unlock func(), err error) {
+// LockCleaning is held by the process that removes what earlier boots left.
+func (s *Store) LockCleaning(ctx context.Context) (unlock func(), err error) {
 	dir, err := lockDir(ctx, s.dir, unix.LOCK_EX)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func TestFlippedNewline(t *testing.T) {
 				must(t, os.WriteFile(s.lockPath("a"), nil, 0o600))
 			}
 			l = lock(t, s, "a")
-			must(t, l.Mark(attachment("net2", "")))
+			must(t, l.Write(attachment("net2", "")))
 			r, err := l.Load()
 			var got []string
 			for _, a := range r.Attachments {

@@ -20,30 +20,30 @@ import (
 // flight.
 var ErrAttaching = errdefs.New(errdefs.Unavailable, "attachments are in flight")
 
-// collectPatience is how long one LockCollecting keeps new attachments from
+// collectPatience is how long one LockHost keeps new attachments from
 // beginning.
 const collectPatience = 500 * time.Millisecond
 
-// LockAttaching is held while plugins attach, together with others, and keeps
-// LockCollecting out.
-func (s *Store) LockAttaching(ctx context.Context) (unlock func(), err error) {
+// RLockHost is held while plugins attach, together with others, and keeps
+// LockHost out.
+func (s *Store) RLockHost(ctx context.Context) (unlock func(), err error) {
 	return s.lockHost(ctx, unix.LOCK_SH)
 }
 
-// LockCollecting is held while what no attachment needs is looked for or
+// LockHost is held while what no attachment needs is looked for or
 // removed: one that is being made could need it. Attachments that are on record
 // when the lock is had are all that there are until it is released. Waiting for
 // it keeps new ones from beginning, so it waits for half a second at most for
 // those in flight; then the error is ErrAttaching.
-func (s *Store) LockCollecting(ctx context.Context) (unlock func(), err error) {
+func (s *Store) LockHost(ctx context.Context) (unlock func(), err error) {
 	cause := fmt.Errorf("%w: gave up after %s", ErrAttaching, collectPatience)
 	limited, stop := context.WithTimeoutCause(ctx, collectPatience, cause)
 	defer stop()
 	return s.lockHost(limited, unix.LOCK_EX)
 }
 
-// AttachmentWaits tells whether LockAttaching waits for the holder of
-// LockCollecting. Those who wait to attach share the turnstile.
+// AttachmentWaits tells whether RLockHost waits for the holder of
+// LockHost. Those who wait to attach share the turnstile.
 func (s *Store) AttachmentWaits() bool {
 	turnstile, err := os.Open(s.allocations())
 	if err != nil {

@@ -19,28 +19,28 @@ func TestCollectingGivesUp(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
-	slow, err := s.LockAttaching(ctx)
+	slow, err := s.RLockHost(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slow()
-	if _, err := s.LockCollecting(ctx); !errors.Is(err, ErrAttaching) {
+	if _, err := s.LockHost(ctx); !errors.Is(err, ErrAttaching) {
 		t.Errorf("collecting while something is attached: %v", err)
 	}
-	again, err := s.LockAttaching(ctx)
+	again, err := s.RLockHost(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again()
 }
 
-// TestAttachmentWaits shows to the holder of LockCollecting.
+// TestAttachmentWaits shows to the holder of LockHost.
 func TestAttachmentWaits(t *testing.T) {
 	s, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := s.LockCollecting(t.Context())
+	unlock, err := s.LockHost(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestAttachmentWaits(t *testing.T) {
 	}
 	attached := make(chan error)
 	go func() {
-		release, err := s.LockAttaching(t.Context())
+		release, err := s.RLockHost(t.Context())
 		if err == nil {
 			release()
 		}

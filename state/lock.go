@@ -182,7 +182,7 @@ func stillAt(file *os.File, path string) (bool, error) {
 
 // Hold opens the allocation's directory with a shared lock, for plugins to
 // inherit: the lock lasts as long as any process has the file open, so that
-// after kill -9 of this process Quiesce sees that its plugins still run.
+// after kill -9 of this process WaitForPlugins sees that its plugins still run.
 func (l *Locked) Hold() (*os.File, error) {
 	dir, err := os.Open(l.dir())
 	if err != nil {
@@ -195,9 +195,9 @@ func (l *Locked) Hold() (*os.File, error) {
 	return dir, nil
 }
 
-// Quiesce waits until no process has what Hold returned. Without a record
+// WaitForPlugins waits until no process has what Hold returned. Without a record
 // there is nothing to wait for.
-func (l *Locked) Quiesce(ctx context.Context) error {
+func (l *Locked) WaitForPlugins(ctx context.Context) error {
 	dir, err := os.Open(l.dir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

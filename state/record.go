@@ -97,19 +97,19 @@ type Attachment struct {
 	BridgeMTU map[string]int `json:"bridgeMTU,omitempty"`
 	// PluginDirs are where the plugins were found.
 	PluginDirs []string `json:"pluginDirs,omitempty"`
-	// After names the interfaces whose attachments came before this one.
-	After []string `json:"after,omitempty"`
-	// Displaced are the default routes that were there before, the preferred
+	// DependsOn names the interfaces whose attachments came before this one.
+	DependsOn []string `json:"dependsOn,omitempty"`
+	// PreviousRoutes are the default routes that were there before, the preferred
 	// ones first: when this attachment goes, one of them takes its place.
-	Displaced []netns.Route `json:"displaced,omitempty"`
+	PreviousRoutes []netns.Route `json:"previousRoutes,omitempty"`
 	// Result is what ADD returned, or in phase Adding the part of its chain
 	// that is done; nil until then.
 	Result json.RawMessage `json:"result,omitempty"`
 	// Status is what the attachment was seen to have; nil until the whole
 	// setup had succeeded.
 	Status json.RawMessage `json:"status,omitempty"`
-	// Tries counts ADD, or in the phases of teardown DEL.
-	Tries int `json:"tries,omitempty"`
+	// Attempts counts ADD, or in the phases of teardown DEL.
+	Attempts int `json:"attempts,omitempty"`
 	// Error says why the phase is Pending.
 	Error   string    `json:"error,omitempty"`
 	Created time.Time `json:"created"`

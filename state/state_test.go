@@ -50,7 +50,7 @@ func writeForEver(dir string) {
 		if err := l.Begin(Allocation{ID: "a", Digest: text}, []Attachment{attachment("net1", text), attachment("net2", text)}); err != nil {
 			panic(err)
 		}
-		if err := l.Mark(attachment("net1", text)); err != nil {
+		if err := l.Write(attachment("net1", text)); err != nil {
 			panic(err)
 		}
 		l.Unlock()
@@ -97,8 +97,8 @@ func TestWriteAndRead(t *testing.T) {
 	a := Allocation{ID: "a", Netns: "/run/netns/a", NetnsOwned: true, NetnsID: "1", BootID: "b", Digest: "d", Created: time.Unix(1, 0).UTC()}
 	second := Attachment{
 		Network: "n", Interface: "net1", Index: 1, Phase: Attached, ConfList: []byte(`{"a":"b"}`), Args: [][2]string{{"A", "b"}},
-		CapabilityArgs: map[string]any{"ips": []any{"10.0.0.1"}}, PluginDirs: []string{"/p"}, After: []string{"eth0"}, Result: []byte(`{"r":1}`),
-		Status: []byte(`{"s":1}`), Tries: 2, Error: "e", Created: time.Unix(2, 0).UTC(), Updated: time.Unix(3, 0).UTC(),
+		CapabilityArgs: map[string]any{"ips": []any{"10.0.0.1"}}, PluginDirs: []string{"/p"}, DependsOn: []string{"eth0"}, Result: []byte(`{"r":1}`),
+		Status: []byte(`{"s":1}`), Attempts: 2, Error: "e", Created: time.Unix(2, 0).UTC(), Updated: time.Unix(3, 0).UTC(),
 	}
 	first := Attachment{Network: "n", Interface: "eth0", Primary: true, Phase: Adding, ConfList: []byte(`{}`)}
 	must(t, l.Begin(a, []Attachment{second, first}))
@@ -112,9 +112,9 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	must(t, l.Sync())
 	first.Phase = Attached
-	must(t, l.Mark(first))
+	must(t, l.Write(first))
 	second.Phase = Pending
-	must(t, l.Put(second))
+	must(t, l.WriteDurable(second))
 	if got, err := l.Load(); err != nil || got.Attachments[0].Phase != Attached || got.Attachments[1].Phase != Pending {
 		t.Errorf("after changes: %+v, %v", got, err)
 	}
@@ -158,7 +158,7 @@ func TestInvalidIDs(t *testing.T) {
 	}
 	l := lock(t, s, "a")
 	must(t, l.Begin(Allocation{ID: "a"}, nil))
-	if err := l.Put(Attachment{Interface: "../x"}); err == nil {
+	if err := l.WriteDurable(Attachment{Interface: "../x"}); err == nil {
 		t.Error("an interface name left the directory")
 	}
 }
@@ -271,7 +271,7 @@ func TestLostEnd(t *testing.T) {
 			l.Unlock()
 			must(t, os.WriteFile(s.lockPath("a"), nil, 0o600)) // as after kill -9
 			l = lock(t, s, "a")
-			must(t, l.Mark(attachment("net1", "")))
+			must(t, l.Write(attachment("net1", "")))
 			if r, err := l.Load(); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 2 {
 				t.Errorf("its writer was killed: %+v, %v", r, err)
 			}
@@ -293,7 +293,7 @@ func TestRepair(t *testing.T) {
 	}
 	r.Attachments = append(r.Attachments, attachment("net1", "again"))
 	must(t, l.Repair(r))
-	must(t, l.Mark(attachment("net2", "")))
+	must(t, l.Write(attachment("net2", "")))
 	for who, read := range readers(s, l) {
 		if r, err := read(); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 3 {
 			t.Errorf("%s: %+v, %v", who, r, err)
@@ -337,7 +337,7 @@ func TestCompaction(t *testing.T) {
 	pending := attachment("eth0", "stays")
 	pending.Phase, pending.Error = Pending, strings.Repeat(text, 10)
 	for range 30 { // attempts of a teardown that fails
-		must(t, l.Put(pending))
+		must(t, l.WriteDurable(pending))
 	}
 	if size := size(); size > 2*compactFrom {
 		t.Errorf("%d bytes after failed attempts", size)
@@ -460,7 +460,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 		if r, err := s.Read("a"); err != nil || len(r.Damaged) != 1 || len(r.Attachments) != 0 {
 			t.Errorf("a %s is read as %+v, %v", name, r, err)
 		}
-		if err := l.Mark(attachment("net1", "")); err == nil {
+		if err := l.Write(attachment("net1", "")); err == nil {
 			t.Errorf("a %s is written to", name)
 		}
 		must(t, os.Remove(l.path()))
@@ -533,7 +533,7 @@ func TestLocksExcludeProcesses(t *testing.T) {
 func TestHoldOutlivesTheHolder(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Quiesce(context.Background())) // no record yet
+	must(t, l.WaitForPlugins(context.Background())) // no record yet
 	must(t, l.Begin(Allocation{ID: "a"}, nil))
 	hold, err := l.Hold()
 	must(t, err)
@@ -544,12 +544,12 @@ func TestHoldOutlivesTheHolder(t *testing.T) {
 	must(t, hold.Close())
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if err := l.Quiesce(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := l.WaitForPlugins(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while the child runs: %v, want the deadline", err)
 	}
 	must(t, child.Process.Kill())
 	_ = child.Wait() // killed
-	must(t, l.Quiesce(context.Background()))
+	must(t, l.WaitForPlugins(context.Background()))
 }
 
 // TestKilledWriter kills a process that writes, over and over.

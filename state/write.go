@@ -70,16 +70,16 @@ func (l *Locked) Sync() error {
 	return group.Wait()
 }
 
-// Put records an attachment so that it outlasts a power cut. The allocation
+// WriteDurable records an attachment so that it outlasts a power cut. The allocation
 // has to be on record. In phase Pending the allocation is among Store.Pending
 // until it is cleared.
-func (l *Locked) Put(a Attachment) error {
+func (l *Locked) WriteDurable(a Attachment) error {
 	if a.Phase == Pending { // marked first: a mark too many is harmless
 		if err := l.mark(pendingMarks); err != nil {
 			return err
 		}
 	}
-	if err := l.Mark(a); err != nil {
+	if err := l.Write(a); err != nil {
 		return err
 	}
 	return errors.Join(l.Sync(), l.shrink())
@@ -96,10 +96,10 @@ func (l *Locked) shrink() error {
 	return nil
 }
 
-// Mark records an attachment so that it outlasts this process, but perhaps not
+// Write records an attachment so that it outlasts this process, but perhaps not
 // a power cut: for what only matters as long as the machine runs. The
 // allocation has to be on record.
-func (l *Locked) Mark(a Attachment) error {
+func (l *Locked) Write(a Attachment) error {
 	if err := validateInterface(a.Interface); err != nil {
 		return err
 	}

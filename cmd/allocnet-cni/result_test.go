@@ -75,7 +75,7 @@ func TestResultBehindOthers(t *testing.T) {
 }
 
 func TestError(t *testing.T) {
-	full := &hook.Error{Op: "attach", Allocation: "a1", Network: "storage", Interface: "net1", Tries: 3,
+	full := &hook.Error{Op: "attach", Allocation: "a1", Network: "storage", Interface: "net1", Attempts: 3,
 		Err: types.NewError(101, "no IP addresses available in range set: 10.0.0.1-10.0.0.2", "")}
 	got := cniError(errors.Join(full, errors.New("undo: it\nfailed")))
 	if got.Code != 101 || strings.Contains(got.Msg, "\n") {

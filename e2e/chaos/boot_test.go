@@ -57,7 +57,7 @@ func TestNamespaceOfThisBoot(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = file.Close()
-				if err := store.SetSweptBoot("the boot before"); err != nil {
+				if err := store.SetCleanedBoot("the boot before"); err != nil {
 					t.Fatal(err)
 				}
 				h.must("attach", "new", "--primary", "storage")

@@ -100,7 +100,7 @@ func (a *agent) interruptExtend(id string) {
 	for _, attachment := range record.Attachments {
 		if attachment.Interface == "data0" {
 			attachment.Phase = state.Adding
-			if err := lock.Mark(attachment); err != nil {
+			if err := lock.Write(attachment); err != nil {
 				a.Fatal(err)
 			}
 		}

@@ -289,7 +289,7 @@ func requireEvents(t *testing.T, c clients, beginnings ...string) {
 }
 
 func TestStartRefused(t *testing.T) {
-	failed := &hook.Error{Op: "attach", Network: "storage", Interface: "net1", Allocation: "a1", Tries: 3, Err: errors.New("no lease\xff")}
+	failed := &hook.Error{Op: "attach", Network: "storage", Interface: "net1", Allocation: "a1", Attempts: 3, Err: errors.New("no lease\xff")}
 	plain := map[string]network{"storage": {}}
 	for name, test := range map[string]struct {
 		networks map[string]network
@@ -306,7 +306,7 @@ func TestStartRefused(t *testing.T) {
 		"no config":         {plain, func(c *proto.TaskConfig) { c.MsgpackDriverConfig = []byte("\xc1") }, nil, codes.InvalidArgument, "config: "},
 		"namespace missing": {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Path = "/nonexistent" }, nil, codes.InvalidArgument, "nothing is there"},
 		"refused":           {plain, nil, &hook.RequestError{Field: "netns", Value: "x", Reason: "other"}, codes.InvalidArgument, "other"},
-		"plugin failed":     {plain, nil, failed, codes.FailedPrecondition, "(3 tries): no lease?"},
+		"plugin failed":     {plain, nil, failed, codes.FailedPrecondition, "(3 attempts): no lease?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &engineFake{interfaces: map[string]string{"storage": "lo"}, extendErr: test.err}

@@ -44,9 +44,9 @@ type Attachment struct {
 	Phase state.Phase `json:"phase"`
 	Observed
 	// Attempts is the number of ADD calls, or in phase "pending" of teardowns.
-	Attempts   int       `json:"attempts"`
-	Error   string    `json:"error,omitempty"`
-	Created time.Time `json:"created"`
+	Attempts int       `json:"attempts"`
+	Error    string    `json:"error,omitempty"`
+	Created  time.Time `json:"created"`
 	// Result is the CNI result in the version of the network's conflist. In
 	// phase "adding" it is that of the plugins that are done.
 	Result json.RawMessage `json:"result,omitempty"`

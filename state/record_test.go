@@ -1,0 +1,121 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWriteAndRead(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	if _, err := l.Load(); !errors.Is(err, ErrNotFound) {
+		t.Errorf("before: %v, want ErrNotFound", err)
+	}
+	a := Allocation{ID: "a", Netns: "/run/netns/a", NetnsOwned: true, NetnsID: "1", BootID: "b", Digest: "d", Created: time.Unix(1, 0).UTC()}
+	second := Attachment{
+		Network: "n", Interface: "net1", Index: 1, Phase: Attached, ConfList: []byte(`{"a":"b"}`), Args: [][2]string{{"A", "b"}},
+		CapabilityArgs: map[string]any{"ips": []any{"10.0.0.1"}}, PluginDirs: []string{"/p"}, DependsOn: []string{"eth0"}, Result: []byte(`{"r":1}`),
+		Status: []byte(`{"s":1}`), Attempts: 2, Error: "e", Created: time.Unix(2, 0).UTC(), Updated: time.Unix(3, 0).UTC(),
+	}
+	first := Attachment{Network: "n", Interface: "eth0", Primary: true, Phase: Adding, ConfList: []byte(`{}`)}
+	must(t, l.Begin(a, []Attachment{second, first}))
+	want := Record{Allocation: a, Attachments: []Attachment{first, second}}
+	for name, read := range map[string]func() (Record, error){
+		"with the lock": l.Load, "without": func() (Record, error) { return s.Read("a") },
+	} {
+		if got, err := read(); err != nil || !cmp.Equal(want, got) {
+			t.Errorf("%s: %v\n%s", name, err, cmp.Diff(want, got))
+		}
+	}
+	must(t, l.Sync())
+	first.Phase = Attached
+	must(t, l.Write(first))
+	second.Phase = Pending
+	must(t, l.WriteDurable(second))
+	if got, err := l.Load(); err != nil || got.Attachments[0].Phase != Attached || got.Attachments[1].Phase != Pending {
+		t.Errorf("after changes: %+v, %v", got, err)
+	}
+	must(t, l.Delete("eth0"))
+	must(t, l.Delete("eth0"))
+	if got, err := l.Load(); err != nil || len(got.Attachments) != 1 {
+		t.Errorf("after a deletion: %+v, %v", got, err)
+	}
+	must(t, l.Clear())
+	must(t, l.Clear())
+	if _, err := s.Read("a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after all: %v, want ErrNotFound", err)
+	}
+}
+
+func TestInvalidIDs(t *testing.T) {
+	s := open(t)
+	for _, id := range []string{"", ".", "..", "../x", "a/b", "a\x00b", "-a", "a b", "a.allocnet.net1", strings.Repeat("a", 129)} {
+		var invalid *InvalidIDError
+		if _, err := s.Lock(context.Background(), id); !errors.As(err, &invalid) {
+			t.Errorf("Lock(%q): %v, want *InvalidIDError", id, err)
+		}
+		if _, err := s.Read(id); !errors.As(err, &invalid) {
+			t.Errorf("Read(%q): %v, want *InvalidIDError", id, err)
+		}
+	}
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a"}, nil))
+	if err := l.WriteDurable(Attachment{Interface: "../x"}); err == nil {
+		t.Error("an interface name left the directory")
+	}
+}
+
+// FuzzRecord reads lines that are sealed as ours are, and files as they come.
+func FuzzRecord(f *testing.F) {
+	first := attachment("net1", "x")
+	for _, c := range []change{{Attachment: &first}, {Allocation: &Allocation{ID: "a"}}, {Forgotten: "net1"}} {
+		data, err := json.Marshal(c)
+		must(f, err)
+		f.Add(data, true)
+	}
+	f.Add(newer(), false)
+	f.Add([]byte(`{"attachment":{"interface":"."}}`), true)
+	f.Add([]byte("\n\x00"), false)
+	s := open(f)
+	f.Fuzz(func(t *testing.T, data []byte, sealed bool) {
+		if sealed {
+			var e line
+			if text, err := json.Marshal(line{formatVersion, "", data}); err != nil || json.Unmarshal(text, &e) != nil {
+				return // no JSON, which has no checksum that holds
+			}
+			e.SHA256 = checksum(e.Version, e.Record)
+			data, _ = json.Marshal(e)
+			data = append(data, '\n')
+		}
+		l := lock(t, s, "a")
+		defer l.Unlock()
+		must(t, errors.Join(os.RemoveAll(l.dir()), os.Mkdir(l.dir(), 0o700), os.WriteFile(l.path(), data, 0o600)))
+		r, err := l.Load()
+		if err != nil {
+			return
+		}
+		if r.Allocation.ID != "a" {
+			t.Errorf("%q is of allocation %q", data, r.Allocation.ID)
+		}
+		must(t, l.Repair(r))
+		again, err := l.Load()
+		must(t, err)
+		r.Damaged, again.Damaged = nil, nil // what nothing tells is damage again
+		first, _ := json.Marshal(r)
+		second, _ := json.Marshal(again)
+		if !bytes.Equal(first, second) {
+			t.Errorf("%q is read as %s, and written as %s", data, first, second)
+		}
+	})
+}

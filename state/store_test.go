@@ -1,0 +1,117 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestList(t *testing.T) {
+	s := open(t)
+	for _, id := range []string{"b", "a", "c"} {
+		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
+	}
+	var got []string
+	for r, err := range s.List(context.Background()) {
+		must(t, err)
+		got = append(got, r.Allocation.ID)
+	}
+	if !cmp.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestDirectoryOfOthers: whoever can write records has programs executed.
+func TestDirectoryOfOthers(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"open to all":        func(dir string) error { return os.Chmod(dir, 0o777) },
+		"open to a group":    func(dir string) error { return os.Chmod(filepath.Join(dir, "allocations"), 0o770) },
+		"locks open to all":  func(dir string) error { return os.Chmod(filepath.Join(dir, "locks"), 0o777) },
+		"of another user":    func(dir string) error { return os.Chown(dir, 12345, -1) },
+		"records of another": func(dir string) error { return os.Chown(filepath.Join(dir, "allocations"), 12345, -1) },
+		"a link for a folder": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "locks")), os.Symlink(t.TempDir(), filepath.Join(dir, "locks")))
+		},
+	} {
+		s := open(t)
+		must(t, spoil(s.dir))
+		if _, err := Open(s.dir); err == nil || !strings.Contains(err.Error(), s.dir) {
+			t.Errorf("%s: %v, want an error that names the path", name, err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(open(t).dir, link))
+	if _, err := Open(link); err != nil {
+		t.Errorf("the operator's own link: %v", err)
+	}
+}
+
+// TestLayout: Open makes every directory, so that the host is the same after the
+// first use of a lock or a mark as before.
+func TestLayout(t *testing.T) {
+	s := open(t)
+	list := func() (names []string) {
+		entries, err := os.ReadDir(s.dir)
+		must(t, err)
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	before := list()
+	for _, lock := range []func() (func(), error){
+		func() (func(), error) { return s.LockBridges(t.Context()) },
+		func() (func(), error) { return s.LockPorts(t.Context(), true) },
+		s.LockRetries,
+	} {
+		unlock, err := lock()
+		must(t, err)
+		unlock()
+	}
+	l := lock(t, s, "a")
+	must(t, l.mark(portMarks))
+	must(t, l.mark(pendingMarks))
+	l.Unlock()
+	if after := list(); !slices.Equal(before, after) {
+		t.Errorf("before %v, after %v", before, after)
+	}
+}
+
+func TestOpenWhereItCannot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	if _, err := Open(file); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("got %v, want an error that names the path", err)
+	}
+}
+
+// TestListGoesOn: one record of a newer format hides no other.
+func TestListGoesOn(t *testing.T) {
+	s := open(t)
+	for _, id := range []string{"a", "b", "c"} {
+		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
+	}
+	must(t, os.WriteFile(filepath.Join(s.allocationDir("b"), journalFile), newer(), 0o600))
+	var got, unreadable []string
+	for r, err := range s.List(context.Background()) {
+		var u *UnreadableError
+		if errors.As(err, &u) {
+			unreadable = append(unreadable, u.ID)
+			continue
+		}
+		must(t, err)
+		got = append(got, r.Allocation.ID)
+	}
+	if !cmp.Equal(got, []string{"a", "c"}) || !cmp.Equal(unreadable, []string{"b"}) {
+		t.Errorf("got %v, unreadable %v", got, unreadable)
+	}
+}

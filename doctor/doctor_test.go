@@ -96,7 +96,7 @@ func TestOverlaps(t *testing.T) {
 }
 
 func TestTooOld(t *testing.T) {
-	for versions, want := range map[string]Severity{"0.1.0 0.2.0 0.3.1": Wrong, "0.4.0 1.0.0": Advice, "1.0.0 1.1.0": ""} {
+	for versions, want := range map[string]Severity{"0.1.0 0.2.0 0.3.1": Error, "0.4.0 1.0.0": Warning, "1.0.0 1.1.0": ""} {
 		r := &Report{}
 		tooOld(r, "bridge", strings.Fields(versions))
 		got := Severity("")

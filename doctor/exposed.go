@@ -12,32 +12,33 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// ownPlugin is the plugin that holds attachments to the rules.
+// ownPlugin is the plugin that enforces the rules.
 const ownPlugin = "allocnet-cni"
 
-// Exposed is a network with rules that Nomad offers itself: it runs the plugins
-// of a group with mode = "cni/NAME" without looking at the rules.
+// Exposed is a network with rules that Nomad offers itself: for a group with mode
+// = "cni/NAME" Nomad runs the plugins, and does not enforce the rules.
 type Exposed struct {
 	Network string `json:"network"`
-	// Path is the file in the directory that Nomad reads, Rules the one that
-	// has the rules.
+	// Path is the file in the directory that Nomad reads. Rules is the file
+	// that has the rules.
 	Path  string `json:"path"`
 	Rules string `json:"rules"`
 }
 
-// Problem says what is wrong.
+// Problem describes the risk.
 func (e Exposed) Problem() string {
-	return fmt.Sprintf("network %q has rules (in %s), but Nomad offers it itself if it reads %s: a job with mode = \"cni/%s\" is attached without them", e.Network, e.Rules, e.Path, e.Network)
+	return fmt.Sprintf("network %q has rules (in %s), but Nomad offers it itself if it reads %s: for a job with mode = \"cni/%s\" no rule is enforced", e.Network, e.Rules, e.Path, e.Network)
 }
 
-// Fix says what to do about it.
+// Fix returns the steps that remove the risk.
 func (e Exposed) Fix() string {
-	return "move " + e.Path + " to a directory that Nomad does not read, such as /etc/allocnet/networks, put that first in --conf-dir (the agent's conf_dir), and run allocnet conf generate again"
+	return "move " + e.Path + " to a directory that Nomad does not read, such as /etc/allocnet/networks, name that directory first in --conf-dir (the agent's conf_dir), and run allocnet conf generate again"
 }
 
-// FindExposed returns the networks that the directory which Nomad reads offers,
-// and that have rules: their own, the host's, or those of the network that the
-// catalog has under the name. Networks of allocnet-cni are held to them.
+// FindExposed returns the networks with rules in the directory that Nomad reads.
+// Rules are the network's own, the host's, or those of the network with the same
+// name in the catalog. Networks of allocnet-cni are left out: the plugin enforces
+// the rules.
 func FindExposed(nomadDir string, c *cniconf.Catalog, host policy.Source) ([]Exposed, error) {
 	offered, err := cniconf.Load(nomadDir)
 	if errors.Is(err, cniconf.ErrNoDir) {
@@ -62,8 +63,8 @@ func FindExposed(nomadDir string, c *cniconf.Catalog, host policy.Source) ([]Exp
 	return exposed, nil
 }
 
-// rulesOf returns the first file whose rules restrict; empty for none. Rules
-// that cannot be read were meant to.
+// rulesOf returns the first file whose rules restrict, empty for none. Rules that
+// cannot be read count as restricting.
 func rulesOf(networks []*cniconf.Network, host policy.Source) string {
 	for _, n := range networks {
 		rules, err := policy.Parse(n.Path, n.Options)
@@ -77,8 +78,8 @@ func rulesOf(networks []*cniconf.Network, host policy.Source) string {
 	return ""
 }
 
-// exposed reports networks whose rules Nomad does not know. Where the directory
-// is only believed to be Nomad's it is advice.
+// exposed reports networks whose rules Nomad does not enforce: as a warning if it
+// is only assumed that Nomad reads the directory.
 func (d *Doctor) exposed(r *Report, c *cniconf.Catalog) {
 	file := d.PolicyFile
 	if file == "" {
@@ -86,16 +87,16 @@ func (d *Doctor) exposed(r *Report, c *cniconf.Catalog) {
 	}
 	host, err := policy.Load(file)
 	if err != nil {
-		r.wrong(file, err.Error(), "edit "+file)
+		r.addError(file, err.Error(), "edit "+file)
 		return
 	}
-	dir, report := d.NomadConfDir, r.wrong
+	dir, report := d.NomadConfDir, r.addError
 	if dir == "" && len(d.ConfDirs) > 0 {
-		dir, report = d.ConfDirs[len(d.ConfDirs)-1], r.advise
+		dir, report = d.ConfDirs[len(d.ConfDirs)-1], r.addWarning
 	}
 	found, err := FindExposed(dir, c, host)
 	if err != nil {
-		r.wrong(dir, err.Error(), "see that the directory can be read")
+		r.addError(dir, err.Error(), "make the directory readable")
 	}
 	for _, e := range found {
 		report(e.Path, e.Problem(), e.Fix())

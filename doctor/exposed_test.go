@@ -68,7 +68,7 @@ func TestExposedSeverity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for nomadDir, want := range map[string]Severity{"": Advice, dir: Wrong} {
+	for nomadDir, want := range map[string]Severity{"": Warning, dir: Error} {
 		r := &Report{}
 		(&Doctor{ConfDirs: []string{"/elsewhere", dir}, NomadConfDir: nomadDir, PolicyFile: dir + "/none"}).exposed(r, catalog)
 		if len(r.Findings) != 1 || r.Findings[0].Severity != want || r.Findings[0].Subject != dir+"/a.conf" {

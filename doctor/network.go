@@ -7,20 +7,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// network is what matters here of a network's configuration.
+// network is a network with the parts of its configuration that the
+// examination needs.
 type network struct {
 	*cniconf.Network
 	bridges []string
 	ranges  []cniconf.AddressRange
-	// routed is whether the host forwards for it.
+	// routed is whether the host forwards packets for the network.
 	routed bool
 }
 
-// pluginConf is what of a plugin's configuration matters here.
+// pluginConf has the fields of a plugin configuration that describe reads.
 type pluginConf struct {
 	Type      string `json:"type"`
 	Bridge    string `json:"bridge"`
@@ -29,11 +31,34 @@ type pluginConf struct {
 	IPMasq    bool   `json:"ipMasq"`
 }
 
+// networks reads the CNI configuration directories.
+func (d *Doctor) networks(r *Report) []network {
+	catalog, err := cniconf.Load(d.ConfDirs...)
+	if err != nil {
+		dirs := strings.Join(d.ConfDirs, " ")
+		r.addError(dirs, err.Error(), "mkdir -p "+dirs+", and put network configurations there")
+		return nil
+	}
+	for _, broken := range catalog.Broken {
+		r.addError("CNI configuration", broken.Error(), "edit "+broken.Path)
+	}
+	for _, shadowed := range catalog.Shadowed {
+		r.addError(shadowed.Path, fmt.Sprintf("is not used: an earlier file has the name %q, too", shadowed.Name),
+			"give the network another name, or remove the file")
+	}
+	d.exposed(r, catalog)
+	var networks []network
+	for _, n := range catalog.Networks {
+		networks = append(networks, describe(n))
+	}
+	return networks
+}
+
 func describe(n *cniconf.Network) network {
 	d := network{Network: n}
 	for _, plugin := range n.List.Plugins {
 		var conf pluginConf
-		if json.Unmarshal(plugin.Bytes, &conf) != nil { // the plugin will say what is wrong
+		if json.Unmarshal(plugin.Bytes, &conf) != nil { // the plugin reports the mistake
 			continue
 		}
 		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
@@ -47,7 +72,7 @@ func describe(n *cniconf.Network) network {
 	return d
 }
 
-// bridgeName is the plugin's default where none is configured.
+// bridgeName returns the configured bridge, else the bridge plugin's default.
 func bridgeName(conf pluginConf) string {
 	if conf.Bridge == "" {
 		return "cni0"
@@ -55,23 +80,32 @@ func bridgeName(conf pluginConf) string {
 	return conf.Bridge
 }
 
-// overlaps finds networks that get in each other's way.
+// overlaps reports each pair of networks with one bridge or with overlapping
+// subnets.
 func overlaps(r *Report, networks []network) {
-	for i, a := range networks {
-		for _, b := range networks[:i] {
-			for _, bridge := range a.bridges {
-				if slices.Contains(b.bridges, bridge) {
-					r.wrong(a.Path, fmt.Sprintf("network %q has the bridge %s of network %q (%s)", a.Name, bridge, b.Name, b.Path),
-						"give one of them a bridge of its own")
-				}
-			}
-			for _, mine := range a.ranges {
-				for _, other := range b.ranges {
-					if mine.Subnet.Overlaps(other.Subnet) {
-						r.wrong(a.Path, fmt.Sprintf("subnet %s of network %q overlaps %s of network %q (%s): both give out the same addresses", mine.Subnet, a.Name, other.Subnet, b.Name, b.Path),
-							"give one of them another subnet")
-					}
-				}
+	for i, n := range networks {
+		for _, earlier := range networks[:i] {
+			sharedBridges(r, n, earlier)
+			sharedSubnets(r, n, earlier)
+		}
+	}
+}
+
+func sharedBridges(r *Report, n, earlier network) {
+	for _, bridge := range n.bridges {
+		if slices.Contains(earlier.bridges, bridge) {
+			r.addError(n.Path, fmt.Sprintf("network %q has the bridge %s of network %q (%s)", n.Name, bridge, earlier.Name, earlier.Path),
+				"give one of them a bridge of its own")
+		}
+	}
+}
+
+func sharedSubnets(r *Report, n, earlier network) {
+	for _, own := range n.ranges {
+		for _, other := range earlier.ranges {
+			if own.Subnet.Overlaps(other.Subnet) {
+				r.addError(n.Path, fmt.Sprintf("subnet %s of network %q overlaps %s of network %q (%s): both assign the same addresses", own.Subnet, n.Name, other.Subnet, earlier.Name, earlier.Path),
+					"give one of them another subnet")
 			}
 		}
 	}

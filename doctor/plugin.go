@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,8 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// plugins asks each plugin which versions of the specification it has.
+// plugins reports missing plugins, and those that lack a version of the CNI
+// specification.
 func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 	dirs := cniconf.PluginDirs(d.PluginDirs)
 	cni := libcni.NewCNIConfig(dirs, nil)
@@ -27,7 +29,7 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 			lacking = m.Missing
 		}
 		for _, name := range slices.Sorted(maps.Keys(lacking)) {
-			r.wrong(n.Path, fmt.Sprintf("network %q: plugin %q %s", n.Name, name, lacking[name]),
+			r.addError(n.Path, fmt.Sprintf("network %q: plugin %q %s", n.Name, name, lacking[name]),
 				fmt.Sprintf("install %s into one of %s", name, strings.Join(dirs, ", ")))
 		}
 		for _, name := range n.PluginTypes() {
@@ -36,7 +38,7 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 			}
 			info, err := cni.GetVersionInfo(ctx, name)
 			if err != nil {
-				r.wrong(name, "plugin does not say its version: "+err.Error(), "install it anew")
+				r.addError(name, "plugin fails at VERSION: "+err.Error(), "reinstall "+name)
 				supported[name] = []string{}
 				continue
 			}
@@ -47,7 +49,7 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 	}
 }
 
-// tooOld names what a plugin cannot do because of its age.
+// tooOld reports a plugin without the operations of newer CNI versions.
 func tooOld(r *Report, name string, versions []string) {
 	newest := "0.0.0"
 	for _, v := range versions {
@@ -61,18 +63,24 @@ func tooOld(r *Report, name string, versions []string) {
 	}
 	switch {
 	case lacks("0.4.0"):
-		r.wrong(name, fmt.Sprintf("plugin knows CNI up to %s: it has no CHECK, GC and STATUS", newest), "install a newer "+name)
+		r.addError(name, fmt.Sprintf("plugin supports CNI up to %s: it has no CHECK, GC and STATUS", newest), "install a newer "+name)
 	case lacks("1.1.0"):
-		r.advise(name, fmt.Sprintf("plugin knows CNI up to %s: it has no GC and STATUS", newest), "install a newer "+name)
+		r.addWarning(name, fmt.Sprintf("plugin supports CNI up to %s: it has no GC and STATUS", newest), "install a newer "+name)
 	}
 }
 
+// unsupported reports plugins that do not support the network's cniVersion.
 func unsupported(r *Report, n network, supported map[string][]string) {
 	for _, name := range n.PluginTypes() {
 		versions := supported[name]
 		if len(versions) > 0 && !slices.Contains(versions, n.List.CNIVersion) {
-			r.wrong(n.Path, fmt.Sprintf("network %q: cniVersion %s is not among those of the plugin %s: %s", n.Name, n.List.CNIVersion, name, strings.Join(versions, ", ")),
+			r.addError(n.Path, fmt.Sprintf("network %q: plugin %s does not support cniVersion %s, only %s", n.Name, name, n.List.CNIVersion, strings.Join(versions, ", ")),
 				"use one of these, or install a newer "+name)
 		}
 	}
+}
+
+func missing(err error) (*cniconf.MissingPluginError, bool) {
+	var m *cniconf.MissingPluginError
+	return m, errors.As(err, &m)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 )
 
-// Pool is what a network has to give out.
+// Pool counts the addresses of a network that uses host-local.
 type Pool struct {
 	Network string `json:"network"`
 	Used    int    `json:"used"`
-	// Total is the number of addresses that host-local gives out; IPv6 ones
-	// can be more than any integer of the machine.
+	// Total is the number of addresses that host-local can assign. That of an
+	// IPv6 subnet can exceed 64 bits.
 	Total *big.Int `json:"total"`
 }
 
-// nearlyFull is the part of a pool, in percent, above which it is.
+// nearlyFull is the percentage of used addresses from which a pool is reported.
 const nearlyFull = 90
 
 func pools(r *Report, networks []network, found *cleanup.Found) {
@@ -40,8 +40,8 @@ func pools(r *Report, networks []network, found *cleanup.Found) {
 		r.Pools = append(r.Pools, p)
 		full := new(big.Int).Div(new(big.Int).Mul(p.Total, big.NewInt(nearlyFull)), big.NewInt(100))
 		if big.NewInt(int64(p.Used)).Cmp(full) >= 0 {
-			r.wrong(n.Path, fmt.Sprintf("network %q has given out %d of %s addresses", n.Name, p.Used, p.Total),
-				"allocnet gc, or a larger subnet")
+			r.addError(n.Path, fmt.Sprintf("network %q has assigned %d of %s addresses", n.Name, p.Used, p.Total),
+				"allocnet gc, or configure a larger subnet")
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// settings looks at what the kernel has to be told. dir is /proc/sys.
+// settings reports kernel settings that keep allocations from being reached.
+// dir is /proc/sys.
 func settings(r *Report, networks []network, dir string) {
 	read := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, name))
@@ -27,18 +28,18 @@ func settings(r *Report, networks []network, dir string) {
 	}
 	routed := slices.ContainsFunc(networks, func(n network) bool { return n.routed })
 	if routed && read("net/ipv4/ip_forward") == "0" {
-		r.advise("net.ipv4.ip_forward", "is 0: allocations reach nothing outside their bridge until a plugin turns it on",
+		r.addWarning("net.ipv4.ip_forward", "is 0: allocations reach nothing outside their bridge until a plugin enables forwarding",
 			"sysctl -w net.ipv4.ip_forward=1")
 	}
 	v6 := slices.ContainsFunc(networks, func(n network) bool {
 		return n.routed && slices.ContainsFunc(n.ranges, func(a cniconf.AddressRange) bool { return a.Subnet.Addr().Is6() })
 	})
 	if v6 && read("net/ipv6/conf/all/forwarding") == "0" {
-		r.advise("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1")
+		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1")
 	}
 	bridgeFilter(r, networks, read)
 	if len(networks) > 1 && read("net/ipv4/conf/all/rp_filter") == "1" {
-		r.advise("net.ipv4.conf.all.rp_filter", "is 1 (strict): answers that take another interface than the question are dropped, which several networks make likely",
+		r.addWarning("net.ipv4.conf.all.rp_filter", "is 1 (strict): with several networks, replies on another interface than the request are dropped",
 			"sysctl -w net.ipv4.conf.all.rp_filter=2")
 	}
 }
@@ -53,17 +54,17 @@ func bridgeFilter(r *Report, networks []network, read func(string) string) {
 	for _, name := range []string{"iptables", "ip6tables"} {
 		switch read("net/bridge/bridge-nf-call-" + name) {
 		case "absent":
-			r.advise("br_netfilter", "is not loaded: allocations on one bridge do not reach each other by published ports", "modprobe br_netfilter")
+			r.addWarning("br_netfilter", "is not loaded: allocations on one bridge do not reach each other by published ports", "modprobe br_netfilter")
 			return
 		case "0":
-			r.advise("net.bridge.bridge-nf-call-"+name, "is 0: allocations on one bridge do not reach each other by published ports",
+			r.addWarning("net.bridge.bridge-nf-call-"+name, "is 0: allocations on one bridge do not reach each other by published ports",
 				"sysctl -w net.bridge.bridge-nf-call-"+name+"=1")
 		}
 	}
 }
 
-// backends tells when rules are in both kinds of tables: the kernel asks both,
-// and who looks at one misses the other.
+// backends reports rules in both iptables backends: the kernel applies both, and
+// an operator who lists one misses the other.
 func backends(ctx context.Context, r *Report) {
 	counts := map[string]bool{}
 	for _, kind := range []string{"nft", "legacy"} {
@@ -71,10 +72,10 @@ func backends(ctx context.Context, r *Report) {
 		counts[kind] = err == nil && strings.Contains(string(out), "\n-A ")
 	}
 	if counts["nft"] && counts["legacy"] {
-		r.wrong("iptables", "rules are in nftables and in the legacy tables at once: the kernel applies both",
-			"move them to one: iptables-legacy-save | iptables-nft-restore --noflush, then flush the legacy tables")
+		r.addError("iptables", "nftables and the legacy tables both have rules: the kernel applies both",
+			"move them to one backend: iptables-legacy-save | iptables-nft-restore --noflush, then flush the legacy tables")
 	}
 	if _, err := exec.LookPath("iptables"); err != nil {
-		r.advise("iptables", "is not installed: portmap, firewall and ipMasq need it unless they use nftables", "apt-get install iptables")
+		r.addWarning("iptables", "is not installed: without nftables, portmap, firewall and ipMasq need it", "apt-get install iptables")
 	}
 }

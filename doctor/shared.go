@@ -10,12 +10,12 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// sharedPlugins put attachments on a link that other hosts are on, too.
+// sharedPlugins attach to a link that other hosts share.
 var sharedPlugins = []string{"macvlan", "ipvlan", "vlan", "host-device"}
 
-// sharedRanges finds networks that other hosts are on, whose addresses host-local
-// gives out: it knows its own host only, so two hosts with one configuration give
-// out the same addresses.
+// sharedRanges reports networks on a shared link whose addresses host-local
+// assigns. host-local knows its own host only: two hosts with one configuration
+// assign the same addresses.
 func sharedRanges(r *Report, networks []network) {
 	for _, n := range networks {
 		rules, err := policy.Parse(n.Path, n.Options)
@@ -24,8 +24,8 @@ func sharedRanges(r *Report, networks []network) {
 		}
 		for _, p := range n.List.Plugins {
 			if slices.Contains(sharedPlugins, p.Network.Type) && p.Network.IPAM.Type == "host-local" {
-				r.advise(n.Path, fmt.Sprintf("network %q is %s with host-local, which knows this host only: another host with the same range gives out the same addresses", n.Name, p.Network.Type),
-					"give each host a range of its own (rangeStart, rangeEnd) and then say so with \"allocnet\": {\"hostRange\": true}, or use dhcp or another IPAM plugin that knows all hosts")
+				r.addWarning(n.Path, fmt.Sprintf("network %q is %s with host-local, which knows this host only: another host with the same range assigns the same addresses", n.Name, p.Network.Type),
+					"give each host a range of its own (rangeStart, rangeEnd) and set \"allocnet\": {\"hostRange\": true}, or use dhcp or another IPAM plugin that knows all hosts")
 			}
 		}
 	}

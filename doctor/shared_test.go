@@ -12,7 +12,7 @@ import (
 func TestSharedRanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		plugin, ipam, options string
-		advised               bool
+		warned                bool
 	}{
 		"macvlan":            {"macvlan", "host-local", "", true},
 		"ipvlan":             {"ipvlan", "host-local", "", true},
@@ -27,8 +27,8 @@ func TestSharedRanges(t *testing.T) {
 		r := &Report{}
 		sharedRanges(r, load(t, map[string]string{"a.conflist": fmt.Sprintf(
 			`{"cniVersion": "1.0.0", "name": "a"%s, "plugins": [{"type": %q, "master": "eth0", "ipam": {"type": %q, "subnet": "10.0.0.0/24"}}]}`, test.options, test.plugin, test.ipam)}))
-		if advised := len(r.Findings) == 1 && r.Findings[0].Severity == Advice && strings.Contains(r.Findings[0].Mend, "hostRange"); advised != test.advised || len(r.Findings) > 1 {
-			t.Errorf("%s: %+v, advice: want %t", name, r.Findings, test.advised)
+		if warned := len(r.Findings) == 1 && r.Findings[0].Severity == Warning && strings.Contains(r.Findings[0].Fix, "hostRange"); warned != test.warned || len(r.Findings) > 1 {
+			t.Errorf("%s: %+v, warning: want %t", name, r.Findings, test.warned)
 		}
 	}
 }

@@ -490,7 +490,7 @@ func TestPublishedUDPIsForgotten(t *testing.T) {
 	}
 }
 
-// TestDoctor names what is wrong and the command that mends it.
+// TestDoctor lists each problem with the command that fixes it.
 func TestDoctor(t *testing.T) {
 	h := newHost(t)
 	h.must("doctor")
@@ -505,7 +505,7 @@ func TestDoctor(t *testing.T) {
 	}
 	for _, word := range []string{
 		`plugin "nowhere" is not installed`, "91-broken.conf:1:1", "has the bridge web0", "10.88.4.0/30", "overlaps 10.88.0.0/16",
-		"2 lease, 2 masquerade, 2 ports", "allocnet gc", "allocnet cleanup leak-000001",
+		"2 lease, 2 masquerade, 2 ports", "fix: allocnet gc", "fix: allocnet cleanup leak-000001", "ERROR",
 	} {
 		if !strings.Contains(o.stdout, word) {
 			t.Errorf("doctor does not say %q:\n%s", word, o.stdout)

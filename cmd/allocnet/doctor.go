@@ -18,12 +18,13 @@ import (
 func newDoctor(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine this host, and say what is wrong and how to mend it",
-		Long: `Examine this host for what keeps allocations from being attached or taken down:
-network configurations, plugins, kernel settings, rules in both backends, leaks,
-ports published for the dead, address pools, and records. Nothing is changed.
+		Short: "Examine this host, and list each problem with its fix",
+		Long: `Examine this host for problems with attaching allocations and tearing them down:
+network configurations, plugins, kernel settings, rules in both iptables backends,
+leaks, ports published for dead allocations, address pools, and records. Nothing
+is changed.
 
-The exit code is 1 when something is wrong; advice alone gives 0.`,
+The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 		Example: `  allocnet doctor
   allocnet doctor --json`,
 		Args: noArguments,
@@ -60,12 +61,12 @@ func printReport(w io.Writer, r *doctor.Report) error {
 		return err
 	}
 	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        mend: %s\n", strings.ToUpper(string(f.Severity)), f.Subject, f.Problem, f.Mend); err != nil {
+		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), f.Subject, f.Problem, f.Fix); err != nil {
 			return err
 		}
 	}
 	if len(r.Findings) == 0 {
-		_, err := fmt.Fprintln(w, "nothing is wrong")
+		_, err := fmt.Fprintln(w, "no problems found")
 		return err
 	}
 	return nil

@@ -564,7 +564,7 @@ func TestMetrics(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	m.Observe(hook.Observation{Op: "attach", Network: "web", Attempts: 3, Took: time.Second, Err: errors.New("x")})
 	cleaner := m.Cleaner(cleanerFunc(func() error { return nil }))
-	if errs := cleaner.Clean(context.Background(), []state.Record{{Attachments: []state.Attachment{{Network: "web"}}}}); errs[0] != nil {
+	if errs := cleaner.Clean(context.Background(), []state.Leftover{{Suspects: []state.Suspect{{Attachment: state.Attachment{Network: "web"}}}}}); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
 	m.Reloaded(nil)
@@ -592,6 +592,6 @@ func TestMetrics(t *testing.T) {
 
 type cleanerFunc func() error
 
-func (f cleanerFunc) Clean(context.Context, []state.Record) []error { return []error{f()} }
+func (f cleanerFunc) Clean(context.Context, []state.Leftover) []error { return []error{f()} }
 
 func (f cleanerFunc) Covers(state.Attachment) bool { return false }

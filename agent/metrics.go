@@ -105,11 +105,11 @@ type countedCleaner struct {
 	metrics *Metrics
 }
 
-func (c *countedCleaner) Clean(ctx context.Context, dead []state.Record) []error {
-	errs := c.Cleaner.Clean(ctx, dead)
-	for i, record := range dead {
-		for _, attachment := range record.Attachments {
-			c.metrics.cleanups.WithLabelValues(attachment.Network, outcome(errs[i])).Inc()
+func (c *countedCleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error {
+	errs := c.Cleaner.Clean(ctx, leftovers)
+	for i, l := range leftovers {
+		for _, s := range l.Suspects {
+			c.metrics.cleanups.WithLabelValues(s.Attachment.Network, outcome(errs[i])).Inc()
 		}
 	}
 	return errs

@@ -28,13 +28,16 @@ type Cleaner struct {
 
 // Clean removes all that the catalogue of the package knows of the attachments:
 // rules, leases, devices, files. It scans the host once for all allocations, and
-// returns an error for each. Where an attachment has an error, its DEL failed;
-// then plugins that the catalogue does not know are an error, because nothing can
-// say what they left. Repeated it finds nothing to do.
-func (c *Cleaner) Clean(ctx context.Context, dead []state.Record) []error {
+// returns an error for each. Where DEL failed, plugins that the catalogue does not
+// know are an error, because nothing can say what they left. Repeated it finds
+// nothing to do.
+func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error {
 	scanner := Scanner{CacheDir: c.CacheDir}
 	var flows []flow
-	for _, record := range dead {
+	var dead []state.Record
+	for _, leftover := range leftovers {
+		record := leftover.Record()
+		dead = append(dead, record)
 		for _, a := range record.Attachments {
 			scanner.ConfLists = append(scanner.ConfLists, a.ConfList)
 			scanner.Known = append(scanner.Known, ownerOf(a.Network, a.ContainerID, a.Interface))
@@ -51,11 +54,11 @@ func (c *Cleaner) Clean(ctx context.Context, dead []state.Record) []error {
 	for _, o := range objects {
 		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", o.Owner.Allocation)
 	}
-	return outcomes(dead, failures, errors.Join(err, lookErr, forget(flows)))
+	return outcomes(leftovers, failures, errors.Join(err, lookErr, forget(flows)))
 }
 
 // outcomes sorts failures by allocation. What is of none is everybody's.
-func outcomes(dead []state.Record, failures []Failure, shared error) []error {
+func outcomes(leftovers []state.Leftover, failures []Failure, shared error) []error {
 	failed := map[string][]error{}
 	for _, f := range failures {
 		if f.Owner.Allocation == "" {
@@ -63,9 +66,9 @@ func outcomes(dead []state.Record, failures []Failure, shared error) []error {
 		}
 		failed[f.Owner.Allocation] = append(failed[f.Owner.Allocation], f)
 	}
-	errs := make([]error, len(dead))
-	for i, record := range dead {
-		errs[i] = errors.Join(shared, errors.Join(failed[record.Allocation.ID]...), unknownPlugins(record.Attachments))
+	errs := make([]error, len(leftovers))
+	for i, l := range leftovers {
+		errs[i] = errors.Join(shared, errors.Join(failed[l.Allocation.ID]...), unknownPlugins(l.Suspects))
 	}
 	return errs
 }

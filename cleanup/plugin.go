@@ -67,11 +67,12 @@ func (e *UnknownPluginError) Error() string {
 // Kind is that of package errdefs.
 func (*UnknownPluginError) Kind() errdefs.Kind { return errdefs.Failed }
 
-func unknownPlugins(attachments []state.Attachment) error {
+func unknownPlugins(suspects []state.Suspect) error {
 	var errs []error
-	for _, a := range attachments {
+	for _, s := range suspects {
+		a := s.Attachment
 		for _, plugin := range pluginTypes(a) {
-			if a.Error != "" && !slices.Contains(catalogue, plugin) {
+			if s.DelErr != nil && !slices.Contains(catalogue, plugin) {
 				errs = append(errs, &UnknownPluginError{a.Network, a.Interface, plugin})
 			}
 		}

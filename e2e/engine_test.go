@@ -42,14 +42,14 @@ type cleaner struct {
 	err   error
 }
 
-func (c *cleaner) Clean(_ context.Context, dead []state.Record) []error {
-	for _, record := range dead {
-		for _, attachment := range record.Attachments {
-			c.asked = append(c.asked, record.Allocation.ID+" "+attachment.Interface)
+func (c *cleaner) Clean(_ context.Context, leftovers []state.Leftover) []error {
+	for _, l := range leftovers {
+		for _, s := range l.Suspects {
+			c.asked = append(c.asked, l.Allocation.ID+" "+s.Attachment.Interface)
 		}
 	}
 	slices.Sort(c.asked)
-	return slices.Repeat([]error{c.err}, len(dead))
+	return slices.Repeat([]error{c.err}, len(leftovers))
 }
 
 func (c *cleaner) Covers(state.Attachment) bool { return false }

@@ -123,12 +123,12 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 	if len(covered) == 0 {
 		return nil
 	}
-	dead := make([]state.Record, len(covered))
+	leftovers := make([]state.Leftover, len(covered))
 	for i, o := range covered {
-		dead[i] = o.record
+		leftovers[i] = o.leftover()
 	}
-	e.log.Info("removing what an earlier boot left", "allocations", len(dead))
-	errs := e.config.Cleaner.Clean(ctx, dead)
+	e.log.Info("removing what an earlier boot left", "allocations", len(leftovers))
+	errs := e.config.Cleaner.Clean(ctx, leftovers)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -142,6 +142,16 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 		}
 	}
 	return nil
+}
+
+// leftover is the whole allocation, for a cleaner that knows all its plugins: no DEL
+// was run.
+func (o *operation) leftover() state.Leftover {
+	l := state.Leftover{Allocation: o.record.Allocation}
+	for _, a := range o.record.Attachments {
+		l.Suspects = append(l.Suspects, state.Suspect{Attachment: a})
+	}
+	return l
 }
 
 // forgetBoot drops the record, and the file at which its own namespace was pinned.

@@ -48,9 +48,9 @@ func TestEarlierBoot(t *testing.T) {
 	var batches []int
 	calls := filepath.Join(t.TempDir(), "calls")
 	e := fakeEngine(t, func(c *Config) {
-		c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error {
-			batches = append(batches, len(dead))
-			return make([]error, len(dead))
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
+			batches = append(batches, len(left))
+			return make([]error, len(left))
 		})
 	})
 	script := fakecni.Script{Log: calls}
@@ -81,9 +81,9 @@ func TestEarlierBoot(t *testing.T) {
 func TestEarlierBootInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	e := fakeEngine(t, func(c *Config) {
-		c.Cleaner = cleanerFunc(func(ctx context.Context, dead []state.Record) []error {
+		c.Cleaner = cleanerFunc(func(ctx context.Context, left []state.Leftover) []error {
 			cancel()
-			return make([]error, len(dead))
+			return make([]error, len(left))
 		})
 	})
 	earlierBoot(t, e, "dead", fakeList(t, "n", fakecni.Script{}))
@@ -105,7 +105,9 @@ func TestNothingOfAnEarlierBoot(t *testing.T) {
 // TestEarlierBootFails: what cannot be removed becomes pending.
 func TestEarlierBootFails(t *testing.T) {
 	e := fakeEngine(t, func(c *Config) {
-		c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error { return []error{errors.New("lock is held"), nil} })
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
+			return []error{errors.New("lock is held"), nil}
+		})
 	})
 	earlierBoot(t, e, "a-stuck", fakeList(t, "n", fakecni.Script{}))
 	earlierBoot(t, e, "b-gone", fakeList(t, "n", fakecni.Script{}))
@@ -130,12 +132,12 @@ func TestNamespaceOfThisBoot(t *testing.T) {
 			dir := t.TempDir()
 			e := fakeEngine(t, func(c *Config) {
 				c.NetnsDir = dir
-				c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error {
-					if ns, err := dead[0].Allocation.Namespace(); !errors.Is(err, netns.ErrMissing) {
+				c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
+					if ns, err := left[0].Allocation.Namespace(); !errors.Is(err, netns.ErrMissing) {
 						_ = ns.Close()
 						t.Errorf("the cleaner gets another's namespace: %v", err)
 					}
-					return make([]error, len(dead))
+					return make([]error, len(left))
 				})
 			})
 			another := filepath.Join(dir, "a")
@@ -158,7 +160,7 @@ func TestNamespaceOfThisBoot(t *testing.T) {
 // an earlier boot left, and nothing is said to be cleaned.
 func TestEarlierBootInAContainer(t *testing.T) {
 	e := fakeEngine(t, func(c *Config) {
-		c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error { return make([]error, len(dead)) })
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 	})
 	earlierBoot(t, e, "host", fakeList(t, "n", fakecni.Script{}))
 	e.onHost = func() error { return &hostns.OutsideError{Reason: "it is in a container"} }

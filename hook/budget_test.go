@@ -19,9 +19,9 @@ import (
 )
 
 // cleanerFunc is a Cleaner that covers the fake, and is a function.
-type cleanerFunc func(ctx context.Context, dead []state.Record) []error
+type cleanerFunc func(ctx context.Context, left []state.Leftover) []error
 
-func (f cleanerFunc) Clean(ctx context.Context, dead []state.Record) []error { return f(ctx, dead) }
+func (f cleanerFunc) Clean(ctx context.Context, left []state.Leftover) []error { return f(ctx, left) }
 
 func (f cleanerFunc) Covers(a state.Attachment) bool {
 	return strings.Contains(string(a.ConfList), fakecni.Type)
@@ -81,9 +81,9 @@ func TestCleanupAfterHungDEL(t *testing.T) {
 	cleaned := errors.New("not called")
 	e := fakeEngine(t, func(c *Config) {
 		c.CallTimeout = time.Hour
-		c.Cleaner = cleanerFunc(func(ctx context.Context, dead []state.Record) []error {
+		c.Cleaner = cleanerFunc(func(ctx context.Context, left []state.Leftover) []error {
 			cleaned = ctx.Err()
-			return slices.Repeat([]error{cleaned}, len(dead))
+			return slices.Repeat([]error{cleaned}, len(left))
 		})
 	})
 	record(t, e, "a1", state.Attachment{Network: "n", Interface: "eth0", Phase: state.Attached,

@@ -42,7 +42,7 @@ func TestDamageIsUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			calls := filepath.Join(t.TempDir(), "calls")
 			e := fakeEngine(t, func(c *Config) {
-				c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error { return make([]error, len(dead)) })
+				c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 			})
 			a := state.Allocation{ID: "a", Netns: test.netns, BootID: test.boot, Digest: "d"}
 			damage(t, e, a, test.lost, mark(t, fakeList(t, "n", fakecni.Script{Log: calls}), a))

@@ -56,10 +56,10 @@ type Hook interface {
 // call it when a DEL failed and whenever the namespace is missing, because
 // plugins then report success and leave their rules.
 type Cleaner interface {
-	// Clean removes what the attachments of the allocations left, of all of them
-	// at once. Those whose DEL failed have an error. It returns for each
-	// allocation what could not be removed; calling again is safe.
-	Clean(ctx context.Context, dead []state.Record) []error
+	// Clean removes what plugins left of the allocations, with one scan of the host
+	// for all. It returns one error for each allocation, nil when nothing is left;
+	// calling again is safe.
+	Clean(ctx context.Context, leftovers []state.Leftover) []error
 	// Covers tells whether Clean removes all that the plugins of an attachment
 	// leave outside of its namespace: then DEL is not needed after a reboot.
 	Covers(a state.Attachment) bool

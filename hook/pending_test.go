@@ -21,7 +21,7 @@ import (
 func TestPendingKeepsNobodyWaiting(t *testing.T) {
 	dir := t.TempDir()
 	e := fakeEngine(t, func(c *Config) {
-		c.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Record) []error { return make([]error, len(dead)) })
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 	})
 	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
 	hangs := fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Mark: begun, Await: release}}})

@@ -213,14 +213,10 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 // force calls the cleaner where DEL failed or, with the namespace missing,
 // cannot be believed, and forgets what is then gone. The rest stays pending.
 func (o *operation) force(ctx context.Context, missing bool, errs []error) error {
-	var suspects []state.Attachment
+	var suspects []state.Suspect
 	for i, a := range o.record.Attachments {
-		a.Error = ""
-		if errs[i] != nil {
-			a.Error = errs[i].Error() // the cleaner decides by it
-		}
 		if errs[i] != nil || missing {
-			suspects = append(suspects, a)
+			suspects = append(suspects, state.Suspect{Attachment: a, DelErr: errs[i]})
 		}
 	}
 	if len(suspects) == 0 {
@@ -229,15 +225,15 @@ func (o *operation) force(ctx context.Context, missing bool, errs []error) error
 	if err := o.clean(ctx, suspects, errors.Join(errs...)); err != nil {
 		return o.markPending(suspects, err)
 	}
-	for _, a := range suspects {
-		if err := o.lock.Delete(a.Interface); err != nil {
+	for _, s := range suspects {
+		if err := o.lock.Delete(s.Attachment.Interface); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *operation) clean(ctx context.Context, suspects []state.Attachment, failed error) error {
+func (o *operation) clean(ctx context.Context, suspects []state.Suspect, failed error) error {
 	if o.config.Cleaner == nil {
 		return failed
 	}
@@ -246,16 +242,17 @@ func (o *operation) clean(ctx context.Context, suspects []state.Attachment, fail
 	}
 	ctx, stop := o.cleaning(ctx)
 	defer stop()
-	dead := state.Record{Allocation: o.record.Allocation, Attachments: suspects}
-	if err := o.config.Cleaner.Clean(ctx, []state.Record{dead})[0]; err != nil {
+	leftover := state.Leftover{Allocation: o.record.Allocation, Suspects: suspects}
+	if err := o.config.Cleaner.Clean(ctx, []state.Leftover{leftover})[0]; err != nil {
 		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
 	}
 	return nil
 }
 
 // markPending records what is still to be torn down, and returns why.
-func (o *operation) markPending(suspects []state.Attachment, why error) error {
-	for _, a := range suspects {
+func (o *operation) markPending(suspects []state.Suspect, why error) error {
+	for _, s := range suspects {
+		a := s.Attachment
 		a.Phase, a.Error, a.Updated = state.Pending, why.Error(), time.Now().UTC()
 		if err := o.lock.WriteDurable(a); err != nil {
 			return errors.Join(why, err)

@@ -74,8 +74,8 @@ type Config struct {
 	Pprof bool
 	// Metrics counts. Default: a registry of the agent's own.
 	Metrics *Metrics
-	// Attacher serves POST /v1/delegate. Default: the engine, if it is one,
-	// else the request is not supported.
+	// Attacher serves the attachments of an allocation. Default: the engine, if it
+	// is an Attacher; else these requests are not supported.
 	Attacher Attacher
 	// Collect serves POST /v1/gc. Default: the engine's GC, for which namespaces
 	// alone decide what lives.

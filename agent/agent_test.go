@@ -90,7 +90,15 @@ func (e *scripted) Attach(_ context.Context, id string, n []selection.Element) (
 	return &hook.Allocation{ID: id, Attachments: []hook.Attachment{{Network: n[0].Name, Phase: state.Attached}}}, nil
 }
 
-func (e *scripted) Detach(context.Context, string, string) error { return nil }
+func (e *scripted) Detach(_ context.Context, id, iface string) error {
+	switch iface {
+	case "none":
+		return &hook.NotAttachedError{Allocation: id, Interface: iface}
+	case "eth0":
+		return &hook.RequestError{Field: "interface", Value: iface, Reason: "is the primary"}
+	}
+	return nil
+}
 
 // echo is a CNI that prints its configuration.
 type echo struct{}
@@ -277,12 +285,17 @@ func TestAnswers(t *testing.T) {
 		{"PUT /v1/allocations/broken", `{}`, 500, 999, "disk full"},
 		{"DELETE /v1/allocations/a", "", 204, 0, ""},
 		{"DELETE /v1/allocations/a", "x", 400, 6, "want no body"},
-		{"POST /v1/delegate", `{"command": "ADD", "allocation": "a", "networks": "storage"}`, 200, 0, "storage"},
-		{"POST /v1/delegate", `{"command": "DEL", "allocation": "a", "interface": "net1"}`, 204, 0, ""},
-		{"POST /v1/delegate", `{"command": "DEL", "allocation": "a"}`, 422, 7, "interface"},
-		{"POST /v1/delegate", `{"command": "ADD", "allocation": "a"}`, 422, 7, "networks"},
-		{"POST /v1/delegate", `{"command": "GET", "allocation": "a"}`, 422, 7, "want ADD or DEL"},
-		{"POST /v1/delegate", `{"command": "ADD", "allocation": "../a", "networks": "storage"}`, 422, 7, "allocation ID"},
+		{"POST /v1/allocations/a/attachments", `{"networks": "storage"}`, 200, 0, "storage"},
+		{"POST /v1/allocations/a/attachments", `{"networks": []}`, 422, 7, "want at least one"},
+		{"POST /v1/allocations/a/attachments", `{}`, 422, 7, "want at least one"},
+		{"POST /v1/allocations/a/attachments", `{"networks": "a,,b"}`, 422, 7, "networks[1]"},
+		{"POST /v1/allocations/%2e%2e/attachments", `{"networks": "storage"}`, 422, 7, "allocation ID"},
+		{"DELETE /v1/allocations/a/attachments/net1", "", 204, 0, ""},
+		{"DELETE /v1/allocations/a/attachments/none", "", 204, 0, ""},
+		{"DELETE /v1/allocations/a/attachments/eth0", "", 422, 7, "primary"},
+		{"DELETE /v1/allocations/%2e%2e/attachments/net1", "", 422, 7, "allocation ID"},
+		{"DELETE /v1/allocations/a/attachments/net1", "x", 400, 6, "want no body"},
+		{"GET /v1/allocations/a/attachments", "", 405, 100, "want POST"},
 		{"POST /v1/cni", `{"env": ` + add + `, "config": {"a": 1}}`, 200, 0, `{"a":1}`},
 		{"POST /v1/cni", `{"env": ` + del + `, "config": {}}`, 204, 0, ""},
 		{"POST /v1/cni", `{"env": {"LD_PRELOAD": "x"}, "config": {}}`, 422, 4, "LD_PRELOAD"},
@@ -347,10 +360,12 @@ func TestUnreadableRecord(t *testing.T) {
 func TestNotSupported(t *testing.T) {
 	r := start(t, Config{Pprof: true}, struct{ Engine }{&scripted{}}) // hides Attach
 	for request, body := range map[string]string{
-		api.PathDelegate: `{"command": "ADD", "allocation": "a", "networks": "storage"}`,
-		api.PathCNI:      `{"env": {"CNI_COMMAND": "ADD"}, "config": {}}`,
+		"POST /v1/allocations/a/attachments":        `{"networks": "storage"}`,
+		"DELETE /v1/allocations/a/attachments/net1": "",
+		"POST /v1/cni": `{"env": {"CNI_COMMAND": "ADD"}, "config": {}}`,
 	} {
-		if status, _, answer := r.exchange("POST", request, body); status != http.StatusNotImplemented || !strings.Contains(answer, `"code":2`) {
+		method, path, _ := strings.Cut(request, " ")
+		if status, _, answer := r.exchange(method, path, body); status != http.StatusNotImplemented || !strings.Contains(answer, `"code":2`) {
 			t.Errorf("%s: %d %s", request, status, answer)
 		}
 	}

@@ -13,48 +13,42 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// getAllocations lists all that are on record. Of one that cannot be read the
-// list has the ID and the error.
+// getAllocations lists the recorded allocations. An allocation whose record cannot
+// be read is listed with its ID and the error.
 func (a *Agent) getAllocations(r *http.Request) (any, error) {
 	all := []*api.Allocation{}
 	for allocation, err := range a.engine.List(r.Context()) {
 		var unreadable *state.UnreadableError
 		switch {
 		case errors.As(err, &unreadable):
-			allocation = &api.Allocation{ID: unreadable.ID, Error: unreadable.Err.Error()}
+			allocation = &hook.Allocation{ID: unreadable.ID, Error: unreadable.Err.Error()}
 		case err != nil:
 			return nil, err
 		}
-		all = append(all, allocation)
+		all = append(all, wireAllocation(allocation))
 	}
 	return all, nil
 }
 
 func (a *Agent) getAllocation(r *http.Request) (any, error) {
-	return a.engine.Status(r.Context(), r.PathValue("id"))
+	return wireResult(a.engine.Status(r.Context(), r.PathValue("id")))
 }
 
-// putAllocation sets an allocation up. A client that goes away has it undone:
-// it will not learn what came of it.
+// putAllocation sets an allocation up. A client that disconnects does not learn the
+// result, so the set-up is undone.
 func (a *Agent) putAllocation(r *http.Request) (any, error) {
-	var body api.Setup
+	var body setupBody
 	if err := read(r, &body); err != nil {
 		return nil, err
 	}
-	request := hook.Request{
-		ID: r.PathValue("id"), Netns: body.Netns, Identity: body.Identity, Networks: body.Networks, Ports: body.Ports, Args: body.Args,
+	request, err := body.request(r.PathValue("id"))
+	if err != nil {
+		return nil, err
 	}
-	switch len(body.Primary) {
-	case 0:
-	case 1:
-		request.Primary = &body.Primary[0]
-	default:
-		return nil, &hook.RequestError{Field: "primary", Value: body.Primary[1].Name, Reason: "want one network; further ones belong to \"networks\""}
-	}
-	return a.engine.Setup(r.Context(), request)
+	return wireResult(a.engine.Setup(r.Context(), request))
 }
 
-// deleteAllocation takes an allocation down, also when the client goes away.
+// deleteAllocation takes an allocation down, even if the client disconnects.
 func (a *Agent) deleteAllocation(r *http.Request) (any, error) {
 	if err := readNothing(r); err != nil {
 		return nil, err
@@ -64,36 +58,50 @@ func (a *Agent) deleteAllocation(r *http.Request) (any, error) {
 	return nil, a.engine.Teardown(ctx, r.PathValue("id"))
 }
 
-func (a *Agent) postDelegate(r *http.Request) (any, error) {
-	var body api.Delegate
+func (a *Agent) postAttachments(r *http.Request) (any, error) {
+	var body attachBody
 	if err := read(r, &body); err != nil {
 		return nil, err
 	}
-	if err := state.ValidateID(body.Allocation); err != nil {
+	id, err := a.attachable(r)
+	if err != nil {
 		return nil, err
+	}
+	if len(body.Networks) == 0 {
+		return nil, &hook.RequestError{Field: "networks", Reason: "want at least one"}
+	}
+	return wireResult(a.config.Attacher.Attach(r.Context(), id, body.Networks))
+}
+
+// deleteAttachment detaches one interface, even if the client disconnects. An
+// interface that is not attached is no error, as for DEL.
+func (a *Agent) deleteAttachment(r *http.Request) (any, error) {
+	if err := readNothing(r); err != nil {
+		return nil, err
+	}
+	id, err := a.attachable(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := hook.Undoing(r.Context())
+	defer stop()
+	err = a.config.Attacher.Detach(ctx, id, r.PathValue("interface"))
+	if isType[*hook.NotAttachedError](err) {
+		err = nil
+	}
+	return nil, err
+}
+
+// attachable returns the ID of the allocation whose attachments are to change.
+func (a *Agent) attachable(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if err := state.ValidateID(id); err != nil {
+		return "", err
 	}
 	if a.config.Attacher == nil {
-		return nil, unsupported("this agent changes no allocation that is set up")
+		return "", unsupported("this agent does not change the attachments of an allocation")
 	}
-	switch body.Command {
-	case api.Add:
-		if len(body.Networks) == 0 || body.Interface != "" {
-			return nil, &hook.RequestError{Field: "networks", Reason: "ADD wants at least one, and the interface as a part of it"}
-		}
-		return a.config.Attacher.Attach(r.Context(), body.Allocation, body.Networks)
-	case api.Del:
-		if body.Interface == "" || len(body.Networks) > 0 {
-			return nil, &hook.RequestError{Field: "interface", Value: body.Interface, Reason: "DEL wants the interface, and no networks"}
-		}
-		ctx, stop := hook.Undoing(r.Context())
-		defer stop()
-		err := a.config.Attacher.Detach(ctx, body.Allocation, body.Interface)
-		if isType[*hook.NotAttachedError](err) { // as after the first of two calls
-			err = nil
-		}
-		return nil, err
-	}
-	return nil, &hook.RequestError{Field: "command", Value: body.Command, Reason: "want ADD or DEL"}
+	return id, nil
 }
 
 func (a *Agent) postGC(r *http.Request) (any, error) {
@@ -101,8 +109,11 @@ func (a *Agent) postGC(r *http.Request) (any, error) {
 		return nil, err
 	}
 	collected, err := a.config.Collect(r.Context())
-	if err != nil && collected != nil && len(collected.TornDown) > 0 {
-		err = errors.Join(fmt.Errorf("torn down %d allocations, but not all", len(collected.TornDown)), err)
+	if err != nil {
+		if collected != nil && len(collected.TornDown) > 0 {
+			err = errors.Join(fmt.Errorf("torn down %d allocations, but not all", len(collected.TornDown)), err)
+		}
+		return nil, err
 	}
-	return collected, err
+	return wireCollected(collected), nil
 }

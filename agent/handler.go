@@ -35,13 +35,14 @@ type route struct {
 func (a *Agent) routes() map[string]map[string]route {
 	return map[string]map[string]route{
 		api.PathCNI:         {http.MethodPost: {a.postCNI, true}},
-		api.PathDelegate:    {http.MethodPost: {a.postDelegate, true}},
 		api.PathAllocations: {http.MethodGet: {a.getAllocations, false}},
 		api.PathAllocation: {
 			http.MethodGet:    {a.getAllocation, false},
 			http.MethodPut:    {a.putAllocation, true},
 			http.MethodDelete: {a.deleteAllocation, true},
 		},
+		api.PathAttachments: {http.MethodPost: {a.postAttachments, true}},
+		api.PathAttachment:  {http.MethodDelete: {a.deleteAttachment, true}},
 		api.PathNetworks:    {http.MethodGet: {a.getNetworks, false}},
 		api.PathGC:          {http.MethodPost: {a.postGC, true}},
 		api.PathDescription: {http.MethodGet: {getDescription, false}},

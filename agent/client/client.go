@@ -7,8 +7,8 @@
 //	allocation, err := c.Setup(ctx, "web-1", api.Setup{Networks: api.Selection{{Name: "storage"}}})
 //
 // An answer that is not a success is an *api.Error. "Try again later" (CNI code
-// 11) is tried again until the context ends. Where nobody answers the error is
-// ErrUnavailable, and nothing was done: the caller may do the work itself.
+// 11) is retried until the context ends. If no agent listens on the socket, the
+// error is ErrUnavailable and nothing was done: the caller may do the work itself.
 package client
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// ErrUnavailable is a socket on which nobody answers.
+// ErrUnavailable is returned if no agent answers on the socket.
 var ErrUnavailable = errdefs.New(errdefs.Unavailable, "the agent does not answer")
 
 // Client calls one agent. It may be used concurrently.
@@ -39,7 +39,7 @@ type Client struct {
 }
 
 // New returns a client of the agent at a socket; an empty path is
-// api.DefaultSocket. Nothing is connected yet.
+// api.DefaultSocket. It does not connect.
 func New(socket string) *Client {
 	socket = cmp.Or(socket, api.DefaultSocket)
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -53,8 +53,8 @@ func New(socket string) *Client {
 	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
-// Setup sets an allocation up; repeated with the same body it returns what
-// stands. When the context ends first the agent undoes it.
+// Setup sets an allocation up; repeated with the same body it returns the existing
+// attachments. If the context ends first, the agent undoes the set-up.
 func (c *Client) Setup(ctx context.Context, id string, body api.Setup) (*api.Allocation, error) {
 	return call[api.Allocation](ctx, c, http.MethodPut, allocationPath(id), body)
 }
@@ -71,8 +71,8 @@ func (c *Client) Allocation(ctx context.Context, id string) (*api.Allocation, er
 	return call[api.Allocation](ctx, c, http.MethodGet, allocationPath(id), nil)
 }
 
-// Allocations returns all, in the order of their IDs. One whose record cannot be
-// read has an Error, and nothing else but its ID.
+// Allocations returns all recorded allocations, in the order of their IDs. One whose
+// record cannot be read has its ID and an Error only.
 func (c *Client) Allocations(ctx context.Context) ([]*api.Allocation, error) {
 	all, err := call[[]*api.Allocation](ctx, c, http.MethodGet, api.PathAllocations, nil)
 	if err != nil {
@@ -81,14 +81,20 @@ func (c *Client) Allocations(ctx context.Context) ([]*api.Allocation, error) {
 	return *all, nil
 }
 
-// Delegate adds an attachment to an allocation or removes one; after a removal
-// the allocation is nil.
-func (c *Client) Delegate(ctx context.Context, body api.Delegate) (*api.Allocation, error) {
-	return call[api.Allocation](ctx, c, http.MethodPost, api.PathDelegate, body)
+// Attach attaches an allocation that is set up to further networks.
+func (c *Client) Attach(ctx context.Context, id string, networks api.Selection) (*api.Allocation, error) {
+	return call[api.Allocation](ctx, c, http.MethodPost, allocationPath(id)+"/attachments", api.Attach{Networks: networks})
 }
 
-// CNI has the agent carry out a CNI call, and returns what the plugin would
-// print; nil for nothing. It is not tried again: runtimes do that.
+// Detach removes one attachment of an allocation. An interface that is not
+// attached is no error.
+func (c *Client) Detach(ctx context.Context, id, iface string) error {
+	_, err := call[api.Allocation](ctx, c, http.MethodDelete, allocationPath(id)+"/attachments/"+url.PathEscape(iface), nil)
+	return err
+}
+
+// CNI delegates a CNI call to the agent, and returns the plugin's output; nil for
+// none. It is not retried: CNI runtimes retry.
 func (c *Client) CNI(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
 	body, err := json.Marshal(api.CNI{Env: env, Config: config})
 	if err != nil {
@@ -101,12 +107,12 @@ func (c *Client) CNI(ctx context.Context, env map[string]string, config []byte) 
 	return *result, nil
 }
 
-// Networks returns what the conf directory offers.
+// Networks returns the networks of the CNI configuration directories.
 func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)
 }
 
-// GC takes down what ended without teardown.
+// GC takes down dead allocations.
 func (c *Client) GC(ctx context.Context) (*api.Collected, error) {
 	return call[api.Collected](ctx, c, http.MethodPost, api.PathGC, nil)
 }
@@ -125,7 +131,7 @@ func (c *Client) Ready(ctx context.Context) error {
 
 func allocationPath(id string) string { return api.PathAllocations + "/" + url.PathEscape(id) }
 
-// call makes a request, and again while the agent says to try again later.
+// call makes a request, and retries it while the agent answers "try again later".
 func call[T any](ctx context.Context, c *Client, method, path string, body any) (*T, error) {
 	var data []byte
 	if body != nil {

@@ -23,8 +23,6 @@ import (
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/portmap"
-	"github.com/allocnet/allocnet/selection"
 )
 
 var ctx = context.Background()
@@ -33,7 +31,7 @@ var ctx = context.Background()
 func web(port int) api.Setup {
 	return api.Setup{
 		Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}, {Name: "peer", Interface: "net5"}},
-		Ports: []portmap.Port{{Label: "http", HostPort: port, To: 80, Protocol: "tcp"}},
+		Ports: []api.Port{{Label: "http", HostPort: port, To: 80, Protocol: "tcp"}},
 	}
 }
 
@@ -51,17 +49,19 @@ func TestLifeOfAnAllocation(t *testing.T) {
 	if _, err := h.client.Setup(ctx, "web-1", web(9090)); !errors.As(err, &failed) || failed.Code != api.CodeConflict {
 		t.Errorf("another request: %v", err)
 	}
-	a = must[*api.Allocation](h)(h.client.Delegate(ctx, api.Delegate{
-		Command: api.Add, Allocation: "web-1", Networks: api.Selection{{Name: "fixed", Interface: "data0", IPs: []string{"10.92.0.9/16"}, MAC: "02:00:00:00:00:09", CNIArgs: map[string]any{"a": "b"}}},
+	a = must[*api.Allocation](h)(h.client.Attach(ctx, "web-1", api.Selection{
+		{Name: "fixed", Interface: "data0", IPs: []string{"10.92.0.9/16"}, MAC: "02:00:00:00:00:09", CNIArgs: map[string]any{"a": "b"}},
 	}))
 	if got := interfaces(a); got != "eth0 net1 net5 data0" {
-		t.Errorf("after a delegate: %s", got)
+		t.Errorf("with a further network: %s", got)
 	}
 	if links := sandbox.Run(t, "ip", "-n", "web-1", "-brief", "addr", "show", "data0"); !strings.Contains(links, "10.92.0.9/16") {
 		t.Errorf("data0 is %s", links)
 	}
-	for range 2 { // the second finds it gone
-		must[*api.Allocation](h)(h.client.Delegate(ctx, api.Delegate{Command: api.Del, Allocation: "web-1", Interface: "data0"}))
+	for range 2 { // the second call finds no attachment
+		if err := h.client.Detach(ctx, "web-1", "data0"); err != nil {
+			t.Error(err)
+		}
 	}
 	if a = must[*api.Allocation](h)(h.client.Allocation(ctx, "web-1")); interfaces(a) != "eth0 net1 net5" {
 		t.Errorf("after it was removed: %s", interfaces(a))
@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 		{"PUT", "/v1/allocations/a", `{"primary": "web", "args": {"a": "b;c"}}`, 422, "b;c"},
 		{"PUT", "/v1/allocations/..%2fa", `{"primary": "web"}`, 422, "allocation ID"},
 		{"PUT", "/v1/allocations/a", `{"primary": "web", "ports": [{"label": "x", "hostPort": 70000}]}`, 422, "70000"},
-		{"POST", "/v1/delegate", `{"command": "ADD", "allocation": "none", "networks": "storage"}`, 404, "is not set up here"},
+		{"POST", "/v1/allocations/none/attachments", `{"networks": "storage"}`, 404, "is not set up here"},
 		{"POST", "/v1/cni", `{"env": {"CNI_COMMAND": "ADD"}, "config": {"type": "bridge"}}`, 400, "allocnet-cni"},
 		{"POST", "/v1/cni", `{"env": {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a"}, "config": {"cniVersion": "1.0.0", "name": "m", "type": "allocnet-cni"}}`, 500, `"code":4`},
 		{"GET", "/v1/nothing", "", 404, "no path"},
@@ -443,7 +443,7 @@ func TestNewNetworks(t *testing.T) {
 	sandbox.WriteFile(t, h.conf+"/21-late.conflist", `{"cniVersion": "1.0.0", "name": "late", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.94.0.0/16", "dataDir": "/run/late-leases"}}]}`)
 	defer os.RemoveAll("/run/late-leases")
-	must[*api.Allocation](h)(h.client.Setup(ctx, "new", api.Setup{Primary: api.Selection{selection.Element{Name: "late"}}}))
+	must[*api.Allocation](h)(h.client.Setup(ctx, "new", api.Setup{Primary: api.Selection{{Name: "late"}}}))
 	networks := must[*api.Networks](h)(h.client.Networks(ctx))
 	if len(networks.Broken) != 1 || !strings.Contains(networks.Broken[0], "20-storage.conflist") {
 		t.Errorf("broken are %v", networks.Broken)

@@ -28,7 +28,6 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
@@ -243,7 +242,7 @@ func (h *host) fake(name string, script fakecni.Script) {
 	h.Cleanup(func() { _ = os.RemoveAll("/run/fake-leases") })
 }
 
-func interfaces(a *hook.Allocation) string {
+func interfaces(a *api.Allocation) string {
 	var names []string
 	for _, attachment := range a.Attachments {
 		names = append(names, attachment.Interface)

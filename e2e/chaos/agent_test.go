@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/portmap"
 )
 
 const socket = "/run/allocnet/agent.sock"
@@ -35,7 +34,7 @@ type daemon struct {
 func setUp(ctx context.Context, i int) error {
 	_, err := client.New(socket).Setup(ctx, ids[i], api.Setup{
 		Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}, {Name: "peer"}},
-		Ports: []portmap.Port{{HostPort: 8090 + i, To: 80, Protocol: "tcp"}},
+		Ports: []api.Port{{HostPort: 8090 + i, To: 80, Protocol: "tcp"}},
 	})
 	return err
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/portmap"
 )
 
 // used is what a process has of the machine.
@@ -107,18 +106,20 @@ func TestCrowd(t *testing.T) {
 	err := each(n, n, func(i int) error {
 		a, err := client.New(socket).Setup(context.Background(), id(i), api.Setup{
 			Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}, {Name: "vlan"}},
-			Ports: []portmap.Port{{HostPort: 9000 + i, To: 80, Protocol: "tcp"}},
+			Ports: []api.Port{{HostPort: 9000 + i, To: 80, Protocol: "tcp"}},
 		})
 		if err != nil {
 			return fmt.Errorf("set up %s: %w", id(i), err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		for _, address := range a.Addresses() {
-			if other, taken := owner[address]; taken {
-				return fmt.Errorf("%s has the address %s of %s", id(i), address, other)
+		for _, attachment := range a.Attachments {
+			for _, address := range attachment.Addresses {
+				if other, taken := owner[address]; taken {
+					return fmt.Errorf("%s has the address %s of %s", id(i), address, other)
+				}
+				owner[address] = id(i)
 			}
-			owner[address] = id(i)
 		}
 		return nil
 	})

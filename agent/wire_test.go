@@ -1,0 +1,137 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// requireFull fails for a zero field: a test of a conversion would not notice that
+// the field is missing.
+func requireFull(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	if v.IsZero() {
+		t.Fatalf("%s is not set", path)
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		requireFull(t, path, v.Elem())
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Struct {
+			requireFull(t, path+"[0]", v.Index(0))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Type().Field(i); field.IsExported() {
+				requireFull(t, path+"."+field.Name, v.Field(i))
+			}
+		}
+	}
+}
+
+func marshal(t *testing.T, value any) string {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestWireResponses holds the types of the API to the engine's: the JSON is the
+// same, and no field is missing.
+func TestWireResponses(t *testing.T) {
+	created := time.Unix(1, 0).UTC()
+	allocation := &hook.Allocation{
+		ID: "a", Identity: policy.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"}, Owner: "u", Netns: "/run/netns/a",
+		Attachments: []hook.Attachment{{
+			Network: "web", Interface: "eth0", Primary: true, Task: "t", Phase: state.Attached,
+			Observed: hook.Observed{
+				Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}, MAC: "02:00:00:00:00:01", MTU: 1500,
+				Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+				DNS:      cni.DNS{Servers: []string{"a"}, Searches: []string{"b"}, Options: []string{"c"}},
+				Ports:    []cni.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+			},
+			Attempts: 1, Error: "e", Created: created, Result: json.RawMessage(`{"a":1}`),
+		}},
+		Created: created, Damaged: []string{"d"}, Error: "e",
+	}
+	collected := &hook.Collected{
+		TornDown: []string{"a"}, Networks: []string{"web"}, Skipped: map[string]string{"a": "b"}, Postponed: map[string]string{"a": "b"},
+	}
+	for name, test := range map[string]struct{ engine, wire any }{
+		"allocation": {allocation, wireAllocation(allocation)},
+		"collected":  {collected, wireCollected(collected)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireFull(t, name, reflect.ValueOf(test.engine))
+			requireFull(t, name, reflect.ValueOf(test.wire))
+			if engine, wire := marshal(t, test.engine), marshal(t, test.wire); engine != wire {
+				t.Errorf("the engine has\n%s, the API\n%s", engine, wire)
+			}
+		})
+	}
+	if empty := marshal(t, wireAllocation(&hook.Allocation{})); empty != `{"id":"","netns":"","attachments":[],"created":"0001-01-01T00:00:00Z"}` {
+		t.Errorf("an allocation without attachments: %s", empty)
+	}
+}
+
+// TestWireSelection holds the elements of a request to those of package selection.
+func TestWireSelection(t *testing.T) {
+	element := api.Element{
+		Name: "web", Interface: "data0", IPs: []string{"10.0.0.2/24"}, MAC: "02:00:00:00:00:01", MTU: 1400,
+		Bandwidth:    &api.Bandwidth{IngressRate: 1, IngressBurst: 2, EgressRate: 3, EgressBurst: 4},
+		PortMappings: []api.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+		DefaultRoute: []string{"10.0.0.1"}, CNIArgs: map[string]any{"a": "b"}, InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
+	}
+	requireFull(t, "element", reflect.ValueOf(element))
+	sent := marshal(t, api.Attach{Networks: api.Selection{element}})
+	var body attachBody
+	if err := json.Unmarshal([]byte(sent), &body); err != nil {
+		t.Fatal(err)
+	}
+	requireFull(t, "body", reflect.ValueOf(body.Networks))
+	if got := marshal(t, attachBody{Networks: body.Networks}); got != sent {
+		t.Errorf("sent %s, read %s", sent, got)
+	}
+	if want, got := reflect.TypeFor[selection.Element]().NumField(), reflect.TypeFor[api.Element]().NumField(); got != want {
+		t.Errorf("api.Element has %d fields, selection.Element %d", got, want)
+	}
+}
+
+func TestSetupRequest(t *testing.T) {
+	sent := api.Setup{
+		Netns: "/run/netns/a", Identity: api.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"},
+		Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}},
+		Ports: []api.Port{{Label: "http", HostPort: 1, To: 2, HostIP: "192.0.2.1", Protocol: "tcp"}}, Args: map[string]string{"A": "b"},
+	}
+	var body setupBody
+	if err := json.Unmarshal([]byte(marshal(t, sent)), &body); err != nil {
+		t.Fatal(err)
+	}
+	r, err := body.request("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ID != "a" || r.Netns != sent.Netns || r.Primary.Name != "web" || r.Networks[0].Name != "storage" || r.Args["A"] != "b" {
+		t.Errorf("request %+v", r)
+	}
+	requireFull(t, "identity", reflect.ValueOf(r.Identity))
+	requireFull(t, "ports", reflect.ValueOf(r.Ports))
+	if r.Operator {
+		t.Error("a client of the API is not the operator")
+	}
+}

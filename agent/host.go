@@ -25,12 +25,11 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := api.Networks{Networks: []api.Network{}, Broken: []string{}}
-	for _, n := range catalog.Networks {
+	for n, err := range catalog.Usable(a.config.PluginDirs).All() {
 		network := api.Network{
 			Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion,
 			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...),
 		}
-		err := cniconf.FindPlugins(n, a.config.PluginDirs)
 		if err == nil {
 			err = a.engine.Ready(r.Context(), n)
 		}
@@ -90,16 +89,12 @@ func (a *Agent) unusable() string {
 	if err != nil {
 		return err.Error()
 	}
-	why := fmt.Sprintf("no network in %s", strings.Join(a.config.ConfDirs, ", "))
-	for _, broken := range catalog.Broken {
-		why = broken.Error()
+	usable, problems := catalog.Usable(a.config.PluginDirs).Split()
+	switch {
+	case len(usable) > 0:
+		return ""
+	case len(problems) > 0:
+		return problems[0].Error()
 	}
-	for _, n := range catalog.Networks {
-		err := cniconf.FindPlugins(n, a.config.PluginDirs)
-		if err == nil {
-			return ""
-		}
-		why = err.Error()
-	}
-	return why
+	return fmt.Sprintf("no network in %s", strings.Join(a.config.ConfDirs, ", "))
 }

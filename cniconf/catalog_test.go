@@ -248,7 +248,7 @@ func TestLoadWithoutDirectory(t *testing.T) {
 	}
 }
 
-func TestFindPlugins(t *testing.T) {
+func TestCheckPlugins(t *testing.T) {
 	c := load(t, map[string]string{"10-a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "there", "ipam": {"type": "mode"}}, {"type": "gone"}]}`})
 	first, second := t.TempDir(), t.TempDir()
 	for path, mode := range map[string]os.FileMode{second + "/there": 0o755, first + "/mode": 0o644} {
@@ -256,7 +256,7 @@ func TestFindPlugins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := FindPlugins(c.Networks[0], []string{first, second})
+	err := c.Networks[0].CheckPlugins([]string{first, second})
 	var missing *MissingPluginError
 	if !errors.As(err, &missing) {
 		t.Fatalf("got %v", err)

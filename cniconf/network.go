@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,8 +16,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
-
-	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Network is one named network of a conf directory. It is not changed after
@@ -222,74 +218,4 @@ func (n *Network) Binaries() []string {
 		}
 	}
 	return names
-}
-
-// DefaultPluginDirs are where plugins are searched when nothing else is said,
-// separated by ':': where CNI's own archives are unpacked, then where Debian's
-// containernetworking-plugins installs.
-const DefaultPluginDirs = "/opt/cni/bin:/usr/lib/cni"
-
-// PluginDirs returns where plugins are searched: the configured directories,
-// else those of CNI_PATH, else DefaultPluginDirs.
-func PluginDirs(configured []string) []string {
-	if len(configured) > 0 {
-		return configured
-	}
-	if path := os.Getenv("CNI_PATH"); path != "" {
-		return filepath.SplitList(path)
-	}
-	return filepath.SplitList(DefaultPluginDirs)
-}
-
-// MissingPluginError is a network whose plugins are not all there.
-type MissingPluginError struct {
-	Network string
-	// Missing maps the name of a plugin to what is wrong with it.
-	Missing map[string]string
-	Dirs    []string
-}
-
-func (e *MissingPluginError) Error() string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(e.Missing)) {
-		parts = append(parts, fmt.Sprintf("plugin %q %s", name, e.Missing[name]))
-	}
-	return fmt.Sprintf("network %q: %s (searched %s)", e.Network, strings.Join(parts, ", "), strings.Join(e.Dirs, ", "))
-}
-
-// Kind is that of package errdefs.
-func (*MissingPluginError) Kind() errdefs.Kind { return errdefs.Refused }
-
-// FindPlugins checks that everything the network executes is in the
-// directories; the error is a *MissingPluginError.
-func FindPlugins(n *Network, dirs []string) error {
-	missing := map[string]string{}
-	for _, name := range n.Binaries() {
-		if why := findPlugin(name, dirs); why != "" {
-			missing[name] = why
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return &MissingPluginError{Network: n.Name, Missing: missing, Dirs: dirs}
-}
-
-func findPlugin(name string, dirs []string) (why string) {
-	why = "is not installed"
-	for _, dir := range dirs {
-		info, err := os.Stat(filepath.Join(dir, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			why = "cannot be looked at: " + err.Error()
-		case !info.Mode().IsRegular():
-			why = "is not a regular file"
-		case info.Mode()&0o111 == 0:
-			why = "is not executable"
-		default:
-			return ""
-		}
-	}
-	return why
 }

@@ -25,7 +25,7 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 	supported := map[string][]string{}
 	for _, n := range networks {
 		lacking := map[string]string{}
-		if m, ok := missing(cniconf.FindPlugins(n.Network, dirs)); ok {
+		if m, ok := missing(n.CheckPlugins(dirs)); ok {
 			lacking = m.Missing
 		}
 		for _, name := range slices.Sorted(maps.Keys(lacking)) {

@@ -116,22 +116,20 @@ func (e *Engine) Catalog() (*cniconf.Catalog, error) {
 	return catalog, nil
 }
 
-// resolve finds the networks of the elements and the binaries that they need.
+// resolve finds the networks of the elements, all of whose plugins are installed.
 func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, error) {
 	catalog, err := e.Catalog()
 	if err != nil {
 		return nil, err
 	}
+	usable := catalog.Usable(e.config.PluginDirs)
 	networks := make([]*cniconf.Network, len(elements))
 	for i, element := range elements {
-		if networks[i], err = catalog.Lookup(element.Name); err != nil {
+		if networks[i], err = usable.Lookup(element.Name); err != nil {
 			return nil, err
 		}
 		if slices.Contains(networks[i].PluginTypes(), ownPlugin) {
 			return nil, &RequestError{"network", element.Name, "is made by " + ownPlugin + " itself: name one of those that it attaches"}
-		}
-		if err := cniconf.FindPlugins(networks[i], e.config.PluginDirs); err != nil {
-			return nil, err
 		}
 	}
 	return networks, nil

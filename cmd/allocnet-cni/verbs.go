@@ -16,7 +16,6 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -164,11 +163,9 @@ func status(r *request) error {
 	if r.conf.primary != nil {
 		elements = append(slices.Clone(elements), *r.conf.primary)
 	}
+	usable := catalog.Usable(filepath.SplitList(r.conf.PluginDir))
 	for _, e := range elements {
-		n, err := catalog.Lookup(e.Name)
-		if err == nil {
-			err = cniconf.FindPlugins(n, cniconf.PluginDirs(filepath.SplitList(r.conf.PluginDir)))
-		}
+		n, err := usable.Lookup(e.Name)
 		if err == nil {
 			err = r.engine.Ready(r.ctx, n)
 		}

@@ -153,7 +153,7 @@ func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary str
 		}
 	}
 	for _, n := range append(needed, made) {
-		if err := cniconf.FindPlugins(n, cniconf.PluginDirs(filepath.SplitList(s.pluginDir))); err != nil {
+		if err := n.CheckPlugins(filepath.SplitList(s.pluginDir)); err != nil {
 			return nil, err
 		}
 	}

@@ -71,7 +71,7 @@ file cannot be used, a plugin is missing, or a network is not ready.`,
 			if err != nil {
 				return err
 			}
-			view, healthy := viewCatalog(cmd.Context(), engine, catalog, cniconf.PluginDirs(filepath.SplitList(s.pluginDir)))
+			view, healthy := viewCatalog(cmd.Context(), engine, catalog, filepath.SplitList(s.pluginDir))
 			if view.Exposed, err = findExposed(s, catalog); err != nil {
 				return err
 			}
@@ -92,12 +92,12 @@ file cannot be used, a plugin is missing, or a network is not ready.`,
 func viewCatalog(ctx context.Context, engine *hook.Engine, c *cniconf.Catalog, pluginDirs []string) (catalogJSON, bool) {
 	view := catalogJSON{Networks: []networkJSON{}}
 	healthy := len(c.Broken) == 0
-	for _, n := range c.Networks {
+	for n, err := range c.Usable(pluginDirs).All() {
 		network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Ready: "unknown"}
-		rules, err := policy.Parse(n.Path, n.Options)
+		rules, malformed := policy.Parse(n.Path, n.Options)
 		network.Policy = rules.Describe()
-		if err == nil {
-			err = cniconf.FindPlugins(n, pluginDirs)
+		if malformed != nil {
+			err = malformed
 		}
 		if err == nil {
 			network.Ready, err = readiness(ctx, engine, n)

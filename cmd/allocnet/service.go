@@ -255,10 +255,9 @@ func (s *service) publishOnce(ctx context.Context) error {
 		return err
 	}
 	var names []string
-	for _, n := range catalog.Networks {
-		if cniconf.FindPlugins(n, cniconf.PluginDirs(s.config.PluginDirs)) == nil {
-			names = append(names, n.Name)
-		}
+	usable, _ := catalog.Usable(s.config.PluginDirs).Split()
+	for _, n := range usable {
+		names = append(names, n.Name)
 	}
 	return s.nomad.Publish(ctx, names)
 }

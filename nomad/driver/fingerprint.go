@@ -92,37 +92,30 @@ func (d *Driver) fingerprint() *proto.FingerprintResponse {
 	if err != nil {
 		return fail(err.Error())
 	}
-	usable, problems := usableNetworks(catalog, pluginDirs)
+	usable, problems := catalog.Usable(pluginDirs).Split()
 	for _, n := range usable {
 		maps.Copy(attributes, networkAttributes(n))
 	}
 	if len(usable) == 0 {
-		return fail(strings.Join(append([]string{"no network can be attached to; " + strings.Join(confDirs, ", ") + " has none that is usable"}, problems...), "; "))
+		return fail("no network can be attached to; " + strings.Join(confDirs, ", ") + " has none that is usable" + join("; ", problems))
 	}
 	return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_HEALTHY, HealthDescription: clean(description(problems))}
 }
 
-func description(problems []string) string {
+func description(problems []error) string {
 	if len(problems) == 0 {
 		return "Healthy"
 	}
-	return "Degraded: " + strings.Join(problems, "; ")
+	return "Degraded: " + strings.TrimPrefix(join("; ", problems), "; ")
 }
 
-// usableNetworks returns the networks whose plugins are all there, and what is
-// wrong with the others.
-func usableNetworks(c *cniconf.Catalog, pluginDirs []string) (usable []*cniconf.Network, problems []string) {
-	for _, n := range c.Networks {
-		if err := cniconf.FindPlugins(n, pluginDirs); err != nil {
-			problems = append(problems, err.Error())
-			continue
-		}
-		usable = append(usable, n)
+// join puts the separator before each problem.
+func join(separator string, problems []error) string {
+	var b strings.Builder
+	for _, problem := range problems {
+		b.WriteString(separator + problem.Error())
 	}
-	for _, broken := range c.Broken {
-		problems = append(problems, broken.Error())
-	}
-	return usable, problems
+	return b.String()
 }
 
 // networkAttributes are those of one network. The number of free addresses is in

@@ -1,0 +1,70 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// usable loads two networks of which one has its plugin, and a broken file.
+func usable(t *testing.T) Usable {
+	t.Helper()
+	plugins := t.TempDir()
+	if err := os.WriteFile(filepath.Join(plugins, "bridge"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return load(t, map[string]string{
+		"10-a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}]}`,
+		"20-b.conflist": `{"cniVersion": "1.0.0", "name": "b", "plugins": [{"type": "bridge", "ipam": {"type": "gone"}}]}`,
+		"30-c.conflist": `{`,
+	}).Usable([]string{plugins})
+}
+
+func TestUsableAll(t *testing.T) {
+	got := map[string]string{}
+	for n, err := range usable(t).All() {
+		var missing *MissingPluginError
+		errors.As(err, &missing)
+		got[n.Name] = ""
+		if missing != nil {
+			got[n.Name] = missing.Missing["gone"]
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"a": "", "b": "is not installed"}, got); diff != "" {
+		t.Errorf("networks (-want +got):\n%s", diff)
+	}
+	for range usable(t).All() {
+		break // the caller may stop early
+	}
+}
+
+func TestUsableSplit(t *testing.T) {
+	networks, problems := usable(t).Split()
+	if len(networks) != 1 || networks[0].Name != "a" {
+		t.Errorf("networks %v, want a alone", networks)
+	}
+	if len(problems) != 2 || !strings.Contains(problems[0].Error(), `network "b": plugin "gone" is not installed`) || !strings.Contains(problems[1].Error(), "30-c.conflist:1:1: ") {
+		t.Errorf("problems %v, want the missing plugin, then the broken file", problems)
+	}
+}
+
+func TestUsableLookup(t *testing.T) {
+	if n, err := usable(t).Lookup("a"); err != nil || n.Name != "a" {
+		t.Errorf("a is %v, %v", n, err)
+	}
+	var missing *MissingPluginError
+	if _, err := usable(t).Lookup("b"); !errors.As(err, &missing) || missing.Network != "b" {
+		t.Errorf("b is %v, want a *MissingPluginError", err)
+	}
+	var unknown *NotFoundError
+	if _, err := usable(t).Lookup("x"); !errors.As(err, &unknown) || unknown.Name != "x" {
+		t.Errorf("x is %v, want a *NotFoundError", err)
+	}
+}

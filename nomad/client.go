@@ -16,45 +16,45 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Config says which Nomad is asked, and how. The zero value asks the agent of
-// this host without a token.
+// Config is the connection to a Nomad agent. The zero value is this host's agent,
+// without a token.
 type Config struct {
-	// Address is a Nomad agent's, as https://127.0.0.1:4646 or unix:///socket.
+	// Address of the Nomad agent, as https://127.0.0.1:4646 or unix:///socket.
 	// Empty: http://127.0.0.1:4646.
 	Address string
-	// TokenFile holds the ACL token. It is read anew for each request, so that
-	// it may be rotated. Empty: no token.
+	// TokenFile has the ACL token. It is read for each request, so that it can
+	// be rotated. Empty: no token.
 	TokenFile string
-	// CAFile, CertFile, KeyFile and TLSName are for TLS, as Nomad's own
-	// clients have them. Empty: the system's, none, none, the address's.
+	// CAFile, CertFile, KeyFile and TLSName are the TLS settings of Nomad's own
+	// CLI. Empty: the system's CAs, no certificate, no key, the address's name.
 	CAFile, CertFile, KeyFile, TLSName string
-	// NodeID is this host's. Empty: the agent at Address is asked, which then
-	// has to be this host's.
+	// NodeID of this host. Empty: that of the agent at Address, which must be
+	// this host's client.
 	NodeID string
-	// WishDir keeps what was read of the networks that jobs ask for. Required
-	// for Networks.
-	WishDir string
-	// Logger gets a line for what goes wrong on the way. Default: none.
+	// NetworksDir caches the job networks of allocations. Required for Networks.
+	NetworksDir string
+	// Logger gets a line for each failed request that is repeated. Default: none.
 	Logger hclog.Logger
 }
 
-// Client asks one Nomad agent about one host. It may be used concurrently.
+// Client is a client of Nomad's API for one node. It may be used concurrently.
 type Client struct {
 	config Config
 	api    *api.Client
 	log    hclog.Logger
+	cache  networkCache
 	// pause is watchPause; tests replace it.
 	pause time.Duration
 
-	mu   sync.Mutex
-	node string // once it is known
-	// live is what lives, as Watch has been told; nil when that is not known.
+	mu   sync.Mutex // guards all below
+	node string     // the node ID; empty until it is known
+	// live is the live set of Watch's last answer; nil: unknown.
 	live map[string]bool
-	// lived is the last that was known.
-	lived map[string]bool
+	// lastLive is the last live set that was not nil.
+	lastLive map[string]bool
 }
 
-// New returns a client. Nothing is asked yet.
+// New returns a client. It sends no request.
 func New(c Config) (*Client, error) {
 	if c.Address == "" {
 		c.Address = "http://127.0.0.1:4646"
@@ -71,11 +71,14 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nomad address %q: %w", c.Address, err)
 	}
-	return &Client{config: c, api: client, log: c.Logger, pause: watchPause, node: c.NodeID}, nil
+	return &Client{
+		config: c, api: client, log: c.Logger, pause: watchPause, node: c.NodeID,
+		cache: networkCache{dir: c.NetworksDir, log: c.Logger},
+	}, nil
 }
 
-// query returns the options of a request. Namespace "*" is all that the token
-// may read.
+// query returns the options of a request. Namespace "*" is every namespace that
+// the token may read.
 func (c *Client) query(ctx context.Context) (*api.QueryOptions, error) {
 	token, err := c.token()
 	if err != nil {
@@ -99,7 +102,7 @@ func (c *Client) token() (string, error) {
 	return token, nil
 }
 
-// nodeID returns this host's, which the Nomad agent is asked for once.
+// nodeID returns the node ID of this host. The Nomad agent is asked once.
 func (c *Client) nodeID(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,11 +115,11 @@ func (c *Client) nodeID(ctx context.Context) (string, error) {
 	}
 	var self api.AgentSelf
 	if _, err := c.api.Raw().Query("/v1/agent/self", &self, options); err != nil {
-		return "", fmt.Errorf("ask nomad for this host's node ID: %w", err)
+		return "", fmt.Errorf("read the node ID of this host from nomad: %w", err)
 	}
 	id := self.Stats["client"]["node_id"]
 	if id == "" {
-		return "", errors.New("the nomad agent is no client: configure node_id, or the address of this host's")
+		return "", errors.New("the nomad agent is not a client: configure node_id, or the address of this host's client")
 	}
 	c.node = id
 	return id, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// FuzzWishes reads what a job asks for by further network blocks and by meta.
-func FuzzWishes(f *testing.F) {
+// FuzzJobNetworks reads selections by network blocks and by meta.
+func FuzzJobNetworks(f *testing.F) {
 	f.Add("cni/storage", "mgmt@net5")
 	f.Add("cni/../storage", `[{"name": "mgmt", "ips": ["10.0.0.1/24"]}]`)
 	f.Add("bridge", "${meta.x}")
@@ -19,13 +19,13 @@ func FuzzWishes(f *testing.F) {
 	iface := regexp.MustCompile(`^\w[\w.-]*$`)
 	f.Fuzz(func(t *testing.T, mode, meta string) {
 		a := allocation([]*api.NetworkResource{{Mode: "cni/multi"}, {Mode: mode}}, map[string]string{MetaKey: meta})
-		elements, err := wishesOf(a)
+		elements, err := jobNetworks(a)
 		if err != nil {
 			return
 		}
 		for _, e := range elements {
 			if !name.MatchString(e.Name) || e.Interface != "" && !iface.MatchString(e.Interface) {
-				t.Errorf("mode %q and meta %q ask for %+v", mode, meta, e)
+				t.Errorf("mode %q and meta %q select %+v", mode, meta, e)
 			}
 		}
 	})

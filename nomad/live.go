@@ -12,22 +12,22 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// placed is what matters of an allocation. The rest of the answer, which has the
-// whole job, is not kept.
-type placed struct {
+// allocationStub has the fields of an allocation that Live needs. The answer has
+// the whole job of each allocation.
+type allocationStub struct {
 	ID           string
 	ClientStatus string
 }
 
-// ended tells whether all tasks are dead on the host, as far as the host has
-// said. One that Nomad calls lost, or does not know of, may run on.
-func (p placed) ended() bool {
-	return p.ClientStatus == api.AllocClientStatusComplete || p.ClientStatus == api.AllocClientStatusFailed
+// ended reports whether the client has reported all tasks as dead. An allocation
+// with the status lost or unknown may still run.
+func (a allocationStub) ended() bool {
+	return a.ClientStatus == api.AllocClientStatusComplete || a.ClientStatus == api.AllocClientStatusFailed
 }
 
-// Live returns the IDs of the allocations on this host that have not ended. An
-// error means that it is not known. While Watch runs it has the answer already,
-// which is at most watchPause older than Nomad's.
+// Live returns the IDs of the allocations on this host that have not ended. With
+// an error the live set is unknown. While Watch runs, Live sends no request; the
+// answer is at most watchPause older than Nomad's.
 func (c *Client) Live(ctx context.Context) (map[string]bool, error) {
 	c.mu.Lock()
 	watched := maps.Clone(c.live)
@@ -35,17 +35,17 @@ func (c *Client) Live(ctx context.Context) (map[string]bool, error) {
 	if watched != nil {
 		return watched, nil
 	}
-	live, _, err := c.askLive(ctx, 0)
+	live, _, err := c.queryLive(ctx, 0)
 	return live, err
 }
 
-// watchWait is how long Nomad waits for a change before it answers. The answer
-// has all allocations of the node, so that a short wait would cost much.
+// watchWait is the wait time of a blocking query. Each answer has all allocations
+// of the node, so a short wait would be expensive.
 const watchWait = 10 * time.Minute
 
-// askLive returns what lives, and the index of the answer. With the index of an
-// earlier answer it waits for another.
-func (c *Client) askLive(ctx context.Context, index uint64) (map[string]bool, uint64, error) {
+// queryLive returns the live set, and the index of the answer. With the index of
+// an earlier answer it is a blocking query.
+func (c *Client) queryLive(ctx context.Context, index uint64) (map[string]bool, uint64, error) {
 	node, err := c.nodeID(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -57,10 +57,10 @@ func (c *Client) askLive(ctx context.Context, index uint64) (map[string]bool, ui
 	if index > 0 {
 		options.WaitIndex, options.WaitTime = index, watchWait
 	}
-	var allocations []placed
+	var allocations []allocationStub
 	meta, err := c.api.Raw().Query("/v1/node/"+node+"/allocations", &allocations, options)
 	if err != nil {
-		return nil, 0, fmt.Errorf("ask nomad for the allocations of node %s: %w", node, err)
+		return nil, 0, fmt.Errorf("read the allocations of node %s from nomad: %w", node, err)
 	}
 	if len(allocations) == 0 {
 		if err := c.nodeExists(ctx, node); err != nil {
@@ -76,26 +76,25 @@ func (c *Client) askLive(ctx context.Context, index uint64) (map[string]bool, ui
 	return live, meta.LastIndex, nil
 }
 
-// bridgeNetwork is the name of the network that Nomad makes itself, for groups
-// in bridge mode.
+// bridgeNetwork is the name of Nomad's built-in network, for groups in bridge
+// mode.
 const bridgeNetwork = "nomad"
 
-// Attached tells whether Nomad attached an allocation to a network by a
-// configuration of its own, so that what it left is in no CNI configuration
-// directory.
+// Attached reports whether Nomad itself attached an allocation to its built-in
+// network, which no CNI configuration directory has.
 func Attached(network, allocation string) bool {
 	return network == bridgeNetwork && uuid.MatchString(allocation)
 }
 
-// nodeExists is an error for a node that Nomad does not know: its list is empty,
-// too, which would be the death of all allocations.
+// nodeExists returns an error for a node that Nomad does not know. The list of
+// such a node is empty, too, and all its allocations would count as dead.
 func (c *Client) nodeExists(ctx context.Context, node string) error {
 	options, err := c.query(ctx)
 	if err != nil {
 		return err
 	}
 	if _, _, err := c.api.Nodes().Info(node, options); err != nil {
-		return fmt.Errorf("ask nomad for node %s: %w", node, err)
+		return fmt.Errorf("read node %s from nomad: %w", node, err)
 	}
 	return nil
 }

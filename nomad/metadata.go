@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// MetaPrefix begins the node metadata of a network: a job asks for a host that
-// has the network "storage" by
+// MetaPrefix is the prefix of the node metadata of a network. A job requires a node
+// with the network "storage" by
 //
 //	constraint {
 //	  attribute = "${meta.allocnet.network.storage}"
@@ -21,12 +21,12 @@ import (
 //	}
 const MetaPrefix = "allocnet.network."
 
-// metaName is what Nomad takes as a part of a key.
+// metaName is the form of a part of a key that Nomad accepts.
 var metaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]*$`)
 
-// Publish makes the dynamic metadata of this host name these networks and no
-// others. A network whose name is no HCL identifier cannot be named, and is
-// left out with a line in the log.
+// Publish makes these networks, and no others, the dynamic metadata of this node.
+// A network whose name is not an HCL identifier is left out, with a warning in the
+// log.
 func (c *Client) Publish(ctx context.Context, networks []string) error {
 	node, err := c.nodeID(ctx)
 	if err != nil {
@@ -51,11 +51,12 @@ func (c *Client) Publish(ctx context.Context, networks []string) error {
 	return nil
 }
 
+// keys returns the metadata keys of networks.
 func (c *Client) keys(networks []string) map[string]bool {
 	keys := map[string]bool{}
 	for _, name := range networks {
 		if !metaName.MatchString(name) {
-			c.log.Warn("network cannot be named in node metadata", "network", name, "want", metaName.String())
+			c.log.Warn("network is not published: its name is no valid metadata key", "network", name, "want", metaName.String())
 			continue
 		}
 		keys[MetaPrefix+name] = true
@@ -63,7 +64,7 @@ func (c *Client) keys(networks []string) map[string]bool {
 	return keys
 }
 
-// difference is what has to change; nil deletes a key.
+// difference returns the changes from present to want; nil deletes a key.
 func difference(present map[string]string, want map[string]bool) map[string]*string {
 	change := map[string]*string{}
 	for key := range want {

@@ -28,7 +28,7 @@ const (
 	nodeID  = "99999999-2222-3333-4444-555555555555"
 )
 
-// server is a Nomad agent that answers by path; a function may do so, too.
+// server is a Nomad agent whose answers are values or handlers, by path.
 type server struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -66,7 +66,7 @@ func newClient(t *testing.T, address string) *Client {
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Config{Address: address, TokenFile: token, WishDir: filepath.Join(t.TempDir(), "wishes")})
+	c, err := New(Config{Address: address, TokenFile: token, NetworksDir: filepath.Join(t.TempDir(), "job-networks")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveIsUnknown has every way in which the answer is no answer.
+// TestLiveIsUnknown: without a usable answer the live set is unknown.
 func TestLiveIsUnknown(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
@@ -105,7 +105,7 @@ func TestLiveIsUnknown(t *testing.T) {
 		answers map[string]any
 		url     string
 	}{
-		"nobody answers":      {url: gone.URL},
+		"no answer":           {url: gone.URL},
 		"a server, no client": {answers: map[string]any{"/v1/agent/self": map[string]any{"stats": map[string]any{}}}},
 		"no such node": {answers: map[string]any{
 			"/v1/agent/self": self(), "/v1/node/" + nodeID + "/allocations": []*api.Allocation{},
@@ -140,7 +140,7 @@ func allocation(networks []*api.NetworkResource, meta map[string]string) *api.Al
 	return &api.Allocation{ID: allocID, TaskGroup: name, Job: &api.Job{TaskGroups: []*api.TaskGroup{{Name: &name, Networks: networks, Meta: meta}}}}
 }
 
-func TestWishes(t *testing.T) {
+func TestJobNetworks(t *testing.T) {
 	block := func(mode string, args map[string]string) *api.NetworkResource {
 		n := &api.NetworkResource{Mode: mode}
 		if args != nil {
@@ -167,9 +167,9 @@ func TestWishes(t *testing.T) {
 		"variable":           {meta: "net${NOMAD_ALLOC_INDEX}", word: "variable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := wishesOf(allocation(test.networks, map[string]string{MetaKey: test.meta}))
+			got, err := jobNetworks(allocation(test.networks, map[string]string{MetaKey: test.meta}))
 			if test.word != "" {
-				var refused *WishError
+				var refused *SelectionError
 				if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.word) {
 					t.Errorf("got %v, want %q", err, test.word)
 				}
@@ -180,12 +180,12 @@ func TestWishes(t *testing.T) {
 			}
 		})
 	}
-	if _, err := wishesOf(&api.Allocation{TaskGroup: "x", Job: &api.Job{}}); err == nil {
-		t.Error("a group that is not there has wishes")
+	if _, err := jobNetworks(&api.Allocation{TaskGroup: "x", Job: &api.Job{}}); err == nil {
+		t.Error("a missing group selects networks")
 	}
 }
 
-func TestNetworksAreAskedForOnce(t *testing.T) {
+func TestNetworksAreCached(t *testing.T) {
 	var calls atomic.Int32
 	answer := allocation([]*api.NetworkResource{{Mode: "cni/m"}, {Mode: "cni/storage"}}, nil)
 	s := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {
@@ -197,7 +197,7 @@ func TestNetworksAreAskedForOnce(t *testing.T) {
 	}})
 	c := newClient(t, s.URL)
 	want := []selection.Element{{Name: "storage"}}
-	for _, when := range []string{"after failures", "from what is kept"} {
+	for _, when := range []string{"after failures", "from the cache"} {
 		got, err := c.Networks(context.Background(), allocID)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", when, err, diff)
@@ -210,22 +210,22 @@ func TestNetworksAreAskedForOnce(t *testing.T) {
 	if got, err := c.Networks(context.Background(), allocID); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("with nomad gone: %v, %v", got, err)
 	}
-	if err := os.WriteFile(c.wishPath(allocID), nil, 0o600); err != nil {
+	if err := os.WriteFile(c.cache.path(allocID), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("the deadline"))
 	if got, err := c.Networks(ctx, allocID); err == nil || !strings.Contains(err.Error(), "the deadline") {
-		t.Errorf("a file that a power cut left empty: %v, %v", got, err)
+		t.Errorf("a file that a power cut truncated: %v, %v", got, err)
 	}
 	for live, count := range map[bool]int{true: 1, false: 0} {
-		if err := c.keep(allocID, want); err != nil {
+		if err := c.cache.store(allocID, want); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Prune(map[string]bool{allocID: live}); err != nil {
 			t.Error(err)
 		}
-		if left, _ := filepath.Glob(c.config.WishDir + "/*"); len(left) != count {
+		if left, _ := filepath.Glob(c.config.NetworksDir + "/*"); len(left) != count {
 			t.Errorf("live %v: left %v", live, left)
 		}
 	}
@@ -234,7 +234,7 @@ func TestNetworksAreAskedForOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, _ := filepath.Glob(c.config.WishDir + "/*"); left != nil {
+	if left, _ := filepath.Glob(c.config.NetworksDir + "/*"); left != nil {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -244,7 +244,7 @@ func TestNetworksOfOthers(t *testing.T) {
 	if got, err := c.Networks(context.Background(), "web-1"); got != nil || err != nil {
 		t.Errorf("not Nomad's: %v, %v", got, err)
 	}
-	var refused *WishError
+	var refused *SelectionError
 	if got, err := c.Networks(context.Background(), allocID); !errors.As(err, &refused) {
 		t.Errorf("unknown to Nomad: %v, %v", got, err)
 	}

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// watchPause is between an answer and the next question: an allocation that
-	// starts or ends changes several times, which then comes in one answer.
+	// watchPause is the time between an answer and the next query: the several
+	// changes of an allocation that starts or ends come in one answer.
 	watchPause = 5 * time.Second
+	// maxBackoff limits the growing pause after failed queries.
 	maxBackoff = time.Minute
 )
 
-// Watch calls changed after an allocation of this host has ended, until ctx
-// does, and keeps what Live returns. It asks for the allocations of this node
-// and has Nomad answer when one of them changes: what happens elsewhere in the
-// cluster costs nothing here.
+// Watch follows the allocations of this node until ctx ends, keeps the live set for
+// Live, and calls changed after an allocation has ended. It uses blocking queries
+// on the node's allocations: changes elsewhere in the cluster cost nothing.
 func (c *Client) Watch(ctx context.Context, changed func()) {
 	defer c.setLive(nil)
 	var index uint64
@@ -33,8 +33,8 @@ func (c *Client) Watch(ctx context.Context, changed func()) {
 			}
 			index, pause = next, c.pause
 		case ctx.Err() == nil:
-			c.setLive(nil) // it is unknown now
-			c.log.Warn("nomad does not say what lives here", "error", err, "again in", pause.String())
+			c.setLive(nil) // unknown
+			c.log.Warn("cannot read the allocations of this node from Nomad, retrying", "in", pause.String(), "error", err)
 			index = 0
 		}
 		select {
@@ -47,24 +47,24 @@ func (c *Client) Watch(ctx context.Context, changed func()) {
 	}
 }
 
-// awaitLive is askLive with a limit: Nomad adds a sixteenth to a wait, and a
-// server that says nothing even then is not there.
+// awaitLive is queryLive with a deadline: Nomad adds up to a sixteenth to the
+// wait time, and a server that has not answered by then is unreachable.
 func (c *Client) awaitLive(ctx context.Context, index uint64) (map[string]bool, uint64, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, watchWait+watchWait/16+maxBackoff, errors.New("no answer in the time of a blocking query"))
+	ctx, stop := context.WithTimeoutCause(ctx, watchWait+watchWait/16+maxBackoff, errors.New("no answer within the wait time of a blocking query"))
 	defer stop()
-	return c.askLive(ctx, index)
+	return c.queryLive(ctx, index)
 }
 
-// setLive keeps what lives, nil for what is not known, and tells whether
-// something that lived has ended.
+// setLive keeps the live set, nil for unknown, and reports whether an allocation
+// of the last known one has ended.
 func (c *Client) setLive(live map[string]bool) (ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if live != nil {
-		for id := range c.lived {
+		for id := range c.lastLive {
 			ended = ended || !live[id]
 		}
-		c.lived = live
+		c.lastLive = live
 	}
 	c.live = live
 	return ended

@@ -59,7 +59,7 @@ func (l *nodeList) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(l.allocations)
 }
 
-func (l *nodeList) questions() int {
+func (l *nodeList) queries() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.asked)
@@ -96,8 +96,8 @@ func watch(t *testing.T) watching {
 	return w
 }
 
-// awaitLive waits until the client knows these and no others; none is that it
-// does not know.
+// awaitLive waits until the client's live set is these allocations; without
+// arguments, until it is unknown.
 func (w watching) awaitLive(ids ...string) {
 	w.Helper()
 	for {
@@ -111,11 +111,11 @@ func (w watching) awaitLive(ids ...string) {
 	}
 }
 
-// TestWatchKeepsWhatLives: as long as nothing changes, Live asks nothing.
-func TestWatchKeepsWhatLives(t *testing.T) {
+// TestWatchKeepsLiveSet: as long as nothing changes, Live sends no request.
+func TestWatchKeepsLiveSet(t *testing.T) {
 	w := watch(t)
 	w.awaitLive("a", "b")
-	for w.list.questions() < 2 { // the second waits for a change
+	for w.list.queries() < 2 { // the second waits for a change
 		time.Sleep(time.Millisecond)
 	}
 	for range 10 {
@@ -124,8 +124,8 @@ func TestWatchKeepsWhatLives(t *testing.T) {
 			t.Errorf("live: %v, %v", live, err)
 		}
 	}
-	if asked := w.list.questions(); asked != 2 {
-		t.Errorf("%d questions, want 2", asked)
+	if asked := w.list.queries(); asked != 2 {
+		t.Errorf("%d queries, want 2", asked)
 	}
 	w.list.set(false, api.Allocation{ID: "a", ClientStatus: "complete"}, api.Allocation{ID: "b", ClientStatus: "running"})
 	<-w.ended
@@ -133,19 +133,19 @@ func TestWatchKeepsWhatLives(t *testing.T) {
 	w.list.set(false, api.Allocation{ID: "b", ClientStatus: "running"}, api.Allocation{ID: "c", ClientStatus: "pending"})
 	w.awaitLive("b", "c")
 	if len(w.ended) != 0 {
-		t.Error("an allocation that was added is said to have ended")
+		t.Error("a new allocation counts as ended")
 	}
 }
 
-// TestWatchResumes: while Nomad does not answer it is not known what lives; what
-// ended meanwhile is told afterwards.
+// TestWatchResumes: while Nomad does not answer, the live set is unknown.
+// Allocations that ended meanwhile are reported afterwards.
 func TestWatchResumes(t *testing.T) {
 	w := watch(t)
 	w.awaitLive("a", "b")
 	w.list.set(true)
 	w.awaitLive()
-	failed := w.list.questions()
-	for w.list.questions() < failed+2 { // the first may have been asked before the failure
+	failed := w.list.queries()
+	for w.list.queries() < failed+2 { // the first may have been asked before the failure
 		time.Sleep(time.Millisecond)
 	}
 	w.list.mu.Lock()

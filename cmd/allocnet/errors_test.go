@@ -84,7 +84,7 @@ var outcomes = map[string]struct {
 	"internal/netns.ErrMissing":      {netns.ErrMissing, refused},
 	"hook.UnrecordedError":           {&hook.UnrecordedError{}, conflict},
 	"internal/netns.MissingError":    {&netns.MissingError{}, refused},
-	"nomad.WishError":                {&nomad.WishError{}, refused},
+	"nomad.SelectionError":           {&nomad.SelectionError{}, refused},
 	"policy.DeniedError":             {&policy.DeniedError{}, refused},
 	"portmap.ConflictError":          {&portmap.ConflictError{}, refused},
 	"portmap.InvalidPortError":       {&portmap.InvalidPortError{}, refused},

@@ -78,7 +78,7 @@ func newNomad(c config.Config, log hclog.Logger) (*nomad.Client, error) {
 	n := c.Nomad
 	return nomad.New(nomad.Config{
 		Address: n.Address, TokenFile: n.TokenFile, CAFile: n.CAFile, CertFile: n.CertFile, KeyFile: n.KeyFile, TLSName: n.TLSName,
-		NodeID: n.NodeID, WishDir: filepath.Join(c.StateDir, "wishes"), Logger: log.Named("nomad"),
+		NodeID: n.NodeID, NetworksDir: filepath.Join(c.StateDir, "job-networks"), Logger: log.Named("nomad"),
 	})
 }
 

@@ -61,7 +61,7 @@ func TestAllocnetAgent(t *testing.T) {
 			d.end(unix.SIGTERM)
 		}
 	})
-	d.wishes()
+	d.jobNetworks()
 	d.metadata()
 	d.killed()
 	d.unreachable()
@@ -185,40 +185,40 @@ func (d *daemon) metric(series string) string {
 	return "0"
 }
 
-// wishes are further network blocks and meta; a change of either replaces the
+// jobNetworks selects networks by further network blocks and by meta; a change of either replaces the
 // allocation.
-func (d *daemon) wishes() {
+func (d *daemon) jobNetworks() {
 	d.Helper()
 	const blocks = `
     meta = { "allocnet.networks" = "mgmt@net5" }
     network {
       mode = "cni/storage"
     }`
-	first := d.run("wish", group{port: publish, networks: blocks})[0]
+	first := d.run("selecting", group{port: publish, networks: blocks})[0]
 	if got := nomadagent.Networks(first.Setup()); got != "eth0=web net1=storage net5=mgmt" {
 		d.Errorf("with blocks and meta it has %s", got)
 	}
-	path := filepath.Join(dir, "wish.nomad.hcl")
+	path := filepath.Join(dir, "selecting.nomad.hcl")
 	if out, code := plan(path); code != 0 {
 		d.Errorf("plan of what runs: exit code %d\n%s", code, out)
 	}
 	changed := group{port: publish, networks: strings.Replace(blocks, "cni/storage", "cni/backup", 1)}
-	sandbox.WriteFile(d, path, changed.hcl("wish"))
+	sandbox.WriteFile(d, path, changed.hcl("selecting"))
 	if out, code := plan(path); code != 1 || !strings.Contains(out, "cni/backup") {
 		d.Errorf("plan of another block: exit code %d\n%s", code, out)
 	}
 	d.Nomad("job", "run", "-detach", path)
 	d.Await("the allocation is replaced", func() bool {
-		for _, alloc := range d.Allocations("wish") {
+		for _, alloc := range d.Allocations("selecting") {
 			if alloc.ID != first.ID && alloc.ClientStatus == "running" {
 				return nomadagent.Networks(alloc.Setup()) == "eth0=web net1=backup net5=mgmt"
 			}
 		}
 		return false
 	})
-	d.Stop("wish")
-	if left, _ := filepath.Glob("/var/lib/allocnet/wishes/*"); left != nil {
-		d.Errorf("wishes are left: %v", left)
+	d.Stop("selecting")
+	if left, _ := filepath.Glob("/var/lib/allocnet/job-networks/*"); left != nil {
+		d.Errorf("job networks are left in the cache: %v", left)
 	}
 }
 

@@ -1,0 +1,171 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// MetaKey is the group's meta that selects networks, in either form of package
+// selection.
+const MetaKey = "allocnet.networks"
+
+// cniMode is the prefix of a network block's mode that names a CNI network.
+const cniMode = "cni/"
+
+// maxRetryPause limits the growing pause between requests for one allocation.
+const maxRetryPause = 5 * time.Second
+
+// uuid is the form of Nomad's allocation IDs.
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// SelectionError is a job whose selection of networks is invalid.
+type SelectionError struct {
+	Allocation, Place, Reason string
+}
+
+func (e *SelectionError) Error() string {
+	return fmt.Sprintf("allocation %s: %s: %s", e.Allocation, e.Place, e.Reason)
+}
+
+// Kind is that of package errdefs.
+func (*SelectionError) Kind() errdefs.Kind { return errdefs.Refused }
+
+// Networks returns the job networks of an allocation: those of the group's
+// network blocks with mode cni/NAME, except the first block, in their order, then
+// those of the group's meta. An allocation whose ID is no UUID is not Nomad's and
+// has none.
+//
+// The answer is cached, so that a restart of the allocation needs no Nomad
+// server; a job update replaces the allocation. If Nomad cannot be reached, the
+// request is repeated until ctx ends.
+func (c *Client) Networks(ctx context.Context, id string) ([]selection.Element, error) {
+	if !uuid.MatchString(id) {
+		return nil, nil
+	}
+	elements, found, err := c.cache.load(id)
+	if found || err != nil {
+		return elements, err
+	}
+	a, err := c.allocation(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	elements, err = jobNetworks(a)
+	if err != nil {
+		return nil, err
+	}
+	return elements, c.cache.store(id, elements)
+}
+
+// Forget removes the cached networks of an allocation, if any.
+func (c *Client) Forget(id string) error {
+	if err := state.ValidateID(id); err != nil {
+		return err
+	}
+	return c.cache.remove(id)
+}
+
+// Prune removes the cached networks of all allocations that are not live: their
+// teardown may not have called Forget. The next Networks asks Nomad again.
+func (c *Client) Prune(live map[string]bool) error { return c.cache.prune(live) }
+
+// allocation reads an allocation, and repeats the request until Nomad answers. An
+// unknown allocation is an error: Nomad's answer for one that the token may not
+// read is the same.
+func (c *Client) allocation(ctx context.Context, id string) (*api.Allocation, error) {
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, maxRetryPause) {
+		options, err := c.query(ctx)
+		if err != nil {
+			return nil, err
+		}
+		a, _, err := c.api.Allocations().Info(id, options)
+		if err == nil {
+			return a, nil
+		}
+		if final := finalError(id, err); final != nil {
+			return nil, final
+		}
+		c.log.Warn("cannot read an allocation from Nomad, retrying", "allocation", id, "in", pause.String(), "error", err)
+		select {
+		case <-ctx.Done():
+			cause := context.Cause(ctx)
+			return nil, errdefs.As(errdefs.Of(cause), fmt.Errorf("read allocation %s from nomad: %w, last error: %w", id, cause, err))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// finalError returns the error of a request that a retry would not change; nil
+// for a server error or no answer.
+func finalError(id string, err error) error {
+	var answer api.UnexpectedResponseError
+	if !errors.As(err, &answer) || answer.StatusCode() >= http.StatusInternalServerError {
+		return nil
+	}
+	if answer.StatusCode() == http.StatusNotFound {
+		return &SelectionError{id, "nomad", "no such allocation, or the token lacks read-job in its namespace"}
+	}
+	return fmt.Errorf("read allocation %s from nomad: %w", id, err)
+}
+
+// jobNetworks reads the networks that the job of an allocation selects.
+func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
+	group := a.GetTaskGroup()
+	if group == nil {
+		return nil, &SelectionError{a.ID, "group " + a.TaskGroup, "the job has no such group"}
+	}
+	elements, err := blockNetworks(a.ID, group.Networks)
+	if err != nil {
+		return nil, err
+	}
+	text := group.Meta[MetaKey]
+	if strings.Contains(text, "${") {
+		return nil, &SelectionError{a.ID, "meta " + MetaKey, fmt.Sprintf("%q has a variable: Nomad interpolates none there", text)}
+	}
+	named, err := selection.Parse(text)
+	if err != nil {
+		return nil, &SelectionError{a.ID, "meta " + MetaKey, err.Error()}
+	}
+	return append(elements, named...), nil
+}
+
+// blockNetworks reads the network blocks after the first. It leaves out blocks
+// without a CNI mode, which Nomad ignores, and those that select their network by
+// CNI arguments, which the plugin reads.
+func blockNetworks(id string, networks []*api.NetworkResource) ([]selection.Element, error) {
+	var elements []selection.Element
+	for i, network := range networks {
+		name, isCNI := strings.CutPrefix(network.Mode, cniMode)
+		if i == 0 || !isCNI || selectsByArgs(network, name) {
+			continue
+		}
+		e, err := selection.ParseElement(name, "")
+		if err != nil {
+			return nil, &SelectionError{id, fmt.Sprintf("network[%d].mode", i), err.Error()}
+		}
+		elements = append(elements, e)
+	}
+	return elements, nil
+}
+
+func selectsByArgs(network *api.NetworkResource, name string) bool {
+	if network.CNI == nil {
+		return false
+	}
+	_, selects := network.CNI.Args["networks."+name]
+	return selects
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -33,7 +34,7 @@ func (o *operation) add(ctx, going context.Context, a *state.Attachment, path st
 		if first == nil {
 			first = err
 		}
-		if a.Attempts == maxAttempts || !transient(err) {
+		if a.Attempts == maxAttempts || !cniexec.Transient(err) {
 			break
 		}
 		pause := delay()
@@ -59,16 +60,10 @@ func abortError(going context.Context, first error) error {
 
 func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path string) error {
 	a.Result = nil
-	left := 0
-	cni, list, err := o.cni(*a, func(result []byte) {
-		if left--; left > 0 {
-			o.recordPartialResult(a, result)
-		}
-	})
+	cni, list, err := o.cni(*a, func(result []byte) { o.recordPartialResult(a, result) })
 	if err != nil {
 		return err
 	}
-	left = len(list.Plugins)
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
 		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))

@@ -12,9 +12,11 @@ import (
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -107,7 +109,7 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
-	exec := &checkExec{pluginExec: &pluginExec{limit: o.config.CallTimeout, log: o.attachmentLog(a)}}
+	exec := &checkExec{Exec: o.runner(nil, o.attachmentLog(a))}
 	if exec.result, err = o.currentResult(a, list.CNIVersion); err != nil {
 		return "", err
 	}
@@ -122,13 +124,13 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 
 // checkExec has plugins check the result that is on record.
 type checkExec struct {
-	*pluginExec
+	invoke.Exec
 	result json.RawMessage
 }
 
 // ExecPlugin runs a plugin with the result as prevResult.
 func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	if x.result != nil && verbOf(environ) == "CHECK" {
+	if x.result != nil && cniexec.Verb(environ) == "CHECK" {
 		var conf map[string]json.RawMessage
 		if err := json.Unmarshal(stdin, &conf); err != nil {
 			return nil, err
@@ -139,7 +141,7 @@ func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 			return nil, err
 		}
 	}
-	return x.pluginExec.ExecPlugin(ctx, path, stdin, environ)
+	return x.Exec.ExecPlugin(ctx, path, stdin, environ)
 }
 
 // currentResult returns the recorded result with the MAC that a bridge of the
@@ -158,7 +160,7 @@ func (o *operation) currentResult(a state.Attachment, version string) (json.RawM
 		if i.Sandbox != "" {
 			continue
 		}
-		mac, isBridge, err := netns.BridgeMAC(i.Name)
+		mac, isBridge, err := o.config.Host.BridgeMAC(i.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -168,15 +169,30 @@ func (o *operation) closeHold() {
 }
 
 // cni returns libcni set up to run the plugins of one attachment: from where
-// they were found at ADD, else from where they are searched today. added may be
-// nil; see pluginExec.
-func (o *operation) cni(a state.Attachment, added func([]byte)) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
+// they were found at ADD, else from where they are searched today. partial is
+// called with the result of each ADD but that of the chain's last plugin; it may be
+// nil.
+func (o *operation) cni(a state.Attachment, partial func(result []byte)) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
 	list, err := cniconf.ParseList(a.ConfList)
 	if err != nil {
 		return nil, nil, fmt.Errorf("recorded conflist: %w", err)
 	}
-	exec := &pluginExec{limit: o.config.CallTimeout, hold: o.hold, log: o.attachmentLog(a), added: added}
+	exec := o.runner(o.hold, o.attachmentLog(a))
+	exec.Added = func(index int, result []byte) {
+		if partial != nil && index < len(list.Plugins)-1 {
+			partial(result)
+		}
+	}
 	return libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, exec), list, nil
+}
+
+// runner runs the plugins of one chain. They inherit hold, unless it is nil.
+func (e *Engine) runner(hold *os.File, log hclog.Logger) *cniexec.Runner {
+	r := &cniexec.Runner{Exec: e.config.Exec, Limit: e.config.CallTimeout}
+	if r.Exec == nil {
+		r.Exec = &cniexec.Process{Hold: hold, Log: log}
+	}
+	return r
 }
 
 func (o *operation) pluginDirs(a state.Attachment) []string {
@@ -203,9 +219,6 @@ func (o *operation) failure(op string, a state.Attachment, attempts int, err err
 func (o *operation) attachmentLog(a state.Attachment) hclog.Logger {
 	return o.log.With("network", a.Network, "interface", a.Interface)
 }
-
-// namespace opens the namespace that the allocation has now.
-func (o *operation) namespace() (*netns.Namespace, error) { return o.record.Allocation.Namespace() }
 
 // namespacePath is what plugins get as CNI_NETNS: empty when the namespace is
 // missing, as the CNI specification allows for DEL. A path that is no longer

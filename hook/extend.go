@@ -148,7 +148,7 @@ func (o *operation) extend(ctx context.Context, r Request, batch string) (*Alloc
 
 // planExtension gives the networks interfaces that are free, on record and in
 // the namespace.
-func (o *operation) planExtension(r Request, batch string, ns *netns.Namespace) (*plan, error) {
+func (o *operation) planExtension(r Request, batch string, ns Namespace) (*plan, error) {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -259,7 +258,7 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}
 	for _, entry := range cached {
-		if readMarker(entry.Config) == nil || netns.Exists(entry.NetNS) {
+		if readMarker(entry.Config) == nil || e.config.Namespaces.Exists(entry.NetNS) {
 			valid[entry.Network] = append(valid[entry.Network], types.GCAttachment{ContainerID: entry.ContainerID, IfName: entry.IfName})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -85,6 +86,15 @@ type Config struct {
 	// NetnsDir is where namespaces are pinned that Setup makes itself.
 	// Default: netns.DefaultDir.
 	NetnsDir string
+	// Exec finds and runs CNI plugins. Default: they run as processes, each in a
+	// process group of its own, which is killed at the deadline of the call.
+	Exec invoke.Exec
+	// Namespaces makes and opens the namespaces of allocations. Default: those of the
+	// kernel, which needs root.
+	Namespaces Namespaces
+	// Host is the network namespace in which plugins make bridges and map ports.
+	// Default: that of this process.
+	Host Host
 	// CallTimeout is the deadline of one plugin call; a plugin that exceeds
 	// it is killed with its process group. Default: 60 s.
 	CallTimeout time.Duration
@@ -125,6 +135,12 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.NetnsDir, netns.DefaultDir)
 	setDefault(&c.PolicyFile, policy.DefaultFile)
 	setDefault(&c.CallTimeout, time.Minute)
+	if c.Namespaces == nil {
+		c.Namespaces = kernelNamespaces{}
+	}
+	if c.Host == nil {
+		c.Host = kernelHost{}
+	}
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

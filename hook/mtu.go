@@ -11,7 +11,6 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -23,7 +22,7 @@ const ethernetMTU = 1500
 // bridges that the smaller one would lower, with the network's MTU. A network
 // none of whose plugins has the key is left to Element.Bind. unpinned
 // returns what a bridge is to have at least; see Engine.unpinnedMTU.
-func boundMTU(e selection.Element, list *libcni.NetworkConfigList, unpinned func(bridge string) int) (keep map[string]int, err error) {
+func boundMTU(e selection.Element, list *libcni.NetworkConfigList, host Host, unpinned func(bridge string) int) (keep map[string]int, err error) {
 	if e.MTU == 0 {
 		return nil, nil
 	}
@@ -33,7 +32,7 @@ func boundMTU(e selection.Element, list *libcni.NetworkConfigList, unpinned func
 		if err != nil || conf.MTU == nil { // the plugin will say what is wrong
 			continue
 		}
-		limit, err := conf.mtu()
+		limit, err := conf.mtu(host)
 		if err != nil {
 			return nil, err
 		}
@@ -59,14 +58,14 @@ func mtuRange(limit int) string {
 
 // mtu is what attachments of the plugin have when they choose none: the
 // configured one, else that of the link that it builds on.
-func (c pluginConf) mtu() (int, error) {
+func (c pluginConf) mtu(host Host) (int, error) {
 	if *c.MTU > 0 {
 		return *c.MTU, nil
 	}
 	if c.LinkInContainer || c.link() == "" {
 		return ethernetMTU, nil
 	}
-	mtu, ok, err := netns.LinkMTU(c.link())
+	mtu, ok, err := host.LinkMTU(c.link())
 	if err != nil || ok {
 		return mtu, err
 	}
@@ -110,12 +109,12 @@ func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges 
 	defer unlock()
 	missing = map[string]int{}
 	for name, mtu := range bridges {
-		bridge, found, err := netns.FindBridge(name)
+		bridge, found, err := o.config.Host.FindBridge(name)
 		if err == nil && found {
 			if !made && bridge.Ports > 0 {
 				mtu = o.unpinnedMTU(ctx, name, o.record.Allocation.ID, a.Interface)
 			}
-			err = netns.PinMTU(name, max(mtu, bridge.MTU))
+			err = o.config.Host.PinMTU(name, max(mtu, bridge.MTU))
 		}
 		if err != nil {
 			return nil, err

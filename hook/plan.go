@@ -38,6 +38,7 @@ type plan struct {
 	// mappings are those of each attachment; chosen are those of them that no
 	// scheduler assigned.
 	mappings, chosen [][]cni.PortMapping
+	host             Host
 	// unpinned returns the MTU that a bridge is to have at least.
 	unpinned func(bridge string) int
 }
@@ -91,6 +92,7 @@ func (e *Engine) fill(p *plan, r Request, batch string) error {
 		return err
 	}
 	p.order(r, networks)
+	p.host = e.config.Host
 	p.unpinned = func(bridge string) int { return e.unpinnedMTU(context.Background(), bridge, "", "") }
 	for i := range p.attachments {
 		a := &p.attachments[i]
@@ -206,7 +208,7 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 		if err != nil {
 			return err
 		}
-		if p.attachments[i].BridgeMTU, err = boundMTU(p.elements[i], networks[i].List, p.unpinned); err != nil {
+		if p.attachments[i].BridgeMTU, err = boundMTU(p.elements[i], networks[i].List, p.host, p.unpinned); err != nil {
 			return err
 		}
 		binding, err := p.elements[i].Bind(networks[i], taken, r.PortOptions, mark)
@@ -264,7 +266,7 @@ func (p *plan) takePorts(i int, rest *[]portmap.Port) ([]portmap.Port, error) {
 
 // checkInterfaces refuses interface names that the namespace has already, or
 // that stand on record: an attachment that could not be removed keeps its own.
-func (p *plan) checkInterfaces(path string, ns *netns.Namespace) error {
+func (p *plan) checkInterfaces(path string, ns Namespace) error {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"github.com/containerd/go-cni"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/state"
 )
@@ -67,7 +66,7 @@ func (p *plan) checkListeners() error {
 	if !anyMapping(p.chosen) {
 		return nil
 	}
-	listeners, err := listener.All()
+	listeners, err := p.host.Listeners()
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,5 @@ func (e *Engine) Ready(ctx context.Context, n *cniconf.Network) error {
 
 // libcni runs plugins for no allocation.
 func (e *Engine) libcni() *libcni.CNIConfig {
-	exec := &pluginExec{limit: e.config.CallTimeout, log: e.log}
-	return libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, exec)
+	return libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, e.runner(nil, e.log))
 }

@@ -6,7 +6,6 @@ package hook
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -28,34 +27,6 @@ func parseResult(data json.RawMessage) (*types100.Result, error) {
 		return nil, fmt.Errorf("read recorded result: %w", err)
 	}
 	return types100.NewResultFromResult(parsed)
-}
-
-// wellFormed refuses a result that would make those crash who trust it, among
-// them libcni and Nomad's agent: an address on an interface that is not listed,
-// and null where an object belongs.
-func wellFormed(data []byte) error {
-	var result struct {
-		Interfaces []*json.RawMessage `json:"interfaces"`
-		IPs        []*struct {
-			Interface *int `json:"interface"`
-		} `json:"ips"`
-		Routes []*json.RawMessage `json:"routes"`
-	}
-	if err := json.Unmarshal(data, &result); err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	if slices.Contains(result.Interfaces, nil) || slices.Contains(result.Routes, nil) {
-		return errors.New("result: null stands where an interface or a route belongs")
-	}
-	for i, ip := range result.IPs {
-		if ip == nil {
-			return fmt.Errorf("result: ips[%d] is null", i)
-		}
-		if at := ip.Interface; at != nil && (*at < 0 || *at >= len(result.Interfaces)) {
-			return fmt.Errorf("result: ips[%d] is of interface number %d, and the result has %d", i, *at, len(result.Interfaces))
-		}
-	}
-	return nil
 }
 
 // encodeResult returns the result as JSON in a version of the specification.

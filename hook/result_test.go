@@ -12,25 +12,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-func TestWellFormed(t *testing.T) {
-	for text, want := range map[string]bool{
-		`{"interfaces": [{"name": "eth0"}], "ips": [{"interface": 0, "address": "10.0.0.1/24"}, {"address": "10.0.0.2/24"}]}`: true,
-		`{"ips": null}`: true,
-		`{"interfaces": [{"name": "eth0"}], "ips": [{"interface": 1, "address": "10.0.0.1/24"}]}`: false,
-		`{"interfaces": [{"name": "eth0"}], "ips": [{"interface": -1}]}`:                          false,
-		`{"ips": [{"interface": 0}]}`: false,
-		`{"ips": [null]}`:             false,
-		`{"interfaces": [null]}`:      false,
-		`{"routes": [null]}`:          false,
-		`[]`:                          false,
-		``:                            false,
-	} {
-		if err := wellFormed([]byte(text)); (err == nil) != want {
-			t.Errorf("%s: %v, want well formed: %t", text, err, want)
-		}
-	}
-}
-
 // TestObserve: of the addresses that an interface has, those of the result have to
 // stay. What it gave itself is not among them, nor what is on no interface.
 func TestObserve(t *testing.T) {

@@ -53,7 +53,7 @@ func asksDefaultRoute(e selection.Element, v6 bool) bool {
 // the first attachment that has one. The kernel would prefer the newest for
 // IPv4 and spread IPv6 over all. It returns the default routes as they then
 // are.
-func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
+func (o *operation) setDefaultRoutes(ns Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
 	for i, element := range p.elements {
 		if element.DefaultRoute == nil {
 			continue
@@ -83,7 +83,7 @@ func (o *operation) setDefaultRoutes(ns *netns.Namespace, p *plan, before []netn
 
 // reconcileDefaultRoutes decides where several attachments brought a default
 // route and none asked for it. It tells whether there was anything to decide.
-func (o *operation) reconcileDefaultRoutes(ns *netns.Namespace, routes, before []netns.Route) (settled bool, err error) {
+func (o *operation) reconcileDefaultRoutes(ns Namespace, routes, before []netns.Route) (settled bool, err error) {
 	for _, v6 := range []bool{false, true} {
 		now := ofFamily(routes, v6)
 		wanted, ok := o.firstOf(now)
@@ -125,7 +125,7 @@ func (o *operation) firstOf(routes []netns.Route) (first netns.Route, ok bool) {
 }
 
 // setDefaultRoute makes a route the only default one of its family.
-func (o *operation) setDefaultRoute(ns *netns.Namespace, r netns.Route) error {
+func (o *operation) setDefaultRoute(ns Namespace, r netns.Route) error {
 	present, err := ns.DefaultRoutes()
 	if err == nil {
 		o.recordPreviousRoutes(r, present)
@@ -268,7 +268,7 @@ func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
 }
 
 // restoreIn returns the default routes as they then are.
-func (o *operation) restoreIn(ns *netns.Namespace, displaced []netns.Route) ([]netns.Route, error) {
+func (o *operation) restoreIn(ns Namespace, displaced []netns.Route) ([]netns.Route, error) {
 	routes, err := ns.DefaultRoutes()
 	if err != nil {
 		return nil, err

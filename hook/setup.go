@@ -102,7 +102,7 @@ func (o *operation) compareNamespace(path string) (alive, same bool, err error) 
 	if path == "" {
 		return true, o.record.Allocation.NetnsOwned, nil
 	}
-	asked, err := netns.Open(path)
+	asked, err := o.config.Namespaces.Open(path)
 	if err != nil {
 		return true, false, err
 	}
@@ -143,7 +143,7 @@ func (e *Engine) allocation(r Request, digest string) (state.Allocation, error) 
 
 // sandbox opens the namespace of the request. One that is to be made is
 // written down before, so that it is found whatever happens next.
-func (o *operation) sandbox(r Request, digest string) (*netns.Namespace, error) {
+func (o *operation) sandbox(r Request, digest string) (Namespace, error) {
 	a, err := o.allocation(r, digest)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (o *operation) sandbox(r Request, digest string) (*netns.Namespace, error) 
 			return nil, err
 		}
 	}
-	ns, err := netns.Open(a.Netns)
+	ns, err := o.config.Namespaces.Open(a.Netns)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (o *operation) sandbox(r Request, digest string) (*netns.Namespace, error) 
 // makeNamespace pins a new namespace. A name that is taken is not ours: it is
 // looked at before the record says that we own it.
 func (o *operation) makeNamespace(a state.Allocation) error {
-	existing, err := netns.Open(a.Netns)
+	existing, err := o.config.Namespaces.Open(a.Netns)
 	if err == nil {
 		_ = existing.Close() // only looked at
 		return fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
@@ -174,7 +174,7 @@ func (o *operation) makeNamespace(a state.Allocation) error {
 		return err
 	}
 	o.record.Allocation = a
-	_, err = netns.Create(o.config.NetnsDir, a.ID)
+	_, err = o.config.Namespaces.Create(o.config.NetnsDir, a.ID)
 	if errors.Is(err, netns.ErrExists) { // somebody was quicker, and it is theirs
 		o.record.Allocation.NetnsOwned = false
 	}
@@ -183,7 +183,7 @@ func (o *operation) makeNamespace(a state.Allocation) error {
 
 // attachAll writes down the attachments, makes them, and writes down what
 // came of it.
-func (o *operation) attachAll(ctx context.Context, ns *netns.Namespace, p *plan) error {
+func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error {
 	ctx, stop := phase(ctx, attachShare, "attaching")
 	defer stop()
 	path := o.record.Allocation.Netns
@@ -259,7 +259,7 @@ func (o *operation) addAll(ctx context.Context, path string, attachments []state
 // finish records what the namespace shows now that all is attached. This need
 // not outlast a power cut, after which the namespace is gone and what is to be
 // removed is on record already.
-func (o *operation) finish(ns *netns.Namespace, routes []netns.Route, p *plan) error {
+func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
 	interfaces, err := ns.Interfaces()
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -125,10 +124,10 @@ func (o *operation) removeNamespace() error {
 	if err != nil {
 		return err
 	}
-	if path == "" && netns.Exists(o.record.Allocation.Netns) {
+	if path == "" && o.config.Namespaces.Exists(o.record.Allocation.Netns) {
 		return nil
 	}
-	return netns.Remove(o.record.Allocation.Netns)
+	return o.config.Namespaces.Remove(o.record.Allocation.Netns)
 }
 
 // waitForOrphans waits for plugins that outlive a killed process of ours. It

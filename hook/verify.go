@@ -103,7 +103,7 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 		return e.verifyUnrecorded(v)
 	}
 	record.Allocation.Netns = v.Netns // which may be another path to it
-	ns, err := record.Allocation.Namespace()
+	ns, err := e.openNamespace(record.Allocation)
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only
 	}
@@ -129,7 +129,7 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 // verifyUnrecorded looks at an allocation of which no Setup is on record.
 // Whether it ever was set up cannot be told, but it needs its interface.
 func (e *Engine) verifyUnrecorded(v Verification) error {
-	ns, err := netns.Open(v.Netns)
+	ns, err := e.config.Namespaces.Open(v.Netns)
 	if err != nil {
 		return e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}

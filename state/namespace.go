@@ -5,18 +5,38 @@ package state
 
 import "github.com/allocnet/allocnet/internal/netns"
 
-// Namespace opens the network namespace that the allocation has now. Whatever is
-// at its path by now, it is missing (netns.ErrMissing) when it was of an earlier
-// boot, or when its recorded identity is another one's.
-func (a Allocation) Namespace() (*netns.Namespace, error) {
+// Namespace opens the network namespace that the allocation has now; see
+// OpenNamespace.
+func (a Allocation) Namespace() (*netns.Namespace, error) { return OpenNamespace(a, netns.Open) }
+
+// OpenNamespace opens, by the given function, the network namespace that an
+// allocation has now. Whatever is at its path, it is missing (netns.ErrMissing)
+// when it was of an earlier boot, or when the recorded identity is another one's.
+// This alone decides whether the namespace of a record is missing.
+func OpenNamespace[N openNamespace](a Allocation, open func(path string) (N, error)) (N, error) {
+	var none N
 	earlier, err := a.IsOfEarlierBoot()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	if earlier {
-		return nil, &netns.MissingError{Path: a.Netns, Reason: "it was of an earlier boot"}
+		return none, &netns.MissingError{Path: a.Netns, Reason: "it was of an earlier boot"}
 	}
-	return netns.OpenSame(a.Netns, a.NetnsID)
+	ns, err := open(a.Netns)
+	if err != nil {
+		return none, err
+	}
+	if a.NetnsID != "" && ns.ID() != a.NetnsID {
+		_ = ns.Close() // another's; only looked at
+		return none, &netns.MissingError{Path: a.Netns, Reason: "another namespace took its place"}
+	}
+	return ns, nil
+}
+
+// openNamespace is what an open namespace has.
+type openNamespace interface {
+	ID() string
+	Close() error
 }
 
 // IsOfEarlierBoot tells whether the allocation was set up in an earlier boot, with

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/policy"
 )
 
@@ -90,7 +91,7 @@ func TestError(t *testing.T) {
 		err  error
 		code uint
 	}{
-		{&policy.DeniedError{}, 7}, {fmt.Errorf("x: %w", hook.ErrExists), 101}, {&hook.TimeoutError{}, 11}, {errors.New("x"), 999},
+		{&policy.DeniedError{}, 7}, {fmt.Errorf("x: %w", hook.ErrExists), 101}, {&cniexec.TimeoutError{}, 11}, {errors.New("x"), 999},
 	} {
 		if got := cniError(test.err); got.Code != test.code {
 			t.Errorf("%v: code %d, want %d", test.err, got.Code, test.code)

@@ -23,6 +23,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -73,12 +74,12 @@ var outcomes = map[string]struct {
 	"hook.ErrExists":                 {hook.ErrExists, conflict},
 	"hook.ErrNoStatus":               {hook.ErrNoStatus, failed},
 	"hook.Error":                     {&hook.Error{Err: &cniconf.MissingPluginError{}}, failed},
-	"hook.ExecError":                 {&hook.ExecError{Err: errors.New("x")}, failed},
+	"internal/cniexec.ExecError":     {&cniexec.ExecError{Err: errors.New("x")}, failed},
 	"hook.InterfaceExistsError":      {&hook.InterfaceExistsError{}, conflict},
 	"hook.NotAttachedError":          {&hook.NotAttachedError{}, refused},
 	"hook.PortInUseError":            {&hook.PortInUseError{}, conflict},
 	"hook.RequestError":              {&hook.RequestError{}, refused},
-	"hook.TimeoutError":              {&hook.Error{Err: &hook.TimeoutError{}}, timeout},
+	"internal/cniexec.TimeoutError":  {&hook.Error{Err: &cniexec.TimeoutError{}}, timeout},
 	"internal/hostns.OutsideError":   {&hostns.OutsideError{}, refused},
 	"internal/netns.ErrExists":       {netns.ErrExists, conflict},
 	"internal/netns.ErrMissing":      {netns.ErrMissing, refused},

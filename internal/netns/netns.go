@@ -174,20 +174,6 @@ func IsOwn(path string) (bool, error) {
 	return handle.Equal(own), nil
 }
 
-// OpenSame opens the namespace at path if it has the given ID, which is not
-// looked at when it is empty. With another one in its place it is missing.
-func OpenSame(path, id string) (*Namespace, error) {
-	ns, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if id != "" && ns.ID() != id {
-		_ = ns.Close() // another's; only looked at
-		return nil, &MissingError{path, "another namespace took its place"}
-	}
-	return ns, nil
-}
-
 // refer opens what is at path, and looks whether it is a network namespace.
 func refer(path string) (vishns.NsHandle, error) {
 	if path == "" {

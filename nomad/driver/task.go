@@ -208,7 +208,7 @@ func (t *task) look() (lost string, err error) {
 
 // interfaces returns those of the namespace that the task was started in.
 func (t *task) interfaces() ([]netns.Interface, error) {
-	ns, err := netns.OpenSame(t.config.GetNetworkIsolationSpec().GetPath(), t.saved.NetnsID)
+	ns, err := state.Allocation{Netns: t.config.GetNetworkIsolationSpec().GetPath(), NetnsID: t.saved.NetnsID}.Namespace()
 	if err != nil {
 		return nil, err
 	}

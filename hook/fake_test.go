@@ -1,0 +1,312 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/internal/listener"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// memory is an engine whose plugins, namespaces and host are in memory. Only its
+// records, libcni's cache and its configuration are files.
+type memory struct {
+	*Engine
+	exec       *fakeExec
+	namespaces *fakeNamespaces
+	host       *fakeHost
+	confDir    string
+}
+
+// newMemory returns an engine without networks, which does not wait between
+// attempts. edit may be nil.
+func newMemory(t *testing.T, edit func(*Config)) *memory {
+	t.Helper()
+	namespaces := &fakeNamespaces{at: map[string]*fakeNamespace{}}
+	m := &memory{exec: &fakeExec{namespaces: namespaces}, namespaces: namespaces, host: &fakeHost{}, confDir: t.TempDir()}
+	c := Config{
+		ConfDirs: []string{m.confDir}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(),
+		NetnsDir: t.TempDir(), PolicyFile: filepath.Join(m.confDir, "no-policy"), Exec: m.exec, Namespaces: namespaces, Host: m.host,
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	var err error
+	if m.Engine, err = NewEngine(c); err != nil {
+		t.Fatal(err)
+	}
+	m.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+	m.onHost = func() error { return nil }
+	return m
+}
+
+// network adds a network to the CNI configuration directory. A plugin is its type,
+// or a JSON object.
+func (m *memory) network(t *testing.T, name string, plugins ...string) {
+	t.Helper()
+	for i, plugin := range plugins {
+		if !strings.HasPrefix(plugin, "{") {
+			plugins[i] = fmt.Sprintf(`{"type": %q}`, plugin)
+		}
+		var conf struct{ Type string }
+		if err := json.Unmarshal([]byte(plugins[i]), &conf); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(m.config.PluginDirs[0], conf.Type), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "plugins": [%s]}`, name, strings.Join(plugins, ", "))
+	if err := os.WriteFile(filepath.Join(m.confDir, name+".conflist"), []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fakeExec records the calls of plugins. By itself the first ADD of a chain puts an
+// interface with an address into the namespace, DEL removes it, and every other
+// call succeeds.
+type fakeExec struct {
+	version.PluginDecoder
+	namespaces *fakeNamespaces
+	// answer, unless it is nil, is asked first. done is whether result and err are
+	// the plugin's; otherwise it does what it does by itself.
+	answer func(ctx context.Context, c fakeCall) (done bool, result []byte, err error)
+
+	mu    sync.Mutex
+	calls []fakeCall
+}
+
+// fakeCall is one call of a plugin.
+type fakeCall struct {
+	Plugin, Verb string
+	Stdin        []byte
+	Environ      map[string]string
+}
+
+// String is such as "ADD bridge eth0".
+func (c fakeCall) String() string {
+	return strings.TrimSpace(strings.Join([]string{c.Verb, c.Plugin, c.Environ["CNI_IFNAME"]}, " "))
+}
+
+// names returns the calls so far, in order, and forgets them.
+func (x *fakeExec) names() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var names []string
+	for _, c := range x.calls {
+		names = append(names, c.String())
+	}
+	x.calls = nil
+	return names
+}
+
+func (x *fakeExec) FindInPath(plugin string, dirs []string) (string, error) {
+	return filepath.Join(dirs[0], plugin), nil
+}
+
+func (x *fakeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	c := fakeCall{Plugin: filepath.Base(path), Stdin: slices.Clone(stdin), Environ: map[string]string{}}
+	for _, pair := range environ {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "CNI_") {
+			c.Environ[name] = value
+		}
+	}
+	c.Verb = c.Environ["CNI_COMMAND"]
+	x.mu.Lock()
+	x.calls = append(x.calls, c)
+	number := len(x.calls)
+	x.mu.Unlock()
+	if x.answer != nil {
+		if done, result, err := x.answer(ctx, c); done {
+			return result, err
+		}
+	}
+	return x.succeed(c, number)
+}
+
+func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
+	var conf struct {
+		CNIVersion string          `json:"cniVersion"`
+		PrevResult json.RawMessage `json:"prevResult"`
+	}
+	if err := json.Unmarshal(c.Stdin, &conf); err != nil {
+		return nil, err
+	}
+	iface, path := c.Environ["CNI_IFNAME"], c.Environ["CNI_NETNS"]
+	switch {
+	case c.Verb == "ADD" && conf.PrevResult != nil:
+		return conf.PrevResult, nil
+	case c.Verb == "ADD":
+		mac, address := fmt.Sprintf("02:00:00:00:00:%02x", number), fmt.Sprintf("10.0.0.%d/24", number)
+		x.namespaces.add(path, netns.Interface{Name: iface, MAC: mac, MTU: 1500, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}})
+		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": 0, "address": %q}]}`,
+			conf.CNIVersion, iface, mac, path, address), nil
+	case c.Verb == "DEL":
+		x.namespaces.removeInterface(path, iface)
+	}
+	return nil, nil
+}
+
+// fakeNamespaces are network namespaces in memory, by path.
+type fakeNamespaces struct {
+	// fail, unless it is nil, is asked before each call for its error. op is the name
+	// of the method.
+	fail func(op, path string) error
+
+	mu      sync.Mutex
+	at      map[string]*fakeNamespace
+	created int
+}
+
+func (n *fakeNamespaces) failure(op, path string) error {
+	if n.fail == nil {
+		return nil
+	}
+	return n.fail(op, path)
+}
+
+// create makes a namespace at a path in place of what is there.
+func (n *fakeNamespaces) create(path string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.created++
+	n.at[path] = &fakeNamespace{all: n, path: path, id: fmt.Sprintf("namespace %d", n.created)}
+	return path
+}
+
+func (n *fakeNamespaces) Create(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	if err := n.failure("Create", path); err != nil {
+		return "", err
+	}
+	if n.Exists(path) {
+		return "", fmt.Errorf("%w: %s", netns.ErrExists, path)
+	}
+	return n.create(path), nil
+}
+
+func (n *fakeNamespaces) Open(path string) (Namespace, error) {
+	if err := n.failure("Open", path); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ns, ok := n.at[path]; ok {
+		return ns, nil
+	}
+	return nil, &netns.MissingError{Path: path, Reason: "nothing is there"}
+}
+
+func (n *fakeNamespaces) Exists(path string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.at[path] != nil
+}
+
+func (n *fakeNamespaces) Remove(path string) error {
+	if err := n.failure("Remove", path); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.at, path)
+	return nil
+}
+
+// add puts an interface into the namespace at a path, if there is one.
+func (n *fakeNamespaces) add(path string, i netns.Interface) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ns, ok := n.at[path]; ok {
+		ns.interfaces = append(ns.interfaces, i)
+	}
+}
+
+func (n *fakeNamespaces) removeInterface(path, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ns, ok := n.at[path]; ok {
+		ns.interfaces = slices.DeleteFunc(ns.interfaces, func(i netns.Interface) bool { return i.Name == name })
+		ns.routes = slices.DeleteFunc(ns.routes, func(r netns.Route) bool { return r.Interface == name })
+	}
+}
+
+// interfaces returns the names of the interfaces in the namespace at a path.
+func (n *fakeNamespaces) interfaces(path string) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var names []string
+	if ns, ok := n.at[path]; ok {
+		for _, i := range ns.interfaces {
+			names = append(names, i.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// loopback is in every namespace of a runtime.
+var loopback = netns.Interface{Name: "lo", MTU: 65536, Up: true}
+
+// fakeNamespace is one of fakeNamespaces, whose lock it uses.
+type fakeNamespace struct {
+	all        *fakeNamespaces
+	path, id   string
+	interfaces []netns.Interface
+	routes     []netns.Route
+}
+
+func (n *fakeNamespace) ID() string   { return n.id }
+func (n *fakeNamespace) Close() error { return nil }
+
+func (n *fakeNamespace) Interfaces() ([]netns.Interface, error) {
+	if err := n.all.failure("Interfaces", n.path); err != nil {
+		return nil, err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	return slices.Clone(n.interfaces), nil
+}
+
+func (n *fakeNamespace) DefaultRoutes() ([]netns.Route, error) {
+	if err := n.all.failure("DefaultRoutes", n.path); err != nil {
+		return nil, err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	return slices.Clone(n.routes), nil
+}
+
+func (n *fakeNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
+	if err := n.all.failure("SetDefaultRoute", n.path); err != nil {
+		return err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.routes = slices.DeleteFunc(n.routes, func(r netns.Route) bool { return r.Gateway.Is6() == gateway.Is6() })
+	n.routes = append(n.routes, netns.Route{Interface: iface, Gateway: gateway})
+	return nil
+}
+
+// fakeHost is a host without links.
+type fakeHost struct{ listeners []listener.Listener }
+
+func (*fakeHost) LinkMTU(string) (int, bool, error)             { return 0, false, nil }
+func (*fakeHost) BridgeMAC(string) (string, bool, error)        { return "", false, nil }
+func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
+func (*fakeHost) PinMTU(string, int) error                      { return nil }
+func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }

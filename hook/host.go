@@ -1,0 +1,35 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"github.com/allocnet/allocnet/internal/listener"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// Host is the host's own network namespace.
+type Host interface {
+	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
+	LinkMTU(name string) (mtu int, ok bool, err error)
+	// BridgeMAC returns the MAC of a bridge; ok is false when there is none of that
+	// name.
+	BridgeMAC(name string) (mac string, ok bool, err error)
+	// FindBridge returns a bridge; ok is false when there is none of that name.
+	FindBridge(name string) (b netns.Bridge, ok bool, err error)
+	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
+	PinMTU(bridge string, mtu int) error
+	// Listeners returns the sockets that receive what arrives at ports of the host.
+	Listeners() ([]listener.Listener, error)
+}
+
+// kernelHost is the network namespace of this process.
+type kernelHost struct{}
+
+var _ Host = kernelHost{}
+
+func (kernelHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
+func (kernelHost) BridgeMAC(name string) (string, bool, error)        { return netns.BridgeMAC(name) }
+func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
+func (kernelHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
+func (kernelHost) Listeners() ([]listener.Listener, error)            { return listener.All() }

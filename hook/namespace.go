@@ -1,0 +1,64 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"net/netip"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Namespaces makes, opens and removes network namespaces.
+type Namespaces interface {
+	// Create makes a namespace and pins it at dir/name. The error is
+	// netns.ErrExists when there is anything at that path.
+	Create(dir, name string) (path string, err error)
+	// Open opens the namespace at path. The error is netns.ErrMissing when there is
+	// none.
+	Open(path string) (Namespace, error)
+	// Exists tells whether there is a namespace at path. One that cannot be examined
+	// exists.
+	Exists(path string) bool
+	// Remove unpins the namespace at path. One that is gone is no error.
+	Remove(path string) error
+}
+
+// Namespace is an open network namespace.
+type Namespace interface {
+	// ID identifies the namespace for ever; paths and inodes are used again.
+	ID() string
+	// Interfaces returns its interfaces, sorted by name.
+	Interfaces() ([]netns.Interface, error)
+	// DefaultRoutes returns its default routes, IPv4 first.
+	DefaultRoutes() ([]netns.Route, error)
+	// SetDefaultRoute makes the gateway the only default route of its family.
+	SetDefaultRoute(gateway netip.Addr, iface string) error
+	// Close releases the namespace.
+	Close() error
+}
+
+// kernelNamespaces are those of the kernel.
+type kernelNamespaces struct{}
+
+var _ Namespaces = kernelNamespaces{}
+
+func (kernelNamespaces) Create(dir, name string) (string, error) { return netns.Create(dir, name) }
+func (kernelNamespaces) Exists(path string) bool                 { return netns.Exists(path) }
+func (kernelNamespaces) Remove(path string) error                { return netns.Remove(path) }
+
+func (kernelNamespaces) Open(path string) (Namespace, error) {
+	ns, err := netns.Open(path)
+	if err != nil {
+		return nil, err // and no *netns.Namespace that is nil
+	}
+	return ns, nil
+}
+
+// namespace opens the namespace that the allocation has now.
+func (o *operation) namespace() (Namespace, error) { return o.openNamespace(o.record.Allocation) }
+
+func (e *Engine) openNamespace(a state.Allocation) (Namespace, error) {
+	return state.OpenNamespace(a, e.config.Namespaces.Open)
+}

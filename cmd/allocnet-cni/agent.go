@@ -5,7 +5,9 @@ package main
 
 import (
 	"errors"
+	"net/http"
 	"os"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -13,23 +15,24 @@ import (
 	"github.com/allocnet/allocnet/agent/client"
 )
 
-// agentConf says that calls are carried out by the agent.
+// agentConf has calls delegated to the agent.
 type agentConf struct {
-	// Socket is the agent's. Empty: api.DefaultSocket.
+	// Socket of the agent. Empty: api.DefaultSocket.
 	Socket string `json:"socket"`
-	// Mode is prefer, which is the default, or require.
+	// Mode is prefer or require. Empty: prefer.
 	Mode string `json:"mode"`
 }
 
 const (
-	// prefer does the work itself when the agent does not.
+	// prefer has the plugin handle a call that the agent does not handle.
 	prefer = "prefer"
-	// require fails then.
+	// require makes such a call fail.
 	require = "require"
 )
 
-// carryOut has the agent do the work where the entry says so.
-func (r *request) carryOut(verb func(*request) error) error {
+// dispatch delegates the call to the agent if the plugin configuration says so,
+// and otherwise runs the verb in this process.
+func (r *request) dispatch(verb func(*request) error) error {
 	if r.conf.Agent == nil {
 		return verb(r)
 	}
@@ -39,26 +42,26 @@ func (r *request) carryOut(verb func(*request) error) error {
 	case err == nil:
 		_, err = os.Stdout.Write(result)
 		return err
-	case errors.As(err, &failed) && !unserved(failed):
+	case errors.As(err, &failed) && !unhandled(failed):
 		return types.NewError(failed.Code, failed.Msg, failed.Details)
 	case r.conf.Agent.Mode == require:
 		return types.NewError(types.ErrTryAgainLater, "the agent is required: "+err.Error(), "")
 	case r.ctx.Err() != nil:
 		return err
 	}
-	// Whatever the agent began is on record, and the record is locked while
-	// it, or a plugin that it left behind, is at work.
-	r.log.Warn("going on without the agent", "error", err)
+	// What the agent began is on record. The record is locked while the agent,
+	// or a plugin that it started, still runs.
+	r.log.Warn("continuing without the agent", "error", err)
 	return verb(r)
 }
 
-// unserved tells whether the agent did nothing: it is stopping, has too much
-// to do, does not know the caller, or has no plugin.
-func unserved(e *api.Error) bool {
-	return e.Status == 503 || e.Status == 501 || e.Status == 403
+// unhandled reports whether the agent did nothing: it is stopping, is overloaded,
+// denies the caller access, or has no plugin.
+func unhandled(e *api.Error) bool {
+	return slices.Contains([]int{http.StatusServiceUnavailable, http.StatusNotImplemented, http.StatusForbidden}, e.Status)
 }
 
-// environment is what skel read.
+// environment returns the CNI variables that skel read.
 func (r *request) environment() map[string]string {
 	env := map[string]string{
 		"CNI_COMMAND": os.Getenv("CNI_COMMAND"), "CNI_CONTAINERID": r.args.ContainerID, "CNI_NETNS": r.args.Netns,

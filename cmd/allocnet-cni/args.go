@@ -4,28 +4,25 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/selection"
 )
 
-// Arguments by which a job names networks.
+// Keys of CNI_ARGS by which a job selects networks.
 const (
 	// argNetworks is the whole selection, in either form.
 	argNetworks = "networks"
-	// argNetwork, with a name behind it, is one network: an element without
-	// its name, or nothing. A job can so name each in a block of its own.
+	// argNetwork is the prefix of a key networks.NAME, which selects one
+	// network. Its value is a JSON object without name, or empty for defaults.
 	argNetwork = "networks."
 )
 
-// Arguments that Nomad adds, from 1.9.4 on, and no job can override.
+// Keys that Nomad sets, from 1.9.4 on, and that no job can override.
 const (
 	argAllocID   = "NOMAD_ALLOC_ID"
 	argNamespace = "NOMAD_NAMESPACE"
@@ -34,16 +31,16 @@ const (
 	argRegion    = "NOMAD_REGION"
 )
 
-// nomadArgs go on to the networks' plugins.
+// nomadArgs are forwarded to the networks' plugins.
 var nomadArgs = []string{argAllocID, argNamespace, argJob, argGroup, argRegion, "CONSUL_IPTABLES_CONFIG"}
 
-// harmless arguments are those that other runtimes add.
-func harmless(key string) bool {
+// ignorable reports whether a key is one that runtimes set for other plugins.
+func ignorable(key string) bool {
 	return key == "IgnoreUnknown" || strings.HasPrefix(key, "NOMAD_") || strings.HasPrefix(key, "K8S_POD_") || slices.Contains(nomadArgs, key)
 }
 
-// parseArgs reads CNI_ARGS. The form has no escape, so that a value with '='
-// or ';' would be read differently by every plugin.
+// parseArgs parses CNI_ARGS. The format has no escape: plugins disagree about a
+// value with '=' or ';'.
 func parseArgs(text string) (map[string]string, error) {
 	args := map[string]string{}
 	for _, pair := range strings.Split(text, ";") {
@@ -56,11 +53,11 @@ func parseArgs(text string) (map[string]string, error) {
 		case !found || key == "":
 			return nil, badArg(pair, "want KEY=VALUE")
 		case strings.Contains(value, "="):
-			return nil, badArg(key, fmt.Sprintf("%q has a '=', which CNI_ARGS cannot carry: leave it out, or write \\u003d inside JSON", value))
+			return nil, badArg(key, fmt.Sprintf("%q has a '=', which CNI_ARGS cannot carry: remove it, or write \\u003d inside JSON", value))
 		case twice:
-			return nil, badArg(key, "stands twice")
+			return nil, badArg(key, "is set twice")
 		case strings.Contains(value, "${"):
-			return nil, badArg(key, fmt.Sprintf("%q has a variable that Nomad does not know: it replaces those of the allocation and of the node, as in ${NOMAD_ALLOC_INDEX} and ${meta.rack}", value))
+			return nil, badArg(key, fmt.Sprintf("%q has a variable that Nomad does not know: it interpolates those of the allocation and of the node, as ${NOMAD_ALLOC_INDEX} and ${meta.rack}", value))
 		}
 		args[key] = value
 	}
@@ -71,25 +68,25 @@ func badArg(key, reason string) error {
 	return refuse(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("CNI argument %q: %s", key, reason))
 }
 
-// identity returns what Nomad says of the allocation. A job can write the same
-// arguments where Nomad does not, so they must be all there and be about this
+// identity returns the identity that Nomad sets for the allocation. Before 1.9.4 a
+// job can set the same keys. So they are accepted only together, and only for this
 // container.
 func identity(args map[string]string, c *conf, containerID string) (policy.Identity, error) {
-	id, said := args[argAllocID]
+	id, hasID := args[argAllocID]
 	_, namespace := args[argNamespace]
-	if c.Identity == "unknown" || !said && !namespace {
+	if c.Identity == "unknown" || !hasID && !namespace {
 		return policy.Identity{}, nil
 	}
 	if id != containerID || !namespace {
-		return policy.Identity{}, badArg(argAllocID, fmt.Sprintf("%q and %s %q: want the container ID %s and a namespace, as Nomad gives them: a job cannot set them", id, argNamespace, args[argNamespace], containerID))
+		return policy.Identity{}, badArg(argAllocID, fmt.Sprintf("%q and %s %q: want the container ID %s and a namespace, as Nomad sets them: a job cannot", id, argNamespace, args[argNamespace], containerID))
 	}
 	return policy.Identity{Namespace: args[argNamespace], Job: args[argJob], Group: args[argGroup], Region: args[argRegion]}, nil
 }
 
-// passed returns the arguments that go on to the networks' plugins. The job's
-// do not: IP and MAC, for one, mean something to the reference plugins, and
-// would pass the policy by.
-func passed(args map[string]string, c *conf) map[string]string {
+// forwarded returns the arguments for the networks' plugins. The job's own are not
+// among them: IP and MAC have a meaning for the reference plugins, and would
+// bypass the policy.
+func forwarded(args map[string]string, c *conf) map[string]string {
 	pass := map[string]string{}
 	for key, value := range args {
 		forged := c.Identity == "unknown" && strings.HasPrefix(key, "NOMAD_")
@@ -98,96 +95,4 @@ func passed(args map[string]string, c *conf) map[string]string {
 		}
 	}
 	return pass
-}
-
-// wish is something that names networks, and where it stands.
-type wish struct {
-	place, key string
-	value      json.RawMessage
-	elements   []selection.Element
-}
-
-// alone tells whether the wish is about one network.
-func (w wish) alone() bool { return strings.HasPrefix(w.key, argNetwork) }
-
-func (w wish) refuse(reason string) error {
-	return refuse(types.ErrInvalidNetworkConfig, w.place+": "+reason)
-}
-
-// parse reads the networks that a wish names.
-func (w *wish) parse() (err error) {
-	if !w.alone() {
-		w.elements, err = parseNetworks(w.value)
-		return err
-	}
-	text := string(w.value)
-	if strings.HasPrefix(text, `"`) {
-		if err := json.Unmarshal(w.value, &text); err != nil {
-			return err
-		}
-	}
-	e, err := selection.ParseElement(strings.TrimPrefix(w.key, argNetwork), text)
-	w.elements = []selection.Element{e}
-	return err
-}
-
-// wishes returns what names networks: in CNI_ARGS, in the capability
-// arguments, and in args.cni, each in the order of the keys.
-func wishes(args map[string]string, c *conf) ([]wish, error) {
-	var all []wish
-	for _, key := range slices.Sorted(maps.Keys(args)) {
-		switch {
-		case key == argNetworks || strings.HasPrefix(key, argNetwork):
-			text, err := json.Marshal(args[key])
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, wish{place: "CNI_ARGS", key: key, value: text})
-		case !harmless(key) && !slices.Contains(c.PassArgs, key):
-			return nil, badArg(key, "is unknown: want networks, or networks.NAME")
-		}
-	}
-	if c.RuntimeConfig.Networks != nil {
-		all = append(all, wish{place: "the capability arguments", key: argNetworks, value: c.RuntimeConfig.Networks})
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.Args.CNI)) {
-		if key != argNetworks && !strings.HasPrefix(key, argNetwork) {
-			return nil, invalid(fmt.Errorf("args.cni: %q: unknown key: want networks, or networks.NAME", key))
-		}
-		all = append(all, wish{place: "args.cni", key: key, value: c.Args.CNI[key]})
-	}
-	return all, nil
-}
-
-// selected returns the networks that the job names: those of "networks" first,
-// then each of "networks.NAME", by name. What is said in two places is an
-// error.
-func selected(args map[string]string, c *conf) ([]selection.Element, error) {
-	all, err := wishes(args, c)
-	if err != nil {
-		return nil, err
-	}
-	var elements []selection.Element
-	var whole *wish // the one of argNetworks
-	said := map[string]wish{}
-	for _, w := range all {
-		if err := w.parse(); err != nil {
-			return nil, w.refuse(err.Error())
-		}
-		if !w.alone() {
-			if whole != nil {
-				return nil, w.refuse(fmt.Sprintf("%q stands in %s already: want it in one place", argNetworks, whole.place))
-			}
-			whole = &w
-		}
-		for _, e := range w.elements {
-			other, twice := said[e.Name]
-			if twice && (w.alone() || other.alone()) {
-				return nil, w.refuse(fmt.Sprintf("%q names the network %q, and so does %q in %s: want it in one place", w.key, e.Name, other.key, other.place))
-			}
-			said[e.Name] = w
-		}
-		elements = append(elements, w.elements...)
-	}
-	return elements, nil
 }

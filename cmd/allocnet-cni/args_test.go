@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// entry returns a checked entry with more keys.
-func entry(t *testing.T, more string) (*conf, error) {
+// parsed returns a checked plugin configuration with more keys.
+func parsed(t *testing.T, more string) (*conf, error) {
 	t.Helper()
 	data := []byte(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", %s}`, more))
 	c, err := decodeConf(data)
@@ -30,7 +30,7 @@ func entry(t *testing.T, more string) (*conf, error) {
 
 func good(t *testing.T, more string) *conf {
 	t.Helper()
-	c, err := entry(t, more)
+	c, err := parsed(t, more)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestParseArgs(t *testing.T) {
 		"=a":                     "want KEY=VALUE",
 		"networks=YQ==":          "has a '='",
 		"NOMAD_NAMESPACE=prod=x": "has a '='",
-		"networks=a;networks=b":  "stands twice",
+		"networks=a;networks=b":  "is set twice",
 		"networks=a${NOMAD_X}":   "Nomad does not know",
 	} {
 		_, err := parseArgs(text)
@@ -81,7 +81,7 @@ func TestIdentity(t *testing.T) {
 	if want := (policy.Identity{Namespace: "prod", Job: "db", Group: "g", Region: "eu"}); err != nil || who != want {
 		t.Errorf("got %+v, %v, want %+v", who, err, want)
 	}
-	if got := passed(nomad, c); len(got) != 5 || got["IP"] != "" {
+	if got := forwarded(nomad, c); len(got) != 5 || got["IP"] != "" {
 		t.Errorf("passed on: %v, want Nomad's five", got)
 	}
 	for name, change := range map[string]func(map[string]string){
@@ -102,7 +102,7 @@ func TestIdentity(t *testing.T) {
 	if who, err := identity(nomad, old, "a1"); err != nil || who != (policy.Identity{}) {
 		t.Errorf("the job's own words are believed: %+v, %v", who, err)
 	}
-	if diff := cmp.Diff(map[string]string{"x": "y"}, passed(nomad, old)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"x": "y"}, forwarded(nomad, old)); diff != "" {
 		t.Errorf("passed on: %s", diff)
 	}
 }

@@ -21,50 +21,50 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// conf is the plugin's entry in a conflist.
+// conf is the plugin configuration of allocnet-cni in a conflist.
 type conf struct {
 	types.PluginConf
 	RuntimeConfig runtimeConfig `json:"runtimeConfig"`
 	Args          struct {
 		CNI map[string]json.RawMessage `json:"cni"`
 	} `json:"args"`
-	// Primary is the main network: a name of the conf directory, or a selection
-	// element. None: Delegates' first, else the plugin stands behind others.
+	// Primary is the main network: the name of a network, or a selection element.
+	// Empty: the first of Delegates. Without both, the plugin is chained after
+	// others and adds networks.
 	Primary json.RawMessage `json:"primary"`
-	// Delegates are networks that stand inside the conflist. Without Primary the
-	// first is the primary; the others are attached to every allocation.
+	// Delegates are network configurations inside the conflist. Without Primary
+	// the first is the primary. The others are attached to every allocation.
 	Delegates []json.RawMessage `json:"delegates"`
-	// Networks are attached to every allocation besides those of its job. A
-	// list, or the short form.
+	// Networks are attached to every allocation in addition to those of its job.
+	// A list, or the short form.
 	Networks json.RawMessage `json:"networks"`
 	// ConfDir, PluginDir and StateDir are as in hook.Config. ConfDir and
-	// PluginDir may name several, separated by ':'.
+	// PluginDir may list several, separated by ':'.
 	ConfDir   string `json:"confDir"`
 	PluginDir string `json:"pluginDir"`
 	StateDir  string `json:"stateDir"`
-	// DataDir is that of the Nomad client: network-status.json is written into
-	// the allocation's shared directory there. Empty: nowhere.
+	// DataDir is the Nomad client's data_dir: network-status.json is written to
+	// the allocation's shared directory in it. Empty: it is not written.
 	DataDir string `json:"dataDir"`
-	// Result says what the runtime is told: "" or "primary", the primary's
-	// addresses alone, or "all".
+	// Result selects the attachments in the result of ADD: "primary" or "all".
+	// Empty: "primary".
 	Result string `json:"result"`
-	// Identity says whose word CNI_ARGS are: "" or "nomad" for Nomad from
-	// 1.9.4 on, which lets no job override NOMAD_NAMESPACE and the like, or
-	// "unknown" for older ones, where the job could have written them.
+	// Identity is the source of NOMAD_NAMESPACE and the like in CNI_ARGS:
+	// "nomad" for Nomad from 1.9.4 on, which lets no job override them, or
+	// "unknown" for older versions, where a job can set them. Empty: "nomad".
 	Identity string `json:"identity"`
-	// PassArgs are the CNI arguments that go on to the networks' plugins
-	// besides Nomad's own.
+	// PassArgs are keys of CNI_ARGS that are forwarded to the networks' plugins
+	// in addition to Nomad's own.
 	PassArgs []string `json:"passArgs"`
-	// Timeout is the deadline of one call as a whole, as in "90s"; package hook
-	// splits it. Default: 60 s.
+	// Timeout is the deadline of a whole call, as in "90s". Default: 60 s.
 	Timeout string `json:"timeout"`
 	// LogLevel is trace, debug, info, warn, error or off. Default: warn.
 	LogLevel string `json:"logLevel"`
-	// LogFile is where log lines are appended. Empty: the runtime's stderr.
+	// LogFile is the file that log lines are appended to. Empty: stderr.
 	LogFile string `json:"logFile"`
-	// Agent has calls carried out by the agent. Nil: the plugin does it all.
+	// Agent has calls delegated to the agent. Nil: the plugin handles all calls.
 	Agent *agentConf `json:"agent"`
-	// Valid are the attachments that GC keeps.
+	// Valid are the attachments that GC must keep.
 	Valid []types.GCAttachment `json:"cni.dev/valid-attachments"`
 
 	timeout   time.Duration
@@ -73,7 +73,7 @@ type conf struct {
 	delegates []*cniconf.Network
 }
 
-// runtimeConfig is what the runtime passes for the capabilities of the entry.
+// runtimeConfig has the capability arguments.
 type runtimeConfig struct {
 	PortMappings []selection.PortMapping `json:"portMappings"`
 	IPs          []string                `json:"ips"`
@@ -83,14 +83,18 @@ type runtimeConfig struct {
 	Networks     json.RawMessage         `json:"networks"`
 }
 
-// keys are those of an entry; the first line is CNI's.
-var keys = []string{
+// cniKeys are the keys of a plugin configuration that the CNI specification defines.
+var cniKeys = []string{
 	"cniVersion", "cniVersions", "name", "type", "capabilities", "runtimeConfig", "args", "prevResult", "ipam", "dns", "disableCheck", "disableGC",
+}
+
+// ownKeys are the keys of a plugin configuration that allocnet-cni defines.
+var ownKeys = []string{
 	"primary", "delegates", "networks", "confDir", "pluginDir", "stateDir", "dataDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile", "agent",
 }
 
-// decodeConf reads an entry, unchecked. With an error it has the keys that could
-// be read.
+// decodeConf decodes a plugin configuration without checking it. With an error, the
+// fields that could be decoded are set.
 func decodeConf(data []byte) (*conf, error) {
 	c := &conf{timeout: time.Minute}
 	if err := json.Unmarshal(data, c); err != nil {
@@ -99,8 +103,8 @@ func decodeConf(data []byte) (*conf, error) {
 	return c, nil
 }
 
-// readConf reads an entry for a verb. A strict one needs all of it. The others
-// work from the record, so that a mistake in the entry is only a warning.
+// readConf reads a plugin configuration. If strict, a mistake is an error. Otherwise
+// it is a warning, for verbs that work from the record.
 func readConf(data []byte, strict bool) (c *conf, warning, err error) {
 	c, err = decodeConf(data)
 	if err == nil && strict {
@@ -112,16 +116,16 @@ func readConf(data []byte, strict bool) (c *conf, warning, err error) {
 	return c, errors.Join(err, c.parseTimeout()), nil
 }
 
-// check checks an entry that was decoded from data, and makes of it what the
-// verbs need.
+// check checks a plugin configuration that was decoded from data, and sets the
+// fields that the verbs need.
 func (c *conf) check(data []byte) error {
 	var present map[string]json.RawMessage
 	if err := json.Unmarshal(data, &present); err != nil {
 		return refuse(types.ErrDecodingFailure, err.Error())
 	}
 	for _, key := range slices.Sorted(maps.Keys(present)) {
-		if !slices.Contains(keys, key) && !strings.HasPrefix(key, "cni.dev/") {
-			return invalid(fmt.Errorf("%q: unknown key: want %s", key, strings.Join(keys[12:], ", ")))
+		if !slices.Contains(cniKeys, key) && !slices.Contains(ownKeys, key) && !strings.HasPrefix(key, "cni.dev/") {
+			return invalid(fmt.Errorf("%q: unknown key: want %s", key, strings.Join(ownKeys, ", ")))
 		}
 	}
 	for _, parse := range []func() error{c.parseDelegates, c.parsePrimary, c.parseRest} {
@@ -135,7 +139,7 @@ func (c *conf) check(data []byte) error {
 	return nil
 }
 
-// invalid is an error in the conflist.
+// invalid returns the error for a mistake in the plugin configuration.
 func invalid(err error) error {
 	return refuse(types.ErrInvalidNetworkConfig, name+" in the conflist: "+err.Error())
 }
@@ -173,9 +177,9 @@ func (c *conf) parsePrimary() error {
 	case len(elements) > 1:
 		return fmt.Errorf("primary: has %d networks, want one", len(elements))
 	case p.Interface != "":
-		return fmt.Errorf("primary: interface %q: the runtime says which", p.Interface)
+		return fmt.Errorf("primary: interface %q: remove it, the runtime sets the interface name", p.Interface)
 	case p.Name == c.Name:
-		return fmt.Errorf("primary %q: is the conflist itself", p.Name)
+		return fmt.Errorf("primary %q: is the conflist itself: want another network", p.Name)
 	}
 	c.primary = &p
 	c.defaults = slices.DeleteFunc(c.defaults, func(e selection.Element) bool { return e.Name == p.Name })
@@ -215,8 +219,8 @@ func (c *conf) parseTimeout() error {
 	return nil
 }
 
-// parseNetworks reads a selection that is a JSON value: a string with one of
-// the forms, or the list itself. Nothing selects nothing.
+// parseNetworks reads a selection from a JSON value: a string in either form of
+// package selection, or the list itself. An empty value selects no network.
 func parseNetworks(value json.RawMessage) ([]selection.Element, error) {
 	text := string(bytes.TrimSpace(value))
 	if strings.HasPrefix(text, `"`) {

@@ -46,9 +46,9 @@ func TestConfRefused(t *testing.T) {
 		`"delegates": [{"cniVersion": "1.0.0", "name": "multi", "type": "bridge"}]`: {"delegates[0]", "multi"},
 		`"delegates": [{"type": "bridge"}]`:                                         {"delegates[0]"},
 	} {
-		_, err := entry(t, more)
+		_, err := parsed(t, more)
 		requireError(t, err, types.ErrInvalidNetworkConfig, words...)
 	}
-	_, err := entry(t, `"primary": "a", "prevResult": {"cniVersion": "1.0.0", "ips": 3}`)
+	_, err := parsed(t, `"primary": "a", "prevResult": {"cniVersion": "1.0.0", "ips": 3}`)
 	requireError(t, err, types.ErrDecodingFailure)
 }

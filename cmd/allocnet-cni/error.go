@@ -11,13 +11,13 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// cniError makes the error object that the specification asks for. Nomad shows
-// its message to the job's author, so it is one line.
+// cniError returns the error object of the CNI specification. Nomad shows its
+// message to the author of the job, so it is one line.
 func cniError(err error) *types.Error {
 	msg := line(err)
-	for _, known := range advice {
+	for _, known := range hints {
 		if strings.Contains(msg, known.text) {
-			msg += ": " + known.what
+			msg += ": " + known.hint
 			break
 		}
 	}
@@ -29,11 +29,11 @@ func line(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(c rune) bool { return c == '\n' || c == '\r' }), "; ")
 }
 
-// advice says what to do about what plugins say.
-var advice = []struct{ text, what string }{
-	{"no IP addresses available in range set", "the network's addresses are used up: stop what needs none, or have its range enlarged"},
-	{"is not available in range set", "another allocation has this address, or it is none of the network's: choose another, or leave \"ips\" out"},
-	{"requested IP address", "choose an address of the network's range, or leave \"ips\" out"},
-	{"duplicate allocation is not allowed", "the network still has an address for this allocation: run allocnet check and allocnet detach on the client"},
-	{"Link not found", "the network's link is missing on this client: tell who runs it"},
+// hints are added to error messages of the reference plugins.
+var hints = []struct{ text, hint string }{
+	{"no IP addresses available in range set", "all addresses of the network are in use: stop an allocation, or enlarge the network's range"},
+	{"is not available in range set", "another allocation has this address, or it is not in the network's range: choose another one, or remove \"ips\""},
+	{"requested IP address", "choose an address in the network's range, or remove \"ips\""},
+	{"duplicate allocation is not allowed", "a lease of this allocation still exists: run allocnet check and allocnet detach on the client"},
+	{"Link not found", "a link of the network is missing on this client: report it to the cluster operator"},
 }

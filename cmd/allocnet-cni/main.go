@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Command allocnet-cni is a CNI plugin that attaches a container to several
-// networks: those that the host's configuration names, and those that the job
-// names. Nomad, or any other CNI runtime, executes it; it needs no daemon.
+// networks: those of the host's configuration, and those that the job selects.
+// Nomad, or any other CNI runtime, executes it. It needs no daemon.
 package main
 
 import (
@@ -21,7 +21,8 @@ import (
 // name is the plugin's type.
 const name = "allocnet-cni"
 
-// about is what a call without arguments prints: Nomad reads the version.
+// about is the output of a call without CNI_COMMAND. Nomad reads the version from
+// it.
 const about = "CNI " + name + " plugin v" + own.Version
 
 func main() {
@@ -35,14 +36,14 @@ func main() {
 	supported := version.VersionsStartingFrom("0.3.0")
 	if err := skel.PluginMainFuncsWithError(funcs, supported, about); err != nil {
 		if failed := err.Print(); failed != nil {
-			_, _ = os.Stderr.WriteString(failed.Error()) // nobody else to tell
+			_, _ = os.Stderr.WriteString(failed.Error()) // no other output is left
 		}
 		os.Exit(1)
 	}
 }
 
-// call turns a verb into what skel wants: what it returns is always a CNI
-// error object. A strict verb needs a plugin configuration without mistakes.
+// call returns a verb as skel's function, whose error is always a CNI error object.
+// A strict verb requires a plugin configuration without mistakes.
 func call(verb func(*request) error, strict bool) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
 		r, err := newRequest(args, strict)
@@ -50,7 +51,7 @@ func call(verb func(*request) error, strict bool) func(*skel.CmdArgs) error {
 			return cniError(err)
 		}
 		defer r.close()
-		if err := r.carryOut(verb); err != nil {
+		if err := r.dispatch(verb); err != nil {
 			return r.outcome(err)
 		}
 		r.retryLater()
@@ -58,7 +59,7 @@ func call(verb func(*request) error, strict bool) func(*skel.CmdArgs) error {
 	}
 }
 
-// outcome is what skel wants: nil, or a CNI error object.
+// outcome logs an error and returns it as a CNI error object.
 func (r *request) outcome(err error) error {
 	if err == nil {
 		return nil
@@ -68,5 +69,5 @@ func (r *request) outcome(err error) error {
 	return failed
 }
 
-// refuse makes the error of a call that cannot be done as it was asked for.
+// refuse returns the error of an invalid request.
 func refuse(code uint, msg string) error { return types.NewError(code, msg, "") }

@@ -36,7 +36,7 @@ type request struct {
 	close func()
 }
 
-// newRequest reads the entry and opens the engine that it describes.
+// newRequest reads the plugin configuration and opens the engine.
 func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
 	c, warning, err := readConf(args.StdinData, strict)
 	if err != nil {
@@ -68,11 +68,11 @@ func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
 	return r, nil
 }
 
-// limit gives the request the time of the entry: the runtime may hold a lock
-// over all its containers while it waits, as Nomad does. What a call has begun
-// when it is ended is undone.
+// limit sets the deadline of the call: a runtime may hold a lock for all its
+// containers while it waits, as Nomad does. A call that is interrupted undoes what
+// it began.
 func (r *request) limit(output io.Closer) {
-	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the entry's \"timeout\"", r.conf.timeout))
+	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the \"timeout\" of the plugin configuration", r.conf.timeout))
 	signalled, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	ctx, stop := context.WithTimeoutCause(signalled, r.conf.timeout, cause)
 	r.ctx = ctx
@@ -91,7 +91,7 @@ func newLog(c *conf, output io.Writer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: name, Level: level, Output: output})
 }
 
-// openLog opens the file where log lines go. With an error it is stderr.
+// openLog opens the log file. With an error it returns stderr.
 func openLog(path string) (io.WriteCloser, error) {
 	stderr := os.NewFile(2, "stderr")
 	if path == "" {
@@ -104,21 +104,21 @@ func openLog(path string) (io.WriteCloser, error) {
 	return file, nil
 }
 
-// owner tells the attachments of this conflist and interface from those of
-// others with the same container ID.
+// owner identifies the attachments of this conflist and interface among those of
+// one container ID.
 func (r *request) owner() string { return r.network() + r.args.IfName }
 
-// network is the beginning of the owner of all attachments of this conflist.
+// network is the prefix of the owner of all attachments of this conflist.
 func (r *request) network() string { return "cni/" + r.conf.Name + "/" }
 
-// setup returns what is asked for. Without networks there is nothing to do:
-// the plugin stands behind others, and the job names none.
+// setup returns the request to the engine. It has no networks if the plugin is
+// chained after others and the job selects none.
 func (r *request) setup() (hook.Request, error) {
 	args, err := parseArgs(r.args.Args)
 	if err != nil {
 		return hook.Request{}, err
 	}
-	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: true, Args: passed(args, r.conf)}
+	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: true, Args: forwarded(args, r.conf)}
 	if s.Identity, err = identity(args, r.conf, s.ID); err != nil {
 		return s, err
 	}
@@ -126,7 +126,7 @@ func (r *request) setup() (hook.Request, error) {
 		return s, err
 	}
 	s.Primary = r.primary()
-	// What the job names, it has: the host need not give it another.
+	// A default network that the job selects itself is not attached twice.
 	s.Defaults = slices.DeleteFunc(slices.Clone(r.conf.defaults), func(e selection.Element) bool {
 		return slices.ContainsFunc(s.Networks, func(named selection.Element) bool { return named.Name == e.Name })
 	})
@@ -134,32 +134,32 @@ func (r *request) setup() (hook.Request, error) {
 	return s, nil
 }
 
-// primary returns the main network with what the runtime wishes for it; nil
-// when the plugin stands behind others.
+// primary returns the main network with the capability arguments of the runtime;
+// nil if the plugin is chained after others.
 func (r *request) primary() *selection.Element {
 	if r.conf.primary == nil {
 		return nil
 	}
-	p, wished := *r.conf.primary, r.conf.RuntimeConfig
+	p, capabilities := *r.conf.primary, r.conf.RuntimeConfig
 	p.Interface = r.args.IfName
-	if len(wished.IPs) > 0 {
-		p.IPs = wished.IPs
+	if len(capabilities.IPs) > 0 {
+		p.IPs = capabilities.IPs
 	}
-	if wished.MAC != "" {
-		p.MAC = wished.MAC
+	if capabilities.MAC != "" {
+		p.MAC = capabilities.MAC
 	}
-	if wished.Bandwidth != nil {
-		p.Bandwidth = wished.Bandwidth
+	if capabilities.Bandwidth != nil {
+		p.Bandwidth = capabilities.Bandwidth
 	}
-	if wished.GUID != "" {
-		p.InfinibandGUID = wished.GUID
+	if capabilities.GUID != "" {
+		p.InfinibandGUID = capabilities.GUID
 	}
 	return &p
 }
 
-// ports returns the runtime's, each with its port in the container as label:
-// runtimes pass no labels, and a job knows that number. Behind other plugins
-// it is they who map ports, but for those that a network names.
+// ports returns the port mappings of the runtime. The label of a port is its number
+// in the container: runtimes pass no labels. If the plugin is chained after others,
+// those map the ports that no network names.
 func (r *request) ports(s hook.Request) []portmap.Port {
 	var ports []portmap.Port
 	for _, m := range r.conf.RuntimeConfig.PortMappings {
@@ -178,5 +178,5 @@ func (r *request) ports(s hook.Request) []portmap.Port {
 	return ports
 }
 
-// empty tells whether there is anything to attach.
+// empty reports whether there is nothing to attach.
 func empty(s hook.Request) bool { return s.Primary == nil && len(s.Networks)+len(s.Defaults) == 0 }

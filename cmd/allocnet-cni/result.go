@@ -13,10 +13,10 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// result is what the runtime is told: the primary's result, or that of the
-// plugins before us. With "all" the extra attachments are in it, too; they are
-// not by default, because Nomad takes the address of the interface that comes
-// first in the alphabet for the allocation's.
+// result returns the result of ADD: that of the primary attachment, or of the
+// plugins earlier in the chain. "all" adds the extra attachments. The default does
+// not, because Nomad uses the alphabetically first interface as the allocation
+// address.
 func (r *request) result(a *hook.Allocation) (types.Result, error) {
 	all := &types100.Result{CNIVersion: types100.ImplementedSpecVersion}
 	if r.conf.PrevResult != nil {
@@ -39,7 +39,7 @@ func (r *request) result(a *hook.Allocation) (types.Result, error) {
 	return all, nil
 }
 
-// join appends a result. The first that has DNS settings decides about them.
+// join appends a result. DNS settings are those of the first result that has any.
 func join(all *types100.Result, next types.Result) error {
 	result, err := types100.NewResultFromResult(next)
 	if err != nil {

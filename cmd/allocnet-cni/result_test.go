@@ -82,7 +82,7 @@ func TestError(t *testing.T) {
 	if got.Code != 101 || strings.Contains(got.Msg, "\n") {
 		t.Errorf("got code %d, %q", got.Code, got.Msg)
 	}
-	for _, word := range []string{"storage", "net1", "used up", "undo"} {
+	for _, word := range []string{"storage", "net1", "in use", "undo"} {
 		if !strings.Contains(got.Msg, word) {
 			t.Errorf("%q does not say %q", got.Msg, word)
 		}

@@ -12,22 +12,22 @@ import (
 	"github.com/allocnet/allocnet/internal/detached"
 )
 
-// retryArgument makes the program try pending teardowns again, with the plugin
+// retryArgument has the program retry pending teardowns, with the plugin
 // configuration on its standard input.
 const retryArgument = "retry-pending"
 
-// retryLater has another process try again what earlier teardowns left. The
-// runtime waits for this one, and other containers for the runtime.
+// retryLater starts a process that retries pending teardowns. The runtime waits for
+// this one, and other containers wait for the runtime.
 func (r *request) retryLater() {
 	if !r.engine.RetryDue() {
 		return
 	}
 	if err := detached.Start(r.args.StdinData, retryArgument); err != nil {
-		r.log.Warn("pending teardowns are not tried again now", "error", err)
+		r.log.Warn("cannot start the retry of pending teardowns", "error", err)
 	}
 }
 
-// retryPending is that process.
+// retryPending is the main function of that process.
 func retryPending() (code int) {
 	input, err := io.ReadAll(os.Stdin)
 	if err != nil {
@@ -39,7 +39,7 @@ func retryPending() (code int) {
 	}
 	defer r.close()
 	if err := r.engine.RetryPending(r.ctx); err != nil {
-		r.log.Warn("pending teardowns were not tried again", "error", err)
+		r.log.Warn("retry of pending teardowns failed", "error", err)
 		return 1
 	}
 	return 0

@@ -23,8 +23,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// add attaches the container and prints the result. All or nothing: what fails
-// behind the attachments takes them down again.
+// add attaches the container and prints the result. A failure after the attachments
+// are made removes them.
 func add(r *request) error {
 	setup, err := r.setup()
 	if err != nil {
@@ -48,7 +48,7 @@ func add(r *request) error {
 	return err
 }
 
-// admit refuses what would go wrong without anybody noticing.
+// admit refuses a call that would succeed with a broken network.
 func (r *request) admit() error {
 	own, err := netns.IsOwn(r.args.Netns)
 	if err != nil {
@@ -59,17 +59,17 @@ func (r *request) admit() error {
 	}
 	switch {
 	case r.conf.primary == nil && r.conf.PrevResult == nil:
-		return invalid(errors.New("what is the main network? want a \"primary\", or \"delegates\", or a plugin before it in \"plugins\""))
+		return invalid(errors.New("no main network: set \"primary\" or \"delegates\", or put a plugin before it in \"plugins\""))
 	case r.conf.primary != nil && r.conf.PrevResult != nil:
-		return invalid(fmt.Errorf("primary %q, but the plugins before it have set up the main network: leave the one or the others out", r.conf.primary.Name))
+		return invalid(fmt.Errorf("primary %q: the plugins before it set up the main network, too: remove the primary or these plugins", r.conf.primary.Name))
 	case r.conf.primary == nil && r.conf.Result == "all":
-		return invalid(errors.New("result \"all\" behind other plugins: their CHECK would take all addresses for their own: leave it out"))
+		return invalid(errors.New("result \"all\" after other plugins: their CHECK would fail on the addresses of the extra networks: remove it"))
 	}
 	return r.admitPorts()
 }
 
-// admitPorts refuses an entry without the capability portMappings before a
-// primary that maps ports: the runtime would keep the job's ports to itself.
+// admitPorts refuses a plugin configuration without the capability portMappings if
+// the primary network maps ports: the runtime would not pass the job's ports.
 func (r *request) admitPorts() error {
 	if r.conf.primary == nil || r.conf.Capabilities["portMappings"] {
 		return nil
@@ -83,13 +83,13 @@ func (r *request) admitPorts() error {
 		return err
 	}
 	if slices.Contains(n.Capabilities(), "portMappings") {
-		return invalid(fmt.Errorf("its \"capabilities\" lack portMappings, which network %q has, so that a job's ports would silently not work: run allocnet conf generate", n.Name))
+		return invalid(fmt.Errorf("\"capabilities\" lacks portMappings, which network %q has: the runtime would not pass the ports of a job: run allocnet conf generate", n.Name))
 	}
 	return nil
 }
 
-// publish tells the runtime and, where the client's data directory is known,
-// the tasks.
+// publish prints the result for the runtime. With dataDir it writes
+// network-status.json for the tasks.
 func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
 	result, err := r.result(a)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
 	if r.conf.DataDir != "" {
 		err := networkstatus.Write(r.conf.DataDir, a)
 		if errors.Is(err, fs.ErrNotExist) && setup.Identity.Namespace == "" {
-			r.log.Warn("no "+networkstatus.File+": the container is no allocation of this client", "dataDir", r.conf.DataDir)
+			r.log.Warn("no "+networkstatus.File+": the container is not an allocation of this client", "dataDir", r.conf.DataDir)
 			err = nil
 		}
 		if err != nil {
@@ -108,11 +108,11 @@ func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
 	return types.PrintResult(result, r.conf.CNIVersion)
 }
 
-// del takes down what is on record, whatever the entry says today. Runtimes
-// call it for what is not set up, and again and again.
+// del tears down what is on record. The plugin configuration may have changed since
+// ADD. Runtimes repeat DEL, also for containers that are not set up.
 func del(r *request) error {
-	mine, err := r.mine()
-	if err != nil || !mine {
+	owned, err := r.ownsRecord()
+	if err != nil || !owned {
 		return err
 	}
 	if err := r.engine.Teardown(r.ctx, r.args.ContainerID); err != nil {
@@ -124,9 +124,10 @@ func del(r *request) error {
 	return networkstatus.Remove(r.conf.DataDir, r.args.ContainerID)
 }
 
-// mine tells whether the container's record, if any, is of this conflist and
-// interface. Without one the engine looks into libcni's cache.
-func (r *request) mine() (bool, error) {
+// ownsRecord reports whether the record of the container belongs to this conflist
+// and interface. It is true without a record: the engine then looks into libcni's
+// cache.
+func (r *request) ownsRecord() (bool, error) {
 	a, err := r.engine.Status(r.ctx, r.args.ContainerID)
 	if errors.Is(err, state.ErrNotFound) {
 		return true, nil
@@ -137,14 +138,13 @@ func (r *request) mine() (bool, error) {
 	return a.Owner == "" || a.Owner == r.owner(), nil
 }
 
-// check fails only when the container's network is seen to be damaged, for
-// runtimes then destroy it: Nomad deletes the namespace without DEL, under
-// tasks that run. It needs the record alone, not the agent, and no plugin
-// configuration but the state directory.
+// check fails only for proven damage of the container's network, because Nomad then
+// deletes the namespace without DEL, under running tasks. It needs only the record:
+// neither the agent, nor any plugin configuration but the state directory.
 func check(args *skel.CmdArgs) error {
 	r, err := newRequest(args, false)
 	if err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "%s: CHECK of %s cannot tell whether the network is damaged, and passes: %s\n", name, args.ContainerID, line(err)) // nobody else to tell
+		_, _ = fmt.Fprintf(os.Stderr, "%s: CHECK of %s cannot tell whether the network is damaged, and passes: %s\n", name, args.ContainerID, line(err)) // there is no log yet
 		return nil
 	}
 	defer r.close()
@@ -152,8 +152,8 @@ func check(args *skel.CmdArgs) error {
 	return r.outcome(err)
 }
 
-// status tells whether an ADD could succeed now, as far as the networks that
-// every container gets can say.
+// status reports whether an ADD could succeed now: whether the networks that every
+// container gets are ready.
 func status(r *request) error {
 	catalog, err := r.engine.Catalog()
 	if err != nil {
@@ -176,8 +176,8 @@ func status(r *request) error {
 	return nil
 }
 
-// gc takes down the attachments of this conflist that the runtime does not
-// know any more, then has the networks' own plugins collect.
+// gc tears down the attachments of this conflist that are not valid any more, then
+// runs GC of the networks' plugins.
 func gc(r *request) error {
 	if err := hostns.Check(); err != nil {
 		return err
@@ -198,7 +198,7 @@ func gc(r *request) error {
 		if !strings.HasPrefix(a.Owner, r.network()) || valid[a.ID+" "+a.Owner] {
 			continue
 		}
-		r.log.Info("collecting", "allocation", a.ID)
+		r.log.Info("tearing down an attachment that is not valid any more", "allocation", a.ID)
 		if err := r.engine.Teardown(r.ctx, a.ID); err != nil {
 			errs = append(errs, err)
 		}

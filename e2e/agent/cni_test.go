@@ -73,12 +73,12 @@ func TestPluginUsesTheAgent(t *testing.T) {
 	}
 	h.end(unix.SIGTERM)
 
-	if stdout, stderr, code := h.cni("DEL", "c1", "prefer"); code != 0 || !strings.Contains(stderr, "going on without the agent") {
+	if stdout, stderr, code := h.cni("DEL", "c1", "prefer"); code != 0 || !strings.Contains(stderr, "continuing without the agent") {
 		t.Errorf("DEL without the agent: %d %s\n%s", code, stdout, stderr)
 	}
 	stdout, stderr, code := h.cni("ADD", "c2", "prefer")
 	h.requireAdded(stdout, stderr, code)
-	if !strings.Contains(stderr, "going on without the agent") {
+	if !strings.Contains(stderr, "continuing without the agent") {
 		t.Errorf("it does not say so: %s", stderr)
 	}
 	if out, _, code := h.cni("DEL", "c2", "require"); code == 0 || !strings.Contains(out, `"code": 11`) {

@@ -153,7 +153,7 @@ func testErrors(a *agent) {
 		{"unknown", `networks = "storrage"`, []string{`unknown network "storrage"`, "storage"}},
 		{"denied", `networks = "closed"`, []string{`network "closed" as net1 is denied`, `namespace "default"`, "43-closed.conflist"}},
 		{"dynamic", `networks = jsonencode([{ name = "dynamic", ips = ["10.96.0.9/24"] }])`, []string{"dynamic", "may not choose its addresses"}},
-		{"full", `networks = "tiny"`, []string{`network "tiny" as net1`, "addresses are used up"}},
+		{"full", `networks = "tiny"`, []string{`network "tiny" as net1`, "all addresses of the network are in use"}},
 		{"taken-too", `networks = jsonencode([{ name = "backup", ips = ["10.2.0.9/24"] }])`, []string{`network "backup" as net1`, "10.2.0.9", "another allocation has this address"}},
 		{"mistyped", `network = "storage"`, []string{`CNI argument "network"`, "want networks"}},
 		{"unresolved", `networks = "storage@${NOMAD_META_nothing}"`, []string{"NOMAD_META_nothing", "does not know"}},

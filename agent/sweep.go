@@ -48,7 +48,7 @@ func (s *HostSweeper) Sweep(ctx context.Context, live func(context.Context) (map
 	if err != nil {
 		return nil, nil, err
 	}
-	c := cleanup.Collector{Ask: ask, Store: s.Store, ConfDirs: s.ConfDirs, Grace: grace, Logger: s.Logger}
+	c := cleanup.Collector{RefreshLive: ask, Store: s.Store, ConfDirs: s.ConfDirs, Grace: grace, Logger: s.Logger}
 	if s.Orchestrated != nil {
 		c.Orchestrated = func(o cleanup.Owner) bool { return s.Orchestrated(o.Network, o.Allocation) }
 	}
@@ -66,9 +66,9 @@ func (s *HostSweeper) Sweep(ctx context.Context, live func(context.Context) (map
 	return count(report.Leaked()), count(report.Gone()), err
 }
 
-func count(verdicts []cleanup.Verdict) map[string]int {
+func count(decisions []cleanup.Decision) map[string]int {
 	byKind := map[string]int{}
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		byKind[string(v.Kind)]++
 	}
 	return byKind

@@ -35,7 +35,7 @@ func scanCache(dir string) (found Found, conflists []json.RawMessage) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		found.problem(dir, err)
 	}
-	found.Alive = map[string]string{}
+	found.alive = map[string]string{}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		if strings.HasPrefix(entry.Name(), ".") { // being written
@@ -60,7 +60,7 @@ func scanCache(dir string) (found Found, conflists []json.RawMessage) {
 			continue
 		}
 		if netns.Exists(c.Netns) {
-			found.Alive[state.AllocationOf(c.ContainerID)] = "namespace " + c.Netns
+			found.alive[state.AllocationOf(c.ContainerID)] = "namespace " + c.Netns
 		}
 		conflists = append(conflists, c.Config)
 		found.Objects = append(found.Objects, Object{

@@ -32,25 +32,25 @@ type Cleaner struct {
 // know are an error, because nothing can say what they left. Repeated it finds
 // nothing to do.
 func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error {
-	scanner := Scanner{CacheDir: c.CacheDir}
+	s := scanner{cacheDir: c.CacheDir}
 	var flows []flow
 	var dead []state.Record
 	for _, leftover := range leftovers {
 		record := leftover.Record()
 		dead = append(dead, record)
 		for _, a := range record.Attachments {
-			scanner.ConfLists = append(scanner.ConfLists, a.ConfList)
-			scanner.Known = append(scanner.Known, ownerOf(a.Network, a.ContainerID, a.Interface))
+			s.confLists = append(s.confLists, a.ConfList)
+			s.known = append(s.known, ownerOf(a.Network, a.ContainerID, a.Interface))
 		}
 		flows = append(flows, published(record.Attachments)...)
 		c.reportZones(record.Attachments)
 	}
-	found, err := scanner.Scan(ctx)
+	found, err := s.scan(ctx)
 	for _, p := range found.Problems {
 		c.log().Warn("skipped", "path", p.Where, "reason", p.Reason)
 	}
 	objects, lookErr := found.left(dead)
-	failures := found.Remove(ctx, objects)
+	failures := found.remove(ctx, objects)
 	for _, o := range objects {
 		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", o.Owner.Allocation)
 	}
@@ -154,10 +154,10 @@ func (f *Found) firewallLeft(dead []state.Record, addresses map[netip.Addr]Owner
 	for _, record := range dead {
 		own[namespaceOf(record.Allocation)] = true
 	}
-	if err := f.LookInside(own); err != nil {
+	if err := f.scanNamespaces(own); err != nil {
 		return nil, fmt.Errorf("find out who uses the addresses: %w", err)
 	}
-	return slices.DeleteFunc(rules, func(o Object) bool { return f.InUse[o.Addresses[0]] != "" }), nil
+	return slices.DeleteFunc(rules, func(o Object) bool { return f.inUse[o.Addresses[0]] != "" }), nil
 }
 
 // namespaceOf returns the identity of the allocation's namespace, if that is

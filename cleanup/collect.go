@@ -26,9 +26,9 @@ type Source interface {
 	Name() string
 }
 
-// Ask asks all sources. An error of one is the result: the others do not know
+// QueryLive asks all sources. An error of one is the result: the others do not know
 // what it knows.
-func Ask(ctx context.Context, sources ...Source) (Live, error) {
+func QueryLive(ctx context.Context, sources ...Source) (Live, error) {
 	live := map[string]string{}
 	for _, source := range sources {
 		ids, err := source.Live(ctx)
@@ -59,9 +59,9 @@ type Collector struct {
 	// are not ours, and whose list of the living is asked: it is examined like
 	// ours. Default: nothing.
 	Orchestrated func(Owner) bool
-	// Ask is asked again, before each batch is removed, which allocations live. An
+	// RefreshLive is asked again, before each batch is removed, which allocations live. An
 	// error ends the collection. Default: what lived at its beginning still does.
-	Ask func(ctx context.Context) (Live, error)
+	RefreshLive func(ctx context.Context) (Live, error)
 	// Progress is told, after each batch, how many allocations of how many are
 	// done. Default: nobody is told.
 	Progress func(done, of int)
@@ -85,8 +85,8 @@ func (s Scope) has(o Object) bool {
 
 // Report is what a collection found.
 type Report struct {
-	// Verdicts are on all objects in the scope.
-	Verdicts []Verdict `json:"objects"`
+	// Decisions are on all objects in the scope.
+	Decisions []Decision `json:"objects"`
 	// Problems are places that could not be examined.
 	Problems []Problem `json:"problems,omitempty"`
 	// Removed counts the objects that were removed.
@@ -98,33 +98,33 @@ type Report struct {
 	Failures []Failure `json:"-"`
 }
 
-// Leaked returns the verdicts on what is leaked.
-func (r *Report) Leaked() []Verdict {
-	return slices.DeleteFunc(slices.Clone(r.Verdicts), func(v Verdict) bool { return !v.Leaked })
+// Leaked returns the decisions on what is leaked.
+func (r *Report) Leaked() []Decision {
+	return slices.DeleteFunc(slices.Clone(r.Decisions), func(v Decision) bool { return !v.Leaked })
 }
 
-// Gone returns the verdicts on what was leaked and is removed.
-func (r *Report) Gone() []Verdict {
+// Gone returns the decisions on what was leaked and is removed.
+func (r *Report) Gone() []Decision {
 	left := map[string]bool{}
 	for _, f := range r.Failures {
 		left[f.Where] = true
 	}
-	return slices.DeleteFunc(r.Leaked(), func(v Verdict) bool { return left[v.Where] })
+	return slices.DeleteFunc(r.Leaked(), func(v Decision) bool { return left[v.Where] })
 }
 
 // Examine scans the host and plans, and changes nothing. Whatever cannot be
 // examined is among the problems; the error is that nothing could be planned.
 func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Report, *Found, error) {
-	scanner, err := c.scanner(ctx)
+	s, err := c.scanner(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, scanErr := scanner.Scan(ctx)
+	found, scanErr := s.scan(ctx)
 	report := &Report{Problems: found.Problems}
 	if scanErr != nil {
 		report.Problems = append(report.Problems, Problem{"host", scanErr.Error()})
 	}
-	if err := found.LookInside(nil); err != nil {
+	if err := found.scanNamespaces(nil); err != nil {
 		return nil, nil, fmt.Errorf("look into the network namespaces: %w", err)
 	}
 	records, err := c.records(ctx)
@@ -134,30 +134,30 @@ func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Repor
 	if scope.Allocation != "" {
 		report.Alive = aliveBy(scope.Allocation, found, records)
 		for _, o := range found.Objects {
-			records.Networks[o.Owner.Network] = true
+			records.networks[o.Owner.Network] = true
 		}
 	}
-	verdicts, err := Plan(found, records, live)
+	decisions, err := plan(found, records, live)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		if scope.has(v.Object) {
-			report.Verdicts = append(report.Verdicts, v)
+			report.Decisions = append(report.Decisions, v)
 		}
 	}
 	return report, found, nil
 }
 
 // aliveBy decides by the record, and without one by the namespaces.
-func aliveBy(id string, found *Found, records Records) string {
-	recorded, known := records.Allocations[id]
+func aliveBy(id string, found *Found, records recordSet) string {
+	recorded, known := records.allocations[id]
 	switch {
 	case !known:
-		return found.Alive[id]
-	case recorded.Unknown != "":
-		return "it is unknown whether its allocation lives: " + recorded.Unknown
-	case recorded.Dead == "":
+		return found.alive[id]
+	case recorded.unknown != "":
+		return "it is unknown whether its allocation lives: " + recorded.unknown
+	case recorded.dead == "":
 		return "it is on record, and its namespace exists"
 	}
 	return ""
@@ -213,10 +213,10 @@ func (c *Collector) tell(done, of int, report *Report) {
 // removeAll removes the objects of allocations that are dead still: nothing is
 // attached until it is done. It returns how long that took.
 func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation map[string][]Object, found *Found, report *Report) (time.Duration, error) {
-	live := Live(NobodyElse)
-	if c.Ask != nil {
+	live := Live(NoneLive)
+	if c.RefreshLive != nil {
 		var err error
-		if live, err = c.Ask(ctx); err != nil {
+		if live, err = c.RefreshLive(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -236,7 +236,7 @@ func (c *Collector) removeAll(ctx context.Context, ids []string, byAllocation ma
 			objects = append(objects, byAllocation[id]...)
 		}
 	}
-	failures := found.Remove(ctx, objects)
+	failures := found.remove(ctx, objects)
 	report.Removed += len(objects) - len(failures)
 	report.Failures = append(report.Failures, failures...)
 	return time.Since(started), nil
@@ -264,14 +264,14 @@ func (c *Collector) lock(ctx context.Context) (unlock func(), err error) {
 const lockAttempts = 5
 
 // scanner knows the files and owners of the conf directory and the records.
-func (c *Collector) scanner(ctx context.Context) (Scanner, error) {
-	s := Scanner{CacheDir: c.CacheDir}
+func (c *Collector) scanner(ctx context.Context) (scanner, error) {
+	s := scanner{cacheDir: c.CacheDir}
 	catalog, err := c.catalog()
 	if err != nil {
 		return s, err
 	}
 	for _, network := range catalog.Networks {
-		s.ConfLists = append(s.ConfLists, network.List.Bytes)
+		s.confLists = append(s.confLists, network.List.Bytes)
 	}
 	for record, err := range c.Store.List(ctx) {
 		var unreadable *state.UnreadableError
@@ -282,8 +282,8 @@ func (c *Collector) scanner(ctx context.Context) (Scanner, error) {
 			return s, err
 		}
 		for _, a := range record.Attachments {
-			s.ConfLists = append(s.ConfLists, a.ConfList)
-			s.Known = append(s.Known, ownerOf(a.Network, a.ContainerID, a.Interface))
+			s.confLists = append(s.confLists, a.ConfList)
+			s.known = append(s.known, ownerOf(a.Network, a.ContainerID, a.Interface))
 		}
 	}
 	return s, nil
@@ -309,30 +309,30 @@ func (c *Collector) catalog() (*cniconf.Catalog, error) {
 
 // records reads what is known, after the scan. An allocation whose record cannot
 // be read counts as living.
-func (c *Collector) records(ctx context.Context) (Records, error) {
-	r := Records{Networks: map[string]bool{}, Allocations: map[string]Recorded{}, Orchestrated: c.Orchestrated}
+func (c *Collector) records(ctx context.Context) (recordSet, error) {
+	r := recordSet{networks: map[string]bool{}, allocations: map[string]recordedAllocation{}, orchestrated: c.Orchestrated}
 	if c.Grace > 0 {
-		r.Settled = time.Now().Add(-c.Grace)
+		r.graceCutoff = time.Now().Add(-c.Grace)
 	}
 	catalog, err := c.catalog()
 	if err != nil {
 		return r, err
 	}
 	for _, network := range catalog.Networks {
-		r.Networks[network.Name] = true
+		r.networks[network.Name] = true
 	}
 	for record, err := range c.Store.List(ctx) {
 		var unreadable *state.UnreadableError
 		if errors.As(err, &unreadable) {
-			r.Allocations[unreadable.ID] = Recorded{Unknown: unreadable.Error()}
+			r.allocations[unreadable.ID] = recordedAllocation{unknown: unreadable.Error()}
 			continue
 		}
 		if err != nil {
 			return r, err
 		}
-		r.Allocations[record.Allocation.ID] = c.recorded(record)
+		r.allocations[record.Allocation.ID] = c.recorded(record)
 		for _, a := range record.Attachments {
-			r.Networks[a.Network] = true
+			r.networks[a.Network] = true
 		}
 	}
 	return r, nil
@@ -342,11 +342,11 @@ func (c *Collector) records(ctx context.Context) (Records, error) {
 // and its namespace lives, or another process has its lock. With a damaged record
 // that is unknown, unless a line that can be read proves that the namespace is
 // gone.
-func (c *Collector) recorded(record state.Record) Recorded {
-	var r Recorded
+func (c *Collector) recorded(record state.Record) recordedAllocation {
+	var r recordedAllocation
 	cut := ""
 	for _, a := range record.Attachments {
-		r.Addresses = append(r.Addresses, resultAddresses(a.Result)...)
+		r.addresses = append(r.addresses, resultAddresses(a.Result)...)
 		switch {
 		case a.Batch != "": // added to an allocation that stands
 		case a.Phase == state.Adding:
@@ -363,11 +363,11 @@ func (c *Collector) recorded(record state.Record) Recorded {
 		cut = err.Error()
 	}
 	if len(record.Damaged) > 0 && (record.Allocation.Netns == "" || !errors.Is(err, netns.ErrMissing)) {
-		r.Unknown = "its record is damaged: " + record.Damaged[0].String()
+		r.unknown = "its record is damaged: " + record.Damaged[0].String()
 		return r
 	}
 	if cut != "" && c.idle(record.Allocation.ID) {
-		r.Dead = cut
+		r.dead = cut
 	}
 	return r
 }

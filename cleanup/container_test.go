@@ -58,30 +58,30 @@ func TestRecordWithoutContainerID(t *testing.T) {
 // its allocation.
 func TestAllocationLives(t *testing.T) {
 	lease := Object{Kind: Lease, Owner: ownerOf("web", "a.allocnet.net1", "net1"), Addresses: address("10.0.0.2")}
-	records := func() Records {
-		return Records{Networks: map[string]bool{"web": true}, Allocations: map[string]Recorded{}}
+	records := func() recordSet {
+		return recordSet{networks: map[string]bool{"web": true}, allocations: map[string]recordedAllocation{}}
 	}
 	recorded := records()
-	recorded.Allocations["a"] = Recorded{}
+	recorded.allocations["a"] = recordedAllocation{}
 	for name, test := range map[string]struct {
 		alive   map[string]string
-		records Records
+		records recordSet
 		live    Live
 	}{
 		"by a source":    {nil, records(), func(id string) string { return map[string]string{"a": "Nomad"}[id] }},
-		"on record":      {nil, recorded, NobodyElse},
-		"by a namespace": {map[string]string{"a": "namespace"}, records(), NobodyElse},
+		"on record":      {nil, recorded, NoneLive},
+		"by a namespace": {map[string]string{"a": "namespace"}, records(), NoneLive},
 	} {
-		found := &Found{Objects: []Object{lease}, Alive: test.alive, InUse: map[netip.Addr]string{}}
-		verdicts, err := Plan(found, test.records, test.live)
-		if err != nil || verdicts[0].Leaked {
-			t.Errorf("%s: %+v, %v", name, verdicts, err)
+		found := &Found{Objects: []Object{lease}, alive: test.alive, inUse: map[netip.Addr]string{}}
+		decisions, err := plan(found, test.records, test.live)
+		if err != nil || decisions[0].Leaked {
+			t.Errorf("%s: %+v, %v", name, decisions, err)
 		}
 	}
-	found := &Found{Objects: []Object{lease}, InUse: map[netip.Addr]string{}}
-	verdicts, err := Plan(found, records(), NobodyElse)
-	if err != nil || !verdicts[0].Leaked || !(Scope{Allocation: "a"}).has(verdicts[0].Object) {
-		t.Errorf("of a dead one: %+v, %v", verdicts, err)
+	found := &Found{Objects: []Object{lease}, inUse: map[netip.Addr]string{}}
+	decisions, err := plan(found, records(), NoneLive)
+	if err != nil || !decisions[0].Leaked || !(Scope{Allocation: "a"}).has(decisions[0].Object) {
+		t.Errorf("of a dead one: %+v, %v", decisions, err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestCacheOfAttachment(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, _ := scanCache(dir)
-	if len(found.Objects) != 1 || found.Objects[0].Owner != ownerOf("web", "a.allocnet.net1", "net1") || found.Alive["a"] == "" {
-		t.Errorf("found %+v, alive %v", found.Objects, found.Alive)
+	if len(found.Objects) != 1 || found.Objects[0].Owner != ownerOf("web", "a.allocnet.net1", "net1") || found.alive["a"] == "" {
+		t.Errorf("found %+v, alive %v", found.Objects, found.alive)
 	}
 }

@@ -1,13 +1,13 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package cleanup finds and removes what CNI plugins left on the host when
-// nobody asked them to remove it, or when they were asked and did not.
+// Package cleanup finds and removes what CNI plugins left on a host, because
+// DEL was never called, or because it failed or reported success and left it.
 //
-// Scan lists the objects that CNI made, with their owners as far as those can
-// be proven. Plan says which are leaked, and why. Remove removes them, many in
-// one transaction. Cleaner does that for one allocation whose teardown failed,
-// Collector for the whole host.
+// A scan lists the objects that CNI made, with their owners as far as those can
+// be proven. A plan, a pure function, decides which are leaked, and why. Removal
+// takes many in one transaction. Cleaner does that for allocations whose teardown
+// failed, Collector for the whole host.
 //
 // An object is proven to be an allocation's by a comment together with the hash
 // in the name of a chain, by the name or the content of a file, or by the hash

@@ -69,7 +69,7 @@ func TestLeaseChangedMeanwhile(t *testing.T) {
 	}
 	write("a2\r\neth0")
 	f := &Found{leaseDirs: []string{filepath.Dir(path)}}
-	if failures := f.Remove(context.Background(), []Object{o}); len(failures) != 1 {
+	if failures := f.remove(context.Background(), []Object{o}); len(failures) != 1 {
 		t.Errorf("failures %v, want one", failures)
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "a2\r\neth0" {

@@ -93,11 +93,11 @@ type Found struct {
 	// Problems are places that could not be examined. Nothing is known of
 	// what is there.
 	Problems []Problem `json:"problems,omitempty"`
-	// Alive are allocations that show a sign of life, whoever made them: the
+	// alive are allocations that show a sign of life, whoever made them: the
 	// namespace that is named after them or that libcni's cache names.
-	Alive map[string]string `json:"-"`
-	// InUse are the addresses in network namespaces, and where they are.
-	InUse map[netip.Addr]string `json:"-"`
+	alive map[string]string
+	// inUse are the addresses in network namespaces, and where they are.
+	inUse map[netip.Addr]string
 
 	leaseDirs []string
 }

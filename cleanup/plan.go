@@ -13,121 +13,121 @@ import (
 )
 
 // Live returns who says that an allocation lives, or nothing when nobody does. A
-// nil Live is unknown, which is not the same as NobodyElse.
+// nil Live is unknown, which is not the same as NoneLive.
 type Live func(id string) (by string)
 
-// NobodyElse is a Live for a host on which nobody but the records, and signs of
+// NoneLive is a Live for a host on which nobody but the records, and signs of
 // life on the host itself, tell what lives.
-func NobodyElse(string) string { return "" }
+func NoneLive(string) string { return "" }
 
 // ErrLiveUnknown is a plan that was asked for without knowing which allocations
 // live.
 var ErrLiveUnknown = errdefs.New(errdefs.Unavailable, "it is not known which allocations live: nothing is removed")
 
-// Recorded is an allocation that allocnet has on record.
-type Recorded struct {
-	// Dead says why it is dead; empty when it lives.
-	Dead string
-	// Unknown says why it cannot be told; it counts as living then.
-	Unknown string
-	// Addresses are those that it was given.
-	Addresses []netip.Addr
+// recordedAllocation is an allocation that allocnet has on record.
+type recordedAllocation struct {
+	// dead says why it is dead; empty when it lives.
+	dead string
+	// unknown says why it cannot be told; it counts as living then.
+	unknown string
+	// addresses are those that it was given.
+	addresses []netip.Addr
 }
 
-// Records are what allocnet knows. They are to be read after the scan: then an
+// recordSet are what allocnet knows. They are to be read after the scan: then an
 // allocation that is set up meanwhile is among them.
-type Records struct {
-	// Networks are those of the conf directory and of the recorded
+type recordSet struct {
+	// networks are those of the conf directory and of the recorded
 	// allocations. What others made is not touched.
-	Networks map[string]bool
-	// Orchestrated tells what the orchestrator attached itself, of which the live
+	networks map[string]bool
+	// orchestrated tells what the orchestrator attached itself, of which the live
 	// set is complete. Nil: nothing.
-	Orchestrated func(Owner) bool
-	// Allocations are those on record, by ID.
-	Allocations map[string]Recorded
-	// Settled is when it was made what is old enough to be judged by what the
+	orchestrated func(Owner) bool
+	// allocations are those on record, by ID.
+	allocations map[string]recordedAllocation
+	// graceCutoff is when it was made what is old enough to be judged by what the
 	// host shows: another program may be about to attach who has a younger
 	// lease. Zero: everything is.
-	Settled time.Time
+	graceCutoff time.Time
 }
 
-// Verdict is what is to become of an object.
-type Verdict struct {
+// Decision is what is to become of an object.
+type Decision struct {
 	Object
 	// Leaked is whether nobody needs it any more.
 	Leaked bool `json:"leaked"`
-	// Why is the reason for either.
-	Why string `json:"why"`
+	// Reason is the reason for either.
+	Reason string `json:"reason"`
 }
 
-// Plan tells for every object whether it is leaked, and why. It looks at
+// plan tells for every object whether it is leaked, and why. It looks at
 // nothing but its arguments. Without a live set it is ErrLiveUnknown.
-func Plan(found *Found, records Records, live Live) ([]Verdict, error) {
+func plan(found *Found, records recordSet, live Live) ([]Decision, error) {
 	if live == nil {
 		return nil, ErrLiveUnknown
 	}
-	p := planner{found, records, live, map[netip.Addr][]Verdict{}, map[string]bool{}}
+	p := planner{found, records, live, map[netip.Addr][]Decision{}, map[string]bool{}}
 	for _, o := range found.Objects {
-		p.young[o.Owner.Allocation] = p.young[o.Owner.Allocation] || !records.Settled.IsZero() && o.Made.After(records.Settled)
+		p.young[o.Owner.Allocation] = p.young[o.Owner.Allocation] || !records.graceCutoff.IsZero() && o.Made.After(records.graceCutoff)
 	}
-	verdicts := make([]Verdict, len(found.Objects))
+	decisions := make([]Decision, len(found.Objects))
 	for i, o := range found.Objects {
 		if o.Kind == Firewall {
 			continue
 		}
-		verdicts[i] = p.judge(o)
+		decisions[i] = p.classify(o)
 		for _, address := range o.Addresses {
-			p.claims[address] = append(p.claims[address], verdicts[i])
+			p.claims[address] = append(p.claims[address], decisions[i])
 		}
 	}
 	p.claimRecorded()
 	for i, o := range found.Objects {
 		if o.Kind == Firewall {
-			verdicts[i] = p.judgeAddress(o)
+			decisions[i] = p.classifyByAddress(o)
 		}
 	}
-	return verdicts, nil
+	return decisions, nil
 }
 
 type planner struct {
 	found   *Found
-	records Records
+	records recordSet
 	live    Live
-	// claims are the verdicts on what says that an address is its owner's.
-	claims map[netip.Addr][]Verdict
-	// young are the allocations with something that was made since Settled.
+	// claims are the decisions on what says that an address is its owner's.
+	claims map[netip.Addr][]Decision
+	// young are the allocations with something that was made since graceCutoff.
 	young map[string]bool
 }
 
 func (p *planner) claimRecorded() {
-	for id, r := range p.records.Allocations {
+	for id, r := range p.records.allocations {
 		owner := Object{Owner: Owner{Allocation: id}}
-		for _, address := range r.Addresses {
-			p.claims[address] = append(p.claims[address], Verdict{owner, r.Dead != "", r.Dead})
+		for _, address := range r.addresses {
+			p.claims[address] = append(p.claims[address], Decision{owner, r.dead != "", r.dead})
 		}
 	}
 }
 
-func (p *planner) judge(o Object) Verdict {
-	keep := func(format string, a ...any) Verdict { return Verdict{o, false, fmt.Sprintf(format, a...)} }
+func (p *planner) classify(o Object) Decision {
+	keep := func(format string, a ...any) Decision { return Decision{o, false, fmt.Sprintf(format, a...)} }
 	id, network := o.Owner.Allocation, o.Owner.Network
-	recorded, known := p.records.Allocations[id]
+	recorded, known := p.records.allocations[id]
 	switch {
 	case id == "":
 		return keep("its owner is unknown")
 	case p.live(id) != "":
 		return keep("its allocation lives: %s", p.live(id))
-	case known && recorded.Unknown != "":
-		return keep("it is unknown whether its allocation lives: %s", recorded.Unknown)
-	case known && recorded.Dead == "":
+	case known && recorded.unknown != "":
+		return keep("it is unknown whether its allocation lives: %s", recorded.unknown)
+	case known && recorded.dead == "":
 		return keep("its allocation is on record and lives")
 	case known:
-		return Verdict{o, true, recorded.Dead}
-	case p.found.Alive[id] != "":
-		return keep("its allocation shows a sign of life: %s", p.found.Alive[id])
+		return Decision{o, true, recorded.dead}
+	case p.found.alive[id] != "":
+		return keep("its allocation shows a sign of life: %s", p.found.alive[id])
 	case network == "":
 		return keep("its network is unknown")
-	case !p.records.Networks[network] && (p.records.Orchestrated == nil || !p.records.Orchestrated(o.Owner)):
+	case !p.records.networks[network] && (p.records.orchestrated == nil || !p.records.orchestrated(o.Owner)):
 		return keep("network %q is none of ours", network)
 	}
 	if p.young[id] {
@@ -136,14 +136,14 @@ func (p *planner) judge(o Object) Verdict {
 	if address, where, used := p.used(o); used {
 		return keep("its address %s is in use in %s", address, where)
 	}
-	return Verdict{o, true, "no allocation of that ID lives or is on record"}
+	return Decision{o, true, "no allocation of that ID lives or is on record"}
 }
 
 // used tells whether an address of the object is in some namespace. That one is
 // another allocation's when the lease says so.
 func (p *planner) used(o Object) (address netip.Addr, where string, used bool) {
 	for _, address := range o.Addresses {
-		where, used := p.found.InUse[address]
+		where, used := p.found.inUse[address]
 		if used && !p.leasedToAnother(address, o.Owner.Allocation) {
 			return address, where, true
 		}
@@ -157,26 +157,26 @@ func (p *planner) leasedToAnother(address netip.Addr, id string) bool {
 	})
 }
 
-// judgeAddress is for what names nobody but an address: it is leaked when
+// classifyByAddress is for what names nobody but an address: it is leaked when
 // something else proves that the address was a dead allocation's, and nothing
 // says that it is anybody's now.
-func (p *planner) judgeAddress(o Object) Verdict {
+func (p *planner) classifyByAddress(o Object) Decision {
 	address := o.Addresses[0]
-	if where, used := p.found.InUse[address]; used {
-		return Verdict{o, false, fmt.Sprintf("address %s is in use in %s", address, where)}
+	if where, used := p.found.inUse[address]; used {
+		return Decision{o, false, fmt.Sprintf("address %s is in use in %s", address, where)}
 	}
 	dead := -1
 	for i, claim := range p.claims[address] {
 		if !claim.Leaked {
 			o.Owner = claim.Owner
-			return Verdict{o, false, fmt.Sprintf("address %s: %s", address, claim.Why)}
+			return Decision{o, false, fmt.Sprintf("address %s: %s", address, claim.Reason)}
 		}
 		dead = i
 	}
 	if dead < 0 {
-		return Verdict{o, false, fmt.Sprintf("nothing tells whose address %s was", address)}
+		return Decision{o, false, fmt.Sprintf("nothing tells whose address %s was", address)}
 	}
 	claim := p.claims[address][dead]
 	o.Owner = claim.Owner
-	return Verdict{o, true, claim.Why}
+	return Decision{o, true, claim.Reason}
 }

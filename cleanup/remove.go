@@ -30,13 +30,13 @@ func (Failure) Kind() errdefs.Kind { return errdefs.Failed }
 
 func (f Failure) Unwrap() error { return f.Err }
 
-// Remove removes objects of a scan and returns those that are still there. All
+// remove removes objects of a scan and returns those that are still there. All
 // rules of a backend go in one transaction. It is safe to repeat, and to be
 // killed at any instant: what tells whose something is goes last.
 //
 // host-local gives out no address meanwhile. A rule that names only an address
 // stays when somebody else has a lease of that address by now.
-func (f *Found) Remove(ctx context.Context, objects []Object) []Failure {
+func (f *Found) remove(ctx context.Context, objects []Object) []Failure {
 	r := &removal{ctx: ctx}
 	links, rules, files, results := r.sort(objects)
 	r.each(links, func(o Object) error { return o.link.remove() })

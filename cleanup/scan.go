@@ -20,42 +20,42 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// Scanner lists what CNI made on the host. The zero value is usable.
-type Scanner struct {
-	// CacheDir is libcni's. Default: /var/lib/cni.
-	CacheDir string
-	// ConfLists are those of known networks: they say where else plugins
+// scanner lists what CNI made on the host. The zero value is usable.
+type scanner struct {
+	// cacheDir is libcni's. Default: /var/lib/cni.
+	cacheDir string
+	// confLists are those of known networks: they say where else plugins
 	// keep files. Default: only the plugins' own directories are searched.
-	ConfLists []json.RawMessage
-	// Known are owners that could have left something. What shows only a
+	confLists []json.RawMessage
+	// known are owners that could have left something. What shows only a
 	// hash is attributed to one of them. Default: those that other objects
 	// name.
-	Known []Owner
+	known []Owner
 }
 
 // defaultCacheDir is libcni's.
 const defaultCacheDir = "/var/lib/cni"
 
-// Scan lists the objects of all kinds. The error joins those of the sources
+// scan lists the objects of all kinds. The error joins those of the sources
 // that could not be listed; what the others have is returned all the same.
-func (s Scanner) Scan(ctx context.Context) (*Found, error) {
-	if s.CacheDir == "" {
-		s.CacheDir = defaultCacheDir
+func (s scanner) scan(ctx context.Context) (*Found, error) {
+	if s.cacheDir == "" {
+		s.cacheDir = defaultCacheDir
 	}
-	fromCache, conflists := scanCache(s.CacheDir)
-	p := placesOf(append(conflists, s.ConfLists...))
+	fromCache, conflists := scanCache(s.cacheDir)
+	p := placesOf(append(conflists, s.confLists...))
 	found := &fromCache
-	maps.Copy(found.Alive, pinned())
+	maps.Copy(found.alive, pinned())
 	found.leaseDirs = leaseDirs(p.leases)
 	err := found.gather(s.sources(ctx, p, found.leaseDirs))
-	attribute(found.Objects, append(owners(found.Objects), s.Known...))
+	attribute(found.Objects, append(owners(found.Objects), s.known...))
 	return found, err
 }
 
 // source lists one kind of objects.
 type source func() (Found, error)
 
-func (s Scanner) sources(ctx context.Context, p places, leaseDirs []string) map[string]source {
+func (s scanner) sources(ctx context.Context, p places, leaseDirs []string) map[string]source {
 	sources := map[string]source{"ifb devices": scanIfbs}
 	for _, b := range installed() {
 		sources[b.name] = func() (Found, error) { return b.scan(ctx) }
@@ -110,24 +110,24 @@ func pinned() map[string]string {
 	return alive
 }
 
-// LookInside fills in which addresses are used in network namespaces, except in
+// scanNamespaces fills in which addresses are used in network namespaces, except in
 // those whose identities are given. A namespace that cannot be entered is an
 // error.
-func (f *Found) LookInside(except map[string]bool) error {
-	f.InUse = map[netip.Addr]string{}
+func (f *Found) scanNamespaces(except map[string]bool) error {
+	f.inUse = map[netip.Addr]string{}
 	paths, err := netns.Others()
 	if err != nil {
 		return err
 	}
 	for _, path := range paths {
-		if err := f.lookInto(path, except); err != nil {
+		if err := f.scanNamespace(path, except); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Found) lookInto(path string, except map[string]bool) error {
+func (f *Found) scanNamespace(path string, except map[string]bool) error {
 	ns, err := netns.Open(path)
 	if errors.Is(err, netns.ErrMissing) || errors.Is(err, os.ErrNotExist) { // ended meanwhile
 		return nil
@@ -145,7 +145,7 @@ func (f *Found) lookInto(path string, except map[string]bool) error {
 	}
 	for _, i := range interfaces {
 		for _, address := range i.Addresses {
-			f.InUse[address.Addr()] = path
+			f.inUse[address.Addr()] = path
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 // leaks reports what dead allocations left on the host, and returns what the
 // scan found.
 func (d *Doctor) leaks(ctx context.Context, r *Report) *cleanup.Found {
-	report, found, err := d.Collector.Examine(ctx, cleanup.Scope{}, cleanup.NobodyElse)
+	report, found, err := d.Collector.Examine(ctx, cleanup.Scope{}, cleanup.NoneLive)
 	if err != nil {
 		r.addError("leaks", "cannot scan the host: "+err.Error(), "fix the cause that the error names")
 		return &cleanup.Found{}
@@ -25,7 +25,7 @@ func (d *Doctor) leaks(ctx context.Context, r *Report) *cleanup.Found {
 	for _, v := range report.Leaked() {
 		counts[string(v.Kind)]++
 		if v.Kind == cleanup.Ports {
-			r.addError(v.Where, fmt.Sprintf("ports are published for allocation %s, which is dead: %s", v.Owner, v.Why), "allocnet cleanup "+v.Owner.Allocation)
+			r.addError(v.Where, fmt.Sprintf("ports are published for allocation %s, which is dead: %s", v.Owner, v.Reason), "allocnet cleanup "+v.Owner.Allocation)
 		}
 		if v.Blocked != "" {
 			r.addError(v.Where, "is leaked and cannot be removed: "+v.Blocked, "remove that rule, then: allocnet gc")

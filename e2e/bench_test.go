@@ -186,7 +186,7 @@ func BenchmarkGC(b *testing.B) {
 				leak(b, n)
 				theirs = append(theirs, nomadsWay(b, n, 50))
 				begun := time.Now()
-				report, err := collector.Collect(context.Background(), cleanup.Scope{}, cleanup.NobodyElse)
+				report, err := collector.Collect(context.Background(), cleanup.Scope{}, cleanup.NoneLive)
 				if err != nil || report.Removed < 2*n {
 					b.Fatalf("removed %+v: %v", report, err)
 				}

@@ -265,7 +265,7 @@ func TestGCWhileAttaching(t *testing.T) {
 				collected <- fmt.Errorf("GC: %w", err)
 				return
 			}
-			if report, err := collector.Collect(ctx, cleanup.Scope{}, cleanup.NobodyElse); err != nil || report.Removed > 0 {
+			if report, err := collector.Collect(ctx, cleanup.Scope{}, cleanup.NoneLive); err != nil || report.Removed > 0 {
 				collected <- fmt.Errorf("collected %+v: %w", report.Leaked(), err)
 				return
 			}

@@ -60,16 +60,16 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err != nil {
 		return err
 	}
-	before, _, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NobodyElse)
+	before, _, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
 	if err != nil {
 		return err
 	}
 	if before.Alive != "" {
 		return usage(fmt.Errorf("allocation %s is not dead: %s", id, before.Alive))
 	}
-	for _, v := range before.Verdicts {
+	for _, v := range before.Decisions {
 		if !v.Leaked {
-			return usage(fmt.Errorf("allocation %s is not dead: %s: %s", id, v.Where, v.Why))
+			return usage(fmt.Errorf("allocation %s is not dead: %s: %s", id, v.Where, v.Reason))
 		}
 	}
 	failed := engine.TearDownDead(ctx, id)
@@ -79,7 +79,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if failed != nil && forget {
 		failed = engine.Forget(ctx, id)
 	}
-	report, err := collector.Collect(ctx, cleanup.Scope{Allocation: id}, cleanup.NobodyElse)
+	report, err := collector.Collect(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
 	if report == nil {
 		return errors.Join(failed, err)
 	}
@@ -93,21 +93,21 @@ func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON 
 	if asJSON {
 		return printJSON(w, map[string]any{"id": id, "removed": removed})
 	}
-	if len(before.Verdicts) == 0 {
+	if len(before.Decisions) == 0 {
 		_, err := fmt.Fprintf(w, "nothing of allocation %s is left on this host\n", id)
 		return err
 	}
 	return printObjects(w, "REMOVED", removed)
 }
 
-func printObjects(w io.Writer, title string, verdicts []cleanup.Verdict) error {
-	if len(verdicts) == 0 {
+func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error {
+	if len(decisions) == 0 {
 		return nil
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(table, "KIND\t%s\tOWNER\tWHY\n", title) // Flush reports
-	for _, v := range verdicts {
-		why := v.Why
+	_, _ = fmt.Fprintf(table, "KIND\t%s\tOWNER\tREASON\n", title) // Flush reports
+	for _, v := range decisions {
+		why := v.Reason
 		if v.Blocked != "" {
 			why = "BLOCKED: " + v.Blocked
 		}
@@ -168,7 +168,7 @@ Where another program attaches to the same networks, name its allocations with
 			if err != nil {
 				return err
 			}
-			lives, err := cleanup.Ask(cmd.Context(), live.sources(cmd)...)
+			lives, err := cleanup.QueryLive(cmd.Context(), live.sources(cmd)...)
 			if err != nil {
 				return err
 			}
@@ -212,9 +212,9 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	}
 	out := cmd.OutOrStdout()
 	leaked := report.Leaked()
-	kept := len(report.Verdicts) - len(leaked)
+	kept := len(report.Decisions) - len(leaked)
 	shown := *report
-	shown.Verdicts = report.Gone()
+	shown.Decisions = report.Gone()
 	if asJSON {
 		c := collected{Collected: torn, Report: &shown}
 		for _, f := range report.Failures {
@@ -232,7 +232,7 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	if torn != nil {
 		printTornDown(out, torn)
 	}
-	if err := printObjects(out, title, shown.Verdicts); err != nil {
+	if err := printObjects(out, title, shown.Decisions); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%d leaked, %s, %d of living or unknown owners\n", len(leaked), done, kept)

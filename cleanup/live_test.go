@@ -33,7 +33,7 @@ func TestAskedAgain(t *testing.T) {
 		entries, _ := os.ReadDir(dir)
 		return len(entries)
 	}
-	c := Collector{Store: store, Ask: func(context.Context) (Live, error) { return nil, errors.New("no route to host") }}
+	c := Collector{Store: store, RefreshLive: func(context.Context) (Live, error) { return nil, errors.New("no route to host") }}
 	remove := func() error {
 		_, err := c.removeAll(t.Context(), []string{"dead", "begun"}, objects, &Found{}, &Report{})
 		return err
@@ -41,7 +41,7 @@ func TestAskedAgain(t *testing.T) {
 	if err := remove(); err == nil || left() != 2 {
 		t.Errorf("unknown: %v, %d files are left, want an error and 2", err, left())
 	}
-	c.Ask = func(context.Context) (Live, error) {
+	c.RefreshLive = func(context.Context) (Live, error) {
 		return func(id string) string { return map[string]string{"begun": "Nomad"}[id] }, nil
 	}
 	if err := remove(); err != nil || left() != 1 {

@@ -1,5 +1,5 @@
 # The allocnet agent. All settings have defaults; see allocnet-agent(1) and
-# /usr/share/doc/allocnet/agent.md. Check with: allocnet agent --check-config
+# /usr/share/doc/allocnet/docs/agent.md. Check with: allocnet agent --check-config
 
 # conf_dir    = "/etc/allocnet/networks:/opt/cni/config"
 # plugin_dirs = ["/opt/cni/bin", "/usr/lib/cni"]

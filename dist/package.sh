@@ -24,7 +24,8 @@ install -d "$tree/opt/cni/config" "$tree/etc/allocnet.d/units" "$tree/lib/system
 install -m 644 systemd/* "$tree/lib/systemd/system"
 install -D -m 600 agent.hcl "$tree/etc/allocnet.d/agent.hcl"
 install -D -m 644 -t "$doc/examples" conf/*
-install -m 644 -t "$doc" ../README.md ../CHANGELOG.md ../docs/*.md
+install -m 644 -t "$doc" ../README.md ../ARCHITECTURE.md ../CHANGELOG.md
+install -D -m 644 -t "$doc/docs" ../docs/*.md
 install -m 644 ../LICENSE "$doc/copyright"
 "$bin/allocnet" man "$tree/usr/share/man/man1"
 gzip -9n "$tree"/usr/share/man/man1/*

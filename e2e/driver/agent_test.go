@@ -96,7 +96,7 @@ func pluginProcesses() []int {
 	return pids
 }
 
-// killPlugin kills the driver's process and waits for another.
+// killPlugin kills the driver's process and waits for the next one.
 func (a *agent) killPlugin() {
 	a.Helper()
 	old := pluginProcesses()
@@ -114,7 +114,7 @@ func (a *agent) killPlugin() {
 	})
 }
 
-// node is what the API tells of one.
+// node is a node in Nomad's API.
 type node struct {
 	ID, Name, Status string
 	Attributes       map[string]string

@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// startDocker starts a Docker daemon of the sandbox, with a pause image and a
-// busybox made here: none can be pulled.
+// startDocker starts a Docker daemon in the sandbox, and imports a pause image and a
+// busybox image: the sandbox cannot pull any.
 func startDocker(t *testing.T) {
 	t.Helper()
 	log, err := os.Create(dir + "/docker.log")
@@ -72,7 +72,7 @@ func testDocker(a *agent) {
 	a.Stop("docker")
 }
 
-// testPauseKilled kills the pause container behind Nomad's back.
+// testPauseKilled kills the pause container while Nomad's allocation runs.
 func testPauseKilled(a *agent) {
 	alloc := a.run("paused", docker())[0]
 	d := startAllocnetAgent(a)
@@ -91,8 +91,8 @@ func testPauseKilled(a *agent) {
 		a.Errorf("the events do not say why:\n%s", said)
 	}
 	a.Stop("paused")
-	// Nomad's own bridge leaves a lease and a cached result: its DEL refuses the
-	// path, at which Docker has left an empty file.
+	// Nomad's own bridge network leaves a lease and a cached result: its DEL refuses
+	// the path, at which Docker has left an empty file.
 	if _, err := os.Stat(lease); err != nil {
 		a.Fatalf("Nomad removes the lease itself now: %v", err)
 	}
@@ -105,8 +105,8 @@ func testPauseKilled(a *agent) {
 	}
 }
 
-// bridgeLease returns the lease that an allocation has on Nomad's own bridge, and
-// makes it look older than a set-up takes.
+// bridgeLease returns an allocation's lease on Nomad's own bridge network, and makes
+// it older than a set-up takes.
 func bridgeLease(a *agent, id string) string {
 	path := strings.TrimSpace(sandbox.Run(a, "grep", "-rl", "--", id, "/run/cni/nomad"))
 	hourAgo := time.Now().Add(-time.Hour)
@@ -116,7 +116,7 @@ func bridgeLease(a *agent, id string) string {
 	return path
 }
 
-// allocnetAgent is `allocnet agent` that asks Nomad what lives.
+// allocnetAgent is an `allocnet agent` that reads the live set from Nomad.
 type allocnetAgent struct {
 	*agent
 	client *client.Client
@@ -147,7 +147,7 @@ func startAllocnetAgent(a *agent) allocnetAgent {
 	return d
 }
 
-// collect runs a round.
+// collect runs one round of the reconciler.
 func (d allocnetAgent) collect() {
 	d.Helper()
 	if _, err := d.client.GC(d.Context()); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// testDocumentation runs the example job as it stands, and has Nomad validate
-// every job of the document, of which it is the first.
+// testDocumentation validates every job of the document. The first is the example job,
+// which it runs unchanged.
 func testDocumentation(a *agent) {
 	const example = "../../dist/jobs/attachment-task.nomad.hcl"
 	shown, err := os.ReadFile("../../docs/nomad-driver.md")

@@ -16,7 +16,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// conf is the client's conf directory.
+// conf has the networks of the client.
 var conf = map[string]string{
 	"10-web.conflist": `{"cniVersion": "1.0.0", "name": "web", "plugins": [
 		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
@@ -28,14 +28,14 @@ var conf = map[string]string{
 	"30-closed.conflist":  bridge("closed", "10.92.0.0/24", `"allocnet": {"namespaces": ["prod"]},`),
 }
 
-// bridge is a network without a way out, on which a job may choose addresses.
+// bridge is a network without a default route, on which a job can choose addresses.
 func bridge(name, subnet, more string) string {
 	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, %s "plugins": [
 		{"type": "bridge", "bridge": %q, "isGateway": true, "mtu": 1400, "capabilities": {"ips": true},
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]]}}]}`, name, more, name+"0", subnet)
 }
 
-// TestDriver runs on one agent: a new one takes half a minute to be ready.
+// TestDriver uses one agent for all tests: a new one needs half a minute to be ready.
 func TestDriver(t *testing.T) {
 	for name, text := range conf {
 		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
@@ -73,7 +73,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// warm has every network made once: bridges and shared chains stay.
+// warm attaches to every network once: bridges and shared chains remain.
 func (a *agent) warm() {
 	a.Helper()
 	all := map[string]string{"nets": `network "storage" {}
@@ -93,13 +93,12 @@ func requireNoState(t *testing.T) {
 	})
 }
 
-// serveDB records what there is at its first instruction, then serves on the
-// port of the service.
+// serveDB records the interfaces at its first instruction, then serves on the port of
+// the service.
 const serveDB = busybox + ` ip -o addr > ${NOMAD_ALLOC_DIR}/first.new && ` + busybox + ` mv ${NOMAD_ALLOC_DIR}/first.new ${NOMAD_ALLOC_DIR}/first && exec ` + busybox + ` httpd -f -p 5433 -h ${NOMAD_ALLOC_DIR}`
 
-// testJob is the job that the documentation shows, in the modes bridge and
-// cni/, with exec and raw_exec. Another job finds the service by Nomad and
-// reaches it.
+// testJob runs the job of the documentation in the modes bridge and cni/, with exec
+// and raw_exec. Another job discovers the service in Nomad and reaches it.
 func testJob(a *agent) {
 	services := `service {
         name         = "db-%s"
@@ -134,7 +133,7 @@ var mapped = job{
 	networks: map[string]string{"web-net": `network "web" { ports = ["db"] }`},
 }
 
-// testPorts: a port of the group is that of the attached network.
+// testPorts: a port of the group is published on the attached network.
 func testPorts(a *agent) {
 	j := mapped
 	j.driver, j.script = "raw_exec", serveDB
@@ -144,7 +143,7 @@ func testPorts(a *agent) {
 	a.Stop("ports")
 }
 
-// requireAnswer: a program of the host that asks is told the words.
+// requireAnswer: a program of the host gets the answer.
 func requireAnswer(a *agent, url, words string) {
 	a.Helper()
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -164,8 +163,8 @@ func requireAnswer(a *agent, url, words string) {
 	}
 }
 
-// requireFirst: the interface was there, with its address, before the main
-// task's first instruction.
+// requireFirst: the interface had its address before the main task's first
+// instruction.
 func requireFirst(a *agent, alloc nomadagent.Allocation) {
 	a.Helper()
 	n := alloc.Setup().Attachments[0]
@@ -184,8 +183,8 @@ func requireFirst(a *agent, alloc nomadagent.Allocation) {
 	}
 }
 
-// requireService: the service is registered with the attached address, and
-// another job that asks Nomad for it reaches it there.
+// requireService: the service is registered with the attached address, and another
+// job reaches it there.
 func requireService(a *agent, alloc nomadagent.Allocation, service string) {
 	a.Helper()
 	var registered []struct {

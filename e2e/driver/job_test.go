@@ -10,7 +10,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// job is what differs between the jobs of the tests.
+// job has the parts in which the jobs of the tests differ.
 type job struct {
 	count  int
 	mode   string // of the group's network
@@ -21,7 +21,7 @@ type job struct {
 	// services are put into the attachment tasks, more into the group, template
 	// into the main task.
 	services, more, template string
-	// script is what the main task does; it has an ip command.
+	// script is the shell script of the main task. It can use ip.
 	script string
 }
 
@@ -101,7 +101,7 @@ func (a *agent) run(id string, j job) []nomadagent.Allocation {
 	return a.AwaitRunning(id, max(1, j.count))
 }
 
-// events returns the messages of a task's events, a line each.
+// events returns the messages of a task's events, one on each line.
 func events(alloc nomadagent.Allocation, task string) string {
 	var lines []string
 	for _, event := range alloc.TaskStates[task].Events {

@@ -18,13 +18,13 @@ import (
 
 const idle = "exec " + busybox + " sleep 1000000"
 
-// storage is a job with one network, and a main task that does nothing.
+// storage is a job with one network and an idle main task.
 func storage() job {
 	return job{mode: "bridge", driver: "raw_exec", script: idle, networks: map[string]string{"net": `network "storage" {}`}}
 }
 
-// testFiles: the allocation's networks are in its shared directory, as a list
-// and as variables that the main task has through a template.
+// testFiles: the allocation's shared directory has the networks as a list, and as
+// variables that a template adds to the main task.
 func testFiles(a *agent) {
 	j := storage()
 	j.networks["other"] = `network "mgmt" {
@@ -59,8 +59,8 @@ func testFiles(a *agent) {
 	a.Stop("files")
 }
 
-// testLiveAttach attaches a network to an allocation that runs, and detaches it
-// again; nothing restarts.
+// testLiveAttach attaches a network to a running allocation and detaches it. No task
+// restarts.
 func testLiveAttach(a *agent) {
 	alloc := a.run("live", storage())[0]
 	sandbox.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
@@ -77,12 +77,12 @@ func testLiveAttach(a *agent) {
 	sandbox.Run(a, allocnet, "attach", alloc.ID, "--networks", "mgmt@mgmt0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
 	requireUntouched(a, alloc, 0)
 	a.Stop("live")
-	// What was attached by hand is nobody's task: it goes by hand, or by gc.
+	// A manual attachment belongs to no task: detach or gc remove it.
 	sandbox.Run(a, allocnet, "detach", alloc.ID, "--plugin-dir", sandbox.PluginDir())
 }
 
-// requireUntouched: the main task was not restarted, and the attachment task so
-// many times.
+// requireUntouched: the main task was not restarted, and the attachment task was
+// restarted as often as given.
 func requireUntouched(a *agent, alloc nomadagent.Allocation, restarts int) {
 	a.Helper()
 	for _, now := range a.Allocations(alloc.JobID) {
@@ -92,9 +92,8 @@ func requireUntouched(a *agent, alloc nomadagent.Allocation, restarts int) {
 	}
 }
 
-// requireRepair deletes the interface by hand. The task fails and says why, and
-// Nomad's restart, of which it is that many now, brings it back; the main task
-// runs on.
+// requireRepair deletes the interface. The task fails with the reason, and Nomad's
+// restart attaches it again. The main task keeps running.
 func requireRepair(a *agent, alloc nomadagent.Allocation, restarts int) {
 	a.Helper()
 	before := alloc.Setup().Attachments[0]
@@ -102,7 +101,7 @@ func requireRepair(a *agent, alloc nomadagent.Allocation, restarts int) {
 	var now nomadagent.Allocation
 	a.Await("the attachment task was restarted", func() bool {
 		all := a.Allocations(alloc.JobID)
-		if len(all) == 0 { // the API does not answer
+		if len(all) == 0 { // no answer of the API
 			return false
 		}
 		now = all[0]
@@ -126,12 +125,12 @@ func testInterfaceDeleted(a *agent) {
 	a.Stop("deleted")
 }
 
-// testKilled kills the plugin, and ends the client politely and not, and both.
-// The allocation keeps its networks each time, the driver looks after them
-// again, and stop leaves nothing.
+// testKilled kills the plugin, stops and kills the client, and both. Each time the
+// allocation keeps its networks, the driver watches them again, and a stop leaves
+// nothing.
 //
-// The polite end comes first: Nomad saves an allocation's network status then,
-// and once a minute; without it Nomad itself gives the allocation up.
+// The stop comes first: Nomad then saves the allocation's network status, which it
+// otherwise does once a minute. Without it Nomad fails the allocation.
 func testKilled(a *agent) {
 	alloc := a.run("killed", storage())[0]
 	for i, step := range []struct {
@@ -165,9 +164,8 @@ func testKilled(a *agent) {
 	a.Stop("killed")
 }
 
-// testReboot ends everything and takes away what a reboot takes: processes,
-// namespaces and what is in /run. The allocation comes back with a new
-// namespace, and the task attaches it anew.
+// testReboot removes what a reboot removes: processes, namespaces and files in /run.
+// The allocation restarts with a new namespace, and the task attaches it again.
 func testReboot(a *agent) {
 	alloc := a.run("reboot", storage())[0]
 	before := alloc.Setup()
@@ -193,14 +191,13 @@ func testReboot(a *agent) {
 		a.Errorf("the namespace has\n%s", out)
 	}
 	a.Stop("reboot")
-	// Nomad's bridge has forgotten its own attachment from before the reboot.
+	// Nomad's bridge network does not clean up its attachment of the earlier boot.
 	if err := os.RemoveAll("/var/lib/cni/results/nomad-" + alloc.ID + "-eth0"); err != nil {
 		a.Error(err)
 	}
 }
 
-// testRefused: what is wrong with a task's config stands in its events, in
-// words for the job's author.
+// testRefused: the events of a task name the mistakes in its config.
 func testRefused(a *agent) {
 	tests := map[string]struct {
 		mode, config string
@@ -212,7 +209,7 @@ func testRefused(a *agent) {
 		"bad-interface":   {"bridge", `network "storage" { interface = "a name that is too long" }`, []string{`network "storage": interface`, "bytes"}},
 		"policy":          {"bridge", `network "closed" {}`, []string{`network "closed" as net1 is denied`, `namespace "default"`}},
 		"host":            {"host", `network "storage" {}`, []string{"no network namespace of its own", `mode = "bridge"`}},
-		"no-port":         {"bridge", `network "storage" { ports = ["repl"] }`, []string{`"repl" is no port of the group`}},
+		"no-port":         {"bridge", `network "storage" { ports = ["repl"] }`, []string{`"repl" is not a port of the group`}},
 	}
 	for id, test := range tests {
 		j := storage()
@@ -300,8 +297,8 @@ func testCrowd(a *agent) {
 	a.Stop("crowd")
 }
 
-// testScheduling: a network that one of two clients has draws its jobs there;
-// when its file goes, the node is no longer eligible.
+// testScheduling: jobs are placed on the one of two clients that has their network.
+// Without the file of the network the node is not eligible any more.
 func testScheduling(a *agent) {
 	second := startSecond(a)
 	defer second()

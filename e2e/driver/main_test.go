@@ -15,7 +15,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// Where things are. /run is the sandbox's.
+// Paths of the tests. /run is that of the sandbox.
 const (
 	dir       = "/run/nomad"
 	pluginDir = dir + "/plugins"
@@ -26,7 +26,7 @@ const (
 	busybox = "/bin/busybox"
 )
 
-// serverAddress is the server's on the link to a second client.
+// serverAddress is the address of the server on the link to a second client.
 const serverAddress = "10.99.0.1"
 
 func TestMain(m *testing.M) {

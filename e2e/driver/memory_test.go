@@ -23,7 +23,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// connection is the client's side of both services.
+// connection has the clients of both services.
 type connection struct{ plugin.NetRPCUnsupportedPlugin }
 
 func (connection) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error { return nil }
@@ -32,7 +32,7 @@ func (connection) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.Cl
 	return c, nil
 }
 
-// startPlugin starts the driver as Nomad does, and configures it.
+// startPlugin starts and configures the driver as Nomad does.
 func startPlugin(t *testing.T) (proto.DriverClient, *exec.Cmd) {
 	t.Helper()
 	cmd := exec.Command(allocnet, "plugin")
@@ -70,7 +70,7 @@ func pack(t *testing.T, value any) []byte {
 	return data
 }
 
-// resident returns the KiB of memory that a process has.
+// resident returns the resident memory of a process in KiB.
 func resident(t *testing.T, pid int) (kib int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -84,8 +84,8 @@ func resident(t *testing.T, pid int) (kib int) {
 	return kib
 }
 
-// TestMemory attaches and detaches 500 times, and the plugin's memory, threads
-// and open files stay flat.
+// TestMemory attaches and detaches 500 times. The memory, threads and open files of
+// the plugin stay constant.
 func TestMemory(t *testing.T) {
 	for name, text := range conf {
 		sandbox.WriteFile(t, confDir+"/"+name, text)
@@ -123,7 +123,7 @@ func TestMemory(t *testing.T) {
 		}
 		all.Wait()
 	}
-	run(rounds / 5) // until everything has been used once
+	run(rounds / 5) // warm-up
 	before := count()
 	run(rounds)
 	var after counts

@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// startSecond starts a second client, in network and mount namespaces of its
-// own, and returns what ends it.
+// startSecond starts a second client in its own network and mount namespaces. It
+// returns a function that stops it.
 func startSecond(a *agent) func() {
 	a.Helper()
 	path, err := netns.Create(dir+"/ns", "second")

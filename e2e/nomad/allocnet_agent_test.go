@@ -27,7 +27,7 @@ import (
 
 const agentSocket = "/run/allocnet/agent.sock"
 
-// daemon is `allocnet agent` beside a Nomad agent.
+// daemon is an `allocnet agent` next to a Nomad agent.
 type daemon struct {
 	*agent
 	cmd    *exec.Cmd
@@ -35,8 +35,8 @@ type daemon struct {
 	client *client.Client
 }
 
-// TestAllocnetAgent has Nomad's CNI calls carried out by the agent, which asks
-// Nomad with a token of the documented policy.
+// TestAllocnetAgent delegates Nomad's CNI calls to the agent. The agent uses a Nomad
+// token with the documented policy.
 func TestAllocnetAgent(t *testing.T) {
 	for name, text := range conf {
 		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
@@ -51,7 +51,7 @@ func TestAllocnetAgent(t *testing.T) {
 	a := newAgent(t)
 	sandbox.WriteFile(t, dir+"/agent.hcl", sandbox.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
 	token := make(chan string, 1)
-	go func() { token <- bootstrapACL(a) }() // start waits for what needs it
+	go func() { token <- bootstrapACL(a) }() // start waits for the token
 	a.Start()
 	d := &daemon{agent: a, client: client.New(agentSocket)}
 	d.configure(<-token)
@@ -67,7 +67,7 @@ func TestAllocnetAgent(t *testing.T) {
 	d.unreachable()
 }
 
-// requireAgent adds to the conflist that calls are the agent's.
+// requireAgent delegates the calls of the conflist to the agent.
 func requireAgent(t *testing.T) {
 	t.Helper()
 	path := confDir + "/00-multi.conflist"
@@ -79,8 +79,8 @@ func requireAgent(t *testing.T) {
 	sandbox.WriteFile(t, path, with)
 }
 
-// bootstrapACL gives the test, which has no token, all rights, and returns a
-// token of the policy in docs/agent.md.
+// bootstrapACL grants anonymous requests, as those of the test, everything. It returns
+// a token with the policy of docs/agent.md.
 func bootstrapACL(a *agent) string {
 	var root struct{ SecretID string }
 	a.Await("ACLs are bootstrapped", func() bool { return post("acl/bootstrap", "", nil, &root) == nil })
@@ -185,8 +185,8 @@ func (d *daemon) metric(series string) string {
 	return "0"
 }
 
-// jobNetworks selects networks by further network blocks and by meta; a change of either replaces the
-// allocation.
+// jobNetworks selects networks by additional network blocks and by meta. A change of
+// either replaces the allocation.
 func (d *daemon) jobNetworks() {
 	d.Helper()
 	const blocks = `
@@ -222,14 +222,14 @@ func (d *daemon) jobNetworks() {
 	}
 }
 
-// plan returns what `nomad job plan` says; 1 is a job that would be changed.
+// plan returns the output of `nomad job plan`. Exit code 1 is a change.
 func plan(path string) (string, int) {
 	cmd := exec.Command(nomadagent.Binary(), "job", "plan", path)
-	out, _ := cmd.CombinedOutput() // the exit code tells
+	out, _ := cmd.CombinedOutput() // the exit code is the result
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// metadata lets a job ask for a host that has a network.
+// metadata places a job on a node that has a network.
 func (d *daemon) metadata() {
 	d.Helper()
 	constraint := func(network string) string {
@@ -249,14 +249,14 @@ func (d *daemon) write(id string, g group) string {
 	return path
 }
 
-// killed stops a job while nothing of ours is there to take it down.
+// killed stops a job while neither the agent nor the plugin can tear it down.
 func (d *daemon) killed() {
 	d.Helper()
 	before := sandbox.Snapshot(d)
 	alloc := d.run("leak", group{port: publish, networks: "network {\n mode = \"cni/storage\"\n}"})[0]
 	d.end(unix.SIGKILL)
 	d.Stop("leak")
-	alloc.Setup() // is on record still
+	alloc.Setup() // still on record
 	d.launch()
 	if got := d.metric(`allocnet_leaks_removed_total{kind="allocation"}`); got != "1" {
 		d.Errorf("%s leaks were removed, want 1", got)
@@ -264,14 +264,14 @@ func (d *daemon) killed() {
 	if out, err := exec.Command(allocnet, "status", alloc.ID).CombinedOutput(); err == nil {
 		d.Errorf("it is on record still:\n%s", out)
 	}
-	// Nomad's own memory of the call stays where its DEL failed.
+	// Nomad's cached result remains, because its DEL failed.
 	if err := os.RemoveAll("/var/lib/cni/results/multi-" + alloc.ID + "-eth0"); err != nil {
 		d.Fatal(err)
 	}
 	sandbox.RequireSame(d, before)
 }
 
-// unreachable has an allocation die while Nomad cannot say whether it lives.
+// unreachable ends an allocation while Nomad cannot be reached.
 func (d *daemon) unreachable() {
 	d.Helper()
 	sandbox.Run(d, allocnet, "attach", "stray", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir(), "--primary", "storage")
@@ -284,7 +284,7 @@ func (d *daemon) unreachable() {
 	if got := d.metric(`allocnet_reconcile_rounds_total{outcome="unknown"}`); got == "0" {
 		d.Error("no round was unknown")
 	}
-	sandbox.Run(d, allocnet, "status", "stray") // is still there
+	sandbox.Run(d, allocnet, "status", "stray") // still on record
 	if _, err := os.Stat("/var/lib/allocnet/allocations/stray"); err != nil {
 		d.Error(err)
 	}

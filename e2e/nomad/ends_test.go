@@ -49,8 +49,8 @@ func testExamples(a *agent) {
 	}
 }
 
-// testEnds ends allocations in every way in which Nomad does. The snapshot
-// around it shows that nothing is left.
+// testEnds ends allocations in every way that Nomad has. The snapshot of the caller
+// shows that nothing is left.
 func testEnds(a *agent) {
 	before := sandbox.Snapshot(a)
 	leavesNothing := func(how string) {
@@ -90,17 +90,17 @@ func testEnds(a *agent) {
 	a.Stop("failing")
 }
 
-// testUpdates changes a job in place, which keeps its networks, and so that
-// its allocation is replaced.
+// testUpdates updates a job in place, which keeps its networks, and with a change that
+// replaces its allocation.
 func testUpdates(a *agent) {
 	job := group{port: publish, args: extra}
 	first := a.run("updated", job)[0]
-	stands := first.Status()
+	attached := first.Status()
 	job.job = "priority = 70"
 	if same := a.run("updated", job)[0]; same.ID != first.ID {
 		a.Errorf("the update in place replaced %s by %s", first.ID, same.ID)
 	}
-	if diff := cmp.Diff(stands, first.Status()); diff != "" {
+	if diff := cmp.Diff(attached, first.Status()); diff != "" {
 		a.Errorf("after an update in place: %s", diff)
 	}
 	job.args = `networks = "storage,backup"`
@@ -124,11 +124,11 @@ func testUpdates(a *agent) {
 func testCrowd(a *agent) {
 	owner := map[string]string{}
 	for _, alloc := range a.run("crowd", group{count: 100, port: publish, args: extra}) {
-		stands := alloc.Setup()
-		if got := nomadagent.Networks(stands); got != "eth0=web net1=storage net2=mgmt" {
+		attached := alloc.Setup()
+		if got := nomadagent.Networks(attached); got != "eth0=web net1=storage net2=mgmt" {
 			a.Errorf("%s has %s", alloc.ID, got)
 		}
-		for _, address := range stands.Addresses() {
+		for _, address := range attached.Addresses() {
 			if other, taken := owner[address.String()]; taken {
 				a.Errorf("%s has the address %s of %s", alloc.ID, address, other)
 			}
@@ -141,7 +141,7 @@ func testCrowd(a *agent) {
 	a.Stop("crowd")
 }
 
-// testErrors is what job authors see in alloc status.
+// testErrors checks the errors that alloc status shows to job authors.
 func testErrors(a *agent) {
 	a.run("taken", group{args: `networks = jsonencode([{ name = "backup", ips = ["10.2.0.9/24"] }])`})
 	a.run("last", group{args: `networks = "tiny"`})

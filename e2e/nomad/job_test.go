@@ -11,11 +11,11 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// group is what differs between the jobs of the tests.
+// group has the parts in which the jobs of the tests differ.
 type group struct {
 	count int
-	// networks are network blocks besides the first, and args the CNI arguments
-	// of that.
+	// networks are the network blocks after the first. args are the CNI arguments
+	// of the first.
 	args, networks string
 	port           string
 	driver         string
@@ -24,7 +24,7 @@ type group struct {
 	serve, task, job string
 }
 
-// hcl returns the job, whose task answers with its name.
+// hcl returns the job. Its task answers with the name of the job.
 func (g group) hcl(id string) string {
 	if g.driver == "" {
 		g.driver = "raw_exec"
@@ -98,7 +98,7 @@ func (a *agent) run(id string, g group) []nomadagent.Allocation {
 	return a.AwaitRunning(id, max(1, g.count))
 }
 
-// port returns the host's port with the label.
+// port returns the host port with the label.
 func port(alloc nomadagent.Allocation, label string) int {
 	for _, p := range alloc.AllocatedResources.Shared.Ports {
 		if p.Label == label {

@@ -14,12 +14,12 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// Where things are. /run is the sandbox's.
+// Paths of the tests. /run is that of the sandbox.
 const (
 	dir     = "/run/e2e-nomad"
 	plugins = dir + "/plugins"
 	confDir = dir + "/cni"
-	// ownDir has the networks with rules: Nomad does not read it.
+	// ownDir has the networks with a policy. Nomad does not read it.
 	ownDir  = dir + "/networks"
 	dataDir = dir + "/data"
 	// web is the program of the jobs; allocnet is the command line.

@@ -20,7 +20,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// conf is the client's conf directory, besides the networks of dist/conf.
+// conf has the networks of the client in addition to those of dist/conf.
 var conf = map[string]string{
 	"41-mgmt.conflist":   bridge("mgmt", "10.94.0.0/24", ""),
 	"42-backup.conflist": bridge("backup", "10.2.0.0/24", ""),
@@ -33,14 +33,14 @@ var restricted = map[string]string{
 	"44-dynamic.conflist": bridge("dynamic", "10.96.0.0/24", `"allocnet": {"staticIPs": false},`),
 }
 
-// bridge is a network without a way out, on which a job may choose addresses.
+// bridge is a network without a default route, on which a job can choose addresses.
 func bridge(name, subnet, more string) string {
 	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, %s "plugins": [
 		{"type": "bridge", "bridge": %q, "isGateway": true, "capabilities": {"ips": true},
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]]}}]}`, name, more, name+"0", subnet)
 }
 
-// TestNomad runs on one agent: a new one takes half a minute to be ready.
+// TestNomad uses one agent for all tests: a new one needs half a minute to be ready.
 func TestNomad(t *testing.T) {
 	for name, text := range conf {
 		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
@@ -97,7 +97,7 @@ func TestNomad(t *testing.T) {
 	a.T = t
 }
 
-// warm has every network made once: bridges and shared chains stay.
+// warm attaches to every network once: bridges and shared chains remain.
 func (a *agent) warm() {
 	a.Helper()
 	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny"`})
@@ -156,7 +156,7 @@ const reading = `
         destination = "local/status.json"
       }`
 
-// testIssue is the job that the documentation shows, in two ways to write it.
+// testIssue runs the job of the documentation in its two forms.
 func testIssue(a *agent) {
 	one := a.run("one", group{port: publish, args: `networks = "storage,mgmt@net5"`, task: reading, networks: `
     network {
@@ -185,14 +185,14 @@ func testIssue(a *agent) {
 		if got := sandbox.Run(a, web, "get", url); !strings.HasPrefix(got, alloc.JobID+" 0, to ") {
 			a.Errorf("%s answers %q", url, got)
 		}
-		stands := alloc.Setup()
-		if alloc.NetworkStatus == nil || alloc.NetworkStatus.Address != address(a, stands, "eth0") || alloc.NetworkStatus.InterfaceName != "eth0" {
+		attached := alloc.Setup()
+		if alloc.NetworkStatus == nil || alloc.NetworkStatus.Address != address(a, attached, "eth0") || alloc.NetworkStatus.InterfaceName != "eth0" {
 			a.Errorf("Nomad says %+v of %s", alloc.NetworkStatus, alloc.JobID)
 		}
-		if status := a.Nomad("alloc", "status", "-json", alloc.ID); !strings.Contains(status, address(a, stands, "eth0")) {
+		if status := a.Nomad("alloc", "status", "-json", alloc.ID); !strings.Contains(status, address(a, attached, "eth0")) {
 			a.Errorf("alloc status does not show the primary's address:\n%s", status)
 		}
-		requireStatusFile(a, alloc, stands)
+		requireStatusFile(a, alloc, attached)
 	}
 	if got := one.Inside(web, "get", "http://"+address(a, second, "net1")); !strings.HasPrefix(got, "two 0, to "+address(a, first, "net1")) {
 		a.Errorf("over the extra network two answers %q", got)
@@ -206,11 +206,11 @@ func testIssue(a *agent) {
 	a.Stop("one", "two")
 }
 
-// requireStatusFile holds network-status.json to what stands, and the template
-// to the file.
-func requireStatusFile(a *agent, alloc nomadagent.Allocation, stands *hook.Allocation) {
+// requireStatusFile compares network-status.json with the record, and the rendered
+// template with the file.
+func requireStatusFile(a *agent, alloc nomadagent.Allocation, attached *hook.Allocation) {
 	a.Helper()
-	want, err := json.MarshalIndent(stands.NetworkStatus(), "", "  ")
+	want, err := json.MarshalIndent(attached.NetworkStatus(), "", "  ")
 	if err != nil {
 		a.Fatal(err)
 	}

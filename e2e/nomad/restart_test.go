@@ -17,10 +17,10 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// testAgentRestarts ends the client agent while allocations run.
+// testAgentRestarts restarts the client agent while allocations run.
 func testAgentRestarts(a *agent) {
 	alloc := a.run("kept", group{port: publish, args: extra})[0]
-	stands := alloc.Status()
+	attached := alloc.Status()
 	url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
 	task := taskOf(a, alloc)
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
@@ -34,16 +34,16 @@ func testAgentRestarts(a *agent) {
 		if again := a.AwaitRunning("kept", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("after signal %s another task runs: %s, was %s", signal, taskOf(a, again), task)
 		}
-		if diff := cmp.Diff(stands, alloc.Status()); diff != "" {
+		if diff := cmp.Diff(attached, alloc.Status()); diff != "" {
 			a.Errorf("after signal %s: %s", signal, diff)
 		}
 	}
 	a.Stop("kept")
 }
 
-// testCheckPasses restarts the client while what CHECK once needed is missing:
-// the agent, a valid plugin configuration, attachments of others. Only a network
-// that is damaged is set up anew.
+// testCheckPasses restarts the client without things that CHECK must not need: the
+// agent, a valid plugin configuration, attachments of other callers. Only a damaged
+// network is set up again.
 func testCheckPasses(a *agent) {
 	alloc := a.run("checked", group{port: publish, args: extra})[0]
 	before, task := alloc.Setup(), taskOf(a, alloc)
@@ -80,7 +80,7 @@ func testCheckPasses(a *agent) {
 	a.Stop("checked")
 }
 
-// interruptExtend leaves an attachment as a driver that is killed leaves it.
+// interruptExtend leaves an attachment in the state that a killed driver leaves.
 func (a *agent) interruptExtend(id string) {
 	a.Helper()
 	sandbox.Run(a, allocnet, "attach", id, "--networks", "backup@data0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
@@ -113,13 +113,13 @@ func taskOf(a *agent, alloc nomadagent.Allocation) string {
 	return strings.TrimSpace(sandbox.Run(a, "ip", "netns", "pids", alloc.ID))
 }
 
-// logged counts the lines of the agent's log that have the words.
+// logged counts the lines of the agent's log that have the text.
 func (a *agent) logged(words string) int {
 	a.Helper()
 	return strings.Count(read(a, a.LogPath()), words)
 }
 
-// testNamespaceGone deletes a namespace behind Nomad's back.
+// testNamespaceGone deletes a namespace while Nomad's allocation runs.
 func testNamespaceGone(a *agent) {
 	alloc := a.run("gone", group{port: publish, args: extra})[0]
 	sandbox.Run(a, "ip", "netns", "delete", alloc.ID)
@@ -130,7 +130,7 @@ func testNamespaceGone(a *agent) {
 	a.Quiet()
 }
 
-// testReboot takes away what a reboot takes, and keeps what is on disk.
+// testReboot removes what a reboot removes, and keeps the files on disk.
 func testReboot(a *agent) {
 	job := group{count: 2, port: publish, task: reading, args: `networks = "storage,vlan,backup"`}
 	before := map[string]string{}
@@ -153,22 +153,22 @@ func testReboot(a *agent) {
 			out, _ := exec.Command(web, "get", url).Output()
 			return strings.HasPrefix(string(out), "reborn ")
 		})
-		stands := alloc.Setup()
-		if got := nomadagent.Networks(stands); got != before[alloc.ID] {
+		attached := alloc.Setup()
+		if got := nomadagent.Networks(attached); got != before[alloc.ID] {
 			a.Errorf("%s has %s, had %q", alloc.ID, got, before[alloc.ID])
 		}
-		requireStatusFile(a, alloc, stands)
+		requireStatusFile(a, alloc, attached)
 	}
 	leases := sandbox.Run(a, "find", "/var/lib/cni/networks", "-name", "[0-9]*.*")
 	if got := strings.Count(leases, "\n"); got != 8 {
 		a.Errorf("%d leases, want 8: two allocations with four addresses each\n%s", got, leases)
 	}
 	a.Stop("reborn")
-	a.warm() // the bridges that no allocation of the test has made anew
+	a.warm() // creates the bridges that no allocation of the test has created
 }
 
-// reboot ends all processes, and removes namespaces, links and rules. The
-// machine then shows another boot ID.
+// reboot ends all processes, removes namespaces, links and rules, and changes the
+// boot ID.
 func (a *agent) reboot() {
 	a.Helper()
 	a.Signal(unix.SIGKILL)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// testRestricted: Nomad does not offer a network with rules as a group's own, so
-// a job has it through allocnet-cni only, which holds it to them.
+// testRestricted: Nomad does not offer a network with a policy as the network of a
+// group. A job gets it through allocnet-cni only, which enforces the policy.
 func testRestricted(a *agent) {
 	own := strings.Replace(group{}.hcl("own"), `mode = "cni/multi"`, `mode = "cni/closed"`, 1)
 	a.Submit("own", own)

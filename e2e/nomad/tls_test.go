@@ -45,7 +45,7 @@ func newAuthority(t *testing.T, dir string) authority {
 	return ca
 }
 
-// sign writes dir/NAME.pem and dir/NAME-key.pem. The first is signed by itself.
+// sign writes dir/NAME.pem and dir/NAME-key.pem. The first certificate is self-signed.
 func (ca authority) sign(c *x509.Certificate, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -74,7 +74,7 @@ func (ca authority) sign(c *x509.Certificate, name string) (*x509.Certificate, *
 	return signed, key
 }
 
-// leaf is a certificate of the name that Nomad's agents have in TLS.
+// leaf is a certificate with the TLS name of Nomad's agents.
 func (ca authority) leaf(name string) {
 	ca.Helper()
 	ca.sign(&x509.Certificate{
@@ -83,7 +83,7 @@ func (ca authority) leaf(name string) {
 	}, name)
 }
 
-// client returns the TLS of a client with the certificate "cli".
+// client returns the TLS configuration of a client with the certificate "cli".
 func (ca authority) client() *tls.Config {
 	ca.Helper()
 	pair, err := tls.LoadX509KeyPair(ca.dir+"/cli.pem", ca.dir+"/cli-key.pem")
@@ -95,7 +95,7 @@ func (ca authority) client() *tls.Config {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "client.global.nomad", MinVersion: tls.VersionTLS12}
 }
 
-// TestTLS asks a Nomad agent that answers clients with a certificate only.
+// TestTLS uses a Nomad agent that requires client certificates.
 func TestTLS(t *testing.T) {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		sandbox.WriteFile(t, confDir+"/"+file[strings.LastIndexByte(file, '/')+1:], read(t, file))
@@ -155,7 +155,7 @@ tls {
 	d.Await("the networks are in the node's metadata", func() bool { return d.networkMeta("storage") })
 }
 
-// tlsSettings are those of the block nomad; what is empty is left out.
+// tlsSettings are the TLS settings of the block nomad. Empty ones are left out.
 func tlsSettings(ca, pair, name string) string {
 	settings := fmt.Sprintf("tls_server_name = %q\n", name)
 	if ca != "" {
@@ -167,7 +167,7 @@ func tlsSettings(ca, pair, name string) string {
 	return settings
 }
 
-// secure starts the agent with these settings of TLS.
+// secure starts the agent with these TLS settings.
 func (d *daemon) secure(files string) {
 	d.Helper()
 	d.log.Reset()
@@ -187,7 +187,7 @@ reconcile {
 	d.launch()
 }
 
-// networkMeta tells whether the node's metadata names a network.
+// networkMeta reports whether the node's metadata has a network.
 func (d *daemon) networkMeta(name string) bool {
 	var nodes []struct{ ID string }
 	var node struct{ Meta map[string]string }

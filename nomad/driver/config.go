@@ -22,8 +22,8 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// pluginSchema is that of the block plugin "allocnet" { config {} } of Nomad's
-// agent.
+// pluginSchema is the schema of the block plugin "allocnet" { config {} } in the
+// configuration of Nomad's agent.
 var pluginSchema = hclspec.NewObject(map[string]*hclspec.Spec{
 	"conf_dir":    hclspec.NewAttr("conf_dir", "string", false),
 	"plugin_dirs": hclspec.NewAttr("plugin_dirs", "list(string)", false),
@@ -31,8 +31,8 @@ var pluginSchema = hclspec.NewObject(map[string]*hclspec.Spec{
 	"policy_file": hclspec.NewAttr("policy_file", "string", false),
 })
 
-// pluginConfig is what pluginSchema reads. Empty fields keep what the program
-// was started with.
+// pluginConfig is the plugin block. Empty fields keep the values of the command
+// line.
 type pluginConfig struct {
 	ConfDir    string   `codec:"conf_dir"`
 	PluginDirs []string `codec:"plugin_dirs"`
@@ -40,7 +40,8 @@ type pluginConfig struct {
 	PolicyFile string   `codec:"policy_file"`
 }
 
-func (p pluginConfig) over(c hook.Config) hook.Config {
+// apply returns c with the fields that are set in the plugin block.
+func (p pluginConfig) apply(c hook.Config) hook.Config {
 	if p.ConfDir != "" {
 		c.ConfDirs = filepath.SplitList(p.ConfDir)
 	}
@@ -55,7 +56,7 @@ func (p pluginConfig) over(c hook.Config) hook.Config {
 	return c
 }
 
-// taskSchema is that of a task's config block.
+// taskSchema is the schema of a task's config block.
 var taskSchema = hclspec.NewObject(map[string]*hclspec.Spec{
 	"network": hclspec.NewBlockMap("network", []string{"name"}, hclspec.NewObject(map[string]*hclspec.Spec{
 		"interface":       hclspec.NewAttr("interface", "string", false),
@@ -76,13 +77,13 @@ var taskSchema = hclspec.NewObject(map[string]*hclspec.Spec{
 	})),
 })
 
-// taskConfig is what taskSchema reads.
+// taskConfig is the config block of a task.
 type taskConfig struct {
 	Networks map[string]networkConfig `codec:"network"`
 }
 
-// networkConfig is a network block, whose label is the network's name. Its
-// fields are those of selection.Element.
+// networkConfig is a network block. Its label is the name of the network. The fields
+// are those of selection.Element.
 type networkConfig struct {
 	Interface      string            `codec:"interface"`
 	IPs            []string          `codec:"ips"`
@@ -93,7 +94,7 @@ type networkConfig struct {
 	CNIArgs        map[string]string `codec:"cni_args"`
 	InfinibandGUID string            `codec:"infiniband_guid"`
 	Bandwidth      *bandwidthConfig  `codec:"bandwidth"`
-	// Advertise makes this network's address the task's.
+	// Advertise makes the address on this network the task's address.
 	Advertise bool `codec:"advertise"`
 }
 
@@ -113,14 +114,14 @@ func decode(data []byte, target any) error {
 	return codec.NewDecoderBytes(data, handle).Decode(target)
 }
 
-// names returns the networks in the order in which they are attached: HCL keeps
-// no order of labelled blocks.
+// names returns the networks in the order of their attachment, which is by name:
+// HCL does not keep the order of labelled blocks.
 func (c taskConfig) names() []string { return slices.Sorted(maps.Keys(c.Networks)) }
 
-// elements returns the networks as the engine wants them.
+// elements returns the networks as elements of a selection.
 func (c taskConfig) elements() ([]selection.Element, error) {
 	if len(c.Networks) == 0 {
-		return nil, errors.New(`config: no network: write network "NAME" {} in the task's config, once for each network to attach`)
+		return nil, errors.New(`config: no network: add a block network "NAME" {} to the task's config for each network`)
 	}
 	var elements []selection.Element
 	for _, name := range c.names() {
@@ -146,7 +147,7 @@ func (n networkConfig) element(name string) selection.Element {
 	return e
 }
 
-// advertised returns the network whose address is the task's.
+// advertised returns the network that has the task's address.
 func (c taskConfig) advertised() (string, error) {
 	var chosen []string
 	for _, name := range c.names() {
@@ -160,22 +161,22 @@ func (c taskConfig) advertised() (string, error) {
 	case 1:
 		return chosen[0], nil
 	}
-	return "", fmt.Errorf("config: networks %s have advertise = true: a task has one address, so want it in one of them", strings.Join(chosen, ", "))
+	return "", fmt.Errorf("config: networks %s have advertise = true: a task has one address, so set it in one of them", strings.Join(chosen, ", "))
 }
 
-// ports returns those of the group's ports that the networks name. The others
-// are Nomad's to map.
+// ports returns the ports of the group that the networks name. Nomad maps the
+// others.
 func (c taskConfig) ports(group []*proto.PortMapping) ([]portmap.Port, error) {
-	var known []string
+	var labels []string
 	for _, p := range group {
-		known = append(known, p.GetLabel())
+		labels = append(labels, p.GetLabel())
 	}
 	var ports []portmap.Port
 	for _, name := range c.names() {
 		for _, label := range c.Networks[name].Ports {
-			at := slices.Index(known, label)
+			at := slices.Index(labels, label)
 			if at < 0 {
-				return nil, fmt.Errorf("config: network %q: ports: %q is no port of the group, which has %s", name, label, cmp.Or(strings.Join(known, ", "), "none"))
+				return nil, fmt.Errorf("config: network %q: ports: %q is not a port of the group: want one of %s", name, label, cmp.Or(strings.Join(labels, ", "), "none"))
 			}
 			p := group[at]
 			ports = append(ports, portmap.Port{Label: label, HostPort: int(p.GetValue()), To: int(p.GetTo()), HostIP: p.GetHostIp()})

@@ -22,7 +22,7 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// engine is what the driver needs of hook.Engine.
+// engine has the methods of hook.Engine that the driver uses.
 type engine interface {
 	Extend(ctx context.Context, r hook.Request) (*hook.Allocation, error)
 	Release(ctx context.Context, id, task string) error
@@ -38,55 +38,55 @@ type Driver struct {
 	log    hclog.Logger
 	base   hook.Config
 	events *events
-	// published serialises the writing of an allocation's files.
+	// published serialises writes of an allocation's files.
 	published keylock.Locks
-	// interval is between two looks at a task's interfaces.
+	// interval is the time between two checks of a task's interfaces.
 	interval time.Duration
 
 	mu     sync.Mutex // guards all below
 	config hook.Config
 	engine engine
-	broken error // why there is no engine
+	broken error // the reason why engine is nil
 	tasks  map[string]*task
 }
 
-// New returns a driver that has no engine before Nomad has configured it.
+// New returns a driver without an engine. Nomad configures it later.
 func New(c hook.Config, log hclog.Logger) *Driver {
 	return &Driver{
 		log: log, base: c, events: newEvents(), interval: 3 * time.Second,
-		broken: errors.New("the agent has not configured the plugin"),
+		broken: errors.New("the Nomad agent has not configured the plugin yet"),
 		tasks:  map[string]*task{},
 	}
 }
 
-// configure opens the engine that the agent's plugin block describes.
+// configure opens the engine with the plugin block of the Nomad agent.
 func (d *Driver) configure(data []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var p pluginConfig
 	if d.broken = decode(data, &p); d.broken != nil {
-		d.broken = fmt.Errorf("the agent's plugin block: %w", d.broken)
+		d.broken = fmt.Errorf("plugin block: %w", d.broken)
 		return
 	}
-	d.config = p.over(d.base)
+	d.config = p.apply(d.base)
 	d.config.Logger = d.log
 	opened, err := hook.NewEngine(d.config)
 	d.engine, d.broken = opened, err
 }
 
-// retryLater tries again, while Nomad does not wait, what earlier teardowns left.
+// retryLater retries pending teardowns in the background: Nomad does not wait for it.
 func (d *Driver) retryLater(e engine) {
 	go func() {
 		if !e.RetryDue() {
 			return
 		}
 		if err := e.RetryPending(context.Background()); err != nil {
-			d.log.Warn("pending teardowns were not tried again", "error", err)
+			d.log.Warn("retry of pending teardowns failed", "error", err)
 		}
 	}()
 }
 
-// ready returns the engine, or why there is none.
+// ready returns the engine, or the reason why there is none.
 func (d *Driver) ready() (engine, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,8 +98,8 @@ func (*Driver) TaskConfigSchema(context.Context, *proto.TaskConfigSchemaRequest)
 	return &proto.TaskConfigSchemaResponse{Spec: taskSchema}, nil
 }
 
-// Capabilities says what a task of this driver is: it joins the namespace of
-// its group, and has no process, image or output of its own.
+// Capabilities returns the capabilities of the driver. A task joins the network
+// namespace of its group, and has no process, image or log.
 func (*Driver) Capabilities(context.Context, *proto.CapabilitiesRequest) (*proto.CapabilitiesResponse, error) {
 	return &proto.CapabilitiesResponse{Capabilities: &proto.DriverCapabilities{
 		FsIsolation:           proto.DriverCapabilities_NONE,
@@ -109,11 +109,11 @@ func (*Driver) Capabilities(context.Context, *proto.CapabilitiesRequest) (*proto
 	}}, nil
 }
 
-// StartTask attaches. When it fails, nothing is attached.
+// StartTask attaches the networks of a task: all of them, or none.
 func (d *Driver) StartTask(ctx context.Context, r *proto.StartTaskRequest) (*proto.StartTaskResponse, error) {
 	c := r.GetTask()
 	if _, err := d.task(c.GetId()); err == nil {
-		return nil, status.Errorf(codes.AlreadyExists, "task %s is started already", c.GetId())
+		return nil, status.Errorf(codes.AlreadyExists, "task %s is already started", c.GetId())
 	}
 	t, err := d.start(ctx, c)
 	if err != nil {
@@ -127,30 +127,29 @@ func (d *Driver) StartTask(ctx context.Context, r *proto.StartTaskRequest) (*pro
 	return &proto.StartTaskResponse{Result: proto.StartTaskResponse_SUCCESS, Handle: handle, NetworkOverride: t.override}, nil
 }
 
-// startFailure makes an error the gRPC status that Nomad acts upon: what plugins
-// failed at may succeed when the task is restarted; what was refused will not.
+// startFailure returns the gRPC status of an error. A failure of a plugin is
+// recoverable: Nomad restarts the task. A refused request is not.
 func startFailure(err error) error {
 	var failed *hook.Error
 	if !errors.As(err, &failed) {
-		return status.Error(codes.InvalidArgument, clean(err.Error()))
+		return status.Error(codes.InvalidArgument, validUTF8(err.Error()))
 	}
-	s, detailed := status.New(codes.FailedPrecondition, clean(err.Error())).WithDetails(&structs.RecoverableError{Recoverable: true})
+	s, detailed := status.New(codes.FailedPrecondition, validUTF8(err.Error())).WithDetails(&structs.RecoverableError{Recoverable: true})
 	if detailed != nil {
 		return status.Error(codes.Internal, errors.Join(err, detailed).Error())
 	}
 	return s.Err()
 }
 
-// RecoverTask takes over a task that an earlier process of the driver, or of
-// Nomad, left. The error is that it is not attached as it was; then DestroyTask
-// removes what is left of it.
+// RecoverTask takes over a task after a restart of the driver or of Nomad. It fails
+// if an attachment of the task is missing. DestroyTask then removes the rest.
 func (d *Driver) RecoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (*proto.RecoverTaskResponse, error) {
 	if _, err := d.task(r.GetTaskId()); err == nil {
 		return &proto.RecoverTaskResponse{}, nil
 	}
 	if err := d.recover(ctx, r.GetHandle()); err != nil {
 		d.log.Warn("task not recovered", "task", r.GetTaskId(), "error", err)
-		return nil, status.Error(codes.NotFound, clean(err.Error()))
+		return nil, status.Error(codes.NotFound, validUTF8(err.Error()))
 	}
 	return &proto.RecoverTaskResponse{}, nil
 }
@@ -170,21 +169,21 @@ func (d *Driver) WaitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto
 	}
 }
 
-// StopTask detaches. What could not be detached keeps the task running, so that
-// Nomad calls again.
+// StopTask detaches the networks of a task. After a failure the task stays running,
+// so that Nomad repeats the call.
 func (d *Driver) StopTask(ctx context.Context, r *proto.StopTaskRequest) (*proto.StopTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	if err := d.stop(ctx, t); err != nil {
-		return nil, status.Error(codes.Internal, clean(err.Error()))
+		return nil, status.Error(codes.Internal, validUTF8(err.Error()))
 	}
 	return &proto.StopTaskResponse{}, nil
 }
 
-// DestroyTask forgets a task, and detaches what is left of it. One that is not
-// known is fine.
+// DestroyTask removes a task and detaches its remaining networks. It succeeds for an
+// unknown task.
 func (d *Driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (*proto.DestroyTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
@@ -194,7 +193,7 @@ func (d *Driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (
 		return nil, status.Errorf(codes.FailedPrecondition, "task %s is running: stop it first", r.GetTaskId())
 	}
 	if err := d.stop(ctx, t); err != nil {
-		return nil, status.Error(codes.Internal, clean(err.Error()))
+		return nil, status.Error(codes.Internal, validUTF8(err.Error()))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -202,7 +201,7 @@ func (d *Driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (
 	return &proto.DestroyTaskResponse{}, nil
 }
 
-// InspectTask describes a task, with the traffic of its interfaces.
+// InspectTask returns the status of a task, with the traffic of its interfaces.
 func (d *Driver) InspectTask(_ context.Context, r *proto.InspectTaskRequest) (*proto.InspectTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
@@ -215,27 +214,27 @@ func (d *Driver) InspectTask(_ context.Context, r *proto.InspectTaskRequest) (*p
 	}, nil
 }
 
-// SignalTask refuses.
+// SignalTask is not supported.
 func (*Driver) SignalTask(context.Context, *proto.SignalTaskRequest) (*proto.SignalTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "an attachment has no process to signal: signal a main task")
 }
 
-// ExecTask refuses.
+// ExecTask is not supported.
 func (*Driver) ExecTask(context.Context, *proto.ExecTaskRequest) (*proto.ExecTaskResponse, error) {
 	return nil, noExec
 }
 
-// ExecTaskStreaming refuses.
+// ExecTaskStreaming is not supported.
 func (*Driver) ExecTaskStreaming(proto.Driver_ExecTaskStreamingServer) error { return noExec }
 
 var noExec = status.Error(codes.Unimplemented, "an attachment has no process to execute in: use a main task, which has the same network namespace")
 
-// TaskEvents streams what happens to tasks.
+// TaskEvents streams the events of all tasks.
 func (d *Driver) TaskEvents(_ *proto.TaskEventsRequest, stream proto.Driver_TaskEventsServer) error {
 	return d.events.stream(stream.Context(), stream.Send)
 }
 
-// task returns a task that is known.
+// task returns a task by its ID.
 func (d *Driver) task(id string) (*task, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,23 +244,24 @@ func (d *Driver) task(id string) (*task, error) {
 	return nil, status.Errorf(codes.NotFound, "task not found for given id: %s", id)
 }
 
-// keep makes a task known.
-func (d *Driver) keep(t *task) {
+// add adds a task to the known ones.
+func (d *Driver) add(t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tasks[t.config.GetId()] = t
 }
 
-// clean drops what gRPC cannot carry from a text that plugins wrote.
-func clean(text string) string { return strings.ToValidUTF8(text, "?") }
+// validUTF8 replaces bytes of a plugin's output that gRPC cannot carry.
+func validUTF8(text string) string { return strings.ToValidUTF8(text, "?") }
 
-// inWords puts an error in terms of the task's config.
-func inWords(err error, names []string) error {
+// configError returns an error of the selection with its position in the task's
+// config.
+func configError(err error, names []string) error {
 	var bad *selection.Error
 	if !errors.As(err, &bad) {
 		return err
 	}
-	where := strings.ReplaceAll(bad.Position, "-", "_") // as the keys are called in HCL
+	where := strings.ReplaceAll(bad.Position, "-", "_") // the keys in HCL
 	for i, name := range names {
 		if rest, found := strings.CutPrefix(where, fmt.Sprintf("networks[%d]", i)); found {
 			where = fmt.Sprintf("network %q%s", name, strings.Replace(rest, ".", ": ", 1))

@@ -33,8 +33,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// engineFake attaches nothing: it says that the namespace's own interfaces are
-// what it attached.
+// engineFake attaches nothing: its attachments are existing interfaces of the
+// namespace.
 type engineFake struct {
 	mu         sync.Mutex
 	interfaces map[string]string // by network
@@ -42,7 +42,7 @@ type engineFake struct {
 	releaseErr error
 	requests   []hook.Request
 	released   []string
-	standing   []hook.Attachment
+	attached   []hook.Attachment
 }
 
 func (e *engineFake) Extend(_ context.Context, r hook.Request) (*hook.Allocation, error) {
@@ -54,12 +54,12 @@ func (e *engineFake) Extend(_ context.Context, r hook.Request) (*hook.Allocation
 			r.Notify(hook.Step{Network: n.Name, Interface: n.Interface, Try: 1, Of: 3, Err: e.extendErr})
 			return nil, e.extendErr
 		}
-		e.standing = append(e.standing, hook.Attachment{
+		e.attached = append(e.attached, hook.Attachment{
 			Network: n.Name, Interface: e.interfaces[n.Name], Task: r.Task, Phase: state.Attached,
 			Observed: hook.Observed{Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.9/24")}},
 		})
 	}
-	return &hook.Allocation{ID: r.ID, Netns: r.Netns, Attachments: e.standing}, nil
+	return &hook.Allocation{ID: r.ID, Netns: r.Netns, Attachments: e.attached}, nil
 }
 
 func (e *engineFake) Release(_ context.Context, _, task string) error {
@@ -69,20 +69,20 @@ func (e *engineFake) Release(_ context.Context, _, task string) error {
 		return e.releaseErr
 	}
 	e.released = append(e.released, task)
-	e.standing = slices.DeleteFunc(e.standing, func(n hook.Attachment) bool { return n.Task == task })
+	e.attached = slices.DeleteFunc(e.attached, func(n hook.Attachment) bool { return n.Task == task })
 	return nil
 }
 
 func (e *engineFake) Status(_ context.Context, id string) (*hook.Allocation, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.standing) == 0 {
+	if len(e.attached) == 0 {
 		return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
-	return &hook.Allocation{ID: id, Netns: own, Attachments: slices.Clone(e.standing)}, nil
+	return &hook.Allocation{ID: id, Netns: own, Attachments: slices.Clone(e.attached)}, nil
 }
 
-// own is the test's own namespace, whose lo is what the fake has attached.
+// own is the test's own namespace. The fake attaches its lo.
 const own = "/proc/self/ns/net"
 
 // clients are the two services over a real connection.
@@ -267,8 +267,8 @@ func TestLife(t *testing.T) {
 	if _, err := c.driver.WaitTask(ctx, &proto.WaitTaskRequest{TaskId: task.Id}); status.Code(err) != codes.NotFound {
 		t.Errorf("waiting for a destroyed task: %v", err)
 	}
-	if len(e.standing) != 0 {
-		t.Errorf("left: %+v", e.standing)
+	if len(e.attached) != 0 {
+		t.Errorf("left: %+v", e.attached)
 	}
 	requireEvents(t, c, "Attached storage as lo 10.1.0.9/24", "Detaching failed: the plugin died", "Detached storage from lo, ")
 }
@@ -298,11 +298,11 @@ func TestStartRefused(t *testing.T) {
 		code     codes.Code
 		words    string
 	}{
-		"no namespace":      {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec = nil }, nil, codes.InvalidArgument, `write network { mode = "bridge" }`},
+		"no namespace":      {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec = nil }, nil, codes.InvalidArgument, `set network { mode = "bridge" }`},
 		"host mode":         {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Mode = proto.NetworkIsolationSpec_HOST }, nil, codes.InvalidArgument, "no network namespace of its own"},
-		"no network":        {nil, nil, nil, codes.InvalidArgument, `write network "NAME" {}`},
+		"no network":        {nil, nil, nil, codes.InvalidArgument, `add a block network "NAME" {}`},
 		"two advertised":    {map[string]network{"a": {"advertise": true}, "b": {"advertise": true}}, nil, nil, codes.InvalidArgument, "networks a, b have advertise = true"},
-		"unknown port":      {map[string]network{"a": {"ports": []string{"http"}}}, nil, nil, codes.InvalidArgument, `"http" is no port of the group, which has repl`},
+		"unknown port":      {map[string]network{"a": {"ports": []string{"http"}}}, nil, nil, codes.InvalidArgument, `"http" is not a port of the group: want one of repl`},
 		"no config":         {plain, func(c *proto.TaskConfig) { c.MsgpackDriverConfig = []byte("\xc1") }, nil, codes.InvalidArgument, "config: "},
 		"namespace missing": {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Path = "/nonexistent" }, nil, codes.InvalidArgument, "nothing is there"},
 		"refused":           {plain, nil, &hook.RequestError{Field: "netns", Value: "x", Reason: "other"}, codes.InvalidArgument, "other"},
@@ -330,14 +330,14 @@ func TestStartRefused(t *testing.T) {
 				t.Errorf("recoverable is %t", recoverable)
 			}
 			if test.code == codes.FailedPrecondition {
-				requireEvents(t, c, "Attaching storage as  failed, try 1 of 3: attach")
+				requireEvents(t, c, "Attaching storage as  failed, attempt 1 of 3: attach")
 			}
 		})
 	}
 }
 
-// TestInterfaceVanishes: the task fails by itself, and says why.
-func TestInterfaceVanishes(t *testing.T) {
+// TestInterfaceGone: the task fails with the reason.
+func TestInterfaceGone(t *testing.T) {
 	e := &engineFake{interfaces: map[string]string{"storage": "vanished"}}
 	c := serve(t, newTestDriver(e))
 	task := taskOf(t, map[string]network{"storage": {}})
@@ -348,8 +348,8 @@ func TestInterfaceVanishes(t *testing.T) {
 	if err != nil || w.GetResult().GetExitCode() != 1 || w.GetErr() != "interface vanished of network storage is gone" {
 		t.Errorf("waited for %v, %v", w, err)
 	}
-	if _, err := c.driver.DestroyTask(t.Context(), &proto.DestroyTaskRequest{TaskId: task.Id, Force: true}); err != nil || len(e.standing) != 0 {
-		t.Errorf("destroyed: %v, left %v", err, e.standing)
+	if _, err := c.driver.DestroyTask(t.Context(), &proto.DestroyTaskRequest{TaskId: task.Id, Force: true}); err != nil || len(e.attached) != 0 {
+		t.Errorf("destroyed: %v, left %v", err, e.attached)
 	}
 }
 
@@ -386,9 +386,9 @@ func TestRecover(t *testing.T) {
 		words string
 	}{
 		"interface gone":       {"vanished", func(*engineFake, *proto.TaskHandle) {}, "interface vanished of network storage is gone"},
-		"nothing on record":    {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.standing = nil }, "not set up"},
-		"another's on record":  {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.standing[0].Task = "other" }, "interface lo is not on record"},
-		"half detached":        {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.standing[0].Phase = state.Deleting }, `phase "deleting"`},
+		"nothing on record":    {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.attached = nil }, "not set up"},
+		"another's on record":  {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.attached[0].Task = "other" }, "interface lo is not on record"},
+		"half detached":        {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.attached[0].Phase = state.Deleting }, `phase "deleting"`},
 		"a newer handle":       {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.Version = 9 }, "version 9"},
 		"a damaged handle":     {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.DriverState = []byte("{") }, "handle"},
 		"namespace gone":       {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.Config.NetworkIsolationSpec.Path = "/nonexistent" }, "nothing is there"},
@@ -425,7 +425,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotWait: with nobody listening, the newest are kept.
+// TestEventsDoNotWait: without a reader, the newest events are kept.
 func TestEventsDoNotWait(t *testing.T) {
 	e := newEvents()
 	for i := range 3 * backlog {
@@ -450,7 +450,7 @@ func TestEventsDoNotWait(t *testing.T) {
 
 // TestPublish: the files follow no link that a task has put there.
 func TestPublish(t *testing.T) {
-	e := &engineFake{standing: []hook.Attachment{
+	e := &engineFake{attached: []hook.Attachment{
 		{Network: "storage", Interface: "net1", Task: "net", Observed: hook.Observed{Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.9/24"), netip.MustParsePrefix("fd00::9/64")}, MAC: "02::", MTU: 1400}},
 		{Network: "storage", Interface: "net2", Task: "net"}, {Network: "a.b-c", Interface: "net3", Task: "other"},
 	}}
@@ -475,7 +475,7 @@ func TestPublish(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(shared, envFile)); err != nil || string(data) != want {
 		t.Errorf("variables:\n%s%v", data, err)
 	}
-	e.standing = nil
+	e.attached = nil
 	if err := d.publishNow(&task{config: c}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// backlog is how many events wait for Nomad while it does not listen.
+// backlog is the number of events that are kept while Nomad does not read them.
 const backlog = 256
 
-// events are those that Nomad has not got yet.
+// events are the events that Nomad has not read yet.
 type events struct{ queue chan *proto.DriverTaskEvent }
 
 func newEvents() *events { return &events{make(chan *proto.DriverTaskEvent, backlog)} }
 
-// add never waits: when nobody listens for long, the oldest are forgotten.
+// add never blocks: if the backlog is full it drops the oldest event.
 func (e *events) add(event *proto.DriverTaskEvent) {
 	for {
 		select {
@@ -31,7 +31,7 @@ func (e *events) add(event *proto.DriverTaskEvent) {
 		}
 		select {
 		case <-e.queue:
-		default: // somebody was quicker
+		default: // a reader was faster
 		}
 	}
 }
@@ -44,16 +44,16 @@ func (e *events) stream(ctx context.Context, send func(*proto.DriverTaskEvent) e
 			return ctx.Err()
 		case event := <-e.queue:
 			if err := send(event); err != nil {
-				e.add(event) // for who listens next
+				e.add(event) // for the next stream
 				return err
 			}
 		}
 	}
 }
 
-// emit tells what happens to a task; it shows in `nomad alloc status`.
+// emit adds an event of a task. `nomad alloc status` shows it.
 func (d *Driver) emit(c *proto.TaskConfig, annotations map[string]string, format string, args ...any) {
-	message := clean(fmt.Sprintf(format, args...))
+	message := validUTF8(fmt.Sprintf(format, args...))
 	d.log.Info(message, "allocation", c.GetAllocId(), "task", c.GetName())
 	d.events.add(&proto.DriverTaskEvent{
 		TaskId: c.GetId(), AllocId: c.GetAllocId(), TaskName: c.GetName(),
@@ -61,11 +61,11 @@ func (d *Driver) emit(c *proto.TaskConfig, annotations map[string]string, format
 	})
 }
 
-// emitTry tells of a try that failed and is followed by another. The last one's
-// failure is that of the task.
-func (d *Driver) emitTry(c *proto.TaskConfig, s hook.Step) {
+// emitAttempt adds an event for a failed attempt that is repeated. The failure of
+// the last attempt is that of the task.
+func (d *Driver) emitAttempt(c *proto.TaskConfig, s hook.Step) {
 	if s.Err != nil && s.Try < s.Of {
-		d.emit(c, annotate(s.Network, s.Interface), "Attaching %s as %s failed, try %d of %d: %v", s.Network, s.Interface, s.Try, s.Of, s.Err)
+		d.emit(c, annotate(s.Network, s.Interface), "Attaching %s as %s failed, attempt %d of %d: %v", s.Network, s.Interface, s.Try, s.Of, s.Err)
 	}
 }
 

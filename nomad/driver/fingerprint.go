@@ -20,32 +20,32 @@ import (
 	"github.com/allocnet/allocnet/internal/version"
 )
 
-// recount is between two counts of free addresses. What they count changes with
-// every allocation, and every change is one of the node in Nomad's servers.
-const recount = time.Minute
+// countInterval is the time between two counts of free addresses. The number changes
+// with every allocation, and each change updates the node in Nomad's servers.
+const countInterval = time.Minute
 
-// prefix begins the names of the node attributes.
+// prefix is the prefix of the node attributes.
 const prefix = "driver." + Name
 
-// Fingerprint streams what the conf directory offers, first as it is and then
-// whenever it has changed.
+// Fingerprint streams the usable networks as node attributes: the present ones, and
+// then each change.
 func (d *Driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_FingerprintServer) error {
 	confDirs, pluginDirs := d.dirs()
 	changed, err := watch.Dirs(stream.Context(), slices.Concat(confDirs, pluginDirs)...)
-	if err != nil { // without inotify there is still the clock
-		d.log.Warn("conf directory is looked at once a minute only", "error", err)
+	if err != nil { // the ticker still fires
+		d.log.Warn("cannot watch the CNI configuration directories, reading them once a minute", "error", err)
 	}
-	ticker := time.NewTicker(recount)
+	ticker := time.NewTicker(countInterval)
 	defer ticker.Stop()
 	last := d.offered()
 	for {
 		now := d.fingerprint()
 		if !reflect.DeepEqual(last, now) {
-			if err := stream.Send(withForgotten(last, now)); err != nil {
+			if err := stream.Send(withRemoved(last, now)); err != nil {
 				return err
 			}
 			last = now
-			d.remember(now)
+			d.saveOffered(now)
 		}
 		select {
 		case <-changed:
@@ -56,9 +56,9 @@ func (d *Driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_Fi
 	}
 }
 
-// withForgotten adds the attributes that are no more, empty: so Nomad deletes
-// them.
-func withForgotten(last, now *proto.FingerprintResponse) *proto.FingerprintResponse {
+// withRemoved adds each attribute that does not exist any more, with an empty value:
+// Nomad then deletes it.
+func withRemoved(last, now *proto.FingerprintResponse) *proto.FingerprintResponse {
 	attributes := maps.Clone(now.Attributes)
 	for name := range last.Attributes {
 		if _, ok := attributes[name]; !ok {
@@ -68,19 +68,19 @@ func withForgotten(last, now *proto.FingerprintResponse) *proto.FingerprintRespo
 	return &proto.FingerprintResponse{Attributes: attributes, Health: now.Health, HealthDescription: now.HealthDescription}
 }
 
-// dirs are the directories whose changes matter.
+// dirs returns the directories to watch.
 func (d *Driver) dirs() (conf, plugins []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.config.ConfDirs, cniconf.PluginDirs(d.config.PluginDirs)
 }
 
-// fingerprint describes the node as it is now. The driver is healthy as long as
-// it can attach to any network; what it cannot attach to is not offered.
+// fingerprint returns the present attributes and health. The driver is healthy if at
+// least one network is usable. It offers no other networks.
 func (d *Driver) fingerprint() *proto.FingerprintResponse {
 	attributes := map[string]*structs.Attribute{}
 	fail := func(reason string) *proto.FingerprintResponse {
-		return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_UNHEALTHY, HealthDescription: clean(reason)}
+		return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_UNHEALTHY, HealthDescription: validUTF8(reason)}
 	}
 	attributes[prefix] = text("1")
 	attributes[prefix+".version"] = text(version.Version)
@@ -97,9 +97,9 @@ func (d *Driver) fingerprint() *proto.FingerprintResponse {
 		maps.Copy(attributes, networkAttributes(n))
 	}
 	if len(usable) == 0 {
-		return fail("no network can be attached to; " + strings.Join(confDirs, ", ") + " has none that is usable" + join("; ", problems))
+		return fail("no usable network in " + strings.Join(confDirs, ", ") + join("; ", problems))
 	}
-	return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_HEALTHY, HealthDescription: clean(description(problems))}
+	return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_HEALTHY, HealthDescription: validUTF8(description(problems))}
 }
 
 func description(problems []error) string {
@@ -118,9 +118,9 @@ func join(separator string, problems []error) string {
 	return b.String()
 }
 
-// networkAttributes are those of one network. The number of free addresses is in
-// the namespace "unique", which Nomad leaves out when it sorts nodes into
-// classes: it differs on every node at every time.
+// networkAttributes returns the attributes of one network. The number of free
+// addresses has the prefix "unique", which Nomad excludes from the node class: it is
+// different on every node.
 func networkAttributes(n *cniconf.Network) map[string]*structs.Attribute {
 	name := prefix + ".network." + n.Name
 	attributes := map[string]*structs.Attribute{name: text("1")}

@@ -17,7 +17,8 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// TestFingerprint follows what the conf directory offers, by events alone.
+// TestFingerprint: the attributes follow the CNI configuration directory, by inotify
+// events alone.
 func TestFingerprint(t *testing.T) {
 	dir := t.TempDir()
 	conf, plugins, leases := filepath.Join(dir, "conf"), filepath.Join(dir, "plugins"), filepath.Join(dir, "leases")
@@ -96,7 +97,7 @@ func TestFingerprintTakesBack(t *testing.T) {
 	d := newTestDriver(&engineFake{})
 	d.config.ConfDirs, d.config.StateDir = []string{t.TempDir()}, t.TempDir()
 	gone := networkAttributes(&cniconf.Network{Name: "gone", List: &libcni.NetworkConfigList{}})
-	d.remember(&proto.FingerprintResponse{Attributes: gone})
+	d.saveOffered(&proto.FingerprintResponse{Attributes: gone})
 	stream, err := serve(t, d).driver.Fingerprint(t.Context(), &proto.FingerprintRequest{})
 	if err != nil {
 		t.Fatal(err)

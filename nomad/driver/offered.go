@@ -21,13 +21,14 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// offeredFile has the names of the attributes that Nomad was told of. The node
-// keeps them when this process dies, so the next one has to take back those that
-// are no more.
+// offeredFile has the names of the attributes that were sent to Nomad. The node keeps
+// them when this process dies. The next process removes those that do not exist any
+// more.
 const offeredFile = "offered.json"
 
-// stateRoot opens the state directory, if the engine accepted it: another one
-// may be writable for others, who could put a link in the file's place.
+// stateRoot opens the state directory if the engine has accepted it. A directory
+// that it refused may be writable for other users, who could replace the file by a
+// symbolic link.
 func (d *Driver) stateRoot() (*os.Root, error) {
 	if _, err := d.ready(); err != nil {
 		return nil, err
@@ -37,8 +38,8 @@ func (d *Driver) stateRoot() (*os.Root, error) {
 	return os.OpenRoot(cmp.Or(d.config.StateDir, state.DefaultDir))
 }
 
-// offered returns what an earlier process offered, of which only the names are
-// known. Without the file it is nothing.
+// offered returns the attributes that an earlier process sent, with empty values. It
+// returns none without the file.
 func (d *Driver) offered() *proto.FingerprintResponse {
 	last := &proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{}}
 	var names []string
@@ -68,11 +69,11 @@ func (d *Driver) readOffered() ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// remember writes the names down. What it cannot write only matters if this
+// saveOffered writes the names of the attributes. A failure matters only if this
 // process dies.
-func (d *Driver) remember(now *proto.FingerprintResponse) {
+func (d *Driver) saveOffered(now *proto.FingerprintResponse) {
 	if err := d.writeOffered(slices.Sorted(maps.Keys(now.Attributes))); err != nil {
-		d.log.Debug("node attributes are not written down", "error", err)
+		d.log.Debug("cannot write the names of the node attributes", "error", err)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestRefusedStateDirectory(t *testing.T) {
 	if last := d.offered(); len(last.GetAttributes()) != 0 {
 		t.Errorf("read through a link: %v", last)
 	}
-	d.remember(d.fingerprint())
+	d.saveOffered(d.fingerprint())
 	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
 		t.Errorf("the target of the link: %s, %v", data, err)
 	}
@@ -67,7 +67,7 @@ func TestOfferedReplacesALink(t *testing.T) {
 		t.Errorf("read through a link: %v", last)
 	}
 	name := prefix + ".network.storage"
-	d.remember(&proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{name: text("1")}})
+	d.saveOffered(&proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{name: text("1")}})
 	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
 		t.Errorf("the target of the link: %s, %v", data, err)
 	}

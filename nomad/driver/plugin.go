@@ -20,24 +20,24 @@ import (
 	"github.com/allocnet/allocnet/internal/version"
 )
 
-// Name is the driver's in jobs.
+// Name of the driver in jobs.
 const Name = "allocnet"
 
-// apiVersion is that of Nomad's driver interface, the same from 1.0 to 2.0.
+// apiVersion is the version of Nomad's driver API, the same from 1.0 to 2.0.
 const apiVersion = "v0.1.0"
 
-// handshake is what Nomad and its plugins know each other by.
+// handshake is the handshake of Nomad and its plugins.
 var handshake = plugin.HandshakeConfig{
 	ProtocolVersion:  2,
 	MagicCookieKey:   "NOMAD_PLUGIN_MAGIC_COOKIE",
 	MagicCookieValue: "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255",
 }
 
-// Serve serves the driver on this process's standard output until Nomad ends
-// it. c is the configuration that the agent's plugin block is laid over.
+// Serve serves the driver until Nomad ends this process. The plugin block of the
+// Nomad agent overrides the fields of c.
 func Serve(c hook.Config, log hclog.Logger) {
-	// Nomad reads the log from a pipe. The agent may be killed and come back to
-	// this process, which must not die of having logged meanwhile.
+	// Nomad reads the log from a pipe. If the agent is killed, the driver must not
+	// die from logging: the next agent reattaches to this process.
 	signal.Ignore(unix.SIGPIPE)
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: handshake,
@@ -47,10 +47,10 @@ func Serve(c hook.Config, log hclog.Logger) {
 	})
 }
 
-// Wanted tells whether Nomad started this process to serve the driver.
+// Wanted reports whether Nomad started this process to serve the driver.
 func Wanted() bool { return os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue }
 
-// plugins are the two services that Nomad asks a driver plugin for.
+// plugins are the two services of a driver plugin.
 func plugins(d *Driver) plugin.PluginSet {
 	return plugin.PluginSet{
 		"base":   service{register: func(s *grpc.Server) { base.RegisterBasePluginServer(s, &basePlugin{driver: d}) }},
@@ -58,7 +58,7 @@ func plugins(d *Driver) plugin.PluginSet {
 	}
 }
 
-// service is one gRPC service as go-plugin wants it.
+// service is one gRPC service as a go-plugin.Plugin.
 type service struct {
 	plugin.NetRPCUnsupportedPlugin
 	register func(*grpc.Server)
@@ -70,18 +70,18 @@ func (s service) GRPCServer(_ *plugin.GRPCBroker, server *grpc.Server) error {
 	return nil
 }
 
-// GRPCClient refuses: this program serves.
+// GRPCClient is not supported: this program is the server.
 func (service) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, errors.New("the driver is served, not used")
+	return nil, errors.New("this program serves the driver and has no client")
 }
 
-// basePlugin is what every plugin of Nomad has to answer.
+// basePlugin is the service that every Nomad plugin has.
 type basePlugin struct {
 	base.UnimplementedBasePluginServer
 	driver *Driver
 }
 
-// PluginInfo says what this is.
+// PluginInfo returns the type, the name and the versions of the plugin.
 func (*basePlugin) PluginInfo(context.Context, *base.PluginInfoRequest) (*base.PluginInfoResponse, error) {
 	return &base.PluginInfoResponse{
 		Type:              base.PluginType_DRIVER,
@@ -91,13 +91,13 @@ func (*basePlugin) PluginInfo(context.Context, *base.PluginInfoRequest) (*base.P
 	}, nil
 }
 
-// ConfigSchema returns the schema of the agent's plugin block.
+// ConfigSchema returns the schema of the plugin block.
 func (*basePlugin) ConfigSchema(context.Context, *base.ConfigSchemaRequest) (*base.ConfigSchemaResponse, error) {
 	return &base.ConfigSchemaResponse{Spec: pluginSchema}, nil
 }
 
-// SetConfig takes the agent's plugin block. It does not fail: a plugin that
-// does keeps the agent from starting. What is wrong shows in the health.
+// SetConfig reads the plugin block. It never fails, because the Nomad agent would not
+// start. Mistakes make the driver unhealthy instead.
 func (b *basePlugin) SetConfig(_ context.Context, r *base.SetConfigRequest) (*base.SetConfigResponse, error) {
 	b.driver.configure(r.GetMsgpackConfig())
 	return &base.SetConfigResponse{}, nil

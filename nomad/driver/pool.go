@@ -12,7 +12,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// pool is the addresses of a network with host-local IPAM.
+// pool is the address pool of a network with host-local IPAM.
 type pool struct{ cniconf.Pool }
 
 // addressPool returns the pool of the first plugin that has one.
@@ -24,7 +24,7 @@ func addressPool(n *cniconf.Network) (pool, bool) {
 	return pool{pools[0]}, len(pools[0].Sets) > 0
 }
 
-// subnets lists them all.
+// subnets returns the subnets of all ranges, separated by commas.
 func (p pool) subnets() string {
 	var list []string
 	for _, r := range p.Ranges() {
@@ -33,8 +33,8 @@ func (p pool) subnets() string {
 	return strings.Join(list, ",")
 }
 
-// free returns how many more allocations get an address of every set, at most
-// math.MaxInt32.
+// free returns the number of allocations that can still get an address from every
+// range set, at most math.MaxInt32.
 func (p pool) free() (int, error) {
 	leased, err := p.Leased()
 	if err != nil {
@@ -53,7 +53,7 @@ func (p pool) free() (int, error) {
 	return int(least.Int64()), nil
 }
 
-// configuredMTU returns that of the first plugin that has one, or 0.
+// configuredMTU returns the mtu of the first plugin that configures one, or 0.
 func configuredMTU(n *cniconf.Network) int {
 	for _, p := range n.List.Plugins {
 		var conf struct {

@@ -18,15 +18,15 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// envFile is in the allocation's shared directory, for its tasks, besides
+// envFile is a file for tasks in the allocation's shared directory, next to
 // networkstatus.File.
 const envFile = "network.env"
 
-// publish writes what the allocation has into its shared directory. Without the
-// files the networks work all the same, so a failure is only logged.
+// publish writes the attachments of an allocation to its shared directory. The
+// networks work without the files, so a failure is only logged.
 func (d *Driver) publish(t *task) {
 	if err := d.publishNow(t); err != nil {
-		d.log.Warn("the allocation's network files are not written", "allocation", t.config.GetAllocId(), "error", err)
+		d.log.Warn("cannot write the network files of an allocation", "allocation", t.config.GetAllocId(), "error", err)
 	}
 }
 
@@ -49,11 +49,16 @@ func (d *Driver) publishNow(t *task) error {
 	if err != nil {
 		return err
 	}
+	return writeFiles(filepath.Join(t.config.GetAllocDir(), "alloc"), a)
+}
+
+// writeFiles writes both files of an allocation to its shared directory.
+func writeFiles(dir string, a *hook.Allocation) error {
 	status, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
 	if err != nil {
 		return err
 	}
-	shared, err := os.OpenRoot(filepath.Join(t.config.GetAllocDir(), "alloc"))
+	shared, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the allocation is being removed
 	}
@@ -64,9 +69,10 @@ func (d *Driver) publishNow(t *task) error {
 	return errors.Join(networkstatus.Replace(shared, networkstatus.File, append(status, '\n')), networkstatus.Replace(shared, envFile, environment(a)))
 }
 
-// environment lists variables for a template with env = true. Their names end
-// in the network's, with '_' for what a variable's name cannot have, as Nomad
-// does it. Of several attachments to one network it has the first.
+// environment returns variables for a template with env = true. Each name ends in the
+// name of the network, in which '_' replaces other characters than letters and
+// digits, as in Nomad's variables. Of several attachments to one network it has the
+// first.
 func environment(a *hook.Allocation) []byte {
 	var b strings.Builder
 	seen := map[string]bool{}

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// TaskStats streams the resources that a task uses until it ends: none, for it
-// has no process. The protocol has no place for the traffic of an interface;
-// InspectTask tells it.
+// TaskStats streams the resource usage of a task until it ends. It is zero, because
+// the task has no process. The protocol has no field for the traffic of an
+// interface; InspectTask returns it.
 func (d *Driver) TaskStats(r *proto.TaskStatsRequest, stream proto.Driver_TaskStatsServer) error {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {

@@ -20,20 +20,19 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/state"
 )
 
-// handleVersion is that of what Nomad keeps of a task for RecoverTask.
+// handleVersion is the version of driverState.
 const handleVersion = 1
 
-// task is one attachment task, from its start until it is destroyed.
+// task is an attachment task, from its start until it is destroyed.
 type task struct {
 	config   *proto.TaskConfig
 	override *proto.NetworkOverride
-	// attached are the task's own, in the order of their numbering.
+	// attached are the attachments of the task, in the order of the record.
 	attached []hook.Attachment
 	saved    driverState
-	// stopWatch ends the look-out for the interfaces.
+	// stopWatch stops the check of the interfaces.
 	stopWatch context.CancelFunc
 	// ended is closed when the task has ended.
 	ended chan struct{}
@@ -44,18 +43,18 @@ type task struct {
 	reason    string
 }
 
-// driverState is what Nomad keeps of a task for us. It keeps the task's config,
-// too, but not the part that is the driver's.
+// driverState is the driver's part of the handle that Nomad keeps for RecoverTask.
+// The handle does not have the config block of the task.
 type driverState struct {
 	Started time.Time `json:"started"`
-	// NetnsID is the namespace's identity when the task was started.
+	// NetnsID is the identity of the namespace in which the task was started.
 	NetnsID    string   `json:"netnsID"`
 	Interfaces []string `json:"interfaces"`
-	// Advertised is the network whose address is the task's.
+	// Advertised is the network that has the task's address.
 	Advertised string `json:"advertised"`
 }
 
-// start attaches a task and begins to watch it.
+// start attaches a task and watches it.
 func (d *Driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) {
 	engine, err := d.ready()
 	if err != nil {
@@ -73,24 +72,24 @@ func (d *Driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 	if err != nil {
 		return nil, err
 	}
-	// A process that was killed while it started this task left what Nomad
-	// knows nothing of.
+	// A process that was killed while it started this task left attachments that
+	// Nomad does not know.
 	if err := engine.Release(ctx, c.GetAllocId(), c.GetName()); err != nil {
 		return nil, err
 	}
 	allocation, err := engine.Extend(ctx, request)
 	if err != nil {
-		return nil, inWords(err, config.names())
+		return nil, configError(err, config.names())
 	}
 	d.retryLater(engine)
 	return d.begin(c, allocation, advertised)
 }
 
-// request is what the task asks of the engine.
+// request returns the request of the task to the engine.
 func (d *Driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
 	isolation := c.GetNetworkIsolationSpec()
 	if isolation.GetMode() != proto.NetworkIsolationSpec_GROUP || isolation.GetPath() == "" {
-		return hook.Request{}, errors.New(`the task's group has no network namespace of its own: write network { mode = "bridge" }, or another mode than "host", in the group`)
+		return hook.Request{}, errors.New(`the task's group has no network namespace of its own: set network { mode = "bridge" }, or another mode than "host", in the group`)
 	}
 	elements, err := config.elements()
 	if err != nil {
@@ -103,18 +102,18 @@ func (d *Driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, 
 	return hook.Request{
 		ID: c.GetAllocId(), Task: c.GetName(), Netns: isolation.GetPath(), Networks: elements, Ports: ports,
 		Identity: policy.Identity{Namespace: c.GetNamespace(), Job: c.GetJobId(), Group: c.GetTaskGroupName()},
-		Notify:   func(s hook.Step) { d.emitTry(c, s) },
+		Notify:   func(s hook.Step) { d.emitAttempt(c, s) },
 	}, nil
 }
 
-// begin makes a task of what is attached for it, says so, and watches it.
+// begin makes a task of its attachments, emits their events and watches it.
 func (d *Driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised string) (*task, error) {
 	ns, err := netns.Open(a.Netns)
 	if err != nil {
 		return nil, err
 	}
 	s := driverState{Started: time.Now().UTC(), NetnsID: ns.ID(), Advertised: advertised}
-	_ = ns.Close() // only looked at
+	_ = ns.Close() // read only
 	for _, n := range ofTask(a, c.GetName()) {
 		s.Interfaces = append(s.Interfaces, n.Interface)
 	}
@@ -133,11 +132,11 @@ func newTask(c *proto.TaskConfig, a *hook.Allocation, s driverState) *task {
 	return t
 }
 
-// run makes the task known and watches it.
+// run adds the task and watches it.
 func (d *Driver) run(t *task) {
 	ctx, stop := context.WithCancel(context.Background())
 	t.stopWatch = stop
-	d.keep(t)
+	d.add(t)
 	go d.watch(ctx, t)
 }
 
@@ -146,8 +145,7 @@ func ofTask(a *hook.Allocation, name string) []hook.Attachment {
 	return slices.DeleteFunc(slices.Clone(a.Attachments), func(n hook.Attachment) bool { return n.Task != name })
 }
 
-// networkOverride is the address and the ports that Nomad registers services
-// of the task with.
+// networkOverride returns the address that Nomad registers the task's services with.
 func networkOverride(attached []hook.Attachment, advertised string) *proto.NetworkOverride {
 	for _, n := range attached {
 		if n.Network == advertised && len(n.Addresses) > 0 {
@@ -165,66 +163,15 @@ func joined(addresses []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// watch fails the task when one of its interfaces vanishes, so that Nomad
-// restarts it. It looks from outside and holds nothing open: an open namespace
-// would outlive its allocation, and its interfaces with it.
-func (d *Driver) watch(ctx context.Context, t *task) {
-	ticker := time.NewTicker(d.interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		lost, err := t.look()
-		switch {
-		case err != nil:
-			d.log.Warn("interfaces cannot be looked at", "allocation", t.config.GetAllocId(), "task", t.config.GetName(), "error", err)
-		case lost != "":
-			d.emit(t.config, nil, "%s", lost)
-			t.end(&proto.ExitResult{ExitCode: 1}, lost)
-			return
-		}
-	}
-}
-
-// look says what is lost; an error is that it cannot be seen.
-func (t *task) look() (lost string, err error) {
-	present, err := t.interfaces()
-	if errors.Is(err, netns.ErrMissing) {
-		return err.Error(), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	for _, n := range t.attached {
-		if !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == n.Interface }) {
-			return fmt.Sprintf("interface %s of network %s is gone", n.Interface, n.Network), nil
-		}
-	}
-	return "", nil
-}
-
-// interfaces returns those of the namespace that the task was started in.
-func (t *task) interfaces() ([]netns.Interface, error) {
-	ns, err := state.Allocation{Netns: t.config.GetNetworkIsolationSpec().GetPath(), NetnsID: t.saved.NetnsID}.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close() //nolint:errcheck // read only
-	return ns.Interfaces()
-}
-
-// stop detaches a task, also one that has ended by itself. When it fails the
-// task goes on.
+// stop detaches a task, even if it has ended. After a failure the task stays
+// running.
 func (d *Driver) stop(ctx context.Context, t *task) error {
 	engine, err := d.ready()
 	if err != nil {
 		return err
 	}
 	traffic := t.traffic()
-	// Whoever asked may go away meanwhile; half detached would help nobody.
+	// The caller may disconnect: a partial detach would be worse than a late one.
 	if err := engine.Release(context.WithoutCancel(ctx), t.config.GetAllocId(), t.config.GetName()); err != nil {
 		d.emit(t.config, nil, "Detaching failed: %v", err)
 		return err
@@ -232,7 +179,7 @@ func (d *Driver) stop(ctx context.Context, t *task) error {
 	d.retryLater(engine)
 	t.stopWatch()
 	d.publish(t)
-	if t.running() { // Nomad hears no more of a task that has ended
+	if t.running() { // Nomad ignores events of an ended task
 		for _, n := range t.attached {
 			d.emit(t.config, annotate(n.Network, n.Interface), "Detached %s from %s%s", n.Network, n.Interface, traffic[n.Interface])
 		}
@@ -241,83 +188,14 @@ func (d *Driver) stop(ctx context.Context, t *task) error {
 	return nil
 }
 
-// traffic says for each interface what went through it.
-func (t *task) traffic() map[string]string {
-	texts := map[string]string{}
-	present, err := t.interfaces()
-	if err != nil {
-		return texts // then nobody knows
-	}
-	for _, i := range present {
-		texts[i.Name] = fmt.Sprintf(", %d bytes received, %d sent", i.Received, i.Sent)
-	}
-	return texts
-}
-
-// recover takes a task over. One that cannot be is known, too, as ended, until
-// it is destroyed.
-func (d *Driver) recover(ctx context.Context, handle *proto.TaskHandle) error {
-	c := handle.GetConfig()
-	t, err := d.recovered(ctx, handle)
-	if err == nil {
-		d.run(t)
-		return nil
-	}
-	lost := &task{config: c, ended: make(chan struct{}), stopWatch: func() {}}
-	lost.end(&proto.ExitResult{ExitCode: 1}, err.Error())
-	if c.GetId() != "" {
-		d.keep(lost)
-	}
-	return err
-}
-
-func (d *Driver) recovered(ctx context.Context, handle *proto.TaskHandle) (*task, error) {
-	c := handle.GetConfig()
-	if handle.GetVersion() != handleVersion {
-		return nil, fmt.Errorf("handle has version %d, this program knows %d", handle.GetVersion(), handleVersion)
-	}
-	var s driverState
-	if err := json.Unmarshal(handle.GetDriverState(), &s); err != nil {
-		return nil, fmt.Errorf("handle: %w", err)
-	}
-	engine, err := d.ready()
-	if err != nil {
-		return nil, err
-	}
-	a, err := engine.Status(ctx, c.GetAllocId())
-	if err != nil {
-		return nil, err
-	}
-	t := newTask(c, a, s)
-	return t, t.intact()
-}
-
-// intact tells whether all networks are on record and in the namespace.
-func (t *task) intact() error {
-	for _, name := range t.saved.Interfaces {
-		at := slices.IndexFunc(t.attached, func(n hook.Attachment) bool { return n.Interface == name })
-		if at < 0 {
-			return fmt.Errorf("interface %s is not on record", name)
-		}
-		if phase := t.attached[at].Phase; phase != state.Attached {
-			return fmt.Errorf("interface %s is recorded in phase %q", name, phase)
-		}
-	}
-	lost, err := t.look()
-	if lost != "" {
-		return errors.New(lost)
-	}
-	return err
-}
-
-// end makes the task ended, for the first reason that it is given.
+// end marks the task as ended. Only the first call has an effect.
 func (t *task) end(result *proto.ExitResult, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.result != nil {
 		return
 	}
-	t.result, t.reason, t.completed = result, clean(reason), time.Now().UTC()
+	t.result, t.reason, t.completed = result, validUTF8(reason), time.Now().UTC()
 	close(t.ended)
 }
 
@@ -335,7 +213,7 @@ func (t *task) running() bool {
 	return state == proto.TaskState_RUNNING
 }
 
-// handle is what Nomad keeps and gives to RecoverTask.
+// handle returns the handle that Nomad keeps for RecoverTask.
 func (t *task) handle() (*proto.TaskHandle, error) {
 	data, err := json.Marshal(t.saved)
 	if err != nil {
@@ -353,7 +231,7 @@ func (t *task) status() *proto.TaskStatus {
 	return s
 }
 
-// attributes describe the task's interfaces.
+// attributes describes the task's interfaces.
 func (t *task) attributes() map[string]string {
 	attributes := map[string]string{}
 	for _, n := range t.attached {

@@ -578,10 +578,7 @@ func TestNotReady(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	m.Observe(hook.Observation{Op: "attach", Network: "web", Attempts: 3, Took: time.Second, Err: errors.New("x")})
-	cleaner := m.Cleaner(cleanerFunc(func() error { return nil }))
-	if errs := cleaner.Clean(context.Background(), []state.Leftover{{Suspects: []state.Suspect{{Attachment: state.Attachment{Network: "web"}}}}}); errs[0] != nil {
-		t.Fatal(errs[0])
-	}
+	m.Observe(hook.Observation{Op: "cleanup", Network: "web", Attempts: 1})
 	m.Reloaded(nil)
 	r := start(t, Config{Metrics: m}, &scripted{})
 	_, _, body := r.exchange("GET", "/metrics", "")
@@ -600,13 +597,4 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no line %s in\n%s", line, body)
 		}
 	}
-	if m.Cleaner(nil) != nil {
-		t.Error("no cleaner became one")
-	}
 }
-
-type cleanerFunc func() error
-
-func (f cleanerFunc) Clean(context.Context, []state.Leftover) []error { return []error{f()} }
-
-func (f cleanerFunc) Covers(state.Attachment) bool { return false }

@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/state"
 )
 
 // Metrics counts what the agent and its engine do. It is the engine's observer.
@@ -76,6 +74,10 @@ func outcome(err error) string {
 
 // Observe counts an operation on an attachment.
 func (m *Metrics) Observe(o hook.Observation) {
+	if o.Op == "cleanup" {
+		m.cleanups.WithLabelValues(o.Network, outcome(o.Err)).Inc()
+		return
+	}
 	m.operations.WithLabelValues(o.Op, o.Network, outcome(o.Err)).Observe(o.Took.Seconds())
 	if o.Attempts > 1 {
 		m.retries.WithLabelValues(o.Op, o.Network).Add(float64(o.Attempts - 1))
@@ -91,29 +93,6 @@ func (m *Metrics) leaks(kind string, found, removed int) {
 
 // Reloaded counts an attempt to read configuration anew.
 func (m *Metrics) Reloaded(err error) { m.reloads.WithLabelValues(outcome(err)).Inc() }
-
-// Cleaner returns a cleaner that is counted. Nil stays nil.
-func (m *Metrics) Cleaner(c hook.Cleaner) hook.Cleaner {
-	if c == nil {
-		return nil
-	}
-	return &countedCleaner{c, m}
-}
-
-type countedCleaner struct {
-	hook.Cleaner
-	metrics *Metrics
-}
-
-func (c *countedCleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error {
-	errs := c.Cleaner.Clean(ctx, leftovers)
-	for i, l := range leftovers {
-		for _, s := range l.Suspects {
-			c.metrics.cleanups.WithLabelValues(s.Attachment.Network, outcome(errs[i])).Inc()
-		}
-	}
-	return errs
-}
 
 // scrapeTimeout bounds what a scrape reads from disk.
 const scrapeTimeout = 10 * time.Second

@@ -115,7 +115,7 @@ func (e *Engine) cleanBatch(ctx context.Context, ids []string, boot string) erro
 
 // covered tells whether the cleaner removes all that the allocation left.
 func (o *operation) covered() bool {
-	return o.config.Cleaner != nil && len(o.record.Damaged) == 0 &&
+	return len(o.record.Damaged) == 0 &&
 		!slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return !o.config.Cleaner.Covers(a) })
 }
 
@@ -128,7 +128,7 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 		leftovers[i] = o.leftover()
 	}
 	e.log.Info("removing what an earlier boot left", "allocations", len(leftovers))
-	errs := e.config.Cleaner.Clean(ctx, leftovers)
+	errs := e.force(ctx, leftovers)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

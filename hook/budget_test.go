@@ -30,7 +30,7 @@ func (f cleanerFunc) Covers(a state.Attachment) bool {
 // fakeEngine opens an engine whose only plugin is the fake.
 func fakeEngine(t *testing.T, edit func(*Config)) *Engine {
 	t.Helper()
-	c := Config{ConfDirs: []string{t.TempDir()}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(), NetnsDir: t.TempDir()}
+	c := Config{ConfDirs: []string{t.TempDir()}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(), NetnsDir: t.TempDir(), Cleaner: NoCleaner}
 	fakecni.Install(t, c.PluginDirs[0])
 	if edit != nil {
 		edit(&c)

@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
@@ -53,19 +54,6 @@ type Hook interface {
 	GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error)
 }
 
-// Cleaner removes from the host what a DEL left behind. Setup and Teardown
-// call it when a DEL failed and whenever the namespace is missing, because
-// plugins then report success and leave their rules.
-type Cleaner interface {
-	// Clean removes what plugins left of the allocations, with one scan of the host
-	// for all. It returns one error for each allocation, nil when nothing is left;
-	// calling again is safe.
-	Clean(ctx context.Context, leftovers []state.Leftover) []error
-	// Covers tells whether Clean removes all that the plugins of an attachment
-	// leave outside of its namespace: then DEL is not needed after a reboot.
-	Covers(a state.Attachment) bool
-}
-
 // Config says where a Hook finds and keeps things. The zero value is usable:
 // every field has a default.
 type Config struct {
@@ -105,8 +93,8 @@ type Config struct {
 	// is gone although its namespace lives; an error is that it is not known. GC
 	// asks. Default: namespaces alone decide.
 	OwnerGone func(ctx context.Context, owner string) (bool, error)
-	// Cleaner does forced cleanup. Default: none; what a DEL leaves then
-	// stays recorded as pending.
+	// Cleaner does forced cleanup. Default: that of package cleanup. NoCleaner turns
+	// it off: then what a DEL leaves stays recorded as pending.
 	Cleaner Cleaner
 	// Observer is told of every operation on an attachment. Default: none.
 	Observer Observer
@@ -144,6 +132,9 @@ func (c Config) withDefaults() Config {
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
+	}
+	if c.Cleaner == nil {
+		c.Cleaner = &cleanup.Cleaner{CacheDir: c.CacheDir, Logger: c.Logger}
 	}
 	return c
 }

@@ -11,7 +11,7 @@ import (
 
 // Observation is one operation on one attachment, after its last try.
 type Observation struct {
-	// Op is "attach" or "detach".
+	// Op is "attach", "detach" or, for forced cleanup, "cleanup".
 	Op        string
 	Network   string
 	Interface string

@@ -171,7 +171,7 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
 		errs[i] = o.instrument("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
 	})
-	return o.force(ctx, path == "", errs)
+	return o.removeLeftovers(ctx, path == "", errs)
 }
 
 // holdForPlugins makes what the plugins inherit. Attachments recalled from the
@@ -203,15 +203,15 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 		return o.failure("detach", *a, a.Attempts, err)
 	}
 	o.attachmentLog(*a).Info("detached")
-	if path == "" { // not to be believed: see force
+	if path == "" { // the plugins could not look: see removeLeftovers
 		return nil
 	}
 	return o.lock.Delete(a.Interface)
 }
 
-// force calls the cleaner where DEL failed or, with the namespace missing,
+// removeLeftovers calls the cleaner where DEL failed or, with the namespace missing,
 // cannot be believed, and forgets what is then gone. The rest stays pending.
-func (o *operation) force(ctx context.Context, missing bool, errs []error) error {
+func (o *operation) removeLeftovers(ctx context.Context, missing bool, errs []error) error {
 	var suspects []state.Suspect
 	for i, a := range o.record.Attachments {
 		if errs[i] != nil || missing {
@@ -233,7 +233,7 @@ func (o *operation) force(ctx context.Context, missing bool, errs []error) error
 }
 
 func (o *operation) clean(ctx context.Context, suspects []state.Suspect, failed error) error {
-	if o.config.Cleaner == nil {
+	if o.config.Cleaner == NoCleaner {
 		return failed
 	}
 	if failed != nil {
@@ -242,7 +242,7 @@ func (o *operation) clean(ctx context.Context, suspects []state.Suspect, failed 
 	ctx, stop := o.cleaning(ctx)
 	defer stop()
 	leftover := state.Leftover{Allocation: o.record.Allocation, Suspects: suspects}
-	if err := o.config.Cleaner.Clean(ctx, []state.Leftover{leftover})[0]; err != nil {
+	if err := o.force(ctx, []state.Leftover{leftover})[0]; err != nil {
 		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
 	}
 	return nil

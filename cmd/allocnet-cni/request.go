@@ -19,7 +19,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -57,7 +56,6 @@ func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
 		PluginDirs:  filepath.SplitList(c.PluginDir),
 		StateDir:    c.StateDir,
 		CallTimeout: c.timeout,
-		Cleaner:     &cleanup.Cleaner{Logger: r.log},
 		Logger:      r.log,
 	})
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
@@ -184,7 +183,6 @@ func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,
 		OwnerGone:   unit.Gone,
-		Cleaner:     &cleanup.Cleaner{Logger: log},
 		Logger:      log,
 	}, nil
 }

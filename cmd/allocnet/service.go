@@ -23,7 +23,6 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
-	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/hostns"
@@ -54,7 +53,7 @@ func newService(c config.Config, stderr io.Writer) (*service, error) {
 	s := &service{config: c, log: log, metrics: agent.NewMetrics(registry)}
 	engine, err := hook.NewEngine(hook.Config{
 		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
-		Cleaner: s.metrics.Cleaner(&cleanup.Cleaner{Logger: log}), Observer: s.metrics, Logger: log,
+		Observer: s.metrics, Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,62 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// Cleaner removes from the host what a DEL left behind. Setup and Teardown
+// call it when a DEL failed and whenever the namespace is missing, because
+// plugins then report success and leave their rules.
+type Cleaner interface {
+	// Clean removes what plugins left of the allocations, with one scan of the host
+	// for all. It returns one error for each allocation, nil when nothing is left;
+	// calling again is safe.
+	Clean(ctx context.Context, leftovers []state.Leftover) []error
+	// Covers tells whether Clean removes all that the plugins of an attachment
+	// leave outside of its namespace: then DEL is not needed after a reboot.
+	Covers(a state.Attachment) bool
+}
+
+// NoCleaner turns forced cleanup off.
+var NoCleaner Cleaner = noCleaner{}
+
+type noCleaner struct{}
+
+// Clean removes nothing: an attachment is gone if its DEL succeeded.
+func (noCleaner) Clean(_ context.Context, leftovers []state.Leftover) []error {
+	errs := make([]error, len(leftovers))
+	for i, l := range leftovers {
+		for _, s := range l.Suspects {
+			errs[i] = errors.Join(errs[i], s.DelErr)
+		}
+	}
+	return errs
+}
+
+// Covers is false: every DEL is needed.
+func (noCleaner) Covers(state.Attachment) bool { return false }
+
+// force has the cleaner remove what allocations left, and reports it.
+func (e *Engine) force(ctx context.Context, leftovers []state.Leftover) []error {
+	started := time.Now()
+	errs := e.config.Cleaner.Clean(ctx, leftovers)
+	if e.config.Observer == nil {
+		return errs
+	}
+	for i, l := range leftovers {
+		for _, s := range l.Suspects {
+			e.config.Observer.Observe(Observation{
+				Op: "cleanup", Network: s.Attachment.Network, Interface: s.Attachment.Interface,
+				Attempts: 1, Took: time.Since(started), Err: errs[i],
+			})
+		}
+	}
+	return errs
+}

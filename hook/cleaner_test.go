@@ -1,0 +1,81 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// observations are an Observer that remembers.
+type observations struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (o *observations) Observe(seen Observation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen = append(o.seen, fmt.Sprintf("%s %s %s %t", seen.Op, seen.Network, seen.Interface, seen.Err == nil))
+}
+
+// TestForcedCleanup of an attachment whose DEL fails, with each kind of cleaner.
+func TestForcedCleanup(t *testing.T) {
+	for name, test := range map[string]struct {
+		cleaner  Cleaner
+		recorded bool
+		observed []string
+	}{
+		"succeeds": {cleanerFunc(func(_ context.Context, l []state.Leftover) []error { return make([]error, len(l)) }), false,
+			[]string{"attach web eth0 true", "detach web eth0 false", "cleanup web eth0 true"}},
+		"fails": {cleanerFunc(func(context.Context, []state.Leftover) []error { return []error{errors.New("no iptables")} }), true,
+			[]string{"attach web eth0 true", "detach web eth0 false", "cleanup web eth0 false"}},
+		"off": {NoCleaner, true, []string{"attach web eth0 true", "detach web eth0 false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := &observations{}
+			m := newMemory(t, func(c *Config) { c.Cleaner, c.Observer = test.cleaner, observed })
+			m.network(t, "web", "bridge")
+			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+				return c.Verb == "DEL", nil, types.NewError(104, "no fabric", "")
+			}
+			if _, err := m.Setup(t.Context(), Request{ID: "w1", Primary: &selection.Element{Name: "web", Interface: "eth0"}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Teardown(t.Context(), "w1"); (err != nil) != test.recorded {
+				t.Errorf("Teardown: %v", err)
+			}
+			a, err := m.Status(t.Context(), "w1")
+			if recorded := err == nil && a.Attachments[0].Phase == state.Pending; recorded != test.recorded {
+				t.Errorf("pending: %t, want %t: %+v, %v", recorded, test.recorded, a, err)
+			}
+			if !slices.Equal(observed.seen, test.observed) {
+				t.Errorf("observed %q, want %q", observed.seen, test.observed)
+			}
+		})
+	}
+}
+
+// TestCleanerByDefault is that of package cleanup, with the engine's cache of
+// libcni.
+func TestCleanerByDefault(t *testing.T) {
+	c, ok := Config{CacheDir: "/x"}.withDefaults().Cleaner.(*cleanup.Cleaner)
+	if !ok || c.CacheDir != "/x" {
+		t.Errorf("%T %+v", c, c)
+	}
+	left := []state.Leftover{{Suspects: []state.Suspect{{}}}, {Suspects: []state.Suspect{{DelErr: errors.New("x")}}}}
+	if errs := NoCleaner.Clean(t.Context(), left); errs[0] != nil || errs[1] == nil || NoCleaner.Covers(state.Attachment{}) {
+		t.Errorf("NoCleaner: %v", errs)
+	}
+}

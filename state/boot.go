@@ -29,10 +29,10 @@ func (s *Store) CleanedBoot() (string, error) {
 // SetCleanedBoot records it.
 func (s *Store) SetCleanedBoot(boot string) error {
 	temporary := filepath.Join(s.dir, ".boot")
-	if err := writeFile(temporary, []byte(boot+"\n")); err != nil {
+	if err := s.intercept("write", temporary, func() error { return writeFile(temporary, []byte(boot+"\n")) }); err != nil {
 		return err
 	}
-	return os.Rename(temporary, filepath.Join(s.dir, "boot"))
+	return s.rename(temporary, filepath.Join(s.dir, "boot"))
 }
 
 // LockCleaning is held by the process that removes what earlier boots left.

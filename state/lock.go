@@ -48,7 +48,7 @@ func (s *Store) Lock(ctx context.Context, id string) (*Locked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wait for the lock of allocation %s: %w", id, err)
 	}
-	file, left, err := lockFile(ctx, s.lockPath(id))
+	file, left, err := s.lockFile(ctx, s.lockPath(id))
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("lock allocation %s: %w", id, err)
@@ -72,7 +72,7 @@ func (l *Locked) Unlock() {
 	l.removeUnrecorded()
 	// Removed while it is held: whoever waits sees that the file that it
 	// locked is no longer there, and takes the new one.
-	_ = os.Remove(l.file.Name()) // what stays is a stale file, no lock
+	_ = l.store.remove(l.file.Name(), os.Remove) // what stays is a stale file, no lock
 	_ = l.file.Close()
 	l.file = nil
 	l.release()
@@ -139,10 +139,10 @@ func (s *Store) RemoveStale() error {
 
 // lockFile locks the file at path, which is made when it is missing, and tells
 // whether it was there already: then a process was killed that had it locked.
-func lockFile(ctx context.Context, path string) (file *os.File, left bool, err error) {
+func (s *Store) lockFile(ctx context.Context, path string) (file *os.File, left bool, err error) {
 	for {
-		file, left, err := openLock(path)
-		if errors.Is(err, fs.ErrNotExist) { // removed since it was found
+		file, left, err := s.openLock(path)
+		if left && errors.Is(err, fs.ErrNotExist) { // removed since it was found
 			continue
 		}
 		if err != nil {
@@ -159,8 +159,8 @@ func lockFile(ctx context.Context, path string) (file *os.File, left bool, err e
 	}
 }
 
-func openLock(path string) (file *os.File, left bool, err error) {
-	file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+func (s *Store) openLock(path string) (file *os.File, left bool, err error) {
+	file, err = s.create(path, os.O_RDWR|os.O_EXCL)
 	if !errors.Is(err, fs.ErrExist) {
 		return file, false, err
 	}

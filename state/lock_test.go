@@ -6,12 +6,17 @@ package state
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestLocksExcludeProcesses(t *testing.T) {
@@ -70,32 +75,6 @@ func TestHoldOutlivesTheHolder(t *testing.T) {
 	must(t, l.WaitForPlugins(context.Background()))
 }
 
-// TestKilledWriter kills a process that writes, over and over.
-func TestKilledWriter(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	s := open(t)
-	for range 100 {
-		writer := exec.Command("/proc/self/exe", s.dir)
-		writer.Env = append(os.Environ(), actAs+"=writer")
-		must(t, writer.Start())
-		time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
-		must(t, writer.Process.Kill())
-		_ = writer.Wait() // killed
-		l := lock(t, s, "a")
-		r, err := l.Load()
-		if errors.Is(err, ErrNotFound) {
-			l.Unlock()
-			continue
-		}
-		if err != nil || len(r.Damaged) != 0 {
-			t.Fatalf("after kill -9: %v, damaged %v", err, r.Damaged)
-		}
-		l.Unlock()
-	}
-}
-
 // TestNoRecordIsNoDirectory: what a killed process left of a directory goes with
 // the next lock; a record stays as long as any file of it does.
 func TestNoRecordIsNoDirectory(t *testing.T) {
@@ -128,5 +107,113 @@ func TestNoRecordIsNoDirectory(t *testing.T) {
 	}
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("a link was followed: %v", err)
+	}
+}
+
+// TestStaleLocks: only a lock that no process holds is stale, and goes with what has
+// no record.
+func TestStaleLocks(t *testing.T) {
+	s := open(t)
+	held := lock(t, s, "held")
+	must(t, os.WriteFile(s.lockPath("killed"), nil, 0o600))
+	stale, err := s.StaleLocks()
+	if err != nil || !slices.Equal(stale, []string{"killed"}) {
+		t.Errorf("got %v, %v", stale, err)
+	}
+	must(t, os.WriteFile(s.markPath(pendingMarks, "lost"), nil, 0o600))
+	must(t, s.RemoveStale())
+	if _, err := os.Stat(s.lockPath("killed")); err == nil {
+		t.Error("the stale lock is left")
+	}
+	if marked, err := s.Pending(); err != nil || len(marked) > 0 {
+		t.Errorf("marks of no record: %v, %v", marked, err)
+	}
+	if _, err := os.Stat(held.file.Name()); err != nil {
+		t.Errorf("a lock that is held was removed: %v", err)
+	}
+}
+
+// TestStaleLocksThatCannotBeRead: what is no lock file is an error, and what has no
+// name of an allocation is left.
+func TestStaleLocksThatCannotBeRead(t *testing.T) {
+	s := open(t)
+	must(t, os.Mkdir(s.lockPath("folder"), 0o700))
+	if _, err := s.StaleLocks(); err == nil {
+		t.Error("a directory is taken for a lock")
+	}
+	if err := s.RemoveStale(); err == nil {
+		t.Error("RemoveStale does not say what it could not read")
+	}
+	must(t, os.RemoveAll(filepath.Join(s.dir, "locks")))
+	if _, err := s.StaleLocks(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the directory: %v", err)
+	}
+	if _, err := s.Lock(t.Context(), "a"); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("Lock without the directory: %v", err)
+	}
+}
+
+func TestTryLock(t *testing.T) {
+	s := open(t)
+	held := lock(t, s, "a")
+	if _, err := s.TryLock("a"); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "a is locked") {
+		t.Errorf("within the process: %v, want ErrLocked", err)
+	}
+	another, err := Open(s.dir)
+	must(t, err)
+	if _, err := another.TryLock("a"); !errors.Is(err, ErrLocked) {
+		t.Errorf("of another process: %v, want ErrLocked", err)
+	}
+	held.Unlock()
+	again, err := another.TryLock("a")
+	must(t, err)
+	again.Unlock()
+}
+
+// TestHold: plugins inherit the directory of a record; without one, or while a
+// teardown waits for other plugins, there is nothing to inherit.
+func TestHold(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	if _, err := l.Hold(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a record: %v", err)
+	}
+	begun(t, l)
+	waiting, err := lockDir(t.Context(), l.dir(), unix.LOCK_EX)
+	must(t, err)
+	if _, err := l.Hold(); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), l.dir()) {
+		t.Errorf("while another has it: %v", err)
+	}
+	must(t, waiting.Close())
+	hold, err := l.Hold()
+	must(t, err)
+	must(t, hold.Close())
+}
+
+// TestLockedAgain: a lock file that is replaced while it is waited for is no lock.
+func TestLockedAgain(t *testing.T) {
+	s := open(t)
+	file, left, err := s.lockFile(t.Context(), s.lockPath("a"))
+	if err != nil || left {
+		t.Fatalf("left %t, %v", left, err)
+	}
+	defer file.Close()
+	for _, step := range []struct {
+		name   string
+		change func() error
+		want   bool
+	}{
+		{"as it was", func() error { return nil }, true},
+		{"removed", func() error { return os.Remove(file.Name()) }, false},
+		{"replaced", func() error { return os.WriteFile(file.Name(), nil, 0o600) }, false},
+	} {
+		must(t, step.change())
+		if current, err := stillAt(file, file.Name()); err != nil || current != step.want {
+			t.Errorf("%s: %t, %v", step.name, current, err)
+		}
+	}
+	must(t, file.Close())
+	if _, err := stillAt(file, file.Name()); err == nil {
+		t.Error("a closed file is a lock")
 	}
 }

@@ -18,35 +18,10 @@ import (
 const actAs = "ALLOCNET_STATE_TEST"
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(actAs) {
-	case "writer":
-		writeForEver(os.Args[1])
-	case "holder":
+	if os.Getenv(actAs) == "holder" {
 		time.Sleep(time.Hour) // keeps what it inherited; the test kills it
 	}
 	os.Exit(m.Run())
-}
-
-// writeForEver rewrites the records of allocation "a".
-func writeForEver(dir string) {
-	s, err := Open(dir)
-	if err != nil {
-		panic(err)
-	}
-	for i := 0; ; i++ {
-		l, err := s.Lock(context.Background(), "a")
-		if err != nil {
-			panic(err)
-		}
-		text := strings.Repeat("x", i%5000)
-		if err := l.Begin(Allocation{ID: "a", Digest: text}, []Attachment{attachment("net1", text), attachment("net2", text)}); err != nil {
-			panic(err)
-		}
-		if err := l.Write(attachment("net1", text)); err != nil {
-			panic(err)
-		}
-		l.Unlock()
-	}
 }
 
 func attachment(iface, text string) Attachment {

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"golang.org/x/sys/unix"
 )
 
 // A mark is an empty file, named after an allocation, in a directory that says
@@ -52,7 +50,7 @@ func (s *Store) markedUnrecorded() ([]string, error) {
 }
 
 func (l *Locked) mark(marks string) error {
-	file, err := os.OpenFile(l.store.markPath(marks, l.id), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	file, err := l.store.create(l.store.markPath(marks, l.id), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -61,7 +59,7 @@ func (l *Locked) mark(marks string) error {
 
 // unmark removes a mark; one that is not set is fine.
 func (l *Locked) unmark(marks string) error {
-	err := os.Remove(l.store.markPath(marks, l.id))
+	err := l.store.remove(l.store.markPath(marks, l.id), os.Remove)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

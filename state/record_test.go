@@ -8,12 +8,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 func TestWriteAndRead(t *testing.T) {
@@ -118,4 +121,66 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%q is read as %s, and written as %s", data, first, second)
 		}
 	})
+}
+
+// TestErrors: each says what it is about, and its kind.
+func TestErrors(t *testing.T) {
+	cause := errors.New("disk fault")
+	for text, test := range map[string]struct {
+		err  error
+		kind errdefs.Kind
+	}{
+		"/j has format version 9, this program knows 3: use the newer program": {&VersionError{"/j", 9}, errdefs.Failed},
+		"record of allocation a cannot be read: disk fault":                    {&UnreadableError{"a", cause}, errdefs.Failed},
+		`allocation ID "-": is bad`:                                            {&InvalidIDError{"-", "is bad"}, errdefs.Refused},
+	} {
+		if got := test.err.Error(); got != text {
+			t.Errorf("got %s, want %s", got, text)
+		}
+		if got := errdefs.Of(test.err); got != test.kind {
+			t.Errorf("%s has kind %v, want %v", text, got, test.kind)
+		}
+	}
+	if !errors.Is(&UnreadableError{"a", cause}, cause) {
+		t.Error("the cause of an UnreadableError is lost")
+	}
+	for want, damaged := range map[string]Damaged{"/j: disk fault": {"/j", 0, cause}, "/j, line 3: disk fault": {"/j", 3, cause}} {
+		if got := damaged.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestNothingIsRecorded of an interface without a name, and of what is not begun.
+func TestNothingIsRecorded(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	for name, test := range map[string]struct {
+		call func() error
+		want error
+	}{
+		"Write":  {func() error { return l.Write(attachment("eth0", "")) }, fs.ErrNotExist},
+		"Sync":   {l.Sync, fs.ErrNotExist},
+		"Delete": {func() error { return l.Delete("eth0") }, nil},
+		"Repair": {func() error { return l.Repair(Record{}) }, fs.ErrNotExist},
+	} {
+		if err := test.call(); !errors.Is(err, test.want) {
+			t.Errorf("%s of what is not begun: %v", name, err)
+		}
+	}
+	begun(t, l)
+	unmarshalable := Attachment{Interface: "eth0", CapabilityArgs: map[string]any{"x": func() {}}}
+	broken := Attachment{Interface: "eth0", ConfList: []byte("{")}
+	before := describe(l.Load())
+	for name, call := range map[string]func() error{
+		"Begin, no name":    func() error { return l.Begin(Allocation{ID: "a"}, []Attachment{{}}) },
+		"Write, no name":    func() error { return l.Write(Attachment{}) },
+		"Delete, no name":   func() error { return l.Delete("a/b") },
+		"Write of no JSON":  func() error { return l.Write(unmarshalable) },
+		"Write of bad JSON": func() error { return l.WriteDurable(broken) },
+	} {
+		if err := call(); err == nil || describe(l.Load()) != before {
+			t.Errorf("%s: %v, recorded is %s", name, err, describe(l.Load()))
+		}
+	}
 }

@@ -16,7 +16,7 @@ import (
 // the directory "damaged".
 func (l *Locked) Repair(r Record) error {
 	aside := filepath.Join(l.store.dir, "damaged", l.id)
-	if err := os.MkdirAll(aside, 0o700); err != nil {
+	if err := l.store.mkdir(aside, os.MkdirAll); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(l.dir())
@@ -28,7 +28,7 @@ func (l *Locked) Repair(r Record) error {
 	for _, entry := range entries {
 		if isRecord(entry.Name()) {
 			to := filepath.Join(aside, fmt.Sprintf("%s.%d", entry.Name(), time.Now().UnixNano()))
-			if err := os.Link(filepath.Join(l.dir(), entry.Name()), to); err != nil {
+			if err := l.store.link(filepath.Join(l.dir(), entry.Name()), to); err != nil {
 				return fmt.Errorf("keep the damaged record: %w", err)
 			}
 		}
@@ -38,7 +38,7 @@ func (l *Locked) Repair(r Record) error {
 	}
 	for _, entry := range entries {
 		if isOldLayout(entry.Name()) {
-			err = errors.Join(err, os.Remove(filepath.Join(l.dir(), entry.Name())))
+			err = errors.Join(err, l.store.remove(filepath.Join(l.dir(), entry.Name()), os.Remove))
 		}
 	}
 	return err
@@ -60,7 +60,7 @@ func (l *Locked) dropTornLine() error {
 		return nil
 	}
 	if rest := data[end:]; !isLine(rest) && !isLine(rest[:len(rest)-1]) {
-		return os.Truncate(l.path(), int64(end))
+		return l.store.truncatePath(l.path(), int64(end))
 	}
 	if err := l.open(); err != nil {
 		return err

@@ -21,15 +21,15 @@ import (
 type Store struct {
 	dir   string
 	locks keylock.Locks
-	// sync has a file's data reach the disk; tests replace it.
-	sync func(*os.File) error
+	// intercept makes each change of the directory; see Intercept.
+	intercept func(op, path string, change func() error) error
 }
 
 // Open returns the store in dir, which is made, readable by its owner only,
 // when it is missing. A directory in which another user could write is an
 // error: records name programs that are executed.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, sync: syncData}
+	s := &Store{dir: dir, intercept: makeChange}
 	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
 	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, bridgeLock} {
 		if err == nil {

@@ -6,10 +6,12 @@ package state
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,11 +35,9 @@ func TestList(t *testing.T) {
 // TestDirectoryOfOthers: whoever can write records has programs executed.
 func TestDirectoryOfOthers(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
-		"open to all":        func(dir string) error { return os.Chmod(dir, 0o777) },
-		"open to a group":    func(dir string) error { return os.Chmod(filepath.Join(dir, "allocations"), 0o770) },
-		"locks open to all":  func(dir string) error { return os.Chmod(filepath.Join(dir, "locks"), 0o777) },
-		"of another user":    func(dir string) error { return os.Chown(dir, 12345, -1) },
-		"records of another": func(dir string) error { return os.Chown(filepath.Join(dir, "allocations"), 12345, -1) },
+		"open to all":       func(dir string) error { return os.Chmod(dir, 0o777) },
+		"open to a group":   func(dir string) error { return os.Chmod(filepath.Join(dir, "allocations"), 0o770) },
+		"locks open to all": func(dir string) error { return os.Chmod(filepath.Join(dir, "locks"), 0o777) },
 		"a link for a folder": func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, "locks")), os.Symlink(t.TempDir(), filepath.Join(dir, "locks")))
 		},
@@ -113,5 +113,66 @@ func TestListGoesOn(t *testing.T) {
 	}
 	if !cmp.Equal(got, []string{"a", "c"}) || !cmp.Equal(unreadable, []string{"b"}) {
 		t.Errorf("got %v, unreadable %v", got, unreadable)
+	}
+}
+
+// ownedBy is a directory of a user.
+type ownedBy struct {
+	fs.FileInfo
+	user uint32
+}
+
+func (o ownedBy) Sys() any { return &syscall.Stat_t{Uid: o.user} }
+
+func TestOwnerOfADirectory(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o700))
+	info, err := os.Stat(dir)
+	must(t, err)
+	for user, want := range map[uint32]bool{0: true, uint32(os.Geteuid()): true, 12345: false} {
+		if err := private(dir, ownedBy{info, user}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), dir+" belongs to user 12345") {
+			t.Errorf("of user %d: %v, want it to be taken: %t", user, err, want)
+		}
+	}
+}
+
+// TestListEnds: with the context, with its caller, and where nothing can be listed.
+func TestListEnds(t *testing.T) {
+	s := open(t)
+	for _, id := range []string{"a", "b"} {
+		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
+	}
+	gaveUp := errors.New("gave up")
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	var got []error
+	for _, err := range s.List(ctx) {
+		stop(gaveUp)
+		got = append(got, err)
+	}
+	if len(got) != 2 || got[0] != nil || !errors.Is(got[1], gaveUp) {
+		t.Errorf("got %v, want one record and the context's cause", got)
+	}
+	n := 0
+	for range s.List(t.Context()) {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("%d records after break", n)
+	}
+	must(t, os.RemoveAll(s.allocations()))
+	for _, err := range s.List(t.Context()) {
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "list allocations") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestGoneSinceListed: a record that is torn down during a list is no error.
+func TestGoneSinceListed(t *testing.T) {
+	s := open(t)
+	for range s.list(t.Context(), func() ([]string, error) { return []string{"gone"}, nil }) {
+		t.Error("something is listed")
 	}
 }

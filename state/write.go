@@ -64,9 +64,9 @@ func (l *Locked) Sync() error {
 		return err
 	}
 	var group errgroup.Group // at the same time they cost little more than one
-	group.Go(func() error { return l.store.sync(file) })
-	group.Go(func() error { return syncPath(l.dir()) })
-	group.Go(func() error { return syncPath(l.store.allocations()) })
+	group.Go(func() error { return l.store.syncData(file) })
+	group.Go(func() error { return l.store.syncPath(l.dir()) })
+	group.Go(func() error { return l.store.syncPath(l.store.allocations()) })
 	return group.Wait()
 }
 
@@ -138,7 +138,7 @@ func (l *Locked) Clear() error {
 	l.mu.Lock()
 	l.closeJournal()
 	l.mu.Unlock()
-	if err := os.RemoveAll(l.dir()); err != nil {
+	if err := l.store.remove(l.dir(), os.RemoveAll); err != nil {
 		return err
 	}
 	return errors.Join(l.unmark(pendingMarks), l.unmark(portMarks))
@@ -177,14 +177,18 @@ func (l *Locked) closeJournal() {
 
 // create makes the journal, which has its first lines when it gets its name.
 func (l *Locked) create(changes []change) error {
-	if err := os.Mkdir(l.dir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := l.store.mkdir(l.dir(), os.Mkdir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	temporary, err := l.writeNew(changes)
 	if err != nil {
 		return err
 	}
-	return os.Rename(temporary, l.path())
+	if err := l.store.rename(temporary, l.path()); err != nil {
+		l.closeJournal() // it has not the name: what is appended to it is lost
+		return err
+	}
+	return nil
 }
 
 // writeNew writes lines to a new file, which from then on is the journal that is
@@ -192,7 +196,7 @@ func (l *Locked) create(changes []change) error {
 // left is overwritten.
 func (l *Locked) writeNew(changes []change) (path string, err error) {
 	path = filepath.Join(l.dir(), "."+journalFile)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	file, err := l.store.create(path, os.O_RDWR|os.O_APPEND|os.O_TRUNC)
 	if err != nil {
 		return "", fmt.Errorf("allocation %s: %w", l.id, err)
 	}
@@ -200,7 +204,7 @@ func (l *Locked) writeNew(changes []change) (path string, err error) {
 	l.journal, l.size, l.reserved, l.unended = file, 0, 0, false
 	if err := l.add(changes...); err != nil {
 		l.closeJournal()
-		return "", errors.Join(err, os.Remove(path))
+		return "", errors.Join(err, l.store.remove(path, os.Remove))
 	}
 	return path, nil
 }
@@ -210,16 +214,16 @@ func (l *Locked) writeNew(changes []change) (path string, err error) {
 func (l *Locked) replace(changes []change) error {
 	temporary, err := l.writeNew(changes)
 	if err == nil {
-		err = l.store.sync(l.journal)
+		err = l.store.syncData(l.journal)
 	}
 	if err == nil {
-		err = os.Rename(temporary, l.path())
+		err = l.store.rename(temporary, l.path())
 	}
 	if err != nil {
 		l.closeJournal()
 		return err
 	}
-	return syncPath(l.dir())
+	return l.store.syncPath(l.dir())
 }
 
 // chunk is how much is reserved at a time, besides the room.
@@ -250,7 +254,7 @@ func (l *Locked) reserve(n int64) error {
 		return nil
 	}
 	for {
-		err := unix.Fallocate(int(l.journal.Fd()), unix.FALLOC_FL_KEEP_SIZE, l.size, end+chunk-l.size)
+		err := l.store.allocate(l.journal, l.size, end+chunk-l.size)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -269,11 +273,11 @@ func (l *Locked) write(lines []byte) error {
 	if l.unended {
 		lines = append([]byte("\n"), lines...)
 	}
-	n, err := l.journal.Write(lines)
+	n, err := l.store.appendTo(l.journal, lines)
 	if err != nil {
 		if n > 0 {
-			err = errors.Join(err, l.journal.Truncate(l.size))
-			l.reserved = l.size
+			err = errors.Join(err, l.store.truncate(l.journal, l.size))
+			l.closeJournal() // the next to open it sees how it ends
 		}
 		return fmt.Errorf("allocation %s: %w", l.id, err)
 	}
@@ -300,16 +304,4 @@ func (l *Locked) compact() error {
 		return err
 	}
 	return l.replace(record.changes())
-}
-
-func syncData(file *os.File) error {
-	return os.NewSyscallError("fdatasync", unix.Fdatasync(int(file.Fd())))
-}
-
-func syncPath(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
 }

@@ -59,17 +59,20 @@ func TestReplacedWhenSynced(t *testing.T) {
 	l := lock(t, s, "a")
 	must(t, l.Begin(Allocation{ID: "a"}, nil))
 	synced := 0
-	s.sync = func(file *os.File) error {
+	s.Intercept(func(op, path string, change func() error) error {
+		if op != "sync" || path == l.dir() {
+			return change()
+		}
 		synced++
-		written, err := file.Stat()
+		written, err := os.Stat(path)
 		must(t, err)
 		named, err := os.Stat(l.path())
 		must(t, err)
 		if os.SameFile(written, named) {
 			t.Error("it has the name already")
 		}
-		return nil
-	}
+		return change()
+	})
 	must(t, l.Repair(Record{Allocation: Allocation{ID: "a"}}))
 	if synced != 1 {
 		t.Errorf("synced %d times", synced)

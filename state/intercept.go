@@ -1,0 +1,95 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Intercept has every change of the state directory made by intercept, which gets
+// the operation ("mkdir", "create", "allocate", "write", "sync", "rename", "link",
+// "truncate", "remove"), its path, and change, which makes it. An intercept that does not call
+// change, or returns an error after it, does what a kill at that instant, a full
+// disk or a faulty one does: it is for tests. Concurrent changes call it
+// concurrently. It is not to be called while the store is in use.
+func (s *Store) Intercept(intercept func(op, path string, change func() error) error) {
+	s.intercept = intercept
+}
+
+// makeChange is the default of Store.intercept.
+func makeChange(_, _ string, change func() error) error { return change() }
+
+func (s *Store) mkdir(path string, mkdir func(string, fs.FileMode) error) error {
+	return s.intercept("mkdir", path, func() error { return mkdir(path, 0o700) })
+}
+
+// create opens a file that is made when it is missing, never through a link.
+func (s *Store) create(path string, flags int) (file *os.File, err error) {
+	err = s.intercept("create", path, func() error {
+		file, err = os.OpenFile(path, flags|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		return err
+	})
+	if err != nil && file != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, err
+}
+
+func (s *Store) appendTo(file *os.File, data []byte) (n int, err error) {
+	err = s.intercept("write", file.Name(), func() error {
+		n, err = file.Write(data)
+		return err
+	})
+	return n, err
+}
+
+// allocate reserves room in a file, whose size stays.
+func (s *Store) allocate(file *os.File, from, size int64) error {
+	return s.intercept("allocate", file.Name(), func() error {
+		return unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, size)
+	})
+}
+
+func (s *Store) truncate(file *os.File, size int64) error {
+	return s.intercept("truncate", file.Name(), func() error { return file.Truncate(size) })
+}
+
+func (s *Store) truncatePath(path string, size int64) error {
+	return s.intercept("truncate", path, func() error { return os.Truncate(path, size) })
+}
+
+func (s *Store) rename(from, to string) error {
+	return s.intercept("rename", to, func() error { return os.Rename(from, to) })
+}
+
+func (s *Store) link(from, to string) error {
+	return s.intercept("link", to, func() error { return os.Link(from, to) })
+}
+
+// remove takes os.Remove or os.RemoveAll.
+func (s *Store) remove(path string, remove func(string) error) error {
+	return s.intercept("remove", path, func() error { return remove(path) })
+}
+
+// syncData has a file's data reach the disk.
+func (s *Store) syncData(file *os.File) error {
+	return s.intercept("sync", file.Name(), func() error {
+		return os.NewSyscallError("fdatasync", unix.Fdatasync(int(file.Fd())))
+	})
+}
+
+// syncPath has the names in a directory reach the disk.
+func (s *Store) syncPath(path string) error {
+	return s.intercept("sync", path, func() error {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(file.Sync(), file.Close())
+	})
+}

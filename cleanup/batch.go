@@ -13,24 +13,24 @@ type batchSize struct{ n int }
 // Limits of a batch: iptables-nft-restore takes more than twice as long for twice
 // as many chains from some thousands on.
 const (
-	leastBatch = 10
-	firstBatch = 100
-	mostBatch  = 1000
+	minBatch     = 10
+	initialBatch = 100
+	maxBatch     = 1000
 )
 
 func (b *batchSize) next() int {
 	if b.n == 0 {
-		b.n = firstBatch
+		b.n = initialBatch
 	}
 	return b.n
 }
 
-// took adapts the size to what the last batch took.
-func (b *batchSize) took(d time.Duration) {
+// adapt sets the size by how long the last batch took.
+func (b *batchSize) adapt(d time.Duration) {
 	switch {
 	case d < 250*time.Millisecond:
-		b.n = min(2*b.n, mostBatch)
+		b.n = min(2*b.n, maxBatch)
 	case d > 750*time.Millisecond:
-		b.n = max(b.n/2, leastBatch)
+		b.n = max(b.n/2, minBatch)
 	}
 }

@@ -19,18 +19,18 @@ func TestBatchSize(t *testing.T) {
 		if got := b.next(); got != step.want {
 			t.Errorf("batch %d has %d, want %d", i, got, step.want)
 		}
-		b.took(step.took)
+		b.adapt(step.took)
 	}
 	for range 20 {
-		b.took(0)
+		b.adapt(0)
 	}
-	if b.next() != mostBatch {
+	if b.next() != maxBatch {
 		t.Errorf("at most %d", b.next())
 	}
 	for range 20 {
-		b.took(time.Minute)
+		b.adapt(time.Minute)
 	}
-	if b.next() != leastBatch {
+	if b.next() != minBatch {
 		t.Errorf("at least %d", b.next())
 	}
 }

@@ -17,13 +17,16 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Cleaner removes what the attachments of allocations left. It is the engine's
+// Cleaner removes the objects that attachments of allocations left. It is the engine's
 // hook.Cleaner.
 type Cleaner struct {
 	// CacheDir is libcni's. Default: /var/lib/cni.
 	CacheDir string
 	// Logger gets a line for each object that is removed. Default: none.
 	Logger hclog.Logger
+
+	// host is what is cleaned. Default: this one.
+	host *host
 }
 
 // Clean removes all that the catalogue of the package knows of the attachments:
@@ -32,7 +35,7 @@ type Cleaner struct {
 // know are an error, because nothing can say what they left. Repeated it finds
 // nothing to do.
 func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error {
-	s := scanner{cacheDir: c.CacheDir}
+	s := scanner{cacheDir: c.CacheDir, host: c.host.orDefault()}
 	var flows []flow
 	var dead []state.Record
 	for _, leftover := range leftovers {
@@ -43,22 +46,22 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 			s.known = append(s.known, ownerOf(a.Network, a.ContainerID, a.Interface))
 		}
 		flows = append(flows, published(record.Attachments)...)
-		c.reportZones(record.Attachments)
+		c.reportManual(record.Attachments)
 	}
 	found, err := s.scan(ctx)
 	for _, p := range found.Problems {
 		c.log().Warn("skipped", "path", p.Where, "reason", p.Reason)
 	}
-	objects, lookErr := found.left(dead)
+	objects, useErr := found.objectsOf(dead)
 	failures := found.remove(ctx, objects)
 	for _, o := range objects {
 		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", o.Owner.Allocation)
 	}
-	return outcomes(leftovers, failures, errors.Join(err, lookErr, forget(flows)))
+	return s.host.catalog.outcomes(leftovers, failures, errors.Join(err, useErr, deleteFlows(s.host.kernel, flows)))
 }
 
 // outcomes sorts failures by allocation. What is of none is everybody's.
-func outcomes(leftovers []state.Leftover, failures []Failure, shared error) []error {
+func (c catalog) outcomes(leftovers []state.Leftover, failures []Failure, shared error) []error {
 	failed := map[string][]error{}
 	for _, f := range failures {
 		if f.Owner.Allocation == "" {
@@ -68,26 +71,27 @@ func outcomes(leftovers []state.Leftover, failures []Failure, shared error) []er
 	}
 	errs := make([]error, len(leftovers))
 	for i, l := range leftovers {
-		errs[i] = errors.Join(shared, errors.Join(failed[l.Allocation.ID]...), unknownPlugins(l.Suspects))
+		errs[i] = errors.Join(shared, errors.Join(failed[l.Allocation.ID]...), c.unknownPlugins(l.Suspects))
 	}
 	return errs
 }
 
 // Covers tells whether the catalogue has all plugins of an attachment.
 func (c *Cleaner) Covers(a state.Attachment) bool {
+	known := c.host.orDefault().catalog
 	types := pluginTypes(a)
-	return len(types) > 0 && !slices.ContainsFunc(types, func(name string) bool { return !slices.Contains(catalogue, name) })
+	return len(types) > 0 && !slices.ContainsFunc(types, func(name string) bool { return !known.has(name) })
 }
 
-// reportZones says where firewalld may still let addresses through. Its zones
-// are its own.
-func (c *Cleaner) reportZones(attachments []state.Attachment) {
+// reportManual logs what only an administrator can remove.
+func (c *Cleaner) reportManual(attachments []state.Attachment) {
 	for _, a := range attachments {
-		for _, plugin := range plugins(a.ConfList) {
-			if plugin.Type == "firewall" && plugin.Backend == "firewalld" {
-				c.log().Warn("a zone of firewalld may still have these addresses as sources; see: firewall-cmd --get-active-zones",
-					"network", a.Network, "addresses", resultAddresses(a.Result))
+		for _, conf := range pluginConfs(a.ConfList) {
+			plugin, _ := c.host.orDefault().catalog.find(conf.Type)
+			if plugin.manual == nil || plugin.manual(conf) == "" {
+				continue
 			}
+			c.log().Warn(plugin.manual(conf), "network", a.Network, "addresses", resultAddresses(a.Result))
 		}
 	}
 }
@@ -99,8 +103,8 @@ func (c *Cleaner) log() hclog.Logger {
 	return c.Logger
 }
 
-// left returns the objects of the attachments, the interfaces first.
-func (f *Found) left(dead []state.Record) ([]Object, error) {
+// objectsOf returns the objects of the attachments, the interfaces first.
+func (f *Found) objectsOf(dead []state.Record) ([]Object, error) {
 	var objects []Object
 	byContainer := map[string][]state.Attachment{}
 	addresses := map[netip.Addr]Owner{}
@@ -108,14 +112,14 @@ func (f *Found) left(dead []state.Record) ([]Object, error) {
 		alive := namespaceOf(record.Allocation) != ""
 		for _, a := range record.Attachments {
 			byContainer[a.ContainerID] = append(byContainer[a.ContainerID], a)
-			objects = append(objects, linksOf(record.Allocation, a, alive)...)
+			objects = append(objects, f.host.orDefault().linksOf(record.Allocation, a, alive)...)
 			for _, address := range resultAddresses(a.Result) {
 				addresses[address] = ownerOf(a.Network, a.ContainerID, a.Interface)
 			}
 		}
 	}
 	for _, o := range f.Objects {
-		if !slices.ContainsFunc(byContainer[o.Owner.ContainerID], func(a state.Attachment) bool { return o.Owner.of(a) }) {
+		if !slices.ContainsFunc(byContainer[o.Owner.ContainerID], func(a state.Attachment) bool { return o.Owner.matches(a) }) {
 			continue
 		}
 		objects = append(objects, o)
@@ -123,23 +127,23 @@ func (f *Found) left(dead []state.Record) ([]Object, error) {
 			addresses[address] = o.Owner
 		}
 	}
-	rules, err := f.firewallLeft(dead, addresses)
+	rules, err := f.addressRules(dead, addresses)
 	return append(objects, rules...), err
 }
 
-// of tells whether the owner can be the attachment. Another attachment, or
-// another runtime's, has another container ID or another network. What has no
-// container ID is nobody's, whatever the record lacks.
-func (o Owner) of(a state.Attachment) bool {
+// matches tells whether the owner can be the attachment. Another attachment, or
+// another runtime's, has another container ID or another network. An owner
+// without a container ID matches none.
+func (o Owner) matches(a state.Attachment) bool {
 	return o.ContainerID != "" && o.ContainerID == a.ContainerID && (o.Network == "" || o.Network == a.Network) && (o.Interface == "" || o.Interface == a.Interface)
 }
 
-// firewallLeft returns the rules of the addresses, which were the attachments',
-// unless somebody else uses an address by now.
-func (f *Found) firewallLeft(dead []state.Record, addresses map[netip.Addr]Owner) ([]Object, error) {
+// addressRules returns the rules of the addresses, which were the attachments',
+// unless an address is in use in another namespace by now.
+func (f *Found) addressRules(dead []state.Record, addresses map[netip.Addr]Owner) ([]Object, error) {
 	var rules []Object
 	for _, o := range f.Objects {
-		if o.Kind != Firewall {
+		if !o.addressOnly {
 			continue
 		}
 		if owner, ok := addresses[o.Addresses[0]]; ok {
@@ -155,7 +159,7 @@ func (f *Found) firewallLeft(dead []state.Record, addresses map[netip.Addr]Owner
 		own[namespaceOf(record.Allocation)] = true
 	}
 	if err := f.scanNamespaces(own); err != nil {
-		return nil, fmt.Errorf("find out who uses the addresses: %w", err)
+		return nil, fmt.Errorf("find the namespaces that use the addresses: %w", err)
 	}
 	return slices.DeleteFunc(rules, func(o Object) bool { return f.inUse[o.Addresses[0]] != "" }), nil
 }
@@ -167,7 +171,7 @@ func namespaceOf(a state.Allocation) string {
 	if err != nil {
 		return ""
 	}
-	defer ns.Close() //nolint:errcheck // only looked at
+	defer ns.Close() //nolint:errcheck // only read
 	return ns.ID()
 }
 

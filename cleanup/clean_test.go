@@ -27,7 +27,7 @@ func TestUnknownPlugins(t *testing.T) {
 		"known and DEL failed": {state.Suspect{Attachment: state.Attachment{ConfList: known}, DelErr: failed}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := unknownPlugins([]state.Suspect{test.suspect})
+			err := catalogue.unknownPlugins([]state.Suspect{test.suspect})
 			var plugin *UnknownPluginError
 			if errors.As(err, &plugin) != (test.want != "") || plugin != nil && plugin.Plugin != test.want {
 				t.Errorf("%v, want plugin %q", err, test.want)

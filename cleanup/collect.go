@@ -67,6 +67,9 @@ type Collector struct {
 	Progress func(done, of int)
 	// Logger gets a line for each batch. Default: none.
 	Logger hclog.Logger
+
+	// host is what is examined. Default: this one.
+	host *host
 }
 
 // Scope restricts what is examined. The zero value is everything.
@@ -190,7 +193,7 @@ func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Repor
 		if err != nil {
 			return report, fmt.Errorf("%d of %d dead allocations are cleaned up: %w", done, len(ids), err)
 		}
-		size.took(took)
+		size.adapt(took)
 		done += len(part)
 		c.tell(done, len(ids), report)
 	}
@@ -265,7 +268,7 @@ const lockAttempts = 5
 
 // scanner knows the files and owners of the conf directory and the records.
 func (c *Collector) scanner(ctx context.Context) (scanner, error) {
-	s := scanner{cacheDir: c.CacheDir}
+	s := scanner{cacheDir: c.CacheDir, host: c.host}
 	catalog, err := c.catalog()
 	if err != nil {
 		return s, err

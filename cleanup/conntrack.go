@@ -8,14 +8,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// forget removes the kernel's memory of flows to published UDP ports. It would
-// go on sending what arrives there to an address that is gone, as long as
-// packets come.
-func forget(flows []flow) error {
+// deleteFlows removes the conntrack entries of published UDP ports. As long as
+// packets arrive, the kernel would go on sending them to an address that is gone.
+func deleteFlows(k kernel, flows []flow) error {
 	byFamily := map[netlink.InetFamily][]netlink.CustomConntrackFilter{}
 	for _, f := range flows {
 		filter, err := conntrackFilter(f)
@@ -29,17 +26,14 @@ func forget(flows []flow) error {
 		byFamily[family] = append(byFamily[family], filter)
 	}
 	for family, filters := range byFamily {
-		_, err := netns.Whole(func() (uint, error) {
-			return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filters...)
-		})
-		if err != nil {
+		if err := k.deleteFlows(family, filters); err != nil {
 			return fmt.Errorf("remove conntrack entries of published UDP ports: %w", err)
 		}
 	}
 	return nil
 }
 
-// conntrackFilter matches what came for the port and was sent to the address.
+// conntrackFilter matches flows to the port that DNAT sent to the address.
 func conntrackFilter(f flow) (netlink.CustomConntrackFilter, error) {
 	filter := &netlink.ConntrackFilter{}
 	if err := filter.AddProtocol(unix.IPPROTO_UDP); err != nil {

@@ -24,12 +24,12 @@ func TestOneAttachmentOfSeveral(t *testing.T) {
 		objects = append(objects,
 			Object{Kind: Masquerade, Where: "chain of " + o.ContainerID, key: masqueradeChain(o)},
 			Object{Kind: Ports, Where: "port of " + o.ContainerID, Owner: ownerOf("", o.ContainerID, "")},
-			Object{Kind: Tuning, Where: "tuning of " + o.ContainerID, key: tuningFile(o), Owner: ownerOf("", o.ContainerID, o.Interface)},
+			Object{Kind: Tuning, nameOnly: true, Where: "tuning of " + o.ContainerID, key: tuningFile(o), Owner: ownerOf("", o.ContainerID, o.Interface)},
 			Object{Kind: Lease, Where: "lease of " + o.ContainerID, Owner: o})
 	}
-	attribute(objects, known)
+	attribute(catalogue, objects, known)
 	found := &Found{Objects: objects}
-	left, err := found.left([]state.Record{{Allocation: state.Allocation{ID: "a", Netns: "/nonexistent"}, Attachments: []state.Attachment{gone}}})
+	left, err := found.objectsOf([]state.Record{{Allocation: state.Allocation{ID: "a", Netns: "/nonexistent"}, Attachments: []state.Attachment{gone}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestOneAttachmentOfSeveral(t *testing.T) {
 // TestRecordWithoutContainerID has nothing in common with what shows no owner.
 func TestRecordWithoutContainerID(t *testing.T) {
 	for _, o := range []Owner{{}, {Network: "web"}, {Interface: "net1"}} {
-		if o.of(state.Attachment{Network: "web", Interface: "net1"}) {
+		if o.matches(state.Attachment{Network: "web", Interface: "net1"}) {
 			t.Errorf("%+v is taken for the attachment's", o)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,19 +18,59 @@ import (
 // file is a file that one allocation owns.
 type file struct {
 	path string
-	// content is what it held when it was found.
+	// content is that with which it was found.
 	content string
-	// leases is the directory of leases that it is in; empty elsewhere.
+	// leases is the directory of leases that it is in; empty for other files.
 	leases string
 }
 
-// same tells whether the file holds what it held when it was found.
-func (f *file) same() bool {
+// filePattern is a file that a plugin keeps for one attachment, in a directory of
+// its own.
+type filePattern struct {
+	in directory
+	// name has the groups id and interface. It may be ambiguous.
+	name *regexp.Regexp
+	// want describes the form of the name in problems.
+	want string
+	// key returns the name of an owner's file.
+	key func(Owner) string
+}
+
+// scan lists the files of a directory. One of another form is a problem.
+func (p filePattern) scan(dir string, kind Kind) (found Found) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		found.problem(dir, err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		content, err := readRegular(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		owner, _, ok := parseOwner(p.name, entry.Name())
+		if err == nil && !ok {
+			err = fmt.Errorf("is not a file of the plugin: want %s", p.want)
+		}
+		if err != nil {
+			found.problem(path, err)
+			continue
+		}
+		found.Objects = append(found.Objects, Object{
+			Kind: kind, key: entry.Name(), Where: path, Owner: owner, nameOnly: true,
+			file: &file{path: path, content: content},
+		})
+	}
+	return found
+}
+
+// unchanged tells whether the file has the content with which it was found.
+func (f *file) unchanged() bool {
 	content, err := readRegular(f.path)
 	return err == nil && content == f.content
 }
 
-// remove removes the file unless it holds something else by now.
+// remove removes the file unless its content has changed.
 func (f *file) remove() error {
 	content, err := readRegular(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +80,7 @@ func (f *file) remove() error {
 		return err
 	}
 	if content != f.content {
-		return fmt.Errorf("%s has changed since it was looked at", f.path)
+		return fmt.Errorf("%s has changed since it was read", f.path)
 	}
 	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -47,7 +89,7 @@ func (f *file) remove() error {
 }
 
 // readRegular reads a regular file: where others may write, a link could lead
-// anywhere, and a pipe keep its reader. Files of the kinds looked for are small.
+// anywhere, and a pipe keep its reader. The files of plugins are small.
 func readRegular(path string) (string, error) {
 	const limit = 16 << 20
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

@@ -16,6 +16,17 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
+// Patterns of the catalogue.
+var (
+	tuningFiles = patternsOf("tuning").files[0]
+	hostport    = patternsOf("portmap").tables[0]
+)
+
+func patternsOf(name string) *leak {
+	p, _ := catalogue.find(name)
+	return p.leaves[0]
+}
+
 // requireSafe holds an owner that was read somewhere to names that stay within
 // directories.
 func requireSafe(t *testing.T, o Object) {
@@ -37,13 +48,13 @@ func FuzzComment(f *testing.F) {
 	f.Add("a1")
 	f.Add("../a1")
 	f.Fuzz(func(t *testing.T, comment string) {
-		for _, table := range nftTables {
-			o := table.object(table.chains[0], comment, 1)
+		for kind, table := range map[Kind]nftTable{Masquerade: masquerade.tables[0], Ports: hostport} {
+			o := table.object(kind, table.chains[0], comment, 1)
 			requireSafe(t, o)
-			if table.kind == Masquerade && o.Owner != (Owner{}) && !strings.HasPrefix(comment, instance(o.Owner)) {
+			if kind == Masquerade && o.Owner != (Owner{}) && !strings.HasPrefix(comment, instance(o.Owner)) {
 				t.Errorf("%q is taken for %+v", comment, o.Owner)
 			}
-			if table.kind == Ports && o.Owner.ContainerID != "" && o.Owner.ContainerID != comment {
+			if kind == Ports && o.Owner.ContainerID != "" && o.Owner.ContainerID != comment {
 				t.Errorf("%q is taken for %+v", comment, o.Owner)
 			}
 		}
@@ -111,9 +122,11 @@ func FuzzCache(f *testing.F) {
 				t.Errorf("%q is %+v", content, o)
 			}
 		}
-		for _, place := range append(placesOf(conflists).leases, placesOf(conflists).tuning...) {
-			if !filepath.IsAbs(place) {
-				t.Errorf("%q has files in %q", content, place)
+		for _, dir := range []directory{tuningFiles.in, {configured: ipamDataDir}} {
+			for _, path := range dir.list(conflists) {
+				if !filepath.IsAbs(path) {
+					t.Errorf("%q has files in %q", content, path)
+				}
 			}
 		}
 	})
@@ -154,7 +167,7 @@ func TestLinksAndPipes(t *testing.T) {
 		}
 	}
 	fromCache, _ := scanCache(dir)
-	for _, found := range []Found{scanLeases(leases), scanTuning(tuning), fromCache} {
+	for _, found := range []Found{scanLeases(leases), tuningFiles.scan(tuning, Tuning), fromCache} {
 		if len(found.Objects) != 0 || len(found.Problems) != 2 {
 			t.Errorf("found %+v, problems %v, want two problems alone", found.Objects, found.Problems)
 		}
@@ -173,11 +186,11 @@ func TestAmbiguousNames(t *testing.T) {
 	attacker := ownerOf("web", "a", "1_eth0")
 	victim := ownerOf("web", "a_1", "eth0")
 	objects := []Object{
-		{Kind: Tuning, key: tuningFile(victim), Owner: ownerOf("", "a_1", "eth0")},
+		{Kind: Tuning, nameOnly: true, key: tuningFile(victim), Owner: ownerOf("", "a_1", "eth0")},
 		{Kind: Masquerade, key: masqueradeChain(ownerOf("web", "1a", "")), Owner: ownerOf("web", "1a", "")},
 		{Kind: Link, key: ifbDevice(ownerOf("web", "1a", ""))},
 	}
-	attribute(objects, []Owner{victim, attacker, ownerOf("web", "1a", ""), ownerOf("web1", "a", "")})
+	attribute(catalogue, objects, []Owner{victim, attacker, ownerOf("web", "1a", ""), ownerOf("web1", "a", "")})
 	if objects[0].Owner != (Owner{}) || objects[2].Owner != (Owner{}) {
 		t.Errorf("a name of two allocations is taken for one's: %+v", objects)
 	}

@@ -9,8 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -34,127 +32,123 @@ var backends = []backend{
 	{"ip6tables-legacy", iptables.ProtocolIPv6, "/proc/thread-self/net/ip6_tables_names"},
 }
 
-// installed returns the backends that can be looked at. Where a distribution
-// has only one kind of iptables, it has no name of its own.
-func installed() []backend {
-	var list []backend
-	for _, b := range backends {
-		if _, err := exec.LookPath(b.name); err == nil {
-			list = append(list, b)
+// onlyBackends are those of a distribution that has one kind of iptables.
+var onlyBackends = []backend{{"iptables", iptables.ProtocolIPv4, ""}, {"ip6tables", iptables.ProtocolIPv6, ""}}
+
+// installedBackends returns the backends that can be listed. Where a
+// distribution has only one kind of iptables, it has no name of its own.
+func installedBackends(p programs) []backend {
+	for _, list := range [][]backend{backends, onlyBackends} {
+		installed := slices.DeleteFunc(slices.Clone(list), func(b backend) bool { return !p.installed(b.name) })
+		if len(installed) > 0 {
+			return installed
 		}
 	}
-	if len(list) > 0 {
-		return list
-	}
-	for _, b := range []backend{{"iptables", iptables.ProtocolIPv4, ""}, {"ip6tables", iptables.ProtocolIPv6, ""}} {
-		if _, err := exec.LookPath(b.name); err == nil {
-			list = append(list, b)
-		}
-	}
-	return list
+	return nil
 }
 
-// used tells whether the backend can hold rules. To look at legacy tables that
+// hasRules tells whether the backend can hold rules. To list legacy tables that
 // do not exist would create them.
-func (b backend) used() bool {
+func (b backend) hasRules(p programs) bool {
 	if b.names == "" {
 		return true
 	}
-	names, err := os.ReadFile(b.names)
+	names, err := p.legacyTables(b.names)
 	return err == nil && len(bytes.TrimSpace(names)) > 0
 }
 
 // scan lists the backend's objects.
-func (b backend) scan(ctx context.Context) (Found, error) {
+func (b backend) scan(ctx context.Context, h *host) (Found, error) {
 	var found Found
-	if !b.used() {
+	if !b.hasRules(h.programs) {
 		return found, nil
 	}
-	text, err := b.run(ctx, nil, b.name+"-save")
+	text, err := h.programs.run(ctx, nil, b.name+"-save")
 	if err != nil {
 		return found, err
 	}
-	chains, rules, problems := parseRules(text)
-	for _, p := range problems {
+	rules := parseRules(text, h.catalog.mentions())
+	for _, p := range rules.problems {
 		found.problem(b.name, p)
 	}
-	found.Objects = append(allocationChains(b, chains, rules), firewallRules(b, rules)...)
-	return found, nil
-}
-
-func (b backend) run(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
+	for l := range h.catalog.leaks() {
+		found.Objects = append(found.Objects, l.objects(b, rules)...)
 	}
-	return stdout.String(), nil
+	return found, nil
 }
 
 // remove removes the chains and rules of objects in one transaction. Where
 // that fails, because the host has changed since the scan, each is removed by
 // itself. The result has an error for each object that is still there.
-func (b backend) remove(ctx context.Context, objects []Object) []error {
+func (b backend) remove(ctx context.Context, p programs, objects []Object) []error {
 	errs := make([]error, len(objects))
-	_, err := b.run(ctx, b.transaction(objects), b.name+"-restore", "--noflush", "--wait", "30")
+	_, err := p.run(ctx, transaction(objects), b.name+"-restore", "--noflush", "--wait", "30")
 	if err == nil {
 		return errs
 	}
-	tables, openErr := iptables.New(iptables.IPFamily(b.family), iptables.Path(b.name), iptables.Timeout(30))
+	remover, openErr := p.iptables(b)
 	for i, o := range objects {
 		if openErr != nil {
 			errs[i] = errors.Join(err, openErr)
 			continue
 		}
-		errs[i] = removeChain(tables, o.chain)
+		errs[i] = o.chain.remove(remover)
 	}
 	return errs
 }
 
-// transaction is what iptables-restore gets. Rules go in the order in which
-// they were listed, so that each is found first in what is left of its chain.
-// To declare a chain empties it, and makes it where it is gone already.
-func (b backend) transaction(objects []Object) []byte {
+// transaction is what iptables-restore gets: a part for each table, sorted.
+func transaction(objects []Object) []byte {
+	byTable := map[string][]*chain{}
+	var tables []string
+	for _, o := range objects {
+		if byTable[o.chain.table] == nil {
+			tables = append(tables, o.chain.table)
+		}
+		byTable[o.chain.table] = append(byTable[o.chain.table], o.chain)
+	}
+	slices.Sort(tables)
 	var text bytes.Buffer
-	for _, table := range []string{"filter", "nat"} {
-		declare, rules, drop := []string{}, []rule{}, []string{}
-		for _, o := range objects {
-			if o.chain.table != table {
-				continue
-			}
-			rules = append(rules, o.chain.rules...)
-			if name := o.chain.name; name != "" {
-				declare = append(declare, fmt.Sprintf(":%s - [0:0]\n", name))
-				drop = append(drop, fmt.Sprintf("-X %s\n", name))
-			}
-		}
-		if len(rules)+len(drop) == 0 {
-			continue
-		}
-		fmt.Fprintf(&text, "*%s\n%s", table, strings.Join(declare, ""))
-		slices.SortStableFunc(rules, func(a, b rule) int { return cmp.Compare(a.number, b.number) })
-		for _, r := range rules {
-			fmt.Fprintf(&text, "-D%s\n", strings.TrimPrefix(r.line, "-A"))
-		}
-		fmt.Fprintf(&text, "%sCOMMIT\n", strings.Join(drop, ""))
+	for _, table := range tables {
+		writeTable(&text, table, byTable[table])
 	}
 	return text.Bytes()
 }
 
-// removeChain removes one object with a process for each step.
-func removeChain(tables *iptables.IPTables, c *chain) error {
+// writeTable removes chains of one table. Rules go in the order in which they
+// were listed, so that each is found first in what is left of its chain. To
+// declare a chain empties it, and makes it where it is gone already.
+func writeTable(text *bytes.Buffer, table string, chains []*chain) {
+	var rules []rule
+	var declarations, removals strings.Builder
+	for _, c := range chains {
+		rules = append(rules, c.rules...)
+		if c.name != "" {
+			fmt.Fprintf(&declarations, ":%s - [0:0]\n", c.name)
+			fmt.Fprintf(&removals, "-X %s\n", c.name)
+		}
+	}
+	fmt.Fprintf(text, "*%s\n%s", table, declarations.String())
+	slices.SortStableFunc(rules, func(a, b rule) int { return cmp.Compare(a.number, b.number) })
+	for _, r := range rules {
+		fmt.Fprintf(text, "-D%s\n", strings.TrimPrefix(r.line, "-A"))
+	}
+	fmt.Fprintf(text, "%sCOMMIT\n", removals.String())
+}
+
+// remove removes a chain and its rules with a process for each step.
+func (c *chain) remove(remover ruleRemover) error {
 	for _, r := range c.rules {
-		if err := tables.DeleteIfExists(c.table, r.chain, r.words[2:]...); err != nil {
+		if err := remover.DeleteIfExists(c.table, r.chain, r.words[2:]...); err != nil {
 			return err
 		}
 	}
 	if c.name == "" {
 		return nil
 	}
-	exists, err := tables.ChainExists(c.table, c.name)
+	exists, err := remover.ChainExists(c.table, c.name)
 	if err != nil || !exists {
 		return err
 	}
-	return tables.ClearAndDeleteChain(c.table, c.name)
+	return remover.ClearAndDeleteChain(c.table, c.name)
 }

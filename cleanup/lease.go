@@ -21,12 +21,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// leaseBases are where host-local keeps leases unless its configuration says
-// otherwise: its own default, and that of Nomad's bridge.
-var leaseBases = []string{"/var/lib/cni/networks", "/run/cni"}
-
-// leaseDirs returns the directories of leases below the bases. One is known by
-// the lock that host-local keeps in it.
+// leaseDirs returns the directories of leases below the bases: those that have
+// host-local's lock file.
 //
 // A directory that is reached by two names, such as those below /run and
 // /var/run, is listed once: its lock cannot be had twice.
@@ -34,7 +30,7 @@ func leaseDirs(bases []string) []string {
 	var dirs []string
 	for _, base := range bases {
 		real, err := filepath.EvalSymlinks(base)
-		if err != nil { // none: no leases
+		if err != nil { // missing: no leases
 			continue
 		}
 		entries, _ := os.ReadDir(real)
@@ -98,14 +94,14 @@ func readLease(path string) (Object, error) {
 		return Object{}, err
 	}
 	return Object{
-		Kind: Lease, Owner: owner, Where: path, Addresses: []netip.Addr{address}, Made: info.ModTime(),
+		Kind: Lease, Owner: owner, Where: path, Addresses: []netip.Addr{address}, Created: info.ModTime(),
 		file: &file{path: path, content: content, leases: filepath.Dir(path)},
 	}, nil
 }
 
-// lockPatience is how long a lock of leases is waited for. host-local has it for
+// leaseLockTimeout limits the wait for a lock of leases. host-local holds it for
 // milliseconds.
-const lockPatience = 30 * time.Second
+const leaseLockTimeout = 30 * time.Second
 
 // lockLeases takes the locks of the directories as host-local takes them.
 // While they are held no address is given out or freed.
@@ -116,9 +112,9 @@ func lockLeases(ctx context.Context, dirs []string) (unlock func(), err error) {
 			flock.Close(lock)
 		}
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, lockPatience, fmt.Errorf("somebody has had it for %s", lockPatience))
+	ctx, stop := context.WithTimeoutCause(ctx, leaseLockTimeout, fmt.Errorf("another process holds it for more than %s", leaseLockTimeout))
 	defer stop()
-	slices.Sort(dirs) // the same order for everybody
+	slices.Sort(dirs) // each process takes them in this order
 	for _, dir := range slices.Compact(dirs) {
 		lock, err := lockFile(ctx, filepath.Join(dir, "lock"))
 		if errors.Is(err, fs.ErrNotExist) {

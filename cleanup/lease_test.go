@@ -86,13 +86,13 @@ func TestRuleOfALeaseGivenAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := Object{Kind: Firewall, Owner: lease.Owner, Addresses: lease.Addresses}
+	rule := Object{Kind: Firewall, addressOnly: true, Owner: lease.Owner, Addresses: lease.Addresses}
 	f := &Found{leaseDirs: []string{filepath.Dir(path)}}
-	if left := f.stillOwned([]Object{rule}, []Object{rule, lease}); len(left) != 1 {
+	if left := f.withoutReassigned([]Object{rule}, []Object{rule, lease}); len(left) != 1 {
 		t.Errorf("the lease is still that of the dead, and %d rules go", len(left))
 	}
 	write("a2\r\neth0")
-	if left := f.stillOwned([]Object{rule}, []Object{rule, lease}); len(left) != 0 {
+	if left := f.withoutReassigned([]Object{rule}, []Object{rule, lease}); len(left) != 0 {
 		t.Errorf("another has the address, and its rule goes: %v", left)
 	}
 }

@@ -18,47 +18,54 @@ type link struct {
 	kind, mac string
 	// netns is the namespace that it is in; empty for the host's.
 	netns string
-	// back is whether it was moved there from the host.
-	back bool
+	// moved is whether a plugin moved it there from the host.
+	moved bool
 }
 
-func (l *link) remove() error {
-	if l.netns == "" {
-		return netns.RemoveLink(l.name, l.kind, l.mac)
-	}
-	ns, err := netns.Open(l.netns)
-	if errors.Is(err, netns.ErrMissing) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(ns.RemoveInterface(l.name, l.back), ns.Close())
+// linkPattern is a link that a plugin makes on the host for one attachment.
+type linkPattern struct {
+	linkType string
+	name     hashedName
 }
 
-// scanIfbs lists bandwidth's devices.
-func scanIfbs() (found Found, err error) {
-	names, err := netns.Links("ifb")
+func (p linkPattern) String() string { return p.linkType + " links" }
+
+func (p linkPattern) scan(k kernel, kind Kind) (found Found, err error) {
+	names, err := k.links(p.linkType)
 	for _, name := range names {
-		if ifbForm.MatchString(name) {
+		if p.name.matches(name) {
 			found.Objects = append(found.Objects, Object{
-				Kind: Link, key: name, Where: "link " + name, link: &link{name: name, kind: "ifb"},
+				Kind: kind, key: name, Where: "link " + name, link: &link{name: name, kind: p.linkType},
 			})
 		}
 	}
 	return found, err
 }
 
+func (l *link) remove(k kernel) error {
+	if l.netns == "" {
+		return k.removeLink(l.name, l.kind, l.mac)
+	}
+	ns, err := k.open(l.netns)
+	if errors.Is(err, netns.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(ns.RemoveInterface(l.name, l.moved), ns.Close())
+}
+
 // linksOf returns the interface of an attachment and the host's ends of its
 // pairs, as its result names them, that are there. A bridge is not the
 // attachment's.
-func linksOf(a state.Allocation, attachment state.Attachment, alive bool) []Object {
+func (h *host) linksOf(a state.Allocation, attachment state.Attachment, alive bool) []Object {
 	owner := ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface)
 	var list []Object
 	if alive {
 		list = append(list, Object{
 			Kind: Link, Owner: owner, Where: "link " + attachment.Interface + " in " + a.Netns,
-			link: &link{name: attachment.Interface, netns: a.Netns, back: usesPlugin(attachment, "host-device")},
+			link: &link{name: attachment.Interface, netns: a.Netns, moved: h.catalog.movesLink(attachment)},
 		})
 	}
 	var result struct {
@@ -68,7 +75,7 @@ func linksOf(a state.Allocation, attachment state.Attachment, alive bool) []Obje
 		return list
 	}
 	for _, i := range result.Interfaces {
-		if i.Sandbox == "" && netns.HasLink(i.Name, "veth", i.Mac) {
+		if i.Sandbox == "" && h.kernel.hasLink(i.Name, "veth", i.Mac) {
 			list = append(list, Object{
 				Kind: Link, Owner: owner, Where: "link " + i.Name,
 				link: &link{name: i.Name, kind: "veth", mac: i.Mac},

@@ -8,24 +8,23 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"regexp"
 
 	"sigs.k8s.io/knftables"
-
-	"github.com/allocnet/allocnet/state"
 )
 
-// nftTable is a table that the reference plugins make in nftables.
+// nftTable is a table that a plugin makes in nftables, for rules of all
+// allocations.
 type nftTable struct {
 	family knftables.Family
 	name   string
-	kind   Kind
 	chains []string
-}
-
-var nftTables = []nftTable{
-	{knftables.InetFamily, "cni_plugins_masquerade", Masquerade, []string{"masq_checks"}},
-	{knftables.IPv4Family, "cni_hostport", Ports, []string{"hostports", "hostip_hostports", "masquerading"}},
-	{knftables.IPv6Family, "cni_hostport", Ports, []string{"hostports", "hostip_hostports", "masquerading"}},
+	// comment is that of the rules, with the groups key, network, id and
+	// interface as far as the plugin writes them.
+	comment *regexp.Regexp
+	// key is what the plugin derives from the owner for the group key. It proves
+	// the other groups. Nil: the comment has no key.
+	key func(Owner) string
 }
 
 // nftRule is a rule in one of the tables. Handles are not used again.
@@ -37,13 +36,9 @@ type nftRule struct {
 
 func (t nftTable) String() string { return fmt.Sprintf("nft %s %s", t.family, t.name) }
 
-func (t nftTable) open() (knftables.Interface, error) {
-	return knftables.New(t.family, t.name, knftables.NoObjectCommentEmulation)
-}
-
-func (t nftTable) scan(ctx context.Context) (Found, error) {
+func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (Found, error) {
 	var found Found
-	nft, err := t.open()
+	nft, err := programs.nftables(t.family, t.name)
 	if errors.Is(err, exec.ErrNotFound) {
 		return found, nil
 	}
@@ -60,33 +55,33 @@ func (t nftTable) scan(ctx context.Context) (Found, error) {
 		}
 		for _, r := range rules {
 			if r.Comment != nil && r.Handle != nil {
-				found.Objects = append(found.Objects, t.object(chain, *r.Comment, *r.Handle))
+				found.Objects = append(found.Objects, t.object(kind, chain, *r.Comment, *r.Handle))
 			}
 		}
 	}
 	return found, nil
 }
 
-// object has the owner that the comment names: portmap writes the container ID
-// alone.
-func (t nftTable) object(chain, comment string, handle int) Object {
+// object has the owner that the comment names. Where the key does not say the
+// same, because the plugin truncated a long comment, it has only the key.
+func (t nftTable) object(kind Kind, chain, comment string, handle int) Object {
 	o := Object{
-		Kind: t.kind, Where: fmt.Sprintf("%s %s handle %d", t, chain, handle),
+		Kind: kind, Where: fmt.Sprintf("%s %s handle %d", t, chain, handle),
 		nft: &nftRule{t, chain, handle},
 	}
-	if t.kind != Ports {
-		o.Owner, o.key = instanceOwner(comment)
-	} else if state.ValidateContainerID(comment) == nil {
-		o.Owner = ownerOf("", comment, "")
+	owner, key, ok := parseOwner(t.comment, comment)
+	if ok && (t.key == nil || t.key(owner) == key) {
+		o.Owner = owner
 	}
+	o.key = key
 	return o
 }
 
 // remove removes rules in one transaction. When one is gone already the rest is
 // removed one by one.
-func (t nftTable) remove(ctx context.Context, objects []Object) []error {
+func (t nftTable) remove(ctx context.Context, programs programs, objects []Object) []error {
 	errs := make([]error, len(objects))
-	nft, err := t.open()
+	nft, err := programs.nftables(t.family, t.name)
 	if err == nil && t.delete(ctx, nft, objects) == nil {
 		return errs
 	}

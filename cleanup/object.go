@@ -11,29 +11,10 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Kind is what an object is.
+// Kind is the kind of an object.
 type Kind string
 
-// Kinds of objects, after the plugins that make them.
-const (
-	// Masquerade is what bridge and ptp make for ipMasq.
-	Masquerade Kind = "masquerade"
-	// Ports are portmap's rules.
-	Ports Kind = "ports"
-	// Firewall is a rule of the firewall plugin. It names an address only.
-	Firewall Kind = "firewall"
-	// Lease is an address of host-local.
-	Lease Kind = "lease"
-	// Link is a network device: the host's end of a veth pair, bandwidth's
-	// ifb device, or an interface that DEL left in its namespace.
-	Link Kind = "link"
-	// Tuning is a file in which the tuning plugin saved settings.
-	Tuning Kind = "tuning"
-	// Cache is a result in libcni's cache.
-	Cache Kind = "cache"
-)
-
-// Owner is whom an object belongs to. What is not known is empty.
+// Owner is the attachment that an object belongs to. Fields that are not known are empty.
 type Owner struct {
 	Network    string `json:"network,omitempty"`
 	Allocation string `json:"allocation,omitempty"`
@@ -57,29 +38,33 @@ func (o Owner) String() string {
 	return o.Allocation + " on " + o.Network
 }
 
-// Object is one thing on the host that CNI made.
+// Object is a rule, chain, file or link on the host that a CNI plugin made.
 type Object struct {
 	Kind  Kind  `json:"kind"`
 	Owner Owner `json:"owner"`
-	// Where is what it is called by the tools that show it.
+	// Where is its name in the tools that show it, or its path.
 	Where string `json:"where"`
-	// Addresses are those of the allocation that it is about.
+	// Addresses are the allocation's, as far as the object names them.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// Made is when it was made; zero where nothing tells.
-	Made time.Time `json:"made,omitzero"`
+	// Created is when it was made; zero where that is not known.
+	Created time.Time `json:"created,omitzero"`
 	// Blocked says why it cannot be removed; empty when it can.
 	Blocked string `json:"blocked,omitempty"`
 
-	// key is the name that the owner hashes to, where only that is known.
+	// key is what the plugin derived from the owner; empty where it shows none.
 	key string
-	// One of these says how it is removed.
+	// nameOnly is whether the owner was read from a name that can have two.
+	nameOnly bool
+	// addressOnly is whether it names its owner by the address alone.
+	addressOnly bool
+	// One of these is set, and removes it.
 	chain *chain
 	nft   *nftRule
 	file  *file
 	link  *link
 }
 
-// Problem is what could not be examined.
+// Problem is a place that could not be examined.
 type Problem struct {
 	Where  string `json:"where"`
 	Reason string `json:"reason"`
@@ -87,19 +72,21 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s: %s", p.Where, p.Reason) }
 
-// Found is what a scan found.
+// Found has the objects of one scan.
 type Found struct {
 	Objects []Object `json:"objects"`
-	// Problems are places that could not be examined. Nothing is known of
-	// what is there.
+	// Problems are places that could not be examined: their objects are not known.
 	Problems []Problem `json:"problems,omitempty"`
-	// alive are allocations that show a sign of life, whoever made them: the
-	// namespace that is named after them or that libcni's cache names.
+
+	// alive is the liveness evidence by allocation, of any runtime: a namespace
+	// that is named after it or that libcni's cache names.
 	alive map[string]string
-	// inUse are the addresses in network namespaces, and where they are.
+	// inUse are the addresses in network namespaces, with the namespace's path.
 	inUse map[netip.Addr]string
 
 	leaseDirs []string
+	// host is the one that was scanned. Nil: this one.
+	host *host
 }
 
 func (f *Found) problem(where string, err error) {

@@ -68,11 +68,11 @@ func plan(found *Found, records recordSet, live Live) ([]Decision, error) {
 	}
 	p := planner{found, records, live, map[netip.Addr][]Decision{}, map[string]bool{}}
 	for _, o := range found.Objects {
-		p.young[o.Owner.Allocation] = p.young[o.Owner.Allocation] || !records.graceCutoff.IsZero() && o.Made.After(records.graceCutoff)
+		p.young[o.Owner.Allocation] = p.young[o.Owner.Allocation] || !records.graceCutoff.IsZero() && o.Created.After(records.graceCutoff)
 	}
 	decisions := make([]Decision, len(found.Objects))
 	for i, o := range found.Objects {
-		if o.Kind == Firewall {
+		if o.addressOnly {
 			continue
 		}
 		decisions[i] = p.classify(o)
@@ -82,7 +82,7 @@ func plan(found *Found, records recordSet, live Live) ([]Decision, error) {
 	}
 	p.claimRecorded()
 	for i, o := range found.Objects {
-		if o.Kind == Firewall {
+		if o.addressOnly {
 			decisions[i] = p.classifyByAddress(o)
 		}
 	}

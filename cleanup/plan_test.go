@@ -16,7 +16,7 @@ func address(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr
 func TestPlan(t *testing.T) {
 	ours := ownerOf("web", "a", "")
 	lease := Object{Kind: Lease, Owner: ours, Addresses: address("10.0.0.2")}
-	firewall := Object{Kind: Firewall, Addresses: address("10.0.0.2")}
+	firewall := Object{Kind: Firewall, addressOnly: true, Addresses: address("10.0.0.2")}
 	others := Object{Kind: Lease, Owner: ownerOf("web", "b", ""), Addresses: address("10.0.0.2")}
 	for name, test := range map[string]struct {
 		objects []Object
@@ -57,9 +57,9 @@ func TestPlan(t *testing.T) {
 				f.alive["a"], r.orchestrated = "namespace /run/docker/netns/1", func(Owner) bool { return true }
 			}},
 		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", "")}}, why: "its network is unknown"},
-		"given out only now": {objects: []Object{{Kind: Lease, Owner: ours, Made: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "given out only now",
+		"given out only now": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "given out only now",
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
-		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Made: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
+		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
 		"unknown owner": {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",

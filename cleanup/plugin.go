@@ -7,19 +7,96 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
 
-// catalogue are the plugins of which it is known what they leave.
-var catalogue = []string{
-	"bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "dummy", "tap", "loopback",
-	"portmap", "firewall", "bandwidth", "tuning", "sbr", "vrf", "host-local", "static",
+// plugin is what is known of the objects that one CNI plugin makes on the host.
+type plugin struct {
+	// name is the type in plugin configurations.
+	name string
+	// leaves are the objects that can be left. Empty: only interfaces in the
+	// namespace, and what the IPAM plugin makes.
+	leaves []*leak
+	// delMayLie is whether DEL reports success and leaves objects where the
+	// namespace is missing.
+	delMayLie bool
+	// movesLink is whether the interface is a device of the host, which goes
+	// back there.
+	movesLink bool
+	// manual returns a note on what only an administrator can remove; empty:
+	// nothing. Nil: never.
+	manual func(pluginConf) string
 }
 
-// pluginConf is what matters here of a plugin's configuration.
+// leak is one kind of objects that a plugin leaves: each pattern says how they
+// are found, and how they show their owner. Empty patterns find nothing.
+type leak struct {
+	kind   Kind
+	chains []chainPattern
+	rules  []rulePattern
+	tables []nftTable
+	links  []linkPattern
+	files  []filePattern
+	// leases are directories that have one of host-local's for each network.
+	leases []directory
+}
+
+// catalog is a set of plugins.
+type catalog []plugin
+
+func (c catalog) find(name string) (plugin, bool) {
+	i := slices.IndexFunc(c, func(p plugin) bool { return p.name == name })
+	if i < 0 {
+		return plugin{}, false
+	}
+	return c[i], true
+}
+
+func (c catalog) has(name string) bool {
+	_, ok := c.find(name)
+	return ok
+}
+
+// leaks yields each leak once, also where plugins share it.
+func (c catalog) leaks() iter.Seq[*leak] {
+	var all []*leak
+	for _, p := range c {
+		for _, l := range p.leaves {
+			if !slices.Contains(all, l) {
+				all = append(all, l)
+			}
+		}
+	}
+	return slices.Values(all)
+}
+
+// keys returns what the plugins derive from an owner for names and comments.
+func (c catalog) keys() []func(Owner) string {
+	var keys []func(Owner) string
+	for l := range c.leaks() {
+		for _, p := range l.chains {
+			keys = append(keys, p.name.of)
+		}
+		for _, p := range l.links {
+			keys = append(keys, p.name.of)
+		}
+		for _, t := range l.tables {
+			if t.key != nil {
+				keys = append(keys, t.key)
+			}
+		}
+		for _, p := range l.files {
+			keys = append(keys, p.key)
+		}
+	}
+	return keys
+}
+
+// pluginConf is the part of a plugin configuration that cleanup needs.
 type pluginConf struct {
 	Type    string `json:"type"`
 	Backend string `json:"backend"`
@@ -30,9 +107,9 @@ type pluginConf struct {
 	} `json:"ipam"`
 }
 
-// plugins returns what a conflist has. One that cannot be parsed has none: no
-// plugin ran with it.
-func plugins(conflist json.RawMessage) []pluginConf {
+// pluginConfs returns the plugin configurations of a conflist. One that cannot
+// be parsed has none: no plugin ran with it.
+func pluginConfs(conflist json.RawMessage) []pluginConf {
 	var c struct {
 		Plugins []pluginConf `json:"plugins"`
 	}
@@ -45,19 +122,25 @@ func plugins(conflist json.RawMessage) []pluginConf {
 // pluginTypes returns the plugins that an attachment's conflist names.
 func pluginTypes(a state.Attachment) []string {
 	var types []string
-	for _, plugin := range plugins(a.ConfList) {
-		types = append(types, plugin.Type)
-		if plugin.IPAM.Type != "" {
-			types = append(types, plugin.IPAM.Type)
+	for _, conf := range pluginConfs(a.ConfList) {
+		types = append(types, conf.Type)
+		if conf.IPAM.Type != "" {
+			types = append(types, conf.IPAM.Type)
 		}
 	}
 	return types
 }
 
-func usesPlugin(a state.Attachment, name string) bool { return slices.Contains(pluginTypes(a), name) }
+// movesLink tells whether a plugin moved the attachment's interface from the host.
+func (c catalog) movesLink(a state.Attachment) bool {
+	return slices.ContainsFunc(pluginTypes(a), func(name string) bool {
+		p, _ := c.find(name)
+		return p.movesLink
+	})
+}
 
-// UnknownPluginError is an attachment whose DEL failed and that has a plugin of
-// which it is not known what it leaves.
+// UnknownPluginError is an attachment whose DEL failed and that has a plugin
+// whose leaks are not known.
 type UnknownPluginError struct{ Network, Interface, Plugin string }
 
 func (e *UnknownPluginError) Error() string {
@@ -67,13 +150,13 @@ func (e *UnknownPluginError) Error() string {
 // Kind is that of package errdefs.
 func (*UnknownPluginError) Kind() errdefs.Kind { return errdefs.Failed }
 
-func unknownPlugins(suspects []state.Suspect) error {
+func (c catalog) unknownPlugins(suspects []state.Suspect) error {
 	var errs []error
 	for _, s := range suspects {
 		a := s.Attachment
-		for _, plugin := range pluginTypes(a) {
-			if s.DelErr != nil && !slices.Contains(catalogue, plugin) {
-				errs = append(errs, &UnknownPluginError{a.Network, a.Interface, plugin})
+		for _, name := range pluginTypes(a) {
+			if s.DelErr != nil && !c.has(name) {
+				errs = append(errs, &UnknownPluginError{a.Network, a.Interface, name})
 			}
 		}
 	}

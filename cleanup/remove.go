@@ -32,25 +32,25 @@ func (f Failure) Unwrap() error { return f.Err }
 
 // remove removes objects of a scan and returns those that are still there. All
 // rules of a backend go in one transaction. It is safe to repeat, and to be
-// killed at any instant: what tells whose something is goes last.
+// killed at any instant: what shows the owner of other objects goes last.
 //
 // host-local gives out no address meanwhile. A rule that names only an address
-// stays when somebody else has a lease of that address by now.
+// stays when another allocation has a lease of that address by now.
 func (f *Found) remove(ctx context.Context, objects []Object) []Failure {
-	r := &removal{ctx: ctx}
+	r := &removal{ctx: ctx, host: f.host.orDefault()}
 	links, rules, files, results := r.sort(objects)
-	r.each(links, func(o Object) error { return o.link.remove() })
+	r.each(links, func(o Object) error { return o.link.remove(r.host.kernel) })
 	unlock, err := lockLeases(ctx, f.dirsToLock(objects))
 	if err != nil {
 		r.each(append(rules, files...), func(Object) error { return err })
 		return r.failures
 	}
 	defer unlock()
-	r.rules(f.stillOwned(rules, objects))
+	r.rules(f.withoutReassigned(rules, objects))
 	r.each(files, func(o Object) error { return o.file.remove() })
 	r.each(results, func(o Object) error {
 		if r.failed(o.Owner) {
-			return errors.New("kept, because it tells whose the rest is")
+			return errors.New("kept, because it shows the owner of the objects that are left")
 		}
 		return o.file.remove()
 	})
@@ -60,6 +60,7 @@ func (f *Found) remove(ctx context.Context, objects []Object) []Failure {
 // removal is one call of Remove.
 type removal struct {
 	ctx      context.Context
+	host     *host
 	mu       sync.Mutex
 	failures []Failure
 }
@@ -106,8 +107,8 @@ func (r *removal) failed(owner Owner) bool {
 	return false
 }
 
-// rules removes those of all backends at once, then what the kernel remembers
-// of the ports that they published.
+// rules removes those of all backends at once, then the conntrack entries of the
+// UDP ports that they published.
 func (r *removal) rules(objects []Object) {
 	tables := map[backend][]Object{}
 	nft := map[string][]Object{}
@@ -121,9 +122,9 @@ func (r *removal) rules(objects []Object) {
 		flows = append(flows, o.chain.udp...)
 	}
 	var group errgroup.Group
-	remove := func(objects []Object, remove func(context.Context, []Object) []error) {
+	remove := func(objects []Object, remove func(context.Context, programs, []Object) []error) {
 		group.Go(func() error {
-			for i, err := range remove(r.ctx, objects) {
+			for i, err := range remove(r.ctx, r.host.programs, objects) {
 				r.fail(objects[i], err)
 			}
 			return nil
@@ -136,7 +137,7 @@ func (r *removal) rules(objects []Object) {
 		remove(objects, objects[0].nft.table.remove)
 	}
 	_ = group.Wait() // errors are in failures
-	if err := forget(flows); err != nil {
+	if err := deleteFlows(r.host.kernel, flows); err != nil {
 		r.fail(Object{Kind: Ports, Where: "conntrack"}, err)
 	}
 }
@@ -146,28 +147,28 @@ func (r *removal) rules(objects []Object) {
 func (f *Found) dirsToLock(objects []Object) []string {
 	var dirs []string
 	for _, o := range objects {
-		if o.Kind == Firewall {
+		if o.addressOnly {
 			return append([]string{}, f.leaseDirs...)
 		}
-		if o.Kind == Lease {
+		if o.file != nil && o.file.leases != "" {
 			dirs = append(dirs, o.file.leases)
 		}
 	}
 	return dirs
 }
 
-// stillOwned leaves out the rules of addresses that another allocation has leased
+// withoutReassigned leaves out the rules of addresses that another allocation has leased
 // since the scan. It is called with host-local's locks held.
-func (f *Found) stillOwned(rules, removed []Object) []Object {
+func (f *Found) withoutReassigned(rules, removed []Object) []Object {
 	freed := map[string]bool{}
 	for _, o := range removed {
-		if o.Kind == Lease && o.file.same() {
+		if o.file != nil && o.file.leases != "" && o.file.unchanged() {
 			freed[o.file.path] = true
 		}
 	}
 	var list []Object
 	for _, o := range rules {
-		if o.Kind != Firewall || !f.leased(o.Addresses[0], freed) {
+		if !o.addressOnly || !f.leased(o.Addresses[0], freed) {
 			list = append(list, o)
 		}
 	}

@@ -31,6 +31,8 @@ type scanner struct {
 	// hash is attributed to one of them. Default: those that other objects
 	// name.
 	known []Owner
+	// host is what is scanned. Default: this one.
+	host *host
 }
 
 // defaultCacheDir is libcni's.
@@ -42,37 +44,58 @@ func (s scanner) scan(ctx context.Context) (*Found, error) {
 	if s.cacheDir == "" {
 		s.cacheDir = defaultCacheDir
 	}
+	s.host = s.host.orDefault()
 	fromCache, conflists := scanCache(s.cacheDir)
-	p := placesOf(append(conflists, s.confLists...))
+	s.confLists = append(conflists, s.confLists...)
 	found := &fromCache
+	found.host = s.host
 	maps.Copy(found.alive, pinned())
-	found.leaseDirs = leaseDirs(p.leases)
-	err := found.gather(s.sources(ctx, p, found.leaseDirs))
-	attribute(found.Objects, append(owners(found.Objects), s.known...))
+	sources := s.rules(ctx)
+	maps.Copy(sources, s.leaks(ctx, found))
+	err := found.gather(sources)
+	attribute(s.host.catalog, found.Objects, append(owners(found.Objects), s.known...))
 	return found, err
 }
 
 // source lists one kind of objects.
 type source func() (Found, error)
 
-func (s scanner) sources(ctx context.Context, p places, leaseDirs []string) map[string]source {
-	sources := map[string]source{"ifb devices": scanIfbs}
-	for _, b := range installed() {
-		sources[b.name] = func() (Found, error) { return b.scan(ctx) }
-	}
-	for _, t := range nftTables {
-		sources[t.String()] = func() (Found, error) { return t.scan(ctx) }
-	}
-	for _, dir := range leaseDirs {
-		sources[dir] = func() (Found, error) { return scanLeases(dir), nil }
-	}
-	for _, dir := range p.tuning {
-		sources[dir] = func() (Found, error) { return scanTuning(dir), nil }
+// rules returns the iptables backends, each listed once for all plugins.
+func (s scanner) rules(ctx context.Context) map[string]source {
+	sources := map[string]source{}
+	for _, b := range installedBackends(s.host.programs) {
+		sources[b.name] = func() (Found, error) { return b.scan(ctx, s.host) }
 	}
 	return sources
 }
 
-// gather asks all sources at once and adds what they have.
+// leaks returns the sources of the other objects in the catalogue.
+func (s scanner) leaks(ctx context.Context, found *Found) map[string]source {
+	sources := map[string]source{}
+	for l := range s.host.catalog.leaks() {
+		for _, t := range l.tables {
+			sources[t.String()] = func() (Found, error) { return t.scan(ctx, s.host.programs, l.kind) }
+		}
+		for _, p := range l.links {
+			sources[p.String()] = func() (Found, error) { return p.scan(s.host.kernel, l.kind) }
+		}
+		for _, p := range l.files {
+			for _, dir := range p.in.list(s.confLists) {
+				sources[string(l.kind)+" "+dir] = func() (Found, error) { return p.scan(dir, l.kind), nil }
+			}
+		}
+		for _, d := range l.leases {
+			dirs := leaseDirs(d.list(s.confLists))
+			found.leaseDirs = append(found.leaseDirs, dirs...)
+			for _, dir := range dirs {
+				sources[dir] = func() (Found, error) { return scanLeases(dir), nil }
+			}
+		}
+	}
+	return sources
+}
+
+// gather lists all sources at once and adds their objects.
 func (f *Found) gather(sources map[string]source) error {
 	var group errgroup.Group
 	var mu sync.Mutex
@@ -90,7 +113,7 @@ func (f *Found) gather(sources map[string]source) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are in errs: all are wanted
+	_ = group.Wait() // errors are in errs: all are reported
 	for _, name := range slices.Sorted(maps.Keys(results)) {
 		f.Objects = append(f.Objects, results[name].Objects...)
 		f.Problems = append(f.Problems, results[name].Problems...)
@@ -101,7 +124,7 @@ func (f *Found) gather(sources map[string]source) error {
 // pinned returns the allocations after which a namespace is named.
 func pinned() map[string]string {
 	alive := map[string]string{}
-	entries, _ := os.ReadDir(netns.DefaultDir) // none: nobody pinned one
+	entries, _ := os.ReadDir(netns.DefaultDir) // missing: no namespace is pinned
 	for _, entry := range entries {
 		if path := filepath.Join(netns.DefaultDir, entry.Name()); netns.Exists(path) {
 			alive[entry.Name()] = "namespace " + path
@@ -110,12 +133,12 @@ func pinned() map[string]string {
 	return alive
 }
 
-// scanNamespaces fills in which addresses are used in network namespaces, except in
-// those whose identities are given. A namespace that cannot be entered is an
+// scanNamespaces fills in which addresses are used in network namespaces, except
+// in those whose identities are given. A namespace that cannot be entered is an
 // error.
 func (f *Found) scanNamespaces(except map[string]bool) error {
 	f.inUse = map[netip.Addr]string{}
-	paths, err := netns.Others()
+	paths, err := f.host.orDefault().kernel.namespaces()
 	if err != nil {
 		return err
 	}
@@ -128,14 +151,14 @@ func (f *Found) scanNamespaces(except map[string]bool) error {
 }
 
 func (f *Found) scanNamespace(path string, except map[string]bool) error {
-	ns, err := netns.Open(path)
+	ns, err := f.host.orDefault().kernel.open(path)
 	if errors.Is(err, netns.ErrMissing) || errors.Is(err, os.ErrNotExist) { // ended meanwhile
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer ns.Close() //nolint:errcheck // only looked at
+	defer ns.Close() //nolint:errcheck // only read
 	if except[ns.ID()] {
 		return nil
 	}

@@ -4,6 +4,7 @@
 package cleanup
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,11 +67,15 @@ var (
 )
 
 func TestChains(t *testing.T) {
-	chains, rules, problems := parseRules(listing)
+	rules := parseRules(listing, catalogue.mentions())
+	problems := rules.problems
 	if len(problems) != 1 || !strings.Contains(problems[0].Error(), "not closed") {
 		t.Errorf("problems %v, want the open quote", problems)
 	}
-	objects := allocationChains(backends[0], chains, rules)
+	var objects []Object
+	for l := range catalogue.leaks() {
+		objects = append(objects, l.objects(backends[0], rules)...)
+	}
 	type seen struct {
 		Owner     Owner
 		Addresses string
@@ -78,6 +83,9 @@ func TestChains(t *testing.T) {
 	}
 	got := map[string]seen{}
 	for _, o := range objects {
+		if o.addressOnly {
+			continue
+		}
 		text := ""
 		for _, a := range o.Addresses {
 			text += a.String() + " "
@@ -99,20 +107,22 @@ func TestChains(t *testing.T) {
 			t.Errorf("published UDP ports %+v, want 53", o.chain.udp)
 		}
 	}
-	if got := firewallRules(backends[0], rules); len(got) != 2 {
-		t.Errorf("%d rules of the firewall plugin, want the first two: %+v", len(got), got)
+	firewall := slices.DeleteFunc(objects, func(o Object) bool { return !o.addressOnly })
+	if len(firewall) != 2 || firewall[0].Kind != Firewall {
+		t.Errorf("%d rules of the firewall plugin, want the first two: %+v", len(firewall), firewall)
 	}
 }
 
 func TestTransaction(t *testing.T) {
-	chains, rules, _ := parseRules(listing)
 	var own []Object
-	for _, o := range allocationChains(backends[0], chains, rules) {
-		if o.Owner == a1 {
-			own = append(own, o)
+	for l := range catalogue.leaks() {
+		for _, o := range l.objects(backends[0], parseRules(listing, catalogue.mentions())) {
+			if o.Owner == a1 || o.addressOnly {
+				own = append(own, o)
+			}
 		}
 	}
-	got := string(backends[0].transaction(append(own, firewallRules(backends[0], rules)...)))
+	got := string(transaction(own))
 	want := `*filter
 -D CNI-FORWARD -s 10.0.0.2/32 -j ACCEPT
 -D CNI-FORWARD -d 10.0.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
@@ -133,22 +143,29 @@ COMMIT
 
 func TestInstanceOwner(t *testing.T) {
 	o := ownerOf("web", "a1", "eth0")
-	comment := instance(o) + ", net: web, if: eth0, id: a1"
-	if got, _ := instanceOwner(comment); got != o {
-		t.Errorf("%q is of %+v", comment, got)
-	}
-	forged := instance(o) + ", net: web, if: eth0, id: a2"
-	if got, key := instanceOwner(forged); got != (Owner{}) || key != instance(o) {
-		t.Errorf("%q is of %+v by %q, want only its hash", forged, got, key)
+	table := masquerade.tables[0]
+	for comment, want := range map[string]Owner{
+		instance(o) + ", net: web, if: eth0, id: a1": o,
+		instance(o) + ", net: web, if: eth0, id: a2": {}, // forged
+		instance(o) + ", net: web, if: et":           {}, // truncated
+	} {
+		if got := table.object(Masquerade, "masq_checks", comment, 1); got.Owner != want || got.key != instance(o) {
+			t.Errorf("%q is of %+v by %q, want %+v", comment, got.Owner, got.key, want)
+		}
 	}
 	objects := []Object{{Kind: Masquerade, key: instance(o)}, {Kind: Link, key: ifbDevice(o)}, {Kind: Ports, Owner: ownerOf("", "a1", "")}}
-	attribute(objects, []Owner{o})
+	attribute(catalogue, objects, []Owner{o})
 	for _, object := range objects {
 		if object.Owner.Network != "web" || object.Owner.Allocation != "a1" {
 			t.Errorf("%+v is not attributed", object)
 		}
 	}
 }
+
+// The names that the reference plugins make.
+func masqueradeChain(o Owner) string { return "CNI-" + hash(o.Network+o.ContainerID, 24) }
+func portChain(o Owner) string       { return "CNI-DN-" + hash(o.Network+o.ContainerID, 21) }
+func ifbDevice(o Owner) string       { return "bwp" + hash(o.Network+o.ContainerID, 12) }
 
 // FuzzRules: whatever iptables-save prints, nothing of it is taken for an
 // allocation's unless comment and chain agree, and only what was listed is
@@ -157,26 +174,32 @@ func FuzzRules(f *testing.F) {
 	f.Add(listing)
 	f.Add("*nat\n-A\n-A \n:CNI-")
 	f.Fuzz(func(t *testing.T, text string) {
-		chains, rules, _ := parseRules(text)
-		for _, r := range rules {
+		parsed := parseRules(text, catalogue.mentions())
+		for _, r := range parsed.rules {
 			if r.words != nil && (len(r.words) < 2 || r.words[1] != r.chain) {
 				t.Errorf("%q is a rule of chain %q, with words %q", r.line, r.chain, r.words)
 			}
 		}
-		for _, o := range firewallRules(backends[0], rules) {
-			if want := "CNI-FORWARD"; o.chain.rules[0].chain != want || o.chain.name != "" || !strings.Contains(o.chain.rules[0].line, o.Addresses[0].String()) {
-				t.Errorf("%+v is no rule of %s about one address", o, want)
-			}
-		}
-		for _, o := range allocationChains(backends[0], chains, rules) {
-			if o.Owner.Allocation != "" && o.key != masqueradeChain(o.Owner) && o.key != portChain(o.Owner) {
-				t.Errorf("%+v has the chain of another", o)
-			}
-			for line := range strings.Lines(string(backends[0].transaction([]Object{o}))) {
-				if rule, ok := strings.CutPrefix(line, "-D"); ok && !strings.Contains(text, "-A"+strings.TrimSuffix(rule, "\n")) {
-					t.Errorf("%q was not listed", line)
-				}
+		for l := range catalogue.leaks() {
+			for _, o := range l.objects(backends[0], parsed) {
+				requireListed(t, text, o)
 			}
 		}
 	})
+}
+
+func requireListed(t *testing.T, text string, o Object) {
+	t.Helper()
+	if want := "CNI-FORWARD"; o.addressOnly {
+		if o.chain.rules[0].chain != want || o.chain.name != "" || !strings.Contains(o.chain.rules[0].line, o.Addresses[0].String()) {
+			t.Errorf("%+v is no rule of %s about one address", o, want)
+		}
+	} else if o.Owner.Allocation != "" && o.key != masqueradeChain(o.Owner) && o.key != portChain(o.Owner) {
+		t.Errorf("%+v has the chain of another", o)
+	}
+	for line := range strings.Lines(string(transaction([]Object{o}))) {
+		if rule, ok := strings.CutPrefix(line, "-D"); ok && !strings.Contains(text, "-A"+strings.TrimSuffix(rule, "\n")) {
+			t.Errorf("%q was not listed", line)
+		}
+	}
 }

@@ -1,0 +1,119 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"regexp"
+
+	"sigs.k8s.io/knftables"
+)
+
+// Kinds of objects, after the plugins that make them.
+const (
+	// Masquerade is a chain or rule that bridge and ptp make for ipMasq.
+	Masquerade Kind = "masquerade"
+	// Ports is a chain or rule of portmap.
+	Ports Kind = "ports"
+	// Firewall is a rule of the firewall plugin. It names an address only.
+	Firewall Kind = "firewall"
+	// Lease is an address of host-local.
+	Lease Kind = "lease"
+	// Link is a network device: the host's end of a veth pair, bandwidth's
+	// ifb device, or an interface that DEL left in its namespace.
+	Link Kind = "link"
+	// Tuning is a file in which the tuning plugin saved settings.
+	Tuning Kind = "tuning"
+	// Cache is a result in libcni's cache.
+	Cache Kind = "cache"
+)
+
+// catalogue has the plugins whose leaks are known, as the reference plugins
+// v1.9.1 make them. A plugin that is added needs an element here, a test of what
+// it writes in catalog_test.go, and a row in docs/cleanup.md.
+var catalogue = catalog{
+	{name: "bridge", delMayLie: true, leaves: []*leak{masquerade}},
+	{name: "ptp", delMayLie: true, leaves: []*leak{masquerade}},
+	{name: "portmap", leaves: []*leak{{
+		kind:   Ports,
+		chains: []chainPattern{{table: "nat", name: hashedName{"CNI-DN-", 21}, comment: chainComment}},
+		tables: []nftTable{
+			{family: knftables.IPv4Family, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
+			{family: knftables.IPv6Family, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
+		},
+	}}},
+	{name: "firewall", manual: firewalldZone, leaves: []*leak{{
+		kind: Firewall,
+		rules: []rulePattern{{table: "filter", chain: "CNI-FORWARD", forms: []string{
+			"-s ADDRESS -j ACCEPT",
+			"-d ADDRESS -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+		}}},
+	}}},
+	{name: "host-local", leaves: []*leak{{
+		kind: Lease,
+		// The defaults of host-local and of Nomad's bridge.
+		leases: []directory{{paths: []string{"/var/lib/cni/networks", "/run/cni"}, configured: ipamDataDir}},
+	}}},
+	{name: "bandwidth", leaves: []*leak{{
+		kind:  Link,
+		links: []linkPattern{{linkType: "ifb", name: hashedName{"bwp", 12}}},
+	}}},
+	{name: "tuning", delMayLie: true, leaves: []*leak{{
+		kind: Tuning,
+		files: []filePattern{{
+			in:   directory{paths: []string{"/run/cni/tuning"}, configured: tuningDataDir},
+			name: regexp.MustCompile(`^(?P<id>.+)_(?P<interface>[^_]*)\.json$`),
+			want: "CONTAINERID_INTERFACE.json",
+			key:  tuningFile,
+		}},
+	}}},
+	{name: "host-device", movesLink: true},
+	{name: "macvlan"}, {name: "ipvlan"}, {name: "vlan"}, {name: "dummy"}, {name: "tap"}, {name: "loopback"},
+	{name: "sbr"}, {name: "vrf"}, {name: "static"},
+}
+
+// masquerade is what bridge and ptp leave of ipMasq.
+var masquerade = &leak{
+	kind:   Masquerade,
+	chains: []chainPattern{{table: "nat", name: hashedName{"CNI-", 24}, comment: chainComment}},
+	tables: []nftTable{{
+		family: knftables.InetFamily, name: "cni_plugins_masquerade", chains: []string{"masq_checks"},
+		comment: regexp.MustCompile(`^(?P<key>[0-9a-f]{16}-[0-9a-f]{16})(?:, net: (?P<network>` + name + `), if: (?P<interface>[^\s/]+), id: (?P<id>` + name + `)$)?`),
+		key:     instance,
+	}},
+}
+
+var hostportChains = []string{"hostports", "hostip_hostports", "masquerading"}
+
+// name is the form of network names and container IDs.
+const name = `[a-zA-Z0-9][\w.-]*`
+
+var (
+	// chainComment is on the rules in iptables that lead to a plugin's chain.
+	chainComment       = regexp.MustCompile(`^(?:dnat )?name: "(?P<network>` + name + `)" id: "(?P<id>` + name + `)"$`)
+	containerIDComment = regexp.MustCompile(`^(?P<id>` + name + `)$`)
+)
+
+// instance begins the comment of a masquerade rule in nftables.
+func instance(o Owner) string {
+	return hash(o.Network, 16) + "-" + hash(o.Interface+":"+o.ContainerID, 16)
+}
+
+func tuningFile(o Owner) string { return o.ContainerID + "_" + o.Interface + ".json" }
+
+func ipamDataDir(c pluginConf) string { return c.IPAM.DataDir }
+
+func tuningDataDir(c pluginConf) string {
+	if c.Type != "tuning" {
+		return ""
+	}
+	return c.DataDir
+}
+
+// firewalldZone: zones belong to firewalld, which removes addresses itself.
+func firewalldZone(c pluginConf) string {
+	if c.Backend != "firewalld" {
+		return ""
+	}
+	return "a zone of firewalld may still have these addresses as sources; see: firewall-cmd --get-active-zones"
+}

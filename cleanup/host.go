@@ -1,0 +1,122 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+	"github.com/vishvananda/netlink"
+	"sigs.k8s.io/knftables"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// host is the machine whose objects are found and removed, and the catalogue of
+// what to find. Tests have fakes.
+type host struct {
+	catalog  catalog
+	programs programs
+	kernel   kernel
+}
+
+var thisHost = &host{catalogue, system{}, system{}}
+
+// orDefault returns the host, or this one when it is nil.
+func (h *host) orDefault() *host {
+	if h == nil {
+		return thisHost
+	}
+	return h
+}
+
+// programs list and remove rules.
+type programs interface {
+	// installed tells whether there is a program of the name.
+	installed(name string) bool
+	// run returns the standard output.
+	run(ctx context.Context, stdin []byte, name string, args ...string) (string, error)
+	// legacyTables returns the kernel's list of legacy tables in use.
+	legacyTables(path string) ([]byte, error)
+	iptables(b backend) (ruleRemover, error)
+	nftables(family knftables.Family, table string) (knftables.Interface, error)
+}
+
+// ruleRemover removes iptables rules and chains one by one.
+type ruleRemover interface {
+	DeleteIfExists(table, chain string, rule ...string) error
+	ChainExists(table, chain string) (bool, error)
+	ClearAndDeleteChain(table, chain string) error
+}
+
+// kernel has links, UDP flows and namespaces.
+type kernel interface {
+	links(linkType string) ([]string, error)
+	hasLink(name, linkType, mac string) bool
+	removeLink(name, linkType, mac string) error
+	deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error
+	// namespaces returns a path to each network namespace but the caller's.
+	namespaces() ([]string, error)
+	open(path string) (namespace, error)
+}
+
+// namespace is an open network namespace.
+type namespace interface {
+	ID() string
+	Interfaces() ([]netns.Interface, error)
+	RemoveInterface(name string, back bool) error
+	Close() error
+}
+
+// system is the host that this process runs on.
+type system struct{}
+
+func (system) installed(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+func (system) run(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+func (system) legacyTables(path string) ([]byte, error) { return os.ReadFile(path) }
+
+func (system) iptables(b backend) (ruleRemover, error) {
+	return iptables.New(iptables.IPFamily(b.family), iptables.Path(b.name), iptables.Timeout(30))
+}
+
+func (system) nftables(family knftables.Family, table string) (knftables.Interface, error) {
+	return knftables.New(family, table, knftables.NoObjectCommentEmulation)
+}
+
+func (system) links(linkType string) ([]string, error) { return netns.Links(linkType) }
+
+func (system) hasLink(name, linkType, mac string) bool { return netns.HasLink(name, linkType, mac) }
+
+func (system) removeLink(name, linkType, mac string) error {
+	return netns.RemoveLink(name, linkType, mac)
+}
+
+func (system) deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error {
+	_, err := netns.Whole(func() (uint, error) {
+		return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filters...)
+	})
+	return err
+}
+
+func (system) namespaces() ([]string, error) { return netns.Others() }
+
+func (system) open(path string) (namespace, error) { return netns.Open(path) }

@@ -109,7 +109,7 @@ func (f *Found) objectsOf(dead []state.Record) ([]Object, error) {
 	byContainer := map[string][]state.Attachment{}
 	addresses := map[netip.Addr]Owner{}
 	for _, record := range dead {
-		alive := namespaceOf(record.Allocation) != ""
+		alive := f.host.orDefault().namespaceOf(record.Allocation) != ""
 		for _, a := range record.Attachments {
 			byContainer[a.ContainerID] = append(byContainer[a.ContainerID], a)
 			objects = append(objects, f.host.orDefault().linksOf(record.Allocation, a, alive)...)
@@ -156,7 +156,7 @@ func (f *Found) addressRules(dead []state.Record, addresses map[netip.Addr]Owner
 	}
 	own := map[string]bool{}
 	for _, record := range dead {
-		own[namespaceOf(record.Allocation)] = true
+		own[f.host.orDefault().namespaceOf(record.Allocation)] = true
 	}
 	if err := f.scanNamespaces(own); err != nil {
 		return nil, fmt.Errorf("find the namespaces that use the addresses: %w", err)
@@ -164,10 +164,10 @@ func (f *Found) addressRules(dead []state.Record, addresses map[netip.Addr]Owner
 	return slices.DeleteFunc(rules, func(o Object) bool { return f.inUse[o.Addresses[0]] != "" }), nil
 }
 
-// namespaceOf returns the identity of the allocation's namespace, if that is
-// still there.
-func namespaceOf(a state.Allocation) string {
-	ns, err := a.Namespace()
+// namespaceOf returns the identity of the allocation's namespace; empty where it
+// is missing.
+func (h *host) namespaceOf(a state.Allocation) string {
+	ns, err := state.OpenNamespace(a, h.kernel.open)
 	if err != nil {
 		return ""
 	}

@@ -351,14 +351,14 @@ func (c *Collector) recorded(record state.Record) recordedAllocation {
 	for _, a := range record.Attachments {
 		r.addresses = append(r.addresses, resultAddresses(a.Result)...)
 		switch {
-		case a.Batch != "": // added to an allocation that stands
+		case a.Batch != "": // added to an allocation that is set up
 		case a.Phase == state.Adding:
-			cut = "its set-up was cut off"
+			cut = "its set-up was interrupted"
 		case a.Phase != state.Attached:
 			cut = "its teardown did not finish"
 		}
 	}
-	ns, err := record.Allocation.Namespace()
+	ns, err := state.OpenNamespace(record.Allocation, c.host.orDefault().kernel.open)
 	if err == nil {
 		_ = ns.Close() // only looked at
 	}

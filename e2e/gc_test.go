@@ -321,7 +321,7 @@ func TestGarbage(t *testing.T) {
 	if o.code != 1 {
 		t.Errorf("exit code %d, want 1: one chain is still there", o.code)
 	}
-	for _, word := range []string{"README", "10.88.9.10", "10.88.9.12", "web-garbage-eth0", "a rule of somebody else leads to it", "192.0.2.1"} {
+	for _, word := range []string{"README", "10.88.9.10", "10.88.9.12", "web-garbage-eth0", "a rule of another program leads to it", "192.0.2.1"} {
 		if !strings.Contains(o.stderr, word) {
 			t.Errorf("gc does not report %q:\n%s", word, o.stderr)
 		}

@@ -1,0 +1,221 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/knftables"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// within returns the catalogue with its directories below one of the test's.
+func (c catalog) within(root string) catalog {
+	below := func(d directory) directory {
+		var paths []string
+		for _, path := range d.paths {
+			paths = append(paths, root+path)
+		}
+		return directory{paths, d.configured}
+	}
+	moved := slices.Clone(c)
+	for i := range moved {
+		moved[i].leaves = slices.Clone(c[i].leaves)
+		for j, l := range moved[i].leaves {
+			if len(l.files)+len(l.leases) == 0 {
+				continue
+			}
+			inRoot := *l
+			inRoot.files, inRoot.leases = slices.Clone(l.files), slices.Clone(l.leases)
+			for k := range inRoot.files {
+				inRoot.files[k].in = below(inRoot.files[k].in)
+			}
+			for k := range inRoot.leases {
+				inRoot.leases[k] = below(inRoot.leases[k])
+			}
+			moved[i].leaves[j] = &inRoot
+		}
+	}
+	return moved
+}
+
+// leftover is an allocation with one attachment by the given plugins, whose
+// namespace is gone.
+func leftover(plugins string) state.Leftover {
+	return state.Leftover{
+		Allocation: state.Allocation{ID: "a1", Netns: "/run/netns/a1"},
+		Suspects: []state.Suspect{{Attachment: state.Attachment{
+			Network: "web", Interface: "eth0", ContainerID: "a1",
+			ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [` + plugins + `]}`),
+			Result:   []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth1"}, {"name": "cni0"}], "ips": [{"address": "10.0.0.2/24"}]}`),
+		}}},
+	}
+}
+
+// TestCatalogue: Clean removes what each plugin writes for an allocation, and
+// leaves the same of another one.
+func TestCatalogue(t *testing.T) {
+	for name, test := range map[string]struct {
+		plugins string
+		// write puts the objects of a1 and a2 on the host.
+		write func(t *testing.T, f *fakeSystem, root string)
+		// calls are those that removal makes; none names a2.
+		calls []string
+		// files are removed and kept.
+		removed, kept string
+	}{
+		"bridge": {plugins: `{"type": "bridge", "ipMasq": true}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) { f.saved["iptables-nft"] = listing },
+			calls: []string{"-X " + masqueradeChain(a1), "-D POSTROUTING -s 10.0.0.2/32"}},
+		"ptp": {plugins: `{"type": "ptp", "ipMasq": true}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) { f.saved["iptables"] = listing },
+			calls: []string{"-X " + masqueradeChain(a1)}},
+		"portmap": {plugins: `{"type": "portmap"}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) { f.saved["iptables-nft"] = listing },
+			calls: []string{"-X " + portChain(a1), "-D CNI-HOSTPORT-DNAT", "delete flows 2 1"}},
+		"firewall": {plugins: `{"type": "firewall"}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) { f.saved["iptables-nft"] = listing },
+			calls: []string{"-D CNI-FORWARD -s 10.0.0.2/32 -j ACCEPT", "-D CNI-FORWARD -d 10.0.0.2/32"}},
+		"legacy tables": {plugins: `{"type": "bridge"}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) {
+				f.saved["iptables-legacy"], f.legacy = listing, "nat\n"
+			},
+			calls: []string{"iptables-legacy-restore *filter"}},
+		"host-local": {plugins: `{"type": "macvlan", "ipam": {"type": "host-local"}}`,
+			write: func(t *testing.T, _ *fakeSystem, root string) {
+				dir := root + "/var/lib/cni/networks/web/"
+				writeFile(t, dir+"lock", "")
+				writeFile(t, dir+"10.0.0.2", "a1\r\neth0")
+				writeFile(t, dir+"10.0.0.3", "a2\r\neth0")
+			},
+			removed: "/var/lib/cni/networks/web/10.0.0.2", kept: "/var/lib/cni/networks/web/10.0.0.3"},
+		"bandwidth": {plugins: `{"type": "bandwidth"}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) {
+				f.linkTypes[ifbDevice(a1)], f.linkTypes[ifbDevice(a2)], f.linkTypes["ifb0"] = "ifb", "ifb", "ifb"
+			},
+			calls: []string{"remove link ifb " + ifbDevice(a1)}},
+		"veth pair": {plugins: `{"type": "bridge"}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) { f.linkTypes["veth1"] = "veth" },
+			calls: []string{"remove link veth veth1"}},
+		"tuning": {plugins: `{"type": "tuning"}`,
+			write: func(t *testing.T, _ *fakeSystem, root string) {
+				writeFile(t, root+"/run/cni/tuning/a1_eth0.json", "{}")
+				writeFile(t, root+"/run/cni/tuning/a2_eth0.json", "{}")
+			},
+			removed: "/run/cni/tuning/a1_eth0.json", kept: "/run/cni/tuning/a2_eth0.json"},
+		"host-device": {plugins: `{"type": "host-device"}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) { f.addNamespace("/run/netns/a1", "1", "10.0.0.2/24") },
+			calls: []string{"remove interface eth0 back: true"}},
+		"macvlan": {plugins: `{"type": "macvlan"}`,
+			write: func(_ *testing.T, f *fakeSystem, _ string) { f.addNamespace("/run/netns/a1", "1", "10.0.0.2/24") },
+			calls: []string{"remove interface eth0 back: false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, f := t.TempDir(), newFakeSystem()
+			test.write(t, f, root)
+			c := Cleaner{CacheDir: root, host: f.host(catalogue.within(root))}
+			if errs := c.Clean(t.Context(), []state.Leftover{leftover(test.plugins)}); errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+			for _, call := range test.calls {
+				if !f.made(call) {
+					t.Errorf("no call %q among %q", call, f.calls)
+				}
+			}
+			for _, other := range []Owner{a2, a3, a4} {
+				if f.made(masqueradeChain(other)) || f.made(ifbDevice(other)) {
+					t.Errorf("removes objects of %s: %q", other, f.calls)
+				}
+			}
+			if test.removed != "" && exists(root+test.removed) || test.kept != "" && !exists(root+test.kept) {
+				t.Errorf("want %s removed and %s kept", test.removed, test.kept)
+			}
+		})
+	}
+}
+
+// TestCatalogueNftables: of the plugins' tables, the rules of the allocation go.
+func TestCatalogueNftables(t *testing.T) {
+	f := newFakeSystem()
+	eth0 := func(id string) string {
+		return instance(ownerOf("web", id, "eth0")) + ", net: web, if: eth0, id: " + id
+	}
+	masq := f.addTable(t, knftables.InetFamily, "cni_plugins_masquerade", "masq_checks", eth0("a1"), eth0("a2"))
+	ports := f.addTable(t, knftables.IPv6Family, "cni_hostport", "hostports", "a1", "a2", "not an ID")
+	c := Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
+	for range 2 { // the second finds nothing to do
+		if errs := c.Clean(t.Context(), []state.Leftover{leftover(`{"type": "bridge"}, {"type": "portmap"}`)}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+	}
+	for _, fake := range []*knftables.Fake{masq, ports} {
+		if rules := fake.Dump(); strings.Contains(rules, "a1") || !strings.Contains(rules, "a2") {
+			t.Errorf("the rules are\n%s\nwant those of a2 only", rules)
+		}
+	}
+}
+
+// TestNewPlugin: one literal adds a plugin, with a chain in nftables and a file.
+func TestNewPlugin(t *testing.T) {
+	root, f := t.TempDir(), newFakeSystem()
+	vendor := catalog{{name: "vendor", leaves: []*leak{{
+		kind:   "vendor",
+		tables: []nftTable{{family: knftables.InetFamily, name: "vendor", chains: []string{"marks"}, comment: regexp.MustCompile(`^(?P<network>\w+)/(?P<id>\w+)$`)}},
+		files: []filePattern{{
+			in:   directory{paths: []string{root}},
+			name: regexp.MustCompile(`^(?P<id>\w+)\.conf$`), want: "CONTAINERID.conf",
+			key: func(o Owner) string { return o.ContainerID + ".conf" },
+		}},
+	}}}}
+	rules := f.addTable(t, knftables.InetFamily, "vendor", "marks", "web/a1", "web/a2", "other/a1")
+	for _, name := range []string{"a1.conf", "a2.conf"} {
+		writeFile(t, filepath.Join(root, name), "")
+	}
+	c := Cleaner{CacheDir: t.TempDir(), host: f.host(vendor)}
+	l := leftover(`{"type": "vendor"}`)
+	if !c.Covers(l.Suspects[0].Attachment) {
+		t.Error("the plugin is not covered")
+	}
+	l.Suspects[0].DelErr = errFake
+	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	if left := rules.Dump(); strings.Contains(left, "web/a1") || !strings.Contains(left, "web/a2") || !strings.Contains(left, "other/a1") {
+		t.Errorf("the rules are\n%s", left)
+	}
+	if exists(filepath.Join(root, "a1.conf")) || !exists(filepath.Join(root, "a2.conf")) {
+		t.Error("want the file of a1 removed, and that of a2 kept")
+	}
+}
+
+// TestCatalogueIsDocumented: docs/cleanup.md has each plugin that leaves
+// something, and those whose DEL may lie.
+func TestCatalogueIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/cleanup.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([a-z, -]+) \|.*\| (yes|no) \|$`).FindAllStringSubmatch(string(page), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			documented[name] = documented[name] || row[2] == "yes"
+		}
+	}
+	known := map[string]bool{}
+	for _, p := range catalogue {
+		if len(p.leaves) > 0 || p.movesLink {
+			known[p.name] = p.delMayLie
+		}
+	}
+	if diff := cmp.Diff(known, documented); diff != "" {
+		t.Errorf("plugins of the catalogue, and of docs/cleanup.md: %s", diff)
+	}
+}

@@ -1,0 +1,226 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// collection is a host with the leaks of the listing, and a collector for it.
+func collection(t *testing.T) (*fakeSystem, *Collector) {
+	t.Helper()
+	store, err := state.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, conf := newFakeSystem(), t.TempDir()
+	f.saved["iptables-nft"] = listing
+	writeFile(t, conf+"/web.conf", `{"cniVersion": "1.0.0", "name": "web", "type": "bridge"}`)
+	return f, &Collector{Store: store, ConfDirs: []string{conf}, CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
+}
+
+// record puts an allocation with one attachment on record.
+func record(t *testing.T, c *Collector, a state.Allocation, attachment state.Attachment) {
+	t.Helper()
+	lock, err := c.Store.Lock(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	if a.BootID, err = state.BootID(); err != nil {
+		t.Fatal(err)
+	}
+	attachment.Network, attachment.Interface, attachment.ContainerID = "web", "eth0", a.ID
+	attachment.ConfList = []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "bridge"}]}`)
+	attachment.Result = []byte(`{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.2/24"}]}`)
+	if err := lock.Begin(a, []state.Attachment{attachment}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reasons are those of the decisions on the chain of an allocation.
+func reasons(r *Report, o Owner) string {
+	for _, d := range r.Decisions {
+		if d.key == masqueradeChain(o) {
+			if d.Leaked {
+				return "leaked: " + d.Reason
+			}
+			return d.Reason
+		}
+	}
+	return "not found"
+}
+
+// TestCollect removes the objects of the dead, tells of progress, and reports
+// what is blocked.
+func TestCollect(t *testing.T) {
+	f, c := collection(t)
+	var progress []int
+	c.Progress = func(done, of int) { progress = append(progress, done, of) }
+	report, err := c.Collect(t.Context(), Scope{}, NoneLive)
+	if err == nil || !strings.Contains(err.Error(), "a rule of another program") {
+		t.Errorf("%v, want an error that names the foreign rule", err)
+	}
+	if !f.made("-X "+masqueradeChain(a1)) || !f.made("-X "+portChain(a1)) || f.made("-X "+masqueradeChain(a3)) {
+		t.Errorf("calls %q", f.calls)
+	}
+	if report.Removed != 4 || len(report.Failures) != 2 || len(report.Leaked()) != 6 || len(report.Gone()) != 4 {
+		t.Errorf("removed %d, failures %v, leaked %v", report.Removed, report.Failures, report.Leaked())
+	}
+	if len(progress) != 2 || progress[0] != 3 || progress[1] != 3 {
+		t.Errorf("progress %v, want 3 of 3", progress)
+	}
+	if got := reasons(report, a2); got != "its owner is unknown" {
+		t.Errorf("a chain without proof: %s", got)
+	}
+}
+
+// TestExamine decides by records, namespaces and the live set, and changes nothing.
+func TestExamine(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, f *fakeSystem, c *Collector)
+		live    Live
+		want    string
+	}{
+		"dead": {want: "leaked: no allocation of that ID"},
+		"live": {live: func(string) string { return "Nomad" }, want: "its allocation lives: Nomad"},
+		"recorded, namespace gone": {want: "leaked: ",
+			prepare: func(t *testing.T, _ *fakeSystem, c *Collector) {
+				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+			}},
+		"recorded, namespace exists": {want: "its allocation is on record and lives",
+			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
+				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+			}},
+		"set-up interrupted": {want: "leaked: its set-up was interrupted",
+			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
+				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Adding})
+			}},
+		"teardown interrupted": {want: "leaked: its teardown did not finish",
+			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
+				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Pending})
+			}},
+		"set-up in flight": {want: "its allocation is on record and lives",
+			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
+				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Adding})
+				lock, err := c.Store.Lock(t.Context(), "a1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(lock.Unlock)
+			}},
+		"address in use": {want: "its address 10.0.0.2 is in use in /run/netns/other",
+			prepare: func(_ *testing.T, f *fakeSystem, _ *Collector) {
+				f.addNamespace("/run/netns/other", "2", "10.0.0.2/24")
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, c := collection(t)
+			if test.prepare != nil {
+				test.prepare(t, f, c)
+			}
+			if test.live == nil {
+				test.live = NoneLive
+			}
+			report, _, err := c.Examine(t.Context(), Scope{Network: "web"}, test.live)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := reasons(report, a1); !strings.HasPrefix(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			if f.made("restore") {
+				t.Errorf("it changes the host: %q", f.calls)
+			}
+		})
+	}
+}
+
+// TestExamineOne: with one allocation in the scope, objects of any network count,
+// and the report says whether the allocation is live.
+func TestExamineOne(t *testing.T) {
+	f, c := collection(t)
+	c.ConfDirs = nil
+	report, _, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
+	if err != nil || report.Alive != "" || len(report.Leaked()) != 4 {
+		t.Errorf("%+v, %v, want the four objects of a1", report, err)
+	}
+	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+	record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+	if report, _, err = c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive); err != nil || !strings.Contains(report.Alive, "namespace exists") {
+		t.Errorf("%+v, %v, want it alive", report, err)
+	}
+	writeFile(t, filepath.Join(c.CacheDir, "results", "web-a9-eth0"), `{"containerId": "a9", "networkName": "web", "ifName": "eth0", "netns": "/proc/self/ns/net"}`)
+	if report, _, err = c.Examine(t.Context(), Scope{Allocation: "a9"}, NoneLive); err != nil || report.Alive != "namespace /proc/self/ns/net" {
+		t.Errorf("%+v, %v, want it alive by libcni's cache", report, err)
+	}
+}
+
+// TestUnexaminable: sources that fail are problems; without the namespaces there
+// is no plan.
+func TestUnexaminable(t *testing.T) {
+	f, c := collection(t)
+	f.errs["iptables-nft-save"], f.errs["links"] = errFake, errFake
+	report, _, err := c.Examine(t.Context(), Scope{}, NoneLive)
+	if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].String(), "list iptables-nft: out of order") {
+		t.Errorf("%+v, %v, want one problem that names both sources", report, err)
+	}
+	for _, call := range []string{"namespaces", "open namespace", "interfaces"} {
+		f, c := collection(t)
+		f.addNamespace("/run/netns/x", "1", "10.0.0.9/24")
+		f.errs[call] = errFake
+		if _, err := c.Collect(t.Context(), Scope{}, NoneLive); !errors.Is(err, errFake) {
+			t.Errorf("%s: %v, want its error", call, err)
+		}
+	}
+	if _, err := c.Collect(t.Context(), Scope{}, nil); !errors.Is(err, ErrLiveUnknown) {
+		t.Errorf("no live set: %v", err)
+	}
+}
+
+// TestUnreadableRecord: the allocation counts as live.
+func TestUnreadableRecord(t *testing.T) {
+	f, c := collection(t)
+	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+	record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+	store := t.TempDir()
+	writeFile(t, store+"/allocations/a1/journal", `{"version": 99}`+"\n")
+	var err error
+	if c.Store, err = state.Open(store); err != nil {
+		t.Fatal(err)
+	}
+	report, _, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
+	if err != nil || len(report.Leaked()) > 0 || !strings.Contains(report.Alive, "unknown whether") {
+		t.Errorf("%+v, %v, want it unknown", report, err)
+	}
+}
+
+// TestQueryLive: an error of one source is the result.
+func TestQueryLive(t *testing.T) {
+	live, err := QueryLive(t.Context(), sourceOf{ids: []string{"a"}})
+	if err != nil || live("a") != "test" || live("b") != "" {
+		t.Errorf("%v", err)
+	}
+	if _, err := QueryLive(t.Context(), sourceOf{ids: []string{"a"}}, sourceOf{err: errFake}); !errors.Is(err, errFake) {
+		t.Errorf("%v, want the source's error", err)
+	}
+}
+
+type sourceOf struct {
+	ids []string
+	err error
+}
+
+func (s sourceOf) Live(context.Context) ([]string, error) { return s.ids, s.err }
+
+func (s sourceOf) Name() string { return "test" }

@@ -6,8 +6,8 @@ package cleanup
 import "time"
 
 // batchSize is how many allocations are cleaned up at once. Nothing is attached
-// meanwhile, so a batch is to take a fraction of a second. How many that is
-// depends on the rules that the host has.
+// meanwhile, so a batch is to take a fraction of a second. The size for that
+// depends on the number of rules on the host.
 type batchSize struct{ n int }
 
 // Limits of a batch: iptables-nft-restore takes more than twice as long for twice

@@ -17,7 +17,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// cached is what matters here of libcni's cache file.
+// cached is the part of libcni's cache file that cleanup needs.
 type cached struct {
 	ContainerID string          `json:"containerId"`
 	Network     string          `json:"networkName"`

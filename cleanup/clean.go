@@ -29,8 +29,8 @@ type Cleaner struct {
 	host *host
 }
 
-// Clean removes all that the catalogue of the package knows of the attachments:
-// rules, leases, devices, files. It scans the host once for all allocations, and
+// Clean removes the objects of the attachments that the catalogue knows: rules,
+// leases, links, files. It scans the host once for all allocations, and
 // returns an error for each. Where DEL failed, plugins that the catalogue does not
 // know are an error, because nothing can say what they left. Repeated it finds
 // nothing to do.
@@ -60,7 +60,7 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 	return s.host.catalog.outcomes(leftovers, failures, errors.Join(err, useErr, deleteFlows(s.host.kernel, flows)))
 }
 
-// outcomes sorts failures by allocation. What is of none is everybody's.
+// outcomes returns the errors of each allocation. Failures of none count for all.
 func (c catalog) outcomes(leftovers []state.Leftover, failures []Failure, shared error) []error {
 	failed := map[string][]error{}
 	for _, f := range failures {

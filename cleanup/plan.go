@@ -12,16 +12,15 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// Live returns who says that an allocation lives, or nothing when nobody does. A
-// nil Live is unknown, which is not the same as NoneLive.
+// Live returns the name of the source that lists an allocation as live, or nothing.
+// A nil Live means that the live set is unknown, unlike NoneLive.
 type Live func(id string) (by string)
 
-// NoneLive is a Live for a host on which nobody but the records, and signs of
-// life on the host itself, tell what lives.
+// NoneLive is an empty live set: only records, and liveness evidence on the host
+// itself, keep an allocation's objects.
 func NoneLive(string) string { return "" }
 
-// ErrLiveUnknown is a plan that was asked for without knowing which allocations
-// live.
+// ErrLiveUnknown is a plan without a live set.
 var ErrLiveUnknown = errdefs.New(errdefs.Unavailable, "it is not known which allocations live: nothing is removed")
 
 // recordedAllocation is an allocation that allocnet has on record.
@@ -34,41 +33,40 @@ type recordedAllocation struct {
 	addresses []netip.Addr
 }
 
-// recordSet are what allocnet knows. They are to be read after the scan: then an
-// allocation that is set up meanwhile is among them.
+// recordSet has the networks and allocations that allocnet knows. It is read after
+// the scan, so it has the allocations that were set up meanwhile.
 type recordSet struct {
-	// networks are those of the conf directory and of the recorded
-	// allocations. What others made is not touched.
+	// networks are those of the CNI configuration directory and of recorded
+	// allocations. Objects of other networks are kept.
 	networks map[string]bool
-	// orchestrated tells what the orchestrator attached itself, of which the live
-	// set is complete. Nil: nothing.
+	// orchestrated tells whether the orchestrator attached the owner itself: for
+	// those the live set is complete. Nil: none.
 	orchestrated func(Owner) bool
 	// allocations are those on record, by ID.
 	allocations map[string]recordedAllocation
-	// graceCutoff is when it was made what is old enough to be judged by what the
-	// host shows: another program may be about to attach who has a younger
-	// lease. Zero: everything is.
+	// graceCutoff keeps allocations with objects that were made later: another
+	// program that is about to attach has a lease first. Zero: no grace period.
 	graceCutoff time.Time
 }
 
-// Decision is what is to become of an object.
+// Decision is whether to remove an object, and why.
 type Decision struct {
 	Object
-	// Leaked is whether nobody needs it any more.
+	// Leaked is whether its allocation is dead.
 	Leaked bool `json:"leaked"`
-	// Reason is the reason for either.
+	// Reason is why it is leaked or kept.
 	Reason string `json:"reason"`
 }
 
-// plan tells for every object whether it is leaked, and why. It looks at
-// nothing but its arguments. Without a live set it is ErrLiveUnknown.
+// plan decides for every object whether it is leaked. It is a pure function.
+// Without a live set the error is ErrLiveUnknown.
 func plan(found *Found, records recordSet, live Live) ([]Decision, error) {
 	if live == nil {
 		return nil, ErrLiveUnknown
 	}
 	p := planner{found, records, live, map[netip.Addr][]Decision{}, map[string]bool{}}
 	for _, o := range found.Objects {
-		p.young[o.Owner.Allocation] = p.young[o.Owner.Allocation] || !records.graceCutoff.IsZero() && o.Created.After(records.graceCutoff)
+		p.recent[o.Owner.Allocation] = p.recent[o.Owner.Allocation] || !records.graceCutoff.IsZero() && o.Created.After(records.graceCutoff)
 	}
 	decisions := make([]Decision, len(found.Objects))
 	for i, o := range found.Objects {
@@ -93,10 +91,10 @@ type planner struct {
 	found   *Found
 	records recordSet
 	live    Live
-	// claims are the decisions on what says that an address is its owner's.
+	// claims are the decisions on the objects that name an address and an owner.
 	claims map[netip.Addr][]Decision
-	// young are the allocations with something that was made since graceCutoff.
-	young map[string]bool
+	// recent are the allocations with objects that were made after graceCutoff.
+	recent map[string]bool
 }
 
 func (p *planner) claimRecorded() {
@@ -124,14 +122,14 @@ func (p *planner) classify(o Object) Decision {
 	case known:
 		return Decision{o, true, recorded.dead}
 	case p.found.alive[id] != "":
-		return keep("its allocation shows a sign of life: %s", p.found.alive[id])
+		return keep("its allocation has liveness evidence: %s", p.found.alive[id])
 	case network == "":
 		return keep("its network is unknown")
 	case !p.records.networks[network] && (p.records.orchestrated == nil || !p.records.orchestrated(o.Owner)):
-		return keep("network %q is none of ours", network)
+		return keep("network %q is neither configured nor recorded here", network)
 	}
-	if p.young[id] {
-		return keep("its allocation has a lease that was given out only now")
+	if p.recent[id] {
+		return keep("its allocation has a lease within the grace period")
 	}
 	if address, where, used := p.used(o); used {
 		return keep("its address %s is in use in %s", address, where)
@@ -139,8 +137,8 @@ func (p *planner) classify(o Object) Decision {
 	return Decision{o, true, "no allocation of that ID lives or is on record"}
 }
 
-// used tells whether an address of the object is in some namespace. That one is
-// another allocation's when the lease says so.
+// used tells whether an address of the object is in use in some namespace. Use by
+// an allocation that has the lease does not count.
 func (p *planner) used(o Object) (address netip.Addr, where string, used bool) {
 	for _, address := range o.Addresses {
 		where, used := p.found.inUse[address]
@@ -157,9 +155,9 @@ func (p *planner) leasedToAnother(address netip.Addr, id string) bool {
 	})
 }
 
-// classifyByAddress is for what names nobody but an address: it is leaked when
-// something else proves that the address was a dead allocation's, and nothing
-// says that it is anybody's now.
+// classifyByAddress decides on an object that names an address only. It is leaked
+// if another object or a record proves that the address was a dead allocation's,
+// and no namespace or live allocation has the address now.
 func (p *planner) classifyByAddress(o Object) Decision {
 	address := o.Addresses[0]
 	if where, used := p.found.inUse[address]; used {
@@ -174,7 +172,7 @@ func (p *planner) classifyByAddress(o Object) Decision {
 		dead = i
 	}
 	if dead < 0 {
-		return Decision{o, false, fmt.Sprintf("nothing tells whose address %s was", address)}
+		return Decision{o, false, fmt.Sprintf("the owner of address %s is unknown", address)}
 	}
 	claim := p.claims[address][dead]
 	o.Owner = claim.Owner

@@ -24,8 +24,8 @@ func TestPlan(t *testing.T) {
 		leaked  bool // of the last object
 		why     string
 	}{
-		"nobody's": {objects: []Object{lease}, leaked: true, why: "no allocation of that ID"},
-		"said to live": {objects: []Object{lease}, why: "its allocation lives: Nomad",
+		"no record": {objects: []Object{lease}, leaked: true, why: "no allocation of that ID"},
+		"live by a source": {objects: []Object{lease}, why: "its allocation lives: Nomad",
 			change: func(_ *Found, _ *recordSet, l map[string]string) { l["a"] = "Nomad" }},
 		"on record and lives": {objects: []Object{lease}, why: "on record and lives",
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.allocations["a"] = recordedAllocation{} }},
@@ -33,7 +33,7 @@ func TestPlan(t *testing.T) {
 			change: func(_ *Found, r *recordSet, _ map[string]string) {
 				r.allocations["a"] = recordedAllocation{dead: "the namespace is missing"}
 			}},
-		"on record and dead, but said to live": {objects: []Object{lease}, why: "Nomad",
+		"on record and dead, but live by a source": {objects: []Object{lease}, why: "Nomad",
 			change: func(_ *Found, r *recordSet, l map[string]string) {
 				r.allocations["a"], l["a"] = recordedAllocation{dead: "the namespace is missing"}, "Nomad"
 			}},
@@ -41,9 +41,9 @@ func TestPlan(t *testing.T) {
 			change: func(_ *Found, r *recordSet, _ map[string]string) {
 				r.allocations["a"] = recordedAllocation{unknown: "format version 2"}
 			}},
-		"a sign of life": {objects: []Object{lease}, why: "namespace /run/netns/a",
+		"liveness evidence": {objects: []Object{lease}, why: "namespace /run/netns/a",
 			change: func(f *Found, _ *recordSet, _ map[string]string) { f.alive["a"] = "namespace /run/netns/a" }},
-		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", "")}}, why: `network "nomad" is none of ours`},
+		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", "")}}, why: `network "nomad" is neither configured nor recorded`},
 		"the orchestrator's own": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *Found, r *recordSet, _ map[string]string) {
 				r.orchestrated = func(o Owner) bool { return o.Network == "nomad" && o.Allocation == "a" }
@@ -57,7 +57,7 @@ func TestPlan(t *testing.T) {
 				f.alive["a"], r.orchestrated = "namespace /run/docker/netns/1", func(Owner) bool { return true }
 			}},
 		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", "")}}, why: "its network is unknown"},
-		"given out only now": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "given out only now",
+		"lease within the grace period": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "within the grace period",
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
 		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
@@ -69,9 +69,9 @@ func TestPlan(t *testing.T) {
 			change: func(f *Found, r *recordSet, _ map[string]string) {
 				f.inUse[lease.Addresses[0]], r.allocations["b"] = "/run/netns/b", recordedAllocation{}
 			}},
-		"address rule of a dead one": {objects: []Object{lease, firewall}, leaked: true, why: "no allocation of that ID"},
-		"address rule of nobody":     {objects: []Object{firewall}, why: "nothing tells whose address 10.0.0.2 was"},
-		"address rule of a live one": {objects: []Object{lease, firewall}, why: "on record and lives", change: func(_ *Found, r *recordSet, _ map[string]string) { r.allocations["a"] = recordedAllocation{} }},
+		"address rule of a dead one":    {objects: []Object{lease, firewall}, leaked: true, why: "no allocation of that ID"},
+		"address rule without an owner": {objects: []Object{firewall}, why: "the owner of address 10.0.0.2 is unknown"},
+		"address rule of a live one":    {objects: []Object{lease, firewall}, why: "on record and lives", change: func(_ *Found, r *recordSet, _ map[string]string) { r.allocations["a"] = recordedAllocation{} }},
 		"address rule, used meanwhile": {objects: []Object{lease, others, firewall}, why: "on record and lives",
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.allocations["b"] = recordedAllocation{} }},
 		"address rule of one on record and dead": {objects: []Object{firewall}, leaked: true, why: "gone",

@@ -39,16 +39,16 @@ func (f Failure) Unwrap() error { return f.Err }
 func (f *Found) remove(ctx context.Context, objects []Object) []Failure {
 	r := &removal{ctx: ctx, host: f.host.orDefault()}
 	links, rules, files, results := r.sort(objects)
-	r.each(links, func(o Object) error { return o.link.remove(r.host.kernel) })
+	r.forEach(links, func(o Object) error { return o.link.remove(r.host.kernel) })
 	unlock, err := lockLeases(ctx, f.dirsToLock(objects))
 	if err != nil {
-		r.each(append(rules, files...), func(Object) error { return err })
+		r.forEach(append(rules, files...), func(Object) error { return err })
 		return r.failures
 	}
 	defer unlock()
 	r.rules(f.withoutReassigned(rules, objects))
-	r.each(files, func(o Object) error { return o.file.remove() })
-	r.each(results, func(o Object) error {
+	r.forEach(files, func(o Object) error { return o.file.remove() })
+	r.forEach(results, func(o Object) error {
 		if r.failed(o.Owner) {
 			return errors.New("kept, because it shows the owner of the objects that are left")
 		}
@@ -57,7 +57,7 @@ func (f *Found) remove(ctx context.Context, objects []Object) []Failure {
 	return r.failures
 }
 
-// removal is one call of Remove.
+// removal is one call of remove.
 type removal struct {
 	ctx      context.Context
 	host     *host
@@ -83,7 +83,7 @@ func (r *removal) sort(objects []Object) (links, rules, files, results []Object)
 	return links, rules, files, results
 }
 
-func (r *removal) each(objects []Object, remove func(Object) error) {
+func (r *removal) forEach(objects []Object, remove func(Object) error) {
 	for _, o := range objects {
 		r.fail(o, remove(o))
 	}

@@ -21,6 +21,11 @@ func (d *Doctor) leaks(ctx context.Context, r *Report) *cleanup.Found {
 		r.addError("leaks", "cannot scan the host: "+err.Error(), "fix the cause that the error names")
 		return &cleanup.Found{}
 	}
+	leakFindings(r, report)
+	return found
+}
+
+func leakFindings(r *Report, report *cleanup.Report) {
 	counts := map[string]int{}
 	for _, v := range report.Leaked() {
 		counts[string(v.Kind)]++
@@ -37,7 +42,6 @@ func (d *Doctor) leaks(ctx context.Context, r *Report) *cleanup.Found {
 	for _, p := range report.Problems {
 		r.addError(p.Where, p.Reason, "fix it, or move it away")
 	}
-	return found
 }
 
 // inventory lists counts by kind, as in "2 lease, 1 ports".

@@ -19,8 +19,8 @@ type Pool struct {
 	Total *big.Int `json:"total"`
 }
 
-// nearlyFull is the percentage of used addresses from which a pool is reported.
-const nearlyFull = 90
+// reportedFrom is the percentage of used addresses from which a pool is reported.
+const reportedFrom = 90
 
 func pools(r *Report, networks []network, found *cleanup.Found) {
 	used := map[string]int{}
@@ -38,10 +38,14 @@ func pools(r *Report, networks []network, found *cleanup.Found) {
 			p.Total.Add(p.Total, a.Size())
 		}
 		r.Pools = append(r.Pools, p)
-		full := new(big.Int).Div(new(big.Int).Mul(p.Total, big.NewInt(nearlyFull)), big.NewInt(100))
-		if big.NewInt(int64(p.Used)).Cmp(full) >= 0 {
+		if p.nearlyFull() {
 			r.addError(n.Path, fmt.Sprintf("network %q has assigned %d of %s addresses", n.Name, p.Used, p.Total),
 				"allocnet gc, or configure a larger subnet")
 		}
 	}
+}
+
+func (p Pool) nearlyFull() bool {
+	used := new(big.Int).Mul(big.NewInt(int64(p.Used)), big.NewInt(100))
+	return used.Cmp(new(big.Int).Mul(p.Total, big.NewInt(reportedFrom))) >= 0
 }

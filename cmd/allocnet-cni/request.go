@@ -89,15 +89,21 @@ func newLog(c *conf, output io.Writer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: name, Level: level, Output: output})
 }
 
+// stderr is the standard error output, which outlives the request.
+type stderr struct{}
+
+func (stderr) Write(text []byte) (int, error) { return os.Stderr.Write(text) }
+
+func (stderr) Close() error { return nil }
+
 // openLog opens the log file. With an error it returns stderr.
 func openLog(path string) (io.WriteCloser, error) {
-	stderr := os.NewFile(2, "stderr")
 	if path == "" {
-		return stderr, nil
+		return stderr{}, nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return stderr, invalid(fmt.Errorf("logFile: %w", err))
+		return stderr{}, invalid(fmt.Errorf("logFile: %w", err))
 	}
 	return file, nil
 }

@@ -57,6 +57,12 @@ func (r *request) admit() error {
 	if own {
 		return refuse(types.ErrInvalidNetNS, fmt.Sprintf("CNI_NETNS %s is the host's own namespace: want the container's", r.args.Netns))
 	}
+	return r.admitConf()
+}
+
+// admitConf refuses a plugin configuration without one main network, and one that
+// loses ports or addresses.
+func (r *request) admitConf() error {
 	switch {
 	case r.conf.primary == nil && r.conf.PrevResult == nil:
 		return invalid(errors.New("no main network: set \"primary\" or \"delegates\", or put a plugin before it in \"plugins\""))

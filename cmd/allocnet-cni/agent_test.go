@@ -1,0 +1,125 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+// serveAgent answers each CNI call on a socket, and returns the socket's path.
+func serveAgent(t *testing.T, status int, answer any) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "socket")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call api.CNI
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil || call.Env["CNI_CONTAINERID"] != "a1" || call.Env["CNI_NETNS_OVERRIDE"] != "1" || string(call.Config) != strings.ReplaceAll(stdin, " ", "") {
+			t.Errorf("the agent got %+v, %v", call, err)
+		}
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(answer)
+	})}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	return path
+}
+
+// captureStdout returns the standard output of run.
+func captureStdout(t *testing.T, run func()) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = file
+	defer func() { os.Stdout = stdout }()
+	run()
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestDispatch(t *testing.T) {
+	own := errors.New("the verb ran")
+	refused := api.Error{Code: 7, Msg: "unknown network"}
+	for name, test := range map[string]struct {
+		socket   string
+		mode     string
+		ended    bool
+		code     uint // of a CNI error; 0: the verb ran
+		noError  bool
+		printed  string
+		disabled bool
+	}{
+		"no agent configured":             {disabled: true},
+		"delegated":                       {socket: serveAgent(t, 200, map[string]string{"cniVersion": "1.0.0"}), noError: true, printed: `{"cniVersion":"1.0.0"}`},
+		"refused":                         {socket: serveAgent(t, 422, refused), code: 7},
+		"refused, required":               {socket: serveAgent(t, 422, refused), mode: require, code: 7},
+		"overloaded":                      {socket: serveAgent(t, 503, api.Error{Code: 11}), mode: prefer},
+		"overloaded, required":            {socket: serveAgent(t, 503, api.Error{Code: 11}), mode: require, code: 11},
+		"no plugin":                       {socket: serveAgent(t, 501, api.Error{Code: 2})},
+		"access denied":                   {socket: serveAgent(t, 403, api.Error{Code: 102})},
+		"access denied, required":         {socket: serveAgent(t, 403, api.Error{Code: 102}), mode: require, code: 11},
+		"no agent":                        {socket: filepath.Join(t.TempDir(), "none")},
+		"no agent, required":              {socket: filepath.Join(t.TempDir(), "none"), mode: require, code: 11},
+		"the call's deadline has expired": {socket: filepath.Join(t.TempDir(), "none"), ended: true, code: 999},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if test.ended {
+				stop()
+			}
+			r := &request{
+				ctx: ctx, log: hclog.NewNullLogger(), conf: &conf{},
+				args: &skel.CmdArgs{ContainerID: "a1", NetnsOverride: "1", StdinData: []byte(stdin)},
+			}
+			if !test.disabled {
+				r.conf.Agent = &agentConf{Socket: test.socket, Mode: test.mode}
+			}
+			var err error
+			printed := captureStdout(t, func() { err = r.dispatch(func(*request) error { return own }) })
+			switch {
+			case test.noError:
+				if err != nil || printed != test.printed {
+					t.Errorf("printed %q, error %v, want %q", printed, err, test.printed)
+				}
+			case test.code == 0:
+				if !errors.Is(err, own) {
+					t.Errorf("error %v: the verb did not run", err)
+				}
+			case errors.Is(err, own):
+				t.Error("the verb ran")
+			case test.ended:
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("error %v, want that of the context", err)
+				}
+			default:
+				requireError(t, err, test.code)
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestNetworks(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"10-a.conf":      `{"cniVersion": "1.0.0", "name": "a", "type": "bridge", "isGateway": true}`,
+		"20-a.conf":      `{"cniVersion": "1.0.0", "name": "a", "type": "ptp"}`,
+		"30-broken.conf": `{`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &Report{}
+	d := &Doctor{ConfDirs: []string{dir}, PolicyFile: filepath.Join(dir, "none")}
+	networks := d.networks(r)
+	if len(networks) != 1 || networks[0].Name != "a" || !networks[0].routed || len(networks[0].bridges) != 1 || networks[0].bridges[0] != "cni0" {
+		t.Errorf("networks %+v, want a, on the bridge plugin's default bridge", networks)
+	}
+	if len(r.Findings) != 2 || r.Findings[0].Fix != "edit "+dir+"/30-broken.conf" || r.Findings[1].Subject != dir+"/20-a.conf" || !strings.Contains(r.Findings[1].Problem, `has the name "a", too`) {
+		t.Errorf("findings %+v, want the broken and the shadowed file", r.Findings)
+	}
+	if err := os.WriteFile(d.PolicyFile, []byte(`{"namespace": []}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = &Report{}
+	d.networks(r)
+	if len(r.Findings) != 3 || r.Findings[2].Subject != d.PolicyFile || r.Findings[2].Severity != Error {
+		t.Errorf("findings %+v, want the policy", r.Findings)
+	}
+	r = &Report{}
+	if none := (&Doctor{ConfDirs: []string{dir + "/none"}}).networks(r); none != nil || len(r.Findings) != 1 || !strings.HasPrefix(r.Findings[0].Fix, "mkdir -p "+dir+"/none") {
+		t.Errorf("without a directory: %+v, %+v", none, r.Findings)
+	}
+}

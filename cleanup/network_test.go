@@ -16,11 +16,11 @@ func TestCatalogOfDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dirs := range [][]string{nil, {dir + "/none"}} {
-		if catalog, err := (&Collector{ConfDirs: dirs}).catalog(); err != nil || len(catalog.Networks) != 0 {
+		if catalog, err := (&Collector{ConfDirs: dirs}).networks(); err != nil || len(catalog.Networks) != 0 {
 			t.Errorf("%v: %+v, %v, want no networks", dirs, catalog, err)
 		}
 	}
-	catalog, err := (&Collector{ConfDirs: []string{dir + "/none", dir}}).catalog()
+	catalog, err := (&Collector{ConfDirs: []string{dir + "/none", dir}}).networks()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,47 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
-
-	"github.com/allocnet/allocnet/internal/errdefs"
 )
-
-// Live returns the name of the source that lists an allocation as live, or nothing.
-// A nil Live means that the live set is unknown, unlike NoneLive.
-type Live func(id string) (by string)
-
-// NoneLive is an empty live set: only records, and liveness evidence on the host
-// itself, keep an allocation's objects.
-func NoneLive(string) string { return "" }
-
-// ErrLiveUnknown is a plan without a live set.
-var ErrLiveUnknown = errdefs.New(errdefs.Unavailable, "it is not known which allocations live: nothing is removed")
-
-// recordedAllocation is an allocation that allocnet has on record.
-type recordedAllocation struct {
-	// dead says why it is dead; empty when it lives.
-	dead string
-	// unknown says why it cannot be told; it counts as living then.
-	unknown string
-	// addresses are those that it was given.
-	addresses []netip.Addr
-}
-
-// recordSet has the networks and allocations that allocnet knows. It is read after
-// the scan, so it has the allocations that were set up meanwhile.
-type recordSet struct {
-	// networks are those of the CNI configuration directory and of recorded
-	// allocations. Objects of other networks are kept.
-	networks map[string]bool
-	// orchestrated tells whether the orchestrator attached the owner itself: for
-	// those the live set is complete. Nil: none.
-	orchestrated func(Owner) bool
-	// allocations are those on record, by ID.
-	allocations map[string]recordedAllocation
-	// graceCutoff keeps allocations with objects that were made later: another
-	// program that is about to attach has a lease first. Zero: no grace period.
-	graceCutoff time.Time
-}
 
 // Decision is whether to remove an object, and why.
 type Decision struct {

@@ -1,0 +1,172 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// recordedAllocation is an allocation that allocnet has on record.
+type recordedAllocation struct {
+	// dead says why it is dead; empty when it lives.
+	dead string
+	// unknown says why it cannot be told; it counts as living then.
+	unknown string
+	// addresses are those that it was given.
+	addresses []netip.Addr
+}
+
+// recordSet has the networks and allocations that allocnet knows. It is read after
+// the scan, so it has the allocations that were set up meanwhile.
+type recordSet struct {
+	// networks are those of the CNI configuration directory and of recorded
+	// allocations. Objects of other networks are kept.
+	networks map[string]bool
+	// orchestrated tells whether the orchestrator attached the owner itself: for
+	// those the live set is complete. Nil: none.
+	orchestrated func(Owner) bool
+	// allocations are those on record, by ID.
+	allocations map[string]recordedAllocation
+	// graceCutoff keeps allocations with objects that were made later: another
+	// program that is about to attach has a lease first. Zero: no grace period.
+	graceCutoff time.Time
+}
+
+// scanner returns one that knows the directories and owners of the CNI configuration
+// directories and the records.
+func (c *Collector) scanner(ctx context.Context) (scanner, error) {
+	s := scanner{cacheDir: c.CacheDir, host: c.host}
+	catalog, err := c.networks()
+	if err != nil {
+		return s, err
+	}
+	for _, network := range catalog.Networks {
+		s.confLists = append(s.confLists, network.List.Bytes)
+	}
+	for record, err := range c.Store.List(ctx) {
+		var unreadable *state.UnreadableError
+		if errors.As(err, &unreadable) {
+			continue
+		}
+		if err != nil {
+			return s, err
+		}
+		for _, a := range record.Attachments {
+			s.confLists = append(s.confLists, a.ConfList)
+			s.known = append(s.known, ownerOf(a.Network, a.ContainerID, a.Interface))
+		}
+	}
+	return s, nil
+}
+
+// networks returns those of the directories that exist. Which of two with the same
+// name takes precedence does not matter here.
+func (c *Collector) networks() (*cniconf.Catalog, error) {
+	catalog := &cniconf.Catalog{Dirs: c.ConfDirs}
+	for _, dir := range c.ConfDirs {
+		part, err := cniconf.Load(dir)
+		if errors.Is(err, cniconf.ErrNoDir) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		catalog.Networks = append(catalog.Networks, part.Networks...)
+		catalog.Broken = append(catalog.Broken, part.Broken...)
+	}
+	return catalog, nil
+}
+
+// records reads the networks and records, after the scan. An allocation whose
+// record cannot be read counts as live.
+func (c *Collector) records(ctx context.Context) (recordSet, error) {
+	r := recordSet{networks: map[string]bool{}, allocations: map[string]recordedAllocation{}, orchestrated: c.Orchestrated}
+	if c.Grace > 0 {
+		r.graceCutoff = time.Now().Add(-c.Grace)
+	}
+	catalog, err := c.networks()
+	if err != nil {
+		return r, err
+	}
+	for _, network := range catalog.Networks {
+		r.networks[network.Name] = true
+	}
+	for record, err := range c.Store.List(ctx) {
+		var unreadable *state.UnreadableError
+		if errors.As(err, &unreadable) {
+			r.allocations[unreadable.ID] = recordedAllocation{unknown: unreadable.Error()}
+			continue
+		}
+		if err != nil {
+			return r, err
+		}
+		r.allocations[record.Allocation.ID] = c.recorded(record)
+		for _, a := range record.Attachments {
+			r.networks[a.Network] = true
+		}
+	}
+	return r, nil
+}
+
+// recorded tells whether an allocation on record is live: its set-up is complete and
+// its namespace exists, or another process holds its lock. With a damaged record
+// that is unknown, unless a readable line proves that the namespace is gone.
+func (c *Collector) recorded(record state.Record) recordedAllocation {
+	var r recordedAllocation
+	dead := ""
+	for _, a := range record.Attachments {
+		r.addresses = append(r.addresses, resultAddresses(a.Result)...)
+		switch {
+		case a.Batch != "": // added to an allocation that is set up
+		case a.Phase == state.Adding:
+			dead = "its set-up was interrupted"
+		case a.Phase != state.Attached:
+			dead = "its teardown did not finish"
+		}
+	}
+	ns, err := state.OpenNamespace(record.Allocation, c.host.orDefault().kernel.open)
+	if err == nil {
+		_ = ns.Close() // only read
+	}
+	if errors.Is(err, netns.ErrMissing) {
+		dead = err.Error()
+	}
+	if len(record.Damaged) > 0 && (record.Allocation.Netns == "" || !errors.Is(err, netns.ErrMissing)) {
+		r.unknown = "its record is damaged: " + record.Damaged[0].String()
+		return r
+	}
+	if dead != "" && c.isUnlocked(record.Allocation.ID) {
+		r.dead = dead
+	}
+	return r
+}
+
+func (c *Collector) isUnlocked(id string) bool {
+	lock, err := c.Store.TryLock(id)
+	if err == nil {
+		lock.Unlock()
+	}
+	return err == nil
+}
+
+// aliveBy decides by the record, and without one by the namespaces.
+func aliveBy(id string, found *Found, records recordSet) string {
+	recorded, known := records.allocations[id]
+	switch {
+	case !known:
+		return found.alive[id]
+	case recorded.unknown != "":
+		return "it is unknown whether its allocation lives: " + recorded.unknown
+	case recorded.dead == "":
+		return "it is on record, and its namespace exists"
+	}
+	return ""
+}

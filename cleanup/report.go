@@ -1,0 +1,49 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import "slices"
+
+// Scope restricts what is examined. The zero value is everything.
+type Scope struct {
+	// Allocation is the ID of the only one to examine, on any network. The caller
+	// knows that it is dead; liveness evidence still keeps its objects. Empty: all.
+	Allocation string
+	// Network is the name of the only one to examine. Empty: all.
+	Network string
+}
+
+func (s Scope) has(o Object) bool {
+	return (s.Allocation == "" || o.Owner.Allocation == s.Allocation) &&
+		(s.Network == "" || o.Owner.Network == s.Network)
+}
+
+// Report is the outcome of a collection.
+type Report struct {
+	// Decisions are those on all objects in the scope.
+	Decisions []Decision `json:"objects"`
+	// Problems are places that could not be examined.
+	Problems []Problem `json:"problems,omitempty"`
+	// Removed counts the objects that were removed.
+	Removed int `json:"removed"`
+	// Alive says why the allocation of the scope is not dead; empty when it is, or
+	// when the scope names none.
+	Alive string `json:"alive,omitempty"`
+	// Failures are leaked objects that are still there.
+	Failures []Failure `json:"-"`
+}
+
+// Leaked returns the decisions on leaked objects.
+func (r *Report) Leaked() []Decision {
+	return slices.DeleteFunc(slices.Clone(r.Decisions), func(v Decision) bool { return !v.Leaked })
+}
+
+// Gone returns the decisions on leaked objects that were removed.
+func (r *Report) Gone() []Decision {
+	left := map[string]bool{}
+	for _, f := range r.Failures {
+		left[f.Where] = true
+	}
+	return slices.DeleteFunc(r.Leaked(), func(v Decision) bool { return left[v.Where] })
+}

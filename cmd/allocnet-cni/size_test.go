@@ -68,9 +68,9 @@ func TestSize(t *testing.T) {
 	if info.Size() > 10<<20 {
 		t.Errorf("%d bytes, want at most 10 MiB", info.Size())
 	}
-	said := exec.Command(binary)
-	said.Env = []string{"PATH=" + os.Getenv("PATH")}
-	out, err := said.CombinedOutput()
+	cmd := exec.Command(binary)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
 	if want := "CNI allocnet-cni plugin v"; err != nil || !strings.HasPrefix(string(out), want) {
 		t.Errorf("without arguments: %v, %q, want %q first", err, out, want)
 	}

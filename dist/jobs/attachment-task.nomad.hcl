@@ -5,7 +5,7 @@ job "db" {
     }
 
     # Attaches the group to the network "storage" before the main task starts,
-    # and detaches it after the main task has ended.
+    # and detaches it after the main task has stopped.
     task "storage-net" {
       driver = "allocnet"
       lifecycle {
@@ -20,7 +20,7 @@ job "db" {
       service {
         name         = "db-repl"
         provider     = "nomad"
-        address_mode = "driver" # the address that storage-net was given
+        address_mode = "driver" # the address of storage-net
         port         = 5433
       }
       resources {

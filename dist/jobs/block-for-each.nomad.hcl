@@ -1,6 +1,5 @@
-# A block for each network. Nomad itself looks only at the first; it merges the
-# arguments of the others into its own, from which each network gets what it is
-# told.
+# One network block for each network. Nomad merges the CNI arguments of all blocks,
+# and otherwise uses only the first block.
 job "block-for-each" {
   group "app" {
     network {

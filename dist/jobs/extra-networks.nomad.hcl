@@ -1,6 +1,6 @@
 # A service with a published port on the main network of "multi", and two extra
-# networks: net1 on "storage", and data0 on "vlan". The task finds its addresses
-# in local/networks.json.
+# networks: net1 on "storage", and data0 on "vlan". The task reads its addresses
+# from local/networks.json.
 job "extra-networks" {
   group "web" {
     network {

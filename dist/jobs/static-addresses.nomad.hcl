@@ -1,5 +1,5 @@
-# Each allocation has an address of its own that stays with its index: the first
-# 10.89.200.0, the second 10.89.200.1.
+# Each allocation has the static address of its index: the first 10.89.200.0, the
+# second 10.89.200.1.
 job "static-addresses" {
   group "db" {
     count = 2

@@ -87,8 +87,8 @@ func testPauseKilled(a *agent) {
 		a.Fatal("there is no pause container")
 	}
 	sandbox.Run(a, "docker", "kill", pause)
-	if said := events(a.AwaitFailed("paused"), "storage-net"); !strings.Contains(said, "network namespace") || !strings.Contains(said, "is missing") {
-		a.Errorf("the events do not say why:\n%s", said)
+	if text := events(a.AwaitFailed("paused"), "storage-net"); !strings.Contains(text, "network namespace") || !strings.Contains(text, "is missing") {
+		a.Errorf("the events do not say why:\n%s", text)
 	}
 	a.Stop("paused")
 	// Nomad's own bridge network leaves a lease and a cached result: its DEL refuses

@@ -177,8 +177,8 @@ func requireFirst(a *agent, alloc nomadagent.Allocation) {
 		a.Errorf("%s: the main task's first instruction sees\n%s", alloc.JobID, first)
 	}
 	for _, word := range []string{"Attached storage as net1 " + n.Addresses[0].String()} {
-		if said := events(alloc, "storage-net"); !strings.Contains(said, word) {
-			a.Errorf("%s: the events do not say %q:\n%s", alloc.JobID, word, said)
+		if text := events(alloc, "storage-net"); !strings.Contains(text, word) {
+			a.Errorf("%s: the events do not say %q:\n%s", alloc.JobID, word, text)
 		}
 	}
 }

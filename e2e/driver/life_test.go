@@ -107,8 +107,8 @@ func requireRepair(a *agent, alloc nomadagent.Allocation, restarts int) {
 		now = all[0]
 		return now.TaskStates["net"].Restarts == restarts && now.TaskStates["net"].State == "running"
 	})
-	if said := events(now, "net"); !strings.Contains(said, "interface net1 of network storage is gone") {
-		a.Errorf("the events do not say why:\n%s", said)
+	if text := events(now, "net"); !strings.Contains(text, "interface net1 of network storage is gone") {
+		a.Errorf("the events do not say why:\n%s", text)
 	}
 	after := alloc.Setup().Attachments
 	if len(after) != 1 || after[0].MAC == before.MAC {
@@ -219,10 +219,10 @@ func testRefused(a *agent) {
 	var ids []string
 	for id, test := range tests {
 		ids = append(ids, id)
-		said := events(a.AwaitFailed(id), "net")
+		text := events(a.AwaitFailed(id), "net")
 		for _, word := range test.words {
-			if !strings.Contains(said, word) {
-				a.Errorf("%s: the events do not say %q:\n%s", id, word, said)
+			if !strings.Contains(text, word) {
+				a.Errorf("%s: the events do not say %q:\n%s", id, word, text)
 			}
 		}
 	}

@@ -28,9 +28,9 @@ func testAgentRestarts(a *agent) {
 		if got := sandbox.Run(a, web, "get", url); !strings.HasPrefix(got, "kept 0") {
 			a.Errorf("without the agent %s answers %q", url, got)
 		}
-		passed := a.logged("passed check: skipping setup")
+		before := a.logged("passed check: skipping setup")
 		a.Start()
-		a.Await("CHECK passes", func() bool { return a.logged("passed check: skipping setup") > passed })
+		a.Await("CHECK passes", func() bool { return a.logged("passed check: skipping setup") > before })
 		if again := a.AwaitRunning("kept", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("after signal %s another task runs: %s, was %s", signal, taskOf(a, again), task)
 		}
@@ -62,9 +62,9 @@ func testCheckPasses(a *agent) {
 	} {
 		a.Signal(unix.SIGTERM) // Nomad writes its own state a little after the task runs
 		test.prepare()
-		passed := a.logged("passed check: skipping setup")
+		before := a.logged("passed check: skipping setup")
 		a.Start()
-		a.Await("CHECK passes: "+test.name, func() bool { return a.logged("passed check: skipping setup") > passed })
+		a.Await("CHECK passes: "+test.name, func() bool { return a.logged("passed check: skipping setup") > before })
 		if again := a.AwaitRunning("checked", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("%s: another task runs: %s, was %s", test.name, taskOf(a, again), task)
 		}

@@ -140,8 +140,8 @@ tls {
 			t.Errorf("%s: %v", name, err)
 		}
 		d.end(unix.SIGTERM)
-		if said := d.log.String(); !strings.Contains(said, test.reason) {
-			t.Errorf("%s: the log does not say %q:\n%s", name, test.reason, said)
+		if text := d.log.String(); !strings.Contains(text, test.reason) {
+			t.Errorf("%s: the log does not say %q:\n%s", name, test.reason, text)
 		}
 	}
 	d.secure(trusting)

@@ -55,7 +55,7 @@ func TestFingerprint(t *testing.T) {
 		return attributes
 	}
 	const healthy, unhealthy = proto.FingerprintResponse_HEALTHY, proto.FingerprintResponse_UNHEALTHY
-	if got := next(unhealthy, "conf directory does not exist"); got["driver.allocnet"] != "1" {
+	if got := next(unhealthy, "does not exist"); got["driver.allocnet"] != "1" {
 		t.Errorf("attributes %v", got)
 	}
 

@@ -75,7 +75,13 @@ func (o *operation) remove(ctx context.Context, attachments []state.Attachment) 
 	if err := o.reload(); err != nil {
 		return errors.Join(failed, err)
 	}
+	if failed == nil { // all are removed, and some are on record until their previous routes are back
+		o.record.Attachments = slices.DeleteFunc(o.record.Attachments, func(a state.Attachment) bool { return contains(attachments, a) })
+	}
 	o.restoreDefaultRoutes(attachments)
+	if failed == nil {
+		failed = o.deleteRestored(attachments)
+	}
 	return errors.Join(failed, o.forget())
 }
 

@@ -239,6 +239,25 @@ func (o *operation) restoreDefaultRoutes(removed []state.Attachment) {
 	}
 }
 
+// deleteRestored deletes the records of removed attachments whose previous routes are
+// back. Until then the record names them, so that another process restores them when
+// this one is killed.
+func (o *operation) deleteRestored(removed []state.Attachment) error {
+	for _, a := range removed {
+		if len(a.PreviousRoutes) == 0 {
+			continue
+		}
+		if err := o.lock.Delete(a.Interface); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func contains(attachments []state.Attachment, a state.Attachment) bool {
+	return slices.ContainsFunc(attachments, func(b state.Attachment) bool { return a.Interface == b.Interface })
+}
+
 func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
 	var displaced []netns.Route
 	for _, a := range slices.Backward(removed) {

@@ -206,6 +206,9 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	if path == "" { // the plugins could not look: see removeLeftovers
 		return nil
 	}
+	if len(a.PreviousRoutes) > 0 { // the record goes when they are back: see deleteRestored
+		return nil
+	}
 	return o.lock.Delete(a.Interface)
 }
 

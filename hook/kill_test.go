@@ -1,0 +1,646 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// errKilled is what a dead process gets for everything that it begins.
+var errKilled = errors.New("the process is dead")
+
+// killer ends the engine's process at one of its effects: calls of plugins and of the
+// cleaner, and changes of records and of namespaces. From then on nothing that the
+// engine does has an effect, so the host stays as kill -9 leaves it.
+type killer struct {
+	mu sync.Mutex
+	// left is how many effects come before the last one.
+	left int
+	// made is whether the last effect comes about, and only its caller does not learn
+	// of it.
+	made bool
+	// seen are the effects so far.
+	seen []string
+	dead bool
+	// onDeath is called at that moment.
+	onDeath func()
+}
+
+const never = 1 << 30
+
+func (k *killer) effect(name string, make func() error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return errKilled
+	}
+	k.seen = append(k.seen, name)
+	if k.left--; k.left >= 0 {
+		return make()
+	}
+	k.dead = true
+	if k.made {
+		_ = make() // the dead do not learn how it went
+	}
+	k.onDeath()
+	return errKilled
+}
+
+// world is a host: what is on it stays when a process dies.
+type world struct {
+	t *testing.T
+	// ctx is that of the operations.
+	ctx context.Context
+	// Engine is the process that runs.
+	*Engine
+	config     Config
+	exec       *fakeExec
+	namespaces *fakeNamespaces
+	killer     *killer
+
+	mu sync.Mutex
+	// objects are what plugins made outside of namespaces: by plugin, container ID
+	// and interface.
+	objects map[string]bool
+	// wrong are calls that no engine may make.
+	wrong []string
+	// failing are calls that fail, such as "DEL bridge eth0".
+	failing map[string]error
+	// calls counts those of plugins.
+	calls int
+	// onCall, unless it is nil, is called for each of them; before it has an effect,
+	// and after that.
+	onCall func(number int, done bool)
+}
+
+// installation is the configuration and the plugins of a host, which no engine
+// changes.
+type installation struct{ confDir, pluginDir string }
+
+// install makes three networks.
+func install(t *testing.T) installation {
+	t.Helper()
+	m := newMemory(t, nil)
+	m.network(t, "web", "bridge", "portmap")
+	m.network(t, "storage", "macvlan", "tuning")
+	m.network(t, "backup", "ipvlan")
+	return installation{m.confDir, m.config.PluginDirs[0]}
+}
+
+// inMemory has the temporary directories of a test with thousands of hosts in memory,
+// where the system has such a place.
+func inMemory(t *testing.T) {
+	t.Helper()
+	if dir, err := os.MkdirTemp("/dev/shm", "allocnet"); err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) }) // its content is gone already
+		t.Setenv("TMPDIR", dir)
+	}
+}
+
+// newWorld returns a host with a runtime's namespace, which has a default route.
+func newWorld(t *testing.T, i installation) *world {
+	t.Helper()
+	w := &world{t: t, ctx: t.Context(), objects: map[string]bool{}, failing: map[string]error{}}
+	namespaces, dir := &fakeNamespaces{at: map[string]*fakeNamespace{}}, t.TempDir()
+	w.exec, w.namespaces = &fakeExec{namespaces: namespaces, answer: w.plugin}, namespaces
+	w.config = Config{
+		ConfDirs: []string{i.confDir}, PluginDirs: []string{i.pluginDir}, PolicyFile: filepath.Join(dir, "no-policy"),
+		StateDir: filepath.Join(dir, "state"), CacheDir: filepath.Join(dir, "cache"), NetnsDir: filepath.Join(dir, "netns"),
+		Exec: w.exec, Namespaces: killedNamespaces{namespaces, w}, Host: &fakeHost{}, Cleaner: w,
+	}
+	w.namespaces.add(w.namespaces.create(runtimeNetns), loopback)
+	w.namespaces.at[runtimeNetns].routes = []netns.Route{runtimeRoute}
+	w.restart()
+	return w
+}
+
+const runtimeNetns = "/run/netns/runtime"
+
+var runtimeRoute = netns.Route{Interface: "lo", Gateway: netip.MustParseAddr("192.0.2.1")}
+
+// restart replaces the process by one that nothing kills.
+func (w *world) restart() {
+	w.t.Helper()
+	engine, err := NewEngine(w.config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	engine.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+	engine.onHost = func() error { return nil }
+	w.Engine = engine
+	w.killer = &killer{left: never}
+	engine.store.Intercept(func(op, path string, change func() error) error {
+		if op == "sync" { // there is no power cut here
+			return nil
+		}
+		return w.killer.effect(op+" "+strings.TrimPrefix(path, w.config.StateDir+"/"), change)
+	})
+}
+
+// killAt has the process die at its n-th effect from now.
+func (w *world) killAt(n int, made bool) {
+	w.killer.left, w.killer.made = n, made
+	cache := filepath.Join(w.config.CacheDir, "results")
+	w.killer.onDeath = func() {
+		files := readFiles(w.t, cache)
+		w.killer.onDeath = func() { writeFiles(w.t, cache, files) }
+	}
+}
+
+// bury undoes what the dead process did to libcni's cache, to which it writes by
+// itself.
+func (w *world) bury() {
+	if w.killer.dead {
+		w.killer.onDeath()
+	}
+	w.restart()
+}
+
+func readFiles(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	files := map[string]string{}
+	for _, entry := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Error(err)
+		}
+		files[entry.Name()] = string(data)
+	}
+	return files
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// plugin makes and removes objects, and ends with its context. DEL without a namespace
+// reports success and leaves them, as those of firewall rules do.
+func (w *world) plugin(ctx context.Context, c fakeCall) (bool, []byte, error) {
+	var result []byte
+	err := w.killer.effect(c.String(), func() (err error) {
+		w.calls++
+		w.notifyCall(false)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := w.failing[c.String()]; err != nil {
+			return err
+		}
+		w.count(c)
+		result, err = w.exec.succeed(c, w.calls)
+		w.notifyCall(true)
+		return errors.Join(err, context.Cause(ctx))
+	})
+	return true, result, err
+}
+
+func (w *world) notifyCall(done bool) {
+	if w.onCall != nil {
+		w.onCall(w.calls, done)
+	}
+}
+
+func (w *world) count(c fakeCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object := c.Plugin + " " + c.Environ["CNI_CONTAINERID"] + " " + c.Environ["CNI_IFNAME"]
+	alive := w.namespaces.Exists(c.Environ["CNI_NETNS"])
+	switch {
+	case c.Verb == "ADD" && w.objects[object]:
+		w.wrong = append(w.wrong, "ADD of what was not deleted: "+object)
+	case c.Verb == "ADD" && !alive:
+		w.wrong = append(w.wrong, "ADD without a namespace: "+object)
+	case c.Verb == "ADD":
+		w.objects[object] = true
+	case c.Verb == "DEL" && alive:
+		delete(w.objects, object)
+	}
+}
+
+// Clean removes what the suspects left, as package cleanup does.
+func (w *world) Clean(_ context.Context, leftovers []state.Leftover) []error {
+	errs := make([]error, len(leftovers))
+	for i, l := range leftovers {
+		for _, s := range l.Suspects {
+			errs[i] = errors.Join(errs[i], w.killer.effect("clean "+s.Attachment.Interface, func() error { return w.force(l.Allocation.Netns, s.Attachment) }))
+		}
+	}
+	return errs
+}
+
+func (w *world) force(path string, a state.Attachment) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.failing["clean "+a.Interface]; err != nil {
+		return err
+	}
+	for object := range w.objects {
+		if strings.HasSuffix(object, " "+a.ContainerID+" "+a.Interface) {
+			delete(w.objects, object)
+		}
+	}
+	w.namespaces.removeInterface(path, a.Interface)
+	cached := fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
+	if err := os.Remove(filepath.Join(w.config.CacheDir, "results", cached)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Covers: of the plugins of this host the cleaner knows all but ipvlan.
+func (w *world) Covers(a state.Attachment) bool { return a.Network != "backup" }
+
+// killedNamespaces are namespaces that only a living process changes.
+type killedNamespaces struct {
+	*fakeNamespaces
+	world *world
+}
+
+func (n killedNamespaces) Create(dir, name string) (path string, err error) {
+	err = n.world.killer.effect("create namespace", func() (err error) {
+		path, err = n.fakeNamespaces.Create(dir, name)
+		return err
+	})
+	return path, err
+}
+
+func (n killedNamespaces) Remove(path string) error {
+	return n.world.killer.effect("remove namespace", func() error { return n.fakeNamespaces.Remove(path) })
+}
+
+func (n killedNamespaces) Open(path string) (Namespace, error) {
+	ns, err := n.fakeNamespaces.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return killedNamespace{ns.(*fakeNamespace), n.world}, nil
+}
+
+type killedNamespace struct {
+	*fakeNamespace
+	world *world
+}
+
+func (n killedNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
+	return n.world.killer.effect("default route", func() error { return n.fakeNamespace.SetDefaultRoute(gateway, iface) })
+}
+
+// lose removes a namespace with all that is in it, as the end of its last process
+// does.
+func (w *world) lose(path string) {
+	if err := w.namespaces.Remove(path); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wantRecorded: the host has what is on record, and nothing else; all that is
+// recorded is complete.
+func (w *world) wantRecorded() {
+	w.t.Helper()
+	want := map[string]bool{}
+	for r, err := range w.store.List(w.t.Context()) {
+		if err != nil || len(r.Damaged) > 0 {
+			w.t.Errorf("recorded is %+v, %v", r, err)
+		}
+		for _, a := range r.Attachments {
+			if !isComplete(a) {
+				w.t.Errorf("%s is %s", a.Interface, a.Phase)
+			}
+			for _, plugin := range map[string][]string{"web": {"bridge", "portmap"}, "storage": {"macvlan", "tuning"}, "backup": {"ipvlan"}}[a.Network] {
+				want[plugin+" "+a.ContainerID+" "+a.Interface] = true
+			}
+		}
+	}
+	for object := range want {
+		if !w.objects[object] {
+			w.t.Errorf("%s is recorded and not there", object)
+		}
+	}
+	for object := range w.objects {
+		if !want[object] {
+			w.t.Errorf("%s is there and not recorded", object)
+		}
+	}
+	if len(w.wrong) > 0 {
+		w.t.Errorf("plugins were called for: %v", w.wrong)
+	}
+}
+
+// wantNothing: nothing is left on the host, and the runtime's namespace is as it was.
+func (w *world) wantNothing() {
+	w.t.Helper()
+	if err := w.store.RemoveStale(); err != nil {
+		w.t.Error(err)
+	}
+	w.wantRecorded()
+	if ids := recorded(w.t, w.Engine); len(ids) > 0 {
+		w.t.Errorf("on record are %v", ids)
+	}
+	if left := readFiles(w.t, filepath.Join(w.config.CacheDir, "results")); len(left) > 0 {
+		w.t.Errorf("libcni's cache has %v", left)
+	}
+	for path := range w.namespaces.at {
+		if path != runtimeNetns {
+			w.t.Errorf("namespace %s is left", path)
+		}
+	}
+	for _, dir := range []string{"locks", "pending", "ports", "allocations"} {
+		if left := readDir(w.t, filepath.Join(w.config.StateDir, dir)); len(left) > 0 {
+			w.t.Errorf("%s has %v", dir, left)
+		}
+	}
+	if !w.namespaces.Exists(runtimeNetns) {
+		return
+	}
+	if got := w.namespaces.interfaces(runtimeNetns); !slices.Equal(got, []string{"lo"}) {
+		w.t.Errorf("the runtime's namespace has %v", got)
+	}
+	if got := w.namespaces.at[runtimeNetns].routes; !slices.Equal(got, []netns.Route{runtimeRoute}) {
+		w.t.Errorf("the runtime's namespace has the default routes %v", got)
+	}
+}
+
+func readDir(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// Requests of the tests of kills.
+var (
+	ownRequest = Request{
+		ID: "own", Primary: &selection.Element{Name: "web", Interface: "eth0"}, Networks: []selection.Element{{Name: "storage"}},
+	}
+	runtimeRequest = Request{
+		ID: "runtime", Netns: runtimeNetns,
+		Networks: []selection.Element{{Name: "web"}, {Name: "storage", DefaultRoute: []string{"10.0.0.254"}}},
+	}
+	extendRequest = Request{
+		ID: "own", Networks: []selection.Element{{Name: "web"}, {Name: "backup", DefaultRoute: []string{"10.0.0.253"}}},
+	}
+	taskRequest = Request{
+		ID: "task", Netns: runtimeNetns, Task: "t1", Networks: []selection.Element{{Name: "storage", DefaultRoute: []string{"10.0.0.252"}}, {Name: "backup"}},
+	}
+)
+
+// killable is an operation during which a process dies.
+type killable struct {
+	// find makes what the operation finds. Nil: nothing.
+	find func(w *world) error
+	call func(w *world) error
+	// again is the request that a runtime makes after a restart.
+	again func(w *world) error
+	// id is the allocation's.
+	id string
+	// undone is whether nothing is left of the call when it fails.
+	undone bool
+}
+
+func setup(r Request) func(*world) error {
+	return func(w *world) error {
+		_, err := w.Setup(w.ctx, r)
+		return err
+	}
+}
+
+func extend(r Request) func(*world) error {
+	return func(w *world) error {
+		_, err := w.Extend(w.ctx, r)
+		return err
+	}
+}
+
+func teardown(id string) func(*world) error {
+	return func(w *world) error { return w.Teardown(w.ctx, id) }
+}
+
+func inTurn(calls ...func(*world) error) func(*world) error {
+	return func(w *world) error {
+		for _, call := range calls {
+			if err := call(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// reboot loses all namespaces, and has what is recorded be of an earlier boot.
+func reboot(w *world) error {
+	for _, id := range recorded(w.t, w.Engine) {
+		l, err := w.store.Lock(w.ctx, id)
+		if err != nil {
+			return err
+		}
+		r, err := l.Load()
+		if err != nil {
+			return err
+		}
+		r.Allocation.BootID = "earlier"
+		if err := l.Begin(r.Allocation, nil); err != nil {
+			return err
+		}
+		l.Unlock()
+		w.lose(r.Allocation.Netns)
+	}
+	return os.Remove(filepath.Join(w.config.StateDir, "boot"))
+}
+
+var killables = map[string]killable{
+	"Setup": {call: setup(ownRequest), again: setup(ownRequest), id: "own", undone: true},
+	"Setup, runtime's namespace": {
+		call: setup(runtimeRequest), again: setup(runtimeRequest), id: "runtime", undone: true,
+	},
+	"Setup after the namespace was lost": {
+		find: inTurn(setup(ownRequest), func(w *world) error { w.lose(filepath.Join(w.config.NetnsDir, "own")); return nil }),
+		call: setup(ownRequest), again: setup(ownRequest), id: "own",
+	},
+	"Extend": {
+		find: setup(ownRequest), call: extend(extendRequest), again: extend(extendRequest), id: "own", undone: true,
+	},
+	"Extend for a task": {call: extend(taskRequest), again: extend(taskRequest), id: "task", undone: true},
+	"Detach": {
+		find: inTurn(setup(ownRequest), extend(extendRequest)),
+		call: func(w *world) error { return w.Detach(w.ctx, "own", "net3") },
+		again: func(w *world) error {
+			err := w.Detach(w.ctx, "own", "net3")
+			var gone *NotAttachedError
+			if errors.As(err, &gone) {
+				return nil
+			}
+			return err
+		},
+		id: "own",
+	},
+	"Release": {
+		find:  extend(taskRequest),
+		call:  func(w *world) error { return w.Release(w.ctx, "task", "t1") },
+		again: func(w *world) error { return w.Release(w.ctx, "task", "t1") },
+		id:    "task",
+	},
+	"Teardown": {
+		find: inTurn(setup(ownRequest), extend(extendRequest)),
+		call: teardown("own"), again: teardown("own"), id: "own",
+	},
+	"Teardown, runtime's namespace": {
+		find: setup(runtimeRequest), call: teardown("runtime"), again: teardown("runtime"), id: "runtime",
+	},
+	"the first Setup of a boot": {
+		find: inTurn(setup(ownRequest), reboot), call: setup(runtimeRequest), again: setup(runtimeRequest), id: "runtime",
+	},
+	"the first Setup of a boot, unknown plugins": {
+		find: inTurn(setup(ownRequest), extend(extendRequest), reboot),
+		call: inTurn(setup(runtimeRequest), func(w *world) error { return w.RetryPending(w.ctx) }),
+		again: func(w *world) error {
+			return errors.Join(w.RetryPending(w.ctx), setup(runtimeRequest)(w))
+		},
+		id: "runtime",
+	},
+	"GC": {
+		find: inTurn(setup(ownRequest), extend(extendRequest), func(w *world) error {
+			w.lose(filepath.Join(w.config.NetnsDir, "own"))
+			return nil
+		}),
+		call: collect, again: collect, id: "own",
+	},
+}
+
+func collect(w *world) error {
+	_, err := w.GC(w.ctx, nil)
+	return err
+}
+
+// effects returns those of the operation, when nothing kills it.
+func (k killable) effects(t *testing.T, i installation) []string {
+	t.Helper()
+	w := k.world(t, i)
+	before := len(w.killer.seen)
+	if err := k.call(w); err != nil {
+		t.Fatal(err)
+	}
+	return w.killer.seen[before:]
+}
+
+func (k killable) world(t *testing.T, i installation) *world {
+	t.Helper()
+	w := newWorld(t, i)
+	if k.find != nil {
+		if err := k.find(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.restart()
+	return w
+}
+
+// afterKill is how a host goes on after a process died.
+var afterKill = map[string]func(t *testing.T, w *world, k killable){
+	"the same request": func(t *testing.T, w *world, k killable) {
+		if err := k.again(w); err != nil {
+			t.Error(err)
+		}
+		w.wantRecorded()
+	},
+	"GC": func(t *testing.T, w *world, _ killable) {
+		if err := collect(w); err != nil {
+			t.Error(err)
+		}
+		w.wantRecorded()
+	},
+	"Teardown": func(t *testing.T, w *world, k killable) {
+		if err := w.Teardown(t.Context(), k.id); err != nil {
+			t.Error(err)
+		}
+	},
+	"GC without the namespaces": func(t *testing.T, w *world, _ killable) {
+		for path := range w.namespaces.at {
+			w.lose(path)
+		}
+		if err := collect(w); err != nil {
+			t.Error(err)
+		}
+		w.wantNothing()
+	},
+}
+
+// TestKilledAtEveryEffect: wherever a process dies, the next one finds what it did,
+// completes it or removes it.
+func TestKilledAtEveryEffect(t *testing.T) {
+	inMemory(t)
+	i := install(t)
+	for name, k := range killables {
+		t.Run(name, func(t *testing.T) {
+			for at, effect := range k.effects(t, i) {
+				for after, recover := range afterKill {
+					t.Run(fmt.Sprintf("before %d, %s/%s", at, effect, after), func(t *testing.T) {
+						w := k.world(t, i)
+						w.killAt(at, false)
+						k.dieAndRecover(t, w, recover)
+					})
+					if isRecorded(effect) { // then it is like a death before the next effect
+						continue
+					}
+					t.Run(fmt.Sprintf("after %d, %s/%s", at, effect, after), func(t *testing.T) {
+						w := k.world(t, i)
+						w.killAt(at, true)
+						k.dieAndRecover(t, w, recover)
+					})
+				}
+			}
+		})
+	}
+}
+
+// isRecorded tells whether an effect is a change of the state directory, and not of
+// the host.
+func isRecorded(effect string) bool {
+	_, path, _ := strings.Cut(effect, " ")
+	dir, _, _ := strings.Cut(path, "/")
+	return slices.Contains([]string{"allocations", "locks", "pending", "ports", "boot", ".boot"}, dir)
+}
+
+func (k killable) dieAndRecover(t *testing.T, w *world, recover func(*testing.T, *world, killable)) {
+	t.Helper()
+	_ = k.call(w) // a dead process returns nothing
+	w.bury()
+	recover(t, w, k)
+	for _, id := range recorded(t, w.Engine) {
+		if err := w.Teardown(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	w.wantNothing()
+}

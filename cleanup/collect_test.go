@@ -93,26 +93,26 @@ func TestExamine(t *testing.T) {
 		"live": {live: func(string) string { return "Nomad" }, want: "its allocation lives: Nomad"},
 		"recorded, namespace gone": {want: "leaked: ",
 			prepare: func(t *testing.T, _ *fakeSystem, c *Collector) {
-				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
 			}},
 		"recorded, namespace exists": {want: "its allocation is on record and lives",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
 			}},
 		"set-up interrupted": {want: "leaked: its set-up was interrupted",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Adding})
+				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Adding})
 			}},
 		"teardown interrupted": {want: "leaked: its teardown did not finish",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Pending})
+				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Pending})
 			}},
 		"set-up in flight": {want: "its allocation is on record and lives",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
-				record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Adding})
+				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Adding})
 				lock, err := c.Store.Lock(t.Context(), "a1")
 				if err != nil {
 					t.Fatal(err)
@@ -156,7 +156,7 @@ func TestExamineOne(t *testing.T) {
 		t.Errorf("%+v, %v, want the four objects of a1", report, err)
 	}
 	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-	record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+	record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
 	if report, _, err = c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive); err != nil || !strings.Contains(report.Alive, "namespace exists") {
 		t.Errorf("%+v, %v, want it alive", report, err)
 	}
@@ -192,7 +192,7 @@ func TestUnexaminable(t *testing.T) {
 func TestUnreadableRecord(t *testing.T) {
 	f, c := collection(t)
 	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-	record(t, c, state.Allocation{ID: "a1", Netns: "/run/netns/a1"}, state.Attachment{Phase: state.Attached})
+	record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
 	store := t.TempDir()
 	writeFile(t, store+"/allocations/a1/journal", `{"version": 99}`+"\n")
 	var err error

@@ -125,7 +125,7 @@ func (c *Collector) recorded(record state.Record) recordedAllocation {
 	for _, a := range record.Attachments {
 		r.addresses = append(r.addresses, resultAddresses(a.Result)...)
 		switch {
-		case a.Batch != "": // added to an allocation that is set up
+		case a.Batch.Kind != state.BatchSetup: // added to an allocation that is set up
 		case a.Phase == state.Adding:
 			dead = "its set-up was interrupted"
 		case a.Phase != state.Attached:

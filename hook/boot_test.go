@@ -26,8 +26,8 @@ func earlierBoot(t *testing.T, e *Engine, id string, conflist json.RawMessage) {
 		t.Fatal(err)
 	}
 	defer lock.Unlock()
-	a := state.Allocation{ID: id, Netns: filepath.Join(e.config.NetnsDir, id), NetnsOwned: true, BootID: "the boot before", Digest: "x"}
-	attachment := state.Attachment{Network: "n", Interface: "eth0", ContainerID: id, Phase: state.Attached, ConfList: conflist}
+	a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: filepath.Join(e.config.NetnsDir, id), NetnsOwned: true, BootID: "the boot before", Digest: "x"}
+	attachment := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: id, Phase: state.Attached, ConfList: conflist}
 	if err := lock.Begin(a, []state.Attachment{attachment}); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestEarlierBoot(t *testing.T) {
 		earlierBoot(t, e, fmt.Sprintf("dead-%03d", i), fakeList(t, "n", script))
 	}
 	earlierBoot(t, e, "x-unknown", json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "unknown"}]}`))
-	record(t, e, "y-alive", state.Attachment{Network: "n", Interface: "eth0", ContainerID: "y-alive", Phase: state.Attached, ConfList: fakeList(t, "n", script)})
+	record(t, e, "y-alive", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: "y-alive", Phase: state.Attached, ConfList: fakeList(t, "n", script)})
 	if err := e.cleanBoot(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func record(t *testing.T, e *Engine, id string, attachments ...state.Attachment)
 		t.Fatal(err)
 	}
 	defer lock.Unlock()
-	a := state.Allocation{ID: id, Netns: t.TempDir() + "/gone", NetnsID: "1", BootID: boot, Digest: "x", Created: time.Now()}
+	a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: t.TempDir() + "/gone", NetnsID: "1", BootID: boot, Digest: "x", Created: time.Now()}
 	if err := lock.Begin(a, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestCleanupAfterHungDEL(t *testing.T) {
 			return slices.Repeat([]error{cleaned}, len(left))
 		})
 	})
-	record(t, e, "a1", state.Attachment{Network: "n", Interface: "eth0", Phase: state.Attached,
+	record(t, e, "a1", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Attached,
 		ConfList: fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Hang: true}}})})
 	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer stop()

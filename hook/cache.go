@@ -33,7 +33,7 @@ func (o *operation) cached() ([]state.Attachment, error) {
 		}
 		found = append(found, state.Attachment{
 			Network: entry.NetworkName, Interface: entry.IfName, ContainerID: entry.ContainerID,
-			Index: ours.Index, Primary: ours.Primary, DependsOn: ours.After,
+			Index: ours.Index, Primary: ours.Primary, DependsOn: ours.DependsOn,
 			Batch: ours.Batch, Task: ours.Task,
 			Phase: state.Attached, ConfList: entry.Config, Result: entry.Result,
 			Args: entry.CniArgs, CapabilityArgs: entry.CapabilityArgs,
@@ -49,7 +49,7 @@ func readMarker(conflist []byte) *markedAttachment {
 	var conf struct {
 		Marker marker `json:"allocnet"`
 	}
-	if json.Unmarshal(conflist, &conf) != nil {
+	if json.Unmarshal(conflist, &conf) != nil || conf.Marker.Attachment == nil || !conf.Marker.Attachment.Batch.Valid() {
 		return nil
 	}
 	return conf.Marker.Attachment

@@ -45,7 +45,7 @@ func TestContainerIDs(t *testing.T) {
 		"with a primary": {Request{ID: "w1", Primary: &web, Networks: []selection.Element{web, web}}, []string{"w1", "w1.allocnet.net1", "w1.allocnet.net2"}},
 		"without":        {Request{ID: "w1", Networks: []selection.Element{web, {Name: "web", Interface: "d.0"}}}, []string{"w1.allocnet.net1", "w1.allocnet.d_2e0"}},
 	} {
-		p, err := e.plan(test.request)
+		p, err := e.plan(test.request, "d")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestContainerIDs(t *testing.T) {
 		}
 	}
 	var refused *RequestError
-	_, err := e.plan(Request{ID: strings.Repeat("x", 120), Networks: []selection.Element{web}})
+	_, err := e.plan(Request{ID: strings.Repeat("x", 120), Networks: []selection.Element{web}}, "d")
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "net1") {
 		t.Errorf("an ID that is too long for its attachment: %v", err)
 	}
@@ -77,10 +77,12 @@ func TestRecalledContainerIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const ours, another = `{"allocnet": {"attachment": {"index": 1}}}`, `{}`
+	const ours, another = `{"allocnet": {"attachment": {"index": 1, "batch": {"kind": "setup"}}}}`, `{}`
+	const incomplete = `{"allocnet": {"attachment": {"index": 1}}}`
 	write(o, "a", "eth0", ours)
 	write(o, "a.allocnet.net1", "net1", ours)
 	write(o, "a", "eth1", another)
+	write(o, "a", "eth2", incomplete)
 	write(o, "a-b", "eth0", ours)
 	write(o, "a-b.allocnet.net1", "net1", ours)
 	write(o, "ab", "eth0", ours)

@@ -130,6 +130,9 @@ func (o *operation) loadFromCache() error {
 
 // loadAttachmentFromCache adds what libcni's cache has of an attachment.
 func (o *operation) loadAttachmentFromCache(cached state.Attachment) {
+	if o.record.Allocation.Mode == "" {
+		o.record.Allocation.Mode = state.ModeUnknown
+	}
 	at := slices.IndexFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == cached.Interface })
 	if at < 0 {
 		o.attachmentLog(cached).Warn("no record; using libcni's cache")
@@ -146,7 +149,7 @@ func (o *operation) loadAttachmentFromCache(cached state.Attachment) {
 // loadAllocationFromCache takes an allocation from the conflist of an attachment when no
 // line has it.
 func (o *operation) loadAllocationFromCache(marked *state.Allocation) {
-	if marked != nil && o.record.Allocation.Netns == "" && marked.ID == o.record.Allocation.ID {
+	if marked != nil && o.record.Allocation.Mode == state.ModeUnknown && marked.Mode.Valid() && marked.ID == o.record.Allocation.ID {
 		o.record.Allocation = *marked
 	}
 }

@@ -44,7 +44,7 @@ func TestDamageIsUnknown(t *testing.T) {
 			e := fakeEngine(t, func(c *Config) {
 				c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 			})
-			a := state.Allocation{ID: "a", Netns: test.netns, BootID: test.boot, Digest: "d"}
+			a := state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: test.netns, BootID: test.boot, Digest: "d"}
 			damage(t, e, a, test.lost, mark(t, fakeList(t, "n", fakecni.Script{Log: calls}), a))
 			if _, err := e.GC(t.Context(), nil); err != nil {
 				t.Fatal(err)
@@ -84,8 +84,8 @@ func damage(t *testing.T, e *Engine, a state.Allocation, allocation bool, list [
 		t.Fatal(err)
 	}
 	defer l.Unlock()
-	first := state.Attachment{Network: "n", Interface: "eth0", ContainerID: a.ID, Phase: state.Attached, ConfList: list}
-	second := state.Attachment{Network: "n", Interface: "net1", ContainerID: a.ID, Index: 1, Phase: state.Attached, ConfList: list}
+	first := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: a.ID, Phase: state.Attached, ConfList: list}
+	second := state.Attachment{Network: "n", Interface: "net1", Batch: setupBatch, ContainerID: a.ID, Index: 1, Phase: state.Attached, ConfList: list}
 	if err := l.Begin(a, []state.Attachment{first, second}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func mark(t *testing.T, list []byte, a state.Allocation) []byte {
 	if err := json.Unmarshal(list, &conf); err != nil {
 		t.Fatal(err)
 	}
-	conf["allocnet"] = marker{Attachment: &markedAttachment{}, Allocation: &a}
+	conf["allocnet"] = marker{Attachment: &markedAttachment{Batch: setupBatch}, Allocation: &a}
 	marked, err := json.Marshal(conf)
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 		return &NotAttachedError{id, iface, attached}
 	}
 	a := o.record.Attachments[at]
-	if a.Batch == "" && o.record.Allocation.Digest != "" && (a.Primary || len(o.batch("")) == 1) {
+	if a.Batch == setupBatch && o.record.Allocation.Mode == state.ModeSetup && (a.Primary || len(o.batch(setupBatch)) == 1) {
 		return &RequestError{"interface", iface, "the allocation was set up with it, and it goes when the whole allocation is detached"}
 	}
 	return o.removeAlone(ctx, []state.Attachment{a})
@@ -81,7 +81,7 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 	}
 	its := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
 	if len(its) == 0 { // or it was killed before it had forgotten the allocation
-		return o.forget()
+		return o.forgetEmpty()
 	}
 	return o.removeAlone(ctx, its)
 }
@@ -90,7 +90,7 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 // that the record says so.
 func (o *operation) removeAlone(ctx context.Context, attachments []state.Attachment) error {
 	for i := range attachments {
-		attachments[i].Batch = "detach " + attachments[i].Interface
+		attachments[i].Batch = state.Batch{Kind: state.BatchDetach, ID: attachments[i].Interface}
 	}
 	return o.remove(ctx, attachments)
 }

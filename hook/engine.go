@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/hostns"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -218,18 +217,4 @@ func (o *operation) failure(op string, a state.Attachment, attempts int, err err
 
 func (o *operation) attachmentLog(a state.Attachment) hclog.Logger {
 	return o.log.With("network", a.Network, "interface", a.Interface)
-}
-
-// namespacePath is what plugins get as CNI_NETNS: empty when the namespace is
-// missing, as the CNI specification allows for DEL. A path that is no longer
-// the allocation's namespace would make them fail, or harm another one.
-func (o *operation) namespacePath() (path string, err error) {
-	ns, err := o.namespace()
-	switch {
-	case errors.Is(err, netns.ErrMissing):
-		return "", nil
-	case err != nil:
-		return "", err
-	}
-	return o.record.Allocation.Netns, ns.Close()
 }

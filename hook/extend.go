@@ -37,10 +37,11 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 	if err := r.validateExtension(); err != nil {
 		return nil, err
 	}
-	batch, err := r.digest()
+	digest, err := r.digest()
 	if err != nil {
 		return nil, err
 	}
+	batch := state.Batch{Kind: state.BatchExtend, ID: digest}
 	o, err := e.beginToAttach(ctx, r)
 	if err != nil {
 		return nil, err
@@ -62,8 +63,8 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 // hasBatch tells whether a batch is attached as a whole. What an earlier attempt
 // left, and what could not be removed, is an error: new attachments would be of the
 // same batch, and be removed with it.
-func (o *operation) hasBatch(name string, size int) (bool, error) {
-	attached := o.batch(name)
+func (o *operation) hasBatch(b state.Batch, size int) (bool, error) {
+	attached := o.batch(b)
 	for _, a := range attached {
 		if !isComplete(a) {
 			left := cmp.Or(a.Error, "it is in phase "+string(a.Phase))
@@ -102,7 +103,7 @@ func (o *operation) prepare(ctx context.Context, r Request) error {
 	case !alive && r.Netns == "":
 		return fmt.Errorf("allocation %s: %w: set it up again", r.ID, &netns.MissingError{Path: o.record.Allocation.Netns, Reason: "its namespace is gone"})
 	case !alive:
-		return o.reset(ctx)
+		return o.tearDownEarlier(ctx)
 	case r.Netns != "" && !same:
 		return &RequestError{"netns", r.Netns, fmt.Sprintf("allocation %s lives in %s", r.ID, o.record.Allocation.Netns)}
 	}
@@ -113,22 +114,15 @@ func (o *operation) prepare(ctx context.Context, r Request) error {
 	return nil
 }
 
-// extend carries the request out. Whatever fails, what it did is undone.
-func (o *operation) extend(ctx context.Context, r Request, batch string) (*Allocation, error) {
-	known := o.record.Allocation
-	if known.NetnsID != "" {
-		r.Netns = known.Netns
-	}
-	if r.Identity == (policy.Identity{}) {
-		r.Identity = known.Identity
-	}
-	ns, err := o.sandbox(r, known.Digest)
+// extend executes the request, and rolls back all of it on failure.
+func (o *operation) extend(ctx context.Context, r Request, batch state.Batch) (*Allocation, error) {
+	ns, err := o.namespaceToExtend(r)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close() //nolint:errcheck // read only
-	if known.NetnsID != "" {
-		o.record.Allocation = known
+	if r.Identity == (policy.Identity{}) {
+		r.Identity = o.record.Allocation.Identity
 	}
 	p, err := o.planExtension(r, batch, ns)
 	if err != nil {
@@ -146,9 +140,22 @@ func (o *operation) extend(ctx context.Context, r Request, batch string) (*Alloc
 	return describe(o.record)
 }
 
+// namespaceToExtend opens the namespace on record. Without a record it is that of the
+// request, and the allocation becomes one that Extend recorded.
+func (o *operation) namespaceToExtend(r Request) (Namespace, error) {
+	if o.hasRecord() {
+		return o.namespace()
+	}
+	a, err := o.allocation(r, state.ModeExtend, "")
+	if err != nil {
+		return nil, err
+	}
+	return o.sandbox(a)
+}
+
 // planExtension gives the networks interfaces that are free, on record and in
 // the namespace.
-func (o *operation) planExtension(r Request, batch string, ns Namespace) (*plan, error) {
+func (o *operation) planExtension(r Request, batch state.Batch, ns Namespace) (*plan, error) {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return nil, err

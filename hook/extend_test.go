@@ -15,11 +15,11 @@ import (
 // TestPendingIsNotAttached: what an earlier attempt left on record does not make a
 // request done, and nothing joins its batch.
 func TestPendingIsNotAttached(t *testing.T) {
-	attached := state.Attachment{Network: "web", Interface: "net1", Batch: "b", Phase: state.Attached, Status: json.RawMessage("{}")}
-	pending := state.Attachment{Network: "web", Interface: "net2", Batch: "b", Phase: state.Pending, Error: "DEL: out of order"}
-	unseen := state.Attachment{Network: "web", Interface: "net2", Batch: "b", Phase: state.Attached}
+	attached := state.Attachment{Network: "web", Interface: "net1", Batch: state.Batch{Kind: state.BatchExtend, ID: "b"}, Phase: state.Attached, Status: json.RawMessage("{}")}
+	pending := state.Attachment{Network: "web", Interface: "net2", Batch: state.Batch{Kind: state.BatchExtend, ID: "b"}, Phase: state.Pending, Error: "DEL: out of order"}
+	unseen := state.Attachment{Network: "web", Interface: "net2", Batch: state.Batch{Kind: state.BatchExtend, ID: "b"}, Phase: state.Attached}
 	another := pending
-	another.Batch = "c"
+	another.Batch.ID = "c"
 	for name, test := range map[string]struct {
 		attachments []state.Attachment
 		done        bool
@@ -33,7 +33,7 @@ func TestPendingIsNotAttached(t *testing.T) {
 		"pending of another":    {[]state.Attachment{attached, attached, another}, true, ""},
 	} {
 		o := &operation{record: state.Record{Allocation: state.Allocation{ID: "a"}, Attachments: test.attachments}}
-		done, err := o.hasBatch("b", 2)
+		done, err := o.hasBatch(state.Batch{Kind: state.BatchExtend, ID: "b"}, 2)
 		if done != test.done || (err == nil) != (test.wrong == "") {
 			t.Errorf("%s: %t, %v, want %t", name, done, err, test.done)
 		}

@@ -35,7 +35,7 @@ func TestForgetsWhatHasNoAttachment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = lock.Begin(state.Allocation{ID: "a", Netns: own, NetnsID: ns.ID(), BootID: boot}, nil)
+		err = lock.Begin(state.Allocation{ID: "a", Mode: state.ModeExtend, Netns: own, NetnsID: ns.ID(), BootID: boot}, nil)
 		lock.Unlock()
 		if err := errors.Join(err, call(e)); err != nil {
 			t.Fatalf("%s: %v", name, err)

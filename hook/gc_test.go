@@ -116,18 +116,18 @@ func TestValidAttachments(t *testing.T) {
 		"ours-alive": {ownNetns, true}, "ours-gone": {"/nowhere", true},
 		"theirs-alive": {ownNetns, false}, "theirs-gone": {"/nowhere", false},
 	} {
-		a := state.Allocation{ID: id, Netns: test.netns}
+		a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: test.netns}
 		o := &operation{Engine: e, log: e.log, record: state.Record{Allocation: a}}
 		conf := []byte(list)
 		if test.ours {
 			conf = mark(t, list, a)
 		}
-		cached := state.Attachment{Network: "n", Interface: "eth0", ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
+		cached := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
 		if err := o.writeCache(cached); err != nil {
 			t.Fatal(err)
 		}
 	}
-	record(t, e, "recorded", state.Attachment{Network: "n", Interface: "eth0", ContainerID: "recorded", Phase: state.Attached, ConfList: list})
+	record(t, e, "recorded", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: "recorded", Phase: state.Attached, ConfList: list})
 	valid, err := e.validAttachments(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func cacheOf(t *testing.T, id string) *operation {
 
 // primaryOf returns an attachment that has the allocation's own container ID.
 func primaryOf(id, iface string) state.Attachment {
-	return state.Attachment{Network: "web", Interface: iface, ContainerID: id, ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "p"}]}`), Result: []byte(`{}`)}
+	return state.Attachment{Network: "web", Interface: iface, Batch: setupBatch, ContainerID: id, ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "p"}]}`), Result: []byte(`{}`)}
 }
 
 // TestCacheOfAnother: the names of libcni's files can be those of others.

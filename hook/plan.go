@@ -53,34 +53,30 @@ type marker struct {
 }
 
 type markedAttachment struct {
-	Index   int      `json:"index"`
-	Primary bool     `json:"primary,omitempty"`
-	Batch   string   `json:"batch,omitempty"`
-	Task    string   `json:"task,omitempty"`
-	After   []string `json:"after,omitempty"`
+	Index     int         `json:"index"`
+	Primary   bool        `json:"primary,omitempty"`
+	Batch     state.Batch `json:"batch"`
+	Task      string      `json:"task,omitempty"`
+	DependsOn []string    `json:"dependsOn,omitempty"`
 }
 
 // plan resolves a request against the conf directory. Every error is one of
 // the request or the host's configuration: nothing has been done yet.
-func (e *Engine) plan(r Request) (*plan, error) {
+func (e *Engine) plan(r Request, digest string) (*plan, error) {
 	elements, err := selection.Assign(r.Primary, r.Networks, r.Defaults)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := r.digest()
-	if err != nil {
-		return nil, err
-	}
-	a, err := e.allocation(r, digest)
+	a, err := e.allocation(r, state.ModeSetup, digest)
 	if err != nil {
 		return nil, err
 	}
 	p := &plan{elements: elements, allocation: a}
-	return p, e.fill(p, r, "")
+	return p, e.fill(p, r, setupBatch)
 }
 
 // fill makes the attachments of a plan from its elements.
-func (e *Engine) fill(p *plan, r Request, batch string) error {
+func (e *Engine) fill(p *plan, r Request, batch state.Batch) error {
 	if err := checkDefaultRoutes(p.elements); err != nil {
 		return err
 	}
@@ -235,7 +231,7 @@ func (p *plan) bind(r Request, networks []*cniconf.Network) error {
 func (p *plan) marker(i int) (json.RawMessage, error) {
 	a := p.attachments[i]
 	return json.Marshal(marker{&markedAttachment{
-		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, After: a.DependsOn,
+		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, DependsOn: a.DependsOn,
 	}, &p.allocation})
 }
 

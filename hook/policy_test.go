@@ -65,7 +65,7 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s: on record: %v", name, err)
 		}
 	}
-	if _, err := e.plan(Request{ID: "x", Identity: prod, Networks: []selection.Element{{Name: "a"}}}); err != nil {
+	if _, err := e.plan(Request{ID: "x", Identity: prod, Networks: []selection.Element{{Name: "a"}}}, "d"); err != nil {
 		t.Errorf("allowed: %v", err)
 	}
 }

@@ -149,8 +149,8 @@ func recordPorts(t *testing.T, e *Engine, id, boot string) {
 	mapping := func(port int) map[string]any {
 		return map[string]any{"hostPort": port, "containerPort": 80, "protocol": "tcp"}
 	}
-	err = lock.Begin(state.Allocation{ID: id, Netns: "/proc/self/ns/net", BootID: boot}, []state.Attachment{{
-		Network: "free", Interface: "eth0", Phase: state.Attached, ConfList: []byte("{}"),
+	err = lock.Begin(state.Allocation{ID: id, Mode: state.ModeSetup, Netns: "/proc/self/ns/net", BootID: boot}, []state.Attachment{{
+		Network: "free", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, ConfList: []byte("{}"),
 		CapabilityArgs: map[string]any{"portMappings": []any{mapping(given), mapping(picked)}},
 		ChosenPorts:    []byte(fmt.Sprintf(`[{"hostPort": %d, "containerPort": 80, "protocol": "tcp"}]`, picked)),
 	}})
@@ -210,7 +210,7 @@ func TestPortsOfAnEarlierBoot(t *testing.T) {
 // be chosen; assigned ones go on.
 func TestPortsUnknown(t *testing.T) {
 	e, ran := portEngine(t)
-	damage(t, e, state.Allocation{ID: "other", Netns: "/proc/self/ns/net"}, false, []byte("{}"))
+	damage(t, e, state.Allocation{ID: "other", Mode: state.ModeSetup, Netns: "/proc/self/ns/net"}, false, []byte("{}"))
 	attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{chosen("free", 903, "")}})
 	var damaged *DamagedRecordError
 	if attempted || !errors.As(err, &damaged) || damaged.Allocation != "other" {
@@ -230,7 +230,7 @@ func TestPortsStayLockedUntilRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.end()
-	p, err := e.plan(Request{ID: "x", Netns: "/proc/self/ns/net", Networks: []selection.Element{chosen("free", 903, "")}})
+	p, err := e.plan(Request{ID: "x", Netns: "/proc/self/ns/net", Networks: []selection.Element{chosen("free", 903, "")}}, "d")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -36,11 +34,11 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 	if done, err := o.reuseOrReset(ctx, r, digest); done != nil || err != nil {
 		return done, err
 	}
-	p, err := e.plan(r)
+	p, err := e.plan(r, digest)
 	if err != nil {
 		return nil, err
 	}
-	return o.setup(ctx, r, digest, p)
+	return o.setup(ctx, p)
 }
 
 // reuseOrReset deals with what an earlier Setup left. It returns the allocation
@@ -67,52 +65,24 @@ func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) 
 		}
 		return describe(o.record)
 	}
-	return nil, o.reset(ctx)
+	return nil, o.tearDownEarlier(ctx)
 }
 
-// reset tears everything down, so that nothing is on record.
-func (o *operation) reset(ctx context.Context) error {
+// tearDownEarlier removes an earlier set-up, so that nothing is on record.
+func (o *operation) tearDownEarlier(ctx context.Context) error {
 	o.log.Info("tearing down what an earlier setup left", "netns", o.record.Allocation.Netns)
 	ctx, stop := phase(ctx, resetShare, "tearing down")
 	defer stop()
 	if err := o.teardown(ctx); err != nil {
 		return fmt.Errorf("tear down what an earlier setup left: %w", err)
 	}
-	o.closeHold()
-	o.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}
+	o.reset()
 	return nil
 }
 
-func (o *operation) hasRecord() bool {
-	return o.record.Allocation.NetnsID != "" || o.record.Allocation.Netns != "" ||
-		len(o.record.Attachments) > 0 || len(o.record.Damaged) > 0
-}
-
-// compareNamespace tells whether the namespace on record still is, and whether
-// it is the one that the request is for.
-func (o *operation) compareNamespace(path string) (alive, same bool, err error) {
-	recorded, err := o.namespace()
-	if errors.Is(err, netns.ErrMissing) {
-		return false, false, nil
-	}
-	if err != nil {
-		return false, false, err
-	}
-	defer recorded.Close() //nolint:errcheck // read only
-	if path == "" {
-		return true, o.record.Allocation.NetnsOwned, nil
-	}
-	asked, err := o.config.Namespaces.Open(path)
-	if err != nil {
-		return true, false, err
-	}
-	defer asked.Close() //nolint:errcheck // read only
-	return true, asked.ID() == recorded.ID(), nil
-}
-
-// setup carries out a plan. Whatever fails, everything is undone.
-func (o *operation) setup(ctx context.Context, r Request, digest string, p *plan) (*Allocation, error) {
-	ns, err := o.sandbox(r, digest)
+// setup executes a plan, and rolls back all of it on failure.
+func (o *operation) setup(ctx context.Context, p *plan) (*Allocation, error) {
+	ns, err := o.sandbox(p.allocation)
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only
 		err = o.attachAll(ctx, ns, p)
@@ -128,57 +98,6 @@ func (o *operation) setup(ctx context.Context, r Request, digest string, p *plan
 		err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 	}
 	return nil, err
-}
-
-// allocation is the record of what a request sets up, without the identity of its
-// namespace.
-func (e *Engine) allocation(r Request, digest string) (state.Allocation, error) {
-	boot, err := state.BootID()
-	a := state.Allocation{ID: r.ID, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
-	if r.Netns == "" {
-		a.Netns, a.NetnsOwned = filepath.Join(e.config.NetnsDir, r.ID), true
-	}
-	return a, err
-}
-
-// sandbox opens the namespace of the request. One that is to be made is
-// written down before, so that it is found whatever happens next.
-func (o *operation) sandbox(r Request, digest string) (Namespace, error) {
-	a, err := o.allocation(r, digest)
-	if err != nil {
-		return nil, err
-	}
-	if a.NetnsOwned {
-		if err := o.makeNamespace(a); err != nil {
-			return nil, err
-		}
-	}
-	ns, err := o.config.Namespaces.Open(a.Netns)
-	if err != nil {
-		return nil, err
-	}
-	a.NetnsID = ns.ID()
-	o.record.Allocation = a
-	return ns, nil
-}
-
-// makeNamespace pins a new namespace. A name that is taken is not ours: it is
-// looked at before the record says that we own it.
-func (o *operation) makeNamespace(a state.Allocation) error {
-	existing, err := o.config.Namespaces.Open(a.Netns)
-	if err == nil {
-		_ = existing.Close() // only looked at
-		return fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
-	}
-	if err := o.lock.Begin(a, nil); err != nil {
-		return err
-	}
-	o.record.Allocation = a
-	_, err = o.config.Namespaces.Create(o.config.NetnsDir, a.ID)
-	if errors.Is(err, netns.ErrExists) { // somebody was quicker, and it is theirs
-		o.record.Allocation.NetnsOwned = false
-	}
-	return err
 }
 
 // attachAll writes down the attachments, makes them, and writes down what

@@ -66,7 +66,7 @@ func (o *operation) recoverInterrupted(ctx context.Context) (torn bool, err erro
 	}
 	if path != "" && o.isSetUp() {
 		o.rollBackInterrupted(ctx)
-		return false, o.forget()
+		return false, o.forgetEmpty()
 	}
 	return true, o.teardown(ctx)
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -96,7 +94,7 @@ func (o *operation) removeRecorded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.detachAll(ctx, path); err != nil {
+	if err := o.detachAll(ctx, path, o.record.Attachments); err != nil {
 		return err
 	}
 	if err := o.leaveNamespace(); err != nil {
@@ -105,63 +103,9 @@ func (o *operation) removeRecorded(ctx context.Context) error {
 	return o.lock.Clear()
 }
 
-// leaveNamespace removes a namespace that Setup made. Another's is left as it was
-// found.
-func (o *operation) leaveNamespace() error {
-	if o.record.Allocation.NetnsOwned {
-		return o.removeNamespace()
-	}
-	removed := o.record.Attachments
-	o.record.Attachments = nil
-	o.restoreDefaultRoutes(removed)
-	return nil
-}
-
-// removeNamespace removes the namespace that Setup made, or the file at which it
-// was pinned. One that another program made there since is left.
-func (o *operation) removeNamespace() error {
-	path, err := o.namespacePath()
-	if err != nil {
-		return err
-	}
-	if path == "" && o.config.Namespaces.Exists(o.record.Allocation.Netns) {
-		return nil
-	}
-	return o.config.Namespaces.Remove(o.record.Allocation.Netns)
-}
-
-// waitForOrphans waits for plugins that outlive a killed process of ours. It
-// gives them their part of the call's time, and no more than a plugin call has.
-func (o *operation) waitForOrphans(ctx context.Context) error {
-	cut := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
-		return a.Phase == state.Adding || a.Phase == state.Deleting
-	})
-	boot, err := state.BootID()
-	if err != nil {
-		return err
-	}
-	if !cut || o.hold != nil || o.record.Allocation.BootID != boot {
-		return nil
-	}
-	part, release := phase(ctx, orphanShare, "waiting for plugins")
-	defer release()
-	limited, stop := context.WithTimeout(part, o.config.CallTimeout)
-	defer stop()
-	started := time.Now()
-	o.log.Debug("waiting for plugins that a killed process started")
-	if err := o.lock.WaitForPlugins(limited); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		o.log.Warn("a plugin that a killed process started still runs; going on without it", "waited", round(time.Since(started)))
-	}
-	return nil
-}
-
-// detachAll runs DEL for all attachments, newest first where the order
-// matters, goes on past failures, and has the rest removed by force.
-func (o *operation) detachAll(ctx context.Context, path string) error {
-	attachments := o.record.Attachments
+// detachAll runs DEL for attachments, the newest first where the order matters. It
+// continues after a failure, and forced cleanup removes what DEL left.
+func (o *operation) detachAll(ctx context.Context, path string, attachments []state.Attachment) error {
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
@@ -171,24 +115,7 @@ func (o *operation) detachAll(ctx context.Context, path string) error {
 	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
 		errs[i] = o.instrument("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
 	})
-	return o.removeLeftovers(ctx, path == "", errs)
-}
-
-// holdForPlugins makes what the plugins inherit. Attachments recalled from the
-// cache have no directory yet.
-func (o *operation) holdForPlugins() error {
-	if o.hold != nil || len(o.record.Attachments) == 0 {
-		return nil
-	}
-	var err error
-	if o.hold, err = o.lock.Hold(); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := o.lock.Begin(o.record.Allocation, nil); err != nil {
-		return err
-	}
-	o.hold, err = o.lock.Hold()
-	return err
+	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
 }
 
 func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) error {
@@ -212,19 +139,25 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	return o.lock.Delete(a.Interface)
 }
 
-// removeLeftovers calls the cleaner where DEL failed or, with the namespace missing,
-// cannot be believed, and forgets what is then gone. The rest stays pending.
-func (o *operation) removeLeftovers(ctx context.Context, missing bool, errs []error) error {
-	var suspects []state.Suspect
-	for i, a := range o.record.Attachments {
+// suspects returns the attachments whose DEL failed, and all of them if the namespace
+// is missing: plugins then report success and leave their rules.
+func suspects(attachments []state.Attachment, errs []error, missing bool) []state.Suspect {
+	var found []state.Suspect
+	for i, a := range attachments {
 		if errs[i] != nil || missing {
-			suspects = append(suspects, state.Suspect{Attachment: a, DelErr: errs[i]})
+			found = append(found, state.Suspect{Attachment: a, DelErr: errs[i]})
 		}
 	}
+	return found
+}
+
+// removeLeftovers runs forced cleanup for the suspects and removes their records. Those that
+// could not be cleaned up become pending.
+func (o *operation) removeLeftovers(ctx context.Context, suspects []state.Suspect) error {
 	if len(suspects) == 0 {
 		return nil
 	}
-	if err := o.clean(ctx, suspects, errors.Join(errs...)); err != nil {
+	if err := o.clean(ctx, suspects); err != nil {
 		return o.markPending(suspects, err)
 	}
 	for _, s := range suspects {
@@ -235,7 +168,11 @@ func (o *operation) removeLeftovers(ctx context.Context, missing bool, errs []er
 	return nil
 }
 
-func (o *operation) clean(ctx context.Context, suspects []state.Suspect, failed error) error {
+func (o *operation) clean(ctx context.Context, suspects []state.Suspect) error {
+	var failed error
+	for _, s := range suspects {
+		failed = errors.Join(failed, s.DelErr)
+	}
 	if o.config.Cleaner == NoCleaner {
 		return failed
 	}

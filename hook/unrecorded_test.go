@@ -26,9 +26,9 @@ func TestUndoOfUnrecorded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "n.conflist"), list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := state.Allocation{ID: "a", Netns: "/proc/self/ns/net"}
+	a := state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: "/proc/self/ns/net"}
 	o := &operation{Engine: e, record: state.Record{Allocation: a}}
-	cached := state.Attachment{Network: "n", Interface: "eth9", ContainerID: "a", ConfList: mark(t, list, a), Result: []byte(`{"cniVersion": "1.1.0"}`)}
+	cached := state.Attachment{Network: "n", Interface: "eth9", Batch: setupBatch, ContainerID: "a", ConfList: mark(t, list, a), Result: []byte(`{"cniVersion": "1.1.0"}`)}
 	if err := o.writeCache(cached); err != nil {
 		t.Fatal(err)
 	}

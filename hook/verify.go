@@ -98,7 +98,7 @@ func (e *Engine) readUnlocked(id string) (state.Record, error) {
 
 // verifyRecord returns the damage among what is on record.
 func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.Record) error {
-	set := slices.DeleteFunc(slices.Clone(record.Attachments), func(a state.Attachment) bool { return a.Batch != "" })
+	set := attachmentsOf(record.Attachments, setupBatch)
 	if record.Allocation.Owner != v.Owner || len(set) == 0 {
 		return e.verifyUnrecorded(v)
 	}

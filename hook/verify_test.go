@@ -28,11 +28,11 @@ func setUp(t *testing.T, e *Engine, check fakecni.Behaviour, edit func(*state.Al
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	a := state.Allocation{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, NetnsID: ns.ID(), Digest: "x"}
+	a := state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: "cni/multi/lo", Netns: ownNetns, NetnsID: ns.ID(), Digest: "x"}
 	script := fakecni.Script{Log: filepath.Join(e.config.NetnsDir, "calls"), Verbs: map[string]fakecni.Behaviour{"CHECK": check}}
 	attachments := []state.Attachment{
-		{Network: "n", Interface: "lo", ContainerID: "a1", Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}")},
-		{Network: "m", Interface: "none0", Index: 1, Phase: state.Pending, Batch: "of a task", ConfList: fakeList(t, "m", script)},
+		{Network: "n", Interface: "lo", ContainerID: "a1", Batch: setupBatch, Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}")},
+		{Network: "m", Interface: "none0", Index: 1, Phase: state.Pending, Batch: state.Batch{Kind: state.BatchExtend, ID: "of a task"}, ConfList: fakeList(t, "m", script)},
 	}
 	if edit != nil {
 		edit(&a, attachments)
@@ -80,7 +80,7 @@ func TestVerify(t *testing.T) {
 		"half torn down":          {want: `phase "pending"`, edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Phase = state.Pending }},
 		"another namespace":       {want: "another namespace", edit: func(a *state.Allocation, _ []state.Attachment) { a.NetnsID = "1" }},
 		"of another runtime":      {edit: func(a *state.Allocation, _ []state.Attachment) { a.Owner = "" }},
-		"only others attached it": {edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Batch = "of a task" }},
+		"only others attached it": {edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Batch = state.Batch{Kind: state.BatchExtend, ID: "of a task"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := fakeEngine(t, func(c *Config) { c.CallTimeout = time.Second })

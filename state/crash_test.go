@@ -101,21 +101,23 @@ var writtenCalls = map[string]written{
 	"the first Begin": {
 		func(*testing.T, *Locked) {},
 		func(l *Locked) error {
-			return l.Begin(Allocation{ID: "a", Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")})
+			return l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")})
 		},
 	},
 	"a Begin with a chosen port": {
 		func(*testing.T, *Locked) {},
-		func(l *Locked) error { return l.Begin(Allocation{ID: "a"}, []Attachment{choosing("net1")}) },
+		func(l *Locked) error {
+			return l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{choosing("net1")})
+		},
 	},
 	"another Begin": {
 		begun, func(l *Locked) error {
-			return l.Begin(Allocation{ID: "a", Netns: "n", NetnsID: "1"}, []Attachment{attachment("net2", "")})
+			return l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n", NetnsID: "1"}, []Attachment{attachment("net2", "")})
 		},
 	},
 	"a Begin that compacts": {
 		grown, func(l *Locked) error {
-			return l.Begin(Allocation{ID: "a", Netns: "m"}, []Attachment{attachment("net2", "")})
+			return l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "m"}, []Attachment{attachment("net2", "")})
 		},
 	},
 	"a Write":           {begun, func(l *Locked) error { return l.Write(attachment("eth0", "again")) }},
@@ -126,7 +128,7 @@ var writtenCalls = map[string]written{
 	"a Sync":            {begun, func(l *Locked) error { return l.Sync() }},
 	"a Clear": {
 		func(t *testing.T, l *Locked) {
-			must(t, l.Begin(Allocation{ID: "a"}, []Attachment{choosing("eth0")}))
+			must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{choosing("eth0")}))
 			must(t, l.WriteDurable(pending("net1")))
 		},
 		func(l *Locked) error { return l.Clear() },
@@ -138,13 +140,13 @@ var writtenCalls = map[string]written{
 			must(t, os.WriteFile(filepath.Join(l.dir(), "allocation.json"), nil, 0o600))
 		},
 		func(l *Locked) error {
-			return l.Repair(Record{Allocation: Allocation{ID: "a"}, Attachments: []Attachment{attachment("eth0", "")}})
+			return l.Repair(Record{Allocation: Allocation{ID: "a", Mode: ModeSetup}, Attachments: []Attachment{attachment("eth0", "")}})
 		},
 	},
 }
 
 func begun(t *testing.T, l *Locked) {
-	must(t, l.Begin(Allocation{ID: "a", Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
 }
 
 // grown leaves a journal that the next Begin or WriteDurable writes anew.
@@ -230,7 +232,7 @@ func checkRecovered(t *testing.T, s *Store, before, after string, empty []string
 	if len(r.Damaged) > 0 {
 		must(t, l.Repair(r))
 	}
-	must(t, l.Begin(Allocation{ID: "a", Netns: "next"}, []Attachment{attachment("net9", "")}))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "next"}, []Attachment{attachment("net9", "")}))
 	must(t, l.Sync())
 	if r, err := s.Read("a"); err != nil || len(r.Damaged) > 0 || r.Allocation.Netns != "next" {
 		t.Errorf("after the next Begin: %+v, %v", r, err)
@@ -331,7 +333,7 @@ func TestFaultAtEveryChange(t *testing.T) {
 					}
 					r, err := l.Load()
 					checkRecord(t, describe(r, err), before, after)
-					must(t, l.Begin(Allocation{ID: "a", Netns: "next"}, []Attachment{attachment("net9", "")}))
+					must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "next"}, []Attachment{attachment("net9", "")}))
 					next, err := s.Read("a")
 					at := slices.IndexFunc(next.Attachments, func(a Attachment) bool { return a.Interface == "net9" })
 					if err != nil || next.Allocation.Netns != "next" || at < 0 || len(next.Damaged) > len(r.Damaged) {
@@ -371,7 +373,9 @@ func TestFullDisk(t *testing.T) {
 		call func(*Locked) error
 		want error
 	}{
-		"Begin":        {func(l *Locked) error { return l.Begin(Allocation{ID: "a"}, []Attachment{attachment("net9", "")}) }, unix.ENOSPC},
+		"Begin": {func(l *Locked) error {
+			return l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{attachment("net9", "")})
+		}, unix.ENOSPC},
 		"Write":        {func(l *Locked) error { return l.Write(attachment("net9", strings.Repeat("x", 100_000))) }, unix.ENOSPC},
 		"WriteDurable": {func(l *Locked) error { return l.WriteDurable(pending("eth0")) }, nil},
 		"Delete":       {func(l *Locked) error { return l.Delete("net1") }, nil},
@@ -410,7 +414,7 @@ func TestAllocate(t *testing.T) {
 			}
 			return change()
 		})
-		err := l.Begin(Allocation{ID: "a"}, nil)
+		err := l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil)
 		if (err == nil) != want || err != nil && (!errors.Is(err, failure) || !strings.Contains(err.Error(), l.path())) {
 			t.Errorf("%v: %v, want success %t", failure, err, want)
 		}

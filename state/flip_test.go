@@ -50,7 +50,7 @@ func TestFlippedNewline(t *testing.T) {
 		for bit := range 8 {
 			s := open(t)
 			l := lock(t, s, "a")
-			must(t, l.Begin(Allocation{ID: "a", Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
+			must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
 			damage(t, l, func(data []byte) []byte {
 				lines := bytes.SplitAfter(data, []byte("\n"))
 				lines[test.line-1][len(lines[test.line-1])-1] ^= 1 << bit
@@ -78,7 +78,7 @@ func TestFlippedNewline(t *testing.T) {
 func TestMissingNewline(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", "")}))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{attachment("eth0", "")}))
 	damage(t, l, func(b []byte) []byte { return bytes.TrimSuffix(b, []byte("\n")) })
 	l.Unlock()
 	must(t, os.WriteFile(s.lockPath("a"), nil, 0o600)) // as after kill -9

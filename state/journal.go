@@ -38,7 +38,7 @@ var (
 // read returns what is on record of an allocation. Whether a line without an end
 // is damage, torn says.
 func (s *Store) read(id string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
-	r := Record{Allocation: Allocation{ID: id}}
+	r := Record{Allocation: Allocation{ID: id, Mode: ModeUnknown}}
 	entries, err := os.ReadDir(s.allocationDir(id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, fmt.Errorf("allocation %s: %w", id, err)

@@ -30,7 +30,7 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			l := lock(t, s, "a")
-			must(t, l.Begin(Allocation{ID: "a", Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
+			must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
 			damaged := damage(t, l, onLine(3, how))
 			for range 2 {
 				for who, read := range readers(s, l) {
@@ -52,15 +52,15 @@ func TestDamage(t *testing.T) {
 func TestDamagedAllocation(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a", Netns: "n"}, nil))
-	must(t, l.Begin(Allocation{ID: "a", Netns: "n", NetnsID: "1"}, []Attachment{attachment("eth0", "")}))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, nil))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n", NetnsID: "1"}, []Attachment{attachment("eth0", "")}))
 	spoil := func([]byte) []byte { return []byte("x") }
 	damage(t, l, onLine(2, spoil))
 	if r, err := l.Load(); err != nil || r.Allocation.Netns != "n" || r.Allocation.NetnsID != "" || len(r.Damaged) != 1 || len(r.Attachments) != 1 {
 		t.Errorf("the second line is damaged: %+v, %v", r, err)
 	}
 	damage(t, l, onLine(1, spoil))
-	if r, err := l.Load(); err != nil || r.Allocation != (Allocation{ID: "a"}) || len(r.Damaged) != 2 || len(r.Attachments) != 1 {
+	if r, err := l.Load(); err != nil || r.Allocation != (Allocation{ID: "a", Mode: ModeUnknown}) || len(r.Damaged) != 2 || len(r.Attachments) != 1 {
 		t.Errorf("both are damaged: %+v, %v", r, err)
 	}
 	damage(t, l, func(b []byte) []byte { return bytes.Join(bytes.SplitAfter(b, []byte("\n"))[2:], nil) })
@@ -76,7 +76,7 @@ func TestLostEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			l := lock(t, s, "a")
-			must(t, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", "")}))
+			must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{attachment("eth0", "")}))
 			damage(t, l, func(b []byte) []byte { return append(b, tail...) })
 			if r, err := s.Read("a"); err != nil || len(r.Damaged) != 0 {
 				t.Errorf("while it may be being written: %+v, %v", r, err)
@@ -105,7 +105,7 @@ func TestLostEnd(t *testing.T) {
 func TestWrittenMeanwhile(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", "")}))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{attachment("eth0", "")}))
 	whole, err := os.ReadFile(l.path())
 	must(t, err)
 	l.Unlock()
@@ -117,7 +117,7 @@ func TestWrittenMeanwhile(t *testing.T) {
 func TestNewerFormatIsLeftAlone(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a"}, nil))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil))
 	damage(t, l, func([]byte) []byte { return newer() })
 	var refused *VersionError
 	if _, err := l.Load(); !errors.As(err, &refused) || refused.Version != 99 || refused.Path != l.path() {
@@ -135,7 +135,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 	l := lock(t, s, "a")
 	must(t, os.Mkdir(l.dir(), 0o700))
 	must(t, os.Symlink(target, filepath.Join(l.dir(), "."+journalFile)))
-	if err := l.Begin(Allocation{ID: "a"}, nil); err == nil {
+	if err := l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil); err == nil {
 		t.Error("written through a symlink")
 	}
 	must(t, os.Symlink(target, s.lockPath("b")))

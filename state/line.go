@@ -31,6 +31,9 @@ type line struct {
 func encode(changes []change) ([]byte, error) {
 	var lines []byte
 	for _, c := range changes {
+		if err := c.validate(); err != nil {
+			return nil, err
+		}
 		data, err := json.Marshal(c)
 		if err != nil {
 			return nil, err
@@ -64,12 +67,28 @@ func decode(data []byte) (c change, err error) {
 
 func (c change) validate() error {
 	switch {
+	case c.Allocation != nil:
+		return c.Allocation.Mode.validate()
 	case c.Attachment != nil:
-		return validateInterface(c.Attachment.Interface)
-	case c.Allocation == nil && c.Forgotten == "":
+		return errors.Join(validateInterface(c.Attachment.Interface), c.Attachment.Batch.validate())
+	case c.Forgotten == "":
 		return errors.New("says nothing")
 	}
 	return nil
+}
+
+func (m Mode) validate() error {
+	if m.Valid() {
+		return nil
+	}
+	return fmt.Errorf("allocation has mode %q, want %q, %q or %q", m, ModeSetup, ModeExtend, ModeUnknown)
+}
+
+func (b Batch) validate() error {
+	if b.Valid() {
+		return nil
+	}
+	return fmt.Errorf("attachment has a batch of kind %q, want %q, %q or %q", b.Kind, BatchSetup, BatchExtend, BatchDetach)
 }
 
 // validateInterface refuses what is no name; its form is the caller's matter.

@@ -57,7 +57,7 @@ func TestHoldOutlivesTheHolder(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
 	must(t, l.WaitForPlugins(context.Background())) // no record yet
-	must(t, l.Begin(Allocation{ID: "a"}, nil))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil))
 	hold, err := l.Hold()
 	must(t, err)
 	child := exec.Command("/proc/self/exe")

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 func attachment(iface, text string) Attachment {
 	conflist, _ := json.Marshal(map[string]string{"name": text})
-	return Attachment{Network: "n", Interface: iface, Index: len(iface), Phase: Adding, ConfList: conflist}
+	return Attachment{Network: "n", Interface: iface, Batch: Batch{Kind: BatchSetup}, Index: len(iface), Phase: Adding, ConfList: conflist}
 }
 
 func open(t testing.TB) *Store {

@@ -47,7 +47,9 @@ func TestPendingMarks(t *testing.T) {
 func TestMarkFirst(t *testing.T) {
 	for name, call := range map[string]func(*Locked) error{
 		"pending": func(l *Locked) error { return l.WriteDurable(pending("eth0")) },
-		"chosen":  func(l *Locked) error { return l.Begin(Allocation{ID: "a"}, []Attachment{choosing("eth0")}) },
+		"chosen": func(l *Locked) error {
+			return l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{choosing("eth0")})
+		},
 	} {
 		s := open(t)
 		l := lock(t, s, "a")
@@ -66,7 +68,7 @@ func TestMarkFirst(t *testing.T) {
 func TestUnrecordedMarks(t *testing.T) {
 	s := open(t)
 	recorded := lock(t, s, "recorded")
-	must(t, recorded.Begin(Allocation{ID: "recorded"}, []Attachment{choosing("eth0")}))
+	must(t, recorded.Begin(Allocation{ID: "recorded", Mode: ModeSetup}, []Attachment{choosing("eth0")}))
 	must(t, recorded.AddPending())
 	for _, marks := range []string{pendingMarks, portMarks} {
 		must(t, os.WriteFile(s.markPath(marks, "lost-"+marks), nil, 0o600))

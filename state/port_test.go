@@ -54,13 +54,13 @@ func TestChosenPorts(t *testing.T) {
 	chosen.ChosenPorts = []byte("[]")
 	for id, a := range map[string]Attachment{"assigned": attachment("net1", ""), "chosen": chosen} {
 		l := lock(t, s, id)
-		must(t, l.Begin(Allocation{ID: id}, []Attachment{a}))
+		must(t, l.Begin(Allocation{ID: id, Mode: ModeSetup}, []Attachment{a}))
 		l.Unlock()
 	}
 	killed := lock(t, s, "killed")
 	must(t, killed.mark(portMarks))
 	lost := lock(t, s, "lost")
-	must(t, lost.Begin(Allocation{ID: "lost"}, []Attachment{chosen}))
+	must(t, lost.Begin(Allocation{ID: "lost", Mode: ModeSetup}, []Attachment{chosen}))
 	must(t, os.RemoveAll(lost.dir()))
 	must(t, lost.file.Close()) // as kill -9 does
 	var found []string

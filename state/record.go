@@ -37,6 +37,51 @@ const (
 	Pending Phase = "pending"
 )
 
+// Mode is the call that recorded an allocation.
+type Mode string
+
+// Modes of an allocation.
+const (
+	// ModeSetup: Setup recorded it, and it is complete with the attachments of
+	// Setup's batch.
+	ModeSetup Mode = "setup"
+	// ModeExtend: Extend recorded it, for a namespace whose primary network another
+	// runtime made. The record is removed with its last attachment.
+	ModeExtend Mode = "extend"
+	// ModeUnknown: the record is lost, or the line of the allocation is damaged.
+	ModeUnknown Mode = "unknown"
+)
+
+// Valid tells whether the mode can be recorded.
+func (m Mode) Valid() bool { return m == ModeSetup || m == ModeExtend || m == ModeUnknown }
+
+// BatchKind is the call that a batch is of.
+type BatchKind string
+
+// Kinds of batches.
+const (
+	// BatchSetup is of Setup; an allocation has one.
+	BatchSetup BatchKind = "setup"
+	// BatchExtend is of one Extend.
+	BatchExtend BatchKind = "extend"
+	// BatchDetach is one attachment that a Detach removes.
+	BatchDetach BatchKind = "detach"
+)
+
+// Batch identifies the attachments that one call attaches or removes, all or none
+// of them.
+type Batch struct {
+	Kind BatchKind `json:"kind"`
+	// ID is the digest of the Extend, or the interface of the Detach; empty for
+	// BatchSetup.
+	ID string `json:"id,omitempty"`
+}
+
+// Valid tells whether the batch can be recorded.
+func (b Batch) Valid() bool {
+	return b.Kind == BatchSetup || b.Kind == BatchExtend || b.Kind == BatchDetach
+}
+
 // Identity is what the orchestrator itself says of an allocation: nothing in it
 // comes from the job's author. Empty fields are not known.
 type Identity struct {
@@ -49,6 +94,8 @@ type Identity struct {
 // Allocation is the record of an allocation as a whole.
 type Allocation struct {
 	ID string `json:"id"`
+	// Mode is empty for an allocation that is not recorded.
+	Mode Mode `json:"mode"`
 	// Identity is whose it is.
 	Identity Identity `json:"identity,omitzero"`
 	// Owner is who set it up; see hook.Request.
@@ -62,7 +109,7 @@ type Allocation struct {
 	NetnsID string `json:"netnsID,omitempty"`
 	// BootID is the boot in which the allocation was set up.
 	BootID string `json:"bootID"`
-	// Digest identifies the request that was set up.
+	// Digest identifies the request of Setup; empty in another mode.
 	Digest  string    `json:"digest,omitempty"`
 	Created time.Time `json:"created"`
 }
@@ -79,9 +126,7 @@ type Attachment struct {
 	Index   int   `json:"index"`
 	Primary bool  `json:"primary,omitempty"`
 	Phase   Phase `json:"phase"`
-	// Batch is common to what one call attached, all or nothing, while the
-	// allocation stood; empty for what the allocation was set up with.
-	Batch string `json:"batch,omitempty"`
+	Batch   Batch `json:"batch"`
 	// Task is the allocation's task that it was attached for; empty for the
 	// allocation itself.
 	Task string `json:"task,omitempty"`

@@ -25,13 +25,13 @@ func TestWriteAndRead(t *testing.T) {
 	if _, err := l.Load(); !errors.Is(err, ErrNotFound) {
 		t.Errorf("before: %v, want ErrNotFound", err)
 	}
-	a := Allocation{ID: "a", Netns: "/run/netns/a", NetnsOwned: true, NetnsID: "1", BootID: "b", Digest: "d", Created: time.Unix(1, 0).UTC()}
+	a := Allocation{ID: "a", Mode: ModeSetup, Netns: "/run/netns/a", NetnsOwned: true, NetnsID: "1", BootID: "b", Digest: "d", Created: time.Unix(1, 0).UTC()}
 	second := Attachment{
-		Network: "n", Interface: "net1", Index: 1, Phase: Attached, ConfList: []byte(`{"a":"b"}`), Args: [][2]string{{"A", "b"}},
+		Network: "n", Interface: "net1", Index: 1, Batch: Batch{BatchExtend, "d"}, Phase: Attached, ConfList: []byte(`{"a":"b"}`), Args: [][2]string{{"A", "b"}},
 		CapabilityArgs: map[string]any{"ips": []any{"10.0.0.1"}}, PluginDirs: []string{"/p"}, DependsOn: []string{"eth0"}, Result: []byte(`{"r":1}`),
 		Status: []byte(`{"s":1}`), Attempts: 2, Error: "e", Created: time.Unix(2, 0).UTC(), Updated: time.Unix(3, 0).UTC(),
 	}
-	first := Attachment{Network: "n", Interface: "eth0", Primary: true, Phase: Adding, ConfList: []byte(`{}`)}
+	first := Attachment{Network: "n", Interface: "eth0", Batch: Batch{Kind: BatchSetup}, Primary: true, Phase: Adding, ConfList: []byte(`{}`)}
 	must(t, l.Begin(a, []Attachment{second, first}))
 	want := Record{Allocation: a, Attachments: []Attachment{first, second}}
 	for name, read := range map[string]func() (Record, error){
@@ -73,8 +73,8 @@ func TestInvalidIDs(t *testing.T) {
 		}
 	}
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a"}, nil))
-	if err := l.WriteDurable(Attachment{Interface: "../x"}); err == nil {
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil))
+	if err := l.WriteDurable(Attachment{Batch: Batch{Kind: BatchSetup}, Interface: "../x"}); err == nil {
 		t.Error("an interface name left the directory")
 	}
 }
@@ -82,7 +82,7 @@ func TestInvalidIDs(t *testing.T) {
 // FuzzRecord reads lines that are sealed as ours are, and files as they come.
 func FuzzRecord(f *testing.F) {
 	first := attachment("net1", "x")
-	for _, c := range []change{{Attachment: &first}, {Allocation: &Allocation{ID: "a"}}, {Forgotten: "net1"}} {
+	for _, c := range []change{{Attachment: &first}, {Allocation: &Allocation{ID: "a", Mode: ModeSetup}}, {Forgotten: "net1"}} {
 		data, err := json.Marshal(c)
 		must(f, err)
 		f.Add(data, true)
@@ -169,11 +169,11 @@ func TestNothingIsRecorded(t *testing.T) {
 		}
 	}
 	begun(t, l)
-	unmarshalable := Attachment{Interface: "eth0", CapabilityArgs: map[string]any{"x": func() {}}}
-	broken := Attachment{Interface: "eth0", ConfList: []byte("{")}
+	unmarshalable := Attachment{Interface: "eth0", Batch: Batch{Kind: BatchSetup}, CapabilityArgs: map[string]any{"x": func() {}}}
+	broken := Attachment{Interface: "eth0", Batch: Batch{Kind: BatchSetup}, ConfList: []byte("{")}
 	before := describe(l.Load())
 	for name, call := range map[string]func() error{
-		"Begin, no name":    func() error { return l.Begin(Allocation{ID: "a"}, []Attachment{{}}) },
+		"Begin, no name":    func() error { return l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{{}}) },
 		"Write, no name":    func() error { return l.Write(Attachment{}) },
 		"Delete, no name":   func() error { return l.Delete("a/b") },
 		"Write of no JSON":  func() error { return l.Write(unmarshalable) },

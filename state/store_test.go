@@ -20,7 +20,7 @@ import (
 func TestList(t *testing.T) {
 	s := open(t)
 	for _, id := range []string{"b", "a", "c"} {
-		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
+		must(t, lock(t, s, id).Begin(Allocation{ID: id, Mode: ModeSetup}, nil))
 	}
 	var got []string
 	for r, err := range s.List(context.Background()) {
@@ -98,7 +98,7 @@ func TestOpenWhereItCannot(t *testing.T) {
 func TestListGoesOn(t *testing.T) {
 	s := open(t)
 	for _, id := range []string{"a", "b", "c"} {
-		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
+		must(t, lock(t, s, id).Begin(Allocation{ID: id, Mode: ModeSetup}, nil))
 	}
 	must(t, os.WriteFile(filepath.Join(s.allocationDir("b"), journalFile), newer(), 0o600))
 	var got, unreadable []string
@@ -140,7 +140,7 @@ func TestOwnerOfADirectory(t *testing.T) {
 func TestListEnds(t *testing.T) {
 	s := open(t)
 	for _, id := range []string{"a", "b"} {
-		must(t, lock(t, s, id).Begin(Allocation{ID: id}, nil))
+		must(t, lock(t, s, id).Begin(Allocation{ID: id, Mode: ModeSetup}, nil))
 	}
 	gaveUp := errors.New("gave up")
 	ctx, stop := context.WithCancelCause(t.Context())

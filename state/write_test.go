@@ -17,7 +17,7 @@ import (
 func TestCompaction(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	a := Allocation{ID: "a", Netns: "n"}
+	a := Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}
 	must(t, l.Begin(a, []Attachment{attachment("eth0", "stays")}))
 	text := strings.Repeat("x", 1000)
 	size := func() int64 {
@@ -57,7 +57,7 @@ func TestCompaction(t *testing.T) {
 func TestReplacedWhenSynced(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a"}, nil))
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil))
 	synced := 0
 	s.Intercept(func(op, path string, change func() error) error {
 		if op != "sync" || path == l.dir() {
@@ -73,7 +73,7 @@ func TestReplacedWhenSynced(t *testing.T) {
 		}
 		return change()
 	})
-	must(t, l.Repair(Record{Allocation: Allocation{ID: "a"}}))
+	must(t, l.Repair(Record{Allocation: Allocation{ID: "a", Mode: ModeSetup}}))
 	if synced != 1 {
 		t.Errorf("synced %d times", synced)
 	}
@@ -86,7 +86,7 @@ func TestRoom(t *testing.T) {
 		var made, forgotten []change
 		for i := range n {
 			name := fmt.Sprintf("interface-%05d", i)
-			made = append(made, change{Attachment: &Attachment{Interface: name}})
+			made = append(made, change{Attachment: &Attachment{Batch: Batch{Kind: BatchSetup}, Interface: name}})
 			forgotten = append(forgotten, change{Forgotten: name})
 		}
 		lines, err := encode(made)
@@ -112,7 +112,7 @@ func BenchmarkBegin(b *testing.B) {
 			for b.Loop() {
 				l, err := s.Lock(context.Background(), "a")
 				must(b, err)
-				must(b, l.Begin(Allocation{ID: "a"}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
+				must(b, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{attachment("eth0", ""), attachment("net1", "")}))
 				must(b, l.Sync())
 				must(b, l.Clear())
 				l.Unlock()

@@ -1,0 +1,59 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// holdForPlugins makes what the plugins inherit. Attachments recalled from the
+// cache have no directory yet.
+func (o *operation) holdForPlugins() error {
+	if o.hold != nil || len(o.record.Attachments) == 0 {
+		return nil
+	}
+	var err error
+	if o.hold, err = o.lock.Hold(); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := o.lock.Begin(o.record.Allocation, nil); err != nil {
+		return err
+	}
+	o.hold, err = o.lock.Hold()
+	return err
+}
+
+// waitForOrphans waits for plugins that outlive a killed process of ours. It
+// gives them their part of the call's time, and no more than a plugin call has.
+func (o *operation) waitForOrphans(ctx context.Context) error {
+	cut := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+		return a.Phase == state.Adding || a.Phase == state.Deleting
+	})
+	boot, err := state.BootID()
+	if err != nil {
+		return err
+	}
+	if !cut || o.hold != nil || o.record.Allocation.BootID != boot {
+		return nil
+	}
+	part, release := phase(ctx, orphanShare, "waiting for plugins")
+	defer release()
+	limited, stop := context.WithTimeout(part, o.config.CallTimeout)
+	defer stop()
+	started := time.Now()
+	o.log.Debug("waiting for plugins that a killed process started")
+	if err := o.lock.WaitForPlugins(limited); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		o.log.Warn("a plugin that a killed process started still runs; going on without it", "waited", round(time.Since(started)))
+	}
+	return nil
+}

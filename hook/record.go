@@ -1,0 +1,70 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// setupBatch is the batch of Setup.
+var setupBatch = state.Batch{Kind: state.BatchSetup}
+
+// hasRecord tells whether anything is recorded of the allocation.
+func (o *operation) hasRecord() bool { return o.record.Allocation.Mode != "" }
+
+// batch returns the attachments of a batch.
+func (o *operation) batch(b state.Batch) []state.Attachment {
+	return attachmentsOf(o.record.Attachments, b)
+}
+
+func attachmentsOf(attachments []state.Attachment, b state.Batch) []state.Attachment {
+	return slices.DeleteFunc(slices.Clone(attachments), func(a state.Attachment) bool { return a.Batch != b })
+}
+
+// isComplete tells whether an attachment is attached and inspected.
+func isComplete(a state.Attachment) bool { return a.Phase == state.Attached && a.Status != nil }
+
+// isSetUp tells whether the allocation is complete without the batches of Extend.
+func (o *operation) isSetUp() bool {
+	if len(o.record.Damaged) > 0 {
+		return false
+	}
+	switch o.record.Allocation.Mode {
+	case state.ModeSetup:
+		attached := o.batch(setupBatch)
+		return len(attached) > 0 && !slices.ContainsFunc(attached, func(a state.Attachment) bool { return !isComplete(a) })
+	case state.ModeExtend:
+		return o.record.Allocation.NetnsID != ""
+	}
+	return false
+}
+
+// reload reads the record again.
+func (o *operation) reload() error {
+	record, err := o.lock.Load()
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	record.Allocation.ID = o.record.Allocation.ID
+	o.record = record
+	return nil
+}
+
+// reset empties the record in memory, for an allocation that has none any more.
+func (o *operation) reset() {
+	o.closeHold()
+	o.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}
+}
+
+// forgetEmpty drops a record that Extend made, once it has no attachments.
+func (o *operation) forgetEmpty() error {
+	if len(o.record.Attachments) > 0 || o.record.Allocation.Mode == state.ModeSetup || len(o.record.Damaged) > 0 {
+		return nil
+	}
+	o.reset()
+	return o.lock.Clear()
+}

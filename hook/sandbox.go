@@ -1,0 +1,122 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// compareNamespace tells whether the namespace on record still is, and whether
+// it is the one that the request is for.
+func (o *operation) compareNamespace(path string) (alive, same bool, err error) {
+	recorded, err := o.namespace()
+	if errors.Is(err, netns.ErrMissing) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	defer recorded.Close() //nolint:errcheck // read only
+	if path == "" {
+		return true, o.record.Allocation.NetnsOwned, nil
+	}
+	asked, err := o.config.Namespaces.Open(path)
+	if err != nil {
+		return true, false, err
+	}
+	defer asked.Close() //nolint:errcheck // read only
+	return true, asked.ID() == recorded.ID(), nil
+}
+
+// allocation returns the record of a request's allocation, without the identity of its
+// namespace.
+func (e *Engine) allocation(r Request, mode state.Mode, digest string) (state.Allocation, error) {
+	boot, err := state.BootID()
+	a := state.Allocation{ID: r.ID, Mode: mode, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
+	if r.Netns == "" {
+		a.Netns, a.NetnsOwned = filepath.Join(e.config.NetnsDir, r.ID), true
+	}
+	return a, err
+}
+
+// sandbox opens the namespace of a new allocation. One of the engine's own is
+// recorded before it is made, so that a killed process leaves no unrecorded one.
+func (o *operation) sandbox(a state.Allocation) (Namespace, error) {
+	if a.NetnsOwned {
+		if err := o.makeNamespace(a); err != nil {
+			return nil, err
+		}
+	}
+	ns, err := o.config.Namespaces.Open(a.Netns)
+	if err != nil {
+		return nil, err
+	}
+	a.NetnsID = ns.ID()
+	o.record.Allocation = a
+	return ns, nil
+}
+
+// makeNamespace pins a new namespace. An existing one at that path is another
+// program's, so the path is checked before the record says that the engine owns it.
+func (o *operation) makeNamespace(a state.Allocation) error {
+	existing, err := o.config.Namespaces.Open(a.Netns)
+	if err == nil {
+		_ = existing.Close() // only its existence matters
+		return fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
+	}
+	if err := o.lock.Begin(a, nil); err != nil {
+		return err
+	}
+	o.record.Allocation = a
+	_, err = o.config.Namespaces.Create(o.config.NetnsDir, a.ID)
+	if errors.Is(err, netns.ErrExists) { // another program made it meanwhile
+		o.record.Allocation.NetnsOwned = false
+	}
+	return err
+}
+
+// leaveNamespace removes a namespace that Setup made. Another's is left as it was
+// found.
+func (o *operation) leaveNamespace() error {
+	if o.record.Allocation.NetnsOwned {
+		return o.removeNamespace()
+	}
+	removed := o.record.Attachments
+	o.record.Attachments = nil
+	o.restoreDefaultRoutes(removed)
+	return nil
+}
+
+// removeNamespace removes the namespace that Setup made, or the file at which it
+// was pinned. One that another program made there since is left.
+func (o *operation) removeNamespace() error {
+	path, err := o.namespacePath()
+	if err != nil {
+		return err
+	}
+	if path == "" && o.config.Namespaces.Exists(o.record.Allocation.Netns) {
+		return nil
+	}
+	return o.config.Namespaces.Remove(o.record.Allocation.Netns)
+}
+
+// namespacePath is what plugins get as CNI_NETNS: empty when the namespace is
+// missing, as the CNI specification allows for DEL. A path that is no longer
+// the allocation's namespace would make them fail, or harm another one.
+func (o *operation) namespacePath() (path string, err error) {
+	ns, err := o.namespace()
+	switch {
+	case errors.Is(err, netns.ErrMissing):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return o.record.Allocation.Netns, ns.Close()
+}

@@ -1,0 +1,51 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestIncompleteLines: a line without the mode of the allocation, or the kind of the
+// batch, is damage, and is never written.
+func TestIncompleteLines(t *testing.T) {
+	batch := Batch{Kind: BatchSetup}
+	for name, test := range map[string]struct {
+		change change
+		want   string
+	}{
+		"nothing":           {change{}, "says nothing"},
+		"allocation":        {change{Allocation: &Allocation{ID: "a", Mode: ModeExtend}}, ""},
+		"allocation, lost":  {change{Allocation: &Allocation{ID: "a", Mode: ModeUnknown}}, ""},
+		"no mode":           {change{Allocation: &Allocation{ID: "a"}}, `mode ""`},
+		"a mode of its own": {change{Allocation: &Allocation{ID: "a", Mode: "other"}}, `mode "other"`},
+		"attachment":        {change{Attachment: &Attachment{Interface: "net1", Batch: batch}}, ""},
+		"no batch":          {change{Attachment: &Attachment{Interface: "net1"}}, `kind ""`},
+		"a kind of its own": {change{Attachment: &Attachment{Interface: "net1", Batch: Batch{Kind: "other"}}}, `kind "other"`},
+		"no interface":      {change{Attachment: &Attachment{Batch: batch}}, `interface name ""`},
+		"forgotten":         {change{Forgotten: "net1"}, ""},
+		"a path for a name": {change{Attachment: &Attachment{Interface: "a/b", Batch: batch}}, `interface name "a/b"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := encode([]change{test.change})
+			expect(t, "encode", err, test.want)
+			record, err := json.Marshal(test.change)
+			must(t, err)
+			data, err := json.Marshal(line{formatVersion, checksum(formatVersion, record), record})
+			must(t, err)
+			_, err = decode(data)
+			expect(t, "decode", err, test.want)
+		})
+	}
+}
+
+// expect holds an error to a part of its text; empty: no error.
+func expect(t *testing.T, call string, err error, want string) {
+	t.Helper()
+	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		t.Errorf("%s: %v, want %q", call, err, want)
+	}
+}

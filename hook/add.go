@@ -15,17 +15,17 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// add makes one attachment, trying again what may get better. going ends when
-// another attachment failed: then nothing new is started.
-func (o *operation) add(ctx, going context.Context, a *state.Attachment, path string) error {
+// add runs ADD for one attachment, and again after transient failures. abort ends when
+// another attachment failed: then no further call starts.
+func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 	log := o.attachmentLog(*a)
 	var first error
 	for a.Attempts < maxAttempts {
-		if going.Err() != nil {
-			return o.failure("attach", *a, a.Attempts, abortError(going, first))
+		if abort.Err() != nil {
+			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 		a.Attempts++
-		err := o.addOnce(ctx, a, path)
+		err := o.addOnce(ctx, a)
 		o.notify(Step{Network: a.Network, Interface: a.Interface, Try: a.Attempts, Of: maxAttempts, Err: err})
 		if err == nil {
 			log.Info("attached", "attempts", a.Attempts)
@@ -39,26 +39,26 @@ func (o *operation) add(ctx, going context.Context, a *state.Attachment, path st
 		}
 		pause := delay()
 		log.Warn("attach failed, trying again", "try", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
-		if err := o.undoAdd(ctx, *a, path); err != nil {
+		if err := o.undoAdd(ctx, *a); err != nil {
 			log.Warn("DEL before the next try failed", "error", err)
 		}
-		if o.pause(going, pause) != nil {
-			return o.failure("attach", *a, a.Attempts, abortError(going, first))
+		if o.pause(abort, pause) != nil {
+			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 	}
 	return o.failure("attach", *a, a.Attempts, first)
 }
 
 // abortError is the error of an attachment that was not tried to the end.
-func abortError(going context.Context, first error) error {
-	cause := context.Cause(going)
+func abortError(abort context.Context, first error) error {
+	cause := context.Cause(abort)
 	if first == nil {
 		return fmt.Errorf("not tried: %w", cause)
 	}
 	return errdefs.As(errdefs.Of(cause), fmt.Errorf("given up (%w) after: %w", cause, first))
 }
 
-func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path string) error {
+func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
 	a.Result = nil
 	cni, list, err := o.cni(*a, func(result []byte) { o.recordPartialResult(a, result) })
 	if err != nil {
@@ -66,7 +66,7 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment, path strin
 	}
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
-		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
+		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, o.record.Allocation.Netns))
 		return err
 	})
 	if err != nil {
@@ -93,10 +93,10 @@ func (o *operation) recordPartialResult(a *state.Attachment, result []byte) {
 }
 
 // undoAdd runs DEL after an ADD that failed.
-func (o *operation) undoAdd(ctx context.Context, a state.Attachment, path string) error {
+func (o *operation) undoAdd(ctx context.Context, a state.Attachment) error {
 	undoing, stop := Undoing(ctx)
 	defer stop()
-	return o.del(undoing, a, path)
+	return o.del(undoing, a, o.record.Allocation.Netns)
 }
 
 // del runs DEL with what ADD got, and with the result that we know.

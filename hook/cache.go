@@ -27,7 +27,7 @@ func (o *operation) cached() ([]state.Attachment, error) {
 	}
 	var found []state.Attachment
 	for _, entry := range entries {
-		ours := readMarker(entry.Config)
+		ours := readMarker(entry.Config).Attachment
 		if ours == nil {
 			continue
 		}
@@ -41,18 +41,6 @@ func (o *operation) cached() ([]state.Attachment, error) {
 		})
 	}
 	return found, nil
-}
-
-// readMarker returns nil for a conflist that an attachment of ours was not made
-// with.
-func readMarker(conflist []byte) *markedAttachment {
-	var conf struct {
-		Marker marker `json:"allocnet"`
-	}
-	if json.Unmarshal(conflist, &conf) != nil || conf.Marker.Attachment == nil || !conf.Marker.Attachment.Batch.Valid() {
-		return nil
-	}
-	return conf.Marker.Attachment
 }
 
 // cacheEntry is libcni's cache file, version cniCacheV1.

@@ -51,7 +51,7 @@ func TestContainerIDs(t *testing.T) {
 		}
 		var got []string
 		o := &operation{Engine: e}
-		for _, a := range p.attachments {
+		for _, a := range p.attachments() {
 			got = append(got, o.runtimeConf(a, "").ContainerID)
 		}
 		if !slices.Equal(got, test.want) {

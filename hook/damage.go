@@ -123,7 +123,7 @@ func (o *operation) loadFromCache() error {
 	}
 	slices.SortStableFunc(o.record.Attachments, func(a, b state.Attachment) int { return cmp.Compare(a.Index, b.Index) })
 	for _, a := range o.record.Attachments {
-		o.loadAllocationFromCache(markedAllocation(a.ConfList))
+		o.loadAllocationFromCache(readMarker(a.ConfList).Allocation)
 	}
 	return nil
 }
@@ -152,17 +152,6 @@ func (o *operation) loadAllocationFromCache(marked *state.Allocation) {
 	if marked != nil && o.record.Allocation.Mode == state.ModeUnknown && marked.Mode.Valid() && marked.ID == o.record.Allocation.ID {
 		o.record.Allocation = *marked
 	}
-}
-
-// markedAllocation returns the allocation that a conflist names.
-func markedAllocation(conflist []byte) *state.Allocation {
-	var conf struct {
-		Marker marker `json:"allocnet"`
-	}
-	if json.Unmarshal(conflist, &conf) != nil {
-		return nil
-	}
-	return conf.Marker.Allocation
 }
 
 // restore fills in what the namespace tells: its identity, and what attachments
@@ -204,11 +193,7 @@ func restoreStatus(a *state.Attachment, interfaces []netns.Interface, routes []n
 	if err != nil {
 		return err
 	}
-	seen, err := inspect(*a, interfaces, routes, ports)
-	if err != nil {
-		return err
-	}
-	a.Status, err = json.Marshal(seen)
+	a.Status, err = encodeStatus(*a, interfaces, routes, ports)
 	return err
 }
 

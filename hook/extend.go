@@ -171,6 +171,6 @@ func (o *operation) planExtension(r Request, batch state.Batch, ns Namespace) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{standing: o.record.Attachments, allocation: o.record.Allocation, elements: elements}
-	return p, o.fill(p, r, batch)
+	p := &plan{existing: o.record.Attachments, allocation: o.record.Allocation}
+	return p, o.fill(p, r, elements, batch)
 }

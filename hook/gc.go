@@ -258,7 +258,7 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}
 	for _, entry := range cached {
-		if readMarker(entry.Config) == nil || e.config.Namespaces.Exists(entry.NetNS) {
+		if readMarker(entry.Config).Attachment == nil || e.config.Namespaces.Exists(entry.NetNS) {
 			valid[entry.Network] = append(valid[entry.Network], types.GCAttachment{ContainerID: entry.ContainerID, IfName: entry.IfName})
 		}
 	}

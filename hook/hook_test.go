@@ -20,6 +20,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -133,19 +134,19 @@ func TestSetupOrder(t *testing.T) {
 		"a master that is absent": {[]string{plain, inner}, "[] []"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var attachments []state.Attachment
-			var lists []*libcni.NetworkConfigList
+			p := &plan{}
 			for i, plugin := range test.plugins {
 				iface := fmt.Sprintf("net%d", i)
 				if i == 0 {
 					iface = "eth0"
 				}
-				attachments = append(attachments, state.Attachment{Interface: iface})
-				lists = append(lists, &libcni.NetworkConfigList{Plugins: []*libcni.PluginConfig{{Bytes: []byte(plugin)}}})
+				p.added = append(p.added, planned{attachment: &state.Attachment{Interface: iface}, network: &cniconf.Network{
+					List: &libcni.NetworkConfigList{Plugins: []*libcni.PluginConfig{{Bytes: []byte(plugin)}}},
+				}})
 			}
-			setupOrder(nil, attachments, lists)
+			p.order()
 			var got []string
-			for _, a := range attachments {
+			for _, a := range p.attachments() {
 				got = append(got, fmt.Sprint(a.DependsOn))
 			}
 			if strings.Join(got, " ") != test.want {

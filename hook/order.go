@@ -35,21 +35,22 @@ func inOrder(n int, after func(i int) []int, do func(i int)) {
 	all.Wait()
 }
 
-// setupOrder fills After: attachments that set a default route come one after
-// the other, the primary first, so that what comes out does not depend on which
-// plugin is quicker; and one made on an interface inside the namespace comes after that interface.
-// standing are attached already.
-func setupOrder(standing, attachments []state.Attachment, lists []*libcni.NetworkConfigList) {
+// order fills DependsOn. Attachments that set a default route follow each other, the
+// primary first, so that the result does not depend on which plugin is quicker. An
+// attachment whose master is an interface in the namespace follows that interface's.
+func (p *plan) order() {
 	previous := ""
-	for i := range attachments {
-		a := &attachments[i]
-		if setsDefaultRoute(lists[i]) {
+	earlier := slices.Clone(p.existing)
+	for _, added := range p.added {
+		a, list := added.attachment, added.network.List
+		if setsDefaultRoute(list) {
 			if previous != "" {
 				a.DependsOn = append(a.DependsOn, previous)
 			}
 			previous = a.Interface
 		}
-		a.DependsOn = append(a.DependsOn, masterInterfaces(lists[i], slices.Concat(standing, attachments[:i]))...)
+		a.DependsOn = append(a.DependsOn, masterInterfaces(list, earlier)...)
+		earlier = append(earlier, *a)
 	}
 }
 

@@ -4,20 +4,15 @@
 package hook
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/containerd/go-cni"
-	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -26,42 +21,27 @@ import (
 // would wait for ever for the lock of the allocation.
 const ownPlugin = "allocnet-cni"
 
-// plan is everything that Setup or Extend will do, decided before any plugin
-// runs.
+// plan is everything that Setup or Extend will do, decided before any plugin runs.
 type plan struct {
-	// standing are the attachments that the allocation has; the plan adds to
-	// them.
-	standing    []state.Attachment
-	allocation  state.Allocation
-	elements    []selection.Element
-	attachments []state.Attachment
-	// mappings are those of each attachment; chosen are those of them that no
-	// scheduler assigned.
-	mappings, chosen [][]cni.PortMapping
-	host             Host
-	// unpinned returns the MTU that a bridge is to have at least.
-	unpinned func(bridge string) int
+	allocation state.Allocation
+	// existing are the attachments that the allocation has.
+	existing []state.Attachment
+	// added are those that the plan adds.
+	added []planned
 }
 
-// marker is the top-level key "allocnet" of the conflist that an attachment is
-// made with. libcni ignores it and keeps it in its cache, where it tells our
-// attachments from those of other runtimes when the records are lost.
-type marker struct {
-	Attachment *markedAttachment `json:"attachment"`
-	// Allocation is the attachment's, without the identity of its namespace.
-	Allocation *state.Allocation `json:"allocation"`
+// planned is one attachment of a plan.
+type planned struct {
+	element selection.Element
+	network *cniconf.Network
+	// attachment is a part of the operation's record from addTo on.
+	attachment *state.Attachment
+	// mappings are its ports; chosen are those of them that no scheduler assigned.
+	mappings, chosen []cni.PortMapping
 }
 
-type markedAttachment struct {
-	Index     int         `json:"index"`
-	Primary   bool        `json:"primary,omitempty"`
-	Batch     state.Batch `json:"batch"`
-	Task      string      `json:"task,omitempty"`
-	DependsOn []string    `json:"dependsOn,omitempty"`
-}
-
-// plan resolves a request against the conf directory. Every error is one of
-// the request or the host's configuration: nothing has been done yet.
+// plan resolves the request of Setup. Every error is one of the request or of the
+// host's configuration: nothing has been done yet.
 func (e *Engine) plan(r Request, digest string) (*plan, error) {
 	elements, err := selection.Assign(r.Primary, r.Networks, r.Defaults)
 	if err != nil {
@@ -71,47 +51,71 @@ func (e *Engine) plan(r Request, digest string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{elements: elements, allocation: a}
-	return p, e.fill(p, r, setupBatch)
+	p := &plan{allocation: a}
+	return p, e.fill(p, r, elements, setupBatch)
 }
 
-// fill makes the attachments of a plan from its elements.
-func (e *Engine) fill(p *plan, r Request, batch state.Batch) error {
-	if err := checkDefaultRoutes(p.elements); err != nil {
+// fill adds an attachment for each element.
+func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch state.Batch) error {
+	if err := checkDefaultRoutes(elements); err != nil {
 		return err
 	}
-	networks, err := e.resolve(p.elements)
+	networks, err := e.resolve(elements)
 	if err != nil {
 		return err
 	}
-	if err := e.permit(r, p, networks); err != nil {
-		return err
+	first := 0
+	for _, a := range p.existing {
+		first = max(first, a.Index+1)
 	}
-	p.order(r, networks)
-	p.host = e.config.Host
-	p.unpinned = func(bridge string) int { return e.unpinnedMTU(context.Background(), bridge, "", "") }
-	for i := range p.attachments {
-		a := &p.attachments[i]
-		if err := state.ValidateContainerID(a.ContainerID); err != nil {
-			return &RequestError{"allocation ID", r.ID, fmt.Sprintf("the container ID of interface %s would have %d bytes, want at most 128: use a shorter ID", a.Interface, len(a.ContainerID))}
+	for i, element := range elements {
+		a, err := e.newAttachment(r, element, r.Primary != nil && i == 0)
+		if err != nil {
+			return err
 		}
-		a.Batch, a.Task, a.PluginDirs = batch, r.Task, e.config.PluginDirs
+		a.Index, a.Batch = first+i, batch
+		p.added = append(p.added, planned{element: element, network: networks[i], attachment: a})
 	}
-	return p.bind(r, networks)
+	if err := e.permit(r, p); err != nil {
+		return err
+	}
+	p.order()
+	return e.bindAll(p, r)
 }
 
-// Catalog returns the networks that can be attached now: Config.Networks, then
-// those of Config.ConfDirs as they stand.
-func (e *Engine) Catalog() (*cniconf.Catalog, error) {
-	catalog, err := cniconf.Load(e.config.ConfDirs...)
-	if errors.Is(err, cniconf.ErrNoDir) && len(e.config.Networks) > 0 {
-		catalog, err = &cniconf.Catalog{Dirs: e.config.ConfDirs}, nil
+// newAttachment returns the record of an attachment whose ADD has not begun.
+func (e *Engine) newAttachment(r Request, element selection.Element, primary bool) (*state.Attachment, error) {
+	now := time.Now().UTC()
+	a := &state.Attachment{
+		Network: element.Name, Interface: element.Interface, ContainerID: state.ContainerID(r.ID, element.Interface),
+		Primary: primary, Task: r.Task, Phase: state.Adding, Args: r.cniArgs(), PluginDirs: e.config.PluginDirs,
+		Created: now, Updated: now,
 	}
-	if err != nil {
-		return nil, err
+	if primary {
+		a.ContainerID = r.ID
 	}
-	catalog.Networks = slices.Concat(e.config.Networks, catalog.Networks)
-	return catalog, nil
+	if err := state.ValidateContainerID(a.ContainerID); err != nil {
+		return nil, &RequestError{"allocation ID", r.ID, fmt.Sprintf("the container ID of interface %s would have %d bytes, want at most 128: use a shorter ID", a.Interface, len(a.ContainerID))}
+	}
+	return a, nil
+}
+
+// attachments returns those that the plan adds.
+func (p *plan) attachments() []state.Attachment {
+	all := make([]state.Attachment, len(p.added))
+	for i, added := range p.added {
+		all[i] = *added.attachment
+	}
+	return all
+}
+
+// addTo puts the attachments of the allocation into a record. From then on the plan
+// refers to those of the record.
+func (p *plan) addTo(r *state.Record) {
+	r.Attachments = slices.Concat(p.existing, p.attachments())
+	for i := range p.added {
+		p.added[i].attachment = &r.Attachments[len(p.existing)+i]
+	}
 }
 
 // resolve finds the networks of the elements, all of whose plugins are installed.
@@ -133,135 +137,36 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 	return networks, nil
 }
 
-// permit holds the elements to the policy of their networks and of the host.
-func (e *Engine) permit(r Request, p *plan, networks []*cniconf.Network) error {
+// permit checks the attachments against the policies of their networks and of the host.
+func (e *Engine) permit(r Request, p *plan) error {
 	host, err := policy.Load(e.config.PolicyFile)
 	if err != nil {
 		return err
 	}
-	standing := map[string]int{}
-	for _, a := range p.standing {
-		standing[a.Network]++
+	existing := map[string]int{}
+	for _, a := range p.existing {
+		existing[a.Network]++
 	}
-	asked := make([]policy.Attachment, len(p.elements))
-	for i, element := range p.elements {
-		rules, err := policy.Parse(networks[i].Path, networks[i].Options)
+	requested := make([]policy.Attachment, len(p.added))
+	for i, added := range p.added {
+		element := added.element
+		rules, err := policy.Parse(added.network.Path, added.network.Options)
 		if err != nil {
 			return err
 		}
-		asked[i] = policy.Attachment{
-			Network: element.Name, Interface: element.Interface, Rules: rules, Standing: standing[element.Name],
+		requested[i] = policy.Attachment{
+			Network: element.Name, Interface: element.Interface, Rules: rules, Standing: existing[element.Name],
 			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(), MTU: element.MTU != 0,
 		}
-		if !r.Operator && i < len(p.elements)-len(r.Defaults) {
-			asked[i].HostPorts = element.HostPorts()
+		if !r.Operator && i < len(p.added)-len(r.Defaults) {
+			requested[i].HostPorts = element.HostPorts()
 		}
 	}
-	return policy.Check(r.Identity, host, asked)
+	return policy.Check(r.Identity, host, requested)
 }
 
-// order makes the attachments and decides which of them wait for others.
-func (p *plan) order(r Request, networks []*cniconf.Network) {
-	lists := make([]*libcni.NetworkConfigList, len(networks))
-	now := time.Now().UTC()
-	first := 0
-	for _, a := range p.standing {
-		first = max(first, a.Index+1)
-	}
-	for i, network := range networks {
-		lists[i] = network.List
-		p.attachments = append(p.attachments, state.Attachment{
-			Network:     network.Name,
-			Interface:   p.elements[i].Interface,
-			ContainerID: state.ContainerID(r.ID, p.elements[i].Interface),
-			Index:       first + i,
-			Phase:       state.Adding,
-			Args:        r.cniArgs(),
-			Created:     now,
-			Updated:     now,
-		})
-	}
-	if r.Primary != nil {
-		p.attachments[0].Primary, p.attachments[0].ContainerID = true, r.ID
-	}
-	setupOrder(p.standing, p.attachments, lists)
-}
-
-// bind gives each attachment its conflist, capability args and ports.
-func (p *plan) bind(r Request, networks []*cniconf.Network) error {
-	rest := r.Ports
-	all, err := recordedPorts(p.standing)
-	if err != nil {
-		return err
-	}
-	p.mappings, p.chosen = make([][]cni.PortMapping, len(networks)), make([][]cni.PortMapping, len(networks))
-	for i := range slices.Backward(networks) { // the primary comes last: it takes what is left
-		taken, err := p.takePorts(i, &rest)
-		if err != nil {
-			return err
-		}
-		mark, err := p.marker(i)
-		if err != nil {
-			return err
-		}
-		if p.attachments[i].BridgeMTU, err = boundMTU(p.elements[i], networks[i].List, p.host, p.unpinned); err != nil {
-			return err
-		}
-		binding, err := p.elements[i].Bind(networks[i], taken, r.PortOptions, mark)
-		if err != nil {
-			return err
-		}
-		p.attachments[i].ConfList = binding.ConfList
-		p.attachments[i].CapabilityArgs = binding.CapabilityArgs
-		p.mappings[i], p.chosen[i] = binding.Mappings, binding.Chosen
-		if r.Operator {
-			p.chosen[i] = binding.Mappings
-		}
-		if p.attachments[i].ChosenPorts, err = encodeChosen(p.chosen[i]); err != nil {
-			return err
-		}
-		all = append(all, binding.Mappings...)
-	}
-	if len(rest) > 0 {
-		return &RequestError{"port", rest[0].Label, "no attachment takes it: there is no primary, so name its label in a network's \"ports\""}
-	}
-	return portmap.Check(all)
-}
-
-func (p *plan) marker(i int) (json.RawMessage, error) {
-	a := p.attachments[i]
-	return json.Marshal(marker{&markedAttachment{
-		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, DependsOn: a.DependsOn,
-	}, &p.allocation})
-}
-
-// recordedPorts are the mappings of what is attached.
-func recordedPorts(attachments []state.Attachment) ([]cni.PortMapping, error) {
-	var all []cni.PortMapping
-	for _, a := range attachments {
-		described, err := describeAttachment(a)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, described.Ports...)
-	}
-	return all, nil
-}
-
-// takePorts takes the ports of attachment i out of rest.
-func (p *plan) takePorts(i int, rest *[]portmap.Port) ([]portmap.Port, error) {
-	if p.attachments[i].Primary && p.elements[i].Ports == nil {
-		taken := *rest
-		*rest = nil
-		return taken, nil
-	}
-	taken, left, err := portmap.Select(*rest, p.elements[i].Ports)
-	*rest = left
-	return taken, err
-}
-
-// checkInterfaces refuses interface names that the namespace has already, or
-// that stand on record: an attachment that could not be removed keeps its own.
+// checkInterfaces refuses interface names that the namespace or the record has
+// already: an attachment that could not be removed keeps its own.
 func (p *plan) checkInterfaces(path string, ns Namespace) error {
 	present, err := ns.Interfaces()
 	if err != nil {
@@ -269,10 +174,10 @@ func (p *plan) checkInterfaces(path string, ns Namespace) error {
 	}
 	taken := func(name string) bool {
 		return slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == name }) ||
-			slices.ContainsFunc(p.standing, func(a state.Attachment) bool { return a.Interface == name })
+			slices.ContainsFunc(p.existing, func(a state.Attachment) bool { return a.Interface == name })
 	}
-	for _, a := range p.attachments {
-		if taken(a.Interface) {
+	for _, added := range p.added {
+		if a := added.attachment; taken(a.Interface) {
 			return &InterfaceExistsError{Netns: path, Interface: a.Interface, Network: a.Network}
 		}
 	}

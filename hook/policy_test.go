@@ -73,7 +73,6 @@ func TestPolicy(t *testing.T) {
 // TestPolicyOfFurtherNetworks: what stands counts, and an allocation's identity
 // is that on record unless the request has one.
 func TestPolicyOfFurtherNetworks(t *testing.T) {
-	p := &plan{standing: []state.Attachment{{Network: "a", Interface: "net1"}}, elements: []selection.Element{{Name: "a"}}}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.conf"), []byte(`{"cniVersion": "1.0.0", "name": "a", "type": "plugin", "allocnet": {"maxAttachments": 1}}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -86,12 +85,16 @@ func TestPolicyOfFurtherNetworks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := &plan{
+		existing: []state.Attachment{{Network: "a", Interface: "net1"}},
+		added:    []planned{{element: selection.Element{Name: "a"}, network: catalog.Networks[0]}},
+	}
 	var denied *policy.DeniedError
-	if err := e.permit(Request{}, p, catalog.Networks); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
+	if err := e.permit(Request{}, p); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
 		t.Errorf("a second attachment: %v, want it denied", err)
 	}
-	p.standing = nil
-	if err := e.permit(Request{}, p, catalog.Networks); err != nil {
+	p.existing = nil
+	if err := e.permit(Request{}, p); err != nil {
 		t.Errorf("a first attachment: %v", err)
 	}
 }

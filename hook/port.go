@@ -42,14 +42,14 @@ func (*PortInUseError) Kind() errdefs.Kind { return errdefs.Conflict }
 // claimPorts refuses a plan whose ports others have. When it is allowed, no
 // other call gets a port before release.
 func (o *operation) claimPorts(ctx context.Context, p *plan) (release func(), err error) {
-	if !anyMapping(p.mappings) {
+	if !p.anyPort(allPorts) {
 		return func() {}, nil
 	}
-	release, err = o.store.LockPorts(ctx, anyMapping(p.chosen))
+	release, err = o.store.LockPorts(ctx, p.anyPort(chosenPorts))
 	if err != nil {
 		return nil, err
 	}
-	err = p.checkListeners()
+	err = o.checkListeners(p)
 	if err == nil {
 		err = o.checkRecords(ctx, p)
 	}
@@ -62,11 +62,11 @@ func (o *operation) claimPorts(ctx context.Context, p *plan) (release func(), er
 
 // checkListeners refuses a chosen port that a program of this host listens on:
 // the mapping would take its traffic.
-func (p *plan) checkListeners() error {
-	if !anyMapping(p.chosen) {
+func (o *operation) checkListeners(p *plan) error {
+	if !p.anyPort(chosenPorts) {
 		return nil
 	}
-	listeners, err := p.host.Listeners()
+	listeners, err := o.config.Host.Listeners()
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func (p *plan) checkListeners() error {
 		if l.Address.Is6() && l.Address.IsUnspecified() {
 			taken.HostIP = "" // it receives IPv4 as well, unless told not to
 		}
-		if i, mapping, conflict := overlapping(p.chosen, taken); conflict {
-			return p.portInUse(i, mapping, fmt.Sprintf("a program of this host listens on %s", l.Address))
+		if err := p.refuse(chosenPorts, taken, fmt.Sprintf("a program of this host listens on %s", l.Address)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -92,14 +92,14 @@ func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 		return err
 	}
 	others := o.store.ListChosen(ctx) // assigned ports collide with no others
-	if anyMapping(p.chosen) {
+	if p.anyPort(chosenPorts) {
 		others = o.store.List(ctx)
 	}
 	for record, err := range others {
 		if err == nil && o.portsUnknown(record) {
 			err = &DamagedRecordError{record.Allocation.ID, record.Damaged, nil}
 		}
-		if err != nil && anyMapping(p.chosen) {
+		if err != nil && p.anyPort(chosenPorts) {
 			return fmt.Errorf("no host port can be chosen: the ports of another allocation are not known: %w", err)
 		}
 		if err != nil {
@@ -129,39 +129,43 @@ func (o *operation) portsUnknown(r state.Record) bool {
 func (p *plan) checkRecord(id string, a state.Attachment) error {
 	for _, has := range []struct {
 		recorded any
-		wanted   [][]cni.PortMapping
-	}{{a.CapabilityArgs["portMappings"], p.chosen}, {a.ChosenPorts, p.mappings}} {
+		wanted   portsOf
+	}{{a.CapabilityArgs["portMappings"], chosenPorts}, {a.ChosenPorts, allPorts}} {
 		taken, err := decodeMappings(has.recorded)
 		if err != nil {
 			return fmt.Errorf("ports of allocation %s: %w", id, err)
 		}
 		for _, t := range taken {
-			if i, mapping, conflict := overlapping(has.wanted, t); conflict {
-				return p.portInUse(i, mapping, fmt.Sprintf("allocation %s has mapped it for network %q", id, a.Network))
+			if err := p.refuse(has.wanted, t, fmt.Sprintf("allocation %s has mapped it for network %q", id, a.Network)); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func (p *plan) portInUse(i int, m cni.PortMapping, holder string) error {
-	return &PortInUseError{p.attachments[i].Network, p.attachments[i].Interface, m, holder}
+// anyPort tells whether the plan has ports of a kind.
+func (p *plan) anyPort(of portsOf) bool {
+	return slices.ContainsFunc(p.added, func(a planned) bool { return len(of(a)) > 0 })
 }
 
-func anyMapping(of [][]cni.PortMapping) bool {
-	return slices.ContainsFunc(of, func(m []cni.PortMapping) bool { return len(m) > 0 })
-}
+// portsOf are the ports of one kind of an attachment.
+type portsOf func(planned) []cni.PortMapping
 
-// overlapping finds the attachment and the mapping that collide with another.
-func overlapping(of [][]cni.PortMapping, taken cni.PortMapping) (i int, m cni.PortMapping, found bool) {
-	for i, mappings := range of {
-		for _, m := range mappings {
+func allPorts(a planned) []cni.PortMapping    { return a.mappings }
+func chosenPorts(a planned) []cni.PortMapping { return a.chosen }
+
+// refuse is a *PortInUseError when a port of the given kind overlaps one that is
+// taken.
+func (p *plan) refuse(of portsOf, taken cni.PortMapping, holder string) error {
+	for _, a := range p.added {
+		for _, m := range of(a) {
 			if portmap.Overlap(m, taken) {
-				return i, m, true
+				return &PortInUseError{a.attachment.Network, a.attachment.Interface, m, holder}
 			}
 		}
 	}
-	return 0, m, false
+	return nil
 }
 
 // decodeMappings reads mappings as a record has them.

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -54,15 +55,14 @@ func asksDefaultRoute(e selection.Element, v6 bool) bool {
 // IPv4 and spread IPv6 over all. It returns the default routes as they then
 // are.
 func (o *operation) setDefaultRoutes(ns Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
-	for i, element := range p.elements {
-		if element.DefaultRoute == nil {
+	for _, added := range p.added {
+		if added.element.DefaultRoute == nil {
 			continue
 		}
-		i += len(p.standing)
-		a := o.record.Attachments[i]
-		gateways, err := requestedGateways(element, a)
+		a := added.attachment
+		gateways, err := requestedGateways(added.element, *a)
 		if err != nil {
-			return nil, o.failure("attach", a, a.Attempts, err)
+			return nil, o.failure("attach", *a, a.Attempts, err)
 		}
 		for _, gateway := range gateways {
 			if err := o.setDefaultRoute(ns, netns.Route{Interface: a.Interface, Gateway: gateway}); err != nil {
@@ -222,11 +222,11 @@ func (o *operation) recordDefaultRoute(moved netns.Route) error {
 // assignPreviousRoutes writes into the attachments of a plan which default routes they may
 // assignPreviousRoutes: those that are there, and those that what stands has displaced.
 func (p *plan) assignPreviousRoutes(routes []netns.Route) {
-	for _, a := range slices.Backward(p.standing) {
+	for _, a := range slices.Backward(p.existing) {
 		routes = append(routes, a.PreviousRoutes...)
 	}
-	for i := range p.attachments {
-		p.attachments[i].PreviousRoutes = routes
+	for _, added := range p.added {
+		added.attachment.PreviousRoutes = routes
 	}
 }
 
@@ -309,6 +309,27 @@ func (o *operation) restoreIn(ns Namespace, displaced []netns.Route) ([]netns.Ro
 		}
 	}
 	return ns.DefaultRoutes()
+}
+
+// updateGateways records the default routes that an attachment has now.
+func (o *operation) updateGateways(a *state.Attachment, routes []netns.Route) error {
+	if a.Status == nil {
+		return nil
+	}
+	var seen recordedStatus
+	if err := json.Unmarshal(a.Status, &seen); err != nil {
+		return fmt.Errorf("interface %s: read recorded status: %w", a.Interface, err)
+	}
+	gateways := gatewaysBy(a.Interface, routes)
+	if slices.Equal(seen.Gateways, gateways) {
+		return nil
+	}
+	seen.Gateways = gateways
+	var err error
+	if a.Status, err = json.Marshal(seen); err != nil {
+		return o.failure("attach", *a, a.Attempts, err)
+	}
+	return o.lock.Write(*a)
 }
 
 func (o *operation) replaceResult(a *state.Attachment, result *types100.Result, cniVersion string) error {

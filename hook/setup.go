@@ -5,16 +5,10 @@ package hook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/state"
 )
 
 // Setup attaches the allocation as the request says; see Hook.
@@ -98,127 +92,4 @@ func (o *operation) setup(ctx context.Context, p *plan) (*Allocation, error) {
 		err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 	}
 	return nil, err
-}
-
-// attachAll writes down the attachments, makes them, and writes down what
-// came of it.
-func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error {
-	ctx, stop := phase(ctx, attachShare, "attaching")
-	defer stop()
-	path := o.record.Allocation.Netns
-	if err := p.checkInterfaces(path, ns); err != nil {
-		return err
-	}
-	for _, a := range p.attachments {
-		if err := o.ownCache(a); err != nil {
-			return err
-		}
-	}
-	before, err := ns.DefaultRoutes()
-	if err != nil {
-		return err
-	}
-	p.assignPreviousRoutes(before)
-	if err := o.writeIntent(ctx, p); err != nil {
-		return err
-	}
-	if err := o.holdForPlugins(); err != nil {
-		return err
-	}
-	done, err := o.store.RLockHost(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	added := o.record.Attachments[len(p.standing):]
-	if err := o.addAll(ctx, path, added); err != nil {
-		return err
-	}
-	routes, err := o.setDefaultRoutes(ns, p, before)
-	if err != nil {
-		return err
-	}
-	return o.finish(ns, routes, p)
-}
-
-// writeIntent records the attachments, if their ports are free.
-func (o *operation) writeIntent(ctx context.Context, p *plan) error {
-	release, err := o.claimPorts(ctx, p)
-	if err != nil {
-		return err
-	}
-	defer release()
-	o.record.Attachments = slices.Concat(p.standing, p.attachments) // before any is written: undoing removes them all
-	return o.recordPlan(o.record.Allocation, p.attachments)
-}
-
-// addAll runs ADD for attachments. The first failure stops pauses and what
-// has not started; calls that run are left to end, because a plugin killed
-// half way leaves more to undo.
-func (o *operation) addAll(ctx context.Context, path string, attachments []state.Attachment) error {
-	group, going := errgroup.WithContext(ctx)
-	// A power cut spares nothing that the plugins make but leases on disk, so
-	// the record may reach the disk while they run.
-	group.Go(o.lock.Sync)
-	group.Go(func() error {
-		errs := make([]error, len(attachments))
-		inOrder(len(attachments),
-			func(i int) []int { return predecessors(attachments, i) },
-			func(i int) {
-				errs[i] = o.instrument("attach", &attachments[i], func() error { return o.add(ctx, going, &attachments[i], path) })
-				if errs[i] != nil {
-					group.Go(func() error { return errs[i] })
-				}
-			})
-		return nil
-	})
-	return group.Wait()
-}
-
-// finish records what the namespace shows now that all is attached. This need
-// not outlast a power cut, after which the namespace is gone and what is to be
-// removed is on record already.
-func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
-	interfaces, err := ns.Interfaces()
-	if err != nil {
-		return err
-	}
-	var group errgroup.Group
-	for i := range o.record.Attachments {
-		a := &o.record.Attachments[i]
-		if i < len(p.standing) {
-			group.Go(func() error { return o.updateGateways(a, routes) })
-			continue
-		}
-		seen, err := inspect(*a, interfaces, routes, p.mappings[i-len(p.standing)])
-		if err != nil {
-			return o.failure("attach", *a, a.Attempts, err)
-		}
-		if a.Status, err = json.Marshal(seen); err != nil {
-			return o.failure("attach", *a, a.Attempts, err)
-		}
-		group.Go(func() error { return o.lock.Write(*a) })
-	}
-	return group.Wait()
-}
-
-// updateGateways records the default routes that a standing attachment has now.
-func (o *operation) updateGateways(a *state.Attachment, routes []netns.Route) error {
-	if a.Status == nil {
-		return nil
-	}
-	var seen recordedStatus
-	if err := json.Unmarshal(a.Status, &seen); err != nil {
-		return fmt.Errorf("interface %s: read recorded status: %w", a.Interface, err)
-	}
-	gateways := gatewaysBy(a.Interface, routes)
-	if slices.Equal(seen.Gateways, gateways) {
-		return nil
-	}
-	seen.Gateways = gateways
-	var err error
-	if a.Status, err = json.Marshal(seen); err != nil {
-		return o.failure("attach", *a, a.Attempts, err)
-	}
-	return o.lock.Write(*a)
 }

@@ -77,10 +77,12 @@ func TestVerify(t *testing.T) {
 		"address of no interface": {calls: 1, edit: func(_ *state.Allocation, all []state.Attachment) {
 			all[0].Status = json.RawMessage(`{"addresses": ["192.0.2.1/24"]}`)
 		}},
-		"half torn down":          {want: `phase "pending"`, edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Phase = state.Pending }},
-		"another namespace":       {want: "another namespace", edit: func(a *state.Allocation, _ []state.Attachment) { a.NetnsID = "1" }},
-		"of another runtime":      {edit: func(a *state.Allocation, _ []state.Attachment) { a.Owner = "" }},
-		"only others attached it": {edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Batch = state.Batch{Kind: state.BatchExtend, ID: "of a task"} }},
+		"half torn down":     {want: `phase "pending"`, edit: func(_ *state.Allocation, all []state.Attachment) { all[0].Phase = state.Pending }},
+		"another namespace":  {want: "another namespace", edit: func(a *state.Allocation, _ []state.Attachment) { a.NetnsID = "1" }},
+		"of another runtime": {edit: func(a *state.Allocation, _ []state.Attachment) { a.Owner = "" }},
+		"only others attached it": {edit: func(_ *state.Allocation, all []state.Attachment) {
+			all[0].Batch = state.Batch{Kind: state.BatchExtend, ID: "of a task"}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := fakeEngine(t, func(c *Config) { c.CallTimeout = time.Second })

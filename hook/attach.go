@@ -1,0 +1,124 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+	"github.com/containerd/go-cni"
+	"golang.org/x/sync/errgroup"
+)
+
+// attachAll records the attachments of a plan, runs ADD for all, and records what they
+// have then.
+func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error {
+	ctx, stop := phase(ctx, attachShare, "attaching")
+	defer stop()
+	if err := o.checkUnused(ns, p); err != nil {
+		return err
+	}
+	before, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
+	}
+	p.assignPreviousRoutes(before)
+	if err := o.writeIntent(ctx, p); err != nil {
+		return err
+	}
+	if err := o.holdForPlugins(); err != nil {
+		return err
+	}
+	unlock, err := o.store.RLockHost(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := o.addAll(ctx, p); err != nil {
+		return err
+	}
+	routes, err := o.setDefaultRoutes(ns, p, before)
+	if err != nil {
+		return err
+	}
+	return o.finish(ns, routes, p)
+}
+
+// checkUnused refuses attachments whose interface or cache file another one has.
+func (o *operation) checkUnused(ns Namespace, p *plan) error {
+	if err := p.checkInterfaces(o.record.Allocation.Netns, ns); err != nil {
+		return err
+	}
+	for _, added := range p.added {
+		if err := o.ownCache(*added.attachment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeIntent records the attachments if their ports are free.
+func (o *operation) writeIntent(ctx context.Context, p *plan) error {
+	release, err := o.claimPorts(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p.addTo(&o.record) // before any is written: a rollback removes them all
+	return o.recordPlan(o.record.Allocation, p.attachments())
+}
+
+// addAll runs ADD for the attachments of a plan. The first failure ends pauses, and
+// keeps other calls from starting. Running calls continue to their end, because a
+// killed plugin leaves more to remove.
+func (o *operation) addAll(ctx context.Context, p *plan) error {
+	group, abort := errgroup.WithContext(ctx)
+	// Of what plugins make only leases outlast a power cut, so the record may reach the
+	// disk while they run.
+	group.Go(o.lock.Sync)
+	group.Go(func() error {
+		attachments := p.attachments()
+		inOrder(len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
+			a := p.added[i].attachment
+			if err := o.instrument("attach", a, func() error { return o.add(ctx, abort, a) }); err != nil {
+				group.Go(func() error { return err })
+			}
+		})
+		return nil
+	})
+	return group.Wait()
+}
+
+// finish records what the namespace shows after all attachments succeeded. This need
+// not outlast a power cut: the namespace is gone after one, and what is to be removed
+// is on record already.
+func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
+	interfaces, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	for i := range p.existing {
+		group.Go(func() error { return o.updateGateways(&o.record.Attachments[i], routes) })
+	}
+	for _, added := range p.added {
+		a := added.attachment
+		if a.Status, err = encodeStatus(*a, interfaces, routes, added.mappings); err != nil {
+			return o.failure("attach", *a, a.Attempts, err)
+		}
+		group.Go(func() error { return o.lock.Write(*a) })
+	}
+	return group.Wait()
+}
+
+// encodeStatus returns what the record says of an attachment in the namespace.
+func encodeStatus(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, mappings []cni.PortMapping) (json.RawMessage, error) {
+	status, err := inspect(a, interfaces, routes, mappings)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(status)
+}

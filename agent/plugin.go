@@ -22,34 +22,34 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// PluginName is the CNI plugin that carries out calls.
+// PluginName is the CNI plugin that the agent executes.
 const PluginName = "allocnet-cni"
 
-// Wishes knows networks that a job asks for elsewhere than in the call.
-type Wishes interface {
-	// Networks returns those of an allocation; none for one that asks for
-	// nothing more, or is not the orchestrator's.
+// NetworkSource reads the networks that a job selects outside of the CNI call.
+type NetworkSource interface {
+	// Networks returns the networks of an allocation; none for an allocation that
+	// selects no further networks, or that is not the orchestrator's.
 	Networks(ctx context.Context, id string) ([]selection.Element, error)
-	// Forget drops what is known of an allocation that is gone.
+	// Forget drops the stored networks of an allocation that has ended.
 	Forget(id string) error
 }
 
-// Plugin is a CNI that runs the plugin as a runtime would, so that a call by
-// the agent does the same as one without it.
+// Plugin is a CNI that executes the plugin as a runtime does, so that a call has
+// the same effect with and without the agent.
 type Plugin struct {
 	// Path is the plugin's, inside Chroot. Required.
 	Path string
 	// Chroot is where the host's files are; the plugin and those that it
 	// delegates to run there. Empty: where the agent runs.
 	Chroot string
-	// Wishes are added to the networks that the call names. Nil: none.
-	Wishes Wishes
+	// JobNetworks are added to the networks of the call. Nil: none.
+	JobNetworks NetworkSource
 }
 
 var _ CNI = (*Plugin)(nil)
 
-// Call runs the plugin. The error is the *types.Error that it printed, or says
-// how it ended.
+// Call executes the plugin. The error is the *types.Error of its output, or has its
+// exit status.
 func (p *Plugin) Call(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
 	config, err := p.prepare(ctx, env, config)
 	if err != nil {
@@ -63,18 +63,18 @@ func (p *Plugin) Call(ctx context.Context, env map[string]string, config []byte)
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	cmd.Dir = "/"
-	// SIGTERM has the plugin undo what it began.
+	// On SIGTERM the plugin undoes its work.
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	// So has the agent's own death: the caller will do the work itself. It is
-	// the thread's, strictly, which therefore has to outlive the plugin.
+	// If the agent dies, too: the caller then does the work itself. The signal is
+	// sent when the thread ends, which therefore has to outlive the plugin.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: p.Chroot, Pdeathsig: unix.SIGTERM}
 	if err := cmd.Run(); err != nil {
 		return nil, p.failure(stdout.Bytes(), stderr.String(), err)
 	}
-	if env["CNI_COMMAND"] == "DEL" && p.Wishes != nil {
-		return nil, p.Wishes.Forget(env["CNI_CONTAINERID"])
+	if env["CNI_COMMAND"] == "DEL" && p.JobNetworks != nil {
+		return nil, p.JobNetworks.Forget(env["CNI_CONTAINERID"])
 	}
 	return bytes.TrimSpace(stdout.Bytes()), nil
 }
@@ -87,8 +87,8 @@ func (p *Plugin) failure(stdout []byte, stderr string, err error) error {
 	return fmt.Errorf("%s: %w: %s", filepath.Base(p.Path), err, strings.TrimSpace(stderr))
 }
 
-// prepare takes the agent out of the configuration, which would make the
-// plugin call back, and adds the wishes.
+// prepare removes the key agent from the configuration, with which the plugin would
+// call the agent again, and adds the job's networks.
 func (p *Plugin) prepare(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(config, &keys); err != nil {
@@ -99,18 +99,18 @@ func (p *Plugin) prepare(ctx context.Context, env map[string]string, config []by
 		return nil, decodingFailure(fmt.Errorf("type %s: want %q, the plugin that the agent runs", keys["type"], PluginName))
 	}
 	delete(keys, "agent")
-	if p.Wishes != nil && (env["CNI_COMMAND"] == "ADD" || env["CNI_COMMAND"] == "CHECK") {
-		if err := p.addWishes(ctx, env["CNI_CONTAINERID"], keys); err != nil {
+	if p.JobNetworks != nil && (env["CNI_COMMAND"] == "ADD" || env["CNI_COMMAND"] == "CHECK") {
+		if err := p.addJobNetworks(ctx, env["CNI_CONTAINERID"], keys); err != nil {
 			return nil, err
 		}
 	}
 	return json.Marshal(keys)
 }
 
-// addWishes puts the networks where the CNI conventions have arguments of the
-// runtime, under the key by which the plugin knows them.
-func (p *Plugin) addWishes(ctx context.Context, id string, keys map[string]json.RawMessage) error {
-	networks, err := p.Wishes.Networks(ctx, id)
+// addJobNetworks adds the networks to args.cni, where the CNI conventions have the
+// arguments of the runtime.
+func (p *Plugin) addJobNetworks(ctx context.Context, id string, keys map[string]json.RawMessage) error {
+	networks, err := p.JobNetworks.Networks(ctx, id)
 	if err != nil || len(networks) == 0 {
 		return err
 	}
@@ -124,7 +124,7 @@ func (p *Plugin) addWishes(ctx context.Context, id string, keys map[string]json.
 		args["cni"] = map[string]json.RawMessage{}
 	}
 	if args["cni"]["networks"] != nil {
-		return decodingFailure(errors.New("args.cni.networks: stands there already, and the job names networks by its blocks, too"))
+		return decodingFailure(errors.New("args.cni.networks: is set already, and the job selects networks by its blocks, too"))
 	}
 	if args["cni"]["networks"], err = json.Marshal(networks); err != nil {
 		return err

@@ -43,8 +43,8 @@ func script(t *testing.T, text string) *Plugin {
 
 func TestPluginCall(t *testing.T) {
 	p := script(t, `[ "$CNI_COMMAND" = DEL ] || cat`)
-	wishes := &noted{}
-	p.Wishes = wishes
+	source := &noted{}
+	p.JobNetworks = source
 	call := func(command, id, config string) (string, error) {
 		result, err := p.Call(context.Background(), map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": id}, []byte(config))
 		return string(result), err
@@ -63,12 +63,12 @@ func TestPluginCall(t *testing.T) {
 			t.Errorf("%s %s:\n%s", test.command, test.config, diff)
 		}
 	}
-	if result, err := call("DEL", "a", `{"type": "allocnet-cni"}`); result != "" || err != nil || !cmp.Equal(wishes.forgotten, []string{"a"}) {
-		t.Errorf("DEL: %q, %v, forgotten %v", result, err, wishes.forgotten)
+	if result, err := call("DEL", "a", `{"type": "allocnet-cni"}`); result != "" || err != nil || !cmp.Equal(source.forgotten, []string{"a"}) {
+		t.Errorf("DEL: %q, %v, forgotten %v", result, err, source.forgotten)
 	}
 	for config, word := range map[string]string{
 		`{"type": "bridge"}`: "allocnet-cni", `{}`: "allocnet-cni", `[]`: "cannot be read",
-		`{"type": "allocnet-cni", "args": {"cni": {"networks": "x"}}}`: "stands there already",
+		`{"type": "allocnet-cni", "args": {"cni": {"networks": "x"}}}`: "is set already",
 	} {
 		_, err := call("ADD", "a", config)
 		var refused *api.Error

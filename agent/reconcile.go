@@ -99,9 +99,10 @@ func (r *Reconciler) Kick() {
 	}
 }
 
-// Settled tells whether the first round is over, whatever came of it: what an
-// earlier agent left half done is then finished or undone, or known.
-func (r *Reconciler) Settled() bool { return r.first.Load() }
+// FirstRoundDone tells whether the first round is complete, even with an error:
+// then the work that an earlier agent left incomplete is completed, undone or
+// reported.
+func (r *Reconciler) FirstRoundDone() bool { return r.first.Load() }
 
 // Run reconciles until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) {

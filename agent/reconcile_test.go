@@ -121,12 +121,12 @@ func TestRounds(t *testing.T) {
 		d := &dead{}
 		r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: NewMetrics(prometheus.NewRegistry())})
 		ctx, stop := context.WithCancel(context.Background())
-		if r.Settled() {
+		if r.FirstRoundDone() {
 			t.Error("settled before the first round")
 		}
 		go r.Run(ctx)
 		synctest.Wait()
-		if d.rounds.Load() != 1 || !r.Settled() {
+		if d.rounds.Load() != 1 || !r.FirstRoundDone() {
 			t.Errorf("at the start: %d rounds", d.rounds.Load())
 		}
 		time.Sleep(time.Minute)

@@ -10,9 +10,9 @@
 # }
 
 # nomad {
-#   address    = "http://127.0.0.1:4646"
-#   token_file = "/etc/allocnet.d/nomad.token"
-#   events     = true
-#   metadata   = true
-#   wishes     = true
+#   address      = "http://127.0.0.1:4646"
+#   token_file   = "/etc/allocnet.d/nomad.token"
+#   events       = true
+#   metadata     = true
+#   job_networks = true
 # }

@@ -80,8 +80,8 @@ type Nomad struct {
 	// Events has Nomad tell what changes on this node, so that the end of an allocation is
 	// known at once.
 	Events bool
-	// Wishes reads networks from further network blocks and group meta.
-	Wishes bool
+	// JobNetworks reads networks from further network blocks and group meta.
+	JobNetworks bool
 }
 
 // Multi is the conflist of allocnet-cni that the agent writes and keeps.
@@ -102,7 +102,7 @@ type Multi struct {
 	Path string
 	// Agent is "prefer" or "require": calls are carried out by the agent, and
 	// the plugin may, or may not, do without. Empty: the plugin does it all,
-	// unless Nomad.Wishes, which only the agent can ask for: then "require".
+	// unless Nomad.JobNetworks, which only the agent can read: then "require".
 	Agent string
 }
 

@@ -87,13 +87,13 @@ multi {
 	}
 }
 
-// TestWishesWantTheAgent: only the agent asks Nomad what a job wishes for.
-func TestWishesWantTheAgent(t *testing.T) {
+// TestJobNetworksRequireTheAgent: only the agent asks Nomad what a job wishes for.
+func TestJobNetworksRequireTheAgent(t *testing.T) {
 	for text, want := range map[string]string{
-		"multi {\n primary = \"web\"\n}":                                                  "",
-		"multi {\n primary = \"web\"\n agent = \"prefer\"\n}":                             "prefer",
-		"nomad {\n wishes = true\n}\nmulti {\n primary = \"web\"\n}":                      "require",
-		"nomad {\n wishes = true\n}\nmulti {\n primary = \"web\"\n agent = \"prefer\"\n}": "prefer",
+		"multi {\n primary = \"web\"\n}":                                                        "",
+		"multi {\n primary = \"web\"\n agent = \"prefer\"\n}":                                   "prefer",
+		"nomad {\n job_networks = true\n}\nmulti {\n primary = \"web\"\n}":                      "require",
+		"nomad {\n job_networks = true\n}\nmulti {\n primary = \"web\"\n agent = \"prefer\"\n}": "prefer",
 	} {
 		got, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
 		if err != nil || got.Multi.Agent != want {

@@ -124,16 +124,16 @@ type file struct {
 		Leaks    hcl.Expression `hcl:"leaks,optional"`
 	} `hcl:"reconcile,block"`
 	Nomad *struct {
-		Address   string `hcl:"address,optional"`
-		TokenFile string `hcl:"token_file,optional"`
-		CAFile    string `hcl:"ca_file,optional"`
-		CertFile  string `hcl:"cert_file,optional"`
-		KeyFile   string `hcl:"key_file,optional"`
-		TLSName   string `hcl:"tls_server_name,optional"`
-		NodeID    string `hcl:"node_id,optional"`
-		Metadata  bool   `hcl:"metadata,optional"`
-		Events    bool   `hcl:"events,optional"`
-		Wishes    bool   `hcl:"wishes,optional"`
+		Address     string `hcl:"address,optional"`
+		TokenFile   string `hcl:"token_file,optional"`
+		CAFile      string `hcl:"ca_file,optional"`
+		CertFile    string `hcl:"cert_file,optional"`
+		KeyFile     string `hcl:"key_file,optional"`
+		TLSName     string `hcl:"tls_server_name,optional"`
+		NodeID      string `hcl:"node_id,optional"`
+		Metadata    bool   `hcl:"metadata,optional"`
+		Events      bool   `hcl:"events,optional"`
+		JobNetworks bool   `hcl:"job_networks,optional"`
 	} `hcl:"nomad,block"`
 	Multi *struct {
 		Primary  string         `hcl:"primary,optional"`
@@ -189,7 +189,7 @@ func (f *file) config() (Config, error) {
 			v.fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install as it is")
 		}
 		c.Multi = &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.DataDir, m.Path, v.oneOf(m.Agent, "prefer", "require")}
-		if c.Multi.Agent == "" && c.Nomad != nil && c.Nomad.Wishes {
+		if c.Multi.Agent == "" && c.Nomad != nil && c.Nomad.JobNetworks {
 			c.Multi.Agent = "require"
 		}
 	}

@@ -12,9 +12,10 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/agent/daemon"
 )
 
-// agentFlags are the agent's own; those that every command has win over the
+// agentFlags are the agent's own. The flags of all commands override the
 // configuration as well.
 type agentFlags struct {
 	config string
@@ -26,44 +27,41 @@ func newAgent(s *settings) *cobra.Command {
 	var f agentFlags
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Serve other programs of the host, and take down what ended without teardown",
-		Long: `Serve the API on a unix socket, and at the start and every minute take down what
-ended without teardown. No other command needs the agent, and all may be used
-beside it.
+		Short: "Serve the API, and garbage-collect dead allocations",
+		Long: `Serve the API on a unix socket, and garbage-collect dead allocations at the start
+and every minute. No other command needs the agent, and every command works while
+it runs.
 
-Flags and environment win over the configuration. SIGHUP reads it again: the
-log level and the reconciler follow at once, the rest says that it needs a
-restart. SIGTERM finishes what is at work, then stops. Under systemd the agent
-takes the socket of its socket unit, and tells when it is ready and alive.`,
+Flags and environment variables override the configuration. SIGHUP reloads the
+configuration: log level and reconciler change immediately, the log lists the
+changes that need a restart. SIGTERM completes the requests in flight, then stops.
+Under systemd the agent uses the socket of its socket unit, and notifies systemd of
+its readiness and to its watchdog.`,
 		Example: `  allocnet agent --check-config
   allocnet agent --check-config --config /etc/allocnet.d --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			load := func() (config.Config, error) { return f.load(cmd.Flags(), s) }
-			c, err := load()
-			if err != nil {
-				return err
-			}
 			if f.check {
-				return s.reportConfig(cmd, f.config)
+				return s.checkConfig(cmd, f.config, load)
 			}
-			service, err := newService(c, cmd.ErrOrStderr())
+			d, err := daemon.New(load, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return service.run(cmd.Context(), load)
+			return d.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&f.config, "config", config.DefaultDir, "configuration: a .hcl file, or a directory of them")
+	cmd.Flags().StringVar(&f.config, "config", config.DefaultDir, "configuration: a .hcl file, or a directory of .hcl files")
 	cmd.Flags().StringVar(&f.socket, "socket", api.DefaultSocket, "path of the socket")
-	cmd.Flags().BoolVar(&f.check, "check-config", false, "say what is wrong with the configuration, and stop")
+	cmd.Flags().BoolVar(&f.check, "check-config", false, "validate the configuration, and exit")
 	return cmd
 }
 
-// load reads the configuration, with what flags and environment say over it.
+// load reads the configuration; flags and environment variables override it.
 func (f *agentFlags) load(flags *pflag.FlagSet, s *settings) (config.Config, error) {
 	read := config.LoadDefault
-	if flags.Changed("config") { // or the environment names it
+	if flags.Changed("config") { // or its environment variable
 		read = config.Load
 	}
 	c, err := read(f.config)
@@ -73,9 +71,9 @@ func (f *agentFlags) load(flags *pflag.FlagSet, s *settings) (config.Config, err
 	if len(c.ConfDirs) == 0 || flags.Changed("conf-dir") {
 		c.ConfDirs = s.confDirs()
 	}
-	over(flags, "state-dir", &c.StateDir, s.stateDir)
-	over(flags, "call-timeout", &c.CallTimeout, s.callTimeout)
-	over(flags, "socket", &c.Socket.Path, f.socket)
+	override(flags, "state-dir", &c.StateDir, s.stateDir)
+	override(flags, "call-timeout", &c.CallTimeout, s.callTimeout)
+	override(flags, "socket", &c.Socket.Path, f.socket)
 	if flags.Changed("plugin-dir") {
 		c.PluginDirs = s.pluginDirs()
 	}
@@ -89,16 +87,19 @@ func (f *agentFlags) load(flags *pflag.FlagSet, s *settings) (config.Config, err
 	return c, nil
 }
 
-// over sets a field that the configuration leaves open, or that a flag was
-// given for.
-func over[T comparable](flags *pflag.FlagSet, name string, field *T, value T) {
+// override sets a field that the configuration does not set, or whose flag is
+// given.
+func override[T comparable](flags *pflag.FlagSet, name string, field *T, value T) {
 	var zero T
 	if *field == zero || flags.Changed(name) {
 		*field = value
 	}
 }
 
-func (s *settings) reportConfig(cmd *cobra.Command, path string) error {
+func (s *settings) checkConfig(cmd *cobra.Command, path string, load daemon.Load) error {
+	if _, err := load(); err != nil {
+		return err
+	}
 	if s.json {
 		return printJSON(cmd.OutOrStdout(), map[string]string{"config": path, "outcome": "valid"})
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 func newAttach(s *settings) *cobra.Command {
-	var w wishes
+	var flags requestFlags
 	var netns, file string
 	cmd := &cobra.Command{
 		Use:   "attach ID",
@@ -40,7 +40,7 @@ An allocation that is set up already, and runs, gets further networks without
   allocnet attach web-2 --primary web --publish http=8081:80 --json`,
 		Args: oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request, err := w.request(args[0])
+			request, err := flags.request(args[0])
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ An allocation that is set up already, and runs, gets further networks without
 			return printAllocation(cmd.OutOrStdout(), allocation, s.json)
 		},
 	}
-	w.register(cmd.Flags())
+	flags.register(cmd.Flags())
 	cmd.Flags().StringVar(&netns, "netns", "", "path of the network namespace (default one made as /run/netns/ID)")
 	cmd.Flags().StringVar(&file, "file", "", "a .hcl file that says the networks, instead of flags")
 	for _, flag := range []string{"netns", "primary", "networks", "publish"} {

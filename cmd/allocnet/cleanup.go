@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/hostns"
+	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -196,7 +197,8 @@ func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scop
 	if scope.Network != "" {
 		networks = []string{scope.Network}
 	}
-	torn, tearErr := outcomeCollector{engine, outcomeDir}.GC(ctx, func(id string) bool { return live(id) != "" }, networks...)
+	torn, tearErr := engine.GC(ctx, func(id string) bool { return live(id) != "" }, networks...)
+	tearErr = errors.Join(tearErr, unit.RemoveAbandonedOutcomes(unit.OutcomeDir))
 	collector.Progress = func(done, of int) {
 		if done < of { // the end shows in what is printed then
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: cleaned up after %d of %d allocations\n", done, of) // nobody to tell

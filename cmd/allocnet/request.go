@@ -14,26 +14,26 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// wishes are the flags that say which networks an allocation shall have.
-type wishes struct {
+// requestFlags are the flags that select the networks of an allocation.
+type requestFlags struct {
 	primary  string
 	networks string
 	publish  []string
 	identity policy.Identity
 }
 
-func (w *wishes) register(flags *pflag.FlagSet) {
-	flags.StringVar(&w.primary, "primary", "", "the main network, as NAME, NAME@INTERFACE or a JSON object (default interface eth0)")
-	flags.StringVar(&w.networks, "networks", "", "the extra networks, as NAME[@INTERFACE],... or a JSON list (default interfaces net1, net2, ...)")
-	flags.StringArrayVarP(&w.publish, "publish", "p", nil, "a port, as [LABEL=][HOST-IP:]HOST-PORT[:PORT][/tcp|/udp|/sctp]; may be repeated")
-	flags.StringVar(&w.identity.Namespace, "namespace", "", "whose it is: the namespace that the policy of the networks is about (default unknown)")
-	flags.StringVar(&w.identity.Job, "job", "", "whose it is: the job (default unknown)")
+func (f *requestFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.primary, "primary", "", "main network, as NAME, NAME@INTERFACE or a JSON object (default interface eth0)")
+	flags.StringVar(&f.networks, "networks", "", "extra networks, as NAME[@INTERFACE],... or a JSON list (default interfaces net1, net2, ...)")
+	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "port, as [LABEL=][HOST-IP:]HOST-PORT[:PORT][/tcp|/udp|/sctp]; may be repeated")
+	flags.StringVar(&f.identity.Namespace, "namespace", "", "Nomad namespace of the allocation, for the rules of the networks (default unknown)")
+	flags.StringVar(&f.identity.Job, "job", "", "Nomad job of the allocation, for the rules of the networks (default unknown)")
 }
 
 // request turns the flags into a request for the allocation.
-func (w *wishes) request(id string) (hook.Request, error) {
-	r := hook.Request{ID: id, Identity: w.identity, Operator: true}
-	primary, err := selection.Parse(w.primary)
+func (f *requestFlags) request(id string) (hook.Request, error) {
+	r := hook.Request{ID: id, Identity: f.identity, Operator: true}
+	primary, err := selection.Parse(f.primary)
 	if err != nil {
 		return r, fmt.Errorf("--primary: %w", err)
 	}
@@ -42,12 +42,12 @@ func (w *wishes) request(id string) (hook.Request, error) {
 	case 1:
 		r.Primary = &primary[0]
 	default:
-		return r, usage(fmt.Errorf("--primary %q: want one network; further ones belong to --networks", w.primary))
+		return r, usage(fmt.Errorf("--primary %q: want one network; further ones belong to --networks", f.primary))
 	}
-	if r.Networks, err = selection.Parse(w.networks); err != nil {
+	if r.Networks, err = selection.Parse(f.networks); err != nil {
 		return r, fmt.Errorf("--networks: %w", err)
 	}
-	for _, text := range w.publish {
+	for _, text := range f.publish {
 		port, err := portmap.Parse(text)
 		if err != nil {
 			return r, fmt.Errorf("--publish: %w", err)

@@ -23,7 +23,7 @@ import (
 )
 
 func newRun(s *settings) *cobra.Command {
-	var w wishes
+	var flags requestFlags
 	var id string
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- CMD [ARG...]",
@@ -42,7 +42,7 @@ not found, 126 when it cannot be executed, and 125 when allocnet itself failed.`
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request, err := w.request(id)
+			request, err := flags.request(id)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ not found, 126 when it cannot be executed, and 125 when allocnet itself failed.`
 			return runIn(cmd, engine, request, args)
 		},
 	}
-	w.register(cmd.Flags())
+	flags.register(cmd.Flags())
 	cmd.Flags().StringVar(&id, "id", "run-"+strings.ToLower(rand.Text()[:8]), "ID of the allocation")
 	cmd.Flags().Lookup("id").DefValue = "run-<random>"
 	return cmd

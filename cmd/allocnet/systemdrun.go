@@ -21,7 +21,7 @@ import (
 )
 
 func newSystemdRun(s *settings) *cobra.Command {
-	var w wishes
+	var flags requestFlags
 	var u transientUnit
 	cmd := &cobra.Command{
 		Use:   "systemd-run [flags] -- CMD [ARG...]",
@@ -45,7 +45,7 @@ connection while the command runs, and 2 when the request was refused.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request, err := w.request(u.name)
+			request, err := flags.request(u.name)
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ connection while the command runs, and 2 when the request was refused.`,
 			return u.run(cmd, s, engine, request, args)
 		},
 	}
-	w.register(cmd.Flags())
+	flags.register(cmd.Flags())
 	cmd.Flags().StringVar(&u.name, "unit", "run-"+strings.ToLower(rand.Text()[:8]), "name of the unit and ID of the allocation")
 	cmd.Flags().Lookup("unit").DefValue = "run-<random>"
 	cmd.Flags().StringArrayVar(&u.properties, "property", nil, "a property of the unit, as NAME=VALUE; may be repeated")
@@ -98,11 +98,11 @@ func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine,
 // otherwise or may go on: its ExecStopPost takes the networks down. Any other error
 // is that there is no such unit.
 func (u transientUnit) start(cmd *cobra.Command, s *settings, a *hook.Allocation, args []string) error {
-	outcome, err := newUnitOutcome(outcomeDir)
+	outcome, err := unit.NewOutcome(unit.OutcomeDir)
 	if err != nil {
 		return err
 	}
-	defer outcome.remove()
+	defer outcome.Remove()
 	words, err := u.words(s, a, outcome)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (u transientUnit) start(cmd *cobra.Command, s *settings, a *hook.Allocation
 	if err == nil && !u.wait {
 		return nil
 	}
-	if code, ended := outcome.exitCode(); ended {
+	if code, ended := outcome.ExitCode(); ended {
 		if code == exitDone {
 			return nil
 		}
@@ -151,7 +151,7 @@ func (u transientUnit) systemdRun(cmd *cobra.Command, words []string) error {
 }
 
 // words are the arguments of systemd-run before the command.
-func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unitOutcome) ([]string, error) {
+func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unit.Outcome) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unitOutcom
 	words := []string{
 		"--unit=" + u.name, "--collect", "--quiet",
 		"--property=NetworkNamespacePath=" + a.Netns,
-		"--property=ExecStopPost=" + outcome.stopPost(),
+		"--property=ExecStopPost=" + outcome.StopPost(),
 		"--property=ExecStopPost=+" + strings.Join(down, " "),
 	}
 	for _, property := range u.properties {

@@ -387,8 +387,8 @@ func TestReload(t *testing.T) {
 		h.await(want, func() bool { return strings.Contains(h.log.String(), want) })
 	}
 	h.configure("log_level = \"info\"\npprof = true")
-	hangup("configuration was read again")
-	if !strings.Contains(h.log.String(), "changes that need a restart: settings=pprof") {
+	hangup("configuration reloaded")
+	if !strings.Contains(h.log.String(), "these changes need a restart: settings=pprof") {
 		t.Errorf("it does not say what needs a restart:\n%s", h.log)
 	}
 	h.configure("log_level = \"loud\"")
@@ -421,7 +421,7 @@ func TestReadyFile(t *testing.T) {
 		_, body := h.request("GET", "/readyz", "")
 		return !strings.Contains(body, "reconciler")
 	})
-	if status, body := h.request("GET", "/readyz", ""); status != 503 || !strings.Contains(body, "there is no "+path) {
+	if status, body := h.request("GET", "/readyz", ""); status != 503 || !strings.Contains(body, path+" does not exist") {
 		t.Errorf("without the file: %d %s", status, body)
 	}
 	if status, _ := h.request("GET", "/healthz", ""); status != 200 {

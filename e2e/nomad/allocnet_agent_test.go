@@ -135,7 +135,7 @@ nomad {
   token_file = %q
   events     = true
   metadata   = true
-  wishes     = true
+  job_networks = true
 }
 limits {
   request_timeout = "20s"

@@ -95,7 +95,7 @@ func TestAgent(t *testing.T) {
 	m.await("the socket has started the agent", func() bool { return m.property("allocnet.service", "ActiveState") == "active" })
 	m.must("systemctl", "reload", "allocnet.service")
 	m.await("the configuration is read again", func() bool {
-		return strings.Contains(m.must("journalctl", "--no-pager", "-u", "allocnet.service"), "configuration was read again")
+		return strings.Contains(m.must("journalctl", "--no-pager", "-u", "allocnet.service"), "configuration reloaded")
 	})
 }
 

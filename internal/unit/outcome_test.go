@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package unit
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestUnitOutcome(t *testing.T) {
+func TestOutcome(t *testing.T) {
 	for text, want := range map[string]struct {
 		code  int
 		ended bool
@@ -31,21 +31,21 @@ func TestUnitOutcome(t *testing.T) {
 			t.Errorf("%q: %d %t, want %d %t", text, code, ended, want.code, want.ended)
 		}
 	}
-	o, err := newUnitOutcome(t.TempDir())
+	o, err := NewOutcome(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ended := o.exitCode(); ended {
+	if _, ended := o.ExitCode(); ended {
 		t.Error("a unit that has written nothing has ended")
 	}
-	o.remove()
+	o.Remove()
 }
 
 // TestAbandonedOutcomes: the file of a process that runs stays, that of a killed one
 // is removed, and nothing else is.
 func TestAbandonedOutcomes(t *testing.T) {
 	dir := t.TempDir()
-	o, err := newUnitOutcome(dir)
+	o, err := NewOutcome(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestAbandonedOutcomes(t *testing.T) {
 	if err := os.Symlink(other, filepath.Join(dir, outcomePrefix+"2")); err != nil {
 		t.Fatal(err)
 	}
-	if err := removeAbandonedOutcomes(dir); err == nil {
+	if err := RemoveAbandonedOutcomes(dir); err == nil {
 		t.Error("a link was followed")
 	}
 	for path, want := range map[string]bool{o.file.Name(): true, abandoned: false, other: true} {
@@ -66,7 +66,7 @@ func TestAbandonedOutcomes(t *testing.T) {
 			t.Errorf("%s is there: %t, want %t", path, err == nil, want)
 		}
 	}
-	o.remove()
+	o.Remove()
 	if _, err := os.Lstat(o.file.Name()); err == nil {
 		t.Error("it is still there")
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package daemon
 
 import (
 	"cmp"
@@ -12,15 +12,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// newAgentLog returns the agent's log: for people, for machines, or for the
-// journal, which has its own time and wants the level in front
-// (sd-daemon(3)).
-func newAgentLog(c config.Config, stderr io.Writer) (hclog.Logger, error) {
+// newLogger returns the agent's log as text, as JSON, or for the journal, which has
+// its own time and expects the level as a prefix (sd-daemon(3)).
+func newLogger(c config.Config, stderr io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(c.LogLevel)
 	if level == hclog.NoLevel {
-		return nil, usage(fmt.Errorf("log level %q: want trace, debug, info, warn, error or off", c.LogLevel))
+		return nil, errdefs.New(errdefs.Refused, fmt.Sprintf("log level %q: want trace, debug, info, warn, error or off", c.LogLevel))
 	}
 	options := &hclog.LoggerOptions{Name: "allocnet", Level: level, Output: stderr}
 	format := "text"
@@ -40,7 +40,7 @@ func newAgentLog(c config.Config, stderr io.Writer) (hclog.Logger, error) {
 	return hclog.New(options), nil
 }
 
-// prefixed writes each entry with a prefix, in one call.
+// prefixed writes each message with a prefix, in one call.
 type prefixed struct {
 	io.Writer
 	prefix string

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package daemon
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 )
 
 // activatedListeners are those of the socket units (sd_listen_fds(3)); none
-// without.
+// without systemd.
 func activatedListeners() ([]net.Listener, error) {
 	listeners, err := activation.Listeners()
 	if err != nil {
@@ -34,29 +34,29 @@ func activatedListeners() ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// notifier tells systemd how the service does (sd_notify(3)). Without systemd
-// it does nothing.
+// notifier sends the state of the service to systemd (sd_notify(3)). Without
+// systemd it does nothing.
 type notifier struct{}
 
-func (notifier) tell(state string) {
-	_, _ = daemon.SdNotify(false, state) // who does not listen is not told
+func (notifier) send(state string) {
+	_, _ = daemon.SdNotify(false, state) // no error is worth a stop of the service
 }
 
-func (n notifier) ready() { n.tell(daemon.SdNotifyReady) }
+func (n notifier) ready() { n.send(daemon.SdNotifyReady) }
 
-// reloading wants the time as well since systemd 253.
+// reloading sends the time as well, which systemd requires since version 253.
 func (n notifier) reloading() {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail with a clock that exists
-	n.tell(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000))
+	n.send(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000))
 }
 
-// run says that the service is ready when it answers, then keeps the watchdog
-// quiet as long as it does, and at last that it stops.
+// run notifies systemd that the service is ready once it answers, then of the
+// watchdog as long as it answers, and at the end that it stops.
 func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
-	defer n.tell(daemon.SdNotifyStopping + "\nSTATUS=Finishing what is at work")
+	defer n.send(daemon.SdNotifyStopping + "\nSTATUS=Draining requests in flight")
 	c := client.New(socket)
-	pause := 10 * time.Second // of the status line alone
+	pause := 10 * time.Second // of the status line
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
 		log.Warn("watchdog", "error", err)
@@ -77,24 +77,24 @@ func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
 	}
 }
 
-// askTimeout is the time that the agent has to answer itself.
-const askTimeout = 5 * time.Second
+// probeTimeout is the deadline of a request to the own API.
+const probeTimeout = 5 * time.Second
 
-// watchdog tells systemd that the agent answers. It asks for nothing that is
-// read from the host: a record that cannot be read is no reason to restart.
+// watchdog notifies systemd if the agent answers /healthz, which reads no record: a
+// record that cannot be read is no reason to restart.
 func (n notifier) watchdog(ctx context.Context, c *client.Client, log hclog.Logger) {
-	ctx, stop := context.WithTimeout(ctx, askTimeout)
+	ctx, stop := context.WithTimeout(ctx, probeTimeout)
 	defer stop()
 	if err := c.Healthy(ctx); err != nil {
-		log.Error("the agent does not answer itself", "error", err)
+		log.Error("the agent does not answer /healthz", "error", err)
 		return
 	}
-	n.tell(daemon.SdNotifyWatchdog)
+	n.send(daemon.SdNotifyWatchdog)
 }
 
-// status shows what is on record and whether the agent is ready.
+// status sends the readiness and the number of allocations.
 func (n notifier) status(ctx context.Context, c *client.Client) {
-	ctx, stop := context.WithTimeout(ctx, askTimeout)
+	ctx, stop := context.WithTimeout(ctx, probeTimeout)
 	defer stop()
 	text := "Ready"
 	if err := c.Ready(ctx); err != nil {
@@ -102,10 +102,10 @@ func (n notifier) status(ctx context.Context, c *client.Client) {
 	}
 	all, err := c.Allocations(ctx)
 	if err != nil {
-		n.tell(fmt.Sprintf("STATUS=%s; the allocations cannot be listed: %v", text, err))
+		n.send(fmt.Sprintf("STATUS=%s; the allocations cannot be listed: %v", text, err))
 		return
 	}
-	n.tell(fmt.Sprintf("STATUS=%s; %s", text, summary(all)))
+	n.send(fmt.Sprintf("STATUS=%s; %s", text, summary(all)))
 }
 
 func summary(all []*api.Allocation) string {

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package daemon
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// TestWatchdogReadsNoRecord: an agent that is alive keeps the watchdog quiet,
-// although its allocations cannot be listed.
+// TestWatchdogReadsNoRecord: systemd gets the watchdog notification although the
+// allocations cannot be listed.
 func TestWatchdogReadsNoRecord(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc(api.PathHealth, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"status":"alive"}`)) })

@@ -1,10 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package unit
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,32 +14,32 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/agent"
-	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
 const (
-	// outcomeDir is writable for root alone, since root will write to the file.
-	outcomeDir    = "/run"
+	// OutcomeDir is writable for root only, since root writes to the file.
+	OutcomeDir    = "/run"
 	outcomePrefix = "allocnet-unit-"
+	// signalled is added to the number of a signal that killed a command.
+	signalled = 128
 )
 
-// unitOutcome is a file into which a unit writes how its command ended: systemd
-// forgets a unit that has ended, and says it to what runs after the command
-// (systemd.exec(5), $EXIT_CODE). It is locked as long as the process runs that
-// reads it.
-type unitOutcome struct{ file *os.File }
+// Outcome is a file into which a unit writes the exit status of its command:
+// systemd forgets a unit that has ended, and has the status in the environment of
+// ExecStopPost= only (systemd.exec(5), $EXIT_CODE). The reading process holds a lock
+// on the file until it ends.
+type Outcome struct{ file *os.File }
 
-// newUnitOutcome makes the file.
-func newUnitOutcome(dir string) (unitOutcome, error) {
+// NewOutcome creates the file.
+func NewOutcome(dir string) (Outcome, error) {
 	for {
 		file, err := os.CreateTemp(dir, outcomePrefix)
 		if err != nil {
-			return unitOutcome{}, fmt.Errorf("file for the outcome of the unit: %w", err)
+			return Outcome{}, fmt.Errorf("file for the outcome of the unit: %w", err)
 		}
 		if lockOutcome(file) {
-			return unitOutcome{file}, nil
+			return Outcome{file}, nil
 		}
 		_ = file.Close() // removed before it was locked, as abandoned
 	}
@@ -59,13 +58,14 @@ func lockOutcome(file *os.File) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-func (o unitOutcome) remove() {
+// Remove removes the file, and releases its lock.
+func (o Outcome) Remove() {
 	_ = os.Remove(o.file.Name()) // empty or read
 	flock.Close(o.file)
 }
 
-// removeAbandonedOutcomes removes the files whose process was killed.
-func removeAbandonedOutcomes(dir string) error {
+// RemoveAbandonedOutcomes removes the files whose process was killed.
+func RemoveAbandonedOutcomes(dir string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, outcomePrefix+"*"))
 	if err != nil {
 		return err
@@ -88,28 +88,16 @@ func removeAbandonedOutcomes(dir string) error {
 	return errors.Join(errs...)
 }
 
-// outcomeCollector also removes the files of killed processes.
-type outcomeCollector struct {
-	agent.Collector
-	dir string
-}
-
-// GC is that of agent.Collector.
-func (c outcomeCollector) GC(ctx context.Context, live func(id string) bool, networks ...string) (*hook.Collected, error) {
-	collected, err := c.Collector.GC(ctx, live, networks...)
-	return collected, errors.Join(err, removeAbandonedOutcomes(c.dir))
-}
-
-// stopPost is a line of ExecStopPost that writes the file if it is still there,
+// StopPost is a line of ExecStopPost that writes the file if it is still there,
 // with all rights. What comes after it runs even where it fails.
-func (o unitOutcome) stopPost() string {
+func (o Outcome) StopPost() string {
 	return "-+/bin/sh -c 'test -e \"$$0\" && echo \"$$SERVICE_RESULT $$EXIT_CODE $$EXIT_STATUS\" >\"$$0\"' " + strconv.Quote(o.file.Name())
 }
 
-// exitCode is that of the command, as run has it, and 0 where the unit's properties
+// ExitCode is that of the command, as run has it, and 0 where the unit's properties
 // call that a success (SuccessExitStatus=); false when the command has not ended, so
 // that the unit was never started or goes on.
-func (o unitOutcome) exitCode() (code int, ended bool) {
+func (o Outcome) ExitCode() (code int, ended bool) {
 	text, err := os.ReadFile(o.file.Name())
 	if err != nil {
 		return 0, false
@@ -130,7 +118,7 @@ func parseOutcome(text string) (code int, ended bool) {
 		code, ended = number, err == nil
 	case "killed", "dumped":
 		signal := unix.SignalNum("SIG" + status)
-		code, ended = exitSignalled+int(signal), signal != 0
+		code, ended = signalled+int(signal), signal != 0
 	}
 	if !ended || words[0] == "success" {
 		code = 0

@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/state"
+)
+
+// newConflist returns the conflist of the block multi; nil without the block.
+func (d *Daemon) newConflist() *agent.Conflist {
+	m := d.config.Multi
+	if m == nil {
+		return nil
+	}
+	multi := cniconf.Multi{
+		Name: m.Name, Networks: m.Networks, ConfDirs: d.config.ConfDirs, DataDir: m.DataDir,
+		PluginDir: strings.Join(d.config.PluginDirs, ":"),
+	}
+	if d.config.StateDir != state.DefaultDir {
+		multi.StateDir = d.config.StateDir
+	}
+	if m.Agent != "" {
+		multi.Agent = &cniconf.MultiAgent{Socket: d.config.Socket.Path, Mode: m.Agent}
+	}
+	path := cmp.Or(m.Path, filepath.Join(lastOf(d.config.ConfDirs), "00-"+m.Name+".conflist"))
+	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Primary: m.Primary, Metrics: d.metrics, Logger: d.log}
+}
+
+// lastOf returns the last directory: by convention the one that Nomad reads.
+func lastOf(dirs []string) string {
+	if len(dirs) == 0 {
+		return ""
+	}
+	return dirs[len(dirs)-1]
+}
+
+// cni runs the CNI plugin: the configured one, else the one in the plugin
+// directories. It is nil without a plugin.
+func (d *Daemon) cni() agent.CNI {
+	path := d.config.CNI.Plugin
+	for _, dir := range cniconf.PluginDirs(d.config.PluginDirs) {
+		if path == "" && exists(filepath.Join(d.config.CNI.Chroot, dir, agent.PluginName)) {
+			path = filepath.Join(dir, agent.PluginName)
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	p := &agent.Plugin{Path: path, Chroot: d.config.CNI.Chroot}
+	if d.nomad != nil && d.config.Nomad.JobNetworks {
+		p.JobNetworks = d.nomad
+	}
+	return p
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// notReady lists what the agent waits for before it is ready.
+func (d *Daemon) notReady() []string {
+	var missing []string
+	if !d.reconciler.FirstRoundDone() {
+		missing = append(missing, "the first round of the reconciler is not complete")
+	}
+	if path := d.config.ReadyFile; path != "" && !exists(path) {
+		missing = append(missing, fmt.Sprintf("%s does not exist", path))
+	}
+	if d.conflist != nil && !d.conflist.Written() {
+		missing = append(missing, fmt.Sprintf("%s is not written yet", d.conflist.Path))
+	}
+	return missing
+}

@@ -1,0 +1,148 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package daemon assembles the agent from its configuration: the engine, the API,
+// the reconciler, the client of Nomad, and the notifications to systemd.
+package daemon
+
+import (
+	"context"
+	"io"
+	"net"
+	"os/signal"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/unit"
+	"github.com/allocnet/allocnet/nomad"
+)
+
+// Load reads the configuration, at each reload again.
+type Load func() (config.Config, error)
+
+// Daemon is an agent with its background tasks.
+type Daemon struct {
+	config     config.Config
+	load       Load
+	log        hclog.Logger
+	metrics    *agent.Metrics
+	agent      *agent.Agent
+	reconciler *agent.Reconciler
+	nomad      *nomad.Client   // nil without a block nomad
+	conflist   *agent.Conflist // nil without a block multi
+	notify     notifier
+}
+
+// New returns the daemon that the configuration describes. It logs to stderr.
+func New(load Load, stderr io.Writer) (*Daemon, error) {
+	c, err := load()
+	if err != nil {
+		return nil, err
+	}
+	log, err := newLogger(c, stderr)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	d := &Daemon{config: c, load: load, log: log, metrics: agent.NewMetrics(registry)}
+	engine, err := d.newEngine()
+	if err != nil {
+		return nil, err
+	}
+	if d.nomad, err = newNomad(c, log); err != nil {
+		return nil, err
+	}
+	if d.reconciler, err = d.newReconciler(engine); err != nil {
+		return nil, err
+	}
+	d.conflist = d.newConflist()
+	d.agent = agent.New(d.agentConfig(), engine)
+	return d, nil
+}
+
+func (d *Daemon) newEngine() (*hook.Engine, error) {
+	c := d.config
+	return hook.NewEngine(hook.Config{
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
+		Observer: d.metrics, Logger: d.log,
+	})
+}
+
+func (d *Daemon) agentConfig() agent.Config {
+	c, l := d.config, d.config.Limits
+	return agent.Config{
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Access: c.Socket.Access, Pprof: c.Pprof,
+		MaxConnections: l.Connections, MaxRequests: l.Requests, MaxBody: l.Body,
+		HeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, RequestTimeout: l.RequestTimeout, DrainTimeout: l.DrainTimeout,
+		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Logger: d.log,
+	}
+}
+
+// Run serves until SIGTERM or SIGINT.
+func (d *Daemon) Run(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	listeners, err := d.listen()
+	if err != nil {
+		return err
+	}
+	background, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	for _, task := range d.tasks(listeners) {
+		group.Go(func() { task(background) })
+	}
+	d.log.Info("serving", "socket", listeners[0].Addr().String())
+	err = d.agent.Serve(ctx, listeners...)
+	d.log.Info("stopped")
+	return err
+}
+
+// tasks run in the background until the server is told to stop.
+func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
+	tasks := []func(context.Context){
+		d.reconciler.Run,
+		d.reloadOnHangup,
+		func(ctx context.Context) { d.notify.run(ctx, listeners[0].Addr().String(), d.log) },
+	}
+	if d.conflist != nil {
+		tasks = append(tasks, d.conflist.Keep)
+	}
+	if d.nomad != nil && d.config.Nomad.Events {
+		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })
+	}
+	if d.nomad != nil && d.config.Nomad.Metadata {
+		tasks = append(tasks, d.publish)
+	}
+	return tasks
+}
+
+// listen takes the sockets of systemd's socket unit, else creates one.
+func (d *Daemon) listen() ([]net.Listener, error) {
+	activated, err := activatedListeners()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range activated {
+		if err := agent.Adopt(l, d.config.Socket.Access); err != nil {
+			d.log.Error("owner and group of the block socket are not applied to the socket of systemd", "error", err)
+		}
+	}
+	if len(activated) > 0 {
+		return activated, nil
+	}
+	l, err := agent.Listen(d.config.Socket.Path, d.config.Socket.Access)
+	if err != nil {
+		return nil, err
+	}
+	return []net.Listener{l}, nil
+}

@@ -1,0 +1,58 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/hostns"
+	"github.com/allocnet/allocnet/internal/unit"
+	"github.com/allocnet/allocnet/nomad"
+	"github.com/allocnet/allocnet/state"
+)
+
+func (d *Daemon) newReconciler(engine agent.Collector) (*agent.Reconciler, error) {
+	store, err := state.Open(d.config.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	log := d.log.Named("reconcile")
+	sweeper := &agent.HostSweeper{Store: store, ConfDirs: d.config.ConfDirs, Logger: log}
+	c := agent.ReconcilerConfig{
+		Collector: outcomeCollector{engine, unit.OutcomeDir}, Metrics: d.metrics, Logger: log, Sweeper: sweeper,
+		Outside: func() error { return outside(d.config.CNI.Chroot) },
+	}
+	if d.nomad != nil {
+		c.Live, sweeper.Orchestrated = d.nomad, nomad.Attached
+	}
+	r := agent.NewReconciler(c)
+	r.Configure(d.config.Reconcile.Interval, d.config.Reconcile.Leaks == "report")
+	return r, nil
+}
+
+// outside returns an error if the agent does not see the namespaces and rules of
+// the host.
+func outside(chroot string) error {
+	if chroot != "" && filepath.Clean(chroot) != "/" {
+		return &hostns.OutsideError{Reason: fmt.Sprintf("cni.chroot is %q, so its own files are not the host's", chroot)}
+	}
+	return hostns.Check()
+}
+
+// outcomeCollector also removes the outcome files of killed processes.
+type outcomeCollector struct {
+	agent.Collector
+	dir string
+}
+
+// GC is that of agent.Collector.
+func (c outcomeCollector) GC(ctx context.Context, live func(id string) bool, networks ...string) (*hook.Collected, error) {
+	collected, err := c.Collector.GC(ctx, live, networks...)
+	return collected, errors.Join(err, unit.RemoveAbandonedOutcomes(c.dir))
+}

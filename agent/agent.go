@@ -48,6 +48,9 @@ type Config struct {
 	ConfDirs []string
 	// PluginDirs are searched for CNI plugins. Default: as hook.Config has it.
 	PluginDirs []string
+	// HostNetwork is set if all allocations use the host's network: then the agent
+	// offers no CNI network, and is ready without one. Default: false.
+	HostNetwork bool
 	// Access says who may use the socket. Default: root and the agent's user.
 	Access Access
 	// MaxConnections bounds the open connections. Default: 256.
@@ -108,6 +111,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// catalog returns the networks that the agent offers.
+func (c Config) catalog() (*cniconf.Catalog, error) {
+	if c.HostNetwork {
+		return &cniconf.Catalog{}, nil
+	}
+	return cniconf.Load(c.ConfDirs...)
+}
+
 // Agent serves an engine.
 type Agent struct {
 	config  Config
@@ -122,7 +133,7 @@ type Agent struct {
 // agent.
 func New(c Config, e Engine) *Agent {
 	c = c.withDefaults()
-	c.Metrics.registry.MustRegister(&hostCollector{engine: e, confDirs: c.ConfDirs, log: c.Logger})
+	c.Metrics.registry.MustRegister(&hostCollector{engine: e, catalog: c.catalog, log: c.Logger})
 	if attacher, ok := e.(Attacher); ok && c.Attacher == nil {
 		c.Attacher = attacher
 	}

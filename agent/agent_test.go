@@ -575,6 +575,21 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// TestHostNetwork: an agent without CNI networks offers none, and is ready.
+func TestHostNetwork(t *testing.T) {
+	r := start(t, Config{HostNetwork: true}, &scripted{})
+	for path, want := range map[string]string{
+		"/readyz": `{"status":"ready"}`, "/v1/networks": `{"networks":[],"broken":[]}`,
+	} {
+		if status, _, body := r.exchange("GET", path, ""); status != http.StatusOK || strings.TrimSpace(body) != want {
+			t.Errorf("%s: %d %s, want %s", path, status, body, want)
+		}
+	}
+	if _, _, body := r.exchange("GET", "/metrics", ""); strings.Contains(body, "allocnet_pool_addresses{") {
+		t.Error("the metrics have pools of networks")
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	m.Observe(hook.Observation{Op: "attach", Network: "web", Attempts: 3, Took: time.Second, Err: errors.New("x")})

@@ -22,9 +22,9 @@ var (
 // hostCollector looks at the host when it is asked, so that what commands and
 // the CNI plugin do beside the agent is counted, too.
 type hostCollector struct {
-	engine   Engine
-	confDirs []string
-	log      hclog.Logger
+	engine  Engine
+	catalog func() (*cniconf.Catalog, error)
+	log     hclog.Logger
 }
 
 func (c *hostCollector) Describe(to chan<- *prometheus.Desc) {
@@ -35,7 +35,7 @@ func (c *hostCollector) Describe(to chan<- *prometheus.Desc) {
 
 func (c *hostCollector) Collect(to chan<- prometheus.Metric) {
 	c.attachments(to)
-	catalog, err := cniconf.Load(c.confDirs...)
+	catalog, err := c.catalog()
 	if err != nil {
 		c.log.Warn("metrics of networks are left out", "error", err)
 		return

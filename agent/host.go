@@ -14,13 +14,12 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
 
 func (a *Agent) getNetworks(r *http.Request) (any, error) {
-	catalog, err := cniconf.Load(a.config.ConfDirs...)
+	catalog, err := a.config.catalog()
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +84,10 @@ func (a *Agent) problems(ctx context.Context) []string {
 // unusable says why no network can be attached; empty when one can. That
 // another cannot is no reason to refuse it.
 func (a *Agent) unusable() string {
-	catalog, err := cniconf.Load(a.config.ConfDirs...)
+	if a.config.HostNetwork {
+		return ""
+	}
+	catalog, err := a.config.catalog()
 	if err != nil {
 		return err.Error()
 	}

@@ -41,6 +41,9 @@ type Config struct {
 	CNI CNI `name:"cni"`
 	// ReadyFile has to exist before the agent is ready. Empty: none.
 	ReadyFile string `name:"ready_file"`
+	// Hook is "cni", or "noop" for a host whose networks are managed elsewhere.
+	// Empty: cni.
+	Hook string `name:"hook"`
 }
 
 // Socket is where the agent listens, and for whom.

@@ -87,7 +87,8 @@ multi {
 	}
 }
 
-// TestJobNetworksRequireTheAgent: only the agent asks Nomad what a job wishes for.
+// TestJobNetworksRequireTheAgent: only the agent asks Nomad for the networks of a
+// job.
 func TestJobNetworksRequireTheAgent(t *testing.T) {
 	for text, want := range map[string]string{
 		"multi {\n primary = \"web\"\n}":                                                        "",
@@ -98,6 +99,18 @@ func TestJobNetworksRequireTheAgent(t *testing.T) {
 		got, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
 		if err != nil || got.Multi.Agent != want {
 			t.Errorf("%s: %+v, %v, want %q", text, got.Multi, err, want)
+		}
+	}
+}
+
+func TestHook(t *testing.T) {
+	for _, name := range []string{"cni", "noop"} {
+		got, err := Load(dirWith(t, map[string]string{"a.hcl": "hook = \"" + name + "\"\nsocket {\n group = \"0\"\n}"}))
+		if err != nil || got.Hook != name {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if diff := cmp.Diff([]string{"hook"}, got.NeedRestart(Config{})); diff != "" {
+			t.Error(diff)
 		}
 	}
 }
@@ -135,6 +148,8 @@ func TestFaultsSayWhere(t *testing.T) {
 		"pprof = \"maybe\"":                   "a.hcl:1,10-15",
 		"log_level = upper(\"x\")":            "a.hcl:1,13",
 		"reconcile {\n leaks = \"ignore\"\n}": `want report, remove`,
+		"hook = \"none\"":                     `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
+		"hook = \"noop\"\nnomad {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, multi, cni`,
 	} {
 		_, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
 		var faults *Error

@@ -11,12 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclparse"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -105,6 +108,7 @@ type file struct {
 	LogFormat   hcl.Expression `hcl:"log_format,optional"`
 	Pprof       bool           `hcl:"pprof,optional"`
 	ReadyFile   string         `hcl:"ready_file,optional"`
+	Hook        hcl.Expression `hcl:"hook,optional"`
 	Socket      *struct {
 		Path  string         `hcl:"path,optional"`
 		Owner hcl.Expression `hcl:"owner,optional"`
@@ -166,6 +170,7 @@ func (f *file) config() (Config, error) {
 		CallTimeout: v.duration(f.CallTimeout),
 		LogLevel:    v.oneOf(f.LogLevel, "trace", "debug", "info", "warn", "error", "off"),
 		LogFormat:   v.oneOf(f.LogFormat, "text", "json", "journal"),
+		Hook:        v.oneOf(f.Hook, hook.CNI, hook.NoOp),
 	}
 	if s := f.Socket; s != nil {
 		c.Socket = Socket{s.Path, agent.Access{Owner: v.user(s.Owner), Group: v.group(s.Group)}}
@@ -196,8 +201,25 @@ func (f *file) config() (Config, error) {
 	if f.CNI != nil {
 		c.CNI = CNI(*f.CNI)
 	}
+	if blocks := f.cniBlocks(); c.Hook == hook.NoOp && len(blocks) > 0 {
+		v.fault(f.Hook.Range(), strconv.Quote(c.Hook), "want \"cni\" for the blocks "+strings.Join(blocks, ", "))
+	}
 	if len(v.faults) > 0 {
 		return Config{}, &Error{v.faults}
 	}
 	return c, nil
+}
+
+// cniBlocks lists the blocks that configure the hook "cni".
+func (f *file) cniBlocks() []string {
+	var names []string
+	for _, block := range []struct {
+		name string
+		set  bool
+	}{{"reconcile", f.Reconcile != nil}, {"nomad", f.Nomad != nil}, {"multi", f.Multi != nil}, {"cni", f.CNI != nil}} {
+		if block.set {
+			names = append(names, block.name)
+		}
+	}
+	return names
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -44,8 +45,11 @@ func lastOf(dirs []string) string {
 }
 
 // cni runs the CNI plugin: the configured one, else the one in the plugin
-// directories. It is nil without a plugin.
+// directories. It is nil without a plugin, and with the hook "noop".
 func (d *Daemon) cni() agent.CNI {
+	if d.config.Hook == hook.NoOp {
+		return nil
+	}
 	path := d.config.CNI.Plugin
 	for _, dir := range cniconf.PluginDirs(d.config.PluginDirs) {
 		if path == "" && exists(filepath.Join(d.config.CNI.Chroot, dir, agent.PluginName)) {

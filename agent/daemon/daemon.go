@@ -20,7 +20,6 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -68,18 +67,10 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	return d, nil
 }
 
-func (d *Daemon) newEngine() (*hook.Engine, error) {
-	c := d.config
-	return hook.NewEngine(hook.Config{
-		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
-		Observer: d.metrics, Logger: d.log,
-	})
-}
-
 func (d *Daemon) agentConfig() agent.Config {
 	c, l := d.config, d.config.Limits
 	return agent.Config{
-		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Access: c.Socket.Access, Pprof: c.Pprof,
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, HostNetwork: c.Hook == hook.NoOp, Access: c.Socket.Access, Pprof: c.Pprof,
 		MaxConnections: l.Connections, MaxRequests: l.Requests, MaxBody: l.Body,
 		HeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, RequestTimeout: l.RequestTimeout, DrainTimeout: l.DrainTimeout,
 		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Logger: d.log,

@@ -18,16 +18,17 @@ import (
 )
 
 func (d *Daemon) newReconciler(engine agent.Collector) (*agent.Reconciler, error) {
+	c := agent.ReconcilerConfig{Collector: engine, Metrics: d.metrics, Logger: d.log.Named("reconcile")}
+	if d.config.Hook == hook.NoOp { // the host's rules and leases are not ours
+		return agent.NewReconciler(c), nil
+	}
 	store, err := state.Open(d.config.StateDir)
 	if err != nil {
 		return nil, err
 	}
-	log := d.log.Named("reconcile")
-	sweeper := &agent.HostSweeper{Store: store, ConfDirs: d.config.ConfDirs, Logger: log}
-	c := agent.ReconcilerConfig{
-		Collector: outcomeCollector{engine, unit.OutcomeDir}, Metrics: d.metrics, Logger: log, Sweeper: sweeper,
-		Outside: func() error { return outside(d.config.CNI.Chroot) },
-	}
+	sweeper := &agent.HostSweeper{Store: store, ConfDirs: d.config.ConfDirs, Logger: c.Logger}
+	c.Collector, c.Sweeper = outcomeCollector{engine, unit.OutcomeDir}, sweeper
+	c.Outside = func() error { return outside(d.config.CNI.Chroot) }
 	if d.nomad != nil {
 		c.Live, sweeper.Orchestrated = d.nomad, nomad.Attached
 	}

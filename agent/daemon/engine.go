@@ -1,0 +1,43 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"iter"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/unit"
+)
+
+// newEngine returns the engine of the configured hook.
+func (d *Daemon) newEngine() (agent.Engine, error) {
+	c := d.config
+	h, err := hook.New(cmp.Or(c.Hook, hook.CNI), hook.Config{
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
+		Observer: d.metrics, Logger: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if engine, ok := h.(agent.Engine); ok {
+		return engine, nil
+	}
+	return hostNetwork{h}, nil
+}
+
+// hostNetwork is the engine of a hook that attaches nothing: it has no records and
+// no networks.
+type hostNetwork struct{ hook.Hook }
+
+// List returns no allocation.
+func (hostNetwork) List(context.Context) iter.Seq2[*hook.Allocation, error] {
+	return func(func(*hook.Allocation, error) bool) {}
+}
+
+// Ready returns hook.ErrNoStatus: there are no plugins to ask.
+func (hostNetwork) Ready(context.Context, *cniconf.Network) error { return hook.ErrNoStatus }

@@ -18,16 +18,16 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// Access says who may use the socket besides root and the agent's own user.
-// The zero value adds nobody.
+// Access lists the users of the socket besides root and the agent's own user. The
+// zero value adds none.
 type Access struct {
-	// Owner is a user ID, which also becomes the socket's. 0: root.
+	// Owner is a user ID, which also owns the socket. 0: root.
 	Owner uint32
 	// Group is a group ID whose members get access. 0: no group.
 	Group uint32
 }
 
-// peer is the process at the other end of a connection when it connected.
+// peer is the process at the other end of a connection, at the time it connected.
 type peer struct{ pid, uid, gid uint32 }
 
 // peerOf asks the kernel (unix(7), SO_PEERCRED).
@@ -51,8 +51,7 @@ func peerOf(c net.Conn) (peer, error) {
 	return peer{uint32(credentials.Pid), credentials.Uid, credentials.Gid}, nil
 }
 
-// allows checks the peer itself: a socket may have been handed to the agent
-// with any mode.
+// allows checks the peer, because systemd can pass a socket with any mode.
 func (a Access) allows(p peer) bool {
 	if p.uid == 0 || p.uid == uint32(unix.Geteuid()) || p.uid == a.Owner {
 		return true
@@ -69,6 +68,6 @@ func isMember(uid, gid uint32) bool {
 	return err == nil && slices.Contains(groups, strconv.Itoa(int(gid)))
 }
 
-func forbidden(why string) error {
-	return &api.Error{Code: api.CodeForbidden, Msg: "forbidden", Details: why, Status: http.StatusForbidden}
+func forbidden(reason string) error {
+	return &api.Error{Code: api.CodeForbidden, Msg: "forbidden", Details: reason, Status: http.StatusForbidden}
 }

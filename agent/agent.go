@@ -22,7 +22,7 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// Engine is what the agent serves.
+// Engine sets up, tears down and lists allocations.
 type Engine interface {
 	hook.Hook
 	List(ctx context.Context) iter.Seq2[*hook.Allocation, error]
@@ -35,14 +35,14 @@ type Attacher interface {
 	Detach(ctx context.Context, id, iface string) error
 }
 
-// CNI carries out a call of a CNI runtime.
+// CNI executes calls of CNI runtimes.
 type CNI interface {
-	// Call gets the call's environment and configuration, and returns what the
-	// plugin prints; nil for nothing.
+	// Call gets the environment and the configuration of the call, and returns the
+	// plugin's output; nil for none.
 	Call(ctx context.Context, env map[string]string, config []byte) ([]byte, error)
 }
 
-// Config is an agent's. The zero value is usable: every field has a default.
+// Config configures an agent. The zero value is usable: every field has a default.
 type Config struct {
 	// ConfDirs hold the network configurations. Default: as hook.Config has it.
 	ConfDirs []string
@@ -51,27 +51,27 @@ type Config struct {
 	// HostNetwork is set if all allocations use the host's network: then the agent
 	// offers no CNI network, and is ready without one. Default: false.
 	HostNetwork bool
-	// Access says who may use the socket. Default: root and the agent's user.
+	// Access lists the users of the socket. Default: root and the agent's user.
 	Access Access
 	// MaxConnections bounds the open connections. Default: 256.
 	MaxConnections int
-	// MaxRequests bounds the requests at work or waiting for their turn; answers
-	// about what is recorded do not count. Default: 64.
+	// MaxRequests bounds the requests in flight, queued ones included; requests that
+	// only read records do not count. Default: 64.
 	MaxRequests int
 	// MaxBody bounds a request's body, in bytes. Default: 1 MiB.
 	MaxBody int64
-	// HeaderTimeout is the time that a client has for a request's header.
+	// HeaderTimeout is the deadline of a client to send the header of a request.
 	// Default: 5 s.
 	HeaderTimeout time.Duration
-	// ReadTimeout is the time that a client has for a whole request, and to
-	// take an answer. Default: 30 s.
+	// ReadTimeout is the deadline of a client to send a whole request, and to
+	// read an answer. Default: 30 s.
 	ReadTimeout time.Duration
-	// RequestTimeout is the deadline of the work for a request. Default: 5 min.
+	// RequestTimeout is the deadline of the execution of a request. Default: 5 min.
 	RequestTimeout time.Duration
-	// DrainTimeout is how long a stopping agent waits for what is at work.
+	// DrainTimeout is how long a stopping agent waits for requests in flight.
 	// Default: 90 s, more than a plugin's deadline.
 	DrainTimeout time.Duration
-	// Ready says what else keeps the agent from being ready. Default: nothing.
+	// Ready lists further reasons why the agent is not ready. Default: none.
 	Ready func() []string
 	// Pprof serves /debug/pprof. Default: no.
 	Pprof bool
@@ -80,8 +80,8 @@ type Config struct {
 	// Attacher serves the attachments of an allocation. Default: the engine, if it
 	// is an Attacher; else these requests are not supported.
 	Attacher Attacher
-	// Collect serves POST /v1/gc. Default: the engine's GC, for which namespaces
-	// alone decide what lives.
+	// Collect serves POST /v1/gc. Default: the engine's GC, for which an allocation
+	// is live if its namespace exists.
 	Collect func(ctx context.Context) (*hook.Collected, error)
 	// CNI serves POST /v1/cni. Default: the request is not supported.
 	CNI CNI
@@ -125,12 +125,11 @@ type Agent struct {
 	engine  Engine
 	metrics *Metrics
 	gate    *gate
-	line    line
+	limiter limiter
 	log     hclog.Logger
 }
 
-// New returns an agent for an engine. Of one Config.Metrics there may be one
-// agent.
+// New returns an agent for an engine. Two agents must not share a Config.Metrics.
 func New(c Config, e Engine) *Agent {
 	c = c.withDefaults()
 	c.Metrics.registry.MustRegister(&hostCollector{engine: e, catalog: c.catalog, log: c.Logger})
@@ -140,14 +139,14 @@ func New(c Config, e Engine) *Agent {
 	if c.Collect == nil {
 		c.Collect = func(ctx context.Context) (*hook.Collected, error) { return e.GC(ctx, nil) }
 	}
-	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), line: newLine(), log: c.Logger}
+	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), limiter: newLimiter(), log: c.Logger}
 }
 
-// Serve answers requests until ctx ends, then stops as the package says. The
-// listeners are closed when it returns.
+// Serve answers requests until ctx ends, then stops; see the package documentation.
+// The listeners are closed when it returns.
 func (a *Agent) Serve(ctx context.Context, listeners ...net.Listener) error {
-	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer abandon(nil)
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
 	server := a.server(work)
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -159,24 +158,24 @@ func (a *Agent) Serve(ctx context.Context, listeners ...net.Listener) error {
 	case err = <-failed:
 		err = fmt.Errorf("serve: %w", err)
 	}
-	return errors.Join(err, a.stop(server, abandon))
+	return errors.Join(err, a.stop(server, cancel))
 }
 
-// stop drains, then closes. What is at work when the time is over is undone.
-func (a *Agent) stop(server *http.Server, abandon context.CancelCauseFunc) error {
+// stop drains, then closes. Requests in flight after DrainTimeout are undone.
+func (a *Agent) stop(server *http.Server, cancel context.CancelCauseFunc) error {
 	idle := a.gate.close()
-	a.log.Info("stopping: finishing what is at work")
+	a.log.Info("stopping: completing the requests in flight")
 	select {
 	case <-idle:
 	case <-time.After(a.config.DrainTimeout):
-		a.log.Warn("undoing what is still at work", "waited", a.config.DrainTimeout)
-		abandon(errdefs.New(errdefs.Unavailable, "the agent is stopping"))
+		a.log.Warn("undoing the requests that are still in flight", "drain_timeout", a.config.DrainTimeout)
+		cancel(errdefs.New(errdefs.Unavailable, "the agent is stopping"))
 		<-idle
 	}
-	closing, cancel := context.WithTimeout(context.Background(), a.config.HeaderTimeout)
-	defer cancel()
+	closing, stop := context.WithTimeout(context.Background(), a.config.HeaderTimeout)
+	defer stop()
 	if err := server.Shutdown(closing); err != nil {
-		return server.Close() // somebody keeps a connection open and silent
+		return server.Close() // a client keeps an idle connection open
 	}
 	return nil
 }
@@ -191,8 +190,8 @@ func (a *Agent) server(work context.Context) *http.Server {
 		BaseContext:       func(net.Listener) context.Context { return work },
 		ConnContext:       withConn,
 	}
-	// To connect costs nothing here, and connections that are kept for later
-	// would count against the limit.
+	// A connection on this host is cheap, and idle ones would count against the
+	// limit.
 	server.SetKeepAlivesEnabled(false)
 	return server
 }

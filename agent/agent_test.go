@@ -601,11 +601,11 @@ func TestMetrics(t *testing.T) {
 		`allocnet_operation_duration_seconds_count{network="web",operation="attach",outcome="failed"} 1`,
 		`allocnet_retries_total{network="web",operation="attach"} 2`,
 		`allocnet_forced_cleanups_total{network="web",outcome="done"} 1`,
-		`allocnet_conf_reloads_total{outcome="done"} 1`,
+		`allocnet_config_reloads_total{outcome="done"} 1`,
 		`allocnet_attachments{network="web",phase="attached"} 1`,
 		`allocnet_pool_addresses{family="ipv4",network="web"} 253`,
 		`allocnet_pool_addresses_used{family="ipv4",network="web"} 0`,
-		`allocnet_conf_broken_files 1`,
+		`allocnet_invalid_network_files 1`,
 		`allocnet_requests_total{code="200",handler="/metrics",method="GET"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {

@@ -31,7 +31,7 @@ func (a *Agent) postCNI(r *http.Request) (any, error) {
 		return nil, environment("CNI_COMMAND is missing")
 	}
 	if a.config.CNI == nil {
-		return nil, unsupported("this agent carries out no CNI calls")
+		return nil, unsupported("this agent does not execute CNI calls")
 	}
 	result, err := a.config.CNI.Call(r.Context(), body.Env, body.Config)
 	if err != nil || len(result) == 0 {
@@ -40,6 +40,6 @@ func (a *Agent) postCNI(r *http.Request) (any, error) {
 	return json.RawMessage(result), nil
 }
 
-func environment(why string) error {
-	return &api.Error{Code: api.CodeEnvironment, Msg: "environment of the CNI call", Details: why, Status: http.StatusUnprocessableEntity}
+func environment(reason string) error {
+	return &api.Error{Code: api.CodeEnvironment, Msg: "environment of the CNI call", Details: reason, Status: http.StatusUnprocessableEntity}
 }

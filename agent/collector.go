@@ -13,14 +13,14 @@ import (
 )
 
 var (
-	attachmentsDesc = prometheus.NewDesc("allocnet_attachments", "Attachments on record, by network and phase.", []string{"network", "phase"}, nil)
-	poolSizeDesc    = prometheus.NewDesc("allocnet_pool_addresses", "Addresses that a network's host-local ranges can lease.", []string{"network", "family"}, nil)
-	poolUsedDesc    = prometheus.NewDesc("allocnet_pool_addresses_used", "Addresses that are leased.", []string{"network", "family"}, nil)
-	brokenDesc      = prometheus.NewDesc("allocnet_conf_broken_files", "Files of the conf directory that cannot be used.", nil, nil)
+	attachmentsDesc = prometheus.NewDesc("allocnet_attachments", "Recorded attachments, by network and phase.", []string{"network", "phase"}, nil)
+	poolSizeDesc    = prometheus.NewDesc("allocnet_pool_addresses", "Addresses of a network's host-local ranges.", []string{"network", "family"}, nil)
+	poolUsedDesc    = prometheus.NewDesc("allocnet_pool_addresses_used", "Leased addresses of a network's host-local ranges.", []string{"network", "family"}, nil)
+	invalidDesc     = prometheus.NewDesc("allocnet_invalid_network_files", "Invalid files in the CNI configuration directories.", nil, nil)
 )
 
-// hostCollector looks at the host when it is asked, so that what commands and
-// the CNI plugin do beside the agent is counted, too.
+// hostCollector reads records and leases at each scrape, so that it includes the
+// attachments of commands and of the CNI plugin.
 type hostCollector struct {
 	engine  Engine
 	catalog func() (*cniconf.Catalog, error)
@@ -28,7 +28,7 @@ type hostCollector struct {
 }
 
 func (c *hostCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{attachmentsDesc, poolSizeDesc, poolUsedDesc, brokenDesc} {
+	for _, desc := range []*prometheus.Desc{attachmentsDesc, poolSizeDesc, poolUsedDesc, invalidDesc} {
 		to <- desc
 	}
 }
@@ -37,10 +37,10 @@ func (c *hostCollector) Collect(to chan<- prometheus.Metric) {
 	c.attachments(to)
 	catalog, err := c.catalog()
 	if err != nil {
-		c.log.Warn("metrics of networks are left out", "error", err)
+		c.log.Warn("metrics without networks", "error", err)
 		return
 	}
-	to <- gauge(brokenDesc, float64(len(catalog.Broken)))
+	to <- gauge(invalidDesc, float64(len(catalog.Broken)))
 	for _, n := range catalog.Networks {
 		for _, p := range poolsOf(n) {
 			to <- gauge(poolSizeDesc, p.size, n.Name, p.family)
@@ -56,7 +56,7 @@ func (c *hostCollector) attachments(to chan<- prometheus.Metric) {
 	count := map[key]int{}
 	for allocation, err := range c.engine.List(ctx) {
 		if err != nil {
-			c.log.Warn("metrics of an allocation are left out", "error", err)
+			c.log.Warn("metrics without an allocation", "error", err)
 			continue
 		}
 		for _, a := range allocation.Attachments {

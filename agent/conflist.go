@@ -18,12 +18,12 @@ import (
 	"github.com/allocnet/allocnet/cniconf/watch"
 )
 
-// Conflist is a conflist of allocnet-cni that the agent writes, and keeps as
-// the network that it is made from.
+// Conflist is a conflist of allocnet-cni that the agent writes, and updates when the
+// primary network changes.
 type Conflist struct {
-	// Path is the file that is written. Required.
+	// Path is the file to write. Required.
 	Path string
-	// Source is a file that is installed as it is. Empty: one is made of Multi.
+	// Source is a file to copy without changes. Empty: generated from Multi.
 	Source string
 	// Multi is what is made; its Primary is Primary, as the conf directory has
 	// it at the time.
@@ -37,15 +37,15 @@ type Conflist struct {
 	written atomic.Bool
 }
 
-// Written tells whether the file has been as it should be.
+// Written tells whether the file has been up to date.
 func (c *Conflist) Written() bool { return c.written.Load() }
 
-// Keep writes the file, and again after its source has changed, until ctx
-// ends. While the source is at fault, or gone, the file stays as it is.
+// Keep writes the file, and again after each change of its source, until ctx ends.
+// While the source is invalid or missing, the file is not changed.
 func (c *Conflist) Keep(ctx context.Context) {
 	changed, err := watch.Dirs(ctx, c.watched()...)
 	if err != nil {
-		c.Logger.Error("the conflist will not follow its source", "path", c.Path, "error", err)
+		c.Logger.Error("the conflist is not updated after changes of its source", "path", c.Path, "error", err)
 	}
 	for {
 		c.once()
@@ -83,11 +83,11 @@ func (c *Conflist) once() {
 	}
 	c.Metrics.Reloaded(err)
 	if err != nil {
-		c.Logger.Error("conflist stays as it is", "path", c.Path, "error", err)
+		c.Logger.Error("conflist is not updated", "path", c.Path, "error", err)
 		return
 	}
 	c.written.Store(true)
-	c.Logger.Info("conflist was written", "path", c.Path)
+	c.Logger.Info("conflist written", "path", c.Path)
 }
 
 func (c *Conflist) make() ([]byte, error) {

@@ -3,15 +3,15 @@
 
 // Package agent serves the engine to other programs of the host: HTTP and JSON
 // on a unix socket (see agent/api), with metrics, and with a reconciler that
-// takes down what ended without teardown.
+// garbage-collects dead allocations.
 //
-// Nothing depends on the agent. It works on the same records and locks as the
-// command line and the CNI plugin do, so that all may be used at the same time,
-// and what an agent left undone the next one, or a command, finishes.
+// Nothing depends on the agent. It uses the same records and locks as the command
+// line and the CNI plugin, which work at the same time. Work that an agent leaves
+// incomplete is completed or undone by the next agent or command.
 //
 // # Stopping
 //
-// When Serve is told to stop, the agent refuses new work, lets what is at work
-// come to its end, and closes the socket. A set-up that is still at work when
-// Config.DrainTimeout has passed is undone.
+// When the context of Serve ends, the agent refuses new work, completes the requests
+// in flight, and closes the socket. A set-up that is still in flight after
+// Config.DrainTimeout is undone.
 package agent

@@ -14,12 +14,12 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// deadlineError is work that took longer than Config.RequestTimeout.
+// deadlineError is the error of a request that exceeds Config.RequestTimeout.
 func deadlineError(limit time.Duration) error {
 	return errdefs.New(errdefs.Timeout, fmt.Sprintf("the request took longer than %s", limit))
 }
 
-// errorOf turns an error into what a client gets.
+// errorOf returns the answer to a client for an error.
 func errorOf(err error) *api.Error {
 	answer := api.Error{Code: api.CodeOf(err), Msg: err.Error(), Status: api.StatusOf(err)}
 	var ready *api.Error
@@ -35,12 +35,11 @@ func isType[E error](err error) bool {
 	return errors.As(err, &target)
 }
 
-func noSuchRequest(status int, why string) error {
-	return &api.Error{Code: api.CodeNoSuchRequest, Msg: "no such request", Details: why, Status: status}
+func noSuchRequest(status int, reason string) error {
+	return &api.Error{Code: api.CodeNoSuchRequest, Msg: "no such request", Details: reason, Status: status}
 }
 
-// decodingFailure is a body that cannot be read; a selection says itself what
-// is wrong.
+// decodingFailure is the error of an invalid body; errors of a selection are passed on.
 func decodingFailure(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -55,6 +54,6 @@ func decodingFailure(err error) error {
 	return &api.Error{Code: api.CodeDecoding, Msg: "the body cannot be read", Details: err.Error(), Status: http.StatusBadRequest}
 }
 
-func unsupported(why string) error {
-	return &api.Error{Code: api.CodeUnsupported, Msg: "not supported", Details: why, Status: http.StatusNotImplemented}
+func unsupported(reason string) error {
+	return &api.Error{Code: api.CodeUnsupported, Msg: "not supported", Details: reason, Status: http.StatusNotImplemented}
 }

@@ -11,55 +11,54 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// gate counts the requests at work. It lets in as many as it has places, and
-// none once it is closed.
+// gate counts the requests in flight. It admits up to a limit, and none once it is
+// closed.
 type gate struct {
-	mu      sync.Mutex
-	places  int
-	working int
-	closed  bool
-	idle    chan struct{} // closed when the gate is and nothing is at work
+	mu       sync.Mutex
+	limit    int
+	inFlight int
+	closed   bool
+	idle     chan struct{} // closed when the gate is closed and no request is in flight
 }
 
-func newGate(places int) *gate {
-	return &gate{places: places, idle: make(chan struct{})}
+func newGate(limit int) *gate {
+	return &gate{limit: limit, idle: make(chan struct{})}
 }
 
-// enter lets a request in, which has to leave again. Its error says to try
-// again later.
+// enter admits a request, which has to leave again. The error is "try again later".
 func (g *gate) enter() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return tryAgainLater("the agent is stopping")
 	}
-	if g.working == g.places {
-		return tryAgainLater(fmt.Sprintf("%d requests are at work, which is the limit", g.places))
+	if g.inFlight == g.limit {
+		return tryAgainLater(fmt.Sprintf("%d requests are in flight, which is the limit", g.limit))
 	}
-	g.working++
+	g.inFlight++
 	return nil
 }
 
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.working--
-	g.announce()
+	g.inFlight--
+	g.signalIdle()
 }
 
-// close lets nothing in from now on. It may be called more than once.
+// close admits no more requests. It may be called more than once.
 func (g *gate) close() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
 		g.closed = true
-		g.announce()
+		g.signalIdle()
 	}
 	return g.idle
 }
 
-func (g *gate) announce() {
-	if g.closed && g.working == 0 {
+func (g *gate) signalIdle() {
+	if g.closed && g.inFlight == 0 {
 		close(g.idle)
 	}
 }
@@ -70,6 +69,6 @@ func (g *gate) isClosed() bool {
 	return g.closed
 }
 
-func tryAgainLater(why string) error {
-	return &api.Error{Code: api.CodeTryAgainLater, Msg: "try again later", Details: why, Status: http.StatusServiceUnavailable}
+func tryAgainLater(reason string) error {
+	return &api.Error{Code: api.CodeTryAgainLater, Msg: "try again later", Details: reason, Status: http.StatusServiceUnavailable}
 }

@@ -23,12 +23,12 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// route is what answers one method of one path.
+// route is the handler of one method of one path.
 type route struct {
-	// serve returns what is sent as JSON; nil is an answer without a body.
+	// serve returns the body, which is sent as JSON; nil for an answer without one.
 	serve func(r *http.Request) (any, error)
-	// work is whether the request counts as at work.
-	work bool
+	// limited is whether the request counts against the limits of requests.
+	limited bool
 }
 
 // routes is the API, by path and method; openapi.json describes it.
@@ -51,7 +51,7 @@ func (a *Agent) routes() map[string]map[string]route {
 	}
 }
 
-// Handler answers requests that come by connections of Serve.
+// Handler answers requests on connections of Serve.
 func (a *Agent) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, methods := range a.routes() {
@@ -101,15 +101,15 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, path string, meth
 		return nil, noSuchRequest(http.StatusMethodNotAllowed, fmt.Sprintf("no method %q for %s: want %s", r.Method, path, allowed))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, a.config.MaxBody)
-	if !route.work {
+	if !route.limited {
 		return route.serve(r)
 	}
-	return a.work(r, route)
+	return a.serveLimited(r, route)
 }
 
-// work serves a request that takes a place among those at work, when its turn
-// comes. Its body is read before: a client is not given time for ever.
-func (a *Agent) work(r *http.Request, route route) (any, error) {
+// serveLimited serves a request once it has a slot. It reads the body first: a slow
+// client must not keep a slot.
+func (a *Agent) serveLimited(r *http.Request, route route) (any, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, decodingFailure(err)
@@ -121,18 +121,18 @@ func (a *Agent) work(r *http.Request, route route) (any, error) {
 	defer a.gate.leave()
 	ctx, stop := context.WithTimeoutCause(r.Context(), a.config.RequestTimeout, deadlineError(a.config.RequestTimeout))
 	defer stop()
-	leave, err := a.line.enter(ctx)
+	release, err := a.limiter.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer release()
 	started := time.Now()
 	value, err := route.serve(r.WithContext(ctx))
 	a.log.Info("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(started).Round(time.Millisecond).String(), "error", err)
 	return value, err
 }
 
-// page serves what is no part of the versioned API.
+// page serves a path outside of the versioned API.
 func (a *Agent) page(path string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := a.admit(w, r)
@@ -151,7 +151,7 @@ func (a *Agent) page(path string, h http.Handler) http.Handler {
 	})
 }
 
-// admit refuses a request whose connection is not welcome, and closes it.
+// admit refuses a request whose connection is not admitted, and closes it.
 func (a *Agent) admit(w http.ResponseWriter, r *http.Request) error {
 	c, err := connOf(r.Context())
 	if err == nil {
@@ -172,15 +172,15 @@ func send(w http.ResponseWriter, status int, value any) {
 		return
 	}
 	data, err := json.Marshal(value)
-	if err != nil { // a result that is no JSON, which libcni would have refused
+	if err != nil { // a result that is not JSON, which libcni would have refused
 		status, data = http.StatusInternalServerError, []byte(`{"cniVersion":"1.1.0","code":999,"msg":"the answer cannot be encoded"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // the client is gone
+	_, _ = w.Write(append(data, '\n')) // the client has disconnected
 }
 
-// read decodes a request's body, which is one JSON value with known keys only.
+// read decodes the body of a request: one JSON value without unknown keys.
 func read(r *http.Request, target any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
@@ -193,8 +193,8 @@ func read(r *http.Request, target any) error {
 	return nil
 }
 
-// readNothing holds a request to have no body. It also waits for its end,
-// without which net/http would not notice that the client goes away.
+// readNothing returns an error if the request has a body. It also reads to the end,
+// without which net/http does not notice that the client disconnects.
 func readNothing(r *http.Request) error {
 	var one [1]byte
 	if _, err := io.ReadFull(r.Body, one[:]); !errors.Is(err, io.EOF) {

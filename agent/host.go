@@ -45,10 +45,10 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 
 func getDescription(*http.Request) (any, error) { return json.RawMessage(api.Description), nil }
 
-// getHealth says that the agent is alive.
+// getHealth reads nothing: it answers as long as the agent does.
 func getHealth(*http.Request) (any, error) { return api.Health{Status: "alive"}, nil }
 
-// getReady says whether an ADD could be served now.
+// getReady answers whether the agent can attach an allocation now.
 func (a *Agent) getReady(r *http.Request) (any, error) {
 	problems := a.problems(r.Context())
 	if len(problems) == 0 {
@@ -81,8 +81,7 @@ func (a *Agent) problems(ctx context.Context) []string {
 	return problems
 }
 
-// unusable says why no network can be attached; empty when one can. That
-// another cannot is no reason to refuse it.
+// unusable returns why no network can be attached; empty if at least one can.
 func (a *Agent) unusable() string {
 	if a.config.HostNetwork {
 		return ""

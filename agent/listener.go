@@ -12,30 +12,30 @@ import (
 	"sync/atomic"
 )
 
-// listener bounds the connections. As many again as the limit are accepted to
-// be told so; the rest waits in the kernel's queue.
+// listener bounds the connections. It accepts up to twice the limit, to answer the
+// excess with an error; the rest waits in the kernel's queue.
 type listener struct {
 	net.Listener
 	limit  int64
 	served atomic.Int64
-	places chan struct{}
+	slots  chan struct{}
 	closed chan struct{}
 	once   sync.Once
 }
 
 func limitListener(l net.Listener, limit int) *listener {
-	return &listener{Listener: l, limit: int64(limit), places: make(chan struct{}, 2*limit), closed: make(chan struct{})}
+	return &listener{Listener: l, limit: int64(limit), slots: make(chan struct{}, 2*limit), closed: make(chan struct{})}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
 	select {
-	case l.places <- struct{}{}:
+	case l.slots <- struct{}{}:
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 	accepted, err := l.Listener.Accept()
 	if err != nil {
-		<-l.places
+		<-l.slots
 		return nil, err
 	}
 	c := &conn{Conn: accepted, listener: l, tooMany: l.served.Add(1) > l.limit}
@@ -48,32 +48,31 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// conn is an accepted connection and who is at its other end.
+// conn is an accepted connection with the identity of its peer.
 type conn struct {
 	net.Conn
 	listener *listener
 	tooMany  bool
 	peer     peer
-	unknown  error // why the peer is not known
+	unknown  error // why the peer is unknown
 	once     sync.Once
 }
 
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.listener.served.Add(-1)
-		<-c.listener.places
+		<-c.listener.slots
 	})
 	return c.Conn.Close()
 }
 
-// admit refuses a connection that is one too many or comes from somebody who
-// has no access.
+// admit refuses a connection above the limit, or of a user without access.
 func (c *conn) admit(a Access) error {
 	if c.tooMany {
 		return tryAgainLater(fmt.Sprintf("%d connections are open, which is the limit", c.listener.limit))
 	}
 	if c.unknown != nil {
-		return forbidden(fmt.Sprintf("cannot tell who is calling: %v", c.unknown))
+		return forbidden(fmt.Sprintf("the user of the caller is unknown: %v", c.unknown))
 	}
 	if !a.allows(c.peer) {
 		return forbidden(fmt.Sprintf("user %d has no access", c.peer.uid))
@@ -90,7 +89,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 func connOf(ctx context.Context) (*conn, error) {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {
-		return nil, errors.New("request came by no connection of the agent")
+		return nil, errors.New("the request did not arrive on a connection of the agent")
 	}
 	return c, nil
 }

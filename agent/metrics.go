@@ -13,7 +13,7 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// Metrics counts what the agent and its engine do. It is the engine's observer.
+// Metrics has the metrics of the agent and its engine. It is the engine's observer.
 type Metrics struct {
 	registry   *prometheus.Registry
 	requests   *prometheus.CounterVec
@@ -36,16 +36,16 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 			Name: "allocnet_requests_total", Help: "Requests answered, by handler, HTTP status and method.",
 		}, []string{"handler", "code", "method"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "allocnet_operation_duration_seconds", Help: "Time of one operation on one attachment, all its attempts included.",
+			Name: "allocnet_operation_duration_seconds", Help: "Duration of one operation on one attachment, all attempts included.",
 			Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
 		}, []string{"operation", "network", "outcome"}),
-		retries: counter("allocnet_retries_total", "Attempts of an operation after its first.", "operation", "network"),
+		retries: counter("allocnet_retries_total", "Attempts of an operation after the first.", "operation", "network"),
 		cleanups: counter("allocnet_forced_cleanups_total",
-			"Attachments whose DEL failed, or could not be believed, and that were cleaned up by force.", "network", "outcome"),
-		found:   counter("allocnet_leaks_found_total", "Leaks that the reconciler found, by kind.", "kind"),
-		removed: counter("allocnet_leaks_removed_total", "Leaks that the reconciler removed, by kind.", "kind"),
-		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown are those in which it could not learn what lives.", "outcome"),
-		reloads: counter("allocnet_conf_reloads_total", "Times that configuration was read anew.", "outcome"),
+			"Attachments removed by forced cleanup, because DEL failed or is not reliable without the namespace.", "network", "outcome"),
+		found:   counter("allocnet_leaks_found_total", "Leaks found by the reconciler, by kind.", "kind"),
+		removed: counter("allocnet_leaks_removed_total", "Leaks removed by the reconciler, by kind.", "kind"),
+		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown: the live allocations were unknown.", "outcome"),
+		reloads: counter("allocnet_config_reloads_total", "Reloads of the configuration, and writes of the conflist.", "outcome"),
 	}
 	r.MustRegister(m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads)
 	return m
@@ -55,7 +55,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// methods bounds the values of a label that a client chooses.
+// methods bounds the values of a label that clients choose.
 var methods = map[string]bool{http.MethodGet: true, http.MethodPut: true, http.MethodPost: true, http.MethodDelete: true}
 
 func (m *Metrics) request(handler, method string, status int) {
@@ -91,7 +91,7 @@ func (m *Metrics) leaks(kind string, found, removed int) {
 	m.removed.WithLabelValues(kind).Add(float64(removed))
 }
 
-// Reloaded counts an attempt to read configuration anew.
+// Reloaded counts a reload of configuration.
 func (m *Metrics) Reloaded(err error) { m.reloads.WithLabelValues(outcome(err)).Inc() }
 
 // scrapeTimeout bounds what a scrape reads from disk.

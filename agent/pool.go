@@ -10,15 +10,15 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// pool is what one family of a network's addresses has and uses.
+// pool has the size and the leases of one address family of a network.
 type pool struct {
 	family string // "ipv4" or "ipv6"
 	size   float64
 	used   int
 }
 
-// poolsOf returns the pools that host-local keeps for a network. Other plugins
-// do not say how many addresses they have.
+// poolsOf returns the host-local pools of a network. The pools of other IPAM plugins
+// are unknown.
 func poolsOf(n *cniconf.Network) []pool {
 	v4, v6 := pool{family: "ipv4"}, pool{family: "ipv6"}
 	of := func(a netip.Addr) *pool {

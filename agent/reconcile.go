@@ -18,60 +18,59 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// Live knows what an orchestrator runs on this host.
+// Live reads the live allocations of an orchestrator on this host.
 type Live interface {
-	// Live returns the IDs of the allocations that have not ended. An error
-	// means that it is not known, not that there are none.
+	// Live returns the IDs of the allocations that have not ended. An error means
+	// that they are unknown, not that there are none.
 	Live(ctx context.Context) (map[string]bool, error)
-	// Prune forgets what is kept of allocations that do not live.
+	// Prune drops stored data of allocations that are not live.
 	Prune(live map[string]bool) error
 }
 
-// Sweeper finds on the host what belongs to no allocation.
+// Sweeper finds leaks: objects on the host that belong to no allocation.
 type Sweeper interface {
-	// Sweep counts leaks by kind, and removes them if it shall. What is live,
-	// or on record, is no leak. It asks for what is live when it begins, and
-	// again before it removes something: an error then keeps everything.
+	// Sweep counts leaks by kind, and removes them if remove is set. Objects of live
+	// or recorded allocations are not leaks. It calls live at the start, and again
+	// before each removal: after an error nothing is removed.
 	Sweep(ctx context.Context, live func(context.Context) (map[string]bool, error), remove bool) (found, removed map[string]int, err error)
 }
 
-// Collector takes down what ended without teardown.
+// Collector tears down the recorded allocations that are dead.
 type Collector interface {
 	GC(ctx context.Context, live func(id string) bool, networks ...string) (*hook.Collected, error)
 }
 
-// ReconcilerConfig is a Reconciler's.
+// ReconcilerConfig configures a Reconciler.
 type ReconcilerConfig struct {
 	// Collector is the engine. Required.
 	Collector Collector
-	// Live is asked besides the namespaces: what either says lives does. Nil:
-	// namespaces alone decide.
+	// Live reports live allocations in addition to those with a namespace. Nil: an
+	// allocation is live if its namespace exists.
 	Live Live
-	// Outside says why this process does not see what lives on the host; then no
-	// round does anything. Nil, or a nil error: it does.
+	// Outside returns an error if the process does not see the namespaces of the host;
+	// then rounds do nothing. Nil: it sees them.
 	Outside func() error
-	// Sweeper finds leaks. Nil: only allocations on record are looked at.
+	// Sweeper finds leaks. Nil: rounds handle recorded allocations only.
 	Sweeper Sweeper
 	// Metrics counts. Required.
 	Metrics *Metrics
-	// Logger gets a line for what was found. Default: none.
+	// Logger gets a line for each finding. Default: none.
 	Logger hclog.Logger
 }
 
-// Reconciler takes down what ended without teardown: at its start, on an
-// interval, and when it is told that something ended.
+// Reconciler garbage-collects dead allocations: at its start, at an interval, and
+// after Kick.
 type Reconciler struct {
 	config   ReconcilerConfig
 	interval atomic.Int64
 	report   atomic.Bool
-	first    atomic.Bool // the first round is over
+	first    atomic.Bool // the first round is complete
 	kicks    chan struct{}
-	// one round at a time; two would count the same leak twice.
+	// round serializes rounds; two in parallel would count a leak twice.
 	round sync.Mutex
 }
 
-// NewReconciler returns a reconciler with a round each minute that removes
-// leaks.
+// NewReconciler returns a reconciler that runs a round each minute and removes leaks.
 func NewReconciler(c ReconcilerConfig) *Reconciler {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
@@ -81,8 +80,8 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	return r
 }
 
-// Configure sets the interval, 0 for a minute, and whether leaks are only
-// reported. It may be called at any time.
+// Configure sets the interval, 0 for a minute, and whether leaks are only counted. It
+// may be called at any time.
 func (r *Reconciler) Configure(interval time.Duration, report bool) {
 	if interval <= 0 {
 		interval = time.Minute
@@ -91,11 +90,11 @@ func (r *Reconciler) Configure(interval time.Duration, report bool) {
 	r.report.Store(report)
 }
 
-// Kick has a round run soon. It does not wait.
+// Kick schedules a round. It does not wait.
 func (r *Reconciler) Kick() {
 	select {
 	case r.kicks <- struct{}{}:
-	default: // one is due already
+	default: // a round is scheduled already
 	}
 }
 
@@ -108,7 +107,7 @@ func (r *Reconciler) FirstRoundDone() bool { return r.first.Load() }
 func (r *Reconciler) Run(ctx context.Context) {
 	for {
 		if _, err := r.Collect(ctx); err != nil && ctx.Err() == nil {
-			r.config.Logger.Warn("reconcile", "error", err)
+			r.config.Logger.Warn("round of the reconciler", "error", err)
 		}
 		r.first.Store(true)
 		select {
@@ -120,8 +119,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// Collect runs one round. When it is not known what lives, nothing is removed
-// and the error says to try again later.
+// Collect runs one round. If the live allocations are unknown, nothing is removed and
+// the error is "try again later".
 func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 	r.round.Lock()
 	defer r.round.Unlock()
@@ -136,7 +135,7 @@ func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 	}
 	collected, err := r.config.Collector.GC(ctx, func(id string) bool { return live[id] })
 	if collected != nil && len(collected.TornDown) > 0 {
-		r.config.Logger.Info("took down what ended without teardown", "allocations", collected.TornDown)
+		r.config.Logger.Info("tore down dead allocations", "allocations", collected.TornDown)
 		r.config.Metrics.leaks("allocation", len(collected.TornDown), len(collected.TornDown))
 	}
 	err = errors.Join(err, r.sweep(ctx))
@@ -154,7 +153,7 @@ func (r *Reconciler) outside() error {
 	return r.config.Outside()
 }
 
-// live returns what is alive whatever its namespace shows.
+// live returns the allocations that are live even without a namespace.
 func (r *Reconciler) live(ctx context.Context) (map[string]bool, error) {
 	if r.config.Live == nil {
 		return nil, nil
@@ -162,7 +161,7 @@ func (r *Reconciler) live(ctx context.Context) (map[string]bool, error) {
 	known, err := r.config.Live.Live(ctx)
 	if err != nil {
 		return nil, &api.Error{
-			Code: api.CodeTryAgainLater, Msg: "it is not known what lives here, so nothing is removed",
+			Code: api.CodeTryAgainLater, Msg: "the live allocations are unknown, so nothing is removed",
 			Details: err.Error(), Status: http.StatusServiceUnavailable,
 		}
 	}
@@ -180,7 +179,7 @@ func (r *Reconciler) sweep(ctx context.Context) error {
 		r.config.Metrics.leaks(kind, n, removed[kind])
 	}
 	if err != nil {
-		return fmt.Errorf("look for leaks: %w", err)
+		return fmt.Errorf("leaks: %w", err)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ import (
 // ErrRunning is a socket on which another agent answers.
 var ErrRunning = errors.New("another agent is running")
 
-// Listen makes the socket, in a directory that only those with access can
-// enter. A socket that another agent left is replaced; one on which an agent
-// answers is ErrRunning. What a directory holds besides is left alone.
+// Listen creates the socket, in a directory that only users with access can enter.
+// It replaces a stale socket; if an agent answers on the socket, the error is
+// ErrRunning. Other files in the directory are not touched.
 func Listen(path string, access Access) (net.Listener, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("socket %q: want an absolute path such as /run/allocnet/agent.sock", path)
@@ -51,8 +51,8 @@ func Listen(path string, access Access) (net.Listener, error) {
 	return l, nil
 }
 
-// prepareDir makes the run directory. One that is there may have been made for
-// other things, so it is only looked at.
+// prepareDir creates the run directory. An existing one may have other uses, so it is
+// only checked.
 func prepareDir(dir string, access Access) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -73,9 +73,9 @@ func prepareDir(dir string, access Access) error {
 	return nil
 }
 
-// Adopt gives a socket that systemd has made, and its directory, to those with
-// access, as Listen does: the configuration decides, whatever the socket unit
-// says. The error says who cannot connect, and why; the socket works for root.
+// Adopt sets owner, group and mode of a socket from systemd, and of its directory, as
+// Listen does: the configuration overrides the socket unit. After an error the socket
+// works for root.
 func Adopt(l net.Listener, access Access) error {
 	path := l.Addr().String()
 	if !filepath.IsAbs(path) {
@@ -93,8 +93,8 @@ func Adopt(l net.Listener, access Access) error {
 	return nil
 }
 
-// openDir lets those with access enter the directory of a socket. One that holds
-// other files as well is not the socket's alone, and is left as it is.
+// openDir lets users with access enter the directory of a socket. A directory with
+// other files is not the socket's own, and is not changed.
 func openDir(socket string, access Access) error {
 	dir := filepath.Dir(socket)
 	info, err := os.Stat(dir)
@@ -126,7 +126,7 @@ func enterable(info fs.FileInfo, access Access) bool {
 	return owner && group
 }
 
-// lockDir keeps two agents that start together from replacing each other's
+// lockDir keeps two agents that start at the same time from replacing each other's
 // socket.
 func lockDir(dir string) (*os.File, error) {
 	lock, err := os.Open(dir)
@@ -140,7 +140,7 @@ func lockDir(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// removeStale removes a socket that nobody serves.
+// removeStale removes a socket on which no process listens.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func removeStale(path string) error {
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
-		_ = c.Close() // only tried
+		_ = c.Close() // only a probe
 		return fmt.Errorf("socket %s: %w", path, ErrRunning)
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
@@ -163,51 +163,51 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// listenPrivately gives nobody a moment in which the socket has the mode that
-// the umask would leave it: it is made under another name.
+// listenPrivately creates the socket under another name and renames it, so that it
+// never has the mode of the umask under its own name.
 func listenPrivately(path string) (net.Listener, error) {
-	making := path + ".new"
-	if err := os.Remove(making); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	temporary := path + ".new"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: making, Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
-	if err := os.Chmod(making, 0o600); err != nil {
+	if err := os.Chmod(temporary, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if err := os.Rename(making, path); err != nil {
+	if err := os.Rename(temporary, path); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	made, err := os.Lstat(path)
+	created, err := os.Lstat(path)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &socket{l, path, made}, nil
+	return &socket{l, path, created}, nil
 }
 
 // socket removes its file when it is closed, if the file is still its own.
 type socket struct {
 	*net.UnixListener
-	path string
-	made fs.FileInfo
+	path    string
+	created fs.FileInfo
 }
 
-// Addr is where clients find the socket, which is not where it was made.
+// Addr is the path of the socket, not the one under which it was created.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
 func (s *socket) Close() error {
 	present, err := os.Lstat(s.path)
-	if err == nil && os.SameFile(s.made, present) {
+	if err == nil && os.SameFile(s.created, present) {
 		_ = os.Remove(s.path) // a stale one is replaced by the next agent
 	}
 	return s.UnixListener.Close()
 }
 
-// restrict gives a file to the owner, and to the group if there is one. Of a
-// directory the group may not change what is in it.
+// restrict sets owner, group and mode of a file. The group cannot change the contents
+// of a directory.
 func restrict(path string, mode, groupMode fs.FileMode, access Access) error {
 	gid := -1
 	if access.Group != 0 {

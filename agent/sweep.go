@@ -13,14 +13,15 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// HostSweeper is a Sweeper that removes what CNI plugins left on the host.
+// HostSweeper is a Sweeper for objects of CNI plugins on the host.
 type HostSweeper struct {
 	// Store has the records. Required.
 	Store *state.Store
-	// ConfDirs have the networks that are ours. Required.
+	// ConfDirs are the CNI configuration directories of this host. Required.
 	ConfDirs []string
-	// Orchestrated tells what the orchestrator attached itself, which has to be
-	// the one that says what lives; see cleanup.Collector. Default: nothing.
+	// Orchestrated tells whether the orchestrator attached an allocation itself. It has
+	// to be the orchestrator that reports live allocations; see cleanup.Collector.
+	// Default: none.
 	Orchestrated func(network, allocation string) bool
 	// Logger gets a line for each step that matters. Default: none.
 	Logger hclog.Logger
@@ -28,12 +29,11 @@ type HostSweeper struct {
 
 var _ Sweeper = (*HostSweeper)(nil)
 
-// grace is longer than an ADD of another program takes: an agent that looks each
-// minute would meet one some day.
+// grace is longer than an ADD of another runtime takes, which a round may overlap.
 const grace = 2 * time.Minute
 
-// Sweep looks for leaks and, if it shall, removes them. What cannot be examined
-// is no leak.
+// Sweep finds leaks, and removes them if remove is set. An object that cannot be
+// examined is not a leak.
 func (s *HostSweeper) Sweep(ctx context.Context, live func(context.Context) (map[string]bool, error), remove bool) (found, removed map[string]int, err error) {
 	ask := func(ctx context.Context) (cleanup.Live, error) {
 		known, err := live(ctx)

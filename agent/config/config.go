@@ -12,11 +12,11 @@ import (
 	"github.com/allocnet/allocnet/agent"
 )
 
-// DefaultDir holds the agent's configuration files when nothing else is said.
+// DefaultDir has the agent's configuration files unless configured.
 const DefaultDir = "/etc/allocnet.d"
 
-// Config is the agent's. What a file does not set is the zero value, for which
-// whoever uses it has a default.
+// Config is the agent's configuration. A setting that no file has is the zero value,
+// for which the agent has a default.
 type Config struct {
 	// ConfDirs, PluginDirs, StateDir and CallTimeout are as in hook.Config.
 	ConfDirs    []string      `name:"conf_dir"`
@@ -26,27 +26,26 @@ type Config struct {
 	// LogLevel is hclog's. Empty: info.
 	LogLevel string `name:"log_level"`
 	// LogFormat is "text", "json" or "journal", which is text with the level
-	// prefixes of sd-daemon(3). Empty: journal where the journal reads, else
-	// text.
+	// prefixes of sd-daemon(3). Empty: journal if stderr is the journal, else text.
 	LogFormat string `name:"log_format"`
 	Pprof     bool   `name:"pprof"`
 	Socket    Socket `name:"socket"`
 	Limits    Limits `name:"limits"`
 	Reconcile Reconcile
-	// Nomad is nil where the agent asks no Nomad.
+	// Nomad is nil without the block.
 	Nomad *Nomad `name:"nomad"`
-	// Multi is nil where the agent writes no conflist.
+	// Multi is nil without the block: then the agent writes no conflist.
 	Multi *Multi `name:"multi"`
-	// CNI is how CNI calls are carried out.
+	// CNI configures the execution of CNI calls.
 	CNI CNI `name:"cni"`
-	// ReadyFile has to exist before the agent is ready. Empty: none.
+	// ReadyFile has to exist for the agent to be ready. Empty: none.
 	ReadyFile string `name:"ready_file"`
 	// Hook is "cni", or "noop" for a host whose networks are managed elsewhere.
 	// Empty: cni.
 	Hook string `name:"hook"`
 }
 
-// Socket is where the agent listens, and for whom.
+// Socket has the path and the users of the socket.
 type Socket struct {
 	// Path is the socket's. Empty: api.DefaultSocket.
 	Path   string
@@ -60,15 +59,15 @@ type Limits struct {
 	HeaderTimeout, ReadTimeout, RequestTimeout, DrainTimeout time.Duration
 }
 
-// Reconcile says how leaks are looked for.
+// Reconcile configures garbage collection.
 type Reconcile struct {
-	// Interval is the time between two rounds. 0: a minute.
+	// Interval is the time between two rounds. 0: one minute.
 	Interval time.Duration
 	// Leaks is "report" or "remove". Empty: remove.
 	Leaks string
 }
 
-// Nomad says which Nomad agent knows what lives on this host.
+// Nomad configures the client of the Nomad agent on this host.
 type Nomad struct {
 	// Address is the Nomad agent's. Empty: http://127.0.0.1:4646.
 	Address string
@@ -80,19 +79,19 @@ type Nomad struct {
 	NodeID string
 	// Metadata publishes the networks as node metadata.
 	Metadata bool
-	// Events has Nomad tell what changes on this node, so that the end of an allocation is
-	// known at once.
+	// Events sends blocking queries, so that the end of an allocation is known within
+	// seconds.
 	Events bool
 	// JobNetworks reads networks from further network blocks and group meta.
 	JobNetworks bool
 }
 
-// Multi is the conflist of allocnet-cni that the agent writes and keeps.
+// Multi configures the conflist of allocnet-cni that the agent writes.
 type Multi struct {
 	// Primary is the main network's name.
 	Primary string
-	// Source is a file that is installed as it is, instead of one made from
-	// Primary.
+	// Source is a file to install without changes, instead of a conflist that is
+	// generated from Primary.
 	Source string
 	// Name is the conflist's. Empty: multi.
 	Name string
@@ -100,27 +99,26 @@ type Multi struct {
 	Networks string
 	// DataDir is the Nomad client's. Empty: none.
 	DataDir string
-	// Path is the file that is written. Empty: 00-NAME.conflist in the
-	// last of ConfDirs.
+	// Path is the file to write. Empty: 00-NAME.conflist in the last of ConfDirs.
 	Path string
-	// Agent is "prefer" or "require": calls are carried out by the agent, and
-	// the plugin may, or may not, do without. Empty: the plugin does it all,
-	// unless Nomad.JobNetworks, which only the agent can read: then "require".
+	// Agent is "prefer" or "require": calls are delegated to the agent, and the plugin
+	// does the work itself without an agent, or fails. Empty: calls are not delegated,
+	// except with Nomad.JobNetworks, which only the agent reads: then "require".
 	Agent string
 }
 
-// CNI says how CNI calls are carried out.
+// CNI configures the execution of CNI calls.
 type CNI struct {
 	// Plugin is the path of allocnet-cni. Empty: the one in the plugin
 	// directories.
 	Plugin string
-	// Chroot is where the host's files are, for an agent in a container.
+	// Chroot is the mount point of the host's root, for an agent in a container.
 	// Empty: /.
 	Chroot string
 }
 
-// NeedRestart names, sorted as in the struct, what differs and is not taken up
-// by a running agent.
+// NeedRestart returns the names of the changed settings that a running agent does not
+// apply, in the order of the struct.
 func (c Config) NeedRestart(next Config) []string {
 	next.LogLevel, next.Reconcile = c.LogLevel, c.Reconcile
 	var names []string

@@ -23,11 +23,10 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// Error is everything that is wrong with the files.
+// Error has all errors of the files.
 type Error struct{ Diagnostics hcl.Diagnostics }
 
-// Error has a line for each fault, as file:line,column: what; what would be
-// right.
+// Error has a line for each error, as file:line,column: summary; detail.
 func (e *Error) Error() string {
 	errs := make([]error, len(e.Diagnostics))
 	for i, d := range e.Diagnostics {
@@ -39,7 +38,7 @@ func (e *Error) Error() string {
 // Kind is that of package errdefs.
 func (*Error) Kind() errdefs.Kind { return errdefs.Refused }
 
-// LoadDefault is Load of a path that was not named: what is missing sets nothing.
+// LoadDefault is Load for the default path: a missing path is an empty configuration.
 func LoadDefault(path string) (Config, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return Config{}, nil
@@ -47,10 +46,9 @@ func LoadDefault(path string) (Config, error) {
 	return Load(path)
 }
 
-// Load reads a file, or the .hcl files of a directory in lexical order as if
-// they were one. A path that is missing is refused: with the defaults instead,
-// a mistyped path would go unnoticed. The error is an *Error unless a file
-// cannot be read.
+// Load reads a file, or the .hcl files of a directory in lexical order as one file. A
+// missing path is an error: with the defaults instead, a typing error in the path would
+// go unnoticed. The error is an *Error unless a file cannot be read.
 func Load(path string) (Config, error) {
 	files, err := filesAt(path)
 	if err != nil {
@@ -97,8 +95,8 @@ func parse(files []string) (hcl.Body, error) {
 	return hcl.MergeFiles(parsed), nil
 }
 
-// file is the configuration as it is written. Expressions are those whose
-// values have rules of their own, so that a fault can say where it is.
+// file is the configuration in HCL. Settings whose values are checked are expressions,
+// so that an error has their position.
 type file struct {
 	ConfDir     string         `hcl:"conf_dir,optional"`
 	PluginDirs  []string       `hcl:"plugin_dirs,optional"`
@@ -155,7 +153,7 @@ type file struct {
 	} `hcl:"cni,block"`
 }
 
-// directories splits a list as PATH has it; nil for none.
+// directories splits a list of the form of PATH; nil for none.
 func directories(list string) []string {
 	if list == "" {
 		return nil

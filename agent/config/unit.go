@@ -17,7 +17,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// unitFile is a unit's configuration as it is written.
+// unitFile is a unit's configuration in HCL.
 type unitFile struct {
 	Netns    string         `hcl:"netns,optional"`
 	Primary  hcl.Expression `hcl:"primary,optional"`
@@ -25,8 +25,8 @@ type unitFile struct {
 	Publish  hcl.Expression `hcl:"publish,optional"`
 }
 
-// LoadUnit reads which networks the namespace of a unit has. The error is an
-// *Error unless the file cannot be read.
+// LoadUnit reads the networks of a unit. The error is an *Error unless the file cannot
+// be read.
 func LoadUnit(path, id string) (hook.Request, error) {
 	r := hook.Request{ID: id, Operator: true}
 	if err := state.ValidateID(id); err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/hashicorp/hcl/v2/gohcl"
 )
 
-// values evaluates expressions and gathers what is wrong with them. What is
-// not set is the zero value.
+// values evaluates expressions and collects their errors. A setting that is not set is
+// the zero value.
 type values struct{ faults hcl.Diagnostics }
 
-func (v *values) fault(where hcl.Range, what, reason string) {
-	v.faults = append(v.faults, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value", Detail: what + ": " + reason, Subject: &where})
+func (v *values) fault(where hcl.Range, subject, reason string) {
+	v.faults = append(v.faults, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value", Detail: subject + ": " + reason, Subject: &where})
 }
 
-// read evaluates an expression; false when it is not set or of another type.
+// read evaluates an expression; false if it is not set or has another type.
 func read[T any](v *values, e hcl.Expression) (value T, ok bool) {
 	evaluated, faults := e.Value(nil)
 	if !faults.HasErrors() && evaluated.IsNull() {

@@ -4,6 +4,7 @@
 package daemon
 
 import (
+	"errors"
 	"io"
 	"path/filepath"
 	"testing"
@@ -50,7 +51,7 @@ func TestHostNetwork(t *testing.T) {
 	for a := range engine.List(t.Context()) {
 		t.Errorf("listed %+v", a)
 	}
-	if err := engine.Ready(t.Context(), nil); err != hook.ErrNoStatus {
+	if err := engine.Ready(t.Context(), nil); !errors.Is(err, hook.ErrNoStatus) {
 		t.Errorf("ready: %v", err)
 	}
 	if _, ok := any(engine).(agent.Attacher); ok {

@@ -139,7 +139,7 @@ func TestManyClients(t *testing.T) {
 	}
 	clients.Wait()
 	if h.metric(`allocnet_requests_total{code="503",handler="/v1/allocations/{id}",method="PUT"}`) == 0 {
-		t.Error("nobody was told to try again later: the limit was not reached")
+		t.Error("no client got \"try again later\": the limit was not reached")
 	}
 }
 
@@ -306,7 +306,7 @@ func TestGracefulStop(t *testing.T) {
 	}
 	sandbox.WriteFile(t, dir+"/go", "")
 	if err := <-done; err != nil {
-		t.Errorf("what was at work: %v", err)
+		t.Errorf("the request in flight: %v", err)
 	}
 	h.end(unix.SIGTERM)
 	if out, code := h.allocnet("detach", "slow-1"); code != 0 {
@@ -394,7 +394,7 @@ func TestReload(t *testing.T) {
 	h.configure("log_level = \"loud\"")
 	hangup("agent.hcl:1,13-19")
 	for outcome, want := range map[string]float64{"done": 1, "failed": 1} {
-		if got := h.metric(`allocnet_conf_reloads_total{outcome="` + outcome + `"}`); got != want {
+		if got := h.metric(`allocnet_config_reloads_total{outcome="` + outcome + `"}`); got != want {
 			t.Errorf("%v reloads %s, want %v", got, outcome, want)
 		}
 	}

@@ -181,7 +181,7 @@ func TestConflistFollows(t *testing.T) {
 	if err := os.Remove(h.conf + "/10-web.conflist"); err != nil {
 		t.Fatal(err)
 	}
-	h.await("it says that the primary is gone", func() bool { return strings.Contains(h.log.String(), "conflist stays as it is") })
+	h.await("it says that the primary is gone", func() bool { return strings.Contains(h.log.String(), "conflist is not updated") })
 	if !present(path) {
 		t.Error("the conflist went with its primary")
 	}

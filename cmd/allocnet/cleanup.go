@@ -26,14 +26,14 @@ func newCleanup(s *settings) *cobra.Command {
 	var forget bool
 	cmd := &cobra.Command{
 		Use:   "cleanup ID",
-		Short: "Remove everything that a dead allocation left on the host",
-		Long: `Take an allocation down, and remove by force what is left of it: rules of all
-backends, leases, devices, saved settings and cached results. It need not be on
-record: any allocation whose ID the objects carry can be cleaned up, another
-runtime's too.
+		Short: "Remove all objects of a dead allocation from the host",
+		Long: `Tear down a dead allocation, then remove its remaining objects by force: rules of
+all backends, leases, devices, saved settings and cached results. The allocation need
+not be recorded: allocnet finds objects by the allocation ID in them, also those of
+other runtimes.
 
-An allocation that lives is refused. With --forget its record goes even when
-something could not be removed, for plugins that will never succeed.`,
+A live allocation is refused. With --forget, the record is dropped even if an object
+cannot be removed, for plugins whose DEL will never succeed.`,
 		Example: `  allocnet cleanup 5c2e9a0e-7a3c-4f5e-8a8e-0d4f9c1b2a33
   allocnet cleanup web-1 --forget`,
 		Args: oneID,
@@ -41,7 +41,7 @@ something could not be removed, for plugins that will never succeed.`,
 			return cleanUp(cmd, s, args[0], forget)
 		},
 	}
-	cmd.Flags().BoolVar(&forget, "forget", false, "drop the record even if something could not be removed")
+	cmd.Flags().BoolVar(&forget, "forget", false, "drop the record even if an object cannot be removed")
 	return cmd
 }
 
@@ -61,20 +61,12 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err != nil {
 		return err
 	}
-	before, _, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
+	before, err := examineDead(ctx, collector, id)
 	if err != nil {
 		return err
 	}
-	if before.Alive != "" {
-		return usage(fmt.Errorf("allocation %s is not dead: %s", id, before.Alive))
-	}
-	for _, v := range before.Decisions {
-		if !v.Leaked {
-			return usage(fmt.Errorf("allocation %s is not dead: %s: %s", id, v.Where, v.Reason))
-		}
-	}
 	failed := engine.TearDownDead(ctx, id)
-	if errors.Is(failed, hook.ErrAlive) { // set up since it was looked at
+	if errors.Is(failed, hook.ErrAlive) { // set up since the examination
 		return failed
 	}
 	if failed != nil && forget {
@@ -87,7 +79,24 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	return errors.Join(failed, err, printCleanup(cmd.OutOrStdout(), id, before, report, s.json))
 }
 
-// printCleanup prints what was there before, without what is there still.
+// examineDead lists the objects of a dead allocation.
+func examineDead(ctx context.Context, collector *cleanup.Collector, id string) (*cleanup.Report, error) {
+	report, _, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
+	if err != nil {
+		return nil, err
+	}
+	if report.Alive != "" {
+		return nil, usage(fmt.Errorf("allocation %s is not dead: %s", id, report.Alive))
+	}
+	for _, d := range report.Decisions {
+		if !d.Leaked {
+			return nil, usage(fmt.Errorf("allocation %s is not dead: %s: %s", id, d.Where, d.Reason))
+		}
+	}
+	return report, nil
+}
+
+// printCleanup prints the objects that were there before and are gone.
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
 	before.Failures = after.Failures
 	removed := before.Gone()
@@ -95,7 +104,7 @@ func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON 
 		return printJSON(w, map[string]any{"id": id, "removed": removed})
 	}
 	if len(before.Decisions) == 0 {
-		_, err := fmt.Fprintf(w, "nothing of allocation %s is left on this host\n", id)
+		_, err := fmt.Fprintf(w, "no objects of allocation %s on this host\n", id)
 		return err
 	}
 	return printObjects(w, "REMOVED", removed)
@@ -107,17 +116,17 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(table, "KIND\t%s\tOWNER\tREASON\n", title) // Flush reports
-	for _, v := range decisions {
-		why := v.Reason
-		if v.Blocked != "" {
-			why = "BLOCKED: " + v.Blocked
+	for _, d := range decisions {
+		reason := d.Reason
+		if d.Blocked != "" {
+			reason = "BLOCKED: " + d.Blocked
 		}
-		_, _ = fmt.Fprintln(table, strings.Join([]string{string(v.Kind), v.Where, v.Owner.String(), why}, "\t"))
+		_, _ = fmt.Fprintln(table, strings.Join([]string{string(d.Kind), d.Where, d.Owner.String(), reason}, "\t"))
 	}
 	return table.Flush()
 }
 
-// collector opens what finds and removes leaks.
+// collector returns the collector of leaks that the flags describe.
 func (s *settings) collector(stderr io.Writer) (*cleanup.Collector, error) {
 	log, err := s.logger(stderr)
 	if err != nil {
@@ -137,54 +146,62 @@ type collected struct {
 	Failures []string `json:"failures,omitempty"`
 }
 
+const gcLong = `Find and remove the objects of dead allocations, in three steps: tear down the
+recorded allocations that are dead, run CNI's GC on the networks whose plugins support
+it, then remove the remaining objects by force, many rules in one transaction.
+
+Only objects of recorded networks, and of those in the CNI configuration directories,
+are examined. An allocation is live if its namespace exists, if libcni's cache or an
+address in a namespace is evidence for it, or if --live names it. If the list of --live
+cannot be read, nothing is removed and the exit code is 1.
+
+If another runtime attaches to the same networks, name its allocations with --live:
+there is no liveness evidence of a set-up that has just started.`
+
+// gcFlags are the flags of gc.
+type gcFlags struct {
+	live    liveList
+	network string
+	dryRun  bool
+}
+
 func newGC(s *settings) *cobra.Command {
-	var live liveList
-	var network string
-	var dryRun bool
+	var f gcFlags
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove what dead allocations left on the host",
-		Long: `Find and remove what dead allocations left: first those on record whose
-namespace is gone are taken down, then CNI's GC runs on the networks whose
-plugins have it, then what is left is removed by force, many rules in one
-transaction.
-
-Only objects of networks of the conf directory, or of recorded ones, are touched.
-An allocation lives when its namespace does, when libcni's cache or an address in
-some namespace says so, or when --live names it. When the list of --live cannot
-be had, nothing is removed and the exit code is 1.
-
-Where another program attaches to the same networks, name its allocations with
---live: a set-up of its own that has only just begun shows no sign of life.`,
+		Short: "Garbage-collect dead allocations and leaks",
+		Long:  gcLong,
 		Example: `  allocnet gc --dry-run
   allocnet gc --network web
   allocnet gc --live web-1,web-2 --json
   allocnet gc --live @/run/live-allocations`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := hostns.Check(); err != nil {
-				return err
-			}
-			collector, err := s.collector(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			lives, err := cleanup.QueryLive(cmd.Context(), live.sources(cmd)...)
-			if err != nil {
-				return err
-			}
-			scope := cleanup.Scope{Network: network}
-			if dryRun {
-				report, _, err := collector.Examine(cmd.Context(), scope, lives)
-				return errors.Join(err, printGC(cmd, s.json, true, nil, report))
-			}
-			return collect(cmd, s, collector, scope, lives)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
-	cmd.Flags().Var(&live, "live", "IDs of living allocations, separated by ','; @FILE reads them from a file, @- from standard input (default: records and namespaces alone decide)")
-	cmd.Flags().StringVar(&network, "network", "", "only what is attached to this network (default: all)")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be removed, and remove nothing")
+	cmd.Flags().Var(&f.live, "live", "IDs of live allocations, separated by ','; @FILE reads them from a file, @- from standard input (default: records and namespaces decide)")
+	cmd.Flags().StringVar(&f.network, "network", "", "only attachments to this network (default: all)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be removed, and remove nothing")
 	return cmd
+}
+
+func (f *gcFlags) run(cmd *cobra.Command, s *settings) error {
+	if err := hostns.Check(); err != nil {
+		return err
+	}
+	collector, err := s.collector(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	live, err := cleanup.QueryLive(cmd.Context(), f.live.sources(cmd)...)
+	if err != nil {
+		return err
+	}
+	scope := cleanup.Scope{Network: f.network}
+	if f.dryRun {
+		report, _, err := collector.Examine(cmd.Context(), scope, live)
+		return errors.Join(err, printGC(cmd, s.json, true, nil, report))
+	}
+	return collect(cmd, s, collector, scope, live)
 }
 
 func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scope cleanup.Scope, live cleanup.Live) error {
@@ -200,8 +217,8 @@ func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scop
 	torn, tearErr := engine.GC(ctx, func(id string) bool { return live(id) != "" }, networks...)
 	tearErr = errors.Join(tearErr, unit.RemoveAbandonedOutcomes(unit.OutcomeDir))
 	collector.Progress = func(done, of int) {
-		if done < of { // the end shows in what is printed then
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: cleaned up after %d of %d allocations\n", done, of) // nobody to tell
+		if done < of { // the report that follows has the end
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: cleaned up after %d of %d allocations\n", done, of) // there is no other output
 		}
 	}
 	report, err := collector.Collect(ctx, scope, live)
@@ -229,7 +246,7 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 		title, done = "LEAKED", "none removed"
 	}
 	for _, p := range report.Problems {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", p) // nobody to tell
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", p) // there is no other output
 	}
 	if torn != nil {
 		printTornDown(out, torn)
@@ -237,17 +254,17 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	if err := printObjects(out, title, shown.Decisions); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%d leaked, %s, %d of living or unknown owners\n", len(leaked), done, kept)
+	_, err := fmt.Fprintf(out, "%d leaked, %s, %d of live or unknown owners\n", len(leaked), done, kept)
 	return err
 }
 
-// printTornDown says what GC took down, and what it will.
+// printTornDown prints the allocations that GC tore down or postponed.
 func printTornDown(out io.Writer, torn *hook.Collected) {
 	if len(torn.TornDown) > 0 {
-		_, _ = fmt.Fprintf(out, "taken down from their records: %s\n", strings.Join(torn.TornDown, ", ")) // the next line tells of the error
+		_, _ = fmt.Fprintf(out, "torn down from their records: %s\n", strings.Join(torn.TornDown, ", ")) // the last line reports an error of the writer
 	}
 	for _, id := range slices.Sorted(maps.Keys(torn.Postponed)) {
-		_, _ = fmt.Fprintf(out, "%s: %s; at once: allocnet detach %s\n", id, torn.Postponed[id], id) // as above
+		_, _ = fmt.Fprintf(out, "%s: %s; to retry now: allocnet detach %s\n", id, torn.Postponed[id], id) // as above
 	}
 }
 

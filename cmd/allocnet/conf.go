@@ -42,17 +42,17 @@ func newConfGenerate(s *settings) *cobra.Command {
 	var g generation
 	cmd := &cobra.Command{
 		Use:   "generate PRIMARY",
-		Short: "Write the conflist with which a Nomad job names extra networks",
-		Long: `Write a conflist of allocnet-cni whose main network is PRIMARY, an existing one of
-the conf directory, and say what a job has to write. Jobs use it as
-mode = "cni/NAME", and name the other networks of the conf directory.
+		Short: "Write the conflist with which a Nomad job selects extra networks",
+		Long: `Write a conflist of allocnet-cni with the main network PRIMARY, which is a network of
+the CNI configuration directories, and print an example of its use in a job. A group
+selects the conflist with mode = "cni/NAME", and can select the other networks of the
+directories.
 
-With --name PRIMARY the name stays, so that jobs that use it today need no
-change: the network then stands inside the file as PRIMARY-primary, with a pool
-of addresses of its own.
+With --name PRIMARY, jobs that use the network need no change. The file then contains
+the network as PRIMARY-primary, with an address pool of its own.
 
-The file is replaced in one step. With --check it is only compared with what
-would be written; the exit code is 1 when it differs.`,
+The file is replaced atomically. With --check it is only compared; the exit code is 1
+if it differs.`,
 		Example: `  allocnet conf generate web
   allocnet conf generate web --name multi --networks storage --data-dir /opt/nomad/data
   allocnet conf generate web --name multi --networks storage --data-dir /opt/nomad/data --check`,
@@ -85,7 +85,7 @@ func (g *generation) run(stdout, stderr io.Writer, s *settings, primary string) 
 	}
 	for _, broken := range catalog.Broken {
 		if filepath.Dir(broken.Path) == filepath.Clean(s.nomadConfDir()) && (g.check || broken.Path != g.out) {
-			return fmt.Errorf("%w: Nomad would offer no network at all: mend or remove the file", broken)
+			return fmt.Errorf("%w: Nomad would offer no network at all: fix or remove the file", broken)
 		}
 	}
 	offered := without(catalog, g.out)

@@ -27,8 +27,8 @@ const (
 	exitSignalled      = 128 // plus the number of the signal
 )
 
-// exitError is an error that decides the exit code. Without an error it is the
-// code of a command, about which there is nothing to say.
+// exitError is an error with an exit code. Without an error it is the exit code of a
+// command, without a message.
 type exitError struct {
 	code int
 	err  error
@@ -43,13 +43,13 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// Kind says no more than that it was not a success: the code is the exit code.
+// Kind is Failed: the code is the exit code.
 func (e *exitError) Kind() errdefs.Kind { return errdefs.Failed }
 
 // usage is an error of the command line itself.
 func usage(err error) error { return errdefs.As(errdefs.Refused, err) }
 
-// exitCodes are what each kind of error becomes.
+// exitCodes has the exit code for each kind of error.
 var exitCodes = map[errdefs.Kind]int{
 	errdefs.Failed:      exitFailed,
 	errdefs.Timeout:     exitFailed,
@@ -70,11 +70,11 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 		return code
 	}
 	if asJSON {
-		_ = json.NewEncoder(stderr).Encode(map[string]any{"error": err.Error(), "code": code}) // nobody to tell
+		_ = json.NewEncoder(stderr).Encode(map[string]any{"error": err.Error(), "code": code}) // there is no other output
 	} else {
 		for line := range strings.Lines(err.Error()) {
 			if line = strings.TrimSpace(line); line != "" {
-				_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", line) // nobody to tell
+				_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", line) // there is no other output
 			}
 		}
 	}
@@ -89,8 +89,8 @@ func exitCode(err error) int {
 	return exitCodes[errdefs.Of(err)]
 }
 
-// runFailure is the error of a command that runs another, before that has begun:
-// what was refused keeps its exit code, all else has one that commands seldom
+// runFailure is the error of a command that executes another, before it has started:
+// a refused request keeps its exit code, other errors have one that commands seldom
 // have.
 func runFailure(err error) error {
 	if exitCode(err) == exitRefused {

@@ -15,7 +15,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// liveList is the flag that names living allocations.
+// liveList is the flag with the live allocations.
 type liveList struct {
 	text  string
 	stdin io.Reader
@@ -23,10 +23,10 @@ type liveList struct {
 
 func (l *liveList) String() string { return l.text }
 
-// Type is what help calls the value.
+// Type is the name of the value in the help text.
 func (l *liveList) Type() string { return "IDS" }
 
-// Set takes the value; that it can be read shows when it is asked for.
+// Set takes the value; read reports whether it can be read.
 func (l *liveList) Set(text string) error {
 	if text == "" {
 		return fmt.Errorf("is empty: want IDs separated by ',', @FILE, or @- for standard input")
@@ -35,7 +35,7 @@ func (l *liveList) Set(text string) error {
 	return nil
 }
 
-// Name is what reasons call the list.
+// Name is the name of the list in reasons.
 func (l *liveList) Name() string { return "--live" }
 
 // sources are none when the flag is not given.
@@ -47,8 +47,8 @@ func (l *liveList) sources(cmd *cobra.Command) []cleanup.Source {
 	return []cleanup.Source{l}
 }
 
-// read returns the IDs. A list without any is an error: a program that failed
-// to write it looks the same.
+// read returns the IDs. An empty list is an error, because a program that failed to
+// write the list leaves one, too.
 func (l *liveList) read() ([]string, error) {
 	text := l.text
 	if path, ok := strings.CutPrefix(text, "@"); ok {
@@ -60,7 +60,7 @@ func (l *liveList) read() ([]string, error) {
 	}
 	ids := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%s has no IDs; to say that none lives, name one that does not exist", l.text)
+		return nil, fmt.Errorf("%s has no IDs; if no allocation is live, name one that does not exist", l.text)
 	}
 	for _, id := range ids {
 		if err := state.ValidateID(id); err != nil {

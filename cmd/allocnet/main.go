@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command allocnet attaches network namespaces to CNI networks, shows what is
-// attached, and takes it down again.
+// Command allocnet attaches network namespaces to CNI networks, shows their
+// attachments, and removes them again.
 package main
 
 import (

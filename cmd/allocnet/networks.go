@@ -27,66 +27,68 @@ type networkJSON struct {
 	CNIVersion   string   `json:"cniVersion"`
 	Plugins      []string `json:"plugins"`
 	Capabilities []string `json:"capabilities"`
-	// Ready is what the plugins say of themselves (CNI's STATUS): "yes", "no",
-	// or "unknown" where nobody can be asked.
+	// Ready is the plugins' answer to CNI's STATUS: "yes", "no", or "unknown" if they
+	// do not support it.
 	Ready string `json:"ready"`
-	// Policy says who may attach; "anybody" without rules.
+	// Policy describes the rules of the network; "anybody" without rules.
 	Policy string `json:"policy"`
-	// Problem says why the network cannot be attached now; empty when it can.
+	// Problem is why the network cannot be attached now; empty if it can.
 	Problem string `json:"problem,omitempty"`
 }
 
-// catalogJSON is the conf directory as --json prints it.
+// catalogJSON has the CNI configuration directories as --json prints them.
 type catalogJSON struct {
-	// Policy is the host's, which holds where a network says nothing.
+	// Policy is the host's, which applies to networks without a rule of their own.
 	Policy   string        `json:"policy"`
 	Networks []networkJSON `json:"networks"`
 	Broken   []string      `json:"broken,omitempty"`
 	Shadowed []string      `json:"shadowed,omitempty"`
-	// Exposed are networks whose rules Nomad does not know.
+	// Exposed are networks with rules that Nomad does not apply.
 	Exposed []doctor.Exposed `json:"exposed,omitempty"`
 }
 
 func newNetworks(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "networks",
-		Short: "List what the conf directory offers",
-		Long: `List the networks of the conf directory with their plugins and capabilities, and
-below them the files that cannot be used and why. Networks of CNI 1.1 are asked
-whether they are ready (STATUS); others cannot be. The exit code is 1 when a
-file cannot be used, a plugin is missing, or a network is not ready.`,
+		Short: "List the networks of the CNI configuration directories",
+		Long: `List the networks of the CNI configuration directories with their plugins and
+capabilities, and the errors of invalid files. Networks of CNI 1.1 report whether they
+are ready (STATUS). The exit code is 1 if a file is invalid, a plugin is missing, or a
+network is not ready.`,
 		Example: `  allocnet networks
   allocnet networks --conf-dir /etc/cni/net.d --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			catalog, err := cniconf.Load(s.confDirs()...)
-			if err != nil {
-				return err
-			}
-			engine, err := s.engine(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			host, err := policy.Load(policy.DefaultFile)
-			if err != nil {
-				return err
-			}
-			view, healthy := viewCatalog(cmd.Context(), engine, catalog, filepath.SplitList(s.pluginDir))
-			if view.Exposed, err = findExposed(s, catalog); err != nil {
-				return err
-			}
-			view.Policy = fmt.Sprintf("%s (%s)", host.Describe(), host.File)
-			if s.json {
-				err = printJSON(cmd.OutOrStdout(), view)
-			} else {
-				err = printCatalog(cmd.OutOrStdout(), view)
-			}
-			if err == nil && !healthy {
-				err = &exitError{code: exitFailed}
-			}
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return listNetworks(cmd, s) },
 	}
+}
+
+func listNetworks(cmd *cobra.Command, s *settings) error {
+	catalog, err := cniconf.Load(s.confDirs()...)
+	if err != nil {
+		return err
+	}
+	engine, err := s.engine(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	host, err := policy.Load(policy.DefaultFile)
+	if err != nil {
+		return err
+	}
+	view, healthy := viewCatalog(cmd.Context(), engine, catalog, filepath.SplitList(s.pluginDir))
+	if view.Exposed, err = findExposed(s, catalog); err != nil {
+		return err
+	}
+	view.Policy = fmt.Sprintf("%s (%s)", host.Describe(), host.File)
+	if s.json {
+		err = printJSON(cmd.OutOrStdout(), view)
+	} else {
+		err = printCatalog(cmd.OutOrStdout(), view)
+	}
+	if err == nil && !healthy {
+		err = &exitError{code: exitFailed}
+	}
+	return err
 }
 
 func viewCatalog(ctx context.Context, engine *hook.Engine, c *cniconf.Catalog, pluginDirs []string) (catalogJSON, bool) {

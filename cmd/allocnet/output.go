@@ -37,7 +37,7 @@ func printAllocation(w io.Writer, a *hook.Allocation, asJSON bool) error {
 	return printTable(w, []*hook.Allocation{a})
 }
 
-// printTable prints a line for each attachment, and below it what is wrong.
+// printTable prints a line for each attachment, then the errors.
 func printTable(w io.Writer, allocations []*hook.Allocation) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "ALLOCATION\tINTERFACE\tNETWORK\tADDRESSES\tMAC\tPORTS\tPHASE\tAGE") // Flush reports
@@ -49,7 +49,7 @@ func printTable(w io.Writer, allocations []*hook.Allocation) error {
 				orDash(ports(n.Ports)), string(n.Phase), age(time.Since(n.Created)),
 			}, "\t"))
 			if n.Error != "" {
-				remarks = append(remarks, fmt.Sprintf("%s %s: teardown tried %d times: %s", a.ID, n.Interface, n.Attempts, n.Error))
+				remarks = append(remarks, fmt.Sprintf("%s %s: teardown failed after %d attempts: %s", a.ID, n.Interface, n.Attempts, n.Error))
 			}
 		}
 		for _, damaged := range a.Damaged {
@@ -88,8 +88,8 @@ func ports(mappings []cni.PortMapping) string {
 	return strings.Join(texts, ",")
 }
 
-// age writes a duration in its largest unit, as people say it. A clock that was
-// set back makes nothing younger than new.
+// age prints a duration in its largest unit. It is never negative, even if the clock
+// was set back.
 func age(d time.Duration) string {
 	d = max(d, 0)
 	switch {

@@ -18,8 +18,9 @@ func newPlugin(s *settings) *cobra.Command {
 		Use:   "plugin",
 		Short: "Serve Nomad's client as a task driver",
 		Long: `Serve Nomad's client as the task driver "allocnet", whose tasks are network
-attachments. Nomad starts it; by hand it only says so. Put allocnet, or a link to
-it, into the client's plugin_dir, and into the agent's configuration:
+attachments. Nomad starts the plugin; if you start it manually, it prints an error.
+Put allocnet, or a link to it, into the client's plugin_dir, and into the agent's
+configuration:
 
   plugin "allocnet" {
     args = ["plugin"]
@@ -28,8 +29,8 @@ it, into the client's plugin_dir, and into the agent's configuration:
     }
   }
 
-The block config may also have plugin_dirs, state_dir and policy_file; each is
-what the flag of that name says when it is absent.`,
+The block config can also have plugin_dirs, state_dir and policy_file. The defaults
+are those of the flags with these names.`,
 		Example: `  NOMAD_PLUGIN_MAGIC_COOKIE= allocnet plugin || echo 'Nomad starts it'`,
 		Args:    cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {

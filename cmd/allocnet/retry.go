@@ -17,11 +17,11 @@ import (
 
 const retryCommand = "retry-pending"
 
-// newRetry is what retryLater starts.
+// newRetry is the command that retryLater starts.
 func newRetry(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:    retryCommand,
-		Short:  "Try again the teardowns that did not finish and are due",
+		Short:  "Retry the failed teardowns that are due",
 		Hidden: true,
 		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,14 +36,14 @@ func newRetry(s *settings) *cobra.Command {
 	}
 }
 
-// retryLater has another process try again what earlier teardowns left, for the
-// caller does not wait for that.
+// retryLater starts a process that retries failed teardowns, so that the caller does
+// not wait for them.
 func (s *settings) retryLater(engine *hook.Engine, stderr io.Writer) {
 	if !engine.RetryDue() {
 		return
 	}
 	err := detached.Start(nil, retryCommand, "--state-dir", s.stateDir, "--conf-dir", s.confDir, "--plugin-dir", s.pluginDir, "--call-timeout", s.callTimeout.String())
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "allocnet: pending teardowns are not tried again now: %v\n", err) // nobody to tell
+		_, _ = fmt.Fprintf(stderr, "allocnet: pending teardowns are not retried now: %v\n", err) // there is no other output
 	}
 }

@@ -34,23 +34,23 @@ type settings struct {
 	callTimeout time.Duration
 	json        bool
 
-	// running is set when a command has got its arguments and flags.
+	// running is set once the arguments and flags of a command are parsed.
 	running bool
 }
 
 const rootLong = `allocnet attaches a network namespace to several CNI networks, maps its ports,
-and takes all of it down again.
+and removes all of it again.
 
-A network is a .conflist, .conf or .json file in the conf directory, known by
-the name in it. Every flag can be set in the environment: --conf-dir as
-ALLOCNET_CONF_DIR, and so on.
+A network is a .conflist, .conf or .json file in a CNI configuration directory, and
+has the name in the file. Every flag has an environment variable: ALLOCNET_CONF_DIR for
+--conf-dir, and so on.
 
 Exit codes:
   0  done
-  1  failed; what was begun is undone, or stays recorded for the next try
+  1  failed; partial work is undone, or stays recorded for the next attempt
   2  refused: wrong usage, or a request that cannot be met; nothing was done
   3  the allocation is not set up here
-run and systemd-run --wait give back the exit code of their command; see there.`
+run and systemd-run --wait return the exit code of their command.`
 
 // execute runs the program and returns its exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -60,14 +60,14 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if !s.running && err != nil { // before any command, what is wrong is the usage
+	if !s.running && err != nil { // before any command the error is one of usage
 		err = usage(err)
 	}
 	return report(stderr, err, s.json)
 }
 
-// noteRunning has each command say that it runs: cobra's own errors about
-// arguments and flags have no type.
+// noteRunning sets running in each command: cobra's own errors about arguments and
+// flags have no type.
 func (s *settings) noteRunning(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		s.noteRunning(child)
@@ -107,8 +107,8 @@ func newRoot(s *settings) *cobra.Command {
 }
 
 func (s *settings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.confDir, "conf-dir", cniconf.DefaultDir, "directories of the network configurations, separated by ':'; the first that has a name wins")
-	flags.StringVar(&s.nomadDir, "nomad-conf-dir", "", "the directory of network configurations that Nomad's client reads (default the last of --conf-dir)")
+	flags.StringVar(&s.confDir, "conf-dir", cniconf.DefaultDir, "CNI configuration directories, separated by ':'; the first file with a network's name is used")
+	flags.StringVar(&s.nomadDir, "nomad-conf-dir", "", "CNI configuration directory of the Nomad client (default the last of --conf-dir)")
 	flags.StringVar(&s.pluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDirs+")")
 	flags.StringVar(&s.stateDir, "state-dir", state.DefaultDir, "directory of the records")
 	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off")
@@ -137,8 +137,8 @@ func (s *settings) confDirs() []string { return filepath.SplitList(s.confDir) }
 // nomadConfDir is the directory that Nomad's client reads.
 func (s *settings) nomadConfDir() string { return cmp.Or(s.nomadDir, lastDir(s.confDirs())) }
 
-// lastDir is what of several directories Nomad's client reads, where nothing else
-// is said: those before it are allocnet's own.
+// lastDir is by convention the directory that Nomad's client reads: those before it are
+// allocnet's own.
 func lastDir(dirs []string) string {
 	if len(dirs) == 0 {
 		return ""
@@ -148,7 +148,7 @@ func lastDir(dirs []string) string {
 
 func (s *settings) pluginDirs() []string { return filepath.SplitList(s.pluginDir) }
 
-// logger returns what the programs' parts log to.
+// logger returns the logger that the flags describe.
 func (s *settings) logger(stderr io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(s.logLevel)
 	if level == hclog.NoLevel {
@@ -159,7 +159,7 @@ func (s *settings) logger(stderr io.Writer) (hclog.Logger, error) {
 	}), nil
 }
 
-// engine opens the engine that the flags describe.
+// engine returns the engine that the flags describe.
 func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
 	log, err := s.logger(stderr)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
 	return hook.NewEngine(c)
 }
 
-// config is the engine's, as the flags describe it.
+// config returns the configuration of the engine that the flags describe.
 func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 	if s.callTimeout <= 0 {
 		return hook.Config{}, usage(fmt.Errorf("--call-timeout %s: want more than 0", s.callTimeout))

@@ -28,19 +28,14 @@ func newRun(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- CMD [ARG...]",
 		Short: "Run a command in a namespace with networks",
-		Long: `Make a network namespace, attach it, run a command in it, and take all of it
-down when the command ends. Signals are passed on to the command.
+		Long: `Create a network namespace, attach it to networks, run a command in it, and remove all
+of it when the command ends. Signals are forwarded to the command.
 
-The exit code is the command's, 128+N when signal N killed it, 127 when it is
-not found, 126 when it cannot be executed, and 125 when allocnet itself failed.`,
+The exit code is the command's, 128+N if signal N killed it, 127 if it is not found,
+126 if it cannot be executed, and 125 if allocnet itself failed.`,
 		Example: `  allocnet run --primary web --networks storage,mgmt@net5 --publish 8080:80/tcp -- python3 -m http.server 80
   allocnet run --primary web -- ip addr`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage(errors.New("no command: want one after --, as in: allocnet run --primary web -- ip addr"))
-			}
-			return nil
-		},
+		Args: wantCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := flags.request(id)
 			if err != nil {
@@ -58,6 +53,14 @@ not found, 126 when it cannot be executed, and 125 when allocnet itself failed.`
 	cmd.Flags().StringVar(&id, "id", "run-"+strings.ToLower(rand.Text()[:8]), "ID of the allocation")
 	cmd.Flags().Lookup("id").DefValue = "run-<random>"
 	return cmd
+}
+
+// wantCommand is the argument check of the commands that execute another.
+func wantCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usage(fmt.Errorf("no command: want one after --, as in: allocnet %s --primary web -- ip addr", cmd.Name()))
+	}
+	return nil
 }
 
 // runIn sets an allocation up, runs the command in it, and tears it down,
@@ -83,7 +86,7 @@ func runIn(cmd *cobra.Command, engine *hook.Engine, r hook.Request, args []strin
 	return outcome
 }
 
-// setupUnlessSignalled gives up, undoing everything, at the first signal.
+// setupUnlessSignalled cancels and undoes the set-up at the first signal.
 func setupUnlessSignalled(ctx context.Context, engine *hook.Engine, r hook.Request, signals chan os.Signal) (*hook.Allocation, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -100,7 +103,7 @@ func setupUnlessSignalled(ctx context.Context, engine *hook.Engine, r hook.Reque
 	allocation, err := engine.Setup(ctx, r)
 	close(done)
 	<-watching
-	if err == nil && ctx.Err() != nil { // the signal came when all was done
+	if err == nil && ctx.Err() != nil { // the signal arrived after the set-up
 		err = errors.Join(context.Cause(ctx), engine.Teardown(context.WithoutCancel(ctx), r.ID))
 	}
 	return allocation, err

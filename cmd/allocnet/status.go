@@ -19,11 +19,11 @@ func newStatus(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status [ID]",
 		Short: "Show allocations and their attachments",
-		Long: `Show one allocation, or all. Nothing is run and nothing is locked, so an
-allocation that is being set up or torn down shows as it is at that instant.
+		Long: `Show one allocation, or all. The command runs no plugin and takes no lock, so it
+shows the momentary state of an allocation that is being set up or torn down.
 
-Phases: adding (set-up under way or cut off), attached, deleting (teardown under
-way or cut off), pending (teardown failed; detach tries again).`,
+Phases: adding (set-up in flight or interrupted), attached, deleting (teardown in
+flight or interrupted), pending (teardown failed; detach retries).`,
 		Example: `  allocnet status
   allocnet status web-1
   allocnet status web-1 --json`,
@@ -50,7 +50,7 @@ way or cut off), pending (teardown failed; detach tries again).`,
 	}
 }
 
-// listAll prints what can be read and fails with what cannot.
+// listAll prints the readable records, and returns the errors of the others.
 func listAll(cmd *cobra.Command, engine *hook.Engine, asJSON bool) error {
 	allocations := []*hook.Allocation{}
 	var errs []error
@@ -81,37 +81,38 @@ func newCheck(s *settings) *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{
 		Use:   "check ID",
-		Short: "Check that an allocation's networks are as they were set up",
-		Long: `Compare every attachment with the namespace, and have its plugins check it
-(CNI's CHECK, from version 0.4.0 on). The exit code is 1 when one is not as it
-was set up, and also when that cannot be told, as with a plugin that is missing or a
-damaged record.
+		Short: "Check the attachments of an allocation",
+		Long: `Compare every attachment with the namespace, and run CNI's CHECK of its plugins
+(from CNI version 0.4.0). The outcome is ok, failed, or unknown, for example if a
+plugin is missing or the record is damaged. The exit code is 1 unless all are ok.
 
-A damaged record keeps its allocation from being collected, and the networks as
-they are. With --repair it is written anew first: from the parts that can be read,
-libcni's cache and the namespace. The damaged file is kept in the state directory.`,
+An allocation with a damaged record is not garbage-collected, and its attachments do
+not change. --repair first rewrites the record from its readable parts, libcni's cache
+and the namespace. The damaged file is kept in the state directory.`,
 		Example: `  allocnet check web-1
   allocnet check --repair web-1`,
 		Args: oneID,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			engine, err := s.engine(cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			if repair {
-				if err := engine.Repair(cmd.Context(), args[0]); err != nil {
-					return err
-				}
-			}
-			checked, failed := engine.Check(cmd.Context(), args[0])
-			if s.json {
-				return errors.Join(failed, printCheckedJSON(cmd.OutOrStdout(), checked))
-			}
-			return errors.Join(failed, printChecked(cmd.OutOrStdout(), checked))
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return check(cmd, s, args[0], repair) },
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "write a damaged record anew")
+	cmd.Flags().BoolVar(&repair, "repair", false, "rewrite a damaged record")
 	return cmd
+}
+
+func check(cmd *cobra.Command, s *settings, id string, repair bool) error {
+	engine, err := s.engine(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if repair {
+		if err := engine.Repair(cmd.Context(), id); err != nil {
+			return err
+		}
+	}
+	checked, failed := engine.Check(cmd.Context(), id)
+	if s.json {
+		return errors.Join(failed, printCheckedJSON(cmd.OutOrStdout(), checked))
+	}
+	return errors.Join(failed, printChecked(cmd.OutOrStdout(), checked))
 }
 
 func printCheckedJSON(w io.Writer, checked []hook.Checked) error {
@@ -132,14 +133,14 @@ func printChecked(w io.Writer, checked []hook.Checked) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "INTERFACE\tNETWORK\tOUTCOME") // Flush reports
 	for _, c := range checked {
-		outcome := "as set up"
+		outcome := "ok"
 		switch {
 		case c.Unknown:
-			outcome = "cannot tell"
+			outcome = "unknown"
 		case c.Err != nil:
-			outcome = "changed"
+			outcome = "failed"
 		case c.Skipped != "":
-			outcome = "as set up; plugins not asked: " + c.Skipped
+			outcome = "ok; CHECK skipped: " + c.Skipped
 		}
 		_, _ = fmt.Fprintln(table, strings.Join([]string{c.Interface, c.Network, outcome}, "\t"))
 	}

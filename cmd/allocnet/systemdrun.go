@@ -20,30 +20,27 @@ import (
 	"github.com/allocnet/allocnet/internal/unit"
 )
 
+const systemdRunLong = `Create a network namespace, attach it to networks, and run a command in it as a
+transient service of systemd, with systemd-run. When the service ends for any reason,
+systemd detaches the networks.
+
+The service is not restarted, because its namespace is gone by then. Use
+allocnet@.service for services that restart.
+
+With --wait, the exit code is the command's, or 128+N if signal N killed it. It is 125
+if allocnet failed, systemd did not accept the unit, or systemd-run lost its connection
+while the command runs, and 2 if the request was refused.`
+
 func newSystemdRun(s *settings) *cobra.Command {
 	var flags requestFlags
 	var u transientUnit
 	cmd := &cobra.Command{
 		Use:   "systemd-run [flags] -- CMD [ARG...]",
 		Short: "Run a command as a transient unit of systemd, in a namespace with networks",
-		Long: `Make a network namespace, attach it, and have systemd run a command in it as a
-transient service, by systemd-run. When the service ends, however it ends,
-systemd takes the networks down.
-
-The service is not restarted, as its namespace is gone by then; allocnet@.service
-is for services that are.
-
-With --wait the exit code is the command's, or 128+N when signal N killed it. It
-is 125 when allocnet failed, systemd did not take the unit, or systemd-run lost its
-connection while the command runs, and 2 when the request was refused.`,
+		Long:  systemdRunLong,
 		Example: `  allocnet systemd-run --primary web --networks storage,mgmt@net5 --publish 8080:80/tcp -- python3 -m http.server 80
   allocnet systemd-run --unit web-1 --primary web --property User=nobody --wait -- ip addr`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage(errors.New("no command: want one after --, as in: allocnet systemd-run --primary web -- ip addr"))
-			}
-			return nil
-		},
+		Args: wantCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := flags.request(u.name)
 			if err != nil {
@@ -64,15 +61,15 @@ connection while the command runs, and 2 when the request was refused.`,
 	return cmd
 }
 
-// transientUnit is what systemd-run makes.
+// transientUnit is a unit of systemd-run.
 type transientUnit struct {
 	name       string
 	properties []string
 	wait       bool
 }
 
-// run attaches, then leaves the rest to systemd. When systemd does not take
-// the unit, the networks are taken down here.
+// run attaches, then starts the unit. If systemd does not accept the unit, run detaches
+// the networks.
 func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine, r hook.Request, args []string) error {
 	r.Fresh = true // a unit of this name has them otherwise
 	var err error
@@ -160,8 +157,8 @@ func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unit.Outco
 	if err != nil {
 		return nil, err
 	}
-	// All processes of a unit are in its namespace. What takes the networks
-	// down has to be in the host's, and have all rights, whoever User= is.
+	// All processes of a unit are in its namespace. The teardown has to be in the
+	// host's, and privileged, regardless of User=.
 	var down []string
 	for _, word := range []string{"nsenter", "--net=/proc/1/ns/net", self, "detach", "--state-dir", state, a.ID} {
 		down = append(down, strconv.Quote(word))

@@ -35,7 +35,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// scripted is an engine that answers what a test says.
+// scripted is an engine with the answers of a test.
 type scripted struct {
 	setup    func(ctx context.Context, r hook.Request) (*hook.Allocation, error)
 	teardown func(ctx context.Context, id string) error
@@ -100,7 +100,7 @@ func (e *scripted) Detach(_ context.Context, id, iface string) error {
 	return nil
 }
 
-// echo is a CNI that prints its configuration.
+// echo is a CNI that returns its configuration.
 type echo struct{}
 
 func (echo) Call(_ context.Context, env map[string]string, config []byte) ([]byte, error) {
@@ -374,7 +374,7 @@ func TestNotSupported(t *testing.T) {
 	}
 }
 
-// blocking is an engine whose Setup says that it began, and waits.
+// blocking is an engine whose Setup reports that it began, and waits.
 func blocking() (e *scripted, began chan string, release chan struct{}) {
 	began, release = make(chan string, 8), make(chan struct{})
 	return &scripted{setup: func(ctx context.Context, r hook.Request) (*hook.Allocation, error) {
@@ -410,7 +410,7 @@ func TestRequestLimit(t *testing.T) {
 	if status, _, _ := r.exchange("GET", "/v1/allocations", ""); status != 200 {
 		t.Errorf("what only reads is refused: %d", status)
 	}
-	second := r.setup("b") // tries again until there is a place
+	second := r.setup("b") // the client retries until a request ends
 	close(release)
 	for _, done := range []chan error{first, second} {
 		if err := <-done; err != nil {
@@ -434,11 +434,11 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// TestRequestTimeout ends work that would never end.
+// TestRequestTimeout: a request that would never end ends.
 func TestRequestTimeout(t *testing.T) {
 	slow := &scripted{setup: func(ctx context.Context, _ hook.Request) (*hook.Allocation, error) {
 		<-ctx.Done()
-		return nil, fmt.Errorf("given up: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("cancelled: %w", context.Cause(ctx))
 	}}
 	r := start(t, Config{RequestTimeout: 200 * time.Millisecond}, slow)
 	status, _, body := r.exchange("PUT", "/v1/allocations/slow", `{}`)
@@ -463,7 +463,7 @@ func TestSlowAndMalformedClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			_, _ = io.WriteString(c, test.send) // it may be cut off
+			_, _ = io.WriteString(c, test.send) // the agent may close the connection early
 			answer, _ := io.ReadAll(c)          // until the agent hangs up
 			if !strings.Contains(string(answer), test.want) {
 				t.Errorf("answer %q, want %q", answer, test.want)
@@ -475,7 +475,7 @@ func TestSlowAndMalformedClients(t *testing.T) {
 	}
 }
 
-func TestClientGoesAway(t *testing.T) {
+func TestClientDisconnects(t *testing.T) {
 	e, began, _ := blocking()
 	var torn error
 	down := make(chan struct{})
@@ -508,7 +508,7 @@ func TestClientGoesAway(t *testing.T) {
 	}
 	close(down)
 	if <-began; torn != nil {
-		t.Errorf("the teardown was cut off: %v", torn)
+		t.Errorf("the teardown was interrupted: %v", torn)
 	}
 }
 
@@ -531,7 +531,7 @@ func TestGracefulStop(t *testing.T) {
 	}
 	close(release)
 	if err := <-first; err != nil {
-		t.Errorf("what was at work: %v", err)
+		t.Errorf("the request in flight: %v", err)
 	}
 	if err := <-r.ended; err != nil {
 		t.Errorf("Serve: %v", err)
@@ -545,7 +545,7 @@ func TestGracefulStop(t *testing.T) {
 	}
 }
 
-func TestStopUndoesWhatHangs(t *testing.T) {
+func TestStopUndoesHungRequests(t *testing.T) {
 	e, began, _ := blocking()
 	r := start(t, Config{DrainTimeout: 10 * time.Millisecond}, e)
 	answers := make(chan string, 1)

@@ -25,8 +25,8 @@ type Conflist struct {
 	Path string
 	// Source is a file to copy without changes. Empty: generated from Multi.
 	Source string
-	// Multi is what is made; its Primary is Primary, as the conf directory has
-	// it at the time.
+	// Multi is the conflist to generate. Its Primary is looked up by the name Primary
+	// at each change.
 	Multi   cniconf.Multi
 	Primary string
 	// Metrics counts. Required.
@@ -98,7 +98,7 @@ func (c *Conflist) make() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The file itself may have the primary's name, and stand before it.
+	// The file itself may have the primary's name, and come first.
 	catalog.Networks = slices.DeleteFunc(slices.Concat(catalog.Networks, catalog.Shadowed), func(n *cniconf.Network) bool {
 		return n.Path == c.Path
 	})

@@ -21,8 +21,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// strict is an engine that notes what it is asked for, and refuses IDs as the
-// real one does.
+// strict is an engine that records its requests, and refuses IDs as the real one does.
 type strict struct {
 	scripted
 	asked []hook.Request
@@ -36,9 +35,8 @@ func (e *strict) Setup(ctx context.Context, r hook.Request) (*hook.Allocation, e
 	return e.scripted.Setup(ctx, r)
 }
 
-// FuzzRequest makes requests of a client that may use the socket. Whatever it
-// sends, the answer is JSON with a status that fits, and the engine is asked for
-// names only.
+// FuzzRequest sends requests of a client with access. For any request, the answer is
+// JSON with a matching status, and the engine gets valid names only.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"PUT", "/v1/allocations/a", `{"primary": "web", "networks": [{"name": "storage", "ips": ["10.0.0.1/24"]}], "args": {"a": "b"}, "ports": [{"label": "x", "hostPort": 80}]}`},
@@ -98,8 +96,8 @@ func requireAnswer(t *testing.T, w *httptest.ResponseRecorder, path string) {
 	}
 }
 
-// cniOnly is a CNI that fails, as nothing else does here, when it gets another
-// variable than the specification's parameters.
+// cniOnly is a CNI that fails if it gets another variable than the specification's
+// parameters. No other part of the test fails with status 500.
 type cniOnly struct{}
 
 func (cniOnly) Call(_ context.Context, env map[string]string, config []byte) ([]byte, error) {
@@ -111,8 +109,8 @@ func (cniOnly) Call(_ context.Context, env map[string]string, config []byte) ([]
 	return config, nil
 }
 
-// TestPeers: nobody but those with access gets an answer, on any path, and a
-// request that came by no connection of the agent gets none either.
+// TestPeers: only users with access get an answer, on any path, and only on a
+// connection of the agent.
 func TestPeers(t *testing.T) {
 	handler := New(Config{ConfDirs: []string{t.TempDir()}, Pprof: true}, &scripted{}).Handler()
 	for name, ctx := range map[string]context.Context{

@@ -18,7 +18,7 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// noted are wishes for the allocation "a", and what was forgotten.
+// noted has a job network for the allocation "a", and records the forgotten IDs.
 type noted struct{ forgotten []string }
 
 func (n *noted) Networks(_ context.Context, id string) ([]selection.Element, error) {

@@ -88,8 +88,8 @@ func TestUnknownRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestOutsideRemovesNothing: an agent that does not see the host takes nothing
-// down.
+// TestOutsideRemovesNothing: an agent that does not see the host's namespaces removes
+// nothing.
 func TestOutsideRemovesNothing(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	d, host := &dead{ids: []string{"a"}}, leaks{"chain": 2}
@@ -122,7 +122,7 @@ func TestRounds(t *testing.T) {
 		r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: NewMetrics(prometheus.NewRegistry())})
 		ctx, stop := context.WithCancel(context.Background())
 		if r.FirstRoundDone() {
-			t.Error("settled before the first round")
+			t.Error("complete before the first round")
 		}
 		go r.Run(ctx)
 		synctest.Wait()

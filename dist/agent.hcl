@@ -1,6 +1,7 @@
 # The allocnet agent. All settings have defaults; see allocnet-agent(1) and
 # /usr/share/doc/allocnet/docs/agent.md. Check with: allocnet agent --check-config
 
+# hook        = "noop" # if the networks of this host are managed elsewhere
 # conf_dir    = "/etc/allocnet/networks:/opt/cni/config"
 # plugin_dirs = ["/opt/cni/bin", "/usr/lib/cni"]
 # log_level   = "info"

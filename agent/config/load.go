@@ -169,16 +169,11 @@ func (f *file) config() (Config, error) {
 		LogLevel:    v.oneOf(f.LogLevel, "trace", "debug", "info", "warn", "error", "off"),
 		LogFormat:   v.oneOf(f.LogFormat, "text", "json", "journal"),
 		Hook:        v.oneOf(f.Hook, hook.CNI, hook.NoOp),
+		Limits:      f.limits(&v),
+		Multi:       f.multi(&v),
 	}
 	if s := f.Socket; s != nil {
 		c.Socket = Socket{s.Path, agent.Access{Owner: v.user(s.Owner), Group: v.group(s.Group)}}
-	}
-	if l := f.Limits; l != nil {
-		c.Limits = Limits{
-			Connections: int(v.count(l.Connections)), Requests: int(v.count(l.Requests)), Body: v.count(l.Body),
-			HeaderTimeout: v.duration(l.HeaderTimeout), ReadTimeout: v.duration(l.ReadTimeout),
-			RequestTimeout: v.duration(l.RequestTimeout), DrainTimeout: v.duration(l.DrainTimeout),
-		}
 	}
 	if r := f.Reconcile; r != nil {
 		c.Reconcile = Reconcile{v.duration(r.Interval), v.oneOf(r.Leaks, "report", "remove")}
@@ -186,15 +181,6 @@ func (f *file) config() (Config, error) {
 	if n := f.Nomad; n != nil {
 		nomad := Nomad(*n)
 		c.Nomad = &nomad
-	}
-	if m := f.Multi; m != nil {
-		if (m.Primary == "") == (m.Source == "") {
-			v.fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install as it is")
-		}
-		c.Multi = &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.DataDir, m.Path, v.oneOf(m.Agent, "prefer", "require")}
-		if c.Multi.Agent == "" && c.Nomad != nil && c.Nomad.JobNetworks {
-			c.Multi.Agent = "require"
-		}
 	}
 	if f.CNI != nil {
 		c.CNI = CNI(*f.CNI)
@@ -206,6 +192,33 @@ func (f *file) config() (Config, error) {
 		return Config{}, &Error{v.faults}
 	}
 	return c, nil
+}
+
+func (f *file) limits(v *values) Limits {
+	l := f.Limits
+	if l == nil {
+		return Limits{}
+	}
+	return Limits{
+		Connections: int(v.count(l.Connections)), Requests: int(v.count(l.Requests)), Body: v.count(l.Body),
+		HeaderTimeout: v.duration(l.HeaderTimeout), ReadTimeout: v.duration(l.ReadTimeout),
+		RequestTimeout: v.duration(l.RequestTimeout), DrainTimeout: v.duration(l.DrainTimeout),
+	}
+}
+
+func (f *file) multi(v *values) *Multi {
+	m := f.Multi
+	if m == nil {
+		return nil
+	}
+	if (m.Primary == "") == (m.Source == "") {
+		v.fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install without changes")
+	}
+	multi := &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.DataDir, m.Path, v.oneOf(m.Agent, "prefer", "require")}
+	if multi.Agent == "" && f.Nomad != nil && f.Nomad.JobNetworks {
+		multi.Agent = "require"
+	}
+	return multi
 }
 
 // cniBlocks lists the blocks that configure the hook "cni".

@@ -39,7 +39,7 @@ func newSystemdRun(s *settings) *cobra.Command {
 		Short: "Run a command as a transient unit of systemd, in a namespace with networks",
 		Long:  systemdRunLong,
 		Example: `  allocnet systemd-run --primary web --networks storage,mgmt@net5 --publish 8080:80/tcp -- python3 -m http.server 80
-  allocnet systemd-run --unit web-1 --primary web --property User=nobody --wait -- ip addr`,
+  allocnet systemd-run --unit web-1 --primary web --property User=www-data --wait -- ip addr`,
 		Args: wantCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := flags.request(u.name)

@@ -116,8 +116,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestManyClients has 200 clients at once, most of which are told to try again
-// later.
+// TestManyClients has 200 parallel clients, most of which get "try again later".
 func TestManyClients(t *testing.T) {
 	h := newHost(t)
 	h.configure("limits {\n requests = 8\n connections = 32\n}")
@@ -165,7 +164,7 @@ func TestKilled(t *testing.T) {
 	clients.Wait()
 	h.start()
 	if h.metric(`allocnet_leaks_removed_total{kind="allocation"}`) == 0 {
-		t.Error("nothing was cut off: the kill came too late")
+		t.Error("no request was interrupted: the kill came too late")
 	}
 	for _, a := range must[[]*api.Allocation](h)(h.client.Allocations(ctx)) {
 		for _, attachment := range a.Attachments {
@@ -227,7 +226,7 @@ func TestLeaks(t *testing.T) {
 	if old := time.Now().Add(-time.Hour); os.Chtimes(lease, old, old) != nil {
 		t.Fatal("the lease cannot be made old")
 	}
-	const young = "/var/lib/cni/networks/storage/10.89.7.8" // of somebody who attaches just now
+	const young = "/var/lib/cni/networks/storage/10.89.7.8" // of another runtime that is attaching
 	sandbox.WriteFile(t, young, "begun\r\neth0")
 	if later := time.Now().Add(time.Hour); os.Chtimes(young, later, later) != nil { // however slow the test is
 		t.Fatal("the lease cannot be kept young")

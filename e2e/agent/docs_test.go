@@ -13,7 +13,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// block returns the block of a document that a remark stands before.
+// block returns the block of a document that follows a remark.
 func block(t *testing.T, document, remark, language string) string {
 	t.Helper()
 	found := regexp.MustCompile("(?s)<!-- " + remark + " -->\n```" + language + "\n(.*?)```").FindStringSubmatch(sandbox.Run(t, "cat", "../../docs/"+document))
@@ -23,7 +23,7 @@ func block(t *testing.T, document, remark, language string) string {
 	return found[1]
 }
 
-// TestConfigurationOfTheDocs is valid, and sets everything.
+// TestConfigurationOfTheDocs: the example is valid, and has every setting.
 func TestConfigurationOfTheDocs(t *testing.T) {
 	h := newHost(t)
 	text := block(t, "agent.md", "checked", "hcl")

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(m.Run, func() error { return sandbox.BuildRaced(bin+"/", "cmd/allocnet", "cmd/allocnet-cni") }))
 }
 
-// host is a conf directory, plugin directories and a state directory, with an
-// agent or without.
+// host has a CNI configuration directory, plugin directories and a state directory,
+// with an agent or without.
 type host struct {
 	*testing.T
 	conf, plugins, state, config, socket string

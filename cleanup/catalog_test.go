@@ -163,33 +163,42 @@ func TestCatalogueNftables(t *testing.T) {
 	}
 }
 
-// TestNewPlugin: one literal adds a plugin, with a chain in nftables and a file.
+// TestNewPlugin: one literal adds a plugin that makes a chain in nftables for each
+// attachment, with a rule that leads to it, and a file.
 func TestNewPlugin(t *testing.T) {
 	root, f := t.TempDir(), newFakeSystem()
-	vendor := catalog{{name: "vendor", leaves: []*leak{{
-		kind:   "vendor",
-		tables: []nftTable{{family: knftables.InetFamily, name: "vendor", chains: []string{"marks"}, comment: regexp.MustCompile(`^(?P<network>\w+)/(?P<id>\w+)$`)}},
+	own := hashedName{"VENDOR-", 16}
+	c := catalog{{name: "vendor", leaves: []*leak{{
+		kind: "vendor",
+		tables: []nftTable{{
+			family: knftables.InetFamily, name: "vendor", chains: []string{"marks"}, own: own,
+			comment: regexp.MustCompile(`^(?P<network>\w+)/(?P<id>\w+)$`),
+		}},
 		files: []filePattern{{
 			in:   directory{paths: []string{root}},
 			name: regexp.MustCompile(`^(?P<id>\w+)\.conf$`), want: "CONTAINERID.conf",
 			key: func(o Owner) string { return o.ContainerID + ".conf" },
 		}},
 	}}}}
-	rules := f.addTable(t, knftables.InetFamily, "vendor", "marks", "web/a1", "web/a2", "other/a1")
-	for _, name := range []string{"a1.conf", "a2.conf"} {
-		writeFile(t, filepath.Join(root, name), "")
+	rules := f.addTable(t, knftables.InetFamily, "vendor", "marks")
+	tx := rules.NewTransaction()
+	for _, o := range []Owner{a1, a2} {
+		tx.Add(&knftables.Chain{Name: own.of(o)})
+		tx.Add(&knftables.Rule{Chain: own.of(o), Rule: "accept"})
+		tx.Add(&knftables.Rule{Chain: "marks", Rule: "jump " + own.of(o), Comment: knftables.PtrTo(o.Network + "/" + o.ContainerID)})
+		writeFile(t, filepath.Join(root, o.ContainerID+".conf"), "")
 	}
-	c := Cleaner{CacheDir: t.TempDir(), host: f.host(vendor)}
+	if err := rules.Run(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
 	l := leftover(`{"type": "vendor"}`)
-	if !c.Covers(l.Suspects[0].Attachment) {
-		t.Error("the plugin is not covered")
-	}
 	l.Suspects[0].DelErr = errFake
-	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
-		t.Error(errs[0])
+	cleaner := Cleaner{CacheDir: t.TempDir(), host: f.host(c)}
+	if errs := cleaner.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil || !cleaner.Covers(l.Suspects[0].Attachment) {
+		t.Errorf("%v, want the plugin covered", errs[0])
 	}
-	if left := rules.Dump(); strings.Contains(left, "web/a1") || !strings.Contains(left, "web/a2") || !strings.Contains(left, "other/a1") {
-		t.Errorf("the rules are\n%s", left)
+	if left := rules.Dump(); strings.Contains(left, own.of(a1)) || !strings.Contains(left, "chain inet vendor "+own.of(a2)) {
+		t.Errorf("the table has\n%s\nwant nothing of a1", left)
 	}
 	if exists(filepath.Join(root, "a1.conf")) || !exists(filepath.Join(root, "a2.conf")) {
 		t.Error("want the file of a1 removed, and that of a2 kept")

@@ -99,7 +99,7 @@ func (f *fakeSystem) addTable(t *testing.T, family knftables.Family, table, chai
 	tx.Add(&knftables.Table{})
 	tx.Add(&knftables.Chain{Name: chain})
 	for _, comment := range comments {
-		tx.Add(&knftables.Rule{Chain: chain, Rule: "masquerade", Comment: &comment})
+		tx.Add(&knftables.Rule{Chain: chain, Rule: "counter", Comment: &comment})
 	}
 	if err := fake.Run(t.Context(), tx); err != nil {
 		t.Fatal(err)

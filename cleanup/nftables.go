@@ -9,16 +9,20 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 
 	"sigs.k8s.io/knftables"
 )
 
-// nftTable is a table that a plugin makes in nftables, for rules of all
-// allocations.
+// nftTable is a table that a plugin makes in nftables.
 type nftTable struct {
 	family knftables.Family
 	name   string
+	// chains have rules of all allocations.
 	chains []string
+	// own is the name of a chain that is made for one attachment. The rules that
+	// lead to it are in chains. Zero: there is none.
+	own hashedName
 	// comment is that of the rules, with the groups key, network, id and
 	// interface as far as the plugin writes them.
 	comment *regexp.Regexp
@@ -27,11 +31,14 @@ type nftTable struct {
 	key func(Owner) string
 }
 
-// nftRule is a rule in one of the tables. Handles are not used again.
-type nftRule struct {
+// nftObject is a rule in one of the tables, or a whole chain. Handles are not used
+// again.
+type nftObject struct {
 	table  nftTable
 	chain  string
 	handle int
+	// whole is whether it is the chain, without a handle.
+	whole bool
 }
 
 func (t nftTable) String() string { return fmt.Sprintf("nft %s %s", t.family, t.name) }
@@ -42,6 +49,10 @@ func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (Found
 	if errors.Is(err, exec.ErrNotFound) {
 		return found, nil
 	}
+	if err != nil {
+		return found, err
+	}
+	own, err := t.ownChains(ctx, nft, kind)
 	if err != nil {
 		return found, err
 	}
@@ -59,7 +70,29 @@ func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (Found
 			}
 		}
 	}
+	found.Objects = append(found.Objects, own...)
 	return found, nil
+}
+
+// ownChains returns the chains that are made for one attachment.
+func (t nftTable) ownChains(ctx context.Context, nft knftables.Interface, kind Kind) ([]Object, error) {
+	if t.own == (hashedName{}) {
+		return nil, nil
+	}
+	names, err := nft.List(ctx, "chain")
+	if knftables.IsNotFound(err) {
+		return nil, nil
+	}
+	var objects []Object
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if t.own.matches(name) {
+			objects = append(objects, Object{
+				Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name),
+				nft: &nftObject{table: t, chain: name, whole: true},
+			})
+		}
+	}
+	return objects, err
 }
 
 // object has the owner that the comment names. Where the key does not say the
@@ -67,7 +100,7 @@ func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (Found
 func (t nftTable) object(kind Kind, chain, comment string, handle int) Object {
 	o := Object{
 		Kind: kind, Where: fmt.Sprintf("%s %s handle %d", t, chain, handle),
-		nft: &nftRule{t, chain, handle},
+		nft: &nftObject{table: t, chain: chain, handle: handle},
 	}
 	owner, key, ok := parseOwner(t.comment, comment)
 	if ok && (t.key == nil || t.key(owner) == key) {
@@ -77,9 +110,10 @@ func (t nftTable) object(kind Kind, chain, comment string, handle int) Object {
 	return o
 }
 
-// remove removes rules in one transaction. When one is gone already the rest is
-// removed one by one.
+// remove removes rules, then chains, in one transaction. When one is gone already
+// the rest is removed one by one.
 func (t nftTable) remove(ctx context.Context, programs programs, objects []Object) []error {
+	slices.SortStableFunc(objects, rulesFirst)
 	errs := make([]error, len(objects))
 	nft, err := programs.nftables(t.family, t.name)
 	if err == nil && t.delete(ctx, nft, objects) == nil {
@@ -93,10 +127,26 @@ func (t nftTable) remove(ctx context.Context, programs programs, objects []Objec
 	return errs
 }
 
+// rulesFirst orders rules before chains: a chain is in use while a rule leads to it.
+func rulesFirst(a, b Object) int {
+	switch {
+	case a.nft.whole == b.nft.whole:
+		return 0
+	case b.nft.whole:
+		return -1
+	}
+	return 1
+}
+
 func (t nftTable) delete(ctx context.Context, nft knftables.Interface, objects []Object) error {
 	tx := nft.NewTransaction()
 	for _, o := range objects {
-		tx.Delete(&knftables.Rule{Chain: o.nft.chain, Handle: &o.nft.handle})
+		if !o.nft.whole {
+			tx.Delete(&knftables.Rule{Chain: o.nft.chain, Handle: &o.nft.handle})
+			continue
+		}
+		tx.Flush(&knftables.Chain{Name: o.nft.chain})
+		tx.Delete(&knftables.Chain{Name: o.nft.chain})
 	}
 	err := nft.Run(ctx, tx)
 	if len(objects) == 1 && knftables.IsNotFound(err) {

@@ -59,7 +59,7 @@ type Object struct {
 	addressOnly bool
 	// One of these is set, and removes it.
 	chain *chain
-	nft   *nftRule
+	nft   *nftObject
 	file  *file
 	link  *link
 }

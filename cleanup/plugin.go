@@ -88,6 +88,9 @@ func (c catalog) keys() []func(Owner) string {
 			if t.key != nil {
 				keys = append(keys, t.key)
 			}
+			if t.own != (hashedName{}) {
+				keys = append(keys, t.own.of)
+			}
 		}
 		for _, p := range l.files {
 			keys = append(keys, p.key)

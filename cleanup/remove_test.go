@@ -1,0 +1,177 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"sigs.k8s.io/knftables"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestTransactionFails: then each object is removed separately, and only what
+// fails again is left.
+func TestTransactionFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		errs map[string]error
+		// calls are made, unless failed.
+		calls  []string
+		failed int
+	}{
+		"the host has changed": {calls: []string{"delete nat POSTROUTING -s 10.0.0.2/32", "clear nat " + masqueradeChain(a1), "clear nat " + portChain(a1)}},
+		"a rule stays":         {errs: map[string]error{"delete": errFake}, failed: 4},
+		"no chain is listed":   {errs: map[string]error{"exists": errFake}, failed: 2},
+		"a chain stays":        {errs: map[string]error{"clear": errFake}, failed: 2},
+		"no program":           {errs: map[string]error{"open iptables-nft": errFake}, failed: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeSystem()
+			f.saved["iptables-nft"] = listing
+			f.errs["iptables-nft-restore"] = errors.New("line 3 failed")
+			for call, err := range test.errs {
+				f.errs[call] = err
+			}
+			found, err := scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}.scan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, err := found.objectsOf([]state.Record{leftover(`{"type": "bridge"}`).Record()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			failures := found.remove(t.Context(), objects)
+			if len(objects) != 4 || len(failures) != test.failed {
+				t.Errorf("of %d objects failed %v, want %d of 4", len(objects), failures, test.failed)
+			}
+			for _, f := range failures {
+				if !errors.Is(f, errFake) {
+					t.Errorf("%v, want the cause", f)
+				}
+			}
+			for _, call := range test.calls {
+				if !f.made(call) {
+					t.Errorf("no call %q among %q", call, f.calls)
+				}
+			}
+		})
+	}
+}
+
+// TestNftRuleGone: the transaction fails where a rule is gone, and the others are
+// removed all the same.
+func TestNftRuleGone(t *testing.T) {
+	f := newFakeSystem()
+	rules := f.addTable(t, knftables.IPv4Family, "cni_hostport", "hostports", "a1", "a1", "a2")
+	found, err := scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}.scan(t.Context())
+	if err != nil || len(found.Objects) != 3 {
+		t.Fatalf("%+v, %v, want three rules", found.Objects, err)
+	}
+	tx := rules.NewTransaction()
+	tx.Delete(&knftables.Rule{Chain: "hostports", Handle: &found.Objects[0].nft.handle})
+	if err := rules.Run(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	if failures := found.remove(t.Context(), found.Objects[:2]); len(failures) != 0 {
+		t.Errorf("failures %v", failures)
+	}
+	if left := rules.Dump(); strings.Contains(left, `"a1"`) || !strings.Contains(left, `"a2"`) {
+		t.Errorf("the rules are\n%s", left)
+	}
+	f.errs["nft cni_hostport"] = errFake
+	if failures := found.remove(t.Context(), found.Objects); len(failures) != 3 || !errors.Is(failures[0], errFake) {
+		t.Errorf("failures %v, want three", failures)
+	}
+	if _, err := (scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}).scan(t.Context()); !errors.Is(err, errFake) {
+		t.Errorf("scan: %v, want the error", err)
+	}
+}
+
+// TestCacheGoesLast: libcni's cached result stays as long as an object of the
+// allocation does, for it shows the owner.
+func TestCacheGoesLast(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "results", "web-a1-eth0")
+	for name, test := range map[string]struct {
+		err  error
+		kept bool
+	}{
+		"link stays":   {errFake, true},
+		"link is gone": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writeFile(t, path, `{"containerId": "a1", "networkName": "web", "ifName": "eth0"}`)
+			f := newFakeSystem()
+			f.linkTypes[ifbDevice(a1)] = "ifb"
+			f.errs["remove link"] = test.err
+			c := Cleaner{CacheDir: dir, host: f.host(catalogue.within(t.TempDir()))}
+			err := c.Clean(t.Context(), []state.Leftover{leftover(`{"type": "bandwidth"}`)})[0]
+			if errors.Is(err, errFake) != test.kept || exists(path) != test.kept {
+				t.Errorf("%v, the cached result is there: %v, want %v", err, exists(path), test.kept)
+			}
+		})
+	}
+}
+
+// TestAddressOfAnother: rules of an address that another namespace uses by now
+// stay.
+func TestAddressOfAnother(t *testing.T) {
+	f := newFakeSystem()
+	f.saved["iptables-nft"] = listing
+	f.addNamespace("/run/netns/other", "2", "10.0.0.2/24")
+	c := Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
+	if errs := c.Clean(t.Context(), []state.Leftover{leftover(`{"type": "firewall"}`)}); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	if f.made("CNI-FORWARD") || !f.made("-X "+masqueradeChain(a1)) {
+		t.Errorf("calls %q, want the chains removed, and the address's rules kept", f.calls)
+	}
+	f.errs["namespaces"] = errFake
+	if errs := c.Clean(t.Context(), []state.Leftover{leftover(`{"type": "firewall"}`)}); !errors.Is(errs[0], errFake) {
+		t.Errorf("%v, want the error: addresses in use are unknown", errs[0])
+	}
+}
+
+// TestPublishedFlows: the flows of recorded UDP ports go, also without rules.
+func TestPublishedFlows(t *testing.T) {
+	f := newFakeSystem()
+	c := Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
+	l := leftover(`{"type": "portmap"}`)
+	l.Suspects[0].Attachment.CapabilityArgs = map[string]any{"portMappings": []map[string]any{
+		{"hostPort": 53, "protocol": "UDP"}, {"hostPort": 80, "protocol": "tcp"},
+	}}
+	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil || !f.made("delete flows 2 1") {
+		t.Errorf("%v, calls %q, want one flow of IPv4 deleted", errs[0], f.calls)
+	}
+	f.errs["delete flows"] = errFake
+	if errs := c.Clean(t.Context(), []state.Leftover{l}); !errors.Is(errs[0], errFake) {
+		t.Errorf("%v, want the error", errs[0])
+	}
+	l.Suspects[0].Attachment.CapabilityArgs = map[string]any{"portMappings": "none"}
+	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
+		t.Errorf("unreadable mappings, which no plugin could read: %v", errs[0])
+	}
+}
+
+// TestFirewalldZone is reported with the addresses, and left to the administrator.
+func TestFirewalldZone(t *testing.T) {
+	var log strings.Builder
+	c := Cleaner{CacheDir: t.TempDir(), Logger: hclog.New(&hclog.LoggerOptions{Output: &log}), host: newFakeSystem().host(catalogue.within(t.TempDir()))}
+	for plugins, want := range map[string]bool{
+		`{"type": "firewall", "backend": "firewalld"}`: true,
+		`{"type": "firewall"}`:                         false,
+	} {
+		log.Reset()
+		if errs := c.Clean(t.Context(), []state.Leftover{leftover(plugins)}); errs[0] != nil {
+			t.Error(errs[0])
+		}
+		if got := strings.Contains(log.String(), "firewall-cmd") && strings.Contains(log.String(), "10.0.0.2"); got != want {
+			t.Errorf("%s: the log is %q", plugins, log.String())
+		}
+	}
+}

@@ -25,6 +25,9 @@ type cached struct {
 	Netns       string          `json:"netns"`
 	Config      []byte          `json:"config"`
 	Result      json.RawMessage `json:"result"`
+
+	// content is the file as it was read.
+	content string
 }
 
 // scanCache lists libcni's cached results. The conflists in them say where
@@ -41,19 +44,9 @@ func scanCache(dir string) (found Found, conflists []json.RawMessage) {
 		if strings.HasPrefix(entry.Name(), ".") { // being written
 			continue
 		}
-		content, err := readRegular(path)
+		c, err := readCached(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		}
-		var c cached
-		if err == nil {
-			err = json.Unmarshal([]byte(content), &c)
-		}
-		if err == nil {
-			err = state.ValidateContainerID(c.ContainerID)
-		}
-		if err == nil && strings.ContainsAny(c.Network+c.Interface, "/\x00") {
-			err = fmt.Errorf("network %q, interface %q: want names, not paths", c.Network, c.Interface)
 		}
 		if err != nil {
 			found.problem(path, err)
@@ -63,13 +56,35 @@ func scanCache(dir string) (found Found, conflists []json.RawMessage) {
 			found.alive[state.AllocationOf(c.ContainerID)] = "namespace " + c.Netns
 		}
 		conflists = append(conflists, c.Config)
-		found.Objects = append(found.Objects, Object{
-			Kind: Cache, Owner: ownerOf(c.Network, c.ContainerID, c.Interface),
-			Where: path, Addresses: resultAddresses(c.Result),
-			file: &file{path: path, content: content},
-		})
+		found.Objects = append(found.Objects, c.object(path))
 	}
 	return found, conflists
+}
+
+// readCached reads a cached result. Names that would lead out of a directory are
+// an error.
+func readCached(path string) (c cached, err error) {
+	if c.content, err = readRegular(path); err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal([]byte(c.content), &c); err != nil {
+		return c, err
+	}
+	if err := state.ValidateContainerID(c.ContainerID); err != nil {
+		return c, err
+	}
+	if strings.ContainsAny(c.Network+c.Interface, "/\x00") {
+		return c, fmt.Errorf("network %q, interface %q: want names, not paths", c.Network, c.Interface)
+	}
+	return c, nil
+}
+
+func (c cached) object(path string) Object {
+	return Object{
+		Kind: Cache, Owner: ownerOf(c.Network, c.ContainerID, c.Interface),
+		Where: path, Addresses: resultAddresses(c.Result),
+		file: &file{path: path, content: c.content},
+	}
 }
 
 // resultAddresses returns the addresses of a CNI result of any version.

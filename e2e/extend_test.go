@@ -255,7 +255,7 @@ func TestNotify(t *testing.T) {
 	h.attach("z1", "--primary", "web")
 	var steps []string
 	_, err := h.engine(nil).Extend(context.Background(), hook.Request{ID: "z1", Networks: []selection.Element{{Name: "fake"}}, Notify: func(s hook.Step) {
-		steps = append(steps, fmt.Sprintf("%s %s %d/%d %t", s.Network, s.Interface, s.Try, s.Of, s.Err == nil))
+		steps = append(steps, fmt.Sprintf("%s %s %d/%d %t", s.Network, s.Interface, s.Attempt, s.Of, s.Err == nil))
 	}})
 	if err != nil || !slices.Equal(steps, []string{"fake net1 1/3 false", "fake net1 2/3 true"}) {
 		t.Errorf("steps %q, %v", steps, err)

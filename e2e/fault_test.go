@@ -81,7 +81,7 @@ func TestCancelledInPause(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("ended with %v", err)
 	}
-	for _, word := range []string{"given up", "busy"} {
+	for _, word := range []string{"aborted", "busy"} {
 		if !strings.Contains(warned.all.String(), word) {
 			t.Errorf("the error does not say %q:\n%s", word, warned.all.String())
 		}

@@ -26,10 +26,10 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 		}
 		a.Attempts++
 		err := o.addOnce(ctx, a)
-		o.notify(Step{Network: a.Network, Interface: a.Interface, Try: a.Attempts, Of: maxAttempts, Err: err})
+		o.notify(Step{Network: a.Network, Interface: a.Interface, Attempt: a.Attempts, Of: maxAttempts, Err: err})
 		if err == nil {
 			log.Info("attached", "attempts", a.Attempts)
-			return nil // finish records it, when all the others are attached, too
+			return nil // finish records it when all others are attached, too
 		}
 		if first == nil {
 			first = err
@@ -38,9 +38,9 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 			break
 		}
 		pause := delay()
-		log.Warn("attach failed, trying again", "try", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
+		log.Warn("attach failed, trying again", "attempt", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
 		if err := o.undoAdd(ctx, *a); err != nil {
-			log.Warn("DEL before the next try failed", "error", err)
+			log.Warn("DEL before the next attempt failed", "error", err)
 		}
 		if o.pause(abort, pause) != nil {
 			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
@@ -49,13 +49,14 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 	return o.failure("attach", *a, a.Attempts, first)
 }
 
-// abortError is the error of an attachment that was not tried to the end.
+// abortError is the error of an attachment whose attempts were aborted; first is that of
+// its first attempt, nil if there was none.
 func abortError(abort context.Context, first error) error {
 	cause := context.Cause(abort)
 	if first == nil {
-		return fmt.Errorf("not tried: %w", cause)
+		return fmt.Errorf("not attempted: %w", cause)
 	}
-	return errdefs.As(errdefs.Of(cause), fmt.Errorf("given up (%w) after: %w", cause, first))
+	return errdefs.As(errdefs.Of(cause), fmt.Errorf("aborted (%w) after: %w", cause, first))
 }
 
 func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
@@ -79,16 +80,16 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
 	return nil
 }
 
-// recordPartialResult records what the chain has come to, before its next plugin runs.
-// libcni remembers a result only when all have succeeded, and without one the
-// firewall plugin's DEL removes nothing.
+// recordPartialResult records the result of the chain so far, before its next plugin
+// runs. libcni caches a result only when the whole chain has succeeded, and without one
+// the DEL of the firewall plugin removes nothing.
 func (o *operation) recordPartialResult(a *state.Attachment, result []byte) {
 	if _, err := parseResult(result); err != nil {
-		return // libcni will say so
+		return // libcni reports it
 	}
 	a.Result = result
 	if err := o.lock.Write(*a); err != nil {
-		o.attachmentLog(*a).Warn("result of a part of the chain is not recorded", "error", err)
+		o.attachmentLog(*a).Warn("partial result of the chain is not recorded", "error", err)
 	}
 }
 
@@ -99,14 +100,14 @@ func (o *operation) undoAdd(ctx context.Context, a state.Attachment) error {
 	return o.del(undoing, a, o.record.Allocation.Netns)
 }
 
-// del runs DEL with what ADD got, and with the result that we know.
+// del runs DEL with the arguments of ADD and the recorded result.
 func (o *operation) del(ctx context.Context, a state.Attachment, path string) error {
 	cni, list, err := o.cni(a, nil)
 	if err != nil {
 		return err
 	}
 	if err := o.ownCache(a); err != nil {
-		return err // libcni would give the plugins the result of another
+		return err // libcni would pass the result of another attachment
 	}
 	if err := o.restoreCache(a); err != nil {
 		o.attachmentLog(a).Warn("plugins get no prevResult", "error", err)

@@ -11,19 +11,19 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// TestGivenUp: what ended the attempts says what kind of error it is, whatever the
+// TestAborted: the reason to abort says what kind of error it is, whatever the
 // attempts failed with.
-func TestGivenUp(t *testing.T) {
+func TestAborted(t *testing.T) {
 	busy := errors.New("bridge: device or resource busy")
 	for _, kind := range []errdefs.Kind{errdefs.Timeout, errdefs.Unavailable, errdefs.Failed} {
-		going, stop := context.WithCancelCause(t.Context())
+		abort, stop := context.WithCancelCause(t.Context())
 		cause := errdefs.New(kind, "ended")
 		stop(cause)
-		err := abortError(going, busy)
+		err := abortError(abort, busy)
 		if errdefs.Of(err) != kind || !errors.Is(err, cause) || !errors.Is(err, busy) {
 			t.Errorf("%v is %v, want %v", err, errdefs.Of(err), kind)
 		}
-		if err := abortError(going, nil); errdefs.Of(err) != kind || !errors.Is(err, cause) {
+		if err := abortError(abort, nil); errdefs.Of(err) != kind || !errors.Is(err, cause) {
 			t.Errorf("%v is %v, want %v", err, errdefs.Of(err), kind)
 		}
 	}

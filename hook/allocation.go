@@ -15,7 +15,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Allocation is an allocation and its attachments as they stand.
+// Allocation is an allocation with its attachments.
 type Allocation struct {
 	ID string `json:"id"`
 	// Identity is whose it is, as the orchestrator says.

@@ -37,7 +37,7 @@ func (e *Engine) bindAll(p *plan, r Request) error {
 
 // bind gives one attachment its conflist, its capability args and the ports.
 func (e *Engine) bind(p *planned, allocation state.Allocation, r Request, ports []portmap.Port) error {
-	mark, err := newMarker(allocation, *p.attachment)
+	encoded, err := newMarker(allocation, *p.attachment)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (e *Engine) bind(p *planned, allocation state.Allocation, r Request, ports 
 	if err != nil {
 		return err
 	}
-	binding, err := p.element.Bind(p.network, ports, r.PortOptions, mark)
+	binding, err := p.element.Bind(p.network, ports, r.PortOptions, encoded)
 	if err != nil {
 		return err
 	}

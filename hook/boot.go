@@ -34,13 +34,13 @@ func (e *Engine) recoverBoot(ctx context.Context) {
 }
 
 // bootDue tells whether cleanBoot has something to do. In a container it has not:
-// where that has a boot ID of its own, the host's living allocations look like those
-// of an earlier boot.
+// a container may have a boot ID of its own, and live allocations of the host would look
+// like those of an earlier boot.
 func (e *Engine) bootDue() (due bool, boot string, err error) {
 	if boot, err = state.BootID(); err != nil {
 		return false, "", err
 	}
-	if swept, err := e.store.CleanedBoot(); err != nil || swept == boot {
+	if cleaned, err := e.store.CleanedBoot(); err != nil || cleaned == boot {
 		return false, boot, err
 	}
 	if err := e.onHost(); err != nil {
@@ -64,7 +64,7 @@ func (e *Engine) cleanBoot(ctx context.Context) error {
 	}
 	defer unlock()
 	due, boot, err := e.bootDue()
-	if err != nil || !due { // another process was quicker
+	if err != nil || !due { // another process has done it
 		return err
 	}
 	ids, err := e.store.IDs()
@@ -79,7 +79,7 @@ func (e *Engine) cleanBoot(ctx context.Context) error {
 	return e.store.SetCleanedBoot(boot)
 }
 
-// cleanBatch does that for some allocations. Their records go last, so another
+// cleanBatch does so for some allocations. Their records go last, so another
 // process can go on when this one is killed.
 func (e *Engine) cleanBatch(ctx context.Context, ids []string, boot string) error {
 	var covered, others []*operation
@@ -93,7 +93,7 @@ func (e *Engine) cleanBatch(ctx context.Context, ids []string, boot string) erro
 			return context.Cause(ctx)
 		}
 		switch o, err := e.tryBegin(id); {
-		case errors.Is(err, state.ErrLocked): // its own call resets it
+		case errors.Is(err, state.ErrLocked): // the call that has the lock tears it down
 		case err != nil:
 			e.log.Warn("a record of an earlier boot is left", "allocation", id, "error", err)
 		case o.record.Allocation.BootID == "" || o.record.Allocation.BootID == boot:

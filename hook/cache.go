@@ -18,8 +18,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// cached returns the attachments of the allocation that libcni remembers and
-// that are ours: other runtimes use the same cache for the same container.
+// cached returns the attachments of the allocation in libcni's cache that have our
+// marker: other runtimes use the same cache for the same container.
 func (o *operation) cached() ([]state.Attachment, error) {
 	entries, err := readCache(filepath.Join(o.config.CacheDir, "results"), o.record.Allocation.ID)
 	if err != nil {
@@ -56,9 +56,9 @@ type cacheEntry struct {
 	Result         json.RawMessage `json:"result,omitempty"`
 }
 
-// readCache returns what libcni keeps of an allocation under the container IDs of
-// all its attachments. libcni itself looks for one container ID at a time. A file
-// that cannot be parsed has no owner, to libcni too.
+// readCache returns libcni's cached results of an allocation, for the container IDs of
+// all its attachments: libcni itself finds one container ID at a time. Like libcni it
+// skips a file that cannot be parsed.
 func readCache(dir, allocation string) ([]cacheEntry, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -86,8 +86,8 @@ func (o *operation) cachePath(a state.Attachment) string {
 	return filepath.Join(o.config.CacheDir, "results", name)
 }
 
-// restoreCache gives libcni back the result of an attachment when its cache
-// was lost: CHECK and DEL get their prevResult from there.
+// restoreCache writes the recorded result to libcni's cache if it is lost there: CHECK
+// and DEL get their prevResult from the cache.
 func (o *operation) restoreCache(a state.Attachment) error {
 	if a.Result == nil {
 		return nil
@@ -99,11 +99,10 @@ func (o *operation) restoreCache(a state.Attachment) error {
 	return o.writeCache(a)
 }
 
-// ownCache makes sure that libcni's cache of an attachment is the attachment's
-// own. libcni joins network, container ID and interface by '-', so "1-eth0" of
-// allocation web has the file of "eth0" of web-1, and its DEL would get the
-// other's result; that is a *RequestError. libcni also writes to where a link
-// leads, so one is removed.
+// ownCache refuses an attachment whose cache file another attachment has. libcni joins
+// network, container ID and interface with '-', so "1-eth0" of allocation web has the
+// file of "eth0" of web-1, and its DEL would get the other's result; this is a
+// *RequestError. A symbolic link is removed, because libcni would follow it.
 func (o *operation) ownCache(a state.Attachment) error {
 	path := o.cachePath(a)
 	info, err := os.Lstat(path)
@@ -122,7 +121,7 @@ func (o *operation) ownCache(a state.Attachment) error {
 	}
 	var entry cacheEntry
 	if json.Unmarshal(data, &entry) != nil || entry.ContainerID == "" {
-		return nil // of nobody: libcni replaces it
+		return nil // without an owner: libcni replaces it
 	}
 	if entry.ContainerID == a.ContainerID && entry.IfName == a.Interface && entry.NetworkName == a.Network {
 		return nil
@@ -130,7 +129,7 @@ func (o *operation) ownCache(a state.Attachment) error {
 	return &RequestError{"interface", a.Interface, fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of container ID %s: want another name", path, entry.IfName, entry.ContainerID)}
 }
 
-// writeCache replaces libcni's cache of an attachment with what we recorded.
+// writeCache replaces the attachment's file in libcni's cache with the record.
 func (o *operation) writeCache(a state.Attachment) error {
 	data, err := json.Marshal(cacheEntry{
 		Kind: libcni.CNICacheV1, ContainerID: a.ContainerID,

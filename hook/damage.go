@@ -19,12 +19,12 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// DamagedRecordError is an allocation whose record is damaged. What the damage said is
-// unknown, so the allocation counts as living.
+// DamagedRecordError is an allocation whose record is damaged. The damaged lines are
+// unknown, so the allocation counts as alive.
 type DamagedRecordError struct {
 	Allocation string
 	Damaged    []state.Damaged
-	// Reason says why the record could not be repaired; nil: that was not tried.
+	// Reason says why the record could not be repaired; nil: repair was not attempted.
 	Reason error
 }
 
@@ -45,10 +45,10 @@ func (e *DamagedRecordError) Unwrap() error { return e.Reason }
 // Kind is that of package errdefs.
 func (*DamagedRecordError) Kind() errdefs.Kind { return errdefs.Failed }
 
-// Repair writes the damaged record of a living allocation anew, from the parts
-// that can be read, libcni's cache and the namespace. The damaged file is kept. A
-// record without damage is left as it is; where something stays unknown the error
-// is a *DamagedRecordError, and nothing is changed.
+// Repair rewrites the damaged record of a live allocation from its readable lines,
+// libcni's cache and the namespace, and keeps the damaged file. A record without damage
+// is not changed. If something remains unknown, the error is a *DamagedRecordError and
+// nothing is changed.
 func (e *Engine) Repair(ctx context.Context, id string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
@@ -64,8 +64,8 @@ func (e *Engine) Repair(ctx context.Context, id string) error {
 	return o.repair()
 }
 
-// repair is Repair within an operation. An allocation that is proven dead needs
-// none.
+// repair is Repair within an operation. An allocation that is proven dead needs no
+// repair.
 func (o *operation) repair() error {
 	if !o.isUnknown() {
 		return nil
@@ -89,21 +89,21 @@ func (o *operation) damagedRecord(reason error) error {
 	return &DamagedRecordError{o.record.Allocation.ID, o.record.Damaged, reason}
 }
 
-// isUnknown tells whether damage leaves open whether the allocation lives.
+// isUnknown tells whether the allocation may be alive or dead because of damage.
 func (o *operation) isUnknown() bool { return len(o.record.Damaged) > 0 && !o.isDead() }
 
-// isDead tells whether what can be read proves that the namespace is gone.
+// isDead tells whether the readable lines prove that the namespace is gone.
 func (o *operation) isDead() bool {
-	earlier, err := o.record.Allocation.IsOfEarlierBoot()
-	if err != nil || earlier {
-		return earlier
+	past, err := o.record.Allocation.IsOfEarlierBoot()
+	if err != nil || past {
+		return past
 	}
 	if o.record.Allocation.Netns == "" {
 		return false
 	}
 	ns, err := o.namespace()
 	if err == nil {
-		_ = ns.Close() // only looked at
+		_ = ns.Close() // only its existence matters
 	}
 	return errors.Is(err, netns.ErrMissing)
 }
@@ -139,23 +139,23 @@ func (o *operation) loadAttachmentFromCache(cached state.Attachment) {
 		o.record.Attachments = append(o.record.Attachments, cached)
 		return
 	}
-	// libcni remembers an attachment when its whole chain has succeeded: the line
-	// that said so is among the damage.
+	// libcni caches a result when the whole chain has succeeded: the line that
+	// recorded it is damaged.
 	if a := &o.record.Attachments[at]; a.Phase == state.Adding && cached.Result != nil {
 		a.Phase, a.Result = state.Attached, cached.Result
 	}
 }
 
-// loadAllocationFromCache takes an allocation from the conflist of an attachment when no
-// line has it.
+// loadAllocationFromCache takes the allocation from the marker of a conflist if no line
+// has it.
 func (o *operation) loadAllocationFromCache(marked *state.Allocation) {
 	if marked != nil && o.record.Allocation.Mode == state.ModeUnknown && marked.Mode.Valid() && marked.ID == o.record.Allocation.ID {
 		o.record.Allocation = *marked
 	}
 }
 
-// restore fills in what the namespace tells: its identity, and what attachments
-// have.
+// restore completes the record from the namespace: its identity, and the statuses of
+// attachments.
 func (o *operation) restore() error {
 	ns, err := o.namespace()
 	if err != nil {
@@ -184,7 +184,7 @@ func (o *operation) restore() error {
 	return nil
 }
 
-// restoreStatus observes an attachment anew whose status is lost.
+// restoreStatus inspects an attachment again whose status is lost.
 func restoreStatus(a *state.Attachment, interfaces []netns.Interface, routes []netns.Route) error {
 	if a.Phase != state.Attached || a.Status != nil || !shows(*a, interfaces) {
 		return nil
@@ -204,11 +204,11 @@ func shows(a state.Attachment, interfaces []netns.Interface) bool {
 	if err != nil {
 		return false
 	}
-	for _, made := range result.Interfaces {
-		if made.Name != a.Interface || made.Sandbox == "" || made.Mac == "" {
+	for _, reported := range result.Interfaces {
+		if reported.Name != a.Interface || reported.Sandbox == "" || reported.Mac == "" {
 			continue
 		}
-		if slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == made.Name && strings.EqualFold(i.MAC, made.Mac) }) {
+		if slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == reported.Name && strings.EqualFold(i.MAC, reported.Mac) }) {
 			return true
 		}
 	}
@@ -224,34 +224,33 @@ func mappingsOf(a state.Attachment) ([]cni.PortMapping, error) {
 	return mappings, json.Unmarshal(data, &mappings)
 }
 
-// unfinished is an error when the record, as far as it is known, has an
-// attachment that was not seen through: a damaged line may have said otherwise.
+// unfinished is an error if the readable lines have an attachment that is not complete:
+// a damaged line may have completed it.
 func (o *operation) unfinished() error {
 	if len(o.record.Attachments) == 0 {
-		return errors.New("nothing tells what is attached")
+		return errors.New("its attachments are unknown")
 	}
 	for _, a := range o.record.Attachments {
 		if a.Phase == state.Adding || a.Phase == state.Attached && a.Status == nil {
-			return fmt.Errorf("nothing tells what became of interface %s", a.Interface)
+			return fmt.Errorf("the state of interface %s is unknown", a.Interface)
 		}
 	}
 	return nil
 }
 
-// setDamageAside writes what is known of the record before it is torn down, and
-// keeps the damaged one.
+// setDamageAside keeps the damaged record and writes the readable part anew, before a
+// teardown.
 func (o *operation) setDamageAside() {
 	if len(o.record.Damaged) == 0 {
 		return
 	}
-	if err := o.lock.Repair(o.record); err != nil { // as on a full disk, where a teardown goes on
+	if err := o.lock.Repair(o.record); err != nil { // such as a full disk, which must not stop a teardown
 		o.log.Warn("the damaged record is not kept", "error", err)
 	}
 	o.record.Damaged = nil
 }
 
-// restoreForCheck completes a damaged record for a look at it, and reports the
-// damage.
+// restoreForCheck completes a damaged record for CHECK, and reports the damage.
 func (o *operation) restoreForCheck() error {
 	if len(o.record.Damaged) == 0 {
 		return nil

@@ -13,12 +13,11 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// NotAttachedError is an interface that is none of the allocation's
-// attachments.
+// NotAttachedError is an interface that is not an attachment of the allocation.
 type NotAttachedError struct {
 	Allocation string
 	Interface  string
-	// Attached are the interfaces that are.
+	// Attached are the interfaces of its attachments.
 	Attached []string
 }
 
@@ -30,8 +29,8 @@ func (e *NotAttachedError) Error() string {
 func (*NotAttachedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Detach removes one attachment of an allocation that stays. What cannot be
-// removed stays on record as pending; the next Detach, Extend, GC or Teardown
-// tries again. The primary, and the last of what Setup attached, go with
+// removed stays on record as pending, and the next Detach, Extend, GC or Teardown
+// retries it. The primary, and the last of what Setup attached, go with
 // Teardown only. An interface that is not attached, so also a second call, is a
 // *NotAttachedError; an allocation that is not on record is state.ErrNotFound.
 func (e *Engine) Detach(ctx context.Context, id, iface string) error {
@@ -59,7 +58,7 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 	}
 	a := o.record.Attachments[at]
 	if a.Batch == setupBatch && o.record.Allocation.Mode == state.ModeSetup && (a.Primary || len(o.batch(setupBatch)) == 1) {
-		return &RequestError{"interface", iface, "the allocation was set up with it, and it goes when the whole allocation is detached"}
+		return &RequestError{"interface", iface, "Setup attached it: detach the whole allocation"}
 	}
 	return o.removeAlone(ctx, []state.Attachment{a})
 }
@@ -79,15 +78,14 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 	if err := o.loadFromCache(); err != nil {
 		return err
 	}
-	its := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
-	if len(its) == 0 { // or it was killed before it had forgotten the allocation
+	attached := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
+	if len(attached) == 0 { // or a killed Release had not yet removed the record
 		return o.forgetEmpty()
 	}
-	return o.removeAlone(ctx, its)
+	return o.removeAlone(ctx, attached)
 }
 
-// removeAlone removes attachments, each as a batch of its own from the moment
-// that the record says so.
+// removeAlone removes attachments, each in a batch of its own.
 func (o *operation) removeAlone(ctx context.Context, attachments []state.Attachment) error {
 	for i := range attachments {
 		attachments[i].Batch = state.Batch{Kind: state.BatchDetach, ID: attachments[i].Interface}

@@ -124,7 +124,7 @@ func (e *Engine) beginToAttach(ctx context.Context, r Request) (*operation, erro
 	return o, err
 }
 
-// tryBegin is begin for an allocation that nobody has locked; otherwise the
+// tryBegin is begin for an allocation that is not locked; otherwise the
 // error is state.ErrLocked.
 func (e *Engine) tryBegin(id string) (*operation, error) {
 	lock, err := e.store.TryLock(id)
@@ -148,7 +148,7 @@ func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 	o.record.Allocation.ID = id
 	if len(o.record.Damaged) > 0 {
 		if err := o.loadFromCache(); err != nil {
-			o.log.Warn("nothing is recalled from libcni's cache", "error", err)
+			o.log.Warn("nothing is loaded from libcni's cache", "error", err)
 		}
 	}
 	return o, nil

@@ -16,21 +16,21 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Attach attaches an allocation that stands to further networks, as Extend
-// does. One that is not on record is state.ErrNotFound.
+// Attach attaches an existing allocation to further networks, as Extend does. An
+// allocation without a record is state.ErrNotFound.
 func (e *Engine) Attach(ctx context.Context, id string, networks []selection.Element) (*Allocation, error) {
 	return e.Extend(ctx, Request{ID: id, Networks: networks})
 }
 
-// Extend attaches an allocation that stands to further networks, all of them or
-// none, and returns what it has then; what it had is not touched. With
-// Request.Netns the allocation need not be on record: the namespace is somebody
-// else's, with a main network that is not ours. When the namespace on record is
-// gone and Netns leads to another one, what was recorded is torn down first.
+// Extend attaches an existing allocation to further networks, all of them or none, and
+// returns the allocation with them. Its other attachments are not touched. With
+// Request.Netns the allocation needs no record: another runtime made the namespace and
+// its primary network. When the namespace on record is gone and Netns is another one,
+// the recorded attachments are torn down first.
 //
 // Networks without an interface get the first free net<n>. Repeated with the
-// same request it returns what stands, so a second attachment to one network
-// needs another interface name. Calls for one allocation wait for each other.
+// same request it returns the existing attachments, so a second attachment to one
+// network needs another interface name. Calls for one allocation wait for each other.
 //
 // The default route stays where it is unless a network asks for it.
 func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
@@ -60,15 +60,15 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 	return o.extend(ctx, r, batch)
 }
 
-// hasBatch tells whether a batch is attached as a whole. What an earlier attempt
-// left, and what could not be removed, is an error: new attachments would be of the
-// same batch, and be removed with it.
+// hasBatch tells whether a batch is attached as a whole. Attachments of an earlier
+// attempt that could not be removed are an error: new ones would be of the same batch,
+// and be removed with it.
 func (o *operation) hasBatch(b state.Batch, size int) (bool, error) {
 	attached := o.batch(b)
 	for _, a := range attached {
 		if !isComplete(a) {
-			left := cmp.Or(a.Error, "it is in phase "+string(a.Phase))
-			return false, o.failure("attach", a, 1, fmt.Errorf("what an earlier attempt left is not removed yet: %s", left))
+			reason := cmp.Or(a.Error, "it is in phase "+string(a.Phase))
+			return false, o.failure("attach", a, 1, fmt.Errorf("an earlier attempt is not rolled back yet: %s", reason))
 		}
 	}
 	return len(attached) == size, nil
@@ -76,16 +76,16 @@ func (o *operation) hasBatch(b state.Batch, size int) (bool, error) {
 
 func (r Request) validateExtension() error {
 	if r.Primary != nil {
-		return &RequestError{"primary", r.Primary.Name, "the allocation stands: name extra networks only"}
+		return &RequestError{"primary", r.Primary.Name, "the allocation exists: name extra networks only"}
 	}
 	if len(r.Defaults) > 0 {
-		return &RequestError{"defaults", r.Defaults[0].Name, "the allocation stands: name extra networks only"}
+		return &RequestError{"defaults", r.Defaults[0].Name, "the allocation exists: name extra networks only"}
 	}
 	return r.validate()
 }
 
-// prepare sees to it that what is on record stands in the namespace of the
-// request, or that nothing is on record.
+// prepare makes sure that the allocation on record is set up in the namespace of the
+// request, or that there is no record.
 func (o *operation) prepare(ctx context.Context, r Request) error {
 	if !o.hasRecord() {
 		if r.Netns == "" {
@@ -108,7 +108,7 @@ func (o *operation) prepare(ctx context.Context, r Request) error {
 		return &RequestError{"netns", r.Netns, fmt.Sprintf("allocation %s lives in %s", r.ID, o.record.Allocation.Netns)}
 	}
 	if !o.isSetUp() {
-		return fmt.Errorf("allocation %s: its set-up was cut off: set it up again, or tear it down", r.ID)
+		return fmt.Errorf("allocation %s: its set-up was interrupted: set it up again, or tear it down", r.ID)
 	}
 	o.rollBackInterrupted(ctx)
 	return nil
@@ -129,7 +129,7 @@ func (o *operation) extend(ctx context.Context, r Request, batch state.Batch) (*
 		return nil, err
 	}
 	if err := o.attachAll(ctx, ns, p); err != nil {
-		// The caller may have given up; what was done is undone all the same.
+		// The caller may have cancelled; the rollback needs a context of its own.
 		undoing, stop := Undoing(ctx)
 		defer stop()
 		if undo := o.remove(undoing, o.batch(batch)); undo != nil {
@@ -153,8 +153,7 @@ func (o *operation) namespaceToExtend(r Request) (Namespace, error) {
 	return o.sandbox(a)
 }
 
-// planExtension gives the networks interfaces that are free, on record and in
-// the namespace.
+// planExtension plans interfaces that are free on record and in the namespace.
 func (o *operation) planExtension(r Request, batch state.Batch, ns Namespace) (*plan, error) {
 	present, err := ns.Interfaces()
 	if err != nil {

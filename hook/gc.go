@@ -32,7 +32,7 @@ type Collected struct {
 	Postponed map[string]string `json:"postponed,omitempty"`
 }
 
-// GC removes what ended without teardown; see Hook. It goes on past failures
+// GC garbage-collects allocations; see Hook. It goes on past failures
 // and joins them.
 func (e *Engine) GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error) {
 	c := &Collected{Skipped: map[string]string{}, Postponed: map[string]string{}}
@@ -54,7 +54,7 @@ func (e *Engine) GC(ctx context.Context, live func(id string) bool, networks ...
 // collectAll collects several allocations at a time.
 func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(network string) bool, c *Collected) error {
 	var group errgroup.Group
-	group.SetLimit(sweepWidth)
+	group.SetLimit(maxTeardowns)
 	torn := make([]bool, len(ids))
 	next := make([]time.Time, len(ids))
 	errs := make([]error, len(ids))

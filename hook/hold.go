@@ -13,8 +13,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// holdForPlugins makes what the plugins inherit. Attachments recalled from the
-// cache have no directory yet.
+// holdForPlugins opens the directory that plugins inherit; see state.Locked.Hold.
+// Attachments from libcni's cache have no directory yet.
 func (o *operation) holdForPlugins() error {
 	if o.hold != nil || len(o.record.Attachments) == 0 {
 		return nil
@@ -30,17 +30,17 @@ func (o *operation) holdForPlugins() error {
 	return err
 }
 
-// waitForOrphans waits for plugins that outlive a killed process of ours. It
-// gives them their part of the call's time, and no more than a plugin call has.
+// waitForOrphans waits for plugins that outlive a killed process of allocnet. They get
+// their share of the call's time, and at most the time of a plugin call.
 func (o *operation) waitForOrphans(ctx context.Context) error {
-	cut := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+	interrupted := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
 		return a.Phase == state.Adding || a.Phase == state.Deleting
 	})
 	boot, err := state.BootID()
 	if err != nil {
 		return err
 	}
-	if !cut || o.hold != nil || o.record.Allocation.BootID != boot {
+	if !interrupted || o.hold != nil || o.record.Allocation.BootID != boot {
 		return nil
 	}
 	part, release := phase(ctx, orphanShare, "waiting for plugins")
@@ -53,7 +53,7 @@ func (o *operation) waitForOrphans(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		o.log.Warn("a plugin that a killed process started still runs; going on without it", "waited", round(time.Since(started)))
+		o.log.Warn("a plugin that a killed process started still runs; continuing without it", "waited", round(time.Since(started)))
 	}
 	return nil
 }

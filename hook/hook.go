@@ -29,7 +29,7 @@ const (
 // Hook is what an orchestrator calls around the life of an allocation.
 type Hook interface {
 	// Setup attaches the allocation as the request says. Repeated with the
-	// same request in the same namespace it returns what stands; with another
+	// same request in the same namespace it returns the existing allocation; with another
 	// request it fails with ErrConflict. When the namespace of an earlier
 	// Setup is gone its attachments are torn down first.
 	Setup(ctx context.Context, r Request) (*Allocation, error)
@@ -48,7 +48,7 @@ type Hook interface {
 	Status(ctx context.Context, id string) (*Allocation, error)
 
 	// GC tears down the recorded allocations whose namespace is gone, and
-	// runs CNI's GC on the networks of the conf directory. What live returns
+	// runs CNI's GC on the networks of the CNI configuration directories. What live returns
 	// true for is left alone; nil means that namespaces alone decide. With
 	// networks named, only those and the allocations on them are touched.
 	GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error)

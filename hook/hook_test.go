@@ -126,12 +126,12 @@ func TestSetupOrder(t *testing.T) {
 		plugins []string
 		want    string
 	}{
-		"nobody sets a route":     {[]string{plain, plain, plain}, "[] [] []"},
-		"ways out stand in line":  {[]string{way, plain, way6, gate}, "[] [] [eth0] [net2]"},
-		"the unknown stand, too":  {[]string{alien, dhcp, plain}, "[] [eth0] []"},
-		"on an interface inside":  {[]string{plain, plain, inner}, "[] [] [net1]"},
-		"only the primary's way":  {[]string{way, plain}, "[] []"},
-		"a master that is absent": {[]string{plain, inner}, "[] []"},
+		"no default route":         {[]string{plain, plain, plain}, "[] [] []"},
+		"default routes in a row":  {[]string{way, plain, way6, gate}, "[] [] [eth0] [net2]"},
+		"unknown plugins, too":     {[]string{alien, dhcp, plain}, "[] [eth0] []"},
+		"on an interface inside":   {[]string{plain, plain, inner}, "[] [] [net1]"},
+		"only the primary's route": {[]string{way, plain}, "[] []"},
+		"a master that is absent":  {[]string{plain, inner}, "[] []"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &plan{}

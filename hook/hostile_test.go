@@ -40,7 +40,7 @@ func TestCacheOfAnother(t *testing.T) {
 	if err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), ""); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
-	for name, o := range map[string]*operation{"one's own": victim, "nobody's": cacheOf(t, "a")} {
+	for name, o := range map[string]*operation{"one's own": victim, "without a record": cacheOf(t, "a")} {
 		if err := o.ownCache(primaryOf(o.record.Allocation.ID, "eth0")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -21,7 +21,7 @@ const ethernetMTU = 1500
 // boundMTU holds the MTU of an element to that of its network, and returns the
 // bridges that the smaller one would lower, with the network's MTU. A network
 // none of whose plugins has the key is left to Element.Bind. unpinned
-// returns what a bridge is to have at least; see Engine.unpinnedMTU.
+// returns the least MTU of a bridge; see Engine.unpinnedMTU.
 func boundMTU(e selection.Element, list *libcni.NetworkConfigList, host Host, unpinned func(bridge string) int) (keep map[string]int, err error) {
 	if e.MTU == 0 {
 		return nil, nil
@@ -99,9 +99,9 @@ func (o *operation) keepMTU(ctx context.Context, a state.Attachment, add func() 
 }
 
 // pinBridges pins the MTU of bridges to what they have, and to that of the network
-// at least where they have no port, were made by this ADD, or may follow the port of
+// at least where they have no port, were created by this ADD, or may follow the port of
 // another attachment. It returns those that do not exist.
-func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges map[string]int, made bool) (missing map[string]int, err error) {
+func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges map[string]int, created bool) (missing map[string]int, err error) {
 	unlock, err := o.store.LockBridges(ctx)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges 
 	for name, mtu := range bridges {
 		bridge, found, err := o.config.Host.FindBridge(name)
 		if err == nil && found {
-			if !made && bridge.Ports > 0 {
+			if !created && bridge.Ports > 0 {
 				mtu = o.unpinnedMTU(ctx, name, o.record.Allocation.ID, a.Interface)
 			}
 			err = o.config.Host.PinMTU(name, max(mtu, bridge.MTU))
@@ -126,14 +126,14 @@ func (o *operation) pinBridges(ctx context.Context, a state.Attachment, bridges 
 	return missing, nil
 }
 
-// unpinnedMTU returns the largest MTU that attachments which are not complete want
-// for a bridge: until they are, it may follow their ports, and nothing pins it if
+// unpinnedMTU returns the largest MTU that incomplete attachments need on a bridge:
+// until they are complete the bridge may follow their ports, and nothing pins its MTU if
 // they fail. Their records were written before their ADD. The attachment of an
 // allocation that has the interface does not count.
 func (e *Engine) unpinnedMTU(ctx context.Context, bridge, allocation, iface string) (mtu int) {
 	for record, err := range e.store.List(ctx) {
 		if err != nil {
-			e.log.Warn("what it wants for the MTU of bridges is not known", "error", err)
+			e.log.Warn("the MTU that it needs on bridges is unknown", "error", err)
 			continue
 		}
 		for _, a := range record.Attachments {

@@ -28,5 +28,5 @@ var obstacles = []string{
 // namesObstacle tells whether a plugin's error says what kept it from looking.
 func namesObstacle(text string) bool {
 	text = strings.ToLower(text)
-	return slices.ContainsFunc(obstacles, func(known string) bool { return strings.Contains(text, known) })
+	return slices.ContainsFunc(obstacles, func(obstacle string) bool { return strings.Contains(text, obstacle) })
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// inOrder calls do for 0 to n-1, all at the same time, except that do(i)
-// starts only when every do(j) for j in after(i) has returned. after must not
-// form a circle.
-func inOrder(n int, after func(i int) []int, do func(i int)) {
+// inOrder calls do for 0 to n-1, all at the same time, except that do(i) starts only
+// when every do(j) for j in dependencies(i) has returned. The dependencies must not
+// form a cycle.
+func inOrder(n int, dependencies func(i int) []int, do func(i int)) {
 	done := make([]chan struct{}, n)
-	earlier := make([][]int, n) // asked for before anything changes
+	waitFor := make([][]int, n) // computed before do changes anything
 	for i := range n {
-		done[i], earlier[i] = make(chan struct{}), after(i)
+		done[i], waitFor[i] = make(chan struct{}), dependencies(i)
 	}
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			defer close(done[i])
-			for _, j := range earlier[i] {
+			for _, j := range waitFor[i] {
 				<-done[j]
 			}
 			do(i)
@@ -40,7 +40,7 @@ func inOrder(n int, after func(i int) []int, do func(i int)) {
 // attachment whose master is an interface in the namespace follows that interface's.
 func (p *plan) order() {
 	previous := ""
-	earlier := slices.Clone(p.existing)
+	candidates := slices.Clone(p.existing)
 	for _, added := range p.added {
 		a, list := added.attachment, added.network.List
 		if setsDefaultRoute(list) {
@@ -49,19 +49,19 @@ func (p *plan) order() {
 			}
 			previous = a.Interface
 		}
-		a.DependsOn = append(a.DependsOn, masterInterfaces(list, earlier)...)
-		earlier = append(earlier, *a)
+		a.DependsOn = append(a.DependsOn, masterInterfaces(list, candidates)...)
+		candidates = append(candidates, *a)
 	}
 }
 
-// predecessors returns the indexes of the attachments that i comes after.
+// predecessors returns the indexes of the attachments that attachment i depends on.
 func predecessors(attachments []state.Attachment, i int) []int {
 	return indexes(attachments, func(_ int, other state.Attachment) bool {
 		return slices.Contains(attachments[i].DependsOn, other.Interface)
 	})
 }
 
-// successors returns the indexes of the attachments that come after i.
+// successors returns the indexes of the attachments that depend on attachment i.
 func successors(attachments []state.Attachment, i int) []int {
 	return indexes(attachments, func(_ int, other state.Attachment) bool {
 		return slices.Contains(other.DependsOn, attachments[i].Interface)
@@ -78,7 +78,7 @@ func indexes(attachments []state.Attachment, match func(int, state.Attachment) b
 	return found
 }
 
-// pluginConf is what decides about order in a plugin's configuration.
+// pluginConf has the keys of a plugin's configuration that decide about order and MTU.
 type pluginConf struct {
 	Type             string `json:"type"`
 	IsDefaultGateway bool   `json:"isDefaultGateway"`
@@ -100,8 +100,8 @@ var plainPlugins = []string{
 	"portmap", "firewall", "tuning", "bandwidth",
 }
 
-// setsDefaultRoute tells whether a network would set a default route. What we
-// do not know might, and goes in line.
+// setsDefaultRoute tells whether a network sets a default route, or may: unknown
+// plugins may.
 func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
 		conf, err := decodePlugin(p)
@@ -110,7 +110,7 @@ func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 		}
 		switch conf.IPAM.Type {
 		case "", "host-local", "static":
-		default: // DHCP's router option, or an IPAM plugin that we do not know
+		default: // the router option of DHCP, or an unknown IPAM plugin
 			return true
 		}
 		for _, route := range conf.IPAM.Routes {
@@ -122,16 +122,16 @@ func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 	})
 }
 
-// masterInterfaces returns the interfaces of earlier attachments that the network
-// builds on.
-func masterInterfaces(list *libcni.NetworkConfigList, earlier []state.Attachment) []string {
+// masterInterfaces returns the interfaces among those of the candidates that are masters
+// in the network.
+func masterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachment) []string {
 	var masters []string
 	for _, p := range list.Plugins {
 		conf, err := decodePlugin(p)
 		if err != nil || !conf.LinkInContainer {
 			continue
 		}
-		for _, a := range earlier {
+		for _, a := range candidates {
 			if a.Interface == conf.Master {
 				masters = append(masters, a.Interface)
 			}

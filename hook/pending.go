@@ -12,8 +12,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// RetryDue tells whether a teardown that did not finish is due to be tried
-// again, or something of an earlier boot is left: then RetryPending has something to do. It runs no plugin and waits for
+// RetryDue tells whether RetryPending has work: an unfinished teardown is due for a
+// retry, or allocations of an earlier boot are on record. It runs no plugin and waits for
 // no lock.
 func (e *Engine) RetryDue() bool {
 	recorded, err := e.store.IDs()
@@ -25,7 +25,7 @@ func (e *Engine) RetryDue() bool {
 	}
 	ids, err := e.store.Pending()
 	if err != nil {
-		e.log.Warn("cannot list the teardowns that did not finish", "error", err)
+		e.log.Warn("cannot list the unfinished teardowns", "error", err)
 	}
 	for _, id := range ids {
 		record, err := e.store.Read(id)
@@ -36,10 +36,9 @@ func (e *Engine) RetryDue() bool {
 	return false
 }
 
-// RetryPending tries the teardowns again that did not finish and are due. A
-// plugin that hangs keeps it for minutes, so it is not to be called while
-// another caller waits: Setup and Teardown leave it to the program around them.
-// It does nothing while another process does the same.
+// RetryPending retries the unfinished teardowns that are due. A plugin that hangs keeps
+// it for minutes, so call it while no other caller waits: Setup and Teardown leave it to
+// the program around them. It does nothing while another process does the same.
 func (e *Engine) RetryPending(ctx context.Context) error {
 	unlock, err := e.store.LockRetries()
 	if errors.Is(err, state.ErrLocked) {
@@ -54,18 +53,17 @@ func (e *Engine) RetryPending(ctx context.Context) error {
 	}
 	ids, err := e.store.Pending()
 	if err != nil {
-		return fmt.Errorf("list the teardowns that did not finish: %w", err)
+		return fmt.Errorf("list the unfinished teardowns: %w", err)
 	}
 	e.teardownAll(ctx, ids, func(o *operation) bool { return due(o.record, time.Now()) })
 	return nil
 }
 
-// due tells whether it is time to try again.
+// due tells whether it is time for the next attempt.
 func due(r state.Record, now time.Time) bool { return !nextAttempt(r, now).After(now) }
 
-// nextAttempt is when a teardown that did not finish is tried again, now at the
-// earliest. The pauses between attempts grow. A clock that was set back does not
-// put it off.
+// nextAttempt returns when an unfinished teardown is retried, now at the earliest. The
+// pauses between attempts grow. A clock that was set back does not delay it.
 func nextAttempt(r state.Record, now time.Time) time.Time {
 	next := now
 	for _, a := range r.Attachments {

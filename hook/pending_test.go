@@ -16,9 +16,9 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// TestPendingKeepsNobodyWaiting: a teardown does not try that of another
+// TestPendingDelaysNoCall: a teardown does not try that of another
 // allocation, whose plugin hangs.
-func TestPendingKeepsNobodyWaiting(t *testing.T) {
+func TestPendingDelaysNoCall(t *testing.T) {
 	dir := t.TempDir()
 	e := fakeEngine(t, func(c *Config) {
 		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
@@ -82,7 +82,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestGCPausesBetweenAttempts: GC tries a teardown that failed at growing
+// TestGCPausesBetweenAttempts: GC retries a teardown that failed at growing
 // intervals, as RetryPending does, and says when.
 func TestGCPausesBetweenAttempts(t *testing.T) {
 	calls := filepath.Join(t.TempDir(), "calls")

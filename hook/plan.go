@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// ownPlugin is the CNI plugin that is this engine. To attach a network of it
-// would wait for ever for the lock of the allocation.
+// ownPlugin is the CNI plugin that runs this engine. Attaching a network of it would wait
+// for the lock of the allocation for ever.
 const ownPlugin = "allocnet-cni"
 
 // plan is everything that Setup or Extend will do, decided before any plugin runs.

@@ -70,7 +70,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestPolicyOfFurtherNetworks: what stands counts, and an allocation's identity
+// TestPolicyOfFurtherNetworks: existing attachments count, and an allocation's identity
 // is that on record unless the request has one.
 func TestPolicyOfFurtherNetworks(t *testing.T) {
 	dir := t.TempDir()

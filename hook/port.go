@@ -18,8 +18,7 @@ import (
 )
 
 // Ports of the host are assigned or chosen. Assigned ones come from the runtime,
-// in Request.Ports: its scheduler has seen to it that they are free, may hold
-// them open, and may give them to the next allocation before the last one is
+// in Request.Ports: its scheduler knows that they are free, may hold them open, and may give them to the next allocation before the last one is
 // torn down. Chosen ones are those of a selection, and all that an operator
 // publishes: a chosen port must be free.
 
@@ -39,8 +38,8 @@ func (e *PortInUseError) Error() string {
 // Kind is that of package errdefs.
 func (*PortInUseError) Kind() errdefs.Kind { return errdefs.Conflict }
 
-// claimPorts refuses a plan whose ports others have. When it is allowed, no
-// other call gets a port before release.
+// claimPorts refuses a plan with ports that are in use. Otherwise no other call gets a
+// port before release.
 func (o *operation) claimPorts(ctx context.Context, p *plan) (release func(), err error) {
 	if !p.anyPort(allPorts) {
 		return func() {}, nil
@@ -84,8 +83,8 @@ func (o *operation) checkListeners(p *plan) error {
 
 // checkRecords refuses a chosen port that another allocation has, and an
 // assigned one that another allocation chose. The rules of an earlier boot are
-// gone. A record that cannot be read keeps no other allocation from starting, unless
-// that chooses a port: what is unknown is not free.
+// gone. An unreadable record fails only allocations that choose a port: an unknown port
+// is not free.
 func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 	boot, err := state.BootID()
 	if err != nil {
@@ -100,10 +99,10 @@ func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 			err = &DamagedRecordError{record.Allocation.ID, record.Damaged, nil}
 		}
 		if err != nil && p.anyPort(chosenPorts) {
-			return fmt.Errorf("no host port can be chosen: the ports of another allocation are not known: %w", err)
+			return fmt.Errorf("no host port can be chosen: the ports of another allocation are unknown: %w", err)
 		}
 		if err != nil {
-			o.log.Warn("its ports are not known", "error", err)
+			o.log.Warn("the ports of another allocation are unknown", "error", err)
 			continue
 		}
 		own := record.Allocation.ID == o.record.Allocation.ID
@@ -119,24 +118,24 @@ func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 	return ctx.Err()
 }
 
-// portsUnknown tells whether another allocation, which may live, has ports that
-// nothing tells, because its record is damaged.
+// portsUnknown tells whether another allocation, which may be alive, has unknown ports
+// because its record is damaged.
 func (o *operation) portsUnknown(r state.Record) bool {
 	other := &operation{Engine: o.Engine, log: o.log.With("allocation", r.Allocation.ID), record: r}
 	return r.Allocation.ID != o.record.Allocation.ID && other.isUnknown()
 }
 
 func (p *plan) checkRecord(id string, a state.Attachment) error {
-	for _, has := range []struct {
+	for _, ports := range []struct {
 		recorded any
 		wanted   portsOf
 	}{{a.CapabilityArgs["portMappings"], chosenPorts}, {a.ChosenPorts, allPorts}} {
-		taken, err := decodeMappings(has.recorded)
+		taken, err := decodeMappings(ports.recorded)
 		if err != nil {
 			return fmt.Errorf("ports of allocation %s: %w", id, err)
 		}
 		for _, t := range taken {
-			if err := p.refuse(has.wanted, t, fmt.Sprintf("allocation %s has mapped it for network %q", id, a.Network)); err != nil {
+			if err := p.refuse(ports.wanted, t, fmt.Sprintf("allocation %s has mapped it for network %q", id, a.Network)); err != nil {
 				return err
 			}
 		}
@@ -168,7 +167,7 @@ func (p *plan) refuse(of portsOf, taken cni.PortMapping, holder string) error {
 	return nil
 }
 
-// decodeMappings reads mappings as a record has them.
+// decodeMappings reads the mappings of a record.
 func decodeMappings(recorded any) ([]cni.PortMapping, error) {
 	data, err := json.Marshal(recorded)
 	if err != nil {
@@ -178,7 +177,7 @@ func decodeMappings(recorded any) ([]cni.PortMapping, error) {
 	return mappings, json.Unmarshal(data, &mappings)
 }
 
-// encodeChosen is what the record says of chosen ports; nil for none.
+// encodeChosen returns chosen ports in the form of the record; nil for none.
 func encodeChosen(mappings []cni.PortMapping) (json.RawMessage, error) {
 	if len(mappings) == 0 {
 		return nil, nil

@@ -28,9 +28,9 @@ type Request struct {
 	// by it. Empty fields are not known.
 	Identity policy.Identity `json:",omitzero"`
 	// Owner is who sets the allocation up, for callers that must tell their
-	// own from others'. Empty: nobody asks.
+	// own from others'. Empty: the owner is not checked.
 	Owner string `json:",omitempty"`
-	// Fresh refuses an allocation that stands, even if it is as requested, with
+	// Fresh refuses an existing allocation, even if it is as requested, with
 	// ErrExists.
 	Fresh bool `json:",omitempty"`
 	// Netns is the path of the allocation's network namespace. Empty: one is
@@ -56,20 +56,20 @@ type Request struct {
 	// selection gets the ports of the host only that a policy allows.
 	Operator bool `json:",omitempty"`
 	// Notify is told of each step, from several goroutines and before Setup or
-	// Extend returns. Nil: nobody wants to know.
+	// Extend returns. Nil: steps are not reported.
 	Notify func(Step) `json:"-"`
 	// Task is the task of the allocation that Extend attaches for; Release finds
 	// what is attached by it. Empty: the allocation itself.
 	Task string `json:",omitempty"`
 }
 
-// Step is a try to make one attachment.
+// Step is one attempt to attach a network.
 type Step struct {
 	Network   string
 	Interface string
-	// Try counts from 1 to Of.
-	Try, Of int
-	// Err is why the try failed; nil when it succeeded.
+	// Attempt counts from 1 to Of.
+	Attempt, Of int
+	// Err is why the attempt failed; nil when it succeeded.
 	Err error
 }
 

@@ -155,7 +155,7 @@ func TestAttempts(t *testing.T) {
 			failWith(m, test.failing, test.errs...)
 			var steps []string
 			a, err := m.Setup(t.Context(), Request{ID: "w1", Primary: chainedRequest.Primary, Notify: func(s Step) {
-				steps = append(steps, fmt.Sprintf("%d of %d: %t", s.Try, s.Of, s.Err == nil))
+				steps = append(steps, fmt.Sprintf("%d of %d: %t", s.Attempt, s.Of, s.Err == nil))
 			}})
 			if (err != nil) != test.fails {
 				t.Fatalf("got %v", err)
@@ -223,7 +223,7 @@ func TestPausesEnd(t *testing.T) {
 	}
 	_, err := m.Setup(t.Context(), Request{ID: "w1", Primary: &selection.Element{Name: "a", Interface: "eth0"}, Networks: []selection.Element{{Name: "b"}}})
 	if err == nil || !strings.Contains(err.Error(), "no such VLAN") {
-		t.Errorf("got %v, want what ended the pause", err)
+		t.Errorf("got %v, want the cause of the cancellation", err)
 	}
 	calls := m.exec.names()
 	if n := len(slices.DeleteFunc(slices.Clone(calls), func(c string) bool { return c != "ADD bridge eth0" })); n != 1 {

@@ -21,17 +21,17 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// checkDefaultRoutes refuses two attachments that ask for the default route
-// of one family. An empty list asks for both families.
+// checkDefaultRoutes refuses two attachments that request the default route of one
+// family. An empty list requests both families.
 func checkDefaultRoutes(elements []selection.Element) error {
 	owner := map[bool]string{}
 	for _, e := range elements {
 		for _, v6 := range []bool{false, true} {
-			if !asksDefaultRoute(e, v6) {
+			if !requestsDefaultRoute(e, v6) {
 				continue
 			}
 			if other, taken := owner[v6]; taken {
-				return &RequestError{"default-route", strings.Join(e.DefaultRoute, ","), fmt.Sprintf("interface %s asks for it already; want one for each of IPv4 and IPv6", other)}
+				return &RequestError{"default-route", strings.Join(e.DefaultRoute, ","), fmt.Sprintf("interface %s requests it already; want one for each of IPv4 and IPv6", other)}
 			}
 			owner[v6] = e.Interface
 		}
@@ -39,7 +39,7 @@ func checkDefaultRoutes(elements []selection.Element) error {
 	return nil
 }
 
-func asksDefaultRoute(e selection.Element, v6 bool) bool {
+func requestsDefaultRoute(e selection.Element, v6 bool) bool {
 	if e.DefaultRoute == nil {
 		return false
 	}
@@ -49,11 +49,10 @@ func asksDefaultRoute(e selection.Element, v6 bool) bool {
 	})
 }
 
-// setDefaultRoutes leaves one default route for each family: the one that an
-// attachment asks for, or else the one that was there before, or else that of
-// the first attachment that has one. The kernel would prefer the newest for
-// IPv4 and spread IPv6 over all. It returns the default routes as they then
-// are.
+// setDefaultRoutes leaves one default route for each family: that of the attachment
+// which requests it, else the one from before, else that of the first attachment that
+// has one. The kernel would prefer the newest for IPv4 and spread IPv6 over all. It
+// returns the default routes then.
 func (o *operation) setDefaultRoutes(ns Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
 	for _, added := range p.added {
 		if added.element.DefaultRoute == nil {
@@ -74,16 +73,16 @@ func (o *operation) setDefaultRoutes(ns Namespace, p *plan, before []netns.Route
 	if err != nil {
 		return nil, err
 	}
-	settled, err := o.reconcileDefaultRoutes(ns, routes, before)
-	if err != nil || !settled {
+	changed, err := o.reconcileDefaultRoutes(ns, routes, before)
+	if err != nil || !changed {
 		return routes, err
 	}
 	return ns.DefaultRoutes()
 }
 
-// reconcileDefaultRoutes decides where several attachments brought a default
-// route and none asked for it. It tells whether there was anything to decide.
-func (o *operation) reconcileDefaultRoutes(ns Namespace, routes, before []netns.Route) (settled bool, err error) {
+// reconcileDefaultRoutes leaves one default route where several attachments set one and
+// none requests it. It tells whether it changed any.
+func (o *operation) reconcileDefaultRoutes(ns Namespace, routes, before []netns.Route) (changed bool, err error) {
 	for _, v6 := range []bool{false, true} {
 		now := ofFamily(routes, v6)
 		wanted, ok := o.firstOf(now)
@@ -93,12 +92,12 @@ func (o *operation) reconcileDefaultRoutes(ns Namespace, routes, before []netns.
 		if len(now) < 2 || !ok {
 			continue
 		}
-		settled = true
+		changed = true
 		if err := o.setDefaultRoute(ns, wanted); err != nil {
-			return settled, err
+			return changed, err
 		}
 	}
-	return settled, nil
+	return changed, nil
 }
 
 // ofFamily returns the routes by gateways of a family.
@@ -140,8 +139,8 @@ func (o *operation) setDefaultRoute(ns Namespace, r netns.Route) error {
 	return nil
 }
 
-// recordPreviousRoutes notes in the attachment of a route which others give way to it, so that
-// one of them takes its place when the attachment goes. recordDefaultRoute writes it.
+// recordPreviousRoutes adds the routes that r replaces to its attachment: one of them is
+// restored when the attachment is removed. recordDefaultRoute writes the record.
 func (o *operation) recordPreviousRoutes(r netns.Route, others []netns.Route) {
 	at := slices.IndexFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == r.Interface })
 	if at < 0 {
@@ -150,7 +149,7 @@ func (o *operation) recordPreviousRoutes(r netns.Route, others []netns.Route) {
 	a := &o.record.Attachments[at]
 	for _, other := range ofFamily(others, r.Gateway.Is6()) {
 		if other.Interface != r.Interface && !slices.Contains(a.PreviousRoutes, other) {
-			a.PreviousRoutes = append(slices.Clip(a.PreviousRoutes), other) // attachments of a plan share what is there
+			a.PreviousRoutes = append(slices.Clip(a.PreviousRoutes), other) // attachments of a plan share the slice
 		}
 	}
 }
@@ -184,8 +183,8 @@ func requestedGateways(e selection.Element, a state.Attachment) ([]netip.Addr, e
 	return gateways, nil
 }
 
-// recordDefaultRoute writes the moved route into the results, and into libcni's
-// cache: CHECK compares the namespace with what stands there.
+// recordDefaultRoute writes the moved route to the recorded results and to libcni's
+// cache, because CHECK compares these with the namespace.
 func (o *operation) recordDefaultRoute(moved netns.Route) error {
 	for i := range o.record.Attachments {
 		a := &o.record.Attachments[i]
@@ -219,8 +218,8 @@ func (o *operation) recordDefaultRoute(moved netns.Route) error {
 	return nil
 }
 
-// assignPreviousRoutes writes into the attachments of a plan which default routes they may
-// assignPreviousRoutes: those that are there, and those that what stands has displaced.
+// assignPreviousRoutes records in the attachments of a plan the default routes that they
+// may replace: those of the namespace, and those that existing attachments replaced.
 func (p *plan) assignPreviousRoutes(routes []netns.Route) {
 	for _, a := range slices.Backward(p.existing) {
 		routes = append(routes, a.PreviousRoutes...)
@@ -230,12 +229,11 @@ func (p *plan) assignPreviousRoutes(routes []netns.Route) {
 	}
 }
 
-// restoreDefaultRoutes gives a family whose default route went with the removed
-// attachments the one that they had displaced. Failing to is no reason to keep
-// what is removed.
+// restoreDefaultRoutes restores the default routes that the removed attachments had
+// replaced. A failure does not keep the attachments on record.
 func (o *operation) restoreDefaultRoutes(removed []state.Attachment) {
 	if err := o.restorePreviousRoutes(removed); err != nil {
-		o.log.Warn("the default route that was there before is not back", "error", err)
+		o.log.Warn("the previous default route is not restored", "error", err)
 	}
 }
 
@@ -259,11 +257,11 @@ func contains(attachments []state.Attachment, a state.Attachment) bool {
 }
 
 func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
-	var displaced []netns.Route
+	var previous []netns.Route
 	for _, a := range slices.Backward(removed) {
-		displaced = append(displaced, a.PreviousRoutes...)
+		previous = append(previous, a.PreviousRoutes...)
 	}
-	if len(displaced) == 0 {
+	if len(previous) == 0 {
 		return nil
 	}
 	ns, err := o.namespace()
@@ -273,8 +271,8 @@ func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
 	if err != nil {
 		return err
 	}
-	defer ns.Close() //nolint:errcheck // only its routes are changed
-	routes, err := o.restoreIn(ns, displaced)
+	defer ns.Close() //nolint:errcheck // only its routes change
+	routes, err := o.restoreIn(ns, previous)
 	if err != nil {
 		return err
 	}
@@ -286,8 +284,9 @@ func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
 	return nil
 }
 
-// restoreIn returns the default routes as they then are.
-func (o *operation) restoreIn(ns Namespace, displaced []netns.Route) ([]netns.Route, error) {
+// restoreIn sets the first previous route whose interface is up, for each family that has
+// no default route. It returns the default routes then.
+func (o *operation) restoreIn(ns Namespace, previous []netns.Route) ([]netns.Route, error) {
 	routes, err := ns.DefaultRoutes()
 	if err != nil {
 		return nil, err
@@ -297,7 +296,7 @@ func (o *operation) restoreIn(ns Namespace, displaced []netns.Route) ([]netns.Ro
 		return nil, err
 	}
 	for _, v6 := range []bool{false, true} {
-		candidates := slices.DeleteFunc(ofFamily(displaced, v6), func(r netns.Route) bool {
+		candidates := slices.DeleteFunc(ofFamily(previous, v6), func(r netns.Route) bool {
 			return !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == r.Interface && i.Up })
 		})
 		if len(ofFamily(routes, v6)) > 0 || len(candidates) == 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// TestDisplacedRoutes: an attachment that has the default route knows those of the
+// TestPreviousRoutes: an attachment that has the default route knows those of the
 // others, of one family, each once, and does not share the list with another.
-func TestDisplacedRoutes(t *testing.T) {
+func TestPreviousRoutes(t *testing.T) {
 	route := func(iface, gateway string) netns.Route {
 		return netns.Route{Interface: iface, Gateway: netip.MustParseAddr(gateway)}
 	}
@@ -29,9 +29,9 @@ func TestDisplacedRoutes(t *testing.T) {
 	o.recordPreviousRoutes(v6, nil)
 	o.recordPreviousRoutes(before, []netns.Route{sibling})
 	if got := o.record.Attachments[0].PreviousRoutes; !slices.Equal(got, []netns.Route{before, sibling}) {
-		t.Errorf("net1 displaces %v", got)
+		t.Errorf("net1 replaces %v", got)
 	}
 	if got := o.record.Attachments[1].PreviousRoutes; !slices.Equal(got, []netns.Route{before}) || shared[:2][1] != (netns.Route{}) {
-		t.Errorf("net2 displaces %v, shared %v", got, shared[:2])
+		t.Errorf("net2 replaces %v, shared %v", got, shared[:2])
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// compareNamespace tells whether the namespace on record still is, and whether
-// it is the one that the request is for.
+// compareNamespace tells whether the namespace on record still exists, and whether it is
+// the one at path; an empty path is the engine's own.
 func (o *operation) compareNamespace(path string) (alive, same bool, err error) {
 	recorded, err := o.namespace()
 	if errors.Is(err, netns.ErrMissing) {
@@ -27,12 +27,12 @@ func (o *operation) compareNamespace(path string) (alive, same bool, err error) 
 	if path == "" {
 		return true, o.record.Allocation.NetnsOwned, nil
 	}
-	asked, err := o.config.Namespaces.Open(path)
+	requested, err := o.config.Namespaces.Open(path)
 	if err != nil {
 		return true, false, err
 	}
-	defer asked.Close() //nolint:errcheck // read only
-	return true, asked.ID() == recorded.ID(), nil
+	defer requested.Close() //nolint:errcheck // read only
+	return true, requested.ID() == recorded.ID(), nil
 }
 
 // allocation returns the record of a request's allocation, without the identity of its
@@ -66,9 +66,9 @@ func (o *operation) sandbox(a state.Allocation) (Namespace, error) {
 // makeNamespace pins a new namespace. An existing one at that path is another
 // program's, so the path is checked before the record says that the engine owns it.
 func (o *operation) makeNamespace(a state.Allocation) error {
-	existing, err := o.config.Namespaces.Open(a.Netns)
+	other, err := o.config.Namespaces.Open(a.Netns)
 	if err == nil {
-		_ = existing.Close() // only its existence matters
+		_ = other.Close() // only its existence matters
 		return fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
 	}
 	if err := o.lock.Begin(a, nil); err != nil {
@@ -82,8 +82,8 @@ func (o *operation) makeNamespace(a state.Allocation) error {
 	return err
 }
 
-// leaveNamespace removes a namespace that Setup made. Another's is left as it was
-// found.
+// leaveNamespace removes a namespace that Setup made. In that of another runtime it
+// restores the default routes.
 func (o *operation) leaveNamespace() error {
 	if o.record.Allocation.NetnsOwned {
 		return o.removeNamespace()
@@ -94,8 +94,8 @@ func (o *operation) leaveNamespace() error {
 	return nil
 }
 
-// removeNamespace removes the namespace that Setup made, or the file at which it
-// was pinned. One that another program made there since is left.
+// removeNamespace removes the namespace that Setup made, or the file at which it was
+// pinned. Another namespace at that path is not removed.
 func (o *operation) removeNamespace() error {
 	path, err := o.namespacePath()
 	if err != nil {

@@ -25,8 +25,8 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 		return nil, err
 	}
 	defer o.end()
-	if done, err := o.reuseOrReset(ctx, r, digest); done != nil || err != nil {
-		return done, err
+	if existing, err := o.reuseOrReset(ctx, r, digest); existing != nil || err != nil {
+		return existing, err
 	}
 	p, err := e.plan(r, digest)
 	if err != nil {
@@ -35,9 +35,8 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 	return o.setup(ctx, p)
 }
 
-// reuseOrReset deals with what an earlier Setup left. It returns the allocation
-// when it stands as requested; otherwise nothing is left of it, unless an
-// error says so.
+// reuseOrReset returns an existing allocation that is set up as requested, and tears down
+// an interrupted one. Without an error and an allocation nothing is on record.
 func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) (*Allocation, error) {
 	if !o.hasRecord() {
 		return nil, o.refuseUnrecorded()
@@ -64,11 +63,11 @@ func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) 
 
 // tearDownEarlier removes an earlier set-up, so that nothing is on record.
 func (o *operation) tearDownEarlier(ctx context.Context) error {
-	o.log.Info("tearing down what an earlier setup left", "netns", o.record.Allocation.Netns)
+	o.log.Info("tearing down an earlier set-up", "netns", o.record.Allocation.Netns)
 	ctx, stop := phase(ctx, resetShare, "tearing down")
 	defer stop()
 	if err := o.teardown(ctx); err != nil {
-		return fmt.Errorf("tear down what an earlier setup left: %w", err)
+		return fmt.Errorf("tear down an earlier set-up: %w", err)
 	}
 	o.reset()
 	return nil
@@ -84,8 +83,8 @@ func (o *operation) setup(ctx context.Context, p *plan) (*Allocation, error) {
 	if err == nil {
 		return describe(o.record)
 	}
-	// The caller may have given up; what was done is undone all the same. What
-	// libcni's cache has of the allocation is not of this call.
+	// The caller may have cancelled; the rollback needs a context of its own. Results in
+	// libcni's cache that are not on record are not of this call.
 	undoing, stop := Undoing(ctx)
 	defer stop()
 	if undo := o.removeRecorded(undoing); undo != nil {

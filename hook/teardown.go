@@ -23,12 +23,12 @@ func (e *Engine) Teardown(ctx context.Context, id string) error {
 	return o.teardown(ctx)
 }
 
-// ErrAlive is an allocation that lives, or of which it is not known.
+// ErrAlive is an allocation that is alive, or may be.
 var ErrAlive = errdefs.New(errdefs.Refused, "is not dead")
 
-// TearDownDead is Teardown of an allocation that is dead: one that is set up in a
-// namespace that exists is ErrAlive, and one whose record is damaged is, too,
-// unless that proves the contrary.
+// TearDownDead is Teardown of a dead allocation. One that is set up in an existing
+// namespace is ErrAlive, and so is one with a damaged record, unless its readable lines
+// prove that the namespace is gone.
 func (e *Engine) TearDownDead(ctx context.Context, id string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
@@ -41,7 +41,7 @@ func (e *Engine) TearDownDead(ctx context.Context, id string) error {
 	return o.teardown(ctx)
 }
 
-// alive says why the allocation does not count as dead.
+// alive returns why the allocation does not count as dead.
 func (o *operation) alive() error {
 	id := o.record.Allocation.ID
 	if o.isUnknown() {
@@ -56,13 +56,13 @@ func (o *operation) alive() error {
 		return err
 	}
 	if path != "" && (o.isSetUp() || !recorded) {
-		return fmt.Errorf("allocation %s %w: its namespace %s exists: to take it down all the same: allocnet detach %s", id, ErrAlive, path, id)
+		return fmt.Errorf("allocation %s %w: its namespace %s exists: to tear it down anyway: allocnet detach %s", id, ErrAlive, path, id)
 	}
 	return nil
 }
 
-// Forget drops the record of an allocation without removing anything that is
-// left of it. It is for what nothing can remove; an unknown allocation is fine.
+// Forget removes the record of an allocation and no object of it, for leftovers that
+// nothing can remove. An unknown allocation is not an error.
 func (e *Engine) Forget(ctx context.Context, id string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
@@ -72,8 +72,8 @@ func (e *Engine) Forget(ctx context.Context, id string) error {
 	return o.lock.Clear()
 }
 
-// teardown removes what the record names, or libcni's cache where the record
-// is lost. What cannot be removed stays recorded as pending.
+// teardown removes the attachments of the record, or of libcni's cache where the record
+// is lost. Attachments that cannot be removed stay on record as pending.
 func (o *operation) teardown(ctx context.Context) error {
 	if err := o.loadFromCache(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (o *operation) teardown(ctx context.Context) error {
 	return o.removeRecorded(ctx)
 }
 
-// removeRecorded removes what the record names, and nothing else.
+// removeRecorded removes the attachments of the record alone.
 func (o *operation) removeRecorded(ctx context.Context) error {
 	if !o.hasRecord() {
 		return o.lock.Clear()
@@ -130,7 +130,7 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 		return o.failure("detach", *a, a.Attempts, err)
 	}
 	o.attachmentLog(*a).Info("detached")
-	if path == "" { // the plugins could not look: see removeLeftovers
+	if path == "" { // plugins report success and leave rules: see suspects
 		return nil
 	}
 	if len(a.PreviousRoutes) > 0 { // the record goes when they are back: see deleteRestored
@@ -177,7 +177,7 @@ func (o *operation) clean(ctx context.Context, suspects []state.Suspect) error {
 		return failed
 	}
 	if failed != nil {
-		o.log.Warn("DEL failed, cleaning up by force", "error", failed)
+		o.log.Warn("DEL failed, running forced cleanup", "error", failed)
 	}
 	ctx, stop := o.cleaning(ctx)
 	defer stop()
@@ -188,7 +188,7 @@ func (o *operation) clean(ctx context.Context, suspects []state.Suspect) error {
 	return nil
 }
 
-// markPending records what is still to be torn down, and returns why.
+// markPending records the attachments that remain to be torn down, and returns why.
 func (o *operation) markPending(suspects []state.Suspect, why error) error {
 	for _, s := range suspects {
 		a := s.Attachment

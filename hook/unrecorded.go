@@ -13,7 +13,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// UnrecordedError is an allocation whose record is lost, and which lives.
+// UnrecordedError is a live allocation whose record is lost.
 type UnrecordedError struct{ Allocation, Netns string }
 
 func (e *UnrecordedError) Error() string {
@@ -23,9 +23,9 @@ func (e *UnrecordedError) Error() string {
 // Kind is that of package errdefs.
 func (*UnrecordedError) Kind() errdefs.Kind { return errdefs.Conflict }
 
-// refuseUnrecorded is an *UnrecordedError when libcni's cache has attachments of the
-// allocation that its namespace shows. New ones would have their container IDs, and
-// what plugins name by these would go from both when either is removed.
+// refuseUnrecorded is an *UnrecordedError if libcni's cache has attachments of the
+// allocation that exist in its namespace. New ones would have the same container IDs, and
+// removing either would remove the plugins' objects of both.
 func (o *operation) refuseUnrecorded() error {
 	lost := *o
 	lost.record = state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}

@@ -15,7 +15,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Verification is what a runtime wants to know of.
+// Verification names the allocation that a runtime checks.
 type Verification struct {
 	// ID and Owner are those of the Setup.
 	ID, Owner string

@@ -34,8 +34,8 @@ func ContainerID(allocation, iface string) string {
 	return b.String()
 }
 
-// AllocationOf returns the allocation of a container ID: where only objects on
-// the host are left, nothing else tells. An ID of another form is the
+// AllocationOf returns the allocation of a container ID: only objects on
+// the host may be left of it. An ID of another form is the
 // allocation's own.
 func AllocationOf(containerID string) string {
 	if at := strings.LastIndex(containerID, separator); at > 0 {

@@ -20,9 +20,9 @@ import (
 // flight.
 var ErrAttaching = errdefs.New(errdefs.Unavailable, "attachments are in flight")
 
-// collectPatience is how long one LockHost keeps new attachments from
+// collectTimeout is how long one LockHost keeps new attachments from
 // beginning.
-const collectPatience = 500 * time.Millisecond
+const collectTimeout = 500 * time.Millisecond
 
 // RLockHost is held while plugins attach, together with others, and keeps
 // LockHost out.
@@ -36,8 +36,8 @@ func (s *Store) RLockHost(ctx context.Context) (unlock func(), err error) {
 // it keeps new ones from beginning, so it waits for half a second at most for
 // those in flight; then the error is ErrAttaching.
 func (s *Store) LockHost(ctx context.Context) (unlock func(), err error) {
-	cause := fmt.Errorf("%w: gave up after %s", ErrAttaching, collectPatience)
-	limited, stop := context.WithTimeoutCause(ctx, collectPatience, cause)
+	cause := fmt.Errorf("%w: timed out after %s", ErrAttaching, collectTimeout)
+	limited, stop := context.WithTimeoutCause(ctx, collectTimeout, cause)
 	defer stop()
 	return s.lockHost(limited, unix.LOCK_EX)
 }

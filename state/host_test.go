@@ -11,7 +11,7 @@ import (
 )
 
 // TestCollectingGivesUp: an attachment that takes long delays no other one,
-// although somebody wants to collect.
+// although a collector waits.
 func TestCollectingGivesUp(t *testing.T) {
 	s, err := Open(t.TempDir())
 	if err != nil {

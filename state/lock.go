@@ -70,7 +70,7 @@ func (l *Locked) Unlock() {
 	}
 	l.closeJournal()
 	l.removeUnrecorded()
-	// Removed while it is held: whoever waits sees that the file that it
+	// Removed while it is held: a waiting process sees that the file that it
 	// locked is no longer there, and takes the new one.
 	_ = l.store.remove(l.file.Name(), os.Remove) // what stays is a stale file, no lock
 	_ = l.file.Close()
@@ -86,13 +86,13 @@ func (l *Locked) removeUnrecorded() {
 		slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isRecord(e.Name()) }) {
 		return
 	}
-	_ = l.Clear() // the next one to have the lock tries again
+	_ = l.Clear() // the next holder of the lock retries
 }
 
-// ErrLocked is a lock that somebody else has.
+// ErrLocked is a lock that another call or process has.
 var ErrLocked = errdefs.New(errdefs.Unavailable, "is locked")
 
-// TryLock locks an allocation if nobody has it locked; otherwise the error is
+// TryLock locks an allocation that is not locked; otherwise the error is
 // ErrLocked.
 func (s *Store) TryLock(id string) (*Locked, error) {
 	ctx, stop := context.WithCancelCause(context.Background())

@@ -49,7 +49,7 @@ func (s *Store) markedUnrecorded() ([]string, error) {
 	}), err
 }
 
-func (l *Locked) mark(marks string) error {
+func (l *Locked) addMark(marks string) error {
 	file, err := l.store.create(l.store.markPath(marks, l.id), os.O_WRONLY)
 	if err != nil {
 		return err
@@ -57,8 +57,8 @@ func (l *Locked) mark(marks string) error {
 	return file.Close()
 }
 
-// unmark removes a mark; one that is not set is fine.
-func (l *Locked) unmark(marks string) error {
+// removeMark removes a mark; one that is not set is fine.
+func (l *Locked) removeMark(marks string) error {
 	err := l.store.remove(l.store.markPath(marks, l.id), os.Remove)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -15,11 +15,11 @@ func (a Allocation) Namespace() (*netns.Namespace, error) { return OpenNamespace
 // This alone decides whether the namespace of a record is missing.
 func OpenNamespace[N openNamespace](a Allocation, open func(path string) (N, error)) (N, error) {
 	var none N
-	earlier, err := a.IsOfEarlierBoot()
+	past, err := a.IsOfEarlierBoot()
 	if err != nil {
 		return none, err
 	}
-	if earlier {
+	if past {
 		return none, &netns.MissingError{Path: a.Netns, Reason: "it was of an earlier boot"}
 	}
 	ns, err := open(a.Netns)
@@ -27,7 +27,7 @@ func OpenNamespace[N openNamespace](a Allocation, open func(path string) (N, err
 		return none, err
 	}
 	if a.NetnsID != "" && ns.ID() != a.NetnsID {
-		_ = ns.Close() // another's; only looked at
+		_ = ns.Close() // another namespace
 		return none, &netns.MissingError{Path: a.Netns, Reason: "another namespace took its place"}
 	}
 	return ns, nil

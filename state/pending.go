@@ -14,8 +14,8 @@ import (
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
-// A mark in the directory "pending" says that a teardown of the allocation did
-// not finish, so that nobody has to read all records to find it.
+// A mark in the directory "pending" shows an unfinished teardown of the allocation, which
+// is found without reading all records.
 
 const pendingMarks = "pending"
 
@@ -23,7 +23,7 @@ const pendingMarks = "pending"
 // Pending, in order.
 func (s *Store) Pending() ([]string, error) { return s.marked(pendingMarks) }
 
-// LockRetries is held while pending teardowns are tried again. When another
+// LockRetries is held while pending teardowns are retried. When another
 // process has it the error is ErrLocked.
 func (s *Store) LockRetries() (unlock func(), err error) {
 	dir, err := os.Open(filepath.Join(s.dir, pendingMarks))
@@ -42,8 +42,8 @@ func (s *Store) LockRetries() (unlock func(), err error) {
 }
 
 // AddPending puts the allocation on the list of Store.Pending.
-func (l *Locked) AddPending() error { return l.mark(pendingMarks) }
+func (l *Locked) AddPending() error { return l.addMark(pendingMarks) }
 
 // ClearPending takes the allocation off the list of Store.Pending. One that is
 // not on it is fine.
-func (l *Locked) ClearPending() error { return l.unmark(pendingMarks) }
+func (l *Locked) ClearPending() error { return l.removeMark(pendingMarks) }

@@ -58,7 +58,7 @@ func TestChosenPorts(t *testing.T) {
 		l.Unlock()
 	}
 	killed := lock(t, s, "killed")
-	must(t, killed.mark(portMarks))
+	must(t, killed.addMark(portMarks))
 	lost := lock(t, s, "lost")
 	must(t, lost.Begin(Allocation{ID: "lost", Mode: ModeSetup}, []Attachment{chosen}))
 	must(t, os.RemoveAll(lost.dir()))

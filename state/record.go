@@ -15,25 +15,25 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// DefaultDir is where records are when nothing else is said.
+// DefaultDir is the default state directory.
 const DefaultDir = "/var/lib/allocnet"
 
 // formatVersion is that of the lines of a journal. Version 1 had a file for each
 // attachment, and the checksums of version 2 did not cover the version.
 const formatVersion = 3
 
-// Phase is where an attachment is in its life.
+// Phase is a phase of an attachment's life cycle.
 type Phase string
 
 // Phases of an attachment.
 const (
-	// Adding: ADD was begun, and may have done nothing, a part or all.
+	// Adding: ADD began, and may have done nothing, a part or all.
 	Adding Phase = "adding"
 	// Attached: ADD succeeded.
 	Attached Phase = "attached"
-	// Deleting: DEL was begun.
+	// Deleting: DEL began.
 	Deleting Phase = "deleting"
-	// Pending: DEL and forced cleanup failed, and are to be tried again.
+	// Pending: DEL and forced cleanup failed, and are to be retried.
 	Pending Phase = "pending"
 )
 
@@ -82,8 +82,8 @@ func (b Batch) Valid() bool {
 	return b.Kind == BatchSetup || b.Kind == BatchExtend || b.Kind == BatchDetach
 }
 
-// Identity is what the orchestrator itself says of an allocation: nothing in it
-// comes from the job's author. Empty fields are not known.
+// Identity is an allocation's identity in the orchestrator: no field comes from the
+// job's author. Empty fields are unknown.
 type Identity struct {
 	Namespace string `json:"namespace,omitempty"`
 	Job       string `json:"job,omitempty"`
@@ -96,9 +96,9 @@ type Allocation struct {
 	ID string `json:"id"`
 	// Mode is empty for an allocation that is not recorded.
 	Mode Mode `json:"mode"`
-	// Identity is whose it is.
+	// Identity is that of the allocation's job.
 	Identity Identity `json:"identity,omitzero"`
-	// Owner is who set it up; see hook.Request.
+	// Owner is the caller of Setup; see hook.Request.
 	Owner string `json:"owner,omitempty"`
 	// Netns is the path of its network namespace.
 	Netns string `json:"netns"`
@@ -114,8 +114,8 @@ type Allocation struct {
 	Created time.Time `json:"created"`
 }
 
-// Attachment is the record of one attachment: what DEL needs, and what came of
-// ADD.
+// Attachment is the record of one attachment: the arguments of ADD and DEL, and the result
+// of ADD.
 type Attachment struct {
 	Network   string `json:"network"`
 	Interface string `json:"interface"`
@@ -130,7 +130,7 @@ type Attachment struct {
 	// Task is the allocation's task that it was attached for; empty for the
 	// allocation itself.
 	Task string `json:"task,omitempty"`
-	// ConfList, Args and CapabilityArgs are what ADD got and DEL gets.
+	// ConfList, Args and CapabilityArgs are the arguments of ADD and DEL.
 	ConfList       json.RawMessage `json:"conflist"`
 	Args           [][2]string     `json:"args,omitempty"`
 	CapabilityArgs map[string]any  `json:"capabilityArgs,omitempty"`
@@ -144,14 +144,14 @@ type Attachment struct {
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// DependsOn names the interfaces whose attachments came before this one.
 	DependsOn []string `json:"dependsOn,omitempty"`
-	// PreviousRoutes are the default routes that were there before, the preferred
-	// ones first: when this attachment goes, one of them takes its place.
+	// PreviousRoutes are the default routes from before ADD, the preferred ones first:
+	// when this attachment is removed, one of them is restored.
 	PreviousRoutes []netns.Route `json:"previousRoutes,omitempty"`
 	// Result is what ADD returned, or in phase Adding the part of its chain
 	// that is done; nil until then.
 	Result json.RawMessage `json:"result,omitempty"`
-	// Status is what the attachment was seen to have; nil until the whole
-	// setup had succeeded.
+	// Status is the attachment as inspected in the namespace; nil until its whole batch
+	// is attached.
 	Status json.RawMessage `json:"status,omitempty"`
 	// Attempts counts ADD, or in the phases of teardown DEL.
 	Attempts int `json:"attempts,omitempty"`
@@ -166,7 +166,7 @@ type Record struct {
 	Allocation Allocation
 	// Attachments are in the order of their Index.
 	Attachments []Attachment
-	// Damaged are the parts that could not be read: what they said is unknown.
+	// Damaged are the parts that could not be read: their content is unknown.
 	Damaged []Damaged
 }
 
@@ -186,7 +186,7 @@ func (d Damaged) String() string {
 	return fmt.Sprintf("%s, line %d: %v", d.Path, d.Line, d.Err)
 }
 
-// ErrNotFound is an allocation of which nothing is recorded.
+// ErrNotFound is an allocation that is not recorded.
 var ErrNotFound = errdefs.New(errdefs.NotFound, "is not set up here")
 
 // VersionError is a file of a format that this program does not know. Such a
@@ -203,8 +203,8 @@ func (e *VersionError) Error() string {
 // Kind is that of package errdefs.
 func (*VersionError) Kind() errdefs.Kind { return errdefs.Failed }
 
-// UnreadableError is an allocation that is on record but cannot be read. Whether
-// it lives is unknown.
+// UnreadableError is an allocation whose record cannot be read. It may be alive or
+// dead.
 type UnreadableError struct {
 	ID  string
 	Err error
@@ -231,10 +231,9 @@ func (*InvalidIDError) Kind() errdefs.Kind { return errdefs.Refused }
 
 var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
-// ValidateID holds an allocation ID to the CNI specification's rule for a
-// container ID (section 3, "Parameters"), and to 128 bytes, which is what a
-// comment of nftables can hold. It may not look like the container ID of an
-// attachment.
+// ValidateID checks an allocation ID against the CNI specification's rule for a
+// container ID (section 3, "Parameters"), and against 128 bytes, the limit
+// of a comment in nftables. It must not have the form of an attachment's container ID.
 func ValidateID(id string) error {
 	if strings.Contains(id, separator) {
 		return &InvalidIDError{id, "contains \"" + separator + "\", which only container IDs of attachments have: want the part before it, or another ID"}

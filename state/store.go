@@ -64,7 +64,7 @@ func private(path string, info fs.FileInfo) error {
 	case owner != 0 && owner != uint32(os.Geteuid()):
 		return fmt.Errorf("%s belongs to user %d: want root", path, owner)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s has mode %#o: want one in which nobody else can write, such as 0700", path, info.Mode().Perm())
+		return fmt.Errorf("%s has mode %#o: want one in which no other user can write, such as 0700", path, info.Mode().Perm())
 	}
 	return nil
 }

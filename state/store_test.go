@@ -32,7 +32,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestDirectoryOfOthers: whoever can write records has programs executed.
+// TestDirectoryOfOthers: a user who can write records has programs executed.
 func TestDirectoryOfOthers(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"open to all":       func(dir string) error { return os.Chmod(dir, 0o777) },
@@ -78,11 +78,11 @@ func TestLayout(t *testing.T) {
 		unlock()
 	}
 	l := lock(t, s, "a")
-	must(t, l.mark(portMarks))
-	must(t, l.mark(pendingMarks))
+	must(t, l.addMark(portMarks))
+	must(t, l.addMark(pendingMarks))
 	l.Unlock()
-	if after := list(); !slices.Equal(before, after) {
-		t.Errorf("before %v, after %v", before, after)
+	if now := list(); !slices.Equal(before, now) {
+		t.Errorf("before %v, then %v", before, now)
 	}
 }
 

@@ -33,7 +33,7 @@ func (l *Locked) Begin(a Allocation, attachments []Attachment) error {
 		}
 	}
 	if choosesPorts(attachments) {
-		if err := l.mark(portMarks); err != nil {
+		if err := l.addMark(portMarks); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (l *Locked) Sync() error {
 // until it is cleared.
 func (l *Locked) WriteDurable(a Attachment) error {
 	if a.Phase == Pending { // marked first: a mark too many is harmless
-		if err := l.mark(pendingMarks); err != nil {
+		if err := l.addMark(pendingMarks); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (l *Locked) Clear() error {
 	if err := l.store.remove(l.dir(), os.RemoveAll); err != nil {
 		return err
 	}
-	return errors.Join(l.unmark(pendingMarks), l.unmark(portMarks))
+	return errors.Join(l.removeMark(pendingMarks), l.removeMark(portMarks))
 }
 
 // open opens the journal for appending. The error for none is fs.ErrNotExist.

@@ -83,13 +83,13 @@ func TestReplacedWhenSynced(t *testing.T) {
 // room that is kept on a full disk is enough to forget them all.
 func TestRoom(t *testing.T) {
 	for _, n := range []int{1, 30, 1000} {
-		var made, forgotten []change
+		var added, forgotten []change
 		for i := range n {
 			name := fmt.Sprintf("interface-%05d", i)
-			made = append(made, change{Attachment: &Attachment{Batch: Batch{Kind: BatchSetup}, Interface: name}})
+			added = append(added, change{Attachment: &Attachment{Batch: Batch{Kind: BatchSetup}, Interface: name}})
 			forgotten = append(forgotten, change{Forgotten: name})
 		}
-		lines, err := encode(made)
+		lines, err := encode(added)
 		must(t, err)
 		need, err := encode(forgotten)
 		must(t, err)

@@ -51,7 +51,7 @@ func (e *engineFake) Extend(_ context.Context, r hook.Request) (*hook.Allocation
 	e.requests = append(e.requests, r)
 	for _, n := range r.Networks {
 		if e.extendErr != nil {
-			r.Notify(hook.Step{Network: n.Name, Interface: n.Interface, Try: 1, Of: 3, Err: e.extendErr})
+			r.Notify(hook.Step{Network: n.Name, Interface: n.Interface, Attempt: 1, Of: 3, Err: e.extendErr})
 			return nil, e.extendErr
 		}
 		e.attached = append(e.attached, hook.Attachment{

@@ -64,8 +64,8 @@ func (d *Driver) emit(c *proto.TaskConfig, annotations map[string]string, format
 // emitAttempt adds an event for a failed attempt that is repeated. The failure of
 // the last attempt is that of the task.
 func (d *Driver) emitAttempt(c *proto.TaskConfig, s hook.Step) {
-	if s.Err != nil && s.Try < s.Of {
-		d.emit(c, annotate(s.Network, s.Interface), "Attaching %s as %s failed, attempt %d of %d: %v", s.Network, s.Interface, s.Try, s.Of, s.Err)
+	if s.Err != nil && s.Attempt < s.Of {
+		d.emit(c, annotate(s.Network, s.Interface), "Attaching %s as %s failed, attempt %d of %d: %v", s.Network, s.Interface, s.Attempt, s.Of, s.Err)
 	}
 }
 

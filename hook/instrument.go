@@ -9,13 +9,13 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Observation is one operation on one attachment, after its last try.
+// Observation is one operation on one attachment, after its last attempt.
 type Observation struct {
 	// Op is "attach", "detach" or, for forced cleanup, "cleanup".
 	Op        string
 	Network   string
 	Interface string
-	// Attempts is the number of times that it was tried.
+	// Attempts is the number of its attempts.
 	Attempts int
 	// Took is the time of all attempts and the pauses between them.
 	Took time.Duration
@@ -23,7 +23,7 @@ type Observation struct {
 	Err error
 }
 
-// Observer is told of every operation on an attachment. Attachments are worked
+// Observer receives every operation on an attachment. Attachments are worked
 // on at the same time, so its method is called concurrently.
 type Observer interface {
 	Observe(o Observation)

@@ -13,14 +13,13 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// sweepWidth is how many allocations are torn down at once.
-const sweepWidth = 4
+// maxTeardowns is how many allocations are torn down at once.
+const maxTeardowns = 4
 
-// teardownAll tears down the allocations that are wanted and that nobody is at
-// work on.
+// teardownAll tears down the wanted allocations that are not locked.
 func (e *Engine) teardownAll(ctx context.Context, ids []string, wanted func(*operation) bool) {
 	var group errgroup.Group
-	group.SetLimit(sweepWidth)
+	group.SetLimit(maxTeardowns)
 	for _, id := range ids {
 		group.Go(func() error {
 			if ctx.Err() != nil {
@@ -54,8 +53,8 @@ func (e *Engine) teardownIf(ctx context.Context, id string, wanted func(*operati
 	return o.lock.ClearPending()
 }
 
-// recoverInterrupted tears an allocation down that does not stand, and removes what is half
-// attached or half detached from one that does.
+// recoverInterrupted tears down an allocation that is not set up, and rolls back the
+// interrupted batches of one that is.
 func (o *operation) recoverInterrupted(ctx context.Context) (torn bool, err error) {
 	if o.isUnknown() {
 		return false, nil

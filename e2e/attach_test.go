@@ -137,8 +137,8 @@ func TestDefaultRoute(t *testing.T) {
 	h.must("detach", "r1")
 }
 
-// TestSeveralWaysOut attaches three networks that each bring a default route.
-func TestSeveralWaysOut(t *testing.T) {
+// TestSeveralDefaultRoutes attaches three networks that each bring a default route.
+func TestSeveralDefaultRoutes(t *testing.T) {
 	h := newHost(t)
 	for _, name := range []string{"out1", "out2"} {
 		sandbox.WriteFile(t, h.conf+"/80-"+name+".conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [
@@ -160,7 +160,7 @@ func TestSeveralWaysOut(t *testing.T) {
 	h.must("detach", "w1")
 }
 
-// TestCheck finds what was changed by hand, and does not take for a fault that
+// TestCheck finds manual changes, and does not take for a fault that
 // a bridge without an address changes its MAC with its ports.
 func TestCheck(t *testing.T) {
 	h := newHost(t)
@@ -358,41 +358,41 @@ func TestRefused(t *testing.T) {
 		words []string
 		args  []string
 	}{
-		"ID leaves the directory":    {[]string{`"../x"`}, []string{"../x", "--primary", "fake"}},
-		"ID with a slash":            {[]string{`"a/b"`}, []string{"a/b", "--primary", "fake"}},
-		"empty ID":                   {[]string{"is empty"}, []string{"", "--primary", "fake"}},
-		"network leaves the dir":     {[]string{"primary", "../fake"}, []string{"x", "--primary", "../fake"}},
-		"16 bytes of interface":      {[]string{"networks[0].interface", "16 bytes"}, []string{"x", "--networks", "fake@abcdefghijklmnop"}},
-		"empty interface":            {[]string{"networks[0]", "fake@"}, []string{"x", "--networks", "fake@"}},
-		"ID with a pair":             {[]string{`"a;IP=1"`}, []string{"a;IP=1", "--primary", "fake"}},
-		"ID like an option":          {[]string{`"-a"`}, []string{"--primary", "fake", "--", "-a"}},
-		"ID with a quote":            {[]string{"allocation ID"}, []string{`a" -j ACCEPT`, "--primary", "fake"}},
-		"interface leaves the dir":   {[]string{"networks[0].interface"}, []string{"x", "--networks", "fake@../../x"}},
-		"interface with a rule":      {[]string{"networks[0].interface"}, []string{"x", "--networks", `fake@a";flush`}},
-		"interface with a pattern":   {[]string{"networks[0].interface"}, []string{"x", "--networks", "fake@net%d"}},
-		"host IP with a rule":        {[]string{"host IP", "zone"}, []string{"x", "--networks", `[{"name": "web", "portMappings": [{"hostPort": 80, "hostIP": "::1%x accept"}]}]`}},
-		"label that is no port":      {[]string{`"../x"`}, []string{"x", "--primary", "web", "--networks", `[{"name": "web", "ports": ["../x"]}]`, "-p", "http=8080:80/tcp"}},
-		"network with a pair":        {[]string{"networks[0].name"}, []string{"x", "--networks", "fake;IP=10.0.0.1"}},
-		"JSON in a name":             {[]string{"networks[0].name"}, []string{"x", "--networks", `[{"name": "fake\", \"ips\": [\"10.0.0.1\"]"}]`}},
-		"NUL in an interface":        {[]string{"networks[0].interface"}, []string{"x", "--networks", `[{"name": "fake", "interface": "a\u0000b"}]`}},
-		"interface twice":            {[]string{"networks[1].interface", "networks[0]"}, []string{"x", "--networks", "fake@a,fake@a"}},
-		"interface of the primary":   {[]string{"the primary"}, []string{"x", "--primary", "fake", "--networks", "fake@eth0"}},
-		"interface exists":           {[]string{"lo exists already"}, []string{"x", "--networks", "fake@lo"}},
-		"unknown network":            {[]string{`"nope"`, "storage", "95-broken.conflist:2:"}, []string{"x", "--primary", "fake", "--networks", "nope"}},
-		"missing plugin":             {[]string{`"nosuch"`, sandbox.PluginDir()}, []string{"x", "--primary", "fake", "--networks", "noplugin"}},
-		"port out of range":          {[]string{"70000"}, []string{"x", "--primary", "web", "-p", "70000:80"}},
-		"port twice":                 {[]string{"8080/tcp", "twice"}, []string{"x", "--primary", "web", "-p", "8080:80", "-p", "10.0.0.1:8080:81/tcp"}},
-		"port without portmap":       {[]string{"portMappings", `"fake"`}, []string{"x", "--primary", "fake", "-p", "8080:80"}},
-		"port without primary":       {[]string{"8080", "no primary"}, []string{"x", "--networks", "fake", "-p", "8080:80"}},
-		"address not declared":       {[]string{`"ips"`, "declared: none"}, []string{"x", "--networks", `[{"name": "fake", "ips": ["10.93.0.9"]}]`}},
-		"bad address":                {[]string{"networks[0].ips[1]", `"10.1"`}, []string{"x", "--networks", `[{"name": "fixed", "ips": ["10.1.0.1", "10.1"]}]`}},
-		"unknown key":                {[]string{"networks[0]", `"ip"`}, []string{"x", "--networks", `[{"name": "fixed", "ip": "10.1.0.1"}]`}},
-		"MTU without the key":        {[]string{"mtu", `"fake"`}, []string{"x", "--networks", `[{"name": "fake", "mtu": 1400}]`}},
-		"nothing to attach":          {[]string{"nothing to attach"}, []string{"x"}},
-		"two primaries":              {[]string{"--primary"}, []string{"x", "--primary", "fake,web"}},
-		"no such flag":               {[]string{"--frobnicate"}, []string{"x", "--frobnicate"}},
-		"no conf directory":          {[]string{"/nonexistent"}, []string{"x", "--primary", "fake", "--conf-dir", "/nonexistent"}},
-		"two ways out of one family": {[]string{"default-route"}, []string{"x", "--networks", `[{"name": "fake", "default-route": []}, {"name": "storage", "default-route": ["10.89.0.1"]}]`}},
+		"ID leaves the directory":          {[]string{`"../x"`}, []string{"../x", "--primary", "fake"}},
+		"ID with a slash":                  {[]string{`"a/b"`}, []string{"a/b", "--primary", "fake"}},
+		"empty ID":                         {[]string{"is empty"}, []string{"", "--primary", "fake"}},
+		"network leaves the dir":           {[]string{"primary", "../fake"}, []string{"x", "--primary", "../fake"}},
+		"16 bytes of interface":            {[]string{"networks[0].interface", "16 bytes"}, []string{"x", "--networks", "fake@abcdefghijklmnop"}},
+		"empty interface":                  {[]string{"networks[0]", "fake@"}, []string{"x", "--networks", "fake@"}},
+		"ID with a pair":                   {[]string{`"a;IP=1"`}, []string{"a;IP=1", "--primary", "fake"}},
+		"ID like an option":                {[]string{`"-a"`}, []string{"--primary", "fake", "--", "-a"}},
+		"ID with a quote":                  {[]string{"allocation ID"}, []string{`a" -j ACCEPT`, "--primary", "fake"}},
+		"interface leaves the dir":         {[]string{"networks[0].interface"}, []string{"x", "--networks", "fake@../../x"}},
+		"interface with a rule":            {[]string{"networks[0].interface"}, []string{"x", "--networks", `fake@a";flush`}},
+		"interface with a pattern":         {[]string{"networks[0].interface"}, []string{"x", "--networks", "fake@net%d"}},
+		"host IP with a rule":              {[]string{"host IP", "zone"}, []string{"x", "--networks", `[{"name": "web", "portMappings": [{"hostPort": 80, "hostIP": "::1%x accept"}]}]`}},
+		"label that is no port":            {[]string{`"../x"`}, []string{"x", "--primary", "web", "--networks", `[{"name": "web", "ports": ["../x"]}]`, "-p", "http=8080:80/tcp"}},
+		"network with a pair":              {[]string{"networks[0].name"}, []string{"x", "--networks", "fake;IP=10.0.0.1"}},
+		"JSON in a name":                   {[]string{"networks[0].name"}, []string{"x", "--networks", `[{"name": "fake\", \"ips\": [\"10.0.0.1\"]"}]`}},
+		"NUL in an interface":              {[]string{"networks[0].interface"}, []string{"x", "--networks", `[{"name": "fake", "interface": "a\u0000b"}]`}},
+		"interface twice":                  {[]string{"networks[1].interface", "networks[0]"}, []string{"x", "--networks", "fake@a,fake@a"}},
+		"interface of the primary":         {[]string{"the primary"}, []string{"x", "--primary", "fake", "--networks", "fake@eth0"}},
+		"interface exists":                 {[]string{"lo exists already"}, []string{"x", "--networks", "fake@lo"}},
+		"unknown network":                  {[]string{`"nope"`, "storage", "95-broken.conflist:2:"}, []string{"x", "--primary", "fake", "--networks", "nope"}},
+		"missing plugin":                   {[]string{`"nosuch"`, sandbox.PluginDir()}, []string{"x", "--primary", "fake", "--networks", "noplugin"}},
+		"port out of range":                {[]string{"70000"}, []string{"x", "--primary", "web", "-p", "70000:80"}},
+		"port twice":                       {[]string{"8080/tcp", "twice"}, []string{"x", "--primary", "web", "-p", "8080:80", "-p", "10.0.0.1:8080:81/tcp"}},
+		"port without portmap":             {[]string{"portMappings", `"fake"`}, []string{"x", "--primary", "fake", "-p", "8080:80"}},
+		"port without primary":             {[]string{"8080", "no primary"}, []string{"x", "--networks", "fake", "-p", "8080:80"}},
+		"address not declared":             {[]string{`"ips"`, "declared: none"}, []string{"x", "--networks", `[{"name": "fake", "ips": ["10.93.0.9"]}]`}},
+		"bad address":                      {[]string{"networks[0].ips[1]", `"10.1"`}, []string{"x", "--networks", `[{"name": "fixed", "ips": ["10.1.0.1", "10.1"]}]`}},
+		"unknown key":                      {[]string{"networks[0]", `"ip"`}, []string{"x", "--networks", `[{"name": "fixed", "ip": "10.1.0.1"}]`}},
+		"MTU without the key":              {[]string{"mtu", `"fake"`}, []string{"x", "--networks", `[{"name": "fake", "mtu": 1400}]`}},
+		"nothing to attach":                {[]string{"nothing to attach"}, []string{"x"}},
+		"two primaries":                    {[]string{"--primary"}, []string{"x", "--primary", "fake,web"}},
+		"no such flag":                     {[]string{"--frobnicate"}, []string{"x", "--frobnicate"}},
+		"no CNI configuration directory":   {[]string{"/nonexistent"}, []string{"x", "--primary", "fake", "--conf-dir", "/nonexistent"}},
+		"two default routes of one family": {[]string{"default-route"}, []string{"x", "--networks", `[{"name": "fake", "default-route": []}, {"name": "storage", "default-route": ["10.89.0.1"]}]`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := *h
@@ -418,7 +418,7 @@ func TestNeighbour(t *testing.T) {
 	h.must("detach", "a")
 	h.must("check", "a-1")
 	h.must("detach", "a-1")
-	h.must("attach", "a", "--primary", "storage@1-eth0") // now the name is nobody's
+	h.must("attach", "a", "--primary", "storage@1-eth0") // the name is free again
 	h.must("detach", "a")
 }
 

@@ -79,7 +79,7 @@ func compare(b *testing.B, subjects []subject, k int) (adds, dels []float64) {
 	round := 0
 	for b.Loop() {
 		for at := range subjects {
-			i := (at + round) % len(subjects) // nobody is always first
+			i := (at + round) % len(subjects) // none is always first
 			all[i] = append(all[i], measure(b, subjects[i], k))
 		}
 		round++

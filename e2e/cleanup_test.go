@@ -35,7 +35,7 @@ var leaky = map[string]struct{ plugins, publish string }{
 // dualStack are addresses of both families, in a directory of their own.
 const dualStack = `{"type": "host-local", "dataDir": "/run/leaky", "ranges": [[{"subnet": "10.95.0.0/16"}], [{"subnet": "fd00:95::/64"}]]}`
 
-// damages are the ways in which a teardown meets a host.
+// damages are the states of a host that a teardown has to cope with.
 var damages = map[string]func(h *host, id string){
 	"namespace gone":                  func(h *host, id string) { sandbox.Run(h.t, "ip", "netns", "del", id) },
 	"namespace gone, plugins missing": func(h *host, id string) { sandbox.Run(h.t, "ip", "netns", "del", id); h.breakPlugins("") },

@@ -184,7 +184,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// requireChecks holds CHECK to pass, and to fail after changes by hand.
+// requireChecks holds CHECK to pass, and to fail after manual changes.
 func (r *runtime) requireChecks(v string, c *libcni.RuntimeConf) {
 	r.t.Helper()
 	err := r.check(c)
@@ -356,7 +356,7 @@ func resultNames(r *types100.Result) []string {
 	return names
 }
 
-// TestDelegates stand inside the conflist, with or without a conf directory.
+// TestDelegates stand inside the conflist, with or without a CNI configuration directory.
 func TestDelegates(t *testing.T) {
 	h := newHost(t)
 	delegates := `"delegates": [
@@ -380,7 +380,7 @@ func TestDelegates(t *testing.T) {
 	c = h.container("c2")
 	r.add(c)
 	if got := inside(t, c); !slices.Equal(got, []string{"eth0", "net1"}) {
-		t.Errorf("without a conf directory, inside: %v", got)
+		t.Errorf("without a CNI configuration directory, inside: %v", got)
 	}
 	r.del(c)
 }

@@ -33,9 +33,9 @@ func TestConfGenerate(t *testing.T) {
 	for _, name := range []string{"multi", "storage"} {
 		arguments := []string{"conf", "generate", "storage", "--name", name, "--networks", "vlan"}
 		h.refuse(1, []string{"00-" + name}, append(arguments, "--check")...)
-		said := h.must(arguments...)
-		if !strings.Contains(said, `mode = "cni/`+name+`"`) || !strings.Contains(said, `networks = "web,`) {
-			t.Errorf("a job's author is told:\n%s", said)
+		output := h.must(arguments...)
+		if !strings.Contains(output, `mode = "cni/`+name+`"`) || !strings.Contains(output, `networks = "web,`) {
+			t.Errorf("a job's author is told:\n%s", output)
 		}
 		h.must(append(arguments, "--check")...)
 		h.must(arguments...) // again: the file itself is not what it is made from
@@ -70,8 +70,8 @@ func TestConfDirectories(t *testing.T) {
 	sandbox.WriteFile(t, nomad+"/60-closed.conflist", closed)
 	for _, command := range [][]string{{"networks"}, {"doctor", "--nomad-conf-dir", nomad}, {"conf", "generate", "web"}} {
 		o := h.allocnet(command...)
-		if said := o.stdout + o.stderr; !strings.Contains(said, `"closed"`) || !strings.Contains(said, "Nomad offers it itself") {
-			t.Errorf("%v does not say that Nomad offers the network:\n%s", command, said)
+		if output := o.stdout + o.stderr; !strings.Contains(output, `"closed"`) || !strings.Contains(output, "Nomad offers it itself") {
+			t.Errorf("%v does not say that Nomad offers the network:\n%s", command, output)
 		}
 	}
 
@@ -81,8 +81,8 @@ func TestConfDirectories(t *testing.T) {
 	h.conf = own + ":" + nomad
 	for _, command := range [][]string{{"networks"}, {"conf", "generate", "web"}} {
 		o := h.allocnet(command...)
-		if said := o.stdout + o.stderr; o.code != 0 || !strings.Contains(said, "closed") || strings.Contains(said, "Nomad offers it itself") {
-			t.Errorf("%v: exit code %d\n%s", command, o.code, said)
+		if output := o.stdout + o.stderr; o.code != 0 || !strings.Contains(output, "closed") || strings.Contains(output, "Nomad offers it itself") {
+			t.Errorf("%v: exit code %d\n%s", command, o.code, output)
 		}
 	}
 	list := read(t, nomad+"/00-multi.conflist")

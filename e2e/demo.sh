@@ -66,7 +66,7 @@ wait "$server" 2>/dev/null || true
 run allocnet detach web-1
 run allocnet status
 
-say "Another one, whose namespace somebody takes away: its rules and addresses stay"
+say "Another one, whose namespace another program removes: its rules and addresses stay"
 allocnet attach web-2 --primary web --networks storage --publish 8081:80/tcp >/dev/null
 run ip netns delete web-2
 run allocnet doctor || true

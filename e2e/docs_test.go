@@ -96,7 +96,7 @@ func TestHelpExamples(t *testing.T) {
 	}
 }
 
-// useDist makes dist/conf the conf directory.
+// useDist makes dist/conf the CNI configuration directory.
 func (h *host) useDist() {
 	h.t.Helper()
 	files, err := filepath.Glob("../dist/conf/*")

@@ -111,7 +111,7 @@ func removeCache(t *testing.T, name string) {
 	}
 }
 
-// TestGC tears down what died and what was cut off, keeps what lives, and runs
+// TestGC tears down what died and what was interrupted, keeps what lives, and runs
 // the plugins' GC with what is valid.
 func TestGC(t *testing.T) {
 	h := newHost(t)
@@ -133,12 +133,12 @@ func TestGC(t *testing.T) {
 			}
 		}
 	}
-	h.killedWhileAdding("cut-off")
+	h.killedWhileAdding("interrupted")
 	got, err := e.GC(ctx, func(id string) bool { return id == "said-alive" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"cut-off", "dead"}, got.TornDown); diff != "" {
+	if diff := cmp.Diff([]string{"dead", "interrupted"}, got.TornDown); diff != "" {
 		t.Errorf("torn down: %s", diff)
 	}
 	if !slices.Contains(got.Networks, "collected") || got.Skipped["web"] != "cniVersion 1.0.0 has no GC" {

@@ -78,7 +78,7 @@ func TestAttachToStanding(t *testing.T) {
 	h.must("detach", "e1")
 }
 
-// foreign makes a namespace with a main network and a way out that are not
+// foreign makes a namespace with a main network and a default route that are not
 // allocnet's, as Nomad's bridge mode does.
 func foreign(t *testing.T, name string) string {
 	t.Helper()
@@ -105,7 +105,7 @@ func defaultRoute(t *testing.T, name string) string {
 }
 
 // TestForeignNamespace: tasks attach at the same time to an allocation whose
-// namespace and main network are somebody else's.
+// namespace and main network are another runtime's.
 func TestForeignNamespace(t *testing.T) {
 	h := newHost(t)
 	path := foreign(t, "their")
@@ -138,7 +138,7 @@ func TestForeignNamespace(t *testing.T) {
 		t.Errorf("attachments of the tasks: %v, %d addresses", owned, len(addresses))
 	}
 	if got := defaultRoute(t, "their"); got != "default via 172.26.64.1 dev eth0" {
-		t.Errorf("the way out is %q now", got)
+		t.Errorf("the default route is %q now", got)
 	}
 	if _, err := e.Check(ctx, "n1"); err != nil {
 		t.Error(err)
@@ -162,9 +162,9 @@ func TestForeignNamespace(t *testing.T) {
 	}
 }
 
-// TestWayOutIsGivenBack: whoever asks for the default route gets it, and when
-// he goes, or fails, the one before has it again.
-func TestWayOutIsGivenBack(t *testing.T) {
+// TestDefaultRouteIsRestored: an attachment that asks for the default route gets
+// it; when it is detached, or fails, the previous one is restored.
+func TestDefaultRouteIsRestored(t *testing.T) {
 	h := newHost(t)
 	path := foreign(t, "their")
 	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Code: 7, Msg: "no such VLAN"}}})
@@ -175,7 +175,7 @@ func TestWayOutIsGivenBack(t *testing.T) {
 	want := func(route string) {
 		t.Helper()
 		if got := defaultRoute(t, "their"); got != route {
-			t.Errorf("the way out is %q, want %q", got, route)
+			t.Errorf("the default route is %q, want %q", got, route)
 		}
 	}
 	extend := func(elements ...selection.Element) error {

@@ -372,9 +372,9 @@ func (h *host) awaitGone(id string) {
 	}, func() string { return strings.Join(left, ", ") })
 }
 
-// TestPendingDelaysNobody: an ADD returns while the plugin of another
+// TestPendingDelaysNoCaller: an ADD returns while the plugin of another
 // allocation's pending teardown hangs, tried again by one process only.
-func TestPendingDelaysNobody(t *testing.T) {
+func TestPendingDelaysNoCaller(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
 	h.fake("fake", fakecni.Script{Log: dir + "/calls", Verbs: map[string]fakecni.Behaviour{

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // binary is allocnet, built with the race detector. /run is the sandbox's.
 const binary = "/run/allocnet"
 
-// host is a conf directory, a plugin directory and a state directory.
+// host is a CNI configuration directory, a plugin directory and a state directory.
 type host struct {
 	t       *testing.T
 	conf    string
@@ -132,7 +132,7 @@ func (h *host) refuse(code int, words []string, args ...string) {
 	}
 }
 
-// attach attaches and returns what stands then.
+// attach attaches and returns the existing attachments.
 func (h *host) attach(args ...string) *hook.Allocation {
 	h.t.Helper()
 	var a hook.Allocation

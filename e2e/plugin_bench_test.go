@@ -82,13 +82,13 @@ func (p *peers) plugin(b *testing.B, name, keys string) subject {
 	}
 	extra := []map[string]any{{"name": "storage"}, {"name": "peer"}, {"name": "vlan"}, {"name": "fixed", "ips": []string{fixedAddress}}}
 	return called(name, []string{p.bin, sandbox.PluginDir()}, func(int) *libcni.NetworkConfigList { return list }, func(k int) [][2]string {
-		wishes, _ := json.Marshal(extra[:k-1]) // strings only
-		return [][2]string{{"networks", string(wishes)}}
+		networks, _ := json.Marshal(extra[:k-1]) // strings only
+		return [][2]string{{"networks", string(networks)}}
 	})
 }
 
 // multus is Multus with the same networks as delegates, without Kubernetes.
-// Whoever has one names it in MULTUS_BIN.
+// MULTUS_BIN names the program.
 func (p *peers) multus(b *testing.B, path string) subject {
 	b.Helper()
 	lists := map[int]*libcni.NetworkConfigList{}

@@ -107,7 +107,7 @@ func (d *daemon) prepare() []string {
 func (d *daemon) start() run {
 	ctx, giveUp := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { // the client tries again where nobody listens
+	go func() { // the client retries where the socket has no listener
 		<-d.ended
 		giveUp()
 	}()
@@ -121,7 +121,7 @@ func (d *daemon) start() run {
 // repair starts the agent, which leaves each allocation whole or not at all.
 func (d *daemon) repair() {
 	d.Helper()
-	_ = d.cmd.Process.Kill() // when nobody was to be killed
+	_ = d.cmd.Process.Kill() // where the kill was of no instant
 	<-d.ended
 	d.serve()
 	all, err := client.New(socket).Allocations(context.Background())

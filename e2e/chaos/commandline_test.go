@@ -16,8 +16,8 @@ import (
 // commandLine is the way by commands.
 type commandLine struct {
 	*host
-	before       func(h *host) []string
-	victim, mend []string
+	before      func(h *host) []string
+	victim, fix []string
 }
 
 var (
@@ -72,10 +72,10 @@ func (h *host) launch(cmd *exec.Cmd) run {
 	return run{cmd.Process, done}
 }
 
-// repair may find that all was done before the kill: gc leaves what stands.
+// repair may find that all was done before the kill: gc leaves existing attachments.
 func (c *commandLine) repair() {
 	c.Helper()
-	c.must(c.mend...)
+	c.must(c.fix...)
 	if text := c.must("status", "--json"); c.requireWhole(text) > 0 {
 		c.must(detach...)
 	}

@@ -78,15 +78,15 @@ func TestBusy(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := bufio.NewScanner(stderr)
-	for said.Scan() && !strings.Contains(said.Text(), "trying again") {
+	output := bufio.NewScanner(stderr)
+	for output.Scan() && !strings.Contains(output.Text(), "trying again") {
 	}
-	if err := writer.Close(); err != nil { // in the pause after the first try
+	if err := writer.Close(); err != nil { // in the pause after the first attempt
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, stderr) // until it has ended
-	if err := cmd.Wait(); err != nil || !strings.Contains(said.Text(), "trying again") {
-		t.Errorf("the second try: %v: %s", err, said.Text())
+	if err := cmd.Wait(); err != nil || !strings.Contains(output.Text(), "trying again") {
+		t.Errorf("the second attempt: %v: %s", err, output.Text())
 	}
 
 	writer = busy()

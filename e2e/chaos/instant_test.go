@@ -14,14 +14,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// run is an operation at work in a process that can be killed.
+// run is an operation in flight in a process that can be killed.
 type run struct {
 	process *os.Process
 	// done is closed when the operation has ended, in whatever way.
 	done <-chan struct{}
 }
 
-// length is how long an operation takes when nobody kills it.
+// length is how long an operation takes without a kill.
 type length struct {
 	time time.Duration
 	// changes is how many times files of the state directory change.
@@ -52,7 +52,7 @@ func (i instant) wait(l length) time.Duration { return time.Duration(i.part * fl
 func (i instant) count(l length) int { return 1 + int(i.part*float64(l.changes)) }
 
 // kill waits for the instant and kills. It returns whether the operation was
-// still at work, when it has ended.
+// in flight, when it has ended.
 func (i instant) kill(l length, changes *fsnotify.Watcher, r run) bool {
 	i.await(l, changes, r)
 	killed := true

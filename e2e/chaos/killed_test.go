@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// way is a way in to the engine: an operation that is killed, and what then
-// has to be enough for nothing to be left.
+// way is an operation of one integration that is killed, and the repair that
+// then leaves nothing on the host.
 type way interface {
 	// prepare makes what the operation works on, and returns the allocations
 	// that it is about to set up.
 	prepare() []string
 	// start begins the operation.
 	start() run
-	// repair is one teardown, one gc or one start, and the end of what stands.
+	// repair is one teardown, one gc or one start, and the end of existing attachments.
 	repair()
 }
 
 // ids are the allocations of all ways.
 var ids = []string{"k1", "k2", "k3"}
 
-// ways are all ways in, by name and in this order.
+// ways are the operations of all integrations, by name and in this order.
 var ways = []struct {
 	name string
 	of   func(h *host) way
@@ -104,7 +104,7 @@ func (h *host) measure(w way) length {
 	return l
 }
 
-// killOnce returns whether the operation was at work when it was killed, and how
+// killOnce returns whether the operation was in flight when it was killed, and how
 // long it was.
 func (h *host) killOnce(w way, i instant, l length) (cut bool, took time.Duration) {
 	h.Helper()

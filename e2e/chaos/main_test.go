@@ -36,7 +36,7 @@ const (
 
 var (
 	// rounds and kills are few enough for `make test`; `make chaos` sets 500 and
-	// 250. Kills are those with each seed: four of each way in.
+	// 250. Kills are those with each seed: four of each operation.
 	rounds = number("ALLOCNET_CHAOS_ROUNDS", 15)
 	kills  = number("ALLOCNET_CHAOS_KILLS", 60)
 	seed   = number("ALLOCNET_CHAOS_SEED", uint64(time.Now().UnixNano()))
@@ -73,7 +73,7 @@ func build() error {
 	return sandbox.Build(bin+"/", "cmd/allocnet", "cmd/allocnet-cni")
 }
 
-// host is a conf directory, a plugin directory and a state directory.
+// host is a CNI configuration directory, a plugin directory and a state directory.
 type host struct {
 	*testing.T
 	// config is the agent's.

@@ -150,13 +150,13 @@ func TestOwnedByAnother(t *testing.T) {
 	h := newHost(t)
 	stand(h)
 	sandbox.Run(t, "chmod", "755", filepath.Dir(h.state), h.state)
-	nobody := func(args ...string) outcome {
+	unprivileged := func(args ...string) outcome {
 		cmd := exec.Command("setpriv", append([]string{"--reuid", "65534", "--clear-groups", binary}, args...)...)
 		cmd.Env = h.env()
 		return h.run(cmd)
 	}
 	for _, args := range [][]string{extend, detach, {"status", "k1"}, collect} {
-		h.requireRefused(nobody(args...), "permission denied")
+		h.requireRefused(unprivileged(args...), "permission denied")
 	}
 	h.must("check", "k1")
 	sandbox.Run(t, "chown", "-R", "65534:65534", h.state)

@@ -79,7 +79,7 @@ func (c *Conflist) once() {
 			c.written.Store(true)
 			return
 		}
-		err = cniconf.ReplaceFile(c.Path, list)
+		err = cniconf.Write(c.Path, list)
 	}
 	c.Metrics.Reloaded(err)
 	if err != nil {

@@ -178,7 +178,7 @@ func listenPrivately(path string) (net.Listener, error) {
 	if err := os.Chmod(temporary, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	if err := os.Rename(temporary, path); err != nil {
+	if err := os.Rename(temporary, path); err != nil { //nolint:forbidigo // a socket, not a file
 		return nil, errors.Join(err, l.Close())
 	}
 	created, err := os.Lstat(path)

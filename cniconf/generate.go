@@ -5,14 +5,13 @@ package cniconf
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/utils"
+
+	"github.com/allocnet/allocnet/internal/atomicfile"
 )
 
 // Multi is what a conflist of allocnet-cni is generated from.
@@ -125,25 +124,8 @@ func (n *Network) renamed(name string) (json.RawMessage, error) {
 	return json.Marshal(list)
 }
 
-// ReplaceFile writes a file of a conf directory. Readers see the old content
-// or the new one, also after a power cut.
-func ReplaceFile(path string, data []byte) error {
-	// The name has no ending that readers of conf directories look for.
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.new")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+// Write replaces a file of a CNI configuration directory. The command line and the
+// agent may do so at a time.
+func Write(path string, data []byte) error {
+	return atomicfile.Write(path, data, atomicfile.Options{Mode: 0o644, Durable: true, Unlocked: true})
 }

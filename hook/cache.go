@@ -15,6 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -144,19 +145,6 @@ func (o *operation) writeCache(a state.Attachment) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// A hidden name: libcni reads every file of the directory, and skips what
-	// it cannot parse.
-	temporary := filepath.Join(filepath.Dir(path), ".allocnet-"+filepath.Base(path))
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	// Not durable: after a power cut the attachment does not exist.
+	return atomicfile.Write(path, data, atomicfile.Options{})
 }

@@ -55,7 +55,7 @@ func TestCacheLinks(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, link := range []string{path, filepath.Join(filepath.Dir(path), ".allocnet-"+filepath.Base(path))} {
+	for _, link := range []string{path, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")} {
 		if err := os.Symlink(victim, link); err != nil {
 			t.Fatal(err)
 		}

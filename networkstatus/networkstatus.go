@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -38,44 +39,19 @@ func Write(dataDir string, a *hook.Allocation) error {
 	return Replace(shared, File, append(data, '\n'))
 }
 
-// Replace writes a file of a shared directory, for everybody to read, or leaves
-// the earlier one. Tasks may write to the directory, so nothing that is there is
-// followed, and a directory in the file's place is removed.
+// Replace writes a file of a shared directory with mode 0644, or leaves the old
+// content. Tasks can write to the directory: links are not followed, and a directory
+// at the name is removed. The caller writes one file at a time.
 func Replace(shared *os.Root, name string, data []byte) error {
-	temporary := "." + name + ".tmp"
-	err := write(shared, temporary, data)
-	if err == nil {
-		err = put(shared, temporary, name)
-	}
-	if err != nil {
-		_ = shared.RemoveAll(temporary) // it may not be there
-		return fmt.Errorf("write %s: %w", filepath.Join(shared.Name(), name), err)
-	}
-	return nil
-}
-
-func write(shared *os.Root, name string, data []byte) error {
-	if err := shared.RemoveAll(name); err != nil {
-		return err
-	}
-	file, err := shared.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	return errors.Join(err, file.Chmod(0o644), file.Close())
-}
-
-// put renames a file, over a directory, too.
-func put(shared *os.Root, from, to string) error {
-	info, err := shared.Lstat(to)
+	info, err := shared.Lstat(name)
 	if err == nil && info.IsDir() {
-		err = shared.RemoveAll(to)
+		err = shared.RemoveAll(name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return fmt.Errorf("write %s: %w", filepath.Join(shared.Name(), name), err)
 	}
-	return shared.Rename(from, to)
+	// Not durable: after a power cut the allocation's networks do not exist.
+	return atomicfile.WriteIn(shared, name, data, atomicfile.Options{Mode: 0o644})
 }
 
 // Remove removes the file of an allocation. One that is not there is fine.

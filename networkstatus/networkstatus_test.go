@@ -80,7 +80,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{File, "." + File + ".tmp"} {
+	for _, name := range []string{File, "." + File + ".new"} {
 		if err := os.Symlink(victim, filepath.Join(shared, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestDirectoryInTheWay(t *testing.T) {
 	victim := filepath.Join(data, "victim")
 	occupy := func() {
 		t.Helper()
-		for _, name := range []string{File, "." + File + ".tmp"} {
+		for _, name := range []string{File, "." + File + ".new"} {
 			dir := filepath.Join(shared, name, "full")
 			if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink(data, filepath.Join(dir, "link"))); err != nil {
 				t.Fatal(err)

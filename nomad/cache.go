@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -60,16 +60,8 @@ func (c networkCache) store(id string, elements []selection.Element) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	temporary := c.path(id) + ".new"
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary, c.path(id))
+	// Not durable: load detects a truncated file.
+	return atomicfile.Write(c.path(id), data, atomicfile.Options{Unlocked: true})
 }
 
 func (c networkCache) remove(id string) error {
@@ -87,7 +79,7 @@ func (c networkCache) prune(live map[string]bool) error {
 	}
 	errs := []error{err}
 	for _, file := range files {
-		if id, _, _ := strings.Cut(file.Name(), "."); !live[id] {
+		if id, _, _ := strings.Cut(strings.TrimPrefix(file.Name(), "."), "."); !live[id] {
 			errs = append(errs, os.Remove(filepath.Join(c.dir, file.Name())))
 		}
 	}

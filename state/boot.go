@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
@@ -26,13 +27,12 @@ func (s *Store) CleanedBoot() (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// SetCleanedBoot records it.
+// SetCleanedBoot records it. The caller holds LockCleaning.
 func (s *Store) SetCleanedBoot(boot string) error {
-	temporary := filepath.Join(s.dir, ".boot")
-	if err := s.intercept("write", temporary, func() error { return writeFile(temporary, []byte(boot+"\n")) }); err != nil {
-		return err
-	}
-	return s.rename(temporary, filepath.Join(s.dir, "boot"))
+	path := filepath.Join(s.dir, "boot")
+	return s.intercept("write", path, func() error {
+		return atomicfile.Write(path, []byte(boot+"\n"), atomicfile.Options{Durable: true})
+	})
 }
 
 // LockCleaning is held by the process that removes what earlier boots left.
@@ -42,17 +42,4 @@ func (s *Store) LockCleaning(ctx context.Context) (unlock func(), err error) {
 		return nil, err
 	}
 	return func() { flock.Close(dir) }, nil
-}
-
-// writeFile writes a file that is on disk before it gets its name.
-func writeFile(path string, data []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
 }

@@ -192,7 +192,8 @@ func (l *Locked) create(changes []change) error {
 }
 
 // writeNew writes lines to a new file, which from then on is the journal that is
-// open. Its name is fixed: the lock keeps others away, and what a killed process
+// open: with its room reserved, so internal/atomicfile, which closes what it
+// writes, cannot do it. Its name is fixed: the lock keeps others away, and what a killed process
 // left is overwritten.
 func (l *Locked) writeNew(changes []change) (path string, err error) {
 	path = filepath.Join(l.dir(), "."+journalFile)

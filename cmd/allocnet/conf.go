@@ -162,7 +162,7 @@ func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary str
 
 func (g *generation) write(list []byte) error {
 	if !g.check {
-		return cniconf.ReplaceFile(g.out, list)
+		return cniconf.Write(g.out, list)
 	}
 	present, err := os.ReadFile(g.out)
 	if err != nil {

@@ -461,7 +461,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("without a shared directory: %v", err)
 	}
 	if err := errors.Join(os.Mkdir(shared, 0o777), os.WriteFile(victim, []byte("precious"), 0o600),
-		os.Symlink(victim, filepath.Join(shared, envFile)), os.Symlink(victim, filepath.Join(shared, "."+envFile+".tmp"))); err != nil {
+		os.Symlink(victim, filepath.Join(shared, envFile)), os.Symlink(victim, filepath.Join(shared, "."+envFile+".new"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.publishNow(&task{config: c}); err != nil {

@@ -1,0 +1,132 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package atomicfile replaces a file in one step: a reader sees the old content
+// or the new content, and a writer that is killed or runs out of disk space
+// leaves the old content.
+package atomicfile
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Options are the properties of a file. The zero value is a file of mode 0600 whose
+// writers hold a lock, and which may be empty after a power cut.
+type Options struct {
+	// Mode is the file's permission, whatever the umask. 0: 0600.
+	Mode fs.FileMode
+	// Durable syncs the file before it gets its name, and the directory after:
+	// after a power cut the file has the old content or the new content. False:
+	// for files that a reboot makes worthless, or that readers verify.
+	Durable bool
+	// Unlocked gives each writer a temporary file of its own, for files that
+	// several processes may write at a time; a killed writer leaves that behind.
+	// False: the callers hold a lock, and the next writer removes the temporary
+	// file of a killed one.
+	Unlocked bool
+}
+
+// Write replaces the file at path. A symbolic link at path is replaced, not
+// followed; a directory at path is an error.
+func Write(path string, data []byte, o Options) error {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer dir.Close() //nolint:errcheck // opened for reading
+	return WriteIn(dir, filepath.Base(path), data, o)
+}
+
+// WriteIn replaces a file of an open directory.
+func WriteIn(dir *os.Root, name string, data []byte, o Options) error {
+	if err := write(root{dir}, name, data, o); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Join(dir.Name(), name), err)
+	}
+	return nil
+}
+
+// directory is where the file is. Tests let each of its steps fail.
+type directory interface {
+	create(name string, mode fs.FileMode) (file, error)
+	rename(from, to string) error
+	remove(name string) error
+	sync() error
+}
+
+type file interface {
+	io.WriteCloser
+	Chmod(mode fs.FileMode) error
+	Sync() error
+}
+
+func write(dir directory, name string, data []byte, o Options) error {
+	if o.Mode == 0 {
+		o.Mode = 0o600
+	}
+	temporary := temporaryName(name, o)
+	err := dir.remove(temporary)
+	if err == nil {
+		err = writeNew(dir, temporary, data, o)
+	}
+	if err == nil {
+		err = dir.rename(temporary, name)
+	}
+	if err != nil {
+		return errors.Join(err, dir.remove(temporary))
+	}
+	if o.Durable {
+		return dir.sync()
+	}
+	return nil
+}
+
+// temporaryName is hidden, and has no extension that readers of a configuration
+// directory look for.
+func temporaryName(name string, o Options) string {
+	if o.Unlocked {
+		name += "." + rand.Text()
+	}
+	return "." + name + ".new"
+}
+
+func writeNew(dir directory, name string, data []byte, o Options) error {
+	file, err := dir.create(name, o.Mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Chmod(o.Mode)
+	}
+	if err == nil && o.Durable {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+// root is a directory of the file system. Nothing in it is followed to another.
+type root struct{ dir *os.Root }
+
+func (r root) create(name string, mode fs.FileMode) (file, error) {
+	return r.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+}
+
+func (r root) rename(from, to string) error { return r.dir.Rename(from, to) }
+
+// remove removes a temporary file, and a directory that another user of the
+// directory made in its place.
+func (r root) remove(name string) error { return r.dir.RemoveAll(name) }
+
+func (r root) sync() error {
+	opened, err := r.dir.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(opened.Sync(), opened.Close())
+}

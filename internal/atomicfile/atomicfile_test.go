@@ -1,0 +1,284 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// recorder is a directory that records its steps, and fails or crashes at one.
+type recorder struct {
+	directory
+	steps []string
+	// failAt is the number of the step that fails, from 1; 0: none.
+	failAt int
+	// crash panics instead: nothing is undone, as after kill -9.
+	crash bool
+}
+
+// crashed is the panic of a recorder.
+type crashed struct{}
+
+var errFull = fmt.Errorf("scripted: %w", unix.ENOSPC)
+
+func (r *recorder) step(name string) error {
+	r.steps = append(r.steps, name)
+	if len(r.steps) != r.failAt {
+		return nil
+	}
+	if r.crash {
+		panic(crashed{})
+	}
+	return errFull
+}
+
+func (r *recorder) create(name string, mode fs.FileMode) (file, error) {
+	if err := r.step("create"); err != nil {
+		return nil, err
+	}
+	f, err := r.directory.create(name, mode)
+	return recordedFile{f, r}, err
+}
+
+func (r *recorder) rename(from, to string) error {
+	return errors.Join(r.step("rename"), r.whenWell(func() error { return r.directory.rename(from, to) }))
+}
+
+func (r *recorder) remove(name string) error {
+	return errors.Join(r.step("remove"), r.whenWell(func() error { return r.directory.remove(name) }))
+}
+
+func (r *recorder) sync() error {
+	return errors.Join(r.step("sync directory"), r.whenWell(r.directory.sync))
+}
+
+// whenWell does a step unless it is the one that fails.
+func (r *recorder) whenWell(do func() error) error {
+	if len(r.steps) == r.failAt {
+		return nil
+	}
+	return do()
+}
+
+type recordedFile struct {
+	file
+	r *recorder
+}
+
+func (f recordedFile) Write(data []byte) (int, error) {
+	if err := f.r.step("write"); err != nil {
+		n, _ := f.file.Write(data[:len(data)/2]) // what a full disk takes
+		return n, err
+	}
+	return f.file.Write(data)
+}
+
+func (f recordedFile) Chmod(mode fs.FileMode) error {
+	return errors.Join(f.r.step("chmod"), f.file.Chmod(mode))
+}
+
+func (f recordedFile) Sync() error { return errors.Join(f.r.step("sync file"), f.file.Sync()) }
+
+func (f recordedFile) Close() error { return errors.Join(f.file.Close(), f.r.step("close")) }
+
+func openRoot(t *testing.T, dir string) *os.Root {
+	t.Helper()
+	opened, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = opened.Close() })
+	return opened
+}
+
+func content(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestSteps(t *testing.T) {
+	for name, test := range map[string]struct {
+		options Options
+		want    []string
+	}{
+		"plain":   {Options{}, []string{"remove", "create", "write", "chmod", "close", "rename"}},
+		"durable": {Options{Durable: true}, []string{"remove", "create", "write", "chmod", "sync file", "close", "rename", "sync directory"}},
+	} {
+		r := &recorder{directory: root{openRoot(t, t.TempDir())}}
+		if err := write(r, "f", []byte("x"), test.options); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(test.want, r.steps); diff != "" {
+			t.Errorf("%s: steps (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestFailureKeepsTheFile: each step of a durable write fails once, as on a full
+// disk, and then the process is killed there. Only the last step, which comes after
+// the rename, leaves the new content.
+func TestFailureKeepsTheFile(t *testing.T) {
+	const steps = 8
+	for _, crash := range []bool{false, true} {
+		for failAt := 1; failAt <= steps; failAt++ {
+			r := &recorder{failAt: failAt, crash: crash}
+			t.Run(fmt.Sprintf("crash=%t/step=%d", crash, failAt), func(t *testing.T) {
+				dir := t.TempDir()
+				r.directory = root{openRoot(t, dir)}
+				path := filepath.Join(dir, "f")
+				if err := Write(path, []byte("old"), Options{}); err != nil {
+					t.Fatal(err)
+				}
+				err := survive(func() error { return write(r, "f", []byte("new"), Options{Durable: true}) })
+				want := "old"
+				if failAt == steps {
+					want = "new"
+				}
+				if got := content(t, path); got != want {
+					t.Errorf("content %q after %v, want %q", got, r.steps, want)
+				}
+				if !crash && !errors.Is(err, unix.ENOSPC) {
+					t.Errorf("error %v after %v, want ENOSPC", err, r.steps)
+				}
+				if left := names(t, dir); !crash && len(left) != 1 {
+					t.Errorf("directory has %v after %v, want f alone", left, r.steps)
+				}
+				if err := Write(path, []byte("next"), Options{}); err != nil || content(t, path) != "next" {
+					t.Errorf("the next writer: %v, content %q", err, content(t, path))
+				}
+				if left := names(t, dir); len(left) != 1 {
+					t.Errorf("directory has %v after the next writer, want f alone", left)
+				}
+			})
+		}
+	}
+}
+
+// survive returns from a crash.
+func survive(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil && p != any(crashed{}) {
+			panic(p)
+		}
+	}()
+	return do()
+}
+
+func TestMode(t *testing.T) {
+	before := unix.Umask(0o077)
+	t.Cleanup(func() { unix.Umask(before) })
+	path := filepath.Join(t.TempDir(), "f")
+	for _, test := range []struct{ option, want fs.FileMode }{{0, 0o600}, {0o644, 0o644}, {0o640, 0o640}} {
+		if err := Write(path, nil, Options{Mode: test.option}); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != test.want {
+			t.Errorf("mode %v: file has %v, %v, want %v", test.option, info.Mode(), err, test.want)
+		}
+	}
+}
+
+// TestLinksAreReplaced: neither a link at the path nor one at the temporary name is
+// written through.
+func TestLinksAreReplaced(t *testing.T) {
+	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	path := filepath.Join(dir, "f")
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, path), os.Symlink(victim, filepath.Join(dir, temporaryName("f", Options{})))); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(path, []byte("new"), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(t, victim); got != "precious" {
+		t.Errorf("the target of the link has %q", got)
+	}
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || content(t, path) != "new" {
+		t.Errorf("%s is %v, %v, want a file with the new content", path, info, err)
+	}
+}
+
+// TestLinkedDirectory: the directory itself may be a link, as /run is on some hosts.
+func TestLinkedDirectory(t *testing.T) {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(link, "f"), []byte("new"), Options{Durable: true}); err != nil || content(t, filepath.Join(dir, "f")) != "new" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestObstacles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, temporaryName("f", Options{}), "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(dir, "f"), nil, Options{}); err != nil {
+		t.Errorf("directory at the temporary name: %v, want it removed", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(dir, "d"), nil, Options{}); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if err := Write(filepath.Join(dir, "none", "f"), nil, Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing directory: %v, want fs.ErrNotExist", err)
+	}
+	if err := WriteIn(openRoot(t, dir), "../f", nil, Options{}); err == nil {
+		t.Error("a name left the directory")
+	}
+	if left := names(t, dir); !cmp.Equal(left, []string{"d", "f"}) {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestUnlocked: several writers at a time each replace the file as a whole.
+func TestUnlocked(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	var writers sync.WaitGroup
+	for i := range 8 {
+		writers.Go(func() {
+			for range 16 {
+				if err := Write(path, []byte(fmt.Sprintf("%d%d", i, i)), Options{Unlocked: true}); err != nil {
+					t.Error(err)
+				}
+				if data, err := os.ReadFile(path); err != nil || len(data) != 2 || data[0] != data[1] {
+					t.Errorf("read %q, %v", data, err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if left := names(t, dir); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -25,10 +25,8 @@ type Conflist struct {
 	Path string
 	// Source is a file to copy without changes. Empty: generated from Multi.
 	Source string
-	// Multi is the conflist to generate. Its Primary is looked up by the name Primary
-	// at each change.
-	Multi   cniconf.Multi
-	Primary string
+	// Multi describes the conflist to generate.
+	Multi cniconf.Multi
 	// Metrics counts. Required.
 	Metrics *Metrics
 	// Logger gets a line for each change. Required.
@@ -94,19 +92,11 @@ func (c *Conflist) make() ([]byte, error) {
 	if c.Source != "" {
 		return c.install()
 	}
-	catalog, err := cniconf.Load(c.Multi.ConfDirs...)
+	catalog, err := cniconf.LoadExcept(c.Path, c.Multi.ConfDirs...)
 	if err != nil {
 		return nil, err
 	}
-	// The file itself may have the primary's name, and come first.
-	catalog.Networks = slices.DeleteFunc(slices.Concat(catalog.Networks, catalog.Shadowed), func(n *cniconf.Network) bool {
-		return n.Path == c.Path
-	})
-	multi := c.Multi
-	if multi.Primary, err = catalog.Lookup(c.Primary); err != nil {
-		return nil, err
-	}
-	return multi.ConfList()
+	return c.Multi.ConfList(catalog)
 }
 
 // install returns the user's file, if a runtime could use it.

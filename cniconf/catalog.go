@@ -4,8 +4,6 @@
 package cniconf
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,16 +15,17 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// DefaultDir is the conf directory of Nomad clients.
+// DefaultDir is the CNI configuration directory of Nomad clients.
 const DefaultDir = "/opt/cni/config"
 
-// ErrNoDir is a conf directory that does not exist.
-var ErrNoDir = errdefs.New(errdefs.Refused, "conf directory does not exist")
+// ErrNoDir reports a CNI configuration directory that does not exist.
+var ErrNoDir = errdefs.New(errdefs.Refused, "CNI configuration directory does not exist")
 
-// maxFile bounds a configuration file. Real ones have a few KiB.
-const maxFile = 1 << 20
+// extensions are those of configuration files.
+var extensions = []string{".conflist", ".conf", ".json"}
 
-// Catalog is what CNI configuration directories offered when they were read.
+// Catalog has the networks of CNI configuration directories at the time when they
+// were read.
 type Catalog struct {
 	Dirs []string
 	// Networks are in the order of the directories, and in each in the lexical
@@ -38,34 +37,7 @@ type Catalog struct {
 	Shadowed []*Network
 }
 
-// BrokenFile is a configuration file that cannot be used.
-type BrokenFile struct {
-	Path string
-	// Line and Column are where the JSON is wrong, from 1; 0 when the reason
-	// is another.
-	Line, Column int
-	Err          error
-	// Network is the file's network, as far as its name can be read.
-	Network string
-}
-
-// mayBe tells whether the file may be that of a network.
-func (b BrokenFile) mayBe(network string) bool { return b.Network == "" || b.Network == network }
-
-func (b BrokenFile) Error() string {
-	if b.Line > 0 {
-		return fmt.Sprintf("%s:%d:%d: %v", b.Path, b.Line, b.Column, b.Err)
-	}
-	return fmt.Sprintf("%s: %v", b.Path, b.Err)
-}
-
-// Kind is that of package errdefs.
-func (BrokenFile) Kind() errdefs.Kind { return errdefs.Failed }
-
-// Unwrap gives the reason.
-func (b BrokenFile) Unwrap() error { return b.Err }
-
-// NotFoundError is a network name that no directory offers.
+// NotFoundError reports a network name that no directory has.
 type NotFoundError struct {
 	Name   string
 	Dirs   []string
@@ -94,89 +66,62 @@ func (e *NotFoundError) Error() string {
 // Kind is that of package errdefs.
 func (*NotFoundError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Load reads directories, of which the first that has a name wins. It fails only
-// when a directory itself cannot be read; one that does not exist is ErrNoDir:
-// without it a later one could win.
-func Load(dirs ...string) (*Catalog, error) {
+// Load reads CNI configuration directories. Of several networks with one name the
+// first is used. The error is that a directory cannot be read, or ErrNoDir: without
+// it a network of a later directory could be used in place of a missing one.
+func Load(dirs ...string) (*Catalog, error) { return LoadExcept("", dirs...) }
+
+// LoadExcept is Load as if the file at path did not exist, for the program that is
+// about to replace that file. Empty path: no exception.
+func LoadExcept(path string, dirs ...string) (*Catalog, error) {
 	c := &Catalog{Dirs: dirs}
 	for _, dir := range dirs {
-		if err := c.addDir(dir); err != nil {
+		if err := c.addDir(dir, filepath.Clean(path)); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (c *Catalog) addDir(dir string) error {
+func (c *Catalog) addDir(dir, except string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: make %s and put CNI conflists there", ErrNoDir, dir)
+		return fmt.Errorf("%w: create %s and put network configurations there", ErrNoDir, dir)
 	}
 	if err != nil {
-		return fmt.Errorf("read conf directory: %w", err)
+		return fmt.Errorf("read CNI configuration directory: %w", err)
 	}
-	earlier := c.Broken
+	earlierDirs := len(c.Broken)
 	for _, entry := range entries { // sorted by name
-		if entry.IsDir() || !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(entry.Name())) {
-			continue
+		path := filepath.Join(dir, entry.Name())
+		if !entry.IsDir() && path != except && slices.Contains(extensions, filepath.Ext(path)) {
+			c.add(path, earlierDirs)
 		}
-		c.add(filepath.Join(dir, entry.Name()), earlier)
 	}
 	return nil
 }
 
-// add reads a file. Its network does not take the place of one whose file, in an
-// earlier directory, is broken: that one may have rules.
-func (c *Catalog) add(path string, earlier []BrokenFile) {
+// add reads a file. Its network is not used in place of that of a broken file which
+// comes before, since that may have rules. The first earlierDirs of the broken files
+// are those of earlier directories.
+func (c *Catalog) add(path string, earlierDirs int) {
 	network, err := loadFile(path)
 	if err != nil {
 		c.Broken = append(c.Broken, asBroken(path, err))
 		return
 	}
-	if i := slices.IndexFunc(earlier, func(b BrokenFile) bool { return b.mayBe(network.Name) }); i >= 0 {
-		err := fmt.Errorf("network %q may be that of the broken file %s, which comes first: correct or remove that file", network.Name, earlier[i].Path)
-		c.Broken = append(c.Broken, BrokenFile{Path: path, Network: network.Name, Err: err})
-		return
+	for i, b := range c.Broken {
+		if i < earlierDirs && b.mayBe(network.Name) || b.mayRestrict(network.Name) {
+			err := fmt.Errorf("network %q may be that of the broken file %s, which comes first: correct or remove that file", network.Name, b.Path)
+			c.Broken = append(c.Broken, BrokenFile{Path: path, Network: network.Name, Err: err})
+			return
+		}
 	}
 	if slices.ContainsFunc(c.Networks, func(n *Network) bool { return n.Name == network.Name }) {
 		c.Shadowed = append(c.Shadowed, network)
 		return
 	}
 	c.Networks = append(c.Networks, network)
-}
-
-func asBroken(path string, err error) BrokenFile {
-	var broken BrokenFile
-	if !errors.As(err, &broken) {
-		broken = BrokenFile{Path: path, Err: err}
-	}
-	if data, err := readFile(path); err == nil {
-		broken.Network = nameIn(data)
-	}
-	return broken
-}
-
-// nameIn reads the name of a network as far as the JSON goes. Of several the last
-// counts, as in a file that is not broken.
-func nameIn(data []byte) (name string) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
-		return ""
-	}
-	for decoder.More() {
-		key, err := decoder.Token()
-		if err != nil {
-			break
-		}
-		var value any
-		if decoder.Decode(&value) != nil {
-			break
-		}
-		if key, _ := key.(string); strings.EqualFold(key, "name") {
-			name, _ = value.(string)
-		}
-	}
-	return name
 }
 
 // Lookup returns the network of a name, or a *NotFoundError.
@@ -190,19 +135,4 @@ func (c *Catalog) Lookup(name string) (*Network, error) {
 	}
 	slices.Sort(known)
 	return nil, &NotFoundError{Name: name, Dirs: c.Dirs, Known: known, Broken: c.Broken}
-}
-
-// readFile reads a regular file of a sensible size.
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("not a regular file")
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("file has %d bytes, want at most %d", info.Size(), maxFile)
-	}
-	return os.ReadFile(path)
 }

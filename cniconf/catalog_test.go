@@ -146,6 +146,43 @@ func TestBrokenFileKeepsItsName(t *testing.T) {
 	}
 }
 
+// TestBrokenFileWithRules: in one directory, too, a later file does not take the
+// place of a broken one that has rules for the network. Other networks are there.
+func TestBrokenFileWithRules(t *testing.T) {
+	for name, test := range map[string]struct {
+		broken string
+		want   bool
+	}{
+		"rules":                        {`{"cniVersion": "1.0.0", "name": "a", "allocnet": {"namespaces": ["prod"],}, "type": "first"}`, false},
+		"rules, with other letters":    {`{"Name": "a", "AllocNet": {"namespaces": ["prod"]}, "type": "first",}`, false},
+		"rules before the name":        {`{"allocnet": {"namespaces": ["prod"],}, "name": "a", "type": "first"}`, false},
+		"rules, and an invalid plugin": {`{"cniVersion": "1.0.0", "name": "a", "allocnet": {}, "type": "../first"}`, false},
+		"rules of another network":     {`{"name": "c", "allocnet": {"namespaces": ["prod"],}}`, true},
+		"no rules":                     {`{"cniVersion": "1.0.0", "name": "a", "type": "first",}`, true},
+		"empty":                        {``, true},
+	} {
+		c := load(t, map[string]string{
+			"10-broken.conf": test.broken,
+			"20-a.conf":      `{"cniVersion": "1.0.0", "name": "a", "type": "second"}`,
+			"20-b.conf":      `{"cniVersion": "1.0.0", "name": "b", "type": "second"}`,
+		})
+		_, err := c.Lookup("a")
+		if (err == nil) != test.want || err != nil && !strings.Contains(err.Error(), `20-a.conf: network "a" may be that of the broken file `+c.Dirs[0]+"/10-broken.conf") {
+			t.Errorf("%s: a is %v, want it found: %t, else the broken file named", name, err, test.want)
+		}
+		if _, err := c.Lookup("b"); err != nil {
+			t.Errorf("%s: b is %v", name, err)
+		}
+	}
+	c := load(t, map[string]string{
+		"10-a.conf":      `{"cniVersion": "1.0.0", "name": "a", "type": "first"}`,
+		"20-broken.conf": `{"name": "a", "allocnet": {},}`,
+	})
+	if _, err := c.Lookup("a"); err != nil {
+		t.Errorf("the broken file comes later: %v", err)
+	}
+}
+
 func TestBrokenFilesHideNothing(t *testing.T) {
 	for name, test := range map[string]struct{ text, reason string }{
 		"not JSON":            {"{\n  \"name\": \"x\",\n  oops}", ":3:3: invalid character 'o'"},

@@ -12,15 +12,17 @@ import (
 	"github.com/containernetworking/cni/pkg/utils"
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// Multi is what a conflist of allocnet-cni is generated from.
+// Multi describes a conflist of allocnet-cni.
 type Multi struct {
-	// Name is the conflist's, with which a job asks for it as "cni/NAME". It may
-	// be the primary's, which then stands inside, as NAME-primary.
+	// Name is the name of the conflist: a job selects it with the network mode
+	// "cni/NAME". It may be the primary network's name; that network is then
+	// embedded in the conflist, under the name NAME-primary.
 	Name string
-	// Primary is the main network. Required.
-	Primary *Network
+	// Primary is the name of the primary network. Required.
+	Primary string
 	// Networks are attached to every allocation, in one of the forms of package
 	// selection. Empty: none.
 	Networks string
@@ -28,33 +30,34 @@ type Multi struct {
 	// configuration. Empty: left out.
 	ConfDirs                     []string
 	PluginDir, StateDir, DataDir string
-	// Agent has calls carried out by the agent. Nil: the plugin does it all.
+	// Agent delegates calls to the agent. Nil: the plugin executes them itself.
 	Agent *MultiAgent
 }
 
-// MultiAgent is where allocnet-cni finds the agent.
+// MultiAgent is the agent to which allocnet-cni delegates.
 type MultiAgent struct {
-	// Socket is the agent's. Empty: its default.
+	// Socket is the path of the agent's socket. Empty: the default path.
 	Socket string `json:"socket,omitempty"`
-	// Mode is "require", or "prefer" when the plugin may do the work itself.
-	// Empty: prefer.
+	// Mode is "require", or "prefer" when the plugin may execute a call itself
+	// that the agent does not. Empty: prefer.
 	Mode string `json:"mode,omitempty"`
 }
 
 // multiVersion is the highest version with which Nomad always calls DEL: with
-// 1.1.0 a failing STATUS makes it skip that.
+// 1.1.0 it skips DEL when STATUS fails.
 const multiVersion = "1.0.0"
 
-// passable are the capabilities that allocnet-cni passes on to the primary.
-var passable = []string{"portMappings", "ips", "mac", "bandwidth", "infinibandGUID"}
+// forwarded are the capabilities whose arguments allocnet-cni forwards to the
+// primary network.
+var forwarded = []string{"portMappings", "ips", "mac", "bandwidth", "infinibandGUID"}
 
 type multiList struct {
-	CNIVersion string       `json:"cniVersion"`
-	Name       string       `json:"name"`
-	Plugins    []multiEntry `json:"plugins"`
+	CNIVersion string        `json:"cniVersion"`
+	Name       string        `json:"name"`
+	Plugins    []multiPlugin `json:"plugins"`
 }
 
-type multiEntry struct {
+type multiPlugin struct {
 	Type         string            `json:"type"`
 	Capabilities map[string]bool   `json:"capabilities"`
 	Primary      string            `json:"primary,omitempty"`
@@ -67,40 +70,55 @@ type multiEntry struct {
 	Agent        *MultiAgent       `json:"agent,omitempty"`
 }
 
-// ConfList returns the conflist, the same for the same input.
-func (m Multi) ConfList() ([]byte, error) {
+// ConfList returns the conflist, the same for the same input. The catalog has the
+// primary network; the file that the conflist replaces is not in it (LoadExcept).
+func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 	if err := m.validateName(); err != nil {
 		return nil, err
 	}
-	entry := multiEntry{
-		Type: "allocnet-cni", Capabilities: m.capabilities(), Primary: m.Primary.Name, Networks: m.Networks,
+	primary, err := c.Lookup(m.Primary)
+	if err != nil {
+		return nil, err
+	}
+	plugin := multiPlugin{
+		Type: "allocnet-cni", Capabilities: primary.forwardedCapabilities(), Primary: m.Primary, Networks: m.Networks,
 		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, StateDir: m.StateDir, DataDir: m.DataDir, Agent: m.Agent,
 	}
-	if m.Name == m.Primary.Name {
-		inside, err := m.Primary.renamed(m.Name + "-primary")
+	if m.Name == m.Primary {
+		embedded, err := primary.renamed(m.Name + "-primary")
 		if err != nil {
 			return nil, err
 		}
-		entry.Primary, entry.Delegates = "", []json.RawMessage{inside}
+		plugin.Primary, plugin.Delegates = "", []json.RawMessage{embedded}
 	}
-	data, err := json.MarshalIndent(multiList{multiVersion, m.Name, []multiEntry{entry}}, "", "  ")
+	data, err := json.MarshalIndent(multiList{multiVersion, m.Name, []multiPlugin{plugin}}, "", "  ")
 	return append(data, '\n'), err
 }
 
+// NameError reports the name of a conflist that Nomad could not find.
+type NameError struct{ Name string }
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("name %q: want lowercase letters, digits, '_', '.' and '-', beginning with a letter or digit: Nomad converts network names to lowercase, and would not find this one", e.Name)
+}
+
+// Kind is that of package errdefs.
+func (*NameError) Kind() errdefs.Kind { return errdefs.Refused }
+
 func (m Multi) validateName() error {
 	if utils.ValidateNetworkName(m.Name) != nil || m.Name != strings.ToLower(m.Name) {
-		return fmt.Errorf("name %q: want small letters, digits, '_', '.' and '-', beginning with a letter or digit: Nomad asks for a network in small letters, and would not find this one", m.Name)
+		return &NameError{m.Name}
 	}
 	return nil
 }
 
-// capabilities are those of the primary that can be passed on, and always
-// portMappings: without it a port would silently not work, with it a network
-// that cannot map ports says so.
-func (m Multi) capabilities() map[string]bool {
+// forwardedCapabilities are those of the network that can be forwarded, and always
+// portMappings: without it a job's ports would be ignored silently, with it a
+// network that cannot map ports is an error.
+func (n *Network) forwardedCapabilities() map[string]bool {
 	declared := map[string]bool{"portMappings": true}
-	for _, capability := range m.Primary.Capabilities() {
-		if slices.Contains(passable, capability) {
+	for _, capability := range n.Capabilities() {
+		if slices.Contains(forwarded, capability) {
 			declared[capability] = true
 		}
 	}

@@ -4,7 +4,6 @@
 package cniconf
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,25 +162,6 @@ func validatePlugin(plugin *libcni.PluginConfig) error {
 		}
 	}
 	return nil
-}
-
-// located adds the line and column to an error of encoding/json.
-func located(path string, data []byte, err error) error {
-	broken := BrokenFile{Path: path, Err: err}
-	var syntax *json.SyntaxError
-	var typed *json.UnmarshalTypeError
-	offset := int64(-1)
-	if errors.As(err, &syntax) {
-		offset = syntax.Offset
-	} else if errors.As(err, &typed) {
-		offset = typed.Offset
-	}
-	if offset >= 0 {
-		before := data[:min(int(offset), len(data))]
-		broken.Line = bytes.Count(before, []byte("\n")) + 1
-		broken.Column = max(1, len(before)-(bytes.LastIndexByte(before, '\n')+1))
-	}
-	return broken
 }
 
 // Capabilities returns, sorted, what the network's plugins declare.

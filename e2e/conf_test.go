@@ -100,7 +100,7 @@ func TestConfDirectories(t *testing.T) {
 func TestConfGenerateRefuses(t *testing.T) {
 	h := newHost(t)
 	h.installPlugin()
-	h.refuse(2, []string{"Multi", "small letters"}, "conf", "generate", "web", "--name", "Multi")
+	h.refuse(2, []string{"Multi", "lowercase letters"}, "conf", "generate", "web", "--name", "Multi")
 	h.refuse(2, []string{`unknown network "wob"`}, "conf", "generate", "wob")
 	h.refuse(2, []string{"--networks", `"nothing"`}, "conf", "generate", "web", "--networks", "nothing")
 	h.refuse(2, []string{"got 0 arguments"}, "conf", "generate")

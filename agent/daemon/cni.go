@@ -23,7 +23,7 @@ func (d *Daemon) newConflist() *agent.Conflist {
 		return nil
 	}
 	multi := cniconf.Multi{
-		Name: m.Name, Networks: m.Networks, ConfDirs: d.config.ConfDirs, DataDir: m.DataDir,
+		Name: m.Name, Primary: m.Primary, Networks: m.Networks, ConfDirs: d.config.ConfDirs, DataDir: m.DataDir,
 		PluginDir: strings.Join(d.config.PluginDirs, ":"),
 	}
 	if d.config.StateDir != state.DefaultDir {
@@ -33,7 +33,7 @@ func (d *Daemon) newConflist() *agent.Conflist {
 		multi.Agent = &cniconf.MultiAgent{Socket: d.config.Socket.Path, Mode: m.Agent}
 	}
 	path := cmp.Or(m.Path, filepath.Join(lastOf(d.config.ConfDirs), "00-"+m.Name+".conflist"))
-	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Primary: m.Primary, Metrics: d.metrics, Logger: d.log}
+	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Metrics: d.metrics, Logger: d.log}
 }
 
 // lastOf returns the last directory: by convention the one that Nomad reads.

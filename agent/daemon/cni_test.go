@@ -76,8 +76,8 @@ func TestConflist(t *testing.T) {
 		Socket: config.Socket{Path: "/run/x.sock"}, Multi: &config.Multi{Name: "multi", Primary: "web", Agent: "require"},
 	})
 	c := d.newConflist()
-	if c.Path != "/opt/cni/config/00-multi.conflist" || c.Primary != "web" {
-		t.Errorf("path %s, primary %s", c.Path, c.Primary)
+	if c.Path != "/opt/cni/config/00-multi.conflist" || c.Multi.Primary != "web" {
+		t.Errorf("path %s, primary %s", c.Path, c.Multi.Primary)
 	}
 	if m := c.Multi; m.PluginDir != "/a:/b" || m.StateDir != d.config.StateDir || m.Agent.Socket != "/run/x.sock" || m.Agent.Mode != "require" {
 		t.Errorf("%+v", m)

@@ -76,19 +76,18 @@ if it differs.`,
 }
 
 func (g *generation) run(stdout, stderr io.Writer, s *settings, primary string) error {
-	catalog, err := cniconf.Load(s.confDirs()...)
-	if err != nil {
-		return err
-	}
 	if g.out == "" {
 		g.out = filepath.Join(s.nomadConfDir(), "00-"+g.name+".conflist")
 	}
-	for _, broken := range catalog.Broken {
-		if filepath.Dir(broken.Path) == filepath.Clean(s.nomadConfDir()) && (g.check || broken.Path != g.out) {
+	offered, err := cniconf.LoadExcept(g.out, s.confDirs()...)
+	if err != nil {
+		return err
+	}
+	for _, broken := range offered.Broken {
+		if filepath.Dir(broken.Path) == filepath.Clean(s.nomadConfDir()) {
 			return fmt.Errorf("%w: Nomad would offer no network at all: fix or remove the file", broken)
 		}
 	}
-	offered := without(catalog, g.out)
 	list, err := g.generate(s, offered, primary)
 	if err != nil {
 		return err
@@ -102,62 +101,71 @@ func (g *generation) run(stdout, stderr io.Writer, s *settings, primary string) 
 	return g.explain(stdout, offered, primary)
 }
 
-// without returns what the directory offers besides the file.
-func without(c *cniconf.Catalog, path string) *cniconf.Catalog {
-	other := *c
-	other.Networks = slices.DeleteFunc(slices.Concat(c.Networks, c.Shadowed), func(n *cniconf.Network) bool { return n.Path == path })
-	return &other
-}
-
-// generate makes the conflist, and checks that it would work on this host.
+// generate returns the conflist, and checks that it would work on this host.
 func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary string) ([]byte, error) {
-	network, err := offered.Lookup(primary)
+	attached, err := g.attached(offered, primary)
 	if err != nil {
 		return nil, err
 	}
-	var confDirs []string
-	for _, dir := range s.confDirs() {
-		dir, err := filepath.Abs(dir)
-		if err != nil {
-			return nil, err
-		}
-		confDirs = append(confDirs, dir)
-	}
-	m := cniconf.Multi{Name: g.name, Primary: network, Networks: g.networks, ConfDirs: confDirs, PluginDir: s.pluginDir, DataDir: g.dataDir}
-	if s.stateDir != state.DefaultDir {
-		m.StateDir = s.stateDir
-	}
-	needed := []*cniconf.Network{network}
-	always, err := selection.Parse(g.networks)
-	if err != nil {
-		return nil, fmt.Errorf("--networks: %w", err)
-	}
-	for _, e := range always {
-		n, err := offered.Lookup(e.Name)
-		if err != nil {
-			return nil, fmt.Errorf("--networks: %w", err)
-		}
-		needed = append(needed, n)
-	}
-	list, err := m.ConfList()
-	if err != nil {
-		return nil, usage(err)
-	}
-	made, err := cniconf.ParseNetwork(g.out, list)
+	multi, err := g.multi(s, primary)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range needed {
-		if slices.Contains(n.PluginTypes(), made.List.Plugins[0].Network.Type) {
+	list, err := multi.ConfList(offered)
+	if err != nil {
+		return nil, err
+	}
+	generated, err := cniconf.ParseNetwork(g.out, list)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range attached {
+		if slices.Contains(n.PluginTypes(), generated.List.Plugins[0].Network.Type) {
 			return nil, usage(fmt.Errorf("network %q is itself one of allocnet-cni: want one that it can attach", n.Name))
 		}
 	}
-	for _, n := range append(needed, made) {
+	for _, n := range append(attached, generated) {
 		if err := n.CheckPlugins(filepath.SplitList(s.pluginDir)); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
+}
+
+// attached returns the networks that every allocation gets.
+func (g *generation) attached(offered *cniconf.Catalog, primary string) ([]*cniconf.Network, error) {
+	network, err := offered.Lookup(primary)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := selection.Parse(g.networks)
+	if err != nil {
+		return nil, fmt.Errorf("--networks: %w", err)
+	}
+	attached := []*cniconf.Network{network}
+	for _, e := range elements {
+		n, err := offered.Lookup(e.Name)
+		if err != nil {
+			return nil, fmt.Errorf("--networks: %w", err)
+		}
+		attached = append(attached, n)
+	}
+	return attached, nil
+}
+
+func (g *generation) multi(s *settings, primary string) (cniconf.Multi, error) {
+	m := cniconf.Multi{Name: g.name, Primary: primary, Networks: g.networks, PluginDir: s.pluginDir, DataDir: g.dataDir}
+	for _, dir := range s.confDirs() {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			return m, err
+		}
+		m.ConfDirs = append(m.ConfDirs, dir)
+	}
+	if s.stateDir != state.DefaultDir {
+		m.StateDir = s.stateDir
+	}
+	return m, nil
 }
 
 func (g *generation) write(list []byte) error {

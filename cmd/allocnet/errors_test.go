@@ -65,6 +65,7 @@ var outcomes = map[string]struct {
 	"cniconf.BrokenFile":             {cniconf.BrokenFile{Err: errors.New("x")}, failed},
 	"cniconf.ErrNoDir":               {cniconf.ErrNoDir, refused},
 	"cniconf.MissingPluginError":     {&cniconf.MissingPluginError{}, refused},
+	"cniconf.NameError":              {&cniconf.NameError{}, refused},
 	"cniconf.NoMTUError":             {&cniconf.NoMTUError{}, refused},
 	"cniconf.NotFoundError":          {&cniconf.NotFoundError{}, refused},
 	"hook.DamageError":               {&hook.DamageError{}, failed},

@@ -1,0 +1,124 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+)
+
+// maxFile bounds a configuration file. Real ones have a few KiB.
+const maxFile = 1 << 20
+
+// BrokenFile is a configuration file that cannot be used.
+type BrokenFile struct {
+	Path string
+	// Line and Column are the position of the error in the JSON, from 1; 0 for an
+	// error without a position.
+	Line, Column int
+	Err          error
+	// Network is the name of the file's network, as far as it can be read.
+	Network string
+
+	// text is that of the network's file; empty where it cannot be read.
+	text string
+}
+
+func (b BrokenFile) Error() string {
+	if b.Line > 0 {
+		return fmt.Sprintf("%s:%d:%d: %v", b.Path, b.Line, b.Column, b.Err)
+	}
+	return fmt.Sprintf("%s: %v", b.Path, b.Err)
+}
+
+// Kind is that of package errdefs.
+func (BrokenFile) Kind() errdefs.Kind { return errdefs.Failed }
+
+// Unwrap returns the reason.
+func (b BrokenFile) Unwrap() error { return b.Err }
+
+// asBroken makes a broken file of the error of reading a network's file.
+func asBroken(path string, err error) BrokenFile {
+	var broken BrokenFile
+	if !errors.As(err, &broken) {
+		broken = BrokenFile{Path: path, Err: err}
+	}
+	if data, err := readFile(path); err == nil {
+		broken.Network, broken.text = nameIn(data), string(data)
+	}
+	return broken
+}
+
+// mayBe tells whether the file may be that of the network.
+func (b BrokenFile) mayBe(network string) bool { return b.Network == "" || b.Network == network }
+
+// mayRestrict tells whether the file mentions both the network and the key of its
+// rules. It is enough to mention them: the JSON around may be unreadable.
+func (b BrokenFile) mayRestrict(network string) bool {
+	return b.mayBe(network) && strings.Contains(b.text, strconv.Quote(network)) && strings.Contains(strings.ToLower(b.text), `"allocnet"`)
+}
+
+// located adds the line and column to an error of encoding/json.
+func located(path string, data []byte, err error) error {
+	broken := BrokenFile{Path: path, Err: err}
+	var syntax *json.SyntaxError
+	var typed *json.UnmarshalTypeError
+	offset := int64(-1)
+	if errors.As(err, &syntax) {
+		offset = syntax.Offset
+	} else if errors.As(err, &typed) {
+		offset = typed.Offset
+	}
+	if offset >= 0 {
+		before := data[:min(int(offset), len(data))]
+		broken.Line = bytes.Count(before, []byte("\n")) + 1
+		broken.Column = max(1, len(before)-(bytes.LastIndexByte(before, '\n')+1))
+	}
+	return broken
+}
+
+// nameIn reads the name of a network as far as the JSON goes. Of several the last
+// is valid, as in a file that is not broken.
+func nameIn(data []byte) (name string) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return ""
+	}
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		var value any
+		if decoder.Decode(&value) != nil {
+			break
+		}
+		if key, _ := key.(string); strings.EqualFold(key, "name") {
+			name, _ = value.(string)
+		}
+	}
+	return name
+}
+
+// readFile reads a regular file of a sensible size.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("not a regular file")
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("file has %d bytes, want at most %d", info.Size(), maxFile)
+	}
+	return os.ReadFile(path)
+}

@@ -17,11 +17,10 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Network is one named network of a conf directory. It is not changed after
-// it was read, and may be used concurrently.
+// Network is one named network. It is immutable, and safe for concurrent use.
 type Network struct {
 	Name string
-	// Path is the file that it was read from.
+	// Path is the file that has its configuration.
 	Path string
 	// List is the configuration, with the plugins of the network's
 	// subdirectory.
@@ -30,7 +29,7 @@ type Network struct {
 	Options json.RawMessage
 }
 
-// loadFile reads one file of a conf directory and, unless the network has
+// loadFile reads a file of a CNI configuration directory and, unless the network sets
 // loadOnlyInlinedPlugins, the plugins in the subdirectory of its name.
 func loadFile(path string) (*Network, error) {
 	data, err := readFile(path)
@@ -50,8 +49,8 @@ func loadFile(path string) (*Network, error) {
 	return newNetwork(path, list, data)
 }
 
-// ParseNetwork makes a network of a configuration that stands inside the file
-// at path. It reads no subdirectory.
+// ParseNetwork parses the configuration of a network that is embedded in the file at
+// path. It reads no subdirectory.
 func ParseNetwork(path string, data []byte) (*Network, error) {
 	list, err := ParseList(data)
 	if err != nil {
@@ -133,7 +132,7 @@ func listOfOne(conf map[string]json.RawMessage) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// plain drops the words that libcni begins every error with.
+// plain removes the prefix of libcni's errors.
 func plain(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "error parsing configuration list: "))
 }
@@ -164,7 +163,7 @@ func validatePlugin(plugin *libcni.PluginConfig) error {
 	return nil
 }
 
-// Capabilities returns, sorted, what the network's plugins declare.
+// Capabilities returns the capabilities that the network's plugins declare, sorted.
 func (n *Network) Capabilities() []string {
 	declared := map[string]bool{}
 	for _, plugin := range n.List.Plugins {
@@ -186,8 +185,8 @@ func (n *Network) PluginTypes() []string {
 	return types
 }
 
-// Binaries returns every executable that the network needs, once: its plugins
-// and their IPAM plugins.
+// Binaries returns the executables that the network needs: its plugins and their IPAM
+// plugins.
 func (n *Network) Binaries() []string {
 	var names []string
 	for _, plugin := range n.List.Plugins {

@@ -14,20 +14,21 @@ import (
 	"slices"
 )
 
-// DefaultLeaseDir is where host-local keeps its leases, in a directory for each
-// network, when its configuration does not say otherwise.
+// DefaultLeaseDir is the default directory of host-local's leases. Each network has a
+// subdirectory.
 const DefaultLeaseDir = "/var/lib/cni/networks"
 
-// Pool is what a host-local plugin gives out.
+// Pool is the address pool of a host-local plugin.
 type Pool struct {
-	// Sets each give an attachment one address, of any of their ranges.
+	// Sets are the range sets: an attachment gets one address of each, from any of
+	// its ranges.
 	Sets [][]AddressRange
 	// Leases is the directory of the leases.
 	Leases string
 }
 
-// AddressRange is a range of host-local. Without start and end it is the whole
-// subnet, and without a gateway that is the subnet's first address.
+// AddressRange is a range of host-local. The default start and end are those of the
+// subnet; the default gateway is the subnet's first address.
 type AddressRange struct {
 	Subnet     netip.Prefix `json:"subnet"`
 	RangeStart netip.Addr   `json:"rangeStart"`
@@ -35,9 +36,8 @@ type AddressRange struct {
 	Gateway    netip.Addr   `json:"gateway"`
 }
 
-// Pools returns those of the network's plugins that use host-local. A
-// configuration that cannot be parsed has none: the plugin will say what is wrong
-// with it.
+// Pools returns the pools of the network's plugins that use host-local. A
+// configuration that cannot be parsed has none: the plugin reports it.
 func (n *Network) Pools() []Pool {
 	var pools []Pool
 	for _, plugin := range n.List.Plugins {
@@ -67,8 +67,7 @@ func (n *Network) Pools() []Pool {
 // Ranges returns the ranges of all sets.
 func (p Pool) Ranges() []AddressRange { return slices.Concat(p.Sets...) }
 
-// Leased returns the addresses that are given out. Without a directory there are
-// none.
+// Leased returns the addresses that have a lease. A missing directory has none.
 func (p Pool) Leased() ([]netip.Addr, error) {
 	entries, err := os.ReadDir(p.Leases)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,12 +82,12 @@ func (p Pool) Leased() ([]netip.Addr, error) {
 	return leased, nil
 }
 
-// Size is the number of addresses that the range gives out: all but the gateway.
-// IPv6 ranges have more than any integer of the machine can count. A range
-// without a subnet has none, and one that ends before it starts has none to give.
+// Size is the number of addresses that the range can assign: all but the gateway. It
+// is a big.Int because of IPv6. A range without a subnet, or whose end is before its
+// start, has none.
 func (r AddressRange) Size() *big.Int { return r.Free(nil) }
 
-// Free is Size without the addresses that are given out.
+// Free is Size without the leased addresses.
 func (r AddressRange) Free(leased []netip.Addr) *big.Int {
 	if !r.Subnet.IsValid() {
 		return new(big.Int)
@@ -111,8 +110,8 @@ func (r AddressRange) Free(leased []netip.Addr) *big.Int {
 	return count
 }
 
-// bounds are those of host-local's canonical range (its Range.Canonicalize):
-// neither the subnet's own address nor, for IPv4, its broadcast is given out.
+// bounds are those of host-local's canonical range (its Range.Canonicalize): neither
+// the network address nor, for IPv4, the broadcast address is assigned.
 func (r AddressRange) bounds() (first, last, gateway netip.Addr) {
 	first, last, gateway = r.RangeStart, r.RangeEnd, r.Gateway
 	start := r.Subnet.Masked().Addr().Next()

@@ -11,10 +11,10 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// Edit is what an attachment changes in a network's configuration. The zero
-// value changes nothing.
+// Edit are an attachment's changes to a network's configuration. The zero value
+// changes nothing.
 type Edit struct {
-	// MTU replaces the key "mtu" of the plugins that have it. 0: as it is.
+	// MTU replaces the key "mtu" of the plugins that have it. 0: unchanged.
 	MTU int
 	// CNIArgs are merged into "args"."cni" of every plugin (CNI conventions,
 	// "args in network config").
@@ -23,22 +23,22 @@ type Edit struct {
 	Marker json.RawMessage
 }
 
-// NoMTUError is an MTU asked of a network none of whose plugins has the key.
+// NoMTUError is an MTU requested of a network without a plugin that has the key.
 type NoMTUError struct{ Network string }
 
 func (e *NoMTUError) Error() string {
-	return fmt.Sprintf("network %q: no plugin has the key \"mtu\": leave the MTU out, or add the key to the network", e.Network)
+	return fmt.Sprintf("network %q: no plugin has the key \"mtu\": omit the MTU, or add the key to the network", e.Network)
 }
 
 // Kind is that of package errdefs.
 func (*NoMTUError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// object keeps values as they are written, so that numbers and unknown keys
-// come through.
+// object keeps values as they are written, so that numbers and unknown keys are
+// preserved.
 type object = map[string]json.RawMessage
 
-// Render returns the network as a self-contained conflist with the edit
-// applied. It is the same for the same input.
+// Render returns the network as a self-contained conflist with the edit applied, the
+// same for the same input.
 func (n *Network) Render(e Edit) ([]byte, error) {
 	var list object
 	if err := json.Unmarshal(n.List.Bytes, &list); err != nil {
@@ -99,7 +99,7 @@ func mergeArgs(plugin object, add map[string]any) error {
 	return err
 }
 
-// members opens a JSON object one level deep; none is an empty one.
+// members decodes the top level of a JSON object; nil is an empty object.
 func members(data json.RawMessage) (map[string]any, error) {
 	opened := map[string]any{}
 	if data == nil {

@@ -27,7 +27,7 @@ func TestPolicy(t *testing.T) {
 	}
 	h.must("detach", "p1")
 	said := h.must("networks")
-	for _, word := range []string{"namespaces prod; jobs !test-*; at most 1", "anybody", "policy of this host"} {
+	for _, word := range []string{"namespaces prod; jobs !test-*; at most 1", "unrestricted", "policy of this host"} {
 		if !strings.Contains(said, word) {
 			t.Errorf("networks does not say %q:\n%s", word, said)
 		}

@@ -155,7 +155,7 @@ func (e *Engine) permit(r Request, p *plan) error {
 			return err
 		}
 		requested[i] = policy.Attachment{
-			Network: element.Name, Interface: element.Interface, Rules: rules, Standing: existing[element.Name],
+			Network: element.Name, Interface: element.Interface, Rules: rules, Existing: existing[element.Name],
 			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(), MTU: element.MTU != 0,
 		}
 		if !r.Operator && i < len(p.added)-len(r.Defaults) {

@@ -1,10 +1,10 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package networkstatus writes what an allocation was attached to where its
-// tasks find it: network-status.json in the shared directory of a Nomad
-// allocation, in the schema of the network plumbing working group
-// (Multi-Network Specification, "Network Attachment Status").
+// Package networkstatus writes the attachments of an allocation for its tasks:
+// network-status.json in the shared directory of a Nomad allocation, in the schema of
+// the network plumbing working group (Multi-Network Specification, "Network Attachment
+// Status").
 package networkstatus
 
 import (
@@ -23,9 +23,9 @@ import (
 // File is the name of the file in the shared directory.
 const File = "network-status.json"
 
-// Write writes the file of an allocation, replacing an earlier one. dataDir is
-// the data directory of the Nomad client. The error is fs.ErrNotExist when the
-// client has no such allocation.
+// Write writes or replaces the file of an allocation. dataDir is the data directory of
+// the Nomad client. The error is fs.ErrNotExist when the client does not have the
+// allocation.
 func Write(dataDir string, a *hook.Allocation) error {
 	data, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
 	if err != nil {
@@ -54,7 +54,7 @@ func Replace(shared *os.Root, name string, data []byte) error {
 	return atomicfile.WriteIn(shared, name, data, atomicfile.Options{Mode: 0o644})
 }
 
-// Remove removes the file of an allocation. One that is not there is fine.
+// Remove removes the file of an allocation. A missing file is not an error.
 func Remove(dataDir, id string) error {
 	shared, err := open(dataDir, id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,8 +71,8 @@ func Remove(dataDir, id string) error {
 	return nil
 }
 
-// open opens the shared directory of an allocation. Up to there all belongs to
-// the client.
+// open opens the shared directory of an allocation. Tasks cannot write to the
+// directories above it.
 func open(dataDir, id string) (*os.Root, error) {
 	if err := state.ValidateID(id); err != nil {
 		return nil, err

@@ -13,22 +13,20 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Identity is what the orchestrator itself says of an allocation.
+// Identity is the namespace and job of an allocation, from the orchestrator itself.
 type Identity = state.Identity
 
-// Attachment is what an allocation asks of one network.
+// Attachment is the part of a request that rules apply to.
 type Attachment struct {
 	Network   string
 	Interface string
 	// Rules are the network's own.
 	Rules Source
-	// Standing is how often the allocation is attached to the network already.
-	Standing int
-	// StaticIPs and StaticMAC are whether the job chooses them.
-	StaticIPs, StaticMAC bool
-	// MTU is whether the job chooses it.
-	MTU bool
-	// HostPorts are the ports of the host that the job chooses.
+	// Existing is the number of attachments that the allocation has to the network.
+	Existing int
+	// StaticIPs, StaticMAC and MTU tell whether the job chooses them.
+	StaticIPs, StaticMAC, MTU bool
+	// HostPorts are the host ports that the job chooses.
 	HostPorts []int
 }
 
@@ -36,9 +34,9 @@ type Attachment struct {
 type DeniedError struct {
 	Network   string
 	Interface string
-	// Rule is the key that denies, and File where it stands.
+	// Rule is the key of the rule, and File the file that has it.
 	Rule, File string
-	// Reason says what is denied, and to whom.
+	// Reason is the value that is denied, and what the rule allows.
 	Reason string
 }
 
@@ -49,51 +47,71 @@ func (e *DeniedError) Error() string {
 // Kind is that of package errdefs.
 func (*DeniedError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Check holds attachments of one allocation to the rules of their networks and
-// of the host. The error is the *DeniedError of the first that is denied.
-func Check(who Identity, host Source, attachments []Attachment) error {
+// Check applies the rules of the networks and of the host to the attachments of one
+// allocation. The error is the *DeniedError of the first that is denied.
+func Check(identity Identity, host Source, attachments []Attachment) error {
 	count := map[string]int{}
 	for _, a := range attachments {
 		count[a.Network]++
-		if err := a.check(who, host, a.Standing+count[a.Network]); err != nil {
+		if err := a.check(identity, host, a.Existing+count[a.Network]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a Attachment) check(who Identity, host Source, count int) error {
-	for _, rule := range []struct {
-		key, what, value string
-		of               func(Rules) []string
-	}{
-		{"namespaces", "namespace", who.Namespace, func(r Rules) []string { return r.Namespaces }},
-		{"jobs", "job", who.Job, func(r Rules) []string { return r.Jobs }},
-	} {
-		if file, reason := decide(rule.what, rule.value, rule.of, a.Rules, host); reason != "" {
-			return &DeniedError{a.Network, a.Interface, rule.key, file, reason}
-		}
+func (a Attachment) check(identity Identity, host Source, count int) error {
+	if err := a.checkIdentity(identity, host); err != nil {
+		return err
 	}
 	if limit, file := first(a.Rules, host, func(r Rules) *int { return r.MaxAttachments }); limit != nil && count > *limit {
-		return &DeniedError{a.Network, a.Interface, "maxAttachments", file, fmt.Sprintf("an allocation may attach to it %d times", *limit)}
+		return a.denied("maxAttachments", file, fmt.Sprintf("an allocation may attach to it %d times", *limit))
 	}
-	allowed, file := first(a.Rules, host, func(r Rules) *bool { return r.StaticIPs })
-	if a.StaticIPs && allowed != nil && !*allowed {
-		return &DeniedError{a.Network, a.Interface, "staticIPs", file, "a job may not choose its addresses: leave \"ips\" out"}
-	}
-	allowed, file = first(a.Rules, host, func(r Rules) *bool { return r.StaticMAC })
-	if a.StaticMAC && allowed != nil && !*allowed {
-		return &DeniedError{a.Network, a.Interface, "staticMAC", file, "a job may not choose its MAC: leave \"mac\" and \"infiniband-guid\" out"}
-	}
-	allowed, file = first(a.Rules, host, func(r Rules) *bool { return r.MTU })
-	if a.MTU && allowed != nil && !*allowed {
-		return &DeniedError{a.Network, a.Interface, "mtu", file, "a job may not choose its MTU: leave \"mtu\" out"}
+	if err := a.checkChoices(host); err != nil {
+		return err
 	}
 	return a.checkHostPorts(host)
 }
 
+func (a Attachment) denied(rule, file, reason string) error {
+	return &DeniedError{a.Network, a.Interface, rule, file, reason}
+}
+
+func (a Attachment) checkIdentity(identity Identity, host Source) error {
+	for _, rule := range []struct {
+		key, field, value string
+		of                func(Rules) []string
+	}{
+		{"namespaces", "namespace", identity.Namespace, func(r Rules) []string { return r.Namespaces }},
+		{"jobs", "job", identity.Job, func(r Rules) []string { return r.Jobs }},
+	} {
+		if file, reason := decide(rule.field, rule.value, rule.of, a.Rules, host); reason != "" {
+			return a.denied(rule.key, file, reason)
+		}
+	}
+	return nil
+}
+
+// checkChoices denies options of the attachment that the rules reserve to the network.
+func (a Attachment) checkChoices(host Source) error {
+	for _, rule := range []struct {
+		key, reason string
+		chosen      bool
+		of          func(Rules) *bool
+	}{
+		{"staticIPs", `a job may not choose its addresses: omit "ips"`, a.StaticIPs, func(r Rules) *bool { return r.StaticIPs }},
+		{"staticMAC", `a job may not choose its MAC: omit "mac" and "infiniband-guid"`, a.StaticMAC, func(r Rules) *bool { return r.StaticMAC }},
+		{"mtu", `a job may not choose its MTU: omit "mtu"`, a.MTU, func(r Rules) *bool { return r.MTU }},
+	} {
+		if allowed, file := first(a.Rules, host, rule.of); rule.chosen && allowed != nil && !*allowed {
+			return a.denied(rule.key, file, rule.reason)
+		}
+	}
+	return nil
+}
+
 // checkHostPorts denies the ports that no rule allows: a mapped port takes the
-// traffic of whatever on the host has it.
+// traffic of any program that listens on it.
 func (a Attachment) checkHostPorts(host Source) error {
 	allowed, file := a.Rules.HostPorts, a.Rules.File
 	if allowed == nil && host.HostPorts != nil {
@@ -103,13 +121,13 @@ func (a Attachment) checkHostPorts(host Source) error {
 		if slices.ContainsFunc(allowed, func(r PortRange) bool { return r.contains(port) }) {
 			continue
 		}
-		return &DeniedError{a.Network, a.Interface, "hostPorts", file, fmt.Sprintf("a job may not choose host port %d, where the rule allows %s: let the scheduler assign a port, and name it in \"ports\"", port, listRanges(allowed))}
+		return a.denied("hostPorts", file, fmt.Sprintf("a job may not choose host port %d, where the rule allows %s: let the scheduler assign a port, and name it in \"ports\"", port, listRanges(allowed)))
 	}
 	return nil
 }
 
-// first returns a key of the network's rules, or else of the host's, and the
-// file that it stands in.
+// first returns a key of the network's rules, else of the host's, and the file that
+// has it.
 func first[T any](network, host Source, of func(Rules) *T) (*T, string) {
 	if value := of(network.Rules); value != nil {
 		return value, network.File
@@ -117,13 +135,13 @@ func first[T any](network, host Source, of func(Rules) *T) (*T, string) {
 	return of(host.Rules), host.File
 }
 
-// decide returns why patterns deny a value, and in which file; an empty reason
-// allows it.
-func decide(what, value string, of func(Rules) []string, network, host Source) (file, reason string) {
+// decide returns the reason why patterns deny a value, and their file; an empty
+// reason allows it.
+func decide(field, value string, of func(Rules) []string, network, host Source) (file, reason string) {
 	for _, s := range []Source{network, host} {
 		for _, pattern := range of(s.Rules) {
 			if denied, ok := strings.CutPrefix(pattern, "!"); ok && (value == "" || matches(denied, value)) {
-				return s.File, refusal(what, value, pattern)
+				return s.File, denial(field, value, pattern)
 			}
 		}
 	}
@@ -132,18 +150,16 @@ func decide(what, value string, of func(Rules) []string, network, host Source) (
 		if !limited {
 			continue
 		}
-		for _, pattern := range allowed {
-			if value != "" && matches(pattern, value) {
-				return "", ""
-			}
+		if value != "" && slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, value) }) {
+			return "", ""
 		}
-		return s.File, refusal(what, value, list(allowed))
+		return s.File, denial(field, value, list(allowed))
 	}
 	return "", ""
 }
 
-// allows returns the patterns that allow. The list limits nobody when it is
-// missing, or only denies.
+// allows returns the patterns that allow. A list that is missing, or only denies,
+// does not limit.
 func allows(patterns []string) (allowed []string, limited bool) {
 	for _, pattern := range patterns {
 		if !strings.HasPrefix(pattern, "!") {
@@ -153,15 +169,14 @@ func allows(patterns []string) (allowed []string, limited bool) {
 	return allowed, patterns != nil && (len(allowed) > 0 || len(patterns) == 0)
 }
 
-func refusal(what, value, patterns string) string {
+func denial(field, value, patterns string) string {
 	if value == "" {
-		return fmt.Sprintf("the %s is unknown, and the rule names %s", what, patterns)
+		return fmt.Sprintf("the %s is unknown, and the rule is %s", field, patterns)
 	}
-	return fmt.Sprintf("%s %q, where the rule says %s", what, value, patterns)
+	return fmt.Sprintf("%s %q, where the rule is %s", field, value, patterns)
 }
 
-// matches tells whether a pattern, in which "*" stands for any text, is the
-// value's.
+// matches tells whether the value matches the pattern, in which "*" is any text.
 func matches(pattern, value string) bool {
 	form := strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")
 	return regexp.MustCompile("(?s)^" + form + "$").MatchString(value)

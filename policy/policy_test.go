@@ -29,49 +29,49 @@ func TestCheck(t *testing.T) {
 	prod := Identity{Namespace: "prod", Job: "db"}
 	for _, test := range []struct {
 		name          string
-		who           Identity
+		identity      Identity
 		network, host string
 		change        func(*Attachment)
 		rule, file    string // of the denial; none: allowed
 	}{
-		{name: "no rules", who: prod},
-		{name: "no rules, nobody known"},
-		{name: "allowed by name", who: prod, network: `{"namespaces": ["dev", "prod"]}`},
-		{name: "allowed by pattern", who: prod, network: `{"namespaces": ["pr*"]}`},
-		{name: "a pattern is no prefix", who: prod, network: `{"namespaces": ["pr"]}`, rule: "namespaces", file: "network"},
-		{name: "a pattern is not an expression", who: prod, network: `{"namespaces": ["p.od"]}`, rule: "namespaces", file: "network"},
-		{name: "deny beats allow", who: prod, network: `{"namespaces": ["*", "!prod"]}`, rule: "namespaces", file: "network"},
-		{name: "deny alone allows the others", who: prod, network: `{"namespaces": ["!dev"]}`},
-		{name: "the host's denial beats the network's allowance", who: prod, network: `{"namespaces": ["prod"]}`, host: `{"namespaces": ["!prod"]}`, rule: "namespaces", file: "host"},
-		{name: "the network's allowance comes before the host's", who: prod, network: `{"namespaces": ["prod"]}`, host: `{"namespaces": ["dev"]}`},
-		{name: "the host's list holds where the network only denies", who: prod, network: `{"namespaces": ["!x"]}`, host: `{"namespaces": ["dev"]}`, rule: "namespaces", file: "host"},
-		{name: "an empty list allows nobody", who: prod, network: `{"namespaces": []}`, rule: "namespaces", file: "network"},
-		{name: "unknown is not anybody", network: `{"namespaces": ["*"]}`, rule: "namespaces", file: "network"},
-		{name: "unknown might be the one denied", network: `{"namespaces": ["!dev"]}`, rule: "namespaces", file: "network"},
-		{name: "a job does not widen", who: prod, network: `{"namespaces": ["dev"], "jobs": ["db"]}`, rule: "namespaces", file: "network"},
-		{name: "a job narrows", who: prod, network: `{"namespaces": ["prod"], "jobs": ["web/*"]}`, rule: "jobs", file: "network"},
-		{name: "a job of a parent", who: Identity{Job: "web/dispatch-1"}, network: `{"jobs": ["web/*"]}`},
-		{name: "limit of the host", who: prod, host: `{"maxAttachments": 0}`, rule: "maxAttachments", file: "host"},
-		{name: "limit of the network", who: prod, network: `{"maxAttachments": 1}`, host: `{"maxAttachments": 0}`},
-		{name: "static IPs denied, not asked", who: prod, network: `{"staticIPs": false}`},
-		{name: "static IPs denied", who: prod, network: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }, rule: "staticIPs", file: "network"},
-		{name: "static IPs allowed by the network", who: prod, network: `{"staticIPs": true}`, host: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }},
-		{name: "static MAC denied by the host", who: prod, host: `{"staticMAC": false}`, change: func(a *Attachment) { a.StaticMAC = true }, rule: "staticMAC", file: "host"},
-		{name: "MTU denied, the host's rule aside", who: prod, network: `{"mtu": false}`, host: `{"mtu": true}`, change: func(a *Attachment) { a.MTU = true }, rule: "mtu", file: "network"},
-		{name: "MTU denied, not chosen", who: prod, network: `{"mtu": false}`},
-		{name: "host port without a rule", who: prod, change: ports(4646), rule: "hostPorts", file: "network"},
-		{name: "host port outside of the range", who: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20999, 80, 81), rule: "hostPorts", file: "network"},
-		{name: "host ports within the ranges", who: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20000, 20999, 80)},
-		{name: "host port by the host's rule", who: prod, host: `{"hostPorts": ["1-65535"]}`, change: ports(1, 65535)},
-		{name: "host port, the network's none before the host's", who: prod, network: `{"hostPorts": []}`, host: `{"hostPorts": ["80"]}`, change: ports(80), rule: "hostPorts", file: "network"},
-		{name: "host port, neither's", who: prod, host: `{"hostPorts": ["80"]}`, change: ports(81), rule: "hostPorts", file: "host"},
+		{name: "no rules", identity: prod},
+		{name: "no rules, unknown job"},
+		{name: "allowed by name", identity: prod, network: `{"namespaces": ["dev", "prod"]}`},
+		{name: "allowed by pattern", identity: prod, network: `{"namespaces": ["pr*"]}`},
+		{name: "a pattern is no prefix", identity: prod, network: `{"namespaces": ["pr"]}`, rule: "namespaces", file: "network"},
+		{name: "a pattern is not an expression", identity: prod, network: `{"namespaces": ["p.od"]}`, rule: "namespaces", file: "network"},
+		{name: "deny beats allow", identity: prod, network: `{"namespaces": ["*", "!prod"]}`, rule: "namespaces", file: "network"},
+		{name: "deny alone allows the others", identity: prod, network: `{"namespaces": ["!dev"]}`},
+		{name: "the host's denial beats the network's allowance", identity: prod, network: `{"namespaces": ["prod"]}`, host: `{"namespaces": ["!prod"]}`, rule: "namespaces", file: "host"},
+		{name: "the network's allowance comes before the host's", identity: prod, network: `{"namespaces": ["prod"]}`, host: `{"namespaces": ["dev"]}`},
+		{name: "the host's list applies where the network only denies", identity: prod, network: `{"namespaces": ["!x"]}`, host: `{"namespaces": ["dev"]}`, rule: "namespaces", file: "host"},
+		{name: "an empty list allows none", identity: prod, network: `{"namespaces": []}`, rule: "namespaces", file: "network"},
+		{name: "an unknown namespace does not match", network: `{"namespaces": ["*"]}`, rule: "namespaces", file: "network"},
+		{name: "an unknown namespace may be the denied one", network: `{"namespaces": ["!dev"]}`, rule: "namespaces", file: "network"},
+		{name: "a job does not widen", identity: prod, network: `{"namespaces": ["dev"], "jobs": ["db"]}`, rule: "namespaces", file: "network"},
+		{name: "a job narrows", identity: prod, network: `{"namespaces": ["prod"], "jobs": ["web/*"]}`, rule: "jobs", file: "network"},
+		{name: "a job of a parent", identity: Identity{Job: "web/dispatch-1"}, network: `{"jobs": ["web/*"]}`},
+		{name: "limit of the host", identity: prod, host: `{"maxAttachments": 0}`, rule: "maxAttachments", file: "host"},
+		{name: "limit of the network", identity: prod, network: `{"maxAttachments": 1}`, host: `{"maxAttachments": 0}`},
+		{name: "static IPs denied, not asked", identity: prod, network: `{"staticIPs": false}`},
+		{name: "static IPs denied", identity: prod, network: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }, rule: "staticIPs", file: "network"},
+		{name: "static IPs allowed by the network", identity: prod, network: `{"staticIPs": true}`, host: `{"staticIPs": false}`, change: func(a *Attachment) { a.StaticIPs = true }},
+		{name: "static MAC denied by the host", identity: prod, host: `{"staticMAC": false}`, change: func(a *Attachment) { a.StaticMAC = true }, rule: "staticMAC", file: "host"},
+		{name: "MTU denied, the host's rule aside", identity: prod, network: `{"mtu": false}`, host: `{"mtu": true}`, change: func(a *Attachment) { a.MTU = true }, rule: "mtu", file: "network"},
+		{name: "MTU denied, not chosen", identity: prod, network: `{"mtu": false}`},
+		{name: "host port without a rule", identity: prod, change: ports(4646), rule: "hostPorts", file: "network"},
+		{name: "host port outside of the range", identity: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20999, 80, 81), rule: "hostPorts", file: "network"},
+		{name: "host ports within the ranges", identity: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20000, 20999, 80)},
+		{name: "host port by the host's rule", identity: prod, host: `{"hostPorts": ["1-65535"]}`, change: ports(1, 65535)},
+		{name: "host port, the network's none before the host's", identity: prod, network: `{"hostPorts": []}`, host: `{"hostPorts": ["80"]}`, change: ports(80), rule: "hostPorts", file: "network"},
+		{name: "host port, neither's", identity: prod, host: `{"hostPorts": ["80"]}`, change: ports(81), rule: "hostPorts", file: "host"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := Attachment{Network: "storage", Interface: "net1", Rules: source(t, "network", test.network)}
 			if test.change != nil {
 				test.change(&a)
 			}
-			err := Check(test.who, source(t, "host", test.host), []Attachment{a})
+			err := Check(test.identity, source(t, "host", test.host), []Attachment{a})
 			var denied *DeniedError
 			if !errors.As(err, &denied) {
 				if err != nil || test.rule != "" {
@@ -102,29 +102,82 @@ func TestMaxAttachmentsCountsOneNetwork(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	for text, word := range map[string]string{
-		`{"namespace": ["prod"]}`: "namespace",
-		`{"namespaces": "prod"}`:  "namespaces",
-		`{"namespaces": ["!"]}`:   "namespaces[0]",
-		`{"jobs": [""]}`:          "jobs[0]",
-		`{"maxAttachments": -1}`:  "maxAttachments -1",
-		`{"hostPorts": ["80-"]}`:  "80-",
-		`{"hostPorts": ["0"]}`:    "1 to 65535",
-		`{"hostPorts": ["9-8"]}`:  "9-8",
-		`{"hostPorts": [80]}`:     "hostPorts",
-		`{`:                       "unexpected EOF",
-		`{} {"namespaces": []}`:   "nothing after it",
+// TestDenials has the whole text of each denial.
+func TestDenials(t *testing.T) {
+	prod := Identity{Namespace: "prod", Job: "db"}
+	for rules, test := range map[string]struct {
+		identity Identity
+		change   func(*Attachment)
+		want     string
+	}{
+		`{"namespaces": ["dev", "team-*"]}`: {prod, nil, `namespace "prod", where the rule is dev,team-* (rule "namespaces" in f)`},
+		`{"namespaces": []}`:                {prod, nil, `namespace "prod", where the rule is none (rule "namespaces" in f)`},
+		`{"namespaces": ["!prod"]}`:         {prod, nil, `namespace "prod", where the rule is !prod (rule "namespaces" in f)`},
+		`{"namespaces": ["prod"]}`:          {Identity{}, nil, `the namespace is unknown, and the rule is prod (rule "namespaces" in f)`},
+		`{"jobs": ["web"]}`:                 {prod, nil, `job "db", where the rule is web (rule "jobs" in f)`},
+		`{"maxAttachments": 0}`:             {prod, nil, `an allocation may attach to it 0 times (rule "maxAttachments" in f)`},
+		`{"maxAttachments": 2}`:             {prod, func(a *Attachment) { a.Existing = 2 }, `an allocation may attach to it 2 times (rule "maxAttachments" in f)`},
+		`{"staticIPs": false}`:              {prod, func(a *Attachment) { a.StaticIPs = true }, `a job may not choose its addresses: omit "ips" (rule "staticIPs" in f)`},
+		`{"staticMAC": false}`:              {prod, func(a *Attachment) { a.StaticMAC = true }, `a job may not choose its MAC: omit "mac" and "infiniband-guid" (rule "staticMAC" in f)`},
+		`{"mtu": false}`:                    {prod, func(a *Attachment) { a.MTU = true }, `a job may not choose its MTU: omit "mtu" (rule "mtu" in f)`},
+		`{"hostPorts": ["80", "90-99"]}`:    {prod, ports(81), `a job may not choose host port 81, where the rule allows 80,90-99: let the scheduler assign a port, and name it in "ports" (rule "hostPorts" in f)`},
 	} {
-		if _, err := Parse("x.conflist", []byte(text)); err == nil || !strings.Contains(err.Error(), word) || !strings.Contains(err.Error(), "x.conflist") {
-			t.Errorf("%s: %v, want the file and %q", text, err, word)
+		a := Attachment{Network: "storage", Interface: "net1", Rules: source(t, "f", rules)}
+		if test.change != nil {
+			test.change(&a)
+		}
+		err := Check(test.identity, Source{}, []Attachment{a})
+		if want := `network "storage" as net1 is denied: ` + test.want; err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", rules, err, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange"
+	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
+	for text, want := range map[string]string{
+		`{"namespace": ["prod"]}`:      `unknown field "namespace": ` + keys,
+		`{"namespaces": "prod"}`:       `cannot unmarshal string into Go struct field Rules.namespaces of type []string: ` + keys,
+		`{"namespaces": ["!"]}`:        `namespaces[0] "!": want a name or a pattern, as in team-* or !team-x`,
+		`{"jobs": ["a", ""]}`:          `jobs[1] "": want a name or a pattern, as in team-* or !team-x`,
+		`{"maxAttachments": -1}`:       `maxAttachments -1: want 0 or more`,
+		`{"hostPorts": ["80-"]}`:       `hostPorts "80-": ` + portRange + ": " + keys,
+		`{"hostPorts": ["0"]}`:         `hostPorts "0": ` + portRange + ": " + keys,
+		`{"hostPorts": ["80", "9-8"]}`: `hostPorts "9-8": ` + portRange + ": " + keys,
+		`{"hostPorts": ["1-65536"]}`:   `hostPorts "1-65536": ` + portRange + ": " + keys,
+		`{`:                            `unexpected EOF: ` + keys,
+		`{} {"namespaces": []}`:        `want one JSON object and nothing after it`,
+	} {
+		if _, err := Parse("x.conflist", []byte(text)); err == nil || err.Error() != "policy in x.conflist: "+want {
+			t.Errorf("%s\ngot  %v\nwant policy in x.conflist: %s", text, err, want)
+		}
+	}
+}
+
+func TestRestrict(t *testing.T) {
+	for text, want := range map[string]bool{
+		``:                      false,
+		`{}`:                    false,
+		`{"staticIPs": true}`:   false,
+		`{"hostPorts": ["80"]}`: false, // allows
+		`{"hostRange": true}`:   false,
+		`{"namespaces": []}`:    true,
+		`{"jobs": ["a"]}`:       true,
+		`{"maxAttachments": 1}`: true,
+		`{"staticIPs": false}`:  true,
+		`{"staticMAC": false}`:  true,
+		`{"mtu": false}`:        true,
+	} {
+		if got := source(t, "f", text).Restrict(); got != want {
+			t.Errorf("%s: Restrict is %t, want %t", text, got, want)
 		}
 	}
 }
 
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.json")
-	if s, err := Load(file); err != nil || s.Describe() != "anybody" {
+	if s, err := Load(file); err != nil || s.Describe() != "unrestricted" {
 		t.Errorf("no file: %+v, %v", s, err)
 	}
 	text := `{"namespaces": ["prod"], "jobs": [], "maxAttachments": 2, "staticIPs": false, "staticMAC": false, "mtu": false, "hostPorts": ["80", "90-99"]}`
@@ -138,8 +191,8 @@ func TestLoad(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"hostRange": true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "hostRange") {
-		t.Errorf("a network's mark in the host's rules: %v", err)
+	if _, err := Load(file); err == nil || err.Error() != "policy in "+file+": hostRange true: want it in the conflist of a network" {
+		t.Errorf("hostRange in the host's rules: %v", err)
 	}
 	if _, err := Load(t.TempDir()); err == nil {
 		t.Error("a directory is read as a policy")

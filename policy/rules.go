@@ -17,12 +17,13 @@ import (
 // DefaultFile holds the rules for all networks of a host.
 const DefaultFile = "/etc/allocnet/policy.json"
 
-// Rules say who may attach to a network, and how. The zero value allows all.
+// Rules restrict a network to some jobs, and the options that these may choose. The
+// zero value has no rules.
 type Rules struct {
-	// Namespaces are patterns of the namespaces that may, as in "team-*"; one
-	// that begins with "!" denies. Nil: the host's; an empty list: nobody.
+	// Namespaces are patterns of the namespaces that may attach, as in "team-*"; a
+	// pattern that begins with "!" denies. Nil: the host's; an empty list: none.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Jobs are patterns of the job IDs that may, in the same form.
+	// Jobs are patterns of the job IDs that may attach, in the same form.
 	Jobs []string `json:"jobs,omitempty"`
 	// MaxAttachments is how often one allocation may attach to one network.
 	// Nil: the host's, else no limit.
@@ -39,13 +40,13 @@ type Rules struct {
 	// HostPorts are the ports of the host that a job may choose itself. Nil:
 	// the host's, else none; ports that a scheduler assigned need no rule.
 	HostPorts []PortRange `json:"hostPorts,omitempty"`
-	// HostRange is no rule: it says that the addresses which host-local gives
-	// out on the network are this host's own. False: other hosts may give out
-	// the same. Of a network only.
+	// HostRange is not a rule: it declares that only this host assigns addresses of
+	// the network's host-local ranges. False: other hosts may assign the same
+	// addresses. For networks only.
 	HostRange bool `json:"hostRange,omitempty"`
 }
 
-// Source is rules and the file that they stand in.
+// Source is rules with the file that has them.
 type Source struct {
 	Rules
 	File string
@@ -62,14 +63,14 @@ func Load(file string) (Source, error) {
 	}
 	s, err := Parse(file, data)
 	if err == nil && s.HostRange {
-		err = fmt.Errorf("policy in %s: hostRange true: want it in the conflist of the network that it is about", file)
+		err = fmt.Errorf("policy in %s: hostRange true: want it in the conflist of a network", file)
 	}
 	return s, err
 }
 
-// Parse reads rules that stand in a file: the host's, or the key "allocnet" of
-// a network. None are no rules. A key that is not known is an error: a rule
-// with a typing mistake would allow what it was written to deny.
+// Parse reads rules of a file: the host's, or the key "allocnet" of a network. Empty
+// data has no rules. An unknown key is an error: a misspelled rule would deny
+// nothing.
 func Parse(file string, data []byte) (Source, error) {
 	s := Source{File: file}
 	if len(data) == 0 {
@@ -100,13 +101,13 @@ func (s Source) validate() error {
 	return nil
 }
 
-// Restrict tells whether there is anything that the rules deny.
+// Restrict tells whether the rules deny anything that is allowed without rules.
 func (r Rules) Restrict() bool {
 	denied := func(allowed *bool) bool { return allowed != nil && !*allowed }
 	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || denied(r.StaticIPs) || denied(r.StaticMAC) || denied(r.MTU)
 }
 
-// Describe returns the rules in words; without rules it is "anybody".
+// Describe returns the rules as text; without rules it is "unrestricted".
 func (r Rules) Describe() string {
 	var parts []string
 	if r.Namespaces != nil {
@@ -131,7 +132,7 @@ func (r Rules) Describe() string {
 		parts = append(parts, "host ports "+listRanges(r.HostPorts))
 	}
 	if len(parts) == 0 {
-		return "anybody"
+		return "unrestricted"
 	}
 	return strings.Join(parts, "; ")
 }

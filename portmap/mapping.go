@@ -14,9 +14,10 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// Options say how ports become mappings. The zero value is Nomad's way.
+// Options control how ports become mappings. The zero value is Nomad's behaviour.
 type Options struct {
-	// IgnoreHostIP maps on all addresses of the host. False: on the port's.
+	// IgnoreHostIP maps on all addresses of the host. False: on the host IP of the
+	// port.
 	IgnoreHostIP bool `json:"ignoreHostIP,omitempty"`
 }
 

@@ -19,7 +19,7 @@ type Port struct {
 	Label string `json:"label"`
 	// HostPort is the port on the host, 1 to 65535.
 	HostPort int `json:"hostPort"`
-	// To is the port inside the namespace. 0: the same as HostPort.
+	// To is the port in the namespace. 0: the same as HostPort.
 	To int `json:"to,omitempty"`
 	// HostIP is the address on the host. Empty: all.
 	HostIP string `json:"hostIP,omitempty"`
@@ -42,7 +42,7 @@ func (e *InvalidPortError) Error() string {
 // Kind is that of package errdefs.
 func (*InvalidPortError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// UnknownLabelError is a label that no port of the allocation has.
+// UnknownLabelError is a port label that the allocation does not have.
 type UnknownLabelError struct {
 	Label string
 	Known []string
@@ -59,11 +59,11 @@ func (e *UnknownLabelError) Error() string {
 // Kind is that of package errdefs.
 func (*UnknownLabelError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Parse reads a port as a person writes it:
+// Parse reads a port in the form of the command line:
 //
 //	[LABEL=][HOST-IP:]HOST-PORT[:PORT][/tcp|/udp|/sctp]
 //
-// An IPv6 host IP stands in brackets. Without a label it is the host port.
+// An IPv6 host IP is in brackets. The default label is the host port.
 func Parse(s string) (Port, error) {
 	fail := func(field, value, reason string) (Port, error) {
 		return Port{}, &InvalidPortError{s, field, value, reason + ", as in 8080:80/tcp"}
@@ -98,7 +98,7 @@ func Parse(s string) (Port, error) {
 	return p, p.validate()
 }
 
-// cutHostIP splits "IP:PORT..." or "[IP]:PORT..."; the port comes first.
+// cutHostIP splits "IP:PORT..." or "[IP]:PORT..." into the port and the host IP.
 func cutHostIP(s string) (rest, ip string) {
 	if inner, after, ok := strings.Cut(strings.TrimPrefix(s, "["), "]:"); ok && strings.HasPrefix(s, "[") {
 		return after, inner
@@ -132,8 +132,8 @@ func (p Port) validate() error {
 	return nil
 }
 
-// Merge joins an allocation's shared ports with those of its networks. Of the
-// ports with one label the shared one wins.
+// Merge joins an allocation's shared ports with those of its networks. A shared port
+// replaces those with the same label.
 func Merge(shared, network []Port) []Port {
 	merged := slices.Clone(shared)
 	for _, p := range network {

@@ -6,7 +6,6 @@ package portmap
 import (
 	"errors"
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/containerd/go-cni"
@@ -70,27 +69,31 @@ func TestConflicts(t *testing.T) {
 			}
 		})
 	}
+	_, err := Mappings([]Port{{Label: "a", HostPort: 80, To: 8080, HostIP: "10.0.0.1"}, {Label: "b", HostPort: 80, Protocol: "udp"}}, Options{})
+	if want := "host port 80/udp is mapped twice: to 80 from all addresses and to 8080 from 10.0.0.1"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
 
 func TestInvalidPorts(t *testing.T) {
 	for name, test := range map[string]struct {
 		port Port
-		word string
+		want string
 	}{
-		"host port 0":       {Port{}, "host port"},
-		"host port too big": {Port{HostPort: 65536}, "65536"},
-		"to negative":       {Port{HostPort: 80, To: -1}, "to"},
-		"to too big":        {Port{HostPort: 80, To: 65536}, "65536"},
-		"protocol":          {Port{HostPort: 80, Protocol: "TCP"}, "TCP"},
-		"host IP":           {Port{HostPort: 80, HostIP: "localhost"}, "localhost"},
-		"zone":              {Port{HostPort: 80, HostIP: "fe80::1%x -j ACCEPT"}, "without a zone"},
+		"host port 0":       {Port{}, `port "a": host port "0": want 1 to 65535`},
+		"host port too big": {Port{HostPort: 65536}, `port "a": host port "65536": want 1 to 65535`},
+		"to negative":       {Port{HostPort: 80, To: -1}, `port "a": to "-1": want 1 to 65535, or 0 for the host port`},
+		"to too big":        {Port{HostPort: 80, To: 65536}, `port "a": to "65536": want 1 to 65535, or 0 for the host port`},
+		"protocol":          {Port{HostPort: 80, Protocol: "TCP"}, `port "a": protocol "TCP": want tcp, udp or sctp, or none for tcp and udp`},
+		"host IP":           {Port{HostPort: 80, HostIP: "localhost"}, `port "a": host IP "localhost": want an IPv4 or IPv6 address without a zone`},
+		"zone":              {Port{HostPort: 80, HostIP: "fe80::1%x -j ACCEPT"}, `port "a": host IP "fe80::1%x -j ACCEPT": want an IPv4 or IPv6 address without a zone`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.port.Label = "a"
 			_, err := Mappings([]Port{test.port}, Options{})
 			var invalid *InvalidPortError
-			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.word) {
-				t.Errorf("got %v, want *InvalidPortError with %q", err, test.word)
+			if !errors.As(err, &invalid) || err.Error() != test.want {
+				t.Errorf("got %v, want *InvalidPortError: %s", err, test.want)
 			}
 		})
 	}
@@ -110,11 +113,29 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "x", "0", "80:0", "80:x", "80/", "80/icmp", "=80", "80:80:80", "1.2.3:80", "-1", "80 "} {
+}
+
+func TestParseRefuses(t *testing.T) {
+	const number = "want a number from 1 to 65535, as in 8080:80/tcp"
+	for text, want := range map[string]string{
+		"":               `port "": host port "": ` + number,
+		"x":              `port "x": host port "x": ` + number,
+		"80 ":            `port "80 ": host port "80 ": ` + number,
+		"80:0":           `port "80:0": port "0": ` + number,
+		"80:x":           `port "80:x": port "x": ` + number,
+		"80:80:80":       `port "80:80:80": port "80:80": ` + number,
+		"0":              `port "0": host port "0": want 1 to 65535`,
+		"-1":             `port "-1": host port "-1": want 1 to 65535`,
+		"80/":            `port "80/": protocol "": want tcp, udp or sctp after '/', as in 8080:80/tcp`,
+		"80/icmp":        `port "80": protocol "icmp": want tcp, udp or sctp, or none for tcp and udp`,
+		"=80":            `port "=80": label "": want a name before '=', as in 8080:80/tcp`,
+		"1.2.3:80":       `port "80": host IP "1.2.3": want an IPv4 or IPv6 address without a zone`,
+		"[fe80::1%x]:80": `port "80": host IP "fe80::1%x": want an IPv4 or IPv6 address without a zone`,
+	} {
 		_, err := Parse(text)
 		var invalid *InvalidPortError
-		if !errors.As(err, &invalid) {
-			t.Errorf("%q: got %v, want *InvalidPortError", text, err)
+		if !errors.As(err, &invalid) || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}
 }
@@ -131,8 +152,11 @@ func TestMergeAndSelect(t *testing.T) {
 	}
 	_, rest, err = Select(merged, []string{"c"})
 	var unknown *UnknownLabelError
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "a, b") || len(rest) != 2 {
+	if !errors.As(err, &unknown) || err.Error() != `no port has the label "c": the allocation has a, b` || len(rest) != 2 {
 		t.Errorf("got %v, left %v", err, rest)
+	}
+	if _, _, err = Select(nil, []string{"c"}); err == nil || err.Error() != `no port has the label "c": the allocation has none` {
+		t.Errorf("without ports: %v", err)
 	}
 }
 
@@ -147,7 +171,7 @@ func TestCapability(t *testing.T) {
 	}
 }
 
-// FuzzParse: what a person writes as a port is one, and stays it.
+// FuzzParse: a port that parses can be mapped.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"8080", "http=10.0.0.1:8080:80/tcp", "[fe80::1%x]:1", "=1", "1:2:3"} {
 		f.Add(seed)

@@ -8,17 +8,16 @@ import (
 	"slices"
 )
 
-// PrimaryInterface is the primary's when it asks for no other.
+// PrimaryInterface is the interface name of the primary network by default.
 const PrimaryInterface = "eth0"
 
-// Assign gives every element an interface and returns them in order: the
+// Assign assigns an interface name to each element and returns them in order: the
 // primary (nil: none), the job's, the host's.
 //
-// The n-th element of the job without a name gets net<n>, counted among all of
-// the job's, so that naming one renumbers no other. A number that an explicit
-// name has taken is replaced by the first free one after the job's last. The
-// host's are numbered after that, so that adding one renumbers nothing. Errors
-// are *Error.
+// The n-th element of the job is net<n> unless it names its interface, so that naming
+// one renumbers no other. Where an explicit name is that one already, the first free
+// number after the job's last is used. The host's elements are numbered after those of
+// the job, so that adding one renumbers nothing. Errors are *Error.
 func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	var all []Element
 	if primary != nil {
@@ -43,12 +42,12 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	return all, nil
 }
 
-// AssignFurther gives further elements of an allocation that has standing
-// networks the first free names of net1, net2, ... taken are not free. An
-// element with a name keeps it, taken or not. Errors are *Error.
-func AssignFurther(taken []string, standing int, elements []Element) ([]Element, error) {
-	if standing+len(elements) > Max {
-		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", standing+len(elements), Max)}
+// AssignFurther assigns the first free names of net1, net2, ... to further elements of
+// an allocation that has existing attachments. The taken names are not free. An
+// element that names its interface keeps that name, taken or not. Errors are *Error.
+func AssignFurther(taken []string, existing int, elements []Element) ([]Element, error) {
+	if existing+len(elements) > Max {
+		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", existing+len(elements), Max)}
 	}
 	if err := checkExtra(nil, elements, nil); err != nil {
 		return nil, err
@@ -69,7 +68,7 @@ func AssignFurther(taken []string, standing int, elements []Element) ([]Element,
 	return all, nil
 }
 
-// checkExtra validates the elements, and refuses an interface named twice.
+// checkExtra validates the elements, and refuses duplicate interface names.
 func checkExtra(primary, job, host []Element) error {
 	taken := map[string]string{}
 	for _, e := range primary {
@@ -88,7 +87,7 @@ func checkExtra(primary, job, host []Element) error {
 				continue
 			}
 			if other, ok := taken[e.Interface]; ok {
-				return &Error{position + ".interface", e.Interface, "is the interface of " + other + " already"}
+				return &Error{position + ".interface", e.Interface, "already assigned to " + other}
 			}
 			taken[e.Interface] = position
 		}
@@ -96,8 +95,8 @@ func checkExtra(primary, job, host []Element) error {
 	return nil
 }
 
-// number names the interfaces of all[from:], of which the first jobs are the
-// job's.
+// number assigns names to the interfaces of all[from:], of which the first jobs are
+// the job's.
 func number(all []Element, from, jobs int) {
 	free := func(name string) bool {
 		return !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })

@@ -16,7 +16,7 @@ import (
 	"github.com/allocnet/allocnet/portmap"
 )
 
-// Capabilities of the CNI conventions that elements turn into.
+// Capabilities of the CNI conventions that elements use.
 const (
 	capIPs          = "ips"
 	capMAC          = "mac"
@@ -25,20 +25,20 @@ const (
 	capPortMappings = "portMappings"
 )
 
-// Binding is an element made ready for libcni.
+// Binding is what libcni needs to attach an element.
 type Binding struct {
-	// ConfList is self-contained: plugins, MTU and cni-args are in it.
+	// ConfList is self-contained: it has the plugins, MTU and cni-args.
 	ConfList []byte
 	// CapabilityArgs are JSON values by capability.
 	CapabilityArgs map[string]any
 	// Mappings are those in CapabilityArgs.
 	Mappings []cni.PortMapping
-	// Chosen are those of Mappings that the element chooses itself.
+	// Chosen are those of Mappings whose host port the element chooses.
 	Chosen []cni.PortMapping
 }
 
-// UnsupportedError is something asked of a network that none of its plugins
-// declares.
+// UnsupportedError is a field of an element that needs a capability which none of the
+// network's plugins declares.
 type UnsupportedError struct {
 	Network    string
 	Field      string
@@ -51,14 +51,14 @@ func (e *UnsupportedError) Error() string {
 	if len(e.Declared) > 0 {
 		declared = strings.Join(e.Declared, ", ")
 	}
-	return fmt.Sprintf("network %q: %s asked for, but no plugin declares the capability %q (declared: %s)", e.Network, e.Field, e.Capability, declared)
+	return fmt.Sprintf("network %q: %s requested, but no plugin declares the capability %q (declared: %s)", e.Network, e.Field, e.Capability, declared)
 }
 
 // Kind is that of package errdefs.
 func (*UnsupportedError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Bind combines what the element asks for with what the network declares.
-// ports are those of the allocation that go to this attachment. The errors are
+// Bind combines the element with the capabilities that the network declares. The
+// ports are those of the allocation that are mapped to this attachment. The errors are
 // *UnsupportedError, *cniconf.NoMTUError and those of package portmap.
 func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Options, marker json.RawMessage) (Binding, error) {
 	mappings, err := e.mappings(ports, o)
@@ -71,7 +71,7 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Option
 	}
 	b := Binding{CapabilityArgs: map[string]any{}, Mappings: mappings, Chosen: chosen}
 	declared := n.Capabilities()
-	for _, asked := range []struct {
+	for _, request := range []struct {
 		present           bool
 		field, capability string
 		value             any
@@ -82,13 +82,13 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Option
 		{e.InfinibandGUID != "", "infiniband-guid", capGUID, e.InfinibandGUID},
 		{len(mappings) > 0, "ports", capPortMappings, portmap.Capability(mappings)},
 	} {
-		if !asked.present {
+		if !request.present {
 			continue
 		}
-		if !slices.Contains(declared, asked.capability) {
-			return Binding{}, &UnsupportedError{n.Name, asked.field, asked.capability, declared}
+		if !slices.Contains(declared, request.capability) {
+			return Binding{}, &UnsupportedError{n.Name, request.field, request.capability, declared}
 		}
-		b.CapabilityArgs[asked.capability] = asked.value
+		b.CapabilityArgs[request.capability] = request.value
 	}
 	b.ConfList, err = n.Render(cniconf.Edit{MTU: e.MTU, CNIArgs: e.CNIArgs, Marker: marker})
 	return b, err

@@ -1,20 +1,20 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package selection reads and checks what a job says about its networks.
+// Package selection reads and validates a job's selection of networks.
 //
-// There are two forms with one result. The short one is a list of names, each
-// with an interface if wished:
+// There are two forms with the same result. The short form is a list of names, each
+// with an optional interface:
 //
 //	storage,mgmt@net5
 //
-// The other is a JSON list of selection elements as the network plumbing
-// working group defines them (Multi-Network Specification, "Network
-// Attachment Selection Annotation"), without the keys that only mean something
-// to Kubernetes, and with "mtu" and "ports" besides:
+// The other form is a JSON list of selection elements as the network plumbing working
+// group defines them (Multi-Network Specification, "Network Attachment Selection
+// Annotation"), without the keys that have a meaning in Kubernetes only, and with
+// "mtu" and "ports" in addition:
 //
 //	[{"name": "storage", "interface": "net1", "ips": ["10.1.0.9/24"]}]
 //
-// Job authors are not trusted: whatever passes here is safe in a path, an
-// argument and a rule, and every error says where it is and what would do.
+// Job authors are not trusted: a validated element is safe in a path, an argument and
+// a firewall rule. Each error names the position, the value and a valid value.
 package selection

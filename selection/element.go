@@ -17,13 +17,13 @@ const Max = 64
 // kernel drops IPv6 and its addresses (RFC 8200, section 5).
 const MinMTU = 1280
 
-// Element is one network that an allocation asks for.
+// Element selects one network for an allocation.
 type Element struct {
-	// Name is the network's. Required.
+	// Name is the name of the network. Required.
 	Name string `json:"name"`
-	// Interface is the one inside the namespace. Empty: assigned by Assign.
+	// Interface is the interface name in the namespace. Empty: assigned by Assign.
 	Interface string `json:"interface,omitempty"`
-	// IPs are addresses to have, with or without a prefix length.
+	// IPs are the requested addresses, with or without a prefix length.
 	IPs []string `json:"ips,omitempty"`
 	// MAC is an Ethernet address. Empty: the kernel's choice.
 	MAC string `json:"mac,omitempty"`
@@ -31,33 +31,34 @@ type Element struct {
 	MTU int `json:"mtu,omitempty"`
 	// Bandwidth limits traffic. Nil: the network's limits.
 	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
-	// PortMappings are mapped to this attachment besides Ports.
+	// PortMappings are mapped to this attachment in addition to Ports.
 	PortMappings []PortMapping `json:"portMappings,omitempty"`
-	// DefaultRoute makes this attachment the way out: by these gateways, at
-	// most one for each family, or when empty by its own. Nil: not asked.
+	// DefaultRoute sets the default route to this attachment: through these
+	// gateways, at most one for each address family, or through the network's own
+	// when it is empty. Nil: no request.
 	DefaultRoute []string `json:"default-route,omitzero"`
 	// CNIArgs are merged into "args"."cni" of the network's plugins.
 	CNIArgs map[string]any `json:"cni-args,omitempty"`
 	// InfinibandGUID is an EUI-64. Empty: the fabric's choice.
 	InfinibandGUID string `json:"infiniband-guid,omitempty"`
-	// Ports are labels of the allocation's ports that go to this network. Nil:
-	// none, or for the primary all that no other network takes.
+	// Ports are labels of the allocation's ports that are mapped to this
+	// attachment. Nil: none, or for the primary all that no other element has.
 	Ports []string `json:"ports,omitempty"`
 }
 
-// ChoosesIPs tells whether the element asks for addresses of its choice. IPAM
-// plugins take them from cni-args, too, in any case of the key.
+// ChoosesIPs tells whether the element requests specific addresses. IPAM plugins
+// accept them in cni-args, too, and ignore the case of the key.
 func (e Element) ChoosesIPs() bool {
 	return len(e.IPs) > 0 || e.hasArg("ips")
 }
 
-// ChoosesMAC tells whether the element asks for a hardware address of its choice:
-// a MAC or an InfiniBand GUID.
+// ChoosesMAC tells whether the element requests a specific hardware address: a MAC or
+// an InfiniBand GUID.
 func (e Element) ChoosesMAC() bool {
 	return e.MAC != "" || e.InfinibandGUID != "" || e.hasArg("mac") || e.hasArg("guid") || e.hasArg("infinibandGUID")
 }
 
-// HostPorts are the ports of the host that the element chooses.
+// HostPorts are the host ports that the element chooses.
 func (e Element) HostPorts() []int {
 	var ports []int
 	for _, m := range e.PortMappings {
@@ -84,10 +85,10 @@ type Bandwidth struct {
 	EgressBurst  uint64 `json:"egressBurst,omitempty"`
 }
 
-// PortMapping is an entry of the portMappings capability.
+// PortMapping is an element of the portMappings capability.
 type PortMapping struct {
 	HostPort int `json:"hostPort"`
-	// ContainerPort is the port inside. 0: the same as HostPort.
+	// ContainerPort is the port in the namespace. 0: the same as HostPort.
 	ContainerPort int `json:"containerPort,omitempty"`
 	// Protocol is "tcp", "udp" or "sctp". Empty: tcp.
 	Protocol string `json:"protocol,omitempty"`
@@ -97,11 +98,11 @@ type PortMapping struct {
 
 // Error is a selection that is refused.
 type Error struct {
-	// Position is where, as in "networks[2].ips[0]".
+	// Position is the path of the value, as in "networks[2].ips[0]".
 	Position string
-	// Value is what stands there.
+	// Value is the invalid value. Empty: the reason has it.
 	Value string
-	// Reason says what would be right.
+	// Reason describes a valid value.
 	Reason string
 }
 

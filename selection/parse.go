@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -17,8 +18,8 @@ import (
 // maxInput bounds a selection. 64 rich elements have less than half of this.
 const maxInput = 64 << 10
 
-// Parse reads a selection in either form. An empty one selects nothing. Every
-// error is an *Error, with positions such as "networks[2].ips[0]".
+// Parse reads a selection in either form. An empty one selects nothing. Each error is
+// an *Error, with a position such as "networks[2].ips[0]".
 func Parse(s string) ([]Element, error) {
 	trimmed := strings.TrimSpace(s)
 	if len(trimmed) > maxInput {
@@ -33,8 +34,8 @@ func Parse(s string) ([]Element, error) {
 	return parseShort(trimmed)
 }
 
-// ParseElement reads one element as a JSON object, or an empty string for a
-// network without wishes. The name may stand in the object, but not differ.
+// ParseElement reads one element as a JSON object; an empty string is an element with
+// the name alone. A name in the object must be the same.
 func ParseElement(name, s string) (Element, error) {
 	position := "networks." + name
 	e := Element{}
@@ -45,7 +46,7 @@ func ParseElement(name, s string) (Element, error) {
 		}
 	}
 	if e.Name != "" && e.Name != name {
-		return Element{}, &Error{position + ".name", e.Name, fmt.Sprintf("want %q, or leave the name out", name)}
+		return Element{}, &Error{position + ".name", e.Name, fmt.Sprintf("want %q, or no name", name)}
 	}
 	e.Name = name
 	if err := e.validate(position); err != nil {
@@ -101,14 +102,14 @@ func limited(elements []Element) ([]Element, error) {
 	return elements, nil
 }
 
-// keys are those of an element.
+// keys are the keys of an element.
 var keys = []string{
 	"name", "interface", "ips", "mac", "mtu", "bandwidth", "portMappings",
 	"default-route", "cni-args", "infiniband-guid", "ports",
 }
 
-// decodeElement reads an element. encoding/json takes keys in any case; others
-// that read the same text do not, so it is held to the exact ones.
+// decodeElement reads an element. Its keys must match exactly: encoding/json ignores
+// their case, other readers of the same text do not.
 func decodeElement(position string, data []byte) (Element, error) {
 	var present map[string]json.RawMessage
 	if err := decode(position, data, &present); err != nil {
@@ -123,11 +124,10 @@ func decodeElement(position string, data []byte) (Element, error) {
 	return e, decode(position, data, &e)
 }
 
-// decode reads exactly one JSON value into target, with no key that target
-// does not know and none twice.
+// decode reads exactly one JSON value into target, without unknown and duplicate keys.
 func decode(position string, data []byte, target any) error {
 	if key, twice := repeatedKey(data); twice {
-		return &Error{position, key, "the key stands twice"}
+		return &Error{position, key, "duplicate key"}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -147,28 +147,28 @@ func decodeError(position string, err error) error {
 		if typed.Field != "" {
 			position += "." + typed.Field
 		}
-		return &Error{position, typed.Value, "want a JSON value of type " + jsonType(typed.Type.Kind().String())}
+		return &Error{position, "", fmt.Sprintf("is a JSON %s, want %s", typed.Value, jsonType(typed.Type.Kind()))}
 	}
 	if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return &Error{position, strings.Trim(key, `"`), "unknown key"}
 	}
-	return &Error{position, "", strings.TrimPrefix(err.Error(), "json: ")}
+	return &Error{position, "", "invalid JSON: " + strings.TrimPrefix(err.Error(), "json: ")}
 }
 
-func jsonType(kind string) string {
+func jsonType(kind reflect.Kind) string {
 	switch kind {
-	case "struct", "map", "ptr":
+	case reflect.Struct, reflect.Map:
 		return "object"
-	case "slice":
-		return "list"
-	case "int", "uint64":
+	case reflect.Slice:
+		return "array"
+	case reflect.Int, reflect.Uint64:
 		return "number"
 	}
-	return kind
+	return kind.String()
 }
 
-// repeatedKey finds a key that stands twice in one object: encoding/json would
-// take the last, others the first.
+// repeatedKey finds a duplicate key in an object: encoding/json would use the last
+// value, other readers the first.
 func repeatedKey(data []byte) (string, bool) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	type level struct {
@@ -179,7 +179,7 @@ func repeatedKey(data []byte) (string, bool) {
 	for {
 		token, err := decoder.Token()
 		if err != nil {
-			return "", false // decoding will say what is wrong
+			return "", false // decode reports it
 		}
 		top := &level{}
 		if len(stack) > 0 {

@@ -18,13 +18,13 @@ import (
 	"github.com/allocnet/allocnet/portmap"
 )
 
-// interfaceForm is narrower than the kernel's rules (dev_valid_name): plugins
-// write the name into rules and their comments, '%' makes the kernel choose
-// another name, and a '-' in front looks like an option.
+// interfaceForm is stricter than the kernel (dev_valid_name): plugins write the name
+// into rules and comments, the kernel expands '%', and a leading '-' looks like an
+// option.
 var interfaceForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$`)
 
-// ValidateInterface accepts names that the kernel, the CNI specification, paths,
-// options and rules all take for nothing but a name.
+// ValidateInterface accepts names that are valid for the kernel and the CNI
+// specification, and have no special meaning in a path, an option or a rule.
 func ValidateInterface(name string) error {
 	switch {
 	case name == "":
@@ -34,12 +34,12 @@ func ValidateInterface(name string) error {
 	case !interfaceForm.MatchString(name):
 		return fmt.Errorf("interface name %q: want letters, digits, '_', '.' and '-', beginning with a letter, a digit or '_'", name)
 	case name == "all" || name == "default":
-		return fmt.Errorf("interface name %q: the kernel has its settings for every interface under it", name)
+		return fmt.Errorf("interface name %q is reserved: the kernel has the settings of all interfaces under it", name)
 	}
 	return nil
 }
 
-// validate checks an element by itself, where it stands.
+// validate checks an element by itself; errors are below the position.
 func (e Element) validate(position string) error {
 	fail := func(field, value, reason string) error {
 		return &Error{position + "." + field, value, reason}
@@ -56,11 +56,11 @@ func (e Element) validate(position string) error {
 		}
 	}
 	if e.MTU != 0 && (e.MTU < MinMTU || e.MTU > 65535) {
-		return fail("mtu", fmt.Sprint(e.MTU), fmt.Sprintf("want %d to the network's", MinMTU))
+		return fail("mtu", fmt.Sprint(e.MTU), fmt.Sprintf("want at least %d, and at most the network's MTU", MinMTU))
 	}
 	for _, own := range []string{"portMappings", "mtu"} { // the tuning plugin, for one, reads mtu
 		if e.hasArg(own) {
-			return fail("cni-args", own, "want it as a key of the element, where it is checked")
+			return fail("cni-args", own, "want it as a key of the element, where it is validated")
 		}
 	}
 	for _, check := range []func(string) error{e.validateIPs, e.validateHardware, e.validateBandwidth, e.validatePorts, e.validateDefaultRoute} {
@@ -80,7 +80,7 @@ func (e Element) validateIPs(position string) error {
 			return &Error{at, text, "want an IP address with or without prefix length, as in 10.1.0.9/24"}
 		}
 		if slices.Contains(seen, address) {
-			return &Error{at, text, "the address stands twice"}
+			return &Error{at, text, "duplicate address"}
 		}
 		seen = append(seen, address)
 	}
@@ -104,7 +104,7 @@ func (e Element) validateHardware(position string) error {
 			return &Error{position + ".mac", e.MAC, "want an Ethernet address, as in 02:00:00:00:00:01"}
 		}
 		if mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
-			return &Error{position + ".mac", e.MAC, "want the address of one station, not of a group or none"}
+			return &Error{position + ".mac", e.MAC, "want a unicast address"}
 		}
 	}
 	if e.InfinibandGUID != "" {

@@ -28,7 +28,7 @@ func OpenNamespace[N openNamespace](a Allocation, open func(path string) (N, err
 	}
 	if a.NetnsID != "" && ns.ID() != a.NetnsID {
 		_ = ns.Close() // another namespace
-		return none, &netns.MissingError{Path: a.Netns, Reason: "another namespace took its place"}
+		return none, &netns.MissingError{Path: a.Netns, Reason: "the path has another namespace now"}
 	}
 	return ns, nil
 }

@@ -30,7 +30,7 @@ type networkJSON struct {
 	// Ready is the plugins' answer to CNI's STATUS: "yes", "no", or "unknown" if they
 	// do not support it.
 	Ready string `json:"ready"`
-	// Policy describes the rules of the network; "anybody" without rules.
+	// Policy describes the rules of the network; "unrestricted" without rules.
 	Policy string `json:"policy"`
 	// Problem is why the network cannot be attached now; empty if it can.
 	Problem string `json:"problem,omitempty"`

@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package watch tells when a conf directory changes. It is apart from cniconf so
-// that a CNI plugin does not link what it does not need.
+// Package watch reports changes of CNI configuration directories. It is separate from
+// cniconf so that the CNI plugin does not link fsnotify.
 package watch
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long files have to be left alone before a change is reported:
-// a package that installs several is one change.
+// settle is the time without an event after which a change is reported: a package that
+// installs several files is one change.
 const settle = 200 * time.Millisecond
 
-// Dirs reports changes in directories, in the directories right below them,
-// and their coming and going, until ctx ends; then the channel is closed. Of
-// many changes at a time, and of those while nobody receives, one is reported.
+// Dirs reports changes in directories and their subdirectories, also when one is
+// created or removed, until ctx ends; then the channel is closed. Several changes at a
+// time, and those while the caller does not receive, are reported as one.
 func Dirs(ctx context.Context, dirs ...string) (<-chan struct{}, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -41,7 +41,7 @@ type watch struct {
 
 func (w *watch) run(ctx context.Context) {
 	defer close(w.changed)
-	defer w.watcher.Close() //nolint:errcheck // nothing to lose
+	defer w.watcher.Close() //nolint:errcheck // read only
 	quiet := time.NewTimer(settle)
 	quiet.Stop()
 	for {
@@ -50,19 +50,19 @@ func (w *watch) run(ctx context.Context) {
 			return
 		case <-w.watcher.Events:
 			quiet.Reset(settle)
-		case <-w.watcher.Errors: //nolint:errcheck // whatever it says, events were lost, so anything may have changed
+		case <-w.watcher.Errors: //nolint:errcheck // events were lost, so any file may have changed
 			quiet.Reset(settle)
 		case <-quiet.C:
 			w.addAll()
 			select {
 			case w.changed <- struct{}{}:
-			default: // one is waiting already
+			default: // the last report was not received yet
 			}
 		}
 	}
 }
 
-// addAll watches what exists now. Adding a directory twice is one watch.
+// addAll watches the directories that exist. Adding one twice is one watch.
 func (w *watch) addAll() {
 	for _, dir := range w.dirs {
 		if w.watcher.Add(dir) != nil {
@@ -71,17 +71,17 @@ func (w *watch) addAll() {
 		}
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // it went, which is an event
+			continue // removed since, which is an event
 		}
 		for _, entry := range entries {
 			if entry.IsDir() {
-				_ = w.watcher.Add(filepath.Join(dir, entry.Name())) // it may have gone
+				_ = w.watcher.Add(filepath.Join(dir, entry.Name())) // it may be removed
 			}
 		}
 	}
 }
 
-// addParent watches the nearest directory above one that does not exist.
+// addParent watches the nearest existing parent of a missing directory.
 func (w *watch) addParent(dir string) {
 	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
 		if w.watcher.Add(parent) == nil || parent == filepath.Dir(parent) {

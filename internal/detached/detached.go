@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package detached starts work that outlives the calling process and keeps none
-// of its callers waiting.
+// Package detached starts processes that outlive the calling process, and for which
+// none of its callers waits.
 package detached
 
 import (
@@ -32,7 +32,7 @@ func Start(input []byte, args ...string) error {
 	return cmd.Process.Release()
 }
 
-// memory returns a file with the content that is on no disk.
+// memory returns a file in memory with the content.
 func memory(content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -1,12 +1,12 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package errdefs sorts errors into the few kinds that callers act upon: the
-// command line by its exit code, the agent by its HTTP status, the CNI plugin by
-// its error code.
+// Package errdefs classifies errors by the few kinds that callers handle differently:
+// the command line with its exit code, the agent with the HTTP status, the CNI plugin
+// with the error code.
 //
-// An error type says its kind with a method Kind; New and As are for errors
-// without a type of their own. An error that says nothing has failed.
+// An error type has a method Kind; New and As are for errors without a type of their
+// own. An error without a kind is Failed.
 package errdefs
 
 import (
@@ -14,16 +14,16 @@ import (
 	"errors"
 )
 
-// Kind is what a caller can expect after an error. They are ordered: the lower
-// promises less.
+// Kind classifies an error by its effects. Kinds are ordered: a lower one guarantees
+// less.
 type Kind int
 
 const (
-	// Failed is work that was begun and did not succeed.
+	// Failed is an operation that began and did not succeed.
 	Failed Kind = iota
-	// Timeout is work that was ended because it took too long.
+	// Timeout is an operation that was ended by its deadline.
 	Timeout
-	// Unavailable is work that was not done now, and may be done later.
+	// Unavailable is an operation that was not done now, and may be repeated.
 	Unavailable
 	// Conflict is a request that contradicts what exists; nothing was done.
 	Conflict
@@ -37,10 +37,10 @@ func (k Kind) String() string {
 	return [...]string{"failed", "timeout", "unavailable", "conflict", "refused", "not found"}[k]
 }
 
-// Of returns the kind of an error. The outermost error that says its kind
-// decides over what it wraps: a request that a plugin refused has failed. Of
-// several errors joined the lowest kind decides, so that "nothing was done" is
-// true of all of them: one without a kind among them has failed.
+// Of returns the kind of an error. The outermost error that has a kind decides: a
+// request that a plugin refused has failed. Of joined errors the lowest kind decides,
+// so that "nothing was done" is true of each: with one that has no kind among them,
+// the kind is Failed.
 func Of(err error) Kind {
 	if c, ok := err.(classifier); ok { // errors.As would not rank joined errors
 		return c.Kind()
@@ -73,7 +73,7 @@ func lowest(errs []error) Kind {
 	return kind
 }
 
-// classified is an error that was given a kind.
+// classified adds a kind to an error.
 type classified struct {
 	error
 	kind Kind
@@ -86,7 +86,7 @@ func (c *classified) Unwrap() error { return c.error }
 // New returns an error of a kind, to compare others with.
 func New(kind Kind, text string) error { return As(kind, errors.New(text)) }
 
-// As gives an error a kind, whatever kind it has. Nil stays nil.
+// As sets the kind of an error, in place of the one it has. Nil stays nil.
 func As(kind Kind, err error) error {
 	if err == nil {
 		return nil

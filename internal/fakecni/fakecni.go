@@ -1,12 +1,12 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package fakecni is a CNI plugin that fails on demand, for faults that real
-// plugins do not produce when asked to.
+// Package fakecni is a CNI plugin that fails on demand, for faults that real plugins do
+// not produce on demand.
 //
 // A test binary becomes the plugin: its TestMain calls Main first, and Install
-// puts a link to it into a plugin directory. What the plugin does stands in
-// its configuration, under the key "fake".
+// puts a link to it into a plugin directory. The plugin's behaviour is in its
+// configuration, under the key "fake".
 package fakecni
 
 import (
@@ -26,18 +26,18 @@ import (
 // Type is the plugin's name.
 const Type = "fakecni"
 
-// Script says what the plugin does, by verb. A verb without an entry succeeds.
+// Script is the plugin's behaviour by verb. The default is to succeed.
 type Script struct {
 	// Log is a file that gets a line for each call, as "VERB CNI_IFNAME", or
 	// "GC" and the valid attachments in JSON.
 	Log string `json:"log,omitempty"`
-	// Verbs has an entry for "ADD", "DEL" and so on.
+	// Verbs has the keys "ADD", "DEL" and so on.
 	Verbs map[string]Behaviour `json:"verbs,omitempty"`
 }
 
-// Behaviour is what one verb does, in the order of the fields.
+// Behaviour is that of one verb, in the order of the fields.
 type Behaviour struct {
-	// Mark is a file that is made when the call begins.
+	// Mark is a file that is created when the call begins.
 	Mark string `json:"mark,omitempty"`
 	// Await is a file that the call waits for.
 	Await string `json:"await,omitempty"`
@@ -118,7 +118,7 @@ func run() int {
 	return 0
 }
 
-// behave does what the script says; ended is whether that ends the call.
+// behave follows the script; ended tells whether that ends the call.
 func behave(b Behaviour) (code int, ended bool) {
 	if b.Mark != "" {
 		appendTo(b.Mark, "begun\n")

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock locks a file, how being unix.LOCK_EX or unix.LOCK_SH. When ctx ends first
-// the error is its cause; a lock that is free is had even then. It polls, because
-// a waiting flock(2) cannot be cancelled.
+// Lock locks a file, how being unix.LOCK_EX or unix.LOCK_SH. When ctx ends first the
+// error is its cause; a free lock is taken even if ctx has ended. It polls, because a
+// waiting flock(2) cannot be cancelled.
 func Lock(ctx context.Context, file *os.File, how int) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 25*time.Millisecond) {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
@@ -30,9 +30,9 @@ func Lock(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
-// Close releases a lock that was taken for the caller alone, and closes the file,
-// to which nothing was written. To close it is not enough: a child that another
-// goroutine has just forked has it, too, until it executes its program.
+// Close releases an exclusive lock and closes the file, to which nothing was written.
+// Closing alone is not enough: a child that another goroutine has just forked has the
+// file open, too, until it executes its program.
 func Close(file *os.File) {
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // closing it does the rest
 	_ = file.Close()                             // never written

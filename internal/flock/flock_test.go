@@ -24,15 +24,15 @@ func open(t *testing.T, path string) *os.File {
 	return file
 }
 
-// TestLock: who waits for a lock that another has says why it gave up, and has
-// it once it is free.
+// TestLock: waiting for a lock ends with the cause of the context, or when the lock is
+// released.
 func TestLock(t *testing.T) {
 	path := t.TempDir() + "/lock"
 	first, second := open(t, path), open(t, path)
 	if err := flock.Lock(t.Context(), first, unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	reason := errors.New("no patience")
+	reason := errors.New("scripted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
 	if err := flock.Lock(ctx, second, unix.LOCK_SH); !errors.Is(err, reason) {
@@ -45,11 +45,11 @@ func TestLock(t *testing.T) {
 		t.Error(err)
 	}
 	if err := flock.Lock(ctx, open(t, path), unix.LOCK_SH); err != nil {
-		t.Errorf("a lock that is free is had even by who has no patience: %v", err)
+		t.Errorf("a free lock is not taken with an ended context: %v", err)
 	}
 }
 
-// TestClose: the lock is gone, whoever else has the file.
+// TestClose: the lock is released although a child has the open file, too.
 func TestClose(t *testing.T) {
 	path := t.TempDir() + "/lock"
 	file := open(t, path)

@@ -1,9 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package hostns tells whether this process sees the host. In a container the
-// paths of living network namespaces lead nowhere and the rules of the host do
-// not show, so that everything looks dead.
+// Package hostns tells whether this process is in the namespaces of the host. In a
+// container the paths of existing network namespaces cannot be resolved and the host's
+// rules are not visible, so that every allocation seems dead.
 package hostns
 
 import (
@@ -16,23 +16,22 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// OutsideError is a process that does not see the host, or of which that cannot
-// be told.
+// OutsideError is a process that is not in the namespaces of the host, or may not be.
 type OutsideError struct{ Reason string }
 
 func (e *OutsideError) Error() string {
-	return "this process may not see what lives on the host: " + e.Reason + ": nothing is removed from here"
+	return "this process may be outside of the host's namespaces: " + e.Reason + ": nothing is removed from here"
 }
 
-// Kind is that nothing was done.
+// Kind is that of package errdefs.
 func (e *OutsideError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // firstPID is the machine's first PID namespace, whose number the kernel fixes
 // (PROC_PID_INIT_INO, include/linux/proc_ns.h).
 const firstPID = "pid:[4026531836]"
 
-// inits are what process 1 of a machine or of a system container is called. In
-// an application's container it is the application, or a helper that reaps.
+// inits are the names of process 1 on a host and in a system container. In an
+// application's container it is the application, or a helper that reaps processes.
 var inits = []string{"init", "systemd"}
 
 // Check is nil when this process has the mount and network namespaces and the

@@ -55,8 +55,8 @@ func TestCheck(t *testing.T) {
 		"a container with the host's PIDs":     {map[string]string{"self/ns/mnt": "mnt:[9]"}, "in namespace mnt:[9], process 1 in mnt:[1]"},
 		"another network namespace":            {map[string]string{"self/ns/net": "net:[9]"}, "in namespace net:[9], process 1 in net:[2]"},
 		"a chroot":                             {map[string]string{"self/root": "/usr"}, "root directory"},
-		"process 1 cannot be looked at":        {map[string]string{"1/ns/mnt": ""}, "1/ns/mnt"},
-		"its root cannot be looked at":         {map[string]string{"1/root": ""}, "1/root"},
+		"process 1 cannot be read":             {map[string]string{"1/ns/mnt": ""}, "1/ns/mnt"},
+		"its root cannot be read":              {map[string]string{"1/root": ""}, "1/root"},
 		"the name of process 1 cannot be read": {map[string]string{"1/comm": ""}, "1/comm"},
 		"no /proc of this PID namespace":       {map[string]string{"self/ns/pid": ""}, "self/ns/pid"},
 	} {

@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package keylock locks by key. A key costs memory only while somebody holds
-// or waits for it.
+// Package keylock locks by key. A key uses memory only while its lock is held or waited
+// for.
 package keylock
 
 import (
@@ -12,17 +12,17 @@ import (
 
 // Locks is a set of locks by key. The zero value is ready.
 type Locks struct {
-	mu   sync.Mutex // guards held, never kept while waiting
-	held map[string]*entry
+	mu   sync.Mutex // guards held, never held while waiting
+	held map[string]*lock
 }
 
-type entry struct {
-	users int           // who holds it and who waits
+type lock struct {
+	users int           // the holder, and the waiting callers
 	token chan struct{} // holds one token while the lock is free
 }
 
-// Lock waits for the key's lock and returns what releases it, which may be
-// called more than once. When ctx ends first the error is its cause. Keys do
+// Lock waits for the key's lock and returns the function that releases it, which may
+// be called more than once. When ctx ends first the error is its cause. Keys do
 // not wait for each other.
 func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	e := l.enter(key)
@@ -31,7 +31,7 @@ func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error)
 		l.leave(key, e)
 	})
 	select {
-	case <-e.token: // a free lock is had even when ctx has ended
+	case <-e.token: // a free lock is taken even if ctx has ended
 		return unlock, nil
 	default:
 	}
@@ -44,15 +44,15 @@ func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error)
 	}
 }
 
-func (l *Locks) enter(key string) *entry {
+func (l *Locks) enter(key string) *lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, ok := l.held[key]
 	if !ok {
-		e = &entry{token: make(chan struct{}, 1)}
+		e = &lock{token: make(chan struct{}, 1)}
 		e.token <- struct{}{}
 		if l.held == nil {
-			l.held = map[string]*entry{}
+			l.held = map[string]*lock{}
 		}
 		l.held[key] = e
 	}
@@ -60,7 +60,7 @@ func (l *Locks) enter(key string) *entry {
 	return e
 }
 
-func (l *Locks) leave(key string, e *entry) {
+func (l *Locks) leave(key string, e *lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.users--; e.users == 0 {

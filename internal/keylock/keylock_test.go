@@ -44,7 +44,7 @@ func TestKeysDoNotWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	second()
-	second() // harmless
+	second() // again
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
@@ -54,7 +54,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gaveUp := errors.New("gave up")
+		cause := errors.New("scripted")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		result := make(chan error)
 		go func() {
@@ -62,8 +62,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 			result <- err
 		}()
 		synctest.Wait()
-		cancel(gaveUp)
-		if err := <-result; !errors.Is(err, gaveUp) {
+		cancel(cause)
+		if err := <-result; !errors.Is(err, cause) {
 			t.Errorf("got %v, want the context's cause", err)
 		}
 		unlock()

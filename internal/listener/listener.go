@@ -1,12 +1,11 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package listener finds the ports that programs listen on, in the network
-// namespace of the calling thread.
+// Package listener lists the ports with a listener in the network namespace of the
+// calling thread.
 //
-// It reads /proc/net. Binding each port instead would take it from a service
-// that starts at the same instant, and sock_diag needs kernel modules that may
-// not be loaded.
+// It reads /proc/net. Binding each port instead could make a service fail that starts
+// at the same instant, and sock_diag needs kernel modules that may not be loaded.
 package listener
 
 import (
@@ -24,7 +23,7 @@ import (
 	"strings"
 )
 
-// Listener is a socket that receives what arrives at a port of the host.
+// Listener is a socket that receives the traffic of a host port.
 type Listener struct {
 	// Protocol is "tcp" or "udp".
 	Protocol string

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exists tells whether there is a network namespace at path. One that cannot be
-// looked at exists.
+// Exists tells whether there is a network namespace at path. One that cannot be opened
+// exists.
 func Exists(path string) bool {
 	handle, err := refer(path)
 	if err != nil {
 		return !errors.Is(err, ErrMissing)
 	}
-	_ = handle.Close() // only looked at
+	_ = handle.Close() // read only
 	return true
 }
 
@@ -44,7 +44,7 @@ func Others() ([]string, error) {
 				continue
 			}
 			if err != nil {
-				return nil, &fs.PathError{Op: "look at", Path: path, Err: err}
+				return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 			}
 			if !seen[id] {
 				seen[id] = true
@@ -55,8 +55,8 @@ func Others() ([]string, error) {
 	return paths, nil
 }
 
-// unreachable is a process that has ended, or one that not even root may look
-// at, which then is no program of this host that was attached to a network.
+// unreachable is a process that has ended, or one that even root may not inspect,
+// which then is not a program of this host that has attachments.
 func unreachable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission)
 }

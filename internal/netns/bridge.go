@@ -17,14 +17,14 @@ type Bridge struct {
 	Ports int
 }
 
-// FindBridge looks at a bridge; ok is false when there is none of that name.
+// FindBridge returns a bridge; ok is false when there is none of that name.
 func FindBridge(name string) (b Bridge, ok bool, err error) {
 	link, err := netlink.LinkByName(name)
 	if missingLink(err) || err == nil && link.Type() != "bridge" {
 		return Bridge{}, false, nil
 	}
 	if err != nil {
-		return Bridge{}, false, fmt.Errorf("look at %s: %w", name, err)
+		return Bridge{}, false, fmt.Errorf("get link %s: %w", name, err)
 	}
 	links, err := Whole(netlink.LinkList)
 	if err != nil {
@@ -34,10 +34,10 @@ func FindBridge(name string) (b Bridge, ok bool, err error) {
 	return Bridge{MTU: link.Attrs().MTU, Ports: len(ports)}, true, nil
 }
 
-// PinMTU sets the MTU of a bridge so that it stays. Until it is set for the first
-// time a bridge has the smallest of its ports' MTUs, and setting the one that it
-// has changes nothing: so it gets another one first, which is larger where
-// possible, because below 1280 IPv6 addresses go.
+// PinMTU sets the MTU of a bridge permanently. Until it is set for the first time a
+// bridge has the smallest MTU of its ports, and setting the same value has no effect:
+// another value is set first, a larger one where possible, because below 1280 the
+// kernel removes IPv6 addresses.
 func PinMTU(name string, mtu int) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -67,7 +67,7 @@ func LinkMTU(name string) (mtu int, ok bool, err error) {
 		return 0, false, nil
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("look at %s: %w", name, err)
+		return 0, false, fmt.Errorf("get link %s: %w", name, err)
 	}
 	return link.Attrs().MTU, true, nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Whole lists the kernel's objects again when they changed while they were
-// listed: then the list may lack some (netlink(7), NLM_F_DUMP_INTR). On a busy
-// host that happens, but not many times in a row.
+// Whole repeats a netlink dump that was interrupted by a change, because it may lack
+// objects (netlink(7), NLM_F_DUMP_INTR). On a busy host that happens, but not many times
+// in succession.
 func Whole[T any](list func() (T, error)) (T, error) {
 	var items T
 	var err error

@@ -116,7 +116,7 @@ func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
 		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
 	}
 	return slices.DeleteFunc(routes, func(r netlink.Route) bool {
-		if r.Dst == nil { // how older versions of the library have it
+		if r.Dst == nil { // older versions of the library
 			return false
 		}
 		ones, _ := r.Dst.Mask.Size()
@@ -124,11 +124,11 @@ func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
 	}), nil
 }
 
-// SetDefaultRoute makes the gateway, reached by an interface, the only default
-// route of its family. It is safe to repeat.
+// SetDefaultRoute makes the route through a gateway on an interface the only default
+// route of its address family. It is safe to repeat.
 func (n *Namespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 	fail := func(err error) error {
-		return fmt.Errorf("default route by %s on %s: %w", gateway, iface, err)
+		return fmt.Errorf("default route via %s dev %s: %w", gateway, iface, err)
 	}
 	link, err := n.link.LinkByName(iface)
 	if err != nil {
@@ -147,11 +147,11 @@ func (n *Namespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 	if err != nil {
 		return fail(err)
 	}
-	// The old ones go first: the kernel has one route for a destination and
-	// metric. Setup undoes everything when the new one then fails.
+	// The previous routes are removed first: the kernel has one route for each
+	// destination and metric. Setup rolls back when adding the new one fails.
 	for _, old := range present {
 		if err := n.link.RouteDel(&old); err != nil {
-			return fail(fmt.Errorf("remove the old one: %w", err))
+			return fail(fmt.Errorf("remove the previous route: %w", err))
 		}
 	}
 	if err := n.link.RouteAdd(&wanted); err != nil {
@@ -169,7 +169,7 @@ func BridgeMAC(name string) (mac string, ok bool, err error) {
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("look at %s: %w", name, err)
+		return "", false, fmt.Errorf("get link %s: %w", name, err)
 	}
 	return link.Attrs().HardwareAddr.String(), link.Type() == "bridge", nil
 }

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveInterface removes an interface of the namespace. One that is gone is
-// fine. A network card cannot be removed: like one that back says was moved into
-// the namespace, it goes back to the caller's, by the name in its alias, which
-// is where the host-device plugin keeps its old one.
+// RemoveInterface removes an interface of the namespace. A missing interface is not an
+// error. A physical device, and with back an interface that was moved into the
+// namespace, is moved back to the caller's namespace instead, with the name in its
+// alias, where the host-device plugin keeps the original name.
 func (n *Namespace) RemoveInterface(name string, back bool) error {
 	link, err := n.link.LinkByName(name)
 	if missingLink(err) {
@@ -25,7 +25,7 @@ func (n *Namespace) RemoveInterface(name string, back bool) error {
 		return fmt.Errorf("find %s in %s: %w", name, n.path, err)
 	}
 	if back || link.Type() == "device" {
-		err = n.giveBack(link)
+		err = n.moveBack(link)
 	} else {
 		err = n.link.LinkDel(link)
 	}
@@ -35,12 +35,12 @@ func (n *Namespace) RemoveInterface(name string, back bool) error {
 	return nil
 }
 
-func (n *Namespace) giveBack(link netlink.Link) error {
+func (n *Namespace) moveBack(link netlink.Link) error {
 	host, err := vishns.Get()
 	if err != nil {
 		return err
 	}
-	defer host.Close() //nolint:errcheck // only referred to
+	defer host.Close() //nolint:errcheck // read only
 	if err := n.link.LinkSetDown(link); err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func findLink(name, kind, mac string) netlink.Link {
 	return link
 }
 
-// RemoveLink removes a link of the caller's namespace if HasLink. One that is
-// gone, or has become another, is fine.
+// RemoveLink removes a link of the caller's namespace if HasLink. A missing or different
+// link is not an error.
 func RemoveLink(name, kind, mac string) error {
 	link := findLink(name, kind, mac)
 	if link == nil {
@@ -92,7 +92,7 @@ func Links(kind string) ([]string, error) {
 	return names, nil
 }
 
-// missingLink is a link that is not there, or went after it was found.
+// missingLink is a link that does not exist, or was removed after it was found.
 func missingLink(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)

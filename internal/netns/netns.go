@@ -1,9 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package netns makes, removes and inspects network namespaces that are pinned
-// to a path, as `ip netns` keeps them. The caller's own namespace is never
-// changed: what must run inside another runs on a thread that is thrown away.
+// Package netns creates, removes and inspects network namespaces that are mounted at a
+// path, as `ip netns` does. The caller's own namespace never changes: code that runs in
+// another namespace runs on a thread that ends with it.
 package netns
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// DefaultDir is where `ip netns` pins namespaces.
+// DefaultDir is the directory in which `ip netns` mounts namespaces.
 const DefaultDir = "/run/netns"
 
 // ErrMissing is a path at which there is no network namespace.
 var ErrMissing = errdefs.New(errdefs.Refused, "network namespace is missing")
 
-// ErrExists is a name that is taken.
+// ErrExists is a name that is in use.
 var ErrExists = errdefs.New(errdefs.Conflict, "network namespace exists already")
 
-// MissingError says in which way a namespace is missing. It is ErrMissing.
+// MissingError is an ErrMissing with the reason.
 type MissingError struct{ Path, Reason string }
 
 func (e *MissingError) Error() string {
@@ -44,8 +44,8 @@ func (*MissingError) Kind() errdefs.Kind { return errdefs.Refused }
 // Is makes the error an ErrMissing.
 func (e *MissingError) Is(target error) bool { return target == ErrMissing }
 
-// Create makes a namespace, with its loopback interface up, and pins it at
-// dir/name. The error is ErrExists when there is anything at that path.
+// Create creates a namespace, with its loopback interface up, and mounts it at
+// dir/name. The error is ErrExists when the path exists.
 func Create(dir, name string) (string, error) {
 	if err := shareDir(dir); err != nil {
 		return "", fmt.Errorf("prepare %s: %w", dir, err)
@@ -58,30 +58,30 @@ func Create(dir, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_ = file.Close() // empty: a place to mount on
-	if err := onNewThread(func() error { return pinNew(path) }); err != nil {
+	_ = file.Close() // an empty mount point
+	if err := onNewThread(func() error { return mountNew(path) }); err != nil {
 		return "", errors.Join(err, Remove(path))
 	}
 	return path, nil
 }
 
-// pinNew runs on a thread of its own.
-func pinNew(path string) error {
+// mountNew runs on a thread of its own.
+func mountNew(path string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("make network namespace: %w", err)
+		return fmt.Errorf("create network namespace: %w", err)
 	}
 	loopback := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}
 	if err := netlink.LinkSetUp(loopback); err != nil {
 		return fmt.Errorf("set lo up: %w", err)
 	}
 	if err := unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("pin network namespace at %s: %w", path, err)
+		return fmt.Errorf("mount network namespace at %s: %w", path, err)
 	}
 	return nil
 }
 
-// shareDir makes dir a shared mount, as `ip netns add` does: otherwise a
-// removal would not reach the mount namespaces made since.
+// shareDir makes dir a shared mount, as `ip netns add` does: otherwise an unmount would
+// not propagate to the mount namespaces created since.
 func shareDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -93,8 +93,8 @@ func shareDir(dir string) error {
 	return mountDir(dir)
 }
 
-// mountDir makes dir a shared mount under the lock that `ip netns add` takes:
-// of two that find no mount, both would make one, the second over the first.
+// mountDir makes dir a shared mount under the lock that `ip netns add` takes: two
+// processes that find no mount would both mount, the second over the first.
 func mountDir(dir string) error {
 	lock, err := os.Open(dir)
 	if err != nil {
@@ -105,7 +105,7 @@ func mountDir(dir string) error {
 		return fmt.Errorf("lock: %w", err)
 	}
 	err = unix.Mount("", dir, "none", unix.MS_SHARED|unix.MS_REC, "")
-	if !errors.Is(err, unix.EINVAL) { // somebody was quicker
+	if !errors.Is(err, unix.EINVAL) { // another process mounted it
 		return err
 	}
 	if err := unix.Mount(dir, dir, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -114,8 +114,8 @@ func mountDir(dir string) error {
 	return unix.Mount("", dir, "none", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// Remove unpins the namespace at path and removes the file. One that is gone
-// is fine. Interfaces in it go when its last process has ended.
+// Remove unmounts the namespace at path and removes the file. A missing path is not an
+// error. The kernel removes the interfaces when the last process in it has ended.
 func Remove(path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -123,7 +123,7 @@ func Remove(path string) error {
 			break // no longer a mount point
 		}
 		if err != nil {
-			return fmt.Errorf("unpin %s: %w", path, err)
+			return fmt.Errorf("unmount %s: %w", path, err)
 		}
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +132,7 @@ func Remove(path string) error {
 	return nil
 }
 
-// Namespace is an open network namespace. It stays usable when its path goes.
+// Namespace is an open network namespace. It stays usable when its path is removed.
 type Namespace struct {
 	path   string
 	handle vishns.NsHandle
@@ -140,8 +140,8 @@ type Namespace struct {
 	id     string
 }
 
-// Open opens the namespace at path. The error is a *MissingError when the path
-// is empty, leads nowhere, or leads to something else.
+// Open opens the namespace at path. The error is a *MissingError when the path is empty,
+// does not exist, or is not a network namespace.
 func Open(path string) (*Namespace, error) {
 	handle, err := refer(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func Open(path string) (*Namespace, error) {
 		n.id, err = n.identify()
 	}
 	if err != nil {
-		_ = n.Close() // the first error tells
+		_ = n.Close() // the first error is returned
 		return nil, fmt.Errorf("enter network namespace %s: %w", path, err)
 	}
 	return n, nil
@@ -165,19 +165,19 @@ func IsOwn(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer handle.Close() //nolint:errcheck // only looked at
+	defer handle.Close() //nolint:errcheck // read only
 	own, err := vishns.Get()
 	if err != nil {
 		return false, fmt.Errorf("open the own network namespace: %w", err)
 	}
-	defer own.Close() //nolint:errcheck // only looked at
+	defer own.Close() //nolint:errcheck // read only
 	return handle.Equal(own), nil
 }
 
-// refer opens what is at path, and looks whether it is a network namespace.
+// refer opens the path after checking that it is a network namespace.
 func refer(path string) (vishns.NsHandle, error) {
 	if path == "" {
-		return 0, &MissingError{path, "no path is known"}
+		return 0, &MissingError{path, "its path is unknown"}
 	}
 	if err := inspect(path); err != nil {
 		return 0, err
@@ -187,8 +187,8 @@ func refer(path string) (vishns.NsHandle, error) {
 		return 0, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
 	if kind, err := unix.IoctlRetInt(int(handle), unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
-		_ = handle.Close() // only looked at
-		return 0, &MissingError{path, "what is there is a namespace of another kind"}
+		_ = handle.Close() // read only
+		return 0, &MissingError{path, "the path is a namespace of another type"}
 	}
 	return handle, nil
 }
@@ -197,18 +197,18 @@ func inspect(path string) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(path, &fs)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return &MissingError{path, "nothing is there"}
+		return &MissingError{path, "the path does not exist"}
 	}
 	if err != nil {
-		return fmt.Errorf("look at network namespace %s: %w", path, err)
+		return fmt.Errorf("statfs network namespace %s: %w", path, err)
 	}
 	if fs.Type != unix.NSFS_MAGIC {
-		return &MissingError{path, "what is there is not a namespace"}
+		return &MissingError{path, "the path is not a namespace"}
 	}
 	return nil
 }
 
-// ID identifies the namespace. It is never used again, unlike the inode.
+// ID identifies the namespace. It is never reused, unlike the inode number.
 func (n *Namespace) ID() string { return n.id }
 
 func (n *Namespace) identify() (string, error) {
@@ -254,15 +254,16 @@ func (n *Namespace) Close() error {
 	return n.handle.Close()
 }
 
-// onNewThread runs fn on a locked thread that ends with it: its namespace is
-// never anybody else's.
+// onNewThread runs fn on a locked thread that ends with it, so that no other goroutine
+// runs in its namespace.
 func onNewThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked, except from the main thread
 		if unix.Gettid() == unix.Getpid() {
-			// It does not end: it would stay in the namespace, and keep it alive as
-			// long as the process. While it is held here nobody else gets it.
+			// The main thread does not end: it would keep the namespace alive as long
+			// as the process. While it is locked here, the inner goroutine gets
+			// another thread.
 			result <- onNewThread(fn)
 			runtime.UnlockOSThread()
 			return

@@ -203,7 +203,7 @@ func TestInterfacesAndRoutes(t *testing.T) {
 	if err != nil || fmt.Sprint(routes) != fmt.Sprint(wanted) {
 		t.Errorf("routes %v, %v, want %v: the other family is to be left alone", routes, err, wanted)
 	}
-	if err := n.SetDefaultRoute(netip.MustParseAddr("192.0.2.1"), "nb"); err == nil || !strings.Contains(err.Error(), "192.0.2.1 on nb") {
+	if err := n.SetDefaultRoute(netip.MustParseAddr("192.0.2.1"), "nb"); err == nil || !strings.Contains(err.Error(), "192.0.2.1 dev nb") {
 		t.Errorf("gateway out of reach: %v", err)
 	}
 	if diff := cmp.Diff(1, strings.Count(sandbox.Run(t, "ip", "-n", "routes", "-6", "route", "show", "default"), "default")); diff != "" {

@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// never is when a wait is given up. It says nothing about how fast anything is:
-// no machine is so loaded that it needs as much.
+// never bounds a wait. It is no measure of speed: no machine is so loaded that it needs
+// as much.
 const never = 5 * time.Minute
 
-// Eventually waits until something is so. Otherwise the test has failed, with
-// what the explanations say then.
+// Eventually waits for a state. Otherwise the test fails with the explanations.
 func Eventually(t testing.TB, what string, so func() bool, explanations ...func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(never); !so(); time.Sleep(5 * time.Millisecond) {

@@ -18,8 +18,8 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// Conf is a conf directory of real networks: web, a bridge with NAT, port
-// mappings and firewall, and the way out; storage, a bridge with IPv4 and IPv6;
+// Conf is a CNI configuration directory of real networks: web, a bridge with NAT, port
+// mappings, firewall and the default route; storage, a bridge with IPv4 and IPv6;
 // peer, a ptp network with NAT; vlan, a macvlan on a link of its own; fixed, a
 // bridge whose addresses and MACs the job chooses.
 var conf = map[string]string{
@@ -41,7 +41,7 @@ var conf = map[string]string{
 		 "ipam": {"type": "static"}}]}`,
 }
 
-// WriteConf writes the conf directory of a sandbox and returns its path.
+// WriteConf writes the CNI configuration directory of a sandbox and returns its path.
 func WriteConf(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func WriteFile(t testing.TB, path, text string) {
 	}
 }
 
-// SpoilLines cuts off the beginning of the lines of a file that contain the words.
+// SpoilLines removes the beginning of the lines of a file that contain the words.
 func SpoilLines(t testing.TB, path, words string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -114,7 +114,7 @@ func awaitNoPairs(t testing.TB) {
 	}, func() string { return left })
 }
 
-// Plain drives the networks of a conf directory with libcni and nothing else.
+// Plain drives the networks of a CNI configuration directory with libcni alone.
 type Plain struct {
 	cni   *libcni.CNIConfig
 	lists []*libcni.NetworkConfigList

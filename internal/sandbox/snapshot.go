@@ -21,12 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// volatile matches what changes without anybody leaving anything: counters,
+// volatile matches text that changes without a leak: counters,
 // handles, the dates in the comments of iptables-save, whether a bridge without
-// ports has noticed yet that it is down, and an address that nobody has it.
+// ports has noticed yet that it is down, and that no other host uses an address.
 var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+| linkdown| tentative`)
 
-// Snapshot returns as text all that allocnet and the plugins could leave on
+// Snapshot returns as text everything that allocnet and the plugins could leave on
 // the host: links, addresses, routes, rules, queues, files and processes.
 func Snapshot(t testing.TB, dirs ...string) string {
 	t.Helper()
@@ -56,7 +56,7 @@ func RequireSame(t testing.TB, before string, dirs ...string) {
 		diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(Snapshot(t, dirs...), "\n"))
 		return diff == ""
 	}
-	if t.Failed() && !same() { // what a failure left stays
+	if t.Failed() && !same() { // the leak of a failed test remains
 		t.Logf("the host is not as it was (-before +after):\n%s", diff)
 		return
 	}

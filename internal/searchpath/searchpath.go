@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package searchpath says where programs of the host are found.
+// Package searchpath completes PATH with the directories of the host's programs.
 package searchpath
 
 import (

@@ -1,9 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package unit tells whether the systemd unit that an allocation was made for is
-// gone. The allocation's record names the unit, and the process that has systemd
-// start it: as long as that runs, the unit may be yet to come.
+// Package unit tells whether the systemd unit of an allocation is gone. The record of
+// the allocation names the unit, and the process that has systemd start it: while that
+// process runs, the unit may still be started.
 package unit
 
 import (
@@ -25,7 +25,7 @@ import (
 // name.
 const prefix = "systemd:"
 
-// Owner is what the record says of an allocation that this process makes for a
+// Owner is the owner in the record of an allocation that this process sets up for a
 // unit.
 func Owner(name string) (string, error) {
 	started, err := startOf(os.Getpid())
@@ -38,9 +38,9 @@ func Owner(name string) (string, error) {
 // askTimeout is the time that systemd has to answer.
 const askTimeout = 5 * time.Second
 
-// Gone tells whether the unit of an owner does not exist and will not: systemd
-// says so, and the process that was to start it has ended. The error is that it
-// is not known. An owner that is no unit is never gone.
+// Gone tells whether the unit of an owner does not exist and will not be started:
+// systemd does not have it, and the process that starts it has ended. The error is that
+// either is unknown. An owner that is not a unit is never gone.
 func Gone(ctx context.Context, owner string) (bool, error) {
 	name, pid, started, ok := parse(owner)
 	if !ok {
@@ -57,16 +57,16 @@ func Gone(ctx context.Context, owner string) (bool, error) {
 	return err == nil && unit["LoadState"] == "not-found", err
 }
 
-// RunsIn tells whether systemd runs a unit, or is about to, in the network
-// namespace at a path. A unit of that name in another namespace is another's. The
-// error is that it is not known.
+// RunsIn tells whether systemd runs or starts a unit in the network namespace at a path.
+// A unit of that name in another namespace belongs to another allocation. The error is
+// that this is unknown.
 func RunsIn(ctx context.Context, name, netns string) (bool, error) {
 	unit, err := ask(ctx, name)
 	if err != nil || unit["NetworkNamespacePath"] != netns {
 		return false, err
 	}
 	ended := unit["ActiveState"] == "inactive" || unit["ActiveState"] == "failed"
-	return !ended || unit["Job"] != "", nil // a start that waits for others is a job
+	return !ended || unit["Job"] != "", nil // a queued start is a job
 }
 
 func parse(owner string) (name string, pid int, started string, ok bool) {
@@ -79,8 +79,7 @@ func parse(owner string) (name string, pid int, started string, ok bool) {
 	return parts[0], pid, parts[2], err == nil
 }
 
-// ask asks systemd for the properties of a unit that it has; those without a value
-// are missing.
+// ask returns the properties of a unit that have a value.
 func ask(ctx context.Context, name string) (map[string]string, error) {
 	ctx, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
@@ -103,9 +102,9 @@ func ask(ctx context.Context, name string) (map[string]string, error) {
 	return properties, nil
 }
 
-// startOf returns when a process was started, in ticks since the boot, which
-// with its PID is its identity (proc_pid_stat(5)). One that has ended and waits
-// for its parent does not exist.
+// startOf returns the start time of a process, in ticks since the boot, which
+// identifies the process together with its PID (proc_pid_stat(5)). A zombie process
+// does not exist.
 func startOf(pid int) (string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

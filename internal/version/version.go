@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package version says which allocnet this is.
+// Package version has the version of allocnet.
 package version
 
 // Version is the release, without a leading v.

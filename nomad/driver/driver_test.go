@@ -304,7 +304,7 @@ func TestStartRefused(t *testing.T) {
 		"two advertised":    {map[string]network{"a": {"advertise": true}, "b": {"advertise": true}}, nil, nil, codes.InvalidArgument, "networks a, b have advertise = true"},
 		"unknown port":      {map[string]network{"a": {"ports": []string{"http"}}}, nil, nil, codes.InvalidArgument, `"http" is not a port of the group: want one of repl`},
 		"no config":         {plain, func(c *proto.TaskConfig) { c.MsgpackDriverConfig = []byte("\xc1") }, nil, codes.InvalidArgument, "config: "},
-		"namespace missing": {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Path = "/nonexistent" }, nil, codes.InvalidArgument, "nothing is there"},
+		"namespace missing": {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Path = "/nonexistent" }, nil, codes.InvalidArgument, "the path does not exist"},
 		"refused":           {plain, nil, &hook.RequestError{Field: "netns", Value: "x", Reason: "other"}, codes.InvalidArgument, "other"},
 		"plugin failed":     {plain, nil, failed, codes.FailedPrecondition, "(3 attempts): no lease?"},
 	} {
@@ -391,8 +391,8 @@ func TestRecover(t *testing.T) {
 		"half detached":        {"lo", func(e *engineFake, _ *proto.TaskHandle) { e.attached[0].Phase = state.Deleting }, `phase "deleting"`},
 		"a newer handle":       {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.Version = 9 }, "version 9"},
 		"a damaged handle":     {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.DriverState = []byte("{") }, "handle"},
-		"namespace gone":       {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.Config.NetworkIsolationSpec.Path = "/nonexistent" }, "nothing is there"},
-		"another namespace is": {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.DriverState = []byte(`{"netnsID": "x"}`) }, "took its place"},
+		"namespace gone":       {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.Config.NetworkIsolationSpec.Path = "/nonexistent" }, "the path does not exist"},
+		"another namespace is": {"lo", func(_ *engineFake, h *proto.TaskHandle) { h.DriverState = []byte(`{"netnsID": "x"}`) }, "has another namespace now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, handle := start(t, test.iface)

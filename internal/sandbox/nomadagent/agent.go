@@ -102,7 +102,7 @@ func (a *Agent) Signal(s unix.Signal) {
 
 // API reads from the agent's HTTP API.
 func (a *Agent) API(path string, target any) error {
-	client := http.Client{Timeout: time.Minute} // so that a hung agent shows
+	client := http.Client{Timeout: time.Minute} // a hung agent is an error
 	address := "http://127.0.0.1:4646/v1/"
 	if a.TLS != nil {
 		client.Transport, address = &http.Transport{TLSClientConfig: a.TLS, DisableKeepAlives: true}, "https://127.0.0.1:4646/v1/"
@@ -118,7 +118,7 @@ func (a *Agent) API(path string, target any) error {
 	return json.NewDecoder(response.Body).Decode(target)
 }
 
-// Await waits for what must come about.
+// Await waits for a state.
 func (a *Agent) Await(what string, done func() bool) {
 	a.Helper()
 	sandbox.Eventually(a, what, func() bool {
@@ -143,7 +143,7 @@ func (a *Agent) Nomad(args ...string) string {
 	return string(out)
 }
 
-// Submit hands a job in, without waiting for it.
+// Submit submits a job, without waiting for it.
 func (a *Agent) Submit(id, hcl string) {
 	a.Helper()
 	path := filepath.Join(a.dir, id+".nomad.hcl")
@@ -167,7 +167,7 @@ func (a *Agent) Quiet() {
 		docker, _ := filepath.Glob("/run/docker/netns/*")
 		for _, path := range docker { // it leaves empty files for a while
 			if ns, err := netns.Open(path); err == nil {
-				_ = ns.Close() // only looked at
+				_ = ns.Close() // read only
 				return false
 			}
 		}

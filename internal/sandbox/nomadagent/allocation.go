@@ -16,7 +16,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// Allocation is what the API tells of one.
+// Allocation is an allocation in the API.
 type Allocation struct {
 	ID, JobID, NodeID, ClientStatus, DesiredStatus, ClientDescription string
 
@@ -103,7 +103,7 @@ func (alloc Allocation) runs() bool {
 	return alloc.ClientStatus == "running" && alloc.DesiredStatus == "run"
 }
 
-// Status returns what allocnet says of an allocation, as JSON.
+// Status returns allocnet's status of an allocation, as JSON.
 func (alloc Allocation) Status() string {
 	alloc.agent.Helper()
 	return sandbox.Run(alloc.agent, alloc.agent.allocnet, "status", "--json", alloc.ID)

@@ -52,7 +52,7 @@ func Run(run func() int) int {
 			continue
 		}
 		if out, err := exec.Command("find", group, "-depth", "-type", "d", "-delete").CombinedOutput(); err != nil {
-			_, _ = fmt.Fprintf(os.Stderr, "control group %s is left: %s\n", group, out) // nobody else to tell
+			_, _ = fmt.Fprintf(os.Stderr, "control group %s is left: %s\n", group, out) // stderr is the only log
 		}
 	}
 	return code

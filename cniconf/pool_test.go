@@ -5,25 +5,100 @@ package cniconf
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+// addressRange parses a range; empty texts leave the field unset.
+func addressRange(subnet, start, end, gateway string) AddressRange {
+	var r AddressRange
+	if subnet != "" {
+		r.Subnet = netip.MustParsePrefix(subnet)
+	}
+	for address, text := range map[*netip.Addr]string{&r.RangeStart: start, &r.RangeEnd: end, &r.Gateway: gateway} {
+		if text != "" {
+			*address = netip.MustParseAddr(text)
+		}
+	}
+	return r
+}
 
 func TestRangeSize(t *testing.T) {
 	for name, test := range map[string]struct {
-		a    AddressRange
-		want string
+		a      AddressRange
+		leased []string
+		want   string
 	}{
-		"subnet without ends and gateway": {AddressRange{Subnet: netip.MustParsePrefix("10.0.0.0/24")}, "253"},
-		"smallest":                        {AddressRange{Subnet: netip.MustParsePrefix("10.0.0.0/30")}, "1"},
-		"range": {AddressRange{Subnet: netip.MustParsePrefix("10.0.0.0/24"), RangeStart: netip.MustParseAddr("10.0.0.10"),
-			RangeEnd: netip.MustParseAddr("10.0.0.19")}, "10"},
-		"range with the gateway in it": {AddressRange{Subnet: netip.MustParsePrefix("10.0.0.0/24"), RangeStart: netip.MustParseAddr("10.0.0.10"),
-			RangeEnd: netip.MustParseAddr("10.0.0.19"), Gateway: netip.MustParseAddr("10.0.0.12")}, "9"},
-		"IPv6":      {AddressRange{Subnet: netip.MustParsePrefix("fd00::/64")}, "18446744073709551614"},
-		"no subnet": {AddressRange{}, "0"},
+		"subnet without ends and gateway":   {addressRange("10.0.0.0/24", "", "", ""), nil, "253"},
+		"smallest":                          {addressRange("10.0.0.0/30", "", "", ""), nil, "1"},
+		"range":                             {addressRange("10.0.0.0/24", "10.0.0.10", "10.0.0.19", ""), nil, "10"},
+		"range with the gateway in it":      {addressRange("10.0.0.0/24", "10.0.0.10", "10.0.0.19", "10.0.0.12"), nil, "9"},
+		"end before start":                  {addressRange("10.0.0.0/24", "10.0.0.19", "10.0.0.10", ""), nil, "0"},
+		"IPv6":                              {addressRange("fd00::/64", "", "", ""), nil, "18446744073709551614"},
+		"no subnet":                         {AddressRange{}, nil, "0"},
+		"leases":                            {addressRange("10.0.0.0/24", "10.0.0.10", "10.0.0.19", ""), []string{"10.0.0.10", "10.0.0.19"}, "8"},
+		"leases of other ranges":            {addressRange("10.0.0.0/24", "10.0.0.10", "10.0.0.19", ""), []string{"10.0.0.9", "10.0.0.20", "fd00::10"}, "10"},
+		"the gateway's lease counts once":   {addressRange("10.0.0.0/24", "10.0.0.10", "10.0.0.19", "10.0.0.12"), []string{"10.0.0.12"}, "9"},
+		"all addresses of the range leased": {addressRange("10.0.0.0/30", "", "", ""), []string{"10.0.0.2"}, "0"},
 	} {
-		if got := test.a.Size().String(); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
+		var leased []netip.Addr
+		for _, text := range test.leased {
+			leased = append(leased, netip.MustParseAddr(text))
 		}
+		if got := test.a.Free(leased).String(); got != test.want {
+			t.Errorf("%s: %s free, want %s", name, got, test.want)
+		}
+		if leased == nil && test.a.Size().String() != test.want {
+			t.Errorf("%s: size %s, want %s", name, test.a.Size(), test.want)
+		}
+	}
+}
+
+func TestPools(t *testing.T) {
+	inline, first, second := addressRange("10.0.0.0/24", "", "", ""), addressRange("10.1.0.0/24", "", "", ""), addressRange("fd00::/64", "", "", "")
+	for name, test := range map[string]struct {
+		ipam string
+		want []Pool
+	}{
+		"subnet":            {`{"type": "host-local", "subnet": "10.0.0.0/24"}`, []Pool{{[][]AddressRange{{inline}}, "/var/lib/cni/networks/a"}}},
+		"ranges":            {`{"type": "host-local", "dataDir": "/run/x", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00::/64"}]]}`, []Pool{{[][]AddressRange{{first}, {second}}, "/run/x/a"}}},
+		"subnet and ranges": {`{"type": "host-local", "subnet": "10.0.0.0/24", "ranges": [[{"subnet": "fd00::/64"}]]}`, []Pool{{[][]AddressRange{{inline}, {second}}, "/var/lib/cni/networks/a"}}},
+		"another plugin":    {`{"type": "dhcp"}`, nil},
+		"invalid":           {`{"type": "host-local", "subnet": "10.0.0.0"}`, nil},
+	} {
+		n := load(t, map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "bridge", "ipam": ` + test.ipam + `}`}).Networks[0]
+		got := n.Pools()
+		if diff := cmp.Diff(test.want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+			t.Errorf("%s: pools (-want +got):\n%s", name, diff)
+		}
+	}
+	if got := (Pool{Sets: [][]AddressRange{{inline, first}, {second}}}).Ranges(); !slices.Equal(got, []AddressRange{inline, first, second}) {
+		t.Errorf("ranges of all sets: %v", got)
+	}
+}
+
+func TestLeased(t *testing.T) {
+	p := Pool{Leases: filepath.Join(t.TempDir(), "a")}
+	if leased, err := p.Leased(); err != nil || leased != nil {
+		t.Errorf("missing directory: %v, %v, want no leases", leased, err)
+	}
+	if err := os.Mkdir(p.Leases, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"10.0.0.2", "fd00::2", "last_reserved_ip.0", "lock"} {
+		if err := os.WriteFile(filepath.Join(p.Leases, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")}
+	if leased, err := p.Leased(); err != nil || !slices.Equal(leased, want) {
+		t.Errorf("%v, %v, want %v", leased, err, want)
+	}
+	if _, err := (Pool{Leases: filepath.Join(p.Leases, "lock")}).Leased(); err == nil {
+		t.Error("a file is read as a directory")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,6 +105,32 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		if err := Remove(data, id); err == nil {
 			t.Errorf("%q: a path is removed", id)
 		}
+	}
+}
+
+// TestErrors: the error names the file, and the old content stays.
+func TestErrors(t *testing.T) {
+	data := t.TempDir()
+	shared := filepath.Join(data, "alloc", "a1", "alloc")
+	if err := os.MkdirAll(filepath.Dir(shared), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(shared, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(data, allocation()); err == nil || !strings.Contains(err.Error(), shared) {
+		t.Errorf("write where the shared directory is a file: %v", err)
+	}
+	if err := Remove(data, "a1"); err == nil || !strings.Contains(err.Error(), shared) {
+		t.Errorf("remove where the shared directory is a file: %v", err)
+	}
+	root, err := os.OpenRoot(filepath.Dir(shared))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := Replace(root, "alloc/x", nil); err == nil || !strings.HasPrefix(err.Error(), "write "+shared+"/x: ") {
+		t.Errorf("replace below a file: %v, want the path", err)
 	}
 }
 

@@ -138,15 +138,15 @@ func TestParse(t *testing.T) {
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:      `unknown field "namespace": ` + keys,
-		`{"namespaces": "prod"}`:       `cannot unmarshal string into Go struct field Rules.namespaces of type []string: ` + keys,
+		`{"namespaces": "prod"}`:       `cannot unmarshal string into Go struct field Rules.namespaces of type []string`,
 		`{"namespaces": ["!"]}`:        `namespaces[0] "!": want a name or a pattern, as in team-* or !team-x`,
 		`{"jobs": ["a", ""]}`:          `jobs[1] "": want a name or a pattern, as in team-* or !team-x`,
 		`{"maxAttachments": -1}`:       `maxAttachments -1: want 0 or more`,
-		`{"hostPorts": ["80-"]}`:       `hostPorts "80-": ` + portRange + ": " + keys,
-		`{"hostPorts": ["0"]}`:         `hostPorts "0": ` + portRange + ": " + keys,
-		`{"hostPorts": ["80", "9-8"]}`: `hostPorts "9-8": ` + portRange + ": " + keys,
-		`{"hostPorts": ["1-65536"]}`:   `hostPorts "1-65536": ` + portRange + ": " + keys,
-		`{`:                            `unexpected EOF: ` + keys,
+		`{"hostPorts": ["80-"]}`:       `hostPorts "80-": ` + portRange,
+		`{"hostPorts": ["0"]}`:         `hostPorts "0": ` + portRange,
+		`{"hostPorts": ["80", "9-8"]}`: `hostPorts "9-8": ` + portRange,
+		`{"hostPorts": ["1-65536"]}`:   `hostPorts "1-65536": ` + portRange,
+		`{`:                            `unexpected EOF`,
 		`{} {"namespaces": []}`:        `want one JSON object and nothing after it`,
 	} {
 		if _, err := Parse("x.conflist", []byte(text)); err == nil || err.Error() != "policy in x.conflist: "+want {

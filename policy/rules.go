@@ -79,12 +79,21 @@ func Parse(file string, data []byte) (Source, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&s.Rules); err != nil {
-		return s, fmt.Errorf("policy in %s: %s: want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange", file, strings.TrimPrefix(err.Error(), "json: "))
+		return s, fmt.Errorf("policy in %s: %s", file, describe(err))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return s, fmt.Errorf("policy in %s: want one JSON object and nothing after it", file)
 	}
 	return s, s.validate()
+}
+
+// describe adds the valid keys to the error of an unknown one.
+func describe(err error) string {
+	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
+	if isJSON && strings.HasPrefix(reason, "unknown field") {
+		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange"
+	}
+	return reason
 }
 
 func (s Source) validate() error {

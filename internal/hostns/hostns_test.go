@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // procfs makes a directory like /proc of the process and of process 1.
@@ -40,6 +42,16 @@ func procfs(t *testing.T, change map[string]string) string {
 		}
 	}
 	return proc
+}
+
+func TestOutsideError(t *testing.T) {
+	err := &OutsideError{"it is in a container"}
+	if want := "this process may be outside of the host's namespaces: it is in a container: nothing is removed from here"; err.Error() != want {
+		t.Errorf("got %s, want %s", err, want)
+	}
+	if errdefs.Of(err) != errdefs.Refused {
+		t.Errorf("kind %v, want refused", errdefs.Of(err))
+	}
 }
 
 func TestCheck(t *testing.T) {

@@ -4,9 +4,17 @@
 package searchpath
 
 import (
+	"os"
 	"slices"
 	"testing"
 )
+
+func TestCompleteOwn(t *testing.T) {
+	t.Setenv("PATH", "/opt/bin")
+	if err := CompleteOwn(); err != nil || os.Getenv("PATH") != "/opt/bin:"+System {
+		t.Errorf("PATH is %s, %v", os.Getenv("PATH"), err)
+	}
+}
 
 func TestComplete(t *testing.T) {
 	for name, test := range map[string]struct{ environ, want []string }{

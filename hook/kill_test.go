@@ -515,6 +515,10 @@ var killables = map[string]killable{
 		find: inTurn(setup(ownRequest), extend(extendRequest)),
 		call: teardown("own"), again: teardown("own"), id: "own",
 	},
+	"Teardown that fails": {
+		find: inTurn(setup(ownRequest), extend(extendRequest)),
+		call: teardownThatFails, again: teardown("own"), id: "own",
+	},
 	"Teardown, runtime's namespace": {
 		find: setup(runtimeRequest), call: teardown("runtime"), again: teardown("runtime"), id: "runtime",
 	},

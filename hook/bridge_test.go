@@ -1,0 +1,147 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// bridgeHost is a host with bridges, by name.
+type bridgeHost struct {
+	fakeHost
+	bridges map[string]netns.Bridge
+	pinned  map[string]int
+	err     error
+}
+
+func (h *bridgeHost) LinkMTU(name string) (int, bool, error) {
+	b, ok := h.bridges[name]
+	return b.MTU, ok, h.err
+}
+
+func (h *bridgeHost) BridgeMAC(name string) (string, bool, error) {
+	_, ok := h.bridges[name]
+	return "02:00:00:00:00:ff", ok, h.err
+}
+
+func (h *bridgeHost) FindBridge(name string) (netns.Bridge, bool, error) {
+	b, ok := h.bridges[name]
+	return b, ok, h.err
+}
+
+func (h *bridgeHost) PinMTU(bridge string, mtu int) error {
+	h.pinned[bridge] = mtu
+	return nil
+}
+
+// withBridges returns an engine on a host with bridges, with the network "n" on br0.
+func withBridges(t *testing.T, bridges map[string]netns.Bridge) (*memory, *bridgeHost) {
+	t.Helper()
+	host := &bridgeHost{bridges: bridges, pinned: map[string]int{}}
+	m := newMemory(t, func(c *Config) {
+		c.Host = host
+		c.Cleaner = cleanerFunc(nothingLeft)
+	})
+	m.network(t, "n", `{"type": "bridge", "bridge": "br0", "mtu": 1500, "capabilities": {"mtu": true}}`)
+	return m, host
+}
+
+func choosingMTU(mtu int) Request {
+	return Request{ID: "w1", Primary: &selection.Element{Name: "n", Interface: "eth0", MTU: mtu}}
+}
+
+// TestPinnedMTU: an attachment with a smaller MTU does not lower that of its bridge.
+func TestPinnedMTU(t *testing.T) {
+	for name, test := range map[string]struct {
+		bridges map[string]netns.Bridge
+		made    int // the MTU of the bridge that ADD makes
+		mtu     int
+		want    map[string]int
+	}{
+		"the network's MTU":       {map[string]netns.Bridge{"br0": {MTU: 1500}}, 0, 1500, map[string]int{}},
+		"none is chosen":          {map[string]netns.Bridge{"br0": {MTU: 1500}}, 0, 0, map[string]int{}},
+		"a bridge with ports":     {map[string]netns.Bridge{"br0": {MTU: 1450, Ports: 2}}, 0, 1400, map[string]int{"br0": 1450}},
+		"a bridge without ports":  {map[string]netns.Bridge{"br0": {MTU: 1450}}, 0, 1400, map[string]int{"br0": 1500}},
+		"one with a larger MTU":   {map[string]netns.Bridge{"br0": {MTU: 9000, Ports: 1}}, 0, 1400, map[string]int{"br0": 9000}},
+		"a bridge that ADD makes": {map[string]netns.Bridge{}, 1400, 1400, map[string]int{"br0": 1500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, host := withBridges(t, test.bridges)
+			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+				if c.Verb == "ADD" && test.made > 0 {
+					host.bridges["br0"] = netns.Bridge{MTU: test.made, Ports: 1}
+				}
+				return false, nil, nil
+			}
+			if _, err := m.Setup(t.Context(), choosingMTU(test.mtu)); err != nil {
+				t.Fatal(err)
+			}
+			if !maps.Equal(host.pinned, test.want) {
+				t.Errorf("pinned are %v, want %v", host.pinned, test.want)
+			}
+		})
+	}
+}
+
+// TestUnpinnedMTU: a bridge that follows the port of an attachment which is not
+// complete gets the MTU that this one wants.
+func TestUnpinnedMTU(t *testing.T) {
+	for name, test := range map[string]struct {
+		phase state.Phase
+		want  int
+	}{"in flight": {state.Adding, 4000}, "pending": {state.Pending, 4000}, "attached": {state.Attached, 1450}} {
+		m, host := withBridges(t, map[string]netns.Bridge{"br0": {MTU: 1450, Ports: 1}})
+		record(t, m.Engine, "other", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: test.phase, BridgeMTU: map[string]int{"br0": 4000}})
+		if _, err := m.Setup(t.Context(), choosingMTU(1400)); err != nil {
+			t.Fatal(err)
+		}
+		if host.pinned["br0"] != test.want {
+			t.Errorf("%s: pinned are %v, want %d", name, host.pinned, test.want)
+		}
+	}
+}
+
+// TestBridgeThatCannotBeAsked fails the attachment that depends on it.
+func TestBridgeThatCannotBeAsked(t *testing.T) {
+	m, host := withBridges(t, nil)
+	host.err = errors.New("netlink: interrupted")
+	if _, err := m.Setup(t.Context(), choosingMTU(1400)); !errors.Is(err, host.err) || len(recorded(t, m.Engine)) > 0 {
+		t.Errorf("Setup: %v, on record are %v", err, recorded(t, m.Engine))
+	}
+}
+
+// TestBridgeMACOfToday: CHECK gets the MAC that a bridge of the host has now, because
+// a bridge without an address takes that of a port.
+func TestBridgeMACOfToday(t *testing.T) {
+	m, host := withBridges(t, map[string]netns.Bridge{})
+	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+		if c.Verb != "ADD" {
+			return false, nil, nil
+		}
+		m.namespaces.add(c.Environ["CNI_NETNS"], netns.Interface{Name: "eth0", MAC: "02:00:00:00:00:02", MTU: 1500, Up: true})
+		return true, []byte(`{"cniVersion": "1.1.0", "interfaces": [{"name": "br0", "mac": "02:00:00:00:00:01"},
+			{"name": "veth1", "mac": "02:00:00:00:00:03"}, {"name": "eth0", "mac": "02:00:00:00:00:02", "sandbox": "/x"}]}`), nil
+	}
+	if _, err := m.Setup(t.Context(), choosingMTU(0)); err != nil {
+		t.Fatal(err)
+	}
+	host.bridges["br0"] = netns.Bridge{}
+	if _, err := m.Check(t.Context(), "w1"); err != nil {
+		t.Fatal(err)
+	}
+	check := m.exec.calls[len(m.exec.calls)-1]
+	for mac, want := range map[string]bool{"02:00:00:00:00:ff": true, "02:00:00:00:00:01": false, "02:00:00:00:00:03": true, "02:00:00:00:00:02": true} {
+		if got := strings.Contains(string(check.Stdin), mac); got != want {
+			t.Errorf("%s got %s: has %s: %t", check, check.Stdin, mac, got)
+		}
+	}
+}

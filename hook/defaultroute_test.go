@@ -1,0 +1,163 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// routed returns an engine with networks a, b and c. The plugins of a and b bring the
+// gateways 10.0.0.254 and 10.1.0.254 and default routes by them, that of c has none.
+func routed(t *testing.T) *memory {
+	t.Helper()
+	m := newMemory(t, func(c *Config) { c.Cleaner = cleanerFunc(nothingLeft) })
+	gateways := map[string]string{"with-a": "10.0.0.254", "with-b": "10.1.0.254"}
+	for _, name := range []string{"a", "b", "c"} {
+		m.network(t, name, "with-"+name)
+	}
+	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+		gateway, ok := gateways[c.Plugin]
+		if c.Verb != "ADD" || !ok {
+			return false, nil, nil
+		}
+		iface, path := c.Environ["CNI_IFNAME"], c.Environ["CNI_NETNS"]
+		address := netip.MustParsePrefix(strings.TrimSuffix(gateway, "254") + "1/24")
+		m.namespaces.add(path, netns.Interface{Name: iface, MAC: "02:00:00:00:00:01", MTU: 1500, Up: true, Addresses: []netip.Prefix{address}})
+		ns := m.namespaces.at[path]
+		ns.routes = slices.Insert(ns.routes, 0, netns.Route{Interface: iface, Gateway: netip.MustParseAddr(gateway)}) // the kernel prefers the newest
+		return true, fmt.Appendf(nil, `{"cniVersion": "1.1.0", "interfaces": [{"name": %q, "mac": "02:00:00:00:00:01", "sandbox": %q}],
+			"ips": [{"interface": 0, "address": %q, "gateway": %q}], "routes": [{"dst": "0.0.0.0/0", "gw": %q}]}`, iface, path, address, gateway, gateway), nil
+	}
+	return m
+}
+
+// defaultRoutes returns those of a namespace, such as "eth0 by 10.0.0.254".
+func (m *memory) defaultRoutes(path string) string {
+	m.namespaces.mu.Lock()
+	defer m.namespaces.mu.Unlock()
+	var routes []string
+	for _, r := range m.namespaces.at[path].routes {
+		routes = append(routes, r.Interface+" by "+r.Gateway.String())
+	}
+	return strings.Join(routes, ", ")
+}
+
+// TestDefaultRoute: one default route for each family. An attachment has it that asks
+// for it, else the namespace's own stays, else the first attachment's counts. The
+// recorded results say so, because CHECK compares them with the namespace.
+func TestDefaultRoute(t *testing.T) {
+	primary := &selection.Element{Name: "a", Interface: "eth0"}
+	asking := func(name string, gateways ...string) selection.Element {
+		return selection.Element{Name: name, DefaultRoute: append([]string{}, gateways...)}
+	}
+	for name, test := range map[string]struct {
+		primary  *selection.Element
+		networks []selection.Element
+		before   string
+		want     string
+		detached string // after net1 is gone
+		refused  string
+	}{
+		"of the first":            {primary, named("b"), "", "eth0 by 10.0.0.254", "eth0 by 10.0.0.254", ""},
+		"of the one that has one": {nil, named("c", "b"), "", "net2 by 10.1.0.254", "net2 by 10.1.0.254", ""},
+		"the plugin's, asked for": {primary, []selection.Element{asking("b")}, "", "net1 by 10.1.0.254", "eth0 by 10.0.0.254", ""},
+		"a gateway by its name":   {primary, []selection.Element{asking("c", "10.9.0.1")}, "", "net1 by 10.9.0.1", "eth0 by 10.0.0.254", ""},
+		"the namespace's":         {nil, named("a", "b"), "192.0.2.1", "lo by 192.0.2.1", "lo by 192.0.2.1", ""},
+		"moved from another's":    {nil, []selection.Element{asking("a"), {Name: "c"}}, "192.0.2.1", "net1 by 10.0.0.254", "lo by 192.0.2.1", ""},
+		"without a gateway":       {primary, []selection.Element{asking("c")}, "", "", "", "reports no gateway"},
+		"two that ask":            {nil, []selection.Element{asking("a"), asking("b")}, "", "", "", "one for each of IPv4 and IPv6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := routed(t)
+			r := Request{ID: "w1", Primary: test.primary, Networks: test.networks}
+			if test.primary == nil {
+				r.Netns = m.namespaces.create("/run/netns/w1")
+				m.namespaces.add(r.Netns, loopback)
+			}
+			if test.before != "" {
+				m.namespaces.at[r.Netns].routes = []netns.Route{{Interface: "lo", Gateway: netip.MustParseAddr(test.before)}}
+			}
+			a, err := m.Setup(t.Context(), r)
+			if test.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), test.refused) || len(recorded(t, m.Engine)) > 0 {
+					t.Errorf("got %v, want %q", err, test.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.defaultRoutes(a.Netns); got != test.want {
+				t.Errorf("default routes %q, want %q", got, test.want)
+			}
+			checkRoutesRecorded(t, a, test.want)
+			if err := m.Detach(t.Context(), "w1", "net1"); err != nil {
+				t.Fatal(err)
+			}
+			if got := m.defaultRoutes(a.Netns); got != test.detached {
+				t.Errorf("after Detach: default routes %q, want %q", got, test.detached)
+			}
+			if a, err = m.Status(t.Context(), "w1"); err != nil {
+				t.Fatal(err)
+			}
+			checkRoutesRecorded(t, a, test.detached)
+		})
+	}
+}
+
+// checkRoutesRecorded: the attachment that has the default route says so, and no other.
+func checkRoutesRecorded(t *testing.T, a *Allocation, route string) {
+	t.Helper()
+	for _, attachment := range a.Attachments {
+		has := strings.HasPrefix(route, attachment.Interface+" by ")
+		if strings.Contains(string(attachment.Result), `"0.0.0.0/0"`) != has {
+			t.Errorf("%s: the default route is %q, and the result has %s", attachment.Interface, route, attachment.Result)
+		}
+		if (len(attachment.Gateways) > 0) != has {
+			t.Errorf("%s: gateways %v", attachment.Interface, attachment.Gateways)
+		}
+	}
+}
+
+// TestNamespaceFails: every question to a namespace may fail. Then the attachments are
+// undone, and the error has the cause.
+func TestNamespaceFails(t *testing.T) {
+	broken := errors.New("netlink: interrupted")
+	for _, op := range []string{"Create", "Interfaces", "DefaultRoutes", "SetDefaultRoute"} {
+		for n := 1; ; n++ {
+			m := routed(t)
+			calls := 0
+			m.namespaces.fail = func(asked, _ string) error {
+				if asked == op {
+					if calls++; calls == n {
+						return broken
+					}
+				}
+				return nil
+			}
+			_, err := m.Setup(t.Context(), Request{ID: "w1", Primary: &selection.Element{Name: "a", Interface: "eth0"}, Networks: []selection.Element{{Name: "b", DefaultRoute: []string{}}}})
+			if calls < n { // it is not asked so often
+				if n == 1 || err != nil {
+					t.Errorf("%s was asked %d times: %v", op, calls, err)
+				}
+				break
+			}
+			if !errors.Is(err, broken) {
+				t.Errorf("%s, time %d: %v, want the cause", op, n, err)
+			}
+			if ids := recorded(t, m.Engine); len(ids) > 0 || len(m.namespaces.at) > 0 {
+				t.Errorf("%s, time %d: on record are %v, namespaces are %v", op, n, ids, m.namespaces.at)
+			}
+		}
+	}
+}

@@ -1,0 +1,46 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+)
+
+// TestReady: STATUS of every plugin of a network, in a version that has it.
+func TestReady(t *testing.T) {
+	unavailable := types.NewError(50, "the daemon does not run", "")
+	for name, test := range map[string]struct {
+		version string
+		err     error
+		want    error
+		calls   []string
+	}{
+		"ready":          {"1.1.0", nil, nil, []string{"STATUS bridge", "STATUS portmap"}},
+		"not ready":      {"1.1.0", unavailable, unavailable, []string{"STATUS bridge"}},
+		"without STATUS": {"1.0.0", nil, ErrNoStatus, nil},
+		"no version":     {"one", nil, ErrNoStatus, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, nil)
+			m.network(t, "n", "bridge", "portmap")
+			m.exec.answer = func(context.Context, fakeCall) (bool, []byte, error) { return test.err != nil, nil, test.err }
+			catalog, err := m.Catalog()
+			if err != nil || len(catalog.Networks) != 1 {
+				t.Fatalf("%+v, %v", catalog, err)
+			}
+			catalog.Networks[0].List.CNIVersion = test.version
+			if err := m.Ready(t.Context(), catalog.Networks[0]); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if got := m.exec.names(); !slices.Equal(got, test.calls) {
+				t.Errorf("calls %q, want %q", got, test.calls)
+			}
+		})
+	}
+}

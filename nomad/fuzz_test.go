@@ -18,7 +18,7 @@ func FuzzJobNetworks(f *testing.F) {
 	name := regexp.MustCompile(`^[a-zA-Z0-9][\w.-]*$`)
 	iface := regexp.MustCompile(`^\w[\w.-]*$`)
 	f.Fuzz(func(t *testing.T, mode, meta string) {
-		a := allocation([]*api.NetworkResource{{Mode: "cni/multi"}, {Mode: mode}}, map[string]string{MetaKey: meta})
+		a := allocation([]*api.NetworkResource{{Mode: "cni/multi"}, {Mode: mode}}, map[string]string{metaKey: meta})
 		elements, err := jobNetworks(a)
 		if err != nil {
 			return

@@ -12,14 +12,14 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// MetaPrefix is the prefix of the node metadata of a network. A job requires a node
+// metaPrefix is the prefix of the node metadata of a network. A job requires a node
 // with the network "storage" by
 //
 //	constraint {
 //	  attribute = "${meta.allocnet.network.storage}"
 //	  value     = "true"
 //	}
-const MetaPrefix = "allocnet.network."
+const metaPrefix = "allocnet.network."
 
 // metaName is the form of a part of a key that Nomad accepts.
 var metaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]*$`)
@@ -59,7 +59,7 @@ func (c *Client) keys(networks []string) map[string]bool {
 			c.log.Warn("network is not published: its name is no valid metadata key", "network", name, "want", metaName.String())
 			continue
 		}
-		keys[MetaPrefix+name] = true
+		keys[metaPrefix+name] = true
 	}
 	return keys
 }
@@ -74,7 +74,7 @@ func difference(present map[string]string, want map[string]bool) map[string]*str
 		}
 	}
 	for key := range present {
-		if strings.HasPrefix(key, MetaPrefix) && !want[key] {
+		if strings.HasPrefix(key, metaPrefix) && !want[key] {
 			change[key] = nil
 		}
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// MetaKey is the group's meta that selects networks, in either form of package
+// metaKey is the group's meta that selects networks, in either form of package
 // selection.
-const MetaKey = "allocnet.networks"
+const metaKey = "allocnet.networks"
 
 // cniMode is the prefix of a network block's mode that names a CNI network.
 const cniMode = "cni/"
@@ -132,13 +132,13 @@ func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := group.Meta[MetaKey]
+	text := group.Meta[metaKey]
 	if strings.Contains(text, "${") {
-		return nil, &SelectionError{a.ID, "meta " + MetaKey, fmt.Sprintf("%q has a variable: Nomad interpolates none there", text)}
+		return nil, &SelectionError{a.ID, "meta " + metaKey, fmt.Sprintf("%q has a variable: Nomad interpolates none there", text)}
 	}
 	named, err := selection.Parse(text)
 	if err != nil {
-		return nil, &SelectionError{a.ID, "meta " + MetaKey, err.Error()}
+		return nil, &SelectionError{a.ID, "meta " + metaKey, err.Error()}
 	}
 	return append(elements, named...), nil
 }

@@ -167,7 +167,7 @@ func TestJobNetworks(t *testing.T) {
 		"variable":           {meta: "net${NOMAD_ALLOC_INDEX}", word: "variable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := jobNetworks(allocation(test.networks, map[string]string{MetaKey: test.meta}))
+			got, err := jobNetworks(allocation(test.networks, map[string]string{metaKey: test.meta}))
 			if test.word != "" {
 				var refused *SelectionError
 				if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.word) {
@@ -268,7 +268,7 @@ func TestPublish(t *testing.T) {
 				_ = json.NewDecoder(r.Body).Decode(&applied)
 			}
 			_ = json.NewEncoder(w).Encode(api.NodeMetaResponse{Meta: map[string]string{
-				MetaPrefix + "web": "true", MetaPrefix + "gone": "true", "rack": "r1",
+				metaPrefix + "web": "true", metaPrefix + "gone": "true", "rack": "r1",
 			}})
 		},
 	})
@@ -277,7 +277,7 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	yes := "true"
-	want := map[string]*string{MetaPrefix + "storage": &yes, MetaPrefix + "gone": nil}
+	want := map[string]*string{metaPrefix + "storage": &yes, metaPrefix + "gone": nil}
 	if diff := cmp.Diff(want, applied.Meta); diff != "" || applied.NodeID != nodeID {
 		t.Errorf("node %s\n%s", applied.NodeID, diff)
 	}

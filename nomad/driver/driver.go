@@ -31,9 +31,9 @@ type engine interface {
 	RetryPending(ctx context.Context) error
 }
 
-// Driver is the gRPC service of the driver. Its methods may be called
+// driver is the gRPC service of the driver. Its methods may be called
 // concurrently.
-type Driver struct {
+type driver struct {
 	proto.UnimplementedDriverServer
 	log    hclog.Logger
 	base   hook.Config
@@ -50,9 +50,9 @@ type Driver struct {
 	tasks  map[string]*task
 }
 
-// New returns a driver without an engine. Nomad configures it later.
-func New(c hook.Config, log hclog.Logger) *Driver {
-	return &Driver{
+// newDriver returns a driver without an engine. Nomad configures it later.
+func newDriver(c hook.Config, log hclog.Logger) *driver {
+	return &driver{
 		log: log, base: c, events: newEvents(), interval: 3 * time.Second,
 		broken: errors.New("the Nomad agent has not configured the plugin yet"),
 		tasks:  map[string]*task{},
@@ -60,7 +60,7 @@ func New(c hook.Config, log hclog.Logger) *Driver {
 }
 
 // configure opens the engine with the plugin block of the Nomad agent.
-func (d *Driver) configure(data []byte) {
+func (d *driver) configure(data []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var p pluginConfig
@@ -75,7 +75,7 @@ func (d *Driver) configure(data []byte) {
 }
 
 // retryLater retries pending teardowns in the background: Nomad does not wait for it.
-func (d *Driver) retryLater(e engine) {
+func (d *driver) retryLater(e engine) {
 	go func() {
 		if !e.RetryDue() {
 			return
@@ -87,20 +87,20 @@ func (d *Driver) retryLater(e engine) {
 }
 
 // ready returns the engine, or the reason why there is none.
-func (d *Driver) ready() (engine, error) {
+func (d *driver) ready() (engine, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.engine, d.broken
 }
 
 // TaskConfigSchema returns the schema of a task's config block.
-func (*Driver) TaskConfigSchema(context.Context, *proto.TaskConfigSchemaRequest) (*proto.TaskConfigSchemaResponse, error) {
+func (*driver) TaskConfigSchema(context.Context, *proto.TaskConfigSchemaRequest) (*proto.TaskConfigSchemaResponse, error) {
 	return &proto.TaskConfigSchemaResponse{Spec: taskSchema}, nil
 }
 
 // Capabilities returns the capabilities of the driver. A task joins the network
 // namespace of its group, and has no process, image or log.
-func (*Driver) Capabilities(context.Context, *proto.CapabilitiesRequest) (*proto.CapabilitiesResponse, error) {
+func (*driver) Capabilities(context.Context, *proto.CapabilitiesRequest) (*proto.CapabilitiesResponse, error) {
 	return &proto.CapabilitiesResponse{Capabilities: &proto.DriverCapabilities{
 		FsIsolation:           proto.DriverCapabilities_NONE,
 		NetworkIsolationModes: []proto.NetworkIsolationSpec_NetworkIsolationMode{proto.NetworkIsolationSpec_GROUP},
@@ -110,7 +110,7 @@ func (*Driver) Capabilities(context.Context, *proto.CapabilitiesRequest) (*proto
 }
 
 // StartTask attaches the networks of a task: all of them, or none.
-func (d *Driver) StartTask(ctx context.Context, r *proto.StartTaskRequest) (*proto.StartTaskResponse, error) {
+func (d *driver) StartTask(ctx context.Context, r *proto.StartTaskRequest) (*proto.StartTaskResponse, error) {
 	c := r.GetTask()
 	if _, err := d.task(c.GetId()); err == nil {
 		return nil, status.Errorf(codes.AlreadyExists, "task %s is already started", c.GetId())
@@ -143,7 +143,7 @@ func startFailure(err error) error {
 
 // RecoverTask takes over a task after a restart of the driver or of Nomad. It fails
 // if an attachment of the task is missing. DestroyTask then removes the rest.
-func (d *Driver) RecoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (*proto.RecoverTaskResponse, error) {
+func (d *driver) RecoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (*proto.RecoverTaskResponse, error) {
 	if _, err := d.task(r.GetTaskId()); err == nil {
 		return &proto.RecoverTaskResponse{}, nil
 	}
@@ -155,7 +155,7 @@ func (d *Driver) RecoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (
 }
 
 // WaitTask returns when the task has ended.
-func (d *Driver) WaitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto.WaitTaskResponse, error) {
+func (d *driver) WaitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto.WaitTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (d *Driver) WaitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto
 
 // StopTask detaches the networks of a task. After a failure the task stays running,
 // so that Nomad repeats the call.
-func (d *Driver) StopTask(ctx context.Context, r *proto.StopTaskRequest) (*proto.StopTaskResponse, error) {
+func (d *driver) StopTask(ctx context.Context, r *proto.StopTaskRequest) (*proto.StopTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (d *Driver) StopTask(ctx context.Context, r *proto.StopTaskRequest) (*proto
 
 // DestroyTask removes a task and detaches its remaining networks. It succeeds for an
 // unknown task.
-func (d *Driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (*proto.DestroyTaskResponse, error) {
+func (d *driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (*proto.DestroyTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return &proto.DestroyTaskResponse{}, nil
@@ -202,7 +202,7 @@ func (d *Driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (
 }
 
 // InspectTask returns the status of a task, with the traffic of its interfaces.
-func (d *Driver) InspectTask(_ context.Context, r *proto.InspectTaskRequest) (*proto.InspectTaskResponse, error) {
+func (d *driver) InspectTask(_ context.Context, r *proto.InspectTaskRequest) (*proto.InspectTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -215,27 +215,27 @@ func (d *Driver) InspectTask(_ context.Context, r *proto.InspectTaskRequest) (*p
 }
 
 // SignalTask is not supported.
-func (*Driver) SignalTask(context.Context, *proto.SignalTaskRequest) (*proto.SignalTaskResponse, error) {
+func (*driver) SignalTask(context.Context, *proto.SignalTaskRequest) (*proto.SignalTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "an attachment has no process to signal: signal a main task")
 }
 
 // ExecTask is not supported.
-func (*Driver) ExecTask(context.Context, *proto.ExecTaskRequest) (*proto.ExecTaskResponse, error) {
+func (*driver) ExecTask(context.Context, *proto.ExecTaskRequest) (*proto.ExecTaskResponse, error) {
 	return nil, noExec
 }
 
 // ExecTaskStreaming is not supported.
-func (*Driver) ExecTaskStreaming(proto.Driver_ExecTaskStreamingServer) error { return noExec }
+func (*driver) ExecTaskStreaming(proto.Driver_ExecTaskStreamingServer) error { return noExec }
 
 var noExec = status.Error(codes.Unimplemented, "an attachment has no process to execute in: use a main task, which has the same network namespace")
 
 // TaskEvents streams the events of all tasks.
-func (d *Driver) TaskEvents(_ *proto.TaskEventsRequest, stream proto.Driver_TaskEventsServer) error {
+func (d *driver) TaskEvents(_ *proto.TaskEventsRequest, stream proto.Driver_TaskEventsServer) error {
 	return d.events.stream(stream.Context(), stream.Send)
 }
 
 // task returns a task by its ID.
-func (d *Driver) task(id string) (*task, error) {
+func (d *driver) task(id string) (*task, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t, ok := d.tasks[id]; ok {
@@ -245,7 +245,7 @@ func (d *Driver) task(id string) (*task, error) {
 }
 
 // add adds a task to the known ones.
-func (d *Driver) add(t *task) {
+func (d *driver) add(t *task) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tasks[t.config.GetId()] = t

@@ -92,7 +92,7 @@ type clients struct {
 }
 
 // serve serves a driver on a socket.
-func serve(t *testing.T, d *Driver) clients {
+func serve(t *testing.T, d *driver) clients {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.Listen("unix", path)
@@ -116,8 +116,8 @@ func serve(t *testing.T, d *Driver) clients {
 }
 
 // newTestDriver returns a driver on a fake engine.
-func newTestDriver(e *engineFake) *Driver {
-	d := New(hook.Config{}, hclog.NewNullLogger())
+func newTestDriver(e *engineFake) *driver {
+	d := newDriver(hook.Config{}, hclog.NewNullLogger())
 	d.engine, d.broken, d.interval = e, nil, time.Millisecond
 	return d
 }
@@ -153,7 +153,7 @@ func taskOf(t *testing.T, networks map[string]network) *proto.TaskConfig {
 }
 
 func TestBase(t *testing.T) {
-	d := New(hook.Config{StateDir: t.TempDir()}, hclog.NewNullLogger())
+	d := newDriver(hook.Config{StateDir: t.TempDir()}, hclog.NewNullLogger())
 	c := serve(t, d)
 	info, err := c.base.PluginInfo(t.Context(), &base.PluginInfoRequest{})
 	if err != nil || info.GetName() != "allocnet" || info.GetType() != base.PluginType_DRIVER || !slices.Equal(info.GetPluginApiVersions(), []string{"v0.1.0"}) {

@@ -52,7 +52,7 @@ func (e *events) stream(ctx context.Context, send func(*proto.DriverTaskEvent) e
 }
 
 // emit adds an event of a task. `nomad alloc status` shows it.
-func (d *Driver) emit(c *proto.TaskConfig, annotations map[string]string, format string, args ...any) {
+func (d *driver) emit(c *proto.TaskConfig, annotations map[string]string, format string, args ...any) {
 	message := validUTF8(fmt.Sprintf(format, args...))
 	d.log.Info(message, "allocation", c.GetAllocId(), "task", c.GetName())
 	d.events.add(&proto.DriverTaskEvent{
@@ -63,7 +63,7 @@ func (d *Driver) emit(c *proto.TaskConfig, annotations map[string]string, format
 
 // emitAttempt adds an event for a failed attempt that is repeated. The failure of
 // the last attempt is that of the task.
-func (d *Driver) emitAttempt(c *proto.TaskConfig, s hook.Step) {
+func (d *driver) emitAttempt(c *proto.TaskConfig, s hook.Step) {
 	if s.Err != nil && s.Attempt < s.Of {
 		d.emit(c, annotate(s.Network, s.Interface), "Attaching %s as %s failed, attempt %d of %d: %v", s.Network, s.Interface, s.Attempt, s.Of, s.Err)
 	}

@@ -29,7 +29,7 @@ const prefix = "driver." + Name
 
 // Fingerprint streams the usable networks as node attributes: the present ones, and
 // then each change.
-func (d *Driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_FingerprintServer) error {
+func (d *driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_FingerprintServer) error {
 	confDirs, pluginDirs := d.dirs()
 	changed, err := watch.Dirs(stream.Context(), slices.Concat(confDirs, pluginDirs)...)
 	if err != nil { // the ticker still fires
@@ -69,7 +69,7 @@ func withRemoved(last, now *proto.FingerprintResponse) *proto.FingerprintRespons
 }
 
 // dirs returns the directories to watch.
-func (d *Driver) dirs() (conf, plugins []string) {
+func (d *driver) dirs() (conf, plugins []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.config.ConfDirs, cniconf.PluginDirs(d.config.PluginDirs)
@@ -77,7 +77,7 @@ func (d *Driver) dirs() (conf, plugins []string) {
 
 // fingerprint returns the present attributes and health. The driver is healthy if at
 // least one network is usable. It offers no other networks.
-func (d *Driver) fingerprint() *proto.FingerprintResponse {
+func (d *driver) fingerprint() *proto.FingerprintResponse {
 	attributes := map[string]*structs.Attribute{}
 	fail := func(reason string) *proto.FingerprintResponse {
 		return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_UNHEALTHY, HealthDescription: validUTF8(reason)}

@@ -19,7 +19,7 @@ import (
 // watch fails the task when one of its interfaces disappears, so that Nomad restarts
 // it. It opens the namespace for each check only: an open namespace would outlive
 // its allocation, with its interfaces.
-func (d *Driver) watch(ctx context.Context, t *task) {
+func (d *driver) watch(ctx context.Context, t *task) {
 	ticker := time.NewTicker(d.interval)
 	defer ticker.Stop()
 	for {

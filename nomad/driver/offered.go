@@ -29,7 +29,7 @@ const offeredFile = "offered.json"
 // stateRoot opens the state directory if the engine has accepted it. A directory
 // that it refused may be writable for other users, who could replace the file by a
 // symbolic link.
-func (d *Driver) stateRoot() (*os.Root, error) {
+func (d *driver) stateRoot() (*os.Root, error) {
 	if _, err := d.ready(); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (d *Driver) stateRoot() (*os.Root, error) {
 
 // offered returns the attributes that an earlier process sent, with empty values. It
 // returns none without the file.
-func (d *Driver) offered() *proto.FingerprintResponse {
+func (d *driver) offered() *proto.FingerprintResponse {
 	last := &proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{}}
 	var names []string
 	data, err := d.readOffered()
@@ -55,7 +55,7 @@ func (d *Driver) offered() *proto.FingerprintResponse {
 	return last
 }
 
-func (d *Driver) readOffered() ([]byte, error) {
+func (d *driver) readOffered() ([]byte, error) {
 	root, err := d.stateRoot()
 	if err != nil {
 		return nil, err
@@ -71,13 +71,13 @@ func (d *Driver) readOffered() ([]byte, error) {
 
 // saveOffered writes the names of the attributes. A failure matters only if this
 // process dies.
-func (d *Driver) saveOffered(now *proto.FingerprintResponse) {
+func (d *driver) saveOffered(now *proto.FingerprintResponse) {
 	if err := d.writeOffered(slices.Sorted(maps.Keys(now.Attributes))); err != nil {
 		d.log.Debug("cannot write the names of the node attributes", "error", err)
 	}
 }
 
-func (d *Driver) writeOffered(names []string) error {
+func (d *driver) writeOffered(names []string) error {
 	root, err := d.stateRoot()
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 
 // inRefusedDir returns a driver whose state directory others can write to, with
 // a link to another file in place of offered.json.
-func inRefusedDir(t *testing.T) (d *Driver, target string) {
+func inRefusedDir(t *testing.T) (d *driver, target string) {
 	t.Helper()
 	dir := t.TempDir()
 	target = filepath.Join(t.TempDir(), "target")
@@ -30,7 +30,7 @@ func inRefusedDir(t *testing.T) (d *Driver, target string) {
 	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
 		t.Fatal(err)
 	}
-	d = New(hook.Config{StateDir: dir, ConfDirs: []string{t.TempDir()}}, hclog.NewNullLogger())
+	d = newDriver(hook.Config{StateDir: dir, ConfDirs: []string{t.TempDir()}}, hclog.NewNullLogger())
 	d.configure(nil)
 	return d, target
 }

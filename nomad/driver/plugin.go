@@ -41,7 +41,7 @@ func Serve(c hook.Config, log hclog.Logger) {
 	signal.Ignore(unix.SIGPIPE)
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: handshake,
-		Plugins:         plugins(New(c, log)),
+		Plugins:         plugins(newDriver(c, log)),
 		GRPCServer:      plugin.DefaultGRPCServer,
 		Logger:          log,
 	})
@@ -51,7 +51,7 @@ func Serve(c hook.Config, log hclog.Logger) {
 func Wanted() bool { return os.Getenv(handshake.MagicCookieKey) == handshake.MagicCookieValue }
 
 // plugins are the two services of a driver plugin.
-func plugins(d *Driver) plugin.PluginSet {
+func plugins(d *driver) plugin.PluginSet {
 	return plugin.PluginSet{
 		"base":   service{register: func(s *grpc.Server) { base.RegisterBasePluginServer(s, &basePlugin{driver: d}) }},
 		"driver": service{register: func(s *grpc.Server) { proto.RegisterDriverServer(s, d) }},
@@ -78,7 +78,7 @@ func (service) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn)
 // basePlugin is the service that every Nomad plugin has.
 type basePlugin struct {
 	base.UnimplementedBasePluginServer
-	driver *Driver
+	driver *driver
 }
 
 // PluginInfo returns the type, the name and the versions of the plugin.

@@ -24,13 +24,13 @@ const envFile = "network.env"
 
 // publish writes the attachments of an allocation to its shared directory. The
 // networks work without the files, so a failure is only logged.
-func (d *Driver) publish(t *task) {
+func (d *driver) publish(t *task) {
 	if err := d.publishNow(t); err != nil {
 		d.log.Warn("cannot write the network files of an allocation", "allocation", t.config.GetAllocId(), "error", err)
 	}
 }
 
-func (d *Driver) publishNow(t *task) error {
+func (d *driver) publishNow(t *task) error {
 	engine, err := d.ready()
 	if err != nil {
 		return err

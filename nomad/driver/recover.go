@@ -18,7 +18,7 @@ import (
 
 // recover takes over a task. A task that cannot be recovered counts as ended until it
 // is destroyed.
-func (d *Driver) recover(ctx context.Context, handle *proto.TaskHandle) error {
+func (d *driver) recover(ctx context.Context, handle *proto.TaskHandle) error {
 	c := handle.GetConfig()
 	t, err := d.recovered(ctx, handle)
 	if err == nil {
@@ -33,7 +33,7 @@ func (d *Driver) recover(ctx context.Context, handle *proto.TaskHandle) error {
 	return err
 }
 
-func (d *Driver) recovered(ctx context.Context, handle *proto.TaskHandle) (*task, error) {
+func (d *driver) recovered(ctx context.Context, handle *proto.TaskHandle) (*task, error) {
 	c := handle.GetConfig()
 	if handle.GetVersion() != handleVersion {
 		return nil, fmt.Errorf("handle has version %d: want %d", handle.GetVersion(), handleVersion)

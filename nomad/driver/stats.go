@@ -15,7 +15,7 @@ import (
 // TaskStats streams the resource usage of a task until it ends. It is zero, because
 // the task has no process. The protocol has no field for the traffic of an
 // interface; InspectTask returns it.
-func (d *Driver) TaskStats(r *proto.TaskStatsRequest, stream proto.Driver_TaskStatsServer) error {
+func (d *driver) TaskStats(r *proto.TaskStatsRequest, stream proto.Driver_TaskStatsServer) error {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ type driverState struct {
 }
 
 // start attaches a task and watches it.
-func (d *Driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) {
+func (d *driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) {
 	engine, err := d.ready()
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (d *Driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 }
 
 // request returns the request of the task to the engine.
-func (d *Driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
+func (d *driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
 	isolation := c.GetNetworkIsolationSpec()
 	if isolation.GetMode() != proto.NetworkIsolationSpec_GROUP || isolation.GetPath() == "" {
 		return hook.Request{}, errors.New(`the task's group has no network namespace of its own: set network { mode = "bridge" }, or another mode than "host", in the group`)
@@ -107,7 +107,7 @@ func (d *Driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, 
 }
 
 // begin makes a task of its attachments, emits their events and watches it.
-func (d *Driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised string) (*task, error) {
+func (d *driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised string) (*task, error) {
 	ns, err := netns.Open(a.Netns)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func newTask(c *proto.TaskConfig, a *hook.Allocation, s driverState) *task {
 }
 
 // run adds the task and watches it.
-func (d *Driver) run(t *task) {
+func (d *driver) run(t *task) {
 	ctx, stop := context.WithCancel(context.Background())
 	t.stopWatch = stop
 	d.add(t)
@@ -165,7 +165,7 @@ func joined(addresses []netip.Prefix) string {
 
 // stop detaches a task, even if it has ended. After a failure the task stays
 // running.
-func (d *Driver) stop(ctx context.Context, t *task) error {
+func (d *driver) stop(ctx context.Context, t *task) error {
 	engine, err := d.ready()
 	if err != nil {
 		return err

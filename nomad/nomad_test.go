@@ -286,3 +286,67 @@ func TestPublish(t *testing.T) {
 		t.Errorf("nothing changed: %v, %v", applied, err)
 	}
 }
+
+func TestAttached(t *testing.T) {
+	for _, test := range []struct {
+		network, allocation string
+		want                bool
+	}{{"nomad", allocID, true}, {"web", allocID, false}, {"nomad", "web-1", false}, {"nomad", allocID + "x", false}} {
+		if got := Attached(test.network, test.allocation); got != test.want {
+			t.Errorf("%s on %s: %t, want %t", test.allocation, test.network, got, test.want)
+		}
+	}
+}
+
+// TestCacheFollowsNoLink: another program's file is not overwritten.
+func TestCacheFollowsNoLink(t *testing.T) {
+	c := networkCache{dir: t.TempDir()}
+	target := filepath.Join(t.TempDir(), "target")
+	if err := os.Symlink(target, c.path(allocID)+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.store(allocID, nil); err == nil {
+		t.Error("a link is followed")
+	}
+	if _, err := os.Stat(target); err == nil {
+		t.Error("the target of the link was written")
+	}
+	if _, found, err := c.load(allocID); found || err != nil {
+		t.Errorf("found %t, %v", found, err)
+	}
+}
+
+// TestNewRefuses: an invalid address or CA is an error before any request.
+func TestNewRefuses(t *testing.T) {
+	for name, config := range map[string]Config{
+		"address": {Address: "https://[::1"},
+		"CA":      {CAFile: filepath.Join(t.TempDir(), "none")},
+	} {
+		if _, err := New(config); err == nil || !strings.Contains(err.Error(), "nomad address") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPublishFails: each failed request is an error, and names the node.
+func TestPublishFails(t *testing.T) {
+	denied := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "Permission denied", http.StatusForbidden) }
+	for name, test := range map[string]struct {
+		metadata func(http.ResponseWriter, *http.Request)
+		word     string
+	}{
+		"read": {denied, "read metadata of node " + nodeID},
+		"write": {func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				denied(w, r)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(api.NodeMetaResponse{})
+		}, "change metadata of node " + nodeID},
+	} {
+		s := serve(t, map[string]any{"/v1/agent/self": self(), "/v1/client/metadata": test.metadata})
+		if err := newClient(t, s.URL).Publish(t.Context(), []string{"web"}); err == nil || !strings.Contains(err.Error(), test.word) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func good(t *testing.T, more string) *conf {
 	return c
 }
 
-// requireError holds an error to a code of the specification, and to words.
+// requireError requires a CNI error with a code and with words in its message.
 func requireError(t *testing.T, err error, code uint, words ...string) {
 	t.Helper()
 	var own *types.Error
@@ -82,7 +82,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", who, err, want)
 	}
 	if got := forwarded(nomad, c); len(got) != 5 || got["IP"] != "" {
-		t.Errorf("passed on: %v, want Nomad's five", got)
+		t.Errorf("forwarded: %v, want Nomad's five", got)
 	}
 	for name, change := range map[string]func(map[string]string){
 		"of another allocation": func(a map[string]string) { a["NOMAD_ALLOC_ID"] = "a2" },
@@ -92,7 +92,7 @@ func TestIdentity(t *testing.T) {
 		forged := maps.Clone(nomad)
 		change(forged)
 		if who, err := identity(forged, c, "a1"); err == nil {
-			t.Errorf("%s: taken for %+v", name, who)
+			t.Errorf("%s: accepted as %+v", name, who)
 		}
 	}
 	if who, err := identity(map[string]string{"networks": "a"}, c, "a1"); err != nil || who != (policy.Identity{}) {
@@ -100,10 +100,10 @@ func TestIdentity(t *testing.T) {
 	}
 	old := good(t, `"primary": "web", "identity": "unknown", "passArgs": ["x"]`)
 	if who, err := identity(nomad, old, "a1"); err != nil || who != (policy.Identity{}) {
-		t.Errorf("the job's own words are believed: %+v, %v", who, err)
+		t.Errorf("forged arguments are accepted: %+v, %v", who, err)
 	}
 	if diff := cmp.Diff(map[string]string{"x": "y"}, forwarded(nomad, old)); diff != "" {
-		t.Errorf("passed on: %s", diff)
+		t.Errorf("forwarded: %s", diff)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 var plain = regexp.MustCompile(`^[a-zA-Z0-9_][\w.-]*$`)
 
-// requireSafe holds what a call asks for to what no job may decide.
+// requireSafe requires that a request has nothing that a job must not decide.
 func requireSafe(t *testing.T, r *request, s hook.Request) {
 	t.Helper()
 	for _, e := range slices.Concat(s.Networks, s.Defaults) {
@@ -44,7 +44,7 @@ func requireSafe(t *testing.T, r *request, s hook.Request) {
 	}
 }
 
-// callOf returns what a call asks for.
+// callOf returns a call and its request.
 func callOf(args string, stdin []byte) (*request, hook.Request, error) {
 	c, err := decodeConf(stdin)
 	if err == nil {
@@ -60,7 +60,7 @@ func callOf(args string, stdin []byte) (*request, hook.Request, error) {
 
 const stdin = `{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": "web"}`
 
-// FuzzArgs is CNI_ARGS, to which jobs add what they like.
+// FuzzArgs parses CNI_ARGS, which the author of a job can set.
 func FuzzArgs(f *testing.F) {
 	f.Add("networks=a,b@c;NOMAD_ALLOC_ID=x;networks.d={}")
 	f.Add("NOMAD_ALLOC_ID=a1;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=x;networks=secret;IgnoreUnknown=true")
@@ -73,7 +73,7 @@ func FuzzArgs(f *testing.F) {
 	})
 }
 
-// FuzzStdin is the plugin's configuration, with what a runtime puts into it.
+// FuzzStdin parses the plugin configuration with the arguments of a runtime.
 func FuzzStdin(f *testing.F) {
 	f.Add([]byte(stdin))
 	f.Add([]byte(`{"cniVersion": "1.0.0", "name": "m", "type": "allocnet-cni", "delegates": [{"cniVersion": "1.0.0", "name": "w", "type": "bridge"}], "networks": "a", "passArgs": ["x"], "identity": "unknown",
@@ -99,7 +99,8 @@ func FuzzStdin(f *testing.F) {
 	})
 }
 
-// TestInjectedPairs are in names that Nomad puts into CNI_ARGS as they are.
+// TestInjectedPairs: Nomad does not escape names in CNI_ARGS. Pairs in them have no
+// effect.
 func TestInjectedPairs(t *testing.T) {
 	for name, value := range map[string]string{
 		"another namespace":  "db;NOMAD_NAMESPACE=prod",

@@ -18,7 +18,7 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// TestResult converts to every version, and keeps indexes right.
+// TestResult converts the result to every version. Indexes of interfaces stay correct.
 func TestResult(t *testing.T) {
 	a := &hook.Allocation{Attachments: []hook.Attachment{
 		{Network: "web", Primary: true, Result: json.RawMessage(`{"cniVersion": "0.4.0", "interfaces": [{"name": "web0"}, {"name": "eth0", "sandbox": "/x"}], "ips": [{"version": "4", "interface": 1, "address": "10.0.0.2/24"}], "dns": {}}`)},
@@ -63,7 +63,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-func TestResultBehindOthers(t *testing.T) {
+func TestResultOfChain(t *testing.T) {
 	r := &request{conf: good(t, `"prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "/x"}], "ips": [{"interface": 0, "address": "10.0.0.2/24"}]}`)}
 	result, err := r.result(&hook.Allocation{})
 	if err != nil {
@@ -71,7 +71,7 @@ func TestResultBehindOthers(t *testing.T) {
 	}
 	text, _ := json.Marshal(result)
 	if !strings.Contains(string(text), `"address":"10.0.0.2/24"`) || !strings.Contains(string(text), `"name":"eth0"`) {
-		t.Errorf("the result of the plugins before is lost: %s", text)
+		t.Errorf("the result of the earlier plugins is missing: %s", text)
 	}
 }
 

@@ -14,18 +14,18 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// forbidden is what the plugin must not link: it is executed for every
-// allocation, and again for each of its ends.
+// forbidden are packages that the plugin must not link, because it is executed for
+// every CNI call.
 var forbidden = []string{
 	"github.com/prometheus/client_golang", "google.golang.org/grpc", "github.com/hashicorp/go-plugin",
 	"github.com/hashicorp/nomad/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify",
 	"github.com/allocnet/allocnet/agent", "github.com/allocnet/allocnet/nomad",
 }
 
-// light are parts of what is forbidden that are made for the plugin.
+// light are packages below the forbidden ones that the plugin may link.
 var light = []string{"github.com/allocnet/allocnet/agent/api", "github.com/allocnet/allocnet/agent/client"}
 
-// modules are all that it links besides the standard library and allocnet.
+// modules are all that the plugin links except the standard library and allocnet.
 var modules = []string{
 	"github.com/cespare/xxhash/v2", "github.com/containerd/go-cni", "github.com/containernetworking/cni", "github.com/coreos/go-iptables", "github.com/fatih/color",
 	"github.com/go-logr/logr", "github.com/go-logr/stdr", "github.com/google/nftables", "github.com/hashicorp/go-hclog",

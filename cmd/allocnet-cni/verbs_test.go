@@ -19,7 +19,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// call of a runtime on a host that consists of temporary directories.
+// testHost is a host that consists of temporary directories.
 type testHost struct {
 	*testing.T
 	conf, plugins, state string

@@ -31,7 +31,7 @@ type engine interface {
 	RetryPending(ctx context.Context) error
 }
 
-// driver is the gRPC service of the driver. Its methods may be called
+// driver implements the gRPC service of a task driver. Its methods may be called
 // concurrently.
 type driver struct {
 	proto.UnimplementedDriverServer

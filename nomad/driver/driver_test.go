@@ -30,6 +30,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -204,7 +205,7 @@ func TestSchemaAndCapabilities(t *testing.T) {
 	}
 }
 
-// TestLife takes a task through all of its life.
+// TestLife calls every method for one task, from start to destroy.
 func TestLife(t *testing.T) {
 	e := &engineFake{interfaces: map[string]string{"storage": "lo"}}
 	c := serve(t, newTestDriver(e))
@@ -273,7 +274,7 @@ func TestLife(t *testing.T) {
 	requireEvents(t, c, "Attached storage as lo 10.1.0.9/24", "Detaching failed: the plugin died", "Detached storage from lo, ")
 }
 
-// requireEvents reads as many events as there are beginnings.
+// requireEvents reads one event for each prefix.
 func requireEvents(t *testing.T, c clients, beginnings ...string) {
 	t.Helper()
 	stream, err := c.driver.TaskEvents(t.Context(), &proto.TaskEventsRequest{})
@@ -487,3 +488,21 @@ func TestPublish(t *testing.T) {
 func (e *engineFake) RetryDue() bool { return false }
 
 func (e *engineFake) RetryPending(context.Context) error { return nil }
+
+// TestConfigError: an error of the selection has its position in the task's config.
+func TestConfigError(t *testing.T) {
+	names := []string{"backup", "storage"}
+	for position, want := range map[string]string{
+		"networks[1].ips[0]":          `config: network "storage": ips[0]: "x": bad`,
+		"networks[0].default-route":   `config: network "backup": default_route: "x": bad`,
+		"networks[7].infiniband-guid": `config: networks[7].infiniband_guid: "x": bad`,
+	} {
+		if got := configError(fmt.Errorf("wrapped: %w", &selection.Error{Position: position, Value: "x", Reason: "bad"}), names); got.Error() != want {
+			t.Errorf("%s: %v, want %s", position, got, want)
+		}
+	}
+	other := errors.New("other")
+	if got := configError(other, names); !errors.Is(got, other) || got.Error() != "other" {
+		t.Errorf("another error: %v", got)
+	}
+}

@@ -168,7 +168,7 @@ func TestOwnsRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Begin(state.Allocation{ID: "a1", Owner: owner}, nil); err != nil {
+		if err := l.Begin(state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: owner}, nil); err != nil {
 			t.Fatal(err)
 		}
 		l.Unlock()

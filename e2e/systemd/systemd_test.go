@@ -18,8 +18,8 @@ import (
 
 var ctx = context.Background()
 
-// TestPackage installs, upgrades, removes and purges, with an allocation that
-// stands through the upgrade.
+// TestPackage installs, upgrades, removes and purges, with an allocation that stays
+// attached during the upgrade.
 func TestPackage(t *testing.T) {
 	m := newMachine(t)
 	if got := m.property("allocnet.service", "ActiveState"); got != "active" {
@@ -30,7 +30,7 @@ func TestPackage(t *testing.T) {
 		m.must("test", "-s", path)
 	}
 	m.write("/etc/allocnet.d/agent.hcl", "log_level = \"debug\"\n")
-	m.must("allocnet", "attach", "stands", "--primary", "storage")
+	m.must("allocnet", "attach", "web-1", "--primary", "storage")
 	first := m.property("allocnet.service", "MainPID")
 	m.install(upgrade)
 	if got := m.property("allocnet.service", "MainPID"); got == first || got == "0" {
@@ -39,10 +39,10 @@ func TestPackage(t *testing.T) {
 	if got := m.must("cat", "/etc/allocnet.d/agent.hcl"); !strings.Contains(got, "debug") {
 		t.Errorf("the configuration was replaced: %s", got)
 	}
-	if a, err := m.client.Allocation(ctx, "stands"); err != nil || len(a.Attachments) != 1 {
+	if a, err := m.client.Allocation(ctx, "web-1"); err != nil || len(a.Attachments) != 1 {
 		t.Errorf("after the upgrade: %v, %v", a, err)
 	}
-	m.must("allocnet", "detach", "stands")
+	m.must("allocnet", "detach", "web-1")
 	m.must("dpkg", "-r", "allocnet")
 	if out, code := m.exitCode("systemctl", "cat", "allocnet.service"); code == 0 {
 		t.Errorf("the unit is left:\n%s", out)
@@ -306,5 +306,7 @@ func TestSystemdRun(t *testing.T) {
 		}
 		m.must(append(append([]string{"systemctl"}, end...), "web-1.service")...)
 		m.requireSame(before)
+		// The networks are gone before systemd unloads the unit and frees its name.
+		m.await("the unit is unloaded", func() bool { return m.property("web-1.service", "LoadState") == "not-found" })
 	}
 }

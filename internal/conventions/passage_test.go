@@ -25,6 +25,9 @@ type place int
 
 const (
 	identifier place = 1 << iota
+	// declaration is the name of a function, a method, a type or a field outside
+	// of tests, as it is written.
+	declaration
 	comment
 	literal
 	document
@@ -34,7 +37,7 @@ const (
 )
 
 func (p place) String() string {
-	return map[place]string{identifier: "identifier", comment: "comment", literal: "text", document: "document"}[p]
+	return map[place]string{identifier: "identifier", declaration: "name", comment: "comment", literal: "text", document: "document"}[p]
 }
 
 // passage is a text of one kind: a declared name as lower-case words, a comment,
@@ -128,10 +131,22 @@ func parse(t *testing.T, path string, data []byte) []passage {
 		}
 		for _, name := range declared(n) {
 			add(name.Pos(), identifier, words(name.Name))
+			if lasting(n) && !strings.HasSuffix(path, "_test.go") {
+				add(name.Pos(), declaration, name.Name)
+			}
 		}
 		return true
 	})
 	return found
+}
+
+// lasting tells whether a node declares names that are used in other places.
+func lasting(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.FuncDecl, *ast.TypeSpec, *ast.Field:
+		return true
+	}
+	return false
 }
 
 // declared returns the identifiers that a node declares.

@@ -30,17 +30,17 @@ func (t *term) match(p passage) [][]int {
 	if t.in&p.in == 0 || !underAny(p.path, t.under) {
 		return nil
 	}
-	return t.pattern(p.in == identifier && t.whole).FindAllStringIndex(p.text, -1)
+	return t.pattern(p.in&(identifier|declaration) != 0 && t.whole).FindAllStringIndex(p.text, -1)
 }
 
 // pattern compiles the term once for each of its two forms.
 func (t *term) pattern(whole bool) *regexp.Regexp {
-	begin, end, compiled := `\b`, `\b`, &t.anywhere
+	begin, end, compiled := `(?i)\b`, `\b`, &t.anywhere
 	if whole {
 		begin, end, compiled = `^`, `$`, &t.exact
 	}
 	if *compiled == nil {
-		*compiled = regexp.MustCompile(`(?i)` + begin + `(?:` + strings.ReplaceAll(t.words, " ", `\s+`) + `)` + end)
+		*compiled = regexp.MustCompile(begin + `(?:` + strings.ReplaceAll(t.words, " ", `\s+`) + `)` + end)
 	}
 	return *compiled
 }
@@ -98,7 +98,8 @@ var terms = []term{
 	{words: "lock attaching", use: "RLockHost", in: identifier},
 	{words: "lock collecting", use: "LockHost", in: identifier},
 	{words: "quiesce", use: "WaitForPlugins", in: identifier},
-	{words: "earlier|known|standing|made|settle|recall|going|observe|after|mark|put", use: "reuseOrReset, hasRecord, existing, complete, rollBackInterrupted, loadFromCache, abort, inspect, DependsOn, Write", in: identifier, whole: true, under: []string{"hook", "state"}},
+	{words: "earlier|known|standing|settle|recall|going", use: "reuseOrReset, hasRecord, existing, rollBackInterrupted, loadFromCache, abort", in: identifier, whole: true, under: []string{"hook", "state"}},
+	{words: "After|Mark|Put|made|observe", use: "DependsOn, Write, WriteDurable, complete, inspect", in: declaration, whole: true, under: []string{"hook", "state"}},
 
 	// Identifiers elsewhere.
 	{words: "line|patience", use: "limiter, slotTimeout", in: identifier, whole: true, under: []string{"agent/line.go", "agent/limiter.go"}},
@@ -111,12 +112,11 @@ var exceptions = []exception{}
 
 // pending are the folders in which terms are still to be replaced.
 var pending = map[string][]string{
-	"at work":                         {"hook"},
-	"carried out by the agent":        {"cniconf"},
-	"conf directory|conf directories": {"cniconf", "docs", "hook", "internal/sandbox"},
-	"cut off|cut-off":                 {"ARCHITECTURE.md", "hook"},
-	"displaced":                       {"hook"},
-	"earlier|known|standing|made|settle|recall|going|observe|after|mark|put": {"hook", "state"},
+	"at work":                          {"hook"},
+	"carried out by the agent":         {"cniconf"},
+	"conf directory|conf directories":  {"cniconf", "docs", "hook", "internal/sandbox"},
+	"cut off|cut-off":                  {"ARCHITECTURE.md", "hook"},
+	"displaced":                        {"hook"},
 	"given up":                         {"hook"},
 	"nobody|somebody|whoever":          {"ARCHITECTURE.md", "cleanup", "cniconf", "docs", "e2e", "hook", "internal/flock", "internal/keylock", "internal/netns", "internal/sandbox", "policy", "state"},
 	"said|alone|passed|harmless|mine":  {"e2e"},
@@ -182,6 +182,8 @@ func TestTermsAreFound(t *testing.T) {
 		{"GNUmakefile", "all: ## by all ways in\n# what\n# ended\n", []string{"ways in", "what ended"}},
 		{"cleanup/a.go", "package cleanup\n\nvar graceCutoff, lineOfVerdict, line int\n", []string{"verdict"}},
 		{"agent/limiter.go", "package agent\n\nvar graceCutoff, lineOfVerdict, line int\n", []string{"line"}},
+		{"state/b.go", "package state\n\ntype t struct{ After, after int }\n\nfunc (t) made() { made, Mark := 1, 2; _, _ = made, Mark }\n", []string{"after", "made"}},
+		{"state/b_test.go", "package state\n\nfunc made() {}\n", nil},
 		{"state/a.go", "package state\n\n// A Standing entry, made after.\nvar standingBy, standing int\n", []string{"standing"}},
 	}
 	for _, test := range tests {

@@ -180,8 +180,8 @@ func TestLinksAndPipes(t *testing.T) {
 	}
 }
 
-// TestAmbiguousNames are nobody's: what one allocation chooses its interface to
-// be does not make another's files its own.
+// TestAmbiguousNames: a file name that fits two allocations belongs to neither. The
+// interface that one allocation chooses does not give it files of another.
 func TestAmbiguousNames(t *testing.T) {
 	attacker := ownerOf("web", "a", "1_eth0")
 	victim := ownerOf("web", "a_1", "eth0")

@@ -97,7 +97,7 @@ func TestRuleOfALeaseGivenAway(t *testing.T) {
 	}
 }
 
-// TestLeaseLock waits for whoever has host-local's lock.
+// TestLeaseLock waits for the process that holds host-local's lock.
 func TestLeaseLock(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {

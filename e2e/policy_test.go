@@ -26,10 +26,10 @@ func TestPolicy(t *testing.T) {
 		t.Errorf("on record: %+v", a.Identity)
 	}
 	h.must("detach", "p1")
-	said := h.must("networks")
+	output := h.must("networks")
 	for _, word := range []string{"namespaces prod; jobs !test-*; at most 1", "unrestricted", "policy of this host"} {
-		if !strings.Contains(said, word) {
-			t.Errorf("networks does not say %q:\n%s", word, said)
+		if !strings.Contains(output, word) {
+			t.Errorf("networks does not say %q:\n%s", word, output)
 		}
 	}
 }

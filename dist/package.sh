@@ -4,14 +4,17 @@
 
 # Builds a Debian package of what `make build` built.
 # Usage: dist/package.sh BIN-DIR OUTPUT-DIR
+# For another architecture, ARCHITECTURE names it as Debian does, and NATIVE is an
+# allocnet that this machine can run.
 set -euo pipefail
 bin=$(realpath "$1")
 mkdir -p "$2"
 out=$(realpath "$2")
 cd "$(dirname "$0")"
 
-version=${VERSION:-$("$bin/allocnet" version --json | sed -n 's/.*"version": "\(.*\)".*/\1/p')}
-architecture=$(dpkg --print-architecture)
+native=${NATIVE:-$bin/allocnet}
+version=${VERSION:-$("$native" version --json | sed -n 's/.*"version": "\(.*\)".*/\1/p')}
+architecture=${ARCHITECTURE:-$(dpkg --print-architecture)}
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
@@ -27,12 +30,12 @@ install -D -m 644 -t "$doc/examples" conf/*
 install -m 644 -t "$doc" ../README.md ../ARCHITECTURE.md ../CHANGELOG.md
 install -D -m 644 -t "$doc/docs" ../docs/*.md
 install -m 644 ../LICENSE "$doc/copyright"
-"$bin/allocnet" man "$tree/usr/share/man/man1"
+"$native" man "$tree/usr/share/man/man1"
 gzip -9n "$tree"/usr/share/man/man1/*
 for shell in bash:bash-completion/completions/allocnet zsh:zsh/vendor-completions/_allocnet fish:fish/vendor_completions.d/allocnet.fish; do
 	file=$tree/usr/share/${shell#*:}
 	install -d "$(dirname "$file")"
-	"$bin/allocnet" completion "${shell%%:*}" >"$file"
+	"$native" completion "${shell%%:*}" >"$file"
 done
 
 install -d "$tree/DEBIAN"

@@ -1,0 +1,218 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package release examines what `make release` builds.
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+const version = "9.8.7"
+
+// machines are the architectures by their names in Debian and in Go.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// TestRelease builds a release, and examines each of its files.
+func TestRelease(t *testing.T) {
+	sbom := filepath.Join(sandbox.Root(), "build", "tools", "sbom")
+	if _, err := os.Stat(sbom); err != nil {
+		t.Fatalf("%v: run: make build/tools/sbom", err)
+	}
+	dir := t.TempDir()
+	build := exec.Command(filepath.Join(sandbox.Root(), "dist", "release.sh"), sbom, dir)
+	build.Env = append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000",
+		"DPKG_DEB_COMPRESSOR_TYPE=gzip") // in a fifth of the time
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	requireChecksums(t, dir, 3*len(machines))
+	for architecture, machine := range machines {
+		base := filepath.Join(dir, "allocnet_"+version)
+		programs := unpack(t, base+"_linux_"+architecture+".tar.gz")
+		modules := map[string]string{}
+		for _, name := range []string{"allocnet", "allocnet-cni"} {
+			requireStatic(t, architecture+"/"+name, programs[name], machine)
+			addModules(t, modules, programs[name])
+		}
+		requireSBOM(t, base+"_linux_"+architecture+".spdx.json", modules)
+		requirePackage(t, base+"_"+architecture+".deb", architecture, programs)
+	}
+}
+
+// requireChecksums holds SHA256SUMS to all other files.
+func requireChecksums(t *testing.T, dir string, want int) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(string(read(t, filepath.Join(dir, "SHA256SUMS")))), "\n")
+	if files, err := os.ReadDir(dir); err != nil || len(lines) != want || len(files) != want+1 {
+		t.Errorf("%d checksums and %d files, want %d and one more (%v)", len(lines), len(files), want, err)
+	}
+	for _, line := range lines {
+		sum, name, _ := strings.Cut(line, "  ")
+		if got := sha256.Sum256(read(t, filepath.Join(dir, name))); hex.EncodeToString(got[:]) != sum {
+			t.Errorf("%s has another checksum", name)
+		}
+	}
+}
+
+// unpack returns the files of an archive. They belong to root, and have the time
+// of the release.
+func unpack(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	unzipped, err := gzip.NewReader(bytes.NewReader(read(t, path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for r := tar.NewReader(unzipped); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if header.Uid != 0 || header.Gid != 0 || header.ModTime.Unix() != 1700000000 {
+			t.Errorf("%s: %s is of %d:%d, %v", path, header.Name, header.Uid, header.Gid, header.ModTime)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Base(header.Name)] = data
+	}
+}
+
+// requireStatic holds a program to its architecture, and to need no library.
+func requireStatic(t *testing.T, name string, program []byte, machine elf.Machine) {
+	t.Helper()
+	file, err := elf.NewFile(bytes.NewReader(program))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if file.Machine != machine {
+		t.Errorf("%s is for %v, want %v", name, file.Machine, machine)
+	}
+	for _, p := range file.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s is linked dynamically", name)
+		}
+	}
+}
+
+// addModules adds the modules of a program, with their versions.
+func addModules(t *testing.T, modules map[string]string, program []byte) {
+	t.Helper()
+	info, err := buildinfo.Read(bytes.NewReader(program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-trimpath" && s.Value != "true" {
+			t.Error("the program has paths of this machine")
+		}
+	}
+	modules[info.Main.Path] = version
+	for _, m := range info.Deps {
+		modules[m.Path] = strings.TrimPrefix(m.Version, "v")
+	}
+}
+
+// requireSBOM holds an SPDX document to name all modules.
+func requireSBOM(t *testing.T, path string, modules map[string]string) {
+	t.Helper()
+	var document struct {
+		Version  string `json:"spdxVersion"`
+		Name     string `json:"name"`
+		Creation struct {
+			Created string `json:"created"`
+		} `json:"creationInfo"`
+		Packages []struct {
+			Version   string `json:"versionInfo"`
+			Locations []struct {
+				Type string `json:"referenceType"`
+				URL  string `json:"referenceLocator"`
+			} `json:"externalRefs"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(read(t, path), &document); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if document.Version != "SPDX-2.3" || document.Name != "allocnet-"+version || document.Creation.Created != "2023-11-14T22:13:20Z" {
+		t.Errorf("%s is %s, %s, of %s", path, document.Version, document.Name, document.Creation.Created)
+	}
+	found := map[string]bool{}
+	for _, p := range document.Packages {
+		for _, l := range p.Locations {
+			found[l.URL+" "+p.Version] = true
+		}
+	}
+	if len(modules) < 20 {
+		t.Errorf("only %d modules: %v", len(modules), modules)
+	}
+	for module, version := range modules {
+		if want := fmt.Sprintf("pkg:golang/%s@%s %s", strings.ToLower(module), version, version); !found[want] {
+			t.Errorf("%s does not have %s", path, want)
+		}
+	}
+}
+
+// requirePackage holds a Debian package to its architecture, its programs, and
+// what else it installs.
+func requirePackage(t *testing.T, path, architecture string, programs map[string][]byte) {
+	t.Helper()
+	fields := run(t, "dpkg-deb", "--field", path, "Package", "Version", "Architecture")
+	if want := "Package: allocnet\nVersion: " + version + "\nArchitecture: " + architecture + "\n"; fields != want {
+		t.Errorf("%s: %q, want %q", path, fields, want)
+	}
+	dir := t.TempDir()
+	run(t, "dpkg-deb", "--extract", path, dir)
+	for file, program := range map[string]string{"usr/bin/allocnet": "allocnet", "opt/cni/bin/allocnet-cni": "allocnet-cni"} {
+		if !bytes.Equal(read(t, filepath.Join(dir, file)), programs[program]) {
+			t.Errorf("%s: %s is another program than that of the archive", path, file)
+		}
+	}
+	for _, file := range []string{
+		"etc/allocnet.d/agent.hcl", "lib/systemd/system/allocnet.service", "usr/share/man/man1/allocnet-attach.1.gz",
+		"usr/share/bash-completion/completions/allocnet", "usr/share/doc/allocnet/copyright", "usr/share/doc/allocnet/README.md",
+		"usr/share/doc/allocnet/docs/README.md", "usr/share/doc/allocnet/examples/10-web.conflist",
+	} {
+		if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %s: %v", path, file, err)
+		}
+	}
+}
+
+func run(t *testing.T, command ...string) string {
+	t.Helper()
+	out, err := exec.Command(command[0], command[1:]...).Output()
+	if err != nil {
+		t.Fatalf("%v: %v", command, err)
+	}
+	return string(out)
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

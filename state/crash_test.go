@@ -453,12 +453,15 @@ func TestTornWrite(t *testing.T) {
 
 // TestChangesAreIntercepted: the tests of kills and faults see every kind of change.
 func TestChangesAreIntercepted(t *testing.T) {
+	var mu sync.Mutex // Sync syncs several directories in parallel
 	ops := map[string]bool{}
 	for _, w := range writtenCalls {
 		s := open(t)
 		l := lock(t, s, "a")
 		w.find(t, l)
 		s.Intercept(func(op, _ string, change func() error) error {
+			mu.Lock()
+			defer mu.Unlock()
 			ops[op] = true
 			return change()
 		})

@@ -119,6 +119,23 @@ func TestExamine(t *testing.T) {
 				}
 				t.Cleanup(lock.Unlock)
 			}},
+		"torn down since its record was read": {want: "its allocation is on record and lives",
+			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
+				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
+				f.opened = func(path string) {
+					if path != "/run/netns/a1" {
+						return
+					}
+					lock, err := c.Store.Lock(t.Context(), "a1")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer lock.Unlock()
+					if err := lock.Clear(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}},
 		"address in use": {want: "its address 10.0.0.2 is in use in /run/netns/other",
 			prepare: func(_ *testing.T, f *fakeSystem, _ *Collector) {
 				f.addNamespace("/run/netns/other", "2", "10.0.0.2/24")

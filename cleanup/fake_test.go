@@ -33,7 +33,9 @@ type fakeSystem struct {
 	tables     map[string]*knftables.Fake
 	linkTypes  map[string]string
 	namespaced map[string]*fakeNamespace
-	calls      []string
+	// opened is called before a namespace is opened. Nil: not called.
+	opened func(path string)
+	calls  []string
 }
 
 func newFakeSystem() *fakeSystem {
@@ -137,6 +139,9 @@ func (f *fakeSystem) namespaces() ([]string, error) {
 }
 
 func (f *fakeSystem) open(path string) (namespace, error) {
+	if f.opened != nil {
+		f.opened(path)
+	}
 	ns, ok := f.namespaced[path]
 	if !ok {
 		return nil, &netns.MissingError{Path: path, Reason: "it is gone"}

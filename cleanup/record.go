@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"reflect"
 	"time"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -143,18 +144,23 @@ func (c *Collector) recorded(record state.Record) recordedAllocation {
 		r.unknown = "its record is damaged: " + record.Damaged[0].String()
 		return r
 	}
-	if dead != "" && c.isUnlocked(record.Allocation.ID) {
+	if dead != "" && c.isUnchanged(record) {
 		r.dead = dead
 	}
 	return r
 }
 
-func (c *Collector) isUnlocked(id string) bool {
-	lock, err := c.Store.TryLock(id)
-	if err == nil {
-		lock.Unlock()
+// isUnchanged tells whether no operation on the allocation is in flight, and none
+// has ended since its record was read: what was found after that may be what a
+// teardown has removed.
+func (c *Collector) isUnchanged(record state.Record) bool {
+	lock, err := c.Store.TryLock(record.Allocation.ID)
+	if err != nil {
+		return false
 	}
-	return err == nil
+	defer lock.Unlock()
+	now, err := lock.Load()
+	return err == nil && reflect.DeepEqual(now, record)
 }
 
 // aliveBy decides by the record, and without one by the namespaces.

@@ -137,7 +137,7 @@ func New(c Config, e Engine) *Agent {
 		c.Attacher = attacher
 	}
 	if c.Collect == nil {
-		c.Collect = func(ctx context.Context) (*hook.Collected, error) { return e.GC(ctx, nil) }
+		c.Collect = func(ctx context.Context) (*hook.Collected, error) { return e.GC(ctx, hook.GCRequest{Grace: grace}) }
 	}
 	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), limiter: newLimiter(), log: c.Logger}
 }

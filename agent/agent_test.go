@@ -69,7 +69,7 @@ func (e *scripted) Status(_ context.Context, id string) (*hook.Allocation, error
 	return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 }
 
-func (e *scripted) GC(context.Context, func(string) bool, ...string) (*hook.Collected, error) {
+func (e *scripted) GC(context.Context, hook.GCRequest) (*hook.Collected, error) {
 	return &hook.Collected{TornDown: []string{"a"}}, e.gc
 }
 

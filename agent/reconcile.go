@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -27,17 +27,9 @@ type Live interface {
 	Prune(live map[string]bool) error
 }
 
-// Sweeper finds leaks: objects on the host that belong to no allocation.
-type Sweeper interface {
-	// Sweep counts leaks by kind, and removes them if remove is set. Objects of live
-	// or recorded allocations are not leaks. It calls live at the start, and again
-	// before each removal: after an error nothing is removed.
-	Sweep(ctx context.Context, live func(context.Context) (map[string]bool, error), remove bool) (found, removed map[string]int, err error)
-}
-
-// Collector tears down the recorded allocations that are dead.
+// Collector tears down the recorded allocations that are dead, and removes leaks.
 type Collector interface {
-	GC(ctx context.Context, live func(id string) bool, networks ...string) (*hook.Collected, error)
+	GC(ctx context.Context, r hook.GCRequest) (*hook.Collected, error)
 }
 
 // ReconcilerConfig configures a Reconciler.
@@ -50,8 +42,9 @@ type ReconcilerConfig struct {
 	// Outside returns an error if the process does not see the namespaces of the host;
 	// then rounds do nothing. Nil: it sees them.
 	Outside func() error
-	// Sweeper finds leaks. Nil: rounds handle recorded allocations only.
-	Sweeper Sweeper
+	// Orchestrated tells what the orchestrator of Live attached itself; see
+	// cleanup.Collector. Default: nothing.
+	Orchestrated func(network, allocation string) bool
 	// Metrics counts. Required.
 	Metrics *Metrics
 	// Logger gets a line for each finding. Default: none.
@@ -119,6 +112,9 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
+// grace is longer than an ADD of another runtime takes, which a round may overlap.
+const grace = 2 * time.Minute
+
 // Collect runs one round. If the live allocations are unknown, nothing is removed and
 // the error is "try again later".
 func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
@@ -128,18 +124,24 @@ func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 		r.config.Metrics.round("unknown")
 		return nil, err
 	}
-	live, err := r.live(ctx)
-	if err != nil {
+	var live map[string]bool
+	request := hook.GCRequest{Grace: grace, Orchestrated: r.config.Orchestrated}
+	if r.report.Load() {
+		request.Leaks = hook.ReportLeaks
+	}
+	if r.config.Live != nil {
+		request.Live = func(ctx context.Context) (alive cleanup.Live, err error) {
+			alive, live, err = r.live(ctx)
+			return alive, err
+		}
+	}
+	collected, err := r.config.Collector.GC(ctx, request)
+	if collected == nil {
 		r.config.Metrics.round("unknown")
 		return nil, err
 	}
-	collected, err := r.config.Collector.GC(ctx, func(id string) bool { return live[id] })
-	if collected != nil && len(collected.TornDown) > 0 {
-		r.config.Logger.Info("tore down dead allocations", "allocations", collected.TornDown)
-		r.config.Metrics.leaks("allocation", len(collected.TornDown), len(collected.TornDown))
-	}
-	err = errors.Join(err, r.sweep(ctx))
-	if r.config.Live != nil {
+	r.count(collected, request.Leaks == hook.RemoveLeaks)
+	if r.config.Live != nil && live != nil {
 		err = errors.Join(err, r.config.Live.Prune(live))
 	}
 	r.config.Metrics.round(outcome(err))
@@ -154,32 +156,45 @@ func (r *Reconciler) outside() error {
 }
 
 // live returns the allocations that are live even without a namespace.
-func (r *Reconciler) live(ctx context.Context) (map[string]bool, error) {
-	if r.config.Live == nil {
-		return nil, nil
-	}
+func (r *Reconciler) live(ctx context.Context) (cleanup.Live, map[string]bool, error) {
 	known, err := r.config.Live.Live(ctx)
 	if err != nil {
-		return nil, &api.Error{
+		return nil, nil, &api.Error{
 			Code: api.CodeTryAgainLater, Msg: "the live allocations are unknown, so nothing is removed",
 			Details: err.Error(), Status: http.StatusServiceUnavailable,
 		}
 	}
-	return known, nil
+	return func(id string) string {
+		if known[id] {
+			return "its orchestrator says so"
+		}
+		return ""
+	}, known, nil
 }
 
-func (r *Reconciler) sweep(ctx context.Context) error {
-	if r.config.Sweeper == nil {
-		return nil
+// count logs and counts what a round found and removed.
+func (r *Reconciler) count(c *hook.Collected, remove bool) {
+	if len(c.TornDown) > 0 {
+		r.config.Logger.Info("tore down dead allocations", "allocations", c.TornDown)
+		r.config.Metrics.leaks("allocation", len(c.TornDown), len(c.TornDown))
 	}
-	remove := !r.report.Load()
-	found, removed, err := r.config.Sweeper.Sweep(ctx, r.live, remove)
-	for kind, n := range found {
+	if c.Leaks == nil {
+		return
+	}
+	var removed map[string]int
+	if remove {
+		removed = byKind(c.Leaks.Gone())
+	}
+	for kind, n := range byKind(c.Leaks.Leaked()) {
 		r.config.Logger.Warn("leak on the host", "kind", kind, "found", n, "removed", removed[kind])
 		r.config.Metrics.leaks(kind, n, removed[kind])
 	}
-	if err != nil {
-		return fmt.Errorf("leaks: %w", err)
+}
+
+func byKind(decisions []cleanup.Decision) map[string]int {
+	counts := map[string]int{}
+	for _, d := range decisions {
+		counts[string(d.Kind)]++
 	}
-	return nil
+	return counts
 }

@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,22 +15,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 )
 
-// dead is a collector that has allocations whose namespaces are gone.
+// dead is a collector that has allocations whose namespaces are gone, and leaks.
 type dead struct {
 	ids    []string
+	leaks  map[cleanup.Kind]int
 	rounds atomic.Int64
 }
 
-func (d *dead) GC(_ context.Context, live func(string) bool, _ ...string) (*hook.Collected, error) {
+func (d *dead) GC(ctx context.Context, r hook.GCRequest) (*hook.Collected, error) {
+	live := cleanup.Live(cleanup.NoneLive)
+	if r.Live != nil {
+		var err error
+		if live, err = r.Live(ctx); err != nil {
+			return nil, err
+		}
+	}
 	d.rounds.Add(1)
-	c := &hook.Collected{}
+	c := &hook.Collected{Leaks: &cleanup.Report{}}
 	for _, id := range d.ids {
-		if !live(id) {
+		if live(id) == "" {
 			c.TornDown = append(c.TornDown, id)
 		}
+	}
+	for kind, n := range d.leaks {
+		for range n {
+			c.Leaks.Decisions = append(c.Leaks.Decisions, cleanup.Decision{Object: cleanup.Object{Kind: kind}, Leaked: true})
+		}
+	}
+	if r.Leaks == hook.RemoveLeaks {
+		clear(d.leaks)
 	}
 	return c, nil
 }
@@ -42,23 +58,11 @@ func (f liveFunc) Live(context.Context) (map[string]bool, error) { return f() }
 
 func (f liveFunc) Prune(map[string]bool) error { return nil }
 
-type leaks map[string]int
-
-func (l leaks) Sweep(_ context.Context, _ func(context.Context) (map[string]bool, error), remove bool) (found, removed map[string]int, err error) {
-	found = maps.Clone(l)
-	if remove {
-		removed = maps.Clone(l)
-		clear(l)
-	}
-	return found, removed, nil
-}
-
 func TestUnknownRemovesNothing(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	d := &dead{ids: []string{"a", "b"}}
-	host := leaks{"chain": 2}
+	d := &dead{ids: []string{"a", "b"}, leaks: map[cleanup.Kind]int{"chain": 2}}
 	var known map[string]bool
-	r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: m, Sweeper: host, Live: liveFunc(func() (map[string]bool, error) {
+	r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: m, Live: liveFunc(func() (map[string]bool, error) {
 		if known == nil {
 			return nil, errors.New("no route to host")
 		}
@@ -67,8 +71,8 @@ func TestUnknownRemovesNothing(t *testing.T) {
 	if _, err := r.Collect(context.Background()); err == nil || !strings.Contains(err.Error(), "no route to host") {
 		t.Errorf("unknown: %v", err)
 	}
-	if d.rounds.Load() != 0 || host["chain"] != 2 {
-		t.Errorf("something was done: %d rounds, %v", d.rounds.Load(), host)
+	if d.rounds.Load() != 0 || d.leaks["chain"] != 2 {
+		t.Errorf("something was done: %d rounds, %v", d.rounds.Load(), d.leaks)
 	}
 	known = map[string]bool{"b": true}
 	c, err := r.Collect(context.Background())
@@ -92,27 +96,27 @@ func TestUnknownRemovesNothing(t *testing.T) {
 // nothing.
 func TestOutsideRemovesNothing(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	d, host := &dead{ids: []string{"a"}}, leaks{"chain": 2}
-	r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: m, Sweeper: host, Outside: func() error { return errors.New("in a container") }})
+	d := &dead{ids: []string{"a"}, leaks: map[cleanup.Kind]int{"chain": 2}}
+	r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: m, Outside: func() error { return errors.New("in a container") }})
 	if _, err := r.Collect(context.Background()); err == nil || !strings.Contains(err.Error(), "in a container") {
 		t.Errorf("got %v", err)
 	}
-	if d.rounds.Load() != 0 || host["chain"] != 2 || testutil.ToFloat64(m.rounds.WithLabelValues("unknown")) != 1 {
-		t.Errorf("something was done: %d rounds, %v", d.rounds.Load(), host)
+	if d.rounds.Load() != 0 || d.leaks["chain"] != 2 || testutil.ToFloat64(m.rounds.WithLabelValues("unknown")) != 1 {
+		t.Errorf("something was done: %d rounds, %v", d.rounds.Load(), d.leaks)
 	}
 }
 
 func TestReportOnly(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	host := leaks{"lease": 3}
-	r := NewReconciler(ReconcilerConfig{Collector: &dead{}, Metrics: m, Sweeper: host})
+	d := &dead{leaks: map[cleanup.Kind]int{"lease": 3}}
+	r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: m})
 	r.Configure(time.Hour, true)
 	if _, err := r.Collect(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	found, removed := testutil.ToFloat64(m.found.WithLabelValues("lease")), testutil.ToFloat64(m.removed.WithLabelValues("lease"))
-	if found != 3 || removed != 0 || host["lease"] != 3 {
-		t.Errorf("found %v, removed %v, left %v", found, removed, host)
+	if found != 3 || removed != 0 || d.leaks["lease"] != 3 {
+		t.Errorf("found %v, removed %v, left %v", found, removed, d.leaks)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -134,7 +135,9 @@ func TestGC(t *testing.T) {
 		}
 	}
 	h.killedWhileAdding("interrupted")
-	got, err := e.GC(ctx, func(id string) bool { return id == "said-alive" })
+	got, err := e.GC(ctx, hook.GCRequest{Leaks: hook.IgnoreLeaks, Live: func(context.Context) (cleanup.Live, error) {
+		return func(id string) string { return map[string]string{"said-alive": "the test"}[id] }, nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -275,7 +275,7 @@ func TestDetachFails(t *testing.T) {
 		t.Errorf("status does not say that it is pending:\n%s", out)
 	}
 	h.attach("y1", "--networks", "vlan") // the second try, which fails as well
-	if _, err := h.engine(nil).GC(context.Background(), nil); err != nil {
+	if _, err := h.engine(nil).GC(context.Background(), hook.GCRequest{Leaks: hook.IgnoreLeaks}); err != nil {
 		t.Error(err)
 	}
 	if out := h.must("status", "y1"); strings.Contains(out, "fake") || strings.Count(out, "attached") != 3 {
@@ -388,7 +388,7 @@ func TestExtendKilledAnywhere(t *testing.T) {
 				prepare()
 				killed := h.killAfter(wait, sweep.kill...)
 				e := h.engine(nil)
-				if _, err := e.GC(context.Background(), nil); err != nil {
+				if _, err := e.GC(context.Background(), hook.GCRequest{Leaks: hook.IgnoreLeaks}); err != nil {
 					t.Error(err)
 				}
 				a, err := e.Status(context.Background(), "k1")

@@ -261,7 +261,7 @@ func TestGCWhileAttaching(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := e.GC(ctx, nil); err != nil {
+			if _, err := e.GC(ctx, hook.GCRequest{Leaks: hook.IgnoreLeaks}); err != nil {
 				collected <- fmt.Errorf("GC: %w", err)
 				return
 			}

@@ -39,7 +39,7 @@ func fakeEngine(t *testing.T, edit func(*Config)) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.onHost = func() error { return nil }
+	e.onHost, e.leaks = func() error { return nil }, noLeaks
 	return e
 }
 

@@ -46,7 +46,7 @@ func TestDamageIsUnknown(t *testing.T) {
 			})
 			a := state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: test.netns, BootID: test.boot, Digest: "d"}
 			damage(t, e, a, test.lost, mark(t, fakeList(t, "n", fakecni.Script{Log: calls}), a))
-			if _, err := e.GC(t.Context(), nil); err != nil {
+			if _, err := e.GC(t.Context(), GCRequest{}); err != nil {
 				t.Fatal(err)
 			}
 			if alive := errors.Is(e.TearDownDead(t.Context(), "a"), ErrAlive); alive == test.dead {

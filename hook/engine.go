@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/hostns"
@@ -30,6 +31,8 @@ type Engine struct {
 	pause func(ctx context.Context, d time.Duration) error
 	// onHost is an error in a container; tests replace it.
 	onHost func() error
+	// leaks finds and removes leaks; tests replace it.
+	leaks func(ctx context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error)
 }
 
 var _ Hook = (*Engine)(nil)
@@ -41,7 +44,9 @@ func NewEngine(c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{config: c, store: store, log: c.Logger, pause: sleep, onHost: hostns.Check}, nil
+	e := &Engine{config: c, store: store, log: c.Logger, pause: sleep, onHost: hostns.Check}
+	e.leaks = e.scanLeaks
+	return e, nil
 }
 
 // Status returns the allocation as recorded.

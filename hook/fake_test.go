@@ -18,6 +18,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -50,8 +51,13 @@ func newMemory(t *testing.T, edit func(*Config)) *memory {
 		t.Fatal(err)
 	}
 	m.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
-	m.onHost = func() error { return nil }
+	m.onHost, m.leaks = func() error { return nil }, noLeaks
 	return m
+}
+
+// noLeaks is a host without leaks, in place of that of the test.
+func noLeaks(context.Context, GCRequest, cleanup.Live) (*cleanup.Report, error) {
+	return &cleanup.Report{}, nil
 }
 
 // network adds a network to the CNI configuration directory. A plugin is its type,

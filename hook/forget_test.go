@@ -28,7 +28,7 @@ func TestForgetsWhatHasNoAttachment(t *testing.T) {
 	}
 	for name, call := range map[string]func(e *Engine) error{
 		"Release": func(e *Engine) error { return e.Release(context.Background(), "a", "task") },
-		"GC":      func(e *Engine) error { _, err := e.GC(context.Background(), nil); return err },
+		"GC":      func(e *Engine) error { _, err := e.GC(context.Background(), GCRequest{}); return err },
 	} {
 		e := fakeEngine(t, nil)
 		lock, err := e.store.Lock(t.Context(), "a")

@@ -10,14 +10,45 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/types"
-	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/state"
 )
+
+// GCRequest says what one GC removes. The zero value removes everything for which
+// records and namespaces prove that nothing needs it.
+type GCRequest struct {
+	// Live returns the allocations that live whatever their namespaces show. GC asks
+	// when it begins, before it looks for leaks, and before it removes each batch of
+	// them. After an error nothing more is removed. Default: records and namespaces
+	// alone decide.
+	Live func(ctx context.Context) (cleanup.Live, error)
+	// Ended decides, in place of Live and of the namespaces, which of the allocations
+	// on record are torn down. Default: Live and the namespaces decide.
+	Ended func(a *Allocation) bool
+	// Network is the only one that is collected, with the allocations on it. Default:
+	// all.
+	Network string
+	// DryRun looks for leaks and removes nothing. Default: what is found is removed.
+	DryRun bool
+	// Leaks says what happens to objects of the host that belong to no allocation on
+	// record. Default: RemoveLeaks.
+	Leaks LeakMode
+	// Grace, Orchestrated and Progress are those of cleanup.Collector.
+	Grace        time.Duration
+	Orchestrated func(network, allocation string) bool
+	Progress     func(done, of int)
+}
+
+func (r GCRequest) live(ctx context.Context) (cleanup.Live, error) {
+	if r.Live == nil {
+		return cleanup.NoneLive, nil
+	}
+	return r.Live(ctx)
+}
+
+func (r GCRequest) inScope(network string) bool { return r.Network == "" || r.Network == network }
 
 // Collected is what a GC did.
 type Collected struct {
@@ -30,29 +61,75 @@ type Collected struct {
 	// Postponed says for each allocation whose teardown failed before, and is not
 	// due again yet, when it is.
 	Postponed map[string]string `json:"postponed,omitempty"`
+	// Leaks is what was found on the host beside the records; nil if that was not
+	// examined.
+	Leaks *cleanup.Report `json:"-"`
 }
 
 // GC garbage-collects allocations; see Hook. It goes on past failures
 // and joins them.
-func (e *Engine) GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error) {
+func (e *Engine) GC(ctx context.Context, r GCRequest) (*Collected, error) {
+	if err := e.onHost(); err != nil {
+		return nil, err
+	}
+	live, err := r.live(ctx)
+	if err != nil {
+		return nil, err
+	}
 	c := &Collected{Skipped: map[string]string{}, Postponed: map[string]string{}}
+	if !r.DryRun {
+		err = e.collectRecorded(ctx, r, live, c)
+	}
+	return c, errors.Join(err, e.collectLeaks(ctx, r, c))
+}
+
+// collectRecorded collects what is on record, then has the networks' plugins
+// collect.
+func (e *Engine) collectRecorded(ctx context.Context, r GCRequest, live cleanup.Live, c *Collected) (err error) {
 	if err := e.cleanBoot(ctx); err != nil {
 		e.log.Warn("what earlier boots left is not removed yet", "error", err)
 	}
-	ids, err := e.store.IDs()
-	if err != nil {
-		return c, err
+	if r.Ended != nil {
+		err = e.tearDownEnded(ctx, r, c)
+	} else {
+		err = e.tearDownDead(ctx, r, live, c)
 	}
-	if live != nil {
-		ids = slices.DeleteFunc(ids, live)
-	}
-	scope := func(network string) bool { return len(networks) == 0 || slices.Contains(networks, network) }
-	err = e.collectAll(ctx, ids, scope, c)
-	return c, errors.Join(err, e.gcNetworks(ctx, scope, c))
+	return errors.Join(err, e.gcNetworks(ctx, r.inScope, c))
 }
 
-// collectAll collects several allocations at a time.
-func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(network string) bool, c *Collected) error {
+// tearDownEnded tears down the allocations that the caller says have ended.
+func (e *Engine) tearDownEnded(ctx context.Context, r GCRequest, c *Collected) error {
+	var errs []error
+	for a, err := range e.List(ctx) {
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, context.Cause(ctx))...)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		inScope := r.Network == "" || slices.ContainsFunc(a.Attachments, func(a Attachment) bool { return r.inScope(a.Network) })
+		if !inScope || !r.Ended(a) {
+			continue
+		}
+		e.log.Info("tearing down an allocation that has ended", "allocation", a.ID)
+		if err := e.Teardown(ctx, a.ID); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.TornDown = append(c.TornDown, a.ID)
+	}
+	return errors.Join(errs...)
+}
+
+// tearDownDead tears down the allocations on record that are not alive, several
+// at a time.
+func (e *Engine) tearDownDead(ctx context.Context, r GCRequest, live cleanup.Live, c *Collected) error {
+	ids, err := e.store.IDs()
+	if err != nil {
+		return err
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return live(id) != "" })
 	var group errgroup.Group
 	group.SetLimit(maxTeardowns)
 	torn := make([]bool, len(ids))
@@ -60,7 +137,7 @@ func (e *Engine) collectAll(ctx context.Context, ids []string, scope func(networ
 	errs := make([]error, len(ids))
 	for i, id := range ids {
 		group.Go(func() error {
-			torn[i], next[i], errs[i] = e.collect(ctx, id, scope)
+			torn[i], next[i], errs[i] = e.collect(ctx, id, r.inScope)
 			return nil
 		})
 	}
@@ -84,8 +161,8 @@ const lockPatience = time.Second
 
 // collect tears an allocation down when its namespace is gone, its set-up was
 // interrupted (the lock is free, so no call is in flight), an earlier teardown did
-// not finish, or what it was made for is gone. Of one that stands it removes what a
-// later call left half attached or half detached. One that is locked is left to the
+// not finish, or its owner is gone. Of one that is set up it removes the attachments
+// that a later call has made or removed in part. One that is locked is left to the
 // next GC, and so is a teardown that failed; next is when it is due again, zero if
 // nothing is postponed.
 func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (torn bool, next time.Time, err error) {
@@ -113,7 +190,7 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	return torn, next, err
 }
 
-// recoverOrphan is tidy, and a teardown of what was made for something that is gone.
+// recoverOrphan is recoverInterrupted, and a teardown when the owner is gone.
 func (o *operation) recoverOrphan(ctx context.Context) (torn bool, err error) {
 	if torn, err := o.recoverInterrupted(ctx); torn || err != nil || o.isUnknown() {
 		return torn, err
@@ -131,136 +208,4 @@ func (o *operation) ownerGone(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	return o.config.OwnerGone(ctx, o.record.Allocation.Owner)
-}
-
-// gcNetworks runs the GC verb of CNI 1.1 on the networks that have it. Nothing is
-// attached meanwhile: the plugins would take it for something that nothing needs.
-// What is in flight goes first, and so does what comes: a GC can be repeated.
-func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool, c *Collected) error {
-	networks, err := e.collectable(scope, c)
-	if err != nil || len(networks) == 0 {
-		return err
-	}
-	unlock, err := e.store.LockHost(ctx)
-	if errors.Is(err, state.ErrAttaching) {
-		c.skip(networks, err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	valid, err := e.validAttachments(ctx)
-	var damaged *DamagedRecordError
-	if errors.As(err, &damaged) {
-		c.skip(networks, err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	ctx, stop := e.untilAttachmentWaits(ctx)
-	defer stop()
-	var errs []error
-	for i, network := range networks {
-		if errors.Is(context.Cause(ctx), errAttachmentWaits) {
-			c.skip(networks[i:], errAttachmentWaits)
-			break
-		}
-		err := e.libcni().GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
-		switch {
-		case err == nil:
-			c.Networks = append(c.Networks, network.Name)
-		case errors.Is(context.Cause(ctx), errAttachmentWaits): // the loop ends with it
-			c.skip(networks[i:i+1], errAttachmentWaits)
-		default:
-			errs = append(errs, fmt.Errorf("GC of network %q: %w", network.Name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// collectable returns the networks whose plugins have GC. Without a directory
-// there are none.
-func (e *Engine) collectable(scope func(network string) bool, c *Collected) ([]*cniconf.Network, error) {
-	catalog, err := e.Catalog()
-	if errors.Is(err, cniconf.ErrNoDir) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var networks []*cniconf.Network
-	for _, network := range catalog.Networks {
-		if !scope(network.Name) {
-			continue
-		}
-		if why := noGC(network.List); why != "" {
-			c.Skipped[network.Name] = why
-			continue
-		}
-		networks = append(networks, network)
-	}
-	return networks, nil
-}
-
-func (c *Collected) skip(networks []*cniconf.Network, why error) {
-	for _, network := range networks {
-		c.Skipped[network.Name] = why.Error() + "; the next GC goes on"
-	}
-}
-
-var errAttachmentWaits = errors.New("interrupted by an attachment that waits")
-
-// untilAttachmentWaits returns a context that ends when an attachment waits for
-// the lock that a collection holds.
-func (e *Engine) untilAttachmentWaits(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		for sleep(ctx, 20*time.Millisecond) == nil {
-			if e.store.AttachmentWaits() {
-				cancel(errAttachmentWaits)
-			}
-		}
-	}()
-	return ctx, func() { cancel(nil) }
-}
-
-func noGC(list *libcni.NetworkConfigList) string {
-	if list.DisableGC {
-		return "the network has disableGC"
-	}
-	if supported, err := version.GreaterThanOrEqualTo(list.CNIVersion, "1.1.0"); err != nil || !supported {
-		return fmt.Sprintf("cniVersion %s has no GC", list.CNIVersion)
-	}
-	return ""
-}
-
-// validAttachments returns for each network what its plugins must keep: what
-// we have on record, and what libcni's cache has from other runtimes or with a
-// namespace that still exists. A damaged record, which may lack one, is a
-// *DamagedRecordError.
-func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAttachment, error) {
-	valid := map[string][]types.GCAttachment{}
-	for record, err := range e.store.List(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if len(record.Damaged) > 0 {
-			return nil, &DamagedRecordError{Allocation: record.Allocation.ID, Damaged: record.Damaged}
-		}
-		for _, a := range record.Attachments {
-			valid[a.Network] = append(valid[a.Network], types.GCAttachment{ContainerID: a.ContainerID, IfName: a.Interface})
-		}
-	}
-	cached, err := e.libcni().GetCachedAttachments("")
-	if err != nil {
-		return nil, fmt.Errorf("read libcni's cache: %w", err)
-	}
-	for _, entry := range cached {
-		if readMarker(entry.Config).Attachment == nil || e.config.Namespaces.Exists(entry.NetNS) {
-			valid[entry.Network] = append(valid[entry.Network], types.GCAttachment{ContainerID: entry.ContainerID, IfName: entry.IfName})
-		}
-	}
-	return valid, nil
 }

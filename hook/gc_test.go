@@ -39,7 +39,7 @@ func TestGCWhileAttaching(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := e.GC(ctx, nil)
+		c, err := e.GC(ctx, GCRequest{})
 		if err != nil || !strings.Contains(c.Skipped["n"], want) {
 			t.Errorf("%s: skipped %v, %v, want %q", version, c.Skipped, err, want)
 		}
@@ -60,7 +60,7 @@ func TestGCIsInterrupted(t *testing.T) {
 	e := collectingEngine(t, "1.1.0", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"GC": {Mark: begun, Hang: true}}})
 	collected := make(chan error, 1)
 	go func() {
-		c, err := e.GC(ctx, nil)
+		c, err := e.GC(ctx, GCRequest{})
 		if err == nil && (len(c.Networks) > 0 || !strings.Contains(c.Skipped["n"], "interrupted by an attachment")) {
 			err = fmt.Errorf("GC ran on %v and skipped %v", c.Networks, c.Skipped)
 		}
@@ -98,7 +98,7 @@ func TestGCKeepsTheDamaged(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := e.GC(t.Context(), func(string) bool { return true })
+	c, err := e.GC(t.Context(), GCRequest{Ended: func(*Allocation) bool { return false }})
 	if log, _ := os.ReadFile(calls); strings.Contains(string(log), "GC") {
 		t.Errorf("collected %+v, %v, although it is not known what a1 has", c, err)
 	}

@@ -47,11 +47,11 @@ type Hook interface {
 	// An allocation that is not set up is state.ErrNotFound.
 	Status(ctx context.Context, id string) (*Allocation, error)
 
-	// GC tears down the recorded allocations whose namespace is gone, and
-	// runs CNI's GC on the networks of the CNI configuration directories. What live returns
-	// true for is left alone; nil means that namespaces alone decide. With
-	// networks named, only those and the allocations on them are touched.
-	GC(ctx context.Context, live func(id string) bool, networks ...string) (*Collected, error)
+	// GC tears down the recorded allocations whose namespace is gone, runs CNI's GC
+	// on the networks of the CNI configuration directories, and removes leaks by
+	// force. Where it is not known which allocations live, or which namespaces, the
+	// result is nil, and nothing has been removed.
+	GC(ctx context.Context, r GCRequest) (*Collected, error)
 }
 
 // Config says where a Hook finds and keeps things. The zero value is usable:

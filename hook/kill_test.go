@@ -142,7 +142,7 @@ func (w *world) restart() {
 		w.t.Fatal(err)
 	}
 	engine.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
-	engine.onHost = func() error { return nil }
+	engine.onHost, engine.leaks = func() error { return nil }, noLeaks
 	w.Engine = engine
 	w.killer = &killer{left: never}
 	engine.store.Intercept(func(op, path string, change func() error) error {
@@ -543,7 +543,7 @@ var killables = map[string]killable{
 }
 
 func collect(w *world) error {
-	_, err := w.GC(w.ctx, nil)
+	_, err := w.GC(w.ctx, GCRequest{})
 	return err
 }
 

@@ -65,6 +65,6 @@ func (noOp) Status(_ context.Context, id string) (*Allocation, error) {
 }
 
 // GC finds nothing to collect.
-func (noOp) GC(context.Context, func(string) bool, ...string) (*Collected, error) {
+func (noOp) GC(context.Context, GCRequest) (*Collected, error) {
 	return &Collected{}, nil
 }

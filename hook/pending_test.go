@@ -89,7 +89,7 @@ func TestGCPausesBetweenAttempts(t *testing.T) {
 	e := fakeEngine(t, nil)
 	fails := fakeList(t, "n", fakecni.Script{Log: calls, Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 999, Msg: "never"}}})
 	record(t, e, "stuck", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Pending, ConfList: fails, Attempts: 10, Updated: time.Now()})
-	c, err := e.GC(t.Context(), nil)
+	c, err := e.GC(t.Context(), GCRequest{})
 	if log, _ := os.ReadFile(calls); len(log) > 0 || err != nil {
 		t.Errorf("a teardown that is not due was tried: %v\n%s", err, log)
 	}
@@ -97,7 +97,7 @@ func TestGCPausesBetweenAttempts(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	record(t, e, "due", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Pending, ConfList: fails, Attempts: 10, Updated: time.Now().Add(-time.Hour)})
-	if _, err := e.GC(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "allocation due") {
+	if _, err := e.GC(t.Context(), GCRequest{}); err == nil || !strings.Contains(err.Error(), "allocation due") {
 		t.Errorf("a teardown that is due was not tried: %v", err)
 	}
 }

@@ -92,10 +92,7 @@ func TestConflist(t *testing.T) {
 func TestNotReady(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ready")
 	d := newTestDaemon(t, config.Config{ReadyFile: file, Multi: &config.Multi{Name: "multi", Path: "/dst/multi.conflist"}})
-	var err error
-	if d.reconciler, err = d.newReconciler(nil); err != nil {
-		t.Fatal(err)
-	}
+	d.reconciler = d.newReconciler(nil)
 	d.conflist = d.newConflist()
 	want := []string{"the first round of the reconciler is not complete", file + " does not exist", "/dst/multi.conflist is not written yet"}
 	if diff := cmp.Diff(want, d.notReady()); diff != "" {

@@ -59,9 +59,7 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	if d.nomad, err = newNomad(c, log); err != nil {
 		return nil, err
 	}
-	if d.reconciler, err = d.newReconciler(engine); err != nil {
-		return nil, err
-	}
+	d.reconciler = d.newReconciler(engine)
 	d.conflist = d.newConflist()
 	d.agent = agent.New(d.agentConfig(), engine)
 	return d, nil

@@ -61,10 +61,7 @@ func TestHostNetwork(t *testing.T) {
 	if d.cni() != nil {
 		t.Error("it executes the CNI plugin")
 	}
-	var err error
-	if d.reconciler, err = d.newReconciler(engine); err != nil {
-		t.Fatal(err)
-	}
+	d.reconciler = d.newReconciler(engine)
 	if c := d.agentConfig(); !c.HostNetwork {
 		t.Error("the agent needs CNI networks to be ready")
 	}

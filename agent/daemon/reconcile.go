@@ -14,27 +14,21 @@ import (
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/nomad"
-	"github.com/allocnet/allocnet/state"
 )
 
-func (d *Daemon) newReconciler(engine agent.Collector) (*agent.Reconciler, error) {
+func (d *Daemon) newReconciler(engine agent.Collector) *agent.Reconciler {
 	c := agent.ReconcilerConfig{Collector: engine, Metrics: d.metrics, Logger: d.log.Named("reconcile")}
 	if d.config.Hook == hook.NoOp { // the host's rules and leases are not ours
-		return agent.NewReconciler(c), nil
+		return agent.NewReconciler(c)
 	}
-	store, err := state.Open(d.config.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	sweeper := &agent.HostSweeper{Store: store, ConfDirs: d.config.ConfDirs, Logger: c.Logger}
-	c.Collector, c.Sweeper = outcomeCollector{engine, unit.OutcomeDir}, sweeper
+	c.Collector = outcomeCollector{engine, unit.OutcomeDir}
 	c.Outside = func() error { return outside(d.config.CNI.Chroot) }
 	if d.nomad != nil {
-		c.Live, sweeper.Orchestrated = d.nomad, nomad.Attached
+		c.Live, c.Orchestrated = d.nomad, nomad.Attached
 	}
 	r := agent.NewReconciler(c)
 	r.Configure(d.config.Reconcile.Interval, d.config.Reconcile.Leaks == "report")
-	return r, nil
+	return r
 }
 
 // outside returns an error if the agent does not see the namespaces and rules of
@@ -53,7 +47,7 @@ type outcomeCollector struct {
 }
 
 // GC is that of agent.Collector.
-func (c outcomeCollector) GC(ctx context.Context, live func(id string) bool, networks ...string) (*hook.Collected, error) {
-	collected, err := c.Collector.GC(ctx, live, networks...)
+func (c outcomeCollector) GC(ctx context.Context, r hook.GCRequest) (*hook.Collected, error) {
+	collected, err := c.Collector.GC(ctx, r)
 	return collected, errors.Join(err, unit.RemoveAbandonedOutcomes(c.dir))
 }

@@ -16,11 +16,9 @@ import (
 // configuration changes nothing.
 func TestReload(t *testing.T) {
 	d := newTestDaemon(t, config.Config{})
-	var err error
-	if d.reconciler, err = d.newReconciler(nil); err != nil {
-		t.Fatal(err)
-	}
+	d.reconciler = d.newReconciler(nil)
 	var out bytes.Buffer
+	var err error
 	if d.log, err = newLogger(config.Config{LogLevel: "info", LogFormat: "text"}, &out); err != nil {
 		t.Fatal(err)
 	}

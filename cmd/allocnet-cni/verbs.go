@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +16,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
@@ -185,30 +183,15 @@ func status(r *request) error {
 // gc tears down the attachments of this conflist that are not valid any more, then
 // runs GC of the networks' plugins.
 func gc(r *request) error {
-	if err := hostns.Check(); err != nil {
-		return err
-	}
 	valid := map[string]bool{}
 	for _, a := range r.conf.Valid {
 		valid[a.ContainerID+" "+r.network()+a.IfName] = true
 	}
-	var errs []error
-	for a, err := range r.engine.List(r.ctx) {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if r.ctx.Err() != nil {
-			return errors.Join(append(errs, context.Cause(r.ctx))...)
-		}
-		if !strings.HasPrefix(a.Owner, r.network()) || valid[a.ID+" "+a.Owner] {
-			continue
-		}
-		r.log.Info("tearing down an attachment that is not valid any more", "allocation", a.ID)
-		if err := r.engine.Teardown(r.ctx, a.ID); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	_, err := r.engine.GC(r.ctx, func(string) bool { return true })
-	return errors.Join(append(errs, err)...)
+	_, err := r.engine.GC(r.ctx, hook.GCRequest{
+		Ended: func(a *hook.Allocation) bool {
+			return strings.HasPrefix(a.Owner, r.network()) && !valid[a.ID+" "+a.Owner]
+		},
+		Leaks: hook.IgnoreLeaks,
+	})
+	return err
 }

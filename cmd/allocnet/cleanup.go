@@ -57,10 +57,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err != nil {
 		return err
 	}
-	collector, err := s.collector(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
+	collector := engine.Collector()
 	before, err := examineDead(ctx, collector, id)
 	if err != nil {
 		return err
@@ -128,15 +125,11 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 
 // collector returns the collector of leaks that the flags describe.
 func (s *settings) collector(stderr io.Writer) (*cleanup.Collector, error) {
-	log, err := s.logger(stderr)
+	engine, err := s.engine(stderr)
 	if err != nil {
 		return nil, err
 	}
-	store, err := state.Open(s.stateDir)
-	if err != nil {
-		return nil, err
-	}
-	return &cleanup.Collector{Store: store, ConfDirs: s.confDirs(), Logger: log}, nil
+	return engine.Collector(), nil
 }
 
 // collected is what gc prints.
@@ -185,44 +178,35 @@ func newGC(s *settings) *cobra.Command {
 }
 
 func (f *gcFlags) run(cmd *cobra.Command, s *settings) error {
-	if err := hostns.Check(); err != nil {
-		return err
-	}
-	collector, err := s.collector(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
 	live, err := cleanup.QueryLive(cmd.Context(), f.live.sources(cmd)...)
 	if err != nil {
 		return err
 	}
-	scope := cleanup.Scope{Network: f.network}
-	if f.dryRun {
-		report, _, err := collector.Examine(cmd.Context(), scope, live)
-		return errors.Join(err, printGC(cmd, s.json, true, nil, report))
-	}
-	return collect(cmd, s, collector, scope, live)
+	return collect(cmd, s, hook.GCRequest{
+		// The list is read once: it may be standard input.
+		Live:    func(context.Context) (cleanup.Live, error) { return live, nil },
+		Network: f.network, DryRun: f.dryRun,
+	})
 }
 
-func collect(cmd *cobra.Command, s *settings, collector *cleanup.Collector, scope cleanup.Scope, live cleanup.Live) error {
-	ctx := cmd.Context()
+func collect(cmd *cobra.Command, s *settings, r hook.GCRequest) error {
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	var networks []string
-	if scope.Network != "" {
-		networks = []string{scope.Network}
-	}
-	torn, tearErr := engine.GC(ctx, func(id string) bool { return live(id) != "" }, networks...)
-	tearErr = errors.Join(tearErr, unit.RemoveAbandonedOutcomes(unit.OutcomeDir))
-	collector.Progress = func(done, of int) {
+	r.Progress = func(done, of int) {
 		if done < of { // the report that follows has the end
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: cleaned up after %d of %d allocations\n", done, of) // there is no other output
 		}
 	}
-	report, err := collector.Collect(ctx, scope, live)
-	return errors.Join(tearErr, err, printGC(cmd, s.json, false, torn, report))
+	done, err := engine.GC(cmd.Context(), r)
+	if done == nil {
+		return err
+	}
+	if r.DryRun {
+		return errors.Join(err, printGC(cmd, s.json, true, nil, done.Leaks))
+	}
+	return errors.Join(err, unit.RemoveAbandonedOutcomes(unit.OutcomeDir), printGC(cmd, s.json, false, done, done.Leaks))
 }
 
 func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, report *cleanup.Report) error {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/version"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/internal/listener"
@@ -309,10 +310,14 @@ func (n *fakeNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error 
 }
 
 // fakeHost is a host without links.
-type fakeHost struct{ listeners []listener.Listener }
+type fakeHost struct {
+	listeners []listener.Listener
+	filtered  int
+}
 
 func (*fakeHost) LinkMTU(string) (int, bool, error)             { return 0, false, nil }
 func (*fakeHost) BridgeMAC(string) (string, bool, error)        { return "", false, nil }
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
+func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }
 func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }

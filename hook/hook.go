@@ -102,13 +102,15 @@ type Config struct {
 	Logger hclog.Logger
 }
 
-// New returns the implementation of the given name: CNI or NoOp.
+// New returns the implementation of the given name: CNI or NoOp. NoOp uses Host and
+// Logger of the configuration; it keeps no records and runs no plugins.
 func New(name string, c Config) (Hook, error) {
 	switch name {
 	case CNI:
 		return NewEngine(c)
 	case NoOp:
-		filterBridges(c.withDefaults().Logger, "/proc/sys/net/bridge")
+		c = c.withDefaults()
+		c.Host.FilterBridges(c.Logger)
 		return noOp{}, nil
 	}
 	return nil, fmt.Errorf("unknown hook %q: want %q or %q", name, CNI, NoOp)

@@ -27,7 +27,11 @@ import (
 
 func TestNew(t *testing.T) {
 	for name, want := range map[string]string{CNI: "*hook.Engine", NoOp: "hook.noOp"} {
-		h, err := New(name, Config{StateDir: t.TempDir()})
+		host := &fakeHost{}
+		h, err := New(name, Config{StateDir: t.TempDir(), Host: host})
+		if (host.filtered > 0) != (name == NoOp) {
+			t.Errorf("%s: bridged traffic is filtered: %t", name, host.filtered > 0)
+		}
 		if err != nil || fmt.Sprintf("%T", h) != want {
 			t.Errorf("%s: %T, %v", name, h, err)
 		}
@@ -55,7 +59,7 @@ func TestNoOp(t *testing.T) {
 		t.Errorf("Setup: %+v, %v", a, err)
 	}
 	var refused *RequestError
-	if _, err := h.Setup(ctx, Request{ID: "a", Primary: &selection.Element{Name: "web"}}); !errors.As(err, &refused) {
+	if _, err := h.Setup(ctx, Request{ID: "a", Primary: &selection.Element{Name: "web"}}); !errors.As(err, &refused) || !strings.Contains(err.Error(), `use the hook "cni"`) {
 		t.Errorf("Setup with a network: %v, want *RequestError", err)
 	}
 	if _, err := h.Status(ctx, "a"); !errors.Is(err, state.ErrNotFound) {

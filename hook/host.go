@@ -4,6 +4,8 @@
 package hook
 
 import (
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -19,6 +21,8 @@ type Host interface {
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)
 	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
 	PinMTU(bridge string, mtu int) error
+	// FilterBridges has bridged traffic pass iptables.
+	FilterBridges(log hclog.Logger)
 	// Listeners returns the sockets that receive what arrives at ports of the host.
 	Listeners() ([]listener.Listener, error)
 }
@@ -32,4 +36,5 @@ func (kernelHost) LinkMTU(name string) (int, bool, error)             { return n
 func (kernelHost) BridgeMAC(name string) (string, bool, error)        { return netns.BridgeMAC(name) }
 func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
 func (kernelHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
+func (kernelHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }
 func (kernelHost) Listeners() ([]listener.Listener, error)            { return listener.All() }

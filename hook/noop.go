@@ -18,8 +18,8 @@ import (
 )
 
 // noOp is the Hook of allocations that use the host's network. It attaches
-// nothing, but sees to it that bridged traffic meets iptables, on which
-// port mappings of other allocations rely.
+// nothing. New has bridged traffic pass iptables, on which the port mappings of
+// other allocations rely.
 type noOp struct{}
 
 var _ Hook = noOp{}
@@ -27,8 +27,8 @@ var _ Hook = noOp{}
 // bridgeSysctls are off after boot, and absent without the br_netfilter module.
 var bridgeSysctls = []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"}
 
-// filterBridges turns the sysctls on. Failing to is no reason not to serve:
-// allocations on the host's network work without.
+// filterBridges turns the sysctls on. A failure is a warning: allocations on the
+// host's network work without.
 func filterBridges(log hclog.Logger, dir string) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		if out, err := exec.Command("modprobe", "br_netfilter").CombinedOutput(); err != nil {
@@ -48,7 +48,7 @@ func (noOp) Setup(_ context.Context, r Request) (*Allocation, error) {
 		return nil, err
 	}
 	if r.Primary != nil || len(r.Networks)+len(r.Defaults) > 0 {
-		return nil, &RequestError{"networks", r.ID, "an allocation on the host's network has no attachments"}
+		return nil, &RequestError{"networks", r.ID, "an allocation on the host's network has no attachments: leave its networks out, or use the hook \"cni\""}
 	}
 	return &Allocation{ID: r.ID, Netns: r.Netns}, nil
 }
@@ -61,7 +61,7 @@ func (noOp) Check(context.Context, string) ([]Checked, error) { return nil, nil 
 
 // Status knows no allocation: none is recorded.
 func (noOp) Status(_ context.Context, id string) (*Allocation, error) {
-	return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
+	return nil, fmt.Errorf("allocation %s %w: the hook \"noop\" records none", id, state.ErrNotFound)
 }
 
 // GC finds nothing to collect.

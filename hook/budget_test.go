@@ -27,10 +27,34 @@ func (f cleanerFunc) Covers(a state.Attachment) bool {
 	return strings.Contains(string(a.ConfList), fakecni.Type)
 }
 
+// ownNetns is the path of a namespace that every fakeEngine has.
+const ownNetns = "/proc/self/ns/net"
+
+// ownNamespace has the namespace at ownNetns in memory, which needs no rights, and
+// the others in the kernel.
+type ownNamespace struct {
+	kernelNamespaces
+	own Namespace
+}
+
+func (n ownNamespace) Open(path string) (Namespace, error) {
+	if path == ownNetns {
+		return n.own, nil
+	}
+	return n.kernelNamespaces.Open(path)
+}
+
+// newOwnNamespace returns one whose namespace has nothing but lo.
+func newOwnNamespace() ownNamespace {
+	all := &fakeNamespaces{at: map[string]*fakeNamespace{}}
+	all.add(all.create(ownNetns), loopback)
+	return ownNamespace{own: all.at[ownNetns]}
+}
+
 // fakeEngine opens an engine whose only plugin is the fake.
 func fakeEngine(t *testing.T, edit func(*Config)) *Engine {
 	t.Helper()
-	c := Config{ConfDirs: []string{t.TempDir()}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(), NetnsDir: t.TempDir(), Cleaner: NoCleaner}
+	c := Config{ConfDirs: []string{t.TempDir()}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(), NetnsDir: t.TempDir(), Namespaces: newOwnNamespace(), Cleaner: NoCleaner}
 	fakecni.Install(t, c.PluginDirs[0])
 	if edit != nil {
 		edit(&c)

@@ -24,7 +24,7 @@ func TestDamageIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const exists, missing = "/proc/self/ns/net", "/nowhere"
+	const exists, missing = ownNetns, "/nowhere"
 	for name, test := range map[string]struct {
 		netns, boot string
 		lost        bool // the line of the allocation, not that of the attachment

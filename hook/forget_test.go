@@ -8,7 +8,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -16,12 +15,6 @@ import (
 // last attachment of an allocation that Extend recorded and forgetting the
 // allocation leaves a record without attachments, which the next call drops.
 func TestForgetsWhatHasNoAttachment(t *testing.T) {
-	const own = "/proc/self/ns/net"
-	ns, err := netns.Open(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
 	boot, err := state.BootID()
 	if err != nil {
 		t.Fatal(err)
@@ -31,11 +24,15 @@ func TestForgetsWhatHasNoAttachment(t *testing.T) {
 		"GC":      func(e *Engine) error { _, err := e.GC(context.Background(), GCRequest{}); return err },
 	} {
 		e := fakeEngine(t, nil)
+		ns, err := e.config.Namespaces.Open(ownNetns)
+		if err != nil {
+			t.Fatal(err)
+		}
 		lock, err := e.store.Lock(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = lock.Begin(state.Allocation{ID: "a", Mode: state.ModeExtend, Netns: own, NetnsID: ns.ID(), BootID: boot}, nil)
+		err = lock.Begin(state.Allocation{ID: "a", Mode: state.ModeExtend, Netns: ownNetns, NetnsID: ns.ID(), BootID: boot}, nil)
 		lock.Unlock()
 		if err := errors.Join(err, call(e)); err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -35,7 +35,7 @@ func portEngine(t *testing.T) (e *Engine, ran string) {
 			t.Fatal(err)
 		}
 	}
-	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", CacheDir: dir + "/cache", PolicyFile: dir + "/none"})
+	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", CacheDir: dir + "/cache", PolicyFile: dir + "/none", Namespaces: newOwnNamespace()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func chosen(network string, port int, hostIP string) selection.Element {
 // setupWith tells whether a plugin ran for a request.
 func setupWith(t *testing.T, e *Engine, ran string, r Request) (attempted bool, err error) {
 	t.Helper()
-	r.ID, r.Netns = "x", "/proc/self/ns/net"
+	r.ID, r.Netns = "x", ownNetns
 	_, err = e.Setup(context.Background(), r)
 	if err == nil {
 		t.Fatal("the plugin fails, but Setup does not")
@@ -149,7 +149,7 @@ func recordPorts(t *testing.T, e *Engine, id, boot string) {
 	mapping := func(port int) map[string]any {
 		return map[string]any{"hostPort": port, "containerPort": 80, "protocol": "tcp"}
 	}
-	err = lock.Begin(state.Allocation{ID: id, Mode: state.ModeSetup, Netns: "/proc/self/ns/net", BootID: boot}, []state.Attachment{{
+	err = lock.Begin(state.Allocation{ID: id, Mode: state.ModeSetup, Netns: ownNetns, BootID: boot}, []state.Attachment{{
 		Network: "free", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, ConfList: []byte("{}"),
 		CapabilityArgs: map[string]any{"portMappings": []any{mapping(given), mapping(picked)}},
 		ChosenPorts:    []byte(fmt.Sprintf(`[{"hostPort": %d, "containerPort": 80, "protocol": "tcp"}]`, picked)),
@@ -210,7 +210,7 @@ func TestPortsOfAnEarlierBoot(t *testing.T) {
 // be chosen; assigned ones go on.
 func TestPortsUnknown(t *testing.T) {
 	e, ran := portEngine(t)
-	damage(t, e, state.Allocation{ID: "other", Mode: state.ModeSetup, Netns: "/proc/self/ns/net"}, false, []byte("{}"))
+	damage(t, e, state.Allocation{ID: "other", Mode: state.ModeSetup, Netns: ownNetns}, false, []byte("{}"))
 	attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{chosen("free", 903, "")}})
 	var damaged *DamagedRecordError
 	if attempted || !errors.As(err, &damaged) || damaged.Allocation != "other" {
@@ -230,7 +230,7 @@ func TestPortsStayLockedUntilRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.end()
-	p, err := e.plan(Request{ID: "x", Netns: "/proc/self/ns/net", Networks: []selection.Element{chosen("free", 903, "")}}, "d")
+	p, err := e.plan(Request{ID: "x", Netns: ownNetns, Networks: []selection.Element{chosen("free", 903, "")}}, "d")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ package hook
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,17 +25,13 @@ func TestUndoOfUnrecorded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "n.conflist"), list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: "/proc/self/ns/net"}
+	a := state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: ownNetns}
 	o := &operation{Engine: e, record: state.Record{Allocation: a}}
 	cached := state.Attachment{Network: "n", Interface: "eth9", Batch: setupBatch, ContainerID: "a", ConfList: mark(t, list, a), Result: []byte(`{"cniVersion": "1.1.0"}`)}
 	if err := o.writeCache(cached); err != nil {
 		t.Fatal(err)
 	}
-	taken, err := net.Interfaces()
-	if err != nil || len(taken) == 0 {
-		t.Fatal("no interface: ", err)
-	}
-	_, err = e.Setup(context.Background(), Request{ID: "a", Netns: a.Netns, Networks: []selection.Element{{Name: "n", Interface: taken[len(taken)-1].Name}}})
+	_, err := e.Setup(context.Background(), Request{ID: "a", Netns: a.Netns, Networks: []selection.Element{{Name: "n", Interface: loopback.Name}}})
 	var exists *InterfaceExistsError
 	if !errors.As(err, &exists) {
 		t.Errorf("%v, want *InterfaceExistsError", err)

@@ -13,17 +13,14 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
-
-const ownNetns = "/proc/self/ns/net"
 
 // setUp puts an allocation of the test's own namespace on record, whose main
 // interface is lo.
 func setUp(t *testing.T, e *Engine, check fakecni.Behaviour, edit func(*state.Allocation, []state.Attachment)) {
 	t.Helper()
-	ns, err := netns.Open(ownNetns)
+	ns, err := e.config.Namespaces.Open(ownNetns)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,16 +10,24 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
+// fakeNamespace is an open namespace with an identity.
+type fakeNamespace string
+
+func (n fakeNamespace) ID() string { return string(n) }
+func (fakeNamespace) Close() error { return nil }
+
 // TestNamespace: what is at the recorded path is the allocation's only if the
 // recorded boot and identity are its own.
 func TestNamespace(t *testing.T) {
 	boot, err := BootID()
 	must(t, err)
-	const exists = "/proc/self/ns/net"
-	ns, err := netns.Open(exists)
-	must(t, err)
-	id := ns.ID()
-	must(t, ns.Close())
+	const exists, id = "/run/netns/a", "1"
+	open := func(path string) (fakeNamespace, error) {
+		if path != exists {
+			return "", &netns.MissingError{Path: path}
+		}
+		return id, nil
+	}
 	for name, test := range map[string]struct {
 		allocation Allocation
 		missing    bool
@@ -33,10 +41,7 @@ func TestNamespace(t *testing.T) {
 		"of an earlier boot, without a path":   {Allocation{BootID: "earlier"}, true},
 		"nothing is there":                     {Allocation{Netns: "/nowhere", BootID: boot, NetnsID: id}, true},
 	} {
-		ns, err := test.allocation.Namespace()
-		if err == nil {
-			must(t, ns.Close())
-		}
+		_, err := OpenNamespace(test.allocation, open)
 		if errors.Is(err, netns.ErrMissing) != test.missing || err != nil && !test.missing {
 			t.Errorf("%s: %v, want missing %t", name, err, test.missing)
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ type BrokenFile struct {
 	// Network is the name of the file's network, as far as it can be read.
 	Network string
 
-	// text is that of the network's file; empty where it cannot be read.
+	// text is that of the network's file, as far as it can be read.
 	text string
 }
 
@@ -51,19 +52,22 @@ func asBroken(path string, err error) BrokenFile {
 	if !errors.As(err, &broken) {
 		broken = BrokenFile{Path: path, Err: err}
 	}
-	if data, err := readFile(path); err == nil {
-		broken.Network, broken.text = nameIn(data), string(data)
-	}
+	data, _ := readFile(path) // err has the reason
+	broken.Network, broken.text = nameIn(data), string(data)
 	return broken
 }
 
 // mayBe tells whether the file may be that of the network.
 func (b BrokenFile) mayBe(network string) bool { return b.Network == "" || b.Network == network }
 
-// mayRestrict tells whether the file mentions both the network and the key of its
-// rules. It is enough to mention them: the JSON around may be unreadable.
-func (b BrokenFile) mayRestrict(network string) bool {
-	return b.mayBe(network) && strings.Contains(b.text, strconv.Quote(network)) && strings.Contains(strings.ToLower(b.text), `"allocnet"`)
+// keeps tells whether the file keeps the name of the network: it may have rules for it,
+// even if the text ends before them. Without a readable name it keeps each that its text
+// mentions as a JSON string.
+func (b BrokenFile) keeps(network string) bool {
+	if b.Network == "" {
+		return strings.Contains(b.text, strconv.Quote(network))
+	}
+	return b.Network == network
 }
 
 // located adds the line and column to an error of encoding/json.
@@ -108,7 +112,8 @@ func nameIn(data []byte) (name string) {
 	return name
 }
 
-// readFile reads a regular file of a sensible size.
+// readFile reads a regular file of a sensible size. Of a larger one it returns the start,
+// and an error.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -117,8 +122,14 @@ func readFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("not a regular file")
 	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("file has %d bytes, want at most %d", info.Size(), maxFile)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	return os.ReadFile(path)
+	defer file.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(file, maxFile))
+	if err == nil && info.Size() > maxFile {
+		err = fmt.Errorf("file has %d bytes, want at most %d", info.Size(), maxFile)
+	}
+	return data, err
 }

@@ -102,7 +102,8 @@ func (c *Catalog) addDir(dir, except string) error {
 }
 
 // add reads a file. Its network is not used in place of that of a broken file which
-// comes before, since that may have rules. The first earlierDirs of the broken files
+// comes before, since that may have rules: in a directory a broken file keeps its name,
+// and without a readable name it keeps the networks of all later directories. The first earlierDirs of the broken files
 // are those of earlier directories.
 func (c *Catalog) add(path string, earlierDirs int) {
 	network, err := loadFile(path)
@@ -111,7 +112,7 @@ func (c *Catalog) add(path string, earlierDirs int) {
 		return
 	}
 	for i, b := range c.Broken {
-		if i < earlierDirs && b.mayBe(network.Name) || b.mayRestrict(network.Name) {
+		if i < earlierDirs && b.mayBe(network.Name) || b.keeps(network.Name) {
 			err := fmt.Errorf("network %q may be that of the broken file %s, which comes first: correct or remove that file", network.Name, b.Path)
 			c.Broken = append(c.Broken, BrokenFile{Path: path, Network: network.Name, Err: err})
 			return

@@ -147,7 +147,7 @@ func TestBrokenFileKeepsItsName(t *testing.T) {
 }
 
 // TestBrokenFileWithRules: in one directory, too, a later file does not take the
-// place of a broken one that has rules for the network. Other networks are there.
+// place of a broken one that may have rules for the network. Other networks are there.
 func TestBrokenFileWithRules(t *testing.T) {
 	for name, test := range map[string]struct {
 		broken string
@@ -158,7 +158,12 @@ func TestBrokenFileWithRules(t *testing.T) {
 		"rules before the name":        {`{"allocnet": {"namespaces": ["prod"],}, "name": "a", "type": "first"}`, false},
 		"rules, and an invalid plugin": {`{"cniVersion": "1.0.0", "name": "a", "allocnet": {}, "type": "../first"}`, false},
 		"rules of another network":     {`{"name": "c", "allocnet": {"namespaces": ["prod"],}}`, true},
-		"no rules":                     {`{"cniVersion": "1.0.0", "name": "a", "type": "first",}`, true},
+		"no rules":                     {`{"cniVersion": "1.0.0", "name": "a", "type": "first",}`, false},
+		"name with an escape":          {`{"name": "\u0061", "type": "first",}`, false},
+		"name after an error":          {`{"type": "first",, "name": "a"}`, false},
+		"too large":                    {`{"name": "a", "x": "` + strings.Repeat("x", maxFile) + `"}`, false},
+		"too large, another network":   {`{"name": "c", "x": "` + strings.Repeat("x", maxFile) + `"}`, true},
+		"truncated before the name":    {`{"cniVersion": "1.0.0", "na`, true},
 		"empty":                        {``, true},
 	} {
 		c := load(t, map[string]string{

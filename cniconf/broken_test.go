@@ -1,0 +1,24 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTruncatedFileWithRules: a file with rules that a full disk or a power cut
+// truncated after its name keeps the name. A later file of the same directory does not
+// offer the network without the rules.
+func TestTruncatedFileWithRules(t *testing.T) {
+	const whole = `{"cniVersion": "1.0.0", "name": "storage", "plugins": [{"type": "bridge"}], "allocnet": {"namespaces": ["infra"]}}`
+	const later = `{"cniVersion": "1.0.0", "name": "storage", "plugins": [{"type": "bridge"}]}`
+	named := strings.Index(whole, `"plugins"`)
+	for length := len(whole) - 1; length >= named; length-- {
+		c := load(t, map[string]string{"10-storage.conflist": whole[:length], "20-storage.conflist": later})
+		if n, err := c.Lookup("storage"); err == nil {
+			t.Fatalf("after %q the network is that of %s, which has no rules", whole[:length], n.Path)
+		}
+	}
+}

@@ -5,6 +5,7 @@
 # Builds a release: for amd64 and arm64 the static programs, the Debian package and
 # the SPDX bill of materials, and the checksums of all. The same commit and the same
 # Go give the same bytes.
+# The version is that of internal/version; another in VERSION, as of a tag, is an error.
 # Usage: dist/release.sh SBOM-PROGRAM OUTPUT-DIR
 set -euo pipefail
 umask 022
@@ -13,7 +14,11 @@ mkdir -p "$2"
 out=$(realpath "$2")
 cd "$(dirname "$0")/.."
 
-version=${VERSION:-$(sed -n 's/^const Version = "\(.*\)"$/\1/p' internal/version/version.go)}
+version=$(sed -n 's/^const Version = "\(.*\)"$/\1/p' internal/version/version.go)
+if [ -z "$version" ] || [ "${VERSION:-$version}" != "$version" ]; then
+	echo "VERSION is \"${VERSION:-}\", and internal/version/version.go has \"$version\"" >&2
+	exit 1
+fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export VERSION=$version SOURCE_DATE_EPOCH
 programs=$(mktemp -d)

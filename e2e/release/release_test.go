@@ -19,13 +19,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/version"
 )
-
-const version = "9.8.7"
 
 // machines are the architectures by their names in Debian and in Go.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
@@ -37,15 +37,14 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("%v: run: make build/tools/sbom", err)
 	}
 	dir := t.TempDir()
-	build := exec.Command(filepath.Join(sandbox.Root(), "dist", "release.sh"), sbom, dir)
-	build.Env = append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000",
-		"DPKG_DEB_COMPRESSOR_TYPE=gzip") // in a fifth of the time
+	build := release(sbom, dir)
+	build.Env = append(build.Env, "SOURCE_DATE_EPOCH=1700000000", "DPKG_DEB_COMPRESSOR_TYPE=gzip") // in a fifth of the time
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	requireChecksums(t, dir, 3*len(machines))
 	for architecture, machine := range machines {
-		base := filepath.Join(dir, "allocnet_"+version)
+		base := filepath.Join(dir, "allocnet_"+version.Version)
 		programs := unpack(t, base+"_linux_"+architecture+".tar.gz")
 		modules := map[string]string{}
 		for _, name := range []string{"allocnet", "allocnet-cni"} {
@@ -55,6 +54,27 @@ func TestRelease(t *testing.T) {
 		requireSBOM(t, base+"_linux_"+architecture+".spdx.json", modules)
 		requirePackage(t, base+"_"+architecture+".deb", architecture, programs)
 	}
+}
+
+// TestTagOfAnotherVersion: a release has the version of its programs, or none is built.
+func TestTagOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	build := release("sbom", dir)
+	build.Env = append(build.Env, "VERSION=9.8.7")
+	out, err := build.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), `"9.8.7"`) || !strings.Contains(string(out), version.Version) {
+		t.Errorf("%v, %s: want both versions named", err, out)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("built %v (%v)", files, err)
+	}
+}
+
+// release is the program that builds a release, with no version in its environment.
+func release(sbom, dir string) *exec.Cmd {
+	build := exec.Command(filepath.Join(sandbox.Root(), "dist", "release.sh"), sbom, dir)
+	build.Env = append(os.Environ(), "VERSION=")
+	return build
 }
 
 // requireChecksums holds SHA256SUMS to all other files.
@@ -128,7 +148,7 @@ func addModules(t *testing.T, modules map[string]string, program []byte) {
 			t.Error("the program has paths of this machine")
 		}
 	}
-	modules[info.Main.Path] = version
+	modules[info.Main.Path] = version.Version
 	for _, m := range info.Deps {
 		modules[m.Path] = strings.TrimPrefix(m.Version, "v")
 	}
@@ -154,7 +174,7 @@ func requireSBOM(t *testing.T, path string, modules map[string]string) {
 	if err := json.Unmarshal(read(t, path), &document); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	if document.Version != "SPDX-2.3" || document.Name != "allocnet-"+version || document.Creation.Created != "2023-11-14T22:13:20Z" {
+	if document.Version != "SPDX-2.3" || document.Name != "allocnet-"+version.Version || document.Creation.Created != "2023-11-14T22:13:20Z" {
 		t.Errorf("%s is %s, %s, of %s", path, document.Version, document.Name, document.Creation.Created)
 	}
 	found := map[string]bool{}
@@ -166,8 +186,8 @@ func requireSBOM(t *testing.T, path string, modules map[string]string) {
 	if len(modules) < 20 {
 		t.Errorf("only %d modules: %v", len(modules), modules)
 	}
-	for module, version := range modules {
-		if want := fmt.Sprintf("pkg:golang/%s@%s %s", strings.ToLower(module), version, version); !found[want] {
+	for module, v := range modules {
+		if want := fmt.Sprintf("pkg:golang/%s@%s %s", strings.ToLower(module), v, v); !found[want] {
 			t.Errorf("%s does not have %s", path, want)
 		}
 	}
@@ -178,7 +198,7 @@ func requireSBOM(t *testing.T, path string, modules map[string]string) {
 func requirePackage(t *testing.T, path, architecture string, programs map[string][]byte) {
 	t.Helper()
 	fields := run(t, "dpkg-deb", "--field", path, "Package", "Version", "Architecture")
-	if want := "Package: allocnet\nVersion: " + version + "\nArchitecture: " + architecture + "\n"; fields != want {
+	if want := "Package: allocnet\nVersion: " + version.Version + "\nArchitecture: " + architecture + "\n"; fields != want {
 		t.Errorf("%s: %q, want %q", path, fields, want)
 	}
 	dir := t.TempDir()
@@ -186,6 +206,11 @@ func requirePackage(t *testing.T, path, architecture string, programs map[string
 	for file, program := range map[string]string{"usr/bin/allocnet": "allocnet", "opt/cni/bin/allocnet-cni": "allocnet-cni"} {
 		if !bytes.Equal(read(t, filepath.Join(dir, file)), programs[program]) {
 			t.Errorf("%s: %s is another program than that of the archive", path, file)
+		}
+	}
+	if architecture == runtime.GOARCH {
+		if says := run(t, filepath.Join(dir, "usr/bin/allocnet"), "version"); !strings.HasPrefix(says, "allocnet "+version.Version+" (") {
+			t.Errorf("%s: its program says %q, want the version of the package, %s", path, says, version.Version)
 		}
 	}
 	for _, file := range []string{

@@ -110,6 +110,11 @@ func TestExamine(t *testing.T) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
 				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Pending})
 			}},
+		"Extend interrupted": {want: "its allocation is on record and lives",
+			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
+				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchExtend, ID: "d"}, Phase: state.Adding})
+			}},
 		"set-up in flight": {want: "its allocation is on record and lives",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Adding})

@@ -76,6 +76,26 @@ func TestDamageIsUnknown(t *testing.T) {
 	}
 }
 
+// TestAllocationOfTheMarker: a marker tells of a lost allocation if it is that of the
+// allocation, with a mode that can be recorded.
+func TestAllocationOfTheMarker(t *testing.T) {
+	for name, test := range map[string]struct {
+		marked *state.Allocation
+		want   string
+	}{
+		"valid":              {&state.Allocation{ID: "a", Mode: state.ModeExtend, Netns: "/n"}, "/n"},
+		"without":            {nil, ""},
+		"a later mode":       {&state.Allocation{ID: "a", Mode: "later", Netns: "/n"}, ""},
+		"another allocation": {&state.Allocation{ID: "b", Mode: state.ModeExtend, Netns: "/n"}, ""},
+	} {
+		o := &operation{record: state.Record{Allocation: state.Allocation{ID: "a", Mode: state.ModeUnknown}}}
+		o.loadAllocationFromCache(test.marked)
+		if a := o.record.Allocation; a.Netns != test.want || a.ID != "a" || !a.Mode.Valid() {
+			t.Errorf("%s: %+v, want namespace %q", name, a, test.want)
+		}
+	}
+}
+
 // damage records an allocation with one attachment, and spoils one line.
 func damage(t *testing.T, e *Engine, a state.Allocation, allocation bool, list []byte) {
 	t.Helper()

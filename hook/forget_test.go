@@ -42,3 +42,21 @@ func TestForgetsWhatHasNoAttachment(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepsSetupWithoutAttachments: only a record that Extend made is dropped with its
+// last attachment. That of Setup is Setup's or Teardown's to complete.
+func TestKeepsSetupWithoutAttachments(t *testing.T) {
+	e := fakeEngine(t, nil)
+	lock, err := e.store.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = lock.Begin(state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: "/proc/self/ns/net"}, nil)
+	lock.Unlock()
+	if err := errors.Join(err, e.Release(t.Context(), "a", "task")); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := e.Status(t.Context(), "a"); err != nil {
+		t.Errorf("after Release: %+v, %v, want it on record", status, err)
+	}
+}

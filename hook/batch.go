@@ -25,6 +25,7 @@ func (o *operation) rollBackInterrupted(ctx context.Context) {
 	}
 	removed := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return !interrupted[a.Batch] })
 	if len(removed) == 0 {
+		o.restoreDefaultRoutes(nil)
 		return
 	}
 	o.log.Info("removing attachments of an interrupted call", "count", len(removed))
@@ -49,12 +50,6 @@ func (o *operation) remove(ctx context.Context, attachments []state.Attachment) 
 	if err := o.reload(); err != nil {
 		return errors.Join(failed, err)
 	}
-	if failed == nil { // all are removed, and some are on record until their previous routes are back
-		o.record.Attachments = slices.DeleteFunc(o.record.Attachments, func(a state.Attachment) bool { return contains(attachments, a) })
-	}
 	o.restoreDefaultRoutes(attachments)
-	if failed == nil {
-		failed = o.deleteRestored(attachments)
-	}
 	return errors.Join(failed, o.forgetEmpty())
 }

@@ -54,6 +54,7 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 	}
 	at := slices.Index(attached, iface)
 	if at < 0 {
+		o.restoreDefaultRoutes(nil)
 		return &NotAttachedError{id, iface, attached}
 	}
 	a := o.record.Attachments[at]
@@ -80,6 +81,7 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 	}
 	attached := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
 	if len(attached) == 0 { // or a killed Release had not yet removed the record
+		o.restoreDefaultRoutes(nil)
 		return o.forgetEmpty()
 	}
 	return o.removeAlone(ctx, attached)

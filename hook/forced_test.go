@@ -16,7 +16,6 @@ func TestKilledAfterForcedCleanup(t *testing.T) {
 	i := install(t)
 	request := taskRequest
 	request.Networks = request.Networks[:1]
-	release := func(w *world) error { return w.Release(w.ctx, "task", "t1") }
 	k := killable{
 		find: inTurn(extend(request), func(w *world) error {
 			w.failing["DEL macvlan net1"] = errors.New("the device is busy")

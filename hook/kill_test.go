@@ -447,6 +447,23 @@ func teardown(id string) func(*world) error {
 	return func(w *world) error { return w.Teardown(w.ctx, id) }
 }
 
+func release(w *world) error { return w.Release(w.ctx, "task", "t1") }
+
+// failing is a call during which other calls fail.
+func failing(call func(*world) error, failing ...string) func(*world) error {
+	return func(w *world) error {
+		for _, name := range failing {
+			w.failing[name] = errStuck
+		}
+		err := call(w)
+		clear(w.failing)
+		if errors.Is(err, errStuck) {
+			return nil
+		}
+		return err
+	}
+}
+
 func inTurn(calls ...func(*world) error) func(*world) error {
 	return func(w *world) error {
 		for _, call := range calls {
@@ -506,10 +523,16 @@ var killables = map[string]killable{
 		id: "own",
 	},
 	"Release": {
-		find:  extend(taskRequest),
-		call:  func(w *world) error { return w.Release(w.ctx, "task", "t1") },
-		again: func(w *world) error { return w.Release(w.ctx, "task", "t1") },
-		id:    "task",
+		find: extend(taskRequest), call: release, again: release, id: "task",
+	},
+	"Release with forced cleanup": {
+		find: extend(taskRequest), call: failing(release, "DEL macvlan net1"), again: release, id: "task",
+	},
+	"Release that fails": {
+		find: extend(taskRequest), call: failing(release, "DEL ipvlan net2", "clean net2"), again: release, id: "task",
+	},
+	"Teardown, runtime's namespace, that fails": {
+		find: setup(runtimeRequest), call: failing(teardown("runtime"), "DEL bridge net1", "clean net1"), again: teardown("runtime"), id: "runtime",
 	},
 	"Teardown": {
 		find: inTurn(setup(ownRequest), extend(extendRequest)),

@@ -230,30 +230,19 @@ func (p *plan) assignPreviousRoutes(routes []netns.Route) {
 }
 
 // restoreDefaultRoutes restores the default routes that the removed attachments had
-// replaced. A failure does not keep the attachments on record.
+// replaced, and those that a killed process left to restore. A failure does not keep them
+// on record.
 func (o *operation) restoreDefaultRoutes(removed []state.Attachment) {
 	if err := o.restorePreviousRoutes(removed); err != nil {
 		o.log.Warn("the previous default route is not restored", "error", err)
 	}
-}
-
-// deleteRestored deletes the records of removed attachments whose previous routes are
-// back. Until then the record names them, so that another process restores them when
-// this one is killed.
-func (o *operation) deleteRestored(removed []state.Attachment) error {
-	for _, a := range removed {
-		if len(a.PreviousRoutes) == 0 {
-			continue
-		}
-		if err := o.lock.Delete(a.Interface); err != nil {
-			return err
-		}
+	if o.record.Allocation.PreviousRoutes == nil {
+		return
 	}
-	return nil
-}
-
-func contains(attachments []state.Attachment, a state.Attachment) bool {
-	return slices.ContainsFunc(attachments, func(b state.Attachment) bool { return a.Interface == b.Interface })
+	o.record.Allocation.PreviousRoutes = nil
+	if err := o.lock.WriteAllocation(o.record.Allocation); err != nil {
+		o.log.Warn("the record still has the previous default routes", "error", err)
+	}
 }
 
 func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
@@ -261,6 +250,7 @@ func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
 	for _, a := range slices.Backward(removed) {
 		previous = append(previous, a.PreviousRoutes...)
 	}
+	previous = append(previous, o.record.Allocation.PreviousRoutes...)
 	if len(previous) == 0 {
 		return nil
 	}

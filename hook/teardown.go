@@ -133,9 +133,6 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	if path == "" { // plugins report success and leave rules: see suspects
 		return nil
 	}
-	if len(a.PreviousRoutes) > 0 { // the record goes when they are back: see deleteRestored
-		return nil
-	}
 	return o.lock.Delete(a.Interface)
 }
 

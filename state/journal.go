@@ -95,7 +95,8 @@ func (r *Record) readJournal(path string, torn func(path string, data []byte) ([
 }
 
 // apply applies lines: the last one of an allocation, and of each attachment,
-// counts.
+// counts. The previous routes of a deleted attachment become those of the allocation,
+// until its next line.
 func (r *Record) apply(path string, lines [][]byte) error {
 	attachments := map[string]Attachment{}
 	named := false // the allocation itself, or damage that may have been it
@@ -118,6 +119,7 @@ func (r *Record) apply(path string, lines [][]byte) error {
 		case c.Attachment != nil:
 			attachments[c.Attachment.Interface] = *c.Attachment
 		default:
+			r.Allocation.PreviousRoutes = append(r.Allocation.PreviousRoutes, attachments[c.Forgotten].PreviousRoutes...)
 			delete(attachments, c.Forgotten)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -60,7 +62,7 @@ func TestDamagedAllocation(t *testing.T) {
 		t.Errorf("the second line is damaged: %+v, %v", r, err)
 	}
 	damage(t, l, onLine(1, spoil))
-	if r, err := l.Load(); err != nil || r.Allocation != (Allocation{ID: "a", Mode: ModeUnknown}) || len(r.Damaged) != 2 || len(r.Attachments) != 1 {
+	if r, err := l.Load(); err != nil || !cmp.Equal(r.Allocation, Allocation{ID: "a", Mode: ModeUnknown}) || len(r.Damaged) != 2 || len(r.Attachments) != 1 {
 		t.Errorf("both are damaged: %+v, %v", r, err)
 	}
 	damage(t, l, func(b []byte) []byte { return bytes.Join(bytes.SplitAfter(b, []byte("\n"))[2:], nil) })

@@ -110,8 +110,11 @@ type Allocation struct {
 	// BootID is the boot in which the allocation was set up.
 	BootID string `json:"bootID"`
 	// Digest identifies the request of Setup; empty in another mode.
-	Digest  string    `json:"digest,omitempty"`
-	Created time.Time `json:"created"`
+	Digest string `json:"digest,omitempty"`
+	// PreviousRoutes are those of deleted attachments: DEL is done, and one of them is
+	// still to be restored.
+	PreviousRoutes []netns.Route `json:"previousRoutes,omitempty"`
+	Created        time.Time     `json:"created"`
 }
 
 // Attachment is the record of one attachment: the arguments of ADD and DEL, and the result

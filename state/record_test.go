@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 func TestWriteAndRead(t *testing.T) {
@@ -58,6 +61,34 @@ func TestWriteAndRead(t *testing.T) {
 	must(t, l.Clear())
 	if _, err := s.Read("a"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("after all: %v, want ErrNotFound", err)
+	}
+}
+
+// TestPreviousRoutes of a deleted attachment are the allocation's, until the allocation
+// is written again.
+func TestPreviousRoutes(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	routes := []netns.Route{{Interface: "eth0", Gateway: netip.MustParseAddr("192.0.2.1")}}
+	added := attachment("net1", "")
+	added.PreviousRoutes = routes
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeExtend}, []Attachment{added, attachment("net2", "")}))
+	for range 2 {
+		must(t, l.Delete("net1"))
+		must(t, l.Delete("net2"))
+	}
+	got, err := l.Load()
+	if err != nil || len(got.Attachments) > 0 || !slices.Equal(got.Allocation.PreviousRoutes, routes) {
+		t.Errorf("after DEL: %+v, %v", got, err)
+	}
+	got.Allocation.PreviousRoutes = nil
+	must(t, l.WriteAllocation(got.Allocation))
+	if got, err := l.Load(); err != nil || len(got.Allocation.PreviousRoutes) > 0 {
+		t.Errorf("when they are restored: %+v, %v", got, err)
+	}
+	must(t, l.Clear())
+	if err := l.WriteAllocation(got.Allocation); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a record: %v", err)
 	}
 }
 

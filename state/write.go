@@ -111,8 +111,19 @@ func (l *Locked) Write(a Attachment) error {
 	return l.add(change{Attachment: &a})
 }
 
-// Delete forgets an attachment; one that is not recorded is fine. It needs no
-// room on the disk. A record that a power cut brings back is torn down again.
+// WriteAllocation is Write for the allocation itself.
+func (l *Locked) WriteAllocation(a Allocation) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(); err != nil {
+		return err
+	}
+	return l.add(change{Allocation: &a})
+}
+
+// Delete forgets an attachment; one that is not recorded is fine. Its previous routes
+// become those of the allocation. It needs no room on the disk. A record that a power cut
+// brings back is torn down again.
 func (l *Locked) Delete(iface string) error {
 	if err := validateInterface(iface); err != nil {
 		return err

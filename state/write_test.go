@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestCompaction: what is attached and detached again and again, or never torn
@@ -35,7 +37,7 @@ func TestCompaction(t *testing.T) {
 	if size := churn(); size > 2*compactFrom {
 		t.Errorf("%d bytes", size)
 	}
-	if r, err := s.Read("a"); err != nil || len(r.Attachments) != 1 || r.Allocation != a {
+	if r, err := s.Read("a"); err != nil || len(r.Attachments) != 1 || !cmp.Equal(r.Allocation, a) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	pending := attachment("eth0", "stays")

@@ -37,7 +37,7 @@ func recordFindings(r *Report, record state.Record) {
 	}
 	for _, a := range record.Attachments {
 		if a.Phase == state.Pending {
-			r.addError(id, fmt.Sprintf("teardown of %s is pending after %d attempts: %s", a.Interface, a.Attempts, a.Error), "allocnet detach "+id)
+			r.addError(id, fmt.Sprintf("teardown of %s is pending, attempt %d failed: %s", a.Interface, a.Attempts, a.Error), "allocnet detach "+id)
 		}
 	}
 }

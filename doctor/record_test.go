@@ -26,7 +26,7 @@ func TestRecordFindings(t *testing.T) {
 		"pending teardown": {state.Record{
 			Allocation:  state.Allocation{ID: "a1"},
 			Attachments: []state.Attachment{{Interface: "net1", Phase: state.Pending, Attempts: 4, Error: "no plugin"}},
-		}, []string{"error a1: teardown of net1 is pending after 4 attempts: no plugin => allocnet detach a1"}},
+		}, []string{"error a1: teardown of net1 is pending, attempt 4 failed: no plugin => allocnet detach a1"}},
 		"damaged, of an unknown namespace": {state.Record{
 			Allocation: state.Allocation{ID: "a1"}, Damaged: damaged,
 		}, []string{"error a1: record is damaged: /j, line 2: checksum => allocnet check --repair a1"}},

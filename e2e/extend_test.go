@@ -59,7 +59,7 @@ func TestAttachToStanding(t *testing.T) {
 		}
 	}
 
-	h.refuse(2, []string{"eth0", "set up with it"}, "detach", "e1", "--interface", "eth0")
+	h.refuse(2, []string{"eth0", "attached with the allocation"}, "detach", "e1", "--interface", "eth0")
 	h.refuse(2, []string{`"net9"`, "eth0, net1, data0, net2"}, "detach", "e1", "--interface", "net9")
 	h.refuse(2, []string{"net2 exists already"}, "attach", "e1", "--networks", "storage@net2")
 	h.refuse(2, []string{`"nope"`}, "attach", "e1", "--networks", "nope")

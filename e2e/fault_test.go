@@ -156,7 +156,7 @@ func TestDELFails(t *testing.T) {
 	h.attach("d1", "--primary", "web", "--networks", "storage,fake")
 	h.refuse(1, []string{`detach network "fake" as net2`, "cannot"}, "detach", "d1")
 	out := h.must("status", "d1")
-	for _, word := range []string{"pending", "tried 1 times", "cannot"} {
+	for _, word := range []string{"pending", "attempt 1:", "cannot"} {
 		if !strings.Contains(out, word) {
 			t.Errorf("status does not say %q:\n%s", word, out)
 		}

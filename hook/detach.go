@@ -59,7 +59,7 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 	}
 	a := o.record.Attachments[at]
 	if a.Batch == setupBatch && o.record.Allocation.Mode == state.ModeSetup && (a.Primary || len(o.batch(setupBatch)) == 1) {
-		return &RequestError{"interface", iface, "Setup attached it: detach the whole allocation"}
+		return &RequestError{"interface", iface, "it was attached with the allocation: detach the whole allocation"}
 	}
 	return o.removeAlone(ctx, []state.Attachment{a})
 }

@@ -49,7 +49,7 @@ func printTable(w io.Writer, allocations []*hook.Allocation) error {
 				orDash(ports(n.Ports)), string(n.Phase), age(time.Since(n.Created)),
 			}, "\t"))
 			if n.Error != "" {
-				remarks = append(remarks, fmt.Sprintf("%s %s: teardown failed after %d attempts: %s", a.ID, n.Interface, n.Attempts, n.Error))
+				remarks = append(remarks, fmt.Sprintf("%s %s: teardown failed, attempt %d: %s", a.ID, n.Interface, n.Attempts, n.Error))
 			}
 		}
 		for _, damaged := range a.Damaged {

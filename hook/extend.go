@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -41,7 +43,6 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	batch := state.Batch{Kind: state.BatchExtend, ID: digest}
 	o, err := e.beginToAttach(ctx, r)
 	if err != nil {
 		return nil, err
@@ -50,28 +51,31 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 	if err := o.prepare(ctx, r); err != nil {
 		return nil, err
 	}
-	done, err := o.hasBatch(batch, len(r.Networks))
+	done, err := o.isExtended(digest, len(r.Networks))
 	if err != nil {
 		return nil, err
 	}
 	if done {
 		return describe(o.record)
 	}
-	return o.extend(ctx, r, batch)
+	return o.extend(ctx, r, digest)
 }
 
-// hasBatch tells whether a batch is attached as a whole. Attachments of an earlier
-// attempt that could not be removed are an error: new ones would be of the same batch,
-// and be removed with it.
-func (o *operation) hasBatch(b state.Batch, size int) (bool, error) {
-	attached := o.batch(b)
-	for _, a := range attached {
+// isExtended tells whether a batch of the request is attached as a whole. Attachments
+// of an earlier attempt that could not be removed are an error.
+func (o *operation) isExtended(digest string, size int) (bool, error) {
+	sizes := map[state.Batch]int{}
+	for _, a := range o.record.Attachments {
+		if a.Batch.Kind != state.BatchExtend || a.Batch.ID != digest {
+			continue
+		}
 		if !isComplete(a) {
 			reason := cmp.Or(a.Error, "it is in phase "+string(a.Phase))
 			return false, o.failure("attach", a, 1, fmt.Errorf("an earlier attempt is not rolled back yet: %s", reason))
 		}
+		sizes[a.Batch]++
 	}
-	return len(attached) == size, nil
+	return slices.Contains(slices.Collect(maps.Values(sizes)), size), nil
 }
 
 func (r Request) validateExtension() error {
@@ -115,7 +119,7 @@ func (o *operation) prepare(ctx context.Context, r Request) error {
 }
 
 // extend executes the request, and rolls back all of it on failure.
-func (o *operation) extend(ctx context.Context, r Request, batch state.Batch) (*Allocation, error) {
+func (o *operation) extend(ctx context.Context, r Request, digest string) (*Allocation, error) {
 	ns, err := o.namespaceToExtend(r)
 	if err != nil {
 		return nil, err
@@ -124,6 +128,7 @@ func (o *operation) extend(ctx context.Context, r Request, batch state.Batch) (*
 	if r.Identity == (policy.Identity{}) {
 		r.Identity = o.record.Allocation.Identity
 	}
+	batch := state.Batch{Kind: state.BatchExtend, ID: digest, First: nextIndex(o.record.Attachments)}
 	p, err := o.planExtension(r, batch, ns)
 	if err != nil {
 		return nil, err

@@ -13,11 +13,13 @@ import (
 )
 
 // TestPendingIsNotAttached: what an earlier attempt left on record does not make a
-// request done, and nothing joins its batch.
+// request done, and nor do attachments of two calls.
 func TestPendingIsNotAttached(t *testing.T) {
 	attached := state.Attachment{Network: "web", Interface: "net1", Batch: state.Batch{Kind: state.BatchExtend, ID: "b"}, Phase: state.Attached, Status: json.RawMessage("{}")}
 	pending := state.Attachment{Network: "web", Interface: "net2", Batch: state.Batch{Kind: state.BatchExtend, ID: "b"}, Phase: state.Pending, Error: "DEL: out of order"}
 	unseen := state.Attachment{Network: "web", Interface: "net2", Batch: state.Batch{Kind: state.BatchExtend, ID: "b"}, Phase: state.Attached}
+	later := attached
+	later.Batch.First = 3
 	another := pending
 	another.Batch.ID = "c"
 	for name, test := range map[string]struct {
@@ -27,13 +29,15 @@ func TestPendingIsNotAttached(t *testing.T) {
 	}{
 		"nothing":               {nil, false, ""},
 		"all":                   {[]state.Attachment{attached, attached}, true, ""},
+		"a part of each of two": {[]state.Attachment{attached, later}, false, ""},
+		"the second as a whole": {[]state.Attachment{attached, later, later}, true, ""},
 		"pending":               {[]state.Attachment{attached, pending}, false, "DEL: out of order"},
 		"pending, and no other": {[]state.Attachment{pending}, false, "DEL: out of order"},
 		"interrupted":           {[]state.Attachment{attached, unseen}, false, "phase attached"},
 		"pending of another":    {[]state.Attachment{attached, attached, another}, true, ""},
 	} {
 		o := &operation{record: state.Record{Allocation: state.Allocation{ID: "a"}, Attachments: test.attachments}}
-		done, err := o.hasBatch(state.Batch{Kind: state.BatchExtend, ID: "b"}, 2)
+		done, err := o.isExtended("b", 2)
 		if done != test.done || (err == nil) != (test.wrong == "") {
 			t.Errorf("%s: %t, %v, want %t", name, done, err, test.done)
 		}

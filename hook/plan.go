@@ -64,10 +64,7 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 	if err != nil {
 		return err
 	}
-	first := 0
-	for _, a := range p.existing {
-		first = max(first, a.Index+1)
-	}
+	first := nextIndex(p.existing)
 	for i, element := range elements {
 		a, err := e.newAttachment(r, element, r.Primary != nil && i == 0)
 		if err != nil {
@@ -81,6 +78,15 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 	}
 	p.order()
 	return e.bindAll(p, r)
+}
+
+// nextIndex returns the Index of the next attachment of an allocation.
+func nextIndex(existing []state.Attachment) int {
+	next := 0
+	for _, a := range existing {
+		next = max(next, a.Index+1)
+	}
+	return next
 }
 
 // newAttachment returns the record of an attachment whose ADD has not begun.

@@ -75,6 +75,9 @@ type Batch struct {
 	// ID is the digest of the Extend, or the interface of the Detach; empty for
 	// BatchSetup.
 	ID string `json:"id,omitempty"`
+	// First is the Index of the first attachment of the Extend: a repeated Extend has
+	// the same digest, and a batch of its own. 0 for the other kinds.
+	First int `json:"first,omitempty"`
 }
 
 // Valid tells whether the batch can be recorded.

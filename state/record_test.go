@@ -30,7 +30,7 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	a := Allocation{ID: "a", Mode: ModeSetup, Netns: "/run/netns/a", NetnsOwned: true, NetnsID: "1", BootID: "b", Digest: "d", Created: time.Unix(1, 0).UTC()}
 	second := Attachment{
-		Network: "n", Interface: "net1", Index: 1, Batch: Batch{BatchExtend, "d"}, Phase: Attached, ConfList: []byte(`{"a":"b"}`), Args: [][2]string{{"A", "b"}},
+		Network: "n", Interface: "net1", Index: 1, Batch: Batch{BatchExtend, "d", 1}, Phase: Attached, ConfList: []byte(`{"a":"b"}`), Args: [][2]string{{"A", "b"}},
 		CapabilityArgs: map[string]any{"ips": []any{"10.0.0.1"}}, PluginDirs: []string{"/p"}, DependsOn: []string{"eth0"}, Result: []byte(`{"r":1}`),
 		Status: []byte(`{"s":1}`), Attempts: 2, Error: "e", Created: time.Unix(2, 0).UTC(), Updated: time.Unix(3, 0).UTC(),
 	}

@@ -190,20 +190,24 @@ func (n *fakeNamespaces) failure(op, path string) error {
 func (n *fakeNamespaces) create(path string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.created++
-	n.at[path] = &fakeNamespace{all: n, path: path, id: fmt.Sprintf("namespace %d", n.created)}
+	n.at[path] = n.make()
+	n.at[path].path = path
 	return path
 }
 
-func (n *fakeNamespaces) Create(dir, name string) (string, error) {
-	path := filepath.Join(dir, name)
-	if err := n.failure("Create", path); err != nil {
-		return "", err
+func (n *fakeNamespaces) New() (Namespace, error) {
+	if err := n.failure("New", ""); err != nil {
+		return nil, err
 	}
-	if n.Exists(path) {
-		return "", fmt.Errorf("%w: %s", netns.ErrExists, path)
-	}
-	return n.create(path), nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.make(), nil
+}
+
+// make makes a namespace without a path, under the lock.
+func (n *fakeNamespaces) make() *fakeNamespace {
+	n.created++
+	return &fakeNamespace{all: n, id: fmt.Sprintf("namespace %d", n.created)}
 }
 
 func (n *fakeNamespaces) Open(path string) (Namespace, error) {
@@ -279,6 +283,20 @@ type fakeNamespace struct {
 
 func (n *fakeNamespace) ID() string   { return n.id }
 func (n *fakeNamespace) Close() error { return nil }
+
+func (n *fakeNamespace) Mount(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	if err := n.all.failure("Mount", path); err != nil {
+		return "", err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	if n.all.at[path] != nil {
+		return "", fmt.Errorf("%w: %s", netns.ErrExists, path)
+	}
+	n.path, n.all.at[path] = path, n
+	return path, nil
+}
 
 func (n *fakeNamespace) Interfaces() ([]netns.Interface, error) {
 	if err := n.all.failure("Interfaces", n.path); err != nil {

@@ -283,12 +283,13 @@ type killedNamespaces struct {
 	world *world
 }
 
-func (n killedNamespaces) Create(dir, name string) (path string, err error) {
-	err = n.world.killer.effect("create namespace", func() (err error) {
-		path, err = n.fakeNamespaces.Create(dir, name)
-		return err
-	})
-	return path, err
+// New has no effect: what is not pinned ends with the process.
+func (n killedNamespaces) New() (Namespace, error) {
+	ns, err := n.fakeNamespaces.New()
+	if err != nil {
+		return nil, err
+	}
+	return killedNamespace{ns.(*fakeNamespace), n.world}, nil
 }
 
 func (n killedNamespaces) Remove(path string) error {
@@ -306,6 +307,14 @@ func (n killedNamespaces) Open(path string) (Namespace, error) {
 type killedNamespace struct {
 	*fakeNamespace
 	world *world
+}
+
+func (n killedNamespace) Mount(dir, name string) (path string, err error) {
+	err = n.world.killer.effect("pin namespace", func() (err error) {
+		path, err = n.fakeNamespace.Mount(dir, name)
+		return err
+	})
+	return path, err
 }
 
 func (n killedNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error {

@@ -12,9 +12,9 @@ import (
 
 // Namespaces makes, opens and removes network namespaces.
 type Namespaces interface {
-	// Create makes a namespace and pins it at dir/name. The error is
-	// netns.ErrExists when there is anything at that path.
-	Create(dir, name string) (path string, err error)
+	// New makes a namespace that ends with Close or with the process, unless it is
+	// pinned.
+	New() (Namespace, error)
 	// Open opens the namespace at path. The error is netns.ErrMissing when there is
 	// none.
 	Open(path string) (Namespace, error)
@@ -35,6 +35,9 @@ type Namespace interface {
 	DefaultRoutes() ([]netns.Route, error)
 	// SetDefaultRoute makes the gateway the only default route of its family.
 	SetDefaultRoute(gateway netip.Addr, iface string) error
+	// Mount pins the namespace at dir/name. The error is netns.ErrExists when there
+	// is anything at that path.
+	Mount(dir, name string) (path string, err error)
 	// Close releases the namespace.
 	Close() error
 }
@@ -44,9 +47,16 @@ type kernelNamespaces struct{}
 
 var _ Namespaces = kernelNamespaces{}
 
-func (kernelNamespaces) Create(dir, name string) (string, error) { return netns.Create(dir, name) }
-func (kernelNamespaces) Exists(path string) bool                 { return netns.Exists(path) }
-func (kernelNamespaces) Remove(path string) error                { return netns.Remove(path) }
+func (kernelNamespaces) Exists(path string) bool  { return netns.Exists(path) }
+func (kernelNamespaces) Remove(path string) error { return netns.Remove(path) }
+
+func (kernelNamespaces) New() (Namespace, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err // and no *netns.Namespace that is nil
+	}
+	return ns, nil
+}
 
 func (kernelNamespaces) Open(path string) (Namespace, error) {
 	ns, err := netns.Open(path)

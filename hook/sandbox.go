@@ -46,13 +46,10 @@ func (e *Engine) allocation(r Request, mode state.Mode, digest string) (state.Al
 	return a, err
 }
 
-// sandbox opens the namespace of a new allocation. One of the engine's own is
-// recorded before it is made, so that a killed process leaves no unrecorded one.
+// sandbox opens the namespace of a new allocation, or makes it.
 func (o *operation) sandbox(a state.Allocation) (Namespace, error) {
 	if a.NetnsOwned {
-		if err := o.makeNamespace(a); err != nil {
-			return nil, err
-		}
+		return o.makeNamespace(a)
 	}
 	ns, err := o.config.Namespaces.Open(a.Netns)
 	if err != nil {
@@ -63,19 +60,34 @@ func (o *operation) sandbox(a state.Allocation) (Namespace, error) {
 	return ns, nil
 }
 
-// makeNamespace pins a new namespace. An existing one at that path is another
-// program's, so the path is checked before the record says that the engine owns it.
-func (o *operation) makeNamespace(a state.Allocation) error {
+// makeNamespace makes a namespace, records its identity, and only then pins it: a
+// killed process leaves no unrecorded one, and a namespace with another identity at that
+// path is another program's.
+func (o *operation) makeNamespace(a state.Allocation) (Namespace, error) {
 	other, err := o.config.Namespaces.Open(a.Netns)
 	if err == nil {
 		_ = other.Close() // only its existence matters
-		return fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
+		return nil, fmt.Errorf("allocation %s: %w: %s: remove it or name it with its path", a.ID, netns.ErrExists, a.Netns)
 	}
+	ns, err := o.config.Namespaces.New()
+	if err != nil {
+		return nil, err
+	}
+	a.NetnsID = ns.ID()
+	if err := o.pin(ns, a); err != nil {
+		_ = ns.Close() // the first error is returned
+		return nil, err
+	}
+	return ns, nil
+}
+
+// pin records the new namespace of an allocation, and pins it.
+func (o *operation) pin(ns Namespace, a state.Allocation) error {
 	if err := o.lock.Begin(a, nil); err != nil {
 		return err
 	}
 	o.record.Allocation = a
-	_, err = o.config.Namespaces.Create(o.config.NetnsDir, a.ID)
+	_, err := ns.Mount(o.config.NetnsDir, a.ID)
 	if errors.Is(err, netns.ErrExists) { // another program made it meanwhile
 		o.record.Allocation.NetnsOwned = false
 	}

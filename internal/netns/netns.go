@@ -44,9 +44,39 @@ func (*MissingError) Kind() errdefs.Kind { return errdefs.Refused }
 // Is makes the error an ErrMissing.
 func (e *MissingError) Is(target error) bool { return target == ErrMissing }
 
-// Create creates a namespace, with its loopback interface up, and mounts it at
-// dir/name. The error is ErrExists when the path exists.
+// Create creates a namespace and mounts it at dir/name; see New and Mount.
 func Create(dir, name string) (string, error) {
+	n, err := New()
+	if err != nil {
+		return "", err
+	}
+	defer n.Close() //nolint:errcheck // it is mounted, or ends
+	return n.Mount(dir, name)
+}
+
+// New creates a namespace with its loopback interface up. Until Mount it has no path,
+// and ends with Close or with the process.
+func New() (*Namespace, error) {
+	handle := vishns.None()
+	err := onNewThread(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("create network namespace: %w", err)
+		}
+		loopback := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}
+		if err := netlink.LinkSetUp(loopback); err != nil {
+			return fmt.Errorf("set lo up: %w", err)
+		}
+		handle, err = vishns.Get()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newNamespace("", handle)
+}
+
+// Mount mounts the namespace at dir/name. The error is ErrExists when the path exists.
+func (n *Namespace) Mount(dir, name string) (string, error) {
 	if err := shareDir(dir); err != nil {
 		return "", fmt.Errorf("prepare %s: %w", dir, err)
 	}
@@ -59,25 +89,11 @@ func Create(dir, name string) (string, error) {
 		return "", err
 	}
 	_ = file.Close() // an empty mount point
-	if err := onNewThread(func() error { return mountNew(path) }); err != nil {
-		return "", errors.Join(err, Remove(path))
+	if err := unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", int(n.handle)), path, "none", unix.MS_BIND, ""); err != nil {
+		return "", errors.Join(fmt.Errorf("mount network namespace at %s: %w", path, err), Remove(path))
 	}
+	n.path = path
 	return path, nil
-}
-
-// mountNew runs on a thread of its own.
-func mountNew(path string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("create network namespace: %w", err)
-	}
-	loopback := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}
-	if err := netlink.LinkSetUp(loopback); err != nil {
-		return fmt.Errorf("set lo up: %w", err)
-	}
-	if err := unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mount network namespace at %s: %w", path, err)
-	}
-	return nil
 }
 
 // shareDir makes dir a shared mount, as `ip netns add` does: otherwise an unmount would
@@ -147,7 +163,12 @@ func Open(path string) (*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Namespace{path: path, handle: handle}
+	return newNamespace(path, handle)
+}
+
+// newNamespace owns the handle, and closes it on failure.
+func newNamespace(path string, handle vishns.NsHandle) (n *Namespace, err error) {
+	n = &Namespace{path: path, handle: handle}
 	if n.link, err = netlink.NewHandleAt(handle, unix.NETLINK_ROUTE); err == nil {
 		n.id, err = n.identify()
 	}

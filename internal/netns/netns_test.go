@@ -86,6 +86,31 @@ func TestCreateAndRemove(t *testing.T) {
 	}
 }
 
+// TestMount: a new namespace has its identity before it has a path, and does not take
+// the path of another.
+func TestMount(t *testing.T) {
+	n, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	other := openNamespace(t, create(t, "taken"))
+	if _, err := n.Mount(netns.DefaultDir, "taken"); !errors.Is(err, netns.ErrExists) {
+		t.Errorf("at the path of another: %v, want ErrExists", err)
+	}
+	if at := openNamespace(t, netns.DefaultDir+"/taken"); at.ID() != other.ID() || n.ID() == other.ID() {
+		t.Errorf("the path has %s, want %s; the new one is %s", at.ID(), other.ID(), n.ID())
+	}
+	path, err := n.Mount(netns.DefaultDir, "free")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Remove(path)
+	if at := openNamespace(t, path); at.ID() != n.ID() {
+		t.Errorf("the path has %s, want %s", at.ID(), n.ID())
+	}
+}
+
 // TestCreateTogether has a directory's first namespaces made at once, as when
 // allocations start after a boot: the directory is to be mounted once.
 func TestCreateTogether(t *testing.T) {

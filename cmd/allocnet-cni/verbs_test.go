@@ -163,16 +163,19 @@ func TestOwnsRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for owner, want := range map[string]bool{"": true, "cni/multi/eth0": true, "cni/multi/eth1": false, "cni/other/eth0": false} {
+	for _, test := range []struct {
+		owner string
+		want  bool
+	}{{"", true}, {"cni/multi/eth1", false}, {"cni/other/eth0", false}, {"cni/multi/eth0", true}} { // the last one stays
 		l, err := store.Lock(context.Background(), "a1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Begin(state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: owner}, nil); err != nil {
+		if err := l.Begin(state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: test.owner}, nil); err != nil {
 			t.Fatal(err)
 		}
 		l.Unlock()
-		requireOwned("owner "+owner, want)
+		requireOwned("owner "+test.owner, test.want)
 	}
 	r.conf.Name = "third"
 	if err := del(r); err != nil {

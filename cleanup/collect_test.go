@@ -45,6 +45,14 @@ func record(t *testing.T, c *Collector, a state.Allocation, attachment state.Att
 	}
 }
 
+// recordedA1 is an allocation with a namespace of its own.
+var recordedA1 = state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}
+
+// setUpIn is an attachment of Setup in a phase.
+func setUpIn(phase state.Phase) state.Attachment {
+	return state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: phase}
+}
+
 // reasons are those of the decisions on the chain of an allocation.
 func reasons(r *Report, o Owner) string {
 	for _, d := range r.Decisions {
@@ -93,31 +101,31 @@ func TestExamine(t *testing.T) {
 		"live": {live: func(string) string { return "Nomad" }, want: "its allocation lives: Nomad"},
 		"recorded, namespace gone": {want: "leaked: ",
 			prepare: func(t *testing.T, _ *fakeSystem, c *Collector) {
-				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
+				record(t, c, recordedA1, setUpIn(state.Attached))
 			}},
 		"recorded, namespace exists": {want: "its allocation is on record and lives",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
+				record(t, c, recordedA1, setUpIn(state.Attached))
 			}},
 		"set-up interrupted": {want: "leaked: its set-up was interrupted",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Adding})
+				record(t, c, recordedA1, setUpIn(state.Adding))
 			}},
 		"teardown interrupted": {want: "leaked: its teardown did not finish",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Pending})
+				record(t, c, recordedA1, setUpIn(state.Pending))
 			}},
 		"Extend interrupted": {want: "its allocation is on record and lives",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
 				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchExtend, ID: "d"}, Phase: state.Adding})
+				record(t, c, recordedA1, state.Attachment{Batch: state.Batch{Kind: state.BatchExtend, ID: "d"}, Phase: state.Adding})
 			}},
 		"set-up in flight": {want: "its allocation is on record and lives",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
-				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Adding})
+				record(t, c, recordedA1, setUpIn(state.Adding))
 				lock, err := c.Store.Lock(t.Context(), "a1")
 				if err != nil {
 					t.Fatal(err)
@@ -126,7 +134,7 @@ func TestExamine(t *testing.T) {
 			}},
 		"torn down since its record was read": {want: "its allocation is on record and lives",
 			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
-				record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
+				record(t, c, recordedA1, setUpIn(state.Attached))
 				f.opened = func(path string) {
 					if path != "/run/netns/a1" {
 						return
@@ -178,7 +186,7 @@ func TestExamineOne(t *testing.T) {
 		t.Errorf("%+v, %v, want the four objects of a1", report, err)
 	}
 	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-	record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
+	record(t, c, recordedA1, setUpIn(state.Attached))
 	if report, _, err = c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive); err != nil || !strings.Contains(report.Alive, "namespace exists") {
 		t.Errorf("%+v, %v, want it alive", report, err)
 	}
@@ -214,7 +222,7 @@ func TestUnexaminable(t *testing.T) {
 func TestUnreadableRecord(t *testing.T) {
 	f, c := collection(t)
 	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-	record(t, c, state.Allocation{ID: "a1", Mode: state.ModeSetup, Netns: "/run/netns/a1"}, state.Attachment{Batch: state.Batch{Kind: state.BatchSetup}, Phase: state.Attached})
+	record(t, c, recordedA1, setUpIn(state.Attached))
 	store := t.TempDir()
 	writeFile(t, store+"/allocations/a1/journal", `{"version": 99}`+"\n")
 	var err error

@@ -176,12 +176,12 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// TestSecurityPage: every line of the threat model names tests, which exist, and
-// every fuzz target proves a line.
+// TestSecurityPage: each control of the threat model names tests that exist, and
+// each fuzz target proves a control.
 func TestSecurityPage(t *testing.T) {
 	page := read(t, "../docs/security.md")
-	_, lines, _ := strings.Cut(page, "## What holds each line")
-	lines, _, _ = strings.Cut(lines, "## What the operator holds")
+	_, lines, _ := strings.Cut(page, "## Controls")
+	lines, _, _ = strings.Cut(lines, "## The operator's part")
 	named := regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)[A-Za-z]+)`")
 	for _, line := range strings.Split(lines, "\n")[4:] {
 		if strings.HasPrefix(line, "|") && !named.MatchString(line) {
@@ -196,7 +196,7 @@ func TestSecurityPage(t *testing.T) {
 	targets := sandbox.Run(t, "grep", "-rhoE", "--include=*_test.go", "^func Fuzz[A-Za-z]+", "..", "--exclude-dir=build")
 	for _, target := range strings.Fields(strings.ReplaceAll(targets, "func ", "")) {
 		if !strings.Contains(lines, "."+target+"`") {
-			t.Errorf("%s proves no line", target)
+			t.Errorf("%s proves no control", target)
 		}
 	}
 }

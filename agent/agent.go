@@ -182,7 +182,7 @@ func (a *Agent) stop(server *http.Server, cancel context.CancelCauseFunc) error 
 
 func (a *Agent) server(work context.Context) *http.Server {
 	server := &http.Server{
-		Handler:           a.Handler(),
+		Handler:           a.handler(),
 		ReadHeaderTimeout: a.config.HeaderTimeout,
 		ReadTimeout:       a.config.ReadTimeout,
 		MaxHeaderBytes:    16 << 10,

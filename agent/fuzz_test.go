@@ -52,7 +52,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add(seed[0], seed[1], []byte(seed[2]))
 	}
 	e := &strict{}
-	handler := New(Config{ConfDirs: []string{f.TempDir()}, CNI: cniOnly{}, MaxBody: 4096}, e).Handler()
+	handler := New(Config{ConfDirs: []string{f.TempDir()}, CNI: cniOnly{}, MaxBody: 4096}, e).handler()
 	caller := withConn(context.Background(), &conn{peer: peer{pid: 1, uid: uint32(os.Geteuid())}})
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
 		target, err := url.ParseRequestURI(path)
@@ -112,7 +112,7 @@ func (cniOnly) Call(_ context.Context, env map[string]string, config []byte) ([]
 // TestPeers: only users with access get an answer, on any path, and only on a
 // connection of the agent.
 func TestPeers(t *testing.T) {
-	handler := New(Config{ConfDirs: []string{t.TempDir()}, Pprof: true}, &scripted{}).Handler()
+	handler := New(Config{ConfDirs: []string{t.TempDir()}, Pprof: true}, &scripted{}).handler()
 	for name, ctx := range map[string]context.Context{
 		"another user":  withConn(context.Background(), &conn{peer: peer{pid: 1, uid: 65534, gid: 65534}}),
 		"no connection": context.Background(),

@@ -51,8 +51,8 @@ func (a *Agent) routes() map[string]map[string]route {
 	}
 }
 
-// Handler answers requests on connections of Serve.
-func (a *Agent) Handler() http.Handler {
+// handler answers requests on connections of Serve.
+func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, methods := range a.routes() {
 		mux.Handle(path, a.handle(path, methods))

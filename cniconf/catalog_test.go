@@ -59,7 +59,7 @@ func TestLoad(t *testing.T) {
 	}
 	var got []view
 	for _, n := range c.Networks {
-		got = append(got, view{n.Name, n.List.CNIVersion, n.PluginTypes(), n.Capabilities(), n.Binaries()})
+		got = append(got, view{n.Name, n.List.CNIVersion, n.PluginTypes(), n.Capabilities(), n.binaries()})
 	}
 	want := []view{
 		{"a", "0.3.0", []string{"ptp"}, []string{"ips"}, []string{"ptp", "host-local"}},
@@ -379,7 +379,7 @@ func FuzzParseList(f *testing.F) {
 			t.Errorf("accepted %q", text)
 		}
 		n := &Network{Name: list.Name, List: list}
-		for _, binary := range n.Binaries() {
+		for _, binary := range n.binaries() {
 			if filepath.Base(binary) != binary || strings.Trim(binary, ".") == "" && len(binary) < 3 {
 				t.Errorf("%q executes %q", text, binary)
 			}

@@ -185,9 +185,9 @@ func (n *Network) PluginTypes() []string {
 	return types
 }
 
-// Binaries returns the executables that the network needs: its plugins and their IPAM
+// binaries returns the executables that the network needs: its plugins and their IPAM
 // plugins.
-func (n *Network) Binaries() []string {
+func (n *Network) binaries() []string {
 	var names []string
 	for _, plugin := range n.List.Plugins {
 		for _, name := range []string{plugin.Network.Type, plugin.Network.IPAM.Type} {

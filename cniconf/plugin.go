@@ -59,7 +59,7 @@ func (*MissingPluginError) Kind() errdefs.Kind { return errdefs.Refused }
 func (n *Network) CheckPlugins(dirs []string) error {
 	dirs = PluginDirs(dirs)
 	missing := map[string]string{}
-	for _, name := range n.Binaries() {
+	for _, name := range n.binaries() {
 		if reason := checkPlugin(name, dirs); reason != "" {
 			missing[name] = reason
 		}

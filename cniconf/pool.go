@@ -14,9 +14,9 @@ import (
 	"slices"
 )
 
-// DefaultLeaseDir is the default directory of host-local's leases. Each network has a
+// defaultLeaseDir is the default directory of host-local's leases. Each network has a
 // subdirectory.
-const DefaultLeaseDir = "/var/lib/cni/networks"
+const defaultLeaseDir = "/var/lib/cni/networks"
 
 // Pool is the address pool of a host-local plugin.
 type Pool struct {
@@ -57,7 +57,7 @@ func (n *Network) Pools() []Pool {
 			sets = append([][]AddressRange{{conf.IPAM.AddressRange}}, sets...)
 		}
 		if dir == "" {
-			dir = DefaultLeaseDir
+			dir = defaultLeaseDir
 		}
 		pools = append(pools, Pool{sets, filepath.Join(dir, n.Name)})
 	}

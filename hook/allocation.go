@@ -123,16 +123,6 @@ func (a *Allocation) Addresses() []netip.Prefix {
 	return all
 }
 
-// DNS returns the primary's; without a primary it is empty.
-func (a *Allocation) DNS() cni.DNS {
-	for _, attachment := range a.Attachments {
-		if attachment.Primary {
-			return attachment.DNS
-		}
-	}
-	return cni.DNS{}
-}
-
 // describe turns a record into what callers see.
 func describe(r state.Record) (*Allocation, error) {
 	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Owner: r.Allocation.Owner, Netns: r.Allocation.Netns, Created: r.Allocation.Created}

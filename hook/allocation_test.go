@@ -41,12 +41,6 @@ func TestNetworkStatus(t *testing.T) {
 	if diff := cmp.Diff(want, string(data)); diff != "" {
 		t.Error(diff)
 	}
-	if got := a.DNS().Servers; !slices.Equal(got, []string{"192.0.2.53"}) {
-		t.Errorf("DNS servers %v, want the primary's", got)
-	}
-	if got := (&Allocation{Attachments: a.Attachments[1:]}).DNS(); len(got.Servers) > 0 {
-		t.Errorf("without a primary: %v", got)
-	}
 	if got := len(a.Addresses()); got != 2 {
 		t.Errorf("%d addresses", got)
 	}

@@ -132,18 +132,6 @@ func (p Port) validate() error {
 	return nil
 }
 
-// Merge joins an allocation's shared ports with those of its networks. A shared port
-// replaces those with the same label.
-func Merge(shared, network []Port) []Port {
-	merged := slices.Clone(shared)
-	for _, p := range network {
-		if !slices.ContainsFunc(shared, func(s Port) bool { return s.Label == p.Label }) {
-			merged = append(merged, p)
-		}
-	}
-	return merged
-}
-
 // Select splits ports into those with the labels and the rest, both in their
 // order. A label that no port has is an *UnknownLabelError.
 func Select(ports []Port, labels []string) (taken, rest []Port, err error) {

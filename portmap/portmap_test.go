@@ -140,17 +140,13 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestMergeAndSelect(t *testing.T) {
-	shared := []Port{{Label: "a", HostPort: 1}}
-	merged := Merge(shared, []Port{{Label: "a", HostPort: 2}, {Label: "b", HostPort: 3}})
-	if diff := cmp.Diff([]Port{{Label: "a", HostPort: 1}, {Label: "b", HostPort: 3}}, merged); diff != "" {
-		t.Error(diff)
-	}
-	taken, rest, err := Select(merged, []string{"b"})
-	if err != nil || !cmp.Equal(taken, merged[1:]) || !cmp.Equal(rest, merged[:1]) {
+func TestSelect(t *testing.T) {
+	ports := []Port{{Label: "a", HostPort: 1}, {Label: "b", HostPort: 3}}
+	taken, rest, err := Select(ports, []string{"b"})
+	if err != nil || !cmp.Equal(taken, ports[1:]) || !cmp.Equal(rest, ports[:1]) {
 		t.Errorf("took %v, left %v, %v", taken, rest, err)
 	}
-	_, rest, err = Select(merged, []string{"c"})
+	_, rest, err = Select(ports, []string{"c"})
 	var unknown *UnknownLabelError
 	if !errors.As(err, &unknown) || err.Error() != `no port has the label "c": the allocation has a, b` || len(rest) != 2 {
 		t.Errorf("got %v, left %v", err, rest)

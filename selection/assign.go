@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// PrimaryInterface is the interface name of the primary network by default.
-const PrimaryInterface = "eth0"
+// primaryInterface is the interface name of the primary network by default.
+const primaryInterface = "eth0"
 
 // Assign assigns an interface name to each element and returns them in order: the
 // primary (nil: none), the job's, the host's.
@@ -23,7 +23,7 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	if primary != nil {
 		first := *primary
 		if first.Interface == "" {
-			first.Interface = PrimaryInterface
+			first.Interface = primaryInterface
 		}
 		if err := first.validate("primary"); err != nil {
 			return nil, err
@@ -32,8 +32,8 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	}
 	extra := slices.Concat(job, host)
 	all = append(all, extra...)
-	if len(all) > Max {
-		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", len(all), Max)}
+	if len(all) > maxNetworks {
+		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", len(all), maxNetworks)}
 	}
 	if err := checkExtra(all[:len(all)-len(extra)], job, host); err != nil {
 		return nil, err
@@ -46,8 +46,8 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 // an allocation that has existing attachments. The taken names are not free. An
 // element that names its interface keeps that name, taken or not. Errors are *Error.
 func AssignFurther(taken []string, existing int, elements []Element) ([]Element, error) {
-	if existing+len(elements) > Max {
-		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", existing+len(elements), Max)}
+	if existing+len(elements) > maxNetworks {
+		return nil, &Error{"networks", "", fmt.Sprintf("the allocation would have %d networks, want at most %d", existing+len(elements), maxNetworks)}
 	}
 	if err := checkExtra(nil, elements, nil); err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// Max is the number of networks that one allocation may have.
-const Max = 64
+// maxNetworks is the number of networks that one allocation may have.
+const maxNetworks = 64
 
 // MinMTU is the smallest MTU that a selection may have. On a smaller one the
 // kernel drops IPv6 and its addresses (RFC 8200, section 5).

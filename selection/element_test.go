@@ -83,19 +83,19 @@ func TestValidateInterface(t *testing.T) {
 		"a b":              `interface name "a b": want letters, digits, '_', '.' and '-', beginning with a letter, a digit or '_'`,
 		"default":          `interface name "default" is reserved: the kernel has the settings of all interfaces under it`,
 	} {
-		if err := ValidateInterface(name); err == nil || err.Error() != want {
+		if err := validateInterface(name); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", name, err, want)
 		}
 	}
 	for _, name := range []string{"eth0", "_", "0", "a.b-c_d", "fifteen-letters"} {
-		if err := ValidateInterface(name); err != nil {
+		if err := validateInterface(name); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 }
 
 func TestAssignRefuses(t *testing.T) {
-	many := slices.Repeat([]Element{{Name: "a"}}, Max)
+	many := slices.Repeat([]Element{{Name: "a"}}, maxNetworks)
 	for name, test := range map[string]struct {
 		primary   *Element
 		job, host []Element

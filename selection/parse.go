@@ -96,8 +96,8 @@ func parseJSON(s string) ([]Element, error) {
 }
 
 func limited(elements []Element) ([]Element, error) {
-	if len(elements) > Max {
-		return nil, &Error{"networks", "", fmt.Sprintf("has %d networks, want at most %d", len(elements), Max)}
+	if len(elements) > maxNetworks {
+		return nil, &Error{"networks", "", fmt.Sprintf("has %d networks, want at most %d", len(elements), maxNetworks)}
 	}
 	return elements, nil
 }

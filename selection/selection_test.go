@@ -272,7 +272,7 @@ func TestAssignFurther(t *testing.T) {
 		elements []Element
 		position string
 	}{
-		"too many": {Max, []Element{{Name: "a"}}, "networks"},
+		"too many": {maxNetworks, []Element{{Name: "a"}}, "networks"},
 		"twice":    {0, []Element{{Name: "a", Interface: "x"}, {Name: "b", Interface: "x"}}, "networks[1].interface"},
 		"bad":      {0, []Element{{Name: "a"}, {Name: "b", MTU: 1}}, "networks[1].mtu"},
 	} {

@@ -23,9 +23,9 @@ import (
 // option.
 var interfaceForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$`)
 
-// ValidateInterface accepts names that are valid for the kernel and the CNI
+// validateInterface accepts names that are valid for the kernel and the CNI
 // specification, and have no special meaning in a path, an option or a rule.
-func ValidateInterface(name string) error {
+func validateInterface(name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("interface name is empty")
@@ -51,7 +51,7 @@ func (e Element) validate(position string) error {
 		return fail("name", e.Name, "want letters, digits, '_', '.' and '-', beginning with a letter or digit")
 	}
 	if e.Interface != "" {
-		if err := ValidateInterface(e.Interface); err != nil {
+		if err := validateInterface(e.Interface); err != nil {
 			return fail("interface", "", err.Error())
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// CheckResult refuses a result that would crash its readers, among them libcni
+// checkResult refuses a result that would crash its readers, among them libcni
 // and Nomad's client: an address on an interface that is not listed, and null
 // in place of an object.
-func CheckResult(data []byte) error {
+func checkResult(data []byte) error {
 	var result struct {
 		Interfaces []*json.RawMessage `json:"interfaces"`
 		IPs        []*struct {

@@ -18,7 +18,7 @@ func TestCheckResult(t *testing.T) {
 		`[]`:                          false,
 		``:                            false,
 	} {
-		if err := CheckResult([]byte(text)); (err == nil) != want {
+		if err := checkResult([]byte(text)); (err == nil) != want {
 			t.Errorf("%s: %v, want well formed: %t", text, err, want)
 		}
 	}

@@ -52,7 +52,7 @@ func (r *Runner) ExecPlugin(ctx context.Context, path string, stdin []byte, envi
 	case err != nil || verb != "ADD":
 		return result, err
 	}
-	if err := CheckResult(result); err != nil {
+	if err := checkResult(result); err != nil {
 		return nil, &ExecError{plugin, verb, "", err}
 	}
 	if r.Added != nil {

@@ -29,6 +29,11 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 	if err := o.writeIntent(ctx, p); err != nil {
 		return err
 	}
+	// Some runtimes leave lo down. It is not set down again: in a namespace of another
+	// runtime, programs may use it from now on.
+	if err := ns.SetLoopbackUp(); err != nil {
+		return err
+	}
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}

@@ -61,7 +61,19 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 		checked[i] = o.check(ctx, o.record.Attachments[i], interfaces)
 		errs[i] = checked[i].Err
 	})
-	return checked, errors.Join(append(errs, damage)...)
+	return checked, errors.Join(append(errs, damage, o.checkLoopback(interfaces))...)
+}
+
+// checkLoopback looks whether lo is up. Verify does not: a task may set it down, and the
+// runtime would delete its namespace for that.
+func (o *operation) checkLoopback(present []netns.Interface) error {
+	for _, i := range present {
+		if i.Name == "lo" && !i.Up {
+			a := o.record.Allocation
+			return damaged("allocation %s: interface lo is down: to set it up: nsenter --net=%s ip link set lo up", a.ID, a.Netns)
+		}
+	}
+	return nil
 }
 
 // check compares an attachment with the namespace, then asks its plugins.

@@ -133,7 +133,7 @@ func checkRoutesRecorded(t *testing.T, a *Allocation, route string) {
 // undone, and the error has the cause.
 func TestNamespaceFails(t *testing.T) {
 	broken := errors.New("netlink: interrupted")
-	for _, op := range []string{"New", "Mount", "Interfaces", "DefaultRoutes", "SetDefaultRoute"} {
+	for _, op := range []string{"New", "Mount", "Interfaces", "SetLoopbackUp", "DefaultRoutes", "SetDefaultRoute"} {
 		for n := 1; ; n++ {
 			m := routed(t)
 			calls := 0

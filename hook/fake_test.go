@@ -307,6 +307,18 @@ func (n *fakeNamespace) Interfaces() ([]netns.Interface, error) {
 	return slices.Clone(n.interfaces), nil
 }
 
+func (n *fakeNamespace) SetLoopbackUp() error {
+	if err := n.all.failure("SetLoopbackUp", n.path); err != nil {
+		return err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	for i := range n.interfaces {
+		n.interfaces[i].Up = n.interfaces[i].Up || n.interfaces[i].Name == "lo"
+	}
+	return nil
+}
+
 func (n *fakeNamespace) DefaultRoutes() ([]netns.Route, error) {
 	if err := n.all.failure("DefaultRoutes", n.path); err != nil {
 		return nil, err

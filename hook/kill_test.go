@@ -317,6 +317,10 @@ func (n killedNamespace) Mount(dir, name string) (path string, err error) {
 	return path, err
 }
 
+func (n killedNamespace) SetLoopbackUp() error {
+	return n.world.killer.effect("lo up", n.fakeNamespace.SetLoopbackUp)
+}
+
 func (n killedNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 	return n.world.killer.effect("default route", func() error { return n.fakeNamespace.SetDefaultRoute(gateway, iface) })
 }

@@ -31,6 +31,8 @@ type Namespace interface {
 	ID() string
 	// Interfaces returns its interfaces, sorted by name.
 	Interfaces() ([]netns.Interface, error)
+	// SetLoopbackUp sets its loopback interface up.
+	SetLoopbackUp() error
 	// DefaultRoutes returns its default routes, IPv4 first.
 	DefaultRoutes() ([]netns.Route, error)
 	// SetDefaultRoute makes the gateway the only default route of its family.

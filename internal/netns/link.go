@@ -12,6 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// SetLoopbackUp sets lo up. It is safe to repeat.
+func (n *Namespace) SetLoopbackUp() error {
+	loopback := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}
+	if err := n.link.LinkSetUp(loopback); err != nil {
+		return fmt.Errorf("set lo up in %s: %w", n.path, err)
+	}
+	return nil
+}
+
 // RemoveInterface removes an interface of the namespace. A missing interface is not an
 // error. A physical device, and with back an interface that was moved into the
 // namespace, is moved back to the caller's namespace instead, with the name in its

@@ -62,17 +62,21 @@ func New() (*Namespace, error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("create network namespace: %w", err)
 		}
-		loopback := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}
-		if err := netlink.LinkSetUp(loopback); err != nil {
-			return fmt.Errorf("set lo up: %w", err)
-		}
 		handle, err = vishns.Get()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return newNamespace("", handle)
+	n, err := newNamespace("", handle)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.SetLoopbackUp(); err != nil {
+		_ = n.Close() // the first error is returned
+		return nil, err
+	}
+	return n, nil
 }
 
 // Mount mounts the namespace at dir/name. The error is ErrExists when the path exists.

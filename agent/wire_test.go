@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containerd/go-cni"
-
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
@@ -62,8 +60,8 @@ func TestWireResponses(t *testing.T) {
 			Observed: hook.Observed{
 				Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}, MAC: "02:00:00:00:00:01", MTU: 1500,
 				Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
-				DNS:      cni.DNS{Servers: []string{"a"}, Searches: []string{"b"}, Options: []string{"c"}},
-				Ports:    []cni.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+				DNS:      hook.DNS{Servers: []string{"a"}, Searches: []string{"b"}, Options: []string{"c"}},
+				Ports:    []hook.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
 			},
 			Attempts: 1, Error: "e", Created: created, Result: json.RawMessage(`{"a":1}`),
 		}},

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/containerd/go-cni"
-
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -61,9 +59,26 @@ type Observed struct {
 	MTU       int            `json:"mtu,omitempty"`
 	// Gateways are those of the namespace's default routes through this
 	// interface.
-	Gateways []netip.Addr      `json:"gateways,omitempty"`
-	DNS      cni.DNS           `json:"dns"`
-	Ports    []cni.PortMapping `json:"ports,omitempty"`
+	Gateways []netip.Addr  `json:"gateways,omitempty"`
+	DNS      DNS           `json:"dns,omitzero"`
+	Ports    []PortMapping `json:"ports,omitempty"`
+}
+
+// DNS is the DNS configuration that the plugins returned. Records of earlier builds
+// have the keys with capitals, which encoding/json reads as well.
+type DNS struct {
+	Servers  []string `json:"servers,omitempty"`
+	Searches []string `json:"searches,omitempty"`
+	Options  []string `json:"options,omitempty"`
+}
+
+// PortMapping is a port of the host that is mapped to the attachment. For the keys of
+// earlier records see DNS.
+type PortMapping struct {
+	HostPort      int32  `json:"hostPort"`
+	ContainerPort int32  `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP,omitempty"`
 }
 
 // NetworkStatus is an element of network-status as the network plumbing

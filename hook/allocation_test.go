@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/containerd/go-cni"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -27,7 +26,7 @@ func TestNetworkStatus(t *testing.T) {
 	a := &Allocation{Attachments: []Attachment{
 		{Network: "web", Interface: "eth0", Primary: true, Observed: Observed{
 			Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("fd00::1/64")}, MAC: "02:00:00:00:00:01", MTU: 1500,
-			Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.254")}, DNS: cni.DNS{Servers: []string{"192.0.2.53"}, Searches: []string{"example.org"}, Options: []string{"ndots:1"}},
+			Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.254")}, DNS: DNS{Servers: []string{"192.0.2.53"}, Searches: []string{"example.org"}, Options: []string{"ndots:1"}},
 		}},
 		{Network: "storage", Interface: "net1"},
 	}}
@@ -90,6 +89,28 @@ func TestStatusThatCannotBeRead(t *testing.T) {
 	for _, err := range m.List(t.Context()) {
 		if !errors.As(err, &unreadable) || unreadable.ID != "a" {
 			t.Errorf("List: %v", err)
+		}
+	}
+}
+
+// TestObservedKeys: the record has keys in lower camel case, and those of earlier
+// records, which had capitals, are read as well.
+func TestObservedKeys(t *testing.T) {
+	want := `{"addresses":["10.0.0.2/24"],"dns":{"servers":["192.0.2.53"],"options":["ndots:1"]},"ports":[{"hostPort":80,"containerPort":8080,"protocol":"tcp","hostIP":"192.0.2.1"}]}`
+	for name, recorded := range map[string]string{
+		"now":     want,
+		"earlier": `{"addresses":["10.0.0.2/24"],"dns":{"Servers":["192.0.2.53"],"Searches":null,"Options":["ndots:1"]},"ports":[{"HostPort":80,"ContainerPort":8080,"Protocol":"tcp","HostIP":"192.0.2.1"}]}`,
+	} {
+		a, err := describeAttachment(state.Attachment{Status: []byte(recorded)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := json.Marshal(a.Observed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }

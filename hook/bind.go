@@ -76,7 +76,9 @@ func recordedPorts(attachments []state.Attachment) ([]cni.PortMapping, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, described.Ports...)
+		for _, port := range described.Ports {
+			all = append(all, cni.PortMapping(port))
+		}
 	}
 	return all, nil
 }

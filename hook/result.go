@@ -55,9 +55,11 @@ func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 	}
 	seen := recordedStatus{Observed: Observed{
 		Addresses: resultAddresses(result),
-		DNS:       cni.DNS{Servers: result.DNS.Nameservers, Searches: result.DNS.Search, Options: result.DNS.Options},
-		Ports:     ports,
+		DNS:       DNS{Servers: result.DNS.Nameservers, Searches: result.DNS.Search, Options: result.DNS.Options},
 	}}
+	for _, port := range ports {
+		seen.Ports = append(seen.Ports, PortMapping(port))
+	}
 	for _, i := range interfaces {
 		if i.Name != a.Interface {
 			continue

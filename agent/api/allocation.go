@@ -58,7 +58,7 @@ type Attachment struct {
 	MTU       int            `json:"mtu,omitempty"`
 	// Gateways are those of the default routes through this interface.
 	Gateways []netip.Addr `json:"gateways,omitempty"`
-	DNS      DNS          `json:"dns"`
+	DNS      DNS          `json:"dns,omitzero"`
 	Ports    []MappedPort `json:"ports,omitempty"`
 	// Attempts is the number of ADD calls, or in phase "pending" of teardowns.
 	Attempts int       `json:"attempts"`
@@ -71,15 +71,16 @@ type Attachment struct {
 
 // DNS is the DNS configuration that the plugins returned.
 type DNS struct {
-	Servers  []string
-	Searches []string
-	Options  []string
+	Servers  []string `json:"servers,omitempty"`
+	Searches []string `json:"searches,omitempty"`
+	Options  []string `json:"options,omitempty"`
 }
 
 // MappedPort is a port mapping of an attachment.
 type MappedPort struct {
-	HostPort      int32
-	ContainerPort int32
-	Protocol      string
-	HostIP        string
+	HostPort      int32  `json:"hostPort"`
+	ContainerPort int32  `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	// HostIP is empty for all addresses of the host.
+	HostIP string `json:"hostIP,omitempty"`
 }

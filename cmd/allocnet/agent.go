@@ -96,12 +96,18 @@ func override[T comparable](flags *pflag.FlagSet, name string, field *T, value T
 	}
 }
 
+// validJSON is what agent --check-config --json prints.
+type validJSON struct {
+	Config  string `json:"config"`
+	Outcome string `json:"outcome"`
+}
+
 func (s *settings) checkConfig(cmd *cobra.Command, path string, load daemon.Load) error {
 	if _, err := load(); err != nil {
 		return err
 	}
 	if s.json {
-		return printJSON(cmd.OutOrStdout(), map[string]string{"config": path, "outcome": "valid"})
+		return printJSON(cmd.OutOrStdout(), validJSON{path, "valid"})
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", path)
 	return err

@@ -112,6 +112,13 @@ An attachment that cannot be removed stays recorded; the next detach retries.`,
 	return cmd
 }
 
+// detachedJSON is what detach --json prints.
+type detachedJSON struct {
+	ID string `json:"id"`
+	// Detached is the interface, or "all".
+	Detached string `json:"detached"`
+}
+
 func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
@@ -127,7 +134,7 @@ func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 	}
 	s.retryLater(engine, cmd.ErrOrStderr())
 	if s.json {
-		return printJSON(cmd.OutOrStdout(), map[string]string{"id": id, "detached": cmp.Or(iface, "all")})
+		return printJSON(cmd.OutOrStdout(), detachedJSON{id, cmp.Or(iface, "all")})
 	}
 	return nil
 }

@@ -93,12 +93,18 @@ func examineDead(ctx context.Context, collector *cleanup.Collector, id string) (
 	return report, nil
 }
 
+// cleanedJSON is what cleanup --json prints.
+type cleanedJSON struct {
+	ID      string             `json:"id"`
+	Removed []cleanup.Decision `json:"removed"`
+}
+
 // printCleanup prints the objects that were there before and are gone.
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
 	before.Failures = after.Failures
 	removed := before.Gone()
 	if asJSON {
-		return printJSON(w, map[string]any{"id": id, "removed": removed})
+		return printJSON(w, cleanedJSON{id, removed})
 	}
 	if len(before.Decisions) == 0 {
 		_, err := fmt.Fprintf(w, "no objects of allocation %s on this host\n", id)

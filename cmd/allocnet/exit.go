@@ -59,6 +59,13 @@ var exitCodes = map[errdefs.Kind]int{
 	errdefs.NotFound:    exitNotSetUp,
 }
 
+// errorJSON is an error as --json prints it.
+type errorJSON struct {
+	// Code is the exit code.
+	Code  int    `json:"code"`
+	Error string `json:"error"`
+}
+
 // report prints an error and returns the exit code.
 func report(stderr io.Writer, err error, asJSON bool) int {
 	if err == nil {
@@ -70,7 +77,7 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 		return code
 	}
 	if asJSON {
-		_ = json.NewEncoder(stderr).Encode(map[string]any{"error": err.Error(), "code": code}) // there is no other output
+		_ = json.NewEncoder(stderr).Encode(errorJSON{code, err.Error()}) // there is no other output
 	} else {
 		for line := range strings.Lines(err.Error()) {
 			if line = strings.TrimSpace(line); line != "" {

@@ -11,8 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/containerd/go-cni"
-
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -76,7 +74,7 @@ func join[T fmt.Stringer](items []T) string {
 }
 
 // ports writes mappings as HOST-IP:HOST-PORT->PORT/PROTOCOL.
-func ports(mappings []cni.PortMapping) string {
+func ports(mappings []hook.PortMapping) string {
 	texts := make([]string, len(mappings))
 	for i, m := range mappings {
 		host := fmt.Sprint(m.HostPort)

@@ -14,6 +14,12 @@ import (
 	"github.com/allocnet/allocnet/internal/version"
 )
 
+// versionJSON is what version --json prints.
+type versionJSON struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+}
+
 func newVersion(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
@@ -22,7 +28,7 @@ func newVersion(s *settings) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.json {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"version": version.Version, "go": runtime.Version()})
+				return printJSON(cmd.OutOrStdout(), versionJSON{version.Version, runtime.Version()})
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "allocnet %s (%s)\n", version.Version, runtime.Version())
 			return err

@@ -26,10 +26,10 @@ type Multi struct {
 	// Networks are attached to every allocation, in one of the forms of package
 	// selection. Empty: none.
 	Networks string
-	// ConfDirs, PluginDir, StateDir and DataDir become keys of the plugin
+	// ConfDirs, PluginDir, StateDir and AllocDir become keys of the plugin
 	// configuration. Empty: left out.
-	ConfDirs                     []string
-	PluginDir, StateDir, DataDir string
+	ConfDirs                      []string
+	PluginDir, StateDir, AllocDir string
 	// Agent delegates calls to the agent. Nil: the plugin executes them itself.
 	Agent *MultiAgent
 }
@@ -66,7 +66,7 @@ type multiPlugin struct {
 	ConfDir      string            `json:"confDir,omitempty"`
 	PluginDir    string            `json:"pluginDir,omitempty"`
 	StateDir     string            `json:"stateDir,omitempty"`
-	DataDir      string            `json:"dataDir,omitempty"`
+	AllocDir     string            `json:"allocDir,omitempty"`
 	Agent        *MultiAgent       `json:"agent,omitempty"`
 }
 
@@ -82,7 +82,7 @@ func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 	}
 	plugin := multiPlugin{
 		Type: "allocnet-cni", Capabilities: primary.forwardedCapabilities(), Primary: m.Primary, Networks: m.Networks,
-		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, StateDir: m.StateDir, DataDir: m.DataDir, Agent: m.Agent,
+		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, StateDir: m.StateDir, AllocDir: m.AllocDir, Agent: m.Agent,
 	}
 	if m.Name == m.Primary {
 		embedded, err := primary.renamed(m.Name + "-primary")

@@ -54,8 +54,8 @@ func TestMulti(t *testing.T) {
 		want  string
 	}{
 		"another name": {
-			Multi{Name: "multi", Primary: "web", Networks: "mgmt", ConfDirs: []string{"/etc/networks", "/opt/cni/config"}, DataDir: "/opt/nomad/data"},
-			`"primary": "web", "networks": "mgmt", "confDir": "/etc/networks:/opt/cni/config", "dataDir": "/opt/nomad/data"`,
+			Multi{Name: "multi", Primary: "web", Networks: "mgmt", ConfDirs: []string{"/etc/networks", "/opt/cni/config"}, AllocDir: "/opt/nomad/data/alloc"},
+			`"primary": "web", "networks": "mgmt", "confDir": "/etc/networks:/opt/cni/config", "allocDir": "/opt/nomad/data/alloc"`,
 		},
 		"directories": {
 			Multi{Name: "multi", Primary: "web", PluginDir: "/opt/cni/bin", StateDir: "/srv/state"},

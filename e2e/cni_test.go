@@ -507,17 +507,18 @@ func TestBadResult(t *testing.T) {
 	}
 }
 
-// TestNetworkStatusFile is written for allocations of a Nomad client.
-func TestNetworkStatusFile(t *testing.T) {
+// TestFilesForTasks are written for allocations of a Nomad client.
+func TestFilesForTasks(t *testing.T) {
 	h := newHost(t)
-	data := t.TempDir()
-	r := h.runtime("1.0.0", fmt.Sprintf(`"primary": "web", "dataDir": %q`, data))
+	allocDir := t.TempDir()
+	r := h.runtime("1.0.0", fmt.Sprintf(`"primary": "web", "allocDir": %q`, allocDir))
 	c := h.container("c1", "NOMAD_ALLOC_ID=c1", "NOMAD_NAMESPACE=prod", "networks=storage")
-	r.refuseAdd(c, 999, "dataDir", data)
+	r.refuseAdd(c, 7, fmt.Sprintf("allocDir %q", allocDir), "alloc_dir of the Nomad client")
 	if got := inside(t, c); len(got) != 0 {
 		t.Errorf("left inside: %v", got)
 	}
-	file := filepath.Join(data, "alloc", "c1", "alloc", "network-status.json")
+	file := filepath.Join(allocDir, "c1", "alloc", "network-status.json")
+	env := filepath.Join(filepath.Dir(file), "network.env")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -526,9 +527,12 @@ func TestNetworkStatusFile(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, file)), &status); err != nil || len(status) != 2 || status[1].Interface != "net1" {
 		t.Errorf("%s: %v, %v", file, status, err)
 	}
+	if text := read(t, env); !strings.Contains(text, "ALLOCNET_IP_web=") || !strings.Contains(text, "ALLOCNET_INTERFACE_storage=net1\n") {
+		t.Errorf("%s:\n%s", env, text)
+	}
 	r.del(c)
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the file outlives the allocation")
+	if left, _ := os.ReadDir(filepath.Dir(file)); len(left) != 0 {
+		t.Errorf("files outlive the allocation: %v", left)
 	}
 	stranger := h.container("c2") // podman's, say
 	r.add(stranger)

@@ -28,10 +28,10 @@ func (h *host) installPlugin() {
 // TestConfGenerate writes conflists that work, with a new name and the old.
 func TestConfGenerate(t *testing.T) {
 	h := newHost(t)
-	h.refuse(2, []string{"allocnet-cni", "not installed"}, "conf", "generate", "web")
+	h.refuse(2, []string{"allocnet-cni", "not installed"}, "conf", "generate", "web", "--alloc-dir", "none")
 	h.installPlugin()
 	for _, name := range []string{"multi", "storage"} {
-		arguments := []string{"conf", "generate", "storage", "--name", name, "--networks", "vlan"}
+		arguments := []string{"conf", "generate", "storage", "--name", name, "--networks", "vlan", "--alloc-dir", "none"}
 		h.refuse(1, []string{"00-" + name}, append(arguments, "--check")...)
 		output := h.must(arguments...)
 		if !strings.Contains(output, `mode = "cni/`+name+`"`) || !strings.Contains(output, `networks = "web,`) {
@@ -39,7 +39,7 @@ func TestConfGenerate(t *testing.T) {
 		}
 		h.must(append(arguments, "--check")...)
 		h.must(arguments...) // again: the file itself is not what it is made from
-		h.refuse(1, []string{"without --check"}, append(arguments, "--check", "--data-dir", "/x")...)
+		h.refuse(1, []string{"without --check"}, append(arguments, "--check", "--alloc-dir", "/x")...)
 
 		file := filepath.Join(h.conf, "00-"+name+".conflist")
 		r := h.runtimeOf(strings.Replace(read(t, file), `"confDir"`, `"stateDir": "`+h.state+`", "confDir"`, 1))
@@ -68,7 +68,7 @@ func TestConfDirectories(t *testing.T) {
 		{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/24", "dataDir": "/run/closed"}}]}`
 	defer os.RemoveAll("/run/closed")
 	sandbox.WriteFile(t, nomad+"/60-closed.conflist", closed)
-	for _, command := range [][]string{{"networks"}, {"doctor", "--nomad-conf-dir", nomad}, {"conf", "generate", "web"}} {
+	for _, command := range [][]string{{"networks"}, {"doctor", "--nomad-conf-dir", nomad}, {"conf", "generate", "web", "--alloc-dir", "none"}} {
 		o := h.allocnet(command...)
 		if output := o.stdout + o.stderr; !strings.Contains(output, `"closed"`) || !strings.Contains(output, "Nomad offers it itself") {
 			t.Errorf("%v does not say that Nomad offers the network:\n%s", command, output)
@@ -79,7 +79,7 @@ func TestConfDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.conf = own + ":" + nomad
-	for _, command := range [][]string{{"networks"}, {"conf", "generate", "web"}} {
+	for _, command := range [][]string{{"networks"}, {"conf", "generate", "web", "--alloc-dir", "none"}} {
 		o := h.allocnet(command...)
 		if output := o.stdout + o.stderr; o.code != 0 || !strings.Contains(output, "closed") || strings.Contains(output, "Nomad offers it itself") {
 			t.Errorf("%v: exit code %d\n%s", command, o.code, output)
@@ -100,14 +100,17 @@ func TestConfDirectories(t *testing.T) {
 func TestConfGenerateRefuses(t *testing.T) {
 	h := newHost(t)
 	h.installPlugin()
-	h.refuse(2, []string{"Multi", "lowercase letters"}, "conf", "generate", "web", "--name", "Multi")
-	h.refuse(2, []string{`unknown network "wob"`}, "conf", "generate", "wob")
-	h.refuse(2, []string{"--networks", `"nothing"`}, "conf", "generate", "web", "--networks", "nothing")
+	h.refuse(2, []string{"Multi", "lowercase letters"}, "conf", "generate", "web", "--name", "Multi", "--alloc-dir", "none")
+	h.refuse(2, []string{`unknown network "wob"`}, "conf", "generate", "wob", "--alloc-dir", "none")
+	h.refuse(2, []string{"--networks", `"nothing"`}, "conf", "generate", "web", "--networks", "nothing", "--alloc-dir", "none")
 	h.refuse(2, []string{"got 0 arguments"}, "conf", "generate")
-	h.must("conf", "generate", "web", "--name", "first")
-	h.refuse(2, []string{`"first"`, "itself"}, "conf", "generate", "first")
+	h.refuse(2, []string{"--alloc-dir", `"alloc"`, "absolute path"}, "conf", "generate", "web", "--alloc-dir", "alloc")
+	t.Setenv("NOMAD_ADDR", "http://127.0.0.1:1")
+	h.refuse(1, []string{"127.0.0.1:1", "NOMAD_ADDR", "--alloc-dir"}, "conf", "generate", "web")
+	h.must("conf", "generate", "web", "--name", "first", "--alloc-dir", "none")
+	h.refuse(2, []string{`"first"`, "itself"}, "conf", "generate", "first", "--alloc-dir", "none")
 	sandbox.WriteFile(t, h.conf+"/00-first.conflist", "{") // it is to be replaced
-	h.must("conf", "generate", "web", "--name", "first")
+	h.must("conf", "generate", "web", "--name", "first", "--alloc-dir", "none")
 	sandbox.WriteFile(t, h.conf+"/99-broken.conf", "{")
 	h.refuse(1, []string{"99-broken.conf:1:1", "no network at all"}, "conf", "generate", "web")
 	if _, err := os.Stat(h.conf + "/00-multi.conflist"); err == nil {

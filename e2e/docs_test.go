@@ -4,6 +4,9 @@
 package e2e
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,7 +50,18 @@ func TestNomadPage(t *testing.T) {
 	t.Setenv("PATH", sandbox.PluginDir()+":"+os.Getenv("PATH"))
 	t.Setenv("NETCONFPATH", h.conf)
 	t.Setenv("CNI_PATH", h.plugins+":"+sandbox.PluginDir())
+	nomadSelf(t)
 	h.shell(example(t, "../docs/nomad.md", "tested") + example(t, "../docs/nomad.md", "tested: cnitool"))
+}
+
+// nomadSelf is a Nomad agent that only describes itself.
+func nomadSelf(t *testing.T) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"config": {"DataDir": "/opt/nomad/data", "Client": {"Enabled": true}}}`)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("NOMAD_ADDR", server.URL)
 }
 
 // TestHelpExamples runs every example of every help text, each with what it
@@ -62,6 +76,7 @@ func TestHelpExamples(t *testing.T) {
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": "/run/mgmt-leases"}}]}`)
 	defer os.RemoveAll("/run/mgmt-leases")
 	sandbox.WriteFile(t, "/run/live-allocations", "web-1\n")
+	nomadSelf(t)
 	agent := t.TempDir()
 	sandbox.WriteFile(t, agent+"/agent.hcl", read(t, "../dist/agent.hcl"))
 	h.installPlugin()

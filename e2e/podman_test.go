@@ -41,7 +41,7 @@ func TestPodman(t *testing.T) {
 	h := newHost(t)
 	h.useDist()
 	h.installPlugin()
-	h.must("conf", "generate", "web", "--networks", "storage,vlan@data0")
+	h.must("conf", "generate", "web", "--networks", "storage,vlan@data0", "--alloc-dir", "none")
 	dir := t.TempDir()
 	dirs := fmt.Sprintf("%q, %q", h.plugins, sandbox.PluginDir())
 	sandbox.WriteFile(t, dir+"/containers.conf", fmt.Sprintf(podmanConfig, h.conf, dirs))

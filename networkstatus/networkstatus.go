@@ -1,10 +1,10 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package networkstatus writes the attachments of an allocation for its tasks:
-// network-status.json in the shared directory of a Nomad allocation, in the schema of
-// the network plumbing working group (Multi-Network Specification, "Network Attachment
-// Status").
+// Package networkstatus writes the attachments of an allocation for its tasks, to the
+// shared directory of a Nomad allocation: network-status.json in the schema of the
+// network plumbing working group (Multi-Network Specification, "Network Attachment
+// Status"), and network.env with the same as variables.
 package networkstatus
 
 import (
@@ -20,23 +20,36 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// File is the name of the file in the shared directory.
-const File = "network-status.json"
+const (
+	// File is the name of the JSON file in the shared directory.
+	File = "network-status.json"
+	// EnvFile is the name of the file with variables in the shared directory.
+	EnvFile = "network.env"
+)
 
-// Write writes or replaces the file of an allocation. dataDir is the data directory of
-// the Nomad client. The error is fs.ErrNotExist when the client does not have the
-// allocation.
-func Write(dataDir string, a *hook.Allocation) error {
+// SharedDir returns the shared directory of an allocation. allocDir is the Nomad
+// client's alloc_dir. An ID that is no container ID is an error.
+func SharedDir(allocDir, id string) (string, error) {
+	if err := state.ValidateID(id); err != nil {
+		return "", err
+	}
+	return filepath.Join(allocDir, id, "alloc"), nil
+}
+
+// Write writes or replaces both files in the shared directory of an allocation. The
+// error is fs.ErrNotExist when the directory does not exist. After a failure each file
+// has its old or its new content.
+func Write(sharedDir string, a *hook.Allocation) error {
 	data, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
 	if err != nil {
 		return err
 	}
-	shared, err := open(dataDir, a.ID)
+	shared, err := os.OpenRoot(sharedDir)
 	if err != nil {
 		return err
 	}
 	defer shared.Close() //nolint:errcheck // a directory
-	return Replace(shared, File, append(data, '\n'))
+	return errors.Join(Replace(shared, File, append(data, '\n')), Replace(shared, EnvFile, environment(a)))
 }
 
 // Replace writes a file of a shared directory with mode 0644, or leaves the old
@@ -54,9 +67,9 @@ func Replace(shared *os.Root, name string, data []byte) error {
 	return atomicfile.WriteIn(shared, name, data, atomicfile.Options{Mode: 0o644})
 }
 
-// Remove removes the file of an allocation. A missing file is not an error.
-func Remove(dataDir, id string) error {
-	shared, err := open(dataDir, id)
+// Remove removes both files. A missing file or directory is not an error.
+func Remove(sharedDir string) error {
+	shared, err := os.OpenRoot(sharedDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -64,18 +77,13 @@ func Remove(dataDir, id string) error {
 		return err
 	}
 	defer shared.Close() //nolint:errcheck // a directory
-	// A task may have made a directory of it.
-	if err := shared.RemoveAll(File); err != nil {
-		return fmt.Errorf("remove %s: %w", filepath.Join(shared.Name(), File), err)
-	}
-	return nil
+	return errors.Join(remove(shared, File), remove(shared, EnvFile))
 }
 
-// open opens the shared directory of an allocation. Tasks cannot write to the
-// directories above it.
-func open(dataDir, id string) (*os.Root, error) {
-	if err := state.ValidateID(id); err != nil {
-		return nil, err
+// remove removes a file, or the directory that a task made of it.
+func remove(shared *os.Root, name string) error {
+	if err := shared.RemoveAll(name); err != nil {
+		return fmt.Errorf("remove %s: %w", filepath.Join(shared.Name(), name), err)
 	}
-	return os.OpenRoot(filepath.Join(dataDir, "alloc", id, "alloc"))
+	return nil
 }

@@ -29,19 +29,21 @@ func allocation() *hook.Allocation {
 }
 
 func TestWriteAndRemove(t *testing.T) {
-	data := t.TempDir()
-	if err := Write(data, allocation()); !errors.Is(err, fs.ErrNotExist) {
+	shared, err := SharedDir(t.TempDir(), "a1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(shared, allocation()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no allocation: %v, want ErrNotExist", err)
 	}
-	if err := Remove(data, "a1"); err != nil {
+	if err := Remove(shared); err != nil {
 		t.Errorf("no allocation: %v", err)
 	}
-	shared := filepath.Join(data, "alloc", "a1", "alloc")
 	if err := os.MkdirAll(shared, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second replaces the first
-		if err := Write(data, allocation()); err != nil {
+		if err := Write(shared, allocation()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +63,7 @@ func TestWriteAndRemove(t *testing.T) {
 		t.Error(diff)
 	}
 	for range 2 {
-		if err := Remove(data, "a1"); err != nil {
+		if err := Remove(shared); err != nil {
 			t.Error(err)
 		}
 	}
@@ -81,29 +83,26 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{File, "." + File + ".new"} {
+	for _, name := range []string{File, "." + File + ".new", EnvFile} {
 		if err := os.Symlink(victim, filepath.Join(shared, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Write(data, allocation()); err != nil {
+	if err := Write(shared, allocation()); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
 		t.Errorf("what the link led to is now %q, %v", text, err)
 	}
-	if err := Remove(data, "a1"); err != nil {
+	if err := Remove(shared); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(victim); err != nil {
 		t.Errorf("what a link led to was removed: %v", err)
 	}
 	for _, id := range []string{"../a1", "a1/../a1", "", "."} {
-		if err := Write(data, &hook.Allocation{ID: id}); err == nil {
-			t.Errorf("%q: a path is taken for an ID", id)
-		}
-		if err := Remove(data, id); err == nil {
-			t.Errorf("%q: a path is removed", id)
+		if dir, err := SharedDir(data, id); err == nil {
+			t.Errorf("%q: the path %s is taken for an ID", id, dir)
 		}
 	}
 }
@@ -118,10 +117,10 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(shared, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(data, allocation()); err == nil || !strings.Contains(err.Error(), shared) {
+	if err := Write(shared, allocation()); err == nil || !strings.Contains(err.Error(), shared) {
 		t.Errorf("write where the shared directory is a file: %v", err)
 	}
-	if err := Remove(data, "a1"); err == nil || !strings.Contains(err.Error(), shared) {
+	if err := Remove(shared); err == nil || !strings.Contains(err.Error(), shared) {
 		t.Errorf("remove where the shared directory is a file: %v", err)
 	}
 	root, err := os.OpenRoot(filepath.Dir(shared))
@@ -142,7 +141,7 @@ func TestDirectoryInTheWay(t *testing.T) {
 	victim := filepath.Join(data, "victim")
 	occupy := func() {
 		t.Helper()
-		for _, name := range []string{File, "." + File + ".new"} {
+		for _, name := range []string{File, "." + File + ".new", EnvFile} {
 			dir := filepath.Join(shared, name, "full")
 			if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink(data, filepath.Join(dir, "link"))); err != nil {
 				t.Fatal(err)
@@ -153,17 +152,17 @@ func TestDirectoryInTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	occupy()
-	if err := Write(data, allocation()); err != nil {
+	if err := Write(shared, allocation()); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Lstat(filepath.Join(shared, File)); err != nil || !info.Mode().IsRegular() {
 		t.Errorf("the file is %v, %v", info, err)
 	}
-	if err := os.Remove(filepath.Join(shared, File)); err != nil {
+	if err := Remove(shared); err != nil {
 		t.Fatal(err)
 	}
 	occupy()
-	if err := Remove(data, "a1"); err != nil {
+	if err := Remove(shared); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(victim); err != nil {

@@ -97,8 +97,9 @@ type Multi struct {
 	Name string
 	// Networks are attached to every allocation. Empty: none.
 	Networks string
-	// DataDir is the Nomad client's. Empty: none.
-	DataDir string
+	// AllocDir is the Nomad client's alloc_dir, for network-status.json and
+	// network.env. Empty: these files are not written.
+	AllocDir string
 	// Path is the file to write. Empty: 00-NAME.conflist in the last of ConfDirs.
 	Path string
 	// Agent is "prefer" or "require": calls are delegated to the agent, and the plugin

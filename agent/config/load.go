@@ -142,7 +142,7 @@ type file struct {
 		Source   string         `hcl:"source,optional"`
 		Name     string         `hcl:"name,optional"`
 		Networks string         `hcl:"networks,optional"`
-		DataDir  string         `hcl:"data_dir,optional"`
+		AllocDir string         `hcl:"alloc_dir,optional"`
 		Path     string         `hcl:"path,optional"`
 		Agent    hcl.Expression `hcl:"agent,optional"`
 		Where    hcl.Range      `hcl:",def_range"`
@@ -214,7 +214,7 @@ func (f *file) multi(v *values) *Multi {
 	if (m.Primary == "") == (m.Source == "") {
 		v.fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install without changes")
 	}
-	multi := &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.DataDir, m.Path, v.oneOf(m.Agent, "prefer", "require")}
+	multi := &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.AllocDir, m.Path, v.oneOf(m.Agent, "prefer", "require")}
 	if multi.Agent == "" && f.Nomad != nil && f.Nomad.JobNetworks {
 		multi.Agent = "require"
 	}

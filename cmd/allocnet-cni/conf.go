@@ -43,9 +43,10 @@ type conf struct {
 	ConfDir   string `json:"confDir"`
 	PluginDir string `json:"pluginDir"`
 	StateDir  string `json:"stateDir"`
-	// DataDir is the Nomad client's data_dir: network-status.json is written to
-	// the allocation's shared directory in it. Empty: it is not written.
-	DataDir string `json:"dataDir"`
+	// AllocDir is the Nomad client's alloc_dir: network-status.json and network.env
+	// are written to the allocation's shared directory in it. Empty: they are not
+	// written.
+	AllocDir string `json:"allocDir"`
 	// Result selects the attachments in the result of ADD: "primary" or "all".
 	// Empty: "primary".
 	Result string `json:"result"`
@@ -90,7 +91,7 @@ var cniKeys = []string{
 
 // ownKeys are the keys of a plugin configuration that allocnet-cni defines.
 var ownKeys = []string{
-	"primary", "delegates", "networks", "confDir", "pluginDir", "stateDir", "dataDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile", "agent",
+	"primary", "delegates", "networks", "confDir", "pluginDir", "stateDir", "allocDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile", "agent",
 }
 
 // decodeConf decodes a plugin configuration without checking it. With an error, the

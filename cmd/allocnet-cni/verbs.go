@@ -92,24 +92,36 @@ func (r *request) admitPorts() error {
 	return nil
 }
 
-// publish prints the result for the runtime. With dataDir it writes
-// network-status.json for the tasks.
+// publish writes the files for the tasks, and prints the result for the runtime.
 func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
 	result, err := r.result(a)
 	if err != nil {
 		return err
 	}
-	if r.conf.DataDir != "" {
-		err := networkstatus.Write(r.conf.DataDir, a)
-		if errors.Is(err, fs.ErrNotExist) && setup.Identity.Namespace == "" {
-			r.log.Warn("no "+networkstatus.File+": the container is not an allocation of this client", "dataDir", r.conf.DataDir)
-			err = nil
-		}
-		if err != nil {
-			return fmt.Errorf("dataDir: %w", err)
-		}
+	if err := r.writeFiles(a, setup); err != nil {
+		return err
 	}
 	return types.PrintResult(result, r.conf.CNIVersion)
+}
+
+// writeFiles writes the files for the tasks of an allocation.
+func (r *request) writeFiles(a *hook.Allocation, setup hook.Request) error {
+	if r.conf.AllocDir == "" {
+		return nil
+	}
+	dir, err := networkstatus.SharedDir(r.conf.AllocDir, a.ID)
+	if err != nil {
+		return err
+	}
+	err = networkstatus.Write(dir, a)
+	switch {
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return err
+	case setup.Identity.Namespace == "":
+		r.log.Warn("no "+networkstatus.File+": the container is not an allocation of this client", "allocDir", r.conf.AllocDir)
+		return nil
+	}
+	return invalid(fmt.Errorf("allocDir %q: %s does not exist: set allocDir to the alloc_dir of the Nomad client (default: alloc in its data_dir), for example with allocnet conf generate", r.conf.AllocDir, dir))
 }
 
 // del tears down what is on record. The plugin configuration may have changed since
@@ -122,10 +134,14 @@ func del(r *request) error {
 	if err := r.engine.Teardown(r.ctx, r.args.ContainerID); err != nil {
 		return err
 	}
-	if r.conf.DataDir == "" {
+	if r.conf.AllocDir == "" {
 		return nil
 	}
-	return networkstatus.Remove(r.conf.DataDir, r.args.ContainerID)
+	dir, err := networkstatus.SharedDir(r.conf.AllocDir, r.args.ContainerID)
+	if err != nil {
+		return err
+	}
+	return networkstatus.Remove(dir)
 }
 
 // ownsRecord reports whether the record of the container belongs to this conflist

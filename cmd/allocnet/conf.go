@@ -5,17 +5,20 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
+	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -34,8 +37,8 @@ func newConf(s *settings) *cobra.Command {
 
 // generation are the flags of conf generate.
 type generation struct {
-	name, networks, dataDir, out string
-	check                        bool
+	name, networks, allocDir, out string
+	check                         bool
 }
 
 func newConfGenerate(s *settings) *cobra.Command {
@@ -51,11 +54,16 @@ directories.
 With --name PRIMARY, jobs that use the network need no change. The file then contains
 the network as PRIMARY-primary, with an address pool of its own.
 
+allocnet-cni writes network-status.json and network.env for the tasks of an
+allocation. For that it needs the alloc_dir of the Nomad client. Without --alloc-dir
+the Nomad agent of this host is asked for it, with NOMAD_ADDR, NOMAD_TOKEN and the
+other environment variables of Nomad's CLI; the token needs agent:read.
+
 The file is replaced atomically. With --check it is only compared; the exit code is 1
 if it differs.`,
 		Example: `  allocnet conf generate web
-  allocnet conf generate web --name multi --networks storage --data-dir /opt/nomad/data
-  allocnet conf generate web --name multi --networks storage --data-dir /opt/nomad/data --check`,
+  allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc
+  allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc --check`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage(fmt.Errorf("got %d arguments: want the name of the main network", len(args)))
@@ -63,19 +71,19 @@ if it differs.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.run(cmd.OutOrStdout(), cmd.ErrOrStderr(), s, args[0])
+			return g.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), s, args[0])
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&g.name, "name", "multi", "name of the conflist, for mode = \"cni/NAME\"")
 	flags.StringVar(&g.networks, "networks", "", "networks that every allocation gets, as NAME[@INTERFACE],... or a JSON list")
-	flags.StringVar(&g.dataDir, "data-dir", "", "data directory of the Nomad client, to write network-status.json for its tasks (default none)")
+	flags.StringVar(&g.allocDir, "alloc-dir", "", "alloc_dir of the Nomad client, or \"none\" to write no files for tasks (default: ask the Nomad agent)")
 	flags.StringVar(&g.out, "out", "", "the file to write (default 00-NAME.conflist in the directory that Nomad reads)")
 	flags.BoolVar(&g.check, "check", false, "compare the file, do not write it")
 	return cmd
 }
 
-func (g *generation) run(stdout, stderr io.Writer, s *settings, primary string) error {
+func (g *generation) run(ctx context.Context, stdout, stderr io.Writer, s *settings, primary string) error {
 	if g.out == "" {
 		g.out = filepath.Join(s.nomadConfDir(), "00-"+g.name+".conflist")
 	}
@@ -87,6 +95,9 @@ func (g *generation) run(stdout, stderr io.Writer, s *settings, primary string) 
 		if filepath.Dir(broken.Path) == filepath.Clean(s.nomadConfDir()) {
 			return fmt.Errorf("%w: Nomad would offer no network at all: fix or remove the file", broken)
 		}
+	}
+	if err := g.findAllocDir(ctx); err != nil {
+		return err
 	}
 	list, err := g.generate(s, offered, primary)
 	if err != nil {
@@ -100,6 +111,34 @@ func (g *generation) run(stdout, stderr io.Writer, s *settings, primary string) 
 	}
 	return g.explain(stdout, offered, primary)
 }
+
+// noAllocDir is the value of --alloc-dir without files for tasks.
+const noAllocDir = "none"
+
+// findAllocDir asks the Nomad agent for the alloc_dir that no flag gives. Without it a
+// template that reads the files for tasks would wait forever, so a failure is an error.
+func (g *generation) findAllocDir(ctx context.Context) error {
+	switch {
+	case g.allocDir == noAllocDir:
+		g.allocDir = ""
+		return nil
+	case filepath.IsAbs(g.allocDir):
+		return nil
+	case g.allocDir != "":
+		return usage(fmt.Errorf("--alloc-dir %q: want an absolute path, or %q", g.allocDir, noAllocDir))
+	}
+	ctx, cancel := context.WithTimeout(ctx, nomadTimeout)
+	defer cancel()
+	dir, err := nomad.AllocDir(ctx)
+	if err != nil {
+		return fmt.Errorf("the alloc_dir of the Nomad client is not known: %w: start Nomad and set NOMAD_ADDR and NOMAD_TOKEN, or set --alloc-dir to the client's alloc_dir (default: alloc in its data_dir), or to %q", err, noAllocDir)
+	}
+	g.allocDir = dir
+	return nil
+}
+
+// nomadTimeout is the deadline of a request to the Nomad agent of this host.
+const nomadTimeout = 5 * time.Second
 
 // generate returns the conflist, and checks that it would work on this host.
 func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary string) ([]byte, error) {
@@ -154,7 +193,7 @@ func (g *generation) attached(offered *cniconf.Catalog, primary string) ([]*cnic
 }
 
 func (g *generation) multi(s *settings, primary string) (cniconf.Multi, error) {
-	m := cniconf.Multi{Name: g.name, Primary: primary, Networks: g.networks, PluginDir: s.pluginDir, DataDir: g.dataDir}
+	m := cniconf.Multi{Name: g.name, Primary: primary, Networks: g.networks, PluginDir: s.pluginDir, AllocDir: g.allocDir}
 	for _, dir := range s.confDirs() {
 		dir, err := filepath.Abs(dir)
 		if err != nil {

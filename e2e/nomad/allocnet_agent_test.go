@@ -44,7 +44,7 @@ func TestAllocnetAgent(t *testing.T) {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
 	}
-	if out, err := exec.Command(allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir()).CombinedOutput(); err != nil {
+	if out, err := exec.Command(allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir(), "--alloc-dir", "none").CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
 	requireAgent(t)

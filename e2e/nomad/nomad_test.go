@@ -51,9 +51,11 @@ func TestNomad(t *testing.T) {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
 	}
-	sandbox.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", ownDir+":"+confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir(), "--data-dir", dataDir)
+	generate := []string{allocnet, "conf", "generate", "web", "--conf-dir", ownDir + ":" + confDir, "--plugin-dir", plugins + ":" + sandbox.PluginDir()}
+	sandbox.Run(t, append(slices.Clone(generate), "--alloc-dir", dataDir+"/alloc")...)
 	a := newAgent(t)
 	a.Start()
+	sandbox.Run(t, append(generate, "--check")...) // asks Nomad for its alloc_dir
 	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
 		t.Errorf("plugins.cni.version.allocnet-cni is %q", got)
 	}

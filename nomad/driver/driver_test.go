@@ -462,7 +462,7 @@ func TestPublish(t *testing.T) {
 		t.Errorf("without a shared directory: %v", err)
 	}
 	if err := errors.Join(os.Mkdir(shared, 0o777), os.WriteFile(victim, []byte("precious"), 0o600),
-		os.Symlink(victim, filepath.Join(shared, envFile)), os.Symlink(victim, filepath.Join(shared, "."+envFile+".new"))); err != nil {
+		os.Symlink(victim, filepath.Join(shared, networkstatus.EnvFile)), os.Symlink(victim, filepath.Join(shared, "."+networkstatus.EnvFile+".new"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.publishNow(&task{config: c}); err != nil {
@@ -473,7 +473,7 @@ func TestPublish(t *testing.T) {
 	}
 	const want = "ALLOCNET_INTERFACE_storage=net1\nALLOCNET_MAC_storage=02::\nALLOCNET_MTU_storage=1400\nALLOCNET_IP_storage=10.1.0.9\nALLOCNET_CIDRS_storage=10.1.0.9/24,fd00::9/64\n" +
 		"ALLOCNET_INTERFACE_a_b_c=net3\nALLOCNET_MAC_a_b_c=\nALLOCNET_MTU_a_b_c=0\n"
-	if data, err := os.ReadFile(filepath.Join(shared, envFile)); err != nil || string(data) != want {
+	if data, err := os.ReadFile(filepath.Join(shared, networkstatus.EnvFile)); err != nil || string(data) != want {
 		t.Errorf("variables:\n%s%v", data, err)
 	}
 	e.attached = nil

@@ -1,0 +1,43 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestAllocDir(t *testing.T) {
+	for name, test := range map[string]struct {
+		self       any
+		want, fail string
+	}{
+		"configured": {self: configOf("/data", true, "/allocs"), want: "/allocs"},
+		"default":    {self: configOf("/data", true, ""), want: "/data/alloc"},
+		"a server":   {self: configOf("/data", false, ""), fail: "not a client"},
+		"dev mode":   {self: configOf("", true, ""), fail: "development mode"},
+		"denied": {self: func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "Permission denied", http.StatusForbidden)
+		}, fail: "Permission denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, map[string]any{"/v1/agent/self": test.self})
+			t.Setenv("NOMAD_ADDR", s.URL)
+			t.Setenv("NOMAD_TOKEN", "secret")
+			got, err := AllocDir(context.Background())
+			if got != test.want || test.fail == "" && err != nil || test.fail != "" && (err == nil || !strings.Contains(err.Error(), test.fail)) {
+				t.Errorf("%q, %v, want %q %s", got, err, test.want, test.fail)
+			}
+			if s.tokens[0] != "secret" {
+				t.Errorf("token %q", s.tokens[0])
+			}
+		})
+	}
+}
+
+func configOf(dataDir string, client bool, allocDir string) map[string]any {
+	return map[string]any{"config": map[string]any{"DataDir": dataDir, "Client": map[string]any{"Enabled": client, "AllocDir": allocDir}}}
+}

@@ -58,6 +58,10 @@ func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
 	return e.describe(record)
 }
 
+// Resolve returns the recorded allocation that has the ID, or else the only one whose
+// ID begins with it. The error is state.ErrNotFound or a *state.AmbiguousIDError.
+func (e *Engine) Resolve(id string) (string, error) { return e.store.Resolve(id) }
+
 // describe is describe of a record completed, where it is damaged, from libcni's
 // cache.
 func (e *Engine) describe(r state.Record) (*Allocation, error) {

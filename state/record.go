@@ -235,6 +235,19 @@ func (e *InvalidIDError) Error() string {
 // Kind is that of package errdefs.
 func (*InvalidIDError) Kind() errdefs.Kind { return errdefs.Refused }
 
+// AmbiguousIDError is a prefix of the IDs of several allocations.
+type AmbiguousIDError struct {
+	Prefix string
+	IDs    []string
+}
+
+func (e *AmbiguousIDError) Error() string {
+	return fmt.Sprintf("%s is a prefix of %d allocation IDs: want a longer one of:\n%s", e.Prefix, len(e.IDs), strings.Join(e.IDs, "\n"))
+}
+
+// Kind is that of package errdefs.
+func (*AmbiguousIDError) Kind() errdefs.Kind { return errdefs.Refused }
+
 var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
 // ValidateID checks an allocation ID against the CNI specification's rule for a

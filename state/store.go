@@ -11,6 +11,8 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/allocnet/allocnet/internal/keylock"
@@ -98,6 +100,29 @@ func (s *Store) IDs() ([]string, error) {
 		}
 	}
 	return ids, nil
+}
+
+// Resolve returns the recorded allocation that has the ID, or else the only one whose
+// ID begins with it. The error is ErrNotFound or an *AmbiguousIDError.
+func (s *Store) Resolve(id string) (string, error) {
+	if err := ValidateID(id); err != nil {
+		return "", err
+	}
+	if info, err := os.Lstat(s.allocationDir(id)); err == nil && info.IsDir() {
+		return id, nil
+	}
+	all, err := s.IDs()
+	if err != nil {
+		return "", err
+	}
+	matching := slices.DeleteFunc(all, func(other string) bool { return !strings.HasPrefix(other, id) })
+	switch len(matching) {
+	case 0:
+		return "", fmt.Errorf("allocation %s %w", id, ErrNotFound)
+	case 1:
+		return matching[0], nil
+	}
+	return "", &AmbiguousIDError{id, matching}
 }
 
 // List yields all records in the order of their IDs. An allocation that cannot

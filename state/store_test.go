@@ -32,6 +32,31 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestResolve: an ID that is recorded wins over those that it begins, and a prefix of
+// one alone is that one.
+func TestResolve(t *testing.T) {
+	s := open(t)
+	for _, id := range []string{"web", "web-1", "web-10", "db-1"} {
+		must(t, lock(t, s, id).Begin(Allocation{ID: id, Mode: ModeSetup}, nil))
+	}
+	for id, want := range map[string]string{"web": "web", "web-1": "web-1", "web-10": "web-10", "d": "db-1"} {
+		if got, err := s.Resolve(id); got != want || err != nil {
+			t.Errorf("%s: %q, %v; want %q", id, got, err, want)
+		}
+	}
+	var ambiguous *AmbiguousIDError
+	if _, err := s.Resolve("we"); !errors.As(err, &ambiguous) || !strings.Contains(err.Error(), "\nweb\nweb-1\nweb-10") {
+		t.Errorf("three: %v", err)
+	}
+	if _, err := s.Resolve("x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("none: %v", err)
+	}
+	var invalid *InvalidIDError
+	if _, err := s.Resolve(""); !errors.As(err, &invalid) {
+		t.Errorf("empty: %v", err)
+	}
+}
+
 // TestDirectoryOfOthers: a user who can write records has programs executed.
 func TestDirectoryOfOthers(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{

@@ -102,7 +102,10 @@ it. An allocation that is not set up, or whose namespace is gone, is no error.
 With --interface, only this attachment is removed. You cannot remove the primary, or
 the last of the networks that the allocation was set up with.
 
-An attachment that cannot be removed stays recorded; the next detach retries.`,
+An attachment that cannot be removed stays recorded; the next detach retries.
+
+The first 8 characters or more of an ID of Nomad are enough if no other ID begins with
+them. Other IDs are complete: web-1 never detaches web-10.`,
 		Example: `  allocnet detach web-1 --interface net2
   allocnet detach web-1`,
 		Args: oneID,
@@ -122,6 +125,9 @@ type detachedJSON struct {
 func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
+		return err
+	}
+	if id, err = s.resolveToRemove(cmd.ErrOrStderr(), engine, id); err != nil {
 		return err
 	}
 	if iface != "" {

@@ -33,8 +33,12 @@ not be recorded: allocnet finds objects by the allocation ID in them, also those
 other runtimes.
 
 A live allocation is refused. With --forget, the record is dropped even if an object
-cannot be removed, for plugins whose DEL will never succeed.`,
+cannot be removed, for plugins whose DEL will never succeed.
+
+The first 8 characters or more of a recorded ID of Nomad are enough if no other recorded
+ID begins with them.`,
 		Example: `  allocnet cleanup 5c2e9a0e-7a3c-4f5e-8a8e-0d4f9c1b2a33
+  allocnet cleanup 5c2e9a0e
   allocnet cleanup web-1 --forget`,
 		Args: oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +59,9 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	}
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
+		return err
+	}
+	if id, err = s.resolveToRemove(cmd.ErrOrStderr(), engine, id); err != nil {
 		return err
 	}
 	collector := engine.Collector()
@@ -177,7 +184,7 @@ func newGC(s *settings) *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
-	cmd.Flags().Var(&f.live, "live", "IDs of live allocations, separated by ','; @FILE reads them from a file, @- from standard input (default: records and namespaces decide)")
+	cmd.Flags().Var(&f.live, "live", "complete IDs of live allocations, separated by ','; @FILE reads them from a file, @- from standard input (default: records and namespaces decide)")
 	cmd.Flags().StringVar(&f.network, "network", "", "only attachments to this network (default: all)")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be removed, and remove nothing")
 	return cmd

@@ -93,6 +93,7 @@ var outcomes = map[string]struct {
 	"portmap.UnknownLabelError":      {&portmap.UnknownLabelError{}, refused},
 	"selection.Error":                {&selection.Error{}, refused},
 	"selection.UnsupportedError":     {&selection.UnsupportedError{}, refused},
+	"state.AmbiguousIDError":         {&state.AmbiguousIDError{}, refused},
 	"state.ErrAttaching":             {state.ErrAttaching, unavailable},
 	"state.ErrLocked":                {state.ErrLocked, unavailable},
 	"state.ErrNotFound":              {state.ErrNotFound, notFound},

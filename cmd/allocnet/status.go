@@ -20,7 +20,8 @@ func newStatus(s *settings) *cobra.Command {
 		Use:   "status [ID]",
 		Short: "Show allocations and their attachments",
 		Long: `Show one allocation, or all. The command runs no plugin and takes no lock, so it
-shows the momentary state of an allocation that is being set up or torn down.
+shows the momentary state of an allocation that is being set up or torn down. The
+first characters of an ID are enough if no other ID begins with them.
 
 Phases: adding (set-up in flight or interrupted), attached, deleting (teardown in
 flight or interrupted), pending (teardown failed; detach retries).`,
@@ -41,7 +42,11 @@ flight or interrupted), pending (teardown failed; detach retries).`,
 			if len(args) == 0 {
 				return listAll(cmd, engine, s.json)
 			}
-			allocation, err := engine.Status(cmd.Context(), args[0])
+			id, err := engine.Resolve(args[0])
+			if err != nil {
+				return err
+			}
+			allocation, err := engine.Status(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -88,7 +93,9 @@ plugin is missing or the record is damaged. The exit code is 1 unless all are ok
 
 An allocation with a damaged record is not garbage-collected, and its attachments do
 not change. --repair first rewrites the record from its readable parts, libcni's cache
-and the namespace. The damaged file is kept in the state directory.`,
+and the namespace. The damaged file is kept in the state directory.
+
+The first characters of an ID are enough if no other ID begins with them.`,
 		Example: `  allocnet check web-1
   allocnet check --repair web-1`,
 		Args: oneID,
@@ -101,6 +108,9 @@ and the namespace. The damaged file is kept in the state directory.`,
 func check(cmd *cobra.Command, s *settings, id string, repair bool) error {
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
+		return err
+	}
+	if id, err = engine.Resolve(id); err != nil {
 		return err
 	}
 	if repair {

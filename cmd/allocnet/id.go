@@ -1,0 +1,57 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
+)
+
+// shortID is the number of characters of an ID of Nomad that tables show, as Nomad's do.
+const shortID = 8
+
+// uuid is the form of Nomad's allocation IDs. All have one length, so that none is a
+// prefix of another.
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// resolveToRemove returns the ID of the allocation that a command removes. A prefix is
+// only one of Nomad's IDs: a script that detaches web-1 twice must not detach web-10.
+// An ID without a record is no error, because removing is repeatable.
+func (s *settings) resolveToRemove(stderr io.Writer, engine *hook.Engine, id string) (string, error) {
+	found, err := engine.Resolve(id)
+	candidates := []string{found}
+	var ambiguous *state.AmbiguousIDError
+	switch {
+	case errors.As(err, &ambiguous):
+		candidates = ambiguous.IDs
+	case errors.Is(err, state.ErrNotFound):
+		return id, nil
+	case err != nil || found == id:
+		return id, err
+	}
+	if len(id) < shortID || !slices.ContainsFunc(candidates, uuid.MatchString) {
+		s.note(stderr, fmt.Sprintf("%s is taken as a complete ID; there are %s", id, strings.Join(candidates, ", ")))
+		return id, nil
+	}
+	if ambiguous != nil {
+		return "", err
+	}
+	s.note(stderr, fmt.Sprintf("%s is allocation %s", id, found))
+	return found, nil
+}
+
+// note tells a person at a terminal something that a program does not need.
+func (s *settings) note(stderr io.Writer, text string) {
+	if file, ok := stderr.(*os.File); ok && isTerminal(file) && !s.json {
+		_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", text) // there is no other output
+	}
+}

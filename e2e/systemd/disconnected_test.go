@@ -5,12 +5,13 @@ package systemd
 
 import "testing"
 
-// TestDisconnectedSystemdRun restarts D-Bus while systemd-run waits for a unit: it
-// ends with 0. The unit goes on, and keeps its networks.
+// TestDisconnectedSystemdRun: D-Bus restarts while systemd-run waits for a unit, and
+// systemd-run exits with 0. allocnet does not take that for the end of the unit, which
+// runs on with its networks.
 func TestDisconnectedSystemdRun(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
-	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // only systemd-run and the unit take down
+	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // the rounds of the agent tear down, too
 	waiting := m.command("allocnet", "systemd-run", "--unit", "long", "--primary", "web", "--wait", "--", "sleep", "infinity")
 	if err := waiting.Start(); err != nil {
 		t.Fatal(err)
@@ -31,12 +32,12 @@ func TestDisconnectedSystemdRun(t *testing.T) {
 	m.requireSame(before)
 }
 
-// TestReexecutedSystemd executes systemd anew, as an upgrade does, while systemd-run
-// waits until a unit is started: it fails. The unit goes on, and keeps its networks.
+// TestReexecutedSystemd: systemd re-executes itself, as in an upgrade, while systemd-run
+// waits for the start of a unit, and systemd-run fails. The unit runs on with its networks.
 func TestReexecutedSystemd(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
-	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // only systemd-run and the unit take down
+	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // the rounds of the agent tear down, too
 	starting := m.command("allocnet", "systemd-run", "--unit", "once", "--primary", "web", "--property", "Type=oneshot", "--", "sleep", "infinity")
 	if err := starting.Start(); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestReexecutedSystemd(t *testing.T) {
 		t.Errorf("the command runs, and its networks are gone: %d %s", code, out)
 	}
 	m.must("systemctl", "stop", "once.service")
-	m.await("nothing of the unit is left", func() bool { // systemd 252 runs no ExecStopPost after this
+	m.await("nothing of the unit is left", func() bool { // after daemon-reexec, systemd 252 does not run ExecStopPost
 		m.must("allocnet", "gc")
 		_, code := m.exitCode("allocnet", "check", "once")
 		return code == 3

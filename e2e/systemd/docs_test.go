@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestDocs does what docs/systemd.md says.
+// TestDocs runs the examples of docs/systemd.md.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/systemd.md")
 	if err != nil {

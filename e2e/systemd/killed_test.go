@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// Programs that stand in for systemd's, at the front of PATH.
+// Scripts that replace systemd's programs: their directory comes first in PATH.
 const (
 	killsParent = "kill -9 $PPID"
-	// notYet has not asked systemd for the unit as long as /run/hold is there.
+	// notYet does not request the unit from systemd while /run/hold exists.
 	notYet    = "touch /run/begun; while [ -e /run/hold ]; do sleep 0.05; done; exit 1"
 	noSystemd = "echo 'Failed to connect to bus' >&2; exit 1"
 )
 
-// instead returns the words of a command that finds a script as program.
+// instead returns a command line whose PATH has a script in place of a program.
 func (m *machine) instead(program, script string, words ...string) []string {
 	m.Helper()
 	dir := "/root/instead-of-" + program
@@ -26,12 +26,13 @@ func (m *machine) instead(program, script string, words ...string) []string {
 	return append([]string{"env", "PATH=" + dir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, words...)
 }
 
-// TestKilledSystemdRun kills `allocnet systemd-run` when the networks are
-// attached and the unit is not yet asked for.
+// TestKilledSystemdRun: `allocnet systemd-run` is killed after the networks are attached
+// and before it requests the unit. GC removes the allocation, unless systemd-run is
+// still to request the unit, or systemd cannot be asked.
 func TestKilledSystemdRun(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
-	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // it would collect as well
+	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // the rounds of the agent tear down, too
 	run := []string{"allocnet", "systemd-run", "--unit", "killed", "--primary", "web", "--publish", "8080:80", "--", "true"}
 	kill := func() {
 		t.Helper()
@@ -83,7 +84,7 @@ func TestKilledSystemdRun(t *testing.T) {
 	m.requireSame(before)
 }
 
-// requireNoOutcomes: no file for the outcome of a unit is left.
+// requireNoOutcomes fails if a file with the outcome of a unit is left.
 func requireNoOutcomes(m *machine) {
 	m.Helper()
 	if out := m.must("ls", "/run"); strings.Contains(out, "allocnet-unit") {

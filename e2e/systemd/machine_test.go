@@ -24,13 +24,13 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// Packages of allocnet: one to install, and one to upgrade to.
+// Versions of the Debian package: the installed one, and that of the upgrade.
 const (
 	release = "0.1.0"
 	upgrade = "0.1.1"
 )
 
-var packages string // the directory of both
+var packages string // the directory with both packages
 
 func TestMain(m *testing.M) {
 	code, err := prepare(m.Run)
@@ -68,18 +68,18 @@ func prepare(run func() int) (int, error) {
 	return run(), nil
 }
 
-// system is what `make systemd` makes.
+// system returns the root directory of the Debian system that `make systemd` builds.
 func system() string { return filepath.Join(sandbox.Root(), "build", "systemd", "root") }
 
-// machine is a booted system, with files of its own over the shared ones.
+// machine is a booted Debian system. Its file system is an overlay over the shared one.
 type machine struct {
 	*testing.T
 	leader int
 	client *client.Client
 }
 
-// boot lays a file system over the Debian system, in a mount namespace that
-// ends with the machine.
+// boot mounts an overlay over the Debian system and boots it. The mounts are in a mount
+// namespace that ends with the machine.
 const boot = `
 mount -t tmpfs tmpfs "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
@@ -87,8 +87,8 @@ mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/
 exec systemd-nspawn -D "$1/root" --register=no --keep-unit --private-network --console=pipe --boot
 `
 
-// newMachine boots a machine that has the CNI plugins, the example networks
-// and the package, installed.
+// newMachine boots a machine, and installs the CNI plugins, the example networks and the
+// package.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	var console bytes.Buffer
@@ -105,7 +105,7 @@ func newMachine(t *testing.T) *machine {
 			t.Logf("the machine's journal:\n%s", log)
 		}
 		if m.leader != 0 {
-			_ = unix.Kill(m.leader, unix.SIGKILL) // and all in its PID namespace
+			_ = unix.Kill(m.leader, unix.SIGKILL) // also ends all processes of its PID namespace
 		}
 		_ = nspawn.Process.Kill()
 		_ = nspawn.Wait()
@@ -126,8 +126,8 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// leaderOf returns the PID of the systemd that a systemd-nspawn has started, 0
-// until it has.
+// leaderOf returns the PID of the systemd that a systemd-nspawn has started, or 0 if it
+// has not yet.
 func leaderOf(nspawn int) int {
 	var pid int
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", nspawn, nspawn))
@@ -170,7 +170,7 @@ func (m *machine) install(version string) {
 	m.must("dpkg", "-i", "/root/"+filepath.Base(deb(version)))
 }
 
-// command runs in the machine.
+// command returns a command that runs in the namespaces of the machine.
 func (m *machine) command(words ...string) *exec.Cmd {
 	enter := []string{"-t", fmt.Sprint(m.leader), "-m", "-u", "-i", "-n", "-p", "-C", "--"}
 	cmd := exec.Command("nsenter", append(enter, words...)...)
@@ -178,7 +178,7 @@ func (m *machine) command(words ...string) *exec.Cmd {
 	return cmd
 }
 
-// must runs a command that has to succeed, and returns what it prints.
+// must runs a command, fails the test if the command fails, and returns its output.
 func (m *machine) must(words ...string) string {
 	m.Helper()
 	out, err := m.command(words...).CombinedOutput()
@@ -188,7 +188,7 @@ func (m *machine) must(words ...string) string {
 	return string(out)
 }
 
-// exitCode runs a command and returns what it prints, and how it ended.
+// exitCode runs a command and returns its output and its exit code.
 func (m *machine) exitCode(words ...string) (string, int) {
 	m.Helper()
 	cmd := m.command(words...)
@@ -231,10 +231,11 @@ func (m *machine) property(unit, name string) string {
 	return strings.TrimSpace(m.must("systemctl", "show", "-P", name, unit))
 }
 
-// volatile are counters, and what the plugins keep for the next allocation.
+// volatile matches what differs without a leak: counters, and the address that host-local
+// reserved last.
 var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|.*last_reserved_ip.*\n`)
 
-// snapshot is all that an allocation could leave.
+// snapshot returns the rules, interfaces, namespaces and files that an allocation can leave.
 func (m *machine) snapshot() string {
 	m.Helper()
 	return volatile.ReplaceAllString(m.must("sh", "-ec", `
@@ -244,8 +245,8 @@ ls /run/netns
 find /var/lib/cni /var/lib/allocnet /run/cni -type f 2>/dev/null | sort`), "")
 }
 
-// warm sets the networks up and down once, so that what the plugins make once
-// and keep is there, and returns what is to be again.
+// warm attaches and detaches an allocation, so that the objects that plugins make once for
+// all allocations exist, and returns a snapshot with them.
 func (m *machine) warm() string {
 	m.Helper()
 	m.must("allocnet", "attach", "warm", "--primary", "web", "--networks", "storage", "--publish", "4000:80")
@@ -253,8 +254,8 @@ func (m *machine) warm() string {
 	return m.snapshot()
 }
 
-// requireSame waits for the kernel and systemd to remove what they remove by
-// and by.
+// requireSame waits until the machine is as in the snapshot: the kernel and systemd remove
+// some objects with a delay.
 func (m *machine) requireSame(before string) {
 	m.Helper()
 	diff := ""

@@ -18,7 +18,7 @@ import (
 
 var ctx = context.Background()
 
-// TestPackage installs, upgrades, removes and purges, with an allocation that stays
+// TestPackage installs, upgrades, removes and purges the package. An allocation remains
 // attached during the upgrade.
 func TestPackage(t *testing.T) {
 	m := newMachine(t)
@@ -54,8 +54,8 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// TestAgent has the agent as a notify service: killed, hung, and started by its
-// socket.
+// TestAgent: the agent is a service of type notify. systemd restarts it after a kill and,
+// by its watchdog, after a hang, and starts it when a client connects to its socket.
 func TestAgent(t *testing.T) {
 	m := newMachine(t)
 	m.await("the status line says that it is ready", func() bool {
@@ -74,7 +74,7 @@ func TestAgent(t *testing.T) {
 		}
 	}
 	restarted("kill -9", "systemctl", "kill", "-s", "KILL", "allocnet.service")
-	m.write("/etc/systemd/system/allocnet.service.d/quick.conf", "[Service]\nWatchdogSec=10s\nTimeoutAbortSec=1s\n") // more than a loaded machine needs to answer
+	m.write("/etc/systemd/system/allocnet.service.d/quick.conf", "[Service]\nWatchdogSec=10s\nTimeoutAbortSec=1s\n") // the agent of a busy machine answers in less
 	m.must("systemctl", "daemon-reload")
 	m.must("systemctl", "restart", "allocnet.service")
 	restarted("a hang", "systemctl", "kill", "-s", "STOP", "allocnet.service")
@@ -99,14 +99,14 @@ func TestAgent(t *testing.T) {
 	})
 }
 
-// ask connects to the socket as a user and asks for the agent's health.
+// ask is a Perl program that connects to the socket and requests the agent's health.
 const ask = `use IO::Socket::UNIX;
 my $c = IO::Socket::UNIX->new("/run/allocnet/agent.sock") or die "connect: $!\n";
 print $c "GET /healthz HTTP/1.0\r\nHost: agent\r\n\r\n";
 print <$c>`
 
-// TestSocketGroup has a group that the configuration lets in, through the
-// packaged socket unit.
+// TestSocketGroup: members of the configured group can connect to the socket of the
+// packaged socket unit, and other users cannot.
 func TestSocketGroup(t *testing.T) {
 	m := newMachine(t)
 	m.must("groupadd", "friends")
@@ -135,8 +135,8 @@ func TestSocketGroup(t *testing.T) {
 	}
 }
 
-// TestAgentAttaches shows that the hardened unit lets the plugins do all they
-// have to, and that the host sees the namespaces.
+// TestAgentAttaches: plugins work within the hardened unit of the agent, and the
+// namespaces are mounted on the host.
 func TestAgentAttaches(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
@@ -153,7 +153,7 @@ func TestAgentAttaches(t *testing.T) {
 	m.requireSame(before)
 }
 
-// TestAgentBySystemdRun needs no unit file.
+// TestAgentBySystemdRun: systemd-run starts the agent without a unit file.
 func TestAgentBySystemdRun(t *testing.T) {
 	m := newMachine(t)
 	m.must("systemctl", "disable", "--now", "allocnet.service", "allocnet.socket")
@@ -162,7 +162,7 @@ func TestAgentBySystemdRun(t *testing.T) {
 		t.Errorf("when systemd-run returns: %v", err)
 	}
 	m.await("the first round is over", func() bool { return m.client.Ready(ctx) == nil })
-	m.await("it has asked itself", func() bool { return m.property("agent", "StatusText") != "" })
+	m.await("the agent has reported its status", func() bool { return m.property("agent", "StatusText") != "" })
 	m.must("systemctl", "stop", "agent")
 	if out, code := m.exitCode("ls", "/run/allocnet/agent.sock"); code == 0 {
 		t.Errorf("left: %s", out)
@@ -188,7 +188,8 @@ networks = [{ name = "storage", interface = "data0" }]
 publish  = ["8080:80/tcp"]
 `
 
-// TestService is a service with two networks and a published port.
+// TestService: a service has two networks and a published port, also after restarts and
+// kills. An unknown network is an error in the journal.
 func TestService(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
@@ -226,7 +227,7 @@ func TestService(t *testing.T) {
 	m.requireSame(before)
 }
 
-// requireServed asks the published port from the host.
+// requireServed waits until the service answers on its published port.
 func (m *machine) requireServed() {
 	m.Helper()
 	answer := ""
@@ -240,7 +241,7 @@ func (m *machine) requireServed() {
 	}
 }
 
-// get asks from within the machine's namespace.
+// get sends a request from within the machine's network namespace.
 func (m *machine) get(url string) (string, error) {
 	ns, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", m.leader))
 	if err != nil {
@@ -264,7 +265,8 @@ func (m *machine) get(url string) (string, error) {
 	return string(data), err
 }
 
-// TestSystemdRun ends the unit in every way.
+// TestSystemdRun: a command has its networks and its exit code, however its unit ends. No
+// network and no file is left.
 func TestSystemdRun(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
@@ -284,13 +286,13 @@ func TestSystemdRun(t *testing.T) {
 	}
 	for _, wait := range []string{"--wait", "--wait=false"} { // systemd-run itself fails with 1
 		if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", wait, "--property", "NoSuch=1", "--", "true"); code != 125 || !strings.Contains(out, "NoSuch") {
-			t.Errorf("what systemd refuses, %s: %d %s", wait, code, out)
+			t.Errorf("a request that systemd refuses, %s: %d %s", wait, code, out)
 		}
 		if out, code := m.exitCode("allocnet", "systemd-run", "--unit", "allocnet", "--primary", "web", wait, "--", "true"); code != 125 || !strings.Contains(out, "already") {
 			t.Errorf("a unit that exists, %s: %d %s", wait, code, out)
 		}
 		if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "nowhere", wait, "--", "true"); code != 2 {
-			t.Errorf("what allocnet refuses, %s: %d %s", wait, code, out)
+			t.Errorf("a request that allocnet refuses, %s: %d %s", wait, code, out)
 		}
 	}
 	if out := m.must("sh", "-c", "ls /run"); strings.Contains(out, "allocnet-unit") {

@@ -25,7 +25,7 @@ func (o *operation) rollBackInterrupted(ctx context.Context) {
 	}
 	removed := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return !interrupted[a.Batch] })
 	if len(removed) == 0 {
-		o.restoreDefaultRoutes(nil)
+		o.restoreDefaultRoutes()
 		return
 	}
 	o.log.Info("removing attachments of an interrupted call", "count", len(removed))
@@ -50,6 +50,6 @@ func (o *operation) remove(ctx context.Context, attachments []state.Attachment) 
 	if err := o.reload(); err != nil {
 		return errors.Join(failed, err)
 	}
-	o.restoreDefaultRoutes(attachments)
+	o.restoreDefaultRoutes()
 	return errors.Join(failed, o.forgetEmpty())
 }

@@ -129,6 +129,34 @@ func checkRoutesRecorded(t *testing.T, a *Allocation, route string) {
 	}
 }
 
+// TestDefaultRouteOfPending: DEL removes an interface that has the default route, and then
+// fails. The allocation has its earlier default route, although the attachment is pending.
+func TestDefaultRouteOfPending(t *testing.T) {
+	m := routed(t)
+	m.config.Cleaner = NoCleaner
+	path := m.namespaces.create("/run/netns/w1")
+	m.namespaces.add(path, netns.Interface{Name: "eth0", Up: true})
+	m.namespaces.at[path].routes = []netns.Route{{Interface: "eth0", Gateway: netip.MustParseAddr("192.0.2.1")}}
+	if _, err := m.Extend(t.Context(), Request{ID: "w1", Netns: path, Networks: []selection.Element{{Name: "a", Interface: "net1", DefaultRoute: []string{}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.defaultRoutes(path); got != "net1 by 10.0.0.254" {
+		t.Fatalf("default routes %q", got)
+	}
+	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+		m.namespaces.removeInterface(path, c.Environ["CNI_IFNAME"])
+		return true, nil, errors.New("the lease is busy")
+	}
+	for range 2 {
+		if err := m.Detach(t.Context(), "w1", "net1"); err == nil {
+			t.Fatal("DEL failed, and Detach did not")
+		}
+		if got := m.defaultRoutes(path); got != "eth0 by 192.0.2.1" {
+			t.Errorf("default routes %q, want the earlier one", got)
+		}
+	}
+}
+
 // TestNamespaceFails: every question to a namespace may fail. Then the attachments are
 // undone, and the error has the cause.
 func TestNamespaceFails(t *testing.T) {

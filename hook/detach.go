@@ -54,7 +54,7 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 	}
 	at := slices.Index(attached, iface)
 	if at < 0 {
-		o.restoreDefaultRoutes(nil)
+		o.restoreDefaultRoutes()
 		return &NotAttachedError{id, iface, attached}
 	}
 	a := o.record.Attachments[at]
@@ -81,7 +81,7 @@ func (e *Engine) Release(ctx context.Context, id, task string) error {
 	}
 	attached := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
 	if len(attached) == 0 { // or a killed Release had not yet removed the record
-		o.restoreDefaultRoutes(nil)
+		o.restoreDefaultRoutes()
 		return o.forgetEmpty()
 	}
 	return o.removeAlone(ctx, attached)

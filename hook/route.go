@@ -229,11 +229,10 @@ func (p *plan) assignPreviousRoutes(routes []netns.Route) {
 	}
 }
 
-// restoreDefaultRoutes restores the default routes that the removed attachments had
-// replaced, and those that a killed process left to restore. A failure does not keep them
-// on record.
-func (o *operation) restoreDefaultRoutes(removed []state.Attachment) {
-	if err := o.restorePreviousRoutes(removed); err != nil {
+// restoreDefaultRoutes restores the default routes that removed attachments had replaced.
+// A failure does not keep them on record.
+func (o *operation) restoreDefaultRoutes() {
+	if err := o.restorePreviousRoutes(o.previousRoutes()); err != nil {
 		o.log.Warn("the previous default route is not restored", "error", err)
 	}
 	if o.record.Allocation.PreviousRoutes == nil {
@@ -245,12 +244,20 @@ func (o *operation) restoreDefaultRoutes(removed []state.Attachment) {
 	}
 }
 
-func (o *operation) restorePreviousRoutes(removed []state.Attachment) error {
-	var previous []netns.Route
-	for _, a := range slices.Backward(removed) {
-		previous = append(previous, a.PreviousRoutes...)
+// previousRoutes returns the default routes that deleted attachments had replaced, which
+// are on record with the allocation, and those of attachments whose DEL failed: it may
+// have removed the interface before.
+func (o *operation) previousRoutes() []netns.Route {
+	previous := slices.Clone(o.record.Allocation.PreviousRoutes)
+	for _, a := range slices.Backward(o.record.Attachments) {
+		if a.Phase == state.Deleting || a.Phase == state.Pending {
+			previous = append(previous, a.PreviousRoutes...)
+		}
 	}
-	previous = append(previous, o.record.Allocation.PreviousRoutes...)
+	return previous
+}
+
+func (o *operation) restorePreviousRoutes(previous []netns.Route) error {
 	if len(previous) == 0 {
 		return nil
 	}

@@ -100,9 +100,10 @@ func (o *operation) leaveNamespace() error {
 	if o.record.Allocation.NetnsOwned {
 		return o.removeNamespace()
 	}
-	removed := o.record.Attachments
-	o.record.Attachments = nil
-	o.restoreDefaultRoutes(removed)
+	if err := o.reload(); err != nil {
+		return err
+	}
+	o.restoreDefaultRoutes()
 	return nil
 }
 

@@ -98,7 +98,7 @@ func (r *Record) readJournal(path string, torn func(path string, data []byte) ([
 // counts. The previous routes of a deleted attachment become those of the allocation,
 // until its next line.
 func (r *Record) apply(path string, lines [][]byte) error {
-	attachments := map[string]Attachment{}
+	attachments, deleted := map[string]Attachment{}, []Attachment{}
 	named := false // the allocation itself, or damage that may have been it
 	for i, text := range lines {
 		c, err := decode(text)
@@ -114,25 +114,31 @@ func (r *Record) apply(path string, lines [][]byte) error {
 			named = true
 			r.Damaged = append(r.Damaged, Damaged{path, i + 1, err})
 		case c.Allocation != nil:
-			named = true
+			named, deleted = true, nil
 			r.Allocation = *c.Allocation
 		case c.Attachment != nil:
 			attachments[c.Attachment.Interface] = *c.Attachment
 		default:
-			r.Allocation.PreviousRoutes = append(r.Allocation.PreviousRoutes, attachments[c.Forgotten].PreviousRoutes...)
+			deleted = append(deleted, attachments[c.Forgotten])
 			delete(attachments, c.Forgotten)
 		}
 	}
 	for _, a := range attachments {
 		r.Attachments = append(r.Attachments, a)
 	}
-	slices.SortFunc(r.Attachments, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Interface, b.Interface))
-	})
+	slices.SortFunc(r.Attachments, byIndex)
+	slices.SortFunc(deleted, byIndex)
+	for _, a := range slices.Backward(deleted) { // the newest first, in whichever order DEL ended
+		r.Allocation.PreviousRoutes = append(r.Allocation.PreviousRoutes, a.PreviousRoutes...)
+	}
 	if len(lines) > 0 && !named {
 		r.Damaged = append(r.Damaged, Damaged{path, 0, errors.New("no line is of the allocation as a whole")})
 	}
 	return nil
+}
+
+func byIndex(a, b Attachment) int {
+	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Interface, b.Interface))
 }
 
 // whole returns the length of the lines that have an end. A power cut can leave

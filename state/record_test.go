@@ -86,6 +86,19 @@ func TestPreviousRoutes(t *testing.T) {
 	if got, err := l.Load(); err != nil || len(got.Allocation.PreviousRoutes) > 0 {
 		t.Errorf("when they are restored: %+v, %v", got, err)
 	}
+	for _, order := range [][]string{{"net3", "net4"}, {"net4", "net3"}} {
+		older, newer := attachment("net3", ""), attachment("net4", "")
+		older.PreviousRoutes, older.Index = routes, 3
+		newer.PreviousRoutes, newer.Index = []netns.Route{{Interface: "net1", Gateway: routes[0].Gateway}}, 4
+		must(t, l.Begin(Allocation{ID: "a", Mode: ModeExtend}, []Attachment{older, newer}))
+		for _, iface := range order {
+			must(t, l.Delete(iface))
+		}
+		got, err := l.Load()
+		if want := slices.Concat(newer.PreviousRoutes, routes); err != nil || !slices.Equal(got.Allocation.PreviousRoutes, want) {
+			t.Errorf("deleted in the order %v: %+v, %v, want %v", order, got.Allocation.PreviousRoutes, err, want)
+		}
+	}
 	must(t, l.Clear())
 	if err := l.WriteAllocation(got.Allocation); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a record: %v", err)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,7 +89,7 @@ func run() int {
 	verb := os.Getenv("CNI_COMMAND")
 	input, err := io.ReadAll(os.Stdin)
 	if err != nil {
-		return fail(5, err.Error())
+		return fail(types.ErrIOFailure, err.Error())
 	}
 	var conf struct {
 		CNIVersion string          `json:"cniVersion"`
@@ -97,11 +98,14 @@ func run() int {
 		Valid      json.RawMessage `json:"cni.dev/valid-attachments"`
 	}
 	if err := json.Unmarshal(input, &conf); err != nil {
-		return fail(6, err.Error())
+		return fail(types.ErrDecodingFailure, err.Error())
 	}
 	if verb == "VERSION" {
 		fmt.Println(`{"cniVersion":"1.1.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}`)
 		return 0
+	}
+	if (verb == "ADD" || verb == "CHECK") && os.Getenv("CNI_NETNS") == "" {
+		return fail(types.ErrInvalidEnvironmentVariables, "required env variables [CNI_NETNS] missing")
 	}
 	if conf.Fake.Log != "" {
 		appendTo(conf.Fake.Log, verb+" "+os.Getenv("CNI_IFNAME")+string(conf.Valid)+"\n")

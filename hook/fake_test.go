@@ -16,10 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -155,6 +158,8 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 	}
 	iface, path := c.Environ["CNI_IFNAME"], c.Environ["CNI_NETNS"]
 	switch {
+	case path == "" && (c.Verb == "ADD" || c.Verb == "CHECK"):
+		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "required env variables [CNI_NETNS] missing", "")
 	case c.Verb == "ADD" && conf.PrevResult != nil:
 		return conf.PrevResult, nil
 	case c.Verb == "ADD":
@@ -166,6 +171,36 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		x.namespaces.removeInterface(path, iface)
 	}
 	return nil, nil
+}
+
+// TestFakeExec holds the fake to fakecni, which is held to real plugins: with a namespace,
+// and with CNI_NETNS empty.
+func TestFakeExec(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	dir := t.TempDir()
+	fakecni.Install(t, dir)
+	list, err := libcni.ConfListFromBytes([]byte(`{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "fakecni"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := libcni.NewCNIConfigWithCacheDir([]string{dir}, t.TempDir(), nil)
+	fake := libcni.NewCNIConfigWithCacheDir([]string{dir}, t.TempDir(), &fakeExec{namespaces: &fakeNamespaces{at: map[string]*fakeNamespace{}}})
+	for _, path := range []string{"/run/netns/c", ""} {
+		rt := &libcni.RuntimeConf{ContainerID: "c", NetNS: path, IfName: "eth0"}
+		for i, call := range []func(*libcni.CNIConfig) error{
+			func(c *libcni.CNIConfig) error { _, err := c.AddNetworkList(t.Context(), list, rt); return err },
+			func(c *libcni.CNIConfig) error { return c.CheckNetworkList(t.Context(), list, rt) },
+			func(c *libcni.CNIConfig) error { return c.DelNetworkList(t.Context(), list, rt) },
+			func(c *libcni.CNIConfig) error { return c.DelNetworkList(t.Context(), list, rt) },
+			func(c *libcni.CNIConfig) error { return c.GetStatusNetworkList(t.Context(), list) },
+			func(c *libcni.CNIConfig) error { return c.GCNetworkList(t.Context(), list, nil) },
+		} {
+			got, want := call(fake), call(plugin)
+			if fmt.Sprint(got) != fmt.Sprint(want) || (want != nil) != (path == "" && i < 2) {
+				t.Errorf("namespace %q, call %d: %v, want %v", path, i, got, want)
+			}
+		}
+	}
 }
 
 // fakeNamespaces are network namespaces in memory, by path.

@@ -50,20 +50,23 @@ func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
 	if warning = errors.Join(warning, err); warning != nil {
 		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
-	r.engine, err = hook.NewEngine(hook.Config{
-		ConfDirs:    filepath.SplitList(c.ConfDir),
-		Networks:    c.delegates,
-		PluginDirs:  filepath.SplitList(c.PluginDir),
-		StateDir:    c.StateDir,
-		CallTimeout: c.timeout,
-		Logger:      r.log,
-	})
-	if err != nil {
+	if r.engine, err = newEngine(c, r.log); err != nil {
 		_ = output.Close() // nothing was written
 		return nil, err
 	}
 	r.limit(output)
 	return r, nil
+}
+
+func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
+	return hook.NewEngine(hook.Config{
+		ConfDirs:    filepath.SplitList(c.ConfDir),
+		Networks:    c.delegates,
+		PluginDirs:  filepath.SplitList(c.PluginDir),
+		StateDir:    c.StateDir,
+		CallTimeout: c.timeout,
+		Logger:      log,
+	})
 }
 
 // limit sets the deadline of the call: a runtime may hold a lock for all its

@@ -55,3 +55,29 @@ func (s *settings) note(stderr io.Writer, text string) {
 		_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", text) // there is no other output
 	}
 }
+
+// shortIDs returns what tables show of Nomad's IDs: the first characters, so many that
+// no other ID begins with them. Other IDs are complete: commands that remove want them.
+func shortIDs(ids []string) map[string]string {
+	sorted := slices.Sorted(slices.Values(ids))
+	short := map[string]string{}
+	for i, id := range sorted {
+		if !uuid.MatchString(id) {
+			continue
+		}
+		n := shortID
+		for _, neighbour := range slices.Concat(sorted[max(0, i-1):i], sorted[i+1:min(i+2, len(sorted))]) {
+			n = max(n, commonPrefix(id, neighbour)+1)
+		}
+		short[id] = id[:min(n, len(id))]
+	}
+	return short
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}

@@ -4,14 +4,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
 )
 
 // allocationJSON is an allocation as --json prints it.
@@ -32,49 +34,102 @@ func printAllocation(w io.Writer, a *hook.Allocation, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, allocationJSON{a, a.NetworkStatus()})
 	}
-	return printTable(w, []*hook.Allocation{a})
+	return printAllocations(w, terminalOf(w), []*hook.Allocation{a}, shortIDs([]string{a.ID}))
 }
 
-// printTable prints a line for each attachment, then the errors.
-func printTable(w io.Writer, allocations []*hook.Allocation) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "ALLOCATION\tINTERFACE\tNETWORK\tADDRESSES\tMAC\tPORTS\tPHASE\tAGE") // Flush reports
-	var remarks []string
+// printAllocations prints a line for each attachment, then the errors.
+func printAllocations(w io.Writer, t terminal, allocations []*hook.Allocation, short map[string]string) error {
+	if err := allocationTable(t, allocations, short).print(w, t.colours); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, lines(remarks(allocations)))
+	return err
+}
+
+// remarks are the errors of attachments and records.
+func remarks(allocations []*hook.Allocation) []string {
+	var found []string
 	for _, a := range allocations {
 		for _, n := range a.Attachments {
-			_, _ = fmt.Fprintln(table, strings.Join([]string{
-				a.ID, n.Interface, n.Network, orDash(join(n.Addresses)), orDash(n.MAC),
-				orDash(ports(n.Ports)), string(n.Phase), age(time.Since(n.Created)),
-			}, "\t"))
 			if n.Error != "" {
-				remarks = append(remarks, fmt.Sprintf("%s %s: teardown failed, attempt %d: %s", a.ID, n.Interface, n.Attempts, n.Error))
+				found = append(found, fmt.Sprintf("%s %s: teardown failed, attempt %d: %s", a.ID, n.Interface, n.Attempts, n.Error))
 			}
 		}
 		for _, damaged := range a.Damaged {
-			remarks = append(remarks, fmt.Sprintf("%s: damaged record %s", a.ID, damaged))
+			found = append(found, fmt.Sprintf("%s: damaged record %s", a.ID, damaged))
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	for _, remark := range remarks {
-		if _, err := fmt.Fprintln(w, remark); err != nil {
-			return err
-		}
-	}
-	return nil
+	return found
 }
 
-func join[T fmt.Stringer](items []T) string {
-	texts := make([]string, len(items))
-	for i, item := range items {
-		texts[i] = item.String()
+// allocationTable returns all that is known for a pipe. For a terminal it has short IDs,
+// and as much as fits: without the MACs, else also with one address or port on a line.
+func allocationTable(t terminal, allocations []*hook.Allocation, short map[string]string) table {
+	if t.columns == 0 {
+		return fullTable(allocations, nil)
 	}
-	return strings.Join(texts, ",")
+	full := fullTable(allocations, short)
+	if full.width() <= t.columns {
+		return full
+	}
+	var narrow table
+	for _, row := range full {
+		narrow = append(narrow, slices.Delete(slices.Clone(row), macColumn, macColumn+1))
+	}
+	if narrow.width() <= t.columns {
+		return narrow
+	}
+	return stackedTable(allocations, short)
+}
+
+// macColumn is that of fullTable.
+const macColumn = 4
+
+func fullTable(allocations []*hook.Allocation, short map[string]string) table {
+	t := newTable("ALLOCATION", "INTERFACE", "NETWORK", "ADDRESSES", "MAC", "PORTS", "PHASE", "AGE")
+	for _, a := range allocations {
+		for _, n := range a.Attachments {
+			t = append(t, []cell{
+				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), text(orDash(strings.Join(texts(n.Addresses), ","))),
+				text(orDash(n.MAC)), text(orDash(strings.Join(ports(n.Ports), ","))), phaseCell(n.Phase), text(age(time.Since(n.Created))),
+			})
+		}
+	}
+	return t
+}
+
+// stackedTable has each address and each port on a line of its own.
+func stackedTable(allocations []*hook.Allocation, short map[string]string) table {
+	t := newTable("ALLOCATION", "INTERFACE", "NETWORK", "ADDRESSES, PORTS", "PHASE", "AGE")
+	for _, a := range allocations {
+		for _, n := range a.Attachments {
+			stack := append(texts(n.Addresses), ports(n.Ports)...)
+			if len(stack) == 0 {
+				stack = []string{"-"}
+			}
+			t = append(t, []cell{
+				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), {lines: stack}, phaseCell(n.Phase), text(age(time.Since(n.Created))),
+			})
+		}
+	}
+	return t
+}
+
+func phaseCell(p state.Phase) cell {
+	colours := map[state.Phase]colour{state.Adding: yellow, state.Attached: green, state.Deleting: yellow, state.Pending: red}
+	return cell{[]string{string(p)}, colours[p]}
+}
+
+func texts[T fmt.Stringer](items []T) []string {
+	list := make([]string, len(items))
+	for i, item := range items {
+		list[i] = item.String()
+	}
+	return list
 }
 
 // ports writes mappings as HOST-IP:HOST-PORT->PORT/PROTOCOL.
-func ports(mappings []hook.PortMapping) string {
+func ports(mappings []hook.PortMapping) []string {
 	texts := make([]string, len(mappings))
 	for i, m := range mappings {
 		host := fmt.Sprint(m.HostPort)
@@ -83,7 +138,7 @@ func ports(mappings []hook.PortMapping) string {
 		}
 		texts[i] = fmt.Sprintf("%s->%d/%s", host, m.ContainerPort, m.Protocol)
 	}
-	return strings.Join(texts, ",")
+	return texts
 }
 
 // age prints a duration in its largest unit. It is never negative, even if the clock

@@ -161,8 +161,3 @@ func commandOutcome(err error) error {
 	}
 	return &exitError{code: exit.ExitCode()}
 }
-
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}

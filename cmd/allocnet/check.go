@@ -1,0 +1,96 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// checkedJSON is an attachment's check as --json prints it.
+type checkedJSON struct {
+	hook.Checked
+	Error string `json:"error,omitempty"`
+}
+
+func newCheck(s *settings) *cobra.Command {
+	var repair bool
+	cmd := &cobra.Command{
+		Use:   "check ID",
+		Short: "Check the attachments of an allocation",
+		Long: `Compare every attachment with the namespace, and run CNI's CHECK of its plugins
+(from CNI version 0.4.0). The outcome is ok, failed, or unknown, for example if a
+plugin is missing or the record is damaged. The exit code is 1 unless all are ok.
+
+An allocation with a damaged record is not garbage-collected, and its attachments do
+not change. --repair first rewrites the record from its readable parts, libcni's cache
+and the namespace. The damaged file is kept in the state directory.
+
+The first characters of an ID are enough if no other ID begins with them.`,
+		Example: `  allocnet check web-1
+  allocnet check --repair web-1`,
+		Args: oneID,
+		RunE: func(cmd *cobra.Command, args []string) error { return check(cmd, s, args[0], repair) },
+	}
+	cmd.Flags().BoolVar(&repair, "repair", false, "rewrite a damaged record")
+	return cmd
+}
+
+func check(cmd *cobra.Command, s *settings, id string, repair bool) error {
+	engine, err := s.engine(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if id, err = engine.Resolve(id); err != nil {
+		return err
+	}
+	if repair {
+		if err := engine.Repair(cmd.Context(), id); err != nil {
+			return err
+		}
+	}
+	checked, failed := engine.Check(cmd.Context(), id)
+	if s.json {
+		return errors.Join(failed, printCheckedJSON(cmd.OutOrStdout(), checked))
+	}
+	return errors.Join(failed, printChecked(cmd.OutOrStdout(), terminalOf(cmd.OutOrStdout()), checked))
+}
+
+func printCheckedJSON(w io.Writer, checked []hook.Checked) error {
+	list := make([]checkedJSON, len(checked))
+	for i, c := range checked {
+		list[i].Checked = c
+		if c.Err != nil {
+			list[i].Error = c.Err.Error()
+		}
+	}
+	return printJSON(w, list)
+}
+
+func printChecked(w io.Writer, t terminal, checked []hook.Checked) error {
+	if len(checked) == 0 {
+		return nil
+	}
+	table := newTable("INTERFACE", "NETWORK", "OUTCOME")
+	for _, c := range checked {
+		table = append(table, []cell{text(c.Interface), text(c.Network), outcomeCell(c)})
+	}
+	return table.print(w, t.colours)
+}
+
+func outcomeCell(c hook.Checked) cell {
+	switch {
+	case c.Unknown:
+		return cell{[]string{"unknown"}, yellow}
+	case c.Err != nil:
+		return cell{[]string{"failed"}, red}
+	case c.Skipped != "":
+		return cell{[]string{"ok; CHECK skipped: " + c.Skipped}, green}
+	}
+	return cell{[]string{"ok"}, green}
+}

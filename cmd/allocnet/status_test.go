@@ -1,0 +1,222 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
+)
+
+// attached are allocations as Nomad has them, with addresses of both families and
+// ports on an address of the host.
+func attached() []*hook.Allocation {
+	attachment := func(iface, network string) hook.Attachment {
+		return hook.Attachment{
+			Network: network, Interface: iface, Phase: state.Attached, Created: time.Now(),
+			Observed: hook.Observed{
+				Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.100.101/24"), netip.MustParsePrefix("fd00:db8:1:2::101/64")},
+				MAC:       "02:00:00:00:00:01",
+				Ports: []hook.PortMapping{
+					{HostPort: 28080, ContainerPort: 8080, Protocol: "tcp", HostIP: "192.168.1.10"},
+					{HostPort: 28080, ContainerPort: 8080, Protocol: "udp", HostIP: "192.168.1.10"},
+				},
+			},
+		}
+	}
+	pending := attachment("net1", "storage")
+	pending.Phase, pending.Error, pending.Attempts = state.Pending, "no fabric", 2
+	return []*hook.Allocation{
+		{ID: first, Identity: policy.Identity{Namespace: "prod", Job: "api"}, Attachments: []hook.Attachment{attachment("eth0", "web"), pending}},
+		{ID: third, Identity: policy.Identity{Namespace: "dev", Job: "api"}, Attachments: []hook.Attachment{attachment("eth0", "web")}},
+	}
+}
+
+func printed(t *testing.T, on terminal) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := printAllocations(&out, on, attached(), shortIDs([]string{first, third})); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestStatusFits: the lines of a terminal of 80 columns do not wrap, and what a pipe
+// gets has everything.
+func TestStatusFits(t *testing.T) {
+	narrow := printed(t, terminal{columns: 80})
+	table, _, _ := strings.Cut(narrow, first) // the remarks have complete IDs
+	for line := range strings.Lines(table) {
+		if len(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("%d columns: %s", len(line)-1, line)
+		}
+	}
+	for _, word := range []string{first[:8] + "  ", "192.168.100.101/24", "fd00:db8:1:2::101/64", "192.168.1.10:28080->8080/udp", "no fabric"} {
+		if !strings.Contains(narrow, word) {
+			t.Errorf("the terminal does not show %q:\n%s", word, narrow)
+		}
+	}
+	wide := printed(t, terminal{columns: 300})
+	if !strings.Contains(wide, "02:00:00:00:00:01") || strings.Contains(wide, third) {
+		t.Errorf("a wide terminal has all columns and short IDs:\n%s", wide)
+	}
+	pipe := printed(t, terminal{})
+	if !strings.Contains(pipe, third+"  eth0       web      192.168.100.101/24,fd00:db8:1:2::101/64  02:00:00:00:00:01  192.168.1.10:28080->8080/tcp,192.168.1.10:28080->8080/udp  attached  0s\n") {
+		t.Errorf("a pipe:\n%s", pipe)
+	}
+}
+
+// TestColours are only a terminal's.
+func TestColours(t *testing.T) {
+	if out := printed(t, terminal{columns: 80, colours: true}); !strings.Contains(out, "\x1b[31mpending\x1b[0m") || !strings.Contains(out, "\x1b[32mattached\x1b[0m") {
+		t.Errorf("a terminal: %q", out)
+	}
+	for _, on := range []terminal{{}, {columns: 80}} {
+		if out := printed(t, on); strings.Contains(out, "\x1b") {
+			t.Errorf("%+v: %q", on, out)
+		}
+	}
+}
+
+func TestShortIDs(t *testing.T) {
+	short := shortIDs([]string{second, "web-1", third, first})
+	for id, want := range map[string]string{first: first[:10], second: second[:10], third: third[:8], "web-1": ""} {
+		if short[id] != want {
+			t.Errorf("%s: %q, want %q", id, short[id], want)
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	for _, test := range []struct {
+		filter filter
+		want   string
+	}{
+		{filter{}, "5c2e9a0e eth0 net1, 77777777 eth0"},
+		{filter{network: "web"}, "5c2e9a0e eth0, 77777777 eth0"},
+		{filter{phase: "pending"}, "5c2e9a0e net1"},
+		{filter{network: "web", phase: "pending"}, ""},
+		{filter{namespace: "dev"}, "77777777 eth0"},
+		{filter{job: "api", namespace: "prod", network: "storage"}, "5c2e9a0e net1"},
+		{filter{job: "other"}, ""},
+	} {
+		var got []string
+		for _, a := range attached() {
+			if a = test.filter.selected(a); a != nil {
+				words := []string{a.ID[:8]}
+				for _, n := range a.Attachments {
+					words = append(words, n.Interface)
+				}
+				got = append(got, strings.Join(words, " "))
+			}
+		}
+		if list := strings.Join(got, ", "); list != test.want {
+			t.Errorf("%+v: %q, want %q", test.filter, list, test.want)
+		}
+	}
+}
+
+// TestStatusForms: the forms that programs read.
+func TestStatusForms(t *testing.T) {
+	dir := recordIn(t, map[string][]string{"web-1": {"web", "storage"}, "web-2": {"web"}})
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-q"}, "web-1\nweb-2\n"},
+		{[]string{"-q", "--json"}, "web-1\nweb-2\n"},
+		{[]string{"-q", "--network", "storage"}, "web-1\n"},
+		{[]string{"-q", "--job", "job-web-2"}, "web-2\n"},
+		{[]string{"-q", "--phase", "adding"}, ""},
+		{[]string{"-t", "{{range .}}{{.id}} {{.identity.job}} {{end}}"}, "web-1 job-web-1 web-2 job-web-2 \n"},
+		{[]string{"web-2", "-t", "{{.id}}:{{range .attachments}}{{range .ports}}{{.hostPort}}{{end}}{{end}}"}, "web-2:8080\n"},
+	} {
+		code, out, errs := runs(t, append([]string{"status", "--state-dir", dir}, test.args...)...)
+		if code != exitDone || out != test.want {
+			t.Errorf("%q: exit code %d, %q, want %q\n%s", test.args, code, out, test.want, errs)
+		}
+	}
+	code, out, _ := runs(t, "status", "--state-dir", dir, "--json", "--network", "storage")
+	var list []allocationJSON
+	if err := json.Unmarshal([]byte(out), &list); code != exitDone || err != nil || len(list) != 1 || len(list[0].Attachments) != 1 {
+		t.Errorf("exit code %d, %v\n%s", code, err, out)
+	}
+	for _, refused := range [][]string{{"--phase", "up"}, {"-t", "{{"}, {"-t", "x", "-q"}, {"--watch=-1s"}} {
+		if code, _, errs := runs(t, append([]string{"status", "--state-dir", dir}, refused...)...); code != exitRefused {
+			t.Errorf("%q: exit code %d\n%s", refused, code, errs)
+		}
+	}
+}
+
+// TestWatch: output is written when it has changed, until an error is more than an exit
+// code.
+func TestWatch(t *testing.T) {
+	gone := errors.New("gone")
+	steps := []struct {
+		text string
+		err  error
+	}{{"a\n", nil}, {"a\n", &exitError{code: 1}}, {"b\n", nil}, {"", gone}}
+	for _, test := range []struct {
+		on   terminal
+		want string
+	}{{terminal{}, "a\nb\n"}, {terminal{columns: 80}, clear + "a\n" + clear + "b\n" + clear}} {
+		tick := make(chan time.Time, len(steps))
+		for range steps {
+			tick <- time.Time{}
+		}
+		var out bytes.Buffer
+		i := 0
+		err := watch(t.Context(), &out, test.on, tick, func(w io.Writer) error {
+			i++
+			_, _ = fmt.Fprint(w, steps[i-1].text)
+			return steps[i-1].err
+		})
+		if !errors.Is(err, gone) || out.String() != test.want {
+			t.Errorf("%+v: %q, %v", test.on, out.String(), err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := watch(ctx, io.Discard, terminal{}, nil, func(io.Writer) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}
+
+// TestTerminal: a terminal tells its width, and NO_COLOR turns colours off.
+func TestTerminal(t *testing.T) {
+	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pty.Close()
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	if got, want := terminalOf(pty), (terminal{defaultColumns, true}); got != want {
+		t.Errorf("without a size: %+v, want %+v", got, want)
+	}
+	if err := unix.IoctlSetWinsize(int(pty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 132}); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NO_COLOR", "1")
+	if got, want := terminalOf(pty), (terminal{132, false}); got != want {
+		t.Errorf("with NO_COLOR: %+v, want %+v", got, want)
+	}
+	if got := terminalOf(&bytes.Buffer{}); got != (terminal{}) {
+		t.Errorf("no terminal: %+v", got)
+	}
+}

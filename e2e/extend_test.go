@@ -320,8 +320,7 @@ func TestNamespaceReplaced(t *testing.T) {
 }
 
 // TestExtendOrphan kills allocnet while a plugin attaches a further network.
-// What comes next must wait for the plugin, remove what it did, and leave the
-// rest alone.
+// The next call waits for the plugin, removes its attachment, and leaves the others.
 func TestExtendOrphan(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()

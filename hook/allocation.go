@@ -18,7 +18,7 @@ type Allocation struct {
 	ID string `json:"id"`
 	// Identity is whose it is, as the orchestrator says.
 	Identity policy.Identity `json:"identity,omitzero"`
-	// Owner is who set it up; see Request.
+	// Owner identifies the caller of Setup; see Request.
 	Owner string `json:"owner,omitempty"`
 	Netns string `json:"netns"`
 	// Attachments come primary first, then in the order of their interfaces'

@@ -13,7 +13,7 @@ import (
 // ErrConflict is a Setup of an allocation that is set up with another request.
 var ErrConflict = errdefs.New(errdefs.Conflict, "is set up already with a different request: tear it down first")
 
-// ErrExists is a Setup with Request.Fresh of an allocation that stands.
+// ErrExists is a Setup with Request.Fresh of an allocation that is set up.
 var ErrExists = errdefs.New(errdefs.Conflict, "is set up already: tear it down first")
 
 // Error is the failure of one operation on one attachment.

@@ -18,8 +18,8 @@ import (
 )
 
 // gcNetworks runs the GC verb of CNI 1.1 on the networks that have it. Nothing is
-// attached meanwhile: the plugins would take it for something that nothing needs.
-// What is in flight goes first, and so does what comes: a GC can be repeated.
+// attached meanwhile: plugins would remove an attachment that they are not told of.
+// Set-ups in flight and new ones have priority, because a GC can be repeated.
 func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool, c *Collected) error {
 	networks, err := e.collectable(scope, c)
 	if err != nil || len(networks) == 0 {

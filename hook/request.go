@@ -27,8 +27,8 @@ type Request struct {
 	// Identity is what the orchestrator says of the allocation; policy decides
 	// by it. Empty fields are not known.
 	Identity policy.Identity `json:",omitzero"`
-	// Owner is who sets the allocation up, for callers that must tell their
-	// own from others'. Empty: the owner is not checked.
+	// Owner identifies the caller, for integrations that must distinguish their own
+	// allocations from those of others. Empty: the owner is not checked.
 	Owner string `json:",omitempty"`
 	// Fresh refuses an existing allocation, even if it is as requested, with
 	// ErrExists.
@@ -127,9 +127,9 @@ func (r Request) cniArgs() [][2]string {
 	return args
 }
 
-// digest identifies what is asked for. The namespace is left out: it is
-// compared by its kernel identity, not by its path. How it is asked for, and
-// who asks, is no part of it either.
+// digest identifies the content of a request. The namespace is left out: it is compared
+// by its kernel identity, not by its path. Fresh and Operator are left out, too: they
+// say how the request is made.
 func (r Request) digest() (string, error) {
 	r.Netns, r.Fresh, r.Operator = "", false, false
 	data, err := json.Marshal(r)

@@ -36,11 +36,11 @@ const (
 	lookShare = 1. / 2
 )
 
-// Verify tells whether what Setup attached is damaged, for a runtime that takes
-// the allocation down if it is. It is an error only what two looks have seen.
-// What cannot be told now is logged: an allocation that is locked, a record that
-// cannot be read, a plugin that hangs or is missing. What others have attached
-// to the allocation does not count.
+// Verify tells whether the attachments of Setup are damaged, for a runtime that tears
+// down the allocation if they are. Damage is an error if two inspections show it. Other
+// cases are logged, because they prove no damage: an allocation that is locked, a record
+// that cannot be read, a plugin that hangs or is missing. Attachments of Extend are not
+// checked.
 //
 // It works from the record alone, and neither waits for the allocation's lock
 // nor keeps it while plugins run. Nothing is written.
@@ -74,7 +74,7 @@ func (e *Engine) verifyOnce(ctx context.Context, v Verification) error {
 	if err == nil {
 		return nil
 	}
-	// What has changed meanwhile may be what was seen.
+	// A change meanwhile may be the cause of the damage that was seen.
 	after, changed := e.readUnlocked(v.ID)
 	if changed == nil && !reflect.DeepEqual(before, after) {
 		changed = errors.New("the record has changed meanwhile")

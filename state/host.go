@@ -42,8 +42,8 @@ func (s *Store) LockHost(ctx context.Context) (unlock func(), err error) {
 	return s.lockHost(limited, unix.LOCK_EX)
 }
 
-// AttachmentWaits tells whether RLockHost waits for the holder of
-// LockHost. Those who wait to attach share the turnstile.
+// AttachmentWaits tells whether RLockHost waits for the holder of LockHost. Callers of
+// RLockHost share the turnstile while they wait.
 func (s *Store) AttachmentWaits() bool {
 	turnstile, err := os.Open(s.allocations())
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *Store) AttachmentWaits() bool {
 }
 
 // lockHost goes through a turnstile, which a call that waits for the lock holds:
-// else those who share it could keep others out for ever. The locks are on
-// directories, which stay.
+// otherwise shared locks could starve an exclusive one. The locks are on directories,
+// which are never removed.
 func (s *Store) lockHost(ctx context.Context, how int) (release func(), err error) {
 	turnstile, err := lockDir(ctx, s.allocations(), how)
 	if err != nil {

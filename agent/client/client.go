@@ -112,7 +112,7 @@ func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)
 }
 
-// GC takes down dead allocations.
+// GC tears down dead allocations and removes leaks.
 func (c *Client) GC(ctx context.Context) (*api.Collected, error) {
 	return call[api.Collected](ctx, c, http.MethodPost, api.PathGC, nil)
 }

@@ -49,8 +49,8 @@ func (r *request) dispatch(verb func(*request) error) error {
 	case r.ctx.Err() != nil:
 		return err
 	}
-	// What the agent began is on record. The record is locked while the agent,
-	// or a plugin that it started, still runs.
+	// The record has the attachments that the agent began. It is locked while the
+	// agent, or a plugin that it started, still runs.
 	r.log.Warn("continuing without the agent", "error", err)
 	return verb(r)
 }

@@ -337,8 +337,8 @@ func TestSecondAgentAndStaleSocket(t *testing.T) {
 }
 
 // TestOthersHaveNoAccess uses a socket with an open mode, as another program may
-// hand one to the agent: the agent closes it, and asks the kernel who is calling
-// in case that it is opened again.
+// hand one to the agent: the agent restricts the mode, and checks the credentials of each
+// connection in case that the mode is changed again.
 func TestOthersHaveNoAccess(t *testing.T) {
 	h := newHost(t)
 	h.socket = "/run/open.sock"

@@ -56,8 +56,8 @@ func (h *host) requireAdded(stdout, stderr string, code int) {
 
 const served = `allocnet_requests_total{code="%s",handler="/v1/cni",method="POST"}`
 
-// TestPluginUsesTheAgent, which does the work; without the agent the plugin
-// does it, and each takes down what the other set up.
+// TestPluginUsesTheAgent: the plugin delegates its call to the agent, and attaches without
+// it if there is none. Each of the two tears down the allocations of the other.
 func TestPluginUsesTheAgent(t *testing.T) {
 	h := newHost(t)
 	for _, id := range []string{"c1", "c2"} {

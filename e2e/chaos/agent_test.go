@@ -19,7 +19,7 @@ import (
 
 const socket = "/run/allocnet/agent.sock"
 
-// daemon is the way by the agent, with three requests at once.
+// daemon is an operation of the agent, with three requests at once.
 type daemon struct {
 	*host
 	// stands is whether the allocations are set up before, dead whether their
@@ -61,7 +61,7 @@ func (d *daemon) serve() {
 	})
 }
 
-// stop ends the agent politely.
+// stop ends the agent with SIGTERM.
 func (d *daemon) stop() {
 	d.Helper()
 	if err := d.cmd.Process.Signal(unix.SIGTERM); err != nil {
@@ -73,7 +73,7 @@ func (d *daemon) stop() {
 	}
 }
 
-// all does something for all allocations at once.
+// all calls a function for all allocations concurrently.
 func (d *daemon) all(ctx context.Context, do func(ctx context.Context, i int) error) error {
 	var requests sync.WaitGroup
 	errs := make([]error, len(ids))
@@ -118,10 +118,10 @@ func (d *daemon) start() run {
 	return run{d.cmd.Process, done}
 }
 
-// repair starts the agent, which leaves each allocation whole or not at all.
+// repair starts the agent: each allocation is then attached to all networks or to none.
 func (d *daemon) repair() {
 	d.Helper()
-	_ = d.cmd.Process.Kill() // where the kill was of no instant
+	_ = d.cmd.Process.Kill() // if the operation ended before the kill
 	<-d.ended
 	d.serve()
 	all, err := client.New(socket).Allocations(context.Background())

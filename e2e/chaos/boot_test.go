@@ -44,7 +44,7 @@ func TestNamespaceOfThisBoot(t *testing.T) {
 				t.Fatal(err)
 			}
 			lock.Unlock()
-			sandbox.Run(t, "ip", "netns", "add", "k1") // another program's
+			sandbox.Run(t, "ip", "netns", "add", "k1") // by another program
 			defer func() { _ = netns.Remove(netns.DefaultDir + "/k1") }()
 			sandbox.Run(t, "ip", "-n", "k1", "link", "add", "eth0", "type", "veth", "peer", "name", "p0")
 			if damaged {

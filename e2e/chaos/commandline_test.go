@@ -13,7 +13,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// commandLine is the way by commands.
+// commandLine is an operation of the command line.
 type commandLine struct {
 	*host
 	before      func(h *host) []string
@@ -27,17 +27,17 @@ var (
 	collect = []string{"gc"}
 )
 
-// nothing is there before k1 is set up.
+// nothing attaches no allocation: the operation sets up k1.
 func nothing(*host) []string { return ids[:1] }
 
-// stand has k1 attached.
+// stand attaches k1.
 func stand(h *host) []string {
 	h.Helper()
 	h.must("attach", "k1", "--primary", "web", "--networks", "storage,peer", "--publish", "8080:80/tcp")
 	return nil
 }
 
-// die has all attached, and their namespaces gone; one is on no record.
+// die attaches all allocations and removes their namespaces, and the record of one.
 func die(h *host) []string {
 	h.Helper()
 	for i, id := range ids {
@@ -58,7 +58,7 @@ func (c *commandLine) prepare() []string { return c.before(c.host) }
 
 func (c *commandLine) start() run { return c.launch(c.command(c.victim...)) }
 
-// launch starts a command that is to be killed.
+// launch starts a command, which the test kills.
 func (h *host) launch(cmd *exec.Cmd) run {
 	h.Helper()
 	if err := cmd.Start(); err != nil {
@@ -72,7 +72,8 @@ func (h *host) launch(cmd *exec.Cmd) run {
 	return run{cmd.Process, done}
 }
 
-// repair may find that all was done before the kill: gc leaves existing attachments.
+// repair runs the command of the fix. gc leaves an allocation whose set-up was complete
+// before the kill.
 func (c *commandLine) repair() {
 	c.Helper()
 	c.must(c.fix...)
@@ -81,8 +82,8 @@ func (c *commandLine) repair() {
 	}
 }
 
-// requireWhole returns how many allocations there are; each has to be attached
-// to all of its networks.
+// requireWhole returns the number of allocations. It fails the test if an attachment is not
+// in phase attached.
 func (h *host) requireWhole(status string) int {
 	h.Helper()
 	var list []hook.Allocation

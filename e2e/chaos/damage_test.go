@@ -40,7 +40,7 @@ func (h *host) spoilLine(n int, how func([]byte) []byte) {
 	})
 }
 
-// lines returns the number of lines in the journal of what stand has attached.
+// lines returns the number of lines in the journal of the allocation that stand attaches.
 func (h *host) lines() int {
 	h.Helper()
 	stand(h)
@@ -91,8 +91,8 @@ func connect(address string) error {
 	return conn.Close()
 }
 
-// requireUnharmed has everything look at a damaged record that looks, and that
-// collects: the allocation stays as it is, and the damage is seen each time.
+// requireUnharmed runs each command, integration and GC that reads a damaged record: the
+// allocation remains as it is, and each reports the damage.
 func (h *host) requireUnharmed() {
 	h.Helper()
 	damaged, err := os.ReadFile(h.journal())
@@ -127,8 +127,7 @@ func (h *host) requireUnharmed() {
 	}
 }
 
-// forgetKept removes the damaged files that were kept, of which there has to be
-// one.
+// forgetKept removes the damaged file that a repair kept. It fails the test if there is none.
 func (h *host) forgetKept() {
 	h.Helper()
 	if kept, _ := filepath.Glob(h.state + "/damaged/k1/journal.*"); len(kept) == 0 {
@@ -139,9 +138,9 @@ func (h *host) forgetKept() {
 	}
 }
 
-// TestDamageOfTheLiving damages each line of the record of an allocation that
-// lives, in turn. Nothing that looks or collects harms it; a repair, or a
-// teardown, knows all that it needs.
+// TestDamageOfTheLiving damages each line of the record of a live allocation, in turn. No
+// command and no GC changes the allocation. A repair, or a teardown, has all the data that
+// it needs.
 func TestDamageOfTheLiving(t *testing.T) {
 	h := newHost(t)
 	n := h.lines()
@@ -150,13 +149,13 @@ func TestDamageOfTheLiving(t *testing.T) {
 			h := h.on(t)
 			stand(h)
 			h.spoilLine(line, func(b []byte) []byte { return b[:len(b)/2] })
-			if line%3 == 0 { // all of them look and collect
+			if line%3 == 0 { // with all commands and GC
 				h.requireUnharmed()
 			}
 			if line%2 == 0 {
 				h.must("check", "--repair", "k1")
 				h.must("check", "k1")
-				stand(h) // returns what is there
+				stand(h) // returns the recorded allocation
 				h.requireTraffic()
 			}
 			h.must(detach...)
@@ -166,7 +165,7 @@ func TestDamageOfTheLiving(t *testing.T) {
 	}
 }
 
-// TestLostJournal: with the whole journal unreadable libcni's cache tells.
+// TestLostJournal: if the whole journal is unreadable, the data is in libcni's cache.
 func TestLostJournal(t *testing.T) {
 	h := newHost(t)
 	for name, how := range map[string]func([]byte) []byte{
@@ -190,7 +189,7 @@ func TestLostJournal(t *testing.T) {
 	}
 }
 
-// TestOldLayout: a record of another layout is damage, and not nothing.
+// TestOldLayout: a record of another layout counts as damaged, not as missing.
 func TestOldLayout(t *testing.T) {
 	h := newHost(t)
 	stand(h)
@@ -207,8 +206,8 @@ func TestOldLayout(t *testing.T) {
 	}
 }
 
-// TestDamageOfTheDead: what is damaged anyhow, and whose namespace is gone, is
-// collected as soon as something that can be read says so.
+// TestDamageOfTheDead: an allocation with a damaged record is collected if a readable line
+// or cached result proves that its namespace is gone.
 func TestDamageOfTheDead(t *testing.T) {
 	h := newHost(t)
 	random := chance(seed, 0)
@@ -227,8 +226,8 @@ func TestDamageOfTheDead(t *testing.T) {
 	}
 }
 
-// flipBits flips a bit in some lines of the journal, behind what is the same to
-// JSON in capitals.
+// flipBits flips a bit in some lines of the journal, behind the outer keys: encoding/json
+// ignores the case of a key, so another case is no damage.
 func (h *host) flipBits(random *rand.Rand) {
 	h.Helper()
 	h.spoil(func(data []byte) []byte {

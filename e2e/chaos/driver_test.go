@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// driver is the way by the driver plugin, started and called as Nomad does.
+// driver is an operation of the driver plugin, which is started and called as Nomad does.
 type driver struct {
 	*host
-	// stands is whether the task was started, and is to be stopped.
+	// stands is whether the operation stops a task that was started before.
 	stands bool
 	handle *proto.TaskHandle
 	cmd    *exec.Cmd
@@ -98,7 +98,7 @@ func (d *driver) prepare() []string {
 	return nil
 }
 
-// startAgain is what Nomad does with a task that it has no handle of.
+// startAgain starts a task that Nomad has no handle of, as Nomad does.
 func (d *driver) startAgain() {
 	d.Helper()
 	var err error
@@ -120,8 +120,8 @@ func (d *driver) start() run {
 	return run{d.cmd.Process, done}
 }
 
-// repair is what Nomad does: it starts the plugin again, has it recover a task
-// that it has a handle of, and destroys the task.
+// repair does as Nomad does: it starts the plugin again, calls RecoverTask if it has a
+// handle of the task, and destroys the task.
 func (d *driver) repair() {
 	d.Helper()
 	d.end()
@@ -129,7 +129,7 @@ func (d *driver) repair() {
 	if d.handle == nil {
 		d.startAgain()
 	} else {
-		_, _ = d.client.RecoverTask(context.Background(), &proto.RecoverTaskRequest{TaskId: taskID, Handle: d.handle}) // half is left, or nothing
+		_, _ = d.client.RecoverTask(context.Background(), &proto.RecoverTaskRequest{TaskId: taskID, Handle: d.handle}) // the task may be incomplete or gone
 	}
 	if _, err := d.client.DestroyTask(context.Background(), &proto.DestroyTaskRequest{TaskId: taskID, Force: true}); err != nil {
 		d.Error(err)

@@ -19,8 +19,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// copyPlugin replaces the link to a plugin by a file of its own, which a test
-// may spoil.
+// copyPlugin replaces the link to a plugin by a copy, which a test can damage.
 func (h *host) copyPlugin(name string) string {
 	h.Helper()
 	path := filepath.Join(h.plugins, name)
@@ -33,8 +32,8 @@ func (h *host) copyPlugin(name string) string {
 	return path
 }
 
-// TestNotExecutable: nothing begins with a plugin that cannot be executed, and
-// what one did that no longer can be is removed without it.
+// TestNotExecutable: a plugin that cannot be executed is an error before ADD. The objects
+// of a plugin that can no longer be executed are removed by forced cleanup.
 func TestNotExecutable(t *testing.T) {
 	h := newHost(t)
 	path := h.copyPlugin("portmap")
@@ -53,7 +52,7 @@ func TestNotExecutable(t *testing.T) {
 	h.must(detach...)
 }
 
-// TestBusy: a plugin that is being written is tried again, for it is being
+// TestBusy: a plugin whose file is open for writing is executed again, because it is being
 // installed.
 func TestBusy(t *testing.T) {
 	h := newHost(t)
@@ -97,8 +96,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestSleepsForEver: a DEL that does not end is ended, is on record, and can be
-// had again.
+// TestSleepsForEver: a DEL that does not end is killed at its deadline. The attachment is
+// pending, and DEL can be repeated.
 func TestSleepsForEver(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -115,8 +114,8 @@ func TestSleepsForEver(t *testing.T) {
 	h.must(detach...)
 }
 
-// TestRulesAreLocked by another process, as iptables-legacy does it: plugins
-// wait for it, until their deadline.
+// TestRulesAreLocked: another process has the lock of iptables-legacy. Plugins wait for it,
+// until their deadline.
 func TestRulesAreLocked(t *testing.T) {
 	t.Cleanup(func() { flushLegacy(t) })
 	h := newHost(t)
@@ -144,7 +143,7 @@ func TestRulesAreLocked(t *testing.T) {
 	h.requireSame()
 }
 
-// legacy makes allocnet and the plugins use the rules that have the lock.
+// legacy makes allocnet and the plugins use iptables-legacy, which has the lock.
 func (h *host) legacy() {
 	h.Helper()
 	dir := h.TempDir()

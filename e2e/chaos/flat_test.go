@@ -18,7 +18,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// used is what a process has of the machine.
+// used is the resources of a process.
 type used struct{ kib, threads, files int }
 
 func usedBy(t *testing.T, pid int) (u used) {
@@ -41,8 +41,8 @@ func usedBy(t *testing.T, pid int) (u used) {
 	return u
 }
 
-// TestFlat sets allocations up and tears them down, ten in each round, and the
-// agent's memory, threads and open files stay what they are.
+// TestFlat sets up and tears down allocations, ten in each round. The memory, threads and
+// open files of the agent do not grow.
 func TestFlat(t *testing.T) {
 	h := newHost(t)
 	d := &daemon{host: h}
@@ -62,11 +62,11 @@ func TestFlat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	work(100) // until everything has been used
+	work(100) // until pools and caches are filled
 	before := usedBy(t, d.cmd.Process.Pid)
 	work(10 * rounds)
 	var after used
-	sandbox.Eventually(t, "the agent has no more than before", func() bool { // connections end by and by
+	sandbox.Eventually(t, "the agent has no more than before", func() bool { // connections end with a delay
 		after = usedBy(t, d.cmd.Process.Pid)
 		return after.kib <= before.kib+8<<10 && after.files <= before.files+5
 	}, func() string {
@@ -92,9 +92,8 @@ func upAndDown(id string, body api.Setup) error {
 	return nil
 }
 
-// TestCrowd has two allocations for each round on the host at the same time,
-// with three networks each: all are set up at once, and then torn down at once.
-// No two have an address in common.
+// TestCrowd sets up two allocations for each round at once, with three networks each, and
+// then tears down all at once. No two have an address in common.
 func TestCrowd(t *testing.T) {
 	h := newHost(t)
 	d := &daemon{host: h}

@@ -17,7 +17,7 @@ import (
 // run is an operation in flight in a process that can be killed.
 type run struct {
 	process *os.Process
-	// done is closed when the operation has ended, in whatever way.
+	// done is closed when the operation has ended, killed or not.
 	done <-chan struct{}
 }
 
@@ -35,7 +35,7 @@ type instant struct {
 	change bool
 }
 
-// someInstant spreads over all of the operation and a little more.
+// someInstant returns a random instant of the operation, or shortly after its end.
 func someInstant(random *rand.Rand) instant {
 	return instant{part: random.Float64() * 1.05, change: random.IntN(3) == 0}
 }
@@ -61,7 +61,7 @@ func (i instant) kill(l length, changes *fsnotify.Watcher, r run) bool {
 		killed = false
 	default:
 	}
-	_ = r.process.Kill() // or it has ended
+	_ = r.process.Kill() // an error: it has ended
 	<-r.done
 	return killed
 }
@@ -120,7 +120,7 @@ func measure(changes *fsnotify.Watcher, start func() run) (l length) {
 			l.changes++
 		case <-r.done:
 			l.time, r.done = time.Since(began), nil
-			settled = time.After(100 * time.Millisecond) // the last changes are on their way
+			settled = time.After(100 * time.Millisecond) // notifications of the last changes may be queued
 		case <-settled:
 			return l
 		}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// way is an operation of one integration that is killed, and the repair that
-// then leaves nothing on the host.
+// way is an operation of one integration, which the test kills, and the repair after which
+// the host has no leftovers.
 type way interface {
-	// prepare makes what the operation works on, and returns the allocations
+	// prepare makes the objects that the operation needs, and returns the allocations
 	// that it is about to set up.
 	prepare() []string
 	// start begins the operation.
@@ -77,9 +77,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killAt kills an operation at an instant. One that has ended before is killed
-// at half the time, and so on: every round kills. It returns the length, which
-// may be shorter than it was thought to be.
+// killAt kills an operation at an instant. If the operation ends before, it is repeated and
+// killed at half the time, and so on: every round kills. It returns the length of the
+// operation, which may be shorter than the measured one.
 func (h *host) killAt(i instant, l length, of func(*host) way) length {
 	h.Helper()
 	for {

@@ -1,12 +1,11 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package chaos kills allocnet at random instants, takes away what it stands
-// on, and looks for what is left, with the real CNI plugins, in a sandbox.
+// Package chaos kills allocnet at random instants, damages its records and plugins, fills
+// its disk, and searches for leaks, with the real CNI plugins, in a sandbox.
 //
-// ALLOCNET_CHAOS_ROUNDS is how often, ALLOCNET_CHAOS_KILLS how often TestKilled
-// kills, ALLOCNET_CHAOS_SEED what chance begins with: the same seed makes the same
-// choices.
+// ALLOCNET_CHAOS_ROUNDS is the number of rounds of a test, ALLOCNET_CHAOS_KILLS that of the
+// kills of TestKilled, and ALLOCNET_CHAOS_SEED the seed of the random choices.
 package chaos
 
 import (
@@ -42,7 +41,7 @@ var (
 	seed   = number("ALLOCNET_CHAOS_SEED", uint64(time.Now().UnixNano()))
 )
 
-// fixedSeed makes the same choices in every run, besides those of chance.
+// fixedSeed is used in every run, in addition to the random one.
 const fixedSeed = 1
 
 func number(name string, otherwise uint64) uint64 {
@@ -57,8 +56,8 @@ func number(name string, otherwise uint64) uint64 {
 	return n
 }
 
-// chance returns the random numbers of one round of a test: they depend on
-// nothing but the seed and the round.
+// chance returns the random numbers of one round of a test: they depend on the seed and
+// the round only.
 func chance(seed, round uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, round)) }
 
 func TestMain(m *testing.M) {
@@ -66,8 +65,8 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(m.Run, build))
 }
 
-// build says what is going to happen, and makes the programs as they are
-// released: instants, memory and open files are theirs, not the race detector's.
+// build prints the seeds, and builds the programs without the race detector, which would
+// change instants, memory and open files.
 func build() error {
 	fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d ALLOCNET_CHAOS_KILLS=%d\n", seed, rounds, kills)
 	return sandbox.Build(bin+"/", "cmd/allocnet", "cmd/allocnet-cni")
@@ -76,18 +75,18 @@ func build() error {
 // host is a CNI configuration directory, a plugin directory and a state directory.
 type host struct {
 	*testing.T
-	// config is the agent's.
+	// config is the configuration file of the agent.
 	conf, plugins, state, config string
-	// sandbox is a namespace that stays, as a runtime's does.
+	// sandbox is a namespace that allocnet does not remove, such as that of a runtime.
 	sandbox string
 	before  string
 	inside  string
-	// path is what programs are searched in; empty for the test's own.
+	// path is the PATH of commands. Empty: that of the test.
 	path string
 }
 
-// newHost returns a host that has seen every network once. When the test ends
-// the host must be as it was.
+// newHost returns a host on which each network was attached once. When the test ends, the
+// host must be as it was.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	h := &host{T: t, conf: sandbox.WriteConf(t), plugins: t.TempDir(), state: t.TempDir(), config: t.TempDir()}
@@ -126,8 +125,7 @@ func (h *host) ownAddresses() {
 	}
 }
 
-// ownPlugins puts the real plugins into the host's directory, where a test may
-// do something to one.
+// ownPlugins puts the real plugins into the host's directory, where a test can change them.
 func (h *host) ownPlugins() {
 	h.Helper()
 	real, _ := filepath.Glob(sandbox.PluginDir() + "/*")
@@ -138,7 +136,7 @@ func (h *host) ownPlugins() {
 	}
 }
 
-// on is the host for a part of the test.
+// on returns the host for a subtest.
 func (h *host) on(t *testing.T) *host {
 	part := *h
 	part.T = t
@@ -151,14 +149,14 @@ func (h *host) remember() {
 	h.before, h.inside = sandbox.Snapshot(h), h.look()
 }
 
-// look returns what is in the sandbox.
+// look returns the interfaces and routes in the sandbox.
 func (h *host) look() string {
 	h.Helper()
 	return sandbox.Run(h, "ip", "-n", "sandbox", "-o", "link") + sandbox.Run(h, "ip", "-n", "sandbox", "route")
 }
 
-// requireSame fails the test when something is left: on the host, in the
-// sandbox, of records or of locks.
+// requireSame fails the test if objects are left on the host or in the sandbox, or records
+// or locks.
 func (h *host) requireSame() {
 	h.Helper()
 	sandbox.RequireSame(h, h.before)
@@ -170,7 +168,7 @@ func (h *host) requireSame() {
 	})
 }
 
-// outcome is what a run of allocnet gave.
+// outcome is the output and the exit code of a run of allocnet.
 type outcome struct {
 	text string
 	code int
@@ -204,7 +202,7 @@ func (h *host) run(cmd *exec.Cmd) outcome {
 	return outcome{string(bytes.TrimSpace(out)), cmd.ProcessState.ExitCode()}
 }
 
-// must runs allocnet, which has to succeed.
+// must runs allocnet, and fails the test if it fails.
 func (h *host) must(args ...string) string {
 	h.Helper()
 	o := h.allocnet(args...)
@@ -214,7 +212,7 @@ func (h *host) must(args ...string) string {
 	return o.text
 }
 
-// refuse runs allocnet, which has to fail and say the words.
+// refuse runs allocnet, and fails the test unless it fails with the words in its output.
 func (h *host) refuse(words string, args ...string) {
 	h.Helper()
 	h.requireRefused(h.allocnet(args...), words)
@@ -241,7 +239,7 @@ func (h *host) fake(name string, script fakecni.Script) {
 	h.Cleanup(func() { _ = os.RemoveAll("/run/fake-leases") })
 }
 
-// await waits until something is so.
+// await waits until a condition is true.
 func (h *host) await(what string, so func() bool) {
 	h.Helper()
 	sandbox.Eventually(h, what, so)

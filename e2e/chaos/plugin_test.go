@@ -16,13 +16,13 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// plugin is the way by allocnet-cni, as libcni calls it.
+// plugin is an operation of allocnet-cni, called by libcni.
 type plugin struct {
 	*host
 	verb string
 }
 
-// caller is libcni's way to execute plugins, and tells what it started.
+// caller executes plugins as libcni does, and sends the processes that it starts.
 type caller struct {
 	version.PluginDecoder
 	started chan *os.Process

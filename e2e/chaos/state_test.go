@@ -59,8 +59,7 @@ func (h *host) free() {
 	}
 }
 
-// TestFullDisk: nothing is attached that cannot be written down, and a teardown
-// needs no room.
+// TestFullDisk: on a full disk a set-up fails before ADD, and a teardown succeeds.
 func TestFullDisk(t *testing.T) {
 	h := newHost(t)
 	h.smallDisk()
@@ -69,7 +68,7 @@ func TestFullDisk(t *testing.T) {
 	sandbox.RequireSame(t, h.before)
 	h.free()
 
-	log := t.TempDir() + "/calls" // only its own DEL removes what this plugin did
+	log := t.TempDir() + "/calls" // forced cleanup does not know this plugin
 	h.fake("fake", fakecni.Script{Log: log})
 	h.must("attach", "k1", "--primary", "web", "--networks", "storage,fake")
 	h.fill()
@@ -93,8 +92,8 @@ func TestFullDisk(t *testing.T) {
 	h.must(detach...)
 }
 
-// TestDiskFillsUp while plugins are running: room for what is recorded next was
-// reserved, so the call succeeds, and so does the teardown.
+// TestDiskFillsUp: the disk fills up while plugins run. Room for the next lines of the
+// record was reserved, so the set-up succeeds, and so does the teardown.
 func TestDiskFillsUp(t *testing.T) {
 	h := newHost(t)
 	h.smallDisk()
@@ -118,8 +117,8 @@ func TestDiskFillsUp(t *testing.T) {
 	h.free()
 }
 
-// TestReadOnly: nothing is done that cannot be written down, and what is on
-// record can be seen.
+// TestReadOnly: with a read-only state directory no plugin runs, and recorded allocations
+// are shown.
 func TestReadOnly(t *testing.T) {
 	h := newHost(t)
 	h.smallDisk()
@@ -144,8 +143,8 @@ func TestReadOnly(t *testing.T) {
 	h.must(detach...)
 }
 
-// TestOwnedByAnother: a user who has no access is told so. Records name programs
-// that are executed, so root does not believe another user's.
+// TestOwnedByAnother: a user without access gets an error that says so. Records name
+// programs to execute, so root refuses a state directory of another user.
 func TestOwnedByAnother(t *testing.T) {
 	h := newHost(t)
 	stand(h)
@@ -167,8 +166,8 @@ func TestOwnedByAnother(t *testing.T) {
 }
 
 // TestLockOfTheDead: gc leaves an allocation that another process has locked. The
-// kernel releases the lock of a process that was killed, and the file that it
-// leaves keeps no other out.
+// kernel releases the lock of a killed process, and the lock file that it leaves locks
+// nothing.
 func TestLockOfTheDead(t *testing.T) {
 	h := newHost(t)
 	stand(h)
@@ -194,7 +193,7 @@ func TestLockOfTheDead(t *testing.T) {
 	}
 }
 
-// opened tells whether a process has a file open.
+// opened reports whether a process has a file open.
 func opened(pid int, path string) bool {
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, link := range links {
@@ -205,8 +204,8 @@ func opened(pid int, path string) bool {
 	return false
 }
 
-// TestClockJumpsBack: what was written down in an hour that is yet to come is
-// taken down like everything else, also when another operation comes by.
+// TestClockJumpsBack: an allocation with a record from the future is torn down like any
+// other, also by a GC.
 func TestClockJumpsBack(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()

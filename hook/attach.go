@@ -34,6 +34,9 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 	if err := ns.SetLoopbackUp(); err != nil {
 		return err
 	}
+	if err := o.presetAcceptRA(ns, p); err != nil {
+		return err
+	}
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
@@ -42,7 +45,7 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 		return err
 	}
 	defer unlock()
-	if err := o.addAll(ctx, p); err != nil {
+	if err := o.addAll(ctx, ns, p); err != nil {
 		return err
 	}
 	routes, err := o.setDefaultRoutes(ns, p, before)
@@ -79,7 +82,7 @@ func (o *operation) writeIntent(ctx context.Context, p *plan) error {
 // addAll runs ADD for the attachments of a plan. The first failure ends pauses, and
 // keeps other calls from starting. Running calls continue to their end, because a
 // killed plugin leaves more to remove.
-func (o *operation) addAll(ctx context.Context, p *plan) error {
+func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
 	group, abort := errgroup.WithContext(ctx)
 	// Of what plugins make only leases outlast a power cut, so the record may reach the
 	// disk while they run.
@@ -88,7 +91,13 @@ func (o *operation) addAll(ctx context.Context, p *plan) error {
 		attachments := p.attachments()
 		inOrder(len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
 			a := p.added[i].attachment
-			if err := o.instrument("attach", a, func() error { return o.add(ctx, abort, a) }); err != nil {
+			attach := func() error {
+				if err := o.add(ctx, abort, a); err != nil {
+					return err
+				}
+				return o.setAcceptRA(ns, p.added[i])
+			}
+			if err := o.instrument("attach", a, attach); err != nil {
 				group.Go(func() error { return err })
 			}
 		})

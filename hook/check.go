@@ -55,25 +55,21 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allocation %s: %w", id, err)
 	}
+	routes, err := ns.DefaultRoutes()
+	if err != nil {
+		return nil, fmt.Errorf("allocation %s: %w", id, err)
+	}
 	checked := make([]Checked, len(o.record.Attachments))
 	errs := make([]error, len(checked))
 	inOrder(len(checked), func(int) []int { return nil }, func(i int) {
-		checked[i] = o.check(ctx, o.record.Attachments[i], interfaces)
+		a := o.record.Attachments[i]
+		checked[i] = o.check(ctx, a, interfaces)
+		if checked[i].Err == nil {
+			o.setOutcome(&checked[i], a, checkGateways(a, routes))
+		}
 		errs[i] = checked[i].Err
 	})
-	return checked, errors.Join(append(errs, damage, o.checkLoopback(interfaces))...)
-}
-
-// checkLoopback looks whether lo is up. Verify does not: a task may set it down, and the
-// runtime would delete its namespace for that.
-func (o *operation) checkLoopback(present []netns.Interface) error {
-	for _, i := range present {
-		if i.Name == "lo" && !i.Up {
-			a := o.record.Allocation
-			return damaged("allocation %s: interface lo is down: to set it up: nsenter --net=%s ip link set lo up", a.ID, a.Netns)
-		}
-	}
-	return nil
+	return checked, errors.Join(append(errs, damage, o.checkNamespace(interfaces, routes))...)
 }
 
 // check compares an attachment with the namespace, then asks its plugins.
@@ -83,11 +79,15 @@ func (o *operation) check(ctx context.Context, a state.Attachment, present []net
 	if err == nil {
 		c.Skipped, err = o.checkPlugins(ctx, a)
 	}
-	if err != nil {
-		c.Err = o.failure("check", a, 1, err)
-		c.Unknown = !isDamage(err)
-	}
+	o.setOutcome(&c, a, err)
 	return c
+}
+
+// setOutcome notes why an attachment is not as it was set up, unless err is nil.
+func (o *operation) setOutcome(c *Checked, a state.Attachment, err error) {
+	if err != nil {
+		c.Err, c.Unknown = o.failure("check", a, 1, err), !isDamage(err)
+	}
 }
 
 // DamageError is what was seen to be wrong with a network.

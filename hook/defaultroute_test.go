@@ -161,7 +161,7 @@ func TestDefaultRouteOfPending(t *testing.T) {
 // undone, and the error has the cause.
 func TestNamespaceFails(t *testing.T) {
 	broken := errors.New("netlink: interrupted")
-	for _, op := range []string{"New", "Mount", "Interfaces", "SetLoopbackUp", "DefaultRoutes", "SetDefaultRoute"} {
+	for _, op := range []string{"New", "Mount", "Interfaces", "SetLoopbackUp", "SetAcceptRA", "DefaultRoutes", "SetDefaultRoute"} {
 		for n := 1; ; n++ {
 			m := routed(t)
 			calls := 0

@@ -314,6 +314,7 @@ type fakeNamespace struct {
 	path, id   string
 	interfaces []netns.Interface
 	routes     []netns.Route
+	acceptRA   []string
 }
 
 func (n *fakeNamespace) ID() string   { return n.id }
@@ -351,6 +352,17 @@ func (n *fakeNamespace) SetLoopbackUp() error {
 	for i := range n.interfaces {
 		n.interfaces[i].Up = n.interfaces[i].Up || n.interfaces[i].Name == "lo"
 	}
+	return nil
+}
+
+// SetAcceptRA notes it, such as "net1=false".
+func (n *fakeNamespace) SetAcceptRA(iface string, accept bool) error {
+	if err := n.all.failure("SetAcceptRA", n.path); err != nil {
+		return err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.acceptRA = append(n.acceptRA, fmt.Sprintf("%s=%t", iface, accept))
 	return nil
 }
 

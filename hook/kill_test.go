@@ -321,6 +321,10 @@ func (n killedNamespace) SetLoopbackUp() error {
 	return n.world.killer.effect("lo up", n.fakeNamespace.SetLoopbackUp)
 }
 
+func (n killedNamespace) SetAcceptRA(iface string, accept bool) error {
+	return n.world.killer.effect("accept_ra of "+iface, func() error { return n.fakeNamespace.SetAcceptRA(iface, accept) })
+}
+
 func (n killedNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 	return n.world.killer.effect("default route", func() error { return n.fakeNamespace.SetDefaultRoute(gateway, iface) })
 }

@@ -33,7 +33,11 @@ type Namespace interface {
 	Interfaces() ([]netns.Interface, error)
 	// SetLoopbackUp sets its loopback interface up.
 	SetLoopbackUp() error
-	// DefaultRoutes returns its default routes, IPv4 first.
+	// SetAcceptRA has an interface, or netns.NewInterfaces, accept IPv6 router
+	// advertisements, or ignore them and lose what earlier ones gave it.
+	SetAcceptRA(iface string, accept bool) error
+	// DefaultRoutes returns its default routes, IPv4 first, without those of accepted
+	// router advertisements.
 	DefaultRoutes() ([]netns.Route, error)
 	// SetDefaultRoute makes the gateway the only default route of its family.
 	SetDefaultRoute(gateway netip.Addr, iface string) error

@@ -36,6 +36,8 @@ type planned struct {
 	network *cniconf.Network
 	// attachment is a part of the operation's record from addTo on.
 	attachment *state.Attachment
+	// advertisements says what its interface does with those of IPv6 routers.
+	advertisements advertisements
 	// mappings are its ports; chosen are those of them that no scheduler assigned.
 	mappings, chosen []cni.PortMapping
 }
@@ -74,6 +76,9 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 		p.added = append(p.added, planned{element: element, network: networks[i], attachment: a})
 	}
 	if err := e.permit(r, p); err != nil {
+		return err
+	}
+	if err := p.readOptions(); err != nil {
 		return err
 	}
 	p.order()

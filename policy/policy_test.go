@@ -5,6 +5,7 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,7 +135,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, accept_ra"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:      `unknown field "namespace": ` + keys,
@@ -188,11 +189,13 @@ func TestLoad(t *testing.T) {
 	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC; no own MTU; host ports 80,90-99"; err != nil || s.Describe() != want || s.File != file {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
-	if err := os.WriteFile(file, []byte(`{"hostRange": true}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Load(file); err == nil || err.Error() != "policy in "+file+": hostRange true: want it in the conflist of a network" {
-		t.Errorf("hostRange in the host's rules: %v", err)
+	for _, option := range []string{"hostRange", "accept_ra"} {
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{%q: true}`, option), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(file); err == nil || err.Error() != "policy in "+file+": "+option+" true: want it in the conflist of a network" {
+			t.Errorf("%s in the host's rules: %v", option, err)
+		}
 	}
 	if _, err := Load(t.TempDir()); err == nil {
 		t.Error("a directory is read as a policy")

@@ -44,6 +44,9 @@ type Rules struct {
 	// the network's host-local ranges. False: other hosts may assign the same
 	// addresses. For networks only.
 	HostRange bool `json:"hostRange,omitempty"`
+	// AcceptRA is not a rule: interfaces on the network accept IPv6 router
+	// advertisements. False: they ignore them. For networks only.
+	AcceptRA bool `json:"accept_ra,omitempty"`
 }
 
 // Source is rules with the file that has them.
@@ -62,10 +65,15 @@ func Load(file string) (Source, error) {
 		return Source{}, fmt.Errorf("policy: %w", err)
 	}
 	s, err := Parse(file, data)
-	if err == nil && s.HostRange {
-		err = fmt.Errorf("policy in %s: hostRange true: want it in the conflist of a network", file)
+	if err != nil {
+		return s, err
 	}
-	return s, err
+	for key, set := range map[string]bool{"hostRange": s.HostRange, "accept_ra": s.AcceptRA} {
+		if set {
+			return s, fmt.Errorf("policy in %s: %s true: want it in the conflist of a network", file, key)
+		}
+	}
+	return s, nil
 }
 
 // Parse reads rules of a file: the host's, or the key "allocnet" of a network. Empty
@@ -91,7 +99,7 @@ func Parse(file string, data []byte) (Source, error) {
 func describe(err error) string {
 	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
 	if isJSON && strings.HasPrefix(reason, "unknown field") {
-		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange"
+		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, accept_ra"
 	}
 	return reason
 }

@@ -76,7 +76,8 @@ type Route struct {
 }
 
 // DefaultRoutes returns the default routes of the main table, IPv4 first, in
-// the kernel's order.
+// the kernel's order, except those of router advertisements that SetAcceptRA accepts:
+// they come and go, and every other one is preferred.
 func (n *Namespace) DefaultRoutes() ([]Route, error) {
 	var list []Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -116,6 +117,9 @@ func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
 		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
 	}
 	return slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		if r.Protocol == unix.RTPROT_RA && r.Priority == advertisedMetric {
+			return true
+		}
 		if r.Dst == nil { // older versions of the library
 			return false
 		}

@@ -1,0 +1,89 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
+)
+
+// advertisements is what an interface does with IPv6 router advertisements. They would
+// give it addresses and a default route beside those of its network's plugins.
+type advertisements int
+
+const (
+	// ignoreAdvertisements is for networks without the option.
+	ignoreAdvertisements advertisements = iota
+	acceptAdvertisements
+	// leaveAdvertisements is for networks with a plugin that sets accept_ra: its CHECK
+	// compares.
+	leaveAdvertisements
+)
+
+// readOptions reads the options of the networks.
+func (p *plan) readOptions() error {
+	for i := range p.added {
+		added := &p.added[i]
+		options, err := policy.Parse(added.network.Path, added.network.Options)
+		if err != nil {
+			return err
+		}
+		switch {
+		case options.AcceptRA:
+			added.advertisements = acceptAdvertisements
+		case setsAcceptRA(added.network.List):
+			added.advertisements = leaveAdvertisements
+		}
+	}
+	return nil
+}
+
+// setsAcceptRA tells whether a plugin of the network sets accept_ra, as the tuning
+// plugin does.
+func setsAcceptRA(list *libcni.NetworkConfigList) bool {
+	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		var conf struct {
+			Sysctl map[string]string `json:"sysctl"`
+		}
+		if json.Unmarshal(p.Bytes, &conf) != nil { // the plugin will say what is wrong
+			return false
+		}
+		for key := range conf.Sysctl {
+			if strings.HasSuffix(key, "accept_ra") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// presetAcceptRA sets what interfaces do with router advertisements that arrive before
+// setAcceptRA. In a namespace of another runtime, interfaces that others make count on
+// the setting as it is.
+func (o *operation) presetAcceptRA(ns Namespace, p *plan) error {
+	if !o.record.Allocation.NetnsOwned {
+		return nil
+	}
+	// Only an interface that accepts them when it is set up asks for one.
+	accept := slices.ContainsFunc(p.added, func(a planned) bool { return a.advertisements == acceptAdvertisements })
+	return ns.SetAcceptRA(netns.NewInterfaces, accept)
+}
+
+// setAcceptRA has an attached interface accept router advertisements or ignore them.
+func (o *operation) setAcceptRA(ns Namespace, p planned) error {
+	if p.advertisements == leaveAdvertisements {
+		return nil
+	}
+	a := p.attachment
+	if err := ns.SetAcceptRA(a.Interface, p.advertisements == acceptAdvertisements); err != nil {
+		return o.failure("attach", *a, a.Attempts, err)
+	}
+	return nil
+}

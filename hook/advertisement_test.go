@@ -1,0 +1,109 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// edit replaces a text in the conflist of a network.
+func (m *memory) edit(t *testing.T, network, before, after string) {
+	t.Helper()
+	path := filepath.Join(m.confDir, network+".conflist")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(data), before, after, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAcceptRA: an interface ignores router advertisements unless its network has the
+// option. In a namespace of its own, the engine sets that before an interface exists.
+func TestAcceptRA(t *testing.T) {
+	for name, test := range map[string]struct {
+		networks string
+		given    bool
+		want     []string
+	}{
+		"ignored":                    {"plain,other", false, []string{"default=false", "net1=false", "net2=false"}},
+		"one accepts":                {"plain,slaac", false, []string{"default=true", "net1=false", "net2=true"}},
+		"another runtime's":          {"plain,slaac", true, []string{"net1=false", "net2=true"}},
+		"left to a plugin":           {"tuned", false, []string{"default=false"}},
+		"the option beside a plugin": {"both", true, []string{"net1=true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, nil)
+			for _, network := range []string{"plain", "other", "slaac"} {
+				m.network(t, network, "bridge")
+			}
+			for _, network := range []string{"tuned", "both"} {
+				m.network(t, network, "bridge", `{"type": "tuning", "sysctl": {"net/ipv6/conf/IFNAME/accept_ra": "1"}}`)
+			}
+			for _, network := range []string{"slaac", "both"} {
+				m.edit(t, network, `"plugins"`, `"allocnet": {"accept_ra": true}, "plugins"`)
+			}
+			networks, err := selection.Parse(test.networks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Request{ID: "w1", Networks: networks}
+			if test.given {
+				r.Netns = m.namespaces.create("/run/netns/w1")
+			}
+			a, err := m.Setup(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := slices.Sorted(slices.Values(m.namespaces.at[a.Netns].acceptRA)) // both attach at the same time
+			if !slices.Equal(got, test.want) {
+				t.Errorf("set %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestCheckDefaultRoutes compares the default routes with the record.
+func TestCheckDefaultRoutes(t *testing.T) {
+	route := func(iface, gateway string) netns.Route {
+		return netns.Route{Interface: iface, Gateway: netip.MustParseAddr(gateway)}
+	}
+	own := route("net1", "10.0.0.254")
+	for name, test := range map[string]struct {
+		routes []netns.Route
+		want   string
+	}{
+		"as recorded":             {[]netns.Route{own}, ""},
+		"another family's":        {[]netns.Route{own, route("lo", "fe80::1")}, ""},
+		"a second one":            {[]netns.Route{own, route("net2", "fe80::1")}, "as net2 of allocation w1: default route via fe80::1 is not that of a network"},
+		"another gateway":         {[]netns.Route{route("net1", "10.0.0.253")}, "as net1 of allocation w1: default route via 10.0.0.254 is gone"},
+		"none":                    {nil, "as net1 of allocation w1: default route via 10.0.0.254 is gone"},
+		"of an interface besides": {[]netns.Route{own, route("eth0", "192.0.2.1")}, "default route via 192.0.2.1 dev eth0 is beside that via 10.0.0.254 dev net1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := routed(t)
+			path := m.namespaces.create("/run/netns/w1")
+			if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("a", "c")}); err != nil {
+				t.Fatal(err)
+			}
+			m.namespaces.at[path].routes = test.routes
+			_, err := m.Check(t.Context(), "w1")
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if err := m.Verify(t.Context(), Verification{ID: "w1", Netns: path, Interface: "net1"}); err != nil {
+				t.Errorf("the runtime would delete the namespace: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// NewInterfaces stands for the interfaces that a namespace will get.
+const NewInterfaces = "default"
+
+// advertisedMetric is that of the default routes of router advertisements on interfaces
+// that accept them: any other default route, which has 1024, is preferred.
+const advertisedMetric = 2048
+
+// SetAcceptRA has an interface, or NewInterfaces, accept IPv6 router advertisements or
+// ignore them. An interface that ignores them loses the routes and addresses that it got
+// from earlier ones, except from one that the kernel is processing at that instant. An
+// interface without IPv6 has neither.
+func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
+	err := n.Do(func() error { return writeAcceptRA(filepath.Join("/proc/sys/net/ipv6/conf", iface), accept) })
+	if err == nil && !accept && iface != NewInterfaces {
+		err = n.removeAdvertised(iface)
+	}
+	if err != nil {
+		return fmt.Errorf("set accept_ra of %s in %s: %w", iface, n.path, err)
+	}
+	return nil
+}
+
+// writeAcceptRA writes to the directory of an interface. It does not exist where IPv6 is
+// off, and Linux before 5.12 has no metric.
+func writeAcceptRA(dir string, accept bool) error {
+	if !accept {
+		return writeSetting(dir+"/accept_ra", "0")
+	}
+	return errors.Join(
+		writeSetting(dir+"/ra_defrtr_metric", fmt.Sprint(advertisedMetric)),
+		writeSetting(dir+"/accept_ra", "2"), // 1 would depend on forwarding
+	)
+}
+
+// writeSetting writes to a file of /proc/sys that may not exist.
+func writeSetting(path, value string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(value)
+	return errors.Join(err, file.Close())
+}
+
+// removeAdvertised removes the routes and addresses that router advertisements gave to
+// an interface. A missing interface has none.
+func (n *Namespace) removeAdvertised(iface string) error {
+	link, err := n.link.LinkByName(iface)
+	if missingLink(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	prefixes, err := n.removeAdvertisedAddresses(link)
+	if err != nil {
+		return err
+	}
+	return n.removeAdvertisedRoutes(link, prefixes)
+}
+
+// removeAdvertisedAddresses returns the prefixes that no address has any more.
+func (n *Namespace) removeAdvertisedAddresses(link netlink.Link) (prefixes []string, err error) {
+	addresses, err := Whole(func() ([]netlink.Addr, error) { return n.link.AddrList(link, netlink.FAMILY_V6) })
+	if err != nil {
+		return nil, err
+	}
+	var kept []string
+	for _, a := range addresses {
+		prefix := (&net.IPNet{IP: a.IP.Mask(a.Mask), Mask: a.Mask}).String()
+		if a.Flags&unix.IFA_F_PERMANENT != 0 || a.Scope != unix.RT_SCOPE_UNIVERSE {
+			kept = append(kept, prefix)
+			continue
+		}
+		prefixes = append(prefixes, prefix)
+		if err := n.link.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(prefixes, func(p string) bool { return slices.Contains(kept, p) }), nil
+}
+
+// removeAdvertisedRoutes removes the routes of an interface that advertisements gave it,
+// and those that the kernel made for prefixes.
+func (n *Namespace) removeAdvertisedRoutes(link netlink.Link, prefixes []string) error {
+	filter := &netlink.Route{LinkIndex: link.Attrs().Index}
+	routes, err := Whole(func() ([]netlink.Route, error) {
+		return n.link.RouteListFiltered(netlink.FAMILY_V6, filter, netlink.RT_FILTER_OIF)
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range routes {
+		ofPrefix := r.Protocol == unix.RTPROT_KERNEL && r.Dst != nil && slices.Contains(prefixes, r.Dst.String())
+		if r.Protocol != unix.RTPROT_RA && !ofPrefix {
+			continue
+		}
+		if err := n.link.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}

@@ -25,6 +25,9 @@ type Doctor struct {
 	// PluginDirs have the CNI plugins. Default: CNI_PATH, else
 	// cniconf.DefaultPluginDirs.
 	PluginDirs []string
+	// Unprivileged leaves out what only root can examine. Default: everything is examined,
+	// for which Store and Collector are required.
+	Unprivileged bool
 	// Store has the records.
 	Store *state.Store
 	// Collector finds leaks.
@@ -40,10 +43,19 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	overlaps(r, networks)
 	sharedRanges(r, networks)
 	settings(r, networks, "/proc/sys")
+	if d.Unprivileged {
+		r.addWarning("doctor", "rules of iptables and nftables, leaks, used addresses and records are not examined without root", "run as root")
+	} else {
+		d.asRoot(ctx, r, networks)
+	}
+	r.sort()
+	return r
+}
+
+// asRoot examines what other users cannot read.
+func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
 	backends(ctx, r)
 	found := d.leaks(ctx, r)
 	pools(r, networks, found)
 	d.records(ctx, r)
-	r.sort()
-	return r
 }

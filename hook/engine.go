@@ -39,8 +39,18 @@ var _ Hook = (*Engine)(nil)
 
 // NewEngine opens the state directory, making it when it is missing.
 func NewEngine(c Config) (*Engine, error) {
+	return newEngine(c, state.Open)
+}
+
+// NewReader returns an engine for Status, List and Resolve, which needs no rights
+// beyond reading. It makes no state directory.
+func NewReader(c Config) (*Engine, error) {
+	return newEngine(c, state.OpenReadOnly)
+}
+
+func newEngine(c Config, open func(dir string) (*state.Store, error)) (*Engine, error) {
 	c = c.withDefaults()
-	store, err := state.Open(c.StateDir)
+	store, err := open(c.StateDir)
 	if err != nil {
 		return nil, err
 	}

@@ -21,10 +21,21 @@ var ErrNoStatus = errors.New("cniVersion has no STATUS")
 // STATUS). The error is the first that a plugin gives, with its code, or
 // ErrNoStatus below version 1.1.0.
 func (e *Engine) Ready(ctx context.Context, n *cniconf.Network) error {
+	return ready(ctx, e.libcni(), n)
+}
+
+// Ready is Engine.Ready without an engine, and so without a state directory.
+func Ready(ctx context.Context, c Config, n *cniconf.Network) error {
+	c = c.withDefaults()
+	e := &Engine{config: c, log: c.Logger}
+	return e.Ready(ctx, n)
+}
+
+func ready(ctx context.Context, cni *libcni.CNIConfig, n *cniconf.Network) error {
 	if supported, err := version.GreaterThanOrEqualTo(n.List.CNIVersion, "1.1.0"); err != nil || !supported {
 		return fmt.Errorf("network %q: %w: %s", n.Name, ErrNoStatus, n.List.CNIVersion)
 	}
-	if err := e.libcni().GetStatusNetworkList(ctx, n.List); err != nil {
+	if err := cni.GetStatusNetworkList(ctx, n.List); err != nil {
 		return fmt.Errorf("network %q is not ready: %w", n.Name, err)
 	}
 	return nil

@@ -25,6 +25,8 @@ type Store struct {
 	locks keylock.Locks
 	// intercept makes each change of the directory; see Intercept.
 	intercept func(op, path string, change func() error) error
+	// readOnly is that of OpenReadOnly.
+	readOnly bool
 }
 
 // Open returns the store in dir, which is made, readable by its owner only,
@@ -42,6 +44,27 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return s, nil
+}
+
+// OpenReadOnly returns the store in dir for a user who may read it. It makes nothing, and
+// a directory that does not exist has no records. Without the right to read a record,
+// the record is unknown, and not damaged.
+func OpenReadOnly(dir string) (*Store, error) {
+	s := &Store{dir: dir, intercept: refuseChange, readOnly: true}
+	for path, stat := range map[string]func(string) (fs.FileInfo, error){dir: os.Stat, s.allocations(): os.Lstat} {
+		info, err := stat(path)
+		if err == nil {
+			err = private(path, info)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func refuseChange(op, path string, _ func() error) error {
+	return fmt.Errorf("%s %s: the state directory is open for reading", op, path)
 }
 
 // makePrivate makes a directory where there is none, and refuses one that
@@ -84,12 +107,21 @@ func (s *Store) Read(id string) (Record, error) {
 	if err := ValidateID(id); err != nil {
 		return Record{}, err
 	}
-	return s.read(id, s.tornWithout(id))
+	record, err := s.read(id, s.tornWithout(id))
+	for _, d := range record.Damaged {
+		if s.readOnly && errors.Is(d.Err, fs.ErrPermission) {
+			return Record{}, d.Err
+		}
+	}
+	return record, err
 }
 
 // IDs returns the recorded allocations, sorted.
 func (s *Store) IDs() ([]string, error) {
 	entries, err := os.ReadDir(s.allocations())
+	if s.readOnly && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list allocations: %w", err)
 	}

@@ -201,3 +201,34 @@ func TestGoneSinceListed(t *testing.T) {
 		t.Error("something is listed")
 	}
 }
+
+// TestOpenReadOnly makes nothing, and reads what there is.
+func TestOpenReadOnly(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	s, err := OpenReadOnly(missing)
+	must(t, err)
+	if ids, err := s.IDs(); len(ids) > 0 || err != nil {
+		t.Errorf("no directory: %v, %v", ids, err)
+	}
+	if _, err := s.Read("a"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no directory: %v", err)
+	}
+	if _, err := os.Lstat(missing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory was made: %v", err)
+	}
+	written := open(t)
+	must(t, lock(t, written, "a").Begin(Allocation{ID: "a", Mode: ModeSetup}, nil))
+	s, err = OpenReadOnly(written.dir)
+	must(t, err)
+	if r, err := s.Read("a"); r.Allocation.ID != "a" || err != nil {
+		t.Errorf("read %v, %v", r.Allocation, err)
+	}
+	if l, err := s.Lock(t.Context(), "b"); err == nil {
+		l.Unlock()
+		t.Error("a lock was made")
+	}
+	must(t, os.Chmod(filepath.Join(written.dir, "allocations"), 0o777))
+	if _, err := OpenReadOnly(written.dir); err == nil {
+		t.Error("a directory of others is trusted")
+	}
+}

@@ -54,11 +54,11 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err := state.ValidateID(id); err != nil {
 		return err
 	}
-	if err := hostns.Check(); err != nil {
-		return err
-	}
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
+		return err
+	}
+	if err := hostns.Check(); err != nil {
 		return err
 	}
 	if id, err = s.resolveToRemove(cmd.ErrOrStderr(), engine, id); err != nil {
@@ -134,15 +134,6 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 		_, _ = fmt.Fprintln(table, strings.Join([]string{string(d.Kind), d.Where, d.Owner.String(), reason}, "\t"))
 	}
 	return table.Flush()
-}
-
-// collector returns the collector of leaks that the flags describe.
-func (s *settings) collector(stderr io.Writer) (*cleanup.Collector, error) {
-	engine, err := s.engine(stderr)
-	if err != nil {
-		return nil, err
-	}
-	return engine.Collector(), nil
 }
 
 // collected is what gc prints.

@@ -22,19 +22,17 @@ func newDoctor(s *settings) *cobra.Command {
 		Long: `Examine this host for problems with attaching allocations and tearing them down:
 network configurations, plugins, kernel settings, rules in both iptables backends,
 leaks, ports published for dead allocations, address pools, and records. Nothing
-is changed.
+is changed. Without root, only configurations, plugins and kernel settings are examined.
 
 The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 		Example: `  allocnet doctor
   allocnet doctor --json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			collector, err := s.collector(cmd.ErrOrStderr())
+			report, err := examine(cmd, s)
 			if err != nil {
 				return err
 			}
-			d := doctor.Doctor{ConfDirs: s.confDirs(), NomadConfDir: s.nomadDir, PluginDirs: filepath.SplitList(s.pluginDir), Store: collector.Store, Collector: collector}
-			report := d.Examine(cmd.Context())
 			if s.json {
 				err = printJSON(cmd.OutOrStdout(), report)
 			} else {
@@ -46,6 +44,19 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 			return err
 		},
 	}
+}
+
+func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
+	d := doctor.Doctor{ConfDirs: s.confDirs(), NomadConfDir: s.nomadDir, PluginDirs: filepath.SplitList(s.pluginDir)}
+	if d.Unprivileged = requireRoot() != nil; !d.Unprivileged {
+		engine, err := s.engine(cmd.ErrOrStderr())
+		if err != nil {
+			return nil, err
+		}
+		d.Collector = engine.Collector()
+		d.Store = d.Collector.Store
+	}
+	return d.Examine(cmd.Context()), nil
 }
 
 func printReport(w io.Writer, r *doctor.Report) error {

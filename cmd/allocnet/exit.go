@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -75,6 +77,9 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	var exit *exitError
 	if errors.As(err, &exit) && exit.err == nil {
 		return code
+	}
+	if os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: run as root", err)
 	}
 	if asJSON {
 		_ = json.NewEncoder(stderr).Encode(errorJSON{code, err.Error()}) // there is no other output

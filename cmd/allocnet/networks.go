@@ -4,13 +4,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -27,13 +27,36 @@ type networkJSON struct {
 	CNIVersion   string   `json:"cniVersion"`
 	Plugins      []string `json:"plugins"`
 	Capabilities []string `json:"capabilities"`
-	// Ready is the plugins' answer to CNI's STATUS: "yes", "no", or "unknown" if they
-	// do not support it.
-	Ready string `json:"ready"`
+	Ready        ready    `json:"ready"`
 	// Policy describes the rules of the network; "unrestricted" without rules.
 	Policy string `json:"policy"`
 	// Problem is why the network cannot be attached now; empty if it can.
 	Problem string `json:"problem,omitempty"`
+}
+
+// ready tells whether a network could serve an attachment now.
+type ready string
+
+const (
+	isReady  ready = "yes"
+	notReady ready = "no"
+	// notReported is a network below CNI 1.1, which has no STATUS. Its file is valid, and
+	// its plugins are installed.
+	notReported ready = "notReported"
+	// readyUnknown is a failed STATUS without root, which may be the cause.
+	readyUnknown ready = "unknown"
+)
+
+func (r ready) cell() cell {
+	switch r {
+	case isReady:
+		return cell{[]string{"yes"}, green}
+	case notReady:
+		return cell{[]string{"no"}, red}
+	case readyUnknown:
+		return cell{[]string{"unknown"}, yellow}
+	}
+	return text("not reported")
 }
 
 // catalogJSON has the CNI configuration directories as --json prints them.
@@ -47,114 +70,133 @@ type catalogJSON struct {
 	Exposed []doctor.Exposed `json:"exposed,omitempty"`
 }
 
+// networkDetailJSON is one network as --json prints it.
+type networkDetailJSON struct {
+	networkJSON
+	// HostPolicy is the host's, which applies where the network has no rule.
+	HostPolicy string `json:"hostPolicy"`
+	// Shadowed are the later files with the name.
+	Shadowed []string `json:"shadowed,omitempty"`
+	// Warning is that Nomad does not apply the rules of the network.
+	Warning string `json:"warning,omitempty"`
+	// Configuration is the conflist.
+	Configuration json.RawMessage `json:"configuration"`
+}
+
+const networksLong = `List the networks of the CNI configuration directories with their plugins and
+capabilities, and the errors of invalid files. With a NAME, show one network in full.
+The exit code is 1 if a file is invalid, a plugin is missing, or a network is not ready.
+
+READY is the answer of the network's plugins to STATUS: yes or no. Before CNI 1.1 there
+is no STATUS, so that such a network shows "not reported" if its plugins are installed.
+
+--namespace and --job select the networks whose rules allow a job of this namespace or
+name to attach. A template of --template gets what --json prints, with the same keys.`
+
+// networksFlags are the flags of networks.
+type networksFlags struct {
+	display
+	identity policy.Identity
+}
+
 func newNetworks(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:   "networks",
+	var f networksFlags
+	cmd := &cobra.Command{
+		Use:   "networks [NAME]",
 		Short: "List the networks of the CNI configuration directories",
-		Long: `List the networks of the CNI configuration directories with their plugins and
-capabilities, and the errors of invalid files. Networks of CNI 1.1 report whether they
-are ready (STATUS). The exit code is 1 if a file is invalid, a plugin is missing, or a
-network is not ready.`,
+		Long:  networksLong,
 		Example: `  allocnet networks
+  allocnet networks web
+  allocnet networks --namespace prod -q
   allocnet networks --conf-dir /etc/cni/net.d --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listNetworks(cmd, s) },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage(fmt.Errorf("got %d arguments: want one network or none", len(args)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
+	f.display.register(cmd, "names")
+	cmd.Flags().StringVar(&f.identity.Namespace, "namespace", "", "only networks that jobs of this Nomad namespace may attach (default: all)")
+	cmd.Flags().StringVar(&f.identity.Job, "job", "", "only networks that this Nomad job may attach (default: all)")
+	return cmd
 }
 
-func listNetworks(cmd *cobra.Command, s *settings) error {
-	catalog, err := cniconf.Load(s.confDirs()...)
+func (f *networksFlags) run(cmd *cobra.Command, s *settings, args []string) error {
+	log, err := s.logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	engine, err := s.engine(cmd.ErrOrStderr())
+	c, err := s.config(log)
 	if err != nil {
 		return err
 	}
-	host, err := policy.Load(policy.DefaultFile)
-	if err != nil {
-		return err
-	}
-	view, healthy := viewCatalog(cmd.Context(), engine, catalog, filepath.SplitList(s.pluginDir))
-	if view.Exposed, err = findExposed(s, catalog); err != nil {
-		return err
-	}
-	view.Policy = fmt.Sprintf("%s (%s)", host.Describe(), host.File)
-	if s.json {
-		err = printJSON(cmd.OutOrStdout(), view)
-	} else {
-		err = printCatalog(cmd.OutOrStdout(), view)
-	}
-	if err == nil && !healthy {
-		err = &exitError{code: exitFailed}
-	}
-	return err
-}
-
-func viewCatalog(ctx context.Context, engine *hook.Engine, c *cniconf.Catalog, pluginDirs []string) (catalogJSON, bool) {
-	view := catalogJSON{Networks: []networkJSON{}}
-	healthy := len(c.Broken) == 0
-	for n, err := range c.Usable(pluginDirs).All() {
-		network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Ready: "unknown"}
-		rules, malformed := policy.Parse(n.Path, n.Options)
-		network.Policy = rules.Describe()
-		if malformed != nil {
-			err = malformed
-		}
-		if err == nil {
-			network.Ready, err = readiness(ctx, engine, n)
-		}
+	return f.display.run(cmd, s.json, func(ctx context.Context) (view, error) {
+		catalog, err := cniconf.Load(s.confDirs()...)
 		if err != nil {
-			network.Problem = err.Error()
-			healthy = false
+			return view{}, err
 		}
-		view.Networks = append(view.Networks, network)
-	}
-	for _, broken := range c.Broken {
-		view.Broken = append(view.Broken, broken.Error())
-	}
-	for _, n := range c.Shadowed {
-		view.Shadowed = append(view.Shadowed, fmt.Sprintf("%s: an earlier file has the name %q", n.Path, n.Name))
-	}
-	return view, healthy
+		host, err := policy.Load(policy.DefaultFile)
+		if err != nil {
+			return view{}, err
+		}
+		o := offer{catalog, host, func(n *cniconf.Network) error { return hook.Ready(ctx, c, n) }, filepath.SplitList(s.pluginDir)}
+		if len(args) == 1 {
+			return o.viewOne(s, args[0])
+		}
+		return o.viewAll(s, f.identity)
+	})
 }
 
-func readiness(ctx context.Context, engine *hook.Engine, n *cniconf.Network) (string, error) {
-	err := engine.Ready(ctx, n)
-	switch {
-	case err == nil:
-		return "yes", nil
-	case errors.Is(err, hook.ErrNoStatus):
-		return "unknown", nil
-	}
-	return "no", err
-}
-
-func printCatalog(w io.Writer, view catalogJSON) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "NETWORK\tCNI\tREADY\tPLUGINS\tCAPABILITIES\tPOLICY\tFILE") // Flush reports
-	remarks := []string{"policy of this host: " + view.Policy}
-	for _, n := range view.Networks {
-		_, _ = fmt.Fprintln(table, strings.Join([]string{
-			n.Name, n.CNIVersion, n.Ready, strings.Join(n.Plugins, ","), orDash(strings.Join(n.Capabilities, ",")), n.Policy, n.Path,
-		}, "\t"))
+func printCatalog(w io.Writer, t terminal, all catalogJSON) error {
+	table := newTable("NETWORK", "CNI", "READY", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
+	remarks := []string{"policy of this host: " + all.Policy}
+	for _, n := range all.Networks {
+		table = append(table, []cell{
+			text(n.Name), text(n.CNIVersion), n.Ready.cell(), text(strings.Join(n.Plugins, ",")), text(orDash(strings.Join(n.Capabilities, ","))), text(n.Policy), text(n.Path),
+		})
 		if n.Problem != "" {
 			remarks = append(remarks, n.Problem)
 		}
 	}
-	errs := []error{table.Flush()}
-	for _, broken := range view.Broken {
+	for _, broken := range all.Broken {
 		remarks = append(remarks, "not usable: "+broken)
 	}
-	for _, shadowed := range view.Shadowed {
+	for _, shadowed := range all.Shadowed {
 		remarks = append(remarks, "not used: "+shadowed)
 	}
-	for _, e := range view.Exposed {
+	for _, e := range all.Exposed {
 		remarks = append(remarks, "warning: "+e.Problem())
 	}
-	for _, remark := range remarks {
-		_, err := fmt.Fprintln(w, remark)
-		errs = append(errs, err)
+	if err := table.print(w, t.colours); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	_, err := io.WriteString(w, lines(remarks))
+	return err
+}
+
+func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {
+	var table table
+	for _, row := range []struct {
+		name  string
+		value cell
+	}{
+		{"Network", text(n.Name)}, {"File", text(n.Path)}, {"CNI version", text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", text(n.Problem)},
+		{"Plugins", text(strings.Join(n.Plugins, ","))}, {"Capabilities", text(orDash(strings.Join(n.Capabilities, ",")))},
+		{"Policy", text(n.Policy)}, {"Policy of this host", text(n.HostPolicy)}, {"Not used", cell{lines: n.Shadowed}}, {"Warning", text(n.Warning)},
+	} {
+		if strings.Join(row.value.lines, "") != "" {
+			table = append(table, []cell{text(row.name), row.value})
+		}
+	}
+	if err := table.print(w, t.colours); err != nil {
+		return err
+	}
+	var configuration bytes.Buffer
+	if err := json.Indent(&configuration, n.Configuration, "", "  "); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", configuration.Bytes())
+	return err
 }

@@ -159,8 +159,20 @@ func (s *settings) logger(stderr io.Writer) (hclog.Logger, error) {
 	}), nil
 }
 
-// engine returns the engine that the flags describe.
+// engine returns the engine that the flags describe, for commands that change the host.
 func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
+	if err := requireRoot(); err != nil {
+		return nil, err
+	}
+	return s.newEngine(stderr, hook.NewEngine)
+}
+
+// reader returns an engine for commands that only read.
+func (s *settings) reader(stderr io.Writer) (*hook.Engine, error) {
+	return s.newEngine(stderr, hook.NewReader)
+}
+
+func (s *settings) newEngine(stderr io.Writer, open func(hook.Config) (*hook.Engine, error)) (*hook.Engine, error) {
 	log, err := s.logger(stderr)
 	if err != nil {
 		return nil, err
@@ -169,7 +181,7 @@ func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hook.NewEngine(c)
+	return open(c)
 }
 
 // config returns the configuration of the engine that the flags describe.

@@ -64,7 +64,7 @@ func (f *statusFlags) run(cmd *cobra.Command, s *settings, args []string) error 
 	if err := f.validate(); err != nil {
 		return err
 	}
-	engine, err := s.engine(cmd.ErrOrStderr())
+	engine, err := s.reader(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,118 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/policy"
+)
+
+// offering returns the offer of a host with networks, whose plugin is installed.
+func offering(t *testing.T, ready func(*cniconf.Network) error) offer {
+	t.Helper()
+	conf, plugins := t.TempDir(), t.TempDir()
+	write := func(path, text string, mode os.FileMode) {
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(plugins, "dummy"), "", 0o700)
+	for i, rules := range map[string]string{
+		"open": `{}`, "prod": `{"namespaces": ["prod"]}`, "db": `{"jobs": ["db-*"], "namespaces": ["!dev"]}`, "typo": `{"job": []}`, "few": `{"maxAttachments": 0}`,
+	} {
+		write(filepath.Join(conf, i+".conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "allocnet": %s, "plugins": [{"type": "dummy"}]}`, i, rules), 0o600)
+	}
+	write(filepath.Join(conf, "gone.conf"), `{"cniVersion": "1.1.0", "name": "gone", "type": "absent"}`, 0o600)
+	catalog, err := cniconf.Load(conf)
+	if err != nil || len(catalog.Broken) > 0 {
+		t.Fatal(err, catalog.Broken)
+	}
+	return offer{catalog, policy.Source{File: "/etc/allocnet/policy.json"}, ready, []string{plugins}}
+}
+
+// TestReady: each network says what is known of it.
+func TestReady(t *testing.T) {
+	o := offering(t, func(n *cniconf.Network) error {
+		switch n.Name {
+		case "open":
+			return nil
+		case "prod":
+			return errors.New("no fabric")
+		}
+		return fmt.Errorf("network %q: %w", n.Name, hook.ErrNoStatus)
+	})
+	failed := notReady
+	if requireRoot() != nil {
+		failed = readyUnknown
+	}
+	want := map[string]ready{"open": isReady, "prod": failed, "db": notReported, "few": notReported, "typo": notReady, "gone": notReady}
+	for n, err := range o.catalog.Usable(o.pluginDirs).All() {
+		got := o.describe(n, err)
+		if got.Ready != want[n.Name] {
+			t.Errorf("%s: %s, want %s", n.Name, got.Ready, want[n.Name])
+		}
+		if bad := got.Ready == notReady || got.Ready == readyUnknown; bad != (got.Problem != "") {
+			t.Errorf("%s: ready %s, problem %q", n.Name, got.Ready, got.Problem)
+		}
+	}
+}
+
+// TestPermittedNetworks: a rule counts where the identity has what it is about.
+func TestPermittedNetworks(t *testing.T) {
+	o := offering(t, nil)
+	for _, test := range []struct {
+		identity policy.Identity
+		want     string
+	}{
+		{policy.Identity{}, "db few gone open prod typo"},
+		{policy.Identity{Namespace: "prod"}, "db few gone open prod"},
+		{policy.Identity{Namespace: "dev"}, "few gone open"},
+		{policy.Identity{Job: "web"}, "few gone open prod"},
+		{policy.Identity{Job: "db-1", Namespace: "test"}, "db few gone open"},
+	} {
+		var names []string
+		for _, n := range o.catalog.Networks {
+			if o.permits(n, test.identity) {
+				names = append(names, n.Name)
+			}
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.identity, got, test.want)
+		}
+	}
+}
+
+// TestOneNetwork is shown with its configuration.
+func TestOneNetwork(t *testing.T) {
+	o := offering(t, func(*cniconf.Network) error { return hook.ErrNoStatus })
+	v, err := o.viewOne(&settings{}, "prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := v.table(&out, terminal{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"prod.conflist\n", "Ready                not reported\n", "namespaces prod\n", "unrestricted (/etc/allocnet/policy.json)", "\n      \"type\": \"dummy\"\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	var missing *cniconf.NotFoundError
+	if _, err := o.viewOne(&settings{}, "none"); !errors.As(err, &missing) {
+		t.Errorf("none: %v", err)
+	}
+	if _, err := o.viewOne(&settings{}, "gone"); exitCode(err) != exitFailed {
+		t.Errorf("a missing plugin: %v", err)
+	}
+}

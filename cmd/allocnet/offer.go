@@ -1,0 +1,132 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/policy"
+)
+
+// offer is what the host offers.
+type offer struct {
+	catalog *cniconf.Catalog
+	host    policy.Source
+	// ready asks the plugins of a network.
+	ready      func(*cniconf.Network) error
+	pluginDirs []string
+}
+
+// unhealthy fails a command that has shown why.
+func unhealthy(healthy bool) error {
+	if healthy {
+		return nil
+	}
+	return &exitError{code: exitFailed}
+}
+
+func (o offer) viewAll(s *settings, identity policy.Identity) (view, error) {
+	all, names := catalogJSON{Networks: []networkJSON{}}, []string(nil)
+	healthy := len(o.catalog.Broken) == 0
+	for n, err := range o.catalog.Usable(o.pluginDirs).All() {
+		if !o.permits(n, identity) {
+			continue
+		}
+		network := o.describe(n, err)
+		healthy = healthy && network.Problem == ""
+		all.Networks = append(all.Networks, network)
+		names = append(names, n.Name)
+	}
+	for _, broken := range o.catalog.Broken {
+		all.Broken = append(all.Broken, broken.Error())
+	}
+	for _, n := range o.catalog.Shadowed {
+		all.Shadowed = append(all.Shadowed, fmt.Sprintf("%s: an earlier file has the name %q", n.Path, n.Name))
+	}
+	all.Policy = o.hostPolicy()
+	var err error
+	if all.Exposed, err = findExposed(s, o.catalog); err != nil {
+		return view{}, err
+	}
+	return view{all, names, func(w io.Writer, t terminal) error { return printCatalog(w, t, all) }}, unhealthy(healthy)
+}
+
+func (o offer) viewOne(s *settings, name string) (view, error) {
+	n, err := o.catalog.Lookup(name)
+	if err != nil {
+		return view{}, err
+	}
+	one := networkDetailJSON{networkJSON: o.describe(n, n.CheckPlugins(o.pluginDirs)), HostPolicy: o.hostPolicy(), Configuration: n.List.Bytes}
+	for _, other := range o.catalog.Shadowed {
+		if other.Name == name {
+			one.Shadowed = append(one.Shadowed, other.Path)
+		}
+	}
+	exposed, err := findExposed(s, o.catalog)
+	if err != nil {
+		return view{}, err
+	}
+	for _, e := range exposed {
+		if e.Network == name {
+			one.Warning = e.Problem()
+		}
+	}
+	return view{one, []string{name}, func(w io.Writer, t terminal) error { return printNetwork(w, t, one) }}, unhealthy(one.Problem == "")
+}
+
+func (o offer) hostPolicy() string { return fmt.Sprintf("%s (%s)", o.host.Describe(), o.host.File) }
+
+// permits tells whether the rules allow an identity. A rule about what the identity
+// does not have does not count.
+func (o offer) permits(n *cniconf.Network, identity policy.Identity) bool {
+	rules, err := policy.Parse(n.Path, n.Options)
+	if err != nil {
+		return identity == policy.Identity{} // it cannot be attached, and is listed with the reason
+	}
+	host := o.host
+	for _, r := range []*policy.Rules{&rules.Rules, &host.Rules} {
+		if identity.Namespace == "" {
+			r.Namespaces = nil
+		}
+		if identity.Job == "" {
+			r.Jobs = nil
+		}
+	}
+	var denied *policy.DeniedError
+	err = policy.Check(identity, host, []policy.Attachment{{Network: n.Name, Rules: rules}})
+	return !errors.As(err, &denied) || denied.Rule != "namespaces" && denied.Rule != "jobs"
+}
+
+// describe returns a network; the error is why it cannot be attached.
+func (o offer) describe(n *cniconf.Network, err error) networkJSON {
+	network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Ready: notReady}
+	rules, malformed := policy.Parse(n.Path, n.Options)
+	network.Policy = rules.Describe()
+	if malformed != nil {
+		err = malformed
+	}
+	if err == nil {
+		network.Ready, err = readiness(o.ready(n))
+	}
+	if err != nil {
+		network.Problem = err.Error()
+	}
+	return network
+}
+
+func readiness(err error) (ready, error) {
+	switch {
+	case err == nil:
+		return isReady, nil
+	case errors.Is(err, hook.ErrNoStatus):
+		return notReported, nil
+	case requireRoot() != nil:
+		return readyUnknown, fmt.Errorf("%w (without root)", err)
+	}
+	return notReady, err
+}

@@ -76,12 +76,11 @@ func prepareDir(dir string, access Access) error {
 // Adopt sets owner, group and mode of a socket from systemd, and of its directory, as
 // Listen does: the configuration overrides the socket unit. After an error the socket
 // works for root.
-func Adopt(l net.Listener, access Access) error {
-	path := l.Addr().String()
+func Adopt(path string, access Access) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("socket %q: has no file whose mode could be set: want ListenStream= with an absolute path", path)
 	}
-	if err := os.Chown(path, int(access.Owner), int(access.Group)); err != nil {
+	if err := chown(path, int(access.Owner), int(access.Group)); err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
 	if err := restrict(path, 0o600, 0o060, access); err != nil {
@@ -220,5 +219,18 @@ func restrict(path string, mode, groupMode fs.FileMode, access Access) error {
 	if access.Owner == 0 && gid < 0 {
 		return nil
 	}
-	return os.Chown(path, int(access.Owner), gid)
+	return chown(path, int(access.Owner), gid)
+}
+
+// chown sets owner and group of a file that has others: under its systemd unit the
+// agent finds both set, and has no right to change them. A gid of -1 is any.
+func chown(path string, uid, gid int) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if of, ok := info.Sys().(*syscall.Stat_t); ok && int(of.Uid) == uid && (gid < 0 || int(of.Gid) == gid) {
+		return nil
+	}
+	return os.Chown(path, uid, gid)
 }

@@ -121,7 +121,7 @@ func TestAdopt(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // the second agent finds what the first has set
-				if err := Adopt(l, test.access); (err != nil) != (test.word != "") || err != nil && !strings.Contains(err.Error(), test.word) {
+				if err := Adopt(l.Addr().String(), test.access); (err != nil) != (test.word != "") || err != nil && !strings.Contains(err.Error(), test.word) {
 					t.Errorf("the error is %v, want %q", err, test.word)
 				}
 			}
@@ -140,7 +140,7 @@ func TestAdoptFollowsTheConfiguration(t *testing.T) {
 	}
 	defer l.Close()
 	for _, access := range []Access{{Owner: 4241, Group: 4242}, {}} {
-		if err := Adopt(l, access); err != nil {
+		if err := Adopt(path, access); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestAdoptFollowsTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer abstract.Close()
-	if err := Adopt(abstract, Access{}); err == nil || !strings.Contains(err.Error(), "absolute path") {
+	if err := Adopt(abstract.Addr().String(), Access{}); err == nil || !strings.Contains(err.Error(), "absolute path") {
 		t.Errorf("a socket without a file: %v", err)
 	}
 }

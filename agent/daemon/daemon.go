@@ -122,7 +122,7 @@ func (d *Daemon) listen() ([]net.Listener, error) {
 		return nil, err
 	}
 	for _, l := range activated {
-		if err := agent.Adopt(l, d.config.Socket.Access); err != nil {
+		if err := agent.Adopt(l.Addr().String(), d.config.Socket.Access); err != nil {
 			d.log.Error("owner and group of the block socket are not applied to the socket of systemd", "error", err)
 		}
 	}

@@ -18,9 +18,10 @@ import (
 // agentFlags are the agent's own. The flags of all commands override the
 // configuration as well.
 type agentFlags struct {
-	config string
-	socket string
-	check  bool
+	config  string
+	socket  string
+	check   bool
+	prepare bool
 }
 
 func newAgent(s *settings) *cobra.Command {
@@ -36,7 +37,8 @@ Flags and environment variables override the configuration. SIGHUP reloads the
 configuration: log level and reconciler change immediately, the log lists the
 changes that need a restart. SIGTERM completes the requests in flight, then stops.
 Under systemd the agent uses the socket of its socket unit, and notifies systemd of
-its readiness and to its watchdog.`,
+its readiness and to its watchdog. The unit first runs "allocnet agent --prepare" with
+all rights of root.`,
 		Example: `  allocnet agent --check-config
   allocnet agent --check-config --config /etc/allocnet.d --json`,
 		Args: cobra.NoArgs,
@@ -44,6 +46,9 @@ its readiness and to its watchdog.`,
 			load := func() (config.Config, error) { return f.load(cmd.Flags(), s) }
 			if f.check {
 				return s.checkConfig(cmd, f.config, load)
+			}
+			if f.prepare {
+				return daemon.Prepare(load, cmd.ErrOrStderr())
 			}
 			d, err := daemon.New(load, cmd.ErrOrStderr())
 			if err != nil {
@@ -55,6 +60,8 @@ its readiness and to its watchdog.`,
 	cmd.Flags().StringVar(&f.config, "config", config.DefaultDir, "configuration: a .hcl file, or a directory of .hcl files")
 	cmd.Flags().StringVar(&f.socket, "socket", api.DefaultSocket, "path of the socket")
 	cmd.Flags().BoolVar(&f.check, "check-config", false, "validate the configuration, and exit")
+	cmd.Flags().BoolVar(&f.prepare, "prepare", false, "load kernel modules and set owner and group of the existing socket, and exit")
+	cmd.MarkFlagsMutuallyExclusive("check-config", "prepare")
 	return cmd
 }
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -133,24 +132,6 @@ func TestSocketGroup(t *testing.T) {
 	if out, code := as("member"); code != 0 || !strings.Contains(out, "200 OK") {
 		t.Errorf("a member starts the agent: %d %s", code, out)
 	}
-}
-
-// TestAgentAttaches: plugins work within the hardened unit of the agent, and the
-// namespaces are mounted on the host.
-func TestAgentAttaches(t *testing.T) {
-	m := newMachine(t)
-	before := m.warm()
-	_, err := m.client.Setup(ctx, "web-1", api.Setup{Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out := m.must("ip", "netns", "exec", "web-1", "ip", "-brief", "addr"); !strings.Contains(out, "10.88.") || !strings.Contains(out, "10.89.") {
-		t.Errorf("the host sees\n%s", out)
-	}
-	if err := m.client.Teardown(ctx, "web-1"); err != nil {
-		t.Error(err)
-	}
-	m.requireSame(before)
 }
 
 // TestAgentBySystemdRun: systemd-run starts the agent without a unit file.

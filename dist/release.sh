@@ -2,16 +2,17 @@
 # Copyright (c) the allocnet authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Builds a release: for amd64 and arm64 the static programs, the Debian package and
-# the SPDX bill of materials, and the checksums of all. The same commit and the same
-# Go give the same bytes.
+# Builds a release: for amd64 and arm64, or for those in ARCHITECTURES, the static
+# programs, the Debian and the RPM package and the SPDX bill of materials, and the
+# checksums of all. One architecture has to be this machine's. The same commit and the same Go give the same bytes.
 # The version is that of internal/version; another in VERSION, as of a tag, is an error.
-# Usage: dist/release.sh SBOM-PROGRAM OUTPUT-DIR
+# Usage: dist/release.sh SBOM-PROGRAM NFPM-PROGRAM OUTPUT-DIR
 set -euo pipefail
 umask 022
 sbom=$(realpath "$1")
-mkdir -p "$2"
-out=$(realpath "$2")
+nfpm=$(realpath "$2")
+mkdir -p "$3"
+out=$(realpath "$3")
 cd "$(dirname "$0")/.."
 
 version=$(sed -n 's/^const Version = "\(.*\)"$/\1/p' internal/version/version.go)
@@ -20,19 +21,20 @@ if [ -z "$version" ] || [ "${VERSION:-$version}" != "$version" ]; then
 	exit 1
 fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+architectures=${ARCHITECTURES:-amd64 arm64}
 export VERSION=$version SOURCE_DATE_EPOCH
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 
-for architecture in amd64 arm64; do
+for architecture in $architectures; do
 	CGO_ENABLED=0 GOOS=linux GOARCH=$architecture go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$programs/$architecture/" ./cmd/...
 done
-for architecture in amd64 arm64; do
+for architecture in $architectures; do
 	bin=$programs/$architecture
 	cp LICENSE "$bin/"
 	tar -C "$bin" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -c . | gzip -9n >"$out/allocnet_${version}_linux_$architecture.tar.gz"
 	"$sbom" allocnet "$version" "$bin" allocnet allocnet-cni >"$out/allocnet_${version}_linux_$architecture.spdx.json"
-	ARCHITECTURE=$architecture NATIVE=$programs/$(go env GOHOSTARCH)/allocnet dist/package.sh "$bin" "$out"
+	ARCHITECTURE=$architecture NATIVE=$programs/$(go env GOHOSTARCH)/allocnet dist/package.sh "$nfpm" "$bin" "$out"
 done
 cd "$out"
-sha256sum -- *"_${version}_"*.{tar.gz,deb,spdx.json} >SHA256SUMS
+sha256sum -- *.tar.gz *.deb *.rpm *.spdx.json >SHA256SUMS

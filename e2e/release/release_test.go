@@ -27,22 +27,17 @@ import (
 	"github.com/allocnet/allocnet/internal/version"
 )
 
+// rpmNames are the architectures by their names in RPM.
+var rpmNames = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
 // machines are the architectures by their names in Debian and in Go.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // TestRelease builds a release, and examines each of its files.
 func TestRelease(t *testing.T) {
-	sbom := filepath.Join(sandbox.Root(), "build", "tools", "sbom")
-	if _, err := os.Stat(sbom); err != nil {
-		t.Fatalf("%v: run: make build/tools/sbom", err)
-	}
 	dir := t.TempDir()
-	build := release(sbom, dir)
-	build.Env = append(build.Env, "SOURCE_DATE_EPOCH=1700000000", "DPKG_DEB_COMPRESSOR_TYPE=gzip") // in a fifth of the time
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	requireChecksums(t, dir, 3*len(machines))
+	build(t, dir)
+	requireChecksums(t, dir, 4*len(machines))
 	for architecture, machine := range machines {
 		base := filepath.Join(dir, "allocnet_"+version.Version)
 		programs := unpack(t, base+"_linux_"+architecture+".tar.gz")
@@ -52,14 +47,47 @@ func TestRelease(t *testing.T) {
 			addModules(t, modules, programs[name])
 		}
 		requireSBOM(t, base+"_linux_"+architecture+".spdx.json", modules)
-		requirePackage(t, base+"_"+architecture+".deb", architecture, programs)
+		requireDebian(t, base+"-1_"+architecture+".deb", architecture, programs)
+		requireRPM(t, filepath.Join(dir, "allocnet-"+version.Version+"-1."+rpmNames[architecture]+".rpm"), rpmNames[architecture], programs)
+	}
+	requireReproducible(t, dir)
+}
+
+// build builds a release in an environment with more variables.
+func build(t *testing.T, dir string, environ ...string) {
+	t.Helper()
+	for _, tool := range []string{"sbom", "nfpm"} {
+		if _, err := os.Stat(tools(tool)); err != nil {
+			t.Fatalf("%v: run: make build/tools/%s", err, tool)
+		}
+	}
+	build := release(dir)
+	build.Env = append(append(build.Env, "SOURCE_DATE_EPOCH=1700000000"), environ...)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// requireReproducible builds once more, for this machine, in another environment.
+func requireReproducible(t *testing.T, dir string) {
+	t.Helper()
+	again := t.TempDir()
+	build(t, again, "ARCHITECTURES="+runtime.GOARCH, "TZ=Asia/Tokyo", "TMPDIR="+t.TempDir(), "USER=other")
+	files, err := os.ReadDir(again)
+	if err != nil || len(files) != 5 {
+		t.Fatalf("the second release has %v, %v, want 4 files and their checksums", files, err)
+	}
+	for _, file := range files {
+		if name := file.Name(); name != "SHA256SUMS" && !bytes.Equal(read(t, filepath.Join(again, name)), read(t, filepath.Join(dir, name))) {
+			t.Errorf("%s is another file when it is built again", name)
+		}
 	}
 }
 
 // TestTagOfAnotherVersion: a release has the version of its programs, or none is built.
 func TestTagOfAnotherVersion(t *testing.T) {
 	dir := t.TempDir()
-	build := release("sbom", dir)
+	build := release(dir)
 	build.Env = append(build.Env, "VERSION=9.8.7")
 	out, err := build.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), `"9.8.7"`) || !strings.Contains(string(out), version.Version) {
@@ -71,11 +99,13 @@ func TestTagOfAnotherVersion(t *testing.T) {
 }
 
 // release is the program that builds a release, with no version in its environment.
-func release(sbom, dir string) *exec.Cmd {
-	build := exec.Command(filepath.Join(sandbox.Root(), "dist", "release.sh"), sbom, dir)
+func release(dir string) *exec.Cmd {
+	build := exec.Command(filepath.Join(sandbox.Root(), "dist", "release.sh"), tools("sbom"), tools("nfpm"), dir)
 	build.Env = append(os.Environ(), "VERSION=")
 	return build
 }
+
+func tools(name string) string { return filepath.Join(sandbox.Root(), "build", "tools", name) }
 
 // requireChecksums holds SHA256SUMS to all other files.
 func requireChecksums(t *testing.T, dir string, want int) {
@@ -193,33 +223,65 @@ func requireSBOM(t *testing.T, path string, modules map[string]string) {
 	}
 }
 
-// requirePackage holds a Debian package to its architecture, its programs, and
-// what else it installs.
-func requirePackage(t *testing.T, path, architecture string, programs map[string][]byte) {
+// requireDebian holds a Debian package to its architecture, its programs, what else it
+// installs, and lintian.
+func requireDebian(t *testing.T, path, architecture string, programs map[string][]byte) {
 	t.Helper()
 	fields := run(t, "dpkg-deb", "--field", path, "Package", "Version", "Architecture")
-	if want := "Package: allocnet\nVersion: " + version.Version + "\nArchitecture: " + architecture + "\n"; fields != want {
+	if want := "Package: allocnet\nVersion: " + version.Version + "-1\nArchitecture: " + architecture + "\n"; fields != want {
 		t.Errorf("%s: %q, want %q", path, fields, want)
 	}
 	dir := t.TempDir()
 	run(t, "dpkg-deb", "--extract", path, dir)
+	requireInstalled(t, dir, programs, "lib/systemd/system/allocnet.service", "usr/share/doc/allocnet/copyright",
+		"usr/share/doc/allocnet/changelog.Debian.gz", "usr/share/zsh/vendor-completions/_allocnet")
+	if architecture != runtime.GOARCH {
+		return
+	}
+	if says := run(t, filepath.Join(dir, "usr/bin/allocnet"), "version"); !strings.HasPrefix(says, "allocnet "+version.Version+" (") {
+		t.Errorf("%s: its program says %q, want the version of the package, %s", path, says, version.Version)
+	}
+	if out, err := exec.Command("lintian", "--fail-on", "error", path).CombinedOutput(); err != nil {
+		t.Errorf("lintian (install it with: make deps): %v\n%s", err, out)
+	}
+}
+
+// requireRPM holds an RPM package to its architecture, its programs and what else it
+// installs.
+func requireRPM(t *testing.T, path, architecture string, programs map[string][]byte) {
+	t.Helper()
+	const format = "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{BUILDHOST}"
+	if says, want := run(t, "rpm", "-qp", "--queryformat", format, path), "allocnet "+version.Version+"-1 "+architecture+" localhost"; says != want {
+		t.Errorf("%s is %q, want %q", path, says, want)
+	}
+	if list := run(t, "rpm", "-qp", "--changelog", path); strings.Count(list, "\n- ") < 10 {
+		t.Errorf("%s: the changelog is\n%s", path, list)
+	}
+	if list := run(t, "rpm", "-qp", "--configfiles", path); list != "/etc/allocnet.d/agent.hcl\n" {
+		t.Errorf("%s: the configuration files are %q", path, list)
+	}
+	dir := t.TempDir()
+	run(t, "rpm", "--install", "--root", dir, "--dbpath", "/db", "--nodeps", "--noscripts", "--ignorearch", path)
+	requireInstalled(t, dir, programs, "usr/lib/systemd/system/allocnet.service", "usr/share/licenses/allocnet/LICENSE",
+		"usr/share/zsh/site-functions/_allocnet")
+}
+
+// requireInstalled holds the files of a package to its programs and to what operators
+// look for.
+func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more ...string) {
+	t.Helper()
 	for file, program := range map[string]string{"usr/bin/allocnet": "allocnet", "opt/cni/bin/allocnet-cni": "allocnet-cni"} {
 		if !bytes.Equal(read(t, filepath.Join(dir, file)), programs[program]) {
-			t.Errorf("%s: %s is another program than that of the archive", path, file)
+			t.Errorf("%s is another program than that of the archive", file)
 		}
 	}
-	if architecture == runtime.GOARCH {
-		if says := run(t, filepath.Join(dir, "usr/bin/allocnet"), "version"); !strings.HasPrefix(says, "allocnet "+version.Version+" (") {
-			t.Errorf("%s: its program says %q, want the version of the package, %s", path, says, version.Version)
-		}
-	}
-	for _, file := range []string{
-		"etc/allocnet.d/agent.hcl", "lib/systemd/system/allocnet.service", "usr/share/man/man1/allocnet-attach.1.gz",
-		"usr/share/bash-completion/completions/allocnet", "usr/share/doc/allocnet/copyright", "usr/share/doc/allocnet/README.md",
+	for _, file := range append(more,
+		"etc/allocnet.d/agent.hcl", "usr/share/man/man1/allocnet-attach.1.gz", "usr/share/bash-completion/completions/allocnet",
+		"usr/share/fish/vendor_completions.d/allocnet.fish", "usr/share/doc/allocnet/README.md", "usr/share/doc/allocnet/CHANGELOG.md",
 		"usr/share/doc/allocnet/docs/README.md", "usr/share/doc/allocnet/examples/10-web.conflist",
-	} {
+		"usr/share/doc/allocnet/examples/jobs/extra-networks.nomad.hcl", "usr/share/doc/allocnet/examples/grafana/allocnet.json") {
 		if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %s: %v", path, file, err)
+			t.Errorf("%s: %v", file, err)
 		}
 	}
 }

@@ -58,8 +58,12 @@ func prepare(run func() int) (int, error) {
 	if err := sandbox.Build(dir+"/bin/", "cmd/allocnet", "cmd/allocnet-cni", "e2e/web"); err != nil {
 		return 1, err
 	}
+	nfpm := filepath.Join(sandbox.Root(), "build", "tools", "nfpm")
+	if _, err := os.Stat(nfpm); err != nil {
+		return 1, fmt.Errorf("%w: run: make build/tools/nfpm", err)
+	}
 	for _, version := range []string{release, upgrade} {
-		pack := exec.Command("../../dist/package.sh", dir+"/bin", dir)
+		pack := exec.Command("../../dist/package.sh", nfpm, dir+"/bin", dir)
 		pack.Env = append(os.Environ(), "VERSION="+version)
 		if out, err := pack.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("package: %w: %s", err, out)
@@ -158,7 +162,7 @@ func (m *machine) furnish() {
 }
 
 func deb(version string) string {
-	found, _ := filepath.Glob(packages + "/allocnet_" + version + "_*.deb")
+	found, _ := filepath.Glob(packages + "/allocnet_" + version + "-1_*.deb")
 	if len(found) != 1 {
 		return "no package of " + version
 	}

@@ -139,7 +139,7 @@ func writeTable(text *bytes.Buffer, table string, chains []*chain) {
 // remove removes a chain and its rules with a process for each step.
 func (c *chain) remove(remover ruleRemover) error {
 	for _, r := range c.rules {
-		if err := remover.DeleteIfExists(c.table, r.chain, r.words[2:]...); err != nil {
+		if err := c.removeRule(remover, r); err != nil {
 			return err
 		}
 	}
@@ -150,5 +150,33 @@ func (c *chain) remove(remover ruleRemover) error {
 	if err != nil || !exists {
 		return err
 	}
-	return remover.ClearAndDeleteChain(c.table, c.name)
+	return ignoreGone(remover, c.table, remover.ClearAndDeleteChain(c.table, c.name), c.name)
+}
+
+// removeRule removes a rule that leads to the chain. Another process may remove the
+// rule first, between the check and the deletion: a second attempt then finds none. It
+// may remove the chain as well: iptables then reports the missing chain as an error.
+func (c *chain) removeRule(remover ruleRemover, r rule) error {
+	err := remover.DeleteIfExists(c.table, r.chain, r.words[2:]...)
+	if err != nil {
+		err = remover.DeleteIfExists(c.table, r.chain, r.words[2:]...)
+	}
+	if c.name == "" {
+		return ignoreGone(remover, c.table, err, r.chain)
+	}
+	return ignoreGone(remover, c.table, err, r.chain, c.name)
+}
+
+// ignoreGone returns the error of a removal, or nil if one of the chains that the
+// removed object needs does not exist.
+func ignoreGone(remover ruleRemover, table string, err error, chains ...string) error {
+	if err == nil {
+		return nil
+	}
+	for _, name := range chains {
+		if exists, listErr := remover.ChainExists(table, name); listErr == nil && !exists {
+			return nil
+		}
+	}
+	return err
 }

@@ -4,6 +4,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,34 @@ func TestTransactionFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestChainRemovedMeanwhile: another process removed the chain of a rule after it was
+// listed. iptables reports the chain, not the rule, and there is nothing to remove.
+func TestChainRemovedMeanwhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		chain, from string
+		errs        map[string]error
+		fails       bool
+	}{
+		"the target is gone":      {chain: "CNI-gone", from: "POSTROUTING", errs: map[string]error{"delete": errFake}},
+		"the rule's chain is":     {chain: "CNI-a", from: "CNI-gone", errs: map[string]error{"delete": errFake}},
+		"no chain is":             {chain: "CNI-a", from: "POSTROUTING", errs: map[string]error{"delete": errFake}, fails: true},
+		"only rules, chain gone":  {from: "FORWARD-gone", errs: map[string]error{"delete": errFake}},
+		"only rules":              {from: "FORWARD", errs: map[string]error{"delete": errFake}, fails: true},
+		"chains cannot be listed": {chain: "CNI-gone", from: "POSTROUTING", errs: map[string]error{"delete": errFake, "exists": errFake}, fails: true},
+	} {
+		f := newFakeSystem()
+		f.errs = test.errs
+		words, err := splitWords("-A " + test.from + " -s 10.0.0.2/32 -j " + cmp.Or(test.chain, "ACCEPT"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &chain{table: "nat", name: test.chain, rules: []rule{{table: "nat", chain: test.from, words: words}}}
+		if err := c.remove(f); (err != nil) != test.fails || test.fails && !errors.Is(err, errFake) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

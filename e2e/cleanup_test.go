@@ -191,6 +191,44 @@ func (h *host) iptables(backend string) {
 	h.path = dir + ":" + os.Getenv("PATH")
 }
 
+// TestRulesRemovedMeanwhile: another process, such as Nomad, removes the masquerade of
+// an allocation after it was listed for removal.
+func TestRulesRemovedMeanwhile(t *testing.T) {
+	for _, backend := range []string{"nft", "legacy"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Cleanup(func() { flushLegacy(t) })
+			h := newHost(t)
+			h.iptables(backend)
+			h.warmLeaky()
+			sandbox.WriteFile(t, h.conf+"/80-leaky.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(leaky["masquerade"].plugins, dualStack)))
+			h.attach("leak", "--primary", "leaky")
+			damages["records and namespace gone"](h, "leak")
+			for _, program := range []string{"iptables-" + backend, "ip6tables-" + backend} {
+				h.removeBefore(program)
+			}
+			h.must("cleanup", "leak")
+			sandbox.RequireSame(t, h.before)
+		})
+	}
+}
+
+// removeBefore has another program remove the masquerade before the transaction.
+func (h *host) removeBefore(program string) {
+	h.t.Helper()
+	real, err := exec.LookPath(program + "-restore")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	script := fmt.Sprintf(`#!/bin/bash -eu
+%[1]s -t nat -S POSTROUTING | grep -E -- '-j CNI-[0-9a-f]{24}$' | sed 's/^-A/%[1]s -t nat -D/' | sh -eu
+%[1]s -t nat -S | grep -oE '^-N CNI-[0-9a-f]{24}$' | while read -r _ chain; do %[1]s -t nat -F "$chain"; %[1]s -t nat -X "$chain"; done
+exec %[2]s "$@"
+`, program, real)
+	if err := os.WriteFile(filepath.Join(strings.Split(h.path, ":")[0], program+"-restore"), []byte(script), 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 // TestCardComesBack: a card that was moved into a namespace goes back to the
 // host by its old name when the plugin cannot do it.
 func TestCardComesBack(t *testing.T) {

@@ -26,7 +26,7 @@ func newAdvertiser(t *testing.T) *host {
 	h := newHost(t)
 	sandbox.WriteFile(t, h.conf+"/81-v6.conflist", `{"cniVersion": "1.0.0", "name": "v6", "plugins": [
 		{"type": "bridge", "bridge": "fixed0", "ipam": {"type": "host-local", "dataDir": "/run/v6-leases", "ranges": [[{"subnet": "fd00:96::/64"}]], "routes": [{"dst": "::/0"}]}}]}`)
-	sandbox.WriteFile(t, h.conf+"/82-slaac.conflist", `{"cniVersion": "1.0.0", "name": "slaac", "allocnet": {"accept_ra": true}, "plugins": [
+	sandbox.WriteFile(t, h.conf+"/82-slaac.conflist", `{"cniVersion": "1.0.0", "name": "slaac", "allocnet": {"acceptRA": true}, "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "dataDir": "/run/v6-leases", "subnet": "10.97.0.0/16"}}]}`)
 	if _, err := netns.Create(netns.DefaultDir, "advertiser"); err != nil {
 		t.Fatal(err)

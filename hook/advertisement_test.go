@@ -51,7 +51,7 @@ func TestAcceptRA(t *testing.T) {
 				m.network(t, network, "bridge", `{"type": "tuning", "sysctl": {"net/ipv6/conf/IFNAME/accept_ra": "1"}}`)
 			}
 			for _, network := range []string{"slaac", "both"} {
-				m.edit(t, network, `"plugins"`, `"allocnet": {"accept_ra": true}, "plugins"`)
+				m.edit(t, network, `"plugins"`, `"allocnet": {"acceptRA": true}, "plugins"`)
 			}
 			networks, err := selection.Parse(test.networks)
 			if err != nil {

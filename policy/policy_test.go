@@ -135,7 +135,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, accept_ra"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:      `unknown field "namespace": ` + keys,
@@ -189,7 +189,7 @@ func TestLoad(t *testing.T) {
 	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC; no own MTU; host ports 80,90-99"; err != nil || s.Describe() != want || s.File != file {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
-	for _, option := range []string{"hostRange", "accept_ra"} {
+	for _, option := range []string{"hostRange", "acceptRA"} {
 		if err := os.WriteFile(file, fmt.Appendf(nil, `{%q: true}`, option), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ type Rules struct {
 	HostRange bool `json:"hostRange,omitempty"`
 	// AcceptRA is not a rule: interfaces on the network accept IPv6 router
 	// advertisements. False: they ignore them. For networks only.
-	AcceptRA bool `json:"accept_ra,omitempty"`
+	AcceptRA bool `json:"acceptRA,omitempty"`
 }
 
 // Source is rules with the file that has them.
@@ -68,7 +68,7 @@ func Load(file string) (Source, error) {
 	if err != nil {
 		return s, err
 	}
-	for key, set := range map[string]bool{"hostRange": s.HostRange, "accept_ra": s.AcceptRA} {
+	for key, set := range map[string]bool{"hostRange": s.HostRange, "acceptRA": s.AcceptRA} {
 		if set {
 			return s, fmt.Errorf("policy in %s: %s true: want it in the conflist of a network", file, key)
 		}
@@ -99,7 +99,7 @@ func Parse(file string, data []byte) (Source, error) {
 func describe(err error) string {
 	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
 	if isJSON && strings.HasPrefix(reason, "unknown field") {
-		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, accept_ra"
+		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA"
 	}
 	return reason
 }

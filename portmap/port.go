@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -58,57 +57,6 @@ func (e *UnknownLabelError) Error() string {
 
 // Kind is that of package errdefs.
 func (*UnknownLabelError) Kind() errdefs.Kind { return errdefs.Refused }
-
-// Parse reads a port in the form of the command line:
-//
-//	[LABEL=][HOST-IP:]HOST-PORT[:PORT][/tcp|/udp|/sctp]
-//
-// An IPv6 host IP is in brackets. The default label is the host port.
-func Parse(s string) (Port, error) {
-	fail := func(field, value, reason string) (Port, error) {
-		return Port{}, &InvalidPortError{s, field, value, reason + ", as in 8080:80/tcp"}
-	}
-	var p Port
-	rest := s
-	if label, after, ok := strings.Cut(rest, "="); ok {
-		if label == "" {
-			return fail("label", label, "want a name before '='")
-		}
-		p.Label, rest = label, after
-	}
-	rest, protocol, named := strings.Cut(rest, "/")
-	if named && protocol == "" {
-		return fail("protocol", protocol, "want tcp, udp or sctp after '/'")
-	}
-	p.Protocol = protocol
-	rest, p.HostIP = cutHostIP(rest)
-	host, to, mapped := strings.Cut(rest, ":")
-	var err error
-	if p.HostPort, err = strconv.Atoi(host); err != nil {
-		return fail("host port", host, "want a number from 1 to 65535")
-	}
-	if mapped {
-		if p.To, err = strconv.Atoi(to); err != nil || p.To == 0 {
-			return fail("port", to, "want a number from 1 to 65535")
-		}
-	}
-	if p.Label == "" {
-		p.Label = host
-	}
-	return p, p.validate()
-}
-
-// cutHostIP splits "IP:PORT..." or "[IP]:PORT..." into the port and the host IP.
-func cutHostIP(s string) (rest, ip string) {
-	if inner, after, ok := strings.Cut(strings.TrimPrefix(s, "["), "]:"); ok && strings.HasPrefix(s, "[") {
-		return after, inner
-	}
-	first, after, ok := strings.Cut(s, ":")
-	if ok && strings.Contains(first, ".") {
-		return after, first
-	}
-	return s, ""
-}
 
 func (p Port) validate() error {
 	fail := func(field string, value any, reason string) error {

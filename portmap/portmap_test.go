@@ -100,23 +100,32 @@ func TestInvalidPorts(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for text, want := range map[string]Port{
-		"8080":                     {Label: "8080", HostPort: 8080},
-		"8080:80":                  {Label: "8080", HostPort: 8080, To: 80},
-		"8080:80/udp":              {Label: "8080", HostPort: 8080, To: 80, Protocol: "udp"},
-		"http=8080:80/tcp":         {Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"},
-		"127.0.0.1:8080":           {Label: "8080", HostPort: 8080, HostIP: "127.0.0.1"},
-		"127.0.0.1:8080:80":        {Label: "8080", HostPort: 8080, To: 80, HostIP: "127.0.0.1"},
-		"a=[fd00::1]:8080:80/sctp": {Label: "a", HostPort: 8080, To: 80, HostIP: "fd00::1", Protocol: "sctp"},
+	for text, want := range map[string][]Port{
+		"8080":                     {{Label: "8080", HostPort: 8080, Protocol: "tcp"}},
+		"8080:80":                  {{Label: "8080", HostPort: 8080, To: 80, Protocol: "tcp"}},
+		"8080:80/udp":              {{Label: "8080", HostPort: 8080, To: 80, Protocol: "udp"}},
+		"8080:80/tcp+udp":          {{Label: "8080", HostPort: 8080, To: 80, Protocol: "tcp"}, {Label: "8080", HostPort: 8080, To: 80, Protocol: "udp"}},
+		"http=8080:80/tcp":         {{Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"}},
+		"127.0.0.1:8080":           {{Label: "8080", HostPort: 8080, HostIP: "127.0.0.1", Protocol: "tcp"}},
+		"127.0.0.1:8080:80":        {{Label: "8080", HostPort: 8080, To: 80, HostIP: "127.0.0.1", Protocol: "tcp"}},
+		"a=[fd00::1]:8080:80/sctp": {{Label: "a", HostPort: 8080, To: 80, HostIP: "fd00::1", Protocol: "sctp"}},
+		"8000-8001":                {{Label: "8000", HostPort: 8000, Protocol: "tcp"}, {Label: "8001", HostPort: 8001, Protocol: "tcp"}},
+		"10.0.0.1:8000-8001:80-81": {{Label: "8000", HostPort: 8000, To: 80, HostIP: "10.0.0.1", Protocol: "tcp"}, {Label: "8001", HostPort: 8001, To: 81, HostIP: "10.0.0.1", Protocol: "tcp"}},
+		"rtp=65534-65535:1-2/udp":  {{Label: "rtp", HostPort: 65534, To: 1, Protocol: "udp"}, {Label: "rtp", HostPort: 65535, To: 2, Protocol: "udp"}},
 	} {
-		if got, err := Parse(text); err != nil || got != want {
-			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
+		got, err := Parse(text)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v %s", text, err, diff)
 		}
+	}
+	if got, err := Parse("1-1000"); len(got) != mostPorts || err != nil {
+		t.Errorf("%d ports, %v", len(got), err)
 	}
 }
 
 func TestParseRefuses(t *testing.T) {
-	const number = "want a number from 1 to 65535, as in 8080:80/tcp"
+	const number = "want a number from 1 to 65535, or a range of at most 1000, as in 8080:80/tcp"
+	const protocol = "want tcp, udp or sctp after '/', or several as in tcp+udp, as in 8080:80/tcp"
 	for text, want := range map[string]string{
 		"":               `port "": host port "": ` + number,
 		"x":              `port "x": host port "x": ` + number,
@@ -125,9 +134,16 @@ func TestParseRefuses(t *testing.T) {
 		"80:x":           `port "80:x": port "x": ` + number,
 		"80:80:80":       `port "80:80:80": port "80:80": ` + number,
 		"0":              `port "0": host port "0": want 1 to 65535`,
-		"-1":             `port "-1": host port "-1": want 1 to 65535`,
-		"80/":            `port "80/": protocol "": want tcp, udp or sctp after '/', as in 8080:80/tcp`,
-		"80/icmp":        `port "80": protocol "icmp": want tcp, udp or sctp, or none for tcp and udp`,
+		"-1":             `port "-1": host port "-1": ` + number,
+		"2-1":            `port "2-1": host port "2-1": ` + number,
+		"1-1001":         `port "1-1001": host port "1-1001": want a number from 1 to 65535, or a range of at most 1000, as in 8080:80/tcp`,
+		"65535-65536":    `port "65535-65536": host port "65535-65536": ` + number,
+		"80-81:80":       `port "80-81:80": port "80": want a range of 2, as many as host ports, as in 8080:80/tcp`,
+		"80:80-81":       `port "80:80-81": port "80-81": want a range of 1, as many as host ports, as in 8080:80/tcp`,
+		"80/":            `port "80/": protocol "": ` + protocol,
+		"80/icmp":        `port "80/icmp": protocol "icmp": ` + protocol,
+		"80/tcp+tcp":     `port "80/tcp+tcp": protocol "tcp": ` + protocol,
+		"80/tcp+":        `port "80/tcp+": protocol "": ` + protocol,
 		"=80":            `port "=80": label "": want a name before '=', as in 8080:80/tcp`,
 		"1.2.3:80":       `port "80": host IP "1.2.3": want an IPv4 or IPv6 address without a zone`,
 		"[fe80::1%x]:80": `port "80": host IP "fe80::1%x": want an IPv4 or IPv6 address without a zone`,
@@ -135,7 +151,7 @@ func TestParseRefuses(t *testing.T) {
 		_, err := Parse(text)
 		var invalid *InvalidPortError
 		if !errors.As(err, &invalid) || err.Error() != want {
-			t.Errorf("%q: got %v, want %s", text, err, want)
+			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
 		}
 	}
 }
@@ -169,7 +185,7 @@ func TestCapability(t *testing.T) {
 
 // FuzzParse: a port that parses can be mapped.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"8080", "http=10.0.0.1:8080:80/tcp", "[fe80::1%x]:1", "=1", "1:2:3"} {
+	for _, seed := range []string{"8080", "http=10.0.0.1:8080:80/tcp", "[fe80::1%x]:1", "=1", "1:2:3", "1-2:3-4/tcp+udp"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -177,7 +193,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		mappings, err := Mappings([]Port{p}, Options{})
+		mappings, err := Mappings(p, Options{})
 		if err != nil || len(mappings) == 0 {
 			t.Fatalf("%q is %+v, which gives %v, %v", text, p, mappings, err)
 		}

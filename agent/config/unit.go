@@ -57,11 +57,11 @@ func (f *unitFile) request(r hook.Request) (hook.Request, error) {
 	r.Networks = v.networks(f.Networks)
 	publish, _ := read[[]string](&v, f.Publish)
 	for _, text := range publish {
-		port, err := portmap.Parse(text)
+		ports, err := portmap.Parse(text)
 		if err != nil {
 			v.fault(f.Publish.Range(), "publish", err.Error())
 		}
-		r.Ports = append(r.Ports, port)
+		r.Ports = append(r.Ports, ports...)
 	}
 	if len(v.faults) > 0 {
 		return r, &Error{v.faults}

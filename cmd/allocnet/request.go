@@ -25,7 +25,7 @@ type requestFlags struct {
 func (f *requestFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.primary, "primary", "", "main network, as NAME, NAME@INTERFACE or a JSON object (default interface eth0)")
 	flags.StringVar(&f.networks, "networks", "", "extra networks, as NAME[@INTERFACE],... or a JSON list (default interfaces net1, net2, ...)")
-	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "port, as [LABEL=][HOST-IP:]HOST-PORT[:PORT][/tcp|/udp|/sctp]; may be repeated")
+	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "port, as [LABEL=][HOST-IP:]HOST-PORT[:PORT][/PROTOCOL], or range, as 8000-8010:8000-8010; tcp (default), udp, sctp, or several, as tcp+udp; may be repeated")
 	flags.StringVar(&f.identity.Namespace, "namespace", "", "Nomad namespace of the allocation, for the rules of the networks (default unknown)")
 	flags.StringVar(&f.identity.Job, "job", "", "Nomad job of the allocation, for the rules of the networks (default unknown)")
 }
@@ -48,11 +48,11 @@ func (f *requestFlags) request(id string) (hook.Request, error) {
 		return r, fmt.Errorf("--networks: %w", err)
 	}
 	for _, text := range f.publish {
-		port, err := portmap.Parse(text)
+		ports, err := portmap.Parse(text)
 		if err != nil {
 			return r, fmt.Errorf("--publish: %w", err)
 		}
-		r.Ports = append(r.Ports, port)
+		r.Ports = append(r.Ports, ports...)
 	}
 	return r, nil
 }

@@ -24,8 +24,8 @@ export ARCHITECTURE SOURCE_DATE_EPOCH VERSION
 
 share=$TREE/usr/share
 examples=$share/doc/allocnet/examples
-mkdir -p "$share/man" "$share/bash-completion/completions" "$share/fish/vendor_completions.d" "$examples"
-"$native" man "$share/man/man1"
+mkdir -p "$share/bash-completion/completions" "$share/fish/vendor_completions.d" "$examples"
+"$native" man "$share/man"
 gzip -9n "$share"/man/man*/*
 "$native" completion bash >"$share/bash-completion/completions/allocnet"
 "$native" completion fish >"$share/fish/vendor_completions.d/allocnet.fish"

@@ -101,7 +101,7 @@ func TestHelpExamples(t *testing.T) {
 				"python3 -m http.server 80", "true",
 				"--conf-dir /etc/cni/net.d", "--conf-dir "+h.conf,
 				"--config /etc/allocnet.d", "--config "+agent,
-				"/usr/local/share/man/man1", t.TempDir(),
+				"/usr/local/share/man", t.TempDir(),
 			).Replace(examples)
 			h.shell(before + "\n" + examples)
 			for _, id := range []string{"web-1", "web-2", "db-1"} {

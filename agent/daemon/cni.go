@@ -50,16 +50,19 @@ func (d *Daemon) cni() agent.CNI {
 	if d.config.Hook == hook.NoOp {
 		return nil
 	}
-	path := d.config.CNI.Plugin
+	path, chroot := d.config.CNI.Plugin, d.config.CNI.Chroot
+	if filepath.Clean(chroot) == "/" { // chroot(2) is denied by the agent's systemd unit
+		chroot = ""
+	}
 	for _, dir := range cniconf.PluginDirs(d.config.PluginDirs) {
-		if path == "" && exists(filepath.Join(d.config.CNI.Chroot, dir, agent.PluginName)) {
+		if path == "" && exists(filepath.Join(chroot, dir, agent.PluginName)) {
 			path = filepath.Join(dir, agent.PluginName)
 		}
 	}
 	if path == "" {
 		return nil
 	}
-	p := &agent.Plugin{Path: path, Chroot: d.config.CNI.Chroot}
+	p := &agent.Plugin{Path: path, Chroot: chroot}
 	if d.nomad != nil && d.config.Nomad.JobNetworks {
 		p.JobNetworks = d.nomad
 	}

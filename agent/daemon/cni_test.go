@@ -39,6 +39,7 @@ func TestCNI(t *testing.T) {
 		"configured":         {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/host"}, PluginDirs: dirs}, &agent.Plugin{Path: "/p", Chroot: "/host"}},
 		"in the directories": {config.Config{PluginDirs: dirs}, &agent.Plugin{Path: root + "/second/allocnet-cni"}},
 		"in the chroot":      {config.Config{CNI: config.CNI{Chroot: root}, PluginDirs: []string{"/second"}}, &agent.Plugin{Path: "/second/allocnet-cni", Chroot: root}},
+		"in the host's root": {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/"}}, &agent.Plugin{Path: "/p"}},
 		"nowhere":            {config.Config{PluginDirs: dirs[:1]}, nil},
 	} {
 		got := newTestDaemon(t, test.config).cni()

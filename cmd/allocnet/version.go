@@ -5,11 +5,9 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/allocnet/allocnet/internal/version"
 )
@@ -32,29 +30,6 @@ func newVersion(s *settings) *cobra.Command {
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "allocnet %s (%s)\n", version.Version, runtime.Version())
 			return err
-		},
-	}
-}
-
-// newMan is for packagers, like cobra's own completion command.
-func newMan() *cobra.Command {
-	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write the man pages into a directory",
-		Example: `  allocnet man /usr/local/share/man/man1`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage(fmt.Errorf("got %d arguments: want one directory", len(args)))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return err
-			}
-			root := cmd.Root()
-			root.DisableAutoGenTag = true // the same input gives the same pages
-			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "allocnet " + version.Version}, args[0])
 		},
 	}
 }

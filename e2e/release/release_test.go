@@ -241,6 +241,13 @@ func requireDebian(t *testing.T, path, architecture string, programs map[string]
 	if says := run(t, filepath.Join(dir, "usr/bin/allocnet"), "version"); !strings.HasPrefix(says, "allocnet "+version.Version+" (") {
 		t.Errorf("%s: its program says %q, want the version of the package, %s", path, says, version.Version)
 	}
+	pages, err := filepath.Glob(dir + "/usr/share/man/man?/*")
+	if err != nil || len(pages) < 15 {
+		t.Errorf("man pages %v, %v", pages, err)
+	}
+	if out, err := exec.Command("mandoc", append([]string{"-T", "lint", "-W", "warning"}, pages...)...).CombinedOutput(); err != nil {
+		t.Errorf("mandoc (install it with: make deps): %v\n%s", err, out)
+	}
 	if out, err := exec.Command("lintian", "--fail-on", "error", path).CombinedOutput(); err != nil {
 		t.Errorf("lintian (install it with: make deps): %v\n%s", err, out)
 	}
@@ -276,7 +283,8 @@ func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more
 		}
 	}
 	for _, file := range append(more,
-		"etc/allocnet.d/agent.hcl", "usr/share/man/man1/allocnet-attach.1.gz", "usr/share/bash-completion/completions/allocnet",
+		"etc/allocnet.d/agent.hcl", "usr/share/man/man1/allocnet-attach.1.gz",
+		"usr/share/man/man5/allocnet-agent.hcl.5.gz", "usr/share/man/man8/allocnet-cni.8.gz", "usr/share/bash-completion/completions/allocnet",
 		"usr/share/fish/vendor_completions.d/allocnet.fish", "usr/share/doc/allocnet/README.md", "usr/share/doc/allocnet/CHANGELOG.md",
 		"usr/share/doc/allocnet/docs/README.md", "usr/share/doc/allocnet/examples/10-web.conflist",
 		"usr/share/doc/allocnet/examples/jobs/extra-networks.nomad.hcl", "usr/share/doc/allocnet/examples/grafana/allocnet.json") {

@@ -1,0 +1,62 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestMan: each command has a page with its flags, and the pages of docs/ are written.
+func TestMan(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	dir := t.TempDir()
+	if code := execute(t.Context(), []string{"man", dir}, io.Discard, io.Discard); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	requirePage(t, dir+"/man5/allocnet-agent.hcl.5", ".TH ALLOCNET-AGENT.HCL 5 2023-11-14", `\fBjob_networks\fR`, `\fBdrain_timeout\fR`, ".SS Block multi")
+	requirePage(t, dir+"/man8/allocnet-cni.8", ".TH ALLOCNET-CNI 8 2023-11-14", `\fBpassArgs\fR`, `\fBdefault\-route\fR`, ".SH TROUBLESHOOTING")
+	root := newRoot(&settings{})
+	root.InitDefaultHelpCmd()
+	pages := 0
+	var require func(cmd *cobra.Command)
+	require = func(cmd *cobra.Command) {
+		words := []string{cmd.Short, ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH SEE ALSO"}
+		if flag := cmd.Flags().Lookup("config"); flag != nil {
+			words = append(words, `\fB\-\-config`)
+		}
+		requirePage(t, filepath.Join(dir, "man1", pageName(cmd)+".1"), words...)
+		for _, child := range visible(cmd) {
+			pages++
+			require(child)
+		}
+	}
+	require(root)
+	if pages < 15 {
+		t.Errorf("only %d commands", pages)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "today")
+	if code := execute(t.Context(), []string{"man", dir}, io.Discard, io.Discard); code != 2 {
+		t.Errorf("an invalid SOURCE_DATE_EPOCH: exit code %d, want 2", code)
+	}
+}
+
+func requirePage(t *testing.T, path string, words ...string) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+	}
+	text := strings.Join(strings.Fields(string(page)), " ")
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%s: no %q", path, word)
+		}
+	}
+}

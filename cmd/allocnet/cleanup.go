@@ -218,8 +218,6 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 		return nil
 	}
 	out := cmd.OutOrStdout()
-	leaked := report.Leaked()
-	kept := len(report.Decisions) - len(leaked)
 	shown := *report
 	shown.Decisions = report.Gone()
 	if asJSON {
@@ -229,9 +227,9 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 		}
 		return printJSON(out, c)
 	}
-	title, done := "REMOVED", fmt.Sprintf("%d removed by force", report.Removed)
+	title := "REMOVED"
 	if dryRun {
-		title, done = "LEAKED", "none removed"
+		title = "LEAKED"
 	}
 	for _, p := range report.Problems {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", p) // there is no other output
@@ -242,8 +240,22 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	if err := printObjects(out, title, shown.Decisions); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%d leaked, %s, %d of live or unknown owners\n", len(leaked), done, kept)
+	_, err := fmt.Fprintln(out, summary(dryRun, report))
 	return err
+}
+
+// summary counts what was found after the teardowns and the plugins' GC, which remove
+// without counting.
+func summary(dryRun bool, report *cleanup.Report) string {
+	leaked := len(report.Leaked())
+	done := fmt.Sprintf("%d leaked, %d removed by force", leaked, report.Removed)
+	switch {
+	case dryRun:
+		done = fmt.Sprintf("%d leaked, none removed", leaked)
+	case leaked == 0:
+		done = "no leaks were left to remove by force"
+	}
+	return fmt.Sprintf("%s; objects of live or unknown owners: %d", done, len(report.Decisions)-leaked)
 }
 
 // printTornDown prints the allocations that GC tore down or postponed.

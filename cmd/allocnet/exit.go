@@ -84,13 +84,18 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	if asJSON {
 		_ = json.NewEncoder(stderr).Encode(errorJSON{code, err.Error()}) // there is no other output
 	} else {
-		for line := range strings.Lines(err.Error()) {
-			if line = strings.TrimSpace(line); line != "" {
-				_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", line) // there is no other output
-			}
-		}
+		printError(stderr, err.Error())
 	}
 	return code
+}
+
+// printError prints each line with the name of the program.
+func printError(stderr io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", line) // there is no other output
+		}
+	}
 }
 
 func exitCode(err error) int {

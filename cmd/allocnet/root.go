@@ -111,7 +111,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.nomadDir, "nomad-conf-dir", "", "CNI configuration directory of the Nomad client (default the last of --conf-dir)")
 	flags.StringVar(&s.pluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDirs+")")
 	flags.StringVar(&s.stateDir, "state-dir", state.DefaultDir, "directory of the records")
-	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off")
+	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off; debug and info are log lines with times, and debug has every call of a plugin")
 	flags.DurationVar(&s.callTimeout, "call-timeout", time.Minute, "deadline of one plugin call, after which the plugin is killed")
 	flags.BoolVar(&s.json, "json", false, "print JSON, errors too")
 }
@@ -153,6 +153,9 @@ func (s *settings) logger(stderr io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(s.logLevel)
 	if level == hclog.NoLevel {
 		return nil, usage(fmt.Errorf("--log-level %q: want trace, debug, info, warn, error or off", s.logLevel))
+	}
+	if level >= hclog.Warn && !s.json {
+		return plainLogger(stderr, level), nil
 	}
 	return hclog.New(&hclog.LoggerOptions{
 		Name: "allocnet", Level: level, Output: stderr, JSONFormat: s.json,

@@ -63,7 +63,7 @@ func (p *Process) ExecPlugin(ctx context.Context, path string, stdin []byte, env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &call.stdout, &call.stderr
 	started := time.Now()
 	err := cmd.Run()
-	p.Log.Trace("plugin call", "plugin", call.plugin, "verb", call.verb, "took", time.Since(started), "stderr", call.stderr.text(), "error", err)
+	p.log(&call, time.Since(started), err)
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil {
 		return call.stdout.data, nil
 	}
@@ -71,6 +71,16 @@ func (p *Process) ExecPlugin(ctx context.Context, path string, stdin []byte, env
 		return nil, cause
 	}
 	return nil, call.failure(err)
+}
+
+func (p *Process) log(c *call, took time.Duration, err error) {
+	args := []any{"plugin", c.plugin, "verb", c.verb, "took", took.Round(time.Millisecond)}
+	if err != nil {
+		args = append(args, "error", c.failure(err)) // has stderr
+	} else if text := c.stderr.text(); text != "" {
+		args = append(args, "stderr", text)
+	}
+	p.Log.Debug("plugin call", args...)
 }
 
 func (p *Process) command(ctx context.Context, path string, environ []string) *exec.Cmd {

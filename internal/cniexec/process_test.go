@@ -4,11 +4,13 @@
 package cniexec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,6 +96,22 @@ func TestProcess(t *testing.T) {
 				t.Errorf("%q, %v, want %q", got, err, test.want)
 			}
 		})
+	}
+}
+
+// TestProcessLog: each call is a line with its duration.
+func TestProcessLog(t *testing.T) {
+	for text, want := range map[string]string{
+		"true":                    `fake: plugin call: plugin=fake verb=ADD took=\d\S*\n`,
+		"echo noise >&2":          `fake: plugin call: plugin=fake verb=ADD took=\d\S* stderr=noise\n`,
+		"echo crashed >&2; false": `fake: plugin call: plugin=fake verb=ADD took=\d\S* error="plugin fake: ADD: exit status 1: crashed"\n`,
+	} {
+		var log bytes.Buffer
+		p := &Process{Log: hclog.New(&hclog.LoggerOptions{Name: "fake", Level: hclog.Debug, Output: &log, DisableTime: true})}
+		_, _ = run(t.Context(), p, filepath.Join(script(t, text), "fake"), "") // logged
+		if !regexp.MustCompile(want + "$").MatchString(log.String()) {
+			t.Errorf("%s: %q, want %s", text, log.String(), want)
+		}
 	}
 }
 

@@ -108,6 +108,7 @@ func TestPublishedPortOfAListener(t *testing.T) {
 	h := newHost(t)
 	serve(t, "/proc/self/ns/net", "127.0.0.1:4702", "the host's")
 	h.refuse(2, []string{"4702/tcp", "127.0.0.1"}, "attach", "p1", "--primary", "web", "--publish", "4702:80/tcp")
+	h.refuse(1, []string{"4703/tcp on ::1", "no IPv6 address"}, "attach", "p1", "--primary", "web", "--publish", "[::1]:4703:80/tcp")
 	h.must("attach", "p1", "--primary", "web", "--publish", "10.88.0.1:4702:80/tcp")
 	requireAnswer(t, "http://127.0.0.1:4702", "the host's")
 	h.must("detach", "p1")

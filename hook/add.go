@@ -76,6 +76,9 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
 	if a.Result, err = encodeResult(result, list.CNIVersion); err != nil {
 		return err
 	}
+	if err := o.checkPortFamilies(*a); err != nil {
+		return err
+	}
 	a.Phase, a.Updated = state.Attached, time.Now().UTC()
 	return nil
 }

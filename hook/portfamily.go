@@ -1,0 +1,72 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// portFamilyError is a chosen port of the host that no address of the attachment can
+// serve: the portmap plugin makes no rule for such a port, and reports success.
+type portFamilyError struct {
+	Network, Interface string
+	Mapping            cni.PortMapping
+	// Addresses are those of the attachment.
+	Addresses []netip.Prefix
+}
+
+func (e *portFamilyError) Error() string {
+	port := fmt.Sprintf("network %q as %s: host port %d/%s", e.Network, e.Interface, e.Mapping.HostPort, e.Mapping.Protocol)
+	if e.Mapping.HostIP == "" {
+		return port + " cannot be mapped: the attachment has no address"
+	}
+	family := "IPv4"
+	if host, err := netip.ParseAddr(e.Mapping.HostIP); err == nil && host.Unmap().Is6() {
+		family = "IPv6"
+	}
+	return fmt.Sprintf("%s on %s cannot be mapped: the attachment has no %s address, but %v: choose a host IP of their family, or give the network a range of %s addresses",
+		port, e.Mapping.HostIP, family, e.Addresses, family)
+}
+
+// checkPortFamilies refuses a result without an address for a chosen port. Assigned
+// ports are not the allocation's choice: without an address they are only logged.
+func (o *operation) checkPortFamilies(a state.Attachment) error {
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return err
+	}
+	chosen, err := decodeMappings(a.ChosenPorts)
+	if err != nil {
+		return err
+	}
+	all, err := decodeMappings(a.CapabilityArgs["portMappings"])
+	if err != nil {
+		return err
+	}
+	addresses := resultAddresses(result)
+	for _, m := range all {
+		if servesPort(addresses, m) {
+			continue
+		}
+		err := &portFamilyError{a.Network, a.Interface, m, addresses}
+		if slices.Contains(chosen, m) {
+			return err
+		}
+		o.attachmentLog(a).Warn("an assigned port is not mapped", "error", err)
+	}
+	return nil
+}
+
+// servesPort tells whether an address is of the family of the mapping's host IP. All
+// families have the empty host IP.
+func servesPort(addresses []netip.Prefix, m cni.PortMapping) bool {
+	host, err := netip.ParseAddr(m.HostIP)
+	return slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return err != nil || p.Addr().Is4() == host.Unmap().Is4() })
+}

@@ -141,8 +141,9 @@ func (h *host) shell(lines string) {
 
 func TestManAndCompletion(t *testing.T) {
 	h := newHost(t)
-	dir := filepath.Join(t.TempDir(), "man1")
-	h.must("man", dir)
+	pages := t.TempDir()
+	dir := filepath.Join(pages, "man1")
+	h.must("man", pages)
 	for _, command := range commands {
 		page := read(t, filepath.Join(dir, "allocnet-"+strings.ReplaceAll(command, " ", "-")+".1"))
 		if !strings.Contains(page, ".SH EXAMPLE") {

@@ -89,7 +89,7 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
 	group.Go(o.lock.Sync)
 	group.Go(func() error {
 		attachments := p.attachments()
-		inOrder(len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
+		inOrder(ctx, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
 			a := p.added[i].attachment
 			attach := func() error {
 				if err := o.add(ctx, abort, a); err != nil {

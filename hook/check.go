@@ -61,7 +61,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	}
 	checked := make([]Checked, len(o.record.Attachments))
 	errs := make([]error, len(checked))
-	inOrder(len(checked), func(int) []int { return nil }, func(i int) {
+	inOrder(ctx, len(checked), func(int) []int { return nil }, func(i int) {
 		a := o.record.Attachments[i]
 		checked[i] = o.check(ctx, a, interfaces)
 		if checked[i].Err == nil {

@@ -95,7 +95,7 @@ func TestInOrder(t *testing.T) {
 	after := [][]int{nil, {0}, {1}, nil, {0, 3}}
 	var mu sync.Mutex
 	var order []int
-	inOrder(len(after), func(i int) []int { return after[i] }, func(i int) {
+	inOrder(t.Context(), len(after), func(i int) []int { return after[i] }, func(i int) {
 		mu.Lock()
 		defer mu.Unlock()
 		order = append(order, i)
@@ -109,7 +109,7 @@ func TestInOrder(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // all at once: ten waits take as long as one
 		begun := time.Now()
-		inOrder(10, func(int) []int { return nil }, func(int) { time.Sleep(time.Second) })
+		inOrder(t.Context(), 10, func(int) []int { return nil }, func(int) { time.Sleep(time.Second) })
 		if took := time.Since(begun); took != time.Second {
 			t.Errorf("took %s", took)
 		}

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -14,9 +15,10 @@ import (
 )
 
 // inOrder calls do for 0 to n-1, all at the same time, except that do(i) starts only
-// when every do(j) for j in dependencies(i) has returned. The dependencies must not
-// form a cycle.
-func inOrder(n int, dependencies func(i int) []int, do func(i int)) {
+// when every do(j) for j in dependencies(i) has returned. When the context ends, no
+// dependency is waited for any more; do is still called for each. The dependencies must
+// not form a cycle.
+func inOrder(ctx context.Context, n int, dependencies func(i int) []int, do func(i int)) {
 	done := make([]chan struct{}, n)
 	waitFor := make([][]int, n) // computed before do changes anything
 	for i := range n {
@@ -27,7 +29,10 @@ func inOrder(n int, dependencies func(i int) []int, do func(i int)) {
 		all.Go(func() {
 			defer close(done[i])
 			for _, j := range waitFor[i] {
-				<-done[j]
+				select {
+				case <-done[j]:
+				case <-ctx.Done():
+				}
 			}
 			do(i)
 		})
@@ -56,22 +61,29 @@ func (p *plan) order() {
 
 // predecessors returns the indexes of the attachments that attachment i depends on.
 func predecessors(attachments []state.Attachment, i int) []int {
-	return indexes(attachments, func(_ int, other state.Attachment) bool {
-		return slices.Contains(attachments[i].DependsOn, other.Interface)
+	return indexes(attachments, func(other state.Attachment) bool {
+		return dependsOn(attachments[i], other)
 	})
 }
 
 // successors returns the indexes of the attachments that depend on attachment i.
 func successors(attachments []state.Attachment, i int) []int {
-	return indexes(attachments, func(_ int, other state.Attachment) bool {
-		return slices.Contains(other.DependsOn, attachments[i].Interface)
+	return indexes(attachments, func(other state.Attachment) bool {
+		return dependsOn(other, attachments[i])
 	})
 }
 
-func indexes(attachments []state.Attachment, match func(int, state.Attachment) bool) []int {
+// dependsOn tells whether a came after other. A dependency names an interface, which a
+// later attachment may have by now: that one has a greater Index, and a does not depend
+// on it. So the dependencies of no record form a cycle, whatever it says.
+func dependsOn(a, other state.Attachment) bool {
+	return other.Index < a.Index && slices.Contains(a.DependsOn, other.Interface)
+}
+
+func indexes(attachments []state.Attachment, match func(state.Attachment) bool) []int {
 	var found []int
 	for i, a := range attachments {
-		if match(i, a) {
+		if match(a) {
 			found = append(found, i)
 		}
 	}

@@ -112,7 +112,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	dels, stop := phase(ctx, delShare, "DEL")
 	defer stop()
 	errs := make([]error, len(attachments))
-	inOrder(len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
+	inOrder(dels, len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
 		errs[i] = o.instrument("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
 	})
 	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))

@@ -116,7 +116,7 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 	}
 	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
 	errs := make([]error, len(set))
-	inOrder(len(set), func(int) []int { return nil }, func(i int) {
+	inOrder(ctx, len(set), func(int) []int { return nil }, func(i int) {
 		if len(record.Damaged) > 0 && !isComplete(set[i]) {
 			e.unknown(v, record.Damaged[0].Err)
 			return

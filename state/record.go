@@ -148,7 +148,8 @@ type Attachment struct {
 	BridgeMTU map[string]int `json:"bridgeMTU,omitempty"`
 	// PluginDirs are where the plugins were found.
 	PluginDirs []string `json:"pluginDirs,omitempty"`
-	// DependsOn names the interfaces whose attachments came before this one.
+	// DependsOn names the interfaces whose attachments this one has to follow. An
+	// attachment with a greater Index is a later one that has the name by now.
 	DependsOn []string `json:"dependsOn,omitempty"`
 	// PreviousRoutes are the default routes from before ADD, the preferred ones first:
 	// when this attachment is removed, one of them is restored.

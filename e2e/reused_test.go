@@ -1,0 +1,30 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// TestDetachOfReusedInterface: an interface name that is free may be taken by a network
+// whose master is another interface of the allocation. The allocation can be detached, also
+// when its namespace is gone.
+func TestDetachOfReusedInterface(t *testing.T) {
+	h := newHost(t)
+	sandbox.WriteFile(t, h.conf+"/90-inner.conf", `{"cniVersion": "1.0.0", "name": "inner", "type": "macvlan", "master": "net2", "linkInContainer": true, "mode": "bridge"}`)
+	for id, remove := range map[string]func(){
+		"r1": func() { h.must("detach", "r1") },
+		"r2": func() {
+			sandbox.Run(t, "ip", "netns", "delete", "r2")
+			h.must("gc")
+		},
+	} {
+		h.attach(id, "--primary", "storage", "--networks", "web@net1,web@net2")
+		h.must("detach", id, "--interface", "net1")
+		h.attach(id, "--networks", "inner@net1")
+		remove()
+	}
+}

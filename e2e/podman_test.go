@@ -28,16 +28,54 @@ runtime = "runc"
 // for itself.
 const groups = "/allocnet-test"
 
+// removeGroups waits for the processes of podman, which end after it.
 func removeGroups(t *testing.T) {
 	t.Helper()
-	sandbox.Run(t, "find", "/sys/fs/cgroup", "-depth", "-type", "d", "-path", "*"+groups+"*", "-delete")
+	sandbox.Eventually(t, "the control groups are removed", func() bool {
+		return exec.Command("find", "/sys/fs/cgroup", "-depth", "-type", "d", "-path", "*"+groups+"*", "-delete").Run() == nil
+	})
+}
+
+// TestContainerImage builds the image of the agent, without access to other images, and
+// runs it.
+func TestContainerImage(t *testing.T) {
+	dir := t.TempDir()
+	sandbox.WriteFile(t, dir+"/containers.conf", "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"runc\"\n")
+	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
+	if err := sandbox.Build(dir+"/bin/allocnet", "cmd/allocnet"); err != nil {
+		t.Fatal(err)
+	}
+	podman := newPodman(t, dir)
+	podman("build", "--isolation", "chroot", "--tag", "allocnet", "--file", "../dist/container/Containerfile", dir+"/bin")
+	config := dir + "/agent.hcl"
+	sandbox.WriteFile(t, config, "cni {\n  chroot = \"/host\"\n}\n")
+	defer removeGroups(t)
+	out := podman("run", "--rm", "--security-opt", "seccomp=unconfined", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--cgroup-parent", groups,
+		"--network", "host", "--volume", config+":/etc/allocnet.d/agent.hcl:ro", "allocnet", "agent", "--check-config")
+	if !strings.Contains(out, "/etc/allocnet.d is valid") {
+		t.Errorf("in the container: %s", out)
+	}
+}
+
+// newPodman returns a function that runs podman, with its files in a directory.
+func newPodman(t *testing.T, dir string) func(args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath("podman"); err != nil {
+		t.Fatal("podman is missing: run: make deps")
+	}
+	return func(args ...string) string {
+		t.Helper()
+		words := append([]string{"--root", dir + "/storage", "--runroot", dir + "/run", "--tmpdir", dir + "/tmp", "--storage-driver", "vfs"}, args...)
+		out, err := exec.Command("podman", words...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("podman %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
 }
 
 // TestPodman runs a container on the conflist that Nomad uses.
 func TestPodman(t *testing.T) {
-	if _, err := exec.LookPath("podman"); err != nil {
-		t.Fatal("podman is missing: run: make deps")
-	}
 	h := newHost(t)
 	h.useDist()
 	h.installPlugin()
@@ -50,15 +88,7 @@ func TestPodman(t *testing.T) {
 	if err := sandbox.Build(root+"/web", "e2e/web"); err != nil {
 		t.Fatal(err)
 	}
-	podman := func(args ...string) string {
-		t.Helper()
-		words := append([]string{"--root", dir + "/storage", "--runroot", dir + "/run", "--tmpdir", dir + "/tmp", "--storage-driver", "vfs"}, args...)
-		out, err := exec.Command("podman", words...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("podman %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return strings.TrimSpace(string(out))
-	}
+	podman := newPodman(t, dir)
 	id := podman("run", "--detach", "--security-opt", "seccomp=unconfined", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--cgroup-parent", groups, "--network", "multi", "--publish", "8080:80", "--rootfs", root, "/web", "serve", "podman")
 	defer removeGroups(t)
 	defer podman("rm", "--all", "--force", "--time", "0")

@@ -64,6 +64,7 @@ func TestAllocnetAgent(t *testing.T) {
 	d.jobNetworks()
 	d.metadata()
 	d.killed()
+	d.asJob()
 	d.unreachable()
 }
 
@@ -89,11 +90,17 @@ func bootstrapACL(a *agent) string {
 		agent { policy = "write" }
 		operator { policy = "write" }`
 	documented := regexp.MustCompile("(?s)<!-- policy -->\n```hcl\n(.*?)```").FindStringSubmatch(sandbox.Run(a, "cat", "../../docs/agent.md"))
+	if job := read(a.T, "../../dist/jobs/agent/policy.hcl"); job != documented[1] {
+		a.Errorf("the policy of the job is\n%s\nand that of docs/agent.md\n%s", job, documented[1])
+	}
 	var token struct{ SecretID string }
-	for name, rules := range map[string]string{"anonymous": all, "allocnet": documented[1]} {
-		a.Await("policy "+name, func() bool {
-			return post("acl/policy/"+name, root.SecretID, map[string]string{"Name": name, "Rules": rules}, nil) == nil
-		})
+	for name, policy := range map[string]map[string]any{
+		"anonymous":      {"Rules": all},
+		"allocnet":       {"Rules": documented[1]},
+		"allocnet-agent": {"Rules": documented[1], "JobACL": map[string]string{"Namespace": "default", "JobID": "allocnet-agent"}},
+	} {
+		policy["Name"] = name
+		a.Await("policy "+name, func() bool { return post("acl/policy/"+name, root.SecretID, policy, nil) == nil })
 	}
 	a.Await("the token", func() bool {
 		return post("acl/token", root.SecretID, map[string]any{"Name": "allocnet", "Type": "client", "Policies": []string{"allocnet"}}, &token) == nil
@@ -269,6 +276,40 @@ func (d *daemon) killed() {
 		d.Fatal(err)
 	}
 	sandbox.RequireSame(d, before)
+}
+
+// asJob runs the agent as a job of Nomad, which gives it the rights of its policy.
+func (d *daemon) asJob() {
+	d.Helper()
+	d.end(unix.SIGTERM)
+	sandbox.WriteFile(d, confDir+"/60-late.conflist", strings.ReplaceAll(read(d.T, confDir+"/20-storage.conflist"), `"storage"`, `"late"`))
+	config := fmt.Sprintf("conf_dir = %q\nplugin_dirs = [%q, %q]", confDir, plugins, sandbox.PluginDir())
+	d.Nomad("job", "run", "-detach", "-var", "program="+allocnet, "-var", "config="+config, "../../dist/jobs/agent/agent.nomad.hcl")
+	d.Await("the agent is ready", func() bool { return d.client.Ready(context.Background()) == nil })
+	if got := nomadagent.Networks(d.run("identified", group{networks: "network {\n mode = \"cni/storage\"\n}"})[0].Setup()); got != "eth0=web net1=storage" {
+		d.Errorf("with the agent as a job it has %s", got)
+	}
+	d.Stop("identified")
+	d.Await("the agent has published the networks", func() bool { return d.meta("allocnet.network.late") == "true" })
+	if got := d.metric(`allocnet_reconcile_rounds_total{outcome="unknown"}`); got != "0" {
+		d.Errorf("%s rounds could not read from Nomad", got)
+	}
+	d.Stop("allocnet-agent")
+	d.Await("the agent has exited", func() bool { _, err := os.Lstat(agentSocket); return os.IsNotExist(err) })
+	if err := os.Remove(confDir + "/60-late.conflist"); err != nil {
+		d.Fatal(err)
+	}
+	d.launch()
+}
+
+// meta returns dynamic metadata of the node.
+func (d *daemon) meta(key string) string {
+	d.Helper()
+	var answer struct{ Meta map[string]string }
+	if err := d.API("client/metadata", &answer); err != nil {
+		d.Fatal(err)
+	}
+	return answer.Meta[key]
 }
 
 // unreachable ends an allocation while Nomad cannot be reached.

@@ -241,6 +241,7 @@ func requireDebian(t *testing.T, path, architecture string, programs map[string]
 	if says := run(t, filepath.Join(dir, "usr/bin/allocnet"), "version"); !strings.HasPrefix(says, "allocnet "+version.Version+" (") {
 		t.Errorf("%s: its program says %q, want the version of the package, %s", path, says, version.Version)
 	}
+	run(t, "gunzip", "--recursive", dir+"/usr/share/man")
 	pages, err := filepath.Glob(dir + "/usr/share/man/man?/*")
 	if err != nil || len(pages) < 15 {
 		t.Errorf("man pages %v, %v", pages, err)
@@ -287,7 +288,8 @@ func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more
 		"usr/share/man/man5/allocnet-agent.hcl.5.gz", "usr/share/man/man8/allocnet-cni.8.gz", "usr/share/bash-completion/completions/allocnet",
 		"usr/share/fish/vendor_completions.d/allocnet.fish", "usr/share/doc/allocnet/README.md", "usr/share/doc/allocnet/CHANGELOG.md",
 		"usr/share/doc/allocnet/docs/README.md", "usr/share/doc/allocnet/examples/10-web.conflist",
-		"usr/share/doc/allocnet/examples/jobs/extra-networks.nomad.hcl", "usr/share/doc/allocnet/examples/grafana/allocnet.json") {
+		"usr/share/doc/allocnet/examples/jobs/extra-networks.nomad.hcl", "usr/share/doc/allocnet/examples/jobs/agent/agent.nomad.hcl",
+		"usr/share/doc/allocnet/examples/container/Containerfile", "usr/share/doc/allocnet/examples/grafana/allocnet.json") {
 		if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", file, err)
 		}

@@ -93,7 +93,7 @@ func tellAddress(t *testing.T, path, address string, tell func(net.Conn) net.Add
 	t.Helper()
 	var listener net.Listener
 	err := within(path, func() (err error) {
-		listener, err = net.Listen("tcp4", address)
+		listener, err = net.Listen("tcp", address)
 		return err
 	})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/policy"
 )
 
 // advertisements is what an interface does with IPv6 router advertisements. They would
@@ -26,24 +25,6 @@ const (
 	// compares.
 	leaveAdvertisements
 )
-
-// readOptions reads the options of the networks.
-func (p *plan) readOptions() error {
-	for i := range p.added {
-		added := &p.added[i]
-		options, err := policy.Parse(added.network.Path, added.network.Options)
-		if err != nil {
-			return err
-		}
-		switch {
-		case options.AcceptRA:
-			added.advertisements = acceptAdvertisements
-		case setsAcceptRA(added.network.List):
-			added.advertisements = leaveAdvertisements
-		}
-	}
-	return nil
-}
 
 // setsAcceptRA tells whether a plugin of the network sets accept_ra, as the tuning
 // plugin does.

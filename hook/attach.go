@@ -26,6 +26,9 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 		return err
 	}
 	p.assignPreviousRoutes(before)
+	if err := p.assignTables(ns); err != nil {
+		return err
+	}
 	if err := o.writeIntent(ctx, p); err != nil {
 		return err
 	}
@@ -46,6 +49,9 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 	}
 	defer unlock()
 	if err := o.addAll(ctx, ns, p); err != nil {
+		return err
+	}
+	if err := o.addSourceRoutes(ns, p); err != nil {
 		return err
 	}
 	routes, err := o.setDefaultRoutes(ns, p, before)

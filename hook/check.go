@@ -65,7 +65,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 		a := o.record.Attachments[i]
 		checked[i] = o.check(ctx, a, interfaces)
 		if checked[i].Err == nil {
-			o.setOutcome(&checked[i], a, checkGateways(a, routes))
+			o.setOutcome(&checked[i], a, errors.Join(checkGateways(a, routes), checkSourceRoutes(ns, a)))
 		}
 		errs[i] = checked[i].Err
 	})

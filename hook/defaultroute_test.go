@@ -161,9 +161,10 @@ func TestDefaultRouteOfPending(t *testing.T) {
 // undone, and the error has the cause.
 func TestNamespaceFails(t *testing.T) {
 	broken := errors.New("netlink: interrupted")
-	for _, op := range []string{"New", "Mount", "Interfaces", "SetLoopbackUp", "SetAcceptRA", "DefaultRoutes", "SetDefaultRoute"} {
+	for _, op := range []string{"New", "Mount", "Interfaces", "SetLoopbackUp", "SetAcceptRA", "UsedTables", "RoutesOf", "AddSourceRoutes", "DefaultRoutes", "SetDefaultRoute"} {
 		for n := 1; ; n++ {
 			m := routed(t)
+			m.edit(t, "b", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
 			calls := 0
 			m.namespaces.fail = func(asked, _ string) error {
 				if asked == op {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -152,6 +153,7 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 	var conf struct {
 		CNIVersion string          `json:"cniVersion"`
 		PrevResult json.RawMessage `json:"prevResult"`
+		Gateway    string          `json:"gateway"`
 	}
 	if err := json.Unmarshal(c.Stdin, &conf); err != nil {
 		return nil, err
@@ -165,8 +167,12 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 	case c.Verb == "ADD":
 		mac, address := fmt.Sprintf("02:00:00:00:00:%02x", number), fmt.Sprintf("10.0.0.%d/24", number)
 		x.namespaces.add(path, netns.Interface{Name: iface, MAC: mac, MTU: 1500, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}})
-		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": 0, "address": %q}]}`,
-			conf.CNIVersion, iface, mac, path, address), nil
+		gateway := ""
+		if conf.Gateway != "" {
+			gateway = fmt.Sprintf(`, "gateway": %q`, conf.Gateway)
+		}
+		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": 0, "address": %q%s}]}`,
+			conf.CNIVersion, iface, mac, path, address, gateway), nil
 	case c.Verb == "DEL":
 		x.namespaces.removeInterface(path, iface)
 	}
@@ -315,6 +321,8 @@ type fakeNamespace struct {
 	interfaces []netns.Interface
 	routes     []netns.Route
 	acceptRA   []string
+	// sources are the routing tables of interfaces, each once.
+	sources []netns.SourceRoutes
 }
 
 func (n *fakeNamespace) ID() string   { return n.id }
@@ -364,6 +372,71 @@ func (n *fakeNamespace) SetAcceptRA(iface string, accept bool) error {
 	defer n.all.mu.Unlock()
 	n.acceptRA = append(n.acceptRA, fmt.Sprintf("%s=%t", iface, accept))
 	return nil
+}
+
+// UsedTables: another program has the first table.
+func (n *fakeNamespace) UsedTables() (map[int]bool, error) {
+	if err := n.all.failure("UsedTables", n.path); err != nil {
+		return nil, err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	used := map[int]bool{firstTable: true}
+	for _, s := range n.sources {
+		used[s.Table] = true
+	}
+	return used, nil
+}
+
+func (n *fakeNamespace) RoutesOf(iface string) ([]netns.TableRoute, error) {
+	if err := n.all.failure("RoutesOf", n.path); err != nil {
+		return nil, err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	var routes []netns.TableRoute
+	for _, i := range n.interfaces {
+		for _, address := range i.Addresses {
+			if i.Name == iface {
+				routes = append(routes, netns.TableRoute{Destination: address.Masked()})
+			}
+		}
+	}
+	for _, r := range n.routes {
+		if r.Interface == iface {
+			routes = append(routes, netns.TableRoute{Destination: allOf(r.Gateway.Is6()), Gateway: r.Gateway})
+		}
+	}
+	return routes, nil
+}
+
+func (n *fakeNamespace) AddSourceRoutes(s netns.SourceRoutes) error {
+	if err := n.all.failure("AddSourceRoutes", n.path); err != nil {
+		return err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.sources = append(n.sources, s)
+	return nil
+}
+
+func (n *fakeNamespace) RemoveSourceRoutes(s netns.SourceRoutes) error {
+	if err := n.all.failure("RemoveSourceRoutes", n.path); err != nil {
+		return err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.sources = slices.DeleteFunc(n.sources, func(other netns.SourceRoutes) bool { return reflect.DeepEqual(s, other) })
+	return nil
+}
+
+func (n *fakeNamespace) MissingSourceRoutes(s netns.SourceRoutes) ([]string, error) {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	if slices.ContainsFunc(n.sources, func(other netns.SourceRoutes) bool { return reflect.DeepEqual(s, other) }) {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("table %d", s.Table)}, nil
 }
 
 func (n *fakeNamespace) DefaultRoutes() ([]netns.Route, error) {

@@ -98,7 +98,8 @@ func install(t *testing.T) installation {
 	t.Helper()
 	m := newMemory(t, nil)
 	m.network(t, "web", "bridge", "portmap")
-	m.network(t, "storage", "macvlan", "tuning")
+	m.network(t, "storage", `{"type": "macvlan", "gateway": "10.0.0.254"}`, "tuning")
+	m.edit(t, "storage", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
 	m.network(t, "backup", "ipvlan")
 	return installation{m.confDir, m.config.PluginDirs[0]}
 }
@@ -325,6 +326,14 @@ func (n killedNamespace) SetAcceptRA(iface string, accept bool) error {
 	return n.world.killer.effect("accept_ra of "+iface, func() error { return n.fakeNamespace.SetAcceptRA(iface, accept) })
 }
 
+func (n killedNamespace) AddSourceRoutes(s netns.SourceRoutes) error {
+	return n.world.killer.effect("add source routes", func() error { return n.fakeNamespace.AddSourceRoutes(s) })
+}
+
+func (n killedNamespace) RemoveSourceRoutes(s netns.SourceRoutes) error {
+	return n.world.killer.effect("remove source routes", func() error { return n.fakeNamespace.RemoveSourceRoutes(s) })
+}
+
 func (n killedNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 	return n.world.killer.effect("default route", func() error { return n.fakeNamespace.SetDefaultRoute(gateway, iface) })
 }
@@ -401,6 +410,9 @@ func (w *world) wantNothing() {
 	}
 	if got := w.namespaces.at[runtimeNetns].routes; !slices.Equal(got, []netns.Route{runtimeRoute}) {
 		w.t.Errorf("the runtime's namespace has the default routes %v", got)
+	}
+	if got := w.namespaces.at[runtimeNetns].sources; len(got) > 0 {
+		w.t.Errorf("the runtime's namespace has the routing tables %v", got)
 	}
 }
 

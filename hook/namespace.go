@@ -41,6 +41,17 @@ type Namespace interface {
 	DefaultRoutes() ([]netns.Route, error)
 	// SetDefaultRoute makes the gateway the only default route of its family.
 	SetDefaultRoute(gateway netip.Addr, iface string) error
+	// UsedTables returns the numbers of routing tables that are not free.
+	UsedTables() (map[int]bool, error)
+	// RoutesOf returns the routes of the main table through an interface, those without
+	// a gateway first.
+	RoutesOf(iface string) ([]netns.TableRoute, error)
+	// AddSourceRoutes makes a routing table with its rules. It is safe to repeat.
+	AddSourceRoutes(s netns.SourceRoutes) error
+	// RemoveSourceRoutes removes them; missing ones are no error.
+	RemoveSourceRoutes(s netns.SourceRoutes) error
+	// MissingSourceRoutes returns those that are not there, as text.
+	MissingSourceRoutes(s netns.SourceRoutes) ([]string, error)
 	// Mount pins the namespace at dir/name. The error is netns.ErrExists when there
 	// is anything at that path.
 	Mount(dir, name string) (path string, err error)

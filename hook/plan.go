@@ -38,6 +38,8 @@ type planned struct {
 	attachment *state.Attachment
 	// advertisements says what its interface does with those of IPv6 routers.
 	advertisements advertisements
+	// sourceRouting is whether it gets a routing table of its own.
+	sourceRouting bool
 	// mappings are its ports; chosen are those of them that no scheduler assigned.
 	mappings, chosen []cni.PortMapping
 }

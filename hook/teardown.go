@@ -126,6 +126,7 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 		}
 	}
 	a.Attempts++
+	o.removeSourceRoutes(*a, path)
 	if err := o.del(ctx, *a, path); err != nil {
 		return o.failure("detach", *a, a.Attempts, err)
 	}

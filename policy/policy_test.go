@@ -5,7 +5,6 @@ package policy
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,7 +134,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:      `unknown field "namespace": ` + keys,
@@ -147,6 +146,7 @@ func TestParse(t *testing.T) {
 		`{"hostPorts": ["0"]}`:         `hostPorts "0": ` + portRange,
 		`{"hostPorts": ["80", "9-8"]}`: `hostPorts "9-8": ` + portRange,
 		`{"hostPorts": ["1-65536"]}`:   `hostPorts "1-65536": ` + portRange,
+		`{"routing": "policy"}`:        `routing "policy": want "source", or omit it`,
 		`{`:                            `unexpected EOF`,
 		`{} {"namespaces": []}`:        `want one JSON object and nothing after it`,
 	} {
@@ -189,11 +189,13 @@ func TestLoad(t *testing.T) {
 	if want := "namespaces prod; jobs none; at most 2; no static IPs; no static MAC; no own MTU; host ports 80,90-99"; err != nil || s.Describe() != want || s.File != file {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
-	for _, option := range []string{"hostRange", "acceptRA"} {
-		if err := os.WriteFile(file, fmt.Appendf(nil, `{%q: true}`, option), 0o600); err != nil {
+	for text, option := range map[string]string{
+		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(file); err == nil || err.Error() != "policy in "+file+": "+option+" true: want it in the conflist of a network" {
+		if _, err := Load(file); err == nil || err.Error() != "policy in "+file+": "+option+": want it in the conflist of a network" {
 			t.Errorf("%s in the host's rules: %v", option, err)
 		}
 	}

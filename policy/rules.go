@@ -17,6 +17,9 @@ import (
 // DefaultFile holds the rules for all networks of a host.
 const DefaultFile = "/etc/allocnet/policy.json"
 
+// SourceRouting is a value of Rules.Routing.
+const SourceRouting = "source"
+
 // Rules restrict a network to some jobs, and the options that these may choose. The
 // zero value has no rules.
 type Rules struct {
@@ -47,6 +50,9 @@ type Rules struct {
 	// AcceptRA is not a rule: interfaces on the network accept IPv6 router
 	// advertisements. False: they ignore them. For networks only.
 	AcceptRA bool `json:"acceptRA,omitempty"`
+	// Routing is not a rule: with SourceRouting, replies to an address on the network
+	// leave by its interface. Empty: by the routes of the allocation. For networks only.
+	Routing string `json:"routing,omitempty"`
 }
 
 // Source is rules with the file that has them.
@@ -68,9 +74,14 @@ func Load(file string) (Source, error) {
 	if err != nil {
 		return s, err
 	}
-	for key, set := range map[string]bool{"hostRange": s.HostRange, "acceptRA": s.AcceptRA} {
-		if set {
-			return s, fmt.Errorf("policy in %s: %s true: want it in the conflist of a network", file, key)
+	for _, option := range []struct {
+		text string
+		set  bool
+	}{
+		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
+	} {
+		if option.set {
+			return s, fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text)
 		}
 	}
 	return s, nil
@@ -99,7 +110,7 @@ func Parse(file string, data []byte) (Source, error) {
 func describe(err error) string {
 	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
 	if isJSON && strings.HasPrefix(reason, "unknown field") {
-		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA"
+		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing"
 	}
 	return reason
 }
@@ -111,6 +122,9 @@ func (s Source) validate() error {
 				return fmt.Errorf("policy in %s: %s[%d] %q: want a name or a pattern, as in team-* or !team-x", s.File, key, i, pattern)
 			}
 		}
+	}
+	if s.Routing != "" && s.Routing != SourceRouting {
+		return fmt.Errorf("policy in %s: routing %q: want %q, or omit it", s.File, s.Routing, SourceRouting)
 	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)

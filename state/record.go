@@ -154,6 +154,9 @@ type Attachment struct {
 	// PreviousRoutes are the default routes from before ADD, the preferred ones first:
 	// when this attachment is removed, one of them is restored.
 	PreviousRoutes []netns.Route `json:"previousRoutes,omitempty"`
+	// SourceRoutes are the attachment's own routing table; nil without the option. Until
+	// ADD is done they have only a number and the interface.
+	SourceRoutes *netns.SourceRoutes `json:"sourceRoutes,omitempty"`
 	// Result is what ADD returned, or in phase Adding the part of its chain
 	// that is done; nil until then.
 	Result json.RawMessage `json:"result,omitempty"`

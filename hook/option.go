@@ -1,0 +1,28 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import "github.com/allocnet/allocnet/policy"
+
+// readOptions reads the options of the networks, and refuses chains that cannot work.
+func (p *plan) readOptions() error {
+	for i := range p.added {
+		added := &p.added[i]
+		if err := checkChain(added.network.Name, added.network.List); err != nil {
+			return err
+		}
+		options, err := policy.Parse(added.network.Path, added.network.Options)
+		if err != nil {
+			return err
+		}
+		added.sourceRouting = options.Routing == policy.SourceRouting
+		switch {
+		case options.AcceptRA:
+			added.advertisements = acceptAdvertisements
+		case setsAcceptRA(added.network.List):
+			added.advertisements = leaveAdvertisements
+		}
+	}
+	return nil
+}

@@ -21,13 +21,14 @@ if [ -z "$version" ] || [ "${VERSION:-$version}" != "$version" ]; then
 	exit 1
 fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+commit=$(git rev-parse HEAD)
 architectures=${ARCHITECTURES:-amd64 arm64}
 export VERSION=$version SOURCE_DATE_EPOCH
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 
 for architecture in $architectures; do
-	CGO_ENABLED=0 GOOS=linux GOARCH=$architecture go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$programs/$architecture/" ./cmd/...
+	CGO_ENABLED=0 GOOS=linux GOARCH=$architecture go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/allocnet/allocnet/internal/version.commit=$commit" -o "$programs/$architecture/" ./cmd/...
 done
 for architecture in $architectures; do
 	bin=$programs/$architecture

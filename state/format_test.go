@@ -19,7 +19,7 @@ const firstFormat = 3
 // TestReleasedFormats: a record that any release wrote is read, without the loss of a
 // field. A new format needs a file in testdata, as an attach of that version wrote it.
 func TestReleasedFormats(t *testing.T) {
-	for version := firstFormat; version <= formatVersion; version++ {
+	for version := firstFormat; version <= FormatVersion; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			written, err := os.ReadFile(fmt.Sprintf("testdata/format-%d.journal", version))
 			must(t, err)

@@ -38,7 +38,7 @@ func encode(changes []change) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err = json.Marshal(line{formatVersion, checksum(formatVersion, data), data})
+		data, err = json.Marshal(line{FormatVersion, checksum(FormatVersion, data), data})
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func decode(data []byte) (c change, err error) {
 	if l.SHA256 != checksum(l.Version, l.Record) {
 		return c, errors.New("checksum does not match")
 	}
-	if l.Version > formatVersion {
+	if l.Version > FormatVersion {
 		return c, &VersionError{Version: l.Version}
 	}
 	if err := json.Unmarshal(l.Record, &c); err != nil {

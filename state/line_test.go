@@ -34,7 +34,7 @@ func TestIncompleteLines(t *testing.T) {
 			expect(t, "encode", err, test.want)
 			record, err := json.Marshal(test.change)
 			must(t, err)
-			data, err := json.Marshal(line{formatVersion, checksum(formatVersion, record), record})
+			data, err := json.Marshal(line{FormatVersion, checksum(FormatVersion, record), record})
 			must(t, err)
 			_, err = decode(data)
 			expect(t, "decode", err, test.want)

@@ -18,9 +18,9 @@ import (
 // DefaultDir is the default state directory.
 const DefaultDir = "/var/lib/allocnet"
 
-// formatVersion is that of the lines of a journal. Version 1 had a file for each
+// FormatVersion is that of the lines of a journal. Version 1 had a file for each
 // attachment, and the checksums of version 2 did not cover the version.
-const formatVersion = 3
+const FormatVersion = 3
 
 // Phase is a phase of an attachment's life cycle.
 type Phase string
@@ -207,7 +207,7 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s has format version %d, this program knows %d: use the newer program", e.Path, e.Version, formatVersion)
+	return fmt.Sprintf("%s has format version %d, this program knows %d: use the newer program", e.Path, e.Version, FormatVersion)
 }
 
 // Kind is that of package errdefs.

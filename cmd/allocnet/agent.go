@@ -41,7 +41,7 @@ its readiness and to its watchdog. The unit first runs "allocnet agent --prepare
 all rights of root.`,
 		Example: `  allocnet agent --check-config
   allocnet agent --check-config --config /etc/allocnet.d --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			load := func() (config.Config, error) { return f.load(cmd.Flags(), s) }
 			if f.check {

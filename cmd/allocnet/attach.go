@@ -47,8 +47,9 @@ func newAttach(s *settings) *cobra.Command {
   allocnet attach web-1 --networks mgmt@data0
   allocnet attach db-1 --netns /run/netns/db --networks '[{"name": "storage", "ips": ["10.1.0.9/24"]}]'
   allocnet attach web-2 --primary web --publish http=8081:80 --publish 5000-5003:5000-5003/udp --json`,
-		Args: oneID,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0]) },
+		Args:              oneID,
+		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0]) },
 	}
 	f.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.netns, "netns", "", "path of the network namespace (default a new one, pinned as /run/netns/ID)")
@@ -94,8 +95,9 @@ func (f *attachFlags) load(id string) (hook.Request, error) {
 func newDetach(s *settings) *cobra.Command {
 	iface := ""
 	cmd := &cobra.Command{
-		Use:   "detach ID",
-		Short: "Detach an allocation from its networks",
+		Use:     "detach ID",
+		Aliases: []string{"rm"},
+		Short:   "Detach an allocation from its networks",
 		Long: `Detach an allocation from all networks, and remove the namespace if attach created
 it. An allocation that is not set up, or whose namespace is gone, is no error.
 
@@ -108,8 +110,9 @@ The first 8 characters or more of an ID of Nomad are enough if no other ID begin
 them. Other IDs are complete: web-1 never detaches web-10.`,
 		Example: `  allocnet detach web-1 --interface net2
   allocnet detach web-1`,
-		Args: oneID,
-		RunE: func(cmd *cobra.Command, args []string) error { return detach(cmd, s, args[0], iface) },
+		Args:              oneID,
+		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return detach(cmd, s, args[0], iface) },
 	}
 	cmd.Flags().StringVar(&iface, "interface", "", "the interface to detach (default all)")
 	return cmd

@@ -34,8 +34,9 @@ and the namespace. The damaged file is kept in the state directory.
 The first characters of an ID are enough if no other ID begins with them.`,
 		Example: `  allocnet check web-1
   allocnet check --repair web-1`,
-		Args: oneID,
-		RunE: func(cmd *cobra.Command, args []string) error { return check(cmd, s, args[0], repair) },
+		Args:              oneID,
+		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return check(cmd, s, args[0], repair) },
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "rewrite a damaged record")
 	return cmd

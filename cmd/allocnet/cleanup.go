@@ -40,7 +40,8 @@ ID begins with them.`,
 		Example: `  allocnet cleanup 5c2e9a0e-7a3c-4f5e-8a8e-0d4f9c1b2a33
   allocnet cleanup 5c2e9a0e
   allocnet cleanup web-1 --forget`,
-		Args: oneID,
+		Args:              oneID,
+		ValidArgsFunction: s.completeFirst(s.recordedIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cleanUp(cmd, s, args[0], forget)
 		},

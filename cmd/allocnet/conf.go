@@ -28,7 +28,7 @@ func newConf(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conf",
 		Short: "Make network configurations",
-		Args:  cobra.NoArgs,
+		Args:  knownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newConfGenerate(s))
@@ -70,6 +70,7 @@ if it differs.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: s.completeFirst(s.networkNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), s, args[0])
 		},

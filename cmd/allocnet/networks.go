@@ -115,7 +115,8 @@ func newNetworks(s *settings) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+		ValidArgsFunction: s.completeFirst(s.networkNames),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.display.register(cmd, "names")
 	cmd.Flags().StringVar(&f.identity.Namespace, "namespace", "", "only networks that jobs of this Nomad namespace may attach (default: all)")

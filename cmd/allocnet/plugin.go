@@ -32,7 +32,7 @@ configuration:
 The block config can also have plugin_dirs, state_dir and policy_file. The defaults
 are those of the flags with these names.`,
 		Example: `  NOMAD_PLUGIN_MAGIC_COOKIE= allocnet plugin || echo 'Nomad starts it'`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if !driver.Wanted() {
 				return usage(errors.New("this is a plugin: Nomad's client starts it, from its plugin_dir (see: allocnet plugin --help)"))

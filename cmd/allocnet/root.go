@@ -88,7 +88,7 @@ func newRoot(s *settings) *cobra.Command {
 		Version:       version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          knownCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return fromEnvironment(cmd.Flags())
 		},
@@ -97,13 +97,50 @@ func newRoot(s *settings) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath()))
 	})
+	root.SetVersionTemplate(ownVersion().String())
 	s.register(root.PersistentFlags())
-	root.AddCommand(
-		newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s),
-		newCleanup(s), newGC(s), newDoctor(s), newNetworks(s), newConf(s), newAgent(s), newSystemdRun(s), newPlugin(s), newRetry(s), newVersion(s), newMan(),
-	)
+	s.addCommands(root)
 	s.noteRunning(root)
+	s.completeFlags(root)
 	return root
+}
+
+// addCommands adds the commands, in the groups of the help text.
+func (s *settings) addCommands(root *cobra.Command) {
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s)}},
+		{"networks", "Networks:", []*cobra.Command{newNetworks(s), newConf(s)}},
+		{"host", "The host:", []*cobra.Command{newDoctor(s), newGC(s), newCleanup(s)}},
+		{"integrations", "Daemon and integrations:", []*cobra.Command{newAgent(s), newPlugin(s), newSystemdRun(s)}},
+		{"program", "The program:", []*cobra.Command{newVersion(s), newMan()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, command := range group.commands {
+			command.GroupID = group.id
+			root.AddCommand(command)
+		}
+	}
+	root.SetCompletionCommandGroupID("program")
+	root.SetHelpCommandGroupID("program")
+	root.AddCommand(newRetry(s))
+}
+
+// knownCommand is the argument check of a command that only has commands below it: an
+// argument is a mistyped one.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = min(2, len(args[0])/2) // mistyped letters
+	suggested := cmd.SuggestionsFor(args[0])
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if len(suggested) > 0 {
+		text += fmt.Sprintf("; did you mean %s?", strings.Join(suggested, " or "))
+	}
+	return usage(fmt.Errorf("%s (see: %s --help)", text, cmd.CommandPath()))
 }
 
 func (s *settings) register(flags *pflag.FlagSet) {

@@ -38,9 +38,10 @@ type statusFlags struct {
 func newStatus(s *settings) *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
-		Use:   "status [ID]",
-		Short: "Show allocations and their attachments",
-		Long:  statusLong,
+		Use:     "status [ID]",
+		Aliases: []string{"ls", "ps"},
+		Short:   "Show allocations and their attachments",
+		Long:    statusLong,
 		Example: `  allocnet status
   allocnet status web-1
   allocnet status web-1 --json
@@ -52,7 +53,8 @@ func newStatus(s *settings) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.filter.register(cmd.Flags())
 	f.display.register(cmd, "IDs")

@@ -29,8 +29,6 @@ var foreignKeys = map[string][]string{
 	"agent/api.Element": {"default-route", "cni-args", "infiniband-guid"},
 	// The CNI specification's GC.
 	"cmd/allocnet-cni.conf": {"cni.dev/valid-attachments"},
-	// A setting of the kernel.
-	"policy.Rules": {"accept_ra"},
 	// libcni's cache.
 	"cleanup.cached":  {"containerId"},
 	"hook.cacheEntry": {"containerId"},

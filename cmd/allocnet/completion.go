@@ -1,0 +1,144 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+)
+
+// complete returns values that may complete a word; args are those before it.
+type complete func(cmd *cobra.Command, args []string, word string) []string
+
+// completion is for cobra. A shell gets no error: what this user cannot read completes
+// nothing.
+func (s *settings) completion(values complete) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if fromEnvironment(cmd.Flags()) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found := slices.DeleteFunc(values(cmd, args, word), func(v string) bool { return !strings.HasPrefix(v, word) })
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFirst completes the first argument of a command.
+func (s *settings) completeFirst(values complete) cobra.CompletionFunc {
+	return s.completion(func(cmd *cobra.Command, args []string, word string) []string {
+		if len(args) > 0 {
+			return nil
+		}
+		return values(cmd, args, word)
+	})
+}
+
+// completeFlags completes the flags of all commands below one.
+func (s *settings) completeFlags(cmd *cobra.Command) {
+	for name, values := range map[string]complete{
+		"network": s.networkNames, "primary": s.networkNames, "networks": s.networkLists,
+		"interface": s.interfaces, "live": s.recordedIDs,
+		"job":       s.identities(func(a *hook.Allocation) string { return a.Identity.Job }),
+		"namespace": s.identities(func(a *hook.Allocation) string { return a.Identity.Namespace }),
+		"phase":     func(*cobra.Command, []string, string) []string { return phases },
+		"log-level": func(*cobra.Command, []string, string) []string {
+			return []string{"trace", "debug", "info", "warn", "error", "off"}
+		},
+	} {
+		if cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, s.completion(values)) // fails only for a flag that does not exist, or twice
+		}
+	}
+	for _, child := range cmd.Commands() {
+		s.completeFlags(child)
+	}
+}
+
+// recorded returns the allocations that this user can read.
+func (s *settings) recorded(cmd *cobra.Command) []*hook.Allocation {
+	engine, err := s.reader(io.Discard)
+	if err != nil {
+		return nil
+	}
+	var all []*hook.Allocation
+	for a, err := range engine.List(cmd.Context()) {
+		if err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func (s *settings) recordedIDs(cmd *cobra.Command, args []string, word string) []string {
+	return s.identities(func(a *hook.Allocation) string { return a.ID })(cmd, args, word)
+}
+
+// identities returns the different values that the allocations have.
+func (s *settings) identities(of func(*hook.Allocation) string) complete {
+	return func(cmd *cobra.Command, _ []string, _ string) []string {
+		var values []string
+		for _, a := range s.recorded(cmd) {
+			if value := of(a); value != "" {
+				values = append(values, value)
+			}
+		}
+		slices.Sort(values)
+		return slices.Compact(values)
+	}
+}
+
+// interfaces returns those of the allocation that the first argument selects.
+func (s *settings) interfaces(cmd *cobra.Command, args []string, _ string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	engine, err := s.reader(io.Discard)
+	if err != nil {
+		return nil
+	}
+	id, err := engine.Resolve(args[0])
+	if err != nil {
+		return nil
+	}
+	a, err := engine.Status(cmd.Context(), id)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, n := range a.Attachments {
+		if !n.Primary {
+			names = append(names, n.Interface)
+		}
+	}
+	return names
+}
+
+// networkNames returns the networks of the CNI configuration directories.
+func (s *settings) networkNames(*cobra.Command, []string, string) []string {
+	catalog, err := cniconf.Load(s.confDirs()...)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, n := range catalog.Networks {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// networkLists returns the word with each network as the last one of its list.
+func (s *settings) networkLists(cmd *cobra.Command, args []string, word string) []string {
+	before := word[:strings.LastIndex(word, ",")+1]
+	var lists []string
+	for _, name := range s.networkNames(cmd, args, word) {
+		lists = append(lists, before+name)
+	}
+	return lists
+}

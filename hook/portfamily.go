@@ -10,19 +10,20 @@ import (
 
 	"github.com/containerd/go-cni"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
 
-// portFamilyError is a chosen port of the host that no address of the attachment can
+// PortFamilyError is a chosen port of the host that no address of the attachment can
 // serve: the portmap plugin makes no rule for such a port, and reports success.
-type portFamilyError struct {
+type PortFamilyError struct {
 	Network, Interface string
 	Mapping            cni.PortMapping
 	// Addresses are those of the attachment.
 	Addresses []netip.Prefix
 }
 
-func (e *portFamilyError) Error() string {
+func (e *PortFamilyError) Error() string {
 	port := fmt.Sprintf("network %q as %s: host port %d/%s", e.Network, e.Interface, e.Mapping.HostPort, e.Mapping.Protocol)
 	if e.Mapping.HostIP == "" {
 		return port + " cannot be mapped: the attachment has no address"
@@ -34,6 +35,9 @@ func (e *portFamilyError) Error() string {
 	return fmt.Sprintf("%s on %s cannot be mapped: the attachment has no %s address, but %v: choose a host IP of their family, or give the network a range of %s addresses",
 		port, e.Mapping.HostIP, family, e.Addresses, family)
 }
+
+// Kind is that of package errdefs.
+func (*PortFamilyError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // checkPortFamilies refuses a result without an address for a chosen port. Assigned
 // ports are not the allocation's choice: without an address they are only logged.
@@ -55,7 +59,7 @@ func (o *operation) checkPortFamilies(a state.Attachment) error {
 		if servesPort(addresses, m) {
 			continue
 		}
-		err := &portFamilyError{a.Network, a.Interface, m, addresses}
+		err := &PortFamilyError{a.Network, a.Interface, m, addresses}
 		if slices.Contains(chosen, m) {
 			return err
 		}

@@ -58,7 +58,7 @@ func TestPortFamily(t *testing.T) {
 
 			request.Operator = true
 			_, err := m.Setup(t.Context(), request)
-			var refused *portFamilyError
+			var refused *PortFamilyError
 			if errors.As(err, &refused) != (test.reason != "") || refused != nil && !strings.HasSuffix(refused.Error(), test.reason) {
 				t.Errorf("a chosen port: %v, want %q", err, test.reason)
 			}

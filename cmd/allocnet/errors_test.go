@@ -78,6 +78,7 @@ var outcomes = map[string]struct {
 	"internal/cniexec.ExecError":     {&cniexec.ExecError{Err: errors.New("x")}, failed},
 	"hook.InterfaceExistsError":      {&hook.InterfaceExistsError{}, conflict},
 	"hook.NotAttachedError":          {&hook.NotAttachedError{}, refused},
+	"hook.PortFamilyError":           {&hook.PortFamilyError{}, refused},
 	"hook.PortInUseError":            {&hook.PortInUseError{}, conflict},
 	"hook.RequestError":              {&hook.RequestError{}, refused},
 	"internal/cniexec.TimeoutError":  {&hook.Error{Err: &cniexec.TimeoutError{}}, timeout},

@@ -538,3 +538,35 @@ func TestFilesForTasks(t *testing.T) {
 	r.add(stranger)
 	r.del(stranger)
 }
+
+// TestTransparentProxy: consul-cni, at the end of the documented chain, gets what Nomad
+// sets for it.
+func TestTransparentProxy(t *testing.T) {
+	h := newHost(t)
+	seen := filepath.Join(t.TempDir(), "args")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := fmt.Sprintf("#!/bin/sh\n[ $CNI_COMMAND != ADD ] || printf %%s \"$CNI_ARGS\" > %s\nexec -a consul-cni %s\n", seen, self)
+	if err := os.WriteFile(filepath.Join(h.plugins, "consul-cni"), []byte(strings.Replace(plugin, "/bin/sh", "/bin/bash", 1)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	page := read(t, "../docs/nomad.md")
+	_, page, _ = strings.Cut(page, "<!-- tested: transparent proxy -->\n```json\n")
+	conflist, _, found := strings.Cut(page, "```")
+	if !found {
+		t.Fatal("docs/nomad.md has no conflist for a transparent proxy")
+	}
+	defer os.RemoveAll("/run/mesh-leases")
+	sandbox.WriteFile(t, h.conf+"/50-mesh.conflist", strings.Replace(conflist, `"host-local"`, `"host-local", "dataDir": "/run/mesh-leases"`, 1))
+	r := h.runtime("1.0.0", `"primary": "mesh", "networks": "storage"`)
+	settings := `{"ConsulDNSIP":"","ConsulDNSPort":0,"ProxyUserID":"101","ProxyInboundPort":20000,"ProxyOutboundPort":15001,"ExcludeInboundPorts":["5433"]}`
+	c := h.container("c1", "CONSUL_IPTABLES_CONFIG="+settings)
+	r.add(c)
+	if args := read(t, seen); !strings.Contains(args, "CONSUL_IPTABLES_CONFIG="+settings) || !strings.Contains(args, "IgnoreUnknown=") {
+		t.Errorf("consul-cni gets CNI_ARGS %s", args)
+	}
+	r.del(c)
+	sandbox.Run(t, "ip", "link", "del", "mesh0")
+}

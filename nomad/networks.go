@@ -145,10 +145,13 @@ func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
 
 // blockNetworks reads the network blocks after the first. It leaves out blocks
 // without a CNI mode, which Nomad ignores, and those that select their network by
-// CNI arguments, which the plugin reads.
+// CNI arguments, which the plugin reads. A port in one of the blocks is an error.
 func blockNetworks(id string, networks []*api.NetworkResource) ([]selection.Element, error) {
 	var elements []selection.Element
 	for i, network := range networks {
+		if i > 0 && len(network.DynamicPorts)+len(network.ReservedPorts) > 0 {
+			return nil, &SelectionError{id, fmt.Sprintf("network[%d].port", i), "Nomad maps only the ports of the first network block: move the port there"}
+		}
 		name, isCNI := strings.CutPrefix(network.Mode, cniMode)
 		if i == 0 || !isCNI || selectsByArgs(network, name) {
 			continue

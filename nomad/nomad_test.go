@@ -162,6 +162,8 @@ func TestJobNetworks(t *testing.T) {
 		"meta":               {meta: "storage,mgmt@net5", want: []selection.Element{{Name: "storage"}, {Name: "mgmt", Interface: "net5"}}},
 		"meta as JSON":       {meta: `[{"name": "a", "ips": ["10.0.0.1"]}]`, want: []selection.Element{{Name: "a", IPs: []string{"10.0.0.1"}}}},
 		"both":               {networks: []*api.NetworkResource{block("cni/m", nil), block("cni/a", nil)}, meta: "b", want: []selection.Element{{Name: "a"}, {Name: "b"}}},
+		"lost port":          {networks: []*api.NetworkResource{block("cni/m", nil), {Mode: "cni/a", DynamicPorts: []api.Port{{Label: "http", To: 80}}}}, word: "network[1].port"},
+		"lost static port":   {networks: []*api.NetworkResource{block("cni/m", nil), block("cni/a", nil), {ReservedPorts: []api.Port{{Label: "http", Value: 80}}}}, word: "network[2].port"},
 		"bad name":           {networks: []*api.NetworkResource{block("cni/m", nil), block("cni/../a", nil)}, word: "network[1].mode"},
 		"bad meta":           {meta: "a,,b", word: "networks[1]"},
 		"variable":           {meta: "net${NOMAD_ALLOC_INDEX}", word: "variable"},

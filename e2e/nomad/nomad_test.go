@@ -69,6 +69,7 @@ func TestNomad(t *testing.T) {
 	}{
 		{"Issue", testIssue},
 		{"Examples", testExamples},
+		{"Connect", testConnect},
 		{"Ends", testEnds},
 		{"Updates", testUpdates},
 		{"Errors", testErrors},

@@ -266,6 +266,8 @@ func TestAnswers(t *testing.T) {
 		words         string
 	}{
 		{"GET /v1/allocations", "", 200, 0, `"id":"known"`},
+		{"GET /v1/allocations?prefix=kn", "", 200, 0, `"id":"known"`},
+		{"GET /v1/allocations?prefix=now", "", 200, 0, `[]`},
 		{"GET /v1/allocations/known", "", 200, 0, `"id":"known"`},
 		{"GET /v1/allocations/none", "", 404, 3, "none is not set up here"},
 		{"GET /v1/allocations/%2e%2e", "", 422, 7, `allocation ID`},

@@ -7,16 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
 
-// getAllocations lists the recorded allocations. An allocation whose record cannot
+// getAllocations lists the recorded allocations whose IDs begin with the prefix of the
+// query, as Nomad's API does. An allocation whose record cannot
 // be read is listed with its ID and the error.
 func (a *Agent) getAllocations(r *http.Request) (any, error) {
 	all := []*api.Allocation{}
+	prefix := r.URL.Query().Get("prefix")
 	for allocation, err := range a.engine.List(r.Context()) {
 		var unreadable *state.UnreadableError
 		switch {
@@ -25,7 +28,9 @@ func (a *Agent) getAllocations(r *http.Request) (any, error) {
 		case err != nil:
 			return nil, err
 		}
-		all = append(all, wireAllocation(allocation))
+		if strings.HasPrefix(allocation.ID, prefix) {
+			all = append(all, wireAllocation(allocation))
+		}
 	}
 	return all, nil
 }

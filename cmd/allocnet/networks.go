@@ -118,7 +118,7 @@ func newNetworks(s *settings) *cobra.Command {
 		ValidArgsFunction: s.completeFirst(s.networkNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	f.display.register(cmd, "names")
+	f.register(cmd, "names")
 	cmd.Flags().StringVar(&f.identity.Namespace, "namespace", "", "only networks that jobs of this Nomad namespace may attach (default: all)")
 	cmd.Flags().StringVar(&f.identity.Job, "job", "", "only networks that this Nomad job may attach (default: all)")
 	return cmd

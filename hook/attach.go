@@ -120,18 +120,18 @@ func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
 	if err != nil {
 		return err
 	}
-	var group errgroup.Group
 	for i := range p.existing {
-		group.Go(func() error { return o.updateGateways(&o.record.Attachments[i], routes) })
+		if err := o.updateGateways(&o.record.Attachments[i], routes); err != nil {
+			return err
+		}
 	}
 	for _, added := range p.added {
 		a := added.attachment
 		if a.Status, err = encodeStatus(*a, interfaces, routes, added.mappings); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
-		group.Go(func() error { return o.lock.Write(*a) })
 	}
-	return group.Wait()
+	return o.lock.Write(p.attachments()...)
 }
 
 // encodeStatus returns what the record says of an attachment in the namespace.

@@ -93,7 +93,8 @@ type world struct {
 // changes.
 type installation struct{ confDir, pluginDir string }
 
-// install makes three networks.
+// install makes five networks. Attachments to the last two are made and removed in line,
+// because both may set a default route.
 func install(t *testing.T) installation {
 	t.Helper()
 	m := newMemory(t, nil)
@@ -101,7 +102,15 @@ func install(t *testing.T) installation {
 	m.network(t, "storage", `{"type": "macvlan", "gateway": "10.0.0.254"}`, "tuning")
 	m.edit(t, "storage", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
 	m.network(t, "backup", "ipvlan")
+	m.network(t, "first", `{"type": "bridge", "isDefaultGateway": true}`, "portmap")
+	m.network(t, "second", `{"type": "macvlan", "isDefaultGateway": true}`, "tuning")
 	return installation{m.confDir, m.config.PluginDirs[0]}
+}
+
+// pluginsOf are those of the networks.
+var pluginsOf = map[string][]string{
+	"web": {"bridge", "portmap"}, "storage": {"macvlan", "tuning"}, "backup": {"ipvlan"},
+	"first": {"bridge", "portmap"}, "second": {"macvlan", "tuning"},
 }
 
 // inMemory has the temporary directories of a test with thousands of hosts in memory,
@@ -359,7 +368,7 @@ func (w *world) wantRecorded() {
 			if !isComplete(a) {
 				w.t.Errorf("%s is %s", a.Interface, a.Phase)
 			}
-			for _, plugin := range map[string][]string{"web": {"bridge", "portmap"}, "storage": {"macvlan", "tuning"}, "backup": {"ipvlan"}}[a.Network] {
+			for _, plugin := range pluginsOf[a.Network] {
 				want[plugin+" "+a.ContainerID+" "+a.Interface] = true
 			}
 		}
@@ -376,6 +385,23 @@ func (w *world) wantRecorded() {
 	}
 	if len(w.wrong) > 0 {
 		w.t.Errorf("plugins were called for: %v", w.wrong)
+	}
+}
+
+// wantWhole: each batch on record has all attachments of its request. All requests have
+// two.
+func (w *world) wantWhole() {
+	w.t.Helper()
+	for r := range w.store.List(w.t.Context()) {
+		interfaces := map[state.Batch][]string{}
+		for _, a := range r.Attachments {
+			interfaces[a.Batch] = append(interfaces[a.Batch], a.Interface)
+		}
+		for batch, got := range interfaces {
+			if len(got) != 2 {
+				w.t.Errorf("allocation %s has %v of a batch of kind %s with 2 attachments", r.Allocation.ID, got, batch.Kind)
+			}
+		}
 	}
 }
 
@@ -445,6 +471,16 @@ var (
 	}
 )
 
+// Requests whose attachments are made and removed in line.
+var (
+	inLine            = []selection.Element{{Name: "first"}, {Name: "second"}}
+	ownInLine         = Request{ID: "own", Networks: inLine}
+	inLineRequest     = Request{ID: "runtime", Netns: runtimeNetns, Networks: inLine}
+	taskInLine        = Request{ID: "task", Netns: runtimeNetns, Task: "t1", Networks: inLine}
+	furtherInLine     = Request{ID: "own", Networks: []selection.Element{{Name: "first", Interface: "further1"}, {Name: "second", Interface: "further2"}}}
+	ownAndFurtherLine = inTurn(setup(ownInLine), extend(furtherInLine))
+)
+
 // killable is an operation during which a process dies.
 type killable struct {
 	// find makes what the operation finds. Nil: nothing.
@@ -452,6 +488,9 @@ type killable struct {
 	call func(w *world) error
 	// again is the request that a runtime makes after a restart.
 	again func(w *world) error
+	// attach has the requests that attached what the call attaches or removes. Nil: the
+	// call removes a part of a request.
+	attach func(w *world) error
 	// id is the allocation's.
 	id string
 	// undone is whether nothing is left of the call when it fails.
@@ -526,18 +565,28 @@ func reboot(w *world) error {
 }
 
 var killables = map[string]killable{
-	"Setup": {call: setup(ownRequest), again: setup(ownRequest), id: "own", undone: true},
+	"Setup": {call: setup(ownRequest), again: setup(ownRequest), attach: setup(ownRequest), id: "own", undone: true},
 	"Setup, runtime's namespace": {
-		call: setup(runtimeRequest), again: setup(runtimeRequest), id: "runtime", undone: true,
+		call: setup(runtimeRequest), again: setup(runtimeRequest), attach: setup(runtimeRequest), id: "runtime", undone: true,
+	},
+	"Setup, in line, that fails": {
+		call: failing(setup(inLineRequest), "ADD tuning net2"), again: setup(inLineRequest), attach: setup(inLineRequest), id: "runtime",
 	},
 	"Setup after the namespace was lost": {
 		find: inTurn(setup(ownRequest), func(w *world) error { w.lose(filepath.Join(w.config.NetnsDir, "own")); return nil }),
-		call: setup(ownRequest), again: setup(ownRequest), id: "own",
+		call: setup(ownRequest), again: setup(ownRequest), attach: setup(ownRequest), id: "own",
 	},
 	"Extend": {
-		find: setup(ownRequest), call: extend(extendRequest), again: extend(extendRequest), id: "own", undone: true,
+		find: setup(ownRequest), call: extend(extendRequest), again: extend(extendRequest),
+		attach: inTurn(setup(ownRequest), extend(extendRequest)), id: "own", undone: true,
 	},
-	"Extend for a task": {call: extend(taskRequest), again: extend(taskRequest), id: "task", undone: true},
+	"Extend for a task": {
+		call: extend(taskRequest), again: extend(taskRequest), attach: extend(taskRequest), id: "task", undone: true,
+	},
+	"Extend, in line, that fails": {
+		find: setup(ownInLine), call: failing(extend(furtherInLine), "ADD tuning further2"), again: extend(furtherInLine),
+		attach: ownAndFurtherLine, id: "own",
+	},
 	"Detach": {
 		find: inTurn(setup(ownRequest), extend(extendRequest)),
 		call: func(w *world) error { return w.Detach(w.ctx, "own", "net3") },
@@ -552,27 +601,42 @@ var killables = map[string]killable{
 		id: "own",
 	},
 	"Release": {
-		find: extend(taskRequest), call: release, again: release, id: "task",
+		find: extend(taskRequest), call: release, again: release, attach: extend(taskRequest), id: "task",
+	},
+	"Release, in line": {
+		find: extend(taskInLine), call: release, again: release, attach: extend(taskInLine), id: "task",
 	},
 	"Release with forced cleanup": {
-		find: extend(taskRequest), call: failing(release, "DEL macvlan net1"), again: release, id: "task",
+		find: extend(taskRequest), call: failing(release, "DEL macvlan net1"), again: release, attach: extend(taskRequest), id: "task",
 	},
 	"Release that fails": {
-		find: extend(taskRequest), call: failing(release, "DEL ipvlan net2", "clean net2"), again: release, id: "task",
+		find: extend(taskRequest), call: failing(release, "DEL ipvlan net2", "clean net2"), again: release,
+		attach: extend(taskRequest), id: "task",
 	},
 	"Teardown, runtime's namespace, that fails": {
-		find: setup(runtimeRequest), call: failing(teardown("runtime"), "DEL bridge net1", "clean net1"), again: teardown("runtime"), id: "runtime",
+		find: setup(runtimeRequest), call: failing(teardown("runtime"), "DEL bridge net1", "clean net1"), again: teardown("runtime"),
+		attach: setup(runtimeRequest), id: "runtime",
 	},
 	"Teardown": {
-		find: inTurn(setup(ownRequest), extend(extendRequest)),
+		find: inTurn(setup(ownRequest), extend(extendRequest)), attach: inTurn(setup(ownRequest), extend(extendRequest)),
 		call: teardown("own"), again: teardown("own"), id: "own",
 	},
 	"Teardown that fails": {
-		find: inTurn(setup(ownRequest), extend(extendRequest)),
+		find: inTurn(setup(ownRequest), extend(extendRequest)), attach: inTurn(setup(ownRequest), extend(extendRequest)),
 		call: teardownThatFails, again: teardown("own"), id: "own",
 	},
 	"Teardown, runtime's namespace": {
-		find: setup(runtimeRequest), call: teardown("runtime"), again: teardown("runtime"), id: "runtime",
+		find: setup(runtimeRequest), call: teardown("runtime"), again: teardown("runtime"), attach: setup(runtimeRequest), id: "runtime",
+	},
+	"Teardown, in line": {
+		find: ownAndFurtherLine, call: teardown("own"), again: teardown("own"), attach: ownAndFurtherLine, id: "own",
+	},
+	"Teardown, runtime's namespace, in line": {
+		find: setup(inLineRequest), call: teardown("runtime"), again: teardown("runtime"), attach: setup(inLineRequest), id: "runtime",
+	},
+	"GC of an interrupted Extend": {
+		find: inTurn(ownAndFurtherLine, interrupted("own", "further2")),
+		call: collect, again: collect, attach: ownAndFurtherLine, id: "own",
 	},
 	"the first Setup of a boot": {
 		find: inTurn(setup(ownRequest), reboot), call: setup(runtimeRequest), again: setup(runtimeRequest), id: "runtime",
@@ -630,11 +694,27 @@ var afterKill = map[string]func(t *testing.T, w *world, k killable){
 		}
 		w.wantRecorded()
 	},
-	"GC": func(t *testing.T, w *world, _ killable) {
+	"the requests that attached it": func(t *testing.T, w *world, k killable) {
+		if k.attach == nil {
+			return
+		}
+		if err := k.attach(w); err != nil {
+			t.Error(err)
+		}
+		w.wantRecorded()
+		w.wantWhole()
+		if ids := recorded(t, w.Engine); !slices.Contains(ids, k.id) {
+			t.Errorf("on record are %v, want %s", ids, k.id)
+		}
+	},
+	"GC": func(t *testing.T, w *world, k killable) {
 		if err := collect(w); err != nil {
 			t.Error(err)
 		}
 		w.wantRecorded()
+		if k.attach != nil {
+			w.wantWhole()
+		}
 	},
 	"Teardown": func(t *testing.T, w *world, k killable) {
 		if err := w.Teardown(t.Context(), k.id); err != nil {

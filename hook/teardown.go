@@ -109,6 +109,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
+	o.markDeleting(attachments)
 	dels, stop := phase(ctx, delShare, "DEL")
 	defer stop()
 	errs := make([]error, len(attachments))
@@ -118,13 +119,23 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
 }
 
-func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) error {
-	if a.Phase != state.Pending {
-		a.Phase, a.Attempts, a.Updated = state.Deleting, 0, time.Now().UTC()
-		if err := o.lock.Write(*a); err != nil { // a full disk must not keep anything attached
-			o.attachmentLog(*a).Warn("the record does not say that DEL begins", "error", err)
+// markDeleting records that DEL begins, for all attachments at once: until the last one is
+// removed, those that are left of a batch do not count as the whole.
+func (o *operation) markDeleting(attachments []state.Attachment) {
+	var marked []state.Attachment
+	for i := range attachments {
+		a := &attachments[i]
+		if a.Phase != state.Pending {
+			a.Phase, a.Attempts, a.Updated = state.Deleting, 0, time.Now().UTC()
+			marked = append(marked, *a)
 		}
 	}
+	if err := o.lock.Write(marked...); err != nil { // a full disk must not keep anything attached
+		o.log.Warn("the record does not say that DEL begins", "error", err)
+	}
+}
+
+func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) error {
 	a.Attempts++
 	o.removeSourceRoutes(*a, path)
 	if err := o.del(ctx, *a, path); err != nil {

@@ -121,6 +121,7 @@ var writtenCalls = map[string]written{
 		},
 	},
 	"a Write":           {begun, func(l *Locked) error { return l.Write(attachment("eth0", "again")) }},
+	"a Write of two":    {begun, func(l *Locked) error { return l.Write(attachment("eth0", "again"), attachment("net1", "new")) }},
 	"a Write, unended":  {unended, func(l *Locked) error { return l.Write(attachment("eth0", "again")) }},
 	"a WriteDurable":    {begun, func(l *Locked) error { return l.WriteDurable(pending("eth0")) }},
 	"one that compacts": {grown, func(l *Locked) error { return l.WriteDurable(pending("eth0")) }},
@@ -289,13 +290,24 @@ func files(t *testing.T, s *Store) (paths []string) {
 }
 
 // TestCutAtEveryByte: of a line that a killed process was writing, a part counts
-// only if nothing but the newline is missing.
+// only if nothing but the newline is missing. So of attachments that change together all
+// have changed, or none.
 func TestCutAtEveryByte(t *testing.T) {
+	for name, written := range map[string][]Attachment{
+		"one":     {attachment("eth0", "again")},
+		"several": {attachment("eth0", "again"), attachment("net1", "new"), attachment("net2", "new")},
+	} {
+		t.Run(name, func(t *testing.T) { cutAtEveryByte(t, written) })
+	}
+}
+
+func cutAtEveryByte(t *testing.T, written []Attachment) {
+	t.Helper()
 	s := open(t)
 	l := lock(t, s, "a")
 	begun(t, l)
 	before, start := describe(l.Load()), l.size
-	must(t, l.Write(attachment("eth0", "again")))
+	must(t, l.Write(written...))
 	after, end := describe(l.Load()), l.size
 	data, err := os.ReadFile(l.path())
 	must(t, err)

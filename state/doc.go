@@ -14,13 +14,14 @@
 //	<dir>/bridges (a lock)
 //	<dir>/boot
 //
-// A journal has one line of JSON for each change of the allocation, of an attachment, or
+// A journal has one line of JSON for each change of the allocation, of attachments, or
 // of an interface whose attachment is forgotten, with the version of the format and the
 // SHA-256 of both. The last line of the allocation, and of each interface, counts. Lines
 // are only appended, each change in one write; a journal gets its name when its first
-// lines are in it. After kill -9 the last line may be incomplete: the lock file, which
-// then still exists, shows that it was being written, and the next Lock removes it. A
-// line that lacks nothing but its newline is kept.
+// lines are in it. Attachments that change together have one line, so all of them change
+// or none. After kill -9 the last line may be incomplete: the lock file, which then still
+// exists, shows that it was being written, and the next Lock removes it. A line that
+// lacks nothing but its newline is kept.
 //
 // Begin, Write and Delete return after the write; Sync and WriteDurable also sync the
 // journal and its directories, for changes that have to outlast a power cut. A synced

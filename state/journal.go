@@ -116,11 +116,13 @@ func (r *Record) apply(path string, lines [][]byte) error {
 		case c.Allocation != nil:
 			named, deleted = true, nil
 			r.Allocation = *c.Allocation
-		case c.Attachment != nil:
-			attachments[c.Attachment.Interface] = *c.Attachment
-		default:
+		case c.Forgotten != "":
 			deleted = append(deleted, attachments[c.Forgotten])
 			delete(attachments, c.Forgotten)
+		default:
+			for _, a := range c.attachments() {
+				attachments[a.Interface] = a
+			}
 		}
 	}
 	for _, a := range attachments {

@@ -16,6 +16,8 @@ import (
 type change struct {
 	Allocation *Allocation `json:"allocation,omitempty"`
 	Attachment *Attachment `json:"attachment,omitempty"`
+	// Attachments are several that change at once.
+	Attachments []Attachment `json:"attachments,omitempty"`
 	// Forgotten is the interface of an attachment that is gone.
 	Forgotten string `json:"forgotten,omitempty"`
 }
@@ -69,12 +71,27 @@ func (c change) validate() error {
 	switch {
 	case c.Allocation != nil:
 		return c.Allocation.Mode.validate()
-	case c.Attachment != nil:
-		return errors.Join(validateInterface(c.Attachment.Interface), c.Attachment.Batch.validate())
+	case c.Attachment != nil, len(c.Attachments) > 0:
+		return c.validateAttachments()
 	case c.Forgotten == "":
 		return errors.New("says nothing")
 	}
 	return nil
+}
+
+func (c change) validateAttachments() (err error) {
+	for _, a := range c.attachments() {
+		err = errors.Join(err, validateInterface(a.Interface), a.Batch.validate())
+	}
+	return err
+}
+
+// attachments returns those that the line is of.
+func (c change) attachments() []Attachment {
+	if c.Attachment != nil {
+		return []Attachment{*c.Attachment}
+	}
+	return c.Attachments
 }
 
 func (m Mode) validate() error {

@@ -26,6 +26,9 @@ func TestIncompleteLines(t *testing.T) {
 		"no batch":          {change{Attachment: &Attachment{Interface: "net1"}}, `kind ""`},
 		"a kind of its own": {change{Attachment: &Attachment{Interface: "net1", Batch: Batch{Kind: "other"}}}, `kind "other"`},
 		"no interface":      {change{Attachment: &Attachment{Batch: batch}}, `interface name ""`},
+		"attachments":       {change{Attachments: []Attachment{{Interface: "net1", Batch: batch}, {Interface: "net2", Batch: batch}}}, ""},
+		"one without batch": {change{Attachments: []Attachment{{Interface: "net1", Batch: batch}, {Interface: "net2"}}}, `kind ""`},
+		"one without name":  {change{Attachments: []Attachment{{Interface: "net1", Batch: batch}, {Batch: batch}}}, `interface name ""`},
 		"forgotten":         {change{Forgotten: "net1"}, ""},
 		"a path for a name": {change{Attachment: &Attachment{Interface: "a/b", Batch: batch}}, `interface name "a/b"`},
 	} {

@@ -46,7 +46,13 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	must(t, l.Sync())
 	first.Phase = Attached
+	must(t, l.Write())
 	must(t, l.Write(first))
+	second.Phase = Deleting
+	must(t, l.Write(first, second))
+	if got, err := l.Load(); err != nil || !cmp.Equal([]Attachment{first, second}, got.Attachments) {
+		t.Errorf("after one change of two: %+v, %v", got, err)
+	}
 	second.Phase = Pending
 	must(t, l.WriteDurable(second))
 	if got, err := l.Load(); err != nil || got.Attachments[0].Phase != Attached || got.Attachments[1].Phase != Pending {
@@ -126,7 +132,7 @@ func TestInvalidIDs(t *testing.T) {
 // FuzzRecord reads lines that are sealed as ours are, and files as they come.
 func FuzzRecord(f *testing.F) {
 	first := attachment("net1", "x")
-	for _, c := range []change{{Attachment: &first}, {Allocation: &Allocation{ID: "a", Mode: ModeSetup}}, {Forgotten: "net1"}} {
+	for _, c := range []change{{Attachment: &first}, {Allocation: &Allocation{ID: "a", Mode: ModeSetup}}, {Forgotten: "net1"}, {Attachments: []Attachment{first, attachment("net2", "")}}} {
 		data, err := json.Marshal(c)
 		must(f, err)
 		f.Add(data, true)

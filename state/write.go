@@ -96,19 +96,25 @@ func (l *Locked) shrink() error {
 	return nil
 }
 
-// Write records an attachment so that it outlasts this process, but perhaps not
-// a power cut: for what only matters as long as the machine runs. The
+// Write records attachments, all of them or none, so that they outlast this process, but
+// perhaps not a power cut: for what only matters as long as the machine runs. The
 // allocation has to be on record.
-func (l *Locked) Write(a Attachment) error {
-	if err := validateInterface(a.Interface); err != nil {
-		return err
+func (l *Locked) Write(attachments ...Attachment) error {
+	var c change
+	switch len(attachments) {
+	case 0:
+		return nil
+	case 1:
+		c.Attachment = &attachments[0]
+	default:
+		c.Attachments = attachments
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.open(); err != nil {
 		return err
 	}
-	return l.add(change{Attachment: &a})
+	return l.add(c)
 }
 
 // WriteAllocation is Write for the allocation itself.

@@ -1,0 +1,101 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestSetupAfterKilledTeardown: an allocation of which a killed Teardown has removed a
+// part is not set up. Setup makes it anew, with all networks.
+func TestSetupAfterKilledTeardown(t *testing.T) {
+	inMemory(t)
+	i := install(t)
+	k := killable{find: setup(inLineRequest), call: teardown("runtime")}
+	for at, effect := range k.effects(t, i) {
+		w := k.world(t, i)
+		w.killAt(at, false)
+		_ = k.call(w) // a dead process returns nothing
+		w.bury()
+		wantBoth(t, w, fmt.Sprintf("killed before %d, %q", at, effect))
+	}
+}
+
+// TestKilledRecoveryOfSetup: Setup was killed while it recorded that all is attached, and
+// so was the GC that removed its attachments. Setup makes them anew, all of them.
+func TestKilledRecoveryOfSetup(t *testing.T) {
+	inMemory(t)
+	i := install(t)
+	k := killable{find: inTurn(setup(inLineRequest), interrupted("runtime", "net2")), call: collect}
+	for at, effect := range k.effects(t, i) {
+		w := k.world(t, i)
+		w.killAt(at, false)
+		_ = k.call(w) // a dead process returns nothing
+		w.bury()
+		wantBoth(t, w, fmt.Sprintf("killed before %d, %q", at, effect))
+	}
+}
+
+// TestKilledRollbackOfExtend: the same of an Extend. The next GC removes all that is left
+// of the interrupted call.
+func TestKilledRollbackOfExtend(t *testing.T) {
+	inMemory(t)
+	i := install(t)
+	request := inLineRequest
+	request.ID = "task"
+	k := killable{find: inTurn(extend(request), interrupted("task", "net2")), call: collect}
+	for at, effect := range k.effects(t, i) {
+		w := k.world(t, i)
+		w.killAt(at, false)
+		_ = k.call(w) // a dead process returns nothing
+		w.bury()
+		if err := collect(w); err != nil {
+			t.Error(err)
+		}
+		if got := w.namespaces.interfaces(runtimeNetns); !slices.Equal(got, []string{"lo"}) {
+			t.Errorf("killed before %d, %q: after GC the namespace has %v of the interrupted call", at, effect, got)
+		}
+	}
+}
+
+// wantBoth: Setup succeeds, and what it returns has both networks.
+func wantBoth(t *testing.T, w *world, when string) {
+	t.Helper()
+	a, err := w.Setup(t.Context(), inLineRequest)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	if got := w.namespaces.interfaces(runtimeNetns); len(a.Attachments) != 2 || !slices.Equal(got, []string{"lo", "net1", "net2"}) {
+		t.Errorf("%s: Setup succeeds with %d of 2 attachments, the namespace has %v", when, len(a.Attachments), got)
+	}
+}
+
+// interrupted makes the record of an allocation that of a process of an earlier version
+// that was killed before it recorded that an interface is attached: it had recorded the
+// others.
+func interrupted(id, iface string) func(*world) error {
+	return func(w *world) error {
+		lock, err := w.store.Lock(w.ctx, id)
+		if err != nil {
+			return err
+		}
+		defer lock.Unlock()
+		record, err := lock.Load()
+		if err != nil {
+			return err
+		}
+		for _, a := range record.Attachments {
+			if a.Interface == iface {
+				a.Phase, a.Status = state.Adding, nil
+				err = lock.Write(a)
+			}
+		}
+		return err
+	}
+}

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -109,6 +110,30 @@ func TestHelpExamples(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestConnectionsFromHost: as documented, a program of the host reaches allocations on a
+// bridge and on a macvlan network.
+func TestConnectionsFromHost(t *testing.T) {
+	h := newHost(t)
+	h.useDist()
+	page := read(t, "../docs/routing.md")
+	_, conflist, _ := strings.Cut(page, "<!-- tested: reachable bridge -->\n```json\n")
+	conflist, _, _ = strings.Cut(conflist, "```")
+	local := strings.NewReplacer(`"host-local"`, `"host-local", "dataDir": "/run/reachable"`, `"storage0"`, `"reach0"`)
+	sandbox.WriteFile(t, h.conf+"/20-storage.conflist", local.Replace(conflist))
+	sandbox.WriteFile(t, h.conf+"/30-vlan.conflist", strings.NewReplacer(
+		`"host-local"`, `"host-local", "dataDir": "/run/reachable"`, `"10.91.0.0/16"`, `"10.91.0.0/16", "rangeEnd": "10.91.255.0"`).Replace(read(t, h.conf+"/30-vlan.conflist")))
+	defer os.RemoveAll("/run/reachable")
+	a := h.attach("reachable", "--networks", "storage,vlan")
+	h.shell(example(t, "../docs/routing.md", "tested: macvlan interface"))
+	for _, n := range a.Attachments {
+		address := net.JoinHostPort(n.Addresses[0].Addr().String(), "5433")
+		serve(t, a.Netns, address, n.Network)
+		requireAnswer(t, "http://"+address, n.Network)
+	}
+	h.must("detach", "reachable")
+	h.shell("ip link delete vlan-host; ip link delete reach0")
 }
 
 // useDist makes dist/conf the CNI configuration directory.

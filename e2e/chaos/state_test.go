@@ -154,8 +154,9 @@ func TestOwnedByAnother(t *testing.T) {
 		cmd.Env = h.env()
 		return h.run(cmd)
 	}
-	for _, args := range [][]string{extend, detach, {"status", "k1"}, collect} {
-		h.requireRefused(unprivileged(args...), "permission denied")
+	h.requireRefused(unprivileged("status", "k1"), "permission denied")
+	for _, args := range [][]string{extend, detach, collect} {
+		h.requireRefused(unprivileged(args...), "run as root")
 	}
 	h.must("check", "k1")
 	sandbox.Run(t, "chown", "-R", "65534:65534", h.state)

@@ -28,3 +28,19 @@ func TestDetachOfReusedInterface(t *testing.T) {
 		remove()
 	}
 }
+
+// TestReusedInterfaceHasNoOldRoute: a route by an interface that is detached is no
+// candidate for the default route, also if another attachment has its name by then.
+func TestReusedInterfaceHasNoOldRoute(t *testing.T) {
+	h := newHost(t)
+	h.attach("r1", "--primary", "web")
+	h.attach("r1", "--networks", `[{"name": "storage", "interface": "net1", "default-route": ["10.89.0.1"]}]`)
+	h.attach("r1", "--networks", `[{"name": "web", "interface": "net2", "default-route": []}]`)
+	h.must("detach", "r1", "--interface", "net1")
+	h.attach("r1", "--networks", "peer@net1")
+	h.must("detach", "r1", "--interface", "net2")
+	if routes := sandbox.Run(t, "ip", "-n", "r1", "route", "show", "default"); routes != "default via 10.88.0.1 dev eth0 \n" {
+		t.Errorf("the default routes are %q, want the one of eth0", routes)
+	}
+	h.must("detach", "r1")
+}

@@ -158,7 +158,7 @@ func TestDefaultRouteOfPending(t *testing.T) {
 }
 
 // TestNamespaceFails: every question to a namespace may fail. Then the attachments are
-// undone, and the error has the cause.
+// undone, no namespace remains open, and the error has the cause.
 func TestNamespaceFails(t *testing.T) {
 	broken := errors.New("netlink: interrupted")
 	for _, op := range []string{"New", "Mount", "Interfaces", "SetLoopbackUp", "SetAcceptRA", "UsedTables", "RoutesOf", "AddSourceRoutes", "DefaultRoutes", "SetDefaultRoute"} {
@@ -187,6 +187,117 @@ func TestNamespaceFails(t *testing.T) {
 			if ids := recorded(t, m.Engine); len(ids) > 0 || len(m.namespaces.at) > 0 {
 				t.Errorf("%s, time %d: on record are %v, namespaces are %v", op, n, ids, m.namespaces.at)
 			}
+			if m.namespaces.handles != 0 {
+				t.Errorf("%s, time %d: %d namespaces are still open", op, n, m.namespaces.handles)
+			}
 		}
+	}
+}
+
+// asking is an attachment of a task that asks for the default route.
+func asking(network, iface string) Request {
+	return Request{ID: "w1", Netns: "/run/netns/w1", Task: "web", Networks: []selection.Element{{Name: network, Interface: iface, DefaultRoute: []string{}}}}
+}
+
+// replaced returns an engine with allocation w1, whose default route was that of eth0, then
+// of net1, and is that of net2.
+func replaced(t *testing.T) *memory {
+	t.Helper()
+	m := routed(t)
+	m.config.Cleaner = NoCleaner
+	path := m.namespaces.create("/run/netns/w1")
+	m.namespaces.add(path, netns.Interface{Name: "eth0", Up: true})
+	m.namespaces.at[path].routes = []netns.Route{{Interface: "eth0", Gateway: netip.MustParseAddr("192.0.2.1")}}
+	for _, r := range []Request{asking("a", "net1"), asking("b", "net2")} {
+		if _, err := m.Extend(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// TestReusedInterfaceHasNoOldRoute: a route on an interface that was detached is not
+// restored, also if another attachment has its name by then, and no matter in which call
+// the interface was removed.
+func TestReusedInterfaceHasNoOldRoute(t *testing.T) {
+	detach := func(iface string) func(*memory) error {
+		return func(m *memory) error { return m.Detach(t.Context(), "w1", iface) }
+	}
+	release := func(m *memory) error { return m.Release(t.Context(), "w1", "web") }
+	for name, test := range map[string]struct {
+		first, last func(*memory) error
+		stuck       string // until the last call
+	}{
+		"detached before":              {detach("net1"), detach("net2"), ""},
+		"released with one that stays": {release, release, "DEL with-b net2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := replaced(t)
+			plugin, busy := m.exec.answer, errors.New("the device is busy")
+			m.exec.answer = func(ctx context.Context, c fakeCall) (bool, []byte, error) {
+				if c.String() == test.stuck {
+					return true, nil, busy
+				}
+				return plugin(ctx, c)
+			}
+			if err := test.first(m); (err != nil) != (test.stuck != "") {
+				t.Fatal(err)
+			}
+			other := Request{ID: "w1", Netns: "/run/netns/w1", Networks: []selection.Element{{Name: "c", Interface: "net1"}}}
+			if _, err := m.Extend(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			m.exec.answer = plugin
+			if err := test.last(m); err != nil {
+				t.Fatal(err)
+			}
+			if got := m.defaultRoutes("/run/netns/w1"); got != "eth0 by 192.0.2.1" {
+				t.Errorf("default routes %q, want that of eth0", got)
+			}
+		})
+	}
+}
+
+// TestNextRouteRestored: when the kernel accepts a previous route no more, the one before
+// that is restored. An interface that is being removed gets none.
+func TestNextRouteRestored(t *testing.T) {
+	for name, prepare := range map[string]func(*memory) error{
+		"unreachable": func(m *memory) error {
+			refused := errors.New("network is unreachable")
+			m.namespaces.fail = func(op, _ string) error {
+				if op != "SetDefaultRoute" {
+					return nil
+				}
+				defer func() { refused = nil }()
+				return refused
+			}
+			return nil
+		},
+		"removed": func(m *memory) error {
+			plugin := m.exec.answer
+			m.exec.answer = func(ctx context.Context, c fakeCall) (bool, []byte, error) {
+				if c.String() == "DEL with-a net1" {
+					return true, nil, errors.New("the device is busy")
+				}
+				return plugin(ctx, c)
+			}
+			if m.Detach(t.Context(), "w1", "net1") == nil {
+				return errors.New("DEL failed, and Detach did not")
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := replaced(t)
+			if err := prepare(m); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Detach(t.Context(), "w1", "net2"); err != nil {
+				t.Fatal(err)
+			}
+			if got := m.defaultRoutes("/run/netns/w1"); got != "eth0 by 192.0.2.1" {
+				t.Errorf("default routes %q, want that of eth0", got)
+			}
+		})
 	}
 }

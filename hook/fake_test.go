@@ -218,6 +218,8 @@ type fakeNamespaces struct {
 	mu      sync.Mutex
 	at      map[string]*fakeNamespace
 	created int
+	// handles are those that were opened and not closed.
+	handles int
 }
 
 func (n *fakeNamespaces) failure(op, path string) error {
@@ -242,6 +244,7 @@ func (n *fakeNamespaces) New() (Namespace, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.handles++
 	return n.make(), nil
 }
 
@@ -258,6 +261,7 @@ func (n *fakeNamespaces) Open(path string) (Namespace, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if ns, ok := n.at[path]; ok {
+		n.handles++
 		return ns, nil
 	}
 	return nil, &netns.MissingError{Path: path, Reason: "nothing is there"}
@@ -325,8 +329,14 @@ type fakeNamespace struct {
 	sources []netns.SourceRoutes
 }
 
-func (n *fakeNamespace) ID() string   { return n.id }
-func (n *fakeNamespace) Close() error { return nil }
+func (n *fakeNamespace) ID() string { return n.id }
+
+func (n *fakeNamespace) Close() error {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.all.handles--
+	return nil
+}
 
 func (n *fakeNamespace) Mount(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)

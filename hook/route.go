@@ -269,42 +269,73 @@ func (o *operation) restorePreviousRoutes(previous []netns.Route) error {
 		return err
 	}
 	defer ns.Close() //nolint:errcheck // only its routes change
-	routes, err := o.restoreIn(ns, previous)
+	failed := o.restoreIn(ns, previous)
+	routes, err := ns.DefaultRoutes()
+	for i := range o.record.Attachments {
+		if err == nil {
+			err = o.updateGateways(&o.record.Attachments[i], routes)
+		}
+	}
+	return errors.Join(failed, err)
+}
+
+// restoreIn restores a previous route whose interface is up, for each family that has no
+// default route. Interfaces that are being removed get none.
+func (o *operation) restoreIn(ns Namespace, previous []netns.Route) error {
+	routes, err := ns.DefaultRoutes()
 	if err != nil {
 		return err
 	}
-	for i := range o.record.Attachments {
-		if err := o.updateGateways(&o.record.Attachments[i], routes); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// restoreIn sets the first previous route whose interface is up, for each family that has
-// no default route. It returns the default routes then.
-func (o *operation) restoreIn(ns Namespace, previous []netns.Route) ([]netns.Route, error) {
-	routes, err := ns.DefaultRoutes()
-	if err != nil {
-		return nil, err
-	}
 	present, err := ns.Interfaces()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	previous = slices.DeleteFunc(previous, func(r netns.Route) bool {
+		return o.isRemoved(r.Interface) || !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == r.Interface && i.Up })
+	})
+	var failed error
 	for _, v6 := range []bool{false, true} {
-		candidates := slices.DeleteFunc(ofFamily(previous, v6), func(r netns.Route) bool {
-			return !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == r.Interface && i.Up })
-		})
-		if len(ofFamily(routes, v6)) > 0 || len(candidates) == 0 {
-			continue
-		}
-		o.recordPreviousRoutes(candidates[0], candidates[1:])
-		if err := o.setDefaultRoute(ns, candidates[0]); err != nil {
-			return nil, err
+		if len(ofFamily(routes, v6)) == 0 {
+			failed = errors.Join(failed, o.restoreFirst(ns, ofFamily(previous, v6)))
 		}
 	}
-	return ns.DefaultRoutes()
+	return failed
+}
+
+// isRemoved tells whether an interface is that of an attachment whose removal has begun.
+func (o *operation) isRemoved(iface string) bool {
+	return slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+		return a.Interface == iface && (a.Phase == state.Deleting || a.Phase == state.Pending)
+	})
+}
+
+// restoreFirst restores the first of the routes of a family that the kernel accepts: a
+// gateway may have become unreachable.
+func (o *operation) restoreFirst(ns Namespace, candidates []netns.Route) error {
+	var failed error
+	for i, r := range candidates {
+		err := ns.SetDefaultRoute(r.Gateway, r.Interface)
+		if err == nil {
+			o.recordPreviousRoutes(r, candidates[i+1:])
+			return o.recordDefaultRoute(r)
+		}
+		o.log.Warn("a previous default route cannot be restored", "error", err)
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// withoutRoutesByEachOther returns attachments that are removed together without their
+// previous routes on each other's interfaces. One that cannot be removed now is recorded
+// again, when another attachment may soon have the name of a removed interface.
+func withoutRoutesByEachOther(attachments []state.Attachment) []state.Attachment {
+	removed := slices.Clone(attachments)
+	for i := range removed {
+		removed[i].PreviousRoutes = slices.DeleteFunc(slices.Clone(removed[i].PreviousRoutes), func(r netns.Route) bool {
+			return slices.ContainsFunc(attachments, func(a state.Attachment) bool { return a.Interface == r.Interface })
+		})
+	}
+	return removed
 }
 
 // updateGateways records the default routes that an attachment has now.

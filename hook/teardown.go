@@ -112,6 +112,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	o.markDeleting(attachments)
 	dels, stop := phase(ctx, delShare, "DEL")
 	defer stop()
+	attachments = withoutRoutesByEachOther(attachments)
 	errs := make([]error, len(attachments))
 	inOrder(dels, len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
 		errs[i] = o.instrument("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // journalFile holds an allocation's record; see the package documentation.
@@ -96,7 +98,7 @@ func (r *Record) readJournal(path string, torn func(path string, data []byte) ([
 
 // apply applies lines: the last one of an allocation, and of each attachment,
 // counts. The previous routes of a deleted attachment become those of the allocation,
-// until its next line.
+// until its next line; those on its own interface end with it.
 func (r *Record) apply(path string, lines [][]byte) error {
 	attachments, deleted := map[string]Attachment{}, []Attachment{}
 	named := false // the allocation itself, or damage that may have been it
@@ -119,6 +121,7 @@ func (r *Record) apply(path string, lines [][]byte) error {
 		case c.Forgotten != "":
 			deleted = append(deleted, attachments[c.Forgotten])
 			delete(attachments, c.Forgotten)
+			r.endRoutes(c.Forgotten, attachments, deleted)
 		default:
 			for _, a := range c.attachments() {
 				attachments[a.Interface] = a
@@ -137,6 +140,22 @@ func (r *Record) apply(path string, lines [][]byte) error {
 		r.Damaged = append(r.Damaged, Damaged{path, 0, errors.New("no line is of the allocation as a whole")})
 	}
 	return nil
+}
+
+// endRoutes removes the previous routes on the interface of a deleted attachment: what has
+// its name later is another interface.
+func (r *Record) endRoutes(iface string, attachments map[string]Attachment, deleted []Attachment) {
+	without := func(routes []netns.Route) []netns.Route {
+		return slices.DeleteFunc(routes, func(route netns.Route) bool { return route.Interface == iface })
+	}
+	r.Allocation.PreviousRoutes = without(r.Allocation.PreviousRoutes)
+	for name, a := range attachments {
+		a.PreviousRoutes = without(a.PreviousRoutes)
+		attachments[name] = a
+	}
+	for i := range deleted {
+		deleted[i].PreviousRoutes = without(deleted[i].PreviousRoutes)
+	}
 }
 
 func byIndex(a, b Attachment) int {

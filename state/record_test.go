@@ -70,6 +70,26 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
+// TestPreviousRoutesEnd with their interface: what has its name later is another one.
+func TestPreviousRoutesEnd(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	routes := []netns.Route{{Interface: "eth0", Gateway: netip.MustParseAddr("192.0.2.1")}}
+	onNet3 := netns.Route{Interface: "net3", Gateway: routes[0].Gateway}
+	older, newer, kept := attachment("net3", ""), attachment("net4", ""), attachment("net5", "")
+	newer.PreviousRoutes, kept.PreviousRoutes = []netns.Route{onNet3, routes[0]}, []netns.Route{onNet3, routes[0]}
+	for _, order := range [][]string{{"net3", "net4"}, {"net4", "net3"}} {
+		must(t, l.Begin(Allocation{ID: "a", Mode: ModeExtend, PreviousRoutes: []netns.Route{onNet3}}, []Attachment{older, newer, kept}))
+		for _, iface := range order {
+			must(t, l.Delete(iface))
+		}
+		got, err := l.Load()
+		if err != nil || !slices.Equal(got.Allocation.PreviousRoutes, routes) || !slices.Equal(got.Attachments[len(got.Attachments)-1].PreviousRoutes, routes) {
+			t.Errorf("deleted in the order %v: %+v, %v, want no route on net3", order, got, err)
+		}
+	}
+}
+
 // TestPreviousRoutes of a deleted attachment are the allocation's, until the allocation
 // is written again.
 func TestPreviousRoutes(t *testing.T) {

@@ -1,0 +1,70 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+func detachTask(w *world) error { return w.Detach(w.ctx, "task", "net1") }
+
+// wantRestored: only net2 of the task is left, and the runtime's default route is back.
+func wantRestored(t *testing.T, w *world, after string) {
+	t.Helper()
+	if got := w.namespaces.interfaces(runtimeNetns); !slices.Equal(got, []string{"lo", "net2"}) {
+		t.Fatalf("after %s the namespace has %v", after, got)
+	}
+	if got := w.namespaces.at[runtimeNetns].routes; !slices.Equal(got, []netns.Route{runtimeRoute}) {
+		t.Errorf("after %s the default routes are %v, want %v", after, got, runtimeRoute)
+	}
+}
+
+// TestRestoredOnce: a default route that was restored is not on record any more. When the
+// runtime removes it, no further call brings it back.
+func TestRestoredOnce(t *testing.T) {
+	inMemory(t)
+	w := newWorld(t, install(t))
+	if err := inTurn(extend(taskRequest), detachTask)(w); err != nil {
+		t.Fatal(err)
+	}
+	wantRestored(t, w, "Detach")
+	w.namespaces.at[runtimeNetns].routes = nil // by the runtime
+	if err := collect(w); err != nil {
+		t.Error(err)
+	}
+	if got := w.namespaces.at[runtimeNetns].routes; len(got) > 0 {
+		t.Errorf("GC made the default routes %v", got)
+	}
+}
+
+// TestRestoredAfterKill: a Detach that was killed is repeated. The default route is
+// restored, also when the interface is no attachment any more.
+func TestRestoredAfterKill(t *testing.T) {
+	inMemory(t)
+	i := install(t)
+	for _, made := range []bool{false, true} {
+		for n := 0; ; n++ {
+			w := newWorld(t, i)
+			if err := extend(taskRequest)(w); err != nil {
+				t.Fatal(err)
+			}
+			w.killAt(n, made)
+			_ = detachTask(w) // it may have been killed
+			if !w.killer.dead {
+				break
+			}
+			seen := w.killer.seen
+			w.bury()
+			var gone *NotAttachedError
+			if err := detachTask(w); err != nil && !errors.As(err, &gone) {
+				t.Errorf("killed after %v: %v", seen, err)
+			}
+			wantRestored(t, w, "a kill at "+seen[len(seen)-1])
+		}
+	}
+}

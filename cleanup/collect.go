@@ -50,7 +50,7 @@ type Collector struct {
 // Examine scans the host and plans, and changes nothing. Sources that
 // cannot be listed are problems. An error means that there is no plan.
 func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Report, *Found, error) {
-	s, err := c.scanner(ctx)
+	s, recorded, err := c.scanner(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,7 +62,7 @@ func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Repor
 	if err := found.scanNamespaces(nil); err != nil {
 		return nil, nil, fmt.Errorf("scan the network namespaces: %w", err)
 	}
-	records, err := c.records(ctx)
+	records, err := c.records(ctx, recorded)
 	if err != nil {
 		return nil, nil, err
 	}

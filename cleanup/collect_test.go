@@ -254,3 +254,39 @@ type sourceOf struct {
 func (s sourceOf) Live(context.Context) ([]string, error) { return s.ids, s.err }
 
 func (s sourceOf) Name() string { return "test" }
+
+// TestTornDownDuringScan: what a Teardown has removed since the rules were listed is not
+// a leak.
+func TestTornDownDuringScan(t *testing.T) {
+	f, c := collection(t)
+	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+	record(t, c, recordedA1, setUpIn(state.Attached))
+	f.opened = func(path string) {
+		if path != "/run/netns/ended" { // the first that is opened, when the rules are listed
+			return
+		}
+		lock, err := c.Store.Lock(t.Context(), "a1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Unlock()
+		delete(f.namespaced, "/run/netns/a1")
+		f.opened = nil
+		if err := lock.Clear(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, _, err := c.Examine(t.Context(), Scope{Network: "web"}, NoneLive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := reasons(report, a1); got != "its allocation was torn down during the scan" {
+		t.Errorf("%q, want that it was torn down", got)
+	}
+	if report, _, err = c.Examine(t.Context(), Scope{Network: "web"}, NoneLive); err != nil {
+		t.Fatal(err)
+	}
+	if got := reasons(report, a1); !strings.HasPrefix(got, "leaked") {
+		t.Errorf("%q, want a leak: it was there before the next scan", got)
+	}
+}

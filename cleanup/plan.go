@@ -81,6 +81,8 @@ func (p *planner) classify(o Object) Decision {
 		return keep("its allocation is on record and lives")
 	case known:
 		return Decision{o, true, recorded.dead}
+	case p.records.ended[id]:
+		return keep("its allocation was torn down during the scan")
 	case p.found.alive[id] != "":
 		return keep("its allocation has liveness evidence: %s", p.found.alive[id])
 	case network == "":

@@ -61,7 +61,8 @@ func TestPlan(t *testing.T) {
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
 		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
-		"unknown owner": {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
+		"torn down during the scan": {objects: []Object{lease, firewall}, why: "torn down during the scan", change: func(_ *Found, r *recordSet, _ map[string]string) { r.ended = map[string]bool{"a": true} }},
+		"unknown owner":             {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
 			change: func(f *Found, _ *recordSet, _ map[string]string) { f.inUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
 		"address in use by another, who has the lease": {

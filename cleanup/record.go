@@ -36,18 +36,21 @@ type recordSet struct {
 	orchestrated func(Owner) bool
 	// allocations are those on record, by ID.
 	allocations map[string]recordedAllocation
+	// ended are the allocations whose records were removed during the scan: what it found
+	// of them may be gone. Nil: none.
+	ended map[string]bool
 	// graceCutoff keeps allocations with objects that were made later: another
 	// program that is about to attach has a lease first. Zero: no grace period.
 	graceCutoff time.Time
 }
 
 // scanner returns one that knows the directories and owners of the CNI configuration
-// directories and the records.
-func (c *Collector) scanner(ctx context.Context) (scanner, error) {
-	s := scanner{cacheDir: c.CacheDir, host: c.host}
+// directories and the records, and the IDs of these.
+func (c *Collector) scanner(ctx context.Context) (s scanner, recorded []string, err error) {
+	s = scanner{cacheDir: c.CacheDir, host: c.host}
 	catalog, err := c.networks()
 	if err != nil {
-		return s, err
+		return s, nil, err
 	}
 	for _, network := range catalog.Networks {
 		s.confLists = append(s.confLists, network.List.Bytes)
@@ -55,17 +58,19 @@ func (c *Collector) scanner(ctx context.Context) (scanner, error) {
 	for record, err := range c.Store.List(ctx) {
 		var unreadable *state.UnreadableError
 		if errors.As(err, &unreadable) {
+			recorded = append(recorded, unreadable.ID)
 			continue
 		}
 		if err != nil {
-			return s, err
+			return s, nil, err
 		}
+		recorded = append(recorded, record.Allocation.ID)
 		for _, a := range record.Attachments {
 			s.confLists = append(s.confLists, a.ConfList)
 			s.known = append(s.known, ownerOf(a.Network, a.ContainerID, a.Interface))
 		}
 	}
-	return s, nil
+	return s, recorded, nil
 }
 
 // networks returns those of the directories that exist. Which of two with the same
@@ -87,9 +92,9 @@ func (c *Collector) networks() (*cniconf.Catalog, error) {
 }
 
 // records reads the networks and records, after the scan. An allocation whose
-// record cannot be read counts as live.
-func (c *Collector) records(ctx context.Context) (recordSet, error) {
-	r := recordSet{networks: map[string]bool{}, allocations: map[string]recordedAllocation{}, orchestrated: c.Orchestrated}
+// record cannot be read counts as live. before are the IDs on record before the scan.
+func (c *Collector) records(ctx context.Context, before []string) (recordSet, error) {
+	r := recordSet{networks: map[string]bool{}, allocations: map[string]recordedAllocation{}, ended: map[string]bool{}, orchestrated: c.Orchestrated}
 	if c.Grace > 0 {
 		r.graceCutoff = time.Now().Add(-c.Grace)
 	}
@@ -113,6 +118,10 @@ func (c *Collector) records(ctx context.Context) (recordSet, error) {
 		for _, a := range record.Attachments {
 			r.networks[a.Network] = true
 		}
+	}
+	for _, id := range before {
+		_, known := r.allocations[id]
+		r.ended[id] = !known
 	}
 	return r, nil
 }

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -36,9 +37,28 @@ func removeGroups(t *testing.T) {
 	})
 }
 
+// containerConfig is that of an agent in a container.
+const containerConfig = `conf_dir    = %q
+plugin_dirs = [%q, %q]
+state_dir   = %q
+socket {
+  path = %q
+}
+multi {
+  primary = "web"
+  agent   = "require"
+}
+cni {
+  chroot = "/host"
+}
+`
+
 // TestContainerImage builds the image of the agent, without access to other images, and
-// runs it.
+// has the agent in a container execute the calls of the plugin.
 func TestContainerImage(t *testing.T) {
+	h := newHost(t)
+	h.useDist()
+	h.installPlugin()
 	dir := t.TempDir()
 	sandbox.WriteFile(t, dir+"/containers.conf", "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"runc\"\n")
 	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
@@ -48,13 +68,23 @@ func TestContainerImage(t *testing.T) {
 	podman := newPodman(t, dir)
 	podman("build", "--isolation", "chroot", "--tag", "allocnet", "--file", "../dist/container/Containerfile", dir+"/bin")
 	config := dir + "/agent.hcl"
-	sandbox.WriteFile(t, config, "cni {\n  chroot = \"/host\"\n}\n")
+	sandbox.WriteFile(t, config, fmt.Sprintf(containerConfig, h.conf, h.plugins, sandbox.PluginDir(), h.state, dir+"/socket/agent.sock"))
+	sandbox.Run(t, "ip", "netns", "add", "demo")
+	defer sandbox.Run(t, "ip", "netns", "delete", "demo")
+	defer os.RemoveAll("/var/lib/containers") // the sandbox's, for podman's cache
 	defer removeGroups(t)
-	out := podman("run", "--rm", "--security-opt", "seccomp=unconfined", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--cgroup-parent", groups,
-		"--network", "host", "--volume", config+":/etc/allocnet.d/agent.hcl:ro", "allocnet", "agent", "--check-config")
-	if !strings.Contains(out, "/etc/allocnet.d is valid") {
-		t.Errorf("in the container: %s", out)
-	}
+	defer podman("rm", "--all", "--force", "--time", "5")
+	podman("run", "--detach", "--privileged", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--cgroup-parent", groups,
+		"--network", "host", "--pid", "host", "--volume", "/:/host:rslave", "--volume", os.TempDir()+":"+os.TempDir(),
+		"--volume", config+":/etc/allocnet.d/agent.hcl:ro", "allocnet")
+	sandbox.Eventually(t, "the agent has written the conflist", func() bool { _, err := os.Stat(h.conf + "/00-multi.conflist"); return err == nil })
+	t.Setenv("PATH", sandbox.PluginDir()+":"+os.Getenv("PATH"))
+	t.Setenv("NETCONFPATH", h.conf)
+	t.Setenv("CNI_PATH", h.plugins+":"+sandbox.PluginDir())
+	h.shell(`CNI_ARGS='IgnoreUnknown=true;networks=storage' cnitool add multi /run/netns/demo
+ip -n demo -brief address show eth0 | grep 10.88.
+ip -n demo -brief address show net1 | grep 10.89.
+cnitool del multi /run/netns/demo`)
 }
 
 // newPodman returns a function that runs podman, with its files in a directory.

@@ -55,7 +55,8 @@ func (d *Daemon) cni() agent.CNI {
 		chroot = ""
 	}
 	for _, dir := range cniconf.PluginDirs(d.config.PluginDirs) {
-		if path == "" && exists(filepath.Join(chroot, dir, agent.PluginName)) {
+		_, err := os.Lstat(filepath.Join(chroot, dir, agent.PluginName)) // a link leads to a file in the chroot
+		if path == "" && err == nil {
 			path = filepath.Join(dir, agent.PluginName)
 		}
 	}

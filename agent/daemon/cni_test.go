@@ -32,6 +32,10 @@ func TestCNI(t *testing.T) {
 	root := t.TempDir()
 	writeFile(t, root+"/second/allocnet-cni")
 	dirs := []string{root + "/first", root + "/second"}
+	linked := t.TempDir()
+	if err := os.Symlink("/only/in/the/chroot", linked+"/allocnet-cni"); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		config config.Config
 		want   *agent.Plugin
@@ -39,6 +43,7 @@ func TestCNI(t *testing.T) {
 		"configured":         {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/host"}, PluginDirs: dirs}, &agent.Plugin{Path: "/p", Chroot: "/host"}},
 		"in the directories": {config.Config{PluginDirs: dirs}, &agent.Plugin{Path: root + "/second/allocnet-cni"}},
 		"in the chroot":      {config.Config{CNI: config.CNI{Chroot: root}, PluginDirs: []string{"/second"}}, &agent.Plugin{Path: "/second/allocnet-cni", Chroot: root}},
+		"a link":             {config.Config{CNI: config.CNI{Chroot: linked}, PluginDirs: []string{"/"}}, &agent.Plugin{Path: "/allocnet-cni", Chroot: linked}},
 		"in the host's root": {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/"}}, &agent.Plugin{Path: "/p"}},
 		"nowhere":            {config.Config{PluginDirs: dirs[:1]}, nil},
 	} {

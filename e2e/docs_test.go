@@ -65,17 +65,15 @@ func nomadSelf(t *testing.T) {
 	t.Setenv("NOMAD_ADDR", server.URL)
 }
 
-// TestHelpExamples runs every example of every help text, each with what it
-// takes to stand before it and the clean-up after it.
+// TestHelpExamples runs every example of every help text with the networks of dist/conf.
 func TestHelpExamples(t *testing.T) {
 	h := newHost(t)
+	h.useDist()
+	h.must("attach", "warm", "--primary", "mgmt") // its bridge and its directory of leases stay
+	h.must("detach", "warm")
+	h.before = sandbox.Snapshot(t)
 	sandbox.Run(t, "ip", "netns", "add", "db")
 	defer sandbox.Run(t, "ip", "netns", "delete", "db")
-	sandbox.WriteFile(t, h.conf+"/60-mgmt.conf", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "macvlan", "master": "uplink", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/mgmt-leases"}}`)
-	sandbox.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "plugins": [
-		{"type": "bridge", "bridge": "storage0", "capabilities": {"ips": true},
-		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]], "dataDir": "/run/mgmt-leases"}}]}`)
-	defer os.RemoveAll("/run/mgmt-leases")
 	sandbox.WriteFile(t, "/run/live-allocations", "web-1\n")
 	nomadSelf(t)
 	agent := t.TempDir()

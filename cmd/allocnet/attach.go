@@ -45,7 +45,7 @@ func newAttach(s *settings) *cobra.Command {
 		Long:  attachLong,
 		Example: `  allocnet attach web-1 --primary web --networks storage,mgmt@net5 --publish 8080:80/tcp
   allocnet attach web-1 --networks mgmt@data0
-  allocnet attach db-1 --netns /run/netns/db --networks '[{"name": "storage", "ips": ["10.1.0.9/24"]}]'
+  allocnet attach db-1 --netns /run/netns/db --networks '[{"name": "storage", "ips": ["10.89.0.9/16"]}]'
   allocnet attach web-2 --primary web --publish http=8081:80 --publish 5000-5003:5000-5003/udp --json`,
 		Args:              oneID,
 		ValidArgsFunction: s.completeFirst(s.recordedIDs),

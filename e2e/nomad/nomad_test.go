@@ -22,9 +22,7 @@ import (
 
 // conf has the networks of the client in addition to those of dist/conf.
 var conf = map[string]string{
-	"41-mgmt.conflist":   bridge("mgmt", "10.94.0.0/24", ""),
-	"42-backup.conflist": bridge("backup", "10.2.0.0/24", ""),
-	"45-tiny.conflist":   bridge("tiny", "10.97.0.0/30", ""),
+	"45-tiny.conflist": bridge("tiny", "10.97.0.0/30", ""),
 }
 
 // restricted are the networks of ownDir.

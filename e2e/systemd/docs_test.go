@@ -17,6 +17,9 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMachine(t)
+	m.copy("../../dist/conf/40-mgmt.conflist", "/opt/cni/config/40-mgmt.conflist")
+	m.must("allocnet", "attach", "warm", "--primary", "mgmt") // its bridge stays
+	m.must("allocnet", "detach", "warm")
 	before := m.warm()
 	files := regexp.MustCompile("(?s)<!-- file: (\\S+) -->\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	commands := regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
@@ -36,7 +39,6 @@ func TestDocs(t *testing.T) {
 	if !found {
 		t.Fatalf("the help has no examples:\n%s", help)
 	}
-	m.write("/opt/cni/config/30-mgmt.conflist", `{"cniVersion": "1.0.0", "name": "mgmt", "type": "bridge", "bridge": "storage0", "ipam": {"type": "host-local", "subnet": "10.97.0.0/16", "dataDir": "/run/leases"}}`)
 	m.must("sh", "-euxc", strings.ReplaceAll(examples, "python3 -m http.server 80", "true"))
 	m.requireSame(before)
 }

@@ -238,8 +238,9 @@ func requireDebian(t *testing.T, path, architecture string, programs map[string]
 	if architecture != runtime.GOARCH {
 		return
 	}
-	if says := run(t, filepath.Join(dir, "usr/bin/allocnet"), "version"); !strings.HasPrefix(says, "allocnet "+version.Version+" (") {
-		t.Errorf("%s: its program says %q, want the version of the package, %s", path, says, version.Version)
+	commit := strings.TrimSpace(run(t, "git", "-C", sandbox.Root(), "rev-parse", "HEAD"))
+	if says, want := run(t, filepath.Join(dir, "usr/bin/allocnet"), "version"), "allocnet "+version.Version+" (commit "+commit+", "; !strings.HasPrefix(says, want) {
+		t.Errorf("%s: its program says %q, want the version of the package and the commit, %q", path, says, want)
 	}
 	run(t, "gunzip", "--recursive", dir+"/usr/share/man")
 	pages, err := filepath.Glob(dir + "/usr/share/man/man?/*")

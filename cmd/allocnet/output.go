@@ -39,24 +39,28 @@ func printAllocation(w io.Writer, a *hook.Allocation, asJSON bool) error {
 
 // printAllocations prints a line for each attachment, then the errors.
 func printAllocations(w io.Writer, t terminal, allocations []*hook.Allocation, short map[string]string) error {
+	if t.columns == 0 {
+		short = nil
+	}
 	if err := allocationTable(t, allocations, short).print(w, t.colours); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, lines(remarks(allocations)))
+	_, err := io.WriteString(w, lines(remarks(allocations, short)))
 	return err
 }
 
 // remarks are the errors of attachments and records.
-func remarks(allocations []*hook.Allocation) []string {
+func remarks(allocations []*hook.Allocation, short map[string]string) []string {
 	var found []string
 	for _, a := range allocations {
+		id := cmp.Or(short[a.ID], a.ID)
 		for _, n := range a.Attachments {
 			if n.Error != "" {
-				found = append(found, fmt.Sprintf("%s %s: teardown failed, attempt %d: %s", a.ID, n.Interface, n.Attempts, n.Error))
+				found = append(found, fmt.Sprintf("%s %s: teardown failed, attempt %d: %s", id, n.Interface, n.Attempts, n.Error))
 			}
 		}
 		for _, damaged := range a.Damaged {
-			found = append(found, fmt.Sprintf("%s: damaged record %s", a.ID, damaged))
+			found = append(found, fmt.Sprintf("%s: damaged record %s", id, damaged))
 		}
 	}
 	return found
@@ -65,11 +69,8 @@ func remarks(allocations []*hook.Allocation) []string {
 // allocationTable returns all that is known for a pipe. For a terminal it has short IDs,
 // and as much as fits: without the MACs, else also with one address or port on a line.
 func allocationTable(t terminal, allocations []*hook.Allocation, short map[string]string) table {
-	if t.columns == 0 {
-		return fullTable(allocations, nil)
-	}
 	full := fullTable(allocations, short)
-	if full.width() <= t.columns {
+	if t.columns == 0 || full.width() <= t.columns {
 		return full
 	}
 	var narrow table

@@ -177,9 +177,17 @@ func TestJSON(t *testing.T) {
 	for _, fault := range source.faults() {
 		t.Error(fault)
 	}
-	for key := range foreignKeys {
-		if source[key] == nil {
-			t.Errorf("there is no type %s", key)
+	for key, names := range foreignKeys {
+		var own []string
+		if source[key] != nil {
+			for _, field := range source[key].fields {
+				own = append(own, keyOf(field))
+			}
+		}
+		for _, name := range names {
+			if !slices.Contains(own, name) {
+				t.Errorf("%s has no key %q", key, name)
+			}
 		}
 	}
 }

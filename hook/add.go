@@ -65,6 +65,9 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
 	if err != nil {
 		return err
 	}
+	if err := o.recordBegun(a); err != nil {
+		return err
+	}
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
 		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, o.record.Allocation.Netns))
@@ -80,6 +83,20 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
 		return err
 	}
 	a.Phase, a.Updated = state.Attached, time.Now().UTC()
+	return nil
+}
+
+// recordBegun records that ADD begins, unless the record says so.
+func (o *operation) recordBegun(a *state.Attachment) error {
+	if !a.Planned {
+		return nil
+	}
+	begun := *a
+	begun.Planned = false
+	if err := o.lock.Write(begun); err != nil {
+		return err
+	}
+	a.Planned = false
 	return nil
 }
 

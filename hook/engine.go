@@ -166,6 +166,9 @@ func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 	}
 	o.record.Allocation.ID = id
 	if len(o.record.Damaged) > 0 {
+		for i := range o.record.Attachments { // a damaged line may have said that ADD began
+			o.record.Attachments[i].Planned = false
+		}
 		if err := o.loadFromCache(); err != nil {
 			o.log.Warn("nothing is loaded from libcni's cache", "error", err)
 		}

@@ -101,7 +101,7 @@ func (e *Engine) newAttachment(r Request, element selection.Element, primary boo
 	now := time.Now().UTC()
 	a := &state.Attachment{
 		Network: element.Name, Interface: element.Interface, ContainerID: state.ContainerID(r.ID, element.Interface),
-		Primary: primary, Task: r.Task, Phase: state.Adding, Args: r.cniArgs(), PluginDirs: e.config.PluginDirs,
+		Primary: primary, Task: r.Task, Phase: state.Adding, Planned: true, Args: r.cniArgs(), PluginDirs: e.config.PluginDirs,
 		Created: now, Updated: now,
 	}
 	if primary {

@@ -106,6 +106,10 @@ func (o *operation) removeRecorded(ctx context.Context) error {
 // detachAll runs DEL for attachments, the newest first where the order matters. It
 // continues after a failure, and forced cleanup removes what DEL left.
 func (o *operation) detachAll(ctx context.Context, path string, attachments []state.Attachment) error {
+	attachments, err := o.forgetPlanned(path, attachments)
+	if err != nil || len(attachments) == 0 {
+		return err
+	}
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
@@ -118,6 +122,23 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 		errs[i] = o.instrument("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
 	})
 	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
+}
+
+// forgetPlanned deletes the records of attachments whose ADD has not begun, and returns
+// the others: DEL could remove an interface that another program has made under the
+// name. Without the namespace it runs for all, because a power cut may have brought such a
+// record back.
+func (o *operation) forgetPlanned(path string, attachments []state.Attachment) (begun []state.Attachment, err error) {
+	for _, a := range attachments {
+		if path == "" || !a.Planned {
+			begun = append(begun, a)
+			continue
+		}
+		if err := o.lock.Delete(a.Interface); err != nil {
+			return nil, err
+		}
+	}
+	return begun, nil
 }
 
 // markDeleting records that DEL begins, for all attachments at once: until the last one is

@@ -27,7 +27,8 @@ type Phase string
 
 // Phases of an attachment.
 const (
-	// Adding: ADD began, and may have done nothing, a part or all.
+	// Adding: ADD began, and may have done nothing, a part or all, unless the attachment
+	// is Planned.
 	Adding Phase = "adding"
 	// Attached: ADD succeeded.
 	Attached Phase = "attached"
@@ -132,6 +133,9 @@ type Attachment struct {
 	Index   int   `json:"index"`
 	Primary bool  `json:"primary,omitempty"`
 	Phase   Phase `json:"phase"`
+	// Planned is whether ADD is known not to have begun, so that DEL has nothing to
+	// remove. A power cut may bring it back after ADD.
+	Planned bool  `json:"planned,omitempty"`
 	Batch   Batch `json:"batch"`
 	// Task is the allocation's task that it was attached for; empty for the
 	// allocation itself.

@@ -47,9 +47,8 @@ func (o *operation) remove(ctx context.Context, attachments []state.Attachment) 
 		return err
 	}
 	failed := o.detachAll(ctx, path, attachments)
-	if err := o.reload(); err != nil {
+	if err := o.restoreAfterRemoval(); err != nil {
 		return errors.Join(failed, err)
 	}
-	o.restoreDefaultRoutes()
 	return errors.Join(failed, o.forgetEmpty())
 }

@@ -100,6 +100,12 @@ func (o *operation) leaveNamespace() error {
 	if o.record.Allocation.NetnsOwned {
 		return o.removeNamespace()
 	}
+	return o.restoreAfterRemoval()
+}
+
+// restoreAfterRemoval restores the default routes after DEL, also when it failed for some
+// attachments: the others are removed.
+func (o *operation) restoreAfterRemoval() error {
 	if err := o.reload(); err != nil {
 		return err
 	}

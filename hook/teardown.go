@@ -95,7 +95,7 @@ func (o *operation) removeRecorded(ctx context.Context) error {
 		return err
 	}
 	if err := o.detachAll(ctx, path, o.record.Attachments); err != nil {
-		return err
+		return errors.Join(err, o.restoreAfterRemoval())
 	}
 	if err := o.leaveNamespace(); err != nil {
 		return err

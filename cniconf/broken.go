@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/utils"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
@@ -29,8 +32,8 @@ type BrokenFile struct {
 	// Network is the name of the file's network, as far as it can be read.
 	Network string
 
-	// text is that of the network's file, as far as it can be read.
-	text string
+	// named are the names that may be meant if Network is not a valid name.
+	named []string
 }
 
 func (b BrokenFile) Error() string {
@@ -53,21 +56,20 @@ func asBroken(path string, err error) BrokenFile {
 		broken = BrokenFile{Path: path, Err: err}
 	}
 	data, _ := readFile(path) // err has the reason
-	broken.Network, broken.text = nameIn(data), string(data)
+	broken.Network = nameIn(data)
+	if utils.ValidateNetworkName(broken.Network) != nil {
+		broken.named = namesIn(data)
+	}
 	return broken
 }
 
 // mayBe tells whether the file may be that of the network.
-func (b BrokenFile) mayBe(network string) bool { return b.Network == "" || b.Network == network }
+func (b BrokenFile) mayBe(network string) bool { return b.Network == "" || b.keeps(network) }
 
 // keeps tells whether the file keeps the name of the network: it may have rules for it,
-// even if the text ends before them. Without a readable name it keeps each that its text
-// mentions as a JSON string.
+// even if the text ends before them.
 func (b BrokenFile) keeps(network string) bool {
-	if b.Network == "" {
-		return strings.Contains(b.text, strconv.Quote(network))
-	}
-	return b.Network == network
+	return b.Network == network || slices.Contains(b.named, network)
 }
 
 // located adds the line and column to an error of encoding/json.
@@ -110,6 +112,18 @@ func nameIn(data []byte) (name string) {
 		}
 	}
 	return name
+}
+
+// nameKey is a key "name" of any object and the name that follows. It needs no quotes and
+// no colon, since one of them may be missing.
+var nameKey = regexp.MustCompile(`(?i)(?:^|[^\w.-])name[\s"':=]*([\w.-]+)`)
+
+// namesIn returns the names that follow a key "name" in a text that is not JSON.
+func namesIn(data []byte) (names []string) {
+	for _, match := range nameKey.FindAllSubmatch(data, -1) {
+		names = append(names, string(match[1]))
+	}
+	return names
 }
 
 // readFile reads a regular file of a sensible size. Of a larger one it returns the start,

@@ -22,3 +22,23 @@ func TestTruncatedFileWithRules(t *testing.T) {
 		}
 	}
 }
+
+// TestBrokenFileHidesNoOtherNetwork: a broken file hides no network of another name in
+// its directory, also if its text has that name for something else.
+func TestBrokenFileHidesNoOtherNetwork(t *testing.T) {
+	for name, text := range map[string]string{
+		"the name comes after the error": `{"cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "web",}], "name": "lan"}`,
+		"no name":                        `{"cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "web"}]}`,
+	} {
+		c := load(t, map[string]string{
+			"10-lan.conflist":    text,
+			"20-web.conflist":    `{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "bridge"}]}`,
+			"30-bridge.conflist": `{"cniVersion": "1.0.0", "name": "bridge", "plugins": [{"type": "bridge"}]}`,
+		})
+		for _, network := range []string{"web", "bridge"} {
+			if _, err := c.Lookup(network); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

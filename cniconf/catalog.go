@@ -102,9 +102,10 @@ func (c *Catalog) addDir(dir, except string) error {
 }
 
 // add reads a file. Its network is not used in place of that of a broken file which
-// comes before, since that may have rules: in a directory a broken file keeps its name,
-// and without a readable name it keeps the networks of all later directories. The first earlierDirs of the broken files
-// are those of earlier directories.
+// comes before, since that may have rules. In its directory a broken file keeps its name,
+// and without a readable one each that follows a key "name" in its text. Without a readable
+// name it also keeps the networks of all later directories. The first earlierDirs of the
+// broken files are those of earlier directories.
 func (c *Catalog) add(path string, earlierDirs int) {
 	network, err := loadFile(path)
 	if err != nil {

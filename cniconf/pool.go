@@ -6,12 +6,16 @@ package cniconf
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/big"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // defaultLeaseDir is the default directory of host-local's leases. Each network has a
@@ -80,6 +84,59 @@ func (p Pool) Leased() ([]netip.Addr, error) {
 		}
 	}
 	return leased, nil
+}
+
+// CheckRequested tells why host-local would refuse the addresses that an attachment
+// requests: it wants at most one of each range set, and none that is leased.
+func (p Pool) CheckRequested(addresses []netip.Addr) error {
+	taken := make([]bool, len(p.Sets))
+	for _, address := range addresses {
+		i := slices.IndexFunc(p.Sets, func(set []AddressRange) bool {
+			return slices.ContainsFunc(set, func(r AddressRange) bool { return r.contains(address) })
+		})
+		switch {
+		case i < 0:
+			return &AddressError{address, "is not in a range of the network: want one of " + p.describe()}
+		case taken[i]:
+			return &AddressError{address, "is the second one of its range: an attachment has one address of each"}
+		case slices.ContainsFunc(p.Sets[i], func(r AddressRange) bool { _, _, gateway := r.bounds(); return gateway == address }):
+			return &AddressError{address, "is the gateway of the network: choose another one"}
+		}
+		taken[i] = true
+		if _, err := os.Lstat(filepath.Join(p.Leases, address.String())); err == nil {
+			return &AddressError{address, "has a lease, so another allocation has this address: choose another one, or run allocnet gc if that allocation is dead"}
+		}
+	}
+	return nil
+}
+
+// AddressError is a requested address that host-local would refuse.
+type AddressError struct {
+	Address netip.Addr
+	Reason  string
+}
+
+func (e *AddressError) Error() string { return e.Address.String() + " " + e.Reason }
+
+// Kind is that of package errdefs.
+func (*AddressError) Kind() errdefs.Kind { return errdefs.Refused }
+
+func (p Pool) describe() string {
+	var all []string
+	for _, r := range p.Ranges() {
+		first, last, _ := r.bounds()
+		all = append(all, fmt.Sprintf("%s to %s", first, last))
+	}
+	return strings.Join(all, ", ")
+}
+
+// contains tells whether the range can assign the address, or has it as its gateway.
+func (r AddressRange) contains(address netip.Addr) bool {
+	if !r.Subnet.IsValid() || !r.Subnet.Contains(address) {
+		return false
+	}
+	first, last, _ := r.bounds()
+	return !address.Less(first) && !last.Less(address)
 }
 
 // Size is the number of addresses that the range can assign: all but the gateway. It

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,5 +101,39 @@ func TestLeased(t *testing.T) {
 	}
 	if _, err := (Pool{Leases: filepath.Join(p.Leases, "lock")}).Leased(); err == nil {
 		t.Error("a file is read as a directory")
+	}
+}
+
+// TestCheckRequested has the reasons for which host-local refuses an address.
+func TestCheckRequested(t *testing.T) {
+	leases := t.TempDir()
+	for _, address := range []string{"10.0.0.20", "fd00::20"} {
+		if err := os.WriteFile(filepath.Join(leases, address), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := Pool{Sets: [][]AddressRange{
+		{addressRange("10.0.0.0/24", "10.0.0.10", "10.0.0.29", "10.0.0.12"), addressRange("10.1.0.0/24", "", "", "")},
+		{addressRange("fd00::/64", "", "", "")},
+	}, Leases: leases}
+	for text, want := range map[string]string{
+		"10.0.0.10":          "",
+		"10.1.0.9 fd00::9":   "",
+		"10.0.0.30":          "10.0.0.30 is not in a range of the network: want one of 10.0.0.10 to 10.0.0.29, 10.1.0.1 to 10.1.0.254, fd00::1 to fd00::ffff:ffff:ffff:ffff",
+		"192.0.2.1":          "is not in a range",
+		"fd01::1":            "is not in a range",
+		"10.0.0.12":          "is the gateway",
+		"10.0.0.20":          "has a lease",
+		"10.0.0.11 fd00::20": "fd00::20 has a lease",
+		"10.0.0.10 10.1.0.9": "10.1.0.9 is the second one of its range",
+	} {
+		var addresses []netip.Addr
+		for _, address := range strings.Fields(text) {
+			addresses = append(addresses, netip.MustParseAddr(address))
+		}
+		err := p.CheckRequested(addresses)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

@@ -24,7 +24,7 @@ func usable(t *testing.T) Usable {
 		"10-a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}]}`,
 		"20-b.conflist": `{"cniVersion": "1.0.0", "name": "b", "plugins": [{"type": "bridge", "ipam": {"type": "gone"}}]}`,
 		"30-c.conflist": `{`,
-	}).Usable([]string{plugins})
+	}).Usable([]string{plugins}, func(string) (bool, error) { return false, nil })
 }
 
 func TestUsableAll(t *testing.T) {

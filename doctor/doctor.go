@@ -10,6 +10,7 @@ import (
 	"context"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -40,6 +41,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	r := &Report{Findings: []Finding{}, Pools: []Pool{}}
 	networks := d.networks(r)
 	d.plugins(ctx, r, networks)
+	masters(r, networks, netns.HasLinkNamed)
 	overlaps(r, networks)
 	sharedRanges(r, networks)
 	settings(r, networks, "/proc/sys")

@@ -83,6 +83,9 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 	if err := p.readOptions(); err != nil {
 		return err
 	}
+	if err := p.checkAddresses(); err != nil {
+		return err
+	}
 	p.order()
 	return e.bindAll(p, r)
 }
@@ -137,7 +140,10 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 	if err != nil {
 		return nil, err
 	}
-	usable := catalog.Usable(e.config.PluginDirs)
+	usable := catalog.Usable(e.config.PluginDirs, func(name string) (bool, error) {
+		_, found, err := e.config.Host.LinkMTU(name)
+		return found, err
+	})
 	networks := make([]*cniconf.Network, len(elements))
 	for i, element := range elements {
 		if networks[i], err = usable.Lookup(element.Name); err != nil {
@@ -176,6 +182,24 @@ func (e *Engine) permit(r Request, p *plan) error {
 		}
 	}
 	return policy.Check(r.Identity, host, requested)
+}
+
+// checkAddresses refuses requested addresses that the networks' pools cannot give.
+func (p *plan) checkAddresses() error {
+	for _, added := range p.added {
+		addresses, err := added.element.Addresses()
+		if err != nil {
+			return err
+		}
+		pools := added.network.Pools()
+		if len(pools) != 1 { // other IPAM plugins decide themselves
+			continue
+		}
+		if err := pools[0].CheckRequested(addresses); err != nil {
+			return fmt.Errorf("ips of network %q as %s: %w", added.element.Name, added.element.Interface, err)
+		}
+	}
+	return nil
 }
 
 // checkInterfaces refuses interface names that the namespace or the record has

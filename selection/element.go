@@ -5,6 +5,7 @@ package selection
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -44,6 +45,19 @@ type Element struct {
 	// Ports are labels of the allocation's ports that are mapped to this
 	// attachment. Nil: none, or for the primary all that no other element has.
 	Ports []string `json:"ports,omitempty"`
+}
+
+// Addresses returns IPs without their prefix lengths.
+func (e Element) Addresses() ([]netip.Addr, error) {
+	var all []netip.Addr
+	for _, text := range e.IPs {
+		address, err := parseIP(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, address)
+	}
+	return all, nil
 }
 
 // ChoosesIPs tells whether the element requests specific addresses. IPAM plugins

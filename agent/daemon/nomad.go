@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -51,7 +52,7 @@ func (d *Daemon) publishOnce(ctx context.Context) error {
 		return err
 	}
 	var names []string
-	usable, _ := catalog.Usable(d.config.PluginDirs).Split()
+	usable, _ := catalog.Usable(d.config.PluginDirs, netns.HasLinkNamed).Split()
 	for _, n := range usable {
 		names = append(names, n.Name)
 	}

@@ -183,7 +183,7 @@ func status(r *request) error {
 	if r.conf.primary != nil {
 		elements = append(slices.Clone(elements), *r.conf.primary)
 	}
-	usable := catalog.Usable(filepath.SplitList(r.conf.PluginDir))
+	usable := catalog.Usable(filepath.SplitList(r.conf.PluginDir), netns.HasLinkNamed)
 	for _, e := range elements {
 		n, err := usable.Lookup(e.Name)
 		if err == nil {

@@ -64,6 +64,8 @@ var outcomes = map[string]struct {
 	"cmd/allocnet.exitError":         {&exitError{code: 7}, outcome{7, 500, 999}},
 	"cniconf.BrokenFile":             {cniconf.BrokenFile{Err: errors.New("x")}, failed},
 	"cniconf.ErrNoDir":               {cniconf.ErrNoDir, refused},
+	"cniconf.AddressError":           {&cniconf.AddressError{}, refused},
+	"cniconf.MissingMasterError":     {&cniconf.MissingMasterError{}, refused},
 	"cniconf.MissingPluginError":     {&cniconf.MissingPluginError{}, refused},
 	"cniconf.NameError":              {&cniconf.NameError{}, refused},
 	"cniconf.NoMTUError":             {&cniconf.NoMTUError{}, refused},

@@ -85,7 +85,8 @@ type networkDetailJSON struct {
 
 const networksLong = `List the networks of the CNI configuration directories with their plugins and
 capabilities, and the errors of invalid files. With a NAME, show one network in full.
-The exit code is 1 if a file is invalid, a plugin is missing, or a network is not ready.
+The exit code is 1 if a file is invalid, a plugin or a master is missing, or a network is
+not ready.
 
 READY is the answer of the network's plugins to STATUS: yes or no. Before CNI 1.1 there
 is no STATUS, so that such a network shows "not reported" if its plugins are installed.

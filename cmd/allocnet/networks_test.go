@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
 )
 
@@ -56,7 +57,7 @@ func TestReady(t *testing.T) {
 		failed = readyUnknown
 	}
 	want := map[string]ready{"open": isReady, "prod": failed, "db": notReported, "few": notReported, "typo": notReady, "gone": notReady}
-	for n, err := range o.catalog.Usable(o.pluginDirs).All() {
+	for n, err := range o.catalog.Usable(o.pluginDirs, netns.HasLinkNamed).All() {
 		got := o.describe(n, err)
 		if got.Ready != want[n.Name] {
 			t.Errorf("%s: %s, want %s", n.Name, got.Ready, want[n.Name])

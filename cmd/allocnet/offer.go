@@ -10,6 +10,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
 )
 
@@ -33,7 +34,7 @@ func unhealthy(healthy bool) error {
 func (o offer) viewAll(s *settings, identity policy.Identity) (view, error) {
 	all, names := catalogJSON{Networks: []networkJSON{}}, []string(nil)
 	healthy := len(o.catalog.Broken) == 0
-	for n, err := range o.catalog.Usable(o.pluginDirs).All() {
+	for n, err := range o.catalog.Usable(o.pluginDirs, netns.HasLinkNamed).All() {
 		if !o.permits(n, identity) {
 			continue
 		}
@@ -61,7 +62,7 @@ func (o offer) viewOne(s *settings, name string) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	one := networkDetailJSON{networkJSON: o.describe(n, n.CheckPlugins(o.pluginDirs)), HostPolicy: o.hostPolicy(), Configuration: n.List.Bytes}
+	one := networkDetailJSON{networkJSON: o.describe(n, o.catalog.Usable(o.pluginDirs, netns.HasLinkNamed).Check(n)), HostPolicy: o.hostPolicy(), Configuration: n.List.Bytes}
 	for _, other := range o.catalog.Shadowed {
 		if other.Name == name {
 			one.Shadowed = append(one.Shadowed, other.Path)

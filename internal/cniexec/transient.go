@@ -22,7 +22,7 @@ func Transient(err error) bool {
 	}
 	var own *types.Error
 	if errors.As(err, &own) {
-		return transientCode(own.Code)
+		return transientCode(own.Code) && !permanentText(own.Msg)
 	}
 	var died *ExecError
 	if errors.As(err, &died) {
@@ -40,6 +40,23 @@ func transientCode(code uint) bool {
 		return true
 	}
 	return code >= 100
+}
+
+// permanentText knows the errors of the reference plugins that only the operator or the
+// author of the job can correct: a master that does not exist, and a requested address
+// that is out of range or leased. They have the code of all other errors.
+func permanentText(msg string) bool {
+	if msg == "Link not found" { // of a master; with other links, the text has more
+		return true
+	}
+	for _, text := range []string{
+		"failed to lookup master", "requested IP address", "requested ip", "failed to allocate all requested IPs",
+	} {
+		if strings.Contains(msg, text) {
+			return true
+		}
+	}
+	return false
 }
 
 // transientText knows the errors of which only the text arrives: the second

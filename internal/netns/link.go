@@ -61,6 +61,12 @@ func (n *Namespace) moveBack(link netlink.Link) error {
 	return n.link.LinkSetNsFd(link, int(host))
 }
 
+// HasLinkNamed tells whether the caller's namespace has a link of the name.
+func HasLinkNamed(name string) (bool, error) {
+	_, found, err := LinkMTU(name)
+	return found, err
+}
+
 // HasLink tells whether the caller's namespace has a link of the name that is of
 // the given kind and, unless mac is empty, has that MAC.
 func HasLink(name, kind, mac string) bool { return findLink(name, kind, mac) != nil }

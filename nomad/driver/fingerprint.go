@@ -17,6 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/version"
 )
 
@@ -92,7 +93,7 @@ func (d *driver) fingerprint() *proto.FingerprintResponse {
 	if err != nil {
 		return fail(err.Error())
 	}
-	usable, problems := catalog.Usable(pluginDirs).Split()
+	usable, problems := catalog.Usable(pluginDirs, netns.HasLinkNamed).Split()
 	for _, n := range usable {
 		maps.Copy(attributes, networkAttributes(n))
 	}

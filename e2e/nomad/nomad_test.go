@@ -194,6 +194,9 @@ func testIssue(a *agent) {
 			a.Errorf("alloc status does not show the primary's address:\n%s", status)
 		}
 		requireStatusFile(a, alloc, attached)
+		if got := alloc.Inside("ip", "link", "show", "lo"); !strings.Contains(got, "LOOPBACK,UP") { // Nomad leaves it down
+			a.Errorf("%s has lo down:\n%s", alloc.JobID, got)
+		}
 	}
 	if got := one.Inside(web, "get", "http://"+address(a, second, "net1")); !strings.HasPrefix(got, "two 0, to "+address(a, first, "net1")) {
 		a.Errorf("over the extra network two answers %q", got)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/selection"
 )
 
 // complete returns values that may complete a word; args are those before it.
@@ -25,7 +26,11 @@ func (s *settings) completion(values complete) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		found := slices.DeleteFunc(values(cmd, args, word), func(v string) bool { return !strings.HasPrefix(v, word) })
-		return found, cobra.ShellCompDirectiveNoFileComp
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, "=") }) {
+			directive |= cobra.ShellCompDirectiveNoSpace // a port follows the label
+		}
+		return found, directive
 	}
 }
 
@@ -43,7 +48,7 @@ func (s *settings) completeFirst(values complete) cobra.CompletionFunc {
 func (s *settings) completeFlags(cmd *cobra.Command) {
 	for name, values := range map[string]complete{
 		"network": s.networkNames, "primary": s.networkNames, "networks": s.networkLists,
-		"interface": s.interfaces, "live": s.recordedIDs,
+		"interface": s.interfaces, "publish": portLabels, "live": s.recordedIDs,
 		"job":       s.identities(func(a *hook.Allocation) string { return a.Identity.Job }),
 		"namespace": s.identities(func(a *hook.Allocation) string { return a.Identity.Namespace }),
 		"phase":     func(*cobra.Command, []string, string) []string { return phases },
@@ -117,6 +122,29 @@ func (s *settings) interfaces(cmd *cobra.Command, args []string, _ string) []str
 		}
 	}
 	return names
+}
+
+// portLabels returns the labels that the selected networks take, as the beginning of a
+// port.
+func portLabels(cmd *cobra.Command, _ []string, _ string) []string {
+	var labels []string
+	for _, name := range []string{"primary", "networks"} {
+		text, err := cmd.Flags().GetString(name)
+		if err != nil {
+			continue
+		}
+		elements, err := selection.Parse(text)
+		if err != nil {
+			continue
+		}
+		for _, e := range elements {
+			for _, label := range e.Ports {
+				labels = append(labels, label+"=")
+			}
+		}
+	}
+	slices.Sort(labels)
+	return slices.Compact(labels)
 }
 
 // networkNames returns the networks of the CNI configuration directories.

@@ -35,6 +35,8 @@ func TestCompletion(t *testing.T) {
 		{"attach x --primary ", "storage web"},
 		{"attach x --networks web,st", "web,storage"},
 		{"run --networks ", "storage web"},
+		{`attach x --networks [{"name":"web","ports":["http","admin"]},{"name":"storage","ports":["http"]}] --publish `, "admin= http="},
+		{`attach x --networks [{ --publish `, ""},
 		{"gc --network w", "web"},
 		{"networks s", "storage"},
 		{"conf generate ", "storage web"},

@@ -114,7 +114,7 @@ func (m manual) save(name string, section int, p *manpage.Page) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s.%d", name, section)), p.Bytes(), 0o644) //nolint:gosec // man pages are for all users
+	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s.%d", name, section)), p.Bytes(), 0o644)
 }
 
 // commands writes the page of a command and of those below it.

@@ -28,11 +28,11 @@ func TestExposure(t *testing.T) {
 
 // hardenedNetworks have more of the reference plugins than the example networks.
 var hardenedNetworks = []string{
-	`{"type": "bridge", "bridge": "more0", IPAM}, {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_notify": "1"}, "mtu": 1400}, {"type": "bandwidth", "ingressRate": 1000000, "ingressBurst": 1000000}, {"type": "sbr"}`,
-	`{"type": "macvlan", "master": "uplink", IPAM}`,
-	`{"type": "ptp", IPAM}`,
-	`{"type": "tap", IPAM}`,
-	`{"type": "host-device", "device": "spare", IPAM}`,
+	`"plugins": [{"type": "bridge", "bridge": "more0", IPAM}, {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_notify": "1"}, "mtu": 1400}, {"type": "bandwidth", "ingressRate": 1000000, "ingressBurst": 1000000}], "allocnet": {"routing": "source"}`,
+	`"plugins": [{"type": "macvlan", "master": "uplink", IPAM}]`,
+	`"plugins": [{"type": "ptp", IPAM}]`,
+	`"plugins": [{"type": "tap", IPAM}]`,
+	`"plugins": [{"type": "host-device", "device": "spare", IPAM}]`,
 }
 
 // TestHardenedAgent: the unit lets agent and plugins attach, publish ports, detach and
@@ -40,13 +40,13 @@ var hardenedNetworks = []string{
 func TestHardenedAgent(t *testing.T) {
 	m := newMachine(t)
 	m.must("ip", "link", "add", "uplink", "up", "type", "veth", "peer", "name", "spare")
-	for _, name := range []string{"tuning", "bandwidth", "sbr", "macvlan", "ptp", "tap", "host-device"} {
+	for _, name := range []string{"tuning", "bandwidth", "macvlan", "ptp", "tap", "host-device"} {
 		m.copy(filepath.Join(sandbox.PluginDir(), name), "/opt/cni/bin/"+name)
 	}
 	networks := api.Selection{{Name: "storage"}}
-	for i, plugins := range hardenedNetworks {
+	for i, members := range hardenedNetworks {
 		name, ipam := fmt.Sprintf("more%d", i), fmt.Sprintf(`"ipam": {"type": "host-local", "subnet": "10.97.%d.0/24"}`, i)
-		m.write("/opt/cni/config/50-"+name+".conflist", `{"cniVersion": "1.0.0", "name": "`+name+`", "plugins": [`+strings.ReplaceAll(plugins, "IPAM", ipam)+"]}")
+		m.write("/opt/cni/config/50-"+name+".conflist", `{"cniVersion": "1.0.0", "name": "`+name+`", `+strings.ReplaceAll(members, "IPAM", ipam)+"}")
 		networks = append(networks, api.Element{Name: name})
 	}
 	set := api.Setup{Primary: api.Selection{{Name: "web"}}, Networks: networks, Ports: []api.Port{{Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"}}}

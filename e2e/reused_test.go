@@ -21,6 +21,10 @@ func TestDetachOfReusedInterface(t *testing.T) {
 			sandbox.Run(t, "ip", "netns", "delete", "r2")
 			h.must("gc")
 		},
+		"r3": func() {
+			sandbox.Run(t, "ip", "netns", "delete", "r3")
+			h.must("cleanup", "r3", "--forget")
+		},
 	} {
 		h.attach(id, "--primary", "storage", "--networks", "web@net1,web@net2")
 		h.must("detach", id, "--interface", "net1")

@@ -22,10 +22,10 @@ import (
 func TestHungDEL(t *testing.T) {
 	h := newHost(t)
 	own := t.TempDir()
-	fakecni.InstallAs(t, own, "sbr")
+	fakecni.InstallAs(t, own, "vrf")
 	sandbox.WriteFile(t, h.conf+"/90-stuck.conflist", `{"cniVersion": "1.0.0", "name": "stuck", "plugins": [
 		{"type": "bridge", "bridge": "storage0", "ipMasq": true, "ipam": {"type": "host-local", "subnet": "10.93.0.0/16"}},
-		{"type": "sbr", "fake": {"verbs": {"DEL": {"hang": true}}}}]}`)
+		{"type": "vrf", "fake": {"verbs": {"DEL": {"hang": true}}}}]}`)
 	r := h.runtime("1.0.0", fmt.Sprintf(`"primary": "web", "timeout": "10s", "pluginDir": %q`, own+":"+sandbox.PluginDir()))
 	c := h.container("c1", "networks=stuck")
 	r.add(c)

@@ -263,25 +263,29 @@ func (l *Locked) add(changes ...change) error {
 	return l.write(lines)
 }
 
-// reserve makes sure of room for n bytes. Where a file system cannot reserve, a
-// full disk is met when it is written to.
+// reserve makes sure of room for n bytes. On a full disk the rest of an earlier chunk may
+// be enough, so that the record of a teardown can say that DEL begins. Where a file system
+// cannot reserve, a full disk is met when it is written to.
 func (l *Locked) reserve(n int64) error {
 	end := l.size + n
 	end += room(end)
 	if end <= l.reserved {
 		return nil
 	}
-	for {
-		err := l.store.allocate(l.journal, l.size, end+chunk-l.size)
+	for more := int64(chunk); ; {
+		err := l.store.allocate(l.journal, l.size, end+more-l.size)
 		switch {
 		case errors.Is(err, unix.EINTR):
+			continue
+		case more > 0 && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
+			more = 0
 			continue
 		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
 			return nil
 		case err != nil:
 			return err
 		}
-		l.reserved = end + chunk
+		l.reserved = end + more
 		return nil
 	}
 }

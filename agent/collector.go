@@ -42,9 +42,14 @@ func (c *hostCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- gauge(invalidDesc, float64(len(catalog.Broken)))
 	for _, n := range catalog.Networks {
-		for _, p := range poolsOf(n) {
-			to <- gauge(poolSizeDesc, p.size, n.Name, p.family)
-			to <- gauge(poolUsedDesc, float64(p.used), n.Name, p.family)
+		usage, err := n.Usage()
+		if err != nil {
+			c.log.Warn("metrics without all leases of a network", "network", n.Name, "error", err)
+		}
+		for _, u := range usage {
+			total, _ := u.Total.Float64()
+			to <- gauge(poolSizeDesc, total, n.Name, u.Family)
+			to <- gauge(poolUsedDesc, float64(u.Used), n.Name, u.Family)
 		}
 	}
 }

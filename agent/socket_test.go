@@ -13,10 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	gocmp "github.com/google/go-cmp/cmp"
-
-	"github.com/allocnet/allocnet/cniconf"
 )
 
 func TestListen(t *testing.T) {
@@ -186,32 +182,6 @@ func TestAccess(t *testing.T) {
 	} {
 		if got := test.access.allows(test.peer); got != test.want {
 			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-func TestPools(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"10.0.0.2", "10.0.0.3", "fd00::5", "last_reserved_ip.0", "lock"} {
-		write(t, dir+"/a/"+name, "")
-	}
-	for ipam, want := range map[string][]pool{
-		`{"type": "host-local", "subnet": "10.0.0.0/24", "dataDir": "` + dir + `"}`:                                 {{"ipv4", 253, 2}},
-		`{"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/112"}]]}`:               {{"ipv4", 253, 0}, {"ipv6", 65534, 0}},
-		`{"type": "host-local", "subnet": "10.0.0.0/24", "rangeStart": "10.0.0.10", "rangeEnd": "10.0.0.19"}`:       {{"ipv4", 10, 0}},
-		`{"type": "host-local", "subnet": "10.0.0.0/30", "gateway": "10.0.0.2"}`:                                    {{"ipv4", 1, 0}},
-		`{"type": "host-local", "subnet": "10.0.0.0/24", "rangeStart": "10.0.0.9", "rangeEnd": "10.0.0.1"}`:         nil,
-		`{"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/30"}, {"subnet": "10.1.0.0/30"}]], "dataDir": ""}`: {{"ipv4", 2, 0}},
-		`{"type": "static"}`:                    nil,
-		`{"type": "host-local", "subnet": "x"}`: nil,
-	} {
-		list, err := cniconf.ParseList([]byte(`{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge", "ipam": ` + ipam + `}]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := poolsOf(&cniconf.Network{Name: "a", List: list})
-		if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(pool{})); diff != "" {
-			t.Errorf("%s:\n%s", ipam, diff)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type cached struct {
 
 // scanCache lists libcni's cached results. The conflists in them say where
 // plugins keep their files.
-func scanCache(dir string) (found Found, conflists []json.RawMessage) {
+func scanCache(dir string) (found scanResult, conflists []json.RawMessage) {
 	dir = filepath.Join(dir, "results")
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -104,7 +104,7 @@ func (c *Cleaner) log() hclog.Logger {
 }
 
 // objectsOf returns the objects of the attachments, the interfaces first.
-func (f *Found) objectsOf(dead []state.Record) ([]Object, error) {
+func (f *scanResult) objectsOf(dead []state.Record) ([]Object, error) {
 	var objects []Object
 	byContainer := map[string][]state.Attachment{}
 	addresses := map[netip.Addr]Owner{}
@@ -140,7 +140,7 @@ func (o Owner) matches(a state.Attachment) bool {
 
 // addressRules returns the rules of the addresses, which were the attachments',
 // unless an address is in use in another namespace by now.
-func (f *Found) addressRules(dead []state.Record, addresses map[netip.Addr]Owner) ([]Object, error) {
+func (f *scanResult) addressRules(dead []state.Record, addresses map[netip.Addr]Owner) ([]Object, error) {
 	var rules []Object
 	for _, o := range f.Objects {
 		if !o.addressOnly {

@@ -49,7 +49,12 @@ type Collector struct {
 
 // Examine scans the host and plans, and changes nothing. Sources that
 // cannot be listed are problems. An error means that there is no plan.
-func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Report, *Found, error) {
+func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Report, error) {
+	report, _, err := c.examine(ctx, scope, live)
+	return report, err
+}
+
+func (c *Collector) examine(ctx context.Context, scope Scope, live Live) (*Report, *scanResult, error) {
 	s, recorded, err := c.scanner(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -88,7 +93,7 @@ func (c *Collector) Examine(ctx context.Context, scope Scope, live Live) (*Repor
 // tears down those that are. Objects of an allocation that is set up meanwhile
 // are kept.
 func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Report, error) {
-	report, found, err := c.Examine(ctx, scope, live)
+	report, found, err := c.examine(ctx, scope, live)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +139,7 @@ func (c *Collector) report(done, of int, report *Report) {
 // removeBatch removes the objects of allocations that are still dead. It holds the
 // lock of the host, so that nothing is attached meanwhile, and returns for how
 // long.
-func (c *Collector) removeBatch(ctx context.Context, ids []string, byAllocation map[string][]Object, found *Found, report *Report) (time.Duration, error) {
+func (c *Collector) removeBatch(ctx context.Context, ids []string, byAllocation map[string][]Object, found *scanResult, report *Report) (time.Duration, error) {
 	live := Live(NoneLive)
 	if c.RefreshLive != nil {
 		var err error

@@ -162,7 +162,7 @@ func TestExamine(t *testing.T) {
 			if test.live == nil {
 				test.live = NoneLive
 			}
-			report, _, err := c.Examine(t.Context(), Scope{Network: "web"}, test.live)
+			report, err := c.Examine(t.Context(), Scope{Network: "web"}, test.live)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -181,17 +181,17 @@ func TestExamine(t *testing.T) {
 func TestExamineOne(t *testing.T) {
 	f, c := collection(t)
 	c.ConfDirs = nil
-	report, _, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
+	report, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
 	if err != nil || report.Alive != "" || len(report.Leaked()) != 4 {
 		t.Errorf("%+v, %v, want the four objects of a1", report, err)
 	}
 	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
 	record(t, c, recordedA1, setUpIn(state.Attached))
-	if report, _, err = c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive); err != nil || !strings.Contains(report.Alive, "namespace exists") {
+	if report, err = c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive); err != nil || !strings.Contains(report.Alive, "namespace exists") {
 		t.Errorf("%+v, %v, want it alive", report, err)
 	}
 	writeFile(t, filepath.Join(c.CacheDir, "results", "web-a9-eth0"), `{"containerId": "a9", "networkName": "web", "ifName": "eth0", "netns": "/proc/self/ns/net"}`)
-	if report, _, err = c.Examine(t.Context(), Scope{Allocation: "a9"}, NoneLive); err != nil || report.Alive != "namespace /proc/self/ns/net" {
+	if report, err = c.Examine(t.Context(), Scope{Allocation: "a9"}, NoneLive); err != nil || report.Alive != "namespace /proc/self/ns/net" {
 		t.Errorf("%+v, %v, want it alive by libcni's cache", report, err)
 	}
 }
@@ -201,7 +201,7 @@ func TestExamineOne(t *testing.T) {
 func TestUnexaminable(t *testing.T) {
 	f, c := collection(t)
 	f.errs["iptables-nft-save"], f.errs["links"] = errFake, errFake
-	report, _, err := c.Examine(t.Context(), Scope{}, NoneLive)
+	report, err := c.Examine(t.Context(), Scope{}, NoneLive)
 	if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].String(), "list iptables-nft: out of order") {
 		t.Errorf("%+v, %v, want one problem that names both sources", report, err)
 	}
@@ -229,7 +229,7 @@ func TestUnreadableRecord(t *testing.T) {
 	if c.Store, err = state.Open(store); err != nil {
 		t.Fatal(err)
 	}
-	report, _, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
+	report, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
 	if err != nil || len(report.Leaked()) > 0 || !strings.Contains(report.Alive, "unknown whether") {
 		t.Errorf("%+v, %v, want it unknown", report, err)
 	}
@@ -276,14 +276,14 @@ func TestTornDownDuringScan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	report, _, err := c.Examine(t.Context(), Scope{Network: "web"}, NoneLive)
+	report, err := c.Examine(t.Context(), Scope{Network: "web"}, NoneLive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := reasons(report, a1); got != "its allocation was torn down during the scan" {
 		t.Errorf("%q, want that it was torn down", got)
 	}
-	if report, _, err = c.Examine(t.Context(), Scope{Network: "web"}, NoneLive); err != nil {
+	if report, err = c.Examine(t.Context(), Scope{Network: "web"}, NoneLive); err != nil {
 		t.Fatal(err)
 	}
 	if got := reasons(report, a1); !strings.HasPrefix(got, "leaked") {

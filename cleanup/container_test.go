@@ -28,7 +28,7 @@ func TestOneAttachmentOfSeveral(t *testing.T) {
 			Object{Kind: Lease, Where: "lease of " + o.ContainerID, Owner: o})
 	}
 	attribute(catalogue, objects, known)
-	found := &Found{Objects: objects}
+	found := &scanResult{Objects: objects}
 	left, err := found.objectsOf([]state.Record{{Allocation: state.Allocation{ID: "a", Netns: "/nonexistent"}, Attachments: []state.Attachment{gone}}})
 	if err != nil {
 		t.Fatal(err)
@@ -72,13 +72,13 @@ func TestAllocationLives(t *testing.T) {
 		"on record":      {nil, recorded, NoneLive},
 		"by a namespace": {map[string]string{"a": "namespace"}, records(), NoneLive},
 	} {
-		found := &Found{Objects: []Object{lease}, alive: test.alive, inUse: map[netip.Addr]string{}}
+		found := &scanResult{Objects: []Object{lease}, alive: test.alive, inUse: map[netip.Addr]string{}}
 		decisions, err := plan(found, test.records, test.live)
 		if err != nil || decisions[0].Leaked {
 			t.Errorf("%s: %+v, %v", name, decisions, err)
 		}
 	}
-	found := &Found{Objects: []Object{lease}, inUse: map[netip.Addr]string{}}
+	found := &scanResult{Objects: []Object{lease}, inUse: map[netip.Addr]string{}}
 	decisions, err := plan(found, records(), NoneLive)
 	if err != nil || !decisions[0].Leaked || !(Scope{Allocation: "a"}).has(decisions[0].Object) {
 		t.Errorf("of a dead one: %+v, %v", decisions, err)

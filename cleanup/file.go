@@ -37,7 +37,7 @@ type filePattern struct {
 }
 
 // scan lists the files of a directory. One of another form is a problem.
-func (p filePattern) scan(dir string, kind Kind) (found Found) {
+func (p filePattern) scan(dir string, kind Kind) (found scanResult) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		found.problem(dir, err)

@@ -167,7 +167,7 @@ func TestLinksAndPipes(t *testing.T) {
 		}
 	}
 	fromCache, _ := scanCache(dir)
-	for _, found := range []Found{scanLeases(leases), tuningFiles.scan(tuning, Tuning), fromCache} {
+	for _, found := range []scanResult{scanLeases(leases), tuningFiles.scan(tuning, Tuning), fromCache} {
 		if len(found.Objects) != 0 || len(found.Problems) != 2 {
 			t.Errorf("found %+v, problems %v, want two problems alone", found.Objects, found.Problems)
 		}

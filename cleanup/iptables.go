@@ -58,8 +58,8 @@ func (b backend) hasRules(p programs) bool {
 }
 
 // scan lists the backend's objects.
-func (b backend) scan(ctx context.Context, h *host) (Found, error) {
-	var found Found
+func (b backend) scan(ctx context.Context, h *host) (scanResult, error) {
+	var found scanResult
 	if !b.hasRules(h.programs) {
 		return found, nil
 	}

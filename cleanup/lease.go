@@ -46,7 +46,7 @@ func leaseDirs(bases []string) []string {
 }
 
 // scanLeases lists the leases of one network's directory.
-func scanLeases(dir string) (found Found) {
+func scanLeases(dir string) (found scanResult) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		found.problem(dir, err)

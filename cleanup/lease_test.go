@@ -68,7 +68,7 @@ func TestLeaseChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("a2\r\neth0")
-	f := &Found{leaseDirs: []string{filepath.Dir(path)}}
+	f := &scanResult{leaseDirs: []string{filepath.Dir(path)}}
 	if failures := f.remove(context.Background(), []Object{o}); len(failures) != 1 {
 		t.Errorf("failures %v, want one", failures)
 	}
@@ -87,7 +87,7 @@ func TestRuleOfALeaseGivenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule := Object{Kind: Firewall, addressOnly: true, Owner: lease.Owner, Addresses: lease.Addresses}
-	f := &Found{leaseDirs: []string{filepath.Dir(path)}}
+	f := &scanResult{leaseDirs: []string{filepath.Dir(path)}}
 	if left := f.withoutReassigned([]Object{rule}, []Object{rule, lease}); len(left) != 1 {
 		t.Errorf("the lease is still that of the dead, and %d rules go", len(left))
 	}

@@ -30,7 +30,7 @@ type linkPattern struct {
 
 func (p linkPattern) String() string { return p.linkType + " links" }
 
-func (p linkPattern) scan(k kernel, kind Kind) (found Found, err error) {
+func (p linkPattern) scan(k kernel, kind Kind) (found scanResult, err error) {
 	names, err := k.links(p.linkType)
 	for _, name := range names {
 		if p.name.matches(name) {

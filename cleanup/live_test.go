@@ -35,7 +35,7 @@ func TestAskedAgain(t *testing.T) {
 	}
 	c := Collector{Store: store, RefreshLive: func(context.Context) (Live, error) { return nil, errors.New("no route to host") }}
 	remove := func() error {
-		_, err := c.removeBatch(t.Context(), []string{"dead", "begun"}, objects, &Found{}, &Report{})
+		_, err := c.removeBatch(t.Context(), []string{"dead", "begun"}, objects, &scanResult{}, &Report{})
 		return err
 	}
 	if err := remove(); err == nil || left() != 2 {

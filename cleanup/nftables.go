@@ -43,8 +43,8 @@ type nftObject struct {
 
 func (t nftTable) String() string { return fmt.Sprintf("nft %s %s", t.family, t.name) }
 
-func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (Found, error) {
-	var found Found
+func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (scanResult, error) {
+	var found scanResult
 	nft, err := programs.nftables(t.family, t.name)
 	if errors.Is(err, exec.ErrNotFound) {
 		return found, nil

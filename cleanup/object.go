@@ -72,8 +72,8 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s: %s", p.Where, p.Reason) }
 
-// Found has the objects of one scan.
-type Found struct {
+// scanResult has the objects of one scan.
+type scanResult struct {
 	Objects []Object `json:"objects"`
 	// Problems are places that could not be examined: their objects are not known.
 	Problems []Problem `json:"problems,omitempty"`
@@ -89,6 +89,6 @@ type Found struct {
 	host *host
 }
 
-func (f *Found) problem(where string, err error) {
+func (f *scanResult) problem(where string, err error) {
 	f.Problems = append(f.Problems, Problem{where, err.Error()})
 }

@@ -20,7 +20,7 @@ type Decision struct {
 
 // plan decides for every object whether it is leaked. It is a pure function.
 // Without a live set the error is ErrLiveUnknown.
-func plan(found *Found, records recordSet, live Live) ([]Decision, error) {
+func plan(found *scanResult, records recordSet, live Live) ([]Decision, error) {
 	if live == nil {
 		return nil, ErrLiveUnknown
 	}
@@ -48,7 +48,7 @@ func plan(found *Found, records recordSet, live Live) ([]Decision, error) {
 }
 
 type planner struct {
-	found   *Found
+	found   *scanResult
 	records recordSet
 	live    Live
 	// claims are the decisions on the objects that name an address and an owner.

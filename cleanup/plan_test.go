@@ -20,70 +20,72 @@ func TestPlan(t *testing.T) {
 	others := Object{Kind: Lease, Owner: ownerOf("web", "b", ""), Addresses: address("10.0.0.2")}
 	for name, test := range map[string]struct {
 		objects []Object
-		change  func(f *Found, r *recordSet, l map[string]string)
+		change  func(f *scanResult, r *recordSet, l map[string]string)
 		leaked  bool // of the last object
 		why     string
 	}{
 		"no record": {objects: []Object{lease}, leaked: true, why: "no allocation of that ID"},
 		"live by a source": {objects: []Object{lease}, why: "its allocation lives: Nomad",
-			change: func(_ *Found, _ *recordSet, l map[string]string) { l["a"] = "Nomad" }},
+			change: func(_ *scanResult, _ *recordSet, l map[string]string) { l["a"] = "Nomad" }},
 		"on record and lives": {objects: []Object{lease}, why: "on record and lives",
-			change: func(_ *Found, r *recordSet, _ map[string]string) { r.allocations["a"] = recordedAllocation{} }},
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.allocations["a"] = recordedAllocation{} }},
 		"on record and dead": {objects: []Object{lease}, leaked: true, why: "the namespace is missing",
-			change: func(_ *Found, r *recordSet, _ map[string]string) {
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.allocations["a"] = recordedAllocation{dead: "the namespace is missing"}
 			}},
 		"on record and dead, but live by a source": {objects: []Object{lease}, why: "Nomad",
-			change: func(_ *Found, r *recordSet, l map[string]string) {
+			change: func(_ *scanResult, r *recordSet, l map[string]string) {
 				r.allocations["a"], l["a"] = recordedAllocation{dead: "the namespace is missing"}, "Nomad"
 			}},
 		"on record but unreadable": {objects: []Object{lease}, why: "unknown whether its allocation lives: format version 2",
-			change: func(_ *Found, r *recordSet, _ map[string]string) {
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.allocations["a"] = recordedAllocation{unknown: "format version 2"}
 			}},
 		"liveness evidence": {objects: []Object{lease}, why: "namespace /run/netns/a",
-			change: func(f *Found, _ *recordSet, _ map[string]string) { f.alive["a"] = "namespace /run/netns/a" }},
+			change: func(f *scanResult, _ *recordSet, _ map[string]string) { f.alive["a"] = "namespace /run/netns/a" }},
 		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", "")}}, why: `network "nomad" is neither configured nor recorded`},
 		"the orchestrator's own": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, leaked: true, why: "no allocation of that ID",
-			change: func(_ *Found, r *recordSet, _ map[string]string) {
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.orchestrated = func(o Owner) bool { return o.Network == "nomad" && o.Allocation == "a" }
 			}},
 		"the orchestrator's own, and it lives": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: "its allocation lives: Nomad",
-			change: func(_ *Found, r *recordSet, l map[string]string) {
+			change: func(_ *scanResult, r *recordSet, l map[string]string) {
 				l["a"], r.orchestrated = "Nomad", func(Owner) bool { return true }
 			}},
 		"the orchestrator's own, with a namespace": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: "namespace /run/docker/netns/1",
-			change: func(f *Found, r *recordSet, _ map[string]string) {
+			change: func(f *scanResult, r *recordSet, _ map[string]string) {
 				f.alive["a"], r.orchestrated = "namespace /run/docker/netns/1", func(Owner) bool { return true }
 			}},
 		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", "")}}, why: "its network is unknown"},
 		"lease within the grace period": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "within the grace period",
-			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
 		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
-			change: func(_ *Found, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
-		"torn down during the scan": {objects: []Object{lease, firewall}, why: "torn down during the scan", change: func(_ *Found, r *recordSet, _ map[string]string) { r.ended = map[string]bool{"a": true} }},
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
+		"torn down during the scan": {objects: []Object{lease, firewall}, why: "torn down during the scan", change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.ended = map[string]bool{"a": true} }},
 		"unknown owner":             {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
-			change: func(f *Found, _ *recordSet, _ map[string]string) { f.inUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
+			change: func(f *scanResult, _ *recordSet, _ map[string]string) { f.inUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
 		"address in use by another, who has the lease": {
 			objects: []Object{others, {Kind: Masquerade, Owner: ours, Addresses: lease.Addresses}}, leaked: true, why: "no allocation of that ID",
-			change: func(f *Found, r *recordSet, _ map[string]string) {
+			change: func(f *scanResult, r *recordSet, _ map[string]string) {
 				f.inUse[lease.Addresses[0]], r.allocations["b"] = "/run/netns/b", recordedAllocation{}
 			}},
 		"address rule of a dead one":    {objects: []Object{lease, firewall}, leaked: true, why: "no allocation of that ID"},
 		"address rule without an owner": {objects: []Object{firewall}, why: "the owner of address 10.0.0.2 is unknown"},
-		"address rule of a live one":    {objects: []Object{lease, firewall}, why: "on record and lives", change: func(_ *Found, r *recordSet, _ map[string]string) { r.allocations["a"] = recordedAllocation{} }},
+		"address rule of a live one":    {objects: []Object{lease, firewall}, why: "on record and lives", change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.allocations["a"] = recordedAllocation{} }},
 		"address rule, used meanwhile": {objects: []Object{lease, others, firewall}, why: "on record and lives",
-			change: func(_ *Found, r *recordSet, _ map[string]string) { r.allocations["b"] = recordedAllocation{} }},
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.allocations["b"] = recordedAllocation{} }},
 		"address rule of one on record and dead": {objects: []Object{firewall}, leaked: true, why: "gone",
-			change: func(_ *Found, r *recordSet, _ map[string]string) {
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.allocations["c"] = recordedAllocation{dead: "gone", addresses: firewall.Addresses}
 			}},
 		"address rule, address in a namespace": {objects: []Object{lease, firewall}, why: "is in use in",
-			change: func(f *Found, _ *recordSet, _ map[string]string) { f.inUse[firewall.Addresses[0]] = "/run/netns/x" }},
+			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
+				f.inUse[firewall.Addresses[0]] = "/run/netns/x"
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := &Found{Objects: test.objects, alive: map[string]string{}, inUse: map[netip.Addr]string{}}
+			found := &scanResult{Objects: test.objects, alive: map[string]string{}, inUse: map[netip.Addr]string{}}
 			records := recordSet{networks: map[string]bool{"web": true}, allocations: map[string]recordedAllocation{}}
 			live := map[string]string{}
 			if test.change != nil {
@@ -102,7 +104,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanWithoutLiveSet(t *testing.T) {
-	found := &Found{Objects: []Object{{Kind: Lease, Owner: ownerOf("web", "a", "")}}}
+	found := &scanResult{Objects: []Object{{Kind: Lease, Owner: ownerOf("web", "a", "")}}}
 	decisions, err := plan(found, recordSet{networks: map[string]bool{"web": true}}, nil)
 	if !errors.Is(err, ErrLiveUnknown) || decisions != nil {
 		t.Errorf("got %v, %v, want no decisions and ErrLiveUnknown", decisions, err)

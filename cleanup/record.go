@@ -173,7 +173,7 @@ func (c *Collector) isUnchanged(record state.Record) bool {
 }
 
 // aliveBy decides by the record, and without one by the namespaces.
-func aliveBy(id string, found *Found, records recordSet) string {
+func aliveBy(id string, found *scanResult, records recordSet) string {
 	recorded, known := records.allocations[id]
 	switch {
 	case !known:

@@ -36,7 +36,7 @@ func (f Failure) Unwrap() error { return f.Err }
 //
 // host-local gives out no address meanwhile. A rule that names only an address
 // stays when another allocation has a lease of that address by now.
-func (f *Found) remove(ctx context.Context, objects []Object) []Failure {
+func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 	r := &removal{ctx: ctx, host: f.host.orDefault()}
 	links, rules, files, results := r.sort(objects)
 	r.forEach(links, func(o Object) error { return o.link.remove(r.host.kernel) })
@@ -144,7 +144,7 @@ func (r *removal) rules(objects []Object) {
 
 // dirsToLock returns the directories of the leases among the objects. A rule
 // that names only an address could be of any.
-func (f *Found) dirsToLock(objects []Object) []string {
+func (f *scanResult) dirsToLock(objects []Object) []string {
 	var dirs []string
 	for _, o := range objects {
 		if o.addressOnly {
@@ -159,7 +159,7 @@ func (f *Found) dirsToLock(objects []Object) []string {
 
 // withoutReassigned leaves out the rules of addresses that another allocation has leased
 // since the scan. It is called with host-local's locks held.
-func (f *Found) withoutReassigned(rules, removed []Object) []Object {
+func (f *scanResult) withoutReassigned(rules, removed []Object) []Object {
 	freed := map[string]bool{}
 	for _, o := range removed {
 		if o.file != nil && o.file.leases != "" && o.file.unchanged() {
@@ -175,7 +175,7 @@ func (f *Found) withoutReassigned(rules, removed []Object) []Object {
 	return list
 }
 
-func (f *Found) leased(address netip.Addr, freed map[string]bool) bool {
+func (f *scanResult) leased(address netip.Addr, freed map[string]bool) bool {
 	for _, dir := range f.leaseDirs {
 		path := filepath.Join(dir, address.String())
 		if _, err := os.Lstat(path); err == nil && !freed[path] {

@@ -40,7 +40,7 @@ const defaultCacheDir = "/var/lib/cni"
 
 // scan lists the objects of all kinds. The error joins those of the sources
 // that could not be listed; what the others have is returned all the same.
-func (s scanner) scan(ctx context.Context) (*Found, error) {
+func (s scanner) scan(ctx context.Context) (*scanResult, error) {
 	if s.cacheDir == "" {
 		s.cacheDir = defaultCacheDir
 	}
@@ -58,37 +58,37 @@ func (s scanner) scan(ctx context.Context) (*Found, error) {
 }
 
 // source lists one kind of objects.
-type source func() (Found, error)
+type source func() (scanResult, error)
 
 // rules returns the iptables backends, each listed once for all plugins.
 func (s scanner) rules(ctx context.Context) map[string]source {
 	sources := map[string]source{}
 	for _, b := range installedBackends(s.host.programs) {
-		sources[b.name] = func() (Found, error) { return b.scan(ctx, s.host) }
+		sources[b.name] = func() (scanResult, error) { return b.scan(ctx, s.host) }
 	}
 	return sources
 }
 
 // leaks returns the sources of the other objects in the catalogue.
-func (s scanner) leaks(ctx context.Context, found *Found) map[string]source {
+func (s scanner) leaks(ctx context.Context, found *scanResult) map[string]source {
 	sources := map[string]source{}
 	for l := range s.host.catalog.leaks() {
 		for _, t := range l.tables {
-			sources[t.String()] = func() (Found, error) { return t.scan(ctx, s.host.programs, l.kind) }
+			sources[t.String()] = func() (scanResult, error) { return t.scan(ctx, s.host.programs, l.kind) }
 		}
 		for _, p := range l.links {
-			sources[p.String()] = func() (Found, error) { return p.scan(s.host.kernel, l.kind) }
+			sources[p.String()] = func() (scanResult, error) { return p.scan(s.host.kernel, l.kind) }
 		}
 		for _, p := range l.files {
 			for _, dir := range p.in.list(s.confLists) {
-				sources[string(l.kind)+" "+dir] = func() (Found, error) { return p.scan(dir, l.kind), nil }
+				sources[string(l.kind)+" "+dir] = func() (scanResult, error) { return p.scan(dir, l.kind), nil }
 			}
 		}
 		for _, d := range l.leases {
 			dirs := leaseDirs(d.list(s.confLists))
 			found.leaseDirs = append(found.leaseDirs, dirs...)
 			for _, dir := range dirs {
-				sources[dir] = func() (Found, error) { return scanLeases(dir), nil }
+				sources[dir] = func() (scanResult, error) { return scanLeases(dir), nil }
 			}
 		}
 	}
@@ -96,11 +96,11 @@ func (s scanner) leaks(ctx context.Context, found *Found) map[string]source {
 }
 
 // gather lists all sources at once and adds their objects.
-func (f *Found) gather(sources map[string]source) error {
+func (f *scanResult) gather(sources map[string]source) error {
 	var group errgroup.Group
 	var mu sync.Mutex
 	var errs []error
-	results := map[string]Found{}
+	results := map[string]scanResult{}
 	for name, scan := range sources {
 		group.Go(func() error {
 			part, err := scan()
@@ -136,7 +136,7 @@ func pinned() map[string]string {
 // scanNamespaces fills in which addresses are used in network namespaces, except
 // in those whose identities are given. A namespace that cannot be entered is an
 // error.
-func (f *Found) scanNamespaces(except map[string]bool) error {
+func (f *scanResult) scanNamespaces(except map[string]bool) error {
 	f.inUse = map[netip.Addr]string{}
 	paths, err := f.host.orDefault().kernel.namespaces()
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *Found) scanNamespaces(except map[string]bool) error {
 	return nil
 }
 
-func (f *Found) scanNamespace(path string, except map[string]bool) error {
+func (f *scanResult) scanNamespace(path string, except map[string]bool) error {
 	ns, err := f.host.orDefault().kernel.open(path)
 	if errors.Is(err, netns.ErrMissing) || errors.Is(err, os.ErrNotExist) { // ended meanwhile
 		return nil

@@ -13,16 +13,14 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 )
 
-// leaks reports what dead allocations left on the host, and returns what the
-// scan found.
-func (d *Doctor) leaks(ctx context.Context, r *Report) *cleanup.Found {
-	report, found, err := d.Collector.Examine(ctx, cleanup.Scope{}, cleanup.NoneLive)
+// leaks reports what dead allocations left on the host.
+func (d *Doctor) leaks(ctx context.Context, r *Report) {
+	report, err := d.Collector.Examine(ctx, cleanup.Scope{}, cleanup.NoneLive)
 	if err != nil {
 		r.addError("leaks", "cannot scan the host: "+err.Error(), "fix the cause that the error names")
-		return &cleanup.Found{}
+		return
 	}
 	leakFindings(r, report)
-	return found
 }
 
 func leakFindings(r *Report, report *cleanup.Report) {

@@ -7,45 +7,35 @@ import (
 	"fmt"
 	"math/big"
 
-	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cniconf"
 )
 
-// Pool counts the addresses of a network that uses host-local.
+// Pool counts the addresses of one family of a network that uses host-local.
 type Pool struct {
 	Network string `json:"network"`
-	Used    int    `json:"used"`
-	// Total is the number of addresses that host-local can assign. That of an
-	// IPv6 subnet can exceed 64 bits.
-	Total *big.Int `json:"total"`
+	cniconf.Usage
 }
 
 // reportedFrom is the percentage of used addresses from which a pool is reported.
 const reportedFrom = 90
 
-func pools(r *Report, networks []network, found *cleanup.Found) {
-	used := map[string]int{}
-	for _, o := range found.Objects {
-		if o.Kind == cleanup.Lease {
-			used[o.Owner.Network]++
-		}
-	}
+func pools(r *Report, networks []network) {
 	for _, n := range networks {
-		if len(n.ranges) == 0 {
-			continue
+		usage, err := n.Usage()
+		if err != nil {
+			r.addError(n.Path, fmt.Sprintf("the leases of network %q cannot be read: %v", n.Name, err), "correct dataDir, or the mode of the directory")
 		}
-		p := Pool{Network: n.Name, Used: used[n.Name], Total: new(big.Int)}
-		for _, a := range n.ranges {
-			p.Total.Add(p.Total, a.Size())
-		}
-		r.Pools = append(r.Pools, p)
-		if p.nearlyFull() {
-			r.addError(n.Path, fmt.Sprintf("network %q has assigned %d of %s addresses", n.Name, p.Used, p.Total),
-				"allocnet gc, or configure a larger subnet")
+		for _, u := range usage {
+			r.Pools = append(r.Pools, Pool{n.Name, u})
+			if nearlyFull(u) {
+				r.addError(n.Path, fmt.Sprintf("network %q has assigned %d of %s addresses (%s)", n.Name, u.Used, u.Total, u.Family),
+					"allocnet gc, or configure a larger subnet")
+			}
 		}
 	}
 }
 
-func (p Pool) nearlyFull() bool {
-	used := new(big.Int).Mul(big.NewInt(int64(p.Used)), big.NewInt(100))
-	return used.Cmp(new(big.Int).Mul(p.Total, big.NewInt(reportedFrom))) >= 0
+func nearlyFull(u cniconf.Usage) bool {
+	used := new(big.Int).Mul(big.NewInt(int64(u.Used)), big.NewInt(100))
+	return used.Cmp(new(big.Int).Mul(u.Total, big.NewInt(reportedFrom))) >= 0
 }

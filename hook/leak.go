@@ -50,7 +50,7 @@ func (e *Engine) scanLeaks(ctx context.Context, r GCRequest, live cleanup.Live) 
 	}
 	scope := cleanup.Scope{Network: r.Network}
 	if r.DryRun || r.Leaks == ReportLeaks {
-		report, _, err := collector.Examine(ctx, scope, live)
+		report, err := collector.Examine(ctx, scope, live)
 		return report, err
 	}
 	return collector.Collect(ctx, scope, live)

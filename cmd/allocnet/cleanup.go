@@ -86,7 +86,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 
 // examineDead lists the objects of a dead allocation.
 func examineDead(ctx context.Context, collector *cleanup.Collector, id string) (*cleanup.Report, error) {
-	report, _, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
+	report, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
 	if err != nil {
 		return nil, err
 	}

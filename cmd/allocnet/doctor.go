@@ -62,9 +62,9 @@ func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 func printReport(w io.Writer, r *doctor.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Pools) > 0 {
-		_, _ = fmt.Fprintln(table, "NETWORK\tADDRESSES USED\tOF") // Flush reports
+		_, _ = fmt.Fprintln(table, "NETWORK\tFAMILY\tADDRESSES USED\tOF") // Flush reports
 		for _, p := range r.Pools {
-			_, _ = fmt.Fprintf(table, "%s\t%d\t%s\n", p.Network, p.Used, p.Total)
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", p.Network, p.Family, p.Used, p.Total)
 		}
 		_, _ = fmt.Fprintln(table)
 	}

@@ -95,7 +95,8 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
 	group.Go(o.lock.Sync)
 	group.Go(func() error {
 		attachments := p.attachments()
-		inOrder(ctx, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
+		// With abort: add must see the end that ends the waiting.
+		inOrder(abort, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
 			a := p.added[i].attachment
 			attach := func() error {
 				if err := o.add(ctx, abort, a); err != nil {

@@ -6,6 +6,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -100,5 +101,19 @@ func (d *Doctor) exposed(r *Report, c *cniconf.Catalog) {
 	}
 	for _, e := range found {
 		report(e.Path, e.Problem(), e.Fix())
+	}
+}
+
+// unread reports conflists of allocnet-cni in a directory that Nomad does not read: no
+// job can use them.
+func (d *Doctor) unread(r *Report, c *cniconf.Catalog) {
+	if d.NomadConfDir == "" {
+		return
+	}
+	for _, n := range c.Networks {
+		if slices.Contains(n.PluginTypes(), ownPlugin) && filepath.Dir(n.Path) != filepath.Clean(d.NomadConfDir) {
+			r.addError(n.Path, fmt.Sprintf("Nomad does not read this directory, but %s: no job can use mode = \"cni/%s\"", d.NomadConfDir, n.Name),
+				"move the file to "+d.NomadConfDir+", or set cni_config_dir of the Nomad client")
+		}
 	}
 }

@@ -46,7 +46,11 @@ func (d *Doctor) networks(r *Report) []network {
 		r.addError(shadowed.Path, fmt.Sprintf("is not used: an earlier file has the name %q, too", shadowed.Name),
 			"give the network another name, or remove the file")
 	}
+	if len(catalog.Networks)+len(catalog.Broken) == 0 {
+		r.addWarning(strings.Join(d.ConfDirs, " "), "there are no network configurations", "put a .conflist there, or set --conf-dir to the directory that has them")
+	}
 	d.exposed(r, catalog)
+	d.unread(r, catalog)
 	var networks []network
 	for _, n := range catalog.Networks {
 		networks = append(networks, describe(n))

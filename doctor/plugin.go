@@ -21,6 +21,11 @@ import (
 // specification.
 func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 	dirs := cniconf.PluginDirs(d.PluginDirs)
+	if !anyProgram(dirs) {
+		r.addError(strings.Join(dirs, " "), "there are no CNI plugins", "install the reference plugins, such as the Debian package containernetworking-plugins, or set --plugin-dir to their directory")
+		return
+	}
+	versionSkew(ctx, r, dirs)
 	cni := libcni.NewCNIConfig(dirs, nil)
 	supported := map[string][]string{}
 	for _, n := range networks {

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -130,11 +131,14 @@ func (g *generation) findAllocDir(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nomadTimeout)
 	defer cancel()
-	dir, err := nomad.AllocDir(ctx)
+	client, err := nomad.ReadClientConfig(ctx)
+	if err == nil && client.AllocDir == "" {
+		err = errors.New("the nomad agent has neither alloc_dir nor data_dir: it runs in development mode")
+	}
 	if err != nil {
 		return fmt.Errorf("the alloc_dir of the Nomad client is not known: %w: start Nomad and set NOMAD_ADDR and NOMAD_TOKEN, or set --alloc-dir to the client's alloc_dir (default: alloc in its data_dir), or to %q", err, noAllocDir)
 	}
-	g.allocDir = dir
+	g.allocDir = client.AllocDir
 	return nil
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/doctor"
+	"github.com/allocnet/allocnet/nomad"
 )
 
 func newDoctor(s *settings) *cobra.Command {
@@ -22,7 +24,8 @@ func newDoctor(s *settings) *cobra.Command {
 		Long: `Examine this host for problems with attaching allocations and tearing them down:
 network configurations, plugins, kernel settings, rules in both iptables backends,
 leaks, ports published for dead allocations, address pools, and records. Nothing
-is changed. Without root, only configurations, plugins and kernel settings are examined.
+is changed. If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with
+--nomad-conf-dir, networks are compared with what Nomad offers. Without root, only configurations, plugins and kernel settings are examined.
 
 The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 		Example: `  allocnet doctor
@@ -46,8 +49,23 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 	}
 }
 
+// askedConfDir returns the CNI configuration directory of the Nomad client on this host;
+// empty if no Nomad agent answers.
+func askedConfDir(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, nomadTimeout)
+	defer cancel()
+	client, err := nomad.ReadClientConfig(ctx)
+	if err != nil {
+		return ""
+	}
+	return client.CNIConfigDir
+}
+
 func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 	d := doctor.Doctor{ConfDirs: s.confDirs(), NomadConfDir: s.nomadDir, PluginDirs: filepath.SplitList(s.pluginDir)}
+	if d.NomadConfDir == "" {
+		d.NomadConfDir = askedConfDir(cmd.Context())
+	}
 	if d.Unprivileged = requireRoot() != nil; !d.Unprivileged {
 		engine, err := s.engine(cmd.ErrOrStderr())
 		if err != nil {

@@ -28,6 +28,19 @@ func TestConfigurationOfTheDocs(t *testing.T) {
 	h := newHost(t)
 	text := block(t, "agent.md", "checked", "hcl")
 	h.configure(text)
+	if out, code := h.allocnet("agent", "--check-config"); code != 2 || !strings.Contains(out, "nomad: token_file: /etc/allocnet.d/nomad.token does not exist") {
+		t.Errorf("the files that the example names do not exist: %d %s", code, out)
+	}
+	dir := t.TempDir()
+	for _, sub := range []string{"etc/allocnet/networks", "etc/allocnet.d", "etc/nomad.d", "opt/cni/config", "opt/cni/bin"} {
+		if err := os.MkdirAll(dir+"/"+sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"etc/allocnet.d/nomad.token", "etc/nomad.d/ca.pem", "etc/nomad.d/client.pem", "etc/nomad.d/client-key.pem", "opt/cni/bin/allocnet-cni"} {
+		sandbox.WriteFile(t, dir+"/"+file, "x")
+	}
+	h.configure(regexp.MustCompile(`([":])(/(?:etc|opt)/)`).ReplaceAllString(text, "${1}"+dir+"${2}"))
 	if out, code := h.allocnet("agent", "--check-config"); code != 0 {
 		t.Error(out)
 	}

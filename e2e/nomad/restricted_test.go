@@ -4,12 +4,17 @@
 package nomad
 
 import (
+	"os"
+	"os/exec"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // testRestricted: Nomad does not offer a network with a policy as the network of a
 // group. A job gets it through allocnet-cni only, which enforces the policy.
 func testRestricted(a *agent) {
+	requireUnreadReported(a)
 	own := strings.Replace(group{}.hcl("own"), `mode = "cni/multi"`, `mode = "cni/closed"`, 1)
 	a.Submit("own", own)
 	var evaluations []struct {
@@ -49,4 +54,17 @@ func testRestricted(a *agent) {
 	a.Nomad("job", "stop", "-purge", "-detach", "denied")
 	a.Nomad("job", "stop", "-purge", "-namespace", "prod", "permitted")
 	a.Quiet()
+}
+
+// requireUnreadReported: doctor asks Nomad which directory it reads, and reports a
+// conflist for jobs in another one.
+func requireUnreadReported(a *agent) {
+	a.Helper()
+	file := ownDir + "/99-lost.conflist"
+	sandbox.WriteFile(a, file, `{"cniVersion": "1.0.0", "name": "lost", "plugins": [{"type": "allocnet-cni", "primary": "web"}]}`)
+	defer os.Remove(file)
+	out, _ := exec.Command(allocnet, "doctor", "--conf-dir", ownDir+":"+confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir()).CombinedOutput() // exit code 1
+	if want := "ERROR   " + file + ": Nomad does not read this directory, but " + confDir; !strings.Contains(string(out), want) {
+		a.Errorf("doctor does not say %q:\n%s", want, out)
+	}
 }

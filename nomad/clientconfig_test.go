@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestAllocDir(t *testing.T) {
+func TestReadClientConfig(t *testing.T) {
 	for name, test := range map[string]struct {
 		self       any
 		want, fail string
@@ -18,7 +18,7 @@ func TestAllocDir(t *testing.T) {
 		"configured": {self: configOf("/data", true, "/allocs"), want: "/allocs"},
 		"default":    {self: configOf("/data", true, ""), want: "/data/alloc"},
 		"a server":   {self: configOf("/data", false, ""), fail: "not a client"},
-		"dev mode":   {self: configOf("", true, ""), fail: "development mode"},
+		"dev mode":   {self: configOf("", true, "")},
 		"denied": {self: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "Permission denied", http.StatusForbidden)
 		}, fail: "Permission denied"},
@@ -27,9 +27,9 @@ func TestAllocDir(t *testing.T) {
 			s := serve(t, map[string]any{"/v1/agent/self": test.self})
 			t.Setenv("NOMAD_ADDR", s.URL)
 			t.Setenv("NOMAD_TOKEN", "secret")
-			got, err := AllocDir(context.Background())
-			if got != test.want || test.fail == "" && err != nil || test.fail != "" && (err == nil || !strings.Contains(err.Error(), test.fail)) {
-				t.Errorf("%q, %v, want %q %s", got, err, test.want, test.fail)
+			got, err := ReadClientConfig(context.Background())
+			if got.AllocDir != test.want || (got.CNIConfigDir == "/opt/cni/config") != (test.fail == "") || test.fail == "" && err != nil || test.fail != "" && (err == nil || !strings.Contains(err.Error(), test.fail)) {
+				t.Errorf("%+v, %v, want %q %s", got, err, test.want, test.fail)
 			}
 			if s.tokens[0] != "secret" {
 				t.Errorf("token %q", s.tokens[0])
@@ -39,5 +39,5 @@ func TestAllocDir(t *testing.T) {
 }
 
 func configOf(dataDir string, client bool, allocDir string) map[string]any {
-	return map[string]any{"config": map[string]any{"DataDir": dataDir, "Client": map[string]any{"Enabled": client, "AllocDir": allocDir}}}
+	return map[string]any{"config": map[string]any{"DataDir": dataDir, "Client": map[string]any{"Enabled": client, "AllocDir": allocDir, "CNIConfigDir": "/opt/cni/config"}}}
 }

@@ -1,0 +1,51 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// ClientConfig has settings of the Nomad client on this host.
+type ClientConfig struct {
+	// AllocDir has the directories of the allocations. Empty in development mode, where
+	// it is a temporary directory.
+	AllocDir string
+	// CNIConfigDir has the networks that Nomad offers.
+	CNIConfigDir string
+}
+
+// ReadClientConfig asks the Nomad agent. The connection is that of Nomad's CLI:
+// NOMAD_ADDR, NOMAD_TOKEN and its other environment variables. An agent without a client
+// is an error.
+func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
+	client, err := api.NewClient(api.DefaultConfig())
+	if err != nil {
+		return ClientConfig{}, err
+	}
+	var self struct {
+		Config struct {
+			DataDir string
+			Client  struct {
+				ClientConfig
+				Enabled bool
+			}
+		} `json:"config"`
+	}
+	if _, err := client.Raw().Query("/v1/agent/self", &self, (&api.QueryOptions{}).WithContext(ctx)); err != nil {
+		return ClientConfig{}, fmt.Errorf("read the configuration of the nomad agent at %s: %w", client.Address(), err)
+	}
+	c := self.Config.Client.ClientConfig
+	if !self.Config.Client.Enabled {
+		return ClientConfig{}, fmt.Errorf("the nomad agent at %s is not a client", client.Address())
+	}
+	if c.AllocDir == "" && self.Config.DataDir != "" {
+		c.AllocDir = filepath.Join(self.Config.DataDir, "alloc") // Nomad's default
+	}
+	return c, nil
+}

@@ -164,6 +164,14 @@ func (c taskConfig) advertised() (string, error) {
 	return "", fmt.Errorf("config: networks %s have advertise = true: a task has one address, so set it in one of them", strings.Join(chosen, ", "))
 }
 
+// portsOf tells which labels a group has.
+func portsOf(labels []string) string {
+	if len(labels) == 0 {
+		return "the group has none"
+	}
+	return "want one of " + strings.Join(labels, ", ")
+}
+
 // ports returns the ports of the group that the networks name. Nomad maps the
 // others.
 func (c taskConfig) ports(group []*proto.PortMapping) ([]portmap.Port, error) {
@@ -176,7 +184,7 @@ func (c taskConfig) ports(group []*proto.PortMapping) ([]portmap.Port, error) {
 		for _, label := range c.Networks[name].Ports {
 			at := slices.Index(labels, label)
 			if at < 0 {
-				return nil, fmt.Errorf("config: network %q: ports: %q is not a port of the group: want one of %s", name, label, cmp.Or(strings.Join(labels, ", "), "none"))
+				return nil, fmt.Errorf("config: network %q: ports: %q is not a port of the group: %s", name, label, portsOf(labels))
 			}
 			p := group[at]
 			ports = append(ports, portmap.Port{Label: label, HostPort: int(p.GetValue()), To: int(p.GetTo()), HostIP: p.GetHostIp()})

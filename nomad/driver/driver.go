@@ -117,7 +117,8 @@ func (d *driver) StartTask(ctx context.Context, r *proto.StartTaskRequest) (*pro
 	}
 	t, err := d.start(ctx, c)
 	if err != nil {
-		d.log.Warn("task not started", "allocation", c.GetAllocId(), "task", c.GetName(), "error", err)
+		// Nomad writes "rpc error: code = ..." before the error of an external driver.
+		d.emit(c, nil, "Not attached: %v", err)
 		return nil, startFailure(err)
 	}
 	handle, err := t.handle()

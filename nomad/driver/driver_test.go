@@ -304,6 +304,7 @@ func TestStartRefused(t *testing.T) {
 		"no network":        {nil, nil, nil, codes.InvalidArgument, `add a block network "NAME" {}`},
 		"two advertised":    {map[string]network{"a": {"advertise": true}, "b": {"advertise": true}}, nil, nil, codes.InvalidArgument, "networks a, b have advertise = true"},
 		"unknown port":      {map[string]network{"a": {"ports": []string{"http"}}}, nil, nil, codes.InvalidArgument, `"http" is not a port of the group: want one of repl`},
+		"no ports":          {map[string]network{"a": {"ports": []string{"http"}}}, func(c *proto.TaskConfig) { c.Resources = nil }, nil, codes.InvalidArgument, `"http" is not a port of the group: the group has none`},
 		"no config":         {plain, func(c *proto.TaskConfig) { c.MsgpackDriverConfig = []byte("\xc1") }, nil, codes.InvalidArgument, "config: "},
 		"namespace missing": {plain, func(c *proto.TaskConfig) { c.NetworkIsolationSpec.Path = "/nonexistent" }, nil, codes.InvalidArgument, "the path does not exist"},
 		"refused":           {plain, nil, &hook.RequestError{Field: "netns", Value: "x", Reason: "other"}, codes.InvalidArgument, "other"},
@@ -330,8 +331,11 @@ func TestStartRefused(t *testing.T) {
 			if recoverable != (test.code == codes.FailedPrecondition) {
 				t.Errorf("recoverable is %t", recoverable)
 			}
-			if test.code == codes.FailedPrecondition {
-				requireEvents(t, c, "Attaching storage as  failed, attempt 1 of 3: attach")
+			notAttached := "Not attached: " + s.Message()
+			if test.err != nil { // of a call of the engine
+				requireEvents(t, c, "Attaching storage as  failed, attempt 1 of 3: ", notAttached)
+			} else {
+				requireEvents(t, c, notAttached)
 			}
 		})
 	}

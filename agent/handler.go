@@ -18,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/allocnet/allocnet/agent/api"
 )
 
@@ -57,7 +55,7 @@ func (a *Agent) handler() http.Handler {
 	for path, methods := range a.routes() {
 		mux.Handle(path, a.handle(path, methods))
 	}
-	mux.Handle(api.PathMetrics, a.page(api.PathMetrics, promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})))
+	mux.Handle(api.PathMetrics, a.page(api.PathMetrics, a.metrics.Handler()))
 	if a.config.Pprof {
 		const path = "/debug/pprof/"
 		mux.Handle(path, a.page(path, http.HandlerFunc(pprof.Index)))

@@ -5,12 +5,15 @@ package agent
 
 import (
 	"net/http"
+	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/version"
 )
 
 // Metrics has the metrics of the agent and its engine. It is the engine's observer.
@@ -47,8 +50,21 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown: the live allocations were unknown.", "outcome"),
 		reloads: counter("allocnet_config_reloads_total", "Reloads of the configuration, and writes of the conflist.", "outcome"),
 	}
-	r.MustRegister(m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads)
+	r.MustRegister(m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, buildInfo())
 	return m
+}
+
+// Handler returns the page of the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// buildInfo is 1, with the release, the commit and the version of Go as labels.
+func buildInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "allocnet_build_info", Help: "1, with what this program was built from.",
+		ConstLabels: prometheus.Labels{"version": version.Version, "commit": version.Commit(), "go": runtime.Version()},
+	}, func() float64 { return 1 })
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

@@ -10,6 +10,10 @@
 #   group = "nomad"
 # }
 
+# metrics {
+#   listen = "127.0.0.1:9464"
+# }
+
 # nomad {
 #   address      = "http://127.0.0.1:4646"
 #   token_file   = "/etc/allocnet.d/nomad.token"

@@ -38,6 +38,8 @@ type Config struct {
 	Multi *Multi `name:"multi"`
 	// CNI configures the execution of CNI calls.
 	CNI CNI `name:"cni"`
+	// Metrics is nil without the block: then only the socket has the metrics.
+	Metrics *Metrics `name:"metrics"`
 	// ReadyFile has to exist for the agent to be ready. Empty: none.
 	ReadyFile string `name:"ready_file"`
 	// Hook is "cni", or "noop" for a host whose networks are managed elsewhere.
@@ -116,6 +118,15 @@ type CNI struct {
 	// Chroot is the mount point of the host's root, for an agent in a container.
 	// Empty: /.
 	Chroot string
+}
+
+// Metrics configures a TCP listener for the metrics.
+type Metrics struct {
+	// Listen is the address, as host:port. Required.
+	Listen string
+	// WebConfig is a file with TLS and users, in the format of Prometheus' exporter
+	// toolkit. Empty: neither.
+	WebConfig string
 }
 
 // NeedRestart returns the names of the changed settings that a running agent does not

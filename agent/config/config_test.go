@@ -145,10 +145,13 @@ func TestFaultsSayWhere(t *testing.T) {
 		"socket {}\nsocket {}":              "a.hcl:2,1-7: Duplicate socket block",
 		"multi {\n path = \"/x\"\n}":        "a.hcl:1,1-6: Invalid value; multi: want either primary",
 		"multi {\n primary = \"web\"\n agent = \"never\"\n}": "want prefer, require",
-		"pprof = \"maybe\"":                   "a.hcl:1,10-15",
-		"log_level = upper(\"x\")":            "a.hcl:1,13",
-		"reconcile {\n leaks = \"ignore\"\n}": `want report, remove`,
-		"hook = \"none\"":                     `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
+		"pprof = \"maybe\"":                          "a.hcl:1,10-15",
+		"log_level = upper(\"x\")":                   "a.hcl:1,13",
+		"reconcile {\n leaks = \"ignore\"\n}":        `want report, remove`,
+		"metrics {\n listen = \"9464\"\n}":           `a.hcl:2,11-17: Invalid value; listen "9464": want an address with a port, as in "127.0.0.1:9464"`,
+		"metrics {\n listen = \"localhost:http\"\n}": `listen "localhost:http": want an address with a port`,
+		"metrics {}":      `a.hcl:1,1-8: Invalid value; listen "": want an address with a port`,
+		"hook = \"none\"": `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
 		"hook = \"noop\"\nnomad {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, multi, cni`,
 	} {
 		_, err := Load(dirWith(t, map[string]string{"a.hcl": text}))

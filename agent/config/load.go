@@ -151,6 +151,11 @@ type file struct {
 		Plugin string `hcl:"plugin,optional"`
 		Chroot string `hcl:"chroot,optional"`
 	} `hcl:"cni,block"`
+	Metrics *struct {
+		Listen    hcl.Expression `hcl:"listen,optional"`
+		WebConfig string         `hcl:"web_config,optional"`
+		Where     hcl.Range      `hcl:",def_range"`
+	} `hcl:"metrics,block"`
 }
 
 // directories splits a list of the form of PATH; nil for none.
@@ -184,6 +189,9 @@ func (f *file) config() (Config, error) {
 	}
 	if f.CNI != nil {
 		c.CNI = CNI(*f.CNI)
+	}
+	if m := f.Metrics; m != nil {
+		c.Metrics = &Metrics{v.hostPort(m.Listen, m.Where), m.WebConfig}
 	}
 	if blocks := f.cniBlocks(); c.Hook == hook.NoOp && len(blocks) > 0 {
 		v.fault(f.Hook.Range(), strconv.Quote(c.Hook), "want \"cni\" for the blocks "+strings.Join(blocks, ", "))

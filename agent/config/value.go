@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"os/user"
 	"slices"
 	"strconv"
@@ -58,6 +59,21 @@ func (v *values) oneOf(e hcl.Expression, allowed ...string) string {
 	text, ok := read[string](v, e)
 	if ok && !slices.Contains(allowed, text) {
 		v.fault(e.Range(), strconv.Quote(text), "want "+strings.Join(allowed, ", "))
+	}
+	return text
+}
+
+// hostPort reads a TCP address, which the block has to have. An empty host is all
+// addresses.
+func (v *values) hostPort(e hcl.Expression, block hcl.Range) string {
+	text, ok := read[string](v, e)
+	where := e.Range()
+	if !ok {
+		where = block
+	}
+	_, port, err := net.SplitHostPort(text)
+	if _, invalid := strconv.ParseUint(port, 10, 16); err != nil || invalid != nil {
+		v.fault(where, "listen "+strconv.Quote(text), `want an address with a port, as in "127.0.0.1:9464"`)
 	}
 	return text
 }

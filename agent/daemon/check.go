@@ -41,6 +41,12 @@ func CheckPaths(c config.Config) error {
 			faults.dir("multi: path", filepath.Dir(m.Path))
 		}
 	}
+	if m := c.Metrics; m != nil {
+		faults.file("metrics: web_config", m.WebConfig)
+		if err := checkWebConfig(m.WebConfig); err != nil && len(faults) == 0 {
+			faults = append(faults, err)
+		}
+	}
 	return errdefs.As(errdefs.Refused, errors.Join(faults...))
 }
 

@@ -83,11 +83,19 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	metrics, err := d.listenMetrics()
+	if err != nil {
+		return err
+	}
 	background, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	for _, task := range d.tasks(listeners) {
+	tasks := d.tasks(listeners)
+	if metrics != nil {
+		tasks = append(tasks, metrics.run)
+	}
+	for _, task := range tasks {
 		group.Go(func() { task(background) })
 	}
 	d.log.Info("serving", "socket", listeners[0].Addr().String())

@@ -409,6 +409,19 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestMetricsListener: Prometheus scrapes the agent over TCP.
+func TestMetricsListener(t *testing.T) {
+	h := newHost(t)
+	h.configure("metrics {\n listen = \"127.0.0.1:9464\"\n}\n")
+	h.start()
+	if page := sandbox.Run(t, "curl", "-sf", "http://127.0.0.1:9464/metrics"); !strings.Contains(page, "\nallocnet_build_info{") {
+		t.Errorf("the page has no allocnet_build_info:\n%s", page)
+	}
+	if out, code := h.allocnet("agent", "--socket", t.TempDir()+"/run/agent.sock"); code != 1 || !strings.Contains(out, "metrics: listen \"127.0.0.1:9464\"") {
+		t.Errorf("a second agent on the address: %d %s", code, out)
+	}
+}
+
 // TestReadyFile keeps the agent from being ready, not from serving.
 func TestReadyFile(t *testing.T) {
 	h := newHost(t)

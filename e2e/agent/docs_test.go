@@ -37,8 +37,8 @@ func TestConfigurationOfTheDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{"etc/allocnet.d/nomad.token", "etc/nomad.d/ca.pem", "etc/nomad.d/client.pem", "etc/nomad.d/client-key.pem", "opt/cni/bin/allocnet-cni"} {
-		sandbox.WriteFile(t, dir+"/"+file, "x")
+	for _, file := range []string{"etc/allocnet.d/nomad.token", "etc/allocnet.d/web.yml", "etc/nomad.d/ca.pem", "etc/nomad.d/client.pem", "etc/nomad.d/client-key.pem", "opt/cni/bin/allocnet-cni"} {
+		sandbox.WriteFile(t, dir+"/"+file, "{}")
 	}
 	h.configure(regexp.MustCompile(`([":])(/(?:etc|opt)/)`).ReplaceAllString(text, "${1}"+dir+"${2}"))
 	if out, code := h.allocnet("agent", "--check-config"); code != 0 {

@@ -597,11 +597,17 @@ func TestMetrics(t *testing.T) {
 	m.Observe(hook.Observation{Op: "attach", Network: "web", Attempts: 3, Took: time.Second, Err: errors.New("x")})
 	m.Observe(hook.Observation{Op: "cleanup", Network: "web", Attempts: 1})
 	m.Reloaded(nil)
-	r := start(t, Config{Metrics: m}, &scripted{})
+	r := start(t, Config{Metrics: m, CNI: echo{}}, &scripted{})
+	for _, verb := range []string{"ADD", "DEL", "x"} {
+		r.exchange("POST", "/v1/cni", `{"env": {"CNI_COMMAND": "`+verb+`"}, "config": {}}`)
+	}
 	_, _, body := r.exchange("GET", "/metrics", "")
 	for _, line := range []string{
 		`allocnet_operation_duration_seconds_count{network="web",operation="attach",outcome="failed"} 1`,
 		`allocnet_retries_total{network="web",operation="attach"} 2`,
+		`allocnet_cni_call_duration_seconds_count{outcome="done",verb="ADD"} 1`,
+		`allocnet_cni_call_duration_seconds_count{outcome="done",verb="DEL"} 1`,
+		`allocnet_cni_call_duration_seconds_count{outcome="done",verb="other"} 1`,
 		`allocnet_forced_cleanups_total{network="web",outcome="done"} 1`,
 		`allocnet_config_reloads_total{outcome="done"} 1`,
 		`allocnet_attachments{network="web",phase="attached"} 1`,

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
 )
@@ -33,7 +34,9 @@ func (a *Agent) postCNI(r *http.Request) (any, error) {
 	if a.config.CNI == nil {
 		return nil, unsupported("this agent does not execute CNI calls")
 	}
+	began := time.Now()
 	result, err := a.config.CNI.Call(r.Context(), body.Env, body.Config)
+	a.metrics.cniCall(body.Env["CNI_COMMAND"], time.Since(began), err)
 	if err != nil || len(result) == 0 {
 		return nil, err
 	}

@@ -17,20 +17,25 @@ import (
 // described returns every metric with its labels.
 func described(t *testing.T) map[string][]string {
 	t.Helper()
-	m := NewMetrics(prometheus.NewRegistry())
+	registry := prometheus.NewRegistry()
+	NewMetrics(registry)
 	descs := make(chan *prometheus.Desc, 64)
-	for _, c := range []prometheus.Collector{m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, &hostCollector{}} {
+	for _, c := range []prometheus.Collector{registry, &hostCollector{}} {
 		c.Describe(descs)
 	}
 	close(descs)
-	form := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+	form := regexp.MustCompile(`fqName: "([^"]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+	constant := regexp.MustCompile(`(\w+)="`)
 	metrics := map[string][]string{}
 	for desc := range descs {
 		found := form.FindStringSubmatch(desc.String())
 		if found == nil {
 			t.Fatalf("cannot read %s", desc)
 		}
-		metrics[found[1]] = append(strings.Split(found[2], ","), "instance", "le")
+		metrics[found[1]] = append(strings.Split(found[3], ","), "instance", "le")
+		for _, label := range constant.FindAllStringSubmatch(found[2], -1) {
+			metrics[found[1]] = append(metrics[found[1]], label[1])
+		}
 	}
 	return metrics
 }

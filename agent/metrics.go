@@ -6,6 +6,7 @@ package agent
 import (
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +22,7 @@ type Metrics struct {
 	registry   *prometheus.Registry
 	requests   *prometheus.CounterVec
 	operations *prometheus.HistogramVec
+	cniCalls   *prometheus.HistogramVec
 	retries    *prometheus.CounterVec
 	cleanups   *prometheus.CounterVec
 	found      *prometheus.CounterVec
@@ -40,8 +42,12 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 		}, []string{"handler", "code", "method"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "allocnet_operation_duration_seconds", Help: "Duration of one operation on one attachment, all attempts included.",
-			Buckets: []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
+			Buckets: durations,
 		}, []string{"operation", "network", "outcome"}),
+		cniCalls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "allocnet_cni_call_duration_seconds", Help: "Duration of one call of allocnet-cni that was delegated to the agent.",
+			Buckets: durations,
+		}, []string{"verb", "outcome"}),
 		retries: counter("allocnet_retries_total", "Attempts of an operation after the first.", "operation", "network"),
 		cleanups: counter("allocnet_forced_cleanups_total",
 			"Attachments removed by forced cleanup, because DEL failed or is not reliable without the namespace.", "network", "outcome"),
@@ -50,7 +56,7 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown: the live allocations were unknown.", "outcome"),
 		reloads: counter("allocnet_config_reloads_total", "Reloads of the configuration, and writes of the conflist.", "outcome"),
 	}
-	r.MustRegister(m.requests, m.operations, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, buildInfo())
+	r.MustRegister(m.requests, m.operations, m.cniCalls, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, buildInfo())
 	return m
 }
 
@@ -70,6 +76,9 @@ func buildInfo() prometheus.Collector {
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
+
+// durations are buckets in seconds, from a fast plugin to a call that hangs.
+var durations = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
 // methods bounds the values of a label that clients choose.
 var methods = map[string]bool{http.MethodGet: true, http.MethodPut: true, http.MethodPost: true, http.MethodDelete: true}
@@ -105,6 +114,16 @@ func (m *Metrics) round(outcome string) { m.rounds.WithLabelValues(outcome).Inc(
 func (m *Metrics) leaks(kind string, found, removed int) {
 	m.found.WithLabelValues(kind).Add(float64(found))
 	m.removed.WithLabelValues(kind).Add(float64(removed))
+}
+
+// verbs bounds the values of a label that clients choose.
+var verbs = []string{"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"}
+
+func (m *Metrics) cniCall(verb string, took time.Duration, err error) {
+	if !slices.Contains(verbs, verb) {
+		verb = "other"
+	}
+	m.cniCalls.WithLabelValues(verb, outcome(err)).Observe(took.Seconds())
 }
 
 // Reloaded counts a reload of configuration.

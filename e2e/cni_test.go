@@ -28,7 +28,7 @@ import (
 
 // buildPlugin builds allocnet-cni once; the sandbox's /run goes with it.
 var buildPlugin = sync.OnceValues(func() (string, error) {
-	return "/run/plugins", sandbox.BuildRaced("/run/plugins/allocnet-cni", "cmd/allocnet-cni")
+	return "/run/built", sandbox.BuildRaced("/run/built/allocnet-cni", "cmd/allocnet-cni")
 })
 
 // runtime is a CNI runtime with a conflist of the plugin's.

@@ -17,13 +17,7 @@ func TestSetupAfterKilledTeardown(t *testing.T) {
 	inMemory(t)
 	i := install(t)
 	k := killable{find: setup(inLineRequest), call: teardown("runtime")}
-	for at, effect := range k.effects(t, i) {
-		w := k.world(t, i)
-		w.killAt(at, false)
-		_ = k.call(w) // a dead process returns nothing
-		w.bury()
-		wantBoth(t, w, fmt.Sprintf("killed before %d, %q", at, effect))
-	}
+	killedBeforeEach(t, i, k, func(w *world, when string) { wantBoth(t, w, when) })
 }
 
 // TestKilledRecoveryOfSetup: Setup was killed while it recorded that all is attached, and
@@ -32,13 +26,7 @@ func TestKilledRecoveryOfSetup(t *testing.T) {
 	inMemory(t)
 	i := install(t)
 	k := killable{find: inTurn(setup(inLineRequest), interrupted("runtime", "net2")), call: collect}
-	for at, effect := range k.effects(t, i) {
-		w := k.world(t, i)
-		w.killAt(at, false)
-		_ = k.call(w) // a dead process returns nothing
-		w.bury()
-		wantBoth(t, w, fmt.Sprintf("killed before %d, %q", at, effect))
-	}
+	killedBeforeEach(t, i, k, func(w *world, when string) { wantBoth(t, w, when) })
 }
 
 // TestKilledRollbackOfExtend: the same of an Extend. The next GC removes all that is left
@@ -49,17 +37,25 @@ func TestKilledRollbackOfExtend(t *testing.T) {
 	request := inLineRequest
 	request.ID = "task"
 	k := killable{find: inTurn(extend(request), interrupted("task", "net2")), call: collect}
+	killedBeforeEach(t, i, k, func(w *world, when string) {
+		if err := collect(w); err != nil {
+			t.Error(err)
+		}
+		if got := w.namespaces.interfaces(runtimeNetns); !slices.Equal(got, []string{"lo"}) {
+			t.Errorf("%s: after GC the namespace has %v of the interrupted call", when, got)
+		}
+	})
+}
+
+// killedBeforeEach kills the call before each of its effects, and looks at what is left.
+func killedBeforeEach(t *testing.T, i installation, k killable, look func(w *world, when string)) {
+	t.Helper()
 	for at, effect := range k.effects(t, i) {
 		w := k.world(t, i)
 		w.killAt(at, false)
 		_ = k.call(w) // a dead process returns nothing
 		w.bury()
-		if err := collect(w); err != nil {
-			t.Error(err)
-		}
-		if got := w.namespaces.interfaces(runtimeNetns); !slices.Equal(got, []string{"lo"}) {
-			t.Errorf("killed before %d, %q: after GC the namespace has %v of the interrupted call", at, effect, got)
-		}
+		look(w, fmt.Sprintf("killed before %d, %q", at, effect))
 	}
 }
 
@@ -80,6 +76,15 @@ func wantBoth(t *testing.T, w *world, when string) {
 // that was killed before it recorded that an interface is attached: it had recorded the
 // others.
 func interrupted(id, iface string) func(*world) error {
+	return rewritten(id, func(a *state.Attachment) {
+		if a.Interface == iface {
+			a.Phase, a.Status = state.Adding, nil
+		}
+	})
+}
+
+// rewritten changes the recorded attachments of an allocation.
+func rewritten(id string, edit func(*state.Attachment)) func(*world) error {
 	return func(w *world) error {
 		lock, err := w.store.Lock(w.ctx, id)
 		if err != nil {
@@ -90,12 +95,9 @@ func interrupted(id, iface string) func(*world) error {
 		if err != nil {
 			return err
 		}
-		for _, a := range record.Attachments {
-			if a.Interface == iface {
-				a.Phase, a.Status = state.Adding, nil
-				err = lock.Write(a)
-			}
+		for n := range record.Attachments {
+			edit(&record.Attachments[n])
 		}
-		return err
+		return lock.Write(record.Attachments...)
 	}
 }

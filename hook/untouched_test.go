@@ -96,20 +96,7 @@ func TestPlannedIsNotBelieved(t *testing.T) {
 
 // recordPlanned makes the record of an allocation say that no ADD has begun.
 func recordPlanned(id string) func(*world) error {
-	return func(w *world) error {
-		lock, err := w.store.Lock(w.ctx, id)
-		if err != nil {
-			return err
-		}
-		defer lock.Unlock()
-		record, err := lock.Load()
-		if err != nil {
-			return err
-		}
-		for n := range record.Attachments {
-			a := &record.Attachments[n]
-			a.Phase, a.Planned, a.Result, a.Status = state.Adding, true, nil, nil
-		}
-		return lock.Write(record.Attachments...)
-	}
+	return rewritten(id, func(a *state.Attachment) {
+		a.Phase, a.Planned, a.Result, a.Status = state.Adding, true, nil, nil
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 )
@@ -22,8 +23,10 @@ type ClientConfig struct {
 
 // ReadClientConfig asks the Nomad agent. The connection is that of Nomad's CLI:
 // NOMAD_ADDR, NOMAD_TOKEN and its other environment variables. An agent without a client
-// is an error.
+// is an error, and so is one that does not answer within 5 s.
 func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	client, err := api.NewClient(api.DefaultConfig())
 	if err != nil {
 		return ClientConfig{}, err

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -129,8 +128,6 @@ func (g *generation) findAllocDir(ctx context.Context) error {
 	case g.allocDir != "":
 		return usage(fmt.Errorf("--alloc-dir %q: want an absolute path, or %q", g.allocDir, noAllocDir))
 	}
-	ctx, cancel := context.WithTimeout(ctx, nomadTimeout)
-	defer cancel()
 	client, err := nomad.ReadClientConfig(ctx)
 	if err == nil && client.AllocDir == "" {
 		err = errors.New("the nomad agent has neither alloc_dir nor data_dir: it runs in development mode")
@@ -141,9 +138,6 @@ func (g *generation) findAllocDir(ctx context.Context) error {
 	g.allocDir = client.AllocDir
 	return nil
 }
-
-// nomadTimeout is the deadline of a request to the Nomad agent of this host.
-const nomadTimeout = 5 * time.Second
 
 // generate returns the conflist, and checks that it would work on this host.
 func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary string) ([]byte, error) {

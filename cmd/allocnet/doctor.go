@@ -52,8 +52,6 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 // askedConfDir returns the CNI configuration directory of the Nomad client on this host;
 // empty if no Nomad agent answers.
 func askedConfDir(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, nomadTimeout)
-	defer cancel()
 	client, err := nomad.ReadClientConfig(ctx)
 	if err != nil {
 		return ""

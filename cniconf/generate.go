@@ -30,6 +30,9 @@ type Multi struct {
 	// configuration. Empty: left out.
 	ConfDirs                      []string
 	PluginDir, StateDir, AllocDir string
+	// Identity is "unknown" if the jobs of this Nomad can forge the identity of their
+	// allocations. Empty: it is that of Nomad.
+	Identity string
 	// Agent delegates calls to the agent. Nil: the plugin executes them itself.
 	Agent *MultiAgent
 }
@@ -67,6 +70,7 @@ type multiPlugin struct {
 	PluginDir    string            `json:"pluginDir,omitempty"`
 	StateDir     string            `json:"stateDir,omitempty"`
 	AllocDir     string            `json:"allocDir,omitempty"`
+	Identity     string            `json:"identity,omitempty"`
 	Agent        *MultiAgent       `json:"agent,omitempty"`
 }
 
@@ -82,7 +86,7 @@ func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 	}
 	plugin := multiPlugin{
 		Type: "allocnet-cni", Capabilities: primary.forwardedCapabilities(), Primary: m.Primary, Networks: m.Networks,
-		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, StateDir: m.StateDir, AllocDir: m.AllocDir, Agent: m.Agent,
+		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, StateDir: m.StateDir, AllocDir: m.AllocDir, Identity: m.Identity, Agent: m.Agent,
 	}
 	if m.Name == m.Primary {
 		embedded, err := primary.renamed(m.Name + "-primary")

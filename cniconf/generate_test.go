@@ -61,6 +61,10 @@ func TestMulti(t *testing.T) {
 			Multi{Name: "multi", Primary: "web", PluginDir: "/opt/cni/bin", StateDir: "/srv/state"},
 			`"primary": "web", "pluginDir": "/opt/cni/bin", "stateDir": "/srv/state"`,
 		},
+		"identity": {
+			Multi{Name: "multi", Primary: "web", Identity: "unknown"},
+			`"primary": "web", "identity": "unknown"`,
+		},
 		"delegated to the agent": {
 			Multi{Name: "multi", Primary: "web", Agent: &MultiAgent{Mode: "require"}},
 			`"primary": "web", "agent": {"mode": "require"}`,

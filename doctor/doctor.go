@@ -11,6 +11,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -21,6 +22,9 @@ type Doctor struct {
 	// NomadConfDir is the directory that Nomad's client reads. Empty: unknown;
 	// it may be the last of ConfDirs.
 	NomadConfDir string
+	// NomadVersion is the version of the Nomad client. The zero value is unknown: nothing
+	// is reported that depends on it.
+	NomadVersion nomad.Version
 	// PolicyFile has the rules of the host. Default: policy.DefaultFile.
 	PolicyFile string
 	// PluginDirs have the CNI plugins. Default: CNI_PATH, else

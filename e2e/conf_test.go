@@ -4,6 +4,9 @@
 package e2e
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,6 +98,43 @@ func TestConfDirectories(t *testing.T) {
 	r.add(c)
 	r.del(c)
 	h.conf = nomad
+}
+
+// TestConfGenerateAsksNomad: a conflist for a Nomad whose jobs can forge the identity of
+// their allocations accepts none. doctor reports one that does.
+func TestConfGenerateAsksNomad(t *testing.T) {
+	h := newHost(t)
+	h.installPlugin()
+	file := h.conf + "/00-multi.conflist"
+	for version, test := range map[string]struct{ identity, warning string }{
+		"1.6.2":  {warning: "in Nomad 1.6.2 a job cannot have CNI arguments"},
+		"1.8.4":  {identity: `"identity": "unknown"`},
+		"1.11.3": {},
+	} {
+		nomad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"config": {"DataDir": "/data", "Version": {"Version": %q}, "Client": {"Enabled": true, "CNIConfigDir": %q}}}`, version, h.conf)
+		}))
+		t.Setenv("NOMAD_ADDR", nomad.URL)
+		o := h.allocnet("conf", "generate", "web")
+		list := read(t, file)
+		if o.code != 0 || !strings.Contains(list, `"allocDir": "/data/alloc"`) || strings.Contains(list, `"identity"`) != (test.identity != "") || !strings.Contains(list, test.identity) {
+			t.Errorf("%s: exit code %d, %s\n%s", version, o.code, o.stderr, list)
+		}
+		if strings.Contains(o.stderr, "warning") != (test.warning != "") || !strings.Contains(o.stderr, test.warning) {
+			t.Errorf("%s: it warns %q, want %q", version, o.stderr, test.warning)
+		}
+		h.must("conf", "generate", "web", "--check")
+		const problem = "a job can set the namespace"
+		if out := h.allocnet("doctor").stdout; strings.Contains(out, problem) {
+			t.Errorf("%s: doctor:\n%s", version, out)
+		}
+		h.must("conf", "generate", "web", "--identity", "nomad")
+		if out := h.allocnet("doctor").stdout; strings.Contains(out, problem) != (test.identity != "") {
+			t.Errorf("%s: doctor of the identity of Nomad:\n%s", version, out)
+		}
+		nomad.Close()
+	}
+	h.refuse(2, []string{"--identity", `"job"`, "nomad or unknown"}, "conf", "generate", "web", "--identity", "job")
 }
 
 func TestConfGenerateRefuses(t *testing.T) {

@@ -19,6 +19,8 @@ type ClientConfig struct {
 	AllocDir string
 	// CNIConfigDir has the networks that Nomad offers.
 	CNIConfigDir string
+	// Version is that of the agent.
+	Version Version
 }
 
 // ReadClientConfig asks the Nomad agent. The connection is that of Nomad's CLI:
@@ -34,18 +36,22 @@ func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
 	var self struct {
 		Config struct {
 			DataDir string
+			Version struct{ Version string }
 			Client  struct {
-				ClientConfig
-				Enabled bool
+				Enabled                bool
+				AllocDir, CNIConfigDir string
 			}
 		} `json:"config"`
 	}
 	if _, err := client.Raw().Query("/v1/agent/self", &self, (&api.QueryOptions{}).WithContext(ctx)); err != nil {
 		return ClientConfig{}, fmt.Errorf("read the configuration of the nomad agent at %s: %w", client.Address(), err)
 	}
-	c := self.Config.Client.ClientConfig
+	c := ClientConfig{AllocDir: self.Config.Client.AllocDir, CNIConfigDir: self.Config.Client.CNIConfigDir}
 	if !self.Config.Client.Enabled {
 		return ClientConfig{}, fmt.Errorf("the nomad agent at %s is not a client", client.Address())
+	}
+	if c.Version, err = parseVersion(self.Config.Version.Version); err != nil {
+		return ClientConfig{}, fmt.Errorf("the nomad agent at %s: %w", client.Address(), err)
 	}
 	if c.AllocDir == "" && self.Config.DataDir != "" {
 		c.AllocDir = filepath.Join(self.Config.DataDir, "alloc") // Nomad's default

@@ -19,6 +19,7 @@ func TestReadClientConfig(t *testing.T) {
 		"default":    {self: configOf("/data", true, ""), want: "/data/alloc"},
 		"a server":   {self: configOf("/data", false, ""), fail: "not a client"},
 		"dev mode":   {self: configOf("", true, "")},
+		"no version": {self: map[string]any{"config": map[string]any{"Client": map[string]any{"Enabled": true}}}, fail: `version ""`},
 		"denied": {self: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "Permission denied", http.StatusForbidden)
 		}, fail: "Permission denied"},
@@ -28,7 +29,7 @@ func TestReadClientConfig(t *testing.T) {
 			t.Setenv("NOMAD_ADDR", s.URL)
 			t.Setenv("NOMAD_TOKEN", "secret")
 			got, err := ReadClientConfig(context.Background())
-			if got.AllocDir != test.want || (got.CNIConfigDir == "/opt/cni/config") != (test.fail == "") || test.fail == "" && err != nil || test.fail != "" && (err == nil || !strings.Contains(err.Error(), test.fail)) {
+			if got.AllocDir != test.want || (got.Version == Version{1, 8, 4}) != (test.fail == "") || (got.CNIConfigDir == "/opt/cni/config") != (test.fail == "") || test.fail == "" && err != nil || test.fail != "" && (err == nil || !strings.Contains(err.Error(), test.fail)) {
 				t.Errorf("%+v, %v, want %q %s", got, err, test.want, test.fail)
 			}
 			if s.tokens[0] != "secret" {
@@ -39,5 +40,5 @@ func TestReadClientConfig(t *testing.T) {
 }
 
 func configOf(dataDir string, client bool, allocDir string) map[string]any {
-	return map[string]any{"config": map[string]any{"DataDir": dataDir, "Client": map[string]any{"Enabled": client, "AllocDir": allocDir, "CNIConfigDir": "/opt/cni/config"}}}
+	return map[string]any{"config": map[string]any{"DataDir": dataDir, "Version": map[string]any{"Version": "1.8.4"}, "Client": map[string]any{"Enabled": client, "AllocDir": allocDir, "CNIConfigDir": "/opt/cni/config"}}}
 }

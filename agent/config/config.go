@@ -102,6 +102,8 @@ type Multi struct {
 	// AllocDir is the Nomad client's alloc_dir, for network-status.json and
 	// network.env. Empty: these files are not written.
 	AllocDir string
+	// Identity is "nomad", or "unknown" for a Nomad whose jobs can forge it. Empty: nomad.
+	Identity string
 	// Path is the file to write. Empty: 00-NAME.conflist in the last of ConfDirs.
 	Path string
 	// Agent is "prefer" or "require": calls are delegated to the agent, and the plugin

@@ -143,6 +143,7 @@ type file struct {
 		Name     string         `hcl:"name,optional"`
 		Networks string         `hcl:"networks,optional"`
 		AllocDir string         `hcl:"alloc_dir,optional"`
+		Identity hcl.Expression `hcl:"identity,optional"`
 		Path     string         `hcl:"path,optional"`
 		Agent    hcl.Expression `hcl:"agent,optional"`
 		Where    hcl.Range      `hcl:",def_range"`
@@ -222,7 +223,7 @@ func (f *file) multi(v *values) *Multi {
 	if (m.Primary == "") == (m.Source == "") {
 		v.fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install without changes")
 	}
-	multi := &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.AllocDir, m.Path, v.oneOf(m.Agent, "prefer", "require")}
+	multi := &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.AllocDir, v.oneOf(m.Identity, "nomad", "unknown"), m.Path, v.oneOf(m.Agent, "prefer", "require")}
 	if multi.Agent == "" && f.Nomad != nil && f.Nomad.JobNetworks {
 		multi.Agent = "require"
 	}

@@ -23,7 +23,7 @@ func (d *Daemon) newConflist() *agent.Conflist {
 		return nil
 	}
 	multi := cniconf.Multi{
-		Name: m.Name, Primary: m.Primary, Networks: m.Networks, ConfDirs: d.config.ConfDirs, AllocDir: m.AllocDir,
+		Name: m.Name, Primary: m.Primary, Networks: m.Networks, ConfDirs: d.config.ConfDirs, AllocDir: m.AllocDir, Identity: m.Identity,
 		PluginDir: strings.Join(d.config.PluginDirs, ":"),
 	}
 	if d.config.StateDir != state.DefaultDir {

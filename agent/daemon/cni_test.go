@@ -79,13 +79,13 @@ func TestConflist(t *testing.T) {
 	}
 	d := newTestDaemon(t, config.Config{
 		ConfDirs: []string{"/etc/allocnet/networks", "/opt/cni/config"}, PluginDirs: []string{"/a", "/b"},
-		Socket: config.Socket{Path: "/run/x.sock"}, Multi: &config.Multi{Name: "multi", Primary: "web", Agent: "require"},
+		Socket: config.Socket{Path: "/run/x.sock"}, Multi: &config.Multi{Name: "multi", Primary: "web", Identity: "unknown", Agent: "require"},
 	})
 	c := d.newConflist()
 	if c.Path != "/opt/cni/config/00-multi.conflist" || c.Multi.Primary != "web" {
 		t.Errorf("path %s, primary %s", c.Path, c.Multi.Primary)
 	}
-	if m := c.Multi; m.PluginDir != "/a:/b" || m.StateDir != d.config.StateDir || m.Agent.Socket != "/run/x.sock" || m.Agent.Mode != "require" {
+	if m := c.Multi; m.PluginDir != "/a:/b" || m.Identity != "unknown" || m.StateDir != d.config.StateDir || m.Agent.Socket != "/run/x.sock" || m.Agent.Mode != "require" {
 		t.Errorf("%+v", m)
 	}
 	d.config.Multi = &config.Multi{Name: "multi", Source: "/src", Path: "/dst"}

@@ -37,8 +37,8 @@ func newConf(s *settings) *cobra.Command {
 
 // generation are the flags of conf generate.
 type generation struct {
-	name, networks, allocDir, out string
-	check                         bool
+	name, networks, allocDir, identity, out string
+	check                                   bool
 }
 
 func newConfGenerate(s *settings) *cobra.Command {
@@ -58,6 +58,10 @@ allocnet-cni writes network-status.json and network.env for the tasks of an
 allocation. For that it needs the alloc_dir of the Nomad client. Without --alloc-dir
 the Nomad agent of this host is asked for it, with NOMAD_ADDR, NOMAD_TOKEN and the
 other environment variables of Nomad's CLI; the token needs agent:read.
+
+A job of Nomad 1.8.2 to 1.9.3 can set the namespace that allocnet-cni is told, so the
+file says that the identity of allocations is unknown: rules on namespaces then deny. If
+the Nomad agent is not asked, because of --alloc-dir, set --identity for these versions.
 
 The file is replaced atomically. With --check it is only compared; the exit code is 1
 if it differs.`,
@@ -79,6 +83,7 @@ if it differs.`,
 	flags.StringVar(&g.name, "name", "multi", "name of the conflist, for mode = \"cni/NAME\"")
 	flags.StringVar(&g.networks, "networks", "", "networks that every allocation gets, as NAME[@INTERFACE],... or a JSON list")
 	flags.StringVar(&g.allocDir, "alloc-dir", "", "alloc_dir of the Nomad client, or \"none\" to write no files for tasks (default: ask the Nomad agent)")
+	flags.StringVar(&g.identity, "identity", "", "identity of allocations: \"nomad\", or \"unknown\" for Nomad 1.8.2 to 1.9.3 (default: by the version of the Nomad agent that is asked, else nomad)")
 	flags.StringVar(&g.out, "out", "", "the file to write (default 00-NAME.conflist in the directory that Nomad reads)")
 	flags.BoolVar(&g.check, "check", false, "compare the file, do not write it")
 	return cmd
@@ -97,7 +102,7 @@ func (g *generation) run(ctx context.Context, stdout, stderr io.Writer, s *setti
 			return fmt.Errorf("%w: Nomad would offer no network at all: fix or remove the file", broken)
 		}
 	}
-	if err := g.findAllocDir(ctx); err != nil {
+	if err := g.findAllocDir(ctx, stderr); err != nil {
 		return err
 	}
 	list, err := g.generate(s, offered, primary)
@@ -118,8 +123,10 @@ const noAllocDir = "none"
 
 // findAllocDir asks the Nomad agent for the alloc_dir that no flag gives. Without it a
 // template that reads the files for tasks would wait forever, so a failure is an error.
-func (g *generation) findAllocDir(ctx context.Context) error {
+func (g *generation) findAllocDir(ctx context.Context, stderr io.Writer) error {
 	switch {
+	case !slices.Contains([]string{"", identityNomad, identityUnknown}, g.identity):
+		return usage(fmt.Errorf("--identity %q: want %s or %s", g.identity, identityNomad, identityUnknown))
 	case g.allocDir == noAllocDir:
 		g.allocDir = ""
 		return nil
@@ -136,7 +143,24 @@ func (g *generation) findAllocDir(ctx context.Context) error {
 		return fmt.Errorf("the alloc_dir of the Nomad client is not known: %w: start Nomad and set NOMAD_ADDR and NOMAD_TOKEN, or set --alloc-dir to the client's alloc_dir (default: alloc in its data_dir), or to %q", err, noAllocDir)
 	}
 	g.allocDir = client.AllocDir
+	g.adapt(client.Version, stderr)
 	return nil
+}
+
+// The values of --identity.
+const (
+	identityNomad   = "nomad"
+	identityUnknown = "unknown"
+)
+
+// adapt takes account of what the version of the Nomad agent lacks.
+func (g *generation) adapt(version nomad.Version, stderr io.Writer) {
+	if g.identity == "" && version.JobsForgeIdentity() {
+		g.identity = identityUnknown
+	}
+	if !version.Has(nomad.JobArguments) {
+		_, _ = fmt.Fprintf(stderr, "allocnet: warning: in Nomad %s a job cannot have CNI arguments: only \"--networks\" selects networks: upgrade Nomad to %s or later, or use the task driver\n", version, nomad.JobArguments) // nothing else to tell it to
+	}
 }
 
 // generate returns the conflist, and checks that it would work on this host.
@@ -193,6 +217,9 @@ func (g *generation) attached(offered *cniconf.Catalog, primary string) ([]*cnic
 
 func (g *generation) multi(s *settings, primary string) (cniconf.Multi, error) {
 	m := cniconf.Multi{Name: g.name, Primary: primary, Networks: g.networks, PluginDir: s.pluginDir, AllocDir: g.allocDir}
+	if g.identity == identityUnknown {
+		m.Identity = identityUnknown
+	}
 	for _, dir := range s.confDirs() {
 		dir, err := filepath.Abs(dir)
 		if err != nil {

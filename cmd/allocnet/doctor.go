@@ -49,21 +49,22 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 	}
 }
 
-// askedConfDir returns the CNI configuration directory of the Nomad client on this host;
-// empty if no Nomad agent answers.
-func askedConfDir(ctx context.Context) string {
+// askNomad adds what the Nomad client on this host says of itself. Nothing if no Nomad
+// agent answers.
+func askNomad(ctx context.Context, d *doctor.Doctor) {
 	client, err := nomad.ReadClientConfig(ctx)
 	if err != nil {
-		return ""
+		return
 	}
-	return client.CNIConfigDir
+	d.NomadVersion = client.Version
+	if d.NomadConfDir == "" {
+		d.NomadConfDir = client.CNIConfigDir
+	}
 }
 
 func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 	d := doctor.Doctor{ConfDirs: s.confDirs(), NomadConfDir: s.nomadDir, PluginDirs: filepath.SplitList(s.pluginDir)}
-	if d.NomadConfDir == "" {
-		d.NomadConfDir = askedConfDir(cmd.Context())
-	}
+	askNomad(cmd.Context(), &d)
 	if d.Unprivileged = requireRoot() != nil; !d.Unprivileged {
 		engine, err := s.engine(cmd.ErrOrStderr())
 		if err != nil {

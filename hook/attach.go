@@ -6,11 +6,11 @@ package hook
 import (
 	"context"
 	"encoding/json"
+	"sync"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 	"github.com/containerd/go-cni"
-	"golang.org/x/sync/errgroup"
 )
 
 // attachAll records the attachments of a plan, runs ADD for all, and records what they
@@ -89,28 +89,38 @@ func (o *operation) writeIntent(ctx context.Context, p *plan) error {
 // keeps other calls from starting. Running calls continue to their end, because a
 // killed plugin leaves more to remove.
 func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
-	group, abort := errgroup.WithContext(ctx)
+	abort, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var failed sync.Once
+	var first error
+	fail := func(err error) {
+		failed.Do(func() { first = err })
+		stop(err) // now: an attachment that comes after this one begins next
+	}
+	var syncing sync.WaitGroup
 	// Of what plugins make only leases outlast a power cut, so the record may reach the
 	// disk while they run.
-	group.Go(o.lock.Sync)
-	group.Go(func() error {
-		attachments := p.attachments()
-		// With abort: add must see the end that ends the waiting.
-		inOrder(abort, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
-			a := p.added[i].attachment
-			attach := func() error {
-				if err := o.add(ctx, abort, a); err != nil {
-					return err
-				}
-				return o.setAcceptRA(ns, p.added[i])
-			}
-			if err := o.instrument("attach", a, attach); err != nil {
-				group.Go(func() error { return err })
-			}
-		})
-		return nil
+	syncing.Go(func() {
+		if err := o.lock.Sync(); err != nil {
+			fail(err)
+		}
 	})
-	return group.Wait()
+	attachments := p.attachments()
+	// With abort: add must see the end that ends the waiting.
+	inOrder(abort, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
+		a := p.added[i].attachment
+		attach := func() error {
+			if err := o.add(ctx, abort, a); err != nil {
+				return err
+			}
+			return o.setAcceptRA(ns, p.added[i])
+		}
+		if err := o.instrument("attach", a, attach); err != nil {
+			fail(err)
+		}
+	})
+	syncing.Wait()
+	return first
 }
 
 // finish records what the namespace shows after all attachments succeeded. This need

@@ -139,9 +139,9 @@ func TestExtendInANewNamespace(t *testing.T) {
 func TestRetriesOfExtend(t *testing.T) {
 	w := killable{find: setup(ownRequest)}.world(t, install(t))
 	stuck := errors.New("the device is busy")
-	w.failing = map[string]error{"ADD ipvlan net3": permanent, "DEL bridge net2": stuck, "clean net2": stuck}
+	w.failing = map[string]error{"ADD macvlan further2": permanent, "DEL bridge further1": stuck, "clean further1": stuck}
 	for range 2 {
-		if err := extend(extendRequest)(w); !errors.Is(err, stuck) && err == nil {
+		if err := extend(furtherInLine)(w); !errors.Is(err, stuck) && err == nil {
 			t.Errorf("got %v, want what is stuck", err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestRetriesOfExtend(t *testing.T) {
 		t.Errorf("recorded is %+v, %v", a, err)
 	}
 	w.failing = nil
-	if err := extend(extendRequest)(w); err != nil {
+	if err := extend(furtherInLine)(w); err != nil {
 		t.Error(err)
 	}
 	w.wantRecorded()

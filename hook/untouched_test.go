@@ -18,30 +18,37 @@ import (
 // TestRollbackKeepsWhatItDidNotAttach: an Extend that fails removes only what it attached
 // itself. Another program made net2 meanwhile, and the ADD for net2 never began.
 func TestRollbackKeepsWhatItDidNotAttach(t *testing.T) {
-	m := newMemory(t, nil)
-	m.network(t, "a", "first-a") // unknown plugins may set a default route: they are called in turn
-	m.network(t, "b", "first-b")
-	path := m.namespaces.create("/run/netns/runtime")
-	m.namespaces.add(path, netns.Interface{Name: "eth0", Up: true})
-	ctx, cancel := context.WithCancelCause(t.Context())
 	gaveUp := errors.New("the caller gave up")
-	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
-		if c.String() != "ADD first-a net1" {
-			return false, nil, nil
-		}
-		m.namespaces.add(path, netns.Interface{Name: "net2", Up: true}) // by another program
-		cancel(gaveUp)
-		return true, nil, permanent
-	}
-	if _, err := m.Extend(ctx, Request{ID: "w1", Netns: path, Networks: named("a", "b")}); !errors.Is(err, gaveUp) && !errors.Is(err, permanent) {
-		t.Fatal(err)
-	}
-	calls := m.exec.names()
-	if slices.Contains(calls, "ADD first-b net2") {
-		t.Fatalf("the ADD for net2 began: %v", calls)
-	}
-	if got := m.namespaces.interfaces(path); !slices.Contains(got, "net2") {
-		t.Errorf("the namespace has %v, want net2 of another program; calls: %v", got, calls)
+	for name, cause := range map[string]error{"the ADD before it fails": nil, "the caller gives up": gaveUp} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, nil)
+			m.network(t, "a", "first-a") // unknown plugins may set a default route: they are called in turn
+			m.network(t, "b", "first-b")
+			path := m.namespaces.create("/run/netns/runtime")
+			m.namespaces.add(path, netns.Interface{Name: "eth0", Up: true})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+				if c.String() != "ADD first-a net1" {
+					return false, nil, nil
+				}
+				m.namespaces.add(path, netns.Interface{Name: "net2", Up: true}) // by another program
+				if cause != nil {
+					cancel(cause)
+				}
+				return true, nil, permanent
+			}
+			if _, err := m.Extend(ctx, Request{ID: "w1", Netns: path, Networks: named("a", "b")}); !errors.Is(err, gaveUp) && !errors.Is(err, permanent) {
+				t.Fatal(err)
+			}
+			calls := m.exec.names()
+			if slices.Contains(calls, "ADD first-b net2") {
+				t.Fatalf("the ADD for net2 began: %v", calls)
+			}
+			if got := m.namespaces.interfaces(path); !slices.Contains(got, "net2") {
+				t.Errorf("the namespace has %v, want net2 of another program; calls: %v", got, calls)
+			}
+		})
 	}
 }
 

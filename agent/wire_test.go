@@ -60,11 +60,12 @@ func TestWireResponses(t *testing.T) {
 			Observed: hook.Observed{
 				Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}, MAC: "02:00:00:00:00:01", MTU: 1500,
 				Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
-				DNS:      hook.DNS{Servers: []string{"a"}, Searches: []string{"b"}, Options: []string{"c"}},
+				DNS:      hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
 				Ports:    []hook.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
 			},
 			Attempts: 1, Error: "e", Created: created, Result: json.RawMessage(`{"a":1}`),
 		}},
+		DNSSelection: "merge", DNS: hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
 		Created: created, Damaged: []string{"d"}, Error: "e",
 	}
 	collected := &hook.Collected{

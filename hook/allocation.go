@@ -24,7 +24,12 @@ type Allocation struct {
 	// Attachments come primary first, then in the order of their interfaces'
 	// numbering.
 	Attachments []Attachment `json:"attachments"`
-	Created     time.Time    `json:"created"`
+	// DNSSelection says whose DNS the allocation has: PrimaryDNS, MergedDNS, or the name
+	// of a network. Empty: the record is of an earlier build, and means PrimaryDNS.
+	DNSSelection string `json:"dnsSelection,omitempty"`
+	// DNS is that selection, with at most three servers.
+	DNS     DNS       `json:"dns,omitzero"`
+	Created time.Time `json:"created"`
 	// Damaged says which parts of the record could not be read.
 	Damaged []string `json:"damaged,omitempty"`
 	// Error says, in a list, why the record cannot be read: then nothing but the
@@ -67,7 +72,9 @@ type Observed struct {
 // DNS is the DNS configuration that the plugins returned. Records of earlier builds
 // have the keys with capitals, which encoding/json reads as well.
 type DNS struct {
-	Servers  []string `json:"servers,omitempty"`
+	Servers []string `json:"servers,omitempty"`
+	// Domain is searched if Searches is empty.
+	Domain   string   `json:"domain,omitempty"`
 	Searches []string `json:"searches,omitempty"`
 	Options  []string `json:"options,omitempty"`
 }
@@ -98,6 +105,7 @@ type NetworkStatus struct {
 // NetworkStatusDNS is the DNS part of a NetworkStatus.
 type NetworkStatusDNS struct {
 	Nameservers []string `json:"nameservers,omitempty"`
+	Domain      string   `json:"domain,omitempty"`
 	Search      []string `json:"search,omitempty"`
 	Options     []string `json:"options,omitempty"`
 }
@@ -118,7 +126,7 @@ func (a Attachment) networkStatus() NetworkStatus {
 		MAC:       a.MAC,
 		MTU:       a.MTU,
 		Default:   a.Primary,
-		DNS:       NetworkStatusDNS{a.DNS.Servers, a.DNS.Searches, a.DNS.Options},
+		DNS:       NetworkStatusDNS{a.DNS.Servers, a.DNS.Domain, a.DNS.Searches, a.DNS.Options},
 	}
 	for _, address := range a.Addresses {
 		s.IPs = append(s.IPs, address.Addr().String())
@@ -140,7 +148,7 @@ func (a *Allocation) Addresses() []netip.Prefix {
 
 // describe turns a record into what callers see.
 func describe(r state.Record) (*Allocation, error) {
-	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Owner: r.Allocation.Owner, Netns: r.Allocation.Netns, Created: r.Allocation.Created}
+	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Owner: r.Allocation.Owner, Netns: r.Allocation.Netns, DNSSelection: r.Allocation.DNS, Created: r.Allocation.Created}
 	for _, recorded := range r.Attachments {
 		attachment, err := describeAttachment(recorded)
 		if err != nil {
@@ -148,6 +156,7 @@ func describe(r state.Record) (*Allocation, error) {
 		}
 		a.Attachments = append(a.Attachments, attachment)
 	}
+	a.DNS, _ = selectedDNS(a.DNSSelection, a.Attachments) // what is dropped was logged at ADD
 	for _, d := range r.Damaged {
 		a.Damaged = append(a.Damaged, d.String())
 	}

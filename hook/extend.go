@@ -85,6 +85,9 @@ func (r Request) validateExtension() error {
 	if len(r.Defaults) > 0 {
 		return &RequestError{"defaults", r.Defaults[0].Name, "the allocation exists: name extra networks only"}
 	}
+	if r.DNS != "" {
+		return &RequestError{"dns", r.DNS, "the allocation exists: it is selected when the allocation is set up"}
+	}
 	return r.validate()
 }
 
@@ -142,7 +145,7 @@ func (o *operation) extend(ctx context.Context, r Request, digest string) (*Allo
 		}
 		return nil, err
 	}
-	return describe(o.record)
+	return o.describeNew()
 }
 
 // namespaceToExtend opens the namespace on record. Without a record it is that of the
@@ -155,6 +158,11 @@ func (o *operation) namespaceToExtend(r Request) (Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
+	host, err := policy.Load(o.config.PolicyFile)
+	if err != nil {
+		return nil, err
+	}
+	a.DNS = cmp.Or(host.DNS, PrimaryDNS)
 	return o.sandbox(a)
 }
 

@@ -154,6 +154,7 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		CNIVersion string          `json:"cniVersion"`
 		PrevResult json.RawMessage `json:"prevResult"`
 		Gateway    string          `json:"gateway"`
+		DNS        json.RawMessage `json:"dns"`
 	}
 	if err := json.Unmarshal(c.Stdin, &conf); err != nil {
 		return nil, err
@@ -171,8 +172,12 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		if conf.Gateway != "" {
 			gateway = fmt.Sprintf(`, "gateway": %q`, conf.Gateway)
 		}
-		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": 0, "address": %q%s}]}`,
-			conf.CNIVersion, iface, mac, path, address, gateway), nil
+		dns := ""
+		if conf.DNS != nil {
+			dns = fmt.Sprintf(`, "dns": %s`, conf.DNS)
+		}
+		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": 0, "address": %q%s}]%s}`,
+			conf.CNIVersion, iface, mac, path, address, gateway, dns), nil
 	case c.Verb == "DEL":
 		x.namespaces.removeInterface(path, iface)
 	}

@@ -86,6 +86,11 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 	if err := p.checkAddresses(); err != nil {
 		return err
 	}
+	if batch == setupBatch {
+		if p.allocation.DNS, err = e.selectDNS(r, p); err != nil {
+			return err
+		}
+	}
 	p.order()
 	return e.bindAll(p, r)
 }

@@ -50,6 +50,10 @@ type Request struct {
 	Ports []portmap.Port
 	// PortOptions say how ports become mappings.
 	PortOptions portmap.Options
+	// DNS is whose DNS the allocation gets: PrimaryDNS, MergedDNS, or the name of one of
+	// its networks. A job must have no say in it. Empty: as the primary network or the
+	// host has it in its options, else PrimaryDNS. For Setup only.
+	DNS string `json:",omitempty"`
 	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown.
 	Args map[string]string
 	// Operator is whether the host's operator asks. False: a job does, and its

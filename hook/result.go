@@ -55,7 +55,7 @@ func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 	}
 	seen := recordedStatus{Observed: Observed{
 		Addresses: resultAddresses(result),
-		DNS:       DNS{Servers: result.DNS.Nameservers, Searches: result.DNS.Search, Options: result.DNS.Options},
+		DNS:       DNS{Servers: result.DNS.Nameservers, Domain: result.DNS.Domain, Searches: result.DNS.Search, Options: result.DNS.Options},
 	}}
 	for _, port := range ports {
 		seen.Ports = append(seen.Ports, PortMapping(port))

@@ -81,7 +81,7 @@ func (o *operation) setup(ctx context.Context, p *plan) (*Allocation, error) {
 		err = o.attachAll(ctx, ns, p)
 	}
 	if err == nil {
-		return describe(o.record)
+		return o.describeNew()
 	}
 	// The caller may have cancelled; the rollback needs a context of its own. Results in
 	// libcni's cache that are not on record are not of this call.

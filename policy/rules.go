@@ -53,6 +53,10 @@ type Rules struct {
 	// Routing is not a rule: with SourceRouting, replies to an address on the network
 	// leave by its interface. Empty: by the routes of the allocation. For networks only.
 	Routing string `json:"routing,omitempty"`
+	// DNS is not a rule: it says whose DNS an allocation gets, "primary", "merge", or the
+	// name of one of its networks. On a network it is for the allocations whose primary
+	// it is. Empty: the host's, else that of the primary network.
+	DNS string `json:"dns,omitempty"`
 }
 
 // Source is rules with the file that has them.
@@ -110,7 +114,7 @@ func Parse(file string, data []byte) (Source, error) {
 func describe(err error) string {
 	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
 	if isJSON && strings.HasPrefix(reason, "unknown field") {
-		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing"
+		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing, dns"
 	}
 	return reason
 }

@@ -113,6 +113,9 @@ type Allocation struct {
 	NetnsID string `json:"netnsID,omitempty"`
 	// BootID is the boot in which the allocation was set up.
 	BootID string `json:"bootID"`
+	// DNS says whose DNS the allocation has; see hook.Allocation. Empty: that of the
+	// primary network.
+	DNS string `json:"dns,omitempty"`
 	// Digest identifies the request of Setup; empty in another mode.
 	Digest string `json:"digest,omitempty"`
 	// PreviousRoutes are those of deleted attachments: DEL is done, and one of them is

@@ -20,7 +20,12 @@ type Allocation struct {
 	Netns string `json:"netns"`
 	// Attachments come primary first, then in the order of their interfaces.
 	Attachments []Attachment `json:"attachments"`
-	Created     time.Time    `json:"created"`
+	// DNSSelection says whose DNS the allocation has: "primary", "merge", or the name of
+	// a network.
+	DNSSelection string `json:"dnsSelection,omitempty"`
+	// DNS is that selection, with at most three servers.
+	DNS     DNS       `json:"dns,omitzero"`
+	Created time.Time `json:"created"`
 	// Damaged are the parts of the record that cannot be read.
 	Damaged []string `json:"damaged,omitempty"`
 	// Error is why the record cannot be read, in a list only. Then only the ID is
@@ -71,7 +76,9 @@ type Attachment struct {
 
 // DNS is the DNS configuration that the plugins returned.
 type DNS struct {
-	Servers  []string `json:"servers,omitempty"`
+	Servers []string `json:"servers,omitempty"`
+	// Domain is searched if Searches is empty.
+	Domain   string   `json:"domain,omitempty"`
 	Searches []string `json:"searches,omitempty"`
 	Options  []string `json:"options,omitempty"`
 }

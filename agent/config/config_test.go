@@ -172,7 +172,8 @@ func TestLoadUnit(t *testing.T) {
 		"units/web.hcl": `
 primary  = "web"
 networks = [{ name = "storage", ips = ["10.89.0.9/16"], mtu = 1400 }, { name = "mgmt", interface = "net5" }]
-publish  = ["http=8080:80/tcp"]`,
+publish  = ["http=8080:80/tcp"]
+dns      = "merge"`,
 		"units/short.hcl": `networks = "storage,mgmt@net5"`,
 	})
 	got, err := LoadUnit(dir+"/units/web.hcl", "web")
@@ -180,6 +181,7 @@ publish  = ["http=8080:80/tcp"]`,
 		ID: "web", Operator: true, Primary: &selection.Element{Name: "web"},
 		Networks: []selection.Element{{Name: "storage", IPs: []string{"10.89.0.9/16"}, MTU: 1400}, {Name: "mgmt", Interface: "net5"}},
 		Ports:    []portmap.Port{{Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"}},
+		DNS:      "merge",
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)

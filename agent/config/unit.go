@@ -23,6 +23,7 @@ type unitFile struct {
 	Primary  hcl.Expression `hcl:"primary,optional"`
 	Networks hcl.Expression `hcl:"networks,optional"`
 	Publish  hcl.Expression `hcl:"publish,optional"`
+	DNS      string         `hcl:"dns,optional"`
 }
 
 // LoadUnit reads the networks of a unit. The error is an *Error unless the file cannot
@@ -48,7 +49,7 @@ func LoadUnit(path, id string) (hook.Request, error) {
 
 func (f *unitFile) request(r hook.Request) (hook.Request, error) {
 	var v values
-	r.Netns = f.Netns
+	r.Netns, r.DNS = f.Netns, f.DNS
 	if primary := v.networks(f.Primary); len(primary) == 1 {
 		r.Primary = &primary[0]
 	} else if len(primary) > 1 {

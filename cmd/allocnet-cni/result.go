@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types/create"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 )
 
 // result returns the result of ADD: that of the primary attachment, or of the
@@ -19,8 +20,10 @@ import (
 // address.
 func (r *request) result(a *hook.Allocation) (types.Result, error) {
 	all := &types100.Result{CNIVersion: types100.ImplementedSpecVersion}
+	var previous types.DNS
 	if r.conf.PrevResult != nil {
-		if err := join(all, r.conf.PrevResult); err != nil {
+		var err error
+		if previous, err = join(all, r.conf.PrevResult); err != nil {
 			return nil, err
 		}
 	}
@@ -30,20 +33,35 @@ func (r *request) result(a *hook.Allocation) (types.Result, error) {
 		}
 		result, err := create.CreateFromBytes(attachment.Result)
 		if err == nil {
-			err = join(all, result)
+			_, err = join(all, result)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("result of network %q: %w", attachment.Network, err)
 		}
 	}
+	all.DNS = dns(a, previous)
 	return all, nil
 }
 
-// join appends a result. DNS settings are those of the first result that has any.
-func join(all *types100.Result, next types.Result) error {
+// dns returns the DNS that is selected for the allocation. previous is that of the
+// plugins earlier in the chain, which then made the primary network.
+func dns(a *hook.Allocation, previous types.DNS) types.DNS {
+	selected := resolvconf.Config(a.DNS)
+	switch {
+	case a.DNSSelection == hook.MergedDNS:
+		first := resolvconf.Config{Servers: previous.Nameservers, Domain: previous.Domain, Searches: previous.Search, Options: previous.Options}
+		selected, _ = resolvconf.Merge(first, selected).Normalize()
+	case a.DNSSelection == "" || a.DNSSelection == hook.PrimaryDNS && selected.IsEmpty():
+		return previous
+	}
+	return types.DNS{Nameservers: selected.Servers, Domain: selected.Domain, Search: selected.Searches, Options: selected.Options}
+}
+
+// join appends a result without its DNS settings, and returns these.
+func join(all *types100.Result, next types.Result) (types.DNS, error) {
 	result, err := types100.NewResultFromResult(next)
 	if err != nil {
-		return err
+		return types.DNS{}, err
 	}
 	offset := len(all.Interfaces)
 	all.Interfaces = append(all.Interfaces, result.Interfaces...)
@@ -54,8 +72,5 @@ func join(all *types100.Result, next types.Result) error {
 		all.IPs = append(all.IPs, ip)
 	}
 	all.Routes = append(all.Routes, result.Routes...)
-	if all.DNS.IsEmpty() {
-		all.DNS = result.DNS
-	}
-	return nil
+	return result.DNS, nil
 }

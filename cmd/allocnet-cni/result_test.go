@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/cniexec"
@@ -23,7 +24,7 @@ func TestResult(t *testing.T) {
 	a := &hook.Allocation{Attachments: []hook.Attachment{
 		{Network: "web", Primary: true, Result: json.RawMessage(`{"cniVersion": "0.4.0", "interfaces": [{"name": "web0"}, {"name": "eth0", "sandbox": "/x"}], "ips": [{"version": "4", "interface": 1, "address": "10.0.0.2/24"}], "dns": {}}`)},
 		{Network: "storage", Result: json.RawMessage(`{"cniVersion": "1.1.0", "interfaces": [{"name": "st0"}, {"name": "net1", "sandbox": "/x"}], "ips": [{"interface": 1, "address": "10.1.0.2/24"}], "routes": [{"dst": "10.5.0.0/16", "gw": "10.1.0.1"}], "dns": {"nameservers": ["10.1.0.1"]}}`)},
-	}}
+	}, DNSSelection: "storage", DNS: hook.DNS{Servers: []string{"10.1.0.1", "10.1.0.2"}}}
 	for _, what := range []string{"primary", "all"} {
 		for _, asked := range version.VersionsStartingFrom("0.3.0").SupportedVersions() {
 			r := &request{conf: good(t, fmt.Sprintf(`"primary": "web", "result": %q`, what))}
@@ -56,10 +57,34 @@ func TestResult(t *testing.T) {
 				named[ip.Address] = got.Interfaces[ip.Interface].Name
 			}
 			all := what == "all"
-			if got.CNIVersion != asked || named["10.0.0.2/24"] != "eth0" || (named["10.1.0.2/24"] == "net1") != all || (len(got.DNS.Nameservers) == 1) != all {
+			if got.CNIVersion != asked || named["10.0.0.2/24"] != "eth0" || (named["10.1.0.2/24"] == "net1") != all || len(got.DNS.Nameservers) != 2 {
 				t.Errorf("%s in %s: %s", what, asked, text)
 			}
 		}
+	}
+}
+
+// TestDNSOfChain: the plugins earlier in the chain made the primary network.
+func TestDNSOfChain(t *testing.T) {
+	previous := types.DNS{Nameservers: []string{"10.0.0.1"}, Domain: "web.example"}
+	extra := hook.DNS{Servers: []string{"10.1.0.1"}, Searches: []string{"storage.example"}}
+	for name, test := range map[string]struct {
+		selection string
+		selected  hook.DNS
+		want      types.DNS
+	}{
+		"no extra networks":     {want: previous},
+		"primary":               {selection: "primary", want: previous},
+		"merge":                 {selection: "merge", selected: extra, want: types.DNS{Nameservers: []string{"10.0.0.1", "10.1.0.1"}, Domain: "web.example", Search: []string{"web.example", "storage.example"}}},
+		"a network":             {selection: "storage", selected: extra, want: types.DNS{Nameservers: []string{"10.1.0.1"}, Search: []string{"storage.example"}}},
+		"a network without DNS": {selection: "storage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := dns(&hook.Allocation{DNSSelection: test.selection, DNS: test.selected}, previous)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

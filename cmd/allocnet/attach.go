@@ -25,8 +25,8 @@ that has its main network already.
 
 The set-up is all or nothing: if one network fails, the others are removed again.
 Transient errors are retried, three attempts in all. Repeated with the same networks,
-the command prints the existing attachments. --file reads primary, networks, publish
-and netns from a file in HCL.
+the command prints the existing attachments. --file reads primary, networks, publish,
+dns and netns from a file in HCL.
 
 To attach an allocation that is set up to further networks, leave out --primary and
 --netns; its existing attachments do not change.`
@@ -54,7 +54,7 @@ func newAttach(s *settings) *cobra.Command {
 	f.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.netns, "netns", "", "path of the network namespace (default a new one, pinned as /run/netns/ID)")
 	cmd.Flags().StringVar(&f.file, "file", "", "a .hcl file with the networks, instead of flags")
-	for _, flag := range []string{"netns", "primary", "networks", "publish"} {
+	for _, flag := range []string{"netns", "primary", "networks", "publish", "dns"} {
 		cmd.MarkFlagsMutuallyExclusive("file", flag)
 	}
 	return cmd

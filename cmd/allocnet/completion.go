@@ -51,6 +51,7 @@ func (s *settings) completeFlags(cmd *cobra.Command) {
 		"interface": s.interfaces, "publish": portLabels, "live": s.recordedIDs,
 		"job":       s.identities(func(a *hook.Allocation) string { return a.Identity.Job }),
 		"namespace": s.identities(func(a *hook.Allocation) string { return a.Identity.Namespace }),
+		"dns":       s.dnsSelections,
 		"phase":     func(*cobra.Command, []string, string) []string { return phases },
 		"log-level": func(*cobra.Command, []string, string) []string {
 			return []string{"trace", "debug", "info", "warn", "error", "off"}
@@ -63,6 +64,10 @@ func (s *settings) completeFlags(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		s.completeFlags(child)
 	}
+}
+
+func (s *settings) dnsSelections(cmd *cobra.Command, args []string, word string) []string {
+	return append([]string{hook.PrimaryDNS, hook.MergedDNS}, s.networkNames(cmd, args, word)...)
 }
 
 // recorded returns the allocations that this user can read.

@@ -19,6 +19,7 @@ type requestFlags struct {
 	primary  string
 	networks string
 	publish  []string
+	dns      string
 	identity policy.Identity
 }
 
@@ -26,13 +27,14 @@ func (f *requestFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.primary, "primary", "", "main network, as NAME, NAME@INTERFACE or a JSON object (default interface eth0)")
 	flags.StringVar(&f.networks, "networks", "", "extra networks, as NAME[@INTERFACE],... or a JSON list (default interfaces net1, net2, ...)")
 	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "port, as [LABEL=][HOST-IP:]HOST-PORT[:PORT][/PROTOCOL], or range, as 8000-8010:8000-8010; tcp (default), udp, sctp, or several, as tcp+udp; may be repeated")
+	flags.StringVar(&f.dns, "dns", "", "DNS of the allocation: primary, merge (the primary's, then those of the extra networks), or the name of a network (default: as configured, else primary)")
 	flags.StringVar(&f.identity.Namespace, "namespace", "", "Nomad namespace of the allocation, for the rules of the networks (default unknown)")
 	flags.StringVar(&f.identity.Job, "job", "", "Nomad job of the allocation, for the rules of the networks (default unknown)")
 }
 
 // request returns the request of the flags.
 func (f *requestFlags) request(id string) (hook.Request, error) {
-	r := hook.Request{ID: id, Identity: f.identity, Operator: true}
+	r := hook.Request{ID: id, Identity: f.identity, DNS: f.dns, Operator: true}
 	primary, err := selection.Parse(f.primary)
 	if err != nil {
 		return r, fmt.Errorf("--primary: %w", err)

@@ -56,6 +56,11 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown: the live allocations were unknown.", "outcome"),
 		reloads: counter("allocnet_config_reloads_total", "Reloads of the configuration, and writes of the conflist.", "outcome"),
 	}
+	for _, outcome := range []string{"done", "failed"} { // increase() does not see a counter that appears with 1
+		m.rounds.WithLabelValues(outcome)
+		m.reloads.WithLabelValues(outcome)
+	}
+	m.rounds.WithLabelValues("unknown")
 	r.MustRegister(m.requests, m.operations, m.cniCalls, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, buildInfo())
 	return m
 }

@@ -290,7 +290,8 @@ func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more
 		"usr/share/fish/vendor_completions.d/allocnet.fish", "usr/share/doc/allocnet/README.md", "usr/share/doc/allocnet/CHANGELOG.md",
 		"usr/share/doc/allocnet/docs/README.md", "usr/share/doc/allocnet/examples/10-web.conflist",
 		"usr/share/doc/allocnet/examples/jobs/extra-networks.nomad.hcl", "usr/share/doc/allocnet/examples/jobs/agent/agent.nomad.hcl",
-		"usr/share/doc/allocnet/examples/container/Containerfile", "usr/share/doc/allocnet/examples/grafana/allocnet.json") {
+		"usr/share/doc/allocnet/examples/container/Containerfile", "usr/share/doc/allocnet/examples/grafana/allocnet.json",
+		"usr/share/doc/allocnet/examples/prometheus/allocnet.rules.yaml") {
 		if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", file, err)
 		}

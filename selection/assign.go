@@ -5,6 +5,7 @@ package selection
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -68,11 +69,14 @@ func AssignFurther(taken []string, existing int, elements []Element) ([]Element,
 	return all, nil
 }
 
-// checkExtra validates the elements, and refuses duplicate interface names.
+// checkExtra validates the elements, and refuses duplicate interface names and addresses.
 func checkExtra(primary, job, host []Element) error {
-	taken := map[string]string{}
+	taken, requested := map[string]string{}, requests{}
 	for _, e := range primary {
 		taken[e.Interface] = "the primary"
+		if err := requested.add("primary", e); err != nil {
+			return err
+		}
 	}
 	for _, part := range []struct {
 		name     string
@@ -83,6 +87,9 @@ func checkExtra(primary, job, host []Element) error {
 			if err := e.validate(position); err != nil {
 				return err
 			}
+			if err := requested.add(position, e); err != nil {
+				return err
+			}
 			if e.Interface == "" {
 				continue
 			}
@@ -91,6 +98,31 @@ func checkExtra(primary, job, host []Element) error {
 			}
 			taken[e.Interface] = position
 		}
+	}
+	return nil
+}
+
+// requests are the positions of requested addresses by network: different networks may
+// have the same addresses.
+type requests map[networkAddress]string
+
+type networkAddress struct {
+	network string
+	address netip.Addr
+}
+
+// add refuses an address that another element requests on the same network.
+func (r requests) add(position string, e Element) error {
+	addresses, err := e.Addresses()
+	if err != nil {
+		return err
+	}
+	for i, address := range addresses {
+		at, key := fmt.Sprintf("%s.ips[%d]", position, i), networkAddress{e.Name, address.Unmap()}
+		if other, ok := r[key]; ok {
+			return &Error{at, e.IPs[i], fmt.Sprintf("%s requests this address of network %q already", other, e.Name)}
+		}
+		r[key] = at
 	}
 	return nil
 }

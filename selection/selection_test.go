@@ -167,6 +167,36 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+// TestDuplicateAddress: two elements cannot request the same address of one network, and
+// can of different ones.
+func TestDuplicateAddress(t *testing.T) {
+	storage := func(ips ...string) Element { return Element{Name: "storage", IPs: ips} }
+	const first, second = "10.1.0.9", "10.1.0.9/24"
+	for _, test := range []struct {
+		primary   *Element
+		job, host []Element
+		want      string
+	}{
+		{nil, []Element{storage(first), storage("10.1.0.8/24", second)}, nil, `networks[1].ips[1]: "10.1.0.9/24": networks[0].ips[0] requests this address of network "storage" already`},
+		{&Element{Name: "storage", IPs: []string{first}}, []Element{storage(second)}, nil, `networks[0].ips[0]: "10.1.0.9/24": primary.ips[0] requests this address of network "storage" already`},
+		{nil, []Element{storage("fd00::9")}, []Element{storage("fd00:0::9/64")}, `defaults[0].ips[0]: "fd00:0::9/64": networks[0].ips[0] requests this address of network "storage" already`},
+		{nil, []Element{storage(first), {Name: "backup", IPs: []string{second}}}, nil, ""},
+		{nil, []Element{storage(first), storage("10.1.0.10"), storage()}, nil, ""},
+	} {
+		got := ""
+		if _, err := Assign(test.primary, test.job, test.host); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+	var refused *Error
+	if _, err := AssignFurther(nil, 0, []Element{storage(first), storage(second)}); !errors.As(err, &refused) || refused.Position != "networks[1].ips[0]" {
+		t.Errorf("further elements: %v", err)
+	}
+}
+
 func elements(t *testing.T, names []string) []Element {
 	t.Helper()
 	list, err := Parse(strings.Join(names, ","))

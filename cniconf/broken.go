@@ -114,9 +114,9 @@ func nameIn(data []byte) (name string) {
 	return name
 }
 
-// nameKey is a key "name" of any object and the name that follows. It needs no quotes and
-// no colon, since one of them may be missing.
-var nameKey = regexp.MustCompile(`(?i)(?:^|[^\w.-])name[\s"':=]*([\w.-]+)`)
+// nameKey is a key "name" of any object and the name that follows. Quotes or the colon may
+// be missing, but not all of them: "nameservers" is another key.
+var nameKey = regexp.MustCompile(`(?i)(?:^|[^\w.-])name[\s"':=]+([\w.-]+)`)
 
 // namesIn returns the names that follow a key "name" in a text that is not JSON.
 func namesIn(data []byte) (names []string) {

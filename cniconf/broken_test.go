@@ -29,13 +29,16 @@ func TestBrokenFileHidesNoOtherNetwork(t *testing.T) {
 	for name, text := range map[string]string{
 		"the name comes after the error": `{"cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "web",}], "name": "lan"}`,
 		"no name":                        `{"cniVersion": "1.0.0", "plugins": [{"type": "bridge", "bridge": "web"}]}`,
+		"keys that begin with name":      `{"cniVersion": "1.0.0", "plugins": [{"type": "bridge", "dns": {"nameservers": []}}], "allocnet": {"namespaces": []},}`,
 	} {
 		c := load(t, map[string]string{
-			"10-lan.conflist":    text,
-			"20-web.conflist":    `{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "bridge"}]}`,
-			"30-bridge.conflist": `{"cniVersion": "1.0.0", "name": "bridge", "plugins": [{"type": "bridge"}]}`,
+			"10-lan.conflist":     text,
+			"20-web.conflist":     `{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "bridge"}]}`,
+			"30-bridge.conflist":  `{"cniVersion": "1.0.0", "name": "bridge", "plugins": [{"type": "bridge"}]}`,
+			"40-servers.conflist": `{"cniVersion": "1.0.0", "name": "servers", "plugins": [{"type": "bridge"}]}`,
+			"50-spaces.conflist":  `{"cniVersion": "1.0.0", "name": "spaces", "plugins": [{"type": "bridge"}]}`,
 		})
-		for _, network := range []string{"web", "bridge"} {
+		for _, network := range []string{"web", "bridge", "servers", "spaces"} {
 			if _, err := c.Lookup(network); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

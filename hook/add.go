@@ -25,7 +25,7 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 		a.Attempts++
-		err := o.addOnce(ctx, a)
+		err := o.addOnce(ctx, abort, a)
 		o.notify(Step{Network: a.Network, Interface: a.Interface, Attempt: a.Attempts, Of: maxAttempts, Err: err})
 		if err == nil {
 			log.Info("attached", "attempts", a.Attempts)
@@ -59,17 +59,17 @@ func abortError(abort context.Context, first error) error {
 	return errdefs.As(errdefs.Of(cause), fmt.Errorf("aborted (%w) after: %w", cause, first))
 }
 
-func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
+func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) error {
 	a.Result = nil
 	cni, list, err := o.cni(*a, func(result []byte) { o.recordPartialResult(a, result) })
 	if err != nil {
 		return err
 	}
-	if err := o.recordBegun(a); err != nil {
-		return err
-	}
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
+		if err := o.recordBegun(abort, a); err != nil {
+			return err
+		}
 		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, o.record.Allocation.Netns))
 		return err
 	})
@@ -86,8 +86,12 @@ func (o *operation) addOnce(ctx context.Context, a *state.Attachment) error {
 	return nil
 }
 
-// recordBegun records that ADD begins, unless the record says so.
-func (o *operation) recordBegun(a *state.Attachment) error {
+// recordBegun records that ADD begins, unless the record says so. It does not begin when
+// abort has ended, which may have happened while the MTU of bridges was pinned.
+func (o *operation) recordBegun(abort context.Context, a *state.Attachment) error {
+	if abort.Err() != nil {
+		return fmt.Errorf("not attempted: %w", context.Cause(abort))
+	}
 	if !a.Planned {
 		return nil
 	}
@@ -115,6 +119,9 @@ func (o *operation) recordPartialResult(a *state.Attachment, result []byte) {
 
 // undoAdd runs DEL after an ADD that failed.
 func (o *operation) undoAdd(ctx context.Context, a state.Attachment) error {
+	if a.Planned { // it has not begun: pinning the MTU of a bridge failed
+		return nil
+	}
 	undoing, stop := Undoing(ctx)
 	defer stop()
 	return o.del(undoing, a, o.record.Allocation.Netns)

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -47,6 +49,57 @@ func TestRollbackKeepsWhatItDidNotAttach(t *testing.T) {
 			}
 			if got := m.namespaces.interfaces(path); !slices.Contains(got, "net2") {
 				t.Errorf("the namespace has %v, want net2 of another program; calls: %v", got, calls)
+			}
+		})
+	}
+}
+
+// stuckBridges is a host whose bridges cannot be found at once.
+type stuckBridges struct {
+	*fakeHost
+	find func() error
+}
+
+func (h stuckBridges) FindBridge(string) (netns.Bridge, bool, error) {
+	return netns.Bridge{}, false, h.find()
+}
+
+// TestBridgeThatCannotBePinned: an ADD has not begun while the MTU of its bridge is
+// pinned. When that fails, or the caller gives up meanwhile, there is nothing to undo.
+func TestBridgeThatCannotBePinned(t *testing.T) {
+	busy := errors.New("the bridge is busy")
+	for name, test := range map[string]struct {
+		cause, err error
+	}{
+		"the bridge cannot be pinned": {nil, busy},
+		"the caller gives up":         {errors.New("the caller gave up"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const path = "/run/netns/runtime"
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var namespaces *fakeNamespaces
+			m := newMemory(t, func(c *Config) {
+				c.Host = stuckBridges{&fakeHost{}, func() error {
+					namespaces.add(path, netns.Interface{Name: "net1", Up: true}) // by another program
+					if test.cause != nil {
+						cancel(test.cause)
+					}
+					return test.err
+				}}
+			})
+			namespaces = m.namespaces
+			m.network(t, "lan", `{"type": "bridge", "mtu": 1500}`)
+			m.namespaces.create(path)
+			_, err := m.Extend(ctx, Request{ID: "w1", Netns: path, Networks: []selection.Element{{Name: "lan", MTU: 1400}}})
+			if want := cmp.Or(test.cause, test.err); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			if calls := m.exec.names(); len(calls) > 0 {
+				t.Errorf("calls %v, want none", calls)
+			}
+			if got := m.namespaces.interfaces(path); !slices.Equal(got, []string{"net1"}) {
+				t.Errorf("the namespace has %v, want net1 of another program", got)
 			}
 		})
 	}

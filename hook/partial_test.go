@@ -4,9 +4,16 @@
 package hook
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/state"
 )
@@ -45,6 +52,50 @@ func TestKilledRollbackOfExtend(t *testing.T) {
 			t.Errorf("%s: after GC the namespace has %v of the interrupted call", when, got)
 		}
 	})
+}
+
+// TestFullDiskRecordsThatDelBegins: without room for the attachments anew, the record says
+// before the first DEL that all are being removed, and says so once.
+func TestFullDiskRecordsThatDelBegins(t *testing.T) {
+	m := extended(t)
+	m.store.Intercept(func(op, path string, change func() error) error {
+		if op == "allocate" {
+			return &fs.PathError{Op: op, Path: path, Err: unix.ENOSPC}
+		}
+		return change()
+	})
+	journal := filepath.Join(m.config.StateDir, "allocations", "w1", "journal")
+	var sizes []int64
+	m.exec.answer = func(context.Context, fakeCall) (bool, []byte, error) {
+		info, err := os.Stat(journal)
+		if err != nil {
+			t.Error(err)
+			return true, nil, err
+		}
+		sizes = append(sizes, info.Size())
+		record, err := m.store.Read("w1")
+		if err != nil || len(record.Attachments) != 3 {
+			t.Errorf("recorded is %+v, %v", record, err)
+		}
+		for _, a := range record.Attachments {
+			if a.Phase != state.Deleting {
+				t.Errorf("%s is in phase %s when DEL begins", a.Interface, a.Phase)
+			}
+		}
+		return true, nil, errStuck
+	}
+	for range 2 {
+		if err := m.Teardown(t.Context(), "w1"); !errors.Is(err, errStuck) {
+			t.Error(err)
+		}
+	}
+	if len(sizes) == 0 || slices.Min(sizes) != slices.Max(sizes) {
+		t.Errorf("the journal has %d bytes at the calls of DEL", sizes)
+	}
+	m.exec.answer = nil
+	if err := m.Teardown(t.Context(), "w1"); err != nil {
+		t.Error(err)
+	}
 }
 
 // killedBeforeEach kills the call before each of its effects, and looks at what is left.

@@ -144,15 +144,24 @@ func (o *operation) forgetPlanned(path string, attachments []state.Attachment) (
 // markDeleting records that DEL begins, for all attachments at once: until the last one is
 // removed, those that are left of a batch do not count as the whole.
 func (o *operation) markDeleting(attachments []state.Attachment) {
-	var marked []state.Attachment
+	var marked, first []state.Attachment
 	for i := range attachments {
 		a := &attachments[i]
-		if a.Phase != state.Pending {
-			a.Phase, a.Attempts, a.Updated = state.Deleting, 0, time.Now().UTC()
-			marked = append(marked, *a)
+		if a.Phase == state.Pending {
+			continue
+		}
+		again := a.Phase == state.Deleting
+		a.Phase, a.Attempts, a.Updated = state.Deleting, 0, time.Now().UTC()
+		marked = append(marked, *a)
+		if !again {
+			first = append(first, *a)
 		}
 	}
-	if err := o.lock.Write(marked...); err != nil { // a full disk must not keep anything attached
+	err := o.lock.Write(marked...)
+	if err != nil { // a full disk has room for a short line
+		err = o.lock.WriteDeleting(first...)
+	}
+	if err != nil { // it must not keep anything attached
 		o.log.Warn("the record does not say that DEL begins", "error", err)
 	}
 }

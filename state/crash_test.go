@@ -419,12 +419,7 @@ func TestFullDiskUsesTheChunk(t *testing.T) {
 	begun(t, l)
 	l.Unlock()
 	l = lock(t, s, "a") // another process
-	blocks := func() int64 {
-		var info unix.Stat_t
-		must(t, unix.Stat(l.path(), &info))
-		return info.Blocks
-	}
-	before := blocks()
+	before := blocks(t, l)
 	asked := 0
 	s.Intercept(func(op, path string, change func() error) error {
 		if op != "allocate" {
@@ -439,9 +434,63 @@ func TestFullDiskUsesTheChunk(t *testing.T) {
 	if r, err := l.Load(); err != nil || len(r.Attachments) != 2 || asked != 2 {
 		t.Errorf("recorded is %+v, %v after %d reservations", r, err, asked)
 	}
-	if after := blocks(); after != before {
+	if after := blocks(t, l); after != before {
 		t.Errorf("the journal has %d blocks instead of %d", after, before)
 	}
+}
+
+// TestFullDiskRecordsDeletion: of however many attachments, a full disk has room for saying
+// that their removal begins and for forgetting them.
+func TestFullDiskRecordsDeletion(t *testing.T) {
+	for _, n := range []int{1, 2, 8, 64} {
+		for _, text := range []int{0, 1000, 10_000} {
+			t.Run(fmt.Sprintf("%d of %d bytes", n, text), func(t *testing.T) {
+				s := open(t)
+				s.Intercept(withoutSync)
+				l := lock(t, s, "a")
+				all := make([]Attachment, n)
+				for i := range all {
+					all[i] = attachment(fmt.Sprintf("net%d", i), strings.Repeat("x", text))
+					all[i].Phase = Attached
+				}
+				must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, all))
+				must(t, l.Write(all...))
+				l.Unlock()
+				l = lock(t, s, "a") // another process
+				before := blocks(t, l)
+				s.Intercept(func(op, path string, change func() error) error {
+					if op == "allocate" {
+						return &fs.PathError{Op: op, Path: path, Err: unix.ENOSPC}
+					}
+					return withoutSync(op, path, change)
+				})
+				all[0].Batch = Batch{Kind: BatchDetach, ID: "net0"}
+				must(t, l.WriteDeleting(all...))
+				r, err := l.Load()
+				must(t, err)
+				for _, a := range r.Attachments {
+					detached := a.Batch == Batch{Kind: BatchDetach, ID: a.Interface}
+					if len(r.Attachments) != n || a.Phase != Deleting || detached != (a.Interface == "net0") {
+						t.Errorf("recorded is %+v", a)
+					}
+				}
+				for _, a := range all {
+					must(t, l.Delete(a.Interface))
+				}
+				if after := blocks(t, l); after != before {
+					t.Errorf("the journal has %d blocks instead of %d", after, before)
+				}
+			})
+		}
+	}
+}
+
+// blocks is how much of the disk the journal has.
+func blocks(t *testing.T, l *Locked) int64 {
+	t.Helper()
+	var info unix.Stat_t
+	must(t, unix.Stat(l.path(), &info))
+	return info.Blocks
 }
 
 // TestAllocate: a filesystem that reserves nothing is one to write to all the same, and on

@@ -14,8 +14,9 @@
 //	<dir>/bridges (a lock)
 //	<dir>/boot
 //
-// A journal has one line of JSON for each change of the allocation, of attachments, or
-// of an interface whose attachment is forgotten, with the version of the format and the
+// A journal has one line of JSON for each change of the allocation, of attachments, of
+// the phase of attachments whose removal begins on a full disk, or of an interface whose
+// attachment is forgotten, with the version of the format and the
 // SHA-256 of both. The last line of the allocation, and of each interface, counts. Lines
 // are only appended, each change in one write; a journal gets its name when its first
 // lines are in it. Attachments that change together have one line, so all of them change

@@ -126,6 +126,9 @@ func (r *Record) apply(path string, lines [][]byte) error {
 			for _, a := range c.attachments() {
 				attachments[a.Interface] = a
 			}
+			for _, d := range c.Deleting {
+				d.apply(attachments)
+			}
 		}
 	}
 	for _, a := range attachments {
@@ -140,6 +143,18 @@ func (r *Record) apply(path string, lines [][]byte) error {
 		r.Damaged = append(r.Damaged, Damaged{path, 0, errors.New("no line is of the allocation as a whole")})
 	}
 	return nil
+}
+
+func (d deletion) apply(attachments map[string]Attachment) {
+	a, found := attachments[d.Interface]
+	if !found {
+		return
+	}
+	a.Phase, a.Attempts = Deleting, 0
+	if d.Batch != (Batch{}) {
+		a.Batch = d.Batch
+	}
+	attachments[d.Interface] = a
 }
 
 // endRoutes removes the previous routes on the interface of a deleted attachment: what has

@@ -18,8 +18,17 @@ type change struct {
 	Attachment *Attachment `json:"attachment,omitempty"`
 	// Attachments are several that change at once.
 	Attachments []Attachment `json:"attachments,omitempty"`
+	// Deleting are attachments on record whose removal begins.
+	Deleting []deletion `json:"deleting,omitempty"`
 	// Forgotten is the interface of an attachment that is gone.
 	Forgotten string `json:"forgotten,omitempty"`
+}
+
+// deletion says of an attachment that DEL begins, in few bytes.
+type deletion struct {
+	Interface string `json:"interface"`
+	// Batch is that of a Detach; empty: the attachment keeps its own.
+	Batch Batch `json:"batch,omitzero"`
 }
 
 // line is the form of a change in the file.
@@ -73,6 +82,8 @@ func (c change) validate() error {
 		return c.Allocation.Mode.validate()
 	case c.Attachment != nil, len(c.Attachments) > 0:
 		return c.validateAttachments()
+	case len(c.Deleting) > 0:
+		return c.validateDeleting()
 	case c.Forgotten == "":
 		return errors.New("says nothing")
 	}
@@ -82,6 +93,16 @@ func (c change) validate() error {
 func (c change) validateAttachments() (err error) {
 	for _, a := range c.attachments() {
 		err = errors.Join(err, validateInterface(a.Interface), a.Batch.validate())
+	}
+	return err
+}
+
+func (c change) validateDeleting() (err error) {
+	for _, d := range c.Deleting {
+		err = errors.Join(err, validateInterface(d.Interface))
+		if d.Batch != (Batch{}) {
+			err = errors.Join(err, d.Batch.validate())
+		}
 	}
 	return err
 }

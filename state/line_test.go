@@ -30,6 +30,9 @@ func TestIncompleteLines(t *testing.T) {
 		"one without batch": {change{Attachments: []Attachment{{Interface: "net1", Batch: batch}, {Interface: "net2"}}}, `kind ""`},
 		"one without name":  {change{Attachments: []Attachment{{Interface: "net1", Batch: batch}, {Batch: batch}}}, `interface name ""`},
 		"forgotten":         {change{Forgotten: "net1"}, ""},
+		"deleting":          {change{Deleting: []deletion{{Interface: "net1"}, {"net2", Batch{Kind: BatchDetach, ID: "net2"}}}}, ""},
+		"deleting, unnamed": {change{Deleting: []deletion{{Interface: "net1"}, {}}}, `interface name ""`},
+		"deleting, a kind":  {change{Deleting: []deletion{{"net1", Batch{Kind: "other"}}}}, `kind "other"`},
 		"a path for a name": {change{Attachment: &Attachment{Interface: "a/b", Batch: batch}}, `interface name "a/b"`},
 	} {
 		t.Run(name, func(t *testing.T) {

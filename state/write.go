@@ -134,16 +134,39 @@ func (l *Locked) Delete(iface string) error {
 	if err := validateInterface(iface); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err := l.open()
+	err := l.writeShort(change{Forgotten: iface})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
+	return err
+}
+
+// WriteDeleting records that the removal of attachments on record begins, of all of them
+// or none. It is for a disk without room for Write, and needs none, if it is called once
+// for an attachment.
+func (l *Locked) WriteDeleting(attachments ...Attachment) error {
+	if len(attachments) == 0 {
+		return nil
+	}
+	var c change
+	for _, a := range attachments {
+		d := deletion{Interface: a.Interface}
+		if a.Batch.Kind == BatchDetach { // the other kinds are on record
+			d.Batch = a.Batch
+		}
+		c.Deleting = append(c.Deleting, d)
+	}
+	return l.writeShort(c)
+}
+
+// writeShort appends a line for which there is room; see the function room.
+func (l *Locked) writeShort(c change) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(); err != nil {
 		return err
 	}
-	lines, err := encode([]change{{Forgotten: iface}})
+	lines, err := encode([]change{c})
 	if err != nil {
 		return err
 	}
@@ -247,8 +270,8 @@ func (l *Locked) replace(changes []change) error {
 // chunk is how much is reserved at a time, besides the room.
 const chunk = 24 << 10
 
-// room is what is kept behind lines of a size for those that forget attachments: an
-// attachment's own line is more than twice as long as the one that forgets it.
+// room is what is kept behind lines of a size for those of WriteDeleting and Delete: an
+// attachment's own line is more than twice as long as these are for it.
 func room(size int64) int64 { return max(4<<10, size/2) }
 
 // add appends changes, if there is room for forgetting them besides.

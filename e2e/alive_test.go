@@ -11,8 +11,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// plain writes a network of which nothing shows on the host but libcni's cached
-// result, with a fake plugin that waits for a file, if one is named.
+// plain writes a network that leaves nothing on the host but libcni's cached result. Its
+// fake plugin waits for a file, if one is named.
 func (h *host) plain(mark, await string) {
 	h.t.Helper()
 	first := ""
@@ -22,8 +22,8 @@ func (h *host) plain(mark, await string) {
 	sandbox.WriteFile(h.t, h.conf+"/91-plain.conflist", `{"cniVersion": "1.0.0", "name": "plain", "plugins": [`+first+`{"type": "bridge", "bridge": "storage0"}]}`)
 }
 
-// TestCleanupOfTheLiving: an allocation whose record says that it lives is not
-// dead, also where the host shows nothing of it.
+// TestCleanupOfTheLiving: an allocation whose recorded namespace exists is not dead, even
+// if nothing on the host belongs to it.
 func TestCleanupOfTheLiving(t *testing.T) {
 	h := newHost(t)
 	h.plain("", "")

@@ -52,7 +52,8 @@ func TestFiveNetworks(t *testing.T) {
 	h.must("detach", "a1")
 }
 
-// requireInside holds what allocnet reports against what the namespace shows.
+// requireInside compares the attachments that allocnet reports with the interfaces in the
+// namespace.
 func requireInside(t *testing.T, a *hook.Allocation) {
 	t.Helper()
 	ns, err := netns.Open(a.Netns)
@@ -84,7 +85,8 @@ func requireInside(t *testing.T, a *hook.Allocation) {
 	}
 }
 
-// requireStatus holds the working group's schema: exact keys, no prefix length.
+// requireStatus compares network-status.json with the schema of the Network Plumbing
+// Working Group: its keys, and addresses without prefix length.
 func requireStatus(t *testing.T, text string) {
 	t.Helper()
 	var status struct {
@@ -133,7 +135,7 @@ func TestDefaultRoute(t *testing.T) {
 	if len(a.Attachments[0].Gateways) != 0 || len(a.Attachments[1].Gateways) != 1 {
 		t.Errorf("gateways are %v and %v", a.Attachments[0].Gateways, a.Attachments[1].Gateways)
 	}
-	h.must("check", "r1") // the plugins see their results as they are now
+	h.must("check", "r1") // CHECK of the plugins gets the results with the new default route
 	h.must("detach", "r1")
 }
 
@@ -160,8 +162,8 @@ func TestSeveralDefaultRoutes(t *testing.T) {
 	h.must("detach", "w1")
 }
 
-// TestCheck finds manual changes, and does not take for a fault that
-// a bridge without an address changes its MAC with its ports.
+// TestCheck: check finds manual changes. It is no error that a bridge without an address
+// changes its MAC with its ports.
 func TestCheck(t *testing.T) {
 	h := newHost(t)
 	a := h.attach("k1", "--primary", "web", "--networks", "storage")
@@ -174,7 +176,7 @@ func TestCheck(t *testing.T) {
 	sandbox.Run(t, "ip", "link", "delete", "low")
 	h.must("check", "k1")
 	address := a.Attachments[1].Addresses[0].String()
-	for _, change := range [][2]string{ // each hides the one before
+	for _, change := range [][2]string{ // check reports the last one
 		{"addr del " + address + " dev net1", "address " + address + " is gone"},
 		{"link set net1 down", "interface is down"},
 		{"link set eth0 address 02:00:00:00:00:01", "MAC is 02:00:00:00:00:01"},
@@ -408,8 +410,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNeighbour: by the choice of an interface's name an allocation gets no hold
-// of what libcni keeps of another.
+// TestNeighbour: an interface name gives an allocation no access to libcni's cached
+// results of another allocation.
 func TestNeighbour(t *testing.T) {
 	h := newHost(t)
 	h.must("attach", "a-1", "--primary", "storage")
@@ -422,8 +424,8 @@ func TestNeighbour(t *testing.T) {
 	h.must("detach", "a")
 }
 
-// TestRefusedNamespace: a namespace that is not there, and a name that another
-// program has taken, are refused, and nothing is touched.
+// TestRefusedNamespace: a missing namespace, and a name that another program has taken,
+// are refused. Nothing is changed.
 func TestRefusedNamespace(t *testing.T) {
 	h := newHost(t)
 	h.refuse(2, []string{"/run/netns/none", "missing"}, "attach", "n1", "--netns", "/run/netns/none", "--primary", "web")

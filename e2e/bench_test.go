@@ -101,12 +101,12 @@ func compare(b *testing.B, subjects []subject, k int) (adds, dels []float64) {
 			b.ReportMetric(of(func(s sample) float64 { return s.del - s.delCalls }), s.name+"-own-del-ms")
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of all together it says nothing
+	b.ReportMetric(0, "ns/op") // the sum of all subjects has no meaning
 	return adds, dels
 }
 
-// sample is how many milliseconds a subject took, and how many of them the plugin
-// calls of the network whose calls took longest.
+// sample has the milliseconds that a subject took, and how many of them were plugin calls
+// of its slowest network.
 type sample struct{ add, addCalls, del, delCalls float64 }
 
 func measure(b *testing.B, s subject, k int) (m sample) {
@@ -132,8 +132,8 @@ func measure(b *testing.B, s subject, k int) (m sample) {
 
 var pluginCall = regexp.MustCompile(`plugin call: .*network=(\S+) .*took=(\S+)`)
 
-// longest returns how long the logged plugin calls of one network took, of that
-// with the most, and empties the log.
+// longest returns the duration of the logged plugin calls of the slowest network, and
+// empties the log.
 func (s subject) longest(b *testing.B) (most float64) {
 	if s.log == "" {
 		return 0
@@ -192,7 +192,7 @@ func BenchmarkGC(b *testing.B) {
 				}
 				ours = append(ours, time.Since(begun).Seconds()*1000)
 			}
-			for b.Loop() { // done above: an iteration would be thousands of leaks
+			for b.Loop() { // measured above: one iteration would be thousands of leaks
 			}
 			b.ReportMetric(median(ours), "gc-ms")
 			b.ReportMetric(median(ours)*1000/float64(n), "gc-us/leak")
@@ -202,8 +202,8 @@ func BenchmarkGC(b *testing.B) {
 	}
 }
 
-// nomadsWay removes the masquerade of the last few of n leaks and returns what
-// all of them would take, in milliseconds.
+// nomadsWay removes the masquerade of the last few of n leaks as Nomad does. It returns
+// the milliseconds that all n would take.
 func nomadsWay(b *testing.B, n, sample int) float64 {
 	b.Helper()
 	tables, err := iptables.New()

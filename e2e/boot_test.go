@@ -32,7 +32,7 @@ type template struct {
 	cache  []string // of each attachment, libcni's
 }
 
-// newTemplate sets an allocation up, copies what is there, and takes it down.
+// newTemplate sets up an allocation, copies its files, and tears it down.
 func newTemplate(t testing.TB, e *hook.Engine, store *state.Store) template {
 	t.Helper()
 	ctx := context.Background()
@@ -103,7 +103,8 @@ func (m template) leave(t testing.TB, store *state.Store, i int) {
 	}
 }
 
-// TestFirstSetupOfABoot frees what an earlier boot left, before it attaches.
+// TestFirstSetupOfABoot: the first set-up after a reboot frees the addresses of the
+// earlier boot before it attaches.
 func TestFirstSetupOfABoot(t *testing.T) {
 	h := newHost(t)
 	store, err := state.Open(h.state)
@@ -119,7 +120,7 @@ func TestFirstSetupOfABoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.attach("new", "--primary", "web")
-	for i := range 20 { // on a busy machine some of them go only afterwards
+	for i := range 20 { // a busy machine removes some of them after the set-up
 		h.awaitGone(fmt.Sprintf("dead-%04d", i))
 	}
 	h.must("detach", "new")
@@ -169,7 +170,7 @@ func BenchmarkFirstSetupOfABoot(b *testing.B) {
 		}
 		ordinary = append(ordinary, setup())
 	}
-	for b.Loop() { // done above
+	for b.Loop() { // measured above
 	}
 	b.ReportMetric(median(first), "first-add-ms")
 	b.ReportMetric(median(ordinary), "ordinary-add-ms")

@@ -14,8 +14,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// leaky are networks that between them use every plugin of the catalogue, and
-// what an allocation asks of them.
+// leaky are networks that together use every plugin of the catalogue, with the elements
+// that select them.
 var leaky = map[string]struct{ plugins, publish string }{
 	"masquerade":     {`{"type": "bridge", "bridge": "leak0", "isGateway": true, "ipMasq": true, "ipam": %s}`, ""},
 	"masquerade-nft": {`{"type": "bridge", "bridge": "leak0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "ipam": %s}`, ""},
@@ -35,7 +35,7 @@ var leaky = map[string]struct{ plugins, publish string }{
 // dualStack are addresses of both families, in a directory of their own.
 const dualStack = `{"type": "host-local", "dataDir": "/run/leaky", "ranges": [[{"subnet": "10.95.0.0/16"}], [{"subnet": "fd00:95::/64"}]]}`
 
-// damages are the states of a host that a teardown has to cope with.
+// damages are changes of a host before a teardown.
 var damages = map[string]func(h *host, id string){
 	"namespace gone":                  func(h *host, id string) { sandbox.Run(h.t, "ip", "netns", "del", id) },
 	"namespace gone, plugins missing": func(h *host, id string) { sandbox.Run(h.t, "ip", "netns", "del", id); h.breakPlugins("") },
@@ -62,7 +62,7 @@ func (h *host) loseCache(id string) {
 	sandbox.Run(h.t, "find", "/var/lib/cni/results", "-name", "*"+id+"*", "-delete")
 }
 
-// breakPlugins replaces all plugins by a program, or by nothing.
+// breakPlugins replaces all plugins by a program. An empty program removes them.
 func (h *host) breakPlugins(program string) {
 	h.t.Helper()
 	links, _ := filepath.Glob(h.plugins + "/*")
@@ -92,7 +92,7 @@ func (h *host) ownPlugins() {
 	}
 }
 
-// TestForcedCleanup: set up, break, tear down: the host is as it was.
+// TestForcedCleanup: after a set-up, a damage and a teardown, the host is as before.
 func TestForcedCleanup(t *testing.T) {
 	for _, backend := range []string{"nft", "legacy"} {
 		t.Run(backend, func(t *testing.T) {
@@ -107,8 +107,7 @@ func TestForcedCleanup(t *testing.T) {
 	}
 }
 
-// flushLegacy empties the legacy tables: other tests are on hosts that have one
-// kind of rules.
+// flushLegacy empties the legacy tables: other tests need hosts with one backend.
 func flushLegacy(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
@@ -119,8 +118,8 @@ func flushLegacy(t *testing.T) {
 	}
 }
 
-// warmLeaky makes what the leaky networks share and keep, so that the host can
-// be as it was when the test ends.
+// warmLeaky creates what the leaky networks share and keep, so that the snapshot before
+// the test has it.
 func (h *host) warmLeaky() {
 	h.t.Helper()
 	path := h.conf + "/80-leaky.conflist"
@@ -136,7 +135,7 @@ func (h *host) warmLeaky() {
 	h.before = sandbox.Snapshot(h.t)
 }
 
-// on is the host for another test.
+// on returns the host for another test.
 func (h *host) on(t *testing.T) *host {
 	copied := *h
 	copied.t = t
@@ -153,7 +152,7 @@ func (h *host) breakAndTearDown(plugins, publish, backend string) {
 	}
 	for damage, hurt := range damages {
 		if backend == "legacy" && damage != "namespace gone, plugins missing" {
-			continue // what differs by backend are the rules alone
+			continue // the backends differ in their rules only
 		}
 		h.ownPlugins()
 		h.attach(args...)
@@ -173,7 +172,7 @@ func (h *host) breakAndTearDown(plugins, publish, backend string) {
 	}
 }
 
-// iptables makes the plugins, and only them, use a backend.
+// iptables selects the backend of the plugins, and of no other program.
 func (h *host) iptables(backend string) {
 	h.t.Helper()
 	dir := h.t.TempDir()
@@ -229,8 +228,8 @@ exec %[2]s "$@"
 	}
 }
 
-// TestCardComesBack: a card that was moved into a namespace goes back to the
-// host by its old name when the plugin cannot do it.
+// TestCardComesBack: a network card that was moved into a namespace returns to the host
+// under its old name, even if the plugin cannot move it.
 func TestCardComesBack(t *testing.T) {
 	h := newHost(t)
 	sandbox.Run(t, "ip", "link", "add", "card", "type", "veth", "peer", "name", "cable")

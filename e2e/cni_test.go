@@ -26,26 +26,26 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// buildPlugin builds allocnet-cni once; the sandbox's /run goes with it.
+// buildPlugin builds allocnet-cni once, into the sandbox's /run.
 var buildPlugin = sync.OnceValues(func() (string, error) {
 	return "/run/built", sandbox.BuildRaced("/run/built/allocnet-cni", "cmd/allocnet-cni")
 })
 
-// runtime is a CNI runtime with a conflist of the plugin's.
+// runtime is a CNI runtime with a conflist of allocnet-cni.
 type runtime struct {
 	*host
 	cni  *libcni.CNIConfig
 	list *libcni.NetworkConfigList
 }
 
-// runtime returns one whose conflist has the version, and an entry of the
-// plugin with more keys.
+// runtime returns a runtime. Its conflist has the version, and a plugin configuration
+// with additional keys.
 func (h *host) runtime(cniVersion, more string) *runtime {
 	h.t.Helper()
 	return h.runtimeOf(fmt.Sprintf(`{"cniVersion": %q, "name": "multi", "plugins": [%s]}`, cniVersion, h.entry(more)))
 }
 
-// entry is the plugin's in a conflist.
+// entry is the plugin configuration of allocnet-cni in a conflist.
 func (h *host) entry(more string) string {
 	return fmt.Sprintf(`{"type": "allocnet-cni", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q, "pluginDir": %q, %s}`,
 		h.conf, h.state, sandbox.PluginDir()+":"+h.plugins, more)
@@ -65,7 +65,7 @@ func (h *host) runtimeOf(conflist string) *runtime {
 	return &runtime{h, libcni.NewCNIConfig([]string{dir, sandbox.PluginDir(), h.plugins}, nil), list}
 }
 
-// container makes a namespace and returns what runtimes pass for it.
+// container creates a namespace and returns the parameters that runtimes pass for it.
 func (h *host) container(id string, args ...string) *libcni.RuntimeConf {
 	h.t.Helper()
 	path, err := netns.Create(netns.DefaultDir, id)
@@ -94,7 +94,8 @@ func (r *runtime) add(c *libcni.RuntimeConf) *types100.Result {
 	return converted
 }
 
-// refuseAdd runs ADD, which has to fail with the code and say the words.
+// refuseAdd runs an ADD that has to fail with the code. The message has to have the
+// words.
 func (r *runtime) refuseAdd(c *libcni.RuntimeConf, code uint, words ...string) {
 	r.t.Helper()
 	_, err := r.cni.AddNetworkList(context.Background(), r.list, c)
@@ -156,7 +157,7 @@ func TestConformance(t *testing.T) {
 			r := h.runtime(v, `"primary": "web", "networks": "peer"`)
 			c := h.container("c1", "networks=storage@data0,vlan")
 			c.CapabilityArgs = map[string]any{"portMappings": []map[string]any{{"HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": ""}}}
-			r.del(c) // of what was never set up
+			r.del(c) // of a container without attachments
 
 			result := r.add(c)
 			if got := inside(t, c); !slices.Equal(got, []string{"data0", "eth0", "net2", "net3"}) {
@@ -184,7 +185,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// requireChecks holds CHECK to pass, and to fail after manual changes.
+// requireChecks fails the test unless CHECK passes, and fails after manual changes.
 func (r *runtime) requireChecks(v string, c *libcni.RuntimeConf) {
 	r.t.Helper()
 	err := r.check(c)
@@ -208,8 +209,8 @@ func (r *runtime) requireChecks(v string, c *libcni.RuntimeConf) {
 	}
 }
 
-// TestCHECKPasses without the agent, and with a plugin configuration in which
-// only the state directory is right.
+// TestCHECKPasses: CHECK passes without the agent, and with a plugin configuration in
+// which only the state directory is valid.
 func TestCHECKPasses(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.0.0", `"primary": "web"`)
@@ -236,8 +237,8 @@ func TestCHECKPasses(t *testing.T) {
 	r.del(c)
 }
 
-// TestNoSystemPath: a runtime whose PATH lacks the host's directories keeps no
-// plugin, and not forced cleanup, from the programs that they need.
+// TestNoSystemPath: if the PATH of the runtime lacks the host's directories, plugins and
+// forced cleanup still find the programs that they need.
 func TestNoSystemPath(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.0.0", `"primary": "web"`)
@@ -264,8 +265,8 @@ func TestNoSystemPath(t *testing.T) {
 	}
 }
 
-// TestAddAfterLoss: after a failed CHECK, or a reboot, runtimes make the
-// namespace anew and ADD with the old container ID, without DEL.
+// TestAddAfterLoss: after a failed CHECK, or a reboot, runtimes create the namespace
+// again and run ADD with the old container ID, without DEL.
 func TestAddAfterLoss(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.0.0", `"primary": "web"`)
@@ -290,7 +291,7 @@ func TestAddAfterLoss(t *testing.T) {
 	r.del(c)
 }
 
-// TestGone deletes the namespace before DEL, which then gets no path.
+// TestGone: the namespace is gone before DEL, which gets no path then.
 func TestGone(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.0.0", `"primary": "web"`)
@@ -304,11 +305,12 @@ func TestGone(t *testing.T) {
 	r.del(c)
 }
 
-// TestBehindOthers chains the plugin after others: it adds, and passes on.
+// TestBehindOthers: at the end of a chain, the plugin attaches the networks of the job
+// and returns prevResult.
 func TestBehindOthers(t *testing.T) {
 	h := newHost(t)
-	// A gateway's bridge keeps its MAC when others join it; of the rest CHECK of
-	// the bridge plugin says that it does not match.
+	// The bridge of a gateway keeps its MAC when ports are added. Without a gateway,
+	// CHECK of the bridge plugin fails because the MAC has changed.
 	bridge := `{"type": "bridge", "bridge": "web0", "ipam": {"type": "host-local", "subnet": "10.94.0.0/16", "dataDir": "/run/chained"}}`
 	defer os.RemoveAll("/run/chained")
 	r := h.runtimeOf(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "chained", "plugins": [%s, %s]}`, bridge, h.entry(`"networks": ""`)))
@@ -356,7 +358,8 @@ func resultNames(r *types100.Result) []string {
 	return names
 }
 
-// TestDelegates stand inside the conflist, with or without a CNI configuration directory.
+// TestDelegates: the networks can be in the conflist itself, with or without a CNI
+// configuration directory.
 func TestDelegates(t *testing.T) {
 	h := newHost(t)
 	delegates := `"delegates": [
@@ -385,7 +388,8 @@ func TestDelegates(t *testing.T) {
 	r.del(c)
 }
 
-// TestStrangers: with one container ID, and other networks or interfaces.
+// TestStrangers: ADD and DEL with the container ID of another runtime's attachment do not
+// change it, whatever network or interface they name.
 func TestStrangers(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.0.0", `"primary": "storage"`)
@@ -404,7 +408,7 @@ func TestStrangers(t *testing.T) {
 	r.del(c)
 }
 
-// TestCollect keeps exactly what is valid, and what is not of this conflist.
+// TestCollect: GC keeps valid attachments and those of other conflists.
 func TestCollect(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.1.0", `"primary": "storage"`)
@@ -414,7 +418,8 @@ func TestCollect(t *testing.T) {
 	r.add(stale)
 	other.add(stranger)
 	h.must("attach", "by-hand", "--primary", "storage")
-	// libcni would itself call DEL for what it remembers: GC has to do without.
+	// libcni runs DEL for the attachments in its cache: GC has to remove this one without
+	// it.
 	removeCache(t, "multi-stale-eth0")
 	err := r.cni.GCNetworkList(context.Background(), r.list, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: "valid", IfName: "eth0"}}})
 	if err != nil {
@@ -431,7 +436,7 @@ func TestCollect(t *testing.T) {
 	h.must("detach", "by-hand")
 }
 
-// TestStatusVerb says whether an ADD could succeed.
+// TestStatusVerb: STATUS tells whether an ADD could succeed.
 func TestStatusVerb(t *testing.T) {
 	h := newHost(t)
 	sandbox.WriteFile(t, h.conf+"/98-down.conf", `{"cniVersion": "1.1.0", "name": "down", "type": "fakecni", "fake": {"verbs": {"STATUS": {"code": 50, "msg": "no fabric"}}}}`)
@@ -451,7 +456,7 @@ func TestStatusVerb(t *testing.T) {
 	}
 }
 
-// TestRefusedAdd leaves nothing, and says what is wrong in one line.
+// TestRefusedAdd: a refused ADD leaves nothing, and its message has one line.
 func TestRefusedAdd(t *testing.T) {
 	h := newHost(t)
 	sandbox.WriteFile(t, h.conf+"/21-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"], "staticIPs": false},
@@ -486,7 +491,7 @@ func TestRefusedAdd(t *testing.T) {
 	h.runtime("1.0.0", `"primary": "storage"`).refuseAdd(closedPorts, 7, "storage", "portMappings")
 }
 
-// TestDeadline ends a plugin that hangs, and undoes the others' work.
+// TestDeadline: a plugin that hangs is killed, and the other attachments are undone.
 func TestDeadline(t *testing.T) {
 	h := newHost(t)
 	h.fake("stuck", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Hang: true}}})
@@ -507,7 +512,8 @@ func TestBadResult(t *testing.T) {
 	}
 }
 
-// TestFilesForTasks are written for allocations of a Nomad client.
+// TestFilesForTasks: network-status.json and network.env are written for allocations of a
+// Nomad client.
 func TestFilesForTasks(t *testing.T) {
 	h := newHost(t)
 	allocDir := t.TempDir()
@@ -534,7 +540,7 @@ func TestFilesForTasks(t *testing.T) {
 	if left, _ := os.ReadDir(filepath.Dir(file)); len(left) != 0 {
 		t.Errorf("files outlive the allocation: %v", left)
 	}
-	stranger := h.container("c2") // podman's, say
+	stranger := h.container("c2") // of podman, for example
 	r.add(stranger)
 	r.del(stranger)
 }

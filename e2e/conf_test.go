@@ -28,7 +28,7 @@ func (h *host) installPlugin() {
 	}
 }
 
-// TestConfGenerate writes conflists that work, with a new name and the old.
+// TestConfGenerate: generated conflists work, with a new name and with the old one.
 func TestConfGenerate(t *testing.T) {
 	h := newHost(t)
 	h.refuse(2, []string{"allocnet-cni", "not installed"}, "conf", "generate", "web", "--alloc-dir", "none")
@@ -41,7 +41,7 @@ func TestConfGenerate(t *testing.T) {
 			t.Errorf("a job's author is told:\n%s", output)
 		}
 		h.must(append(arguments, "--check")...)
-		h.must(arguments...) // again: the file itself is not what it is made from
+		h.must(arguments...) // again: its own output is no source
 		h.refuse(1, []string{"without --check"}, append(arguments, "--check", "--alloc-dir", "/x")...)
 
 		file := filepath.Join(h.conf, "00-"+name+".conflist")
@@ -61,8 +61,8 @@ func TestConfGenerate(t *testing.T) {
 	}
 }
 
-// TestConfDirectories: networks with rules are in a directory of their own, and
-// what Nomad would offer of them is reported.
+// TestConfDirectories: networks with a policy are in a directory of their own, and doctor
+// reports those that Nomad would offer.
 func TestConfDirectories(t *testing.T) {
 	h := newHost(t)
 	h.installPlugin()
@@ -149,7 +149,7 @@ func TestConfGenerateRefuses(t *testing.T) {
 	h.refuse(1, []string{"127.0.0.1:1", "NOMAD_ADDR", "--alloc-dir"}, "conf", "generate", "web")
 	h.must("conf", "generate", "web", "--name", "first", "--alloc-dir", "none")
 	h.refuse(2, []string{`"first"`, "itself"}, "conf", "generate", "first", "--alloc-dir", "none")
-	sandbox.WriteFile(t, h.conf+"/00-first.conflist", "{") // it is to be replaced
+	sandbox.WriteFile(t, h.conf+"/00-first.conflist", "{") // a broken file is replaced
 	h.must("conf", "generate", "web", "--name", "first", "--alloc-dir", "none")
 	sandbox.WriteFile(t, h.conf+"/99-broken.conf", "{")
 	h.refuse(1, []string{"99-broken.conf:1:1", "no network at all"}, "conf", "generate", "web")
@@ -158,8 +158,8 @@ func TestConfGenerateRefuses(t *testing.T) {
 	}
 }
 
-// TestBrokenFileWithRules: while the file of a network with rules is broken, a
-// file of a later directory does not stand in for it.
+// TestBrokenFileWithRules: while the file of a network with rules is broken, a file of a
+// later directory with the same network is not used.
 func TestBrokenFileWithRules(t *testing.T) {
 	h := newHost(t)
 	own, later := t.TempDir(), h.conf

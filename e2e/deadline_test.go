@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestHungDEL: forced cleanup has time of its own, and the call succeeds because
-// nothing is left. The plugin that hangs is of the catalogue.
+// TestHungDEL: forced cleanup has a deadline of its own, and the call succeeds because
+// nothing is left. The plugin that hangs is in the catalogue.
 func TestHungDEL(t *testing.T) {
 	h := newHost(t)
 	own := t.TempDir()
@@ -37,7 +37,7 @@ func TestHungDEL(t *testing.T) {
 	}
 }
 
-// TestSlowADD delays neither GC nor another ADD.
+// TestSlowADD: a slow ADD delays neither GC nor another ADD.
 func TestSlowADD(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestSlowADD(t *testing.T) {
 	}
 }
 
-// TestHungCHECK passes: that a plugin hangs says nothing about the network.
+// TestHungCHECK: CHECK passes if a plugin hangs, because that is no evidence of damage.
 func TestHungCHECK(t *testing.T) {
 	h := newHost(t)
 	h.fake("hung", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"CHECK": {Hang: true}}})
@@ -82,7 +82,7 @@ func TestHungCHECK(t *testing.T) {
 	r.del(c)
 }
 
-// TestHungPlugin ends STATUS and GC of networks that do not answer.
+// TestHungPlugin: STATUS and GC return although the plugins of a network hang.
 func TestHungPlugin(t *testing.T) {
 	h := newHost(t)
 	sandbox.WriteFile(t, h.conf+"/98-hung.conf", `{"cniVersion": "1.1.0", "name": "hung", "type": "fakecni", "fake": {"verbs": {"STATUS": {"hang": true}, "GC": {"hang": true}}}}`)

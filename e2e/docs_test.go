@@ -32,7 +32,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// example returns the block of a document that has the mark.
+// example returns the code block of a document that follows the mark.
 func example(t *testing.T, file, mark string) string {
 	t.Helper()
 	block := regexp.MustCompile("(?s)<!-- " + mark + " -->\n *```sh\n(.*?)```").FindStringSubmatch(read(t, file))
@@ -42,8 +42,8 @@ func example(t *testing.T, file, mark string) string {
 	return block[1]
 }
 
-// TestNomadPage runs what docs/nomad.md has an operator do, and the conflist
-// that comes of it with cnitool.
+// TestNomadPage runs the commands of docs/nomad.md, and uses the conflist that they write
+// with cnitool.
 func TestNomadPage(t *testing.T) {
 	h := newHost(t)
 	h.useDist()
@@ -81,7 +81,7 @@ func TestHelpExamples(t *testing.T) {
 	h.installPlugin()
 	for _, command := range commands {
 		if command == "systemd-run" {
-			continue // wants a systemd: e2e/systemd runs its examples
+			continue // needs systemd: e2e/systemd runs its examples
 		}
 		t.Run(command, func(t *testing.T) {
 			h := *h
@@ -152,7 +152,7 @@ func (h *host) useDist() {
 	}
 }
 
-// shell runs lines as a person would, and fails the test at the first error.
+// shell runs lines as a user would, and fails the test at the first error.
 func (h *host) shell(lines string) {
 	h.t.Helper()
 	cmd := exec.Command("bash", "-euxo", "pipefail", "-c", lines)

@@ -55,8 +55,8 @@ func (c *cleaner) Clean(_ context.Context, leftovers []state.Leftover) []error {
 
 func (c *cleaner) Covers(state.Attachment) bool { return false }
 
-// TestForcedCleanupIsCalled when DEL fails, and whenever the namespace is
-// missing; what the cleaner could not do stays pending.
+// TestForcedCleanupIsCalled: the cleaner runs when DEL fails, and always when the
+// namespace is missing. What it could not remove stays pending.
 func TestForcedCleanupIsCalled(t *testing.T) {
 	h := newHost(t)
 	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 7, Msg: "cannot"}}})
@@ -82,7 +82,7 @@ func TestForcedCleanupIsCalled(t *testing.T) {
 	if diff := cmp.Diff([]string{"c1 net1", "c1 net1"}, c.asked); diff != "" {
 		t.Error(diff)
 	}
-	// The lease of the fake network is what this cleaner did not clean.
+	// This cleaner has not removed the lease of the fake network.
 	if err := os.RemoveAll("/run/fake-leases"); err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +112,8 @@ func removeCache(t *testing.T, name string) {
 	}
 }
 
-// TestGC tears down what died and what was interrupted, keeps what lives, and runs
-// the plugins' GC with what is valid.
+// TestGC: GC tears down dead and interrupted allocations, keeps live ones, and runs the
+// plugins' GC with the valid attachments.
 func TestGC(t *testing.T) {
 	h := newHost(t)
 	log := t.TempDir() + "/calls"
@@ -175,7 +175,8 @@ func (h *host) killedWhileAdding(id string) {
 	sandbox.WriteFile(h.t, dir+"/go", "")
 }
 
-// TestCancelledWhileAPluginRuns kills the plugin and undoes what was done.
+// TestCancelledWhileAPluginRuns: the end of the context kills the plugin and undoes the
+// set-up.
 func TestCancelledWhileAPluginRuns(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -192,8 +193,8 @@ func TestCancelledWhileAPluginRuns(t *testing.T) {
 	}
 }
 
-// TestAddressLookup: a plugin that reports no addresses leaves it to us to see
-// what the interface has.
+// TestAddressLookup: if the plugins report no addresses, the allocation has those of the
+// interface.
 func TestAddressLookup(t *testing.T) {
 	h := newHost(t)
 	result := `{"cniVersion": "1.0.0", "interfaces": [{"name": "net1", "sandbox": "/x"}], "ips": []}`

@@ -5,8 +5,8 @@ package e2e
 
 import "testing"
 
-// TestFailureBeforeTheCommand: that allocnet failed is told from a command that
-// ended with 1.
+// TestFailureBeforeTheCommand: the exit code distinguishes a failure of allocnet from a
+// command that exits with 1.
 func TestFailureBeforeTheCommand(t *testing.T) {
 	h := newHost(t)
 	for _, command := range []string{"run", "systemd-run"} {

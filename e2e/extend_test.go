@@ -32,8 +32,7 @@ func names(a *hook.Allocation) string {
 	return strings.Join(list, " ")
 }
 
-// TestAttachToStanding adds networks to an allocation that runs, and takes one
-// of them away again.
+// TestAttachToStanding adds networks to a running allocation, and detaches one of them.
 func TestAttachToStanding(t *testing.T) {
 	h := newHost(t)
 	before := h.attach("e1", "--primary", "web", "--networks", "storage", "--publish", "8080:80/tcp")
@@ -78,8 +77,8 @@ func TestAttachToStanding(t *testing.T) {
 	h.must("detach", "e1")
 }
 
-// foreign makes a namespace with a main network and a default route that are not
-// allocnet's, as Nomad's bridge mode does.
+// foreign creates a namespace with a main network and a default route of another runtime,
+// as Nomad's bridge mode does.
 func foreign(t *testing.T, name string) string {
 	t.Helper()
 	path, err := netns.Create(netns.DefaultDir, name)
@@ -214,7 +213,7 @@ func TestDefaultRouteIsRestored(t *testing.T) {
 	want("default via 172.26.64.1 dev eth0")
 }
 
-// TestExtendFails: what stood stays, what was added is gone.
+// TestExtendFails: existing attachments remain, added ones are removed.
 func TestExtendFails(t *testing.T) {
 	h := newHost(t)
 	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Code: 7, Msg: "no such VLAN"}}})
@@ -247,7 +246,7 @@ func TestExtendAfterFailedUndo(t *testing.T) {
 	h.must("detach", "u1")
 }
 
-// TestNotify tells of each try.
+// TestNotify: each attempt is reported.
 func TestNotify(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -263,8 +262,8 @@ func TestNotify(t *testing.T) {
 	h.must("detach", "z1")
 }
 
-// TestDetachFails: what cannot be removed stays on record, endangers nothing
-// else, and is tried again by whatever comes next.
+// TestDetachFails: an attachment that cannot be removed stays on record, affects no
+// other, and is retried by the next operation.
 func TestDetachFails(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -274,7 +273,7 @@ func TestDetachFails(t *testing.T) {
 	if out := h.must("status", "y1"); !strings.Contains(out, "pending") {
 		t.Errorf("status does not say that it is pending:\n%s", out)
 	}
-	h.attach("y1", "--networks", "vlan") // the second try, which fails as well
+	h.attach("y1", "--networks", "vlan") // the second attempt, which fails as well
 	if _, err := h.engine(nil).GC(context.Background(), hook.GCRequest{Leaks: hook.IgnoreLeaks}); err != nil {
 		t.Error(err)
 	}
@@ -340,7 +339,7 @@ func TestExtendOrphan(t *testing.T) {
 	if err := next.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waiting.await(t) // at which point it is known that DEL has to wait
+	waiting.await(t) // DEL has to wait from here on
 	if calls := read(t, dir+"/calls"); strings.Contains(calls, "DEL") {
 		t.Errorf("DEL came while ADD was running:\n%s", calls)
 	}
@@ -355,9 +354,9 @@ func TestExtendOrphan(t *testing.T) {
 	h.must("detach", "o1")
 }
 
-// TestExtendKilledAnywhere kills allocnet after ever longer times while it adds
-// networks and while it takes one away. GC then leaves all or nothing of it,
-// and what stood before in any case.
+// TestExtendKilledAnywhere kills allocnet after increasing times while it adds networks,
+// and while it detaches one. After GC all of the batch is attached or nothing of it, and
+// the earlier attachments remain.
 func TestExtendKilledAnywhere(t *testing.T) {
 	h := newHost(t)
 	for name, sweep := range map[string]struct {
@@ -415,8 +414,8 @@ func TestExtendKilledAnywhere(t *testing.T) {
 	}
 }
 
-// TestExtendLostRecord: with the record of a further attachment lost, its owner
-// still gets rid of it, and attaches anew.
+// TestExtendLostRecord: if the record of an added attachment is lost, the owner of the
+// allocation can still detach it, and attach the network again.
 func TestExtendLostRecord(t *testing.T) {
 	h := newHost(t)
 	path := foreign(t, "their")
@@ -447,8 +446,8 @@ func TestExtendLostRecord(t *testing.T) {
 	}
 }
 
-// TestExtendWaitsItsTurn: calls for one allocation come one after the other,
-// and one that gives up waiting does nothing.
+// TestExtendWaitsItsTurn: calls for one allocation run one after the other, and one whose
+// context ends while it waits does nothing.
 func TestExtendWaitsItsTurn(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()

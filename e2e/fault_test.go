@@ -107,7 +107,7 @@ func (s *signalOn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// listen has the error output of a command that has not been started.
+// listen reads the error output of a command that has not been started.
 func listen(cmd *exec.Cmd, text string) *signalOn {
 	s := &signalOn{text: text, seen: make(chan struct{})}
 	cmd.Stderr = s
@@ -189,7 +189,7 @@ func TestOrphan(t *testing.T) {
 	if err := detach.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waiting.await(t) // at which point it is known that DEL has to wait
+	waiting.await(t) // DEL has to wait from here on
 	if calls := read(t, dir+"/calls"); strings.Contains(calls, "DEL") {
 		t.Errorf("DEL came while ADD was running:\n%s", calls)
 	}
@@ -199,8 +199,8 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhere kills allocnet after ever longer times, until it is done
-// before it is killed, and then tears down.
+// TestKilledAnywhere kills allocnet after increasing times, until it exits before the
+// kill, and tears down each time.
 func TestKilledAnywhere(t *testing.T) {
 	h := newHost(t)
 	args := []string{"--primary", "web", "--networks", "storage,peer,vlan", "--publish", "8080:80/tcp"}
@@ -239,8 +239,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// step runs allocnet to its end and returns the time between two of some 25
-// instants of it, so that a loaded machine has no more of them.
+// step runs allocnet to its end and returns a 25th of the time that it took, so that a
+// busy machine needs no more kills.
 func (h *host) step(args ...string) time.Duration {
 	h.t.Helper()
 	began := time.Now()

@@ -27,9 +27,9 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// strangers are rules of others on the chains that CNI uses: docker's, podman's
-// (netavark's), those of an allocation of Nomad's own bridge, and some that
-// look like ours and are not.
+// strangers are rules of other programs on the chains that CNI plugins use: of Docker, of
+// podman (netavark), of an allocation on Nomad's own bridge network, and some that
+// resemble those of the plugins.
 const strangers = `*nat
 :DOCKER - [0:0]
 :NETAVARK-HOSTPORT-DNAT - [0:0]
@@ -74,7 +74,7 @@ func undo(rules string) string {
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, ":"), " ")
 		switch {
 		case strings.HasPrefix(line, ":"):
-			text.WriteString(line) // which empties it
+			text.WriteString(line) // this empties the chain
 			drop += "-X " + name + "\n"
 		case strings.HasPrefix(line, "COMMIT"):
 			text.WriteString(drop + line)
@@ -87,8 +87,8 @@ func undo(rules string) string {
 	return text.String()
 }
 
-// TestStrangersAreLeftAlone: with 20 living allocations and rules of others,
-// cleaning up what is dead changes nothing of theirs.
+// TestStrangersAreLeftAlone: with 20 live allocations and rules of other programs,
+// cleanup of dead allocations changes none of them.
 func TestStrangersAreLeftAlone(t *testing.T) {
 	h := newHost(t)
 	theirs := fmt.Sprintf(strangers, sha("nomad8b3a", 24), sha("nomad8b3a", 21))
@@ -121,8 +121,8 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// loseRecordsOfOdd makes every other allocation one of another runtime, of
-// which only libcni's cache and its namespace tell.
+// loseRecordsOfOdd turns every other allocation into one of another runtime: only
+// libcni's cached result and the namespace show it.
 func (h *host) loseRecordsOfOdd(i int) {
 	if i%2 == 1 {
 		h.loseRecords(fmt.Sprintf("alive-%d", i))
@@ -186,7 +186,7 @@ func TestLeakIsInThePluginsForm(t *testing.T) {
 	}
 }
 
-// TestManyLeaks are removed in one go.
+// TestManyLeaks: one gc removes thousands of leaks.
 func TestManyLeaks(t *testing.T) {
 	h := newHost(t)
 	leak(t, 1000)
@@ -196,7 +196,7 @@ func TestManyLeaks(t *testing.T) {
 	}
 }
 
-// TestGCKilled kills gc at many instants; the next one ends clean.
+// TestGCKilled kills gc at many instants. The next gc removes the rest.
 func TestGCKilled(t *testing.T) {
 	h := newHost(t)
 	for round := range 12 {
@@ -206,7 +206,7 @@ func TestGCKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(20+15*round) * time.Millisecond)
-		_ = cmd.Process.Kill() // or it was quicker
+		_ = cmd.Process.Kill() // it may have exited
 		_ = cmd.Wait()
 		h.must("gc")
 		sandbox.RequireSame(t, h.before)
@@ -217,7 +217,7 @@ func TestGCKilled(t *testing.T) {
 	}
 }
 
-// TestLiveUnknown: without the list of what lives nothing is removed.
+// TestLiveUnknown: while the live allocations are unknown, nothing is removed.
 func TestLiveUnknown(t *testing.T) {
 	h := newHost(t)
 	leak(t, 2)
@@ -241,7 +241,7 @@ func TestLiveUnknown(t *testing.T) {
 	h.must("gc", "--network", "web")
 }
 
-// TestGCWhileAttaching: 200 rounds of set-ups and collections at once.
+// TestGCWhileAttaching runs 200 rounds of set-ups and garbage collections in parallel.
 func TestGCWhileAttaching(t *testing.T) {
 	h := newHost(t)
 	ctx := context.Background()
@@ -295,8 +295,8 @@ func TestGCWhileAttaching(t *testing.T) {
 	}
 }
 
-// TestGarbage: what cannot be parsed, or is not ours to remove, is reported and
-// skipped, and the rest is done.
+// TestGarbage: objects that cannot be parsed, or that another program owns, are reported
+// and skipped. All others are removed.
 func TestGarbage(t *testing.T) {
 	h := newHost(t)
 	leak(t, 3)
@@ -342,8 +342,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestPendingIsTriedAgain behind the next operation on the host, whatever it is
-// about, and is shown until then.
+// TestPendingIsTriedAgain: a pending teardown is shown, and retried after the next
+// operation on the host.
 func TestPendingIsTriedAgain(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -372,8 +372,8 @@ func (h *host) awaitGone(id string) {
 	}, func() string { return strings.Join(left, ", ") })
 }
 
-// TestPendingDelaysNoCaller: an ADD returns while the plugin of another
-// allocation's pending teardown hangs, tried again by one process only.
+// TestPendingDelaysNoCaller: an ADD returns while the plugin of another allocation's
+// pending teardown hangs. Only one process retries it.
 func TestPendingDelaysNoCaller(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
@@ -401,7 +401,8 @@ func TestPendingDelaysNoCaller(t *testing.T) {
 	h.awaitGone("p1")
 }
 
-// TestForget drops the record of what nothing can remove.
+// TestForget: cleanup --forget deletes the record of an allocation that cannot be
+// removed.
 func TestForget(t *testing.T) {
 	h := newHost(t)
 	h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 7, Msg: "never"}}})
@@ -432,7 +433,7 @@ func TestReboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.attach("new", "--primary", "web")
-	for _, id := range []string{"old-1", "old-2"} { // on a busy machine they go only afterwards
+	for _, id := range []string{"old-1", "old-2"} { // a busy machine removes them after the set-up
 		h.awaitGone(id)
 	}
 	var list []hook.Allocation
@@ -442,7 +443,7 @@ func TestReboot(t *testing.T) {
 	h.must("detach", "new")
 }
 
-// reboot makes an allocation one of an earlier boot.
+// reboot turns an allocation into one of an earlier boot.
 func reboot(t *testing.T, store *state.Store, id string) {
 	t.Helper()
 	lock, err := store.Lock(context.Background(), id)
@@ -463,8 +464,8 @@ func reboot(t *testing.T, store *state.Store, id string) {
 	}
 }
 
-// TestPublishedUDPIsForgotten: the kernel goes on sending what comes for a
-// published UDP port to where it once was, unless it is told to forget.
+// TestPublishedUDPIsForgotten: without deletion of its tracked connections, the kernel
+// would send packets for a published UDP port to the old address.
 func TestPublishedUDPIsForgotten(t *testing.T) {
 	h := newHost(t)
 	h.attach("udp", "--primary", "web", "--publish", "7400:53/udp")
@@ -521,8 +522,9 @@ func TestDoctor(t *testing.T) {
 	h.must("doctor")
 }
 
-// TestCleanupRefusesTheLiving: the record and the namespace decide, also where
-// nothing on the host tells whose it is. Without a record libcni's cache does.
+// TestCleanupRefusesTheLiving: an allocation with a record and a namespace is live, even
+// if nothing on the host shows its owner. Without a record, libcni's cached result shows
+// it.
 func TestCleanupRefusesTheLiving(t *testing.T) {
 	h := newHost(t)
 	h.attach("c5", "--networks", `[{"name": "fixed", "ips": ["10.92.0.9/16"]}]`)

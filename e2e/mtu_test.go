@@ -27,7 +27,7 @@ func (h *host) dual(mtu int, add fakecni.Behaviour) {
 	sandbox.WriteFile(h.t, path, text)
 }
 
-// requireBridge holds the bridge to an MTU and to the IPv6 address of its
+// requireBridge fails the test unless a bridge has the MTU, and the IPv6 address of its
 // gateway.
 func (h *host) requireBridge(mtu int) {
 	h.t.Helper()
@@ -46,7 +46,7 @@ func requireMTU(t *testing.T, a *hook.Allocation, want int) {
 	}
 }
 
-// TestChosenMTU: a smaller MTU is one allocation's own affair.
+// TestChosenMTU: a smaller MTU changes only the allocation that chooses it.
 func TestChosenMTU(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		t.Run(fmt.Sprint(mtu), func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestChosenMTU(t *testing.T) {
 	}
 }
 
-// TestChosenMTUOnAPlainBridge: the bridge had no chosen MTU on it before, and
-// follows its ports.
+// TestChosenMTUOnAPlainBridge: no allocation has chosen an MTU on the bridge before, so
+// that the MTU of the bridge follows its ports.
 func TestChosenMTUOnAPlainBridge(t *testing.T) {
 	h := newHost(t)
 	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
@@ -84,8 +84,8 @@ func TestChosenMTUOnAPlainBridge(t *testing.T) {
 	h.must("detach", "u3")
 }
 
-// TestChosenMTUAtOnce: calls at the same time do not take what another one sets
-// on the way for the bridge's MTU.
+// TestChosenMTUAtOnce: no call takes the MTU that another one sets for a moment for that
+// of the bridge.
 func TestChosenMTUAtOnce(t *testing.T) {
 	h := newHost(t)
 	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
@@ -111,7 +111,7 @@ func TestChosenMTUAtOnce(t *testing.T) {
 	h.requireBridge(1500)
 }
 
-// TestFailedChosenMTU: what is refused or fails leaves the bridge as it was.
+// TestFailedChosenMTU: a set-up that is refused or fails does not change the bridge.
 func TestFailedChosenMTU(t *testing.T) {
 	h := newHost(t)
 	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
@@ -129,8 +129,8 @@ func TestFailedChosenMTU(t *testing.T) {
 	h.requireBridge(1500)
 }
 
-// TestFailedChosenMTUOfTwo: two allocations choose an MTU, and the one that made
-// the bridge fails: the bridge has the network's MTU all the same.
+// TestFailedChosenMTUOfTwo: two allocations choose an MTU, and the one that created the
+// bridge fails. The bridge still has the network's MTU.
 func TestFailedChosenMTUOfTwo(t *testing.T) {
 	h := newHost(t)
 	defer sandbox.Run(t, "ip", "link", "delete", "dual0")

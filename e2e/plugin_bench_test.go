@@ -23,11 +23,11 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// peers are the programs that BenchmarkPeers compares, as make build makes
-// them, and what they need.
+// peers are the programs that BenchmarkPeers compares, as `make build` builds them, with
+// their directories.
 type peers struct {
 	conf, bin, state, socket string
-	agent                    int // its process
+	agent                    int // its process ID
 }
 
 func newPeers(b *testing.B) *peers {
@@ -67,11 +67,10 @@ func (p *peers) startAgent(b *testing.B) {
 	b.Fatal("the agent does not answer")
 }
 
-// fixedAddress is what the fifth network of the sandbox wants to be told.
+// fixedAddress is the address that a selection of the fifth network of the sandbox needs.
 const fixedAddress = "10.92.0.250/16"
 
-// plugin is a subject that a runtime executes through libcni, with the keys
-// given besides.
+// plugin is a subject that a runtime executes through libcni, with additional keys.
 func (p *peers) plugin(b *testing.B, name, keys string) subject {
 	b.Helper()
 	list, err := libcni.NetworkConfFromBytes([]byte(fmt.Sprintf(
@@ -82,7 +81,7 @@ func (p *peers) plugin(b *testing.B, name, keys string) subject {
 	}
 	extra := []map[string]any{{"name": "storage"}, {"name": "peer"}, {"name": "vlan"}, {"name": "fixed", "ips": []string{fixedAddress}}}
 	return called(name, []string{p.bin, sandbox.PluginDir()}, func(int) *libcni.NetworkConfigList { return list }, func(k int) [][2]string {
-		networks, _ := json.Marshal(extra[:k-1]) // strings only
+		networks, _ := json.Marshal(extra[:k-1]) // only strings: it cannot fail
 		return [][2]string{{"networks", string(networks)}}
 	})
 }
@@ -147,10 +146,10 @@ func called(name string, dirs []string, list func(k int) *libcni.NetworkConfigLi
 	}
 }
 
-// BenchmarkPeers compares allocnet-cni, doing the work itself and by the agent,
-// with libcni calling the same networks one after the other, as Multus does, and
-// all at once, which nothing can beat; and with Multus where there is one. The
-// figures are medians, in turn within each iteration.
+// BenchmarkPeers compares allocnet-cni, with and without the agent, with libcni calling
+// the same networks one after the other, as Multus does, with all calls at once, which is
+// the lower bound, and with Multus if it is installed. The figures are medians, in turn
+// within each iteration.
 func BenchmarkPeers(b *testing.B) {
 	p := newPeers(b)
 	p.startAgent(b)
@@ -180,8 +179,8 @@ func BenchmarkPeers(b *testing.B) {
 	}
 }
 
-// BenchmarkAtOnce sets many allocations of three networks up at the same time,
-// and takes them down at the same time, by the plugin and by plain loops.
+// BenchmarkAtOnce sets up many allocations of three networks at the same time, and tears
+// them down at the same time, with the plugin and with plain loops.
 func BenchmarkAtOnce(b *testing.B) {
 	p := newPeers(b)
 	plain := sandbox.NewPlain(b, p.conf)
@@ -195,7 +194,7 @@ func BenchmarkAtOnce(b *testing.B) {
 					adds[i], dels[i] = append(adds[i], add), append(dels[i], del)
 				}
 			}
-			for b.Loop() { // done above: an iteration is many allocations
+			for b.Loop() { // measured above: one iteration is many allocations
 			}
 			for i, s := range subjects {
 				b.ReportMetric(median(adds[i])/float64(n), s.name+"-add-ms/allocation")
@@ -222,8 +221,8 @@ func atOnce(b *testing.B, s subject, n int) (add, del float64) {
 		var group sync.WaitGroup
 		for i, path := range paths {
 			group.Go(func() {
-				// The shared chains are made by the first: the plugins do not
-				// always manage when many come first at once, and say so.
+				// The first allocation makes the shared chains: the plugins sometimes
+				// fail if many come first at once.
 				for try := 0; ; try++ {
 					err := call(3, fmt.Sprintf("once-%d", i), path)
 					if err == nil || try == 3 {
@@ -241,13 +240,13 @@ func atOnce(b *testing.B, s subject, n int) (add, del float64) {
 	return all(s.add), all(s.del)
 }
 
-// BenchmarkFootprint measures what the programs weigh: their files, the agent's
-// memory at rest, and the plugin's answer to VERSION; and Multus' where there is
-// one.
+// BenchmarkFootprint measures the sizes of the programs, the memory of an idle agent, and
+// the time that the plugin takes for VERSION. It also measures Multus, if it is
+// installed.
 func BenchmarkFootprint(b *testing.B) {
 	p := newPeers(b)
 	p.startAgent(b)
-	time.Sleep(2 * time.Second) // its first round
+	time.Sleep(2 * time.Second) // the agent's first round
 	programs := []string{filepath.Join(p.bin, "allocnet"), filepath.Join(p.bin, "allocnet-cni")}
 	if path := os.Getenv("MULTUS_BIN"); path != "" {
 		programs = append(programs, path)

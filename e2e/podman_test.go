@@ -25,8 +25,8 @@ events_logger = "none"
 runtime = "runc"
 `
 
-// groups is where the container's control groups are, which no sandbox has
-// for itself.
+// groups is the directory of the container's control groups. A sandbox has no control
+// groups of its own.
 const groups = "/allocnet-test"
 
 // removeGroups waits for the processes of podman, which end after it.
@@ -37,7 +37,7 @@ func removeGroups(t *testing.T) {
 	})
 }
 
-// containerConfig is that of an agent in a container.
+// containerConfig is the configuration of an agent in a container.
 const containerConfig = `conf_dir    = %q
 plugin_dirs = [%q, %q]
 state_dir   = %q

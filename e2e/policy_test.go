@@ -10,8 +10,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestPolicy is that of the command line, whose user says whose the allocation
-// is.
+// TestPolicy: the command line enforces the policy for the identity that its user states.
 func TestPolicy(t *testing.T) {
 	h := newHost(t)
 	sandbox.WriteFile(t, h.conf+"/20-storage.conflist", `{"cniVersion": "1.0.0", "name": "storage", "allocnet": {"namespaces": ["prod"], "jobs": ["!test-*"], "maxAttachments": 1}, "plugins": [

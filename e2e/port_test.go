@@ -30,7 +30,7 @@ func requireAnswer(t *testing.T, url, want string) {
 	}
 }
 
-// TestChosenHostPort is a job that asks for ports of the host in its selection.
+// TestChosenHostPort: a job requests host ports in its selection.
 func TestChosenHostPort(t *testing.T) {
 	h := newHost(t)
 	h.nat(`"allocnet": {"hostPorts": ["4000-4999"]},`)
@@ -73,7 +73,8 @@ func TestChosenHostPortDeniedByDefault(t *testing.T) {
 	r.refuseAdd(h.container("p2", `networks=[{"name":"nat","cni-args":{"portMappings":[{"hostPort":4700}]}}]`), 7, "cni-args", "portMappings")
 }
 
-// TestOnePortManyAttach: of all that want a port at the same time one gets it.
+// TestOnePortManyAttach: of the allocations that request a port at the same time, one
+// gets it.
 func TestOnePortManyAttach(t *testing.T) {
 	h := newHost(t)
 	const many = 6
@@ -102,8 +103,8 @@ func TestOnePortManyAttach(t *testing.T) {
 	}
 }
 
-// TestPublishedPortOfAListener: the operator's own port is held to what is in
-// use, too.
+// TestPublishedPortOfAListener: a port that an operator publishes must not be in use
+// either.
 func TestPublishedPortOfAListener(t *testing.T) {
 	h := newHost(t)
 	serve(t, "/proc/self/ns/net", "127.0.0.1:4702", "the host's")

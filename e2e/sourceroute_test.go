@@ -74,7 +74,8 @@ func newHome(t *testing.T, n int, bridge string) {
 	run("-n %s -6 route add default via fd00:99:%d::1", client, n)
 }
 
-// answers tells whether an address answers a client with itself.
+// answers returns an error unless a client that connects to an address gets the address
+// as the answer.
 func answers(path string, address string) error {
 	var told []byte
 	err := within(path, func() error {

@@ -25,15 +25,14 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// router is a host with two networks that masquerade and publish ports, nat1
-// and nat2, and with a peer beyond it, to which no allocation's address has a
-// route back.
+// router is a host with two networks, nat1 and nat2, that masquerade and publish ports.
+// Behind it is a peer without a route to the addresses of allocations.
 type router struct {
 	*host
 	engine *hook.Engine
 }
 
-// routerAddress is the router's as the peer sees it.
+// routerAddress is the address of the router towards the peer.
 const (
 	routerAddress = "192.0.2.1"
 	peerAddress   = "192.0.2.2"
@@ -55,7 +54,7 @@ func newRouter(t *testing.T, backend string) *router {
 	return &router{h, h.engine(func(c *hook.Config) { c.Cleaner = &cleanup.Cleaner{} })}
 }
 
-// connectPeer makes the peer, which tells from where it is asked.
+// connectPeer creates the peer, which answers a connection with the client's address.
 func (h *host) connectPeer() {
 	h.t.Helper()
 	if _, err := netns.Create(netns.DefaultDir, filepath.Base(beyond)); err != nil {
@@ -73,9 +72,9 @@ func (h *host) connectPeer() {
 	tellAddress(h.t, beyond, peerAddress+":80", net.Conn.RemoteAddr)
 }
 
-// sandbox makes a namespace in which port 80 tells on which address it was
-// asked. Each interface answers ARP for its own address only: the host would
-// otherwise remember one attachment by the MAC of another.
+// sandbox creates a namespace in which port 80 answers with the address that the client
+// connected to. Each interface answers ARP for its own address only: the host would
+// otherwise store the MAC of another attachment for it.
 func (r *router) sandbox(name string) string {
 	r.t.Helper()
 	path, err := netns.Create(netns.DefaultDir, name)
@@ -88,7 +87,7 @@ func (r *router) sandbox(name string) string {
 	return path
 }
 
-// tellAddress accepts connections in a namespace and tells each one an address.
+// tellAddress accepts connections in a namespace and writes an address to each one.
 func tellAddress(t *testing.T, path, address string, tell func(net.Conn) net.Addr) {
 	t.Helper()
 	var listener net.Listener
@@ -121,10 +120,10 @@ func within(path string, do func() error) error {
 	return ns.Do(do)
 }
 
-// patience is how long an answer is waited for that does not come.
+// patience is the time that a test waits for an answer.
 const patience = 5 * time.Second
 
-// ask connects from an address in a namespace and returns what it is told.
+// ask connects from an address in a namespace and returns the answer.
 func ask(path, from, to string) (told string, err error) {
 	err = within(path, func() error {
 		dialer := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -169,8 +168,8 @@ func ping(path, from, to string) error {
 	})
 }
 
-// requireTraffic fails the test unless an attachment's gateway answers it, the
-// peer sees it as the router, and the published port leads to it.
+// requireTraffic fails the test unless the gateway of an attachment answers, the peer
+// sees the address of the router, and the published port leads to the attachment.
 func (r *router) requireTraffic(path string, address netip.Prefix, port int) {
 	r.t.Helper()
 	from := address.Addr().String()
@@ -185,8 +184,8 @@ func (r *router) requireTraffic(path string, address netip.Prefix, port int) {
 	}
 }
 
-// requireAll requires the traffic of all attachments that an allocation has,
-// which are to be those of the interfaces.
+// requireAll requires the traffic of all attachments of an allocation. Their interfaces
+// are those that are given.
 func (r *router) requireAll(id string, interfaces ...string) {
 	r.t.Helper()
 	a, err := r.engine.Status(context.Background(), id)
@@ -204,10 +203,10 @@ func (r *router) requireAll(id string, interfaces ...string) {
 	}
 }
 
-// ports are those of the host that lead to an interface.
+// ports are the host ports that lead to an interface.
 var ports = map[string]int{"net1": 8401, "net2": 8402, "net3": 8403, "data1": 8404, "eth0": 8405}
 
-// natted asks for a network with its port.
+// natted selects a network with its port.
 func natted(id, path string, elements ...string) hook.Request {
 	request := hook.Request{ID: id, Netns: path}
 	for _, text := range elements {
@@ -257,8 +256,7 @@ func (r *router) another(id, path string) (address netip.Prefix, del func()) {
 	return netip.PrefixFrom(ip.Unmap(), ones), func() { theirs.del(c) }
 }
 
-// partial are operations that leave attachments as they are. After each all that
-// remain have traffic.
+// partial are operations on one attachment. The others have traffic after each.
 var partial = map[string]func(r *router){
 	"detach of one of two on a network": func(r *router) {
 		path := r.sandbox("w1")
@@ -326,7 +324,7 @@ var partial = map[string]func(r *router){
 	},
 	"an attach that fails": func(r *router) {
 		r.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Code: 7, Msg: "no such VLAN"}}})
-		defer os.Remove(r.conf + "/90-fake.conflist") // other tests do without
+		defer os.Remove(r.conf + "/90-fake.conflist") // other tests do not have this network
 		path := r.sandbox("w1")
 		r.setup(natted("w1", path, "nat1@net1", "nat2@net2"))
 		request := natted("w1", path, "nat1@data1", "nat2@net3")
@@ -369,9 +367,8 @@ func (r *router) teardown(id string) {
 	}
 }
 
-// TestTrafficOfTheRest sends packets: what is done with one attachment changes
-// nothing for the others, of the same allocation, of another, and of another
-// runtime.
+// TestTrafficOfTheRest: an operation on one attachment changes no traffic of others, be
+// they of the same allocation, of another one, or of another runtime.
 func TestTrafficOfTheRest(t *testing.T) {
 	for _, backend := range []string{"iptables", "nftables"} {
 		t.Run(backend, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestRefusedAttachOfUnrecorded: an attach that is refused does nothing, also
-// where the record of what lives there is lost.
+// TestRefusedAttachOfUnrecorded: a refused attach changes nothing, even if the record of
+// a live allocation is lost.
 func TestRefusedAttachOfUnrecorded(t *testing.T) {
 	for name, again := range map[string][]string{
 		"namespace of that name": {"attach", "r1", "--primary", "web"},
@@ -27,7 +27,7 @@ func TestRefusedAttachOfUnrecorded(t *testing.T) {
 				t.Errorf("it was refused, and its interface is gone: %s", got)
 			}
 			h.must("detach", "r1")
-			sandbox.Run(t, "sh", "-c", "ip netns delete r1 2>/dev/null || true") // where detach does not know that it is its own
+			sandbox.Run(t, "sh", "-c", "ip netns delete r1 2>/dev/null || true") // detach cannot know that allocnet made it
 		})
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestUpgrade removes what each released format of the records describes.
+// TestUpgrade: allocations that are recorded in a released format can be torn down.
 func TestUpgrade(t *testing.T) {
 	h := newHost(t)
-	if err := os.Symlink(sandbox.PluginDir(), "/run/plugins"); err != nil { // as it is on record
+	if err := os.Symlink(sandbox.PluginDir(), "/run/plugins"); err != nil { // the plugin directory in the records
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove("/run/plugins") })

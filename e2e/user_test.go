@@ -26,8 +26,8 @@ func (h *host) unprivileged(args ...string) outcome {
 	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// TestWithoutRoot: what the modes of files allow is shown; the rest says what it
-// needs, and does nothing.
+// TestWithoutRoot: commands show what the modes of files allow. Others say that they need
+// root, and change nothing.
 func TestWithoutRoot(t *testing.T) {
 	h := newHost(t)
 	for _, dir := range []string{h.conf, h.state, h.plugins} {

@@ -142,8 +142,8 @@ func TestManyClients(t *testing.T) {
 	}
 }
 
-// TestKilled kills the agent in the middle of 100 attachments. The next one
-// leaves each as a whole or not at all, and all can be made and removed.
+// TestKilled kills the agent while it sets up 100 attachments. After the next start each
+// allocation is attached as a whole or not at all, and all can be attached and detached.
 func TestKilled(t *testing.T) {
 	h := newHost(t)
 	h.start()
@@ -187,7 +187,7 @@ func TestKilled(t *testing.T) {
 	clients.Wait()
 }
 
-// TestDeadAllocations are taken down at the start, and counted.
+// TestDeadAllocations: dead allocations are torn down when the agent starts, and counted.
 func TestDeadAllocations(t *testing.T) {
 	h := newHost(t)
 	for _, id := range []string{"dead-1", "dead-2", "live-1"} {
@@ -218,7 +218,7 @@ func TestDeadAllocations(t *testing.T) {
 	}
 }
 
-// TestLeaks are counted, and removed unless they are only to be reported.
+// TestLeaks: leaks are counted, and removed unless the agent only reports them.
 func TestLeaks(t *testing.T) {
 	h := newHost(t)
 	const lease = "/var/lib/cni/networks/storage/10.89.7.7"
@@ -226,9 +226,9 @@ func TestLeaks(t *testing.T) {
 	if old := time.Now().Add(-time.Hour); os.Chtimes(lease, old, old) != nil {
 		t.Fatal("the lease cannot be made old")
 	}
-	const young = "/var/lib/cni/networks/storage/10.89.7.8" // of another runtime that is attaching
+	const young = "/var/lib/cni/networks/storage/10.89.7.8" // of another runtime whose ADD may not be complete
 	sandbox.WriteFile(t, young, "begun\r\neth0")
-	if later := time.Now().Add(time.Hour); os.Chtimes(young, later, later) != nil { // however slow the test is
+	if later := time.Now().Add(time.Hour); os.Chtimes(young, later, later) != nil { // younger than two minutes, however slow the test is
 		t.Fatal("the lease cannot be kept young")
 	}
 	h.configure("reconcile {\n leaks = \"report\"\n}")
@@ -250,7 +250,7 @@ func TestLeaks(t *testing.T) {
 	}
 }
 
-// TestUnknownRemovesNothing has a Nomad that does not answer.
+// TestUnknownRemovesNothing: while Nomad does not answer, nothing is removed.
 func TestUnknownRemovesNothing(t *testing.T) {
 	h := newHost(t)
 	h.configure("nomad {\n address = \"http://127.0.0.1:1\"\n}")
@@ -422,7 +422,7 @@ func TestMetricsListener(t *testing.T) {
 	}
 }
 
-// TestReadyFile keeps the agent from being ready, not from serving.
+// TestReadyFile: until ready_file exists, the agent serves requests and is not ready.
 func TestReadyFile(t *testing.T) {
 	h := newHost(t)
 	path := h.conf + "/05-late.conflist"
@@ -445,8 +445,8 @@ func TestReadyFile(t *testing.T) {
 	}
 }
 
-// TestNewNetworks are taken up without a restart, and running allocations keep
-// what they have.
+// TestNewNetworks: the agent uses new network configurations without a restart, and
+// running allocations keep their own.
 func TestNewNetworks(t *testing.T) {
 	h := newHost(t)
 	h.start()

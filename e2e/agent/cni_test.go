@@ -30,7 +30,7 @@ func (h *host) cni(verb, id, mode string) (stdout, stderr string, code int) {
 		"CNI_NETNS=/run/netns/"+id, "CNI_ARGS=IgnoreUnknown=true;networks=peer", "GORACE=atexit_sleep_ms=0")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	_ = cmd.Run() // the exit code tells
+	_ = cmd.Run() // the caller reads the exit code
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
@@ -43,7 +43,7 @@ func (h *host) namespace(id string) {
 	h.Cleanup(func() { _ = netns.Remove(path) })
 }
 
-// requireAdded holds the result of an ADD to have an address.
+// requireAdded fails the test unless the result of an ADD has an address.
 func (h *host) requireAdded(stdout, stderr string, code int) {
 	h.Helper()
 	var result struct {
@@ -94,13 +94,13 @@ func TestPluginUsesTheAgent(t *testing.T) {
 	}
 }
 
-// TestAgentIsKilledDuringACall leaves the runtime with an ADD that the plugin
-// does by itself.
+// TestAgentIsKilledDuringACall: if the agent is killed during an ADD, the plugin attaches
+// without it.
 func TestAgentIsKilledDuringACall(t *testing.T) {
 	h := newHost(t)
 	h.namespace("c3")
 	h.start()
-	for i := range 4 { // at some time of the call
+	for i := range 4 { // each time at another instant of the call
 		ended := make(chan struct{})
 		var stdout, stderr string
 		var code int
@@ -127,8 +127,8 @@ func TestAgentIsKilledDuringACall(t *testing.T) {
 	}
 }
 
-// TestConflistFollows has the agent keep a conflist while its primary changes
-// 100 times, some of them for the worse.
+// TestConflistFollows: the agent updates its conflist while the configuration of the
+// primary network changes 100 times. Some of its versions are invalid.
 func TestConflistFollows(t *testing.T) {
 	h := newHost(t)
 	path := h.conf + "/00-multi.conflist"
@@ -136,7 +136,7 @@ func TestConflistFollows(t *testing.T) {
 	h.start()
 	source := sandbox.Run(t, "cat", h.conf+"/10-web.conflist")
 	stop, torn := make(chan struct{}), make(chan error, 1)
-	go func() { // reads all the time
+	go func() { // a reader never sees a part of the file
 		for {
 			data, err := os.ReadFile(path)
 			if err == nil {
@@ -161,7 +161,7 @@ func TestConflistFollows(t *testing.T) {
 			text = source[:len(source)*i/100]
 		case 2:
 			text = strings.Replace(source, `"snat": true,`, "", 1)
-		case 3: // as editors save
+		case 3: // replaced by rename, as editors save
 			sandbox.WriteFile(t, h.conf+"/.new", source)
 			if err := os.Rename(h.conf+"/.new", h.conf+"/10-web.conflist"); err != nil {
 				t.Fatal(err)
@@ -189,8 +189,8 @@ func TestConflistFollows(t *testing.T) {
 	h.await("it follows again", func() bool { return !strings.Contains(sandbox.Run(t, "cat", path), `"mac": true`) })
 }
 
-// TestConflistIsInstalled from a file of the user, and stays when that is no
-// conflist any more.
+// TestConflistIsInstalled: the agent installs the user's conflist, and keeps the last
+// valid one.
 func TestConflistIsInstalled(t *testing.T) {
 	h := newHost(t)
 	source, path := t.TempDir()+"/mine.json", h.conf+"/00-multi.conflist"

@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// contained runs a command as the first process of a container: the host's
-// state and leases are there, the pinned network namespaces are not.
+// contained runs a command as the first process of a container. It has the records and
+// leases of the host, and not its pinned network namespaces.
 const contained = `set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run/netns
@@ -29,8 +29,8 @@ func inContainer(words ...string) []string {
 	return append([]string{"sh", "-c", contained, "sh"}, words...)
 }
 
-// TestAgentInContainer: an agent that does not see the host's namespaces takes
-// nothing down that runs there.
+// TestAgentInContainer: an agent that does not see the host's namespaces does not tear
+// down their allocations.
 func TestAgentInContainer(t *testing.T) {
 	for name, test := range map[string]struct {
 		isolation uintptr
@@ -69,7 +69,7 @@ func TestAgentInContainer(t *testing.T) {
 	}
 }
 
-// TestCommandsInContainer: so do the commands that remove.
+// TestCommandsInContainer: neither do the commands that remove.
 func TestCommandsInContainer(t *testing.T) {
 	h := newHost(t)
 	if out, code := h.allocnet("attach", "running", "--primary", "web"); code != 0 {

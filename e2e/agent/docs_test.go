@@ -13,7 +13,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// block returns the block of a document that follows a remark.
+// block returns the code block of a document that follows an HTML comment.
 func block(t *testing.T, document, remark, language string) string {
 	t.Helper()
 	found := regexp.MustCompile("(?s)<!-- " + remark + " -->\n```" + language + "\n(.*?)```").FindStringSubmatch(sandbox.Run(t, "cat", "../../docs/"+document))
@@ -64,7 +64,7 @@ func TestCurlOfTheDocs(t *testing.T) {
 func TestGoOfTheDocs(t *testing.T) {
 	h := newHost(t)
 	h.start()
-	dir, err := os.MkdirTemp(".", "example") // inside of the module
+	dir, err := os.MkdirTemp(".", "example") // within the module, whose packages it imports
 	if err != nil {
 		t.Fatal(err)
 	}

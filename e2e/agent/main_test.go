@@ -32,7 +32,7 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// Where things are. /run is the sandbox's.
+// Paths of the tests. /run is that of the sandbox.
 const (
 	bin    = "/run/bin"
 	binary = bin + "/allocnet"
@@ -62,8 +62,8 @@ type host struct {
 	done chan error
 }
 
-// newHost returns a host that has seen every network once. When the test ends
-// the host must be as it was.
+// newHost returns a host to which every network has been attached once, so that its
+// bridges and shared chains exist. When the test ends, the host has to be as it was then.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	h := &host{T: t, conf: sandbox.WriteConf(t), plugins: t.TempDir(), state: t.TempDir(), config: t.TempDir(), socket: "/run/allocnet/agent.sock"}
@@ -87,7 +87,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// log is what a process prints, and can be waited for.
+// log is the output of a process, in which a test can wait for a text.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -112,7 +112,7 @@ func (h *host) env() []string {
 		"ALLOCNET_PLUGIN_DIR="+sandbox.PluginDir()+":"+h.plugins,
 		"ALLOCNET_STATE_DIR="+h.state,
 		"ALLOCNET_CONFIG="+h.config,
-		"GORACE=atexit_sleep_ms=0", // a second for each call otherwise
+		"GORACE=atexit_sleep_ms=0", // the race detector would sleep a second at each exit
 	)
 }
 
@@ -180,7 +180,7 @@ func (h *host) configure(text string) {
 	sandbox.WriteFile(h.T, h.config+"/agent.hcl", text)
 }
 
-// request speaks HTTP without the client.
+// request sends an HTTP request without the package client.
 func (h *host) request(method, path, body string) (int, string) {
 	h.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -217,7 +217,7 @@ func (h *host) metric(series string) float64 {
 	return value
 }
 
-// must is for calls that have to succeed.
+// must fails the test if the call fails.
 func must[T any](h *host) func(T, error) T {
 	return func(value T, err error) T {
 		h.Helper()

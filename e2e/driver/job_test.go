@@ -14,7 +14,7 @@ import (
 type job struct {
 	count  int
 	mode   string // of the group's network
-	ports  string // of it
+	ports  string // of the group's network
 	driver string // of the main task
 	// networks are the config of each attachment task, by the task's name.
 	networks map[string]string

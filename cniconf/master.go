@@ -4,10 +4,13 @@
 package cniconf
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
@@ -20,10 +23,17 @@ type HasLink func(name string) (bool, error)
 type MissingMasterError struct {
 	Network, Path string
 	Missing       []string
+	// Creators are networks whose bridges these links are. Empty: they are not, or that
+	// was not looked up.
+	Creators []string
 }
 
 func (e *MissingMasterError) Error() string {
-	return fmt.Sprintf("network %q: the host has no link %s: create it, or correct \"master\" in %s", e.Network, strings.Join(e.Missing, ", "), e.Path)
+	missing := strings.Join(e.Missing, ", ")
+	if len(e.Creators) > 0 {
+		return fmt.Sprintf("network %q: the host has no link %s: select network %s, which creates it, before network %q, or create it", e.Network, missing, strings.Join(e.Creators, ", "), e.Network)
+	}
+	return fmt.Sprintf("network %q: the host has no link %s: create it, or correct \"master\" in %s", e.Network, missing, e.Path)
 }
 
 // Kind is that of package errdefs.
@@ -48,6 +58,16 @@ func (n *Network) masters() []string {
 	return masters
 }
 
+// createsBridge tells whether attachments to the network create a bridge of the host.
+func (n *Network) createsBridge(name string) bool {
+	return slices.ContainsFunc(n.List.Plugins, func(plugin *libcni.PluginConfig) bool {
+		var conf struct {
+			Bridge string `json:"bridge"`
+		}
+		return plugin.Network.Type == "bridge" && json.Unmarshal(plugin.Bytes, &conf) == nil && cmp.Or(conf.Bridge, "cni0") == name
+	})
+}
+
 // CheckMasters checks that the host has the network's masters. The error is a
 // *MissingMasterError, or that of has.
 func (n *Network) CheckMasters(has HasLink) error {
@@ -64,5 +84,5 @@ func (n *Network) CheckMasters(has HasLink) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return &MissingMasterError{n.Name, n.Path, missing}
+	return &MissingMasterError{Network: n.Name, Path: n.Path, Missing: missing}
 }

@@ -3,7 +3,11 @@
 
 package cniconf
 
-import "iter"
+import (
+	"errors"
+	"iter"
+	"slices"
+)
 
 // Usable is a catalog together with the plugin directories and the links of the host: it
 // tells the networks that the host can attach from those whose plugins or masters are
@@ -20,13 +24,50 @@ func (c *Catalog) Usable(pluginDirs []string, has HasLink) Usable {
 	return Usable{c, PluginDirs(pluginDirs), has}
 }
 
-// Check tells why the host cannot attach a network. The error is a *MissingPluginError, a
-// *MissingMasterError, or that of HasLink.
+// Check tells why the host cannot attach a network. A master that is the bridge of another
+// network is not missing, because a request can select both. The error is a
+// *MissingPluginError, a *MissingMasterError, or that of HasLink.
 func (u Usable) Check(n *Network) error {
 	if err := n.CheckPlugins(u.pluginDirs); err != nil {
 		return err
 	}
-	return n.CheckMasters(u.hasLink)
+	return n.CheckMasters(u.orCreated(u.creators))
+}
+
+// creators returns the networks that create a bridge and have their plugins.
+func (u Usable) creators(bridge string) []*Network {
+	return slices.DeleteFunc(creators(u.catalog.Networks, bridge), func(n *Network) bool {
+		return n.CheckPlugins(u.pluginDirs) != nil
+	})
+}
+
+// firstCreators returns the name of a network for each bridge that one creates.
+func (u Usable) firstCreators(bridges []string) []string {
+	var names []string
+	for _, bridge := range bridges {
+		if found := u.creators(bridge); len(found) > 0 {
+			names = append(names, found[0].Name)
+		}
+	}
+	return names
+}
+
+func creators(networks []*Network, bridge string) []*Network {
+	var found []*Network
+	for _, n := range networks {
+		if n.createsBridge(bridge) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// orCreated adds the bridges of networks to the links of the host.
+func (u Usable) orCreated(creators func(bridge string) []*Network) HasLink {
+	return func(name string) (bool, error) {
+		found, err := u.hasLink(name)
+		return found || err == nil && len(creators(name)) > 0, err
+	}
 }
 
 // Lookup returns the network of a name. The error is a *NotFoundError or that of Check.
@@ -39,6 +80,28 @@ func (u Usable) Lookup(name string) (*Network, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// LookupAll returns the networks of one request, in their order. The host has the master of
+// each, or an earlier one creates it. The errors are those of Lookup.
+func (u Usable) LookupAll(names []string) ([]*Network, error) {
+	var networks []*Network
+	for _, name := range names {
+		n, err := u.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		err = n.CheckMasters(u.orCreated(func(bridge string) []*Network { return creators(networks, bridge) }))
+		var missing *MissingMasterError
+		if errors.As(err, &missing) {
+			missing.Creators = u.firstCreators(missing.Missing)
+		}
+		if err != nil {
+			return nil, err
+		}
+		networks = append(networks, n)
+	}
+	return networks, nil
 }
 
 // All yields each network of the catalog with nil or the error of Check.

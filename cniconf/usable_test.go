@@ -68,3 +68,50 @@ func TestUsableLookup(t *testing.T) {
 		t.Errorf("x is %v, want a *NotFoundError", err)
 	}
 }
+
+// TestUsableMaster: a master that another network creates is not missing, if that network
+// has its plugins and, in a request, comes before.
+func TestUsableMaster(t *testing.T) {
+	plugins := t.TempDir()
+	for _, name := range []string{"bridge", "macvlan"} {
+		if err := os.WriteFile(filepath.Join(plugins, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := errors.New("netlink: interrupted")
+	u := load(t, map[string]string{
+		"10-on.conflist":   `{"cniVersion": "1.0.0", "name": "on", "plugins": [{"type": "macvlan", "master": "lan0"}]}`,
+		"20-gone.conflist": `{"cniVersion": "1.0.0", "name": "gone", "plugins": [{"type": "bridge", "bridge": "lan0"}, {"type": "x"}]}`,
+		"30-lan.conflist":  `{"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "bridge", "bridge": "lan0"}]}`,
+		"40-lost.conflist": `{"cniVersion": "1.0.0", "name": "lost", "plugins": [{"type": "macvlan", "master": "lan1"}]}`,
+		"50-odd.conflist":  `{"cniVersion": "1.0.0", "name": "odd", "plugins": [{"type": "macvlan", "master": "odd0"}]}`,
+		"60-cni.conflist":  `{"cniVersion": "1.0.0", "name": "cni", "plugins": [{"type": "bridge"}]}`,
+		"70-over.conflist": `{"cniVersion": "1.0.0", "name": "over", "plugins": [{"type": "macvlan", "master": "cni0"}]}`,
+	}).Usable([]string{plugins}, func(name string) (bool, error) {
+		if name == "odd0" {
+			return false, broken
+		}
+		return false, nil
+	})
+	const selectFirst = `network "on": the host has no link lan0: select network lan, which creates it, before network "on", or create it`
+	for _, test := range []struct {
+		names []string
+		want  string
+	}{
+		{[]string{"lan", "on"}, ""},
+		{[]string{"cni", "over"}, ""},
+		{[]string{"on"}, selectFirst},
+		{[]string{"on", "lan"}, selectFirst},
+		{[]string{"cni", "on"}, selectFirst},
+		{[]string{"lan", "lost"}, `network "lost": the host has no link lan1: create it, or correct "master"`},
+		{[]string{"odd"}, broken.Error()},
+	} {
+		networks, err := u.LookupAll(test.names)
+		if err == nil && (test.want != "" || len(networks) != len(test.names)) || err != nil && (test.want == "" || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%v: %v, %v, want %q", test.names, networks, err, test.want)
+		}
+	}
+	if _, err := u.Lookup("on"); err != nil {
+		t.Errorf("by itself: %v", err)
+	}
+}

@@ -26,6 +26,20 @@ func TestMissingMaster(t *testing.T) {
 	}
 }
 
+// TestMasterOfAnotherNetwork: the first attach on a host may select a network whose master
+// is the bridge that an earlier network creates. macvlan makes the bridge promiscuous, and
+// CHECK of the bridge plugin fails if the configuration does not say so.
+func TestMasterOfAnotherNetwork(t *testing.T) {
+	h := newHost(t)
+	sandbox.WriteFile(t, h.conf+"/84-lan.conflist", `{"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "bridge", "bridge": "lan0", "promiscMode": true, "ipam": {"type": "static", "addresses": [{"address": "10.98.6.1/24"}]}}]}`)
+	sandbox.WriteFile(t, h.conf+"/85-on-lan.conflist", `{"cniVersion": "1.0.0", "name": "on-lan", "plugins": [{"type": "macvlan", "master": "lan0", "ipam": {"type": "static", "addresses": [{"address": "10.98.6.2/24"}]}}]}`)
+	defer sandbox.Run(t, "ip", "link", "delete", "lan0")
+	h.refuse(2, []string{`network "on-lan": the host has no link lan0: select network lan, which creates it`}, "attach", "m1", "--networks", "on-lan,lan")
+	h.attach("m1", "--primary", "lan", "--networks", "on-lan")
+	h.must("check", "m1")
+	h.must("detach", "m1")
+}
+
 // TestRequestedAddress: an address that host-local would not give is refused once, with
 // the reason.
 func TestRequestedAddress(t *testing.T) {

@@ -124,6 +124,7 @@ func TestSetupOrder(t *testing.T) {
 		plain = `{"type": "bridge", "ipam": {"type": "host-local", "routes": [{"dst": "10.0.0.0/8"}]}}`
 		dhcp  = `{"type": "macvlan", "ipam": {"type": "dhcp"}}`
 		alien = `{"type": "cilium-cni"}`
+		outer = `{"type": "macvlan", "master": "cni0", "ipam": {}}`
 		inner = `{"type": "vlan", "master": "net1", "linkInContainer": true, "ipam": {}}`
 	)
 	for name, test := range map[string]struct {
@@ -136,6 +137,7 @@ func TestSetupOrder(t *testing.T) {
 		"on an interface inside":   {[]string{plain, plain, inner}, "[] [] [net1]"},
 		"only the primary's route": {[]string{way, plain}, "[] []"},
 		"a master that is absent":  {[]string{plain, inner}, "[] []"},
+		"on the bridge of another": {[]string{outer, plain, outer}, "[] [] [net1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &plan{}

@@ -42,11 +42,12 @@ func inOrder(ctx context.Context, n int, dependencies func(i int) []int, do func
 
 // order fills DependsOn. Attachments that set a default route follow each other, the
 // primary first, so that the result does not depend on which plugin is quicker. An
-// attachment whose master is an interface in the namespace follows that interface's.
+// attachment whose master is an interface in the namespace follows that interface's, and
+// one whose master is a bridge follows those that may create the bridge.
 func (p *plan) order() {
 	previous := ""
 	candidates := slices.Clone(p.existing)
-	for _, added := range p.added {
+	for i, added := range p.added {
 		a, list := added.attachment, added.network.List
 		if setsDefaultRoute(list) {
 			if previous != "" {
@@ -55,6 +56,7 @@ func (p *plan) order() {
 			previous = a.Interface
 		}
 		a.DependsOn = append(a.DependsOn, masterInterfaces(list, candidates)...)
+		a.DependsOn = append(a.DependsOn, bridgeInterfaces(list, p.added[:i])...)
 		candidates = append(candidates, *a)
 	}
 }
@@ -150,6 +152,31 @@ func masterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachm
 		}
 	}
 	return masters
+}
+
+// bridgeInterfaces returns the interfaces of the earlier attachments that create a bridge
+// which is a master in the network.
+func bridgeInterfaces(list *libcni.NetworkConfigList, candidates []planned) []string {
+	var interfaces []string
+	for _, p := range list.Plugins {
+		conf, err := decodePlugin(p)
+		if err != nil || conf.Master == "" || conf.LinkInContainer {
+			continue
+		}
+		for _, e := range candidates {
+			if createsBridge(e.network.List, conf.Master) {
+				interfaces = append(interfaces, e.attachment.Interface)
+			}
+		}
+	}
+	return interfaces
+}
+
+func createsBridge(list *libcni.NetworkConfigList, name string) bool {
+	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		conf, err := decodePlugin(p)
+		return err == nil && conf.Type == "bridge" && conf.link() == name
+	})
 }
 
 func decodePlugin(p *libcni.PluginConfig) (pluginConf, error) {

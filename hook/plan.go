@@ -149,13 +149,17 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 		_, found, err := e.config.Host.LinkMTU(name)
 		return found, err
 	})
-	networks := make([]*cniconf.Network, len(elements))
+	names := make([]string, len(elements))
 	for i, element := range elements {
-		if networks[i], err = usable.Lookup(element.Name); err != nil {
-			return nil, err
-		}
-		if slices.Contains(networks[i].PluginTypes(), ownPlugin) {
-			return nil, &RequestError{"network", element.Name, "is made by " + ownPlugin + " itself: name one of those that it attaches"}
+		names[i] = element.Name
+	}
+	networks, err := usable.LookupAll(names)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range networks {
+		if slices.Contains(n.PluginTypes(), ownPlugin) {
+			return nil, &RequestError{"network", n.Name, "is made by " + ownPlugin + " itself: name one of those that it attaches"}
 		}
 	}
 	return networks, nil

@@ -56,6 +56,26 @@ func TestRefusedBeforeAdd(t *testing.T) {
 	}
 }
 
+// TestMasterOfAnotherNetwork: a request may select a network whose master is the bridge of
+// an earlier one, which is attached first. In another order it is refused.
+func TestMasterOfAnotherNetwork(t *testing.T) {
+	m := newMemory(t, nil)
+	m.network(t, "lan", `{"type": "bridge", "bridge": "lan0"}`)
+	m.network(t, "on-lan", `{"type": "macvlan", "master": "lan0"}`)
+	for _, names := range [][]string{{"on-lan"}, {"on-lan", "lan"}} {
+		const want = `network "on-lan": the host has no link lan0: select network lan, which creates it, before network "on-lan"`
+		if _, err := m.Setup(t.Context(), Request{ID: "w1", Networks: named(names...)}); err == nil || errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", names, err, want)
+		}
+	}
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Networks: named("lan", "on-lan")}); err != nil {
+		t.Fatal(err)
+	}
+	if calls := m.exec.names(); len(calls) != 2 || !strings.Contains(calls[0], "net1") {
+		t.Errorf("calls %v, want ADD for lan before on-lan", calls)
+	}
+}
+
 // TestPermanentError: an error that no attempt can change is the last one.
 func TestPermanentError(t *testing.T) {
 	m := newMemory(t, nil)

@@ -104,13 +104,17 @@ func outcome(err error) string {
 
 // Observe counts an operation on an attachment.
 func (m *Metrics) Observe(o hook.Observation) {
-	if o.Op == "cleanup" {
+	if o.Network == "" || o.Op == hook.OpRetry { // no operation on an attachment, or a part of one
+		return
+	}
+	if o.Op == hook.OpCleanup {
 		m.cleanups.WithLabelValues(o.Network, outcome(o.Err)).Inc()
 		return
 	}
-	m.operations.WithLabelValues(o.Op, o.Network, outcome(o.Err)).Observe(o.Took.Seconds())
+	op := string(o.Op)
+	m.operations.WithLabelValues(op, o.Network, outcome(o.Err)).Observe(o.Took.Seconds())
 	if o.Attempts > 1 {
-		m.retries.WithLabelValues(o.Op, o.Network).Add(float64(o.Attempts - 1))
+		m.retries.WithLabelValues(op, o.Network).Add(float64(o.Attempts - 1))
 	}
 }
 

@@ -40,6 +40,9 @@ type Collector struct {
 	// Progress is called after each batch with the number of allocations that are
 	// done, and of all. Default: not called.
 	Progress func(done, of int)
+	// Observe is called for each allocation whose leaks were removed, or failed to be.
+	// Default: not called.
+	Observe func(Removed)
 	// Logger gets a line for each batch. Default: none.
 	Logger hclog.Logger
 
@@ -166,7 +169,14 @@ func (c *Collector) removeBatch(ctx context.Context, ids []string, byAllocation 
 	failures := found.remove(ctx, objects)
 	report.Removed += len(objects) - len(failures)
 	report.Failures = append(report.Failures, failures...)
-	return time.Since(started), nil
+	took := time.Since(started)
+	if c.Observe != nil {
+		for _, r := range removedOf(objects, failures) {
+			r.Took = took
+			c.Observe(*r)
+		}
+	}
+	return took, nil
 }
 
 // lock waits until no attachment is in flight. Between its attempts, set-ups that

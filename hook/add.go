@@ -20,6 +20,7 @@ import (
 func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 	log := o.attachmentLog(*a)
 	var first error
+	started := time.Now()
 	for a.Attempts < maxAttempts {
 		if abort.Err() != nil {
 			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
@@ -37,6 +38,7 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 		if a.Attempts == maxAttempts || !cniexec.Transient(err) {
 			break
 		}
+		o.report(o.observation(OpRetry, *a, a.Attempts, started, err))
 		pause := delay()
 		log.Warn("attach failed, trying again", "attempt", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
 		if err := o.undoAdd(ctx, *a); err != nil {

@@ -115,7 +115,7 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
 			}
 			return o.setAcceptRA(ns, p.added[i])
 		}
-		if err := o.instrument("attach", a, attach); err != nil {
+		if err := o.instrument(OpAttach, a, attach); err != nil {
 			fail(err)
 		}
 	})

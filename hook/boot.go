@@ -128,7 +128,7 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 		leftovers[i] = o.leftover()
 	}
 	e.log.Info("removing what an earlier boot left", "allocations", len(leftovers))
-	errs := e.force(ctx, leftovers)
+	errs := e.force(ctx, ReasonBoot, leftovers)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

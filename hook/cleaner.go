@@ -44,18 +44,12 @@ func (noCleaner) Clean(_ context.Context, leftovers []state.Leftover) []error {
 func (noCleaner) Covers(state.Attachment) bool { return false }
 
 // force has the cleaner remove what allocations left, and reports it.
-func (e *Engine) force(ctx context.Context, leftovers []state.Leftover) []error {
+func (e *Engine) force(ctx context.Context, reason Reason, leftovers []state.Leftover) []error {
 	started := time.Now()
 	errs := e.config.Cleaner.Clean(ctx, leftovers)
-	if e.config.Observer == nil {
-		return errs
-	}
 	for i, l := range leftovers {
 		for _, s := range l.Suspects {
-			e.config.Observer.Observe(Observation{
-				Op: "cleanup", Network: s.Attachment.Network, Interface: s.Attachment.Interface,
-				Attempts: 1, Took: time.Since(started), Err: errs[i],
-			})
+			e.report(observation(OpCleanup, reason, l.Allocation, s.Attachment, 1, started, errs[i]))
 		}
 	}
 	return errs

@@ -27,7 +27,11 @@ type observations struct {
 func (o *observations) Observe(seen Observation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.seen = append(o.seen, fmt.Sprintf("%s %s %s %t", seen.Op, seen.Network, seen.Interface, seen.Err == nil))
+	text := fmt.Sprintf("%s %s %s %t", seen.Op, seen.Network, seen.Interface, seen.Err == nil)
+	if seen.Reason != "" {
+		text += " " + string(seen.Reason)
+	}
+	o.seen = append(o.seen, text)
 }
 
 // TestForcedCleanup of an attachment whose DEL fails, with each kind of cleaner.
@@ -45,7 +49,7 @@ func TestForcedCleanup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := &observations{}
-			m := newMemory(t, func(c *Config) { c.Cleaner, c.Observer = test.cleaner, observed })
+			m := newMemory(t, func(c *Config) { c.Cleaner, c.Observers = test.cleaner, []Observer{observed} })
 			m.network(t, "web", "bridge")
 			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
 				return c.Verb == "DEL", nil, types.NewError(104, "no fabric", "")

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/go-cni"
 
@@ -70,6 +71,7 @@ func (o *operation) repair() error {
 	if !o.isUnknown() {
 		return nil
 	}
+	started := time.Now()
 	err := o.restore()
 	if err == nil {
 		err = o.unfinished()
@@ -81,6 +83,7 @@ func (o *operation) repair() error {
 		return o.damagedRecord(err)
 	}
 	o.log.Info("repaired the record")
+	o.report(Observation{Op: OpRepair, Allocation: o.record.Allocation.ID, Identity: o.record.Allocation.Identity, Took: time.Since(started)})
 	o.record.Damaged = nil
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
@@ -34,6 +35,13 @@ func (*NotAttachedError) Kind() errdefs.Kind { return errdefs.Refused }
 // Teardown only. An interface that is not attached, so also a second call, is a
 // *NotAttachedError; an allocation that is not on record is state.ErrNotFound.
 func (e *Engine) Detach(ctx context.Context, id, iface string) error {
+	started := time.Now()
+	err := e.detachOne(ctx, id, iface)
+	e.reportDetach(id, started, err)
+	return err
+}
+
+func (e *Engine) detachOne(ctx context.Context, id, iface string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
 		return err
@@ -68,6 +76,13 @@ func (e *Engine) Detach(ctx context.Context, id, iface string) error {
 // task without attachments and a missing namespace are not errors, nor is a
 // second call.
 func (e *Engine) Release(ctx context.Context, id, task string) error {
+	started := time.Now()
+	err := e.release(ctx, id, task)
+	e.reportDetach(id, started, err)
+	return err
+}
+
+func (e *Engine) release(ctx context.Context, id, task string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
 		return err

@@ -117,6 +117,8 @@ type operation struct {
 	// hold is inherited by the plugins; see state.Locked.Hold.
 	hold *os.File
 	log  hclog.Logger
+	// reason is why the operation is done if no caller asked for it.
+	reason Reason
 	// notify is Request.Notify.
 	notify func(Step)
 	// recordPlan is lock.Begin; tests replace it.

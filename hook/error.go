@@ -28,6 +28,9 @@ type Error struct {
 	// Err is the cause of the first failure: later ones are often only its
 	// consequence.
 	Err error
+
+	// reported is whether the observers have it.
+	reported bool
 }
 
 func (e *Error) Error() string {

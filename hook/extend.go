@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -36,6 +37,13 @@ func (e *Engine) Attach(ctx context.Context, id string, networks []selection.Ele
 //
 // The default route stays where it is unless a network asks for it.
 func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
+	started := time.Now()
+	a, err := e.attachFurther(ctx, r)
+	e.reportAttach(r, started, err)
+	return a, err
+}
+
+func (e *Engine) attachFurther(ctx context.Context, r Request) (*Allocation, error) {
 	if err := r.validateExtension(); err != nil {
 		return nil, err
 	}
@@ -140,6 +148,7 @@ func (o *operation) extend(ctx context.Context, r Request, digest string) (*Allo
 		// The caller may have cancelled; the rollback needs a context of its own.
 		undoing, stop := Undoing(ctx)
 		defer stop()
+		defer o.because(ReasonRollback)()
 		if undo := o.remove(undoing, o.batch(batch)); undo != nil {
 			err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 		}

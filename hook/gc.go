@@ -113,7 +113,7 @@ func (e *Engine) tearDownEnded(ctx context.Context, r GCRequest, c *Collected) e
 			continue
 		}
 		e.log.Info("tearing down an allocation that has ended", "allocation", a.ID)
-		if err := e.Teardown(ctx, a.ID); err != nil {
+		if err := e.teardownBecause(ctx, a.ID, ReasonGC); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -186,6 +186,7 @@ func (e *Engine) collect(ctx context.Context, id string, scope func(network stri
 	if now := time.Now(); !due(o.record, now) {
 		return false, nextAttempt(o.record, now), nil
 	}
+	o.reason = ReasonGC
 	torn, err = o.recoverOrphan(ctx)
 	return torn, next, err
 }

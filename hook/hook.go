@@ -96,8 +96,8 @@ type Config struct {
 	// Cleaner does forced cleanup. Default: that of package cleanup. NoCleaner turns
 	// it off: then what a DEL leaves stays recorded as pending.
 	Cleaner Cleaner
-	// Observer is told of every operation on an attachment. Default: none.
-	Observer Observer
+	// Observers are told of every operation: metrics, events. Default: none.
+	Observers []Observer
 	// Logger gets one line for each step that matters. Default: none.
 	Logger hclog.Logger
 }

@@ -4,37 +4,181 @@
 package hook
 
 import (
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
 
-// Observation is one operation on one attachment, after its last attempt.
+// Op is a kind of operation.
+type Op string
+
+const (
+	// OpAttach attaches a network.
+	OpAttach Op = "attach"
+	// OpRetry is an attempt to attach that failed and is repeated.
+	OpRetry Op = "retry"
+	// OpDetach removes an attachment by DEL.
+	OpDetach Op = "detach"
+	// OpCleanup removes by force what DEL leaves.
+	OpCleanup Op = "cleanup"
+	// OpRepair repairs a record.
+	OpRepair Op = "repair"
+)
+
+// Outcome is that of an operation.
+type Outcome string
+
+const (
+	// Done is a success.
+	Done Outcome = "done"
+	// Failed is a failure.
+	Failed Outcome = "failed"
+	// Refused is a request that cannot be met: nothing was done.
+	Refused Outcome = "refused"
+)
+
+// Reason is why an operation is done that no caller asked for.
+type Reason string
+
+const (
+	// ReasonGC is a garbage collection.
+	ReasonGC Reason = "gc"
+	// ReasonPending is another attempt of a teardown that failed.
+	ReasonPending Reason = "pending"
+	// ReasonBoot is what earlier boots left.
+	ReasonBoot Reason = "boot"
+	// ReasonRollback is the undoing of a set-up that failed.
+	ReasonRollback Reason = "rollback"
+	// ReasonReset removes an earlier set-up before a new one.
+	ReasonReset Reason = "reset"
+)
+
+// Observation is one operation on one attachment, after its last attempt. With Op OpRetry
+// it is one attempt. Without a Network it is one on the allocation: a call that fails
+// before its operations on attachments or after them, a repair, or the removal of leaks.
 type Observation struct {
-	// Op is "attach", "detach" or, for forced cleanup, "cleanup".
-	Op        string
+	Op Op
+	// Reason is empty if the caller asked for the operation.
+	Reason Reason
+	// Allocation is empty for an invalid ID.
+	Allocation string
+	Identity   policy.Identity
+	// Task is that of the attachment; see Request.Task.
+	Task      string
 	Network   string
 	Interface string
+	// Networks are those of an observation without a Network, as far as they are known.
+	Networks []string
 	// Attempts is the number of its attempts.
 	Attempts int
+	// Objects is the number of leaks that were removed.
+	Objects int
 	// Took is the time of all attempts and the pauses between them.
 	Took time.Duration
 	// Err is nil when it succeeded.
 	Err error
 }
 
-// Observer receives every operation on an attachment. Attachments are worked
-// on at the same time, so its method is called concurrently.
+// Outcome is Refused if nothing was done.
+func (o Observation) Outcome() Outcome {
+	if o.Err == nil {
+		return Done
+	}
+	if errdefs.Of(o.Err) >= errdefs.Conflict {
+		return Refused
+	}
+	return Failed
+}
+
+// Observer receives every operation. Attachments are worked on at the same time, so its
+// method is called concurrently. It must not block: the caller of the engine waits.
 type Observer interface {
 	Observe(o Observation)
 }
 
+// report tells the observers of an operation.
+func (e *Engine) report(o Observation) {
+	for _, observer := range e.config.Observers {
+		observer.Observe(o)
+	}
+}
+
 // instrument does an operation and reports it.
-func (o *operation) instrument(op string, a *state.Attachment, do func() error) error {
+func (o *operation) instrument(op Op, a *state.Attachment, do func() error) error {
 	started := time.Now()
 	err := do()
-	if o.config.Observer != nil {
-		o.config.Observer.Observe(Observation{op, a.Network, a.Interface, a.Attempts, time.Since(started), err})
+	var failed *Error
+	if errors.As(err, &failed) {
+		failed.reported = true
 	}
+	o.report(o.observation(op, *a, a.Attempts, started, err))
 	return err
+}
+
+// because sets the reason of what follows, until the function that it returns is called.
+func (o *operation) because(reason Reason) (end func()) {
+	before := o.reason
+	if before == "" {
+		o.reason = reason
+	}
+	return func() { o.reason = before }
+}
+
+func (o *operation) observation(op Op, a state.Attachment, attempts int, started time.Time, err error) Observation {
+	return observation(op, o.reason, o.record.Allocation, a, attempts, started, err)
+}
+
+func observation(op Op, reason Reason, of state.Allocation, a state.Attachment, attempts int, started time.Time, err error) Observation {
+	return Observation{
+		Op: op, Reason: reason, Allocation: of.ID, Identity: of.Identity, Task: a.Task,
+		Network: a.Network, Interface: a.Interface, Attempts: attempts, Took: time.Since(started), Err: err,
+	}
+}
+
+// reportAttach reports a request that failed without the failure of an attachment, which
+// is reported already.
+func (e *Engine) reportAttach(r Request, started time.Time, err error) {
+	var names []string
+	if r.Primary != nil {
+		names = append(names, r.Primary.Name)
+	}
+	for _, further := range slices.Concat(r.Networks, r.Defaults) {
+		names = append(names, further.Name)
+	}
+	e.reportCall(Observation{Op: OpAttach, Allocation: r.ID, Identity: r.Identity, Task: r.Task, Networks: names, Err: err}, started)
+}
+
+// reportDetach is reportAttach for a removal. What is not attached is no failure: callers
+// repeat a removal.
+func (e *Engine) reportDetach(id string, started time.Time, err error) {
+	var absent *NotAttachedError
+	if errors.Is(err, state.ErrNotFound) || errors.As(err, &absent) {
+		return
+	}
+	e.reportCall(Observation{Op: OpDetach, Allocation: id, Err: err}, started)
+}
+
+func (e *Engine) reportCall(o Observation, started time.Time) {
+	var failed *Error
+	if o.Err == nil || errors.As(o.Err, &failed) && failed.reported {
+		return
+	}
+	if state.ValidateID(o.Allocation) != nil {
+		o.Allocation = ""
+	}
+	o.Took = time.Since(started)
+	e.report(o)
+}
+
+// reportRemoved reports leaks that were removed.
+func (e *Engine) reportRemoved(r cleanup.Removed, reason Reason) {
+	e.report(Observation{
+		Op: OpCleanup, Reason: reason, Allocation: r.Allocation, Networks: r.Networks,
+		Attempts: 1, Objects: r.Objects, Took: r.Took, Err: r.Err,
+	})
 }

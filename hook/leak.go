@@ -24,7 +24,10 @@ const (
 // Collector returns what finds and removes leaks, with the records, networks and
 // libcni's cache of the engine.
 func (e *Engine) Collector() *cleanup.Collector {
-	return &cleanup.Collector{Store: e.store, ConfDirs: e.config.ConfDirs, CacheDir: e.config.CacheDir, Logger: e.log}
+	return &cleanup.Collector{
+		Store: e.store, ConfDirs: e.config.ConfDirs, CacheDir: e.config.CacheDir, Logger: e.log,
+		Observe: func(r cleanup.Removed) { e.reportRemoved(r, "") },
+	}
 }
 
 // collectLeaks asks again which allocations live: the teardowns before it may have
@@ -45,6 +48,7 @@ func (e *Engine) collectLeaks(ctx context.Context, r GCRequest, c *Collected) er
 func (e *Engine) scanLeaks(ctx context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error) {
 	collector := e.Collector()
 	collector.Grace, collector.RefreshLive, collector.Progress = r.Grace, r.Live, r.Progress
+	collector.Observe = func(r cleanup.Removed) { e.reportRemoved(r, ReasonGC) }
 	if r.Orchestrated != nil {
 		collector.Orchestrated = func(o cleanup.Owner) bool { return r.Orchestrated(o.Network, o.Allocation) }
 	}

@@ -46,6 +46,7 @@ func (e *Engine) teardownIf(ctx context.Context, id string, wanted func(*operati
 	if o.hasRecord() && !wanted(o) {
 		return nil
 	}
+	o.reason = ReasonPending
 	torn, err := o.recoverInterrupted(ctx)
 	if torn || err != nil || len(o.record.Damaged) > 0 || slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Phase == state.Pending }) {
 		return err

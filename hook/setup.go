@@ -7,12 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Setup attaches the allocation as the request says; see Hook.
 func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
+	started := time.Now()
+	a, err := e.setUp(ctx, r)
+	e.reportAttach(r, started, err)
+	return a, err
+}
+
+func (e *Engine) setUp(ctx context.Context, r Request) (*Allocation, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
@@ -64,6 +72,7 @@ func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) 
 // tearDownEarlier removes an earlier set-up, so that nothing is on record.
 func (o *operation) tearDownEarlier(ctx context.Context) error {
 	o.log.Info("tearing down an earlier set-up", "netns", o.record.Allocation.Netns)
+	defer o.because(ReasonReset)()
 	ctx, stop := phase(ctx, resetShare, "tearing down")
 	defer stop()
 	if err := o.teardown(ctx); err != nil {
@@ -87,6 +96,7 @@ func (o *operation) setup(ctx context.Context, p *plan) (*Allocation, error) {
 	// libcni's cache that are not on record are not of this call.
 	undoing, stop := Undoing(ctx)
 	defer stop()
+	defer o.because(ReasonRollback)()
 	if undo := o.removeRecorded(undoing); undo != nil {
 		err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 	}

@@ -15,12 +15,20 @@ import (
 
 // Teardown removes every attachment of the allocation; see Hook.
 func (e *Engine) Teardown(ctx context.Context, id string) error {
+	return e.teardownBecause(ctx, id, "")
+}
+
+// teardownBecause is Teardown for a reason.
+func (e *Engine) teardownBecause(ctx context.Context, id string, reason Reason) error {
+	started := time.Now()
 	o, err := e.begin(ctx, id)
-	if err != nil {
-		return err
+	if err == nil {
+		defer o.end()
+		o.reason = reason
+		err = o.teardown(ctx)
 	}
-	defer o.end()
-	return o.teardown(ctx)
+	e.reportDetach(id, started, err)
+	return err
 }
 
 // ErrAlive is an allocation that is alive, or may be.
@@ -30,6 +38,13 @@ var ErrAlive = errdefs.New(errdefs.Refused, "is not dead")
 // namespace is ErrAlive, and so is one with a damaged record, unless its readable lines
 // prove that the namespace is gone.
 func (e *Engine) TearDownDead(ctx context.Context, id string) error {
+	started := time.Now()
+	err := e.tearDownIfDead(ctx, id)
+	e.reportDetach(id, started, err)
+	return err
+}
+
+func (e *Engine) tearDownIfDead(ctx context.Context, id string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
 		return err
@@ -119,7 +134,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	attachments = withoutRoutesByEachOther(attachments)
 	errs := make([]error, len(attachments))
 	inOrder(dels, len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
-		errs[i] = o.instrument("detach", &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
+		errs[i] = o.instrument(OpDetach, &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
 	})
 	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
 }
@@ -222,7 +237,7 @@ func (o *operation) clean(ctx context.Context, suspects []state.Suspect) error {
 	ctx, stop := o.cleaning(ctx)
 	defer stop()
 	leftover := state.Leftover{Allocation: o.record.Allocation, Suspects: suspects}
-	if err := o.force(ctx, []state.Leftover{leftover})[0]; err != nil {
+	if err := o.force(ctx, o.reason, []state.Leftover{leftover})[0]; err != nil {
 		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
 	}
 	return nil

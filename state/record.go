@@ -271,6 +271,13 @@ func ValidateID(id string) error {
 	return validateForm(id)
 }
 
+// nomadID is the form of Nomad's allocation IDs.
+var nomadID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// IsNomadID tells whether an ID has the form of Nomad's. All of them have one length, so
+// that none is a prefix of another.
+func IsNomadID(id string) bool { return nomadID.MatchString(id) }
+
 func validateForm(id string) error {
 	switch {
 	case id == "":

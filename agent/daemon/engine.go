@@ -10,6 +10,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
 )
@@ -19,7 +20,7 @@ func (d *Daemon) newEngine() (agent.Engine, error) {
 	c := d.config
 	h, err := hook.New(cmp.Or(c.Hook, hook.CNI), hook.Config{
 		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
-		Observer: d.metrics, Logger: d.log,
+		Observers: []hook.Observer{d.metrics, event.NewRecorder(c.StateDir, "agent", d.log)}, Logger: d.log,
 	})
 	if err != nil {
 		return nil, err

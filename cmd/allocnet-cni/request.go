@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -65,6 +66,7 @@ func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
 		PluginDirs:  filepath.SplitList(c.PluginDir),
 		StateDir:    c.StateDir,
 		CallTimeout: c.timeout,
+		Observers:   []hook.Observer{event.NewRecorder(c.StateDir, name, log)},
 		Logger:      log,
 	})
 }

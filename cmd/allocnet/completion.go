@@ -48,7 +48,7 @@ func (s *settings) completeFirst(values complete) cobra.CompletionFunc {
 func (s *settings) completeFlags(cmd *cobra.Command) {
 	for name, values := range map[string]complete{
 		"network": s.networkNames, "primary": s.networkNames, "networks": s.networkLists,
-		"interface": s.interfaces, "publish": portLabels, "live": s.recordedIDs,
+		"allocation": s.eventIDs, "interface": s.interfaces, "publish": portLabels, "live": s.recordedIDs,
 		"job":       s.identities(func(a *hook.Allocation) string { return a.Identity.Job }),
 		"namespace": s.identities(func(a *hook.Allocation) string { return a.Identity.Namespace }),
 		"dns":       s.dnsSelections,

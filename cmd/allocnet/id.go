@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,10 +17,6 @@ import (
 
 // shortID is the number of characters of an ID of Nomad that tables show, as Nomad's do.
 const shortID = 8
-
-// uuid is the form of Nomad's allocation IDs. All have one length, so that none is a
-// prefix of another.
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
 // resolveToRemove returns the ID of the allocation that a command removes. A prefix is
 // only one of Nomad's IDs: a script that detaches web-1 twice must not detach web-10.
@@ -38,7 +33,7 @@ func (s *settings) resolveToRemove(stderr io.Writer, engine *hook.Engine, id str
 	case err != nil || found == id:
 		return id, err
 	}
-	if len(id) < shortID || !slices.ContainsFunc(candidates, uuid.MatchString) {
+	if len(id) < shortID || !slices.ContainsFunc(candidates, state.IsNomadID) {
 		s.note(stderr, fmt.Sprintf("%s is taken as a complete ID; there are %s", id, strings.Join(candidates, ", ")))
 		return id, nil
 	}
@@ -62,7 +57,7 @@ func shortIDs(ids []string) map[string]string {
 	sorted := slices.Sorted(slices.Values(ids))
 	short := map[string]string{}
 	for i, id := range sorted {
-		if !uuid.MatchString(id) {
+		if !state.IsNomadID(id) {
 			continue
 		}
 		n := shortID

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/internal/version"
@@ -34,6 +35,8 @@ type settings struct {
 	callTimeout time.Duration
 	json        bool
 
+	// command is the command that runs, as its caller named it.
+	command string
 	// running is set once the arguments and flags of a command are parsed.
 	running bool
 }
@@ -74,7 +77,7 @@ func (s *settings) noteRunning(cmd *cobra.Command) {
 	}
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			s.running = true
+			s.running, s.command = true, cmd.CommandPath()
 			return run(cmd, args)
 		}
 	}
@@ -111,7 +114,7 @@ func (s *settings) addCommands(root *cobra.Command) {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s)}},
+		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newCheck(s), newEvents(s)}},
 		{"networks", "Networks:", []*cobra.Command{newNetworks(s), newConf(s)}},
 		{"host", "The host:", []*cobra.Command{newDoctor(s), newGC(s), newCleanup(s)}},
 		{"integrations", "Daemon and integrations:", []*cobra.Command{newAgent(s), newPlugin(s), newSystemdRun(s)}},
@@ -221,6 +224,7 @@ func (s *settings) newEngine(stderr io.Writer, open func(hook.Config) (*hook.Eng
 	if err != nil {
 		return nil, err
 	}
+	c.Observers = []hook.Observer{event.NewRecorder(s.stateDir, s.command, log)}
 	return open(c)
 }
 

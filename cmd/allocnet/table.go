@@ -72,9 +72,11 @@ func (t table) width() int {
 // gap is between columns.
 const gap = "  "
 
-func (t table) print(w io.Writer, colours bool) error {
+func (t table) print(w io.Writer, colours bool) error { return t.printColumns(w, t.widths(), colours) }
+
+// printColumns prints the table with columns of at least these widths.
+func (t table) printColumns(w io.Writer, widths []int, colours bool) error {
 	var b strings.Builder
-	widths := t.widths()
 	for _, row := range t {
 		for i, more := 0, true; more; i++ {
 			more = printLine(&b, row, i, widths, colours)

@@ -78,7 +78,7 @@ func newHost(t *testing.T) *host {
 		h.end(unix.SIGTERM)
 		sandbox.RequireSame(t, h.before)
 		sandbox.RequireNothing(t, "state", func() string {
-			return sandbox.Run(t, "find", h.state, "-ignore_readdir_race", "-type", "f", "-not", "-name", "*boot")
+			return sandbox.Run(t, "find", h.state, "-ignore_readdir_race", "-type", "f", "-not", "-name", "*boot", "-not", "-path", h.state+"/events/*")
 		})
 		if left, _ := filepath.Glob("/run/allocnet/*"); left != nil {
 			t.Errorf("left of the agent: %v", left)

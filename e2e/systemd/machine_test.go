@@ -246,7 +246,7 @@ func (m *machine) snapshot() string {
 iptables-save
 ip -o link | sed 's/^[0-9]*: //; s/@.*//; s/:.*//' | sort
 ls /run/netns
-find /var/lib/cni /var/lib/allocnet /run/cni -type f 2>/dev/null | sort`), "")
+find /var/lib/cni /var/lib/allocnet /run/cni -type f -not -path '/var/lib/allocnet/events/*' 2>/dev/null | sort`), "")
 }
 
 // warm attaches and detaches an allocation, so that the objects that plugins make once for

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/keylock"
 	"github.com/allocnet/allocnet/selection"
@@ -70,6 +71,7 @@ func (d *driver) configure(data []byte) {
 	}
 	d.config = p.apply(d.base)
 	d.config.Logger = d.log
+	d.config.Observers = []hook.Observer{event.NewRecorder(d.config.StateDir, "driver", d.log)}
 	opened, err := hook.NewEngine(d.config)
 	d.engine, d.broken = opened, err
 }

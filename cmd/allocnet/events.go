@@ -1,0 +1,207 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/event"
+	"github.com/allocnet/allocnet/state"
+)
+
+const eventsLong = `Show what was attached, detached, retried, refused, repaired and collected on this
+host, by which caller, and how long it took, the oldest first. The command reads files of
+the state directory, and needs no agent.
+
+Events: attached, attach retried, attach failed, attach refused, rolled back (removed
+because another attachment of the call failed), detached, detach failed, cleaned up
+(removed by force), cleanup failed, collected (by a garbage collection), repaired.
+
+About the last 6,000 events are kept, in 2.5 MB. If one job causes too many, its own oldest
+ones are dropped first.
+
+With --follow the command prints new events as they come, until it is interrupted. --json
+prints an object on a line for each event. --after continues after the index of one.`
+
+// eventsFlags are the flags of events.
+type eventsFlags struct {
+	event.Filter
+	follow bool
+}
+
+func newEvents(s *settings) *cobra.Command {
+	var f eventsFlags
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Show what was attached, detached and collected, by which caller",
+		Long:  eventsLong,
+		Example: `  allocnet events
+  allocnet events --network storage
+  allocnet events --allocation web-1 --json
+  timeout 2 allocnet events --follow || test $? = 124`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+	}
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "print new events as they come")
+	cmd.Flags().StringVar(&f.Allocation, "allocation", "", "only events of this allocation; of an ID of Nomad, the first characters are enough (default: all)")
+	cmd.Flags().StringVar(&f.Network, "network", "", "only events of this network (default: all)")
+	cmd.Flags().Uint64Var(&f.After, "after", 0, "only events after the one with this index; if there is no such event any more, all")
+	return cmd
+}
+
+func (f *eventsFlags) run(cmd *cobra.Command, s *settings) error {
+	if f.Allocation != "" {
+		if err := state.ValidateID(f.Allocation); err != nil {
+			return err
+		}
+	}
+	out := cmd.OutOrStdout()
+	printEvent := json.NewEncoder(out).Encode
+	if !s.json {
+		lines := newEventLines(out)
+		if err := lines.heading(); err != nil {
+			return err
+		}
+		printEvent = func(e any) error { return lines.print(e.(event.Event)) }
+	}
+	for e, err := range (event.Log{StateDir: s.stateDir}).Events(cmd.Context(), f.Filter, f.follow) {
+		if err != nil {
+			return err
+		}
+		if err := printEvent(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventIDs completes the allocations of the events.
+func (s *settings) eventIDs(cmd *cobra.Command, _ []string, _ string) []string {
+	var ids []string
+	for e, err := range (event.Log{StateDir: s.stateDir}).Events(cmd.Context(), event.Filter{}, false) {
+		if err == nil && e.Allocation != "" {
+			ids = append(ids, e.Allocation)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// eventLines prints events as they come: the widths of the columns are fixed.
+type eventLines struct {
+	w io.Writer
+	terminal
+	// date is that of the last event; a terminal shows the times of its day.
+	date string
+}
+
+func newEventLines(w io.Writer) *eventLines { return &eventLines{w: w, terminal: terminalOf(w)} }
+
+func (l *eventLines) heading() error {
+	heading := []string{"TIME", "EVENT", "ALLOCATION", "NETWORK", "CALLER", "TOOK"}
+	if l.columns == 0 {
+		heading = append(heading, "ERROR")
+	}
+	return l.row(newTable(heading...)[0])
+}
+
+// widths of the columns are 80 together on a terminal.
+func (l *eventLines) widths() []int {
+	if l.columns == 0 {
+		return []int{20, 14, 36, 16, 16, 6, 0}
+	}
+	return []int{8, 14, 12, 14, 16, 6}
+}
+
+func (l *eventLines) print(e event.Event) error {
+	if err := l.newDate(e.Time.Local().Format(time.DateOnly)); err != nil {
+		return err
+	}
+	if err := l.row(l.cells(e)); err != nil || l.columns == 0 {
+		return err
+	}
+	return l.remark(printable(e.Error))
+}
+
+func (l *eventLines) cells(e event.Event) []cell {
+	name, shade := eventName(e)
+	texts := []string{e.Time.UTC().Format(time.RFC3339), name, orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), e.Error}
+	if l.columns > 0 {
+		texts = texts[:len(texts)-1]
+		texts[0] = e.Time.Local().Format(time.TimeOnly)
+		if state.IsNomadID(e.Allocation) {
+			texts[2] = e.Allocation[:shortID]
+		}
+	}
+	row := make([]cell, len(texts))
+	for i, s := range texts {
+		row[i] = text(printable(s))
+		if l.columns > 0 {
+			row[i].lines = wrap(printable(s), l.widths()[i])
+		}
+	}
+	row[1].colour = shade
+	return row
+}
+
+// row prints cells of one or more lines.
+func (l *eventLines) row(cells []cell) error {
+	t := table{cells}
+	widths := l.widths()
+	for i, width := range t.widths() {
+		widths[i] = max(widths[i], width)
+	}
+	return t.printColumns(l.w, widths, l.colours)
+}
+
+// newDate prints a date that is another than that of the last event, on a terminal.
+func (l *eventLines) newDate(date string) error {
+	if l.columns == 0 || date == l.date {
+		return nil
+	}
+	l.date = date
+	_, err := fmt.Fprintln(l.w, date)
+	return err
+}
+
+// remark prints an error below its event.
+func (l *eventLines) remark(s string) error {
+	if s == "" {
+		return nil
+	}
+	const indent = "         "
+	for _, line := range wrap(s, max(l.columns-len(indent), 20)) {
+		if _, err := fmt.Fprintln(l.w, indent+line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventNames have the words for operations and their outcomes.
+var eventNames = map[string]string{
+	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
+	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
+}
+
+func eventName(e event.Event) (string, colour) {
+	plain := fmt.Sprintf("%s %s", e.Operation, e.Outcome)
+	name := cmp.Or(eventNames[fmt.Sprintf("%s %s", plain, e.Reason)], eventNames[plain], plain)
+	switch {
+	case e.Outcome == "done" && e.Operation == "attach":
+		return name, green
+	case e.Outcome == "done":
+		return name, ""
+	case e.Operation == "retry":
+		return name, yellow
+	}
+	return name, red
+}

@@ -1,0 +1,103 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestObservations: what observers get of each call, once.
+func TestObservations(t *testing.T) {
+	attach := func(networks ...selection.Element) func(m *memory) {
+		return func(m *memory) {
+			_, _ = m.Setup(context.Background(), Request{ID: "w1", Primary: &selection.Element{Name: "web", Interface: "eth0"}, Networks: networks})
+		}
+	}
+	for name, test := range map[string]struct {
+		fail map[string]error
+		do   []func(m *memory)
+		want []string
+	}{
+		"attached and detached": {nil, []func(*memory){attach(), detach("w1"), detach("w1")},
+			[]string{"attach web eth0 true", "detach web eth0 true"}},
+		"attached again": {nil, []func(*memory){attach(), attach()}, []string{"attach web eth0 true"}},
+		"retried": {map[string]error{"ADD bridge": types.NewError(11, "busy", "")}, []func(*memory){attach()},
+			[]string{"attach web eth0 false", "detach web eth0 true rollback", "retry web eth0 false", "retry web eth0 false"}},
+		"one of two fails": {map[string]error{"ADD macvlan": types.NewError(7, "no VLAN", "")}, []func(*memory){attach(selection.Element{Name: "storage"})},
+			[]string{"attach storage net1 false", "attach web eth0 true", "detach storage net1 true rollback", "detach web eth0 true rollback"}},
+		"refused":    {nil, []func(*memory){attach(selection.Element{Name: "none"})}, []string{"attach   false"}},
+		"invalid ID": {nil, []func(*memory){func(m *memory) { _, _ = m.Setup(context.Background(), Request{ID: "../w1"}) }}, []string{"attach   false"}},
+		"DEL fails": {map[string]error{"DEL bridge": types.NewError(999, "stuck", "")}, []func(*memory){attach(), detach("w1")},
+			[]string{"attach web eth0 true", "cleanup web eth0 false", "detach web eth0 false"}},
+		"nothing to detach": {nil, []func(*memory){detach("w2"), func(m *memory) { _ = m.Detach(context.Background(), "w1", "net9") }}, nil},
+		"gc": {nil, []func(*memory){attach(), func(m *memory) {
+			_, _ = m.GC(context.Background(), GCRequest{Ended: func(*Allocation) bool { return true }})
+		}}, []string{"attach web eth0 true", "detach web eth0 true gc"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := &observations{}
+			m := newMemory(t, func(c *Config) {
+				c.Observers = []Observer{observed}
+				c.Cleaner = cleanerFunc(func(context.Context, []state.Leftover) []error { return []error{errors.New("no iptables")} })
+			})
+			m.network(t, "web", "bridge")
+			m.network(t, "storage", "macvlan")
+			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+				err := test.fail[c.Verb+" "+c.Plugin]
+				return err != nil, nil, err
+			}
+			for _, do := range test.do {
+				do(m)
+			}
+			slices.Sort(observed.seen)
+			if !slices.Equal(observed.seen, test.want) {
+				t.Errorf("observed %q, want %q", observed.seen, test.want)
+			}
+		})
+	}
+}
+
+func detach(id string) func(m *memory) {
+	return func(m *memory) { _ = m.Teardown(context.Background(), id) }
+}
+
+// TestObservationOfACall has the ID, the networks and the outcome.
+func TestObservationOfACall(t *testing.T) {
+	var seen []Observation
+	m := newMemory(t, func(c *Config) {
+		c.Observers = []Observer{observerFunc(func(o Observation) { seen = append(seen, o) })}
+	})
+	for _, id := range []string{"w1", "../w1"} {
+		_, _ = m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: "a"}}, Defaults: []selection.Element{{Name: "b"}}})
+	}
+	m.reportRemoved(cleanup.Removed{Allocation: "w2", Networks: []string{"a"}, Objects: 3}, ReasonGC)
+	if len(seen) != 3 {
+		t.Fatalf("%+v", seen)
+	}
+	if o := seen[0]; o.Allocation != "w1" || !slices.Equal(o.Networks, []string{"a", "b"}) || o.Outcome() != Refused || o.Took <= 0 {
+		t.Errorf("%+v", o)
+	}
+	if o := seen[1]; o.Allocation != "" || o.Outcome() != Refused {
+		t.Errorf("%+v", o)
+	}
+	if o := seen[2]; o.Op != OpCleanup || o.Allocation != "w2" || o.Reason != ReasonGC || o.Objects != 3 || o.Outcome() != Done {
+		t.Errorf("%+v", o)
+	}
+	if (Observation{Err: context.DeadlineExceeded}).Outcome() != Failed {
+		t.Error("a timeout is no failure")
+	}
+}
+
+type observerFunc func(Observation)
+
+func (f observerFunc) Observe(o Observation) { f(o) }

@@ -83,6 +83,8 @@ type Config struct {
 	// Collect serves POST /v1/gc. Default: the engine's GC, for which an allocation
 	// is live if its namespace exists.
 	Collect func(ctx context.Context) (*hook.Collected, error)
+	// Events serves GET /v1/events. Default: the request is not supported.
+	Events EventLog
 	// CNI serves POST /v1/cni. Default: the request is not supported.
 	CNI CNI
 	// Logger gets a line for each request that changes something. Default:
@@ -127,6 +129,11 @@ type Agent struct {
 	gate    *gate
 	limiter limiter
 	log     hclog.Logger
+	// followers has an element for each request that follows events. They end with
+	// stopping.
+	followers  chan struct{}
+	stopping   context.Context
+	endStreams context.CancelFunc
 }
 
 // New returns an agent for an engine. Two agents must not share a Config.Metrics.
@@ -139,7 +146,12 @@ func New(c Config, e Engine) *Agent {
 	if c.Collect == nil {
 		c.Collect = func(ctx context.Context) (*hook.Collected, error) { return e.GC(ctx, hook.GCRequest{Grace: grace}) }
 	}
-	return &Agent{config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), limiter: newLimiter(), log: c.Logger}
+	a := &Agent{
+		config: c, engine: e, metrics: c.Metrics, gate: newGate(c.MaxRequests), limiter: newLimiter(), log: c.Logger,
+		followers: make(chan struct{}, maxFollowers),
+	}
+	a.stopping, a.endStreams = context.WithCancel(context.Background())
+	return a
 }
 
 // Serve answers requests until ctx ends, then stops; see the package documentation.
@@ -164,6 +176,7 @@ func (a *Agent) Serve(ctx context.Context, listeners ...net.Listener) error {
 // stop drains, then closes. Requests in flight after DrainTimeout are undone.
 func (a *Agent) stop(server *http.Server, cancel context.CancelCauseFunc) error {
 	idle := a.gate.close()
+	a.endStreams()
 	a.log.Info("stopping: completing the requests in flight")
 	select {
 	case <-idle:

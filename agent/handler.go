@@ -23,7 +23,8 @@ import (
 
 // route is the handler of one method of one path.
 type route struct {
-	// serve returns the body, which is sent as JSON; nil for an answer without one.
+	// serve returns the body, which is sent as JSON; nil for an answer without one. A
+	// *stream is sent as it comes.
 	serve func(r *http.Request) (any, error)
 	// limited is whether the request counts against the limits of requests.
 	limited bool
@@ -42,6 +43,7 @@ func (a *Agent) routes() map[string]map[string]route {
 		api.PathAttachments: {http.MethodPost: {a.postAttachments, true}},
 		api.PathAttachment:  {http.MethodDelete: {a.deleteAttachment, true}},
 		api.PathNetworks:    {http.MethodGet: {a.getNetworks, false}},
+		api.PathEvents:      {http.MethodGet: {a.getEvents, false}},
 		api.PathGC:          {http.MethodPost: {a.postGC, true}},
 		api.PathDescription: {http.MethodGet: {getDescription, false}},
 		api.PathHealth:      {http.MethodGet: {getHealth, false}},
@@ -81,6 +83,10 @@ func (a *Agent) handle(path string, methods map[string]route) http.Handler {
 			status = http.StatusNoContent
 		}
 		a.metrics.request(path, r.Method, status)
+		if s, ok := value.(*stream); ok {
+			a.sendStream(w, s)
+			return
+		}
 		send(w, status, value)
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -110,6 +111,49 @@ func (c *Client) CNI(ctx context.Context, env map[string]string, config []byte) 
 // Networks returns the networks of the CNI configuration directories.
 func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)
+}
+
+// Events yields the events that the query selects, the oldest first; with Follow then new
+// ones, until the context or the agent ends. To continue, set After to the last index.
+func (c *Client) Events(ctx context.Context, q api.EventQuery) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		err := c.stream(ctx, api.PathEvents+"?"+q.Values().Encode(), func(e api.Event) bool { return yield(e, nil) })
+		if err != nil && ctx.Err() == nil {
+			yield(api.Event{}, err)
+		}
+	}
+}
+
+// stream makes a request whose answer is a list of lines, until next returns false.
+func (c *Client) stream(ctx context.Context, path string, next func(api.Event) bool) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("agent at %s: %w", c.socket, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read only
+	if response.StatusCode != http.StatusOK {
+		data, err := io.ReadAll(response.Body)
+		if err == nil {
+			_, err = decode[api.Event](response.StatusCode, data)
+		}
+		return err
+	}
+	decoder := json.NewDecoder(response.Body)
+	for {
+		var e api.Event
+		switch err := decoder.Decode(&e); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("agent at %s: %w", c.socket, err)
+		case !next(e):
+			return nil
+		}
+	}
 }
 
 // GC tears down dead allocations and removes leaks.

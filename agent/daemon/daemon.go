@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
 )
@@ -67,11 +68,15 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 
 func (d *Daemon) agentConfig() agent.Config {
 	c, l := d.config, d.config.Limits
+	var events agent.EventLog
+	if c.Hook != hook.NoOp {
+		events = event.Log{StateDir: c.StateDir}
+	}
 	return agent.Config{
 		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, HostNetwork: c.Hook == hook.NoOp, Access: c.Socket.Access, Pprof: c.Pprof,
 		MaxConnections: l.Connections, MaxRequests: l.Requests, MaxBody: l.Body,
 		HeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, RequestTimeout: l.RequestTimeout, DrainTimeout: l.DrainTimeout,
-		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Logger: d.log,
+		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Events: events, Logger: d.log,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
@@ -105,6 +106,17 @@ func TestEvents(t *testing.T) {
 		if e.Seconds <= 0 || (e.Error == "") != (e.Outcome == "done") {
 			t.Errorf("%+v", e)
 		}
+	}
+	var streamed []string
+	for e, err := range h.client.Events(t.Context(), api.EventQuery{Allocation: "e6"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		streamed = append(streamed, fmt.Sprintf("%s %s %s %s %s", e.Allocation, e.Operation, e.Outcome, e.Caller, strings.Join(e.Networks, ",")))
+	}
+	slices.Sort(streamed)
+	if !slices.Equal(streamed, want[len(want)-4:]) {
+		t.Errorf("the agent streams\n%s", strings.Join(streamed, "\n"))
 	}
 	if some, _ := h.events("--allocation", "e1", "--network", "busy"); len(some) != 3 {
 		t.Errorf("filtered: %q", some)

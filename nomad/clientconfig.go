@@ -50,7 +50,7 @@ func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
 	if !self.Config.Client.Enabled {
 		return ClientConfig{}, fmt.Errorf("the nomad agent at %s is not a client", client.Address())
 	}
-	if c.Version, err = parseVersion(self.Config.Version.Version); err != nil {
+	if c.Version, err = ParseVersion(self.Config.Version.Version); err != nil {
 		return ClientConfig{}, fmt.Errorf("the nomad agent at %s: %w", client.Address(), err)
 	}
 	if c.AllocDir == "" && self.Config.DataDir != "" {

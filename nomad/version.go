@@ -25,8 +25,8 @@ var (
 
 var version = regexp.MustCompile(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:[-+].*)?$`)
 
-// parseVersion reads a version such as "1.8.4" or "v1.10.0-beta.1".
-func parseVersion(text string) (Version, error) {
+// ParseVersion reads a version such as "1.8.4" or "v1.10.0-beta.1".
+func ParseVersion(text string) (Version, error) {
 	match := version.FindStringSubmatch(text)
 	if match == nil {
 		return Version{}, fmt.Errorf("version %q: want one such as 1.11.3", text)

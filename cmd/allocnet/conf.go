@@ -159,7 +159,7 @@ func (g *generation) adapt(version nomad.Version, stderr io.Writer) {
 		g.identity = identityUnknown
 	}
 	if !version.Has(nomad.JobArguments) {
-		_, _ = fmt.Fprintf(stderr, "allocnet: warning: in Nomad %s a job cannot have CNI arguments: only \"--networks\" selects networks: upgrade Nomad to %s or later, or use the task driver\n", version, nomad.JobArguments) // nothing else to tell it to
+		_, _ = fmt.Fprintf(stderr, "allocnet: warning: in Nomad %s a job cannot have CNI arguments: only \"--networks\", and job_networks of the agent, select networks: upgrade Nomad to %s or later, or use the task driver\n", version, nomad.JobArguments) // nothing else to tell it to
 	}
 }
 

@@ -41,6 +41,7 @@ client {
   cni_config_dir    = "` + confDir + `"
   chroot_env {
     "` + busybox + `" = "` + busybox + `"
+    "/etc/passwd" = "/etc/passwd" # up to 1.9 the driver exec looks up its user there
   }
   options = {
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // startDocker starts a Docker daemon in the sandbox, and imports a pause image and a
@@ -63,6 +64,7 @@ func docker() job {
 }
 
 func testDocker(a *agent) {
+	a.Measured("driver-docker", "yes")
 	alloc := a.run("docker", docker())[0]
 	if ns := alloc.Setup().Netns; !strings.Contains(ns, "/docker/netns/") {
 		a.Errorf("the namespace is %s, want Docker's", ns)
@@ -97,7 +99,7 @@ func testPauseKilled(a *agent) {
 		a.Fatalf("Nomad removes the lease itself now: %v", err)
 	}
 	d.collect()
-	if left := sandbox.Run(a, "find", "/run/cni/nomad", "/var/lib/cni/results", "-name", "*"+alloc.ID+"*"); left != "" {
+	if left := sandbox.Run(a, "find", a.leases(), "/var/lib/cni/results", "-name", "*"+alloc.ID+"*"); left != "" {
 		a.Errorf("left in libcni's cache:\n%s", left)
 	}
 	if _, err := os.Stat(lease); !os.IsNotExist(err) {
@@ -105,10 +107,18 @@ func testPauseKilled(a *agent) {
 	}
 }
 
+// leases returns the directory of the leases of Nomad's own bridge network.
+func (a *agent) leases() string {
+	if a.Has(nomadagent.LeasesInRun) {
+		return "/run/cni/nomad"
+	}
+	return "/var/lib/cni/networks/nomad"
+}
+
 // bridgeLease returns an allocation's lease on Nomad's own bridge network, and makes
 // it older than a set-up takes.
 func bridgeLease(a *agent, id string) string {
-	path := strings.TrimSpace(sandbox.Run(a, "grep", "-rl", "--", id, "/run/cni/nomad"))
+	path := strings.TrimSpace(sandbox.Run(a, "grep", "-rl", "--", id, a.leases()))
 	hourAgo := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(path, hourAgo, hourAgo); err != nil {
 		a.Fatal(err)

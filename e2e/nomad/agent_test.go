@@ -34,6 +34,7 @@ client {
   cni_config_dir    = "` + confDir + `"
   chroot_env {
     "` + web + `" = "/bin/web"
+    "/etc/passwd" = "/etc/passwd" # up to 1.9 the driver exec looks up its user there
   }
   options = {
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"
@@ -47,13 +48,17 @@ plugin "raw_exec" {
 `
 
 // agent is a Nomad agent with allocnet-cni.
-type agent struct{ *nomadagent.Agent }
+type agent struct {
+	*nomadagent.Agent
+	// checks is whether the client calls CHECK when it restarts.
+	checks bool
+}
 
 // newAgent returns an agent that has not been started.
 func newAgent(t *testing.T) *agent {
 	t.Helper()
 	config := fmt.Sprintf(agentConfig, sandbox.PluginDir())
-	return &agent{nomadagent.NewAgent(t, dir, config, allocnet, "WARN|ERROR|^panic|^goroutine")}
+	return &agent{Agent: nomadagent.NewAgent(t, dir, config, allocnet, "WARN|ERROR|^panic|^goroutine")}
 }
 
 // attribute returns a fingerprinted attribute of the node.

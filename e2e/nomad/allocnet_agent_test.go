@@ -49,6 +49,8 @@ func TestAllocnetAgent(t *testing.T) {
 	}
 	requireAgent(t)
 	a := newAgent(t)
+	a.Measured("job-networks", "yes")
+	a.Measured("agent-job", "yes")
 	sandbox.WriteFile(t, dir+"/agent.hcl", sandbox.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
 	token := make(chan string, 1)
 	go func() { token <- bootstrapACL(a) }() // start waits for the token

@@ -59,11 +59,7 @@ func (g group) hcl(id string) string {
     network {
       mode = "cni/multi"
       %s
-      cni {
-        args = {
-          %s
-        }
-      }
+      %s
     }
     %s
     task "t" {
@@ -86,7 +82,16 @@ func (g group) hcl(id string) string {
     }
   }
 }
-`, id, g.job, max(1, g.count), g.port, g.args, g.networks, g.driver, command, g.serve, g.task)
+`, id, g.job, max(1, g.count), g.port, g.arguments(), g.networks, g.driver, command, g.serve, g.task)
+}
+
+// arguments returns the block of the CNI arguments. A Nomad that does not know it accepts
+// a job without it.
+func (g group) arguments() string {
+	if g.args == "" {
+		return ""
+	}
+	return "cni {\n args = {\n " + g.args + "\n }\n }"
 }
 
 const publish = "port \"http\" {\n to = 80\n }"

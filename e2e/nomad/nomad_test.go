@@ -18,6 +18,8 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+	"github.com/allocnet/allocnet/nomad"
+	"github.com/allocnet/allocnet/policy"
 )
 
 // conf has the networks of the client in addition to those of dist/conf.
@@ -53,6 +55,14 @@ func TestNomad(t *testing.T) {
 	sandbox.Run(t, append(slices.Clone(generate), "--alloc-dir", dataDir+"/alloc")...)
 	a := newAgent(t)
 	a.Start()
+	if !a.Has(nomad.JobArguments) {
+		testNoArguments(a, generate)
+		return
+	}
+	if a.Version().JobsForgeIdentity() {
+		testForged(a)
+		sandbox.Run(t, generate...)
+	}
 	sandbox.Run(t, append(generate, "--check")...) // asks Nomad for its alloc_dir
 	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
 		t.Errorf("plugins.cni.version.allocnet-cni is %q", got)
@@ -60,6 +70,7 @@ func TestNomad(t *testing.T) {
 	if got := a.attribute("plugins.cni.version.bridge"); !strings.HasPrefix(got, "v") {
 		t.Fatalf("plugins.cni.version.bridge is %q, so that Nomad would call no CHECK: run: make tools", got)
 	}
+	a.checks = a.Has(nomadagent.CheckOnRestart) && sandbox.PluginsHave(t, "1.3.0") // of the plugin bridge
 	a.warm()
 	for _, test := range []struct {
 		name string
@@ -73,7 +84,7 @@ func TestNomad(t *testing.T) {
 		{"Errors", testErrors},
 		{"Restricted", testRestricted},
 		{"AgentRestarts", testAgentRestarts},
-		{"CheckPasses", testCheckPasses},
+		{"Check", testCheck},
 		{"NamespaceGone", testNamespaceGone},
 		{"Crowd", testCrowd},
 	} {
@@ -159,6 +170,8 @@ const reading = `
 
 // testIssue runs the job of the documentation in its two forms.
 func testIssue(a *agent) {
+	a.Measured("main-network", "yes")
+	a.Measured("arguments", "yes")
 	one := a.run("one", group{port: publish, args: `networks = "storage,mgmt@net5"`, task: reading, networks: `
     network {
       mode = "cni/backup"
@@ -204,8 +217,12 @@ func testIssue(a *agent) {
 	if got := two.Inside(web, "get", "http://"+address(a, first, "net5")); !strings.HasPrefix(got, "one 0, to "+address(a, second, "net2")) {
 		a.Errorf("over the extra network one answers %q", got)
 	}
-	if id := first.Identity; id.Namespace != "default" || id.Job != "one" || id.Group != "g" || id.Region != "global" {
-		a.Errorf("identity on record: %+v", id)
+	want := policy.Identity{}
+	if a.Has(nomad.Identity) {
+		want = policy.Identity{Namespace: "default", Job: "one", Group: "g", Region: "global"}
+	}
+	if first.Identity != want {
+		a.Errorf("identity on record: %+v, want %+v", first.Identity, want)
 	}
 	a.Stop("one", "two")
 }

@@ -4,6 +4,7 @@
 package nomad
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 	"github.com/allocnet/allocnet/state"
@@ -19,6 +21,7 @@ import (
 
 // testAgentRestarts restarts the client agent while allocations run.
 func testAgentRestarts(a *agent) {
+	a.Measured("restart", "yes")
 	alloc := a.run("kept", group{port: publish, args: extra})[0]
 	attached := alloc.Status()
 	url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
@@ -28,9 +31,7 @@ func testAgentRestarts(a *agent) {
 		if got := sandbox.Run(a, web, "get", url); !strings.HasPrefix(got, "kept 0") {
 			a.Errorf("without the agent %s answers %q", url, got)
 		}
-		before := a.logged("passed check: skipping setup")
-		a.Start()
-		a.Await("CHECK passes", func() bool { return a.logged("passed check: skipping setup") > before })
+		a.restart("after signal " + signal.String())
 		if again := a.AwaitRunning("kept", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("after signal %s another task runs: %s, was %s", signal, taskOf(a, again), task)
 		}
@@ -41,10 +42,62 @@ func testAgentRestarts(a *agent) {
 	a.Stop("kept")
 }
 
+// restart starts the agent, and waits until it has restored its allocation: CHECK has
+// passed, if this version calls it.
+func (a *agent) restart(reason string) {
+	a.Helper()
+	words := "passed check: skipping setup"
+	if !a.checks {
+		words = "finished pre-run hooks"
+	}
+	before := a.logged(words)
+	a.Start()
+	a.Await(words+": "+reason, func() bool { return a.logged(words) > before })
+}
+
+// testCheck: a client that restarts sets up a damaged network again, and only that.
+func testCheck(a *agent) {
+	if a.checks {
+		testCheckPasses(a)
+	} else {
+		testNoCheck(a)
+	}
+}
+
+// testNoCheck: with this version of Nomad, or of the CNI plugins, no restart of the client
+// repairs a network. allocnet check
+// names the damage, and stopping the allocation replaces it.
+func testNoCheck(a *agent) {
+	a.Measured("check", "no")
+	a.Attr("cni.check", "no")
+	alloc := a.run("checked", group{port: publish, args: extra})[0]
+	a.Signal(unix.SIGTERM)
+	sandbox.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
+	a.restart("the network is damaged")
+	if got := a.logged("passed check"); got > 0 {
+		a.Errorf("CHECK passed %d times", got)
+	}
+	if out, err := exec.Command(allocnet, "check", alloc.ID).CombinedOutput(); err == nil || !strings.Contains(string(out), "net1") {
+		a.Errorf("allocnet check after the restart: %v\n%s", err, out)
+	}
+	a.Nomad("alloc", "stop", "-detach", alloc.ID)
+	a.Await("another allocation replaces it", func() bool {
+		for _, next := range a.Allocations("checked") {
+			if next.ID != alloc.ID && next.ClientStatus == "running" {
+				return nomadagent.Networks(next.Setup()) == "eth0=web net1=storage net2=mgmt"
+			}
+		}
+		return false
+	})
+	a.Stop("checked")
+}
+
 // testCheckPasses restarts the client without things that CHECK must not need: the
 // agent, a valid plugin configuration, attachments of other callers. Only a damaged
 // network is set up again.
 func testCheckPasses(a *agent) {
+	a.Measured("check", "yes")
+	a.Attr("cni.check", "yes")
 	alloc := a.run("checked", group{port: publish, args: extra})[0]
 	before, task := alloc.Setup(), taskOf(a, alloc)
 	conflist := confDir + "/00-multi.conflist"
@@ -62,9 +115,7 @@ func testCheckPasses(a *agent) {
 	} {
 		a.Signal(unix.SIGTERM) // Nomad writes its own state a little after the task runs
 		test.prepare()
-		before := a.logged("passed check: skipping setup")
-		a.Start()
-		a.Await("CHECK passes: "+test.name, func() bool { return a.logged("passed check: skipping setup") > before })
+		a.restart(test.name)
 		if again := a.AwaitRunning("checked", 1)[0]; again.ID != alloc.ID || taskOf(a, again) != task {
 			a.Errorf("%s: another task runs: %s, was %s", test.name, taskOf(a, again), task)
 		}
@@ -73,10 +124,15 @@ func testCheckPasses(a *agent) {
 	a.Signal(unix.SIGTERM)
 	sandbox.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
 	a.Start()
+	// allocnet check would have the lock, and while another process has it CHECK passes.
 	a.Await("the damaged allocation is set up anew", func() bool {
-		out, err := exec.Command(allocnet, "check", alloc.ID).CombinedOutput()
-		return err == nil && strings.Contains(string(out), "net1") && !alloc.Setup().Created.Equal(before.Created)
+		var now hook.Allocation
+		out, err := exec.Command(allocnet, "status", "--json", alloc.ID).Output()
+		return err == nil && json.Unmarshal(out, &now) == nil && !now.Created.Equal(before.Created)
 	})
+	if out := sandbox.Run(a, allocnet, "check", alloc.ID); !strings.Contains(out, "net1") {
+		a.Errorf("allocnet check of the repaired network:\n%s", out)
+	}
 	a.Stop("checked")
 }
 
@@ -132,6 +188,7 @@ func testNamespaceGone(a *agent) {
 
 // testReboot removes what a reboot removes, and keeps the files on disk.
 func testReboot(a *agent) {
+	a.Measured("reboot", "yes")
 	job := group{count: 2, port: publish, task: reading, args: `networks = "storage,vlan,backup"`}
 	before := map[string]string{}
 	for _, alloc := range a.run("reborn", job) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+	"github.com/allocnet/allocnet/nomad"
 )
 
 // testRestricted: Nomad does not offer a network with a policy as the network of a
@@ -39,8 +41,12 @@ func testRestricted(a *agent) {
 	a.Nomad("job", "stop", "-purge", "-detach", "own")
 
 	a.Nomad("namespace", "apply", "prod")
-	inProd := group{job: `namespace = "prod"`, args: `networks = "closed"`}
-	a.Submit("permitted", inProd.hcl("permitted"))
+	if !a.Has(nomad.Identity) {
+		testIdentityUnknown(a)
+		return
+	}
+	a.Measured("identity", "yes")
+	a.Submit("permitted", closedInProd.hcl("permitted"))
 	a.Await("the job of the namespace prod runs", func() bool {
 		var list []struct{ ClientStatus string }
 		err := a.API("job/permitted/allocations?namespace=prod", &list)
@@ -54,6 +60,40 @@ func testRestricted(a *agent) {
 	a.Nomad("job", "stop", "-purge", "-detach", "denied")
 	a.Nomad("job", "stop", "-purge", "-namespace", "prod", "permitted")
 	a.Quiet()
+}
+
+// closedInProd is a job of the namespace prod, for which alone the network is.
+var closedInProd = group{job: `namespace = "prod"`, args: `networks = "closed"`}
+
+// testIdentityUnknown: without the identity of allocations, no job gets a network with a
+// rule on namespaces. The error says so.
+func testIdentityUnknown(a *agent) {
+	a.Measured("identity", "no")
+	a.Submit("unknown", closedInProd.hcl("unknown"))
+	var failed []struct{ ID, ClientStatus string }
+	a.Await("the job of the namespace prod fails", func() bool {
+		failed = nil
+		return a.API("job/unknown/allocations?namespace=prod", &failed) == nil && len(failed) == 1 && failed[0].ClientStatus == "failed"
+	})
+	if status := unwrap(a.Nomad("alloc", "status", "-namespace", "prod", failed[0].ID)); !strings.Contains(status, `network "closed" as net1 is denied: the namespace is unknown`) {
+		a.Errorf("alloc status does not say that the namespace is unknown:\n%s", status)
+	}
+	a.Nomad("job", "stop", "-purge", "-namespace", "prod", "unknown")
+	a.Quiet()
+}
+
+// testForged: a job of this version can set its identity, which the conflist accepts that
+// was generated without asking Nomad. doctor reports it.
+func testForged(a *agent) {
+	forged := group{args: "networks = \"closed\"\n\"NOMAD_NAMESPACE\" = \"prod\"\n\"NOMAD_ALLOC_ID\" = \"${NOMAD_ALLOC_ID}\""}
+	if got := nomadagent.Networks(a.run("forged", forged)[0].Setup()); got != "eth0=web net1=closed" {
+		a.Errorf("the job that forges its namespace has %s", got)
+	}
+	a.Stop("forged")
+	out, _ := exec.Command(allocnet, "doctor", "--conf-dir", ownDir+":"+confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir()).CombinedOutput() // exit code 1
+	if want := confDir + "/00-multi.conflist: in Nomad " + a.Version().String() + " a job can set the namespace"; !strings.Contains(string(out), want) {
+		a.Errorf("doctor does not say %q:\n%s", want, out)
+	}
 }
 
 // requireUnreadReported: doctor asks Nomad which directory it reads, and reports a

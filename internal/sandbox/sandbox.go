@@ -8,6 +8,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -200,5 +201,8 @@ func Root() string {
 	return "."
 }
 
-// PluginDir returns where `make tools` puts the CNI plugins.
-func PluginDir() string { return filepath.Join(Root(), "build", "cni", "bin") }
+// PluginDir returns where `make tools` puts the CNI plugins, or the directory with
+// another version of them that `make test-cni` names in the environment.
+func PluginDir() string {
+	return cmp.Or(os.Getenv("ALLOCNET_TEST_CNI"), filepath.Join(Root(), "build", "cni", "bin"))
+}

@@ -5,6 +5,7 @@
 package nomadagent
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -23,8 +24,11 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// Binary is the agent that `make nomad` builds.
-func Binary() string { return filepath.Join(sandbox.Root(), "build", "nomad", "nomad") }
+// Binary is the agent that `make nomad` builds, or the other version of it that `make
+// test-nomad` names in the environment.
+func Binary() string {
+	return cmp.Or(os.Getenv("ALLOCNET_TEST_NOMAD"), filepath.Join(sandbox.Root(), "build", "nomad", "nomad"))
+}
 
 // Agent is a Nomad server and client in one process. Its T is the test that it
 // serves now.

@@ -1,0 +1,36 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sandbox
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// Version11 is the first version of the CNI plugins that has version 1.1.0 of the
+// specification, and the backend nftables of bridge, ptp and portmap.
+const Version11 = "1.6.0"
+
+var pluginVersion = sync.OnceValue(func() string {
+	out, _ := exec.Command(filepath.Join(PluginDir(), "bridge")).CombinedOutput() // its exit code differs
+	if match := regexp.MustCompile(`v(\d+\.\d+\.\d+)`).FindSubmatch(out); match != nil {
+		return string(match[1])
+	}
+	return ""
+})
+
+// PluginsHave reports whether the CNI plugins have what a version was the first to have.
+func PluginsHave(t testing.TB, since string) bool {
+	t.Helper()
+	newer, err := version.GreaterThanOrEqualTo(pluginVersion(), since)
+	if err != nil {
+		t.Fatalf("the CNI plugins have no version: run: make tools: %v", err)
+	}
+	return newer
+}

@@ -64,7 +64,7 @@ type attachBody struct {
 func wireAllocation(a *hook.Allocation) *api.Allocation {
 	wire := &api.Allocation{
 		ID: a.ID, Identity: api.Identity(a.Identity), Owner: a.Owner, Netns: a.Netns, Attachments: []api.Attachment{},
-		DNSSelection: a.DNSSelection, DNS: api.DNS(a.DNS), Created: a.Created, Damaged: a.Damaged, Error: a.Error,
+		DNSSelection: a.DNSSelection, DNS: api.DNS(a.DNS), ResolvConf: a.ResolvConf, Created: a.Created, Damaged: a.Damaged, Error: a.Error,
 	}
 	for _, attachment := range a.Attachments {
 		wire.Attachments = append(wire.Attachments, wireAttachment(attachment))

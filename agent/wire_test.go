@@ -66,7 +66,7 @@ func TestWireResponses(t *testing.T) {
 			Attempts: 1, Error: "e", Created: created, Result: json.RawMessage(`{"a":1}`),
 		}},
 		DNSSelection: "merge", DNS: hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
-		Created: created, Damaged: []string{"d"}, Error: "e",
+		ResolvConf: "/etc/netns/a/resolv.conf", Created: created, Damaged: []string{"d"}, Error: "e",
 	}
 	collected := &hook.Collected{
 		TornDown: []string{"a"}, Networks: []string{"web"}, Skipped: map[string]string{"a": "b"}, Postponed: map[string]string{"a": "b"},

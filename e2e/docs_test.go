@@ -23,7 +23,7 @@ var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", 
 
 // TestDocuments runs the documents' examples with the networks of dist/conf.
 func TestDocuments(t *testing.T) {
-	for _, path := range []string{"../README.md", "../docs/cleanup.md", "../docs/events.md"} {
+	for _, path := range []string{"../README.md", "../docs/cleanup.md", "../docs/dns.md", "../docs/events.md"} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			h := newHost(t)
 			h.useDist()

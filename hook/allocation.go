@@ -28,8 +28,11 @@ type Allocation struct {
 	// of a network. Empty: the record is of an earlier build, and means PrimaryDNS.
 	DNSSelection string `json:"dnsSelection,omitempty"`
 	// DNS is that selection, with at most three servers.
-	DNS     DNS       `json:"dns,omitzero"`
-	Created time.Time `json:"created"`
+	DNS DNS `json:"dns,omitzero"`
+	// ResolvConf is the path of the namespace's resolv.conf, if allocnet made the
+	// namespace. Empty: another program did.
+	ResolvConf string    `json:"resolvConf,omitempty"`
+	Created    time.Time `json:"created"`
 	// Damaged says which parts of the record could not be read.
 	Damaged []string `json:"damaged,omitempty"`
 	// Error says, in a list, why the record cannot be read: then nothing but the
@@ -148,7 +151,7 @@ func (a *Allocation) Addresses() []netip.Prefix {
 
 // describe turns a record into what callers see.
 func describe(r state.Record) (*Allocation, error) {
-	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Owner: r.Allocation.Owner, Netns: r.Allocation.Netns, DNSSelection: r.Allocation.DNS, Created: r.Allocation.Created}
+	a := &Allocation{ID: r.Allocation.ID, Identity: r.Allocation.Identity, Owner: r.Allocation.Owner, Netns: r.Allocation.Netns, DNSSelection: r.Allocation.DNS, ResolvConf: r.Allocation.ResolvConf, Created: r.Allocation.Created}
 	for _, recorded := range r.Attachments {
 		attachment, err := describeAttachment(recorded)
 		if err != nil {

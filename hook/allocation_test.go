@@ -181,8 +181,8 @@ func TestSetupAgain(t *testing.T) {
 	calls := w.calls
 	for name, r := range map[string]Request{
 		"the same":                  ownRequest,
-		"by an operator":            {ID: "own", Operator: true, Primary: ownRequest.Primary, Networks: ownRequest.Networks},
-		"with the namespace's path": {ID: "own", Netns: filepath.Join(w.config.NetnsDir, "own"), Primary: ownRequest.Primary, Networks: ownRequest.Networks},
+		"by an operator":            {ID: "own", Operator: true, DNS: ownRequest.DNS, Primary: ownRequest.Primary, Networks: ownRequest.Networks},
+		"with the namespace's path": {ID: "own", Netns: filepath.Join(w.config.NetnsDir, "own"), DNS: ownRequest.DNS, Primary: ownRequest.Primary, Networks: ownRequest.Networks},
 	} {
 		a, err := w.Setup(t.Context(), r)
 		if err != nil || len(a.Attachments) != 2 || w.calls != calls {

@@ -142,6 +142,9 @@ func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
 	}
+	if err := o.writeResolvConf(nil); err != nil {
+		return err
+	}
 	return o.lock.Write(p.attachments()...)
 }
 

@@ -31,6 +31,8 @@ type Engine struct {
 	pause func(ctx context.Context, d time.Duration) error
 	// onHost is an error in a container; tests replace it.
 	onHost func() error
+	// changeFile makes a change of a resolv.conf; nil: as it is. Tests replace it.
+	changeFile func(op, path string, change func() error) error
 	// leaks finds and removes leaks; tests replace it.
 	leaks func(ctx context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error)
 }

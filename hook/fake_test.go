@@ -46,7 +46,7 @@ func newMemory(t *testing.T, edit func(*Config)) *memory {
 	m := &memory{exec: &fakeExec{namespaces: namespaces}, namespaces: namespaces, host: &fakeHost{}, confDir: t.TempDir()}
 	c := Config{
 		ConfDirs: []string{m.confDir}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(),
-		NetnsDir: t.TempDir(), PolicyFile: filepath.Join(m.confDir, "no-policy"), Exec: m.exec, Namespaces: namespaces, Host: m.host, Cleaner: NoCleaner,
+		NetnsDir: t.TempDir(), ResolvConfDir: t.TempDir(), HostResolvConf: []string{filepath.Join(m.confDir, "no-resolv.conf")}, PolicyFile: filepath.Join(m.confDir, "no-policy"), Exec: m.exec, Namespaces: namespaces, Host: m.host, Cleaner: NoCleaner,
 	}
 	if edit != nil {
 		edit(&c)

@@ -14,6 +14,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -74,6 +75,14 @@ type Config struct {
 	// NetnsDir is where namespaces are pinned that Setup makes itself.
 	// Default: netns.DefaultDir.
 	NetnsDir string
+	// ResolvConfDir is where the resolv.conf files of the namespaces are written that
+	// Setup makes itself, each in a directory with the namespace's name. Default:
+	// resolvconf.DefaultDir.
+	ResolvConfDir string
+	// HostResolvConf are files with the host's name servers, for namespaces whose
+	// networks have none: the first with servers that other namespaces can reach is used.
+	// Default: /etc/resolv.conf, then that of systemd-resolved.
+	HostResolvConf []string
 	// Exec finds and runs CNI plugins. Default: they run as processes, each in a
 	// process group of its own, which is killed at the deadline of the call.
 	Exec invoke.Exec
@@ -123,6 +132,10 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.StateDir, state.DefaultDir)
 	setDefault(&c.CacheDir, "/var/lib/cni")
 	setDefault(&c.NetnsDir, netns.DefaultDir)
+	setDefault(&c.ResolvConfDir, resolvconf.DefaultDir)
+	if len(c.HostResolvConf) == 0 {
+		c.HostResolvConf = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+	}
 	setDefault(&c.PolicyFile, policy.DefaultFile)
 	setDefault(&c.CallTimeout, time.Minute)
 	if c.Namespaces == nil {

@@ -98,10 +98,10 @@ type installation struct{ confDir, pluginDir string }
 func install(t *testing.T) installation {
 	t.Helper()
 	m := newMemory(t, nil)
-	m.network(t, "web", "bridge", "portmap")
-	m.network(t, "storage", `{"type": "macvlan", "gateway": "10.0.0.254"}`, "tuning")
+	m.network(t, "web", `{"type": "bridge", "dns": {"nameservers": ["10.0.0.1"]}}`, "portmap")
+	m.network(t, "storage", `{"type": "macvlan", "gateway": "10.0.0.254", "dns": {"nameservers": ["10.0.0.2"]}}`, "tuning")
 	m.edit(t, "storage", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
-	m.network(t, "backup", "ipvlan")
+	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`)
 	m.network(t, "first", `{"type": "bridge", "isDefaultGateway": true}`, "portmap")
 	m.network(t, "second", `{"type": "macvlan", "isDefaultGateway": true}`, "tuning")
 	return installation{m.confDir, m.config.PluginDirs[0]}
@@ -132,6 +132,7 @@ func newWorld(t *testing.T, i installation) *world {
 	w.config = Config{
 		ConfDirs: []string{i.confDir}, PluginDirs: []string{i.pluginDir}, PolicyFile: filepath.Join(dir, "no-policy"),
 		StateDir: filepath.Join(dir, "state"), CacheDir: filepath.Join(dir, "cache"), NetnsDir: filepath.Join(dir, "netns"),
+		ResolvConfDir: filepath.Join(dir, "etc"), HostResolvConf: []string{filepath.Join(dir, "no-resolv.conf")},
 		Exec: w.exec, Namespaces: killedNamespaces{namespaces, w}, Host: &fakeHost{}, Cleaner: w,
 	}
 	w.namespaces.add(w.namespaces.create(runtimeNetns), loopback)
@@ -153,6 +154,7 @@ func (w *world) restart() {
 	}
 	engine.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
 	engine.onHost, engine.leaks = func() error { return nil }, noLeaks
+	engine.changeFile = func(op, _ string, change func() error) error { return w.killer.effect("resolv.conf "+op, change) }
 	w.Engine = engine
 	w.killer = &killer{left: never}
 	engine.store.Intercept(func(op, path string, change func() error) error {
@@ -376,6 +378,7 @@ func (w *world) wantRecorded() {
 			}
 		}
 	}
+	w.wantResolvConfs()
 	for object := range want {
 		if !w.objects[object] {
 			w.t.Errorf("%s is recorded and not there", object)
@@ -388,6 +391,38 @@ func (w *world) wantRecorded() {
 	}
 	if len(w.wrong) > 0 {
 		w.t.Errorf("plugins were called for: %v", w.wrong)
+	}
+}
+
+// wantResolvConfs: namespaces that the engine made have a resolv.conf with the servers of
+// what is attached, and others have none.
+func (w *world) wantResolvConfs() {
+	w.t.Helper()
+	files := map[string]bool{}
+	for a, err := range w.List(w.t.Context()) {
+		if err != nil || a.ResolvConf == "" {
+			continue
+		}
+		files[a.ID] = true
+		data, err := os.ReadFile(a.ResolvConf)
+		var servers []string
+		for line := range strings.Lines(string(data)) {
+			if server, found := strings.CutPrefix(line, "nameserver "); found {
+				servers = append(servers, strings.TrimSpace(server))
+			}
+		}
+		if err != nil || !slices.Equal(servers, a.DNS.Servers) {
+			w.t.Errorf("resolv.conf has the servers %v, want %v: %v", servers, a.DNS.Servers, err)
+		}
+	}
+	entries, err := os.ReadDir(w.config.ResolvConfDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.t.Error(err)
+	}
+	for _, entry := range entries {
+		if !files[entry.Name()] {
+			w.t.Errorf("resolv.conf of %s is left", entry.Name())
+		}
 	}
 }
 
@@ -460,7 +495,7 @@ func readDir(t *testing.T, dir string) (names []string) {
 // Requests of the tests of kills.
 var (
 	ownRequest = Request{
-		ID: "own", Primary: &selection.Element{Name: "web", Interface: "eth0"}, Networks: []selection.Element{{Name: "storage"}},
+		ID: "own", DNS: MergedDNS, Primary: &selection.Element{Name: "web", Interface: "eth0"}, Networks: []selection.Element{{Name: "storage"}},
 	}
 	runtimeRequest = Request{
 		ID: "runtime", Netns: runtimeNetns,
@@ -477,7 +512,7 @@ var (
 // Requests whose attachments are made and removed in line.
 var (
 	inLine            = []selection.Element{{Name: "first"}, {Name: "second"}}
-	ownInLine         = Request{ID: "own", Networks: inLine}
+	ownInLine         = Request{ID: "own", DNS: MergedDNS, Networks: inLine}
 	inLineRequest     = Request{ID: "runtime", Netns: runtimeNetns, Networks: inLine}
 	taskInLine        = Request{ID: "task", Netns: runtimeNetns, Task: "t1", Networks: inLine}
 	furtherInLine     = Request{ID: "own", Networks: []selection.Element{{Name: "first", Interface: "further1"}, {Name: "second", Interface: "further2"}}}

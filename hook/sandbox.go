@@ -42,6 +42,7 @@ func (e *Engine) allocation(r Request, mode state.Mode, digest string) (state.Al
 	a := state.Allocation{ID: r.ID, Mode: mode, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
 	if r.Netns == "" {
 		a.Netns, a.NetnsOwned = filepath.Join(e.config.NetnsDir, r.ID), true
+		a.ResolvConf = e.resolvConf(r.ID).Path()
 	}
 	return a, err
 }
@@ -116,6 +117,9 @@ func (o *operation) restoreAfterRemoval() error {
 // removeNamespace removes the namespace that Setup made, or the file at which it was
 // pinned. Another namespace at that path is not removed.
 func (o *operation) removeNamespace() error {
+	if err := o.removeResolvConf(); err != nil {
+		return err
+	}
 	path, err := o.namespacePath()
 	if err != nil {
 		return err

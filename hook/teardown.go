@@ -129,6 +129,9 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 		return err
 	}
 	o.markDeleting(attachments)
+	if err := o.writeResolvConf(attachments); err != nil { // it must not keep anything attached
+		o.log.Warn("resolv.conf still has the DNS of detached networks", "error", err)
+	}
 	dels, stop := phase(ctx, delShare, "DEL")
 	defer stop()
 	attachments = withoutRoutesByEachOther(attachments)

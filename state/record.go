@@ -108,6 +108,9 @@ type Allocation struct {
 	Netns string `json:"netns"`
 	// NetnsOwned is whether teardown removes the namespace.
 	NetnsOwned bool `json:"netnsOwned,omitempty"`
+	// ResolvConf is the resolv.conf of a namespace that is removed by teardown. The file
+	// may be missing, or another program's. Empty: none is written.
+	ResolvConf string `json:"resolvConf,omitempty"`
 	// NetnsID is the namespace's identity in the kernel; empty until it is
 	// known.
 	NetnsID string `json:"netnsID,omitempty"`

@@ -24,8 +24,11 @@ type Allocation struct {
 	// a network.
 	DNSSelection string `json:"dnsSelection,omitempty"`
 	// DNS is that selection, with at most three servers.
-	DNS     DNS       `json:"dns,omitzero"`
-	Created time.Time `json:"created"`
+	DNS DNS `json:"dns,omitzero"`
+	// ResolvConf is the path of the namespace's resolv.conf, if allocnet made the
+	// namespace.
+	ResolvConf string    `json:"resolvConf,omitempty"`
+	Created    time.Time `json:"created"`
 	// Damaged are the parts of the record that cannot be read.
 	Damaged []string `json:"damaged,omitempty"`
 	// Error is why the record cannot be read, in a list only. Then only the ID is

@@ -27,6 +27,7 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
@@ -88,6 +89,7 @@ var outcomes = map[string]struct {
 	"internal/netns.ErrExists":       {netns.ErrExists, conflict},
 	"internal/netns.ErrMissing":      {netns.ErrMissing, refused},
 	"hook.UnrecordedError":           {&hook.UnrecordedError{}, conflict},
+	"internal/resolvconf.ErrForeign": {resolvconf.ErrForeign, conflict},
 	"internal/netns.MissingError":    {&netns.MissingError{}, refused},
 	"nomad.SelectionError":           {&nomad.SelectionError{}, refused},
 	"policy.DeniedError":             {&policy.DeniedError{}, refused},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 )
 
 func newRun(s *settings) *cobra.Command {
@@ -30,6 +31,9 @@ func newRun(s *settings) *cobra.Command {
 		Short: "Run a command in a namespace with networks",
 		Long: `Create a network namespace, attach it to networks, run a command in it, and remove all
 of it when the command ends. Signals are forwarded to the command.
+
+The command has a mount namespace of its own, in which /etc/resolv.conf has the name
+servers of its networks; --dns selects them.
 
 The exit code is the command's, 128+N if signal N killed it, 127 if it is not found,
 126 if it cannot be executed, and 125 if allocnet itself failed.`,
@@ -74,7 +78,7 @@ func runIn(cmd *cobra.Command, engine *hook.Engine, r hook.Request, args []strin
 	if err != nil {
 		return runFailure(err)
 	}
-	outcome := runCommand(allocation.Netns, args, cmd.OutOrStdout(), cmd.ErrOrStderr(), signals)
+	outcome := runCommand(allocation, args, cmd.OutOrStdout(), cmd.ErrOrStderr(), signals)
 	if err := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID); err != nil {
 		err = fmt.Errorf("the command has ended, but: %w", err)
 		var exit *exitError
@@ -110,17 +114,11 @@ func setupUnlessSignalled(ctx context.Context, engine *hook.Engine, r hook.Reque
 }
 
 // runCommand runs the command and returns nil or an *exitError.
-func runCommand(path string, args []string, stdout, stderr io.Writer, signals <-chan os.Signal) error {
+func runCommand(a *hook.Allocation, args []string, stdout, stderr io.Writer, signals <-chan os.Signal) error {
 	command := exec.Command(args[0], args[1:]...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, stdout, stderr
-	ns, err := netns.Open(path)
-	if err != nil {
-		return &exitError{exitRunFailed, err}
-	}
-	err = ns.Do(command.Start) // a child is in the namespace of the thread that makes it
-	_ = ns.Close()             // only entered
-	if err != nil {
-		return startFailure(args[0], err)
+	if err := start(command, a, stderr); err != nil {
+		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
@@ -135,6 +133,25 @@ func runCommand(path string, args []string, stdout, stderr io.Writer, signals <-
 			return commandOutcome(err)
 		}
 	}
+}
+
+// start starts a command in the namespace of an allocation, with its resolv.conf.
+func start(command *exec.Cmd, a *hook.Allocation, stderr io.Writer) error {
+	ns, err := netns.Open(a.Netns)
+	if err != nil {
+		return &exitError{exitRunFailed, err}
+	}
+	defer ns.Close()           //nolint:errcheck // only entered
+	err = ns.Do(func() error { // a child is in the namespaces of the thread that makes it
+		if err := resolvconf.MountOver(a.ResolvConf); err != nil {
+			_, _ = fmt.Fprintln(stderr, "the command has the resolv.conf of the host:", err) // as ip netns exec does
+		}
+		return command.Start()
+	})
+	if err != nil {
+		return startFailure(command.Args[0], err)
+	}
+	return nil
 }
 
 func startFailure(name string, err error) error {

@@ -51,6 +51,11 @@ func WriteIn(dir *os.Root, name string, data []byte, o Options) error {
 	return nil
 }
 
+// RemoveTemporary removes what a killed writer of WriteIn left, unless it was Unlocked.
+func RemoveTemporary(dir *os.Root, name string) error {
+	return root{dir}.remove(temporaryName(name, Options{}))
+}
+
 // directory is where the file is. Tests let each of its steps fail.
 type directory interface {
 	create(name string, mode fs.FileMode) (file, error)

@@ -1,8 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package resolvconf has resolver configurations, and how those of several networks
-// become one within the limits of resolv.conf(5).
+// Package resolvconf has resolver configurations: how those of several networks become
+// one within the limits of resolv.conf(5), and the files of named network namespaces, as
+// ip-netns(8) defines them.
 package resolvconf
 
 import (

@@ -140,10 +140,23 @@ func prepare() error {
 			return fmt.Errorf("cover %s: %w", dir, err)
 		}
 	}
+	if err := coverEtc(); err != nil {
+		return fmt.Errorf("cover /etc: %w", err)
+	}
 	if err := mountSys(); err != nil {
 		return fmt.Errorf("mount /sys of the new namespace: %w", err)
 	}
 	return runAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
+}
+
+// coverEtc makes changes of /etc the sandbox's own. It has /etc/netns, which stays once it
+// is made.
+func coverEtc() error {
+	const dir = "/run/etc"
+	if err := errors.Join(os.MkdirAll(dir+"/changes/netns", 0o755), os.MkdirAll(dir+"/work", 0o755)); err != nil {
+		return err
+	}
+	return unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir="+dir+"/changes,workdir="+dir+"/work")
 }
 
 // mountSys mounts the sysfs of the new network namespace, and in it the control

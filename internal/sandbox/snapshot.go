@@ -39,7 +39,7 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	} {
 		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
 	}
-	for _, dir := range append([]string{"/var/lib", "/run/cni", "/run/netns"}, dirs...) {
+	for _, dir := range append([]string{"/var/lib", "/run/cni", "/run/netns", "/etc/netns"}, dirs...) {
 		section(dir, files(t, dir))
 	}
 	section("plugin processes", strings.Join(PluginProcesses(), "\n"))

@@ -37,7 +37,8 @@ func printAllocation(w io.Writer, a *hook.Allocation, asJSON bool) error {
 	return printAllocations(w, terminalOf(w), []*hook.Allocation{a}, shortIDs([]string{a.ID}))
 }
 
-// printAllocations prints a line for each attachment, then the errors.
+// printAllocations prints a line for each attachment, the DNS of a single allocation, then
+// the errors.
 func printAllocations(w io.Writer, t terminal, allocations []*hook.Allocation, short map[string]string) error {
 	if t.columns == 0 {
 		short = nil
@@ -45,8 +46,29 @@ func printAllocations(w io.Writer, t terminal, allocations []*hook.Allocation, s
 	if err := allocationTable(t, allocations, short).print(w, t.colours); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, lines(remarks(allocations, short)))
+	found := remarks(allocations, short)
+	if len(allocations) == 1 {
+		found = append(describeDNS(allocations[0]), found...)
+	}
+	_, err := io.WriteString(w, lines(found))
 	return err
+}
+
+// describeDNS returns a line with the selected DNS of an allocation that has any.
+func describeDNS(a *hook.Allocation) []string {
+	var parts []string
+	for _, setting := range []struct {
+		name   string
+		values []string
+	}{{"servers", a.DNS.Servers}, {"search", a.DNS.Searches}, {"options", a.DNS.Options}} {
+		if len(setting.values) > 0 {
+			parts = append(parts, setting.name+" "+strings.Join(setting.values, " "))
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("DNS (%s): %s", cmp.Or(a.DNSSelection, hook.PrimaryDNS), strings.Join(parts, "; "))}
 }
 
 // remarks are the errors of attachments and records.

@@ -56,6 +56,33 @@ func printed(t *testing.T, on terminal) string {
 	return out.String()
 }
 
+// TestStatusDNS: a single allocation has a line with its DNS, if it has any.
+func TestStatusDNS(t *testing.T) {
+	for name, test := range map[string]struct {
+		count int
+		dns   hook.DNS
+		want  string
+	}{
+		"one":     {1, hook.DNS{Servers: []string{"192.0.2.1", "192.0.2.2"}, Searches: []string{"a.example"}, Options: []string{"ndots:1"}}, "DNS (merge): servers 192.0.2.1 192.0.2.2; search a.example; options ndots:1\n"},
+		"without": {1, hook.DNS{}, ""},
+		"several": {2, hook.DNS{Servers: []string{"192.0.2.1"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			allocations := attached()[2-test.count:]
+			for _, a := range allocations {
+				a.DNSSelection, a.DNS = "merge", test.dns
+			}
+			var out bytes.Buffer
+			if err := printAllocations(&out, terminal{}, allocations, nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); !strings.Contains(got, test.want) || strings.Contains(got, "DNS") != (test.want != "") {
+				t.Errorf("got\n%s, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // TestStatusFits: the lines of a terminal of 80 columns do not wrap, and what a pipe
 // gets has everything.
 func TestStatusFits(t *testing.T) {

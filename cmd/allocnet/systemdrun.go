@@ -166,6 +166,7 @@ func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unit.Outco
 	words := []string{
 		"--unit=" + u.name, "--collect", "--quiet",
 		"--property=NetworkNamespacePath=" + a.Netns,
+		"--property=BindReadOnlyPaths=" + a.ResolvConf + ":/etc/resolv.conf",
 		"--property=ExecStopPost=" + outcome.StopPost(),
 		"--property=ExecStopPost=+" + strings.Join(down, " "),
 	}

@@ -24,7 +24,8 @@ import (
 
 // conf has the networks of the client in addition to those of dist/conf.
 var conf = map[string]string{
-	"45-tiny.conflist": bridge("tiny", "10.97.0.0/30", ""),
+	"45-tiny.conflist":  bridge("tiny", "10.97.0.0/30", ""),
+	"46-names.conflist": strings.Replace(bridge("names", "10.98.0.0/24", ""), `"isGateway"`, `"dns": {"nameservers": ["192.0.2.53"], "domain": "names.example"}, "isGateway"`, 1),
 }
 
 // restricted are the networks of ownDir.
@@ -80,6 +81,7 @@ func TestNomad(t *testing.T) {
 		{"Examples", testExamples},
 		{"Connect", testConnect},
 		{"Ends", testEnds},
+		{"DNS", testDNS},
 		{"Updates", testUpdates},
 		{"Errors", testErrors},
 		{"Restricted", testRestricted},
@@ -112,7 +114,7 @@ func TestNomad(t *testing.T) {
 // warm attaches to every network once: bridges and shared chains remain.
 func (a *agent) warm() {
 	a.Helper()
-	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny"`})
+	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny,names"`})
 	a.Stop("warm")
 	sandbox.Run(a, allocnet, "attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
 	sandbox.Run(a, allocnet, "detach", "warm")
@@ -132,7 +134,7 @@ func inventory(t *testing.T) []string {
 	return lines
 }
 
-func glob(t *testing.T, pattern string) []string {
+func glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {

@@ -246,6 +246,7 @@ func (m *machine) snapshot() string {
 iptables-save
 ip -o link | sed 's/^[0-9]*: //; s/@.*//; s/:.*//' | sort
 ls /run/netns
+ls /etc/netns 2>/dev/null || :
 find /var/lib/cni /var/lib/allocnet /run/cni -type f -not -path '/var/lib/allocnet/events/*' 2>/dev/null | sort`), "")
 }
 

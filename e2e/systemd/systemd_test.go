@@ -158,6 +158,7 @@ StartLimitIntervalSec=0
 
 [Service]
 NetworkNamespacePath=/run/netns/web
+BindReadOnlyPaths=/etc/netns/web/resolv.conf:/etc/resolv.conf
 ExecStart=/usr/local/bin/web serve hello
 Restart=on-failure
 RestartSec=100ms
@@ -181,6 +182,10 @@ func TestService(t *testing.T) {
 	m.requireServed()
 	if out := m.must("ip", "netns", "exec", "web", "ip", "-brief", "addr", "show", "data0"); !strings.Contains(out, "10.89.") {
 		t.Errorf("data0 is %s", out)
+	}
+	own := m.must("cat", "/etc/netns/web/resolv.conf")
+	if out := m.must("nsenter", "--mount", "--target", m.property("web.service", "MainPID"), "cat", "/etc/resolv.conf"); out != own || !strings.Contains(out, "allocnet") {
+		t.Errorf("the service has the resolv.conf\n%s, want\n%s", out, own)
 	}
 	for range 20 {
 		m.must("systemctl", "restart", "web.service")
@@ -254,6 +259,9 @@ func TestSystemdRun(t *testing.T) {
 	out := m.must("allocnet", "systemd-run", "--primary", "web", "--networks", "storage@data0", "--wait", "--", "ip", "-brief", "addr")
 	if !strings.Contains(out, "10.88.") || !strings.Contains(out, "data0") {
 		t.Errorf("the command sees\n%s", out)
+	}
+	if out := m.must("allocnet", "systemd-run", "--unit", "names", "--primary", "web", "--wait", "--", "cat", "/etc/resolv.conf"); !strings.HasPrefix(out, "# Written by allocnet for network namespace names,") {
+		t.Errorf("the command has the resolv.conf\n%s", out)
 	}
 	m.requireSame(before)
 	if out, code := m.exitCode("allocnet", "systemd-run", "--primary", "web", "--wait", "--", "sh", "-c", "exit 7"); code != 7 {

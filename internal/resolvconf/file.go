@@ -133,7 +133,7 @@ func (f File) makeDir() (*os.Root, error) {
 			continue
 		}
 		err := f.change("mkdir", func() error {
-			if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			if err := os.MkdirAll(path, 0o755); err != nil { // an image may have no /etc
 				return err
 			}
 			return os.Chmod(path, 0o755) //nolint:gosec // as /etc is

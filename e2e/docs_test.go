@@ -59,7 +59,7 @@ func TestNomadPage(t *testing.T) {
 func nomadSelf(t *testing.T) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"config": {"DataDir": "/opt/nomad/data", "Client": {"Enabled": true}}}`)
+		_, _ = io.WriteString(w, `{"config": {"DataDir": "/opt/nomad/data", "Version": {"Version": "1.11.3"}, "Client": {"Enabled": true}}}`)
 	}))
 	t.Cleanup(server.Close)
 	t.Setenv("NOMAD_ADDR", server.URL)

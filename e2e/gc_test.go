@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -271,12 +272,17 @@ func TestGCWhileAttaching(t *testing.T) {
 			}
 		}
 	}()
+	var inUse [8]sync.Mutex // of the IDs: a slow round may be overtaken by the next with its ID
 	crowd(200, 2, func(i int) {
-		id := fmt.Sprintf("round-%d", i%4) // the IDs of dead ones are used again
-		request := hook.Request{ID: id, Primary: &selection.Element{Name: "web"}, Networks: []selection.Element{{Name: "vlan"}},
-			Ports: []portmap.Port{{HostPort: 7300 + i%4, To: 80}}}
+		n := i % 4
 		if i%2 == 0 {
-			request.ID, request.Ports[0].HostPort = fmt.Sprintf("even-%d", i%8), 7400+i%8
+			n = i % 8
+		}
+		inUse[n].Lock()
+		defer inUse[n].Unlock()
+		request := hook.Request{ // the IDs of dead ones are used again
+			ID: fmt.Sprintf("round-%d", n), Primary: &selection.Element{Name: "web"}, Networks: []selection.Element{{Name: "vlan"}},
+			Ports: []portmap.Port{{HostPort: 7300 + n, To: 80}},
 		}
 		if _, err := e.Setup(ctx, request); err != nil {
 			t.Errorf("round %d: %v", i, err)

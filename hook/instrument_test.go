@@ -50,8 +50,9 @@ func TestObservations(t *testing.T) {
 				c.Observers = []Observer{observed}
 				c.Cleaner = cleanerFunc(func(context.Context, []state.Leftover) []error { return []error{errors.New("no iptables")} })
 			})
-			m.network(t, "web", "bridge")
-			m.network(t, "storage", "macvlan")
+			// In line: the failure of the second comes after the first is attached.
+			m.network(t, "web", `{"type": "bridge", "isDefaultGateway": true}`)
+			m.network(t, "storage", `{"type": "macvlan", "isDefaultGateway": true}`)
 			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
 				err := test.fail[c.Verb+" "+c.Plugin]
 				return err != nil, nil, err

@@ -79,9 +79,8 @@ func (p *plan) checkDNS(selected, source string) error {
 func selectedDNS(selection string, attachments []Attachment) (DNS, []string) {
 	var found []resolvconf.Config
 	for _, a := range attachments {
-		wanted := a.Network == selection || selection == MergedDNS || a.Primary && cmp.Or(selection, PrimaryDNS) == PrimaryDNS
 		c := resolvconf.Config(a.DNS)
-		if a.Phase != state.Attached || !wanted || c.IsEmpty() {
+		if a.Phase != state.Attached || !hasSelectedDNS(selection, a) || c.IsEmpty() {
 			continue
 		}
 		found = append(found, c)
@@ -91,6 +90,18 @@ func selectedDNS(selection string, attachments []Attachment) (DNS, []string) {
 	}
 	normal, dropped := resolvconf.Merge(found...).Normalize()
 	return DNS(normal), dropped
+}
+
+// hasSelectedDNS tells whether the DNS of an attachment is selected. A network can have the
+// name "primary" or "merge", which select others.
+func hasSelectedDNS(selection string, a Attachment) bool {
+	switch cmp.Or(selection, PrimaryDNS) {
+	case MergedDNS:
+		return true
+	case PrimaryDNS:
+		return a.Primary
+	}
+	return a.Network == selection
 }
 
 // describeNew is describe after a change of the attachments. It logs the values of DNS

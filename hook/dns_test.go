@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
 )
 
 // newMemoryWithDNS has the networks web, storage and backup with DNS, and plain without.
@@ -156,5 +157,18 @@ func TestDNSWithoutPrimary(t *testing.T) {
 	}
 	if diff := cmp.Diff(storageDNS, got.DNS); diff != "" || got.DNSSelection != "merge" {
 		t.Errorf("%s: %s", got.DNSSelection, diff)
+	}
+}
+
+// TestDNSOfNetworkNamedPrimary: the selection "primary" never means a network of this name.
+func TestDNSOfNetworkNamedPrimary(t *testing.T) {
+	for _, selection := range []string{"", PrimaryDNS} {
+		got, _ := selectedDNS(selection, []Attachment{
+			{Network: "plain", Primary: true, Phase: state.Attached},
+			{Network: "primary", Phase: state.Attached, Observed: Observed{DNS: storageDNS}},
+		})
+		if diff := cmp.Diff(DNS{}, got); diff != "" {
+			t.Errorf("selection %q: %s", selection, diff)
+		}
 	}
 }

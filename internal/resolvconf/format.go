@@ -55,9 +55,10 @@ func (c Config) format() string {
 
 // Host returns the host's configuration as another network namespace can use it: of the
 // first file that has servers outside of the host, these servers. A server of the
-// loopback interface, such as 127.0.0.53, answers only on the host, and the scope of a
-// link-local address is one of its interfaces. Without such a file there are no servers.
-// Files that do not exist are skipped.
+// loopback interface, such as 127.0.0.53, answers only on the host, as does an unspecified
+// address, and the scope of an IPv6 link-local address is one of its interfaces. Those of
+// IPv4 are routed: clouds have resolvers at 169.254.169.253 and .254. Without such a file
+// there are no servers. Files that do not exist are skipped.
 func Host(files ...string) (Config, error) {
 	var first *Config
 	for _, path := range files {
@@ -86,5 +87,6 @@ func Host(files ...string) (Config, error) {
 
 func onHostOnly(server string) bool {
 	address, err := netip.ParseAddr(server)
-	return err != nil || address.Unmap().IsLoopback() || address.IsLinkLocalUnicast()
+	address = address.Unmap()
+	return err != nil || address.IsLoopback() || address.IsUnspecified() || address.Is6() && address.IsLinkLocalUnicast()
 }

@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestHost: loopback servers are of no use in another namespace.
+// TestHost: servers that only the host reaches are of no use in another namespace.
 func TestHost(t *testing.T) {
 	const stub = "nameserver 127.0.0.53\noptions edns0\nsearch a.example\n"
 	for name, test := range map[string]struct {
@@ -36,6 +36,8 @@ func TestHost(t *testing.T) {
 		"outside":            {etc: "nameserver 192.0.2.1\n", resolved: "nameserver 192.0.2.2\n", want: Config{Servers: []string{"192.0.2.1"}}},
 		"systemd-resolved":   {etc: stub, resolved: "nameserver 192.0.2.2\n", want: Config{Servers: []string{"192.0.2.2"}}},
 		"only systemd's":     {resolved: "nameserver 192.0.2.2\n", want: Config{Servers: []string{"192.0.2.2"}}},
+		"a cloud's":          {etc: "nameserver 169.254.169.254\n", resolved: "nameserver 192.0.2.2\n", want: Config{Servers: []string{"169.254.169.254"}}},
+		"of all addresses":   {etc: "nameserver 0.0.0.0\nnameserver ::\n", resolved: "nameserver 192.0.2.2\n", want: Config{Servers: []string{"192.0.2.2"}}},
 		"one of the servers": {etc: "nameserver ::1\nnameserver fe80::1%eth0\nnameserver 192.0.2.1\n", want: Config{Servers: []string{"192.0.2.1"}}},
 		"none outside": {
 			etc: stub, resolved: "nameserver ::1\n",

@@ -108,10 +108,14 @@ func (e *Engine) report(o Observation) {
 	}
 }
 
-// instrument does an operation and reports it.
+// instrument does an operation and reports it, unless it was not attempted, because another
+// one failed or the call ended: that is reported.
 func (o *operation) instrument(op Op, a *state.Attachment, do func() error) error {
 	started := time.Now()
 	err := do()
+	if a.Attempts == 0 {
+		return err
+	}
 	var failed *Error
 	if errors.As(err, &failed) {
 		failed.reported = true

@@ -35,6 +35,8 @@ func TestObservations(t *testing.T) {
 			[]string{"attach web eth0 false", "detach web eth0 true rollback", "retry web eth0 false", "retry web eth0 false"}},
 		"one of two fails": {map[string]error{"ADD macvlan": types.NewError(7, "no VLAN", "")}, []func(*memory){attach(selection.Element{Name: "storage"})},
 			[]string{"attach storage net1 false", "attach web eth0 true", "detach storage net1 true rollback", "detach web eth0 true rollback"}},
+		"one follows that fails": {map[string]error{"ADD bridge": types.NewError(7, "no bridge", "")}, []func(*memory){attach(selection.Element{Name: "dynamic"})},
+			[]string{"attach web eth0 false", "detach web eth0 true rollback"}},
 		"refused":    {nil, []func(*memory){attach(selection.Element{Name: "none"})}, []string{"attach   false"}},
 		"invalid ID": {nil, []func(*memory){func(m *memory) { _, _ = m.Setup(context.Background(), Request{ID: "../w1"}) }}, []string{"attach   false"}},
 		"DEL fails": {map[string]error{"DEL bridge": types.NewError(999, "stuck", "")}, []func(*memory){attach(), detach("w1")},
@@ -53,6 +55,7 @@ func TestObservations(t *testing.T) {
 			// In line: the failure of the second comes after the first is attached.
 			m.network(t, "web", `{"type": "bridge", "isDefaultGateway": true}`)
 			m.network(t, "storage", `{"type": "macvlan", "isDefaultGateway": true}`)
+			m.network(t, "dynamic", "alien") // may set a default route, so it follows web
 			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
 				err := test.fail[c.Verb+" "+c.Plugin]
 				return err != nil, nil, err

@@ -37,8 +37,9 @@ func TestObservations(t *testing.T) {
 			[]string{"attach storage net1 false", "attach web eth0 true", "detach storage net1 true rollback", "detach web eth0 true rollback"}},
 		"one follows that fails": {map[string]error{"ADD bridge": types.NewError(7, "no bridge", "")}, []func(*memory){attach(selection.Element{Name: "dynamic"})},
 			[]string{"attach web eth0 false", "detach web eth0 true rollback"}},
-		"refused":    {nil, []func(*memory){attach(selection.Element{Name: "none"})}, []string{"attach   false"}},
-		"invalid ID": {nil, []func(*memory){func(m *memory) { _, _ = m.Setup(context.Background(), Request{ID: "../w1"}) }}, []string{"attach   false"}},
+		"further networks": {nil, []func(*memory){attach(), attachFurther, attachFurther}, []string{"attach storage net1 true", "attach web eth0 true"}},
+		"refused":          {nil, []func(*memory){attach(selection.Element{Name: "none"})}, []string{"attach   false"}},
+		"invalid ID":       {nil, []func(*memory){func(m *memory) { _, _ = m.Setup(context.Background(), Request{ID: "../w1"}) }}, []string{"attach   false"}},
 		"DEL fails": {map[string]error{"DEL bridge": types.NewError(999, "stuck", "")}, []func(*memory){attach(), detach("w1")},
 			[]string{"attach web eth0 true", "cleanup web eth0 false", "detach web eth0 false"}},
 		"nothing to detach": {nil, []func(*memory){detach("w2"), func(m *memory) { _ = m.Detach(context.Background(), "w1", "net9") }}, nil},
@@ -73,6 +74,11 @@ func TestObservations(t *testing.T) {
 
 func detach(id string) func(m *memory) {
 	return func(m *memory) { _ = m.Teardown(context.Background(), id) }
+}
+
+// attachFurther attaches w1 to a further network, as allocnet attach does.
+func attachFurther(m *memory) {
+	_, _ = m.SetupOrExtend(context.Background(), Request{ID: "w1", Networks: []selection.Element{{Name: "storage"}}})
 }
 
 // TestObservationOfACall has the ID, the networks and the outcome.

@@ -20,6 +20,18 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 	return a, err
 }
 
+// SetupOrExtend is Setup, and Extend if an allocation is set up with another request and
+// this one names neither a primary nor a namespace.
+func (e *Engine) SetupOrExtend(ctx context.Context, r Request) (*Allocation, error) {
+	started := time.Now()
+	a, err := e.setUp(ctx, r)
+	if errors.Is(err, ErrConflict) && r.Primary == nil && r.Netns == "" {
+		a, err = e.attachFurther(ctx, r)
+	}
+	e.reportAttach(r, started, err)
+	return a, err
+}
+
 func (e *Engine) setUp(ctx context.Context, r Request) (*Allocation, error) {
 	if err := r.validate(); err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -71,10 +70,7 @@ func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	allocation, err := engine.Setup(ctx, request)
-	if errors.Is(err, hook.ErrConflict) && request.Primary == nil && request.Netns == "" {
-		allocation, err = engine.Extend(ctx, request)
-	}
+	allocation, err := engine.SetupOrExtend(ctx, request)
 	if err != nil {
 		return err
 	}

@@ -126,6 +126,16 @@ func TestGivenNamespace(t *testing.T) {
 	}
 }
 
+// TestRunOfExisting: run has an allocation of its own, which it removes at the end. It
+// neither takes nor removes one that another command has set up with the same networks.
+func TestRunOfExisting(t *testing.T) {
+	h := newHost(t)
+	h.attach("e1", "--primary", "web")
+	h.refuse(2, []string{"allocation e1 is set up already"}, "run", "--id", "e1", "--primary", "web", "--", "true")
+	h.must("check", "e1")
+	h.must("detach", "e1")
+}
+
 func TestDefaultRoute(t *testing.T) {
 	h := newHost(t)
 	a := h.attach("r1", "--primary", "web", "--networks", `[{"name": "storage", "default-route": ["10.89.0.1"]}]`)

@@ -30,7 +30,8 @@ func newRun(s *settings) *cobra.Command {
 		Use:   "run [flags] -- CMD [ARG...]",
 		Short: "Run a command in a namespace with networks",
 		Long: `Create a network namespace, attach it to networks, run a command in it, and remove all
-of it when the command ends. Signals are forwarded to the command.
+of it when the command ends. Signals are forwarded to the command. An ID that is set up
+already is refused; after a run that was killed, detach it first.
 
 The command has a mount namespace of its own, in which /etc/resolv.conf has the name
 servers of its networks; --dns selects them.
@@ -74,6 +75,7 @@ func runIn(cmd *cobra.Command, engine *hook.Engine, r hook.Request, args []strin
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
 
+	r.Fresh = true // the allocation of another command is not removed at the end of this one
 	allocation, err := setupUnlessSignalled(cmd.Context(), engine, r, signals)
 	if err != nil {
 		return runFailure(err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"reflect"
 	"strings"
@@ -154,6 +155,34 @@ func TestManyFollowers(t *testing.T) {
 	}
 	if count != 3 {
 		t.Errorf("%d events", count)
+	}
+}
+
+// TestFollowersWithABody: a body hides from the agent that a client has disconnected, so
+// that the client would keep its slot.
+func TestFollowersWithABody(t *testing.T) {
+	r, _ := startWithEvents(t)
+	for range maxFollowers {
+		client, err := net.Dial("unix", r.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(client, "GET "+api.PathEvents+"?follow=true HTTP/1.1\r\nHost: agent\r\nContent-Length: 1\r\n\r\nx"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_ = client.Close()
+	}
+	for e, err := range r.client.Events(t.Context(), api.EventQuery{Follow: true}) {
+		if err != nil || e.Index != 1 {
+			t.Errorf("after those that are gone: %+v, %v", e, err)
+		}
+		break
+	}
+	if status, _, body := r.exchange("GET", api.PathEvents+"?follow=true", "x"); status != http.StatusBadRequest {
+		t.Errorf("a body: %d %s", status, body)
 	}
 }
 

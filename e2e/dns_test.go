@@ -67,6 +67,20 @@ func TestNamesResolve(t *testing.T) {
 	}
 }
 
+// TestRunMountsNothingOnHost: where mounts are shared, as under systemd, the resolv.conf of
+// a command is not mounted over the host's, nor is what the command mounts.
+func TestRunMountsNothingOnHost(t *testing.T) {
+	h := newHost(t)
+	sandbox.Run(t, "mount", "--make-shared", "/etc")
+	defer sandbox.Run(t, "mount", "--make-private", "/etc")
+	h.must("run", "--primary", "web", "--", "mount", "-t", "tmpfs", "tmpfs", "/etc/netns")
+	for line := range strings.Lines(read(t, "/proc/self/mountinfo")) {
+		if strings.Contains(line, " /etc/") {
+			t.Errorf("mounted on the host: %s", line)
+		}
+	}
+}
+
 // serveNames has a name server in a namespace. It knows files.names.example.
 func serveNames(t *testing.T, path, address string) {
 	t.Helper()

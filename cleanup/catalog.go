@@ -24,6 +24,8 @@ const (
 	Link Kind = "link"
 	// Tuning is a file in which the tuning plugin saved settings.
 	Tuning Kind = "tuning"
+	// ResolvConf is the file of a network namespace that allocnet made.
+	ResolvConf Kind = "resolv.conf"
 	// Cache is a result in libcni's cache.
 	Cache Kind = "cache"
 )

@@ -119,6 +119,9 @@ func (f *scanResult) objectsOf(dead []state.Record) ([]Object, error) {
 		}
 	}
 	for _, o := range f.Objects {
+		if o.Kind == ResolvConf { // the engine removes it with the namespace
+			continue
+		}
 		if !slices.ContainsFunc(byContainer[o.Owner.ContainerID], func(a state.Attachment) bool { return o.Owner.matches(a) }) {
 			continue
 		}

@@ -45,7 +45,7 @@ func newFakeSystem() *fakeSystem {
 	}
 }
 
-func (f *fakeSystem) host(c catalog) *host { return &host{c, f, f} }
+func (f *fakeSystem) host(c catalog) *host { return &host{catalog: c, programs: f, kernel: f} }
 
 // call records a call and returns its error.
 func (f *fakeSystem) call(name string, args ...any) error {

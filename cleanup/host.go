@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 )
 
 // host is the machine whose objects are found and removed, and the catalogue of
@@ -24,9 +25,11 @@ type host struct {
 	catalog  catalog
 	programs programs
 	kernel   kernel
+	// resolvConfDir has the files of namespaces that allocnet made. Empty: none.
+	resolvConfDir string
 }
 
-var thisHost = &host{catalogue, system{}, system{}}
+var thisHost = &host{catalogue, system{}, system{}, resolvconf.DefaultDir}
 
 // orDefault returns the host, or this one when it is nil.
 func (h *host) orDefault() *host {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -62,6 +63,8 @@ type Object struct {
 	nft   *nftObject
 	file  *file
 	link  *link
+
+	resolvConf *resolvconf.File
 }
 
 // Problem is a place that could not be examined.

@@ -85,6 +85,7 @@ func (p *planner) classify(o Object) Decision {
 		return keep("its allocation was torn down during the scan")
 	case p.found.alive[id] != "":
 		return keep("its allocation has liveness evidence: %s", p.found.alive[id])
+	case o.Kind == ResolvConf: // ours, of no network
 	case network == "":
 		return keep("its network is unknown")
 	case !p.records.networks[network] && (p.records.orchestrated == nil || !p.records.orchestrated(o.Owner)):

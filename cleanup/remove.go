@@ -47,7 +47,7 @@ func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 	}
 	defer unlock()
 	r.rules(f.withoutReassigned(rules, objects))
-	r.forEach(files, func(o Object) error { return o.file.remove() })
+	r.forEach(files, Object.removeFile)
 	r.forEach(results, func(o Object) error {
 		if r.failed(o.Owner) {
 			return errors.New("kept, because it shows the owner of the objects that are left")
@@ -55,6 +55,14 @@ func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 		return o.file.remove()
 	})
 	return r.failures
+}
+
+// removeFile removes a file of an allocation.
+func (o Object) removeFile() error {
+	if o.resolvConf != nil {
+		return o.resolvConf.Remove()
+	}
+	return o.file.remove()
 }
 
 // removal is one call of remove.
@@ -72,6 +80,8 @@ func (r *removal) sort(objects []Object) (links, rules, files, results []Object)
 			r.fail(o, errors.New(o.Blocked))
 		case o.link != nil:
 			links = append(links, o)
+		case o.resolvConf != nil:
+			files = append(files, o)
 		case o.file == nil:
 			rules = append(rules, o)
 		case o.Kind == Cache:

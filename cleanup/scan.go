@@ -51,6 +51,7 @@ func (s scanner) scan(ctx context.Context) (*scanResult, error) {
 	found.host = s.host
 	maps.Copy(found.alive, pinned())
 	sources := s.rules(ctx)
+	sources[s.host.resolvConfDir] = func() (scanResult, error) { return scanResolvConf(s.host.resolvConfDir) }
 	maps.Copy(sources, s.leaks(ctx, found))
 	err := found.gather(sources)
 	attribute(s.host.catalog, found.Objects, append(owners(found.Objects), s.known...))

@@ -76,6 +76,37 @@ func (f File) Write(c Config) error {
 	})
 }
 
+// List returns the files in a directory that allocnet has written. A missing directory has
+// none.
+func List(dir string) ([]File, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, entry := range entries {
+		f := File{Dir: dir, Name: entry.Name()}
+		if entry.IsDir() && f.isOurs() {
+			files = append(files, f)
+		}
+	}
+	return files, nil
+}
+
+// isOurs tells whether allocnet has written the file.
+func (f File) isOurs() bool {
+	dir, err := f.openDir()
+	if err != nil {
+		return false
+	}
+	defer dir.Close() //nolint:errcheck // a directory
+	text, err := readRegular(dir)
+	return err == nil && strings.HasPrefix(text, f.mark())
+}
+
 // Remove removes the file, and its directory if nothing else is in it. A file of another
 // program or of the operator stays, and a missing one is no error.
 func (f File) Remove() error {

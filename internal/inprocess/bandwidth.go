@@ -1,0 +1,212 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/containernetworking/plugins/pkg/utils"
+	"github.com/vishvananda/netlink"
+)
+
+// bandwidthConfig is the configuration of the bandwidth plugin.
+type bandwidthConfig struct {
+	types.NetConf
+	IngressRate   *uint64 `json:"ingressRate"`
+	IngressBurst  *uint64 `json:"ingressBurst"`
+	EgressRate    *uint64 `json:"egressRate"`
+	EgressBurst   *uint64 `json:"egressBurst"`
+	RuntimeConfig struct {
+		Bandwidth bandwidthCapability `json:"bandwidth"`
+	} `json:"runtimeConfig"`
+
+	// ingress and egress are the limits that count, as the allocation sees them.
+	ingress, egress limit
+}
+
+// bandwidthCapability is the capability "bandwidth".
+type bandwidthCapability struct {
+	IngressRate  uint64 `json:"ingressRate"`
+	IngressBurst uint64 `json:"ingressBurst"`
+	EgressRate   uint64 `json:"egressRate"`
+	EgressBurst  uint64 `json:"egressBurst"`
+}
+
+// limit is a limit of the rate in bits per second, with bursts of so many bits. The zero
+// value is none.
+type limit struct{ rate, burst uint64 }
+
+// parseBandwidth returns the configuration with the limits: those of the capability count if
+// it has none.
+func parseBandwidth(c *call) (*bandwidthConfig, error) {
+	conf := &bandwidthConfig{}
+	if err := json.Unmarshal(c.config, conf); err != nil {
+		return nil, fmt.Errorf("failed to parse network configuration: %w", err)
+	}
+	asked := conf.RuntimeConfig.Bandwidth
+	conf.ingress, conf.egress = limit{asked.IngressRate, asked.IngressBurst}, limit{asked.EgressRate, asked.EgressBurst}
+	if conf.IngressRate != nil || conf.IngressBurst != nil || conf.EgressRate != nil || conf.EgressBurst != nil {
+		conf.ingress = limit{orZero(conf.IngressRate), orZero(conf.IngressBurst)}
+		conf.egress = limit{orZero(conf.EgressRate), orZero(conf.EgressBurst)}
+	}
+	for _, l := range []limit{conf.ingress, conf.egress} {
+		if err := l.validate(); err != nil {
+			return nil, err
+		}
+	}
+	return conf, nil
+}
+
+func orZero(value *uint64) uint64 {
+	if value == nil {
+		return 0
+	}
+	return *value
+}
+
+func (l limit) validate() error {
+	switch {
+	case l.burst == 0 && l.rate != 0:
+		return errors.New("if rate is set, burst must also be set")
+	case l.rate == 0 && l.burst != 0:
+		return errors.New("if burst is set, rate must also be set")
+	case l.burst/8 >= math.MaxUint32:
+		return errors.New("burst cannot be more than 4GB")
+	}
+	return nil
+}
+
+func (conf *bandwidthConfig) unlimited() bool {
+	return conf.ingress == limit{} && conf.egress == limit{}
+}
+
+// bandwidthDevice is the name of the link through which the attachment's packets leave if
+// their rate is limited.
+func bandwidthDevice(c *call) string {
+	return utils.MustFormatHashWithPrefix(maxNameLength, "bwp", c.network+c.containerID)
+}
+
+// maxNameLength is the length of the longest name of a link.
+const maxNameLength = 15
+
+func addBandwidth(c *call) (*current.Result, error) {
+	conf, result, err := c.bandwidth()
+	if err != nil || conf.unlimited() {
+		return result, err
+	}
+	host, err := c.hostLink(result)
+	if err != nil {
+		return nil, err
+	}
+	if conf.ingress != (limit{}) {
+		if err := conf.ingress.apply(host.Attrs().Index); err != nil {
+			return nil, err
+		}
+	}
+	if conf.egress == (limit{}) {
+		return result, nil
+	}
+	device, err := conf.limitEgress(host, bandwidthDevice(c))
+	if err != nil {
+		return nil, err
+	}
+	result.Interfaces = append(result.Interfaces, &current.Interface{Name: device.Attrs().Name, Mac: device.Attrs().HardwareAddr.String()})
+	return result, nil
+}
+
+// bandwidth returns the configuration and the result of the plugin before.
+func (c *call) bandwidth() (*bandwidthConfig, *current.Result, error) {
+	conf, err := parseBandwidth(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := c.prevResult()
+	if err == nil && result == nil {
+		err = errors.New("must be called as chained plugin")
+	}
+	return conf, result, err
+}
+
+// hostLink returns the host's end of the veth pair, which the result has.
+func (c *call) hostLink(result *current.Result) (netlink.Link, error) {
+	if len(result.Interfaces) == 0 {
+		return nil, errors.New("no interfaces provided")
+	}
+	var peer int
+	err := ns.WithNetNSPath(c.netns, func(ns.NetNS) (err error) {
+		_, peer, err = ip.GetVethPeerIfindex(c.ifName)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("container interface %s has no veth peer: %w", c.ifName, err)
+	}
+	link, err := netlink.LinkByIndex(peer)
+	if err != nil {
+		return nil, fmt.Errorf("veth peer with index %d is not in host ns", peer)
+	}
+	if find(result, link.Attrs().Name, "") == nil {
+		return nil, errors.New("no veth peer of container interface found in host ns")
+	}
+	return link, nil
+}
+
+// limitEgress makes a device through which all packets go that the host's end of the
+// attachment gets.
+func (conf *bandwidthConfig) limitEgress(host netlink.Link, name string) (netlink.Link, error) {
+	// Without a length of the queue, as in the reference plugin.
+	attrs := netlink.LinkAttrs{Name: name, Flags: net.FlagUp, MTU: host.Attrs().MTU}
+	if err := netlink.LinkAdd(&netlink.Ifb{LinkAttrs: attrs}); err != nil {
+		return nil, fmt.Errorf("adding link: %w", err)
+	}
+	device, err := netlinksafe.LinkByName(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := redirect(host.Attrs().Index, device.Attrs().Index); err != nil {
+		return nil, err
+	}
+	return device, conf.egress.apply(device.Attrs().Index)
+}
+
+func checkBandwidth(c *call) error {
+	conf, result, err := c.bandwidth()
+	if err != nil {
+		return err
+	}
+	host, err := c.hostLink(result)
+	if err != nil {
+		return err
+	}
+	if conf.ingress != (limit{}) {
+		if err := conf.ingress.check(host); err != nil {
+			return err
+		}
+	}
+	if conf.egress == (limit{}) {
+		return nil
+	}
+	device, err := netlinksafe.LinkByName(bandwidthDevice(c))
+	if err != nil {
+		return fmt.Errorf("get ifb device: %w", err)
+	}
+	return conf.egress.check(device)
+}
+
+// delBandwidth removes the device; the rest goes with the attachment's links.
+func delBandwidth(c *call) error {
+	if _, err := parseBandwidth(c); err != nil {
+		return err
+	}
+	c.changes.removeLink(hostNamespace, bandwidthDevice(c))
+	return nil
+}

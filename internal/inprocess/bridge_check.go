@@ -1,0 +1,121 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+)
+
+func checkBridge(c *call) error {
+	conf, err := parseBridge(c)
+	if err != nil {
+		return err
+	}
+	netns, err := ns.GetNS(c.netns)
+	if err != nil {
+		return fmt.Errorf("failed to open netns %q: %w", c.netns, err)
+	}
+	defer netns.Close() //nolint:errcheck // read only
+	if err := c.checkIPAM(conf.IPAM.Type); err != nil {
+		return err
+	}
+	result, err := c.requirePrevResult()
+	if err != nil {
+		return err
+	}
+	bridge, err := conf.checkBridge(result)
+	if err != nil {
+		return err
+	}
+	inside, peer, err := c.checkInside(netns, result)
+	if err != nil {
+		return err
+	}
+	if err := checkPort(result, bridge, inside, peer); err != nil {
+		return err
+	}
+	return netns.Do(func(ns.NetNS) error { return c.checkAddresses(result) })
+}
+
+// checkBridge compares the bridge with the result, and returns its index.
+func (conf *bridgeConfig) checkBridge(result *current.Result) (index int, err error) {
+	recorded := find(result, conf.Bridge, "")
+	if recorded == nil {
+		return 0, errors.New("Interface name missing ") //nolint:staticcheck // the reference plugin's text
+	}
+	bridge, err := bridgeByName(conf.Bridge)
+	if err != nil {
+		return 0, err
+	}
+	attrs := bridge.Attrs()
+	if recorded.Mac != "" && recorded.Mac != attrs.HardwareAddr.String() {
+		return 0, fmt.Errorf("bridge %s has MAC %s, was set up with %s", conf.Bridge, attrs.HardwareAddr, recorded.Mac)
+	}
+	if promiscuous := attrs.Promisc != 0; promiscuous != conf.PromiscMode {
+		return 0, fmt.Errorf("promiscuous mode of bridge %s is %v, configured is %v", conf.Bridge, promiscuous, conf.PromiscMode)
+	}
+	return attrs.Index, nil
+}
+
+// find returns the interface of a result with that name and sandbox; nil if there is none.
+func find(result *current.Result, name, sandbox string) *current.Interface {
+	for _, i := range result.Interfaces {
+		if i.Name == name && i.Sandbox == sandbox {
+			return i
+		}
+	}
+	return nil
+}
+
+// checkInside compares the interface in the namespace with the result, and returns its index
+// and that of its peer.
+func (c *call) checkInside(netns ns.NetNS, result *current.Result) (index, peer int, err error) {
+	recorded := find(result, c.ifName, c.netns)
+	if recorded == nil {
+		return 0, 0, fmt.Errorf("prevResult has no interface %s in %s", c.ifName, c.netns)
+	}
+	err = netns.Do(func(ns.NetNS) error {
+		link, peerIndex, err := ip.GetVethPeerIfindex(c.ifName)
+		if err != nil {
+			return err
+		}
+		index, peer = link.Attrs().Index, peerIndex
+		return compareMAC(link, recorded)
+	})
+	return index, peer, err
+}
+
+func compareMAC(link netlink.Link, recorded *current.Interface) error {
+	mac := link.Attrs().HardwareAddr.String()
+	if recorded.Mac != "" && recorded.Mac != mac {
+		return fmt.Errorf("interface %s has MAC %s, was set up with %s", recorded.Name, mac, recorded.Mac)
+	}
+	return nil
+}
+
+// checkPort looks for the port of the bridge that is the peer of the interface inside.
+func checkPort(result *current.Result, bridge, inside, peer int) error {
+	for _, recorded := range result.Interfaces {
+		if recorded.Sandbox != "" {
+			continue
+		}
+		link, err := netlinksafe.LinkByName(recorded.Name)
+		if err != nil {
+			return fmt.Errorf("interface %s not found", recorded.Name)
+		}
+		attrs := link.Attrs()
+		if _, isVeth := link.(*netlink.Veth); !isVeth || attrs.Index != peer || attrs.ParentIndex != inside || attrs.MasterIndex != bridge {
+			continue
+		}
+		return compareMAC(link, recorded)
+	}
+	return errors.New("the port of the bridge that belongs to the interface was not found")
+}

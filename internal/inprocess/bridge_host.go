@@ -1,0 +1,195 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/containernetworking/plugins/pkg/utils/sysctl"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// bridges is held while a bridge is made or gets an address: two networks of an allocation
+// may share one.
+var bridges sync.Mutex
+
+// ensureBridge makes the bridge if it is missing, and sets it up.
+func (conf *bridgeConfig) ensureBridge() (*netlink.Bridge, error) {
+	bridges.Lock()
+	defer bridges.Unlock()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = conf.Bridge, conf.MTU
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if conf.VLAN != 0 || conf.VLANTrunk != nil {
+		filtering := true
+		bridge.VlanFiltering = &filtering
+	}
+	if err := netlink.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("could not add %q: %w", conf.Bridge, err)
+	}
+	if conf.PromiscMode {
+		if err := netlink.SetPromiscOn(bridge); err != nil {
+			return nil, fmt.Errorf("could not set promiscuous mode on %q: %w", conf.Bridge, err)
+		}
+	}
+	bridge, err := bridgeByName(conf.Bridge) // one that existed may be another kind of link
+	if err != nil {
+		return nil, err
+	}
+	_, _ = sysctl.Sysctl("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
+	return bridge, netlink.LinkSetUp(bridge)
+}
+
+func bridgeByName(name string) (*netlink.Bridge, error) {
+	link, err := netlinksafe.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("could not lookup %q: %w", name, err)
+	}
+	bridge, ok := link.(*netlink.Bridge)
+	if !ok {
+		return nil, fmt.Errorf("%q already exists but is not a bridge", name)
+	}
+	return bridge, nil
+}
+
+// addPort makes a veth pair from the namespace to a port of the bridge.
+func (conf *bridgeConfig) addPort(netns ns.NetNS, bridge *netlink.Bridge, ifName string) (port, inside *current.Interface, err error) {
+	var host, container net.Interface
+	err = netns.Do(func(hostNS ns.NetNS) (err error) {
+		host, container, err = ip.SetupVeth(ifName, conf.MTU, conf.mac, hostNS)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	inside = &current.Interface{Name: container.Name, Mac: container.HardwareAddr.String(), Sandbox: netns.Path()}
+	if err := conf.connect(bridge, host.Name, conf.VLAN, conf.trunk); err != nil {
+		return nil, nil, err
+	}
+	return &current.Interface{Name: host.Name, Mac: host.HardwareAddr.String()}, inside, nil
+}
+
+// connect makes a link a port of the bridge.
+func (conf *bridgeConfig) connect(bridge *netlink.Bridge, name string, vlan int, trunk []uint16) error {
+	link, err := netlinksafe.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("failed to lookup %q: %w", name, err)
+	}
+	if err := netlink.LinkSetMaster(link, bridge); err != nil {
+		return fmt.Errorf("failed to connect %q to bridge %v: %w", name, bridge.Attrs().Name, err)
+	}
+	if err := netlink.LinkSetHairpin(link, conf.HairpinMode); err != nil {
+		return fmt.Errorf("failed to setup hairpin mode for %v: %w", name, err)
+	}
+	if err := netlink.LinkSetIsolated(link, conf.PortIsolation); err != nil {
+		return fmt.Errorf("failed to set isolated on for %v: %w", name, err)
+	}
+	return setVLANs(link, vlan, trunk, conf.PreserveDefaultVLAN)
+}
+
+// addGateways gives the gateways of both families, IPv4 first, to the bridge, or to its port
+// for the VLAN, and turns forwarding on.
+func (conf *bridgeConfig) addGateways(bridge *netlink.Bridge, gateways []net.IPNet, result *current.Result) error {
+	bridges.Lock()
+	defer bridges.Unlock()
+	for _, wantV4 := range []bool{true, false} {
+		found := false
+		for _, gateway := range gateways {
+			if isV4 := gateway.IP.To4() != nil; isV4 != wantV4 {
+				continue
+			}
+			found = true
+			if err := conf.addGateway(bridge, gateway, result); err != nil {
+				return err
+			}
+		}
+		if found {
+			if err := forward(wantV4); err != nil {
+				return fmt.Errorf("failed to enable forwarding: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func forward(isV4 bool) error {
+	if isV4 {
+		return ip.EnableIP4Forward()
+	}
+	return ip.EnableIP6Forward()
+}
+
+func (conf *bridgeConfig) addGateway(bridge *netlink.Bridge, gateway net.IPNet, result *current.Result) error {
+	if conf.VLAN == 0 {
+		if err := conf.ensureAddress(bridge, gateway); err != nil {
+			return fmt.Errorf("failed to set bridge addr: %w", err)
+		}
+		return nil
+	}
+	port, err := conf.ensureVLANPort(bridge)
+	if err != nil {
+		return fmt.Errorf("failed to create vlan interface: %w", err)
+	}
+	if len(result.Interfaces) == 3 {
+		result.Interfaces = append(result.Interfaces, &current.Interface{Name: port.Attrs().Name, Mac: port.Attrs().HardwareAddr.String()})
+	}
+	if err := conf.ensureAddress(port, gateway); err != nil {
+		return fmt.Errorf("failed to set vlan interface for bridge with addr: %w", err)
+	}
+	return nil
+}
+
+// ensureAddress gives the link an address. Another one of the same network is an error,
+// unless forceAddress replaces it.
+func (conf *bridgeConfig) ensureAddress(link netlink.Link, address net.IPNet) error {
+	family := netlink.FAMILY_V6
+	if address.IP.To4() != nil {
+		family = netlink.FAMILY_V4
+	}
+	existing, err := netlinksafe.AddrList(link, family)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("could not get list of IP addresses: %w", err)
+	}
+	for _, other := range existing {
+		if other.IPNet.String() == address.String() {
+			return nil
+		}
+		if family == netlink.FAMILY_V6 && !other.Contains(address.IP) && !address.Contains(other.IP) {
+			continue // of another network
+		}
+		if !conf.ForceAddress {
+			return fmt.Errorf("%q already has an IP address different from %v", link.Attrs().Name, address.String())
+		}
+		if err := netlink.AddrDel(link, &netlink.Addr{IPNet: other.IPNet}); err != nil {
+			return fmt.Errorf("could not remove IP address from %q: %w", link.Attrs().Name, err)
+		}
+	}
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &address}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("could not add IP address %s to %q: %w", address.String(), link.Attrs().Name, err)
+	}
+	// With a MAC of its own the bridge no longer takes that of its ports.
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return fmt.Errorf("could not set bridge's mac: %w", err)
+	}
+	return nil
+}
+
+func setUp(name string) error {
+	link, err := netlinksafe.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("failed to retrieve link: %w", err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("failed to set %q up: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+)
+
+// Chain executes the plugins of one network for one verb. It is made anew for each, and
+// its plugins run one after another. The zero value is usable.
+type Chain struct {
+	version.PluginDecoder
+
+	changes Changes
+}
+
+var _ invoke.Exec = (*Chain)(nil)
+
+// FindInPath returns the plugin's type: there is no binary to find.
+func (*Chain) FindInPath(plugin string, _ []string) (string, error) { return plugin, nil }
+
+// ExecPlugin executes a plugin once. Errors are *types.Error, as the reference plugin
+// prints it, or the context's cause. A panic, which would end a plugin's process, is an
+// error: this process serves other allocations as well.
+func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (out []byte, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			out, err = nil, types.NewError(types.ErrInternal, fmt.Sprintf("plugin %s: panic: %v", filepath.Base(path), reason), string(debug.Stack()))
+		}
+	}()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	out, err = c.exec(ctx, filepath.Base(path), stdin, environ)
+	if err == nil {
+		return out, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var own *types.Error
+	if errors.As(err, &own) {
+		return nil, own
+	}
+	return nil, types.NewError(types.ErrInternal, err.Error(), "")
+}
+
+// Changes returns what is left to be committed after the chain has succeeded.
+func (c *Chain) Changes() *Changes { return &c.changes }
+
+func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []string) ([]byte, error) {
+	call, err := newCall(ctx, stdin, environ)
+	if err != nil {
+		return nil, err
+	}
+	call.changes = &c.changes
+	p, ok := plugins[name]
+	if !ok {
+		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "plugin type "+name+" is not executed in process", "")
+	}
+	switch call.verb {
+	case "VERSION":
+		return json.Marshal(version.All)
+	case "ADD":
+		result, err := p.add(call)
+		if err != nil {
+			return nil, err
+		}
+		return encode(result, call.version)
+	case "DEL":
+		return nil, p.del(call)
+	case "CHECK":
+		return nil, p.check(call)
+	}
+	return nil, nil // GC and STATUS: the reference plugins of these types have nothing to do
+}
+
+// encode returns a result in the version that the network's configuration asks for.
+func encode(result *current.Result, cniVersion string) ([]byte, error) {
+	converted, err := result.GetAsVersion(cniVersion)
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(converted, "", "    ")
+}

@@ -1,0 +1,63 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+)
+
+var environ = []string{"CNI_COMMAND=ADD", "CNI_CONTAINERID=c", "CNI_NETNS=/no/such/namespace", "CNI_IFNAME=eth0"}
+
+// TestPanic: a plugin that panics fails, as its process would.
+func TestPanic(t *testing.T) {
+	plugins["broken"] = plugin{add: func(*call) (*current.Result, error) { panic("no such index") }}
+	defer delete(plugins, "broken")
+	_, err := (&Chain{}).ExecPlugin(t.Context(), "broken", []byte(`{"cniVersion": "1.1.0", "name": "n"}`), environ)
+	var own *types.Error
+	if !errors.As(err, &own) || own.Code != types.ErrInternal || own.Msg != "plugin broken: panic: no such index" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestCalls: what is wrong with a call is refused with the codes of the reference plugins,
+// before anything is made.
+func TestCalls(t *testing.T) {
+	const config = `{"cniVersion": "1.1.0", "name": "n", "type": "bridge"}`
+	for name, test := range map[string]struct {
+		plugin, config string
+		environ        []string
+		code           uint
+	}{
+		"no container ID":  {"bridge", config, environ[:1], types.ErrInvalidEnvironmentVariables},
+		"a wrong ID":       {"bridge", config, append(environ[:3:3], "CNI_CONTAINERID=../c", environ[3]), types.ErrInvalidEnvironmentVariables},
+		"a wrong name":     {"bridge", config, append(environ[:3:3], "CNI_IFNAME=a/b"), types.ErrInvalidEnvironmentVariables},
+		"no JSON":          {"bridge", "{", environ, types.ErrDecodingFailure},
+		"no network":       {"bridge", `{"cniVersion": "1.1.0"}`, environ, types.ErrInvalidNetworkConfig},
+		"an unknown CNI":   {"bridge", `{"cniVersion": "9.0.0", "name": "n"}`, environ, types.ErrIncompatibleCNIVersion},
+		"an unknown type":  {"calico", config, environ, types.ErrInvalidEnvironmentVariables},
+		"hairpin, promisc": {"bridge", strings.Replace(config, "{", `{"hairpinMode": true, "promiscMode": true, `, 1), environ, types.ErrInternal},
+	} {
+		_, err := (&Chain{}).ExecPlugin(t.Context(), "/opt/cni/bin/"+test.plugin, []byte(test.config), test.environ)
+		var own *types.Error
+		if !errors.As(err, &own) || own.Code != test.code {
+			t.Errorf("%s: %v, want code %d", name, err, test.code)
+		}
+	}
+}
+
+// TestEndedContext: nothing is executed for an operation that is over.
+func TestEndedContext(t *testing.T) {
+	gaveUp := errors.New("the caller gave up")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gaveUp)
+	if _, err := (&Chain{}).ExecPlugin(ctx, "bridge", nil, environ); !errors.Is(err, gaveUp) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// Changes are what a chain leaves to be committed: rules to add or to remove, links to remove,
+// and leases to release. The zero value has none.
+type Changes struct {
+	rules []rules
+	links []link
+	// leases release addresses when the links that have them are removed: they may be given
+	// out again at once.
+	leases []func(context.Context) error
+	// after are run when the rules have been added, until one fails.
+	after []func() error
+}
+
+// Commit makes the changes of the chains of one allocation, each kind in one transaction.
+// The result has an error for each of them, nil where it succeeded. Removal is safe to
+// repeat; an addition that failed may have left a part, which DEL removes. Programs that it
+// runs inherit hold, unless it is nil: its locks tell, after kill -9 of this process, that
+// one still runs.
+func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
+	errs := make([]error, len(all))
+	var group errgroup.Group
+	var rules, links []error
+	var socket *nftablesSocket
+	group.Go(func() error { rules, socket = commitRules(ctx, hold, all); return nil })
+	group.Go(func() error { links = removeLinks(ctx, all); return nil })
+	_ = group.Wait() // each reports its own
+	if socket != nil {
+		defer socket.Close() //nolint:errcheck // nothing is left to send
+	}
+	for i, c := range all {
+		if links[i] == nil {
+			links[i] = c.releaseLeases(ctx)
+		}
+		err := errors.Join(rules[i], links[i])
+		if err == nil {
+			err = c.runAfter()
+		}
+		errs[i] = coded(ctx, err)
+	}
+	return errs
+}
+
+func (c *Changes) runAfter() error {
+	for _, f := range c.after {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Changes) releaseLeases(ctx context.Context) error {
+	var errs []error
+	for _, release := range c.leases {
+		errs = append(errs, release(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// coded returns the error of a commit as a plugin would: with the code of internal errors.
+func coded(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return types.NewError(types.ErrInternal, err.Error(), "")
+}
+
+// rules are the rules of one plugin for one attachment, of one backend.
+type rules struct {
+	remove   bool
+	iptables *iptablesRules
+	nftables *nftablesRules
+}
+
+// commitRules adds and removes the rules of all chains: one transaction for each family and
+// backend. Where that fails, because the host has changed or lacks what all share, each
+// plugin's rules are handled separately. The socket is to be closed when nothing else remains
+// to be done: closing waits until the kernel has freed what was removed. It is nil if there
+// is none.
+func commitRules(ctx context.Context, hold *os.File, all []*Changes) ([]error, *nftablesSocket) {
+	errs := make([]error, len(all))
+	if !slices.ContainsFunc(all, func(c *Changes) bool { return len(c.rules) > 0 }) {
+		return errs, nil
+	}
+	socket, err := dialNFTables(ctx)
+	commitNFTables(socket, err, all, errs)
+	for _, family := range iptablesFamilies {
+		(&iptablesHost{ctx: ctx, hold: hold, family: family, socket: socket}).commit(all, errs)
+	}
+	return errs, socket
+}

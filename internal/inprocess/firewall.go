@@ -1,0 +1,191 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+	"github.com/containernetworking/plugins/pkg/utils"
+	"github.com/coreos/go-iptables/iptables"
+)
+
+// firewallConfig is the configuration of the firewall plugin, with the backend iptables.
+type firewallConfig struct {
+	types.NetConf
+	Backend                string `json:"backend"`
+	IptablesAdminChainName string `json:"iptablesAdminChainName"`
+	FirewalldZone          string `json:"firewalldZone"`
+	IngressPolicy          string `json:"ingressPolicy"`
+}
+
+// forwardChain has the rules of all attachments that the firewall lets through.
+const forwardChain = "CNI-FORWARD"
+
+func parseFirewall(c *call) (*firewallConfig, *current.Result, error) {
+	if err := (&version.Reconciler{}).Check(c.version, version.VersionsStartingFrom("0.4.0")); err != nil {
+		return nil, nil, types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions", err.Details())
+	}
+	conf := &firewallConfig{}
+	if err := json.Unmarshal(c.config, conf); err != nil {
+		return nil, nil, fmt.Errorf("failed to load netconf: %w", err)
+	}
+	result, err := c.prevResult()
+	return conf, result, err
+}
+
+func addFirewall(c *call) (*current.Result, error) {
+	conf, result, err := parseFirewall(c)
+	if err != nil {
+		return nil, err
+	}
+	if result == nil {
+		return nil, errors.New("missing prevResult from earlier plugin")
+	}
+	policy, err := conf.ingress(result)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range conf.rules(result) {
+		c.changes.rules = append(c.changes.rules, rules{iptables: r})
+	}
+	for _, r := range policy {
+		c.changes.rules = append(c.changes.rules, rules{iptables: r})
+	}
+	return result, nil
+}
+
+// rules returns the rules that let the addresses of an attachment through.
+func (conf *firewallConfig) rules(result *current.Result) []*iptablesRules {
+	var all []*iptablesRules
+	for _, address := range result.IPs {
+		ip := address.Address.IP
+		network := hostNetwork(ip)
+		all = append(all, &iptablesRules{
+			family: familyOf(ip), table: "filter", address: ip,
+			shared: []iptablesGroup{conf.forwardGroup()},
+			rules: []iptablesRule{
+				{chain: forwardChain, args: []string{"-d", network.String(), "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}},
+				{chain: forwardChain, args: []string{"-s", network.String(), "-j", "ACCEPT"}},
+			},
+		})
+	}
+	return all
+}
+
+// forwardGroup leads forwarded packets through the rules of the host's administrator, and then
+// through those of the attachments.
+func (conf *firewallConfig) forwardGroup() iptablesGroup {
+	admin := cmp.Or(conf.IptablesAdminChainName, "CNI-ADMIN")
+	return iptablesGroup{
+		chains: []string{forwardChain, admin},
+		rules: []iptablesRule{
+			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: jumpTo(forwardChain)},
+			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: jumpTo(admin)},
+		},
+	}
+}
+
+func checkFirewall(c *call) error {
+	conf, result, err := parseFirewall(c)
+	if err != nil {
+		return err
+	}
+	if result == nil {
+		return errors.New("missing prevResult from earlier plugin")
+	}
+	all := conf.rules(result)
+	for _, family := range iptablesFamilies {
+		if err := checkFirewallFamily(c.ctx, family, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFirewallFamily looks for the rules of one family, in one process if they exist.
+func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*iptablesRules) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.family != family })
+	t := &iptablesTransaction{}
+	for _, r := range all {
+		t.check(r)
+	}
+	if len(all) == 0 || (&iptablesHost{ctx: ctx, family: family}).restoreTable(t, "filter") == nil {
+		return nil
+	}
+	for _, r := range all {
+		if err := r.checkFirewallSteps(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
+func (r *iptablesRules) checkFirewallSteps() error {
+	ipt, err := openIPTables(r.family)
+	if err != nil {
+		return err
+	}
+	group := r.shared[0]
+	for _, chain := range group.chains {
+		if err := utils.EnsureChain(ipt, r.table, chain); err != nil {
+			return err
+		}
+	}
+	for _, rule := range slices.Concat(group.rules, r.rules) {
+		exists, err := ipt.Exists(r.table, rule.chain, rule.args...)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			return fmt.Errorf("expected %v rule %v not found", rule.chain, rule.args)
+		}
+	}
+	return nil
+}
+
+func delFirewall(c *call) error {
+	conf, result, err := parseFirewall(c)
+	if err != nil {
+		return err
+	}
+	if _, err := conf.policyComment(); err != nil {
+		return err
+	}
+	if result == nil {
+		return nil // only its addresses tell which rules are the attachment's
+	}
+	for _, r := range conf.rules(result) {
+		c.changes.rules = append(c.changes.rules, rules{remove: true, iptables: r})
+	}
+	return nil
+}
+
+// isolated tells whether the policy separates the attachments of one bridge.
+func (conf *firewallConfig) isolated() bool { return conf.IngressPolicy == "isolated" }
+
+// policyComment returns the comment of rules of the ingress policy, empty if it lets all
+// through.
+func (conf *firewallConfig) policyComment() (string, error) {
+	switch conf.IngressPolicy {
+	case "", "open":
+		return "", nil
+	case "same-bridge", "isolated":
+		return "CNI firewall plugin rules (ingressPolicy: " + conf.IngressPolicy + ")", nil
+	}
+	return "", fmt.Errorf("unknown ingress policy: %q", conf.IngressPolicy)
+}
+
+// hasFamily tells whether a result has an address of a family.
+func hasFamily(result *current.Result, family iptables.Protocol) bool {
+	return slices.ContainsFunc(result.IPs, func(address *current.IPConfig) bool { return familyOf(address.Address.IP) == family })
+}

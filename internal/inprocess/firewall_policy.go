@@ -1,0 +1,103 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// Chains that separate bridges: packets that leave one go to the second, which drops those to
+// another.
+const (
+	isolationChain  = "CNI-ISOLATION-STAGE-1"
+	isolationChain2 = "CNI-ISOLATION-STAGE-2"
+)
+
+// ingress returns the rules of the ingress policy for the bridge of a result. They stay when
+// the attachment is removed: others may be on the bridge.
+func (conf *firewallConfig) ingress(result *current.Result) ([]*iptablesRules, error) {
+	comment, err := conf.policyComment()
+	if err != nil || comment == "" {
+		return nil, err
+	}
+	if len(result.Interfaces) == 0 {
+		return nil, fmt.Errorf("interface needs to be set for ingress policy %q, make sure to chain \"firewall\" plugin with \"bridge\"", conf.IngressPolicy)
+	}
+	if result.Interfaces[0] == nil {
+		return nil, errors.New("got nil interface")
+	}
+	bridge := result.Interfaces[0].Name
+	if bridge == "" {
+		return nil, errors.New("got empty bridge name")
+	}
+	var all []*iptablesRules
+	for _, family := range iptablesFamilies {
+		if hasFamily(result, family) {
+			group := isolationGroup(bridge, comment, conf.isolated())
+			all = append(all, &iptablesRules{family: family, table: "filter", shared: []iptablesGroup{group}})
+		}
+	}
+	return all, nil
+}
+
+// isolationGroup separates a bridge from others, and its ports from each other if isolated.
+func isolationGroup(bridge, comment string, isolated bool) iptablesGroup {
+	const common = "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"
+	rule := func(chain string, first bool, comment string, args ...string) iptablesRule {
+		return iptablesRule{chain: chain, first: first, args: append(args, "-m", "comment", "--comment", comment)}
+	}
+	group := iptablesGroup{
+		chains: []string{isolationChain, isolationChain2},
+		rules: []iptablesRule{
+			rule("FORWARD", true, common, "-j", isolationChain),
+			rule(isolationChain, true, comment, "-i", bridge, "!", "-o", bridge, "-j", isolationChain2),
+		},
+	}
+	if isolated {
+		group.rules = append(group.rules, rule(isolationChain, true, comment, "-i", bridge, "-o", bridge, "-j", "DROP"))
+	}
+	group.rules = append(group.rules,
+		rule(isolationChain, false, common, "-j", "RETURN"),
+		rule(isolationChain2, true, common, "-o", bridge, "-j", "DROP"),
+		rule(isolationChain2, false, common, "-j", "RETURN"))
+	return group
+}
+
+// Where the D-Bus daemon listens, and where its policies are: firewalld can only have its name
+// on the bus if one allows it.
+var (
+	busSocket         = "/run/dbus/system_bus_socket"
+	firewalldPolicies = []string{"/usr/share/dbus-1/system.d/FirewallD.conf", "/etc/dbus-1/system.d/FirewallD.conf"}
+)
+
+// understandsFirewall refuses the backend firewalld, also where the reference plugin would
+// choose it because firewalld runs. Whether it does is not asked: where it is installed, the
+// backend has to be configured.
+func understandsFirewall(config []byte) error {
+	conf := &firewallConfig{}
+	if err := json.Unmarshal(config, conf); err != nil {
+		return err
+	}
+	if conf.Backend == "firewalld" {
+		return errors.New("backend firewalld is not executed in process")
+	}
+	if conf.Backend == iptablesBackend || !exists(busSocket) && os.Getenv("DBUS_SYSTEM_BUS_ADDRESS") == "" {
+		return nil
+	}
+	if slices.ContainsFunc(firewalldPolicies, exists) {
+		return errors.New(`firewalld is installed, and the plugin uses it if it runs: set "backend": "iptables" if it shall not`)
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

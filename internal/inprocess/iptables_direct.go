@@ -1,0 +1,94 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// removeDirectly removes the chains of attachments, with what leads to them, from the tables of
+// iptables-nft in one batch, and returns the changes that are left. The program would list and
+// compare all rules of the host, and its end waits until the kernel has freed what it removed.
+func (h *iptablesHost) removeDirectly(changes iptablesChangeList) iptablesChangeList {
+	if h.legacy || h.socket == nil {
+		return changes
+	}
+	b, listings := &nftablesBatch{}, h.socket.listings()
+	var left iptablesChangeList
+	for _, change := range changes {
+		if !change.remove || change.chain == "" {
+			left = append(left, change)
+		} else if err := h.removeChain(b, change.iptablesRules, listings); err != nil {
+			return changes
+		}
+	}
+	if h.socket.send(b) != nil {
+		return changes
+	}
+	return left
+}
+
+// removeChain removes a chain, its rules, and the rules of others that lead to it.
+func (h *iptablesHost) removeChain(b *nftablesBatch, r *iptablesRules, listings *nftablesListings) error {
+	isJump := jumpTo(r.chain)
+	table := h.nftablesTable(r.table)
+	for _, caller := range r.callers() {
+		rules, err := listings.of(table, caller)
+		if err != nil {
+			return err
+		}
+		for _, rule := range rules {
+			if isJump(rule) {
+				b.deleteRule(table, caller, rule.handle)
+			}
+		}
+	}
+	b.flushChain(table, r.chain)
+	b.deleteChain(table, r.chain)
+	return nil
+}
+
+// hasShared tells whether it is certain that a family has what all attachments share. To assert
+// it, iptables would list all rules of the host.
+func (h *iptablesHost) hasShared(r *iptablesRules) bool {
+	if h.legacy || h.socket == nil {
+		return false
+	}
+	for _, group := range r.shared {
+		for _, rule := range group.rules {
+			if rule.seen == nil || !h.socket.hasRule(h.nftablesTable(r.table), rule.chain, rule.seen) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// jumpTo returns what recognizes a rule that leads to a chain.
+func jumpTo(chain string) func(listedRule) bool {
+	return hasAny(attributeOf(unix.NFTA_VERDICT_CHAIN, append([]byte(chain), 0)))
+}
+
+// withMark returns what recognizes a rule that has a mark as its value and as its mask.
+// Versions of iptables-nft have an expression of nftables or an extension of iptables for it.
+func withMark(mark uint32) func(listedRule) bool {
+	value := binary.NativeEndian.AppendUint32(nil, mark)
+	return hasAny(attributeOf(unix.NFTA_DATA_VALUE, value), slices.Repeat(value, 2))
+}
+
+func hasAny(patterns ...[]byte) func(listedRule) bool {
+	return func(rule listedRule) bool {
+		return slices.ContainsFunc(patterns, func(pattern []byte) bool { return bytes.Contains(rule.exprs, pattern) })
+	}
+}
+
+// attributeOf returns a netlink attribute, without what comes after it.
+func attributeOf(kind uint16, value []byte) []byte {
+	data := binary.NativeEndian.AppendUint16(nil, uint16(unix.NLA_HDRLEN+len(value)))
+	return append(binary.NativeEndian.AppendUint16(data, kind), value...)
+}

@@ -1,0 +1,155 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/utils"
+	"github.com/coreos/go-iptables/iptables"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
+)
+
+func openIPTables(family iptables.Protocol) (*iptables.IPTables, error) {
+	ipt, err := iptables.New(iptables.IPFamily(family), iptables.Timeout(lockTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("failed to locate iptables: %w", err)
+	}
+	return ipt, nil
+}
+
+// makeShared makes what all attachments use in a table, as far as possible, and returns whether
+// there is anything. Of several processes one makes it.
+func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool {
+	var groups []iptablesGroup
+	done := map[string]bool{}
+	for _, change := range changes {
+		for _, group := range change.shared {
+			t := &iptablesTransaction{}
+			t.addGroup(group)
+			if text := t.text.String(); !change.remove && !done[text] {
+				done[text] = true
+				groups = append(groups, group)
+			}
+		}
+	}
+	if len(groups) == 0 {
+		return false
+	}
+	// Between looking for a rule and adding it another process may add it. The namespace is
+	// what all that do so have in common.
+	if namespace, err := os.Open("/proc/thread-self/ns/net"); err == nil {
+		defer flock.Close(namespace)
+		_ = flock.Lock(h.ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
+	}
+	for _, group := range groups {
+		h.makeGroup(group, table)
+	}
+	return true
+}
+
+// makeGroup makes what is missing of a group: in one transaction if it does not exist at all.
+func (h *iptablesHost) makeGroup(group iptablesGroup, table string) {
+	existing, all := &iptablesTransaction{}, &iptablesTransaction{}
+	existing.checkGroup(group)
+	all.addGroup(group)
+	if h.restoreTable(existing, table) != nil && h.restoreTable(all, table) != nil && h.ctx.Err() == nil {
+		_ = group.makeSteps(h.family, table) // who needs it fails
+	}
+}
+
+// makeSteps makes what is missing of the group.
+func (g iptablesGroup) makeSteps(family iptables.Protocol, table string) error {
+	ipt, err := openIPTables(family)
+	if err != nil {
+		return err
+	}
+	for _, chain := range g.chains {
+		if err := utils.EnsureChain(ipt, table, chain); err != nil {
+			return err
+		}
+	}
+	return ensureRules(ipt, table, g.rules)
+}
+
+// addSteps adds what is missing of the rules, and of what they use.
+func (r *iptablesRules) addSteps() error {
+	for _, group := range r.shared {
+		if err := group.makeSteps(r.family, r.table); err != nil {
+			return err
+		}
+	}
+	ipt, err := openIPTables(r.family)
+	if err != nil {
+		return err
+	}
+	if r.chain != "" {
+		if err := utils.EnsureChain(ipt, r.table, r.chain); err != nil {
+			return err
+		}
+	}
+	return ensureRules(ipt, r.table, r.rules)
+}
+
+func ensureRules(ipt *iptables.IPTables, table string, rules []iptablesRule) error {
+	for _, rule := range rules {
+		if err := utils.InsertUnique(ipt, table, rule.chain, rule.first, rule.args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeSteps removes what there is of the rules. Those of a chain are removed by what leads
+// to it: the configuration may have changed since ADD.
+func (h *iptablesHost) removeSteps(r *iptablesRules) error {
+	ipt, err := openIPTables(r.family)
+	if err != nil {
+		return err
+	}
+	if r.chain == "" {
+		var errs []error
+		for _, rule := range r.rules {
+			errs = append(errs, utils.DeleteRule(ipt, r.table, rule.chain, rule.args...))
+		}
+		return errors.Join(errs...)
+	}
+	for range removalAttempts {
+		var exists bool
+		if exists, err = ipt.ChainExists(r.table, r.chain); err != nil || !exists {
+			return err
+		}
+		t := &iptablesTransaction{}
+		for _, chain := range r.callers() {
+			t.removeCalls(ipt, r.table, chain, r.chain)
+		}
+		t.removeChain(r.chain)
+		if err = h.restoreTable(t, r.table); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// removalAttempts is how often what leads to a chain is looked for: another process may be
+// removing the same.
+const removalAttempts = 3
+
+// removeCalls removes the rules of a chain that lead to another one.
+func (t *iptablesTransaction) removeCalls(ipt *iptables.IPTables, table, chain, target string) {
+	lines, err := ipt.List(table, chain)
+	if err != nil {
+		return // the chain does not exist, so it has no rule
+	}
+	for _, line := range lines {
+		if rest, ok := strings.CutPrefix(line, "-A "); ok && strings.HasSuffix(line, " -j "+target) {
+			t.text.WriteString("-D " + rest + "\n")
+		}
+	}
+}

@@ -1,0 +1,237 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	hostlocal "github.com/containernetworking/plugins/plugins/ipam/host-local/backend"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
+)
+
+// defaultLeaseDir is where host-local keeps its networks unless "dataDir" says otherwise.
+const defaultLeaseDir = "/var/lib/cni/networks"
+
+// lastReserved begins the names of the files that have the address reserved last in a set
+// of ranges.
+const lastReserved = "last_reserved_ip."
+
+// leaseStore is host-local's directory of one network: a file for each lease, which is named
+// after the address and holds its owner. It has the files, the lock and the results of the
+// plugin's own store, which processes of both kinds may use at the same time. But it does
+// not read every lease for every question: see leaseIndex.
+//
+// A store is locked from when it is opened until it is closed.
+type leaseStore struct {
+	dir  string
+	lock *os.File
+	// index has the leases; nil until they are read.
+	index *leaseIndex
+	// fresh is whether all leases were read in this call, so that the index is right.
+	fresh bool
+	// changed is whether the index file is not as index.
+	changed bool
+}
+
+var _ hostlocal.Store = (*leaseStore)(nil)
+
+// openLeases opens and locks the leases of a network, making the directory if it is missing.
+func openLeases(ctx context.Context, dataDir, network string) (*leaseStore, error) {
+	if dataDir == "" {
+		dataDir = defaultLeaseDir
+	}
+	dir := filepath.Join(dataDir, network)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+		_ = lock.Close() // read only
+		return nil, err
+	}
+	return &leaseStore{dir: dir, lock: lock, index: readLeaseIndex(dir)}, nil
+}
+
+// Close writes the index, and unlocks the store.
+func (s *leaseStore) Close() error {
+	if s.index != nil && s.changed {
+		s.index.write(s.dir)
+	}
+	flock.Close(s.lock)
+	return nil
+}
+
+// Lock does nothing: the store is locked while it is open.
+func (s *leaseStore) Lock() error { return nil }
+
+// Unlock does nothing.
+func (s *leaseStore) Unlock() error { return nil }
+
+// Reserve makes a lease. It returns false if the address has one.
+func (s *leaseStore) Reserve(id, ifname string, ip net.IP, rangeID string) (bool, error) {
+	name, content := ip.String(), leaseContent(id, ifname)
+	created, err := createLease(filepath.Join(s.dir, name), content)
+	if err != nil || !created {
+		return false, err
+	}
+	if s.index != nil {
+		s.index.add(name, content)
+		s.changed = true
+	}
+	err = os.WriteFile(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
+	return err == nil, err
+}
+
+// LastReservedIP returns the address that was reserved last in a set of ranges.
+func (s *leaseStore) LastReservedIP(rangeID string) (net.IP, error) {
+	data, err := os.ReadFile(filepath.Join(s.dir, lastReserved+rangeID))
+	if err != nil {
+		return nil, err
+	}
+	return net.ParseIP(string(data)), nil
+}
+
+// ReleaseByID removes the leases of an attachment: if it has none, those of an old version,
+// which have the container ID alone. As in the plugin, one that cannot be removed is no error.
+func (s *leaseStore) ReleaseByID(id, ifname string) error {
+	if !s.release(leaseContent(id, ifname)) {
+		s.release(strings.TrimSpace(id))
+	}
+	return nil
+}
+
+// release removes the leases with that content. It returns whether there was one.
+func (s *leaseStore) release(content string) (found bool) {
+	for _, name := range s.find(content) {
+		if os.Remove(filepath.Join(s.dir, name)) != nil {
+			continue
+		}
+		s.index.remove(name, content)
+		s.changed, found = true, true
+	}
+	return found
+}
+
+// GetByID returns the addresses of an attachment's leases.
+func (s *leaseStore) GetByID(id, ifname string) []net.IP {
+	names := slices.Concat(s.find(leaseContent(id, ifname)), s.find(strings.TrimSpace(id)))
+	slices.Sort(names)
+	var ips []net.IP
+	for _, name := range names {
+		if ip := net.ParseIP(filepath.Base(name)); ip != nil {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+// has returns whether the attachment has a lease.
+func (s *leaseStore) has(id, ifname string) bool {
+	return len(s.find(leaseContent(id, ifname))) > 0 || len(s.find(strings.TrimSpace(id))) > 0
+}
+
+// leaseContent is what a lease file holds.
+func leaseContent(id, ifname string) string { return strings.TrimSpace(id) + "\r\n" + ifname }
+
+// find returns the names of the leases with that content. If one is not as the index has it,
+// all are read.
+func (s *leaseStore) find(content string) []string {
+	if s.index == nil {
+		s.readAll()
+	}
+	names := s.index.find(content)
+	if s.fresh {
+		return names
+	}
+	for _, name := range names {
+		if got, err := readLease(filepath.Join(s.dir, name)); err != nil || got != content {
+			s.readAll()
+			return s.index.find(content)
+		}
+	}
+	return names
+}
+
+// readAll reads all leases.
+func (s *leaseStore) readAll() {
+	s.index, s.fresh, s.changed = &leaseIndex{}, true, true
+	_ = filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
+		name, relErr := filepath.Rel(s.dir, path)
+		switch {
+		case err != nil || relErr != nil:
+			s.index.partial = true
+		case entry.IsDir():
+			s.index.partial = s.index.partial || path != s.dir // its own changes do not show in s.dir
+		case name != "lock" && !strings.HasPrefix(name, lastReserved):
+			s.read(name)
+		}
+		return nil // as the plugin, which skips what it cannot read
+	})
+}
+
+func (s *leaseStore) read(name string) {
+	content, err := readLease(filepath.Join(s.dir, name))
+	if err != nil {
+		s.index.partial = true
+		return
+	}
+	s.index.add(name, content)
+}
+
+func readLease(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	return strings.TrimSpace(string(data)), err
+}
+
+// createLease makes a lease file with its content in one step, so that a process that is
+// killed leaves none without an owner. It returns false if there is one.
+func createLease(path, content string) (bool, error) {
+	if _, err := os.Lstat(path); err == nil {
+		return false, nil
+	}
+	file, err := os.OpenFile(filepath.Dir(path), unix.O_TMPFILE|os.O_WRONLY, 0o600)
+	if err != nil { // a file system without files that have no name
+		return createLeaseInSteps(path, content)
+	}
+	defer file.Close() //nolint:errcheck // a failed write is reported by it
+	if _, err := file.WriteString(content); err != nil {
+		return false, err
+	}
+	err = unix.Linkat(int(file.Fd()), "", unix.AT_FDCWD, path, unix.AT_EMPTY_PATH)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrExist):
+		return false, nil
+	}
+	return createLeaseInSteps(path, content) // without the capability for links to open files
+}
+
+// createLeaseInSteps makes a lease file as the plugin does.
+func createLeaseInSteps(path, content string) (bool, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_EXCL|os.O_CREATE, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = file.WriteString(content)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return false, errors.Join(err, os.Remove(path))
+	}
+	return true, nil
+}

@@ -1,0 +1,116 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+)
+
+// inNamespace runs f in the namespace of the attachment, unless it is gone.
+func (c *call) inNamespace(f func() error) error {
+	if c.netns == "" {
+		return nil
+	}
+	err := ns.WithNetNSPath(c.netns, func(ns.NetNS) error { return f() })
+	var gone ns.NSPathNotExistErr
+	if errors.As(err, &gone) {
+		return nil
+	}
+	return err
+}
+
+// removeLink leaves the link of the attachment to be removed, and returns its addresses;
+// none if it does not exist.
+func (c *call) removeLink() (addresses []net.IPNet, err error) {
+	err = c.inNamespace(func() error {
+		link, err := netlinksafe.LinkByName(c.ifName)
+		var missing netlink.LinkNotFoundError
+		if errors.As(err, &missing) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		addresses, err = globalAddresses(link)
+		c.changes.removeLink(c.netns, c.ifName)
+		return err
+	})
+	return addresses, err
+}
+
+func globalAddresses(link netlink.Link) ([]net.IPNet, error) {
+	found, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []net.IPNet
+	for _, a := range found {
+		if a.IP.IsGlobalUnicast() {
+			addresses = append(addresses, *a.IPNet)
+		}
+	}
+	return addresses, nil
+}
+
+// checkAddresses compares the addresses and routes of a result with the attachment's
+// interface.
+func (c *call) checkAddresses(result *current.Result) error {
+	if err := ip.ValidateExpectedInterfaceIPs(c.ifName, result.IPs); err != nil {
+		return err
+	}
+	return ip.ValidateExpectedRoute(result.Routes)
+}
+
+// checkLink compares the interface in the namespace with the result: its kind, MAC, addresses
+// and routes. Before that the IPAM plugin checks, if there is one.
+func (c *call) checkLink(ipam string, checkKind func(netlink.Link) error) error {
+	netns, err := ns.GetNS(c.netns)
+	if err != nil {
+		return fmt.Errorf("failed to open netns %q: %w", c.netns, err)
+	}
+	defer netns.Close() //nolint:errcheck // read only
+	if ipam != "" {
+		if err := c.checkIPAM(ipam); err != nil {
+			return err
+		}
+	}
+	result, err := c.requirePrevResult()
+	if err != nil {
+		return err
+	}
+	recorded := find(result, c.ifName, c.netns)
+	if recorded == nil {
+		return fmt.Errorf("prevResult has no interface %s in %s", c.ifName, c.netns)
+	}
+	return netns.Do(func(ns.NetNS) error {
+		link, err := netlinksafe.LinkByName(c.ifName)
+		if err != nil {
+			return fmt.Errorf("interface %s not found: %w", c.ifName, err)
+		}
+		if err := checkKind(link); err != nil {
+			return err
+		}
+		if err := compareMAC(link, recorded); err != nil {
+			return err
+		}
+		return c.checkAddresses(result)
+	})
+}
+
+// networks returns the addresses of a result.
+func networks(result *current.Result) []net.IPNet {
+	all := make([]net.IPNet, len(result.IPs))
+	for i, address := range result.IPs {
+		all[i] = address.Address
+	}
+	return all
+}

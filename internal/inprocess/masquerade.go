@@ -1,0 +1,70 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/containernetworking/plugins/pkg/utils"
+	"github.com/coreos/go-iptables/iptables"
+)
+
+// masquerade is what rules of masquerading are made from.
+type masquerade struct {
+	// backend is "iptables" or "nftables"; nil means what the host has, iptables first.
+	backend *string
+	// networks are the addresses of the attachment with their networks' masks.
+	networks                     []net.IPNet
+	network, ifName, containerID string
+}
+
+// addMasquerade leaves the rules to be added.
+func (c *Changes) addMasquerade(m masquerade) error {
+	switch backend(m.backend) {
+	case iptablesBackend:
+		for _, r := range m.iptables() {
+			c.rules = append(c.rules, rules{iptables: r})
+		}
+	case nftablesBackend:
+		c.rules = append(c.rules, rules{nftables: m.nftables()})
+	default:
+		return fmt.Errorf("unknown ipmasq backend %q", *m.backend)
+	}
+	return nil
+}
+
+// removeMasquerade leaves the rules to be removed, of both backends: the configuration may
+// have changed since ADD.
+func (c *Changes) removeMasquerade(m masquerade) error {
+	for _, r := range m.iptables() {
+		c.rules = append(c.rules, rules{remove: true, iptables: r})
+	}
+	c.rules = append(c.rules, rules{remove: true, nftables: m.nftables()})
+	return nil
+}
+
+// iptables returns the rules, those of each family by themselves.
+func (m masquerade) iptables() []*iptablesRules {
+	chain := utils.FormatChainName(m.network, m.containerID)
+	comment := []string{"-m", "comment", "--comment", utils.FormatComment(m.network, m.containerID)}
+	byFamily := map[iptables.Protocol]*iptablesRules{}
+	var all []*iptablesRules
+	for _, network := range m.networks {
+		family, multicast := iptables.ProtocolIPv4, "224.0.0.0/4"
+		if !isIPv4(network.IP) {
+			family, multicast = iptables.ProtocolIPv6, "ff00::/8"
+		}
+		r := byFamily[family]
+		if r == nil {
+			r = &iptablesRules{family: family, table: "nat", chain: chain}
+			byFamily[family] = r
+			all = append(all, r)
+		}
+		r.add(iptablesRule{chain: chain, args: append([]string{"-d", network.String(), "-j", "ACCEPT"}, comment...)})
+		r.add(iptablesRule{chain: chain, args: append([]string{"!", "-d", multicast, "-j", "MASQUERADE"}, comment...)})
+		r.add(iptablesRule{chain: "POSTROUTING", args: append([]string{"-s", network.IP.String(), "-j", chain}, comment...)})
+	}
+	return all
+}

@@ -1,0 +1,74 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/utils"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+)
+
+const masqueradeChain = "masq_checks"
+
+// masqueradeTable is the table of the reference plugins that masquerade.
+var masqueradeTable = &nftablesTable{
+	family:  nftables.TableFamilyINet,
+	name:    "cni_plugins_masquerade",
+	comment: "Masquerading for plugins from github.com/containernetworking/plugins",
+	chains: []nftablesChain{{
+		name:    masqueradeChain,
+		comment: "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet",
+	}, {
+		name: "postrouting",
+		hook: &nftablesHook{nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource},
+		rules: []nftablesRule{
+			{chain: "postrouting", exprs: returnMulticast(net.IPv4(224, 0, 0, 0), net.CIDRMask(4, 32))},
+			{chain: "postrouting", exprs: returnMulticast(net.ParseIP("ff00::"), net.CIDRMask(8, 128))},
+			{chain: "postrouting", exprs: verdict(expr.VerdictGoto, masqueradeChain)},
+		},
+	}},
+}
+
+func returnMulticast(ip net.IP, mask net.IPMask) []expr.Any {
+	network := net.IPNet{IP: ip, Mask: mask}
+	return statement(familyMatch(ip), destinationMatch(expr.CmpOpEq, network), verdict(expr.VerdictReturn, ""))
+}
+
+// nftables returns the rules. They belong to the attachment by a hash in their comment.
+func (m masquerade) nftables() *nftablesRules {
+	hash := utils.MustFormatHashWithPrefix(16, "", m.network) + "-" + utils.MustFormatHashWithPrefix(16, "", m.ifName+":"+m.containerID)
+	r := &nftablesRules{
+		table:   masqueradeTable,
+		chains:  []string{masqueradeChain},
+		owns:    func(comment string) bool { return strings.HasPrefix(comment, hash) },
+		replace: true,
+	}
+	for _, network := range m.networks {
+		r.rules = append(r.rules, nftablesRule{
+			chain:   masqueradeChain,
+			comment: m.comment(hash),
+			exprs: statement(
+				familyMatch(network.IP),
+				sourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
+				destinationMatch(expr.CmpOpNeq, network),
+				[]expr.Any{&expr.Masq{}},
+			),
+		})
+	}
+	return r
+}
+
+// maxComment is the length of comments that the reference plugins make at most.
+const maxComment = 128
+
+func (m masquerade) comment(hash string) string {
+	unquoted := strings.NewReplacer(`"`, "")
+	comment := fmt.Sprintf("%s, net: %s, if: %s, id: %s", hash,
+		unquoted.Replace(m.network), unquoted.Replace(m.ifName), unquoted.Replace(m.containerID))
+	return comment[:min(len(comment), maxComment)]
+}

@@ -1,0 +1,118 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// listedRule is a rule as the kernel lists it. Only what is looked at is decoded: a chain may
+// have thousands.
+type listedRule struct {
+	handle          uint64
+	exprs, userdata []byte
+}
+
+// nfgenmsgSize is the size of the header in front of the attributes of a message.
+const nfgenmsgSize = 4
+
+// newListedRule reads a rule from the payload of its message.
+func newListedRule(payload []byte) listedRule {
+	var rule listedRule
+	for kind, value := range attributes(payload[min(nfgenmsgSize, len(payload)):]) {
+		switch kind &^ unix.NLA_F_NESTED {
+		case unix.NFTA_RULE_HANDLE:
+			if len(value) == 8 {
+				rule.handle = binary.BigEndian.Uint64(value)
+			}
+		case unix.NFTA_RULE_EXPRESSIONS:
+			rule.exprs = value
+		case unix.NFTA_RULE_USERDATA:
+			rule.userdata = value
+		}
+	}
+	return rule
+}
+
+// comment returns the rule's comment, empty if it has none.
+func (r listedRule) comment() string {
+	if len(r.userdata) < 2 || len(r.userdata) < 2+int(r.userdata[1]) { // userdata.Get does not check
+		return ""
+	}
+	comment := userdata.Get(r.userdata, userdata.TypeComment)
+	return string(bytes.TrimSuffix(comment, []byte{0}))
+}
+
+// sameRules tells whether a chain has exactly the rules.
+func sameRules(listed []listedRule, rules []nftablesRule, family nftables.TableFamily) bool {
+	if len(listed) != len(rules) {
+		return false
+	}
+	for i, rule := range rules {
+		b := nftablesBatch{}
+		want := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(family, rule.exprs)...)
+		if !sameExpressions(listed[i].exprs, want.Data) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameExpressions compares the expressions of a rule with those that were sent for it.
+func sameExpressions(listed, sent []byte) bool {
+	var elements [][]byte
+	for _, element := range attributes(listed) {
+		elements = append(elements, element)
+	}
+	for _, element := range attributes(sent) {
+		if len(elements) == 0 || !includes(elements[0], element) {
+			return false
+		}
+		elements = elements[1:]
+	}
+	return len(elements) == 0
+}
+
+// includes tells whether the kernel lists all attributes that were sent. It adds others, and
+// has an order of its own.
+func includes(listed, sent []byte) bool {
+	values := map[uint16][]byte{}
+	for kind, value := range attributes(listed) {
+		values[kind&^unix.NLA_F_NESTED] = value
+	}
+	for kind, value := range attributes(sent) {
+		other, ok := values[kind&^unix.NLA_F_NESTED]
+		if kind&unix.NLA_F_NESTED != 0 {
+			ok = ok && includes(other, value)
+		} else {
+			ok = ok && bytes.Equal(other, value)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// attributes yields the netlink attributes of a message, with their flags.
+func attributes(data []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(uint16, []byte) bool) {
+		for len(data) >= unix.NLA_HDRLEN {
+			length := int(binary.NativeEndian.Uint16(data))
+			if length < unix.NLA_HDRLEN || length > len(data) {
+				return
+			}
+			if !yield(binary.NativeEndian.Uint16(data[2:]), data[unix.NLA_HDRLEN:length]) {
+				return
+			}
+			data = data[min((length+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(data)):]
+		}
+	}
+}

@@ -1,0 +1,41 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/allocator"
+)
+
+// plugin executes the verbs of one type of the reference set.
+type plugin struct {
+	// config returns an empty configuration with all keys that the plugin understands, for
+	// encoding/json.
+	config func() any
+	add    func(*call) (*current.Result, error)
+	check  func(*call) error
+	del    func(*call) error
+	// understands refuses values of a configuration that are not executed in process; nil if
+	// all are.
+	understands func(config []byte) error
+}
+
+// plugins are the types that a chain may have.
+var plugins = map[string]plugin{
+	"bandwidth": {func() any { return &bandwidthConfig{} }, addBandwidth, checkBandwidth, delBandwidth, nil},
+	"bridge":    {func() any { return &bridgeConfig{} }, addBridge, checkBridge, delBridge, nil},
+	"firewall":  {func() any { return &firewallConfig{} }, addFirewall, checkFirewall, delFirewall, understandsFirewall},
+	"loopback":  {func() any { return &loopbackConfig{} }, addLoopback, checkLoopback, delLoopback, nil},
+	"macvlan":   {func() any { return &macvlanConfig{} }, addMacvlan, checkMacvlan, delMacvlan, nil},
+	"portmap":   {func() any { return &portmapConfig{} }, addPortmap, checkPortmap, delPortmap, understandsPortmap},
+	"ptp":       {func() any { return &ptpConfig{} }, addPTP, checkPTP, delPTP, nil},
+	"tuning":    {func() any { return &tuningConfig{} }, addTuning, checkTuning, delTuning, nil},
+}
+
+// ipams are the types that the key "ipam" of a plugin may have. Their calls have the
+// configuration of that plugin; config is that of the object under "ipam".
+var ipams = map[string]plugin{
+	"host-local": {func() any { return &allocator.IPAMConfig{} }, addHostLocal, checkHostLocal, delHostLocal, nil},
+	"static":     {func() any { return &staticConfig{} }, addStatic, checkStatic, delStatic, nil},
+}

@@ -1,0 +1,315 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/utils"
+	"github.com/containernetworking/plugins/pkg/utils/sysctl"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// portmapConfig is the configuration of the portmap plugin.
+type portmapConfig struct {
+	types.NetConf
+	Backend              *string   `json:"backend"`
+	SNAT                 *bool     `json:"snat"`
+	ConditionsV4         *[]string `json:"conditionsV4"`
+	ConditionsV6         *[]string `json:"conditionsV6"`
+	MasqAll              bool      `json:"masqAll"`
+	MarkMasqBit          *int      `json:"markMasqBit"`
+	ExternalSetMarkChain *string   `json:"externalSetMarkChain"`
+	RuntimeConfig        struct {
+		PortMappings []portMapping `json:"portMappings"`
+	} `json:"runtimeConfig"`
+
+	network, containerID string
+	// addresses are the attachment's, one of each family at most, IPv4 first.
+	addresses []net.IPNet
+}
+
+// portMapping is an element of the capability portMappings.
+type portMapping struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP"`
+}
+
+// defaultMarkBit is the bit of the mark of packets to masquerade.
+const defaultMarkBit = 13
+
+func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
+	conf := &portmapConfig{network: c.network, containerID: c.containerID}
+	if err := json.Unmarshal(c.config, conf); err != nil {
+		return nil, nil, fmt.Errorf("failed to parse network configuration: %w", err)
+	}
+	result, err := c.prevResult()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := conf.complete(); err != nil {
+		return nil, nil, err
+	}
+	for _, mapping := range conf.RuntimeConfig.PortMappings {
+		if mapping.ContainerPort <= 0 {
+			return nil, nil, fmt.Errorf("Invalid container port number: %d", mapping.ContainerPort) //nolint:staticcheck // the reference plugin's text
+		}
+		if mapping.HostPort <= 0 {
+			return nil, nil, fmt.Errorf("Invalid host port number: %d", mapping.HostPort) //nolint:staticcheck // the reference plugin's text
+		}
+	}
+	if result != nil {
+		conf.addresses = sandboxAddresses(result, c.ifName)
+	}
+	return conf, result, nil
+}
+
+// complete sets defaults, and refuses what contradicts itself.
+func (conf *portmapConfig) complete() error {
+	if conf.MarkMasqBit != nil && conf.ExternalSetMarkChain != nil {
+		return errors.New("Cannot specify externalSetMarkChain and markMasqBit") //nolint:staticcheck // the reference plugin's text
+	}
+	bit := defaultMarkBit
+	if conf.MarkMasqBit == nil {
+		conf.MarkMasqBit = &bit
+	}
+	if *conf.MarkMasqBit < 0 || *conf.MarkMasqBit > 31 {
+		return errors.New("MasqMarkBit must be between 0 and 31")
+	}
+	chosen := backend(conf.Backend)
+	conf.Backend = &chosen
+	other := iptablesBackend
+	if chosen == iptablesBackend {
+		other = nftablesBackend
+	}
+	if options := conf.optionsOf(other); len(options) > 0 {
+		return fmt.Errorf("%s backend was requested but configuration contains %s-specific options %v", chosen, other, options)
+	}
+	if chosen != iptablesBackend && chosen != nftablesBackend {
+		return fmt.Errorf("unrecognized backend %q", chosen)
+	}
+	return nil
+}
+
+// optionsOf returns the keys that only one backend has.
+func (conf *portmapConfig) optionsOf(name string) []string {
+	var options []string
+	if conf.ExternalSetMarkChain != nil && name == iptablesBackend {
+		options = append(options, "externalSetMarkChain")
+	}
+	if conditionsBackend(conf.ConditionsV4) == name {
+		options = append(options, "conditionsV4")
+	}
+	if conditionsBackend(conf.ConditionsV6) == name {
+		options = append(options, "conditionsV6")
+	}
+	return options
+}
+
+// conditionsBackend returns the backend that conditions are written for, empty if there are
+// none: those of iptables begin with an option or with its negation.
+func conditionsBackend(conditions *[]string) string {
+	if conditions == nil || len(*conditions) == 0 || (*conditions)[0] == "" {
+		return ""
+	}
+	if strings.HasPrefix((*conditions)[0], "-") || strings.HasPrefix((*conditions)[0], "!") {
+		return iptablesBackend
+	}
+	return nftablesBackend
+}
+
+// understandsPortmap refuses conditions in the syntax of nft, which only nft reads.
+func understandsPortmap(config []byte) error {
+	conf := &portmapConfig{}
+	if err := json.Unmarshal(config, conf); err != nil {
+		return err
+	}
+	for name, conditions := range map[string]*[]string{"conditionsV4": conf.ConditionsV4, "conditionsV6": conf.ConditionsV6} {
+		some := conditions != nil && slices.ContainsFunc(*conditions, func(word string) bool { return word != "" })
+		if some && backend(conf.Backend) == nftablesBackend {
+			return fmt.Errorf("%s is in the syntax of nft", name)
+		}
+	}
+	return nil
+}
+
+func (conf *portmapConfig) snat() bool { return conf.SNAT == nil || *conf.SNAT }
+
+// conditions are those of the family of an address.
+func (conf *portmapConfig) conditions(ip net.IP) []string {
+	conditions := conf.ConditionsV6
+	if isIPv4(ip) {
+		conditions = conf.ConditionsV4
+	}
+	if conditions == nil {
+		return nil
+	}
+	return *conditions
+}
+
+// sandboxAddresses returns the first address of each family of the interface inside, IPv4
+// first. Addresses without an interface count.
+func sandboxAddresses(result *current.Result, ifName string) []net.IPNet {
+	var v4, v6 []net.IPNet
+	for _, address := range result.IPs {
+		if i := address.Interface; i != nil && *i >= 0 && *i < len(result.Interfaces) {
+			if other := result.Interfaces[*i]; other == nil || other.Name != ifName || other.Sandbox == "" {
+				continue
+			}
+		}
+		switch {
+		case address.Address.IP == nil:
+		case isIPv4(address.Address.IP):
+			v4 = append(v4, address.Address)
+		default:
+			v6 = append(v6, address.Address)
+		}
+	}
+	return slices.Concat(v4[:min(len(v4), 1)], v6[:min(len(v6), 1)])
+}
+
+func addPortmap(c *call) (*current.Result, error) {
+	conf, result, err := parsePortmap(c)
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse config: %w", err)
+	}
+	if result == nil {
+		return nil, errors.New("must be called as chained plugin")
+	}
+	if len(conf.RuntimeConfig.PortMappings) == 0 {
+		return result, nil
+	}
+	for _, address := range conf.addresses {
+		r, err := conf.rules(address)
+		if err != nil {
+			return nil, err
+		}
+		c.changes.rules = append(c.changes.rules, r)
+		c.changes.after = append(c.changes.after, func() error { return conf.published(address.IP) })
+	}
+	return result, nil
+}
+
+// published completes what the rules of an address need. Stale flows are no error, as in the
+// reference plugin.
+func (conf *portmapConfig) published(ip net.IP) error {
+	_ = conf.forgetFlows(isIPv4(ip))
+	if !isIPv4(ip) || !conf.snat() {
+		return nil
+	}
+	if err := routeLocalnet(ip); err != nil {
+		return fmt.Errorf("unable to enable route_localnet: %w", err)
+	}
+	return nil
+}
+
+// rules returns the rules that publish the ports of one address.
+func (conf *portmapConfig) rules(address net.IPNet) (rules, error) {
+	if *conf.Backend == nftablesBackend {
+		r, err := conf.nftables(address)
+		return rules{nftables: r}, err
+	}
+	return rules{iptables: conf.iptables(address)}, nil
+}
+
+// applies tells whether a mapping is one for the family of an address. The reference plugin
+// takes a host IP that is none for one of IPv6.
+func (m portMapping) applies(ip net.IP) bool {
+	return m.HostIP == "" || isIPv4(net.ParseIP(m.HostIP)) == isIPv4(ip)
+}
+
+// bound tells whether a mapping is only for connections to its host IP.
+func (m portMapping) bound() bool {
+	return m.HostIP != "" && !net.ParseIP(m.HostIP).IsUnspecified()
+}
+
+// forgetFlows deletes the UDP flows to the published ports: as long as they exist, they go
+// where they went before the rules were made.
+func (conf *portmapConfig) forgetFlows(v4 bool) error {
+	var family netlink.InetFamily = unix.AF_INET6
+	if v4 {
+		family = unix.AF_INET
+	}
+	for _, mapping := range conf.RuntimeConfig.PortMappings {
+		if !strings.EqualFold(mapping.Protocol, "udp") {
+			continue
+		}
+		if err := utils.DeleteConntrackEntriesForDstPort(uint16(mapping.HostPort), utils.PROTOCOL_UDP, family); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// routeLocalnet lets connections from 127.0.0.0/8 leave by the link that leads to an address.
+// No route is no error, as in the reference plugin.
+func routeLocalnet(ip net.IP) error {
+	routes, err := netlink.RouteGet(ip)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	for _, route := range routes {
+		link, err := netlink.LinkByIndex(route.LinkIndex)
+		if err != nil {
+			continue
+		}
+		_, err = sysctl.Sysctl("net/ipv4/conf/"+link.Attrs().Name+"/route_localnet", "1")
+		return err
+	}
+	return nil
+}
+
+func checkPortmap(c *call) error {
+	conf, result, err := parsePortmap(c)
+	if err != nil {
+		return err
+	}
+	if result == nil {
+		return errors.New("Required prevResult missing") //nolint:staticcheck // the reference plugin's text
+	}
+	if len(conf.RuntimeConfig.PortMappings) == 0 {
+		return nil
+	}
+	for _, address := range conf.addresses {
+		check := conf.checkIPTables
+		if *conf.Backend == nftablesBackend {
+			check = conf.checkNFTables
+		}
+		if err := check(c.ctx, address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func delPortmap(c *call) error {
+	conf, _, err := parsePortmap(c)
+	if err != nil {
+		return fmt.Errorf("failed to parse config: %w", err)
+	}
+	if len(conf.RuntimeConfig.PortMappings) == 0 {
+		return nil
+	}
+	// Both families: the addresses may be unknown.
+	for _, address := range []net.IPNet{{IP: net.IPv4zero}, {IP: net.IPv6zero}} {
+		removal := rules{remove: true}
+		if *conf.Backend == nftablesBackend {
+			removal.nftables = conf.nftablesOf(address.IP)
+		} else {
+			removal.iptables = conf.iptablesCalls(address.IP)
+		}
+		c.changes.rules = append(c.changes.rules, removal)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/utils"
+	"github.com/coreos/go-iptables/iptables"
+)
+
+// Chains that all attachments with published ports use.
+const (
+	hostportChain     = "CNI-HOSTPORT-DNAT"
+	hostportMarkChain = "CNI-HOSTPORT-SETMARK"
+	hostportMasqChain = "CNI-HOSTPORT-MASQ"
+)
+
+// maxPorts is how many ports a rule of multiport may have.
+const maxPorts = 15
+
+func familyOf(ip net.IP) iptables.Protocol {
+	if isIPv4(ip) {
+		return iptables.ProtocolIPv4
+	}
+	return iptables.ProtocolIPv6
+}
+
+// iptables returns the rules that publish the ports of one address.
+func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
+	r := conf.iptablesCalls(address.IP)
+	calls := r.rules
+	r.rules = nil
+	if conf.snat() && conf.ExternalSetMarkChain == nil {
+		r.shared = append(r.shared, masqueradeGroup(*conf.MarkMasqBit))
+	}
+	r.shared = append(r.shared, iptablesGroup{
+		chains: []string{hostportChain},
+		rules: []iptablesRule{
+			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: jumpTo(hostportChain)},
+			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: jumpTo(hostportChain)},
+		},
+	})
+	for _, mapping := range conf.RuntimeConfig.PortMappings {
+		if mapping.applies(address.IP) {
+			conf.addMapping(r, mapping, address)
+		}
+	}
+	for _, call := range calls {
+		r.add(call)
+	}
+	return r
+}
+
+// masqueradeGroup masquerades packets with a mark, before plugins masquerade others.
+func masqueradeGroup(bit int) iptablesGroup {
+	value := uint32(1) << bit
+	mark := fmt.Sprintf("%#x/%#x", value, value)
+	group := iptablesGroup{
+		chains: []string{hostportMarkChain, hostportMasqChain},
+		rules: []iptablesRule{
+			{chain: hostportMarkChain, args: []string{"-m", "comment", "--comment", "CNI portfwd masquerade mark", "-j", "MARK", "--set-xmark", mark}},
+			{chain: hostportMasqChain, args: []string{"-m", "mark", "--mark", mark, "-j", "MASQUERADE"}},
+			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: jumpTo(hostportMasqChain)},
+		},
+	}
+	if bit == defaultMarkBit { // the bytes of others are also those of sizes and registers
+		group.rules[0].seen, group.rules[1].seen = withMark(value), withMark(value)
+	}
+	return group
+}
+
+// addMapping adds the rules of one port: marks for connections from the attachment itself and
+// from this host, then the translation.
+func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, address net.IPNet) {
+	match := []string{"-p", mapping.Protocol, "--dport", strconv.Itoa(mapping.HostPort)}
+	if mapping.bound() {
+		match = append(match, "-d", mapping.HostIP)
+	}
+	add := func(args ...string) {
+		r.add(iptablesRule{chain: r.chain, args: append(slices.Clone(match), args...)})
+	}
+	if conf.snat() {
+		mark := hostportMarkChain
+		if conf.ExternalSetMarkChain != nil {
+			mark = *conf.ExternalSetMarkChain
+		}
+		sources := []string{address.String()}
+		switch {
+		case conf.MasqAll && isIPv4(address.IP):
+			sources = []string{"0.0.0.0/0"}
+		case conf.MasqAll:
+			sources = []string{"::/0"}
+		case isIPv4(address.IP):
+			sources = append(sources, "127.0.0.1")
+		}
+		for _, source := range sources {
+			add("-s", source, "-j", mark)
+		}
+	}
+	target := address.IP.String()
+	if !isIPv4(address.IP) {
+		target = "[" + target + "]"
+	}
+	add("-j", "DNAT", "--to-destination", target+":"+strconv.Itoa(mapping.ContainerPort))
+}
+
+// iptablesCalls returns the chain of the attachment with what leads to it: the ports of all
+// mappings, whatever their host IP.
+func (conf *portmapConfig) iptablesCalls(ip net.IP) *iptablesRules {
+	r := &iptablesRules{
+		family: familyOf(ip), table: "nat",
+		chain: utils.MustFormatChainNameWithPrefix(conf.network, conf.containerID, "DN-"),
+	}
+	ports := map[string][]string{}
+	for _, mapping := range conf.RuntimeConfig.PortMappings {
+		ports[mapping.Protocol] = append(ports[mapping.Protocol], strconv.Itoa(mapping.HostPort))
+	}
+	comment := truncateComment(fmt.Sprintf(`dnat name: "%s" id: "%s"`, conf.network, conf.containerID)) //nolint:gocritic // %q would escape
+	for _, protocol := range slices.Sorted(maps.Keys(ports)) {
+		for some := range slices.Chunk(ports[protocol], maxPorts) {
+			args := []string{"-m", "comment", "--comment", comment, "-m", "multiport", "-p", protocol, "--destination-ports", strings.Join(some, ",")}
+			args = append(append(args, conf.conditions(ip)...), "-j", r.chain)
+			r.add(iptablesRule{chain: hostportChain, args: args})
+		}
+	}
+	return r
+}
+
+// truncateComment shortens a comment to what iptables accepts.
+func truncateComment(comment string) string {
+	if len(comment) <= 255 {
+		return comment
+	}
+	return comment[:253] + "..."
+}
+
+// checkIPTables looks for the rules of one address.
+func (conf *portmapConfig) checkIPTables(ctx context.Context, address net.IPNet) error {
+	r := conf.iptables(address)
+	r.shared = nil // the reference plugin does not look at them
+	if err := r.check(ctx); err != nil {
+		return fmt.Errorf("could not check %s dnat: %w", map[bool]string{true: "ipv4", false: "ipv6"}[isIPv4(address.IP)], err)
+	}
+	return nil
+}

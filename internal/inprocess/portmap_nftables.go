@@ -1,0 +1,156 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Chains of the table of published ports.
+const (
+	publishedChain = "hostports"
+	// hostIPChain is one that older plugins have filled.
+	hostIPChain      = "hostip_hostports"
+	allHostportChain = "hostports_all"
+	hairpinChain     = "masquerading"
+)
+
+// hostportTable returns the table of published ports of one family.
+func hostportTable(ip net.IP, snat bool) *nftablesTable {
+	table := &nftablesTable{family: nftables.TableFamilyIPv6, name: "cni_hostport", comment: "CNI portmap plugin"}
+	if isIPv4(ip) {
+		table.family = nftables.TableFamilyIPv4
+	}
+	table.chains = []nftablesChain{
+		{name: publishedChain},
+		{name: hostIPChain},
+		{name: allHostportChain, rules: []nftablesRule{
+			{chain: allHostportChain, exprs: verdict(expr.VerdictJump, hostIPChain)},
+			{chain: allHostportChain, exprs: verdict(expr.VerdictJump, publishedChain)},
+		}},
+		hostportEntry("prerouting", nftables.ChainHookPrerouting),
+		hostportEntry("output", nftables.ChainHookOutput),
+	}
+	if snat {
+		hook := &nftablesHook{nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource}
+		table.chains = append(table.chains, nftablesChain{name: hairpinChain, hook: hook})
+	}
+	return table
+}
+
+// hostportEntry is a base chain that leads packets to this host to the published ports.
+func hostportEntry(name string, number *nftables.ChainHook) nftablesChain {
+	return nftablesChain{
+		name:  name,
+		hook:  &nftablesHook{number, nftables.ChainPriorityNATDest},
+		rules: []nftablesRule{{chain: name, exprs: statement(localMatch(), verdict(expr.VerdictJump, allHostportChain))}},
+	}
+}
+
+// nftablesOf returns the place of the rules of the attachment in one family, without rules.
+func (conf *portmapConfig) nftablesOf(ip net.IP) *nftablesRules {
+	return &nftablesRules{
+		table:  hostportTable(ip, conf.snat()),
+		chains: []string{publishedChain, hostIPChain, hairpinChain},
+		owns:   func(comment string) bool { return comment == conf.containerID },
+	}
+}
+
+// nftables returns the rules that publish the ports of one address.
+func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
+	r := conf.nftablesOf(address.IP)
+	for _, mapping := range conf.RuntimeConfig.PortMappings {
+		if !mapping.applies(address.IP) {
+			continue
+		}
+		exprs, err := mapping.nftables(address.IP)
+		if err != nil {
+			return nil, fmt.Errorf("unable to set up nftables rules for port mappings: %w", err)
+		}
+		r.rules = append(r.rules, nftablesRule{chain: publishedChain, exprs: exprs, comment: conf.containerID})
+	}
+	if !conf.snat() {
+		return r, nil
+	}
+	sources := []net.IP{address.IP}
+	if isIPv4(address.IP) {
+		sources = append(sources, net.IPv4(127, 0, 0, 1))
+	}
+	for _, source := range sources {
+		r.rules = append(r.rules, nftablesRule{chain: hairpinChain, comment: conf.containerID, exprs: statement(
+			sourceMatch(expr.CmpOpEq, hostNetwork(source)),
+			destinationMatch(expr.CmpOpEq, hostNetwork(address.IP)),
+			[]expr.Any{&expr.Masq{}},
+		)})
+	}
+	return r, nil
+}
+
+// nftablesProtocols are the protocols with ports that nft has a name for.
+var nftablesProtocols = map[string]byte{
+	"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP,
+	"dccp": unix.IPPROTO_DCCP, "udplite": unix.IPPROTO_UDPLITE,
+}
+
+// nftables returns the expressions that publish a port.
+func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
+	protocol, ok := nftablesProtocols[m.Protocol]
+	if !ok {
+		return nil, fmt.Errorf("unknown protocol %q, use one of tcp, udp, sctp", m.Protocol)
+	}
+	if m.HostPort > 65535 || m.ContainerPort > 65535 {
+		return nil, fmt.Errorf("port %d or %d is out of range, the last one is 65535", m.HostPort, m.ContainerPort)
+	}
+	translation := statement(portMatch(protocol, uint16(m.HostPort)), dnat(target, uint16(m.ContainerPort)))
+	if !m.bound() {
+		return translation, nil
+	}
+	hostIP := net.ParseIP(m.HostIP)
+	if hostIP == nil || isIPv4(hostIP) == strings.Contains(m.HostIP, ":") {
+		return nil, fmt.Errorf("host IP %q is not an address", m.HostIP)
+	}
+	return statement(destinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil
+}
+
+// checkNFTables counts the rules of one address.
+func (conf *portmapConfig) checkNFTables(ctx context.Context, address net.IPNet) error {
+	r, err := conf.nftables(address)
+	if err != nil {
+		return err
+	}
+	want := map[string]int{}
+	for _, rule := range r.rules {
+		want[rule.chain]++
+	}
+	socket, err := dialNFTables(ctx)
+	if err != nil {
+		return err
+	}
+	defer socket.Close() //nolint:errcheck // read only
+	for _, chain := range r.chains {
+		if want[chain] == 0 {
+			continue
+		}
+		listed, err := socket.list(r.table, chain)
+		if err != nil {
+			return err
+		}
+		for _, rule := range listed {
+			if r.owns(rule.comment()) {
+				want[chain]--
+			}
+		}
+		if want[chain] > 0 {
+			return fmt.Errorf("missing hostport rules in %q chain", chain)
+		}
+	}
+	return nil
+}

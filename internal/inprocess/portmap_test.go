@@ -1,0 +1,106 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+)
+
+func portmapCall(keys string) *call {
+	return &call{network: "net", containerID: "id", ifName: "eth0", config: fmt.Appendf(nil, `{"backend": "iptables", %s}`, keys)}
+}
+
+// What the reference plugin refuses, in its words.
+func TestPortmapRefuses(t *testing.T) {
+	mapping := `"runtimeConfig": {"portMappings": [{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}]}`
+	for _, c := range []struct{ keys, want string }{
+		{`"snat": 1`, "failed to parse network configuration"},
+		{`"markMasqBit": 1, "externalSetMarkChain": "CHAIN"`, "Cannot specify externalSetMarkChain and markMasqBit"},
+		{`"markMasqBit": 32`, "MasqMarkBit must be between 0 and 31"},
+		{`"markMasqBit": -1`, "MasqMarkBit must be between 0 and 31"},
+		{`"backend": "ipfw"`, `unrecognized backend "ipfw"`},
+		{`"backend": "nftables", "externalSetMarkChain": "CHAIN"`, "nftables backend was requested but configuration contains iptables-specific options [externalSetMarkChain]"},
+		{`"backend": "nftables", "conditionsV4": ["-d", "192.0.2.1"]`, "contains iptables-specific options [conditionsV4]"},
+		{`"conditionsV4": ["ip", "daddr"], "conditionsV6": ["ip6"]`, "iptables backend was requested but configuration contains nftables-specific options [conditionsV4 conditionsV6]"},
+		{fmt.Sprintf(mapping, 0, 80), "Invalid host port number: 0"},
+		{fmt.Sprintf(mapping, 80, -1), "Invalid container port number: -1"},
+	} {
+		t.Run(c.keys, func(t *testing.T) {
+			if _, _, err := parsePortmap(portmapCall(c.keys)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got the error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestUnderstands(t *testing.T) {
+	bus, policies := busSocket, firewalldPolicies
+	t.Cleanup(func() { busSocket, firewalldPolicies = bus, policies })
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "")
+	const missing, existing = "/missing", "/"
+	busSocket, firewalldPolicies = existing, []string{existing}
+	for _, c := range []struct {
+		plugin, config string
+		bus            string
+		want           bool
+	}{
+		{"portmap", `{"backend": "nftables"}`, missing, true},
+		{"portmap", `{"backend": "nftables", "conditionsV6": [""]}`, missing, true},
+		{"portmap", `{"backend": "nftables", "conditionsV6": ["ip6", "saddr", "::1"]}`, missing, false},
+		{"portmap", `{"backend": "iptables", "conditionsV4": ["-d", "192.0.2.1"]}`, missing, true},
+		{"firewall", `{"backend": "firewalld"}`, missing, false},
+		{"firewall", `{}`, missing, true},
+		{"firewall", `{}`, existing, false},
+		{"firewall", `{"backend": "iptables"}`, existing, true},
+	} {
+		t.Run(c.plugin+c.config+c.bus, func(t *testing.T) {
+			busSocket = c.bus
+			if err := plugins[c.plugin].understands([]byte(c.config)); (err == nil) != c.want {
+				t.Errorf("got the error %v, want none: %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSandboxAddresses(t *testing.T) {
+	result := &current.Result{
+		Interfaces: []*current.Interface{{Name: "br0"}, {Name: "eth0", Sandbox: "/run/netns/a"}, nil},
+		IPs: []*current.IPConfig{
+			{Address: address(t, "192.0.2.1/24"), Interface: current.Int(0)},
+			{Address: address(t, "192.0.2.2/24"), Interface: current.Int(2)},
+			{Address: address(t, "fd00::1/64")},
+			{Address: address(t, "10.0.0.1/24"), Interface: current.Int(1)},
+			{Address: address(t, "10.0.0.2/24"), Interface: current.Int(1)},
+		},
+	}
+	got := sandboxAddresses(result, "eth0")
+	if len(got) != 2 || got[0].String() != "10.0.0.1/24" || got[1].String() != "fd00::1/64" {
+		t.Errorf("got %v, want 10.0.0.1/24 and fd00::1/64", got)
+	}
+}
+
+func TestPublishedPortOfNFTables(t *testing.T) {
+	for _, c := range []struct {
+		mapping portMapping
+		want    string
+	}{
+		{portMapping{8080, 80, "tcp", ""}, ""},
+		{portMapping{8080, 80, "udp", "0.0.0.0"}, ""},
+		{portMapping{8080, 80, "sctp", "192.0.2.1"}, ""},
+		{portMapping{8080, 80, "TCP", ""}, `unknown protocol "TCP"`},
+		{portMapping{80800, 80, "tcp", ""}, "out of range"},
+		{portMapping{8080, 80800, "tcp", ""}, "out of range"},
+		{portMapping{8080, 80, "tcp", "nowhere"}, `host IP "nowhere" is not an address`},
+		{portMapping{8080, 80, "tcp", "::ffff:192.0.2.1"}, "is not an address"},
+	} {
+		_, err := c.mapping.nftables(address(t, "10.0.0.5/24").IP)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: got the error %v, want %q", c.mapping, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/containernetworking/cni/libcni"
+)
+
+// Supports returns nil if a network can be executed in this process: every plugin of its
+// chain is of a known type, every key of their configurations is understood, and no plugin
+// directory has another program of that type than the reference plugin. The error names the
+// plugin and the reason.
+func Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
+	for _, p := range list.Plugins {
+		if err := supports(p, pluginDirs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unsupported(plugin, reason string) error { return fmt.Errorf("plugin %q: %s", plugin, reason) }
+
+func supports(p *libcni.PluginConfig, dirs []string) error {
+	name := p.Network.Type
+	known, ok := plugins[name]
+	if !ok {
+		return unsupported(name, "is not executed in process")
+	}
+	conf, ipamConf, err := splitIPAM(p.Bytes)
+	if err != nil {
+		return unsupported(name, err.Error())
+	}
+	if err := decodeStrictly(conf, known.config()); err != nil {
+		return unsupported(name, err.Error())
+	}
+	if known.understands != nil {
+		if err := known.understands(conf); err != nil {
+			return unsupported(name, err.Error())
+		}
+	}
+	if err := refuseForeign(name, dirs); err != nil {
+		return err
+	}
+	return supportsIPAM(p.Network.IPAM.Type, ipamConf, dirs)
+}
+
+func supportsIPAM(name string, conf []byte, dirs []string) error {
+	if name == "" {
+		return nil
+	}
+	known, ok := ipams[name]
+	if !ok {
+		return unsupported(name, "is not executed in process")
+	}
+	if err := decodeStrictly(conf, known.config()); err != nil {
+		return unsupported(name, err.Error())
+	}
+	return refuseForeign(name, dirs)
+}
+
+// splitIPAM returns a plugin's configuration with only the type of "ipam", and the object
+// under "ipam".
+func splitIPAM(config []byte) (rest, ipam []byte, err error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(config, &keys); err != nil {
+		return nil, nil, err
+	}
+	ipam = keys["ipam"]
+	delete(keys, "ipam")
+	rest, err = json.Marshal(keys)
+	return rest, ipam, err
+}
+
+// decodeStrictly decodes a configuration into what understands all its keys. A key that is
+// not understood may change what the plugin does.
+func decodeStrictly(config []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(config))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+// referenceModule begins the package paths of the reference plugins.
+const referenceModule = "github.com/containernetworking/plugins/plugins/"
+
+// refuseForeign refuses a type of which the first plugin directory that has it holds
+// another program than the reference plugin: the operator put it there.
+func refuseForeign(name string, dirs []string) error {
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		if err != nil {
+			return unsupported(name, err.Error())
+		}
+		built, err := buildinfo.ReadFile(path)
+		if err != nil || !isReference(built.Path, name) {
+			return unsupported(name, path+" is not the reference plugin")
+		}
+		return nil
+	}
+	return nil
+}
+
+func isReference(path, name string) bool {
+	for _, kind := range []string{"main/", "meta/", "ipam/"} {
+		if path == referenceModule+kind+name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,219 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+)
+
+// tuningConfig is the configuration of the tuning plugin.
+type tuningConfig struct {
+	types.NetConf
+	DataDir  string            `json:"dataDir"`
+	Sysctl   map[string]string `json:"sysctl"`
+	MAC      string            `json:"mac"`
+	Promisc  bool              `json:"promisc"`
+	MTU      int               `json:"mtu"`
+	TxQLen   *int              `json:"txQLen"`
+	Allmulti *bool             `json:"allmulti"`
+
+	RuntimeConfig macCapability `json:"runtimeConfig"`
+	Args          struct {
+		CNI tuningArgs `json:"cni"`
+	} `json:"args"`
+}
+
+// tuningArgs are the settings that the key "args" replaces.
+type tuningArgs struct {
+	Sysctl   map[string]string `json:"sysctl"`
+	MAC      *string           `json:"mac"`
+	Promisc  *bool             `json:"promisc"`
+	MTU      *int              `json:"mtu"`
+	TxQLen   *int              `json:"txQLen"`
+	Allmulti *bool             `json:"allmulti"`
+}
+
+// parseTuning returns the configuration with the settings that the call asks for: those of
+// its args come before the capability, and that before CNI_ARGS.
+func parseTuning(c *call) (*tuningConfig, error) {
+	conf := &tuningConfig{}
+	if err := json.Unmarshal(c.config, conf); err != nil {
+		return nil, fmt.Errorf("failed to load netconf: %w", err)
+	}
+	if conf.DataDir == "" {
+		conf.DataDir = "/run/cni/tuning"
+	}
+	mac, err := requestedMAC(c.args, macArgs{}, conf.RuntimeConfig)
+	if err != nil {
+		return nil, err
+	}
+	if mac != "" {
+		conf.MAC = mac
+	}
+	return conf, conf.replace(conf.Args.CNI)
+}
+
+// replace replaces the settings by those that args has.
+func (conf *tuningConfig) replace(args tuningArgs) error {
+	if len(args.Sysctl) > 0 && conf.Sysctl == nil {
+		return errors.New("args.cni.sysctl: the plugin's configuration must have sysctl, which may be {}")
+	}
+	maps.Copy(conf.Sysctl, args.Sysctl)
+	if args.MAC != nil {
+		conf.MAC = *args.MAC
+	}
+	if args.Promisc != nil {
+		conf.Promisc = *args.Promisc
+	}
+	if args.MTU != nil {
+		conf.MTU = *args.MTU
+	}
+	if args.Allmulti != nil {
+		conf.Allmulti = args.Allmulti
+	}
+	if args.TxQLen != nil {
+		conf.TxQLen = args.TxQLen
+	}
+	return nil
+}
+
+// link returns the settings of the link.
+func (conf *tuningConfig) link() linkSettings {
+	s := linkSettings{MAC: conf.MAC, MTU: conf.MTU, Allmulti: conf.Allmulti, TxQLen: conf.TxQLen}
+	if conf.Promisc {
+		s.Promisc = &conf.Promisc
+	}
+	return s
+}
+
+func addTuning(c *call) (*current.Result, error) {
+	if err := refuseDuplicateSysctls(c.config); err != nil {
+		return nil, err
+	}
+	conf, err := parseTuning(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseUnlistedSysctls(conf.Sysctl); err != nil {
+		return nil, err
+	}
+	result, err := c.requirePrevResult()
+	if err != nil {
+		return nil, err
+	}
+	if err := ns.WithNetNSPath(c.netns, func(ns.NetNS) error { return conf.apply(c) }); err != nil {
+		return nil, err
+	}
+	for _, i := range result.Interfaces {
+		if i.Name == c.ifName && conf.MAC != "" {
+			i.Mac = conf.MAC
+		}
+	}
+	return result, nil
+}
+
+// apply makes the settings, those of the link after a backup of what it has.
+func (conf *tuningConfig) apply(c *call) error {
+	for _, key := range slices.Sorted(maps.Keys(conf.Sysctl)) {
+		path, err := sysctlPath(key, c.ifName)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(conf.Sysctl[key]), 0o644); err != nil { // the kernel's file has its own mode
+			return err
+		}
+	}
+	settings := conf.link()
+	if settings == (linkSettings{}) {
+		return nil
+	}
+	link, err := netlinksafe.LinkByName(c.ifName)
+	if err != nil {
+		return fmt.Errorf("failed to get %q: %w", c.ifName, err)
+	}
+	if err := settings.of(link).backup(conf.backupPath(c)); err != nil {
+		return err
+	}
+	return settings.apply(link)
+}
+
+// backupPath is the file that has the settings of the link as they were before ADD.
+func (conf *tuningConfig) backupPath(c *call) string {
+	return filepath.Join(conf.DataDir, c.containerID+"_"+c.ifName+".json")
+}
+
+func checkTuning(c *call) error {
+	if err := refuseDuplicateSysctls(c.config); err != nil {
+		return err
+	}
+	conf, err := parseTuning(c)
+	if err != nil {
+		return err
+	}
+	if _, err := c.requirePrevResult(); err != nil {
+		return err
+	}
+	return ns.WithNetNSPath(c.netns, func(ns.NetNS) error { return conf.check(c) })
+}
+
+// check compares the settings with the kernel's.
+func (conf *tuningConfig) check(c *call) error {
+	for _, key := range slices.Sorted(maps.Keys(conf.Sysctl)) {
+		path, err := sysctlPath(key, c.ifName)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if value := strings.TrimSuffix(string(data), "\n"); value != conf.Sysctl[key] {
+			return fmt.Errorf("Error: Tuning configured value of %s is %s, current value is %s", path, conf.Sysctl[key], value) //nolint:staticcheck // the reference plugin's text
+		}
+	}
+	link, err := netlinksafe.LinkByName(c.ifName)
+	if err != nil {
+		return fmt.Errorf("Cannot find container link %v", c.ifName) //nolint:staticcheck // the reference plugin's text
+	}
+	settings := conf.link()
+	settings.Promisc = &conf.Promisc // unlike ADD, which leaves it as it is if it is not configured
+	return settings.compare(link)
+}
+
+// delTuning restores the settings of the link. Whatever fails is no error.
+func delTuning(c *call) error {
+	conf, err := parseTuning(c)
+	if err != nil {
+		return err
+	}
+	path := conf.backupPath(c)
+	settings, err := readLinkSettings(path)
+	if err != nil {
+		return nil // without a backup there is nothing to restore
+	}
+	_ = c.inNamespace(func() error {
+		var link netlink.Link
+		if link, err = netlinksafe.LinkByName(c.ifName); err != nil {
+			return err
+		}
+		if err = settings.restore(link); err != nil {
+			return err
+		}
+		return os.Remove(path)
+	})
+	return nil
+}

@@ -1,0 +1,67 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTuningSettings: the settings that count when the call asks for others.
+func TestTuningSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		config, args string
+		want         linkSettings
+		err          string
+	}{
+		"none":           {config: `"promisc": false`},
+		"configured":     {config: `"mac": "02:00:00:00:00:01", "mtu": 1400, "txQLen": 0, "allmulti": false, "promisc": true`, want: linkSettings{MAC: "02:00:00:00:00:01", MTU: 1400, TxQLen: new(int), Allmulti: new(bool), Promisc: pointer(true)}},
+		"CNI_ARGS":       {config: `"mac": "02:00:00:00:00:01"`, args: "MAC=02:00:00:00:00:02", want: linkSettings{MAC: "02:00:00:00:00:02"}},
+		"capability":     {config: `"runtimeConfig": {"mac": "02:00:00:00:00:03"}`, args: "MAC=02:00:00:00:00:02", want: linkSettings{MAC: "02:00:00:00:00:03"}},
+		"args":           {config: `"runtimeConfig": {"mac": "02:00:00:00:00:03"}, "mtu": 1400, "args": {"cni": {"mac": "02:00:00:00:00:04", "mtu": 1300, "txQLen": 5, "allmulti": true, "promisc": true}}`, want: linkSettings{MAC: "02:00:00:00:00:04", MTU: 1300, TxQLen: pointer(5), Allmulti: pointer(true), Promisc: pointer(true)}},
+		"args, less":     {config: `"promisc": true, "mtu": 1400, "args": {"cni": {"promisc": false, "mtu": 0}}`},
+		"sysctl in args": {config: `"sysctl": {}, "args": {"cni": {"sysctl": {"net.x": "1"}}}`},
+		"sysctl nowhere": {config: `"args": {"cni": {"sysctl": {"net.x": "1"}}}`, err: "must have sysctl"},
+		"unknown args":   {config: `"mtu": 1400`, args: "OTHER=1", err: "unknown args"},
+		"no mtu":         {config: `"mtu": "1400"`, err: "failed to load netconf"},
+	} {
+		conf, err := parseTuning(&call{config: []byte(`{"cniVersion": "1.0.0", "name": "net", ` + test.config + `}`), args: test.args})
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: %v, want %q", name, err, test.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(test.want, conf.link()); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func pointer[T any](value T) *T { return &value }
+
+// TestBackup: the file is that of the plugin.
+func TestBackup(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tuning", "c1_eth0.json")
+	settings := linkSettings{MAC: "02:00:00:00:00:01", Promisc: pointer(false), MTU: 1500, TxQLen: pointer(1000)}
+	if err := settings.backup(path); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	want := "{\n \"mac\": \"02:00:00:00:00:01\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"txQLen\": 1000\n}"
+	if err != nil || string(data) != want {
+		t.Errorf("%s, %v, want %s", data, err, want)
+	}
+	if got, err := readLinkSettings(path); err != nil || !cmp.Equal(got, settings) {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}

@@ -48,6 +48,8 @@ type Config struct {
 	ConfDirs []string
 	// PluginDirs are searched for CNI plugins. Default: as hook.Config has it.
 	PluginDirs []string
+	// Executor is as in hook.Config.
+	Executor string
 	// HostNetwork is set if all allocations use the host's network: then the agent
 	// offers no CNI network, and is ready without one. Default: false.
 	HostNetwork bool
@@ -96,7 +98,6 @@ func (c Config) withDefaults() Config {
 	if len(c.ConfDirs) == 0 {
 		c.ConfDirs = []string{cniconf.DefaultDir}
 	}
-	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
@@ -119,6 +120,11 @@ func (c Config) catalog() (*cniconf.Catalog, error) {
 		return &cniconf.Catalog{}, nil
 	}
 	return cniconf.Load(c.ConfDirs...)
+}
+
+// usable tells which networks of a catalog the agent's engine can attach.
+func (c Config) usable(catalog *cniconf.Catalog) cniconf.Usable {
+	return hook.Config{PluginDirs: c.PluginDirs, Executor: c.Executor}.Usable(catalog)
 }
 
 // Agent serves an engine.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -25,7 +24,7 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 		return nil, err
 	}
 	answer := api.Networks{Networks: []api.Network{}, Broken: []string{}}
-	for n, err := range catalog.Usable(a.config.PluginDirs, netns.HasLinkNamed).All() {
+	for n, err := range a.config.usable(catalog).All() {
 		network := api.Network{
 			Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion,
 			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...),
@@ -91,7 +90,7 @@ func (a *Agent) unusable() string {
 	if err != nil {
 		return err.Error()
 	}
-	usable, problems := catalog.Usable(a.config.PluginDirs, netns.HasLinkNamed).Split()
+	usable, problems := a.config.usable(catalog).Split()
 	switch {
 	case len(usable) > 0:
 		return ""

@@ -9,35 +9,50 @@ import (
 	"slices"
 )
 
-// Usable is a catalog together with the plugin directories and the links of the host: it
-// tells the networks that the host can attach from those whose plugins or masters are
-// missing. These are looked up at each call.
-type Usable struct {
-	catalog    *Catalog
-	pluginDirs []string
-	hasLink    HasLink
+// Host is what decides which networks can be attached.
+type Host struct {
+	// PluginDirs are searched for plugins. Empty: PluginDirs(nil).
+	PluginDirs []string
+	// HasLink tells whether a master exists. Required.
+	HasLink HasLink
+	// InProcess tells whether a network needs no plugins. Nil: all need them.
+	InProcess func(*Network) bool
 }
 
-// Usable returns the catalog as the host makes it usable. An empty list means
-// PluginDirs(nil).
-func (c *Catalog) Usable(pluginDirs []string, has HasLink) Usable {
-	return Usable{c, PluginDirs(pluginDirs), has}
+// Usable is a catalog together with the host: it tells the networks that the host can
+// attach from those whose plugins or masters are missing. These are looked up at each
+// call.
+type Usable struct {
+	catalog *Catalog
+	host    Host
 }
+
+// Usable returns the catalog as the host makes it usable.
+func (c *Catalog) Usable(h Host) Usable { return Usable{c, h} }
 
 // Check tells why the host cannot attach a network. A master that is the bridge of another
 // network is not missing, because a request can select both. The error is a
 // *MissingPluginError, a *MissingMasterError, or that of HasLink.
 func (u Usable) Check(n *Network) error {
-	if err := n.CheckPlugins(u.pluginDirs); err != nil {
+	if err := u.checkPlugins(n); err != nil {
 		return err
 	}
 	return n.CheckMasters(u.orCreated(u.creators))
 }
 
+// checkPlugins tells which plugins are missing, of a network that needs them.
+func (u Usable) checkPlugins(n *Network) error {
+	err := n.CheckPlugins(u.host.PluginDirs)
+	if err != nil && u.host.InProcess != nil && u.host.InProcess(n) {
+		return nil
+	}
+	return err
+}
+
 // creators returns the networks that create a bridge and have their plugins.
 func (u Usable) creators(bridge string) []*Network {
 	return slices.DeleteFunc(creators(u.catalog.Networks, bridge), func(n *Network) bool {
-		return n.CheckPlugins(u.pluginDirs) != nil
+		return u.checkPlugins(n) != nil
 	})
 }
 
@@ -65,7 +80,7 @@ func creators(networks []*Network, bridge string) []*Network {
 // orCreated adds the bridges of networks to the links of the host.
 func (u Usable) orCreated(creators func(bridge string) []*Network) HasLink {
 	return func(name string) (bool, error) {
-		found, err := u.hasLink(name)
+		found, err := u.host.HasLink(name)
 		return found || err == nil && len(creators(name)) > 0, err
 	}
 }

@@ -24,7 +24,7 @@ func usable(t *testing.T) Usable {
 		"10-a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}]}`,
 		"20-b.conflist": `{"cniVersion": "1.0.0", "name": "b", "plugins": [{"type": "bridge", "ipam": {"type": "gone"}}]}`,
 		"30-c.conflist": `{`,
-	}).Usable([]string{plugins}, func(string) (bool, error) { return false, nil })
+	}).Usable(Host{PluginDirs: []string{plugins}, HasLink: func(string) (bool, error) { return false, nil }})
 }
 
 func TestUsableAll(t *testing.T) {
@@ -87,12 +87,12 @@ func TestUsableMaster(t *testing.T) {
 		"50-odd.conflist":  `{"cniVersion": "1.0.0", "name": "odd", "plugins": [{"type": "macvlan", "master": "odd0"}]}`,
 		"60-cni.conflist":  `{"cniVersion": "1.0.0", "name": "cni", "plugins": [{"type": "bridge"}]}`,
 		"70-over.conflist": `{"cniVersion": "1.0.0", "name": "over", "plugins": [{"type": "macvlan", "master": "cni0"}]}`,
-	}).Usable([]string{plugins}, func(name string) (bool, error) {
+	}).Usable(Host{PluginDirs: []string{plugins}, HasLink: func(name string) (bool, error) {
 		if name == "odd0" {
 			return false, broken
 		}
 		return false, nil
-	})
+	}})
 	const selectFirst = `network "on": the host has no link lan0: select network lan, which creates it, before network "on", or create it`
 	for _, test := range []struct {
 		names []string

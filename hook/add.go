@@ -5,6 +5,7 @@ package hook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,21 +17,22 @@ import (
 )
 
 // add runs ADD for one attachment, and again after transient failures. abort ends when
-// another attachment failed: then no further call starts.
-func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
+// another attachment failed: then no further call starts. What the chain left is to be
+// committed when all attachments have been added.
+func (o *operation) add(ctx, abort context.Context, a *state.Attachment) (*chain, error) {
 	log := o.attachmentLog(*a)
 	var first error
 	started := time.Now()
 	for a.Attempts < maxAttempts {
 		if abort.Err() != nil {
-			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
+			return nil, o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 		a.Attempts++
-		err := o.addOnce(ctx, abort, a)
+		c, err := o.addOnce(ctx, abort, a)
 		o.notify(Step{Network: a.Network, Interface: a.Interface, Attempt: a.Attempts, Of: maxAttempts, Err: err})
 		if err == nil {
 			log.Info("attached", "attempts", a.Attempts)
-			return nil // finish records it when all others are attached, too
+			return c, nil // finish records it when all others are attached, too
 		}
 		if first == nil {
 			first = err
@@ -45,10 +47,10 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) error {
 			log.Warn("DEL before the next attempt failed", "error", err)
 		}
 		if o.pause(abort, pause) != nil {
-			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
+			return nil, o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 	}
-	return o.failure("attach", *a, a.Attempts, first)
+	return nil, o.failure("attach", *a, a.Attempts, first)
 }
 
 // abortError is the error of an attachment whose attempts were aborted; first is that of
@@ -61,31 +63,40 @@ func abortError(abort context.Context, first error) error {
 	return errdefs.As(errdefs.Of(cause), fmt.Errorf("aborted (%w) after: %w", cause, first))
 }
 
-func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) error {
+func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*chain, error) {
 	a.Result = nil
-	cni, list, err := o.cni(*a, func(result []byte) { o.recordPartialResult(a, result) })
+	c, err := o.chain(*a, func(result []byte) { o.recordPartialResult(a, result) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
 		if err := o.recordBegun(abort, a); err != nil {
 			return err
 		}
-		result, err = cni.AddNetworkList(ctx, list, o.runtimeConf(*a, o.record.Allocation.Netns))
+		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, o.record.Allocation.Netns))
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if a.Result, err = encodeResult(result, list.CNIVersion); err != nil {
-		return err
+	if a.Result, err = encodeResult(result, c.list.CNIVersion); err != nil {
+		return nil, err
 	}
-	if err := o.checkPortFamilies(*a); err != nil {
-		return err
+	return c, o.checkPortFamilies(*a)
+}
+
+// commitAdded makes what the chains of attachments have left. Their results, which DEL needs
+// to remove it, are in libcni's cache by now.
+func (o *operation) commitAdded(ctx context.Context, p *plan, chains []*chain) error {
+	errs := o.commit(ctx, o.hold, chains...)
+	for i, err := range errs {
+		if err != nil {
+			a := p.added[i].attachment
+			errs[i] = o.failure("attach", *a, a.Attempts, err)
+		}
 	}
-	a.Phase, a.Updated = state.Attached, time.Now().UTC()
-	return nil
+	return errors.Join(errs...)
 }
 
 // recordBegun records that ADD begins, unless the record says so. It does not begin when
@@ -126,20 +137,22 @@ func (o *operation) undoAdd(ctx context.Context, a state.Attachment) error {
 	}
 	undoing, stop := Undoing(ctx)
 	defer stop()
-	return o.del(undoing, a, o.record.Allocation.Netns)
+	c, err := o.del(undoing, a, o.record.Allocation.Netns)
+	return errors.Join(err, o.commit(undoing, o.hold, c)[0])
 }
 
-// del runs DEL with the arguments of ADD and the recorded result.
-func (o *operation) del(ctx context.Context, a state.Attachment, path string) error {
-	cni, list, err := o.cni(a, nil)
+// del runs DEL with the arguments of ADD and the recorded result. What the chain left is to
+// be committed.
+func (o *operation) del(ctx context.Context, a state.Attachment, path string) (*chain, error) {
+	c, err := o.chain(a, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := o.ownCache(a); err != nil {
-		return err // libcni would pass the result of another attachment
+		return nil, err // libcni would pass the result of another attachment
 	}
 	if err := o.restoreCache(a); err != nil {
 		o.attachmentLog(a).Warn("plugins get no prevResult", "error", err)
 	}
-	return cni.DelNetworkList(ctx, list, o.runtimeConf(a, path))
+	return c, c.cni.DelNetworkList(ctx, c.list, o.runtimeConf(a, path))
 }

@@ -56,8 +56,10 @@ func (e *Engine) bind(p *planned, allocation state.Allocation, r Request, ports 
 	}
 	a := p.attachment
 	a.BridgeMTU, a.ConfList, a.CapabilityArgs = bridges, binding.ConfList, binding.CapabilityArgs
-	a.ChosenPorts, err = encodeChosen(p.chosen)
-	return err
+	if a.ChosenPorts, err = encodeChosen(p.chosen); err != nil {
+		return err
+	}
+	return e.chooseExecutor(p)
 }
 
 // takePorts divides ports into those of the attachment and the rest.

@@ -121,7 +121,8 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
-	exec := &checkExec{Exec: o.runner(nil, o.attachmentLog(a))}
+	plugins, _ := o.exec(a, list)
+	exec := &checkExec{Exec: &cniexec.Runner{Exec: plugins, Limit: o.config.CallTimeout}}
 	if exec.result, err = o.currentResult(a, list.CNIVersion); err != nil {
 		return "", err
 	}

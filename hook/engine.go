@@ -6,7 +6,6 @@ package hook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"os"
 	"slices"
@@ -16,8 +15,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
-	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -52,6 +49,9 @@ func NewReader(c Config) (*Engine, error) {
 
 func newEngine(c Config, open func(dir string) (*state.Store, error)) (*Engine, error) {
 	c = c.withDefaults()
+	if err := c.validateExecutor(); err != nil {
+		return nil, err
+	}
 	store, err := open(c.StateDir)
 	if err != nil {
 		return nil, err
@@ -191,33 +191,6 @@ func (o *operation) closeHold() {
 		_ = o.hold.Close() // read only, nothing to lose
 		o.hold = nil
 	}
-}
-
-// cni returns libcni set up to run the plugins of one attachment: from where
-// they were found at ADD, else from where they are searched today. partial is
-// called with the result of each ADD but that of the chain's last plugin; it may be
-// nil.
-func (o *operation) cni(a state.Attachment, partial func(result []byte)) (*libcni.CNIConfig, *libcni.NetworkConfigList, error) {
-	list, err := cniconf.ParseList(a.ConfList)
-	if err != nil {
-		return nil, nil, fmt.Errorf("recorded conflist: %w", err)
-	}
-	exec := o.runner(o.hold, o.attachmentLog(a))
-	exec.Added = func(index int, result []byte) {
-		if partial != nil && index < len(list.Plugins)-1 {
-			partial(result)
-		}
-	}
-	return libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, exec), list, nil
-}
-
-// runner runs the plugins of one chain. They inherit hold, unless it is nil.
-func (e *Engine) runner(hold *os.File, log hclog.Logger) *cniexec.Runner {
-	r := &cniexec.Runner{Exec: e.config.Exec, Limit: e.config.CallTimeout}
-	if r.Exec == nil {
-		r.Exec = &cniexec.Process{Hold: hold, Log: log}
-	}
-	return r
 }
 
 func (o *operation) pluginDirs(a state.Attachment) []string {

@@ -108,6 +108,17 @@ type fakeCall struct {
 	Environ      map[string]string
 }
 
+func newFakeCall(path string, stdin []byte, environ []string) fakeCall {
+	c := fakeCall{Plugin: filepath.Base(path), Stdin: slices.Clone(stdin), Environ: map[string]string{}}
+	for _, pair := range environ {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "CNI_") {
+			c.Environ[name] = value
+		}
+	}
+	c.Verb = c.Environ["CNI_COMMAND"]
+	return c
+}
+
 // String is such as "ADD bridge eth0".
 func (c fakeCall) String() string {
 	return strings.TrimSpace(strings.Join([]string{c.Verb, c.Plugin, c.Environ["CNI_IFNAME"]}, " "))
@@ -130,13 +141,7 @@ func (x *fakeExec) FindInPath(plugin string, dirs []string) (string, error) {
 }
 
 func (x *fakeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	c := fakeCall{Plugin: filepath.Base(path), Stdin: slices.Clone(stdin), Environ: map[string]string{}}
-	for _, pair := range environ {
-		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "CNI_") {
-			c.Environ[name] = value
-		}
-	}
-	c.Verb = c.Environ["CNI_COMMAND"]
+	c := newFakeCall(path, stdin, environ)
 	x.mu.Lock()
 	x.calls = append(x.calls, c)
 	number := len(x.calls)

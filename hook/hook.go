@@ -83,6 +83,11 @@ type Config struct {
 	// networks have none: the first with servers that other namespaces can reach is used.
 	// Default: /etc/resolv.conf, then that of systemd-resolved.
 	HostResolvConf []string
+	// Executor is ExecutorAuto or ExecutorPlugins. Default: ExecutorPlugins.
+	Executor string
+	// InProcess executes networks in this process. Default: that of package inprocess,
+	// and none if Exec is set.
+	InProcess InProcess
 	// Exec finds and runs CNI plugins. Default: they run as processes, each in a
 	// process group of its own, which is killed at the deadline of the call.
 	Exec invoke.Exec
@@ -138,6 +143,10 @@ func (c Config) withDefaults() Config {
 	}
 	setDefault(&c.PolicyFile, policy.DefaultFile)
 	setDefault(&c.CallTimeout, time.Minute)
+	setDefault(&c.Executor, ExecutorPlugins)
+	if c.InProcess == nil && c.Exec == nil {
+		c.InProcess = executor{}
+	}
 	if c.Namespaces == nil {
 		c.Namespaces = kernelNamespaces{}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -78,6 +79,8 @@ type world struct {
 	// objects are what plugins made outside of namespaces: by plugin, container ID
 	// and interface.
 	objects map[string]bool
+	// chains are those of fakeInProcess.
+	chains map[*inprocess.Changes]*fakeChain
 	// wrong are calls that no engine may make.
 	wrong []string
 	// failing are calls that fail, such as "DEL bridge eth0".
@@ -91,7 +94,11 @@ type world struct {
 
 // installation is the configuration and the plugins of a host, which no engine
 // changes.
-type installation struct{ confDir, pluginDir string }
+type installation struct {
+	confDir, pluginDir string
+	// inProcess is whether networks are executed in the engine's process.
+	inProcess bool
+}
 
 // install makes five networks. Attachments to the last two are made and removed in line,
 // because both may set a default route.
@@ -104,7 +111,7 @@ func install(t *testing.T) installation {
 	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`)
 	m.network(t, "first", `{"type": "bridge", "isDefaultGateway": true}`, "portmap")
 	m.network(t, "second", `{"type": "macvlan", "isDefaultGateway": true}`, "tuning")
-	return installation{m.confDir, m.config.PluginDirs[0]}
+	return installation{confDir: m.confDir, pluginDir: m.config.PluginDirs[0]}
 }
 
 // pluginsOf are those of the networks.
@@ -126,7 +133,7 @@ func inMemory(t *testing.T) {
 // newWorld returns a host with a runtime's namespace, which has a default route.
 func newWorld(t *testing.T, i installation) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), objects: map[string]bool{}, failing: map[string]error{}}
+	w := &world{t: t, ctx: t.Context(), objects: map[string]bool{}, failing: map[string]error{}, chains: map[*inprocess.Changes]*fakeChain{}}
 	namespaces, dir := &fakeNamespaces{at: map[string]*fakeNamespace{}}, t.TempDir()
 	w.exec, w.namespaces = &fakeExec{namespaces: namespaces, answer: w.plugin}, namespaces
 	w.config = Config{
@@ -134,6 +141,9 @@ func newWorld(t *testing.T, i installation) *world {
 		StateDir: filepath.Join(dir, "state"), CacheDir: filepath.Join(dir, "cache"), NetnsDir: filepath.Join(dir, "netns"),
 		ResolvConfDir: filepath.Join(dir, "etc"), HostResolvConf: []string{filepath.Join(dir, "no-resolv.conf")},
 		Exec: w.exec, Namespaces: killedNamespaces{namespaces, w}, Host: &fakeHost{}, Cleaner: w,
+	}
+	if i.inProcess {
+		w.config.InProcess, w.config.Executor = fakeInProcess{w}, ExecutorAuto
 	}
 	w.namespaces.add(w.namespaces.create(runtimeNetns), loopback)
 	w.namespaces.at[runtimeNetns].routes = []netns.Route{runtimeRoute}
@@ -774,7 +784,11 @@ var afterKill = map[string]func(t *testing.T, w *world, k killable){
 // completes it or removes it.
 func TestKilledAtEveryEffect(t *testing.T) {
 	inMemory(t)
-	i := install(t)
+	killAll(t, install(t), killables)
+}
+
+func killAll(t *testing.T, i installation, killables map[string]killable) {
+	t.Helper()
 	for name, k := range killables {
 		t.Run(name, func(t *testing.T) {
 			for at, effect := range k.effects(t, i) {

@@ -51,7 +51,7 @@ func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool
 			c.skip(networks[i:], errAttachmentWaits)
 			break
 		}
-		err := e.libcni().GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
+		err := e.gcNetwork(ctx, network, valid[network.Name])
 		switch {
 		case err == nil:
 			c.Networks = append(c.Networks, network.Name)
@@ -62,6 +62,12 @@ func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (e *Engine) gcNetwork(ctx context.Context, n *cniconf.Network, valid []types.GCAttachment) error {
+	c := e.networkChain(n)
+	err := c.cni.GCNetworkList(ctx, n.List, &libcni.GCArgs{ValidAttachments: valid})
+	return errors.Join(err, e.commit(ctx, nil, c)[0])
 }
 
 // collectable returns the networks whose plugins have GC. Without a directory
@@ -137,7 +143,7 @@ func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAtt
 			valid[a.Network] = append(valid[a.Network], types.GCAttachment{ContainerID: a.ContainerID, IfName: a.Interface})
 		}
 	}
-	cached, err := e.libcni().GetCachedAttachments("")
+	cached, err := libcni.NewCNIConfigWithCacheDir(nil, e.config.CacheDir, nil).GetCachedAttachments("")
 	if err != nil {
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}

@@ -16,6 +16,7 @@ func (p *plan) readOptions() error {
 		if err != nil {
 			return err
 		}
+		added.executor = options.Executor
 		added.sourceRouting = options.Routing == policy.SourceRouting
 		switch {
 		case options.AcceptRA:

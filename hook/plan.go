@@ -40,6 +40,8 @@ type planned struct {
 	advertisements advertisements
 	// sourceRouting is whether it gets a routing table of its own.
 	sourceRouting bool
+	// executor is Rules.Executor of the network.
+	executor string
 	// mappings are its ports; chosen are those of them that no scheduler assigned.
 	mappings, chosen []cni.PortMapping
 }
@@ -145,10 +147,7 @@ func (e *Engine) resolve(elements []selection.Element) ([]*cniconf.Network, erro
 	if err != nil {
 		return nil, err
 	}
-	usable := catalog.Usable(e.config.PluginDirs, func(name string) (bool, error) {
-		_, found, err := e.config.Host.LinkMTU(name)
-		return found, err
-	})
+	usable := e.config.Usable(catalog)
 	names := make([]string, len(elements))
 	for i, element := range elements {
 		names[i] = element.Name

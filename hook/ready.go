@@ -21,7 +21,7 @@ var ErrNoStatus = errors.New("cniVersion has no STATUS")
 // STATUS). The error is the first that a plugin gives, with its code, or
 // ErrNoStatus below version 1.1.0.
 func (e *Engine) Ready(ctx context.Context, n *cniconf.Network) error {
-	return ready(ctx, e.libcni(), n)
+	return ready(ctx, e.networkChain(n).cni, n)
 }
 
 // Ready is Engine.Ready without an engine, and so without a state directory.
@@ -39,9 +39,4 @@ func ready(ctx context.Context, cni *libcni.CNIConfig, n *cniconf.Network) error
 		return fmt.Errorf("network %q is not ready: %w", n.Name, err)
 	}
 	return nil
-}
-
-// libcni runs plugins for no allocation.
-func (e *Engine) libcni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, e.runner(nil, e.log))
 }

@@ -135,11 +135,46 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	dels, stop := phase(ctx, delShare, "DEL")
 	defer stop()
 	attachments = withoutRoutesByEachOther(attachments)
-	errs := make([]error, len(attachments))
+	errs, chains := make([]error, len(attachments)), make([]*chain, len(attachments))
 	inOrder(dels, len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
-		errs[i] = o.instrument(OpDetach, &attachments[i], func() error { return o.detach(dels, &attachments[i], path) })
+		errs[i] = o.instrument(OpDetach, &attachments[i], func() (err error) {
+			chains[i], err = o.detach(dels, &attachments[i], path)
+			return err
+		})
 	})
+	o.commitDetached(dels, attachments, chains, errs)
+	if err := o.forgetDetached(attachments, errs, path); err != nil {
+		return err
+	}
 	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
+}
+
+// commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
+// removes what it can. It adds the errors.
+func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error) {
+	for i, err := range o.commit(ctx, o.hold, chains...) {
+		if err != nil {
+			errs[i] = errors.Join(errs[i], o.failure("detach", attachments[i], attachments[i].Attempts, err))
+		}
+	}
+}
+
+// forgetDetached deletes the records of attachments that DEL has removed. Without the
+// namespace plugins report success and leave rules: see suspects.
+func (o *operation) forgetDetached(attachments []state.Attachment, errs []error, path string) error {
+	if path == "" {
+		return nil
+	}
+	for i, a := range attachments {
+		if errs[i] != nil {
+			continue
+		}
+		o.attachmentLog(a).Info("detached")
+		if err := o.lock.Delete(a.Interface); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forgetPlanned deletes the records of attachments whose ADD has not begun, and returns
@@ -184,17 +219,14 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 	}
 }
 
-func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) error {
+func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) (*chain, error) {
 	a.Attempts++
 	o.removeSourceRoutes(*a, path)
-	if err := o.del(ctx, *a, path); err != nil {
-		return o.failure("detach", *a, a.Attempts, err)
+	c, err := o.del(ctx, *a, path)
+	if err != nil {
+		return c, o.failure("detach", *a, a.Attempts, err)
 	}
-	o.attachmentLog(*a).Info("detached")
-	if path == "" { // plugins report success and leave rules: see suspects
-		return nil
-	}
-	return o.lock.Delete(a.Interface)
+	return c, nil
 }
 
 // suspects returns the attachments whose DEL failed, and all of them if the namespace

@@ -20,6 +20,9 @@ const DefaultFile = "/etc/allocnet/policy.json"
 // SourceRouting is a value of Rules.Routing.
 const SourceRouting = "source"
 
+// ExecutorPlugins is a value of Rules.Executor.
+const ExecutorPlugins = "plugins"
+
 // Rules restrict a network to some jobs, and the options that these may choose. The
 // zero value has no rules.
 type Rules struct {
@@ -53,6 +56,10 @@ type Rules struct {
 	// Routing is not a rule: with SourceRouting, replies to an address on the network
 	// leave by its interface. Empty: by the routes of the allocation. For networks only.
 	Routing string `json:"routing,omitempty"`
+	// Executor is not a rule: with ExecutorPlugins, the network's plugins are executed even
+	// where this process could do their work. Empty: as the engine is configured. For
+	// networks only.
+	Executor string `json:"executor,omitempty"`
 	// DNS is not a rule: it says whose DNS an allocation gets, "primary", "merge", or the
 	// name of one of its networks. On a network it is for the allocations whose primary
 	// it is. Empty: the host's, else that of the primary network.
@@ -83,6 +90,7 @@ func Load(file string) (Source, error) {
 		set  bool
 	}{
 		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
+		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""},
 	} {
 		if option.set {
 			return s, fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text)
@@ -114,7 +122,7 @@ func Parse(file string, data []byte) (Source, error) {
 func describe(err error) string {
 	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
 	if isJSON && strings.HasPrefix(reason, "unknown field") {
-		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing, dns"
+		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing, executor, dns"
 	}
 	return reason
 }

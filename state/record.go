@@ -86,6 +86,17 @@ func (b Batch) Valid() bool {
 	return b.Kind == BatchSetup || b.Kind == BatchExtend || b.Kind == BatchDetach
 }
 
+// Executor is what executes the plugins of an attachment.
+type Executor string
+
+// Executors of an attachment.
+const (
+	// Plugins are the programs of the plugin directories.
+	Plugins Executor = "plugins"
+	// InProcess is allocnet itself.
+	InProcess Executor = "in-process"
+)
+
 // Identity is an allocation's identity in the orchestrator: no field comes from the
 // job's author. Empty fields are unknown.
 type Identity struct {
@@ -156,6 +167,8 @@ type Attachment struct {
 	// BridgeMTU has the bridges that the attachment's smaller MTU must not
 	// lower, with the MTU of the network.
 	BridgeMTU map[string]int `json:"bridgeMTU,omitempty"`
+	// Executor is what executed ADD; empty until it began.
+	Executor Executor `json:"executor,omitempty"`
 	// PluginDirs are where the plugins were found.
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// DependsOn names the interfaces whose attachments this one has to follow. An

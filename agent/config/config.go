@@ -18,9 +18,10 @@ const DefaultDir = "/etc/allocnet.d"
 // Config is the agent's configuration. A setting that no file has is the zero value,
 // for which the agent has a default.
 type Config struct {
-	// ConfDirs, PluginDirs, StateDir and CallTimeout are as in hook.Config.
+	// ConfDirs, PluginDirs, Executor, StateDir and CallTimeout are as in hook.Config.
 	ConfDirs    []string      `name:"conf_dir"`
 	PluginDirs  []string      `name:"plugin_dirs"`
+	Executor    string        `name:"executor"`
 	StateDir    string        `name:"state_dir"`
 	CallTimeout time.Duration `name:"call_timeout"`
 	// LogLevel is hclog's. Empty: info.

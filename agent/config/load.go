@@ -100,6 +100,7 @@ func parse(files []string) (hcl.Body, error) {
 type file struct {
 	ConfDir     string         `hcl:"conf_dir,optional"`
 	PluginDirs  []string       `hcl:"plugin_dirs,optional"`
+	Executor    string         `hcl:"executor,optional"`
 	StateDir    string         `hcl:"state_dir,optional"`
 	CallTimeout hcl.Expression `hcl:"call_timeout,optional"`
 	LogLevel    hcl.Expression `hcl:"log_level,optional"`
@@ -170,7 +171,7 @@ func directories(list string) []string {
 func (f *file) config() (Config, error) {
 	var v values
 	c := Config{
-		ConfDirs: directories(f.ConfDir), PluginDirs: f.PluginDirs, StateDir: f.StateDir, Pprof: f.Pprof, ReadyFile: f.ReadyFile,
+		ConfDirs: directories(f.ConfDir), PluginDirs: f.PluginDirs, Executor: f.Executor, StateDir: f.StateDir, Pprof: f.Pprof, ReadyFile: f.ReadyFile,
 		CallTimeout: v.duration(f.CallTimeout),
 		LogLevel:    v.oneOf(f.LogLevel, "trace", "debug", "info", "warn", "error", "off"),
 		LogFormat:   v.oneOf(f.LogFormat, "text", "json", "journal"),

@@ -73,7 +73,7 @@ func (d *Daemon) agentConfig() agent.Config {
 		events = event.Log{StateDir: c.StateDir}
 	}
 	return agent.Config{
-		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, HostNetwork: c.Hook == hook.NoOp, Access: c.Socket.Access, Pprof: c.Pprof,
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Executor: c.Executor, HostNetwork: c.Hook == hook.NoOp, Access: c.Socket.Access, Pprof: c.Pprof,
 		MaxConnections: l.Connections, MaxRequests: l.Requests, MaxBody: l.Body,
 		HeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, RequestTimeout: l.RequestTimeout, DrainTimeout: l.DrainTimeout,
 		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Events: events, Logger: d.log,

@@ -17,11 +17,7 @@ import (
 
 // newEngine returns the engine of the configured hook.
 func (d *Daemon) newEngine() (agent.Engine, error) {
-	c := d.config
-	h, err := hook.New(cmp.Or(c.Hook, hook.CNI), hook.Config{
-		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
-		Observers: []hook.Observer{d.metrics, event.NewRecorder(c.StateDir, "agent", d.log)}, Logger: d.log,
-	})
+	h, err := hook.New(cmp.Or(d.config.Hook, hook.CNI), d.engineConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -29,6 +25,15 @@ func (d *Daemon) newEngine() (agent.Engine, error) {
 		return engine, nil
 	}
 	return hostNetwork{h}, nil
+}
+
+// engineConfig is the configuration of an engine for CNI networks.
+func (d *Daemon) engineConfig() hook.Config {
+	c := d.config
+	return hook.Config{
+		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Executor: c.Executor, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
+		Observers: []hook.Observer{d.metrics, event.NewRecorder(c.StateDir, "agent", d.log)}, Logger: d.log,
+	}
 }
 
 // hostNetwork is the engine of a hook that attaches nothing: it has no records and

@@ -12,7 +12,6 @@ import (
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -52,7 +51,7 @@ func (d *Daemon) publishOnce(ctx context.Context) error {
 		return err
 	}
 	var names []string
-	usable, _ := catalog.Usable(d.config.PluginDirs, netns.HasLinkNamed).Split()
+	usable, _ := d.engineConfig().Usable(catalog).Split()
 	for _, n := range usable {
 		names = append(names, n.Name)
 	}

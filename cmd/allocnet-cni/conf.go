@@ -42,7 +42,9 @@ type conf struct {
 	// PluginDir may list several, separated by ':'.
 	ConfDir   string `json:"confDir"`
 	PluginDir string `json:"pluginDir"`
-	StateDir  string `json:"stateDir"`
+	// Executor is as in hook.Config.
+	Executor string `json:"executor"`
+	StateDir string `json:"stateDir"`
 	// AllocDir is the Nomad client's alloc_dir: network-status.json and network.env
 	// are written to the allocation's shared directory in it. Empty: they are not
 	// written.
@@ -91,7 +93,7 @@ var cniKeys = []string{
 
 // ownKeys are the keys of a plugin configuration that allocnet-cni defines.
 var ownKeys = []string{
-	"primary", "delegates", "networks", "confDir", "pluginDir", "stateDir", "allocDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile", "agent",
+	"primary", "delegates", "networks", "confDir", "pluginDir", "executor", "stateDir", "allocDir", "result", "identity", "passArgs", "timeout", "logLevel", "logFile", "agent",
 }
 
 // decodeConf decodes a plugin configuration without checking it. With an error, the

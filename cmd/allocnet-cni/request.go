@@ -60,15 +60,21 @@ func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
 }
 
 func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
-	return hook.NewEngine(hook.Config{
+	config := c.engineConfig()
+	config.Logger, config.Observers = log, []hook.Observer{event.NewRecorder(c.StateDir, name, log)}
+	return hook.NewEngine(config)
+}
+
+// engineConfig is the configuration of the engine, without a logger and observers.
+func (c *conf) engineConfig() hook.Config {
+	return hook.Config{
 		ConfDirs:    filepath.SplitList(c.ConfDir),
 		Networks:    c.delegates,
 		PluginDirs:  filepath.SplitList(c.PluginDir),
+		Executor:    c.Executor,
 		StateDir:    c.StateDir,
 		CallTimeout: c.timeout,
-		Observers:   []hook.Observer{event.NewRecorder(c.StateDir, name, log)},
-		Logger:      log,
-	})
+	}
 }
 
 // limit sets the deadline of the call: a runtime may hold a lock for all its

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -183,7 +182,7 @@ func status(r *request) error {
 	if r.conf.primary != nil {
 		elements = append(slices.Clone(elements), *r.conf.primary)
 	}
-	usable := catalog.Usable(filepath.SplitList(r.conf.PluginDir), netns.HasLinkNamed)
+	usable := r.conf.engineConfig().Usable(catalog)
 	for _, e := range elements {
 		n, err := usable.Lookup(e.Name)
 		if err == nil {

@@ -79,6 +79,7 @@ func (f *agentFlags) load(flags *pflag.FlagSet, s *settings) (config.Config, err
 		c.ConfDirs = s.confDirs()
 	}
 	override(flags, "state-dir", &c.StateDir, s.stateDir)
+	override(flags, "executor", &c.Executor, s.executor)
 	override(flags, "call-timeout", &c.CallTimeout, s.callTimeout)
 	override(flags, "socket", &c.Socket.Path, f.socket)
 	if flags.Changed("plugin-dir") {

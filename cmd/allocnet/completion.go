@@ -52,7 +52,10 @@ func (s *settings) completeFlags(cmd *cobra.Command) {
 		"job":       s.identities(func(a *hook.Allocation) string { return a.Identity.Job }),
 		"namespace": s.identities(func(a *hook.Allocation) string { return a.Identity.Namespace }),
 		"dns":       s.dnsSelections,
-		"phase":     func(*cobra.Command, []string, string) []string { return phases },
+		"executor": func(*cobra.Command, []string, string) []string {
+			return []string{hook.ExecutorAuto, hook.ExecutorPlugins}
+		},
+		"phase": func(*cobra.Command, []string, string) []string { return phases },
 		"log-level": func(*cobra.Command, []string, string) []string {
 			return []string{"trace", "debug", "info", "warn", "error", "off"}
 		},

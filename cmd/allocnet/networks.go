@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
 )
 
 // networkJSON is a network as --json prints it.
@@ -28,6 +28,10 @@ type networkJSON struct {
 	Plugins      []string `json:"plugins"`
 	Capabilities []string `json:"capabilities"`
 	Ready        ready    `json:"ready"`
+	// Executor is what executes the network.
+	Executor state.Executor `json:"executor"`
+	// WhyPlugins is why its plugins are executed; empty if they are not.
+	WhyPlugins string `json:"whyPlugins,omitempty"`
 	// Policy describes the rules of the network; "unrestricted" without rules.
 	Policy string `json:"policy"`
 	// Problem is why the network cannot be attached now; empty if it can.
@@ -143,7 +147,7 @@ func (f *networksFlags) run(cmd *cobra.Command, s *settings, args []string) erro
 		if err != nil {
 			return view{}, err
 		}
-		o := offer{catalog, host, func(n *cniconf.Network) error { return hook.Ready(ctx, c, n) }, filepath.SplitList(s.pluginDir)}
+		o := offer{catalog, host, func(n *cniconf.Network) error { return hook.Ready(ctx, c, n) }, c}
 		if len(args) == 1 {
 			return o.viewOne(s, args[0])
 		}
@@ -152,11 +156,11 @@ func (f *networksFlags) run(cmd *cobra.Command, s *settings, args []string) erro
 }
 
 func printCatalog(w io.Writer, t terminal, all catalogJSON) error {
-	table := newTable("NETWORK", "CNI", "READY", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
+	table := newTable("NETWORK", "CNI", "READY", "EXECUTOR", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
 	remarks := []string{"policy of this host: " + all.Policy}
 	for _, n := range all.Networks {
 		table = append(table, []cell{
-			text(n.Name), text(n.CNIVersion), n.Ready.cell(), text(strings.Join(n.Plugins, ",")), text(orDash(strings.Join(n.Capabilities, ","))), text(n.Policy), text(n.Path),
+			text(n.Name), text(n.CNIVersion), n.Ready.cell(), text(string(n.Executor)), text(strings.Join(n.Plugins, ",")), text(orDash(strings.Join(n.Capabilities, ","))), text(n.Policy), text(n.Path),
 		})
 		if n.Problem != "" {
 			remarks = append(remarks, n.Problem)
@@ -185,6 +189,7 @@ func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {
 		value cell
 	}{
 		{"Network", text(n.Name)}, {"File", text(n.Path)}, {"CNI version", text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", text(n.Problem)},
+		{"Executor", text(string(n.Executor))}, {"Why plugins", text(n.WhyPlugins)},
 		{"Plugins", text(strings.Join(n.Plugins, ","))}, {"Capabilities", text(orDash(strings.Join(n.Capabilities, ",")))},
 		{"Policy", text(n.Policy)}, {"Policy of this host", text(n.HostPolicy)}, {"Not used", cell{lines: n.Shadowed}}, {"Warning", text(n.Warning)},
 	} {

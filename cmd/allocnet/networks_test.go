@@ -14,7 +14,6 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
 )
 
@@ -38,7 +37,7 @@ func offering(t *testing.T, ready func(*cniconf.Network) error) offer {
 	if err != nil || len(catalog.Broken) > 0 {
 		t.Fatal(err, catalog.Broken)
 	}
-	return offer{catalog, policy.Source{File: "/etc/allocnet/policy.json"}, ready, []string{plugins}}
+	return offer{catalog, policy.Source{File: "/etc/allocnet/policy.json"}, ready, hook.Config{PluginDirs: []string{plugins}}}
 }
 
 // TestReady: each network says what is known of it.
@@ -57,7 +56,7 @@ func TestReady(t *testing.T) {
 		failed = readyUnknown
 	}
 	want := map[string]ready{"open": isReady, "prod": failed, "db": notReported, "few": notReported, "typo": notReady, "gone": notReady}
-	for n, err := range o.catalog.Usable(o.pluginDirs, netns.HasLinkNamed).All() {
+	for n, err := range o.engine.Usable(o.catalog).All() {
 		got := o.describe(n, err)
 		if got.Ready != want[n.Name] {
 			t.Errorf("%s: %s, want %s", n.Name, got.Ready, want[n.Name])

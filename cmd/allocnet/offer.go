@@ -10,8 +10,8 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
 )
 
 // offer is what the host offers.
@@ -19,8 +19,8 @@ type offer struct {
 	catalog *cniconf.Catalog
 	host    policy.Source
 	// ready asks the plugins of a network.
-	ready      func(*cniconf.Network) error
-	pluginDirs []string
+	ready  func(*cniconf.Network) error
+	engine hook.Config
 }
 
 // unhealthy fails a command that has shown why.
@@ -34,7 +34,7 @@ func unhealthy(healthy bool) error {
 func (o offer) viewAll(s *settings, identity policy.Identity) (view, error) {
 	all, names := catalogJSON{Networks: []networkJSON{}}, []string(nil)
 	healthy := len(o.catalog.Broken) == 0
-	for n, err := range o.catalog.Usable(o.pluginDirs, netns.HasLinkNamed).All() {
+	for n, err := range o.engine.Usable(o.catalog).All() {
 		if !o.permits(n, identity) {
 			continue
 		}
@@ -62,7 +62,7 @@ func (o offer) viewOne(s *settings, name string) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	one := networkDetailJSON{networkJSON: o.describe(n, o.catalog.Usable(o.pluginDirs, netns.HasLinkNamed).Check(n)), HostPolicy: o.hostPolicy(), Configuration: n.List.Bytes}
+	one := networkDetailJSON{networkJSON: o.describe(n, o.engine.Usable(o.catalog).Check(n)), HostPolicy: o.hostPolicy(), Configuration: n.List.Bytes}
 	for _, other := range o.catalog.Shadowed {
 		if other.Name == name {
 			one.Shadowed = append(one.Shadowed, other.Path)
@@ -110,6 +110,10 @@ func (o offer) describe(n *cniconf.Network, err error) networkJSON {
 	network.Policy = rules.Describe()
 	if malformed != nil {
 		err = malformed
+	}
+	network.Executor = state.InProcess
+	if why := o.engine.WhyPlugins(n); why != nil {
+		network.Executor, network.WhyPlugins = state.Plugins, why.Error()
 	}
 	if err == nil {
 		network.Ready, err = readiness(o.ready(n))

@@ -28,6 +28,7 @@ var pluginSchema = hclspec.NewObject(map[string]*hclspec.Spec{
 	"conf_dir":    hclspec.NewAttr("conf_dir", "string", false),
 	"plugin_dirs": hclspec.NewAttr("plugin_dirs", "list(string)", false),
 	"state_dir":   hclspec.NewAttr("state_dir", "string", false),
+	"executor":    hclspec.NewAttr("executor", "string", false),
 	"policy_file": hclspec.NewAttr("policy_file", "string", false),
 })
 
@@ -37,6 +38,7 @@ type pluginConfig struct {
 	ConfDir    string   `codec:"conf_dir"`
 	PluginDirs []string `codec:"plugin_dirs"`
 	StateDir   string   `codec:"state_dir"`
+	Executor   string   `codec:"executor"`
 	PolicyFile string   `codec:"policy_file"`
 }
 
@@ -49,6 +51,7 @@ func (p pluginConfig) apply(c hook.Config) hook.Config {
 		c.ConfDirs = []string{cniconf.DefaultDir}
 	}
 	c.StateDir = cmp.Or(p.StateDir, c.StateDir)
+	c.Executor = cmp.Or(p.Executor, c.Executor)
 	c.PolicyFile = cmp.Or(p.PolicyFile, c.PolicyFile)
 	if len(p.PluginDirs) > 0 {
 		c.PluginDirs = p.PluginDirs

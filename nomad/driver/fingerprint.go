@@ -17,7 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
-	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/version"
 )
 
@@ -71,9 +71,15 @@ func withRemoved(last, now *proto.FingerprintResponse) *proto.FingerprintRespons
 
 // dirs returns the directories to watch.
 func (d *driver) dirs() (conf, plugins []string) {
+	c := d.engineConfig()
+	return c.ConfDirs, cniconf.PluginDirs(c.PluginDirs)
+}
+
+// engineConfig returns the configuration that the client has set.
+func (d *driver) engineConfig() hook.Config {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.config.ConfDirs, cniconf.PluginDirs(d.config.PluginDirs)
+	return d.config
 }
 
 // fingerprint returns the present attributes and health. The driver is healthy if at
@@ -88,17 +94,17 @@ func (d *driver) fingerprint() *proto.FingerprintResponse {
 	if _, err := d.ready(); err != nil {
 		return fail(err.Error())
 	}
-	confDirs, pluginDirs := d.dirs()
-	catalog, err := cniconf.Load(confDirs...)
+	config := d.engineConfig()
+	catalog, err := cniconf.Load(config.ConfDirs...)
 	if err != nil {
 		return fail(err.Error())
 	}
-	usable, problems := catalog.Usable(pluginDirs, netns.HasLinkNamed).Split()
+	usable, problems := config.Usable(catalog).Split()
 	for _, n := range usable {
 		maps.Copy(attributes, networkAttributes(n))
 	}
 	if len(usable) == 0 {
-		return fail("no usable network in " + strings.Join(confDirs, ", ") + join("; ", problems))
+		return fail("no usable network in " + strings.Join(config.ConfDirs, ", ") + join("; ", problems))
 	}
 	return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_HEALTHY, HealthDescription: validUTF8(description(problems))}
 }

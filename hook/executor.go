@@ -1,0 +1,206 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Values of Config.Executor.
+const (
+	// ExecutorAuto executes a network in this process if all of its configuration is
+	// understood, else its plugins.
+	ExecutorAuto = "auto"
+	// ExecutorPlugins executes the plugins of all networks.
+	ExecutorPlugins = "plugins"
+)
+
+// InProcess executes networks in this process.
+type InProcess interface {
+	// Supports returns why a network cannot be executed; nil if it can.
+	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
+	// Chain returns what executes the plugins of one network for one verb.
+	Chain() Chain
+	// Commit makes the changes of chains of one allocation. The result has an error for
+	// each of them. Programs that it runs inherit hold, unless it is nil.
+	Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error
+}
+
+// Chain executes the plugins of one network for one verb.
+type Chain interface {
+	invoke.Exec
+	// Changes returns what is left to be committed when the chain has succeeded.
+	Changes() *inprocess.Changes
+}
+
+// executor is the InProcess of package inprocess.
+type executor struct{}
+
+func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
+	return inprocess.Supports(list, pluginDirs)
+}
+
+func (executor) Chain() Chain { return &inprocess.Chain{} }
+
+func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error {
+	return inprocess.Commit(ctx, hold, changes)
+}
+
+// validateExecutor checks Config.Executor.
+func (c Config) validateExecutor() error {
+	if c.Executor != ExecutorAuto && c.Executor != ExecutorPlugins {
+		return fmt.Errorf("unknown executor %q: want %q or %q", c.Executor, ExecutorAuto, ExecutorPlugins)
+	}
+	return nil
+}
+
+// inProcess returns nil if a network is executed in this process, else why its plugins
+// are; option is Rules.Executor of the network.
+func (c Config) inProcess(list *libcni.NetworkConfigList, option string) error {
+	switch {
+	case c.Executor == ExecutorPlugins:
+		return fmt.Errorf("executor is %q", ExecutorPlugins)
+	case option == policy.ExecutorPlugins:
+		return fmt.Errorf("executor in \"allocnet\" of the network is %q", ExecutorPlugins)
+	case c.InProcess == nil:
+		return errors.New("plugins are executed by Config.Exec")
+	}
+	return c.InProcess.Supports(list, c.PluginDirs)
+}
+
+// WhyPlugins returns why the plugins of a network are executed; nil if the network is
+// executed in process.
+func (c Config) WhyPlugins(n *cniconf.Network) error {
+	options, err := policy.Parse(n.Path, n.Options)
+	if err != nil {
+		return err
+	}
+	return c.withDefaults().inProcess(n.List, options.Executor)
+}
+
+// Usable tells which networks of a catalog an engine of this configuration can attach.
+func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
+	c = c.withDefaults()
+	return catalog.Usable(cniconf.Host{
+		PluginDirs: c.PluginDirs,
+		HasLink: func(name string) (bool, error) {
+			_, found, err := c.Host.LinkMTU(name)
+			return found, err
+		},
+		InProcess: func(n *cniconf.Network) bool { return c.WhyPlugins(n) == nil },
+	})
+}
+
+// chooseExecutor records what executes the plugins of an attachment, whose conflist is
+// complete.
+func (e *Engine) chooseExecutor(p *planned) error {
+	list, err := cniconf.ParseList(p.attachment.ConfList)
+	if err != nil {
+		return err
+	}
+	p.attachment.Executor = state.Plugins
+	if e.config.inProcess(list, p.executor) == nil {
+		p.attachment.Executor = state.InProcess
+	}
+	return nil
+}
+
+// chain is one verb for one network, set up to run.
+type chain struct {
+	cni  *libcni.CNIConfig
+	list *libcni.NetworkConfigList
+	// changes are what is left to be committed; nil if plugins are executed.
+	changes *inprocess.Changes
+}
+
+// chain returns libcni set up to execute one verb for an attachment. partial is called with
+// the result of each ADD but that of the last plugin; it may be nil. An attachment that is
+// executed in process has no partial results: its rules wait for the whole chain.
+func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*chain, error) {
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return nil, fmt.Errorf("recorded conflist: %w", err)
+	}
+	exec, changes := o.exec(a, list)
+	runner := &cniexec.Runner{Exec: exec, Limit: o.config.CallTimeout}
+	if partial != nil && changes == nil {
+		runner.Added = func(index int, result []byte) {
+			if index < len(list.Plugins)-1 {
+				partial(result)
+			}
+		}
+	}
+	return &chain{libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, runner), list, changes}, nil
+}
+
+// exec returns what executes the plugins of an attachment: this process if it executed ADD,
+// or if a plugin is not installed any more. Each can check and remove what the other made.
+func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList) (invoke.Exec, *inprocess.Changes) {
+	x := o.config.InProcess
+	if x != nil && (a.Executor == state.InProcess || !isInstalled(list, o.pluginDirs(a))) && x.Supports(list, nil) == nil {
+		c := x.Chain()
+		return c, c.Changes()
+	}
+	return o.processes(o.hold, o.attachmentLog(a)), nil
+}
+
+// isInstalled tells whether the directories have all plugins of a chain.
+func isInstalled(list *libcni.NetworkConfigList, dirs []string) bool {
+	n := cniconf.Network{Name: list.Name, List: list}
+	return n.CheckPlugins(dirs) == nil
+}
+
+// processes returns what executes plugins outside of this process. They inherit hold,
+// unless it is nil.
+func (e *Engine) processes(hold *os.File, log hclog.Logger) invoke.Exec {
+	if e.config.Exec != nil {
+		return e.config.Exec
+	}
+	return &cniexec.Process{Hold: hold, Log: log}
+}
+
+// networkChain returns libcni set up to execute a verb for a network as a whole: plugins,
+// where they are installed.
+func (e *Engine) networkChain(n *cniconf.Network) *chain {
+	exec, changes := e.processes(nil, e.log), (*inprocess.Changes)(nil)
+	if x := e.config.InProcess; x != nil && !isInstalled(n.List, e.config.PluginDirs) && x.Supports(n.List, nil) == nil {
+		c := x.Chain()
+		exec, changes = c, c.Changes()
+	}
+	runner := &cniexec.Runner{Exec: exec, Limit: e.config.CallTimeout}
+	return &chain{libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, runner), n.List, changes}
+}
+
+// commit makes what chains have left, all together. A chain that is nil, or that executed
+// plugins, has left nothing. The result has an error for each chain.
+func (e *Engine) commit(ctx context.Context, hold *os.File, chains ...*chain) []error {
+	errs := make([]error, len(chains))
+	var changes []*inprocess.Changes
+	var owners []int
+	for i, c := range chains {
+		if c != nil && c.changes != nil {
+			changes, owners = append(changes, c.changes), append(owners, i)
+		}
+	}
+	if len(changes) == 0 {
+		return errs
+	}
+	for i, err := range e.config.InProcess.Commit(ctx, hold, changes) {
+		errs[owners[i]] = err
+	}
+	return errs
+}

@@ -1,0 +1,151 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/state"
+)
+
+// fakeInProcess executes all networks in the process of a world. Interfaces are made at
+// once; objects, and all removals, wait for Commit.
+type fakeInProcess struct{ world *world }
+
+func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
+
+func (f fakeInProcess) Chain() Chain {
+	c := &fakeChain{fakeExec: f.world.exec, world: f.world, changes: &inprocess.Changes{}}
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	f.world.chains[c.changes] = c
+	return c
+}
+
+// Commit makes the changes of each chain in one effect.
+func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*inprocess.Changes) []error {
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		f.world.mu.Lock()
+		chain := f.world.chains[c]
+		f.world.mu.Unlock()
+		errs[i] = chain.commit()
+	}
+	return errs
+}
+
+type fakeChain struct {
+	*fakeExec
+	world   *world
+	changes *inprocess.Changes
+	// calls are those that are to be committed.
+	calls []fakeCall
+}
+
+func (c *fakeChain) Changes() *inprocess.Changes { return c.changes }
+
+func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (result []byte, err error) {
+	call := newFakeCall(path, stdin, environ)
+	err = c.world.killer.effect(call.String(), func() (err error) {
+		c.world.calls++
+		if err := errors.Join(c.world.failing[call.String()], context.Cause(ctx)); err != nil {
+			return err
+		}
+		if call.Verb == "ADD" || call.Verb == "DEL" {
+			c.calls = append(c.calls, call)
+		}
+		if call.Verb != "DEL" {
+			result, err = c.succeed(call, c.world.calls)
+		}
+		return err
+	})
+	return result, err
+}
+
+func (c *fakeChain) commit() error {
+	if len(c.calls) == 0 {
+		return nil
+	}
+	iface := c.calls[0].Environ["CNI_IFNAME"]
+	return c.world.killer.effect("commit "+c.calls[0].Verb+" "+iface, func() error {
+		if err := c.world.failing["commit "+iface]; err != nil {
+			return err
+		}
+		for _, call := range c.calls {
+			c.world.count(call)
+			if call.Verb == "DEL" {
+				c.world.namespaces.removeInterface(call.Environ["CNI_NETNS"], iface)
+			}
+		}
+		return nil
+	})
+}
+
+// TestKilledInProcess is TestKilledAtEveryEffect for networks that are executed in process.
+func TestKilledInProcess(t *testing.T) {
+	inMemory(t)
+	i := install(t)
+	i.inProcess = true
+	some := map[string]killable{
+		"Setup whose commit fails": {
+			call: failing(setup(runtimeRequest), "commit net2"), again: setup(runtimeRequest), attach: setup(runtimeRequest), id: "runtime",
+		},
+		"Teardown whose commit fails": {
+			find: setup(runtimeRequest), call: failing(teardown("runtime"), "commit net2", "clean net2"), again: teardown("runtime"),
+			attach: setup(runtimeRequest), id: "runtime",
+		},
+	}
+	for _, name := range []string{"Setup, runtime's namespace", "Extend", "Detach", "Release", "Teardown", "GC"} {
+		some[name] = killables[name]
+	}
+	killAll(t, i, some)
+}
+
+// TestExecutorIsRecorded: the record says what executed ADD, and one that is in process is
+// complete before its rules are committed.
+func TestExecutorIsRecorded(t *testing.T) {
+	for name, test := range map[string]struct {
+		executor string
+		want     state.Executor
+	}{"auto": {ExecutorAuto, state.InProcess}, "plugins": {ExecutorPlugins, state.Plugins}} {
+		t.Run(name, func(t *testing.T) {
+			i := install(t)
+			i.inProcess = true
+			w := newWorld(t, i)
+			w.config.Executor = test.executor
+			w.restart()
+			if err := setup(ownRequest)(w); err != nil {
+				t.Fatal(err)
+			}
+			r, err := w.store.Read("own")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range r.Attachments {
+				if a.Executor != test.want {
+					t.Errorf("%s was executed by %q, want %q", a.Interface, a.Executor, test.want)
+				}
+			}
+			commits := slices.ContainsFunc(w.killer.seen, func(effect string) bool { return effect == "commit ADD eth0" })
+			if commits != (test.want == state.InProcess) {
+				t.Errorf("effects %q", w.killer.seen)
+			}
+		})
+	}
+}
+
+// TestUnknownExecutor is refused.
+func TestUnknownExecutor(t *testing.T) {
+	_, err := NewEngine(Config{Executor: "native", StateDir: t.TempDir()})
+	if err == nil || err.Error() != `unknown executor "native": want "auto" or "plugins"` {
+		t.Errorf("got %v", err)
+	}
+}

@@ -43,6 +43,8 @@ type family struct {
 	dimensions [][]variant
 	// shared are dimensions that another family has too. They come only in combinations.
 	shared [][]variant
+	// single are variants that come only alone.
+	single []variant
 	// combined is how many configurations have several variants.
 	combined int
 }
@@ -54,7 +56,7 @@ var families = []family{bridgeFamily, gatewayFamily, ptpFamily, macvlanFamily, a
 // the same each time.
 func (f family) configurations() []configuration {
 	all := []configuration{f.with(nil)}
-	for _, dimension := range f.dimensions {
+	for _, dimension := range slices.Concat(f.dimensions, [][]variant{f.single}) {
 		for _, v := range dimension {
 			all = append(all, f.with([]variant{v}))
 		}

@@ -17,6 +17,7 @@ var gatewayFamily = family{
 		gatewayHosts, scripts, ruleDamages, bandwidthDamages,
 	}),
 	shared:   slices.Concat(bridgeDimensions, [][]variant{versions}),
+	single:   refusedVariants,
 	combined: 120,
 }
 

@@ -9,8 +9,9 @@
 // removes it. After each step the state of the host and of the attachment's namespace is
 // recorded, and the records are compared. Random names and MACs are normalised.
 //
-// ALLOCNET_DIFFERENTIAL_SEED is the seed of the random sequences, and
-// ALLOCNET_DIFFERENTIAL_TIME how long they are tried.
+// ALLOCNET_DIFFERENTIAL_TIME is how long random sequences are compared, with a new seed
+// unless ALLOCNET_DIFFERENTIAL_SEED has one. Without a time it is a fixed number of sequences
+// of a fixed seed.
 package differential
 
 import (
@@ -43,10 +44,16 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	seed = number("ALLOCNET_DIFFERENTIAL_SEED", uint64(time.Now().UnixNano()))
-	// randomTime is short enough for "make test".
-	randomTime = duration("ALLOCNET_DIFFERENTIAL_TIME", 5*time.Second)
+	randomTime = duration("ALLOCNET_DIFFERENTIAL_TIME", 0)
+	seed       = number("ALLOCNET_DIFFERENTIAL_SEED", defaultSeed())
 )
+
+func defaultSeed() uint64 {
+	if randomTime == 0 {
+		return 1
+	}
+	return uint64(time.Now().UnixNano())
+}
 
 func printSeed() error {
 	fmt.Printf("ALLOCNET_DIFFERENTIAL_SEED=%d ALLOCNET_DIFFERENTIAL_TIME=%s\n", seed, randomTime)

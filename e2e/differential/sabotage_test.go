@@ -67,7 +67,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestCleaner: from the failure of an ADD less may be left, but not more.
+// TestCleaner: from the failure of an ADD or a DEL less may be left, but not more.
 func TestCleaner(t *testing.T) {
 	want := []stage{{step: add, outcome: "error with code 7 # a", lines: []string{"rule"}}, {step: del, lines: []string{"rule"}}}
 	clean := []stage{{step: add, outcome: "error with code 7 # b"}, {step: del}}
@@ -76,6 +76,13 @@ func TestCleaner(t *testing.T) {
 	}
 	if firstDifference(clean, want) == "" {
 		t.Error("more is no difference")
+	}
+	failed, done := stage{step: del, outcome: "error with code 999 # busy", lines: []string{"rule"}}, stage{step: del, outcome: "ok"}
+	if d := firstDifference([]stage{failed}, []stage{done}); d != "" {
+		t.Errorf("a DEL that the plugins fail is a difference: %s", d)
+	}
+	if firstDifference([]stage{done}, []stage{failed}) == "" {
+		t.Error("a DEL that fails is no difference")
 	}
 	if firstDifference([]stage{{step: add, lines: []string{"rule"}}}, []stage{{step: add}}) == "" {
 		t.Error("less is no difference after an ADD that succeeded")

@@ -42,6 +42,14 @@ func TestPackage(t *testing.T) {
 		t.Errorf("after the upgrade: %v, %v", a, err)
 	}
 	m.must("allocnet", "detach", "web-1")
+	m.must("systemctl", "disable", "--now", "allocnet.service", "allocnet.socket")
+	m.install(upgrade)
+	for _, unit := range []string{"allocnet.service", "allocnet.socket"} {
+		if file, active := m.property(unit, "UnitFileState"), m.property(unit, "ActiveState"); file != "disabled" || active != "inactive" {
+			t.Errorf("after an upgrade the disabled unit %s is %s and %s", unit, file, active)
+		}
+	}
+	m.must("systemctl", "enable", "--now", "allocnet.service", "allocnet.socket")
 	m.must("dpkg", "-r", "allocnet")
 	if out, code := m.exitCode("systemctl", "cat", "allocnet.service"); code == 0 {
 		t.Errorf("the unit is left:\n%s", out)

@@ -419,6 +419,7 @@ func TestForget(t *testing.T) {
 	h.must("cleanup", "p3", "--forget")
 	h.refuse(3, nil, "status", "p3")
 	sandbox.Run(t, "ip", "netns", "del", "p3")
+	h.must("cleanup", "p3") // of what was forgotten with the record
 }
 
 // TestReboot: records of an earlier boot are torn down before anything new is

@@ -9,10 +9,12 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -139,6 +141,33 @@ func TestExecutorIsRecorded(t *testing.T) {
 				t.Errorf("effects %q", w.killer.seen)
 			}
 		})
+	}
+}
+
+// TestForgottenAtOnce: what a plugin has removed leaves the record while other DELs still run.
+func TestForgottenAtOnce(t *testing.T) {
+	m := newMemory(t, func(c *Config) { c.CallTimeout = 5 * time.Second }) // only a failure waits for it
+	m.network(t, "web", "bridge")
+	m.network(t, "storage", "macvlan")
+	request := Request{ID: "w1", Primary: &selection.Element{Name: "web", Interface: "eth0"}, Networks: []selection.Element{{Name: "storage"}}}
+	if _, err := m.Setup(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	m.exec.answer = func(ctx context.Context, c fakeCall) (bool, []byte, error) {
+		for c.Verb == "DEL" && c.Plugin == "macvlan" {
+			r, err := m.store.Read("w1")
+			if err != nil || len(r.Attachments) == 1 {
+				return false, nil, err
+			}
+			if ctx.Err() != nil {
+				return true, nil, errors.New("the other attachment is still on record")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return false, nil, nil
+	}
+	if err := m.Teardown(t.Context(), "w1"); err != nil {
+		t.Error(err)
 	}
 }
 

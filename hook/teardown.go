@@ -142,39 +142,31 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 			return err
 		})
 	})
-	o.commitDetached(dels, attachments, chains, errs)
-	if err := o.forgetDetached(attachments, errs, path); err != nil {
-		return err
-	}
+	o.commitDetached(dels, attachments, chains, errs, path)
 	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
 }
 
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
 // removes what it can. It adds the errors.
-func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error) {
+func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, path string) {
 	for i, err := range o.commit(ctx, o.hold, chains...) {
-		if err != nil {
+		switch {
+		case err != nil:
 			errs[i] = errors.Join(errs[i], o.failure("detach", attachments[i], attachments[i].Attempts, err))
+		case errs[i] == nil && chains[i].changes != nil:
+			errs[i] = o.forgetDetached(attachments[i], path)
 		}
 	}
 }
 
-// forgetDetached deletes the records of attachments that DEL has removed. Without the
+// forgetDetached deletes the record of an attachment that DEL has removed. Without the
 // namespace plugins report success and leave rules: see suspects.
-func (o *operation) forgetDetached(attachments []state.Attachment, errs []error, path string) error {
+func (o *operation) forgetDetached(a state.Attachment, path string) error {
+	o.attachmentLog(a).Info("detached")
 	if path == "" {
 		return nil
 	}
-	for i, a := range attachments {
-		if errs[i] != nil {
-			continue
-		}
-		o.attachmentLog(a).Info("detached")
-		if err := o.lock.Delete(a.Interface); err != nil {
-			return err
-		}
-	}
-	return nil
+	return o.lock.Delete(a.Interface)
 }
 
 // forgetPlanned deletes the records of attachments whose ADD has not begun, and returns
@@ -219,12 +211,17 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 	}
 }
 
+// detach runs DEL. The record of an attachment whose plugins are executed is deleted at once:
+// after a kill DEL would remove an interface that another program has given the same name.
 func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) (*chain, error) {
 	a.Attempts++
 	o.removeSourceRoutes(*a, path)
 	c, err := o.del(ctx, *a, path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return c, o.failure("detach", *a, a.Attempts, err)
+	case c.changes == nil:
+		return c, o.forgetDetached(*a, path)
 	}
 	return c, nil
 }

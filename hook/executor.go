@@ -147,15 +147,23 @@ func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*cha
 	return &chain{libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, runner), list, changes}, nil
 }
 
-// exec returns what executes the plugins of an attachment: this process if it executed ADD,
-// or if a plugin is not installed any more. Each can check and remove what the other made.
+// exec returns what executes the plugins of an attachment: what executed ADD, as far as it
+// can. Each can check and remove what the other made.
 func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList) (invoke.Exec, *inprocess.Changes) {
-	x := o.config.InProcess
-	if x != nil && (a.Executor == state.InProcess || !isInstalled(list, o.pluginDirs(a))) && x.Supports(list, nil) == nil {
-		c := x.Chain()
+	if c := o.inProcessChain(list, o.pluginDirs(a), a.Executor); c != nil {
 		return c, c.Changes()
 	}
 	return o.processes(o.hold, o.attachmentLog(a)), nil
+}
+
+// inProcessChain returns what executes a chain in this process; nil if its plugins are
+// executed. It does what it is preferred for, and what lacks a plugin.
+func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, preferred state.Executor) Chain {
+	x := e.config.InProcess
+	if x == nil || preferred != state.InProcess && isInstalled(list, dirs) || x.Supports(list, nil) != nil {
+		return nil
+	}
+	return x.Chain()
 }
 
 // isInstalled tells whether the directories have all plugins of a chain.
@@ -177,8 +185,7 @@ func (e *Engine) processes(hold *os.File, log hclog.Logger) invoke.Exec {
 // where they are installed.
 func (e *Engine) networkChain(n *cniconf.Network) *chain {
 	exec, changes := e.processes(nil, e.log), (*inprocess.Changes)(nil)
-	if x := e.config.InProcess; x != nil && !isInstalled(n.List, e.config.PluginDirs) && x.Supports(n.List, nil) == nil {
-		c := x.Chain()
+	if c := e.inProcessChain(n.List, e.config.PluginDirs, state.Plugins); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.config.CallTimeout}

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,25 +35,13 @@ const (
 var (
 	// rounds and kills are few enough for `make test`; `make chaos` sets 500 and
 	// 250. Kills are those with each seed: four of each operation.
-	rounds = number("ALLOCNET_CHAOS_ROUNDS", 15)
-	kills  = number("ALLOCNET_CHAOS_KILLS", 60)
-	seed   = number("ALLOCNET_CHAOS_SEED", uint64(time.Now().UnixNano()))
+	rounds = sandbox.Number("ALLOCNET_CHAOS_ROUNDS", 15)
+	kills  = sandbox.Number("ALLOCNET_CHAOS_KILLS", 60)
+	seed   = sandbox.Number("ALLOCNET_CHAOS_SEED", uint64(time.Now().UnixNano()))
 )
 
 // fixedSeed is used in every run, in addition to the random one.
 const fixedSeed = 1
-
-func number(name string, otherwise uint64) uint64 {
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		panic(fmt.Sprintf("%s=%s: want a number of 0 or more", name, text))
-	}
-	return n
-}
 
 // chance returns the random numbers of one round of a test: they depend on the seed and
 // the round only.

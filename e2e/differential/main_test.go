@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 var (
 	randomTime = duration("ALLOCNET_DIFFERENTIAL_TIME", 0)
-	seed       = number("ALLOCNET_DIFFERENTIAL_SEED", defaultSeed())
+	seed       = sandbox.Number("ALLOCNET_DIFFERENTIAL_SEED", defaultSeed())
 )
 
 func defaultSeed() uint64 {
@@ -58,18 +58,6 @@ func defaultSeed() uint64 {
 func printSeed() error {
 	fmt.Printf("ALLOCNET_DIFFERENTIAL_SEED=%d ALLOCNET_DIFFERENTIAL_TIME=%s\n", seed, randomTime)
 	return nil
-}
-
-func number(name string, otherwise uint64) uint64 {
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		panic(fmt.Sprintf("%s=%s: want a number of 0 or more", name, text))
-	}
-	return n
 }
 
 func duration(name string, otherwise time.Duration) time.Duration {

@@ -21,8 +21,9 @@ func TestMatrix(t *testing.T) {
 func requireSame(t *testing.T, c configuration) {
 	t.Helper()
 	a := compare(t, c)
-	if strings.HasPrefix(a.Failure, notInProcess) {
-		t.Skip(a.Failure)
+	if strings.HasPrefix(a.Failure, notInProcess) { // both would be the plugins; TestSupported bounds how many
+		t.Log(a.Failure)
+		return
 	}
 	if a.Failure != "" {
 		t.Fatalf("%s\n%s", a.Failure, c)

@@ -81,22 +81,23 @@ func (c *call) release(store *leaseStore, times int) {
 
 // checkHostLocal requires a lease of the attachment, whatever its address.
 func checkHostLocal(c *call) error {
-	conf, _, err := allocator.LoadIPAMConfig(c.config, c.args)
-	if err != nil {
-		return err
-	}
-	store, err := openLeases(c.ctx, conf.DataDir, conf.Name)
-	if err != nil {
-		return err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	if !store.has(c.containerID, c.ifName) {
-		return fmt.Errorf("host-local: Failed to find address added by container %v", c.containerID)
-	}
-	return nil
+	return c.withLeases(func(store *leaseStore, _ *allocator.IPAMConfig) error {
+		if !store.has(c.containerID, c.ifName) {
+			return fmt.Errorf("host-local: Failed to find address added by container %v", c.containerID)
+		}
+		return nil
+	})
 }
 
 func delHostLocal(c *call) error {
+	return c.withLeases(func(store *leaseStore, conf *allocator.IPAMConfig) error {
+		c.release(store, len(conf.Ranges))
+		return nil
+	})
+}
+
+// withLeases runs f with the leases of the network.
+func (c *call) withLeases(f func(*leaseStore, *allocator.IPAMConfig) error) error {
 	conf, _, err := allocator.LoadIPAMConfig(c.config, c.args)
 	if err != nil {
 		return err
@@ -106,6 +107,5 @@ func delHostLocal(c *call) error {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	c.release(store, len(conf.Ranges))
-	return nil
+	return f(store, conf)
 }

@@ -157,10 +157,10 @@ func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unit.Outco
 	if err != nil {
 		return nil, err
 	}
-	// All processes of a unit are in its namespace. The teardown has to be in the
-	// host's, and privileged, regardless of User=.
+	// All processes of a unit are in its network and mount namespace. The teardown has to
+	// be in the host's, and privileged, regardless of User=.
 	var down []string
-	for _, word := range []string{"nsenter", "--net=/proc/1/ns/net", self, "detach", "--state-dir", state, a.ID} {
+	for _, word := range []string{"nsenter", "--mount=/proc/1/ns/mnt", "--net=/proc/1/ns/net", self, "detach", "--state-dir", state, a.ID} {
 		down = append(down, strconv.Quote(word))
 	}
 	words := []string{

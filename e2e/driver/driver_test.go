@@ -88,7 +88,7 @@ func (a *agent) warm() {
 func requireNoState(t *testing.T) {
 	t.Helper()
 	sandbox.RequireNothing(t, "state", func() string {
-		left, _ := filepath.Glob("/var/lib/allocnet/[!e]*/*") // without events
+		left, _ := filepath.Glob("/var/lib/allocnet/[^e]*/*") // without events
 		return strings.Join(left, "\n")
 	})
 }

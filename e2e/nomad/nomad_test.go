@@ -155,7 +155,7 @@ func read(t testing.TB, path string) string {
 func requireNoState(t *testing.T) {
 	t.Helper()
 	sandbox.RequireNothing(t, "state", func() string {
-		left, _ := filepath.Glob("/var/lib/allocnet/[!e]*/*") // without events
+		left, _ := filepath.Glob("/var/lib/allocnet/[^e]*/*") // without events
 		return strings.Join(left, "\n")
 	})
 	if left, _ := filepath.Glob(dataDir + "/alloc/*/alloc/network-status.json"); len(left) != 0 {

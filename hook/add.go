@@ -43,7 +43,7 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) (*chain
 		o.report(o.observation(OpRetry, *a, a.Attempts, started, err))
 		pause := delay()
 		log.Warn("attach failed, trying again", "attempt", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
-		if err := o.undoAdd(ctx, *a); err != nil {
+		if err := o.undoAdd(ctx, a); err != nil {
 			log.Warn("DEL before the next attempt failed", "error", err)
 		}
 		if o.pause(abort, pause) != nil {
@@ -130,15 +130,25 @@ func (o *operation) recordPartialResult(a *state.Attachment, result []byte) {
 	}
 }
 
-// undoAdd runs DEL after an ADD that failed.
-func (o *operation) undoAdd(ctx context.Context, a state.Attachment) error {
-	if a.Planned { // it has not begun: pinning the MTU of a bridge failed
+// undoAdd runs DEL after an ADD that failed. Then ADD has not begun: DEL does not run again
+// unless another attempt does.
+func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
+	if a.Planned { // pinning the MTU of a bridge failed
 		return nil
 	}
 	undoing, stop := Undoing(ctx)
 	defer stop()
-	c, err := o.del(undoing, a, o.record.Allocation.Netns)
-	return errors.Join(err, o.commit(undoing, o.hold, c)[0])
+	c, err := o.del(undoing, *a, o.record.Allocation.Netns)
+	if err := errors.Join(err, o.commit(undoing, o.hold, c)[0]); err != nil {
+		return err
+	}
+	undone := *a
+	undone.Planned, undone.Result = true, nil
+	if err := o.lock.Write(undone); err != nil {
+		return err
+	}
+	*a = undone
+	return nil
 }
 
 // del runs DEL with the arguments of ADD and the recorded result. What the chain left is to

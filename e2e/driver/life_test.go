@@ -166,7 +166,8 @@ func testKilled(a *agent) {
 }
 
 // testReboot removes what a reboot removes: processes, namespaces and files in /run.
-// The allocation restarts with a new namespace, and the task attaches it again.
+// The allocation restarts with a new namespace, and the task attaches it again. Where Nomad
+// keeps its leases in /var/lib, docs/nomad.md has the operator remove them.
 func testReboot(a *agent) {
 	a.Measured("driver-reboot", "yes")
 	alloc := a.run("reboot", storage())[0]
@@ -177,7 +178,7 @@ func testReboot(a *agent) {
 	if err := netns.Remove(before.Netns); err != nil {
 		a.Fatal(err)
 	}
-	sandbox.Run(a, "rm", "-rf", "/run/cni/nomad")
+	sandbox.Run(a, "rm", "-rf", a.leases())
 	address, _, _ := strings.Cut(main, "/")
 	sandbox.Run(a, "sh", "-c", "iptables -S CNI-FORWARD | grep -F ' "+address+"/32 ' | sed s/-A/-D/ | xargs -r -L1 iptables")
 	a.Start()

@@ -48,7 +48,7 @@ func prepare() error {
 			return fmt.Errorf("%s: %w: %s", command, err, out)
 		}
 	}
-	for _, sub := range []string{pluginDir, confDir, dataDir} {
+	for _, sub := range []string{pluginDir, confDir, dataDir, "/run/cni"} { // Nomad before 1.9.4 does not make the last one
 		if err := os.MkdirAll(sub, 0o755); err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
-	plugins, _ := o.exec(a, list)
+	plugins, _ := o.exec(a, list, false)
 	exec := &checkExec{Exec: &cniexec.Runner{Exec: plugins, Limit: o.config.CallTimeout}}
 	if exec.result, err = o.currentResult(a, list.CNIVersion); err != nil {
 		return "", err

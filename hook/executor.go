@@ -128,14 +128,14 @@ type chain struct {
 }
 
 // chain returns libcni set up to execute one verb for an attachment. partial is called with
-// the result of each ADD but that of the last plugin; it may be nil. An attachment that is
+// the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
 func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*chain, error) {
 	list, err := cniconf.ParseList(a.ConfList)
 	if err != nil {
 		return nil, fmt.Errorf("recorded conflist: %w", err)
 	}
-	exec, changes := o.exec(a, list)
+	exec, changes := o.exec(a, list, partial != nil)
 	runner := &cniexec.Runner{Exec: exec, Limit: o.config.CallTimeout}
 	if partial != nil && changes == nil {
 		runner.Added = func(index int, result []byte) {
@@ -147,9 +147,12 @@ func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*cha
 	return &chain{libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, runner), list, changes}, nil
 }
 
-// exec returns what executes the plugins of an attachment: what executed ADD, as far as it
-// can. Each can check and remove what the other made.
-func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList) (invoke.Exec, *inprocess.Changes) {
+// exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
+// executed ADD, as far as it can. Each can check and remove what the other made.
+func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, adding bool) (invoke.Exec, *inprocess.Changes) {
+	if adding && a.Executor != state.InProcess {
+		return o.processes(o.hold, o.attachmentLog(a)), nil
+	}
 	if c := o.inProcessChain(list, o.pluginDirs(a), a.Executor); c != nil {
 		return c, c.Changes()
 	}

@@ -144,6 +144,44 @@ func TestExecutorIsRecorded(t *testing.T) {
 	}
 }
 
+// TestReplacesPlugins: ADD executes what was chosen. What executes the other verbs stands in
+// for plugins that are not installed any more.
+func TestReplacesPlugins(t *testing.T) {
+	i := install(t)
+	installed, empty := i.pluginDir, t.TempDir()
+	i.inProcess, i.pluginDir = true, empty // those of the record come first
+	w := newWorld(t, i)
+	for _, test := range []struct {
+		executor  state.Executor
+		dir       string
+		adding    bool
+		inProcess bool
+	}{
+		{state.InProcess, installed, true, true},
+		{state.InProcess, empty, true, true},
+		{state.InProcess, installed, false, true},
+		{state.InProcess, empty, false, true},
+		{state.Plugins, installed, true, false},
+		{state.Plugins, empty, true, false},
+		{state.Plugins, installed, false, false},
+		{state.Plugins, empty, false, true},
+	} {
+		o, err := w.begin(t.Context(), "own")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := libcni.NetworkConfFromBytes([]byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "bridge"}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, changes := o.exec(state.Attachment{Executor: test.executor, PluginDirs: []string{test.dir}}, list, test.adding)
+		if (changes != nil) != test.inProcess {
+			t.Errorf("%+v: in process is %t", test, changes != nil)
+		}
+		o.end()
+	}
+}
+
 // TestForgottenAtOnce: what a plugin has removed leaves the record while other DELs still run.
 func TestForgottenAtOnce(t *testing.T) {
 	m := newMemory(t, func(c *Config) { c.CallTimeout = 5 * time.Second }) // only a failure waits for it

@@ -83,7 +83,7 @@ type Config struct {
 	// networks have none: the first with servers that other namespaces can reach is used.
 	// Default: /etc/resolv.conf, then that of systemd-resolved.
 	HostResolvConf []string
-	// Executor is ExecutorAuto or ExecutorPlugins. Default: ExecutorPlugins.
+	// Executor is ExecutorAuto or ExecutorPlugins. Default: ExecutorAuto.
 	Executor string
 	// InProcess executes networks in this process. Default: that of package inprocess,
 	// and none if Exec is set.
@@ -143,7 +143,7 @@ func (c Config) withDefaults() Config {
 	}
 	setDefault(&c.PolicyFile, policy.DefaultFile)
 	setDefault(&c.CallTimeout, time.Minute)
-	setDefault(&c.Executor, ExecutorPlugins)
+	setDefault(&c.Executor, ExecutorAuto)
 	if c.InProcess == nil && c.Exec == nil {
 		c.InProcess = executor{}
 	}

@@ -150,7 +150,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.confDir, "conf-dir", cniconf.DefaultDir, "CNI configuration directories, separated by ':'; the first file with a network's name is used")
 	flags.StringVar(&s.nomadDir, "nomad-conf-dir", "", "CNI configuration directory of the Nomad client (default the last of --conf-dir)")
-	flags.StringVar(&s.executor, "executor", hook.ExecutorPlugins, "what executes networks: plugins, or auto (allocnet itself, where it understands all of the configuration)")
+	flags.StringVar(&s.executor, "executor", hook.ExecutorAuto, "what executes networks: auto (allocnet itself, where it understands all of the configuration), or plugins")
 	flags.StringVar(&s.pluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDirs+")")
 	flags.StringVar(&s.stateDir, "state-dir", state.DefaultDir, "directory of the records")
 	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off; debug and info are log lines with times, and debug has every call of a plugin")

@@ -72,11 +72,11 @@ func TestFingerprint(t *testing.T) {
 		}
 	}
 
-	write(conf+"/other.conf", `{"cniVersion": "1.0.0", "name": "other", "type": "macvlan"}`, 0o600)
+	write(conf+"/other.conf", `{"cniVersion": "1.0.0", "name": "other", "type": "vendor"}`, 0o600)
 	if got := next(healthy, `Degraded: network "other"`); got["driver.allocnet.network.other"] != "" || got["driver.allocnet.network.storage"] != "1" {
 		t.Errorf("with a plugin missing: %v", got)
 	}
-	write(plugins+"/macvlan", "", 0o700)
+	write(plugins+"/vendor", "", 0o700)
 	if got := next(healthy, "Healthy"); got["driver.allocnet.network.other"] != "1" {
 		t.Errorf("with the plugin there: %v", got)
 	}

@@ -43,7 +43,6 @@ func TestExtendAgainKeepsAttached(t *testing.T) {
 // TestKilledExtendAgainKeepsAttached: the same when the second Extend is killed. GC
 // removes what that call did, all of it.
 func TestKilledExtendAgainKeepsAttached(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	k := killable{
 		find: inTurn(setup(ownRequest), extend(extendRequest), func(w *world) error { return w.Detach(w.ctx, "own", "net2") }),

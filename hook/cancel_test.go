@@ -20,7 +20,6 @@ var errGaveUp = errors.New("the caller gave up")
 // plugin. What Setup or Extend did is then undone; what else was begun is completed by
 // the next call.
 func TestCancelledAtEveryCall(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	for name, k := range killables {
 		if strings.Contains(name, "boot") { // where another call goes on in the background

@@ -93,7 +93,6 @@ func (c *fakeChain) commit() error {
 
 // TestKilledInProcess is TestKilledAtEveryEffect for networks that are executed in process.
 func TestKilledInProcess(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	i.inProcess = true
 	some := map[string]killable{

@@ -12,7 +12,6 @@ import (
 // TestKilledAfterForcedCleanup: the previous default route comes back after a kill,
 // also if DEL failed and forced cleanup removed the attachment that displaced it.
 func TestKilledAfterForcedCleanup(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	request := taskRequest
 	request.Networks = request.Networks[:1]

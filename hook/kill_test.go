@@ -120,16 +120,6 @@ var pluginsOf = map[string][]string{
 	"first": {"bridge", "portmap"}, "second": {"macvlan", "tuning"},
 }
 
-// inMemory has the temporary directories of a test with thousands of hosts in memory,
-// where the system has such a place.
-func inMemory(t *testing.T) {
-	t.Helper()
-	if dir, err := os.MkdirTemp("/dev/shm", "allocnet"); err == nil {
-		t.Cleanup(func() { _ = os.RemoveAll(dir) }) // its content is gone already
-		t.Setenv("TMPDIR", dir)
-	}
-}
-
 // newWorld returns a host with a runtime's namespace, which has a default route.
 func newWorld(t *testing.T, i installation) *world {
 	t.Helper()
@@ -783,7 +773,6 @@ var afterKill = map[string]func(t *testing.T, w *world, k killable){
 // TestKilledAtEveryEffect: wherever a process dies, the next one finds what it did,
 // completes it or removes it.
 func TestKilledAtEveryEffect(t *testing.T) {
-	inMemory(t)
 	killAll(t, install(t), killables)
 }
 
@@ -791,6 +780,7 @@ func killAll(t *testing.T, i installation, killables map[string]killable) {
 	t.Helper()
 	for name, k := range killables {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for at, effect := range k.effects(t, i) {
 				for after, recover := range afterKill {
 					t.Run(fmt.Sprintf("before %d, %s/%s", at, effect, after), func(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 // TestSetupAfterKilledTeardown: an allocation of which a killed Teardown has removed a
 // part is not set up. Setup makes it anew, with all networks.
 func TestSetupAfterKilledTeardown(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	k := killable{find: setup(inLineRequest), call: teardown("runtime")}
 	killedBeforeEach(t, i, k, func(w *world, when string) { wantBoth(t, w, when) })
@@ -30,7 +29,6 @@ func TestSetupAfterKilledTeardown(t *testing.T) {
 // TestKilledRecoveryOfSetup: Setup was killed while it recorded that all is attached, and
 // so was the GC that removed its attachments. Setup makes them anew, all of them.
 func TestKilledRecoveryOfSetup(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	k := killable{find: inTurn(setup(inLineRequest), interrupted("runtime", "net2")), call: collect}
 	killedBeforeEach(t, i, k, func(w *world, when string) { wantBoth(t, w, when) })
@@ -39,7 +37,6 @@ func TestKilledRecoveryOfSetup(t *testing.T) {
 // TestKilledRollbackOfExtend: the same of an Extend. The next GC removes all that is left
 // of the interrupted call.
 func TestKilledRollbackOfExtend(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	request := inLineRequest
 	request.ID = "task"

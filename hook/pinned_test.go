@@ -16,7 +16,6 @@ import (
 // TestKilledBeforePin: a Setup that was killed before it pinned its namespace owns
 // none. GC keeps a namespace that another program made at that path since.
 func TestKilledBeforePin(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	k := killables["Setup"]
 	effects := k.effects(t, i)

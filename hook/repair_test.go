@@ -41,7 +41,6 @@ var damages = map[string]func([]byte) []byte{
 // is kept until a teardown, which removes all of it. Another Setup or Extend repairs
 // the record or changes nothing.
 func TestDamageOfEachLine(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	journal := func(w *world) string { return filepath.Join(w.config.StateDir, "allocations", "own", "journal") }
 	intact := killable{find: inTurn(setup(ownRequest), extend(extendRequest))}

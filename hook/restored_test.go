@@ -28,7 +28,6 @@ func wantRestored(t *testing.T, w *world, left, after string) {
 // TestRestoredOnce: a default route that was restored is not on record any more. When the
 // runtime removes it, no further call brings it back.
 func TestRestoredOnce(t *testing.T) {
-	inMemory(t)
 	w := newWorld(t, install(t))
 	if err := inTurn(extend(taskRequest), detachTask)(w); err != nil {
 		t.Fatal(err)
@@ -46,7 +45,6 @@ func TestRestoredOnce(t *testing.T) {
 // TestRestoredAfterKill: a Detach that was killed is repeated. The default route is
 // restored, also when the interface is no attachment any more.
 func TestRestoredAfterKill(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	for _, made := range []bool{false, true} {
 		for n := 0; ; n++ {
@@ -74,7 +72,6 @@ func TestRestoredAfterKill(t *testing.T) {
 // another one cannot be. The namespace of the runtime, which lives, gets its own
 // default route back, at the latest when GC has tried again.
 func TestTeardownThatFailsRestoresRoute(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	for name, test := range map[string]struct {
 		find, call func(*world) error

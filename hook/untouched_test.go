@@ -108,7 +108,6 @@ func TestBridgeThatCannotBePinned(t *testing.T) {
 // TestKilledBeforeAdd: nor does the process that comes after a killed one remove what
 // another program has made meanwhile, if the ADD for it never began.
 func TestKilledBeforeAdd(t *testing.T) {
-	inMemory(t)
 	i := install(t)
 	for name, k := range map[string]killable{
 		"Extend": {call: extend(taskInLine), id: "task"},

@@ -89,7 +89,7 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 // commitAdded makes what the chains of attachments have left. Their results, which DEL needs
 // to remove it, are in libcni's cache by now.
 func (o *operation) commitAdded(ctx context.Context, p *plan, chains []*chain) error {
-	errs := o.commit(ctx, o.hold, chains...)
+	errs := o.commit(ctx, o.hold, o.log, chains...)
 	for i, err := range errs {
 		if err != nil {
 			a := p.added[i].attachment
@@ -139,7 +139,7 @@ func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
 	undoing, stop := Undoing(ctx)
 	defer stop()
 	c, err := o.del(undoing, *a, o.record.Allocation.Netns)
-	if err := errors.Join(err, o.commit(undoing, o.hold, c)[0]); err != nil {
+	if err := errors.Join(err, o.commit(undoing, o.hold, o.log, c)[0]); err != nil {
 		return err
 	}
 	undone := *a

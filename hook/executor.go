@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -150,13 +151,14 @@ func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*cha
 // exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
 // executed ADD, as far as it can. Each can check and remove what the other made.
 func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, adding bool) (invoke.Exec, *inprocess.Changes) {
+	log := o.attachmentLog(a)
 	if adding && a.Executor != state.InProcess {
-		return o.processes(o.hold, o.attachmentLog(a)), nil
+		return o.processes(o.hold, log), nil
 	}
 	if c := o.inProcessChain(list, o.pluginDirs(a), a.Executor); c != nil {
-		return c, c.Changes()
+		return cniexec.Logged{Exec: c, Log: log}, c.Changes()
 	}
-	return o.processes(o.hold, o.attachmentLog(a)), nil
+	return o.processes(o.hold, log), nil
 }
 
 // inProcessChain returns what executes a chain in this process; nil if its plugins are
@@ -197,7 +199,7 @@ func (e *Engine) networkChain(n *cniconf.Network) *chain {
 
 // commit makes what chains have left, all together. A chain that is nil, or that executed
 // plugins, has left nothing. The result has an error for each chain.
-func (e *Engine) commit(ctx context.Context, hold *os.File, chains ...*chain) []error {
+func (e *Engine) commit(ctx context.Context, hold *os.File, log hclog.Logger, chains ...*chain) []error {
 	errs := make([]error, len(chains))
 	var changes []*inprocess.Changes
 	var owners []int
@@ -209,8 +211,10 @@ func (e *Engine) commit(ctx context.Context, hold *os.File, chains ...*chain) []
 	if len(changes) == 0 {
 		return errs
 	}
+	started := time.Now()
 	for i, err := range e.config.InProcess.Commit(ctx, hold, changes) {
 		errs[owners[i]] = err
 	}
+	log.Debug("changes of networks committed", "networks", len(changes), "took", time.Since(started).Round(10*time.Microsecond))
 	return errs
 }

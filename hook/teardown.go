@@ -149,7 +149,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
 // removes what it can. It adds the errors.
 func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, path string) {
-	for i, err := range o.commit(ctx, o.hold, chains...) {
+	for i, err := range o.commit(ctx, o.hold, o.log, chains...) {
 		switch {
 		case err != nil:
 			errs[i] = errors.Join(errs[i], o.failure("detach", attachments[i], attachments[i].Attempts, err))

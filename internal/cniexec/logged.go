@@ -1,0 +1,31 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniexec
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/hashicorp/go-hclog"
+)
+
+// Logged logs each call as Process does, for plugins that are executed in another way.
+type Logged struct {
+	invoke.Exec
+	Log hclog.Logger
+}
+
+// ExecPlugin executes a plugin once.
+func (l Logged) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	started := time.Now()
+	result, err := l.Exec.ExecPlugin(ctx, path, stdin, environ)
+	args := []any{"plugin", filepath.Base(path), "verb", Verb(environ), "took", time.Since(started).Round(10 * time.Microsecond)}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	l.Log.Debug("plugin call", args...)
+	return result, err
+}

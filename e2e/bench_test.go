@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
@@ -31,6 +32,9 @@ type subject struct {
 	add, del func(k int, id, path string) error
 	// log is the file to which it logs plugin calls; empty for none.
 	log string
+	// forked is whether all of its work is done in processes that this one waits for, so
+	// that their CPU time is known.
+	forked bool
 }
 
 // BenchmarkNetworks compares allocnet with a plain loop over libcni, one call
@@ -96,6 +100,10 @@ func compare(b *testing.B, subjects []subject, k int) (adds, dels []float64) {
 		dels = append(dels, of(func(s sample) float64 { return s.del }))
 		b.ReportMetric(adds[i], s.name+"-add-ms")
 		b.ReportMetric(dels[i], s.name+"-del-ms")
+		if s.forked {
+			b.ReportMetric(of(func(s sample) float64 { return s.addCPU }), s.name+"-add-cpu-ms")
+			b.ReportMetric(of(func(s sample) float64 { return s.delCPU }), s.name+"-del-cpu-ms")
+		}
 		if s.log != "" {
 			b.ReportMetric(of(func(s sample) float64 { return s.add - s.addCalls }), s.name+"-own-add-ms")
 			b.ReportMetric(of(func(s sample) float64 { return s.del - s.delCalls }), s.name+"-own-del-ms")
@@ -105,9 +113,9 @@ func compare(b *testing.B, subjects []subject, k int) (adds, dels []float64) {
 	return adds, dels
 }
 
-// sample has the milliseconds that a subject took, and how many of them were plugin calls
-// of its slowest network.
-type sample struct{ add, addCalls, del, delCalls float64 }
+// sample has the milliseconds that a subject took, those of them that were calls for its
+// slowest network, and those of CPU time.
+type sample struct{ add, addCalls, addCPU, del, delCalls, delCPU float64 }
 
 func measure(b *testing.B, s subject, k int) (m sample) {
 	path, err := netns.Create(netns.DefaultDir, "bench")
@@ -115,25 +123,40 @@ func measure(b *testing.B, s subject, k int) (m sample) {
 		b.Fatal(err)
 	}
 	defer netns.Remove(path)
-	begun := time.Now()
-	if err := s.add(k, "bench", path); err != nil {
-		b.Fatalf("%s: %v", s.name, err)
-	}
-	m.add = ms(time.Since(begun))
+	m.add, m.addCPU = timed(b, s.name, func() error { return s.add(k, "bench", path) })
 	m.addCalls = s.longest(b)
-	begun = time.Now()
-	if err := s.del(k, "bench", path); err != nil {
-		b.Fatalf("%s: %v", s.name, err)
-	}
-	m.del = ms(time.Since(begun))
+	m.del, m.delCPU = timed(b, s.name, func() error { return s.del(k, "bench", path) })
 	m.delCalls = s.longest(b)
 	return m
 }
 
-var pluginCall = regexp.MustCompile(`plugin call: .*network=(\S+) .*took=(\S+)`)
+// timed returns the milliseconds that a call takes, and those of CPU time of the processes
+// that it waits for.
+func timed(b *testing.B, name string, call func() error) (took, cpu float64) {
+	b.Helper()
+	begun, used := time.Now(), childrenCPU(b)
+	if err := call(); err != nil {
+		b.Fatalf("%s: %v", name, err)
+	}
+	return ms(time.Since(begun)), ms(childrenCPU(b) - used)
+}
 
-// longest returns the duration of the logged plugin calls of the slowest network, and
-// empties the log.
+func childrenCPU(b *testing.B) time.Duration {
+	b.Helper()
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+var (
+	pluginCall = regexp.MustCompile(`plugin call: .*network=(\S+) .*took=(\S+)`)
+	commitCall = regexp.MustCompile(`committed: .*took=(\S+)`)
+)
+
+// longest returns the duration of the logged plugin calls of the slowest network, and of the
+// commit of all networks, and empties the log.
 func (s subject) longest(b *testing.B) (most float64) {
 	if s.log == "" {
 		return 0
@@ -147,17 +170,25 @@ func (s subject) longest(b *testing.B) (most float64) {
 	}
 	took := map[string]float64{}
 	for _, call := range pluginCall.FindAllStringSubmatch(string(text), -1) {
-		d, err := time.ParseDuration(call[2])
-		if err != nil {
-			b.Fatal(err)
-		}
-		took[call[1]] += ms(d)
+		took[call[1]] += milliseconds(b, call[2])
 		most = max(most, took[call[1]])
 	}
 	if most == 0 {
 		b.Fatalf("no plugin call in %s", text)
 	}
+	for _, call := range commitCall.FindAllStringSubmatch(string(text), -1) {
+		most += milliseconds(b, call[1])
+	}
 	return most
+}
+
+func milliseconds(b *testing.B, text string) float64 {
+	b.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ms(d)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

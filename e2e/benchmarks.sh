@@ -3,19 +3,20 @@
 # SPDX-License-Identifier: MPL-2.0
 #
 # Runs the benchmarks and writes docs/benchmarks.md: machine, date, and every
-# figure of one run.
+# figure of one run; and a plot, docs/growth.svg.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp)
 load=$(cut -d' ' -f1 /proc/loadavg)
 trap 'rm -f "$out"' EXIT
-go test -timeout 60m -run '^$' -bench . -benchtime "${BENCHTIME:-20x}" ./e2e ./state | tee "$out"
+ALLOCNET_PLOT=$PWD/docs/growth.svg go test -timeout 60m -run '^$' -bench . -benchtime "${BENCHTIME:-20x}" ./e2e ./state | tee "$out"
 
 {
 	sed '/^## This run/q' docs/benchmarks.md
 	printf '\n%s, %s cores of %s, Linux %s, %s, load %s at the start.\n' "$(date +%F)" "$(nproc)" \
 		"$(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" "$(uname -r | cut -d- -f1)" "$(go env GOVERSION)" "$load"
 	[ -z "${MULTUS_BIN:-}" ] || printf 'With %s.\n' "$("$MULTUS_BIN" --version)"
+	[ -z "${NETAVARK_BIN:-}" ] || printf 'With %s.\n' "$("$NETAVARK_BIN" --version)"
 	printf '\n| benchmark | figure | value |\n| --- | --- | ---: |\n'
 	awk '/^Benchmark/ {
 		name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name)

@@ -47,8 +47,8 @@ func (h *host) runtime(cniVersion, more string) *runtime {
 
 // entry is the plugin configuration of allocnet-cni in a conflist.
 func (h *host) entry(more string) string {
-	return fmt.Sprintf(`{"type": "allocnet-cni", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q, "pluginDir": %q, %s}`,
-		h.conf, h.state, sandbox.PluginDir()+":"+h.plugins, more)
+	return fmt.Sprintf(`{"type": "allocnet-cni", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q, "executor": %q, "pluginDir": %q, %s}`,
+		h.conf, h.state, sandbox.Executor(), sandbox.PluginDir()+":"+h.plugins, more)
 }
 
 func (h *host) runtimeOf(conflist string) *runtime {

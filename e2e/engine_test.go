@@ -26,7 +26,7 @@ import (
 // engine opens the engine on a host, with the configuration changed by edit.
 func (h *host) engine(edit func(*hook.Config)) *hook.Engine {
 	h.t.Helper()
-	c := hook.Config{ConfDirs: []string{h.conf}, PluginDirs: []string{sandbox.PluginDir(), h.plugins}, StateDir: h.state, Cleaner: hook.NoCleaner}
+	c := hook.Config{ConfDirs: []string{h.conf}, PluginDirs: []string{sandbox.PluginDir(), h.plugins}, StateDir: h.state, Cleaner: hook.NoCleaner, Executor: sandbox.Executor()}
 	if edit != nil {
 		edit(&c)
 	}

@@ -13,11 +13,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -30,9 +30,10 @@ type peers struct {
 	agent                    int // its process ID
 }
 
-func newPeers(b *testing.B) *peers {
+// newPeers builds the programs, and attaches once to each network of a configuration directory.
+func newPeers(b *testing.B, conf string) *peers {
 	b.Helper()
-	p := &peers{conf: sandbox.WriteConf(b), bin: b.TempDir(), state: b.TempDir(), socket: filepath.Join(b.TempDir(), "run", "agent.sock")}
+	p := &peers{conf: conf, bin: b.TempDir(), state: b.TempDir(), socket: filepath.Join(b.TempDir(), "run", "agent.sock")}
 	sandbox.Warm(b, p.conf)
 	if err := sandbox.Build(p.bin+"/", "cmd/allocnet", "cmd/allocnet-cni"); err != nil {
 		b.Fatal(err)
@@ -67,9 +68,6 @@ func (p *peers) startAgent(b *testing.B) {
 	b.Fatal("the agent does not answer")
 }
 
-// fixedAddress is the address that a selection of the fifth network of the sandbox needs.
-const fixedAddress = "10.92.0.250/16"
-
 // plugin is a subject that a runtime executes through libcni, with additional keys.
 func (p *peers) plugin(b *testing.B, name, keys string) subject {
 	b.Helper()
@@ -79,10 +77,8 @@ func (p *peers) plugin(b *testing.B, name, keys string) subject {
 	if err != nil {
 		b.Fatal(err)
 	}
-	extra := []map[string]any{{"name": "storage"}, {"name": "peer"}, {"name": "vlan"}, {"name": "fixed", "ips": []string{fixedAddress}}}
 	return called(name, []string{p.bin, sandbox.PluginDir()}, func(int) *libcni.NetworkConfigList { return list }, func(k int) [][2]string {
-		networks, _ := json.Marshal(extra[:k-1]) // only strings: it cannot fail
-		return [][2]string{{"networks", string(networks)}}
+		return [][2]string{{"networks", strings.Join(extraNetworks[:k-1], ",")}}
 	})
 }
 
@@ -114,8 +110,7 @@ func multusConf(b *testing.B, p *peers, k int, name string) []byte {
 		if err != nil {
 			b.Fatal(err)
 		}
-		static := fmt.Sprintf(`"type": "static", "addresses": [{"address": %q}]`, fixedAddress) // Multus passes no ips without Kubernetes
-		delegates = append(delegates, json.RawMessage(strings.Replace(string(text), `"type": "static"`, static, 1)))
+		delegates = append(delegates, text)
 	}
 	conf, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "multus", "plugins": []any{map[string]any{
 		"type": name, "name": "multus", "capabilities": map[string]bool{"portMappings": true},
@@ -135,7 +130,7 @@ func called(name string, dirs []string, list func(k int) *libcni.NetworkConfigLi
 			CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 4000, "containerPort": 80, "protocol": "tcp"}}}}
 	}
 	return subject{
-		name: name,
+		name: name, forked: true,
 		add: func(k int, id, path string) error {
 			_, err := cni.AddNetworkList(context.Background(), list(k), conf(k, id, path))
 			return err
@@ -146,68 +141,83 @@ func called(name string, dirs []string, list func(k int) *libcni.NetworkConfigLi
 	}
 }
 
-// BenchmarkPeers compares allocnet-cni, with and without the agent, with libcni calling
-// the same networks one after the other, as Multus does, with all calls at once, which is
-// the lower bound, and with Multus if it is installed. The figures are medians, in turn
-// within each iteration.
+// BenchmarkPeers compares allocnet-cni, which executes the networks itself, with plugins
+// executed by allocnet-cni, by the agent of this host, and by libcni, one network after the
+// other and all at once; with Multus and netavark, where they are installed. The figures are
+// medians, in turn within each iteration.
 func BenchmarkPeers(b *testing.B) {
-	p := newPeers(b)
-	p.startAgent(b)
-	plain := sandbox.NewPlain(b, p.conf)
-	log := filepath.Join(b.TempDir(), "calls")
-	own := p.plugin(b, "plugin", fmt.Sprintf(`, "logFile": %q, "logLevel": "trace"`, log))
-	own.log = log
-	subjects := []subject{
-		{name: "sequential", add: plain.AddSequential, del: plain.DelSequential},
-		{name: "parallel", add: plain.AddParallel, del: plain.DelParallel},
-		own,
-		p.plugin(b, "by-agent", fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, p.socket)),
-	}
-	if path := os.Getenv("MULTUS_BIN"); path != "" {
-		subjects = append(subjects, p.multus(b, path))
-	}
-	for _, k := range []int{1, 3, 5} {
-		b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
-			adds, dels := compare(b, subjects, k)
-			peer := 0
-			if len(subjects) > 4 {
-				peer = 4
+	for _, backend := range []string{"iptables", "nftables"} {
+		b.Run(backend, func(b *testing.B) {
+			p := newPeers(b, benchConf(b, backend))
+			p.startAgent(b)
+			subjects := p.subjects(b, backend)
+			for _, k := range []int{1, 3, 5} {
+				b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
+					adds, dels := compare(b, subjects, k)
+					for i, s := range subjects[1:] {
+						b.ReportMetric(adds[0]/adds[i+1], "add/"+s.name)
+						b.ReportMetric(dels[0]/dels[i+1], "del/"+s.name)
+					}
+				})
 			}
-			b.ReportMetric(adds[2]/adds[peer], "plugin/"+subjects[peer].name+"-add")
-			b.ReportMetric(dels[2]/dels[peer], "plugin/"+subjects[peer].name+"-del")
 		})
 	}
 }
 
-// BenchmarkAtOnce sets up many allocations of three networks at the same time, and tears
-// them down at the same time, with the plugin and with plain loops.
-func BenchmarkAtOnce(b *testing.B) {
-	p := newPeers(b)
+// subjects are those of BenchmarkPeers, allocnet-cni as it is by default first.
+func (p *peers) subjects(b *testing.B, backend string) []subject {
+	b.Helper()
+	log := filepath.Join(b.TempDir(), "calls")
+	own := p.plugin(b, "allocnet", fmt.Sprintf(`, "logFile": %q, "logLevel": "debug"`, log))
+	own.log = log
+	byAgent := p.plugin(b, "by-agent", fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, p.socket))
+	byAgent.forked = false
 	plain := sandbox.NewPlain(b, p.conf)
-	for _, n := range []int{16, 64} {
-		b.Run(fmt.Sprintf("allocations=%d", n), func(b *testing.B) {
-			subjects := []subject{{name: "parallel", add: plain.AddParallel, del: plain.DelParallel}, p.plugin(b, "plugin", "")}
-			var adds, dels [2][]float64
-			for range 3 {
-				for i, s := range subjects {
-					add, del := atOnce(b, s, n)
-					adds[i], dels[i] = append(adds[i], add), append(dels[i], del)
-				}
+	subjects := []subject{
+		own, byAgent, p.plugin(b, "plugins", `, "executor": "plugins"`),
+		{name: "sequential", add: plain.AddSequential, del: plain.DelSequential, forked: true},
+		{name: "parallel", add: plain.AddParallel, del: plain.DelParallel, forked: true},
+	}
+	if path := os.Getenv("MULTUS_BIN"); path != "" {
+		subjects = append(subjects, p.multus(b, path))
+	}
+	if path := os.Getenv("NETAVARK_BIN"); path != "" {
+		subjects = append(subjects, netavark(b, path, backend))
+	}
+	return subjects
+}
+
+// BenchmarkAtOnce sets up many allocations of three networks, some at a time, and tears them
+// down.
+func BenchmarkAtOnce(b *testing.B) {
+	p := newPeers(b, benchConf(b, "iptables"))
+	own, plugins := p.plugin(b, "allocnet", ""), p.plugin(b, "plugins", `, "executor": "plugins"`)
+	for _, test := range []struct {
+		allocations, width int
+		subjects           []subject
+	}{
+		{64, 64, []subject{own, plugins}},
+		{200, 1, []subject{own}},
+		{200, 16, []subject{own}},
+		{1000, 1000, []subject{own}},
+	} {
+		b.Run(fmt.Sprintf("allocations=%d/width=%d", test.allocations, test.width), func(b *testing.B) {
+			for _, s := range test.subjects {
+				add, del := atOnce(b, s, test.allocations, test.width)
+				b.ReportMetric(add/1000, s.name+"-add-s")
+				b.ReportMetric(del/1000, s.name+"-del-s")
 			}
 			for b.Loop() { // measured above: one iteration is many allocations
-			}
-			for i, s := range subjects {
-				b.ReportMetric(median(adds[i])/float64(n), s.name+"-add-ms/allocation")
-				b.ReportMetric(median(dels[i])/float64(n), s.name+"-del-ms/allocation")
 			}
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
-func atOnce(b *testing.B, s subject, n int) (add, del float64) {
+// atOnce returns how many milliseconds a number of allocations takes, width of them at a time.
+func atOnce(b *testing.B, s subject, allocations, width int) (add, del float64) {
 	b.Helper()
-	paths := make([]string, n)
+	paths := make([]string, allocations)
 	for i := range paths {
 		path, err := netns.Create(netns.DefaultDir, fmt.Sprintf("once-%d", i))
 		if err != nil {
@@ -218,23 +228,14 @@ func atOnce(b *testing.B, s subject, n int) (add, del float64) {
 	}
 	all := func(call func(k int, id, path string) error) float64 {
 		begun := time.Now()
-		var group sync.WaitGroup
+		var group errgroup.Group
+		group.SetLimit(width)
 		for i, path := range paths {
-			group.Go(func() {
-				// The first allocation makes the shared chains: the plugins sometimes
-				// fail if many come first at once.
-				for try := 0; ; try++ {
-					err := call(3, fmt.Sprintf("once-%d", i), path)
-					if err == nil || try == 3 {
-						if err != nil {
-							b.Error(err)
-						}
-						return
-					}
-				}
-			})
+			group.Go(func() error { return call(3, fmt.Sprintf("once-%d", i), path) })
 		}
-		group.Wait()
+		if err := group.Wait(); err != nil {
+			b.Fatalf("%s: %v", s.name, err)
+		}
 		return ms(time.Since(begun))
 	}
 	return all(s.add), all(s.del)
@@ -244,7 +245,7 @@ func atOnce(b *testing.B, s subject, n int) (add, del float64) {
 // the time that the plugin takes for VERSION. It also measures Multus, if it is
 // installed.
 func BenchmarkFootprint(b *testing.B) {
-	p := newPeers(b)
+	p := newPeers(b, benchConf(b, "iptables"))
 	p.startAgent(b)
 	time.Sleep(2 * time.Second) // the agent's first round
 	programs := []string{filepath.Join(p.bin, "allocnet"), filepath.Join(p.bin, "allocnet-cni")}

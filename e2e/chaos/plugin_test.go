@@ -50,8 +50,8 @@ func (c *caller) ExecPlugin(_ context.Context, path string, stdin []byte, env []
 func (p *plugin) call(verb string, started chan *os.Process) error {
 	p.Helper()
 	list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.1.0", "name": "multi", "plugins": [{"type": "allocnet-cni",
-		"primary": "web", "networks": "storage,peer", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q, "pluginDir": %q}]}`,
-		p.conf, p.state, p.plugins))
+		"primary": "web", "networks": "storage,peer", "capabilities": {"portMappings": true}, "confDir": %q, "stateDir": %q, "executor": %q, "pluginDir": %q}]}`,
+		p.conf, p.state, sandbox.Executor(), p.plugins))
 	if err != nil {
 		p.Fatal(err)
 	}

@@ -214,6 +214,10 @@ func Root() string {
 	return "."
 }
 
+// Executor is the environment variable of allocnet's commands, for tests that call the engine
+// or its plugin: what executes networks, empty for the default.
+func Executor() string { return os.Getenv("ALLOCNET_EXECUTOR") }
+
 // PluginDir returns where `make tools` puts the CNI plugins, or the directory with
 // another version of them that `make test-cni` names in the environment.
 func PluginDir() string {

@@ -1,0 +1,108 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// extraNetworks are those of benchConf after the primary.
+var extraNetworks = []string{"net1", "net2", "net3", "net4"}
+
+// benchConf writes a CNI configuration directory with five bridges. The first, web, has
+// masquerade and publishes ports, with rules of the backend.
+func benchConf(b *testing.B, backend string) string {
+	b.Helper()
+	dir := b.TempDir()
+	sandbox.WriteFile(b, filepath.Join(dir, "10-web.conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "web", "plugins": [
+		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "ipMasqBackend": %[1]q,
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.100.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+		{"type": "portmap", "backend": %[1]q, "snat": true, "capabilities": {"portMappings": true}}]}`, backend))
+	for i, name := range extraNetworks {
+		sandbox.WriteFile(b, filepath.Join(dir, fmt.Sprintf("2%d-%s.conflist", i, name)), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [
+		{"type": "bridge", "bridge": "br-%[1]s", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.%d.0.0/16"}]]}}]}`, name, 101+i))
+	}
+	return dir
+}
+
+// BenchmarkGrowth measures one more allocation of three networks on a host with others.
+func BenchmarkGrowth(b *testing.B) {
+	var plots []plot
+	for _, backend := range []string{"iptables", "nftables"} {
+		b.Run(backend, func(b *testing.B) {
+			p := newPeers(b, benchConf(b, backend))
+			others := newOthers(b, p)
+			subjects := []subject{p.plugin(b, "allocnet", ""), p.plugin(b, "plugins", `, "executor": "plugins"`)}
+			var firstAdd, firstDel float64
+			for _, n := range []int{0, 100, 300, 1000} {
+				others.grow(b, n)
+				b.Run(fmt.Sprintf("others=%d", n), func(b *testing.B) {
+					adds, dels := compare(b, subjects, 3)
+					if n == 0 {
+						firstAdd, firstDel = adds[0], dels[0]
+					}
+					b.ReportMetric(adds[0]/firstAdd, "add/first")
+					b.ReportMetric(dels[0]/firstDel, "del/first")
+					for i, s := range subjects {
+						plots = append(plots, plot{backend, s.name, n, adds[i], dels[i]})
+					}
+				})
+			}
+			others.grow(b, 0)
+		})
+	}
+	if path := os.Getenv("ALLOCNET_PLOT"); path != "" {
+		sandbox.WriteFile(b, path, draw(plots))
+	}
+}
+
+// others are allocations of three networks that share the host.
+type others struct {
+	engine *hook.Engine
+	n      int
+}
+
+func newOthers(b *testing.B, p *peers) *others {
+	b.Helper()
+	engine, err := hook.NewEngine(hook.Config{ConfDirs: []string{p.conf}, PluginDirs: []string{sandbox.PluginDir()}, StateDir: p.state})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &others{engine: engine}
+}
+
+// grow attaches or detaches until there are n.
+func (o *others) grow(b *testing.B, n int) {
+	b.Helper()
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := o.n; i < n; i++ {
+		group.Go(func() error {
+			_, err := o.engine.Setup(context.Background(), hook.Request{
+				ID: fmt.Sprintf("other-%d", i), Primary: &selection.Element{Name: "web"},
+				Networks: []selection.Element{{Name: "net1"}, {Name: "net2"}},
+				Ports:    []portmap.Port{{Label: "http", HostPort: 20000 + i, To: 80, Protocol: "tcp"}},
+			})
+			return err
+		})
+	}
+	for i := n; i < o.n; i++ {
+		group.Go(func() error { return o.engine.Teardown(context.Background(), fmt.Sprintf("other-%d", i)) })
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	o.n = n
+}

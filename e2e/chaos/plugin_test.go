@@ -14,6 +14,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // plugin is an operation of allocnet-cni, called by libcni.

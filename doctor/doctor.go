@@ -10,6 +10,7 @@ import (
 	"context"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/state"
@@ -30,6 +31,8 @@ type Doctor struct {
 	// PluginDirs have the CNI plugins. Default: CNI_PATH, else
 	// cniconf.DefaultPluginDirs.
 	PluginDirs []string
+	// InProcess tells which networks are executed without their plugins. Default: none.
+	InProcess func(*cniconf.Network) bool
 	// Unprivileged leaves out what only root can examine. Default: everything is examined,
 	// for which Store and Collector are required.
 	Unprivileged bool

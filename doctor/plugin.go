@@ -18,10 +18,14 @@ import (
 )
 
 // plugins reports missing plugins, and those that lack a version of the CNI
-// specification.
+// specification, of networks that are executed by plugins.
 func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
+	networks = d.byPlugins(networks)
 	dirs := cniconf.PluginDirs(d.PluginDirs)
 	if !anyProgram(dirs) {
+		if len(networks) == 0 {
+			return
+		}
 		r.addError(strings.Join(dirs, " "), "there are no CNI plugins", "install the reference plugins, such as the Debian package containernetworking-plugins, or set --plugin-dir to their directory")
 		return
 	}
@@ -52,6 +56,14 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 		}
 		unsupported(r, n, supported)
 	}
+}
+
+// byPlugins returns the networks that are executed by plugins.
+func (d *Doctor) byPlugins(networks []network) []network {
+	if d.InProcess == nil {
+		return networks
+	}
+	return slices.DeleteFunc(slices.Clone(networks), func(n network) bool { return d.InProcess(n.Network) })
 }
 
 // tooOld reports a plugin without the operations of newer CNI versions.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/version"
 )
 
@@ -35,6 +36,11 @@ func TestNoPlugins(t *testing.T) {
 	r := &Report{}
 	(&Doctor{PluginDirs: []string{empty, missing}}).plugins(t.Context(), r, load(t, published))
 	requireProblems(t, r, "error "+empty+" "+missing+": there are no CNI plugins")
+
+	r = &Report{}
+	inProcess := func(*cniconf.Network) bool { return true }
+	(&Doctor{PluginDirs: []string{empty, missing}, InProcess: inProcess}).plugins(t.Context(), r, load(t, published))
+	requireProblems(t, r)
 }
 
 func TestVersionSkew(t *testing.T) {

@@ -24,7 +24,7 @@ ip link set wire up
 mkdir -p /run/demo/conf
 cp "$root"/dist/conf/*.conflist /run/demo/conf/
 export PATH="$root/build/bin:$root/build/demo:$PATH"
-export ALLOCNET_CONF_DIR=/run/demo/conf ALLOCNET_PLUGIN_DIR="$root/build/cni/bin"
+export ALLOCNET_CONF_DIR=/run/demo/conf ALLOCNET_PLUGIN_DIR=/run/demo/none # allocnet does the work of the plugins
 
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 run() { printf '\033[36m$ %s\033[0m\n' "$*"; "$@"; }

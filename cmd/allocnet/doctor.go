@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/nomad"
 )
@@ -23,7 +23,8 @@ func newDoctor(s *settings) *cobra.Command {
 		Short: "Examine this host, and list each problem with its fix",
 		Long: `Examine this host for problems with attaching allocations and tearing them down:
 network configurations, plugins, kernel settings, rules in both iptables backends,
-leaks, ports published for dead allocations, address pools, and records. Nothing
+leaks, ports published for dead allocations, address pools, and records. Plugins of
+networks that allocnet executes itself are not needed. Nothing
 is changed. If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with
 --nomad-conf-dir, networks are compared with what Nomad offers. Without root, only configurations, plugins and kernel settings are examined.
 
@@ -63,7 +64,18 @@ func askNomad(ctx context.Context, d *doctor.Doctor) {
 }
 
 func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
-	d := doctor.Doctor{ConfDirs: s.confDirs(), NomadConfDir: s.nomadDir, PluginDirs: filepath.SplitList(s.pluginDir)}
+	log, err := s.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.config(log)
+	if err != nil {
+		return nil, err
+	}
+	d := doctor.Doctor{
+		ConfDirs: c.ConfDirs, NomadConfDir: s.nomadDir, PluginDirs: c.PluginDirs,
+		InProcess: func(n *cniconf.Network) bool { return c.WhyPlugins(n) == nil },
+	}
 	askNomad(cmd.Context(), &d)
 	if d.Unprivileged = requireRoot() != nil; !d.Unprivileged {
 		engine, err := s.engine(cmd.ErrOrStderr())

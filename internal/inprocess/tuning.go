@@ -194,7 +194,8 @@ func (conf *tuningConfig) check(c *call) error {
 	return settings.compare(link)
 }
 
-// delTuning restores the settings of the link. Whatever fails is no error.
+// delTuning restores the settings of the link. Whatever fails is no error. If the link is gone,
+// the plugin leaves their file; nothing else would ever remove it, because DEL has succeeded.
 func delTuning(c *call) error {
 	conf, err := parseTuning(c)
 	if err != nil {
@@ -206,11 +207,12 @@ func delTuning(c *call) error {
 		return nil // without a backup there is nothing to restore
 	}
 	_ = c.inNamespace(func() error {
-		var link netlink.Link
-		if link, err = netlinksafe.LinkByName(c.ifName); err != nil {
-			return err
+		link, err := netlinksafe.LinkByName(c.ifName)
+		var missing netlink.LinkNotFoundError
+		if err == nil {
+			err = settings.restore(link)
 		}
-		if err = settings.restore(link); err != nil {
+		if err != nil && !errors.As(err, &missing) {
 			return err
 		}
 		return os.Remove(path)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
@@ -28,9 +29,13 @@ func (c *call) inNamespace(f func() error) error {
 	return err
 }
 
-// removeLink leaves the link of the attachment to be removed, and returns its addresses;
-// none if it does not exist.
+// removeLink leaves the link of the attachment to be removed, and returns its addresses, which
+// rules were made for: those of the result of ADD, and those that the link has. The plugins
+// leave the rules of a link that is gone.
 func (c *call) removeLink() (addresses []net.IPNet, err error) {
+	if result, err := c.prevResult(); err == nil && result != nil {
+		addresses = networks(result)
+	}
 	err = c.inNamespace(func() error {
 		link, err := netlinksafe.LinkByName(c.ifName)
 		var missing netlink.LinkNotFoundError
@@ -40,8 +45,14 @@ func (c *call) removeLink() (addresses []net.IPNet, err error) {
 		if err != nil {
 			return err
 		}
-		addresses, err = globalAddresses(link)
 		c.changes.removeLink(c.netns, c.ifName)
+		found, err := globalAddresses(link)
+		for _, address := range found {
+			known := func(other net.IPNet) bool { return other.String() == address.String() }
+			if !slices.ContainsFunc(addresses, known) {
+				addresses = append(addresses, address)
+			}
+		}
 		return err
 	})
 	return addresses, err

@@ -39,9 +39,11 @@ var inits = []string{"init", "systemd"}
 // PID namespace, or an init system.
 func Check() error { return check("/proc") }
 
+// check reads the namespaces of the calling thread: while other threads, the first one among
+// them, attach allocations, they are in the namespaces of these.
 func check(proc string) error {
 	for _, kind := range []string{"mnt", "net"} {
-		own, err := os.Readlink(filepath.Join(proc, "self/ns", kind))
+		own, err := os.Readlink(filepath.Join(proc, "thread-self/ns", kind))
 		if err != nil {
 			return &OutsideError{err.Error()}
 		}
@@ -76,7 +78,7 @@ func sameRoot(proc string) error {
 
 // checkFirst tells whether process 1 is a host's.
 func checkFirst(proc string) error {
-	pid, err := os.Readlink(filepath.Join(proc, "self/ns/pid"))
+	pid, err := os.Readlink(filepath.Join(proc, "thread-self/ns/pid"))
 	if err != nil {
 		return &OutsideError{err.Error()}
 	}

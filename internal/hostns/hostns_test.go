@@ -18,7 +18,7 @@ func procfs(t *testing.T, change map[string]string) string {
 	t.Helper()
 	proc := t.TempDir()
 	links := map[string]string{
-		"self/ns/mnt": "mnt:[1]", "self/ns/net": "net:[2]", "self/ns/pid": firstPID, "self/root": "/",
+		"thread-self/ns/mnt": "mnt:[1]", "thread-self/ns/net": "net:[2]", "thread-self/ns/pid": firstPID, "self/root": "/",
 		"1/ns/mnt": "mnt:[1]", "1/ns/net": "net:[2]", "1/root": "/", "1/comm": "systemd",
 	}
 	for name, value := range change {
@@ -61,16 +61,17 @@ func TestCheck(t *testing.T) {
 	}{
 		"the machine":                          {nil, ""},
 		"a machine with another init":          {map[string]string{"1/comm": "s6-svscan"}, ""},
-		"a system container":                   {map[string]string{"self/ns/pid": "pid:[7]"}, ""},
-		"a container":                          {map[string]string{"self/ns/pid": "pid:[7]", "1/comm": "allocnet"}, `process 1 is "allocnet"`},
-		"a container with a reaper":            {map[string]string{"self/ns/pid": "pid:[7]", "1/comm": "docker-init"}, `process 1 is "docker-init"`},
-		"a container with the host's PIDs":     {map[string]string{"self/ns/mnt": "mnt:[9]"}, "in namespace mnt:[9], process 1 in mnt:[1]"},
-		"another network namespace":            {map[string]string{"self/ns/net": "net:[9]"}, "in namespace net:[9], process 1 in net:[2]"},
+		"a system container":                   {map[string]string{"thread-self/ns/pid": "pid:[7]"}, ""},
+		"a container":                          {map[string]string{"thread-self/ns/pid": "pid:[7]", "1/comm": "allocnet"}, `process 1 is "allocnet"`},
+		"a container with a reaper":            {map[string]string{"thread-self/ns/pid": "pid:[7]", "1/comm": "docker-init"}, `process 1 is "docker-init"`},
+		"a container with the host's PIDs":     {map[string]string{"thread-self/ns/mnt": "mnt:[9]"}, "in namespace mnt:[9], process 1 in mnt:[1]"},
+		"another network namespace":            {map[string]string{"thread-self/ns/net": "net:[9]"}, "in namespace net:[9], process 1 in net:[2]"},
+		"another thread in an allocation":      {map[string]string{"self/ns/net": "net:[9]"}, ""},
 		"a chroot":                             {map[string]string{"self/root": "/usr"}, "root directory"},
 		"process 1 cannot be read":             {map[string]string{"1/ns/mnt": ""}, "1/ns/mnt"},
 		"its root cannot be read":              {map[string]string{"1/root": ""}, "1/root"},
 		"the name of process 1 cannot be read": {map[string]string{"1/comm": ""}, "1/comm"},
-		"no /proc of this PID namespace":       {map[string]string{"self/ns/pid": ""}, "self/ns/pid"},
+		"no /proc of this PID namespace":       {map[string]string{"thread-self/ns/pid": ""}, "thread-self/ns/pid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := check(procfs(t, test.change))

@@ -46,8 +46,8 @@ func panel(svg *strings.Builder, title string, left int, plots []plot, figure fu
 	fmt.Fprintf(svg, `<text x="%d" y="20" font-size="13">%s</text>`+"\n", left, title)
 	for i := range 5 {
 		value := most * float64(i) / 4
-		fmt.Fprintf(svg, `<line x1="%d" x2="%d" y1="%.1f" y2="%[3].1f" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%.0f ms</text>`+"\n",
-			left, left+panelWidth, y(value), left-6, y(value)+4, value)
+		fmt.Fprintf(svg, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#ddd"/>`+"\n", left, left+panelWidth, y(value), y(value))
+		fmt.Fprintf(svg, `<text x="%d" y="%.1f" text-anchor="end">%.0f ms</text>`+"\n", left-6, y(value)+4, value)
 		others := mostOthers * i / 4
 		fmt.Fprintf(svg, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n", x(others), marginTop+panelHeight+16, others)
 	}

@@ -197,8 +197,9 @@ func (e *Engine) networkChain(n *cniconf.Network) *chain {
 	return &chain{libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, runner), n.List, changes}
 }
 
-// commit makes what chains have left, all together. A chain that is nil, or that executed
-// plugins, has left nothing. The result has an error for each chain.
+// commit makes what chains have left, all together, within the deadline of a call. A chain
+// that is nil, or that executed plugins, has left nothing. The result has an error for each
+// chain.
 func (e *Engine) commit(ctx context.Context, hold *os.File, log hclog.Logger, chains ...*chain) []error {
 	errs := make([]error, len(chains))
 	var changes []*inprocess.Changes
@@ -211,8 +212,13 @@ func (e *Engine) commit(ctx context.Context, hold *os.File, log hclog.Logger, ch
 	if len(changes) == 0 {
 		return errs
 	}
-	started := time.Now()
-	for i, err := range e.config.InProcess.Commit(ctx, hold, changes) {
+	limit, started := e.config.CallTimeout, time.Now()
+	limited, stop := context.WithTimeoutCause(ctx, limit, &cniexec.CommitTimeoutError{Limit: limit})
+	defer stop()
+	for i, err := range e.config.InProcess.Commit(limited, hold, changes) {
+		if err != nil && limited.Err() != nil {
+			err = context.Cause(limited)
+		}
 		errs[owners[i]] = err
 	}
 	log.Debug("changes of networks committed", "networks", len(changes), "took", time.Since(started).Round(10*time.Microsecond))

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -205,6 +207,28 @@ func TestForgottenAtOnce(t *testing.T) {
 	}
 	if err := m.Teardown(t.Context(), "w1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// stuckInProcess is an executor whose commits never end by themselves.
+type stuckInProcess struct{ fakeInProcess }
+
+func (stuckInProcess) Commit(ctx context.Context, _ *os.File, changes []*inprocess.Changes) []error {
+	<-ctx.Done()
+	return slices.Repeat([]error{errors.New("killed")}, len(changes))
+}
+
+// TestCommitHasADeadline: a commit ends at the deadline of a call, such as one that waits for
+// the lock of iptables.
+func TestCommitHasADeadline(t *testing.T) {
+	i := install(t)
+	i.inProcess = true
+	w := newWorld(t, i)
+	w.config.InProcess, w.config.CallTimeout = stuckInProcess{fakeInProcess{w}}, 20*time.Millisecond
+	w.restart()
+	err := setup(ownRequest)(w)
+	if errdefs.Of(err) != errdefs.Timeout || !strings.Contains(err.Error(), "not changed within") {
+		t.Errorf("got %v", err)
 	}
 }
 

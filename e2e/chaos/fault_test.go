@@ -35,6 +35,7 @@ func (h *host) copyPlugin(name string) string {
 // TestNotExecutable: a plugin that cannot be executed is an error before ADD. The objects
 // of a plugin that can no longer be executed are removed by forced cleanup.
 func TestNotExecutable(t *testing.T) {
+	t.Setenv("ALLOCNET_EXECUTOR", "plugins")
 	h := newHost(t)
 	path := h.copyPlugin("portmap")
 	mode := func(mode os.FileMode) {
@@ -55,6 +56,7 @@ func TestNotExecutable(t *testing.T) {
 // TestBusy: a plugin whose file is open for writing is executed again, because it is being
 // installed.
 func TestBusy(t *testing.T) {
+	t.Setenv("ALLOCNET_EXECUTOR", "plugins")
 	h := newHost(t)
 	path := h.copyPlugin("portmap")
 	busy := func() *os.File {
@@ -137,7 +139,7 @@ func TestRulesAreLocked(t *testing.T) {
 	h.requireSame()
 
 	release := h.lockRules()
-	h.refuse("did not answer ADD within 1s", append([]string{"--call-timeout", "1s"}, attach...)...)
+	h.refuse("within 1s", append([]string{"--call-timeout", "1s"}, attach...)...)
 	release()
 	h.must(detach...)
 	h.requireSame()

@@ -139,12 +139,12 @@ func (h *host) step(step string, a assignment, networks []attachment) (string, e
 const mostLines = 40
 
 // firstDifference describes the first stage that differs; empty if none does. From the failure of
-// an ADD or a DEL, and from the end of the namespace, less may be left than the plugins leave; a
-// DEL that the plugins fail may succeed.
+// an ADD or a DEL, and from a change or the end of the namespace, less may be left than the plugins
+// leave; a DEL that the plugins fail may succeed.
 func firstDifference(want, got []stage) string {
 	cleaner := false
 	for i := range want {
-		cleaner = cleaner || want[i].step == vanish || want[i].step != check && strings.Contains(want[i].outcome, textMark)
+		cleaner = cleaner || want[i].step == vanish || strings.HasPrefix(want[i].step, inSandbox) || want[i].step != check && strings.Contains(want[i].outcome, textMark)
 		var lines []string
 		mayDiffer := want[i].step == del && succeeded(got[i])
 		if !mayDiffer && withoutTexts(want[i].outcome) != withoutTexts(got[i].outcome) {

@@ -56,6 +56,9 @@ const (
 	status = "STATUS"
 )
 
+// inSandbox begins the commands that change the namespace of the allocation.
+const inSandbox = "ip -n sandbox "
+
 // vanish removes the namespace of the allocation.
 const vanish = "namespace removed"
 

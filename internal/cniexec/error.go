@@ -24,6 +24,16 @@ func (e *TimeoutError) Error() string {
 // Kind is that of package errdefs.
 func (*TimeoutError) Kind() errdefs.Kind { return errdefs.Timeout }
 
+// CommitTimeoutError is a commit of networks executed in process that exceeded the deadline.
+type CommitTimeoutError struct{ Limit time.Duration }
+
+func (e *CommitTimeoutError) Error() string {
+	return fmt.Sprintf("rules and links were not changed within %s: another program may hold the lock of iptables", e.Limit.Round(100*time.Millisecond))
+}
+
+// Kind is that of package errdefs.
+func (*CommitTimeoutError) Kind() errdefs.Kind { return errdefs.Timeout }
+
 // ExecError is a plugin that could not be run, or ended without saying why in
 // the form that the CNI specification asks for.
 type ExecError struct {

@@ -5,9 +5,10 @@ package inprocess
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os/exec"
 
-	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/coreos/go-iptables/iptables"
 )
 
@@ -18,11 +19,11 @@ const (
 )
 
 // backend returns the configured backend, or that which the host has, iptables first.
-func backend(configured *string) string {
+func backend(ctx context.Context, configured *string) string {
 	switch {
 	case configured != nil:
 		return *configured
-	case !supportsIPTables() && supportsNFTables():
+	case !supportsIPTables(ctx) && supportsNFTables():
 		return nftablesBackend
 	}
 	return iptablesBackend
@@ -30,7 +31,7 @@ func backend(configured *string) string {
 
 // supportsIPTables tells whether iptables is usable. It is asked itself only if the answer
 // depends on modules that the kernel may load.
-func supportsIPTables() bool {
+func supportsIPTables(ctx context.Context) bool {
 	if _, err := exec.LookPath("iptables"); err != nil {
 		return false
 	}
@@ -38,8 +39,22 @@ func supportsIPTables() bool {
 	if host.identify(); !host.legacy {
 		return supportsNFTables()
 	}
-	return utils.SupportsIPTables()
+	return canListRules(ctx)
 }
+
+// canListRules tells whether iptables can tell whether a chain exists. If it does not answer
+// because another program has its lock, it is usable.
+func canListRules(ctx context.Context) bool {
+	err := exec.CommandContext(ctx, "iptables", "-t", "filter", "-S", "INPUT", "1", fmt.Sprintf("--wait=%d", lockTimeout)).Run()
+	var exit *exec.ExitError
+	return err == nil || ctx.Err() != nil || errors.As(err, &exit) && (exit.ExitCode() == noSuchChain || exit.ExitCode() == lockHeld)
+}
+
+// Exit codes of iptables.
+const (
+	noSuchChain = 1
+	lockHeld    = 4
+)
 
 // supportsNFTables tells whether the kernel has nftables; the program nft is not needed.
 func supportsNFTables() bool {

@@ -152,7 +152,7 @@ func (conf *bridgeConfig) applyAddresses(c *call, netns ns.NetNS, bridge *netlin
 		return err
 	}
 	if conf.IPMasq {
-		return c.changes.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+		return c.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
 	}
 	return nil
 }

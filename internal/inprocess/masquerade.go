@@ -21,14 +21,14 @@ type masquerade struct {
 }
 
 // addMasquerade leaves the rules to be added.
-func (c *Changes) addMasquerade(m masquerade) error {
-	switch backend(m.backend) {
+func (c *call) addMasquerade(m masquerade) error {
+	switch backend(c.ctx, m.backend) {
 	case iptablesBackend:
 		for _, r := range m.iptables() {
-			c.rules = append(c.rules, rules{iptables: r})
+			c.changes.rules = append(c.changes.rules, rules{iptables: r})
 		}
 	case nftablesBackend:
-		c.rules = append(c.rules, rules{nftables: m.nftables()})
+		c.changes.rules = append(c.changes.rules, rules{nftables: m.nftables()})
 	default:
 		return fmt.Errorf("unknown ipmasq backend %q", *m.backend)
 	}

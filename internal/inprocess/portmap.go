@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := conf.complete(); err != nil {
+	if err := conf.complete(c.ctx); err != nil {
 		return nil, nil, err
 	}
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -76,7 +77,7 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 }
 
 // complete sets defaults, and refuses what contradicts itself.
-func (conf *portmapConfig) complete() error {
+func (conf *portmapConfig) complete(ctx context.Context) error {
 	if conf.MarkMasqBit != nil && conf.ExternalSetMarkChain != nil {
 		return errors.New("Cannot specify externalSetMarkChain and markMasqBit") //nolint:staticcheck // the reference plugin's text
 	}
@@ -87,7 +88,7 @@ func (conf *portmapConfig) complete() error {
 	if *conf.MarkMasqBit < 0 || *conf.MarkMasqBit > 31 {
 		return errors.New("MasqMarkBit must be between 0 and 31")
 	}
-	chosen := backend(conf.Backend)
+	chosen := backend(ctx, conf.Backend)
 	conf.Backend = &chosen
 	other := iptablesBackend
 	if chosen == iptablesBackend {
@@ -137,7 +138,7 @@ func understandsPortmap(config []byte) error {
 	}
 	for name, conditions := range map[string]*[]string{"conditionsV4": conf.ConditionsV4, "conditionsV6": conf.ConditionsV6} {
 		some := conditions != nil && slices.ContainsFunc(*conditions, func(word string) bool { return word != "" })
-		if some && backend(conf.Backend) == nftablesBackend {
+		if some && backend(context.Background(), conf.Backend) == nftablesBackend {
 			return fmt.Errorf("%s is in the syntax of nft", name)
 		}
 	}

@@ -83,7 +83,7 @@ func (conf *ptpConfig) connect(c *call, result *current.Result) error {
 		return err
 	}
 	if conf.IPMasq {
-		return c.changes.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+		return c.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
 	}
 	return nil
 }

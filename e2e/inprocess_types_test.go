@@ -123,6 +123,29 @@ func TestLeasesOfBothExecutors(t *testing.T) {
 	}
 }
 
+// TestNullRoute: what makes a plugin panic in the namespace fails in process, as its process
+// would.
+func TestNullRoute(t *testing.T) {
+	h := newHost(t)
+	t.Cleanup(func() { _ = os.RemoveAll("/run/results") })
+	list := parseList(t, `{"cniVersion": "1.0.0", "name": "null", "plugins": [{"type": "macvlan", "master": "uplink",
+		"ipam": {"type": "static", "addresses": [{"address": "192.0.2.5/24"}], "routes": [null]}}]}`)
+	if err := inprocess.Supports(list, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, executor := range []attacher{{list: list}, {list: list, inProcess: true}} {
+		c := h.container(fmt.Sprint("null-", executor.inProcess))
+		if _, err := executor.add(c); err == nil {
+			t.Error("ADD succeeded")
+		} else {
+			t.Logf("%.200s", err.Error())
+		}
+		if err := executor.del(c); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func parseList(t *testing.T, text string) *libcni.NetworkConfigList {
 	t.Helper()
 	list, err := libcni.NetworkConfFromBytes([]byte(text))

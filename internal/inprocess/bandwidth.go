@@ -143,7 +143,7 @@ func (c *call) hostLink(result *current.Result) (netlink.Link, error) {
 		return nil, errors.New("no interfaces provided")
 	}
 	var peer int
-	err := ns.WithNetNSPath(c.netns, func(ns.NetNS) (err error) {
+	err := withinPath(c.netns, func(ns.NetNS) (err error) {
 		_, peer, err = ip.GetVethPeerIfindex(c.ifName)
 		return err
 	})

@@ -133,14 +133,14 @@ func (conf *bridgeConfig) setUpWithoutAddresses(c *call, netns ns.NetNS) error {
 	if conf.DisableInterface {
 		return nil
 	}
-	return netns.Do(func(ns.NetNS) error { return setUp(c.ifName) })
+	return within(netns, func(ns.NetNS) error { return setUp(c.ifName) })
 }
 
 // applyAddresses gives the addresses to the interface, and the gateways to the bridge.
 func (conf *bridgeConfig) applyAddresses(c *call, netns ns.NetNS, bridge *netlink.Bridge, result, allocated *current.Result) error {
 	result.IPs, result.Routes, result.DNS = allocated.IPs, allocated.Routes, allocated.DNS
 	gateways := conf.gateways(result)
-	err := netns.Do(func(ns.NetNS) error {
+	err := within(netns, func(ns.NetNS) error {
 		conf.setDAD(c.ifName)
 		_, _ = sysctl.Sysctl("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
 		return pluginipam.ConfigureIface(c.ifName, result)

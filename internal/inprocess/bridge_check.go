@@ -42,7 +42,7 @@ func checkBridge(c *call) error {
 	if err := checkPort(result, bridge, inside, peer); err != nil {
 		return err
 	}
-	return netns.Do(func(ns.NetNS) error { return c.checkAddresses(result) })
+	return within(netns, func(ns.NetNS) error { return c.checkAddresses(result) })
 }
 
 // checkBridge compares the bridge with the result, and returns its index.
@@ -82,7 +82,7 @@ func (c *call) checkInside(netns ns.NetNS, result *current.Result) (index, peer 
 	if recorded == nil {
 		return 0, 0, fmt.Errorf("prevResult has no interface %s in %s", c.ifName, c.netns)
 	}
-	err = netns.Do(func(ns.NetNS) error {
+	err = within(netns, func(ns.NetNS) error {
 		link, peerIndex, err := ip.GetVethPeerIfindex(c.ifName)
 		if err != nil {
 			return err

@@ -64,7 +64,7 @@ func bridgeByName(name string) (*netlink.Bridge, error) {
 // addPort makes a veth pair from the namespace to a port of the bridge.
 func (conf *bridgeConfig) addPort(netns ns.NetNS, bridge *netlink.Bridge, ifName string) (port, inside *current.Interface, err error) {
 	var host, container net.Interface
-	err = netns.Do(func(hostNS ns.NetNS) (err error) {
+	err = within(netns, func(hostNS ns.NetNS) (err error) {
 		host, container, err = ip.SetupVeth(ifName, conf.MTU, conf.mac, hostNS)
 		return err
 	})

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime/debug"
 
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
@@ -36,7 +35,8 @@ func (*Chain) FindInPath(plugin string, _ []string) (string, error) { return plu
 func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (out []byte, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			out, err = nil, types.NewError(types.ErrInternal, fmt.Sprintf("plugin %s: panic: %v", filepath.Base(path), reason), string(debug.Stack()))
+			p := newPanicked(reason)
+			out, err = nil, types.NewError(types.ErrInternal, fmt.Sprintf("plugin %s: panic: %v", filepath.Base(path), p.reason), p.stack)
 		}
 	}()
 	if ctx.Err() != nil {

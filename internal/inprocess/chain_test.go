@@ -26,6 +26,22 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestPanicInNamespace: so does one that panics in the namespace, where another goroutine
+// runs.
+func TestPanicInNamespace(t *testing.T) {
+	inside := func(c *call) error {
+		return c.inNamespace(func() error { panic("no such index") })
+	}
+	plugins["broken"] = plugin{check: inside}
+	defer delete(plugins, "broken")
+	own := []string{"CNI_COMMAND=CHECK", "CNI_CONTAINERID=c", "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0"}
+	_, err := (&Chain{}).ExecPlugin(t.Context(), "broken", []byte(`{"cniVersion": "1.1.0", "name": "n"}`), own)
+	var coded *types.Error
+	if !errors.As(err, &coded) || coded.Code != types.ErrInternal || coded.Msg != "plugin broken: panic: no such index" || !strings.Contains(coded.Details, "TestPanicInNamespace") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestCalls: what is wrong with a call is refused with the codes of the reference plugins,
 // before anything is made.
 func TestCalls(t *testing.T) {

@@ -21,7 +21,7 @@ func (c *call) inNamespace(f func() error) error {
 	if c.netns == "" {
 		return nil
 	}
-	err := ns.WithNetNSPath(c.netns, func(ns.NetNS) error { return f() })
+	err := withinPath(c.netns, func(ns.NetNS) error { return f() })
 	var gone ns.NSPathNotExistErr
 	if errors.As(err, &gone) {
 		return nil
@@ -102,7 +102,7 @@ func (c *call) checkLink(ipam string, checkKind func(netlink.Link) error) error 
 	if recorded == nil {
 		return fmt.Errorf("prevResult has no interface %s in %s", c.ifName, c.netns)
 	}
-	return netns.Do(func(ns.NetNS) error {
+	return within(netns, func(ns.NetNS) error {
 		link, err := netlinksafe.LinkByName(c.ifName)
 		if err != nil {
 			return fmt.Errorf("interface %s not found: %w", c.ifName, err)

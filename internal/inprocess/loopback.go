@@ -28,7 +28,7 @@ func addLoopback(c *call) (*current.Result, error) {
 		CNIVersion: c.version, // so the addresses have no key "version" in the versions that had it
 		Interfaces: []*current.Interface{{Name: "lo", Mac: "00:00:00:00:00:00", Sandbox: c.netns}},
 	}
-	err = ns.WithNetNSPath(c.netns, func(ns.NetNS) error {
+	err = withinPath(c.netns, func(ns.NetNS) error {
 		if err := setUp("lo"); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func loopbackAddresses() ([]*current.IPConfig, error) {
 }
 
 func checkLoopback(c *call) error {
-	return ns.WithNetNSPath(c.netns, func(ns.NetNS) error {
+	return withinPath(c.netns, func(ns.NetNS) error {
 		link, err := netlinksafe.LinkByName("lo")
 		if err != nil {
 			return err

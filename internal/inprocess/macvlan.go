@@ -80,7 +80,7 @@ func (conf *macvlanConfig) atMaster(netns string, f func() error) error {
 	if !conf.LinkInContainer {
 		return f()
 	}
-	return ns.WithNetNSPath(netns, func(ns.NetNS) error { return f() })
+	return withinPath(netns, func(ns.NetNS) error { return f() })
 }
 
 // defaultRouteLink returns the name of the link of the first default route.
@@ -118,7 +118,7 @@ func addMacvlan(c *call) (*current.Result, error) {
 	}
 	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, Interfaces: []*current.Interface{inside}}
 	if conf.IPAM.Type == "" {
-		err = netns.Do(func(ns.NetNS) error { return setUp(c.ifName) })
+		err = within(netns, func(ns.NetNS) error { return setUp(c.ifName) })
 	} else {
 		err = conf.configure(c, netns, result)
 	}
@@ -148,7 +148,7 @@ func (conf *macvlanConfig) create(c *call, netns ns.NetNS) (*current.Interface, 
 		return nil, err
 	}
 	inside := &current.Interface{Name: c.ifName, Sandbox: netns.Path()}
-	err = netns.Do(func(ns.NetNS) error {
+	err = within(netns, func(ns.NetNS) error {
 		if err := ip.RenameLink(link.Name, c.ifName); err != nil {
 			_ = ip.DelLinkByName(link.Name) // the first error is returned
 			return fmt.Errorf("failed to rename macvlan to %q: %w", c.ifName, err)
@@ -193,7 +193,7 @@ func (conf *macvlanConfig) configure(c *call, netns ns.NetNS, result *current.Re
 	for _, address := range result.IPs {
 		address.Interface = current.Int(0)
 	}
-	err = netns.Do(func(ns.NetNS) error {
+	err = within(netns, func(ns.NetNS) error {
 		_, _ = sysctl.Sysctl("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
 		_, _ = sysctl.Sysctl("net/ipv6/conf/"+c.ifName+"/ndisc_notify", "1")
 		return pluginipam.ConfigureIface(c.ifName, result)

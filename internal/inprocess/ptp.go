@@ -65,7 +65,7 @@ func (conf *ptpConfig) connect(c *call, result *current.Result) error {
 		return fmt.Errorf("failed to open netns %q: %w", c.netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	err = netns.Do(func(hostNS ns.NetNS) error {
+	err = within(netns, func(hostNS ns.NetNS) error {
 		host, inside, err := ip.SetupVeth(c.ifName, conf.MTU, "", hostNS)
 		if err != nil {
 			return err

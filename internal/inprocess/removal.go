@@ -65,7 +65,7 @@ func removeFrom(netns string, names []string) error {
 	if netns == hostNamespace {
 		return removeHere(names)
 	}
-	err := ns.WithNetNSPath(netns, func(ns.NetNS) error { return removeHere(names) })
+	err := withinPath(netns, func(ns.NetNS) error { return removeHere(names) })
 	var gone ns.NSPathNotExistErr
 	if errors.As(err, &gone) {
 		return nil

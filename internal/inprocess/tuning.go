@@ -115,7 +115,7 @@ func addTuning(c *call) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ns.WithNetNSPath(c.netns, func(ns.NetNS) error { return conf.apply(c) }); err != nil {
+	if err := withinPath(c.netns, func(ns.NetNS) error { return conf.apply(c) }); err != nil {
 		return nil, err
 	}
 	for _, i := range result.Interfaces {
@@ -167,7 +167,7 @@ func checkTuning(c *call) error {
 	if _, err := c.requirePrevResult(); err != nil {
 		return err
 	}
-	return ns.WithNetNSPath(c.netns, func(ns.NetNS) error { return conf.check(c) })
+	return withinPath(c.netns, func(ns.NetNS) error { return conf.check(c) })
 }
 
 // check compares the settings with the kernel's.

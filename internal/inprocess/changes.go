@@ -18,8 +18,8 @@ import (
 type Changes struct {
 	rules []rules
 	links []link
-	// leases release addresses when the links that have them are removed: they may be given
-	// out again at once.
+	// leases release addresses when the links that have them, and the rules of the
+	// attachment, are removed: they may be given out again at once.
 	leases []func(context.Context) error
 	// after are run when the rules have been added, until one fails.
 	after []func() error
@@ -42,10 +42,10 @@ func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 		defer socket.Close() //nolint:errcheck // nothing is left to send
 	}
 	for i, c := range all {
-		if links[i] == nil {
-			links[i] = c.releaseLeases(ctx)
-		}
 		err := errors.Join(rules[i], links[i])
+		if err == nil {
+			err = c.releaseLeases(ctx)
+		}
 		if err == nil {
 			err = c.runAfter()
 		}

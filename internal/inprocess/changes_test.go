@@ -6,7 +6,10 @@ package inprocess
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -37,6 +40,30 @@ func TestLeasesAreReleasedLast(t *testing.T) {
 		var own *types.Error
 		if !errors.As(err, &own) || own.Code != types.ErrInternal {
 			t.Errorf("error %d: %v, want one with code %d", i, err, types.ErrInternal)
+		}
+	}
+}
+
+// TestLeasesOutlastChains: DEL of each type releases its leases only when it is committed, which
+// may be long after: the links have the addresses until then.
+func TestLeasesOutlastChains(t *testing.T) {
+	for _, name := range []string{"bridge", "ptp", "macvlan"} {
+		dir := t.TempDir()
+		lease := filepath.Join(dir, "n", "192.0.2.5")
+		config := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "n", "type": %q,
+			"ipam": {"type": "host-local", "subnet": "192.0.2.0/24", "dataDir": %q}}`, name, dir)
+		if err := errors.Join(os.Mkdir(filepath.Dir(lease), 0o755), os.WriteFile(lease, []byte(leaseContent("c", "eth0")), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		chain := &Chain{}
+		if _, err := chain.ExecPlugin(t.Context(), name, []byte(config), append([]string{"CNI_COMMAND=DEL"}, environ[1:]...)); err != nil {
+			t.Fatal(err)
+		}
+		if !exists(lease) {
+			t.Errorf("%s: the lease is released before the link is removed", name)
+		}
+		if err := Commit(t.Context(), nil, []*Changes{chain.Changes()})[0]; err != nil || exists(lease) {
+			t.Errorf("%s: the lease is left after the commit: %v", name, err)
 		}
 	}
 }

@@ -240,11 +240,11 @@ func delMacvlan(c *call) error {
 	if err := json.Unmarshal(c.config, conf); err != nil {
 		return fmt.Errorf("failed to load netConf: %w", err)
 	}
-	if conf.IPAM.Type != "" {
-		if err := c.releaseIPAM(conf.IPAM.Type); err != nil {
-			return err
-		}
+	if _, err := c.removeLink(); err != nil {
+		return err
 	}
-	_, err := c.removeLink()
-	return err
+	if conf.IPAM.Type != "" {
+		c.releaseIPAMLater(conf.IPAM.Type)
+	}
+	return nil
 }

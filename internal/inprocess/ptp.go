@@ -162,12 +162,16 @@ func delPTP(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.releaseIPAM(conf.IPAM.Type); err != nil {
+	if _, err := ipam(conf.IPAM.Type); err != nil {
 		return err
 	}
 	addresses, err := c.removeLink()
-	if err != nil || len(addresses) == 0 || !conf.IPMasq {
+	if err != nil {
 		return err
+	}
+	c.releaseIPAMLater(conf.IPAM.Type)
+	if len(addresses) == 0 || !conf.IPMasq {
+		return nil
 	}
 	return c.changes.removeMasquerade(masquerade{conf.IPMasqBackend, addresses, c.network, c.ifName, c.containerID})
 }

@@ -100,6 +100,21 @@ func (o *operation) restoreCache(a state.Attachment) error {
 	return o.writeCache(a)
 }
 
+// recallResults completes attachments with the results that only libcni's cache has, because
+// the call that attached them was killed before it recorded them. DEL removes them there
+// before what it leaves is committed, so that they have to be recorded first.
+func (o *operation) recallResults(attachments []state.Attachment) {
+	for i := range attachments {
+		a := &attachments[i]
+		if a.Result != nil {
+			continue
+		}
+		if entry, err := o.readOwnCache(*a); err == nil && entry.owns(*a) {
+			a.Result = entry.Result
+		}
+	}
+}
+
 // ownCache refuses an attachment whose cache file another attachment has. libcni joins
 // network, container ID and interface with '-', so "1-eth0" of allocation web has the
 // file of "eth0" of web-1, and its DEL would get the other's result; this is a
@@ -116,18 +131,29 @@ func (o *operation) ownCache(a state.Attachment) error {
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(path)
+	entry, err := o.readOwnCache(a)
 	if err != nil {
 		return err
 	}
-	var entry cacheEntry
-	if json.Unmarshal(data, &entry) != nil || entry.ContainerID == "" {
-		return nil // without an owner: libcni replaces it
-	}
-	if entry.ContainerID == a.ContainerID && entry.IfName == a.Interface && entry.NetworkName == a.Network {
+	if entry.ContainerID == "" || entry.owns(a) { // without an owner: libcni replaces it
 		return nil
 	}
 	return &RequestError{"interface", a.Interface, fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of container ID %s: want another name", path, entry.IfName, entry.ContainerID)}
+}
+
+// readOwnCache reads the file of an attachment in libcni's cache. What cannot be parsed has no
+// owner.
+func (o *operation) readOwnCache(a state.Attachment) (entry cacheEntry, err error) {
+	data, err := os.ReadFile(o.cachePath(a))
+	if err == nil && json.Unmarshal(data, &entry) != nil {
+		entry = cacheEntry{}
+	}
+	return entry, err
+}
+
+// owns tells whether a file in libcni's cache is that of an attachment.
+func (e cacheEntry) owns(a state.Attachment) bool {
+	return e.ContainerID == a.ContainerID && e.IfName == a.Interface && e.NetworkName == a.Network
 }
 
 // writeCache replaces the attachment's file in libcni's cache with the record.

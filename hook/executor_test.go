@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -84,6 +85,7 @@ func (c *fakeChain) commit() error {
 			return err
 		}
 		for _, call := range c.calls {
+			c.world.requireResult(call)
 			c.world.count(call)
 			if call.Verb == "DEL" {
 				c.world.namespaces.removeInterface(call.Environ["CNI_NETNS"], iface)
@@ -110,6 +112,39 @@ func TestKilledInProcess(t *testing.T) {
 		some[name] = killables[name]
 	}
 	killAll(t, i, some)
+}
+
+// requireResult: DEL of what was made gets the result of ADD. Without it the firewall plugin
+// removes nothing.
+func (w *world) requireResult(call fakeCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	made := w.objects[call.object()]
+	if call.Verb == "DEL" && made && !bytes.Contains(call.Stdin, []byte(`"prevResult"`)) {
+		w.wrong = append(w.wrong, call.String()+" without the result of ADD")
+	}
+}
+
+// TestKilledTwiceInProcess: before Setup has recorded the results, and in the teardown when
+// libcni has removed them from its cache.
+func TestKilledTwiceInProcess(t *testing.T) {
+	i := install(t)
+	i.inProcess = true
+	w := newWorld(t, i)
+	die := func(call func(*world) error, effect string, made bool) {
+		w.killAt(never, made)
+		w.killer.at = effect
+		if err := call(w); !w.killer.dead {
+			t.Fatalf("alive after %q: %v", w.killer.seen, err)
+		}
+		w.bury()
+	}
+	die(setup(runtimeRequest), "commit ADD net2", true)
+	die(teardown("runtime"), "commit DEL net1", false)
+	if err := w.Teardown(t.Context(), "runtime"); err != nil {
+		t.Error(err)
+	}
+	w.wantNothing()
 }
 
 // TestExecutorIsRecorded: the record says what executed ADD, and one that is in process is

@@ -124,6 +124,11 @@ func (c fakeCall) String() string {
 	return strings.TrimSpace(strings.Join([]string{c.Verb, c.Plugin, c.Environ["CNI_IFNAME"]}, " "))
 }
 
+// object is what ADD makes outside of the namespace, and DEL removes.
+func (c fakeCall) object() string {
+	return c.Plugin + " " + c.Environ["CNI_CONTAINERID"] + " " + c.Environ["CNI_IFNAME"]
+}
+
 // names returns the calls so far, in order, and forgets them.
 func (x *fakeExec) names() []string {
 	x.mu.Lock()

@@ -33,6 +33,8 @@ type killer struct {
 	mu sync.Mutex
 	// left is how many effects come before the last one.
 	left int
+	// at is the name of the last effect, unless it is empty.
+	at string
 	// made is whether the last effect comes about, and only its caller does not learn
 	// of it.
 	made bool
@@ -52,7 +54,7 @@ func (k *killer) effect(name string, make func() error) error {
 		return errKilled
 	}
 	k.seen = append(k.seen, name)
-	if k.left--; k.left >= 0 {
+	if k.left--; k.left >= 0 && name != k.at {
 		return make()
 	}
 	k.dead = true
@@ -245,7 +247,7 @@ func (w *world) notifyCall(done bool) {
 func (w *world) count(c fakeCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	object := c.Plugin + " " + c.Environ["CNI_CONTAINERID"] + " " + c.Environ["CNI_IFNAME"]
+	object := c.object()
 	alive := w.namespaces.Exists(c.Environ["CNI_NETNS"])
 	switch {
 	case c.Verb == "ADD" && w.objects[object]:

@@ -128,6 +128,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
+	o.recallResults(attachments)
 	o.markDeleting(attachments)
 	if err := o.writeResolvConf(attachments); err != nil { // it must not keep anything attached
 		o.log.Warn("resolv.conf still has the DNS of detached networks", "error", err)

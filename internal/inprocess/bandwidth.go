@@ -49,6 +49,9 @@ type limit struct{ rate, burst uint64 }
 // parseBandwidth returns the configuration with the limits: those of the capability count if
 // it has none.
 func parseBandwidth(c *call) (*bandwidthConfig, error) {
+	if err := c.requireVersion("0.3.0"); err != nil {
+		return nil, err
+	}
 	conf := &bandwidthConfig{}
 	if err := json.Unmarshal(c.config, conf); err != nil {
 		return nil, fmt.Errorf("failed to parse network configuration: %w", err)

@@ -60,10 +60,19 @@ func newCall(ctx context.Context, stdin []byte, environ []string) (*call, error)
 	if c.version == "" {
 		c.version = "0.1.0"
 	}
-	if err := (&version.Reconciler{}).Check(c.version, version.All); err != nil {
-		return nil, types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions", err.Details())
+	if err := c.requireVersion("0.1.0"); err != nil {
+		return nil, err
 	}
 	return c, c.refuseOwnNamespace()
+}
+
+// requireVersion refuses configurations of versions of the specification that the plugin does
+// not support: it has the first one and all after it.
+func (c *call) requireVersion(first string) error {
+	if err := (&version.Reconciler{}).Check(c.version, version.VersionsStartingFrom(first)); err != nil {
+		return types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions", err.Details())
+	}
+	return nil
 }
 
 func (c *call) read(environ []string) {

@@ -57,6 +57,8 @@ func TestCalls(t *testing.T) {
 		"no JSON":          {"bridge", "{", environ, types.ErrDecodingFailure},
 		"no network":       {"bridge", `{"cniVersion": "1.1.0"}`, environ, types.ErrInvalidNetworkConfig},
 		"an unknown CNI":   {"bridge", `{"cniVersion": "9.0.0", "name": "n"}`, environ, types.ErrIncompatibleCNIVersion},
+		"too old a CNI":    {"bandwidth", `{"cniVersion": "0.2.0", "name": "n"}`, environ, types.ErrIncompatibleCNIVersion},
+		"no CNI version":   {"bandwidth", `{"name": "n"}`, environ, types.ErrIncompatibleCNIVersion},
 		"an unknown type":  {"calico", config, environ, types.ErrInvalidEnvironmentVariables},
 		"hairpin, promisc": {"bridge", strings.Replace(config, "{", `{"hairpinMode": true, "promiscMode": true, `, 1), environ, types.ErrInternal},
 	} {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/cni/pkg/version"
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/coreos/go-iptables/iptables"
 )
@@ -31,8 +30,8 @@ type firewallConfig struct {
 const forwardChain = "CNI-FORWARD"
 
 func parseFirewall(c *call) (*firewallConfig, *current.Result, error) {
-	if err := (&version.Reconciler{}).Check(c.version, version.VersionsStartingFrom("0.4.0")); err != nil {
-		return nil, nil, types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions", err.Details())
+	if err := c.requireVersion("0.4.0"); err != nil {
+		return nil, nil, err
 	}
 	conf := &firewallConfig{}
 	if err := json.Unmarshal(c.config, conf); err != nil {

@@ -82,7 +82,7 @@ func removeHere(names []string) error {
 	case len(found) == 1:
 		return ignoreMissing(netlink.LinkDel(found[0]))
 	}
-	return removeGroup(found)
+	return removeGroup(found, int(rand.Int32N(1<<31-2)+1))
 }
 
 // existing returns the links of this namespace that have one of the names.
@@ -110,8 +110,7 @@ func ignoreMissing(err error) error {
 }
 
 // removeGroup removes links with one request, as a group of links that holds no other.
-func removeGroup(links []netlink.Link) error {
-	group := int(rand.Int32N(1<<31-2) + 1)
+func removeGroup(links []netlink.Link, group int) error {
 	for _, link := range links {
 		if err := ignoreMissing(netlink.LinkSetGroup(link, group)); err != nil {
 			return fmt.Errorf("failed to put %q into a group: %w", link.Attrs().Name, err)

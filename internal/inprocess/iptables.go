@@ -161,7 +161,7 @@ func (h *iptablesHost) commitSteps(change iptablesChange) error {
 	case change.remove:
 		return h.removeSteps(change.iptablesRules)
 	}
-	return change.addSteps()
+	return h.addSteps(change.iptablesRules)
 }
 
 // callers returns the chains of others that lead to the chain.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 
@@ -60,74 +59,65 @@ func (h *iptablesHost) makeGroup(group iptablesGroup, table string) {
 	existing.checkGroup(group)
 	all.addGroup(group)
 	if h.restoreTable(existing, table) != nil && h.restoreTable(all, table) != nil && h.ctx.Err() == nil {
-		_ = group.makeSteps(h.family, table) // who needs it fails
+		_ = h.makeSteps(group, table) // who needs it fails
 	}
 }
 
 // makeSteps makes what is missing of the group.
-func (g iptablesGroup) makeSteps(family iptables.Protocol, table string) error {
-	ipt, err := openIPTables(family)
+func (h *iptablesHost) makeSteps(g iptablesGroup, table string) error {
+	s, err := h.steps(table)
 	if err != nil {
 		return err
 	}
 	for _, chain := range g.chains {
-		if err := utils.EnsureChain(ipt, table, chain); err != nil {
+		if err := s.ensureChain(chain); err != nil {
 			return err
 		}
 	}
-	return ensureRules(ipt, table, g.rules)
+	return s.ensureRules(g.rules)
 }
 
 // addSteps adds what is missing of the rules, and of what they use.
-func (r *iptablesRules) addSteps() error {
+func (h *iptablesHost) addSteps(r *iptablesRules) error {
 	for _, group := range r.shared {
-		if err := group.makeSteps(r.family, r.table); err != nil {
+		if err := h.makeSteps(group, r.table); err != nil {
 			return err
 		}
 	}
-	ipt, err := openIPTables(r.family)
+	s, err := h.steps(r.table)
 	if err != nil {
 		return err
 	}
 	if r.chain != "" {
-		if err := utils.EnsureChain(ipt, r.table, r.chain); err != nil {
+		if err := s.ensureChain(r.chain); err != nil {
 			return err
 		}
 	}
-	return ensureRules(ipt, r.table, r.rules)
-}
-
-func ensureRules(ipt *iptables.IPTables, table string, rules []iptablesRule) error {
-	for _, rule := range rules {
-		if err := utils.InsertUnique(ipt, table, rule.chain, rule.first, rule.args); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.ensureRules(r.rules)
 }
 
 // removeSteps removes what there is of the rules. Those of a chain are removed by what leads
 // to it: the configuration may have changed since ADD.
 func (h *iptablesHost) removeSteps(r *iptablesRules) error {
-	ipt, err := openIPTables(r.family)
+	s, err := h.steps(r.table)
 	if err != nil {
 		return err
 	}
 	if r.chain == "" {
 		var errs []error
 		for _, rule := range r.rules {
-			errs = append(errs, utils.DeleteRule(ipt, r.table, rule.chain, rule.args...))
+			errs = append(errs, s.deleteRule(rule))
 		}
 		return errors.Join(errs...)
 	}
 	for range removalAttempts {
 		var exists bool
-		if exists, err = ipt.ChainExists(r.table, r.chain); err != nil || !exists {
+		if exists, err = s.ChainExists(r.table, r.chain); err != nil || !exists {
 			return err
 		}
 		t := &iptablesTransaction{}
 		for _, chain := range r.callers() {
-			t.removeCalls(ipt, r.table, chain, r.chain)
+			t.removeCalls(s.IPTables, r.table, chain, r.chain)
 		}
 		t.removeChain(r.chain)
 		if err = h.restoreTable(t, r.table); err == nil {

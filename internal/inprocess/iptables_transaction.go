@@ -128,10 +128,13 @@ func (t *iptablesTransaction) line(verb, chain string, args []string) {
 	t.text.WriteByte('\n')
 }
 
+// unreadable are the characters that iptables-restore cannot read in an argument.
+const unreadable = "\n\r\x00"
+
 // quote returns an argument as iptables-restore reads it. One that it cannot read makes the
 // transaction fail.
 func (t *iptablesTransaction) quote(arg string) string {
-	if strings.ContainsAny(arg, "\n\r\x00") {
+	if strings.ContainsAny(arg, unreadable) {
 		t.fail(fmt.Errorf("iptables-restore cannot read the argument %q", arg))
 	}
 	if arg != "" && !strings.ContainsAny(arg, " \t\"\\'#") {

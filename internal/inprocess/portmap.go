@@ -130,16 +130,23 @@ func conditionsBackend(conditions *[]string) string {
 	return nftablesBackend
 }
 
-// understandsPortmap refuses conditions in the syntax of nft, which only nft reads.
+// understandsPortmap refuses conditions in the syntax of nft, which only nft reads, and those
+// that iptables-restore cannot read.
 func understandsPortmap(config []byte) error {
 	conf := &portmapConfig{}
 	if err := json.Unmarshal(config, conf); err != nil {
 		return err
 	}
 	for name, conditions := range map[string]*[]string{"conditionsV4": conf.ConditionsV4, "conditionsV6": conf.ConditionsV6} {
-		some := conditions != nil && slices.ContainsFunc(*conditions, func(word string) bool { return word != "" })
+		if conditions == nil {
+			continue
+		}
+		some := slices.ContainsFunc(*conditions, func(word string) bool { return word != "" })
 		if some && backend(context.Background(), conf.Backend) == nftablesBackend {
 			return fmt.Errorf("%s is in the syntax of nft", name)
+		}
+		if slices.ContainsFunc(*conditions, func(word string) bool { return strings.ContainsAny(word, unreadable) }) {
+			return fmt.Errorf("%s has a line break", name)
 		}
 	}
 	return nil

@@ -53,6 +53,7 @@ func TestUnderstands(t *testing.T) {
 		{"portmap", `{"backend": "nftables", "conditionsV6": [""]}`, missing, true},
 		{"portmap", `{"backend": "nftables", "conditionsV6": ["ip6", "saddr", "::1"]}`, missing, false},
 		{"portmap", `{"backend": "iptables", "conditionsV4": ["-d", "192.0.2.1"]}`, missing, true},
+		{"portmap", `{"backend": "iptables", "conditionsV6": ["-m", "comment", "--comment", "two\nlines"]}`, missing, false},
 		{"firewall", `{"backend": "firewalld"}`, missing, false},
 		{"firewall", `{}`, missing, true},
 		{"firewall", `{}`, existing, false},

@@ -6,6 +6,7 @@ package inprocess
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -18,19 +19,42 @@ func (h *iptablesHost) removeDirectly(changes iptablesChangeList) iptablesChange
 	if h.legacy || h.socket == nil {
 		return changes
 	}
-	b, listings := &nftablesBatch{}, h.socket.listings()
-	var left iptablesChangeList
-	for _, change := range changes {
-		if !change.remove || change.chain == "" {
-			left = append(left, change)
-		} else if err := h.removeChain(b, change.iptablesRules, listings); err != nil {
+	for attempt := range guardedAttempts + 1 {
+		b, left, err := h.directRemoval(changes)
+		if err != nil {
+			return changes
+		}
+		if attempt == guardedAttempts {
+			b.generation = 0
+		}
+		err = h.socket.send(b)
+		if err == nil {
+			return left
+		}
+		if !errors.Is(err, unix.ERESTART) {
 			return changes
 		}
 	}
-	if h.socket.send(b) != nil {
-		return changes
+	return changes
+}
+
+// directRemoval returns the batch that removes chains, and the changes that are left.
+func (h *iptablesHost) directRemoval(changes iptablesChangeList) (*nftablesBatch, iptablesChangeList, error) {
+	var left iptablesChangeList
+	b, listings := &nftablesBatch{}, (*nftablesListings)(nil)
+	for _, change := range changes {
+		if !change.remove || change.chain == "" {
+			left = append(left, change)
+			continue
+		}
+		if listings == nil {
+			listings = h.socket.listings()
+		}
+		if err := h.removeChain(b, change.iptablesRules, listings); err != nil {
+			return nil, nil, err
+		}
 	}
-	return left
+	return b, left, nil
 }
 
 // removeChain removes a chain, its rules, and the rules of others that lead to it.
@@ -44,7 +68,7 @@ func (h *iptablesHost) removeChain(b *nftablesBatch, r *iptablesRules, listings 
 		}
 		for _, rule := range rules {
 			if isJump(rule) {
-				b.deleteRule(table, caller, rule.handle)
+				listings.deleteRule(b, table, caller, rule)
 			}
 		}
 	}

@@ -55,7 +55,11 @@ type nftablesRule struct {
 
 // nftablesAttempts is how often a batch is tried: between listing and removing, another
 // process may have removed a rule.
-const nftablesAttempts = 3
+const nftablesAttempts = 5
+
+// guardedAttempts is how many of them the kernel refuses if there was any change since the
+// listing. On a host where rules change all the time, the others are as those of nft.
+const guardedAttempts = 2
 
 // commitNFTables commits the nftables rules of all chains, and joins the errors of each. An
 // error of the socket is that of all that have such rules.
@@ -86,10 +90,13 @@ func hasNFTables(all []*Changes) bool {
 // commit makes the changes in one batch.
 func (s *nftablesSocket) commit(all []*Changes) error {
 	var err error
-	for range nftablesAttempts {
+	for attempt := range nftablesAttempts {
 		var b *nftablesBatch
 		if b, err = s.batch(all); err != nil {
 			return err
+		}
+		if attempt >= guardedAttempts {
+			b.generation = 0
 		}
 		if err = s.send(b); err == nil {
 			return nil
@@ -159,7 +166,7 @@ func (l *nftablesListings) change(b *nftablesBatch, r *nftablesRules, remove boo
 			}
 			for _, rule := range existing {
 				if r.owns(rule.comment()) {
-					b.deleteRule(r.table, chain, rule.handle)
+					l.deleteRule(b, r.table, chain, rule)
 				}
 			}
 		}

@@ -23,6 +23,9 @@ const (
 type nftablesBatch struct {
 	messages []netlink.Message
 	err      error
+	// generation is that of the rules when they were listed, if there are handles of rules in
+	// the batch: the kernel refuses it if they have changed. 0: it does not.
+	generation uint32
 }
 
 func (b *nftablesBatch) addTable(t *nftablesTable) {

@@ -9,10 +9,16 @@ type nftablesListings struct {
 	*nftablesSocket
 
 	rules map[string][]listedRule
+	// number is the generation of nftables before the first listing; 0 if it is unknown.
+	number uint32
 }
 
 func (s *nftablesSocket) listings() *nftablesListings {
-	return &nftablesListings{s, map[string][]listedRule{}}
+	number, err := s.generation()
+	if err != nil {
+		number = 0
+	}
+	return &nftablesListings{s, map[string][]listedRule{}, number}
 }
 
 // of returns the rules of a chain, none if there is no such chain.
@@ -24,4 +30,11 @@ func (l *nftablesListings) of(t *nftablesTable, chain string) ([]listedRule, err
 	rules, err := l.list(t, chain)
 	l.rules[key] = rules
 	return rules, err
+}
+
+// deleteRule deletes a rule that was listed. A handle belongs to another rule when the table has
+// been made anew meanwhile, as a reload of all rules does.
+func (l *nftablesListings) deleteRule(b *nftablesBatch, t *nftablesTable, chain string, rule listedRule) {
+	b.generation = l.number
+	b.deleteRule(t, chain, rule.handle)
 }

@@ -65,6 +65,13 @@ func (s *nftablesSocket) send(b *nftablesBatch) error {
 		}
 	}
 	begin, end := batchMessage(unix.NFNL_MSG_BATCH_BEGIN), batchMessage(unix.NFNL_MSG_BATCH_END)
+	if b.generation != 0 {
+		data, err := netlink.MarshalAttributes([]netlink.Attribute{number(unix.NFNL_BATCH_GENID, b.generation)})
+		if err != nil {
+			return err
+		}
+		begin.Data = append(begin.Data, data...)
+	}
 	messages := append(append([]netlink.Message{begin}, b.messages...), end)
 	// One answer is enough: the kernel reports an error in any message, and the success of
 	// the last one after that of the batch.

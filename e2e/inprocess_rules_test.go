@@ -277,6 +277,29 @@ func useLegacy(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
+// TestNarrowRulesInProcess: what all attachments share is made also where the administrator has
+// rules that lead to the same chains for some packets only.
+func TestNarrowRulesInProcess(t *testing.T) {
+	c := rulesCase{plugins: []string{`{"type": "firewall"}`, `{"type": "portmap", "backend": "iptables", "snat": false}`}, addresses: v4, mappings: oneMapping}
+	var got [2]string
+	for i, executor := range []rulesExecutor{byReference, inProcess} {
+		flushRules(t)
+		defer flushRules(t)
+		for _, rule := range []string{
+			"filter -N CNI-FORWARD", "filter -N CNI-ADMIN", "nat -N CNI-HOSTPORT-DNAT",
+			"filter -A FORWARD -i eth9 -j CNI-FORWARD", "filter -A CNI-FORWARD -s 192.0.2.1 -j CNI-ADMIN",
+			"nat -A PREROUTING -i eth9 -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT", "nat -A OUTPUT -p tcp -j CNI-HOSTPORT-DNAT",
+		} {
+			sandbox.Run(t, append([]string{"iptables", "-t"}, strings.Fields(rule)...)...)
+		}
+		if _, err := executor(t, c, "ADD", "one"); err != nil {
+			t.Fatal(err)
+		}
+		got[i] = rulesOf(t)
+	}
+	compareHistory(t, "after ADD", strings.Split(got[0], "\n"), strings.Split(got[1], "\n"))
+}
+
 // manyRules is how many attachments make and remove rules at the same time.
 const manyRules = 16
 

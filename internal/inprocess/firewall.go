@@ -87,8 +87,8 @@ func (conf *firewallConfig) forwardGroup() iptablesGroup {
 	return iptablesGroup{
 		chains: []string{forwardChain, admin},
 		rules: []iptablesRule{
-			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: jumpTo(forwardChain)},
-			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: jumpTo(admin)},
+			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: allTo(forwardChain, "comment")},
+			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: allTo(admin, "comment")},
 		},
 	}
 }

@@ -98,6 +98,39 @@ func jumpTo(chain string) func(listedRule) bool {
 	return hasAny(attributeOf(unix.NFTA_VERDICT_CHAIN, append([]byte(chain), 0)))
 }
 
+// allTo returns what recognizes a rule that leads to a chain all packets, or all that an
+// extension of iptables matches: the administrator may have rules for some of them.
+func allTo(chain, extension string) func(listedRule) bool {
+	isJump := jumpTo(chain)
+	return func(rule listedRule) bool {
+		if !isJump(rule) {
+			return false
+		}
+		for _, element := range attributes(rule.exprs) {
+			switch name := stringOf(element, unix.NFTA_EXPR_NAME); name {
+			case "counter", "immediate":
+			case "match":
+				if !bytes.Contains(element, attributeOf(unix.NFTA_MATCH_NAME, append([]byte(extension), 0))) {
+					return false
+				}
+			default:
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// stringOf returns an attribute that is a text, empty if there is none.
+func stringOf(data []byte, wanted uint16) string {
+	for kind, value := range attributes(data) {
+		if kind&^unix.NLA_F_NESTED == wanted {
+			return string(bytes.TrimSuffix(value, []byte{0}))
+		}
+	}
+	return ""
+}
+
 // withMark returns what recognizes a rule that has a mark as its value and as its mask.
 // Versions of iptables-nft have an expression of nftables or an extension of iptables for it.
 func withMark(mark uint32) func(listedRule) bool {

@@ -44,8 +44,8 @@ func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
 	r.shared = append(r.shared, iptablesGroup{
 		chains: []string{hostportChain},
 		rules: []iptablesRule{
-			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: jumpTo(hostportChain)},
-			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: jumpTo(hostportChain)},
+			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: allTo(hostportChain, "addrtype")},
+			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: allTo(hostportChain, "addrtype")},
 		},
 	})
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -68,7 +68,7 @@ func masqueradeGroup(bit int) iptablesGroup {
 		rules: []iptablesRule{
 			{chain: hostportMarkChain, args: []string{"-m", "comment", "--comment", "CNI portfwd masquerade mark", "-j", "MARK", "--set-xmark", mark}},
 			{chain: hostportMasqChain, args: []string{"-m", "mark", "--mark", mark, "-j", "MASQUERADE"}},
-			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: jumpTo(hostportMasqChain)},
+			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: allTo(hostportMasqChain, "comment")},
 		},
 	}
 	if bit == defaultMarkBit { // the bytes of others are also those of sizes and registers

@@ -1,0 +1,62 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/coreos/go-iptables/iptables"
+)
+
+// TestSharedIsSeen: rules that all attachments share are recognized as iptables-nft makes them,
+// and those for some packets only are not taken for them.
+func TestSharedIsSeen(t *testing.T) {
+	for _, r := range append(testFirewall(t, "open"), testPortmap(t)) {
+		for _, narrow := range []string{"", "-p tcp ", "-s 192.0.2.1 ", "-m mark --mark 1 "} {
+			seen, err := sharedIsSeen(t, r, narrow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen != (narrow == "") {
+				t.Errorf("%s, with %q: seen is %t", r.table, narrow, seen)
+			}
+		}
+	}
+}
+
+// sharedIsSeen makes what attachments share in a namespace of its own, the rules with one more
+// match, and looks for it.
+func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err error) {
+	t.Helper()
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		return false, err
+	}
+	defer netns.Close()                        //nolint:errcheck // it ends with this
+	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
+		transaction := &iptablesTransaction{}
+		transaction.begin(r.table)
+		for _, group := range r.shared {
+			transaction.addGroup(group)
+		}
+		transaction.commit()
+		cmd := exec.CommandContext(t.Context(), "iptables-nft-restore", "--noflush")
+		cmd.Stdin = strings.NewReader(strings.ReplaceAll(transaction.text.String(), " -j CNI-", " "+narrow+"-j CNI-"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		socket, err := dialNFTables(t.Context())
+		if err != nil {
+			return err
+		}
+		defer socket.Close() //nolint:errcheck // read only
+		seen = (&iptablesHost{ctx: t.Context(), nft: true, socket: socket, family: iptables.ProtocolIPv4}).hasShared(r)
+		return nil
+	})
+	return seen, err
+}

@@ -121,7 +121,7 @@ func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*i
 		return nil
 	}
 	for _, r := range all {
-		if err := r.checkFirewallSteps(); err != nil {
+		if err := r.checkFirewallSteps(ctx); err != nil {
 			return err
 		}
 	}
@@ -129,8 +129,8 @@ func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*i
 }
 
 // checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
-func (r *iptablesRules) checkFirewallSteps() error {
-	ipt, err := openIPTables(r.family)
+func (r *iptablesRules) checkFirewallSteps(ctx context.Context) error {
+	ipt, err := openIPTables(ctx, r.family)
 	if err != nil {
 		return err
 	}

@@ -18,12 +18,12 @@ func (r *iptablesRules) check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return r.checkSteps()
+	return r.checkSteps(ctx)
 }
 
 // checkSteps tells what is missing.
-func (r *iptablesRules) checkSteps() error {
-	ipt, err := openIPTables(r.family)
+func (r *iptablesRules) checkSteps(ctx context.Context) error {
+	ipt, err := openIPTables(ctx, r.family)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func legacyTables(family iptables.Protocol) string {
 
 // namesSlowly asks iptables for the rules.
 func (h *iptablesHost) namesSlowly(r *iptablesRules) bool {
-	ipt, err := openIPTables(h.family)
+	ipt, err := openIPTables(h.ctx, h.family)
 	if err != nil {
 		return true
 	}

@@ -4,10 +4,12 @@
 package inprocess
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
@@ -15,8 +17,16 @@ import (
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
-func openIPTables(family iptables.Protocol) (*iptables.IPTables, error) {
-	ipt, err := iptables.New(iptables.IPFamily(family), iptables.Timeout(lockTimeout))
+// openIPTables returns iptables that waits for its lock until the deadline of ctx, to the second.
+func openIPTables(ctx context.Context, family iptables.Protocol) (*iptables.IPTables, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	wait := lockTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, int(time.Until(deadline)/time.Second)+1) // 0 is no limit
+	}
+	ipt, err := iptables.New(iptables.IPFamily(family), iptables.Timeout(wait))
 	if err != nil {
 		return nil, fmt.Errorf("failed to locate iptables: %w", err)
 	}

@@ -37,7 +37,7 @@ func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err
 	if err != nil {
 		return false, err
 	}
-	defer netns.Close()                        //nolint:errcheck // it ends with this
+	defer netns.Close()
 	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
 		transaction := &iptablesTransaction{}
 		transaction.begin(r.table)
@@ -54,7 +54,7 @@ func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err
 		if err != nil {
 			return err
 		}
-		defer socket.Close() //nolint:errcheck // read only
+		defer socket.Close()
 		seen = (&iptablesHost{ctx: t.Context(), nft: true, socket: socket, family: iptables.ProtocolIPv4}).hasShared(r)
 		return nil
 	})

@@ -36,7 +36,7 @@ func TestChangesInheritHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hold.Close() //nolint:errcheck // empty
+	defer hold.Close()
 	for _, remove := range []bool{false, true} {
 		if remove {
 			err = os.WriteFile(filepath.Join(dir, "exist"), nil, 0o600)

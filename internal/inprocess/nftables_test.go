@@ -40,7 +40,7 @@ func TestRemovalAfterReload(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer s.Close() //nolint:errcheck // nothing is left to send
+		defer s.Close()
 		if err := errors.Join(s.commit(publishing(t, false, "zero", "one", "two")), s.commit(publishing(t, true, "zero"))); err != nil {
 			return err
 		}

@@ -98,9 +98,9 @@ func describeAddress(header []byte, attrs map[uint16][]byte, own *dump) string {
 }
 
 // addressFlags returns the flags of an address. Without duplicate address detection it is tentative
-// only until the link has its carrier.
+// only until the link has its carrier. lo never has it, and -1 in its setting.
 func addressFlags(link string, flags uint32) uint32 {
-	if dad := readSetting("net/ipv6/conf/" + link + "/accept_dad"); len(dad) > 0 && dad[0] == '0' {
+	if dad := readSetting("net/ipv6/conf/" + link + "/accept_dad"); len(dad) > 0 && strings.ContainsRune("0-", rune(dad[0])) {
 		flags &^= unix.IFA_F_TENTATIVE
 	}
 	return flags

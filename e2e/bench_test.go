@@ -152,7 +152,7 @@ func childrenCPU(b *testing.B) time.Duration {
 
 var (
 	pluginCall = regexp.MustCompile(`plugin call: .*network=(\S+) .*took=(\S+)`)
-	commitCall = regexp.MustCompile(`committed: .*took=(\S+)`)
+	commitCall = regexp.MustCompile(`networks committed: .*took=(\S+)`)
 )
 
 // longest returns the duration of the logged plugin calls of the slowest network, and of the

@@ -34,6 +34,20 @@ func netavark(b *testing.B, path, backend string) subject {
 	}
 }
 
+// netavarkHasNFTables tells whether this netavark is 1.10 or newer.
+func netavarkHasNFTables(b *testing.B, path string) bool {
+	b.Helper()
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(string(out), "netavark %d.%d", &major, &minor); err != nil {
+		b.Fatalf("%s: %v", out, err)
+	}
+	return major > 1 || minor >= 10
+}
+
 func netavarkConf(b *testing.B, k int, id string) []byte {
 	b.Helper()
 	networks, info := map[string]any{}, map[string]any{}

@@ -181,7 +181,7 @@ func (p *peers) subjects(b *testing.B, backend string) []subject {
 	if path := os.Getenv("MULTUS_BIN"); path != "" {
 		subjects = append(subjects, p.multus(b, path))
 	}
-	if path := os.Getenv("NETAVARK_BIN"); path != "" {
+	if path := os.Getenv("NETAVARK_BIN"); path != "" && (backend == "iptables" || netavarkHasNFTables(b, path)) {
 		subjects = append(subjects, netavark(b, path, backend))
 	}
 	return subjects

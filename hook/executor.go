@@ -221,6 +221,6 @@ func (e *Engine) commit(ctx context.Context, hold *os.File, log hclog.Logger, ch
 		}
 		errs[owners[i]] = err
 	}
-	log.Debug("changes of networks committed", "networks", len(changes), "took", time.Since(started).Round(10*time.Microsecond))
+	log.Debug("changes of networks committed", "networks", len(changes), "took", cniexec.Took(started))
 	return errs
 }

@@ -5,6 +5,7 @@ package cniexec
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -18,11 +19,17 @@ type Logged struct {
 	Log hclog.Logger
 }
 
+// Took returns the time since a call started, as the log shows it: in milliseconds, because hclog
+// quotes the sign of microseconds.
+func Took(started time.Time) string {
+	return fmt.Sprintf("%.2fms", float64(time.Since(started))/float64(time.Millisecond))
+}
+
 // ExecPlugin executes a plugin once.
 func (l Logged) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	started := time.Now()
 	result, err := l.Exec.ExecPlugin(ctx, path, stdin, environ)
-	args := []any{"plugin", filepath.Base(path), "verb", Verb(environ), "took", time.Since(started).Round(10 * time.Microsecond)}
+	args := []any{"plugin", filepath.Base(path), "verb", Verb(environ), "took", Took(started)}
 	if err != nil {
 		args = append(args, "error", err)
 	}

@@ -64,11 +64,7 @@ func askNomad(ctx context.Context, d *doctor.Doctor) {
 }
 
 func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
-	log, err := s.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.config(log)
+	c, err := s.loggedConfig(cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}

@@ -130,11 +130,7 @@ func newNetworks(s *settings) *cobra.Command {
 }
 
 func (f *networksFlags) run(cmd *cobra.Command, s *settings, args []string) error {
-	log, err := s.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	c, err := s.config(log)
+	c, err := s.loggedConfig(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}

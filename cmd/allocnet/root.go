@@ -218,16 +218,21 @@ func (s *settings) reader(stderr io.Writer) (*hook.Engine, error) {
 }
 
 func (s *settings) newEngine(stderr io.Writer, open func(hook.Config) (*hook.Engine, error)) (*hook.Engine, error) {
+	c, err := s.loggedConfig(stderr)
+	if err != nil {
+		return nil, err
+	}
+	c.Observers = []hook.Observer{event.NewRecorder(s.stateDir, s.command, c.Logger)}
+	return open(c)
+}
+
+// loggedConfig is config with the logger that the flags describe.
+func (s *settings) loggedConfig(stderr io.Writer) (hook.Config, error) {
 	log, err := s.logger(stderr)
 	if err != nil {
-		return nil, err
+		return hook.Config{}, err
 	}
-	c, err := s.config(log)
-	if err != nil {
-		return nil, err
-	}
-	c.Observers = []hook.Observer{event.NewRecorder(s.stateDir, s.command, log)}
-	return open(c)
+	return s.config(log)
 }
 
 // config returns the configuration of the engine that the flags describe.

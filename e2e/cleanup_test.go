@@ -96,25 +96,14 @@ func (h *host) ownPlugins() {
 func TestForcedCleanup(t *testing.T) {
 	for _, backend := range []string{"nft", "legacy"} {
 		t.Run(backend, func(t *testing.T) {
-			t.Cleanup(func() { flushLegacy(t) })
+			t.Cleanup(func() { sandbox.FlushLegacy(t) })
 			h := newHost(t)
-			h.iptables(backend)
+			h.path = sandbox.PathOfIPTables(t, backend)
 			h.warmLeaky()
 			for name, network := range leaky {
 				t.Run(name, func(t *testing.T) { h.on(t).breakAndTearDown(network.plugins, network.publish, backend) })
 			}
 		})
-	}
-}
-
-// flushLegacy empties the legacy tables: other tests need hosts with one backend.
-func flushLegacy(t *testing.T) {
-	t.Helper()
-	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
-		for _, table := range []string{"nat", "filter"} {
-			sandbox.Run(t, program, "-t", table, "-F")
-			sandbox.Run(t, program, "-t", table, "-X")
-		}
 	}
 }
 
@@ -172,32 +161,14 @@ func (h *host) breakAndTearDown(plugins, publish, backend string) {
 	}
 }
 
-// iptables selects the backend of the plugins, and of no other program.
-func (h *host) iptables(backend string) {
-	h.t.Helper()
-	dir := h.t.TempDir()
-	for _, name := range []string{"iptables", "ip6tables"} {
-		for _, suffix := range []string{"", "-save", "-restore"} {
-			real, err := exec.LookPath(name + "-" + backend + suffix)
-			if err != nil {
-				h.t.Fatalf("%v: run: make deps", err)
-			}
-			if err := os.Symlink(real, filepath.Join(dir, name+suffix)); err != nil {
-				h.t.Fatal(err)
-			}
-		}
-	}
-	h.path = dir + ":" + os.Getenv("PATH")
-}
-
 // TestRulesRemovedMeanwhile: another process, such as Nomad, removes the masquerade of
 // an allocation after it was listed for removal.
 func TestRulesRemovedMeanwhile(t *testing.T) {
 	for _, backend := range []string{"nft", "legacy"} {
 		t.Run(backend, func(t *testing.T) {
-			t.Cleanup(func() { flushLegacy(t) })
+			t.Cleanup(func() { sandbox.FlushLegacy(t) })
 			h := newHost(t)
-			h.iptables(backend)
+			h.path = sandbox.PathOfIPTables(t, backend)
 			h.warmLeaky()
 			sandbox.WriteFile(t, h.conf+"/80-leaky.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(leaky["masquerade"].plugins, dualStack)))
 			h.attach("leak", "--primary", "leaky")

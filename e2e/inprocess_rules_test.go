@@ -94,7 +94,7 @@ func TestRulesInProcess(t *testing.T) {
 
 // TestLegacyRulesInProcess does the same with iptables-legacy for some.
 func TestLegacyRulesInProcess(t *testing.T) {
-	useLegacy(t)
+	t.Setenv("PATH", sandbox.PathOfIPTables(t, "legacy"))
 	for _, c := range rulesCases() {
 		if c.legacy {
 			t.Run(c.name, func(t *testing.T) { c.compare(t) })
@@ -247,34 +247,8 @@ func rulesOf(t *testing.T) string {
 // flushRules removes all rules.
 func flushRules(t *testing.T) {
 	t.Helper()
-	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
-		for _, table := range []string{"filter", "nat"} {
-			sandbox.Run(t, program, "-t", table, "-F")
-			sandbox.Run(t, program, "-t", table, "-X")
-		}
-	}
+	sandbox.FlushLegacy(t)
 	sandbox.Run(t, "nft", "flush", "ruleset")
-}
-
-// useLegacy makes iptables-legacy the iptables of the host.
-func useLegacy(t *testing.T) {
-	t.Helper()
-	dir := t.TempDir()
-	for _, program := range []string{"iptables", "ip6tables"} {
-		for _, suffix := range []string{"", "-restore", "-save"} {
-			path, err := exec.LookPath(program + "-legacy" + suffix)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if path, err = filepath.EvalSymlinks(path); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(path, filepath.Join(dir, program+suffix)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
 // TestNarrowRulesInProcess: what all attachments share is made also where the administrator has
@@ -309,7 +283,7 @@ func TestRulesOfManyInProcess(t *testing.T) {
 	t.Run("iptables-nft", func(t *testing.T) { compareCrowd(t, "iptables") })
 	t.Run("nftables", func(t *testing.T) { compareCrowd(t, "nftables") })
 	t.Run("iptables-legacy", func(t *testing.T) {
-		useLegacy(t)
+		t.Setenv("PATH", sandbox.PathOfIPTables(t, "legacy"))
 		compareCrowd(t, "iptables")
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -119,10 +118,10 @@ func TestSleepsForEver(t *testing.T) {
 // TestRulesAreLocked: another process has the lock of iptables-legacy. Plugins wait for it,
 // until their deadline.
 func TestRulesAreLocked(t *testing.T) {
-	t.Cleanup(func() { flushLegacy(t) })
+	t.Cleanup(func() { sandbox.FlushLegacy(t) })
 	h := newHost(t)
-	h.legacy()
-	stand(h) // makes the shared chains
+	h.path = sandbox.PathOfIPTables(t, "legacy") // which has the lock
+	stand(h)                                     // makes the shared chains
 	h.must(detach...)
 	h.remember()
 
@@ -143,36 +142,6 @@ func TestRulesAreLocked(t *testing.T) {
 	release()
 	h.must(detach...)
 	h.requireSame()
-}
-
-// legacy makes allocnet and the plugins use iptables-legacy, which has the lock.
-func (h *host) legacy() {
-	h.Helper()
-	dir := h.TempDir()
-	for _, name := range []string{"iptables", "ip6tables"} {
-		for _, suffix := range []string{"", "-save", "-restore"} {
-			real, err := exec.LookPath(name + "-legacy" + suffix)
-			if err != nil {
-				h.Fatalf("%v: run: make deps", err)
-			}
-			if err := os.Symlink(real, filepath.Join(dir, name+suffix)); err != nil {
-				h.Fatal(err)
-			}
-		}
-	}
-	h.path = dir + ":" + os.Getenv("PATH")
-}
-
-// flushLegacy empties the legacy tables: other tests are on hosts that have one
-// kind of rules.
-func flushLegacy(t *testing.T) {
-	t.Helper()
-	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
-		for _, table := range []string{"nat", "filter"} {
-			sandbox.Run(t, program, "-t", table, "-F")
-			sandbox.Run(t, program, "-t", table, "-X")
-		}
-	}
 }
 
 const rulesLock = "/run/xtables.lock"

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,16 +62,16 @@ type cacheEntry struct {
 // all its attachments: libcni itself finds one container ID at a time. Like libcni it
 // skips a file that cannot be parsed.
 func readCache(dir, allocation string) ([]cacheEntry, error) {
-	files, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	paths, err := cachePaths(dir, allocation)
+	if err != nil {
 		return nil, err
 	}
 	var found []cacheEntry
-	for _, file := range files {
-		if !strings.Contains(file.Name(), "-"+allocation) || !file.Type().IsRegular() { // libcni names them NETWORK-CONTAINERID-INTERFACE
+	for _, path := range paths {
+		if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		data, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -80,6 +81,28 @@ func readCache(dir, allocation string) ([]cacheEntry, error) {
 		}
 	}
 	return found, nil
+}
+
+// cachePaths returns the files that may have results of an allocation. The directory has those
+// of all: only their names are read.
+func cachePaths(dir, allocation string) ([]string, error) {
+	results, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer results.Close() //nolint:errcheck // read only
+	names, err := results.Readdirnames(-1)
+	var paths []string
+	for _, name := range names {
+		if strings.Contains(name, "-"+allocation) { // libcni names them NETWORK-CONTAINERID-INTERFACE
+			paths = append(paths, filepath.Join(dir, name))
+		}
+	}
+	slices.Sort(paths)
+	return paths, err
 }
 
 func (o *operation) cachePath(a state.Attachment) string {

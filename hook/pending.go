@@ -16,13 +16,16 @@ import (
 // retry, or allocations of an earlier boot are on record. It runs no plugin and waits for
 // no lock.
 func (e *Engine) RetryDue() bool {
-	recorded, err := e.store.IDs()
-	if err != nil || len(recorded) == 0 {
+	boot, _, err := e.bootDue()
+	if (err != nil || !boot) && !e.pendingDue() {
 		return false
 	}
-	if due, _, err := e.bootDue(); err == nil && due {
-		return true
-	}
+	recorded, err := e.store.IDs() // only now: there may be thousands
+	return err == nil && len(recorded) > 0
+}
+
+// pendingDue tells whether an unfinished teardown is due.
+func (e *Engine) pendingDue() bool {
 	ids, err := e.store.Pending()
 	if err != nil {
 		e.log.Warn("cannot list the unfinished teardowns", "error", err)

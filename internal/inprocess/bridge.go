@@ -16,7 +16,6 @@ import (
 	pluginipam "github.com/containernetworking/plugins/pkg/ipam"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 	"github.com/vishvananda/netlink"
 )
 
@@ -84,7 +83,7 @@ func addBridge(c *call) (*current.Result, error) {
 	if err := conf.validateAdd(); err != nil {
 		return nil, err
 	}
-	bridge, err := conf.ensureBridge()
+	bridge, err := conf.ensureBridge(c)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create bridge %q: %w", conf.Bridge, err)
 	}
@@ -93,7 +92,7 @@ func addBridge(c *call) (*current.Result, error) {
 		return nil, fmt.Errorf("failed to open netns %q: %w", c.netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	port, inside, err := conf.addPort(netns, bridge, c.ifName)
+	port, inside, err := conf.addPort(c, netns, bridge)
 	if err != nil {
 		return nil, err
 	}
@@ -141,14 +140,14 @@ func (conf *bridgeConfig) applyAddresses(c *call, netns ns.NetNS, bridge *netlin
 	result.IPs, result.Routes, result.DNS = allocated.IPs, allocated.Routes, allocated.DNS
 	gateways := conf.gateways(result)
 	err := within(netns, func(ns.NetNS) error {
-		conf.setDAD(c.ifName)
-		_, _ = sysctl.Sysctl("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
+		conf.setDAD(c)
+		_ = c.sysctls.Set("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
 		return pluginipam.ConfigureIface(c.ifName, result)
 	})
 	if err != nil {
 		return err
 	}
-	if err := conf.addGateways(bridge, gateways, result); err != nil {
+	if err := conf.addGateways(c, bridge, gateways, result); err != nil {
 		return err
 	}
 	if conf.IPMasq {
@@ -158,14 +157,14 @@ func (conf *bridgeConfig) applyAddresses(c *call, netns ns.NetNS, bridge *netlin
 }
 
 // setDAD turns duplicate address detection on or off. A host without IPv6 has no such key.
-func (conf *bridgeConfig) setDAD(ifName string) {
-	key := "net/ipv6/conf/" + ifName
+func (conf *bridgeConfig) setDAD(c *call) {
+	key := "net/ipv6/conf/" + c.ifName
 	if !conf.EnableDAD {
-		_, _ = sysctl.Sysctl(key+"/accept_dad", "0")
+		_ = c.sysctls.Set(key+"/accept_dad", "0")
 		return
 	}
-	_, _ = sysctl.Sysctl(key+"/enhanced_dad", "1")
-	_, _ = sysctl.Sysctl(key+"/accept_dad", "1")
+	_ = c.sysctls.Set(key+"/enhanced_dad", "1")
+	_ = c.sysctls.Set(key+"/accept_dad", "1")
 }
 
 // complete waits until the port forwards, and fills in what the kernel has chosen.

@@ -10,10 +10,8 @@ import (
 	"sync"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +21,7 @@ import (
 var bridges sync.Mutex
 
 // ensureBridge makes the bridge if it is missing, and sets it up.
-func (conf *bridgeConfig) ensureBridge() (*netlink.Bridge, error) {
+func (conf *bridgeConfig) ensureBridge(c *call) (*netlink.Bridge, error) {
 	bridges.Lock()
 	defer bridges.Unlock()
 	attrs := netlink.NewLinkAttrs()
@@ -45,7 +43,7 @@ func (conf *bridgeConfig) ensureBridge() (*netlink.Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _ = sysctl.Sysctl("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
+	_ = c.sysctls.Set("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
 	return bridge, netlink.LinkSetUp(bridge)
 }
 
@@ -62,28 +60,20 @@ func bridgeByName(name string) (*netlink.Bridge, error) {
 }
 
 // addPort makes a veth pair from the namespace to a port of the bridge.
-func (conf *bridgeConfig) addPort(netns ns.NetNS, bridge *netlink.Bridge, ifName string) (port, inside *current.Interface, err error) {
-	var host, container net.Interface
-	err = within(netns, func(hostNS ns.NetNS) (err error) {
-		host, container, err = ip.SetupVeth(ifName, conf.MTU, conf.mac, hostNS)
-		return err
-	})
+func (conf *bridgeConfig) addPort(c *call, netns ns.NetNS, bridge *netlink.Bridge) (port, inside *current.Interface, err error) {
+	host, container, err := c.addVeth(netns, conf.MTU, conf.mac)
 	if err != nil {
 		return nil, nil, err
 	}
-	inside = &current.Interface{Name: container.Name, Mac: container.HardwareAddr.String(), Sandbox: netns.Path()}
-	if err := conf.connect(bridge, host.Name, conf.VLAN, conf.trunk); err != nil {
+	if err := conf.connect(bridge, host, conf.VLAN, conf.trunk); err != nil {
 		return nil, nil, err
 	}
-	return &current.Interface{Name: host.Name, Mac: host.HardwareAddr.String()}, inside, nil
+	return interfaceOf(host, ""), interfaceOf(container, netns.Path()), nil
 }
 
 // connect makes a link a port of the bridge.
-func (conf *bridgeConfig) connect(bridge *netlink.Bridge, name string, vlan int, trunk []uint16) error {
-	link, err := netlinksafe.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("failed to lookup %q: %w", name, err)
-	}
+func (conf *bridgeConfig) connect(bridge *netlink.Bridge, link netlink.Link, vlan int, trunk []uint16) error {
+	name := link.Attrs().Name
 	if err := netlink.LinkSetMaster(link, bridge); err != nil {
 		return fmt.Errorf("failed to connect %q to bridge %v: %w", name, bridge.Attrs().Name, err)
 	}
@@ -98,7 +88,7 @@ func (conf *bridgeConfig) connect(bridge *netlink.Bridge, name string, vlan int,
 
 // addGateways gives the gateways of both families, IPv4 first, to the bridge, or to its port
 // for the VLAN, and turns forwarding on.
-func (conf *bridgeConfig) addGateways(bridge *netlink.Bridge, gateways []net.IPNet, result *current.Result) error {
+func (conf *bridgeConfig) addGateways(c *call, bridge *netlink.Bridge, gateways []net.IPNet, result *current.Result) error {
 	bridges.Lock()
 	defer bridges.Unlock()
 	for _, wantV4 := range []bool{true, false} {
@@ -113,7 +103,7 @@ func (conf *bridgeConfig) addGateways(bridge *netlink.Bridge, gateways []net.IPN
 			}
 		}
 		if found {
-			if err := forward(wantV4); err != nil {
+			if err := c.forward(wantV4); err != nil {
 				return fmt.Errorf("failed to enable forwarding: %w", err)
 			}
 		}
@@ -121,11 +111,16 @@ func (conf *bridgeConfig) addGateways(bridge *netlink.Bridge, gateways []net.IPN
 	return nil
 }
 
-func forward(isV4 bool) error {
+// forward has the host forward packets of a family.
+func (c *call) forward(isV4 bool) error {
+	key := "net/ipv6/conf/all/forwarding"
 	if isV4 {
-		return ip.EnableIP4Forward()
+		key = "net/ipv4/ip_forward"
 	}
-	return ip.EnableIP6Forward()
+	if value, err := c.sysctls.Get(key); err == nil && value == "1" {
+		return nil
+	}
+	return c.sysctls.Set(key, "1")
 }
 
 func (conf *bridgeConfig) addGateway(bridge *netlink.Bridge, gateway net.IPNet, result *current.Result) error {

@@ -15,6 +15,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // call is one call of a plugin; see the CNI specification 1.1.0, section 2.
@@ -33,6 +35,7 @@ type call struct {
 	config []byte
 	// changes are those of the chain so far.
 	changes *Changes
+	sysctls sysctl.Tree
 }
 
 // newCall reads a call from a plugin's environment and input. Errors are *types.Error

@@ -65,6 +65,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 		return nil, err
 	}
 	call.changes = &c.changes
+	defer call.sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]
 	if !ok {
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "plugin type "+name+" is not executed in process", "")

@@ -125,3 +125,9 @@ func networks(result *current.Result) []net.IPNet {
 	}
 	return all
 }
+
+// interfaceOf returns a link as results have it; one of the host has no sandbox.
+func interfaceOf(link netlink.Link, sandbox string) *current.Interface {
+	attrs := link.Attrs()
+	return &current.Interface{Name: attrs.Name, Mac: attrs.HardwareAddr.String(), Sandbox: sandbox}
+}

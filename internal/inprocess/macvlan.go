@@ -15,7 +15,6 @@ import (
 	pluginipam "github.com/containernetworking/plugins/pkg/ipam"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 	"github.com/vishvananda/netlink"
 )
 
@@ -194,8 +193,8 @@ func (conf *macvlanConfig) configure(c *call, netns ns.NetNS, result *current.Re
 		address.Interface = current.Int(0)
 	}
 	err = within(netns, func(ns.NetNS) error {
-		_, _ = sysctl.Sysctl("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
-		_, _ = sysctl.Sysctl("net/ipv6/conf/"+c.ifName+"/ndisc_notify", "1")
+		_ = c.sysctls.Set("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
+		_ = c.sysctls.Set("net/ipv6/conf/"+c.ifName+"/ndisc_notify", "1")
 		return pluginipam.ConfigureIface(c.ifName, result)
 	})
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/utils"
-	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // portmapConfig is the configuration of the portmap plugin.
@@ -272,8 +273,9 @@ func routeLocalnet(ip net.IP) error {
 		if err != nil {
 			continue
 		}
-		_, err = sysctl.Sysctl("net/ipv4/conf/"+link.Attrs().Name+"/route_localnet", "1")
-		return err
+		var sysctls sysctl.Tree
+		defer sysctls.Close() //nolint:errcheck // it has nothing to write
+		return sysctls.Set("net/ipv4/conf/"+link.Attrs().Name+"/route_localnet", "1")
 	}
 	return nil
 }

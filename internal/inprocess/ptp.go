@@ -47,8 +47,10 @@ func addPTP(c *call) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ip.EnableForward(result.IPs); err != nil {
-		return nil, fmt.Errorf("Could not enable IP forwarding: %w", err) //nolint:staticcheck // the reference plugin's text
+	for _, address := range result.IPs {
+		if err := c.forward(isIPv4(address.Address.IP)); err != nil {
+			return nil, fmt.Errorf("Could not enable IP forwarding: %w", err) //nolint:staticcheck // the reference plugin's text
+		}
 	}
 	if err := conf.connect(c, result); err != nil {
 		_ = c.releaseIPAM(conf.IPAM.Type) // the first error is returned, and DEL releases as well
@@ -65,18 +67,12 @@ func (conf *ptpConfig) connect(c *call, result *current.Result) error {
 		return fmt.Errorf("failed to open netns %q: %w", c.netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	err = within(netns, func(hostNS ns.NetNS) error {
-		host, inside, err := ip.SetupVeth(c.ifName, conf.MTU, "", hostNS)
-		if err != nil {
-			return err
-		}
-		result.Interfaces = []*current.Interface{
-			{Name: host.Name, Mac: host.HardwareAddr.String()},
-			{Name: inside.Name, Mac: inside.HardwareAddr.String(), Sandbox: netns.Path()},
-		}
-		return configurePTP(inside, result)
-	})
+	host, inside, err := c.addVeth(netns, conf.MTU, "")
 	if err != nil {
+		return err
+	}
+	result.Interfaces = []*current.Interface{interfaceOf(host, ""), interfaceOf(inside, netns.Path())}
+	if err := within(netns, func(ns.NetNS) error { return configurePTP(inside.Attrs(), result) }); err != nil {
 		return err
 	}
 	if err := routeToPTP(result); err != nil {
@@ -90,7 +86,7 @@ func (conf *ptpConfig) connect(c *call, result *current.Result) error {
 
 // configurePTP gives the addresses to the interface inside. All traffic goes through the
 // gateway, which is the host's end, even that to other addresses of the network.
-func configurePTP(inside net.Interface, result *current.Result) error {
+func configurePTP(inside *netlink.LinkAttrs, result *current.Result) error {
 	for _, address := range result.IPs {
 		address.Interface = current.Int(1)
 	}

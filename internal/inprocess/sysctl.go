@@ -82,12 +82,12 @@ func refuseDuplicateSysctls(config []byte) error {
 	return nil
 }
 
-// sysctlPath returns the file of a key, in which IFNAME stands for the interface. Keys of
-// other subsystems than the network are refused.
+// sysctlPath returns the path of a key in /proc/sys, in which IFNAME stands for the interface.
+// Keys of other subsystems than the network are refused.
 func sysctlPath(key, ifName string) (string, error) {
 	key = strings.Replace(strings.ReplaceAll(key, ".", "/"), "IFNAME", ifName, 1)
-	path := filepath.Join("/proc/sys", key)
-	if !strings.HasPrefix(path, "/proc/sys/net/") {
+	path := filepath.Join("/", key)[1:]
+	if !strings.HasPrefix(path, "net/") {
 		return "", fmt.Errorf("invalid net sysctl key: %q", key)
 	}
 	return path, nil

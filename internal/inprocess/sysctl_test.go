@@ -10,11 +10,11 @@ import (
 
 func TestSysctlPath(t *testing.T) {
 	for key, want := range map[string]string{
-		"net.ipv4.conf.IFNAME.rp_filter": "/proc/sys/net/ipv4/conf/eth0.5/rp_filter",
-		"net/ipv4/conf/IFNAME/rp_filter": "/proc/sys/net/ipv4/conf/eth0.5/rp_filter",
-		"net.core.somaxconn":             "/proc/sys/net/core/somaxconn",
+		"net.ipv4.conf.IFNAME.rp_filter": "net/ipv4/conf/eth0.5/rp_filter",
+		"net/ipv4/conf/IFNAME/rp_filter": "net/ipv4/conf/eth0.5/rp_filter",
+		"net.core.somaxconn":             "net/core/somaxconn",
 		"kernel.domainname":              "",
-		"net/../kernel/domainname":       "/proc/sys/net/kernel/domainname", // no dots are left
+		"net/../kernel/domainname":       "net/kernel/domainname", // no dots are left
 		"net":                            "",
 		"network.x":                      "",
 	} {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -133,7 +132,7 @@ func (conf *tuningConfig) apply(c *call) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, []byte(conf.Sysctl[key]), 0o644); err != nil { // the kernel's file has its own mode
+		if err := c.sysctls.Set(path, conf.Sysctl[key]); err != nil {
 			return err
 		}
 	}
@@ -177,12 +176,12 @@ func (conf *tuningConfig) check(c *call) error {
 		if err != nil {
 			return err
 		}
-		data, err := os.ReadFile(path)
+		value, err := c.sysctls.Get(path)
 		if err != nil {
 			return err
 		}
-		if value := strings.TrimSuffix(string(data), "\n"); value != conf.Sysctl[key] {
-			return fmt.Errorf("Error: Tuning configured value of %s is %s, current value is %s", path, conf.Sysctl[key], value) //nolint:staticcheck // the reference plugin's text
+		if value != conf.Sysctl[key] {
+			return fmt.Errorf("Error: Tuning configured value of /proc/sys/%s is %s, current value is %s", path, conf.Sysctl[key], value) //nolint:staticcheck // the reference plugin's text
 		}
 	}
 	link, err := netlinksafe.LinkByName(c.ifName)

@@ -123,7 +123,11 @@ func (conf *bridgeConfig) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, 
 		return nil, err
 	}
 	plain := &bridgeConfig{PreserveDefaultVLAN: conf.PreserveDefaultVLAN}
-	if err := plain.connect(bridge, other.Name, conf.VLAN, nil); err != nil {
+	port, err := netlinksafe.LinkByName(other.Name)
+	if err != nil {
+		return nil, fmt.Errorf("failed to lookup %q: %w", other.Name, err)
+	}
+	if err := plain.connect(bridge, port, conf.VLAN, nil); err != nil {
 		return nil, fmt.Errorf("failed to create vlan gateway %q: %w", name, err)
 	}
 	if err := setUp(name); err != nil {

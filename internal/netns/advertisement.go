@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // NewInterfaces stands for the interfaces that a namespace will get.
@@ -28,7 +28,7 @@ const advertisedMetric = 2048
 // from earlier ones, except from one that the kernel is processing at that instant. An
 // interface without IPv6 has neither.
 func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
-	err := n.Do(func() error { return writeAcceptRA(filepath.Join("/proc/sys/net/ipv6/conf", iface), accept) })
+	err := n.Do(func() error { return writeAcceptRA("net/ipv6/conf/"+iface, accept) })
 	if err == nil && !accept && iface != NewInterfaces {
 		err = n.removeAdvertised(iface)
 	}
@@ -38,29 +38,26 @@ func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
 	return nil
 }
 
-// writeAcceptRA writes to the directory of an interface. It does not exist where IPv6 is
-// off, and Linux before 5.12 has no metric.
-func writeAcceptRA(dir string, accept bool) error {
+// writeAcceptRA sets the parameters of an interface. It has none where IPv6 is off, and Linux
+// before 5.12 has no metric.
+func writeAcceptRA(parameters string, accept bool) error {
+	var s sysctl.Tree
+	defer s.Close() //nolint:errcheck // it has nothing to write
 	if !accept {
-		return writeSetting(dir+"/accept_ra", "0")
+		return setExisting(&s, parameters+"/accept_ra", "0")
 	}
 	return errors.Join(
-		writeSetting(dir+"/ra_defrtr_metric", fmt.Sprint(advertisedMetric)),
-		writeSetting(dir+"/accept_ra", "2"), // 1 would depend on forwarding
+		setExisting(&s, parameters+"/ra_defrtr_metric", fmt.Sprint(advertisedMetric)),
+		setExisting(&s, parameters+"/accept_ra", "2"), // 1 would depend on forwarding
 	)
 }
 
-// writeSetting writes to a file of /proc/sys that may not exist.
-func writeSetting(path, value string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+// setExisting sets a parameter that may not exist.
+func setExisting(s *sysctl.Tree, key, value string) error {
+	if err := s.Set(key, value); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_, err = file.WriteString(value)
-	return errors.Join(err, file.Close())
+	return nil
 }
 
 // removeAdvertised removes the routes and addresses that router advertisements gave to

@@ -1,0 +1,70 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// addVeth makes a veth pair: the interface of the attachment, with a MAC unless it is empty, and
+// an end of the host with a random name, which is set up.
+func (c *call) addVeth(netns ns.NetNS, mtu int, mac string) (host, inside netlink.Link, err error) {
+	veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs()}
+	veth.Name, veth.MTU = c.ifName, mtu
+	if mac != "" {
+		if veth.HardwareAddr, err = net.ParseMAC(mac); err != nil {
+			return nil, nil, fmt.Errorf("failed to make veth pair: %w", err)
+		}
+	}
+	err = within(netns, func(hostNS ns.NetNS) error {
+		veth.PeerNamespace = netlink.NsFd(int(hostNS.Fd()))
+		inside, err = makeVeth(veth)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if host, err = netlinksafe.LinkByName(veth.PeerName); err != nil {
+		return nil, nil, fmt.Errorf("failed to lookup %q: %w", veth.PeerName, err)
+	}
+	if err := netlink.LinkSetUp(host); err != nil {
+		return nil, nil, fmt.Errorf("failed to set %q up: %w", veth.PeerName, err)
+	}
+	_ = c.sysctls.Set("net/ipv6/conf/"+veth.PeerName+"/accept_ra", "0") // a host without IPv6 has no such key
+	return host, inside, nil
+}
+
+// peerNames is how many random names are tried.
+const peerNames = 10
+
+// makeVeth makes the pair, and returns the end of this namespace with what the kernel has
+// chosen for it.
+func makeVeth(veth *netlink.Veth) (netlink.Link, error) {
+	for range peerNames {
+		name, err := ip.RandomVethName()
+		if err != nil {
+			return nil, err
+		}
+		veth.PeerName = name
+		err = netlink.LinkAdd(veth)
+		if err == nil {
+			return netlinksafe.LinkByName(veth.Name)
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			return nil, fmt.Errorf("failed to make veth pair: %w", err)
+		}
+		if _, err := netlinksafe.LinkByName(veth.Name); err == nil {
+			return nil, fmt.Errorf("container veth name (%q) peer provided (%q) already exists", veth.Name, name)
+		}
+	}
+	return nil, errors.New("failed to find a unique veth name")
+}

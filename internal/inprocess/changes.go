@@ -6,6 +6,7 @@ package inprocess
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 
@@ -29,29 +30,46 @@ type Changes struct {
 // The result has an error for each of them, nil where it succeeded. Removal is safe to
 // repeat; an addition that failed may have left a part, which DEL removes. Programs that it
 // runs inherit hold, unless it is nil: its locks tell, after kill -9 of this process, that
-// one still runs.
+// one still runs. A panic, which would end a plugin's process, is an error.
 func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	errs := make([]error, len(all))
+	rules, links := make([]error, len(all)), make([]error, len(all))
 	var group errgroup.Group
-	var rules, links []error
 	var socket *nftablesSocket
-	group.Go(func() error { rules, socket = commitRules(ctx, hold, all); return nil })
-	group.Go(func() error { links = removeLinks(ctx, all); return nil })
+	group.Go(func() error { defer recoverInto(rules); socket = commitRules(ctx, hold, all, rules); return nil })
+	group.Go(func() error { defer recoverInto(links); removeLinks(ctx, all, links); return nil })
 	_ = group.Wait() // each reports its own
 	if socket != nil {
 		defer socket.Close() //nolint:errcheck // nothing is left to send
 	}
 	for i, c := range all {
-		err := errors.Join(rules[i], links[i])
-		if err == nil {
-			err = c.releaseLeases(ctx)
+		if errs[i] = errors.Join(rules[i], links[i]); errs[i] == nil {
+			c.finish(ctx, errs[i:i+1])
 		}
-		if err == nil {
-			err = c.runAfter()
-		}
-		errs[i] = coded(ctx, err)
+		errs[i] = coded(ctx, errs[i])
 	}
 	return errs
+}
+
+// finish does what follows the rules and links. It reports its error in errs, which has one
+// element.
+func (c *Changes) finish(ctx context.Context, errs []error) {
+	defer recoverInto(errs)
+	if errs[0] = c.releaseLeases(ctx); errs[0] == nil {
+		errs[0] = c.runAfter()
+	}
+}
+
+// recoverInto is deferred. It makes a panic the error of all.
+func recoverInto(errs []error) {
+	reason := recover()
+	if reason == nil {
+		return
+	}
+	p := newPanicked(reason)
+	for i := range errs {
+		errs[i] = fmt.Errorf("panic: %v\n%s", p.reason, p.stack)
+	}
 }
 
 func (c *Changes) runAfter() error {
@@ -86,20 +104,19 @@ type rules struct {
 	nftables *nftablesRules
 }
 
-// commitRules adds and removes the rules of all chains: one transaction for each family and
-// backend. Where that fails, because the host has changed or lacks what all share, each
+// commitRules adds and removes the rules of all chains, and reports the errors of each in errs:
+// one transaction for each family and backend. Where that fails, because the host has changed or lacks what all share, each
 // plugin's rules are handled separately. The socket is to be closed when nothing else remains
 // to be done: closing waits until the kernel has freed what was removed. It is nil if there
 // is none.
-func commitRules(ctx context.Context, hold *os.File, all []*Changes) ([]error, *nftablesSocket) {
-	errs := make([]error, len(all))
+func commitRules(ctx context.Context, hold *os.File, all []*Changes, errs []error) *nftablesSocket {
 	if !slices.ContainsFunc(all, func(c *Changes) bool { return len(c.rules) > 0 }) {
-		return errs, nil
+		return nil
 	}
 	socket, err := dialNFTables(ctx)
 	commitNFTables(socket, err, all, errs)
 	for _, family := range iptablesFamilies {
 		(&iptablesHost{ctx: ctx, hold: hold, family: family, socket: socket}).commit(all, errs)
 	}
-	return errs, socket
+	return socket
 }

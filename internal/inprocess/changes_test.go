@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -64,6 +65,23 @@ func TestLeasesOutlastChains(t *testing.T) {
 		}
 		if err := Commit(t.Context(), nil, []*Changes{chain.Changes()})[0]; err != nil || exists(lease) {
 			t.Errorf("%s: the lease is left after the commit: %v", name, err)
+		}
+	}
+}
+
+// TestPanicOfACommit: the process serves other allocations.
+func TestPanicOfACommit(t *testing.T) {
+	withoutTable := rules{nftables: &nftablesRules{}}
+	release := func(context.Context) error { panic("scripted") }
+	for name, c := range map[string]*Changes{
+		"rules":  {rules: []rules{withoutTable}},
+		"leases": {leases: []func(context.Context) error{release}},
+		"after":  {after: []func() error{func() error { return release(t.Context()) }}},
+	} {
+		err := Commit(t.Context(), nil, []*Changes{c})[0]
+		var own *types.Error
+		if !errors.As(err, &own) || own.Code != types.ErrInternal || !strings.Contains(own.Msg, "panic: ") {
+			t.Errorf("%s: %v, want the panic as an internal error", name, err)
 		}
 	}
 }

@@ -25,10 +25,9 @@ const hostNamespace = ""
 // removeLink leaves a link to be removed.
 func (c *Changes) removeLink(netns, name string) { c.links = append(c.links, link{netns, name}) }
 
-// removeLinks removes the links of all chains. Those of one namespace are one request: the
+// removeLinks removes the links of all chains, and reports the errors of each in errs. Those of one namespace are one request: the
 // kernel waits once for each request, whatever the number of links.
-func removeLinks(ctx context.Context, all []*Changes) []error {
-	errs := make([]error, len(all))
+func removeLinks(ctx context.Context, all []*Changes, errs []error) {
 	byNamespace := map[string][]int{}
 	for i, c := range all {
 		for _, l := range c.links {
@@ -56,7 +55,6 @@ func removeLinks(ctx context.Context, all []*Changes) []error {
 			}
 		}
 	}
-	return errs
 }
 
 // removeFrom removes links of a namespace. One that is gone is no error, nor is a namespace

@@ -49,11 +49,7 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 		return err
 	}
 	defer unlock()
-	chains, err := o.addAll(ctx, ns, p)
-	if err != nil {
-		return err
-	}
-	if err := o.commitAdded(ctx, p, chains); err != nil {
+	if err := o.addAll(ctx, ns, p); err != nil {
 		return err
 	}
 	if err := o.addSourceRoutes(ns, p); err != nil {
@@ -92,8 +88,8 @@ func (o *operation) writeIntent(ctx context.Context, p *plan) error {
 
 // addAll runs ADD for the attachments of a plan. The first failure ends pauses, and
 // keeps other calls from starting. Running calls continue to their end, because a
-// killed plugin leaves more to remove. The result has the chain of each attachment.
-func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain, error) {
+// killed plugin leaves more to remove.
+func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
 	abort, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var failed sync.Once
@@ -110,12 +106,13 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain
 			fail(err)
 		}
 	})
-	attachments, chains := p.attachments(), make([]*chain, len(p.added))
+	attachments := p.attachments()
+	together := &committer{commit: func(chains ...*chain) []error { return o.commit(ctx, o.hold, o.log, chains...) }}
 	// With abort: add must see the end that ends the waiting.
 	inOrder(abort, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
 		a := p.added[i].attachment
-		attach := func() (err error) {
-			if chains[i], err = o.add(ctx, abort, a); err != nil {
+		attach := func() error {
+			if err := o.add(ctx, abort, a, together); err != nil {
 				return err
 			}
 			return o.setAcceptRA(ns, p.added[i])
@@ -125,7 +122,7 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain
 		}
 	})
 	syncing.Wait()
-	return chains, first
+	return first
 }
 
 // finish records what the namespace shows after all attachments succeeded. This need

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/state"
@@ -86,7 +87,7 @@ func readCache(dir, allocation string) ([]cacheEntry, error) {
 // cachePaths returns the files that may have results of an allocation. The directory has those
 // of all: only their names are read.
 func cachePaths(dir, allocation string) ([]string, error) {
-	results, err := os.Open(dir)
+	results, err := os.OpenFile(dir, unix.O_DIRECTORY, 0) // opening a FIFO would wait
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -102,6 +103,9 @@ func cachePaths(dir, allocation string) ([]string, error) {
 		}
 	}
 	slices.Sort(paths)
+	if errors.Is(err, fs.ErrNotExist) { // it is being removed
+		err = nil
+	}
 	return paths, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -35,8 +34,7 @@ func (*Chain) FindInPath(plugin string, _ []string) (string, error) { return plu
 func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (out []byte, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			p := newPanicked(reason)
-			out, err = nil, types.NewError(types.ErrInternal, fmt.Sprintf("plugin %s: panic: %v", filepath.Base(path), p.reason), p.stack)
+			out, err = nil, newPanicked(reason).cniError("plugin "+filepath.Base(path))
 		}
 	}()
 	if ctx.Err() != nil {

@@ -6,7 +6,6 @@ package inprocess
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 
@@ -30,18 +29,22 @@ type Changes struct {
 // The result has an error for each of them, nil where it succeeded. Removal is safe to
 // repeat; an addition that failed may have left a part, which DEL removes. Programs that it
 // runs inherit hold, unless it is nil: its locks tell, after kill -9 of this process, that
-// one still runs. A panic, which would end a plugin's process, is an error.
+// one still runs. A panic is an error of all chains: which of them it is from is unknown.
 func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	errs := make([]error, len(all))
 	rules, links := make([]error, len(all)), make([]error, len(all))
+	host := &rulesHost{ctx: ctx, hold: hold}
+	if slices.ContainsFunc(all, func(c *Changes) bool { return len(c.rules) > 0 }) {
+		// It is closed when nothing else remains to be done: closing waits until the kernel has
+		// freed what was removed.
+		if host.socket, host.err = dialNFTables(ctx); host.err == nil {
+			defer host.socket.Close() //nolint:errcheck // nothing is left to send
+		}
+	}
 	var group errgroup.Group
-	var socket *nftablesSocket
-	group.Go(func() error { defer recoverInto(rules); socket = commitRules(ctx, hold, all, rules); return nil })
+	group.Go(func() error { defer recoverInto(rules); host.commit(all, rules); return nil })
 	group.Go(func() error { defer recoverInto(links); removeLinks(ctx, all, links); return nil })
 	_ = group.Wait() // each reports its own
-	if socket != nil {
-		defer socket.Close() //nolint:errcheck // nothing is left to send
-	}
 	for i, c := range all {
 		if errs[i] = errors.Join(rules[i], links[i]); errs[i] == nil {
 			c.finish(ctx, errs[i:i+1])
@@ -66,9 +69,8 @@ func recoverInto(errs []error) {
 	if reason == nil {
 		return
 	}
-	p := newPanicked(reason)
 	for i := range errs {
-		errs[i] = fmt.Errorf("panic: %v\n%s", p.reason, p.stack)
+		errs[i] = newPanicked(reason).cniError("commit")
 	}
 }
 
@@ -91,7 +93,8 @@ func (c *Changes) releaseLeases(ctx context.Context) error {
 
 // coded returns the error of a commit as a plugin would: with the code of internal errors.
 func coded(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
+	var own *types.Error
+	if err == nil || ctx.Err() != nil || errors.As(err, &own) {
 		return err
 	}
 	return types.NewError(types.ErrInternal, err.Error(), "")
@@ -104,19 +107,22 @@ type rules struct {
 	nftables *nftablesRules
 }
 
-// commitRules adds and removes the rules of all chains, and reports the errors of each in errs:
-// one transaction for each family and backend. Where that fails, because the host has changed or lacks what all share, each
-// plugin's rules are handled separately. The socket is to be closed when nothing else remains
-// to be done: closing waits until the kernel has freed what was removed. It is nil if there
-// is none.
-func commitRules(ctx context.Context, hold *os.File, all []*Changes, errs []error) *nftablesSocket {
-	if !slices.ContainsFunc(all, func(c *Changes) bool { return len(c.rules) > 0 }) {
-		return nil
-	}
-	socket, err := dialNFTables(ctx)
-	commitNFTables(socket, err, all, errs)
+// rulesHost is the host's rules of both backends.
+type rulesHost struct {
+	ctx context.Context
+	// hold is inherited by programs, unless it is nil.
+	hold *os.File
+	// socket is nil if there are no rules, and if it cannot be had because of err.
+	socket *nftablesSocket
+	err    error
+}
+
+// commit adds and removes the rules of all chains, and reports the errors of each in errs: one
+// transaction for each family and backend. Where that fails, because the host has changed or
+// lacks what all share, each plugin's rules are handled separately.
+func (h *rulesHost) commit(all []*Changes, errs []error) {
+	commitNFTables(h.socket, h.err, all, errs)
 	for _, family := range iptablesFamilies {
-		(&iptablesHost{ctx: ctx, hold: hold, family: family, socket: socket}).commit(all, errs)
+		(&iptablesHost{ctx: h.ctx, hold: h.hold, family: family, socket: h.socket}).commit(all, errs)
 	}
-	return socket
 }

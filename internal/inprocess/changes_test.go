@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -69,8 +70,10 @@ func TestLeasesOutlastChains(t *testing.T) {
 	}
 }
 
-// TestPanicOfACommit: the process serves other allocations.
+// TestPanicOfACommit: the process serves other allocations, so nothing of it is left. As that
+// of a plugin, the error has the stack as its details.
 func TestPanicOfACommit(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
 	withoutTable := rules{nftables: &nftablesRules{}}
 	release := func(context.Context) error { panic("scripted") }
 	for name, c := range map[string]*Changes{
@@ -78,10 +81,30 @@ func TestPanicOfACommit(t *testing.T) {
 		"leases": {leases: []func(context.Context) error{release}},
 		"after":  {after: []func() error{func() error { return release(t.Context()) }}},
 	} {
+		before := sockets(t)
 		err := Commit(t.Context(), nil, []*Changes{c})[0]
 		var own *types.Error
-		if !errors.As(err, &own) || own.Code != types.ErrInternal || !strings.Contains(own.Msg, "panic: ") {
+		if !errors.As(err, &own) || own.Code != types.ErrInternal || !strings.HasPrefix(own.Msg, "commit: panic: ") ||
+			strings.Contains(own.Msg, "\n") || !strings.Contains(own.Details, "changes.go") {
 			t.Errorf("%s: %v, want the panic as an internal error", name, err)
 		}
+		if after := sockets(t); after != before {
+			t.Errorf("%s: %d sockets are left, were %d", name, after, before)
+		}
 	}
+}
+
+// sockets counts the sockets of the process.
+func sockets(t *testing.T) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if target, _ := os.Readlink("/proc/self/fd/" + entry.Name()); strings.HasPrefix(target, "socket:") {
+			n++
+		}
+	}
+	return n
 }

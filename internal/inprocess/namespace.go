@@ -4,8 +4,10 @@
 package inprocess
 
 import (
+	"fmt"
 	"runtime/debug"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
 )
 
@@ -41,6 +43,12 @@ func withinPath(path string, f func(host ns.NetNS) error) error {
 type panicked struct {
 	reason any
 	stack  string
+}
+
+// cniError returns the panic of what happened meanwhile as a CNI error, with the stack as its
+// details.
+func (p *panicked) cniError(what string) *types.Error {
+	return types.NewError(types.ErrInternal, fmt.Sprintf("%s: panic: %v", what, p.reason), p.stack)
 }
 
 // newPanicked is called where a panic is recovered.

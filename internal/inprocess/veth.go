@@ -57,7 +57,7 @@ func makeVeth(veth *netlink.Veth) (netlink.Link, error) {
 		veth.PeerName = name
 		err = netlink.LinkAdd(veth)
 		if err == nil {
-			return netlinksafe.LinkByName(veth.Name)
+			return refetch(veth)
 		}
 		if !errors.Is(err, unix.EEXIST) {
 			return nil, fmt.Errorf("failed to make veth pair: %w", err)
@@ -67,4 +67,14 @@ func makeVeth(veth *netlink.Veth) (netlink.Link, error) {
 		}
 	}
 	return nil, errors.New("failed to find a unique veth name")
+}
+
+// refetch returns the link with what the kernel has chosen for it; it is deleted if that fails.
+func refetch(veth *netlink.Veth) (netlink.Link, error) {
+	link, err := netlinksafe.LinkByName(veth.Name)
+	if err != nil {
+		_ = netlink.LinkDel(veth) // the first error is returned
+		return nil, fmt.Errorf("failed to make veth pair: %w", err)
+	}
+	return link, nil
 }

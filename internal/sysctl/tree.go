@@ -20,8 +20,8 @@ const root = "/proc/sys"
 
 // Tree has the parameters. It reads them through a mount of procfs of its own: in /proc/sys
 // the kernel compares a name that is looked up with the entries of all network namespaces, so
-// with 1,000 of them one look-up takes about 0.3 ms. Where it may not mount, or where /proc/sys is
-// read only, that is used.
+// with 1,000 of them one look-up takes about 0.3 ms. Where it may not mount, where a part of
+// /proc/sys is protected (see isPlain), and where the mount gives no access, that is used.
 //
 // The zero value is usable. A Tree is for one goroutine at a time.
 type Tree struct {
@@ -72,6 +72,9 @@ func (t *Tree) open(key string, flags int) (*os.File, error) {
 		return os.OpenFile(path, flags, 0)
 	}
 	fd, err := unix.Openat(int(t.mount.Fd()), "sys/"+key, flags|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrPermission) { // Landlock and AppArmor may allow paths alone
+		return os.OpenFile(path, flags, 0)
+	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -80,12 +83,8 @@ func (t *Tree) open(key string, flags int) (*os.File, error) {
 
 // mountProc returns the root of a mount of procfs that is nowhere in the file system.
 func mountProc() (*os.File, error) {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(root, &stat); err != nil {
-		return nil, err
-	}
-	if stat.Flags&unix.ST_RDONLY != 0 {
-		return nil, unix.EROFS // the administrator protects the parameters from this process
+	if !plain() {
+		return nil, unix.EROFS
 	}
 	context, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
 	if err != nil {

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -139,13 +143,91 @@ func procDescriptors(t *testing.T) (n int) {
 	return n
 }
 
-// An administrator who makes /proc/sys read only protects it from this process as well.
-func TestReadOnlyStaysReadOnly(t *testing.T) {
-	sandbox.Run(t, "mount", "--bind", "-o", "ro", "/proc/sys", "/proc/sys")
-	t.Cleanup(func() { sandbox.Run(t, "umount", "/proc/sys") })
-	s := tree(t)
-	require(t, s, "net/ipv4/conf/lo/forwarding", "1")
-	if err := s.Set(key, "1"); !errors.Is(err, fs.ErrPermission) && (err == nil || !strings.Contains(err.Error(), "read-only")) {
-		t.Errorf("set: %v, want an error of a file system that is read only", err)
+// A part of /proc/sys that an administrator protects is protected from this process as well.
+func TestProtectedParameters(t *testing.T) {
+	const forward = "net/ipv4/ip_forward"
+	for name, mount := range map[string][]string{
+		"all read only":        {"mount", "--bind", "-o", "ro", "/proc/sys", "/proc/sys"},
+		"net read only":        {"mount", "--bind", "-o", "ro", "/proc/sys/net", "/proc/sys/net"},
+		"one read only":        {"mount", "--bind", "-o", "ro", "/proc/sys/" + forward, "/proc/sys/" + forward},
+		"some masked":          {"mount", "-t", "tmpfs", "-o", "ro", "tmpfs", "/proc/sys/net/ipv4"},
+		"all masked, writable": {"mount", "-t", "tmpfs", "tmpfs", "/proc/sys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tree(t)
+			set(t, s, forward, "1")
+			sandbox.Run(t, mount...)
+			sysctl.StartAgain()
+			err := tree(t).Set(forward, "0")
+			sandbox.Run(t, "umount", mount[len(mount)-1])
+			sysctl.StartAgain()
+			if err == nil {
+				t.Error("it can be set")
+			}
+			require(t, s, forward, "1")
+		})
 	}
+}
+
+func TestIsPlain(t *testing.T) {
+	const proc = "22 26 0:21 / /proc rw,nosuid - proc proc rw\n"
+	for point, want := range map[string]bool{
+		"/proc":                      true,
+		"/proc/sys/fs/binfmt_misc":   true,
+		"/proc/sys/network":          true,
+		"/mnt/proc/sys/net":          true,
+		"/proc/sys":                  false,
+		"/proc/sys/net":              false,
+		"/proc/sys/net/ipv4/route":   false,
+		"/proc/sys/net/ipv4/a\\040b": false,
+	} {
+		if got := sysctl.IsPlain(proc + "30 22 0:21 /sys " + point + " ro - proc proc rw\n"); got != want {
+			t.Errorf("with a mount on %s: %t, want %t", point, got, want)
+		}
+	}
+	if sysctl.IsPlain("22\n") {
+		t.Error("a table that cannot be read is taken for one without mounts")
+	}
+}
+
+// Landlock allows what is below a directory. A mount that is nowhere is below none.
+func TestConfinedByPath(t *testing.T) {
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if err = confine("/"); err == nil {
+			var s sysctl.Tree
+			err = errors.Join(s.Set(key, "1"), s.Close())
+		}
+	}()
+	<-done
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// confine has Landlock allow the thread to read and write files below a directory.
+func confine(dir string) error {
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_READ_FILE}
+	ruleset, _, failed := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr.Handled_access_fs), 0)
+	if failed != 0 {
+		return failed
+	}
+	parent, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: attr.Handled_access_fs, Parent_fd: int32(parent)}
+	if _, _, failed := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, ruleset, unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0); failed != 0 {
+		return failed
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if _, _, failed := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0, 0); failed != 0 {
+		return failed
+	}
+	return errors.Join(unix.Close(int(ruleset)), unix.Close(parent))
 }

@@ -164,7 +164,13 @@ func (e *Engine) reportDetach(id string, started time.Time, err error) {
 	if errors.Is(err, state.ErrNotFound) || errors.As(err, &absent) {
 		return
 	}
-	e.reportCall(Observation{Op: OpDetach, Allocation: id, Err: err}, started)
+	o := Observation{Op: OpDetach, Allocation: id, Err: err}
+	if err != nil && state.ValidateID(id) == nil {
+		if record, unread := e.store.Read(id); unread == nil {
+			o.Identity = record.Allocation.Identity
+		}
+	}
+	e.reportCall(o, started)
 }
 
 func (e *Engine) reportCall(o Observation, started time.Time) {

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -105,6 +107,33 @@ func TestObservationOfACall(t *testing.T) {
 	}
 	if (Observation{Err: context.DeadlineExceeded}).Outcome() != Failed {
 		t.Error("a timeout is no failure")
+	}
+}
+
+// TestObservationOfARemovalThatDoesNotBegin has the job, which the record knows.
+func TestObservationOfARemovalThatDoesNotBegin(t *testing.T) {
+	var seen []Observation
+	m := newMemory(t, func(c *Config) {
+		c.Observers = []Observer{observerFunc(func(o Observation) { seen = append(seen, o) })}
+	})
+	m.network(t, "web", `{"type": "bridge"}`)
+	identity := policy.Identity{Namespace: "prod", Job: "api"}
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Identity: identity, Primary: &selection.Element{Name: "web"}}); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := m.store.Lock(t.Context(), "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock.Unlock()
+	ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	seen = nil
+	if err := m.Detach(ctx, "w1", "eth0"); err == nil {
+		t.Fatal("detached")
+	}
+	if len(seen) != 1 || seen[0].Op != OpDetach || seen[0].Identity != identity {
+		t.Errorf("%+v, want one that has the identity of the allocation", seen)
 	}
 }
 

@@ -132,7 +132,7 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 		if d.Blocked != "" {
 			reason = "BLOCKED: " + d.Blocked
 		}
-		_, _ = fmt.Fprintln(table, strings.Join([]string{string(d.Kind), d.Where, d.Owner.String(), reason}, "\t"))
+		_, _ = fmt.Fprintln(table, strings.Join([]string{string(d.Kind), printable(d.Where), printable(d.Owner.String()), printable(reason)}, "\t"))
 	}
 	return table.Flush()
 }
@@ -233,7 +233,7 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 		title = "LEAKED"
 	}
 	for _, p := range report.Problems {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", p) // there is no other output
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", printable(fmt.Sprint(p))) // there is no other output
 	}
 	if torn != nil {
 		printTornDown(out, torn)
@@ -265,7 +265,7 @@ func printTornDown(out io.Writer, torn *hook.Collected) {
 		_, _ = fmt.Fprintf(out, "torn down from their records: %s\n", strings.Join(torn.TornDown, ", ")) // the last line reports an error of the writer
 	}
 	for _, id := range slices.Sorted(maps.Keys(torn.Postponed)) {
-		_, _ = fmt.Fprintf(out, "%s: %s; to retry now: allocnet detach %s\n", id, torn.Postponed[id], id) // as above
+		_, _ = fmt.Fprintf(out, "%s: %s; to retry now: allocnet detach %s\n", id, printable(fmt.Sprint(torn.Postponed[id])), id) // as above
 	}
 }
 

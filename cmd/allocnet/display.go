@@ -148,9 +148,11 @@ func printTemplate(w io.Writer, parsed *template.Template, value any) error {
 	return err
 }
 
+// lines returns texts, escaped, each in a line.
 func lines(texts []string) string {
-	if len(texts) == 0 {
-		return ""
+	var b strings.Builder
+	for _, s := range texts {
+		b.WriteString(printable(s) + "\n")
 	}
-	return strings.Join(texts, "\n") + "\n"
+	return b.String()
 }

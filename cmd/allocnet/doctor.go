@@ -97,7 +97,7 @@ func printReport(w io.Writer, r *doctor.Report) error {
 		return err
 	}
 	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), f.Subject, f.Problem, f.Fix); err != nil {
+		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), printable(f.Subject), printable(f.Problem), f.Fix); err != nil {
 			return err
 		}
 	}

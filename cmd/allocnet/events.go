@@ -143,7 +143,7 @@ func (l *eventLines) cells(e event.Event) []cell {
 	}
 	row := make([]cell, len(texts))
 	for i, s := range texts {
-		row[i] = text(printable(s))
+		row[i] = text(s)
 		if l.columns > 0 {
 			row[i].lines = wrap(printable(s), l.widths()[i])
 		}

@@ -89,11 +89,11 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	return code
 }
 
-// printError prints each line with the name of the program.
+// printError prints each line, escaped, with the name of the program.
 func printError(stderr io.Writer, text string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
-			_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", line) // there is no other output
+			_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", printable(line)) // there is no other output
 		}
 	}
 }

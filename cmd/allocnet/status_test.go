@@ -246,3 +246,19 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("no terminal: %+v", got)
 	}
 }
+
+// Plugins choose texts that a terminal must not act on.
+func TestOutputIsEscaped(t *testing.T) {
+	hostile := "gone\x1b[2J\u202e"
+	a := attached()[:1]
+	a[0].Attachments[1].Error, a[0].Attachments[0].Network = hostile, hostile
+	a[0].DNS.Servers = []string{hostile}
+	var out bytes.Buffer
+	if err := printAllocations(&out, terminal{}, a, nil); err != nil {
+		t.Fatal(err)
+	}
+	printError(&out, hostile)
+	if text := out.String(); strings.ContainsAny(text, "\x1b\u202e") || strings.Count(text, `gone\x1b[2J\u202e`) != 4 {
+		t.Errorf("%q", text)
+	}
+}

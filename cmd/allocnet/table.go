@@ -24,7 +24,8 @@ type cell struct {
 	colour colour
 }
 
-func text(s string) cell { return cell{lines: []string{s}} }
+// text is a cell of one line, escaped.
+func text(s string) cell { return cell{lines: []string{printable(s)}} }
 
 // table is rows of cells under a heading.
 type table [][]cell

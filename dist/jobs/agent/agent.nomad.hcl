@@ -49,6 +49,7 @@ job "allocnet-agent" {
           nomad {
             address      = "unix://{{ env "NOMAD_SECRETS_DIR" }}/api.sock"
             token_file   = "{{ env "NOMAD_SECRETS_DIR" }}/nomad_token"
+            node_id      = "{{ env "node.unique.id" }}"
             events       = true
             metadata     = true
             job_networks = true

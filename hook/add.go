@@ -17,21 +17,22 @@ import (
 )
 
 // add runs ADD for one attachment, and again after transient failures. abort ends when
-// another attachment failed: then no further call starts.
-func (o *operation) add(ctx, abort context.Context, a *state.Attachment, together *committer) error {
+// another attachment failed: then no further call starts. What the chain left is to be
+// committed when all attachments have been added.
+func (o *operation) add(ctx, abort context.Context, a *state.Attachment) (*chain, error) {
 	log := o.attachmentLog(*a)
 	var first error
 	started := time.Now()
 	for a.Attempts < maxAttempts {
 		if abort.Err() != nil {
-			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
+			return nil, o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 		a.Attempts++
-		err := o.addOnce(ctx, abort, a, together)
+		c, err := o.addOnce(ctx, abort, a)
 		o.notify(Step{Network: a.Network, Interface: a.Interface, Attempt: a.Attempts, Of: maxAttempts, Err: err})
 		if err == nil {
 			log.Info("attached", "attempts", a.Attempts)
-			return nil // finish records it when all others are attached, too
+			return c, nil // finish records it when all others are attached, too
 		}
 		if first == nil {
 			first = err
@@ -46,10 +47,10 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment, togethe
 			log.Warn("DEL before the next attempt failed", "error", err)
 		}
 		if o.pause(abort, pause) != nil {
-			return o.failure("attach", *a, a.Attempts, abortError(abort, first))
+			return nil, o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 	}
-	return o.failure("attach", *a, a.Attempts, first)
+	return nil, o.failure("attach", *a, a.Attempts, first)
 }
 
 // abortError is the error of an attachment whose attempts were aborted; first is that of
@@ -62,31 +63,40 @@ func abortError(abort context.Context, first error) error {
 	return errdefs.As(errdefs.Of(cause), fmt.Errorf("aborted (%w) after: %w", cause, first))
 }
 
-// addOnce runs ADD once. When the chain is committed, its result, which DEL needs to remove
-// what it left, is in libcni's cache.
-func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment, together *committer) error {
+func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*chain, error) {
 	a.Result = nil
 	c, err := o.chain(*a, func(result []byte) { o.recordPartialResult(a, result) })
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return together.do(c, func() error {
-		var result types.Result
-		err := o.keepMTU(ctx, *a, func() (err error) {
-			if err := o.recordBegun(abort, a); err != nil {
-				return err
-			}
-			result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, o.record.Allocation.Netns))
-			return err
-		})
-		if err != nil {
+	var result types.Result
+	err = o.keepMTU(ctx, *a, func() (err error) {
+		if err := o.recordBegun(abort, a); err != nil {
 			return err
 		}
-		if a.Result, err = encodeResult(result, c.list.CNIVersion); err != nil {
-			return err
-		}
-		return o.checkPortFamilies(*a)
+		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, o.record.Allocation.Netns))
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	if a.Result, err = encodeResult(result, c.list.CNIVersion); err != nil {
+		return nil, err
+	}
+	return c, o.checkPortFamilies(*a)
+}
+
+// commitAdded makes what the chains of attachments have left. Their results, which DEL needs
+// to remove it, are in libcni's cache by now.
+func (o *operation) commitAdded(ctx context.Context, p *plan, chains []*chain) error {
+	errs := o.commit(ctx, o.hold, o.log, chains...)
+	for i, err := range errs {
+		if err != nil {
+			a := p.added[i].attachment
+			errs[i] = o.failure("attach", *a, a.Attempts, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // recordBegun records that ADD begins, unless the record says so. It does not begin when

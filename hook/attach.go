@@ -49,7 +49,11 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 		return err
 	}
 	defer unlock()
-	if err := o.addAll(ctx, ns, p); err != nil {
+	chains, err := o.addAll(ctx, ns, p)
+	if err != nil {
+		return err
+	}
+	if err := o.commitAdded(ctx, p, chains); err != nil {
 		return err
 	}
 	if err := o.addSourceRoutes(ns, p); err != nil {
@@ -88,8 +92,8 @@ func (o *operation) writeIntent(ctx context.Context, p *plan) error {
 
 // addAll runs ADD for the attachments of a plan. The first failure ends pauses, and
 // keeps other calls from starting. Running calls continue to their end, because a
-// killed plugin leaves more to remove.
-func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
+// killed plugin leaves more to remove. The result has the chain of each attachment.
+func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain, error) {
 	abort, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var failed sync.Once
@@ -106,13 +110,12 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
 			fail(err)
 		}
 	})
-	attachments := p.attachments()
-	together := &committer{commit: func(chains ...*chain) []error { return o.commit(ctx, o.hold, o.log, chains...) }}
+	attachments, chains := p.attachments(), make([]*chain, len(p.added))
 	// With abort: add must see the end that ends the waiting.
 	inOrder(abort, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
 		a := p.added[i].attachment
-		attach := func() error {
-			if err := o.add(ctx, abort, a, together); err != nil {
+		attach := func() (err error) {
+			if chains[i], err = o.add(ctx, abort, a); err != nil {
 				return err
 			}
 			return o.setAcceptRA(ns, p.added[i])
@@ -122,7 +125,7 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) error {
 		}
 	})
 	syncing.Wait()
-	return first
+	return chains, first
 }
 
 // finish records what the namespace shows after all attachments succeeded. This need

@@ -140,7 +140,7 @@ func TestKilledTwiceInProcess(t *testing.T) {
 		w.bury()
 	}
 	die(setup(runtimeRequest), "commit ADD net2", true)
-	die(teardown("runtime"), "commit DEL net2", false)
+	die(teardown("runtime"), "commit DEL net1", false)
 	if err := w.Teardown(t.Context(), "runtime"); err != nil {
 		t.Error(err)
 	}

@@ -17,8 +17,7 @@ import (
 // are not: a plugin that hung for a minute would keep its caller for three.
 func Transient(err error) bool {
 	var timeout *TimeoutError
-	var commit *CommitTimeoutError
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) || errors.As(err, &commit) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) {
 		return false
 	}
 	var own *types.Error

@@ -32,7 +32,7 @@ func TestTransient(t *testing.T) {
 		{says("failed to allocate for range 0: requested IP address 10.0.0.9 is not available in range set 10.0.0.1-10.0.0.254"), false},
 		{says("failed to allocate for range 0: requested ip 10.0.0.1 is subnet's gateway"), false}, {says("failed to allocate all requested IPs: 10.9.0.1"), false},
 		{says("failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10.0.0.254"), true},
-		{&TimeoutError{}, false}, {&CommitTimeoutError{}, false}, {context.Canceled, false}, {context.DeadlineExceeded, false},
+		{&TimeoutError{}, false}, {context.Canceled, false}, {context.DeadlineExceeded, false},
 		{&ExecError{Err: died}, true}, {&ExecError{Err: unix.ETXTBSY}, true}, {&ExecError{Err: unix.ENOENT}, false},
 		{errors.New("fork/exec /x: text file busy"), true}, {errors.New("exec: already started"), true},
 		{errors.New("failed to find plugin"), false},

@@ -171,7 +171,11 @@ func (o *operation) ownCache(a state.Attachment) error {
 // readOwnCache reads the file of an attachment in libcni's cache. What cannot be parsed has no
 // owner.
 func (o *operation) readOwnCache(a state.Attachment) (entry cacheEntry, err error) {
-	data, err := os.ReadFile(o.cachePath(a))
+	path := o.cachePath(a)
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return entry, fmt.Errorf("%s is no file", path) // reading a FIFO would wait
+	}
+	data, err := os.ReadFile(path)
 	if err == nil && json.Unmarshal(data, &entry) != nil {
 		entry = cacheEntry{}
 	}

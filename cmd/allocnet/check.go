@@ -91,7 +91,7 @@ func outcomeCell(c hook.Checked) cell {
 	case c.Err != nil:
 		return cell{[]string{"failed"}, red}
 	case c.Skipped != "":
-		return cell{[]string{"ok; CHECK skipped: " + c.Skipped}, green}
+		return coloured(green, "ok; CHECK skipped: "+c.Skipped)
 	}
 	return cell{[]string{"ok"}, green}
 }

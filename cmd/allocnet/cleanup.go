@@ -262,7 +262,7 @@ func summary(dryRun bool, report *cleanup.Report) string {
 // printTornDown prints the allocations that GC tore down or postponed.
 func printTornDown(out io.Writer, torn *hook.Collected) {
 	if len(torn.TornDown) > 0 {
-		_, _ = fmt.Fprintf(out, "torn down from their records: %s\n", strings.Join(torn.TornDown, ", ")) // the last line reports an error of the writer
+		_, _ = fmt.Fprintf(out, "torn down from their records: %s\n", printable(strings.Join(torn.TornDown, ", "))) // the last line reports an error of the writer
 	}
 	for _, id := range slices.Sorted(maps.Keys(torn.Postponed)) {
 		_, _ = fmt.Fprintf(out, "%s: %s; to retry now: allocnet detach %s\n", id, printable(fmt.Sprint(torn.Postponed[id])), id) // as above

@@ -251,7 +251,7 @@ func (g *generation) write(list []byte) error {
 func warnOfExposed(stderr io.Writer, s *settings, offered *cniconf.Catalog) error {
 	exposed, err := findExposed(s, offered)
 	for _, e := range exposed {
-		_, _ = fmt.Fprintf(stderr, "allocnet: warning: %s: %s\n", e.Problem(), e.Fix()) // nothing else to tell it to
+		printError(stderr, fmt.Sprintf("warning: %s: %s", e.Problem(), e.Fix()))
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func printReport(w io.Writer, r *doctor.Report) error {
 	if len(r.Pools) > 0 {
 		_, _ = fmt.Fprintln(table, "NETWORK\tFAMILY\tADDRESSES USED\tOF") // Flush reports
 		for _, p := range r.Pools {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", p.Network, p.Family, p.Used, p.Total)
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", printable(p.Network), p.Family, p.Used, p.Total)
 		}
 		_, _ = fmt.Fprintln(table)
 	}
@@ -97,7 +97,7 @@ func printReport(w io.Writer, r *doctor.Report) error {
 		return err
 	}
 	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), printable(f.Subject), printable(f.Problem), f.Fix); err != nil {
+		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), printable(f.Subject), printable(f.Problem), printable(f.Fix)); err != nil {
 			return err
 		}
 	}

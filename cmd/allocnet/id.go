@@ -47,7 +47,7 @@ func (s *settings) resolveToRemove(stderr io.Writer, engine *hook.Engine, id str
 // note tells a person at a terminal something that a program does not need.
 func (s *settings) note(stderr io.Writer, text string) {
 	if file, ok := stderr.(*os.File); ok && isTerminal(file) && !s.json {
-		_, _ = fmt.Fprintf(stderr, "allocnet: %s\n", text) // there is no other output
+		printError(stderr, text)
 	}
 }
 

@@ -187,7 +187,7 @@ func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {
 		{"Network", text(n.Name)}, {"File", text(n.Path)}, {"CNI version", text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", text(n.Problem)},
 		{"Executor", text(string(n.Executor))}, {"Why plugins", text(n.WhyPlugins)},
 		{"Plugins", text(strings.Join(n.Plugins, ","))}, {"Capabilities", text(orDash(strings.Join(n.Capabilities, ",")))},
-		{"Policy", text(n.Policy)}, {"Policy of this host", text(n.HostPolicy)}, {"Not used", cell{lines: n.Shadowed}}, {"Warning", text(n.Warning)},
+		{"Policy", text(n.Policy)}, {"Policy of this host", text(n.HostPolicy)}, {"Not used", coloured("", n.Shadowed...)}, {"Warning", text(n.Warning)},
 	} {
 		if strings.Join(row.value.lines, "") != "" {
 			table = append(table, []cell{text(row.name), row.value})
@@ -200,6 +200,10 @@ func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {
 	if err := json.Indent(&configuration, n.Configuration, "", "  "); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", configuration.Bytes())
+	text := "\n"
+	for line := range strings.Lines(configuration.String()) {
+		text += printable(line) + "\n"
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }

@@ -131,7 +131,7 @@ func stackedTable(allocations []*hook.Allocation, short map[string]string) table
 				stack = []string{"-"}
 			}
 			t = append(t, []cell{
-				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), {lines: stack}, phaseCell(n.Phase), text(age(time.Since(n.Created))),
+				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), coloured("", stack...), phaseCell(n.Phase), text(age(time.Since(n.Created))),
 			})
 		}
 	}

@@ -44,6 +44,6 @@ func (s *settings) retryLater(engine *hook.Engine, stderr io.Writer) {
 	}
 	err := detached.Start(nil, retryCommand, "--state-dir", s.stateDir, "--conf-dir", s.confDir, "--plugin-dir", s.pluginDir, "--executor", s.executor, "--call-timeout", s.callTimeout.String())
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "allocnet: pending teardowns are not retried now: %v\n", err) // there is no other output
+		printError(stderr, fmt.Sprintf("pending teardowns are not retried now: %v", err))
 	}
 }

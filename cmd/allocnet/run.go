@@ -146,7 +146,7 @@ func start(command *exec.Cmd, a *hook.Allocation, stderr io.Writer) error {
 	defer ns.Close()           //nolint:errcheck // only entered
 	err = ns.Do(func() error { // a child is in the namespaces of the thread that makes it
 		if err := resolvconf.MountOver(a.ResolvConf); err != nil {
-			_, _ = fmt.Fprintln(stderr, "the command has the resolv.conf of the host:", err) // as ip netns exec does
+			printError(stderr, fmt.Sprintf("the command has the resolv.conf of the host: %v", err)) // as ip netns exec does
 		}
 		return command.Start()
 	})

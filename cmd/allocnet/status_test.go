@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -247,18 +249,42 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Plugins choose texts that a terminal must not act on.
+// Others choose texts that a terminal must not act on.
 func TestOutputIsEscaped(t *testing.T) {
 	hostile := "gone\x1b[2J\u202e"
 	a := attached()[:1]
 	a[0].Attachments[1].Error, a[0].Attachments[0].Network = hostile, hostile
-	a[0].DNS.Servers = []string{hostile}
-	var out bytes.Buffer
-	if err := printAllocations(&out, terminal{}, a, nil); err != nil {
-		t.Fatal(err)
+	a[0].DNS.Servers, a[0].Attachments[0].Ports[0].Protocol = []string{hostile}, hostile
+	for name, show := range map[string]func(w io.Writer) error{
+		"status":       func(w io.Writer) error { return printAllocations(w, terminal{}, a, nil) },
+		"status in 20": func(w io.Writer) error { return printAllocations(w, terminal{columns: 20}, a, nil) },
+		"error":        func(w io.Writer) error { printError(w, hostile); return nil },
+		"gc":           func(w io.Writer) error { printTornDown(w, &hook.Collected{TornDown: []string{hostile}}); return nil },
+		"cleanup":      func(w io.Writer) error { return printObjects(w, "REMOVED", []cleanup.Decision{{Reason: hostile}}) },
+		"check":        func(w io.Writer) error { return printChecked(w, terminal{}, []hook.Checked{{Skipped: hostile}}) },
+		"doctor, findings": func(w io.Writer) error {
+			return printReport(w, &doctor.Report{Findings: []doctor.Finding{{Fix: hostile}}})
+		},
+		"doctor, pools": func(w io.Writer) error {
+			return printReport(w, &doctor.Report{Pools: []doctor.Pool{{Network: hostile}}})
+		},
+		"networks": func(w io.Writer) error {
+			return printNetwork(w, terminal{}, networkDetailJSON{Shadowed: []string{hostile}, Configuration: json.RawMessage(`{"name": "` + "\u202e" + `"}`)})
+		},
+	} {
+		var out bytes.Buffer
+		if err := show(&out); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if text := out.String(); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, `\x1b[2J\u202e`) {
+			t.Errorf("%s: %q", name, text)
+		}
 	}
-	printError(&out, hostile)
-	if text := out.String(); strings.ContainsAny(text, "\x1b\u202e") || strings.Count(text, `gone\x1b[2J\u202e`) != 4 {
-		t.Errorf("%q", text)
+}
+
+// TestJoinedErrors: a teardown that failed has the errors of DEL and of the forced cleanup.
+func TestJoinedErrors(t *testing.T) {
+	if got := lines([]string{errors.Join(errors.New("DEL failed"), errors.New("forced cleanup failed")).Error()}); got != "DEL failed; forced cleanup failed\n" {
+		t.Errorf("%q", got)
 	}
 }

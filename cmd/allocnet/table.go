@@ -24,8 +24,17 @@ type cell struct {
 	colour colour
 }
 
-// text is a cell of one line, escaped.
-func text(s string) cell { return cell{lines: []string{printable(s)}} }
+// text is a cell of one line.
+func text(s string) cell { return coloured("", s) }
+
+// coloured is a cell of lines, which are escaped.
+func coloured(c colour, lines ...string) cell {
+	escaped := make([]string, len(lines))
+	for i, line := range lines {
+		escaped[i] = printable(line)
+	}
+	return cell{escaped, c}
+}
 
 // table is rows of cells under a heading.
 type table [][]cell

@@ -14,9 +14,10 @@ import (
 	"github.com/allocnet/allocnet/event"
 )
 
-// printable escapes what a terminal would act on: plugins and authors of jobs choose
-// parts of errors.
+// printable returns a text in one line, without what a terminal would act on: plugins and
+// authors of jobs choose parts of errors.
 func printable(s string) string {
+	s = strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "; ") // joined errors
 	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
 		return s
 	}

@@ -4,6 +4,7 @@
 package sysctl
 
 import (
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -11,17 +12,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plain is isPlain of this process. It is asked once: service managers and container runtimes
-// make their mounts before the process starts, and a host has a mount for each allocation.
-var plain = sync.OnceValue(isPlainHere)
+// mounts is the table of mounts of this process.
+var mounts table
 
-func isPlainHere() bool {
+// table is a table of mounts, which is read when it has changed: a host has a mount for each
+// allocation. The zero value has not been read.
+type table struct {
+	mu    sync.Mutex
+	file  *os.File
+	plain bool
+}
+
+// isPlain tells whether the parameters of the network are now those of procfs. If that cannot
+// be found out, they are not.
+func (t *table) isPlain() bool {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(root, &stat); err != nil || stat.Flags&unix.ST_RDONLY != 0 {
 		return false
 	}
-	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
-	return err == nil && isPlain(string(mounts))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.file == nil {
+		const path = "/proc/thread-self/mountinfo"
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) // os.Open has the runtime poll it, which ends changed
+		if err != nil {
+			return false
+		}
+		t.file = os.NewFile(uintptr(fd), path)
+	} else if !t.changed() {
+		return t.plain
+	}
+	text, err := t.read()
+	t.plain = err == nil && isPlain(text)
+	return t.plain
+}
+
+// changed tells whether there was a change since the table was opened, or since the last call
+// (see "Notification of mount events" in proc_pid_mounts(5)).
+func (t *table) changed() bool {
+	fds := []unix.PollFd{{Fd: int32(t.file.Fd()), Events: unix.POLLPRI}}
+	n, err := unix.Poll(fds, 0)
+	return n != 0 || err != nil
+}
+
+func (t *table) read() (string, error) {
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(t.file)
+	return string(text), err
 }
 
 // isPlain tells whether the parameters of the network are those of procfs, by the table of

@@ -83,7 +83,7 @@ func (t *Tree) open(key string, flags int) (*os.File, error) {
 
 // mountProc returns the root of a mount of procfs that is nowhere in the file system.
 func mountProc() (*os.File, error) {
-	if !plain() {
+	if !mounts.isPlain() {
 		return nil, unix.EROFS
 	}
 	context, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)

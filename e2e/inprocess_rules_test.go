@@ -153,7 +153,7 @@ func (c rulesCase) history(t *testing.T, verbs []string, executor func(int) rule
 }
 
 func byReference(t *testing.T, c rulesCase, verb, id string) (string, error) {
-	return c.execute(t, &invoke.RawExec{}, sandbox.PluginDir(), verb, id)
+	return c.execute(t, &invoke.RawExec{}, sandbox.ReferenceDir(), verb, id)
 }
 
 func inProcess(t *testing.T, c rulesCase, verb, id string) (string, error) {

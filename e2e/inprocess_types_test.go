@@ -33,7 +33,7 @@ func (a attacher) call(verb func(*libcni.CNIConfig) error) error {
 	if !a.inProcess {
 		exec = &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}
 	}
-	if err := verb(libcni.NewCNIConfigWithCacheDir([]string{sandbox.PluginDir()}, "/run/results", exec)); err != nil {
+	if err := verb(libcni.NewCNIConfigWithCacheDir([]string{sandbox.ReferenceDir()}, "/run/results", exec)); err != nil {
 		return err
 	}
 	return inprocess.Commit(context.Background(), nil, []*inprocess.Changes{chain.Changes()})[0]

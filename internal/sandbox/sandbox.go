@@ -218,8 +218,9 @@ func Root() string {
 // or its plugin: what executes networks, empty for the default.
 func Executor() string { return os.Getenv("ALLOCNET_EXECUTOR") }
 
-// PluginDir returns where `make tools` puts the CNI plugins, or the directory with
-// another version of them that `make test-cni` names in the environment.
-func PluginDir() string {
-	return cmp.Or(os.Getenv("ALLOCNET_TEST_CNI"), filepath.Join(Root(), "build", "cni", "bin"))
-}
+// PluginDir returns ReferenceDir, or the directory with another version of the CNI plugins that
+// `make test-cni` names in the environment.
+func PluginDir() string { return cmp.Or(os.Getenv("ALLOCNET_TEST_CNI"), ReferenceDir()) }
+
+// ReferenceDir returns where `make tools` puts the CNI plugins whose work package inprocess does.
+func ReferenceDir() string { return filepath.Join(Root(), "build", "cni", "bin") }

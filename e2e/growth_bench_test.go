@@ -27,7 +27,7 @@ func benchConf(b *testing.B, backend string) string {
 	b.Helper()
 	dir := b.TempDir()
 	sandbox.WriteFile(b, filepath.Join(dir, "10-web.conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "web", "plugins": [
-		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "ipMasqBackend": %[1]q,
+		{"type": "bridge", "bridge": "bench0", "isGateway": true, "ipMasq": true, "ipMasqBackend": %[1]q,
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.100.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
 		{"type": "portmap", "backend": %[1]q, "snat": true, "capabilities": {"portMappings": true}}]}`, backend))
 	for i, name := range extraNetworks {

@@ -34,7 +34,7 @@ func (t *table) isPlain() bool {
 	defer t.mu.Unlock()
 	if t.file == nil {
 		const path = "/proc/thread-self/mountinfo"
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) // os.Open has the runtime poll it, which ends changed
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) // the runtime polls what os.Open opens, and would take the event
 		if err != nil {
 			return false
 		}

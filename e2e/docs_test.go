@@ -203,7 +203,7 @@ func TestEnvironmentAndJSON(t *testing.T) {
 func TestNetworks(t *testing.T) {
 	h := newHost(t)
 	// STATUS came with version 1.1.0 of the specification.
-	if out := h.must("networks", "--json"); strings.Contains(out, `"ready": "yes"`) != sandbox.PluginsHave(t, sandbox.Version11) || !strings.Contains(out, `"ready": "notReported"`) {
+	if out := h.must("networks", "--json"); strings.Contains(out, `"ready": "yes"`) != sandbox.PluginsHave(t, sandbox.Specification11) || !strings.Contains(out, `"ready": "notReported"`) {
 		t.Errorf("of CNI 1.0 and 1.1, networks says %s", out)
 	}
 	sandbox.WriteFile(t, h.conf+"/98-down.conf", `{"cniVersion": "1.1.0", "name": "down", "type": "fakecni", "fake": {"verbs": {"STATUS": {"code": 50, "msg": "no fabric"}}}}`)

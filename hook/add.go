@@ -75,7 +75,7 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 			return err
 		}
 		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, o.record.Allocation.Netns))
-		return err
+		return o.checkInnerMaster(c.list, a.Interface, err)
 	})
 	if err != nil {
 		return nil, err

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
@@ -121,9 +123,9 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
-	plugins, _ := o.exec(a, list, false)
+	plugins, changes := o.exec(a, list, false)
 	exec := &checkExec{Exec: &cniexec.Runner{Exec: plugins, Limit: o.config.CallTimeout}}
-	if exec.result, err = o.currentResult(a, list.CNIVersion); err != nil {
+	if err := o.setResult(exec, a, list.CNIVersion); err != nil {
 		return "", err
 	}
 	// libcni is given no cache: what is there another operation may be writing.
@@ -132,6 +134,9 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if errors.Is(err, libcni.ErrorCheckNotSupp) {
 		return fmt.Sprintf("cniVersion %s has no CHECK", list.CNIVersion), nil
 	}
+	if err != nil && replaces(changes, a) { // no damage: see replaces
+		return "", fmt.Errorf("its plugins are not installed any more; in their place allocnet reports: %s", err.Error())
+	}
 	return "", err
 }
 
@@ -139,6 +144,8 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 type checkExec struct {
 	invoke.Exec
 	result json.RawMessage
+	// addresses are those of the result.
+	addresses []netip.Prefix
 }
 
 // ExecPlugin runs a plugin with the result as prevResult.
@@ -154,20 +161,24 @@ func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 			return nil, err
 		}
 	}
-	return x.Exec.ExecPlugin(ctx, path, stdin, environ)
+	out, err := x.Exec.ExecPlugin(ctx, path, stdin, environ)
+	if err != nil && filepath.Base(path) == "portmap" {
+		err = judgePortCheck(err, x.addresses)
+	}
+	return out, err
 }
 
-// currentResult returns the recorded result with the MAC that a bridge of the
+// setResult gives plugins the recorded result with the MAC that a bridge of the
 // host has now. A bridge without an address takes the lowest MAC of its ports, so
 // it changes when other allocations come and go, and the bridge plugin would call
 // that a fault.
-func (o *operation) currentResult(a state.Attachment, version string) (json.RawMessage, error) {
+func (o *operation) setResult(x *checkExec, a state.Attachment, version string) error {
 	if a.Result == nil {
-		return nil, nil
+		return nil
 	}
 	result, err := parseResult(a.Result)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, i := range result.Interfaces {
 		if i.Sandbox != "" {
@@ -175,13 +186,15 @@ func (o *operation) currentResult(a state.Attachment, version string) (json.RawM
 		}
 		mac, isBridge, err := o.config.Host.BridgeMAC(i.Name)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if isBridge {
 			i.Mac = mac
 		}
 	}
-	return encodeResult(result, version)
+	x.addresses = interfaceAddresses(result, a.Interface)
+	x.result, err = encodeResult(result, version)
+	return err
 }
 
 // compare looks for what the attachment had: plugins of the oldest versions

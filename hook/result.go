@@ -149,3 +149,15 @@ func gatewayOf(result *types100.Result, v6 bool) (netip.Addr, bool) {
 	}
 	return netip.Addr{}, false
 }
+
+// interfaceAddresses returns the addresses of a result that are of an interface, and those of none.
+func interfaceAddresses(result *types100.Result, name string) (addresses []netip.Prefix) {
+	for _, ip := range result.IPs {
+		address, ok := prefixOf(ip.Address)
+		i := ip.Interface
+		if ok && (i == nil || *i >= 0 && *i < len(result.Interfaces) && result.Interfaces[*i].Name == name) {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}

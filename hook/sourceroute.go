@@ -84,12 +84,8 @@ func sourceRoutes(ns Namespace, a state.Attachment) (*netns.SourceRoutes, error)
 		return nil, err
 	}
 	s := &netns.SourceRoutes{Table: a.SourceRoutes.Table, Interface: a.Interface}
-	for _, ip := range result.IPs {
-		address, ok := prefixOf(ip.Address)
-		i := ip.Interface
-		if ok && (i == nil || *i >= 0 && *i < len(result.Interfaces) && result.Interfaces[*i].Name == a.Interface) {
-			s.Addresses = append(s.Addresses, address.Addr())
-		}
+	for _, address := range interfaceAddresses(result, a.Interface) {
+		s.Addresses = append(s.Addresses, address.Addr())
 	}
 	if len(s.Addresses) == 0 {
 		return nil, errors.New("the network's plugins report no address: add an IPAM plugin to the network, or remove the option")

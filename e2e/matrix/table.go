@@ -46,6 +46,8 @@ var nomadTable = table{"Nomad", "nomad", []row{
 
 var pluginTable = table{"CNI plugins", "cni", []row{
 	{"check", "Nomad calls CHECK when its client restarts"},
+	{"check-ports", "CHECK of published ports of IPv6 addresses"},
+	{"inner-master", "`linkInContainer` of macvlan, ipvlan and vlan"},
 	{"nftables", "backend nftables of portmap, bridge and ptp"},
 	{"version", "`cniVersion` 1.1.0"},
 }}

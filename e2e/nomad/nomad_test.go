@@ -71,7 +71,7 @@ func TestNomad(t *testing.T) {
 	if got := a.attribute("plugins.cni.version.bridge"); !strings.HasPrefix(got, "v") {
 		t.Fatalf("plugins.cni.version.bridge is %q, so that Nomad would call no CHECK: run: make tools", got)
 	}
-	a.checks = a.Has(nomadagent.CheckOnRestart) && sandbox.PluginsHave(t, "1.3.0") // of the plugin bridge
+	a.checks = a.Has(nomadagent.CheckOnRestart) && sandbox.PluginsHave(t, sandbox.CheckOfPorts)
 	a.warm()
 	for _, test := range []struct {
 		name string

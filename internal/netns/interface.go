@@ -23,6 +23,10 @@ type Interface struct {
 	Up   bool
 	// Addresses are those of scope global, IPv4 first, each family in order.
 	Addresses []netip.Prefix
+	// Link is the index of its master or its peer; 0 if it has none.
+	Link int
+	// LinkOutside is whether that is in another namespace.
+	LinkOutside bool
 	// Received and Sent count bytes.
 	Received, Sent uint64
 }
@@ -43,6 +47,7 @@ func (n *Namespace) Interfaces() ([]Interface, error) {
 		i := Interface{
 			Name: attrs.Name, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU,
 			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
+			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0,
 		}
 		if attrs.Statistics != nil {
 			i.Received, i.Sent = attrs.Statistics.RxBytes, attrs.Statistics.TxBytes

@@ -46,7 +46,7 @@ func WriteConf(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range conf {
-		if !PluginsHave(t, Version11) {
+		if !PluginsHave(t, Specification11) {
 			text = strings.Replace(text, `"cniVersion": "1.1.0"`, `"cniVersion": "1.0.0"`, 1)
 		}
 		WriteFile(t, filepath.Join(dir, name), text)

@@ -13,9 +13,18 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Version11 is the first version of the CNI plugins that has version 1.1.0 of the
-// specification, and the backend nftables of bridge, ptp and portmap.
-const Version11 = "1.6.0"
+// The first versions of the CNI plugins with what tests depend on.
+const (
+	// InnerMaster: macvlan, ipvlan and vlan have linkInContainer.
+	InnerMaster = "1.3.0"
+	// CheckOfPorts: portmap looks for the rules of an address in the tables of its family
+	// alone. Nomad calls CHECK from this version of bridge on.
+	CheckOfPorts = "1.3.0"
+	// Specification11: they have version 1.1.0 of the specification.
+	Specification11 = "1.6.0"
+	// NftablesBackend: bridge, ptp and portmap have it.
+	NftablesBackend = "1.6.0"
+)
 
 var pluginVersion = sync.OnceValue(func() string {
 	out, _ := exec.Command(filepath.Join(PluginDir(), "bridge")).CombinedOutput() // its exit code differs

@@ -86,7 +86,25 @@ func (h *host) ownPlugins() {
 	h.onlyOwn = true
 	real, _ := filepath.Glob(sandbox.PluginDir() + "/*")
 	for _, path := range real {
-		if err := os.Symlink(path, filepath.Join(h.plugins, filepath.Base(path))); err != nil {
+		h.linkPlugins(filepath.Base(path))
+	}
+}
+
+// linkPlugins puts reference plugins into the host's own plugin directory.
+func (h *host) linkPlugins(names ...string) {
+	h.t.Helper()
+	for _, name := range names {
+		if err := os.Symlink(filepath.Join(sandbox.PluginDir(), name), filepath.Join(h.plugins, name)); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// removePlugins removes plugins from the host's own plugin directory.
+func (h *host) removePlugins(names ...string) {
+	h.t.Helper()
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(h.plugins, name)); err != nil {
 			h.t.Fatal(err)
 		}
 	}

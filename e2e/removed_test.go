@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -37,5 +38,33 @@ func TestInterfaceOfAnotherProgram(t *testing.T) {
 	}
 	if links := sandbox.Run(t, "ip", "-n", "r1", "-br", "link"); !strings.Contains(links, "net1") {
 		t.Errorf("the namespace has lost the net1 of another program:\n%s", links)
+	}
+}
+
+// TestLoopbackNamedAsAnInterface: a job that gives lo the name of one of its interfaces keeps
+// no other network from being removed.
+func TestLoopbackNamedAsAnInterface(t *testing.T) {
+	for _, executor := range []string{"plugins", "auto"} {
+		t.Run(executor, func(t *testing.T) {
+			h := newHost(t)
+			t.Setenv("ALLOCNET_EXECUTOR", executor)
+			defer os.RemoveAll("/run/pair")
+			for _, n := range []string{"1", "2"} {
+				sandbox.WriteFile(t, h.conf+"/60-pair"+n+".conflist", `{"cniVersion": "1.0.0", "name": "pair`+n+`", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/run/pair", "ranges": [[{"subnet": "10.97.`+n+`.0/24"}]]}}]}`)
+			}
+			sandbox.Run(t, "ip", "netns", "add", "c1")
+			defer sandbox.Run(t, "ip", "netns", "del", "c1")
+			defer h.allocnet("cleanup", "c1", "--forget")
+			h.attach("c1", "--netns", "/run/netns/c1", "--networks", "pair1@net1,pair2@net2")
+			for _, command := range []string{"link del net2", "link set lo down", "link set lo name net2"} {
+				sandbox.Run(t, append([]string{"ip", "-n", "c1"}, strings.Fields(command)...)...)
+			}
+			h.refuse(1, nil, "detach", "c1")
+			if left := h.allocnet("status", "c1").stdout; strings.Contains(left, "pair1") {
+				t.Errorf("the other network is left:\n%s", left)
+			}
+			sandbox.Run(t, "ip", "-n", "c1", "link", "set", "net2", "name", "lo")
+			h.allocnet("detach", "c1")
+		})
 	}
 }

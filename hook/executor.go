@@ -128,6 +128,12 @@ type chain struct {
 	changes *inprocess.Changes
 }
 
+// replaces tells whether a chain with these changes is executed in process in place of the
+// plugins that made the attachment. Those may have been of a version that makes other rules.
+func replaces(changes *inprocess.Changes, a state.Attachment) bool {
+	return changes != nil && a.Executor != state.InProcess
+}
+
 // chain returns libcni set up to execute one verb for an attachment. partial is called with
 // the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
@@ -162,10 +168,11 @@ func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, add
 }
 
 // inProcessChain returns what executes a chain in this process; nil if its plugins are
-// executed. It does what it is preferred for, and what lacks a plugin.
-func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, preferred state.Executor) Chain {
+// executed. It does what it was chosen for, and what lacks a plugin. What was chosen is not
+// judged again: what is supported depends on what the host has, which may have changed.
+func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, chosen state.Executor) Chain {
 	x := e.config.InProcess
-	if x == nil || preferred != state.InProcess && isInstalled(list, dirs) || x.Supports(list, nil) != nil {
+	if x == nil || chosen != state.InProcess && (isInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
 	return x.Chain()

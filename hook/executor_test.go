@@ -218,6 +218,56 @@ func TestReplacesPlugins(t *testing.T) {
 	}
 }
 
+// unsupportive is an executor that supports no network any more.
+type unsupportive struct{ fakeInProcess }
+
+func (unsupportive) Supports(*libcni.NetworkConfigList, []string) error {
+	return errors.New("firewalld is installed")
+}
+
+// TestExecutorOnRecord: what was attached in process is removed in process also when the host has
+// changed so that the network would not be attached in process any more.
+func TestExecutorOnRecord(t *testing.T) {
+	i := install(t)
+	i.inProcess = true
+	w := newWorld(t, i)
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	w.config.InProcess = unsupportive{fakeInProcess{w}}
+	w.restart()
+	if err := teardown("own")(w); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(w.killer.seen, "commit DEL eth0") || slices.Contains(w.killer.seen, "clean eth0") {
+		t.Errorf("effects %q", w.killer.seen)
+	}
+	w.wantNothing()
+}
+
+// TestReplacedPluginsAreCleanedUp: plugins that are not installed any more may have been of
+// another version, and have made other rules than DEL in process removes.
+func TestReplacedPluginsAreCleanedUp(t *testing.T) {
+	i := install(t)
+	i.inProcess = true
+	w := newWorld(t, i)
+	w.config.Executor = ExecutorPlugins
+	w.restart()
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(i.pluginDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := teardown("own")(w); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(w.killer.seen, "commit DEL eth0") || !slices.Contains(w.killer.seen, "clean eth0") {
+		t.Errorf("effects %q", w.killer.seen)
+	}
+	w.wantNothing()
+}
+
 // TestForgottenAtOnce: what a plugin has removed leaves the record while other DELs still run.
 func TestForgottenAtOnce(t *testing.T) {
 	m := newMemory(t, func(c *Config) { c.CallTimeout = 5 * time.Second }) // only a failure waits for it

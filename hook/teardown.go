@@ -144,7 +144,21 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 		})
 	})
 	o.commitDetached(dels, attachments, chains, errs, path)
+	if path != "" {
+		o.cleanReplaced(ctx, attachments, chains, errs)
+	}
 	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
+}
+
+// cleanReplaced runs forced cleanup for attachments that were removed in process in place of their
+// plugins, each by itself: the failure of another one does not keep its record, because a
+// further DEL would remove an interface that another program has given the same name.
+func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error) {
+	for i, a := range attachments {
+		if errs[i] == nil && replaces(chains[i].changes, a) {
+			errs[i] = o.removeLeftovers(ctx, []state.Suspect{{Attachment: a}})
+		}
+	}
 }
 
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
@@ -154,7 +168,7 @@ func (o *operation) commitDetached(ctx context.Context, attachments []state.Atta
 		switch {
 		case err != nil:
 			errs[i] = errors.Join(errs[i], o.failure("detach", attachments[i], attachments[i].Attempts, err))
-		case errs[i] == nil && chains[i].changes != nil:
+		case errs[i] == nil && chains[i].changes != nil && !replaces(chains[i].changes, attachments[i]):
 			errs[i] = o.forgetDetached(attachments[i], path)
 		}
 	}
@@ -227,8 +241,8 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	return c, nil
 }
 
-// suspects returns the attachments whose DEL failed, and all of them if the namespace
-// is missing: plugins then report success and leave their rules.
+// suspects returns the attachments whose DEL failed, and all of them if the namespace is
+// missing: plugins then report success and leave their rules.
 func suspects(attachments []state.Attachment, errs []error, missing bool) []state.Suspect {
 	var found []state.Suspect
 	for i, a := range attachments {

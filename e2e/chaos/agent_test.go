@@ -7,7 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -50,11 +52,18 @@ func collectDead(ctx context.Context, _ int) error {
 func (d *daemon) serve() {
 	d.Helper()
 	d.cmd = d.command("agent", "--log-level", "error")
+	output, err := os.Create(filepath.Join(d.TempDir(), "output")) // a file, because plugins outlive a killed agent
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer output.Close()
+	d.cmd.Stdout, d.cmd.Stderr = output, output
 	d.ended = d.launch(d.cmd).done
 	d.await("the agent is ready", func() bool {
 		select {
 		case <-d.ended:
-			d.Fatal("the agent has ended")
+			text, _ := os.ReadFile(output.Name())
+			d.Fatalf("the agent has ended: %s", text)
 		default:
 		}
 		return client.New(socket).Ready(context.Background()) == nil

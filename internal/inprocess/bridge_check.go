@@ -6,6 +6,7 @@ package inprocess
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
@@ -47,9 +48,12 @@ func checkBridge(c *call) error {
 
 // checkBridge compares the bridge with the result, and returns its index.
 func (conf *bridgeConfig) checkBridge(result *current.Result) (index int, err error) {
-	recorded := find(result, conf.Bridge, "")
+	recorded := last(result, conf.Bridge)
 	if recorded == nil {
 		return 0, errors.New("Interface name missing ") //nolint:staticcheck // the reference plugin's text
+	}
+	if recorded.Sandbox != "" {
+		return 0, fmt.Errorf("Interface %s should not be in sandbox", recorded.Name) //nolint:staticcheck // the reference plugin's text
 	}
 	bridge, err := bridgeByName(conf.Bridge)
 	if err != nil {
@@ -63,6 +67,17 @@ func (conf *bridgeConfig) checkBridge(result *current.Result) (index int, err er
 		return 0, fmt.Errorf("promiscuous mode of bridge %s is %v, configured is %v", conf.Bridge, promiscuous, conf.PromiscMode)
 	}
 	return attrs.Index, nil
+}
+
+// last returns the last interface of a result with that name; nil if there is none. The
+// reference plugin takes it for the bridge, wherever it is.
+func last(result *current.Result, name string) *current.Interface {
+	for _, i := range slices.Backward(result.Interfaces) {
+		if i.Name == name {
+			return i
+		}
+	}
+	return nil
 }
 
 // find returns the interface of a result with that name and sandbox; nil if there is none.

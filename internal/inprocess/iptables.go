@@ -68,7 +68,7 @@ type iptablesChange struct {
 	remove bool
 	// owner is the index of the attachment's chain of plugins.
 	owner int
-	// exists is whether there may be rules with the address already.
+	// exists is whether there may be rules with the address already, or other changes add them.
 	exists bool
 	// ready is whether all that is shared is known to exist.
 	ready bool
@@ -79,6 +79,14 @@ type iptablesChangeList []iptablesChange
 // in returns the changes in one table.
 func (l iptablesChangeList) in(table string) iptablesChangeList {
 	return slices.DeleteFunc(slices.Clone(l), func(c iptablesChange) bool { return c.table != table })
+}
+
+// adds tells whether rules with the address of a change are among those to add: a chain may have
+// the firewall plugin twice, and each rule is made once.
+func (l iptablesChangeList) adds(change iptablesChange) bool {
+	return slices.ContainsFunc(l, func(c iptablesChange) bool {
+		return !c.remove && c.table == change.table && c.address.Equal(change.address)
+	})
 }
 
 // commit commits the rules of all chains, and joins the errors of each. All tables are one
@@ -114,7 +122,7 @@ func (h *iptablesHost) changes(all []*Changes) iptablesChangeList {
 	h.identify()
 	var needed iptablesChangeList
 	for _, change := range changes {
-		change.exists = change.address != nil && h.names(change.iptablesRules)
+		change.exists = change.address != nil && (needed.adds(change) || h.names(change.iptablesRules))
 		if change.remove && (h.lacks(change.table, change.chain) || change.address != nil && !change.exists) {
 			continue
 		}

@@ -6,8 +6,6 @@ package inprocess
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,13 +27,16 @@ type iptablesHost struct {
 	// nft and legacy are whether iptables may be that program. Both: it is unknown, or there
 	// is none.
 	nft, legacy bool
+	// missing is whether there is no program.
+	missing bool
 }
 
 // identify finds out which program iptables is. Distributions have links to one that has its
 // name.
 func (h *iptablesHost) identify() {
-	h.nft, h.legacy = true, true
+	h.nft, h.legacy, h.missing = true, true, true
 	if path, err := exec.LookPath(restoreProgram(h.family)); err == nil {
+		h.missing = false
 		name, _ := filepath.EvalSymlinks(path)
 		h.nft = !strings.Contains(filepath.Base(name), "legacy")
 		h.legacy = !strings.Contains(filepath.Base(name), "nft")
@@ -44,7 +45,7 @@ func (h *iptablesHost) identify() {
 
 // lacks tells whether it is certain that a table has no such chain.
 func (h *iptablesHost) lacks(table, chain string) bool {
-	return chain != "" && (!h.nft || h.lacksChain(table, chain)) && (!h.legacy || h.lacksLegacyTable(table))
+	return chain != "" && (!h.nft || h.lacksChain(table, chain)) && (!h.legacy || h.lacksLegacyChain(table, chain))
 }
 
 func (h *iptablesHost) lacksChain(table, chain string) bool {
@@ -77,23 +78,6 @@ func (h *iptablesHost) nftablesTable(name string) *nftablesTable {
 		return &nftablesTable{family: nftables.TableFamilyIPv6, name: name}
 	}
 	return &nftablesTable{family: nftables.TableFamilyIPv4, name: name}
-}
-
-// lacksLegacyTable tells whether iptables-legacy has not made a table in this network
-// namespace.
-func (h *iptablesHost) lacksLegacyTable(table string) bool {
-	data, err := os.ReadFile(legacyTables(h.family))
-	if errors.Is(err, fs.ErrNotExist) {
-		return true // the kernel does not have iptables-legacy
-	}
-	return err == nil && !slices.Contains(strings.Fields(string(data)), table)
-}
-
-func legacyTables(family iptables.Protocol) string {
-	if family == iptables.ProtocolIPv6 {
-		return "/proc/thread-self/net/ip6_tables_names"
-	}
-	return "/proc/thread-self/net/ip_tables_names"
 }
 
 // namesSlowly asks iptables for the rules.

@@ -86,7 +86,7 @@ func indexPath(dir string) string {
 // readLeaseIndex returns the index of a directory whose lock is held; nil if there is none
 // that agrees with it.
 func readLeaseIndex(dir string) *leaseIndex {
-	data, err := os.ReadFile(indexPath(dir))
+	data, err := readRegular(indexPath(dir))
 	if err != nil || !bytes.HasSuffix(data, []byte("\n")) {
 		return nil
 	}

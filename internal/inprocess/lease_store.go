@@ -54,7 +54,7 @@ func openLeases(ctx context.Context, dataDir, network string) (*leaseStore, erro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
+	lock, err := openRegular(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func (s *leaseStore) Reserve(id, ifname string, ip net.IP, rangeID string) (bool
 		s.index.add(name, content)
 		s.changed = true
 	}
-	err = os.WriteFile(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
+	err = writeRegular(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
 	return err == nil, err
 }
 
 // LastReservedIP returns the address that was reserved last in a set of ranges.
 func (s *leaseStore) LastReservedIP(rangeID string) (net.IP, error) {
-	data, err := os.ReadFile(filepath.Join(s.dir, lastReserved+rangeID))
+	data, err := readRegular(filepath.Join(s.dir, lastReserved+rangeID))
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (s *leaseStore) read(name string) {
 }
 
 func readLease(path string) (string, error) {
-	data, err := os.ReadFile(path)
+	data, err := readRegular(path)
 	return strings.TrimSpace(string(data)), err
 }
 

@@ -363,6 +363,42 @@ func TestLeaseIndexVerified(t *testing.T) {
 	}
 }
 
+// TestLeaseOfAnotherOwner: a lease that has got another owner in place is not that of the owner in
+// the index any more, and outlives it.
+func TestLeaseOfAnotherOwner(t *testing.T) {
+	tested := own{t, t.TempDir(), testRanges(t)[:1]}
+	for i := range minIndexed {
+		tested.add(fmt.Sprint("c", i), "eth0", nil)
+	}
+	lease := filepath.Join(tested.dir, "net", tested.addresses("c3", "eth0")[0].String())
+	if err := os.WriteFile(lease, []byte(leaseContent("other", "eth0")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if tested.check("c3", "eth0") {
+		t.Error("CHECK of the owner in the index succeeds")
+	}
+	tested.del("c3", "eth0")
+	if !tested.check("other", "eth0") || !exists(lease) {
+		t.Error("the lease is released by the owner in the index")
+	}
+}
+
+// TestLeaseStamp: the directory's time is one that the kernel does not give it again: a change in
+// the moment in which the index is written shows.
+func TestLeaseStamp(t *testing.T) {
+	tested := own{t, t.TempDir(), testRanges(t)[:1]}
+	for i := range minIndexed {
+		tested.add(fmt.Sprint("c", i), "eth0", nil)
+	}
+	info, err := os.Stat(filepath.Join(tested.dir, "net"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age := time.Since(info.ModTime()); age < time.Second {
+		t.Errorf("the directory's last change is %v ago, want 1s at least", age)
+	}
+}
+
 // TestLeaseIndexRemoved: few leases have no index, and its file does not outlive them.
 func TestLeaseIndexRemoved(t *testing.T) {
 	tested := own{t, t.TempDir(), testRanges(t)[:1]}

@@ -37,15 +37,10 @@ func (c *call) removeLink() (addresses []net.IPNet, err error) {
 		addresses = networks(result)
 	}
 	err = c.inNamespace(func() error {
-		link, err := netlinksafe.LinkByName(c.ifName)
-		var missing netlink.LinkNotFoundError
-		if errors.As(err, &missing) {
-			return nil
-		}
-		if err != nil {
+		link, err := c.removeNamed(c.ifName)
+		if err != nil || link == nil {
 			return err
 		}
-		c.changes.removeLink(c.netns, c.ifName)
 		found, err := globalAddresses(link)
 		for _, address := range found {
 			known := func(other net.IPNet) bool { return other.String() == address.String() }
@@ -56,6 +51,17 @@ func (c *call) removeLink() (addresses []net.IPNet, err error) {
 		return err
 	})
 	return addresses, err
+}
+
+// removeNamed leaves a link of this namespace, which is the attachment's, to be removed, and
+// returns it; nil if there is none of that name.
+func (c *call) removeNamed(name string) (netlink.Link, error) {
+	found, err := existing([]string{name})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	c.changes.removeLink(c.netns, name)
+	return found[0], nil
 }
 
 func globalAddresses(link netlink.Link) ([]net.IPNet, error) {

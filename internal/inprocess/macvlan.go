@@ -15,6 +15,7 @@ import (
 	pluginipam "github.com/containernetworking/plugins/pkg/ipam"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/vishvananda/netlink"
 )
 
@@ -128,7 +129,7 @@ func addMacvlan(c *call) (*current.Result, error) {
 // create makes the link in the namespace of its master, and moves it to that of the
 // attachment, where it gets its name: that of a new link must be free in both.
 func (conf *macvlanConfig) create(c *call, netns ns.NetNS) (*current.Interface, error) {
-	link, err := conf.link(netns)
+	link, err := conf.link(c, netns)
 	if err != nil {
 		return nil, err
 	}
@@ -162,19 +163,22 @@ func (conf *macvlanConfig) create(c *call, netns ns.NetNS) (*current.Interface, 
 	return inside, err
 }
 
-// link returns the link to make, with a random name.
-func (conf *macvlanConfig) link(netns ns.NetNS) (*netlink.Macvlan, error) {
+// newLinkName is the name of the attachment's link until it has its own. DEL finds by it what a
+// kill between the two has left.
+func (c *call) newLinkName() string {
+	return utils.MustFormatHashWithPrefix(maxNameLength, "mcv", c.containerID+"/"+c.ifName)
+}
+
+// link returns the link to make.
+func (conf *macvlanConfig) link(c *call, netns ns.NetNS) (*netlink.Macvlan, error) {
 	mode, known := macvlanModes[conf.Mode]
 	if !known {
 		return nil, fmt.Errorf("unknown macvlan mode: %q", conf.Mode)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.MTU, attrs.Namespace = conf.MTU, netlink.NsFd(int(netns.Fd()))
-	var err error
-	if attrs.Name, err = ip.RandomVethName(); err != nil {
-		return nil, err
-	}
+	attrs.Name, attrs.MTU, attrs.Namespace = c.newLinkName(), conf.MTU, netlink.NsFd(int(netns.Fd()))
 	if conf.MAC != "" {
+		var err error
 		if attrs.HardwareAddr, err = net.ParseMAC(conf.MAC); err != nil {
 			return nil, fmt.Errorf("invalid args %v for MAC addr: %w", conf.MAC, err)
 		}
@@ -240,6 +244,9 @@ func delMacvlan(c *call) error {
 		return fmt.Errorf("failed to load netConf: %w", err)
 	}
 	if _, err := c.removeLink(); err != nil {
+		return err
+	}
+	if err := c.inNamespace(func() error { _, err := c.removeNamed(c.newLinkName()); return err }); err != nil {
 		return err
 	}
 	if conf.IPAM.Type != "" {

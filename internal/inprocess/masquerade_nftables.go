@@ -63,7 +63,8 @@ func (m masquerade) nftables() *nftablesRules {
 	return r
 }
 
-// maxComment is the length of comments that the reference plugins make at most.
+// maxComment is the length of comments that nft accepts, and so of those of the reference
+// plugins.
 const maxComment = 128
 
 func (m masquerade) comment(hash string) string {

@@ -60,6 +60,10 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if c.verb != "ADD" && conf.Backend == nil && len(conf.optionsOf(iptablesBackend)) > 0 {
+		made := iptablesBackend // ADD refuses them with the other, whatever the host has now
+		conf.Backend = &made
+	}
 	if err := conf.complete(c.ctx); err != nil {
 		return nil, nil, err
 	}

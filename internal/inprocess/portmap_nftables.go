@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -77,21 +76,31 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 		}
 		r.rules = append(r.rules, nftablesRule{chain: publishedChain, exprs: exprs, comment: conf.containerID})
 	}
-	if !conf.snat() {
-		return r, nil
+	if conf.snat() {
+		r.rules = append(r.rules, conf.hairpin(address.IP)...)
 	}
-	sources := []net.IP{address.IP}
-	if isIPv4(address.IP) {
+	if n := len(conf.containerID); n > maxComment && len(r.rules) > 0 {
+		return nil, fmt.Errorf("container ID of %d bytes: nftables has room for %d in the comment of a rule", n, maxComment)
+	}
+	return r, nil
+}
+
+// hairpin returns the rules for connections to a published port from the address itself, and
+// from this host.
+func (conf *portmapConfig) hairpin(ip net.IP) []nftablesRule {
+	sources := []net.IP{ip}
+	if isIPv4(ip) {
 		sources = append(sources, net.IPv4(127, 0, 0, 1))
 	}
+	var all []nftablesRule
 	for _, source := range sources {
-		r.rules = append(r.rules, nftablesRule{chain: hairpinChain, comment: conf.containerID, exprs: statement(
+		all = append(all, nftablesRule{chain: hairpinChain, comment: conf.containerID, exprs: statement(
 			sourceMatch(expr.CmpOpEq, hostNetwork(source)),
-			destinationMatch(expr.CmpOpEq, hostNetwork(address.IP)),
+			destinationMatch(expr.CmpOpEq, hostNetwork(ip)),
 			[]expr.Any{&expr.Masq{}},
 		)})
 	}
-	return r, nil
+	return all
 }
 
 // nftablesProtocols are the protocols with ports that nft has a name for.
@@ -114,7 +123,7 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 		return translation, nil
 	}
 	hostIP := net.ParseIP(m.HostIP)
-	if hostIP == nil || isIPv4(hostIP) == strings.Contains(m.HostIP, ":") {
+	if hostIP == nil {
 		return nil, fmt.Errorf("host IP %q is not an address", m.HostIP)
 	}
 	return statement(destinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil

@@ -68,6 +68,21 @@ func TestUnderstands(t *testing.T) {
 	}
 }
 
+// Conditions that iptables reads were executed in process with iptables, so they are removed with
+// it, also from a host that has lost the program.
+func TestBackendOfOptions(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, keys := range []string{`"conditionsV4": ["-d", "192.0.2.1"]`, `"conditionsV6": ["!", "-d", "::1"]`, `"externalSetMarkChain": "CHAIN"`} {
+		for _, verb := range []string{"DEL", "CHECK"} {
+			c := portmapCall(`"backend": null, ` + keys)
+			c.verb = verb
+			if conf, _, err := parsePortmap(c); err != nil || *conf.Backend != iptablesBackend {
+				t.Errorf("%s with %s: got the error %v, want the backend iptables", verb, keys, err)
+			}
+		}
+	}
+}
+
 func TestSandboxAddresses(t *testing.T) {
 	result := &current.Result{
 		Interfaces: []*current.Interface{{Name: "br0"}, {Name: "eth0", Sandbox: "/run/netns/a"}, nil},
@@ -97,11 +112,30 @@ func TestPublishedPortOfNFTables(t *testing.T) {
 		{portMapping{80800, 80, "tcp", ""}, "out of range"},
 		{portMapping{8080, 80800, "tcp", ""}, "out of range"},
 		{portMapping{8080, 80, "tcp", "nowhere"}, `host IP "nowhere" is not an address`},
-		{portMapping{8080, 80, "tcp", "::ffff:192.0.2.1"}, "is not an address"},
+		{portMapping{8080, 80, "tcp", "::ffff:192.0.2.1"}, ""},
 	} {
 		_, err := c.mapping.nftables(address(t, "10.0.0.5/24").IP)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: got the error %v, want %q", c.mapping, err, c.want)
+		}
+	}
+}
+
+// TestLongContainerIDOfNFTables: rules have the ID as their comment, and nft refuses a long one.
+func TestLongContainerIDOfNFTables(t *testing.T) {
+	none, one := `"snat": false`, `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
+	for _, c := range []struct {
+		keys    string
+		bytes   int
+		refused bool
+	}{{one, 128, false}, {one, 129, true}, {none + ", " + one, 129, true}, {none, 129, false}} {
+		own := &call{containerID: strings.Repeat("c", c.bytes), config: fmt.Appendf(nil, `{"backend": "nftables", %s}`, c.keys)}
+		conf, _, err := parsePortmap(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conf.nftables(address(t, "10.0.0.5/24")); (err != nil) != c.refused {
+			t.Errorf("%s, %d bytes: got the error %v, refused is %t", c.keys, c.bytes, err, c.refused)
 		}
 	}
 }

@@ -25,45 +25,41 @@ const hostNamespace = ""
 // removeLink leaves a link to be removed.
 func (c *Changes) removeLink(netns, name string) { c.links = append(c.links, link{netns, name}) }
 
+// ownedLink is a link to remove for the chain with an index.
+type ownedLink struct {
+	name  string
+	owner int
+}
+
 // removeLinks removes the links of all chains, and reports the errors of each in errs. Those of one namespace are one request: the
 // kernel waits once for each request, whatever the number of links.
 func removeLinks(ctx context.Context, all []*Changes, errs []error) {
-	byNamespace := map[string][]int{}
+	byNamespace := map[string][]ownedLink{}
 	for i, c := range all {
 		for _, l := range c.links {
-			byNamespace[l.netns] = append(byNamespace[l.netns], i)
+			byNamespace[l.netns] = append(byNamespace[l.netns], ownedLink{l.name, i})
 		}
 	}
-	for netns, owners := range byNamespace {
-		if ctx.Err() != nil {
-			for _, i := range owners {
-				errs[i] = context.Cause(ctx)
-			}
-			continue
-		}
-		var names []string
-		for _, i := range owners {
-			for _, l := range all[i].links {
-				if l.netns == netns {
-					names = append(names, l.name)
-				}
-			}
-		}
-		if err := removeFrom(netns, names); err != nil {
-			for _, i := range owners {
-				errs[i] = err
+	for netns, links := range byNamespace {
+		if err := removeFrom(ctx, netns, links, errs); err != nil {
+			for _, l := range links {
+				errs[l.owner] = err
 			}
 		}
 	}
 }
 
 // removeFrom removes links of a namespace. One that is gone is no error, nor is a namespace
-// that is gone.
-func removeFrom(netns string, names []string) error {
-	if netns == hostNamespace {
-		return removeHere(names)
+// that is gone. The error is that of all links; those of single ones are reported in errs.
+func removeFrom(ctx context.Context, netns string, links []ownedLink, errs []error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	err := withinPath(netns, func(ns.NetNS) error { return removeHere(names) })
+	if netns == hostNamespace {
+		removeHere(ctx, links, errs)
+		return nil
+	}
+	err := withinPath(netns, func(ns.NetNS) error { removeHere(ctx, links, errs); return nil })
 	var gone ns.NSPathNotExistErr
 	if errors.As(err, &gone) {
 		return nil
@@ -71,8 +67,38 @@ func removeFrom(netns string, names []string) error {
 	return err
 }
 
-// removeHere removes links of this namespace.
-func removeHere(names []string) error {
+// removeHere removes links of this namespace: together, or one by one if that fails. The kernel
+// removes no link of a group with one that it refuses to remove, such as lo with another name.
+func removeHere(ctx context.Context, links []ownedLink, errs []error) {
+	if len(links) > 1 && removeTogether(links) == nil {
+		return
+	}
+	for _, l := range links {
+		err := context.Cause(ctx)
+		if err == nil {
+			err = removeOne(l.name)
+		}
+		errs[l.owner] = errors.Join(errs[l.owner], err)
+	}
+}
+
+func removeOne(name string) error {
+	found, err := existing([]string{name})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if err := ignoreMissing(netlink.LinkDel(found[0])); err != nil {
+		return fmt.Errorf("failed to delete %q: %w", name, err)
+	}
+	return nil
+}
+
+// removeTogether removes links with one request.
+func removeTogether(links []ownedLink) error {
+	var names []string
+	for _, l := range links {
+		names = append(names, l.name)
+	}
 	found, err := existing(names)
 	switch {
 	case err != nil || len(found) == 0:

@@ -4,6 +4,9 @@
 package inprocess
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -53,4 +56,43 @@ func TestRemoveGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestUnremovableLinkBesideAnother: an interface that cannot be removed, such as lo with the name
+// of one, which a job with CAP_NET_ADMIN can give it, is the failure of its own network. Others
+// are removed, and their leases released.
+func TestUnremovableLinkBesideAnother(t *testing.T) {
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netns.Close() })
+	path := fmt.Sprintf("/proc/self/fd/%d", netns.Fd()) // its own path is that of a thread, which has left it
+	err = within(netns, func(ns.NetNS) error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return errors.Join(netlink.LinkSetName(lo, "stays-1"), netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "gone-1"}}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := false
+	errs := Commit(t.Context(), nil, []*Changes{
+		{links: []link{{path, "gone-1"}}, leases: []func(context.Context) error{func(context.Context) error { released = true; return nil }}},
+		{links: []link{{path, "stays-1"}}},
+	})
+	if errs[0] != nil || !released {
+		t.Errorf("gone-1 fails because of stays-1: %v, its lease is released: %t", errs[0], released)
+	}
+	if errs[1] == nil || !strings.Contains(errs[1].Error(), `"stays-1"`) {
+		t.Errorf("the removal of stays-1 gives %v, want an error that names it", errs[1])
+	}
+	_ = within(netns, func(ns.NetNS) error {
+		if left, err := existing([]string{"gone-1", "stays-1"}); err != nil || len(left) != 1 {
+			t.Errorf("%d links are left, want stays-1: %v", len(left), err)
+		}
+		return nil
+	})
 }

@@ -14,7 +14,7 @@ import (
 // parseResolvConf reads a file in the format of resolv.conf(5). A later "domain" replaces
 // an earlier one; the other keywords add up.
 func parseResolvConf(path string) (types.DNS, error) {
-	file, err := os.Open(path)
+	file, err := openRegular(path, os.O_RDONLY, 0)
 	if err != nil {
 		return types.DNS{}, err
 	}

@@ -66,7 +66,28 @@ func supportsIPAM(name string, conf []byte, dirs []string) error {
 	if err := decodeStrictly(conf, known.config()); err != nil {
 		return unsupported(name, err.Error())
 	}
+	if err := refuseUnknownRouteKeys(conf); err != nil {
+		return unsupported(name, err.Error())
+	}
 	return refuseForeign(name, dirs)
+}
+
+// routeKeys are the keys of types.Route, which decodes itself and ignores all others.
+type routeKeys struct {
+	Dst, GW, MTU, AdvMSS, Priority, Table, Scope json.RawMessage
+}
+
+func refuseUnknownRouteKeys(ipam []byte) error {
+	var conf struct{ Routes []json.RawMessage }
+	if err := json.Unmarshal(ipam, &conf); err != nil {
+		return err
+	}
+	for i, route := range conf.Routes {
+		if err := decodeStrictly(route, &routeKeys{}); err != nil {
+			return fmt.Errorf("ipam.routes[%d]: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // splitIPAM returns a plugin's configuration with only the type of "ipam", and the object

@@ -19,7 +19,7 @@ import (
 
 // sysctlAllowlist has a regular expression in each line. One of them must match each key of
 // the tuning plugin; without the file, every key is allowed.
-const sysctlAllowlist = "/etc/cni/tuning/allowlist.conf"
+var sysctlAllowlist = "/etc/cni/tuning/allowlist.conf"
 
 // refuseUnlistedSysctls fails if the allowlist lacks a key.
 func refuseUnlistedSysctls(values map[string]string) error {

@@ -4,12 +4,15 @@
 package inprocess
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 )
 
 // TestTuningSettings: the settings that count when the call asks for others.
@@ -64,4 +67,59 @@ func TestBackup(t *testing.T) {
 	if got, err := readLinkSettings(path); err != nil || !cmp.Equal(got, settings) {
 		t.Errorf("read %+v, %v", got, err)
 	}
+}
+
+// TestUnlistedSysctls: ADD refuses them before it changes anything.
+func TestUnlistedSysctls(t *testing.T) {
+	usual := sysctlAllowlist
+	t.Cleanup(func() { sysctlAllowlist = usual })
+	sysctlAllowlist = filepath.Join(t.TempDir(), "allowlist.conf")
+	if err := os.WriteFile(sysctlAllowlist, []byte("\n  ^net.ipv4.conf.IFNAME.rp_filter$\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"net.ipv4.conf.IFNAME.rp_filter": "Required prevResult missing",
+		"net.core.somaxconn":             "Sysctl net.core.somaxconn is not allowed",
+	} {
+		config := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "sysctl": {%q: "1"}}`, key)
+		if _, err := addTuning(&call{config: []byte(config)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got the error %v, want %q", key, err, want)
+		}
+	}
+}
+
+// TestSettingsAreRestored: ADD keeps those that the link had, and DEL restores them.
+func TestSettingsAreRestored(t *testing.T) {
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netns.Close() })
+	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1450}}
+	if err := within(netns, func(ns.NetNS) error { return netlink.LinkAdd(link) }); err != nil {
+		t.Fatal(err)
+	}
+	c := &call{containerID: "c", ifName: "eth0", netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), config: fmt.Appendf(nil,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q, "mtu": 1400, "prevResult": {"cniVersion": "1.0.0"}}`, t.TempDir())}
+	requireMTU := func(want int) {
+		t.Helper()
+		err := within(netns, func(ns.NetNS) error {
+			got, err := netlink.LinkByName("eth0")
+			if err == nil && got.Attrs().MTU != want {
+				t.Errorf("the MTU is %d, want %d", got.Attrs().MTU, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := addTuning(c); err != nil {
+		t.Fatal(err)
+	}
+	requireMTU(1400)
+	if err := delTuning(c); err != nil {
+		t.Fatal(err)
+	}
+	requireMTU(1450)
 }

@@ -1,0 +1,72 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/coreos/go-iptables/iptables"
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// committed commits changes of attachments one after another on a host of its own, and returns the
+// rules of a chain of the table filter.
+func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines []string) {
+	t.Helper()
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netns.Close() })
+	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
+		socket, err := dialNFTables(t.Context())
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		for _, all := range commits {
+			c, errs := &Changes{}, make([]error, 1)
+			for _, r := range all {
+				c.rules = append(c.rules, rules{iptables: r})
+			}
+			(&iptablesHost{ctx: t.Context(), family: iptables.ProtocolIPv4, socket: socket}).commit([]*Changes{c}, errs)
+			if errs[0] != nil {
+				return errs[0]
+			}
+		}
+		ipt, err := openIPTables(t.Context(), iptables.ProtocolIPv4)
+		if err != nil {
+			return err
+		}
+		lines, err = ipt.List("filter", chain)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// TestRulesAreMadeOnce: those of one address that a chain of plugins adds twice, and those of a
+// table that was committed before the transaction failed in the next one.
+func TestRulesAreMadeOnce(t *testing.T) {
+	want := []string{
+		"-N CNI-FORWARD",
+		`-A CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -j CNI-ADMIN`,
+		"-A CNI-FORWARD -d 10.0.0.5/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+		"-A CNI-FORWARD -s 10.0.0.5/32 -j ACCEPT",
+	}
+	firewall := testFirewall(t, "")
+	shared := &iptablesRules{family: iptables.ProtocolIPv4, table: "filter", shared: firewall[0].shared}
+	for name, commits := range map[string][][]*iptablesRules{
+		"twice in a chain":       {slices.Concat(firewall, firewall)},
+		"before another table's": {{shared}, slices.Concat(firewall, []*iptablesRules{testPortmap(t)})},
+	} {
+		if diff := gocmp.Diff(want, committed(t, forwardChain, commits...)); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}

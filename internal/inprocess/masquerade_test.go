@@ -1,0 +1,77 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/ns"
+)
+
+// TestMasqueradeRemovalWithoutIPTables: on a host without the program iptables DEL of a network that
+// masquerades succeeds, as that of the reference plugin, also if another program has made the old
+// table nat. Rules that are in it are not left in silence.
+func TestMasqueradeRemovalWithoutIPTables(t *testing.T) {
+	program, err := exec.LookPath("iptables-legacy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("XTABLES_LOCKFILE", t.TempDir()+"/lock")
+	m := masquerade{nil, []net.IPNet{address(t, "10.50.0.2/24")}, "net", "eth0", "id"}
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Close()
+	err = within(netns, func(ns.NetNS) error { // on one thread
+		if err := legacy(t.Context(), program, "-S"); err != nil {
+			return err
+		}
+		if err := removeMasquerade(t.Context(), m); err != nil {
+			t.Errorf("without rules: %v", err)
+		}
+		if err := ip.TeardownIPMasqForNetworks([]*net.IPNet{&m.networks[0]}, m.network, m.ifName, m.containerID); err != nil {
+			t.Errorf("the reference: %v", err)
+		}
+		if err := legacy(t.Context(), program, "-N", m.iptables()[0].chain); err != nil {
+			return err
+		}
+		if err := removeMasquerade(t.Context(), m); err == nil || !strings.Contains(err.Error(), "iptables") {
+			t.Errorf("with a chain that is left: got the error %v, want one that names iptables", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func legacy(ctx context.Context, program string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, program, append([]string{"-t", "nat"}, args...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// removeMasquerade removes the rules from the namespace of this thread.
+func removeMasquerade(ctx context.Context, m masquerade) error {
+	c, errs := &Changes{}, make([]error, 1)
+	if err := c.removeMasquerade(m); err != nil {
+		return err
+	}
+	socket, err := dialNFTables(ctx)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	(&rulesHost{ctx: ctx, socket: socket}).commit([]*Changes{c}, errs)
+	return errs[0]
+}

@@ -99,7 +99,7 @@ var addressDimensions = [][]variant{
 		prepared("lease with newline", "mkdir -p /var/lib/cni/networks/net && printf 'container\r\neth0\n' >/var/lib/cni/networks/net/10.50.0.47"),
 		prepared("empty lease", "mkdir -p /var/lib/cni/networks/net && : >/var/lib/cni/networks/net/10.50.0.2"),
 		prepared("foreign files", "mkdir -p /var/lib/cni/networks/net/directory && echo x >/var/lib/cni/networks/net/other"),
-		prepared("no directory", "mkdir -p /var/lib/cni && : >/var/lib/cni/networks"),
+		prepared("no directory", "rm -rf /var/lib/cni/networks && mkdir -p /var/lib/cni && : >/var/lib/cni/networks"),
 	},
 	{
 		ipam("default route", map[string]any{"routes": []map[string]any{{"dst": "0.0.0.0/0"}}}),

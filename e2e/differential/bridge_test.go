@@ -45,7 +45,7 @@ var bridgeDimensions = [][]variant{
 		damaged("bridge promiscuous", "ip link set br0 promisc on || true"),
 		damaged("bridge MAC changed", "ip link set br0 address 02:00:00:00:00:98 || true"),
 		damaged("no port", "for port in $(ls /sys/class/net/br0/brif 2>/dev/null); do ip link set $port nomaster; done"),
-		damaged("port is elsewhere", "ip link add br9 type bridge && for link in $(ip -o link show type veth | sed 's/^[0-9]*: *//; s/[@:].*//'); do ip link set $link master br9; done"),
+		damaged("port is elsewhere", "ip link add br9 type bridge || true; for link in $(ip -o link show type veth | sed 's/^[0-9]*: *//; s/[@:].*//'); do ip link set $link master br9; done"),
 	},
 }
 

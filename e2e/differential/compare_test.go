@@ -16,8 +16,9 @@ import (
 
 // stage is what a step gave, and the state after it.
 type stage struct {
-	step, outcome string
-	lines         []string
+	step     string
+	outcomes outcomes
+	lines    []string
 }
 
 // notInProcess is what a chain says about plugins that it does not have.
@@ -87,7 +88,7 @@ func (h *host) compare(c configuration) ([]string, error) {
 
 // attached tells whether an ADD has succeeded.
 func attached(stages []stage) bool {
-	return slices.ContainsFunc(stages, func(s stage) bool { return s.step == add && strings.HasPrefix(s.outcome, "ok") })
+	return slices.ContainsFunc(stages, func(s stage) bool { return s.step == add && slices.ContainsFunc(s.outcomes, succeeded) })
 }
 
 // run runs the steps on a clean host.
@@ -106,9 +107,10 @@ func (h *host) run(c configuration, a assignment) ([]stage, error) {
 		return nil, err
 	}
 	var stages []stage
+	unsettled := settling{}
 	for i, step := range c.Steps {
 		s := stage{step: step}
-		if s.outcome, err = h.step(step, a, networks); err != nil {
+		if s.outcomes, err = h.step(step, a, networks); err != nil {
 			return nil, err
 		}
 		if c.Sabotage != "" && i == c.SabotageAfter && a.name != reference.name {
@@ -119,38 +121,39 @@ func (h *host) run(c configuration, a assignment) ([]stage, error) {
 		if s.lines, err = h.snapshots.take(); err != nil {
 			return nil, err
 		}
-		s.outcome = h.snapshots.names.replace(s.outcome)
+		if step == add {
+			unsettled.note(c.Networks, s.outcomes)
+		}
+		unsettled.hide(s.lines)
+		for i, outcome := range s.outcomes {
+			s.outcomes[i] = h.snapshots.names.replace(outcome)
+		}
 		stages = append(stages, s)
 	}
 	return stages, nil
 }
 
-func (h *host) step(step string, a assignment, networks []attachment) (string, error) {
+func (h *host) step(step string, a assignment, networks []attachment) (outcomes, error) {
 	switch {
 	case isVerb(step):
 		return a.of(step)(step, networks), nil
 	case step == vanish:
-		return "", vanishNamespace()
+		return nil, vanishNamespace()
 	}
-	return "", run(step)
+	return nil, run(step)
 }
 
 // mostLines is how many lines of a difference are shown: a link that is missing has a hundred.
 const mostLines = 40
 
-// firstDifference describes the first stage that differs; empty if none does. From the failure of
-// an ADD or a DEL, and from a change or the end of the namespace, less may be left than the plugins
-// leave; a DEL that the plugins fail may succeed.
+// firstDifference describes the first stage that differs; empty if none does. There may be no
+// leftovers of the plugins.
 func firstDifference(want, got []stage) string {
-	cleaner := false
+	left, before := &leftovers{}, []string(nil)
 	for i := range want {
-		cleaner = cleaner || want[i].step == vanish || strings.HasPrefix(want[i].step, inSandbox) || want[i].step != check && strings.Contains(want[i].outcome, textMark)
-		var lines []string
-		mayDiffer := want[i].step == del && succeeded(got[i])
-		if !mayDiffer && withoutTexts(want[i].outcome) != withoutTexts(got[i].outcome) {
-			lines = append(lines, "-"+want[i].outcome, "+"+got[i].outcome)
-		}
-		lines = append(lines, difference(want[i].lines, got[i].lines, cleaner)...)
+		lines := want[i].outcomes.difference(want[i].step, got[i].outcomes)
+		lines = append(lines, left.difference(before, want[i], got[i].lines)...)
+		before = want[i].lines
 		lines = shorten(lines)
 		if extra := len(lines) - mostLines; extra > 0 {
 			lines = append(lines[:mostLines], fmt.Sprintf("and %d more", extra))
@@ -162,22 +165,14 @@ func firstDifference(want, got []stage) string {
 	return ""
 }
 
-// succeeded tells whether a verb succeeded for all networks.
-func succeeded(s stage) bool { return !strings.Contains(s.outcome, textMark) }
-
-func withoutTexts(outcome string) string {
-	lines := strings.Split(outcome, "\n")
-	for i, line := range lines {
-		lines[i], _, _ = strings.Cut(line, textMark)
-	}
-	return strings.Join(lines, "\n")
-}
-
 // cachedResult begins the lines of results that libcni keeps for DEL.
 const cachedResult = "file " + cacheDir + "/results"
 
 // difference returns the lines that only one of them has.
 func difference(want, got []string, cleaner bool) []string {
+	if cleaner {
+		got = aligned(want, got)
+	}
 	count := map[string]int{}
 	for _, line := range got {
 		count[line]++

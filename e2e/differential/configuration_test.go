@@ -46,6 +46,9 @@ type network struct {
 	Capabilities string
 	// Args are CNI_ARGS.
 	Args [][2]string
+	// IfName and ContainerID are those of the attachment, if not eth and the number of the network, and
+	// the usual one.
+	IfName, ContainerID string
 }
 
 // Steps that are verbs.
@@ -58,6 +61,9 @@ const (
 
 // inSandbox begins the commands that change the namespace of the allocation.
 const inSandbox = "ip -n sandbox "
+
+// removeMaster removes the link that macvlan is on, and with it that of the allocation.
+const removeMaster = "ip link del uplink || true"
 
 // vanish removes the namespace of the allocation.
 const vanish = "namespace removed"

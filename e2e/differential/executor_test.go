@@ -4,16 +4,14 @@
 package differential
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
-	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/inprocess"
@@ -21,7 +19,7 @@ import (
 )
 
 // executor executes one verb for all networks of an allocation, and returns what that gave.
-type executor func(verb string, attachments []attachment) string
+type executor func(verb string, attachments []attachment) outcomes
 
 // attachment is a network of an allocation.
 type attachment struct {
@@ -44,7 +42,10 @@ func attachments(c configuration) ([]attachment, error) {
 		if err != nil {
 			return nil, err
 		}
-		runtime := &libcni.RuntimeConf{ContainerID: containerID, NetNS: namespacePath, IfName: fmt.Sprintf("eth%d", i), Args: n.Args}
+		runtime := &libcni.RuntimeConf{
+			ContainerID: cmp.Or(n.ContainerID, containerID), NetNS: namespacePath,
+			IfName: cmp.Or(n.IfName, fmt.Sprintf("eth%d", i)), Args: n.Args,
+		}
 		if n.Capabilities != "" {
 			if err := json.Unmarshal([]byte(n.Capabilities), &runtime.CapabilityArgs); err != nil {
 				return nil, err
@@ -76,19 +77,19 @@ func (a attachment) call(verb string, exec invoke.Exec) (string, error) {
 }
 
 // plugins executes the reference plugins, one network after another.
-func plugins(verb string, attachments []attachment) string {
+func plugins(verb string, attachments []attachment) outcomes {
 	exec := &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}
-	var outcomes []string
+	var gave outcomes
 	for _, a := range attachments {
 		result, err := a.call(verb, exec)
-		outcomes = append(outcomes, outcome(result, err))
+		gave = append(gave, outcome(result, err))
 	}
-	return strings.Join(outcomes, "\n")
+	return gave
 }
 
 // inProcess executes the chains in this process, and commits their changes together. A DEL that
 // failed has removed a part, as with plugins.
-func inProcess(verb string, attachments []attachment) string {
+func inProcess(verb string, attachments []attachment) outcomes {
 	results, errs := make([]string, len(attachments)), make([]error, len(attachments))
 	var changes []*inprocess.Changes
 	var changed []int
@@ -104,25 +105,9 @@ func inProcess(verb string, attachments []attachment) string {
 			errs[changed[k]] = err
 		}
 	}
-	outcomes := make([]string, len(attachments))
+	gave := make(outcomes, len(attachments))
 	for i := range attachments {
-		outcomes[i] = outcome(results[i], errs[i])
+		gave[i] = outcome(results[i], errs[i])
 	}
-	return strings.Join(outcomes, "\n")
+	return gave
 }
-
-// outcome describes a result or an error: by its code, because texts may be better than those
-// of the plugins.
-func outcome(result string, err error) string {
-	var coded *types.Error
-	switch {
-	case err == nil:
-		return "ok " + result
-	case errors.As(err, &coded):
-		return fmt.Sprintf("error with code %d%s%v", coded.Code, textMark, err)
-	}
-	return fmt.Sprintf("error%s%v", textMark, err)
-}
-
-// textMark separates the code of an error from its text, which is not compared.
-const textMark = " # "

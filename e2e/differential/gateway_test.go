@@ -76,7 +76,7 @@ var macvlanFamily = family{
 		{set("broadcast queue", map[string]any{"bcqueuelen": 2000})},
 		slices.DeleteFunc(slices.Clone(macs), func(v variant) bool { return v.name == "MAC args" || v.name == "MAC thrice" }),
 		{prepared("interface exists", "ip -n sandbox link add eth0 type bridge"), prepared("master down", "ip link set uplink down")},
-		{damaged("master lost", "ip link del uplink"), damaged("master down later", "ip link set uplink down")},
+		{damaged("master lost", removeMaster), damaged("master down later", "ip link set uplink down || true")},
 		scripts,
 	},
 	shared:   slices.Concat(addressDimensions, [][]variant{portmapVariants, firewallVariants, tuningVariants, bandwidthVariants, versions}),

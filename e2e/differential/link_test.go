@@ -29,9 +29,11 @@ type link struct {
 	// be in the other namespace.
 	below     int
 	elsewhere bool
-	mac       net.HardwareAddr
-	flags     uint32
-	attrs     []byte
+	// master is the index of the bridge whose port this is.
+	master int
+	mac    net.HardwareAddr
+	flags  uint32
+	attrs  []byte
 }
 
 func (d *dump) name(index int) string {
@@ -75,6 +77,8 @@ func parseLink(message []byte) (*link, error) {
 			l.mac = attr.Value
 		case unix.IFLA_LINK:
 			l.below = int(binary.NativeEndian.Uint32(attr.Value))
+		case unix.IFLA_MASTER:
+			l.master = int(binary.NativeEndian.Uint32(attr.Value))
 		case unix.IFLA_LINK_NETNSID:
 			l.elsewhere = true
 		case unix.IFLA_LINKINFO:

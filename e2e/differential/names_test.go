@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // names replaces what is random in one run: names of links and MACs.
@@ -37,6 +38,7 @@ func (n *names) add(dumps ...*dump) {
 	for _, d := range dumps {
 		if d != nil {
 			all = append(all, d.links...)
+			n.addPorts(d)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *link) int {
@@ -58,6 +60,25 @@ func (n *names) add(dumps ...*dump) {
 		name := n.replace(l.name)
 		n.count[name]++
 		n.macs[mac] = fmt.Sprintf("mac(%s,%d)", name, n.count[name])
+	}
+}
+
+// addPorts gives the MACs of several ports of a bridge one name if it has that of one of them: the
+// kernel gives it the lowest, and which of random ones that is changes from run to run.
+func (n *names) addPorts(d *dump) {
+	for _, bridge := range d.links {
+		var macs []string
+		for _, l := range d.links {
+			if mac := l.mac.String(); bridge.kind == "bridge" && l.master == bridge.index && n.isRandom(mac) {
+				macs = append(macs, mac)
+			}
+		}
+		if len(macs) < 2 || !slices.Contains(macs, bridge.mac.String()) {
+			continue
+		}
+		for _, mac := range macs {
+			n.macs[mac] = fmt.Sprintf("mac(port of %s)", bridge.name)
+		}
 	}
 }
 
@@ -95,4 +116,33 @@ func (n *names) replaceMACs(text string) string {
 		}
 		return cmp.Or(n.macs[mac], mac)
 	})
+}
+
+// TestBridgeOfSeveralPorts: which of several random MACs a bridge has is not compared, because it
+// is the lowest. That it is one of its ports, and which is configured, is.
+func TestBridgeOfSeveralPorts(t *testing.T) {
+	const low, high, configured = "06:00:00:00:00:01", "06:00:00:00:00:02", "02:00:00:00:00:01"
+	look := func(bridge, first, second string) string {
+		n := newNames()
+		n.configured = configured
+		var links []*link
+		for i, mac := range []string{bridge, first, second} {
+			parsed, err := net.ParseMAC(mac)
+			if err != nil {
+				t.Fatal(err)
+			}
+			links = append(links, &link{index: i, name: fmt.Sprintf("link%d", i), master: min(i, 1) * 9, mac: parsed})
+		}
+		links[0].index, links[0].kind = 9, "bridge"
+		n.add(&dump{links: links})
+		return n.replace(strings.Join([]string{bridge, first, second}, " "))
+	}
+	if one, other := look(low, low, high), look(low, high, low); one != other {
+		t.Errorf("%q, and in the other order %q", one, other)
+	}
+	for _, different := range []string{look("06:00:00:00:00:03", low, high), look(configured, configured, high), look(high, configured, high)} {
+		if different == look(low, low, high) {
+			t.Errorf("%q is no difference", different)
+		}
+	}
 }

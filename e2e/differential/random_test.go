@@ -14,7 +14,7 @@ import (
 )
 
 // TestRandom: random configurations leave the same after random sequences of steps. The seed and
-// the number of a round determine both: with the seed of a run,
+// the number of a round determine both: with the seed of a run, and a time of a second,
 // "go test ./e2e/differential -run 'TestRandom/round_7$'" repeats a round.
 func TestRandom(t *testing.T) {
 	var round atomic.Uint64
@@ -54,14 +54,15 @@ func randomSteps(chance *rand.Rand, f family) []string {
 		case n < 15:
 			steps = append(steps, del)
 		default:
-			steps = append(steps, f.randomCommand(chance))
+			commands := f.commands()
+			steps = append(steps, commands[chance.IntN(len(commands))])
 		}
 	}
 	return append(steps, del)
 }
 
-// randomCommand returns a step of the family's scripts that is no verb.
-func (f family) randomCommand(chance *rand.Rand) string {
+// commands returns the steps of the family's scripts that are no verbs.
+func (f family) commands() []string {
 	var commands []string
 	for _, dimension := range f.all() {
 		for _, v := range dimension {
@@ -74,7 +75,58 @@ func (f family) randomCommand(chance *rand.Rand) string {
 			}
 		}
 	}
-	return commands[chance.IntN(len(commands))]
+	return commands
+}
+
+// TestCommandsAfterOthers: a command does not fail where it, or another one, was run before.
+func TestCommandsAfterOthers(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			c := f.with(nil)
+			c.Steps = nil
+			for _, command := range f.commands() {
+				c.Steps = append(c.Steps, command, command)
+			}
+			requireSame(t, c)
+		})
+	}
+}
+
+// TestPreparations: those of any two variants that a configuration can have together succeed.
+func TestPreparations(t *testing.T) {
+	known := map[string]bool{}
+	for _, f := range families {
+		for _, prepare := range f.preparations() {
+			c := configuration{Prepare: prepare, Legacy: f.basic().legacy}
+			if known[c.String()] {
+				continue
+			}
+			known[c.String()] = true
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				requireSame(t, c)
+			})
+		}
+	}
+}
+
+// preparations returns those of each two variants of different dimensions.
+func (f family) preparations() [][]string {
+	var all [][]string
+	for i, dimension := range f.all() {
+		for _, first := range dimension {
+			single := f.with([]variant{first}).Prepare
+			for _, later := range f.all()[i+1:] {
+				for _, second := range later {
+					if both := f.with([]variant{first, second}).Prepare; len(both) > max(len(single), 1) {
+						all = append(all, both)
+					}
+				}
+			}
+		}
+	}
+	return all
 }
 
 // TestRandomIsRepeatable: a round is determined by the seed and its number.

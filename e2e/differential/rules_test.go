@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -59,12 +60,22 @@ func ruleGeneration() (uint32, error) {
 	return 0, fmt.Errorf("nftables has no generation")
 }
 
+// listings are commands of nft that list all tables. One process translates targets of iptables
+// only for the family that it lists first.
+var listings = []string{"list ruleset ip", "list ruleset ip6", "list ruleset inet; list ruleset arp; list ruleset bridge; list ruleset netdev"}
+
 func readRules() ([]string, error) {
-	text, err := output("nft", "list", "ruleset")
-	if err != nil || text == "" {
-		return nil, err
+	var lines []string
+	for _, commands := range listings {
+		text, err := output("nft", commands)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, ruleset(text)...)
 	}
-	lines := ruleset(text)
+	if lines == nil {
+		return nil, nil
+	}
 	for _, program := range []string{"iptables-nft-save", "ip6tables-nft-save"} {
 		text, err := output(program)
 		if err != nil {
@@ -161,4 +172,12 @@ func ruleset(text string) []string {
 		}
 	}
 	return lines
+}
+
+// TestOrderOfTables: which table was made first is no difference.
+func TestOrderOfTables(t *testing.T) {
+	t.Parallel()
+	c := ptpFamily.with([]variant{ranges("", v6, v4), set("", map[string]any{"ipMasq": true}), mapped("", nil, web)})
+	c.Steps = []string{add, check, del}
+	requireSame(t, c)
 }

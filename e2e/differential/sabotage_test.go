@@ -53,38 +53,3 @@ func TestDifferencesAreFound(t *testing.T) {
 		})
 	}
 }
-
-// TestOutcomes: codes are compared, texts are not.
-func TestOutcomes(t *testing.T) {
-	stages := func(outcome string) []stage { return []stage{{step: add, outcome: outcome}} }
-	if d := firstDifference(stages("error with code 7 # a"), stages("error with code 7 # b")); d != "" {
-		t.Errorf("another text is a difference: %s", d)
-	}
-	for _, got := range []string{"error with code 8 # a", "error # a", "ok"} {
-		if firstDifference(stages("error with code 7 # a"), stages(got)) == "" {
-			t.Errorf("%q is no difference", got)
-		}
-	}
-}
-
-// TestCleaner: from the failure of an ADD or a DEL less may be left, but not more.
-func TestCleaner(t *testing.T) {
-	want := []stage{{step: add, outcome: "error with code 7 # a", lines: []string{"rule"}}, {step: del, lines: []string{"rule"}}}
-	clean := []stage{{step: add, outcome: "error with code 7 # b"}, {step: del}}
-	if d := firstDifference(want, clean); d != "" {
-		t.Errorf("less is a difference: %s", d)
-	}
-	if firstDifference(clean, want) == "" {
-		t.Error("more is no difference")
-	}
-	failed, done := stage{step: del, outcome: "error with code 999 # busy", lines: []string{"rule"}}, stage{step: del, outcome: "ok"}
-	if d := firstDifference([]stage{failed}, []stage{done}); d != "" {
-		t.Errorf("a DEL that the plugins fail is a difference: %s", d)
-	}
-	if firstDifference([]stage{done}, []stage{failed}) == "" {
-		t.Error("a DEL that fails is no difference")
-	}
-	if firstDifference([]stage{{step: add, lines: []string{"rule"}}}, []stage{{step: add}}) == "" {
-		t.Error("less is no difference after an ADD that succeeded")
-	}
-}

@@ -54,7 +54,7 @@ func TestLeasesOutlastChains(t *testing.T) {
 		lease := filepath.Join(dir, "n", "192.0.2.5")
 		config := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "n", "type": %q,
 			"ipam": {"type": "host-local", "subnet": "192.0.2.0/24", "dataDir": %q}}`, name, dir)
-		if err := errors.Join(os.Mkdir(filepath.Dir(lease), 0o755), os.WriteFile(lease, []byte(leaseContent("c", "eth0")), 0o600)); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Dir(lease), 0o755), os.WriteFile(lease, []byte("c\r\neth0"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		chain := &Chain{}

@@ -10,8 +10,13 @@ import (
 	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
+	hostlocal "github.com/containernetworking/plugins/plugins/ipam/host-local/backend"
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/allocator"
+
+	"github.com/allocnet/allocnet/internal/leases"
 )
+
+var _ hostlocal.Store = (*leases.Store)(nil)
 
 // addHostLocal allocates an address from each set of ranges.
 func addHostLocal(c *call) (*current.Result, error) {
@@ -25,7 +30,7 @@ func addHostLocal(c *call) (*current.Result, error) {
 			return nil, err
 		}
 	}
-	store, err := openLeases(c.ctx, conf.DataDir, conf.Name)
+	store, err := leases.Open(c.ctx, conf.DataDir, conf.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +41,7 @@ func addHostLocal(c *call) (*current.Result, error) {
 
 // allocate takes one address of each set of ranges, and all that are requested. If one
 // cannot be had, the attachment keeps none.
-func (c *call) allocate(store *leaseStore, conf *allocator.IPAMConfig) ([]*current.IPConfig, error) {
+func (c *call) allocate(store *leases.Store, conf *allocator.IPAMConfig) ([]*current.IPConfig, error) {
 	requested := slices.Clone(conf.IPArgs)
 	var allocated []*current.IPConfig
 	for i := range conf.Ranges {
@@ -73,7 +78,7 @@ func takeRequested(requested *[]net.IP, ranges *allocator.RangeSet) net.IP {
 
 // release releases the leases of the attachment as often as the plugin does: the first time
 // those of an old version stay if there are others.
-func (c *call) release(store *leaseStore, times int) {
+func (c *call) release(store *leases.Store, times int) {
 	for range times {
 		_ = store.ReleaseByID(c.containerID, c.ifName) // what it cannot remove is no error
 	}
@@ -81,8 +86,8 @@ func (c *call) release(store *leaseStore, times int) {
 
 // checkHostLocal requires a lease of the attachment, whatever its address.
 func checkHostLocal(c *call) error {
-	return c.withLeases(func(store *leaseStore, _ *allocator.IPAMConfig) error {
-		if !store.has(c.containerID, c.ifName) {
+	return c.withLeases(func(store *leases.Store, _ *allocator.IPAMConfig) error {
+		if !store.Has(c.containerID, c.ifName) {
 			return fmt.Errorf("host-local: Failed to find address added by container %v", c.containerID)
 		}
 		return nil
@@ -90,19 +95,19 @@ func checkHostLocal(c *call) error {
 }
 
 func delHostLocal(c *call) error {
-	return c.withLeases(func(store *leaseStore, conf *allocator.IPAMConfig) error {
+	return c.withLeases(func(store *leases.Store, conf *allocator.IPAMConfig) error {
 		c.release(store, len(conf.Ranges))
 		return nil
 	})
 }
 
 // withLeases runs f with the leases of the network.
-func (c *call) withLeases(f func(*leaseStore, *allocator.IPAMConfig) error) error {
+func (c *call) withLeases(f func(*leases.Store, *allocator.IPAMConfig) error) error {
 	conf, _, err := allocator.LoadIPAMConfig(c.config, c.args)
 	if err != nil {
 		return err
 	}
-	store, err := openLeases(c.ctx, conf.DataDir, conf.Name)
+	store, err := leases.Open(c.ctx, conf.DataDir, conf.Name)
 	if err != nil {
 		return err
 	}

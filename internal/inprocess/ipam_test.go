@@ -39,7 +39,7 @@ func TestLeasesOfAFailedADD(t *testing.T) {
 		if err := add(c); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		last, err := os.ReadFile(filepath.Join(dir, "n", lastReserved+"0"))
+		last, err := os.ReadFile(filepath.Join(dir, "n", "last_reserved_ip.0"))
 		if err != nil {
 			t.Fatalf("%s: there was no lease: %v", name, err)
 		}

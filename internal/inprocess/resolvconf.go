@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // parseResolvConf reads a file in the format of resolv.conf(5). A later "domain" replaces
 // an earlier one; the other keywords add up.
 func parseResolvConf(path string) (types.DNS, error) {
-	file, err := openRegular(path, os.O_RDONLY, 0)
+	file, err := regularfile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return types.DNS{}, err
 	}

@@ -1,7 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+// Package regularfile opens files whose path another program may have put a pipe at.
+package regularfile
 
 import (
 	"errors"
@@ -12,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openRegular opens a regular file, or a link to one. Anything else is an error at once: to open a
+// Open opens a regular file, or a link to one. Anything else is an error at once: to open a
 // pipe, or to read it, may never end, and nothing kills this process.
-func openRegular(path string, flags int, perm os.FileMode) (*os.File, error) {
+func Open(path string, flags int, perm os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|unix.O_NONBLOCK, perm)
 	if err != nil {
 		return nil, err
@@ -29,9 +30,9 @@ func openRegular(path string, flags int, perm os.FileMode) (*os.File, error) {
 	return file, nil
 }
 
-// readRegular returns the content of a regular file.
-func readRegular(path string) ([]byte, error) {
-	file, err := openRegular(path, os.O_RDONLY, 0)
+// Read returns the content of a regular file.
+func Read(path string) ([]byte, error) {
+	file, err := Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +40,9 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// writeRegular replaces the content of a regular file, making it if it is missing.
-func writeRegular(path string, content []byte, perm os.FileMode) error {
-	file, err := openRegular(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+// Write replaces the content of a regular file, making it if it is missing.
+func Write(path string, content []byte, perm os.FileMode) error {
+	file, err := Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {
 		return err
 	}

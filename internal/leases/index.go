@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package leases
 
 import (
 	"bytes"
@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
-// leaseIndex tells which leases of a network an owner has, so that not all of them have to be
+// index tells which leases of a network an owner has, so that not all of them have to be
 // read. It is a cache in a file beside the directory, .NETWORK.owners, and right only as long
 // as the directory is as it was when the index was written:
 //
@@ -31,7 +33,7 @@ import (
 //     power cut leaves an index that is not used.
 //
 // Without an index that agrees, all leases are read. The zero value has no leases.
-type leaseIndex struct {
+type index struct {
 	// text has a line for each lease: its content and its name, quoted. It begins with an
 	// empty line.
 	text []byte
@@ -43,7 +45,7 @@ type leaseIndex struct {
 const minIndexed = 16
 
 // find returns the names of the leases with that content.
-func (i *leaseIndex) find(content string) []string {
+func (i *index) find(content string) []string {
 	key := append([]byte{'\n'}, strconv.Quote(content)+" "...)
 	var names []string
 	for rest := i.text; ; {
@@ -63,14 +65,14 @@ func leaseLine(name, content string) string {
 	return strconv.Quote(content) + " " + strconv.Quote(name) + "\n"
 }
 
-func (i *leaseIndex) add(name, content string) {
+func (i *index) add(name, content string) {
 	if len(i.text) == 0 {
 		i.text = append(i.text, '\n')
 	}
 	i.text = append(i.text, leaseLine(name, content)...)
 }
 
-func (i *leaseIndex) remove(name, content string) {
+func (i *index) remove(name, content string) {
 	line := "\n" + leaseLine(name, content)
 	if at := bytes.Index(i.text, []byte(line)); at >= 0 {
 		i.text = slices.Delete(i.text, at+1, at+len(line))
@@ -83,14 +85,14 @@ func indexPath(dir string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".owners")
 }
 
-// readLeaseIndex returns the index of a directory whose lock is held; nil if there is none
+// readIndex returns the index of a directory whose lock is held; nil if there is none
 // that agrees with it.
-func readLeaseIndex(dir string) *leaseIndex {
-	data, err := readRegular(indexPath(dir))
+func readIndex(dir string) *index {
+	data, err := regularfile.Read(indexPath(dir))
 	if err != nil || !bytes.HasSuffix(data, []byte("\n")) {
 		return nil
 	}
-	stamp, err := leaseStamp(dir)
+	stamp, err := directoryStamp(dir)
 	if err != nil {
 		return nil
 	}
@@ -99,11 +101,11 @@ func readLeaseIndex(dir string) *leaseIndex {
 	if string(data[end:]) != lastLine(stamp, text) {
 		return nil
 	}
-	return &leaseIndex{text: text}
+	return &index{text: text}
 }
 
-// leaseStamp identifies the directory's present entries.
-func leaseStamp(dir string) (string, error) {
+// directoryStamp identifies the directory's present entries.
+func directoryStamp(dir string) (string, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil {
 		return "", err
@@ -117,13 +119,13 @@ func lastLine(stamp string, text []byte) string {
 
 // write writes the index of a directory whose lock is held, or removes it if the leases are
 // few. If it fails there is none.
-func (i *leaseIndex) write(dir string) {
+func (i *index) write(dir string) {
 	path := indexPath(dir)
 	_ = os.Remove(path) // most of the time there is none, or it is not right any more
 	if i.partial || bytes.Count(i.text, []byte{'\n'}) <= minIndexed {
 		return
 	}
-	stamp, err := setLeaseStamp(dir)
+	stamp, err := setStamp(dir)
 	if err != nil {
 		return
 	}
@@ -132,9 +134,9 @@ func (i *leaseIndex) write(dir string) {
 	}
 }
 
-// setLeaseStamp sets the directory's modification time to one that no later change gives it,
+// setStamp sets the directory's modification time to one that no later change gives it,
 // and returns its stamp.
-func setLeaseStamp(dir string) (string, error) {
+func setStamp(dir string) (string, error) {
 	own := time.Now().Add(-time.Second)
 	if err := os.Chtimes(dir, time.Time{}, own); err != nil {
 		return "", err
@@ -146,5 +148,5 @@ func setLeaseStamp(dir string) (string, error) {
 	if !info.ModTime().Equal(own) {
 		return "", fmt.Errorf("the file system of %s rounds times", dir)
 	}
-	return leaseStamp(dir)
+	return directoryStamp(dir)
 }

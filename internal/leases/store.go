@@ -1,7 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+// Package leases keeps the leases of addresses on this host as the host-local plugin does, in
+// its files and under its lock.
+package leases
 
 import (
 	"context"
@@ -13,48 +15,46 @@ import (
 	"slices"
 	"strings"
 
-	hostlocal "github.com/containernetworking/plugins/plugins/ipam/host-local/backend"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
-// defaultLeaseDir is where host-local keeps its networks unless "dataDir" says otherwise.
-const defaultLeaseDir = "/var/lib/cni/networks"
+// defaultDir is where host-local keeps its networks unless "dataDir" says otherwise.
+const defaultDir = "/var/lib/cni/networks"
 
 // lastReserved begins the names of the files that have the address reserved last in a set
 // of ranges.
 const lastReserved = "last_reserved_ip."
 
-// leaseStore is host-local's directory of one network: a file for each lease, which is named
+// Store is host-local's directory of one network: a file for each lease, which is named
 // after the address and holds its owner. It has the files, the lock and the results of the
 // plugin's own store, which processes of both kinds may use at the same time. But it does
-// not read every lease for every question: see leaseIndex.
+// not read every lease for every question: see index.
 //
 // A store is locked from when it is opened until it is closed.
-type leaseStore struct {
+type Store struct {
 	dir  string
 	lock *os.File
 	// index has the leases; nil until they are read.
-	index *leaseIndex
+	index *index
 	// fresh is whether all leases were read in this call, so that the index is right.
 	fresh bool
 	// changed is whether the index file is not as index.
 	changed bool
 }
 
-var _ hostlocal.Store = (*leaseStore)(nil)
-
-// openLeases opens and locks the leases of a network, making the directory if it is missing.
-func openLeases(ctx context.Context, dataDir, network string) (*leaseStore, error) {
+// Open opens and locks the leases of a network, making the directory if it is missing.
+func Open(ctx context.Context, dataDir, network string) (*Store, error) {
 	if dataDir == "" {
-		dataDir = defaultLeaseDir
+		dataDir = defaultDir
 	}
 	dir := filepath.Join(dataDir, network)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	lock, err := openRegular(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
+	lock, err := regularfile.Open(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +62,11 @@ func openLeases(ctx context.Context, dataDir, network string) (*leaseStore, erro
 		_ = lock.Close() // read only
 		return nil, err
 	}
-	return &leaseStore{dir: dir, lock: lock, index: readLeaseIndex(dir)}, nil
+	return &Store{dir: dir, lock: lock, index: readIndex(dir)}, nil
 }
 
 // Close writes the index, and unlocks the store.
-func (s *leaseStore) Close() error {
+func (s *Store) Close() error {
 	if s.index != nil && s.changed {
 		s.index.write(s.dir)
 	}
@@ -75,13 +75,13 @@ func (s *leaseStore) Close() error {
 }
 
 // Lock does nothing: the store is locked while it is open.
-func (s *leaseStore) Lock() error { return nil }
+func (s *Store) Lock() error { return nil }
 
 // Unlock does nothing.
-func (s *leaseStore) Unlock() error { return nil }
+func (s *Store) Unlock() error { return nil }
 
 // Reserve makes a lease. It returns false if the address has one.
-func (s *leaseStore) Reserve(id, ifname string, ip net.IP, rangeID string) (bool, error) {
+func (s *Store) Reserve(id, ifname string, ip net.IP, rangeID string) (bool, error) {
 	name, content := ip.String(), leaseContent(id, ifname)
 	created, err := createLease(filepath.Join(s.dir, name), content)
 	if err != nil || !created {
@@ -91,13 +91,13 @@ func (s *leaseStore) Reserve(id, ifname string, ip net.IP, rangeID string) (bool
 		s.index.add(name, content)
 		s.changed = true
 	}
-	err = writeRegular(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
+	err = regularfile.Write(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
 	return err == nil, err
 }
 
 // LastReservedIP returns the address that was reserved last in a set of ranges.
-func (s *leaseStore) LastReservedIP(rangeID string) (net.IP, error) {
-	data, err := readRegular(filepath.Join(s.dir, lastReserved+rangeID))
+func (s *Store) LastReservedIP(rangeID string) (net.IP, error) {
+	data, err := regularfile.Read(filepath.Join(s.dir, lastReserved+rangeID))
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *leaseStore) LastReservedIP(rangeID string) (net.IP, error) {
 
 // ReleaseByID removes the leases of an attachment: if it has none, those of an old version,
 // which have the container ID alone. As in the plugin, one that cannot be removed is no error.
-func (s *leaseStore) ReleaseByID(id, ifname string) error {
+func (s *Store) ReleaseByID(id, ifname string) error {
 	if !s.release(leaseContent(id, ifname)) {
 		s.release(strings.TrimSpace(id))
 	}
@@ -114,7 +114,7 @@ func (s *leaseStore) ReleaseByID(id, ifname string) error {
 }
 
 // release removes the leases with that content. It returns whether there was one.
-func (s *leaseStore) release(content string) (found bool) {
+func (s *Store) release(content string) (found bool) {
 	for _, name := range s.find(content) {
 		if os.Remove(filepath.Join(s.dir, name)) != nil {
 			continue
@@ -126,7 +126,7 @@ func (s *leaseStore) release(content string) (found bool) {
 }
 
 // GetByID returns the addresses of an attachment's leases.
-func (s *leaseStore) GetByID(id, ifname string) []net.IP {
+func (s *Store) GetByID(id, ifname string) []net.IP {
 	names := slices.Concat(s.find(leaseContent(id, ifname)), s.find(strings.TrimSpace(id)))
 	slices.Sort(names)
 	var ips []net.IP
@@ -138,8 +138,8 @@ func (s *leaseStore) GetByID(id, ifname string) []net.IP {
 	return ips
 }
 
-// has returns whether the attachment has a lease.
-func (s *leaseStore) has(id, ifname string) bool {
+// Has returns whether the attachment has a lease.
+func (s *Store) Has(id, ifname string) bool {
 	return len(s.find(leaseContent(id, ifname))) > 0 || len(s.find(strings.TrimSpace(id))) > 0
 }
 
@@ -148,7 +148,7 @@ func leaseContent(id, ifname string) string { return strings.TrimSpace(id) + "\r
 
 // find returns the names of the leases with that content. If one is not as the index has it,
 // all are read.
-func (s *leaseStore) find(content string) []string {
+func (s *Store) find(content string) []string {
 	if s.index == nil {
 		s.readAll()
 	}
@@ -166,8 +166,8 @@ func (s *leaseStore) find(content string) []string {
 }
 
 // readAll reads all leases.
-func (s *leaseStore) readAll() {
-	s.index, s.fresh, s.changed = &leaseIndex{}, true, true
+func (s *Store) readAll() {
+	s.index, s.fresh, s.changed = &index{}, true, true
 	_ = filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
 		name, relErr := filepath.Rel(s.dir, path)
 		switch {
@@ -182,7 +182,7 @@ func (s *leaseStore) readAll() {
 	})
 }
 
-func (s *leaseStore) read(name string) {
+func (s *Store) read(name string) {
 	content, err := readLease(filepath.Join(s.dir, name))
 	if err != nil {
 		s.index.partial = true
@@ -192,7 +192,7 @@ func (s *leaseStore) read(name string) {
 }
 
 func readLease(path string) (string, error) {
-	data, err := readRegular(path)
+	data, err := regularfile.Read(path)
 	return strings.TrimSpace(string(data)), err
 }
 

@@ -20,10 +20,12 @@ import (
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/allocator"
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/disk"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/leases"
 )
 
-// leases is what allocations are made with: this package's store, or the plugin's.
-type leases interface {
+// allocations are what addresses are allocated with: this package's store, or the plugin's.
+type allocations interface {
 	add(id, ifName string, requested net.IP) string
 	check(id, ifName string) bool
 	del(id, ifName string)
@@ -61,9 +63,9 @@ type own struct {
 	sets []allocator.RangeSet
 }
 
-func (o own) open() *leaseStore {
+func (o own) open() *leases.Store {
 	o.t.Helper()
-	store, err := openLeases(o.t.Context(), o.dir, "net")
+	store, err := leases.Open(o.t.Context(), o.dir, "net")
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ func (o own) add(id, ifName string, requested net.IP) string {
 func (o own) check(id, ifName string) bool {
 	store := o.open()
 	defer store.Close()
-	return store.has(id, ifName)
+	return store.Has(id, ifName)
 }
 
 func (o own) del(id, ifName string) {
@@ -192,7 +194,7 @@ func TestLeaseStore(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			tested, other := own{t, t.TempDir(), sets}, reference{t, t.TempDir(), sets}
 			for step := range 150 {
-				var side leases = tested
+				var side allocations = tested
 				if seed%2 == 1 && random.IntN(8) == 0 {
 					side = reference(tested)
 				}
@@ -215,7 +217,7 @@ func TestLeaseStore(t *testing.T) {
 	}
 }
 
-func randomCall(random *rand.Rand, id, ifName string, tested, other leases) (what string, got, want any) {
+func randomCall(random *rand.Rand, id, ifName string, tested, other allocations) (what string, got, want any) {
 	switch random.IntN(8) {
 	case 0, 1, 2:
 		return "ADD", tested.add(id, ifName, nil), other.add(id, ifName, nil)
@@ -266,7 +268,7 @@ func TestLeasesAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range 8 {
 		wait.Go(func() {
-			var side leases = tested
+			var side allocations = tested
 			if i%2 == 1 {
 				side = reference(tested)
 			}
@@ -286,152 +288,6 @@ func TestLeasesAtOnce(t *testing.T) {
 			if got, want := len(tested.addresses(id, "eth0")), j%4; (got == 1) != (want == 0) || got > 1 {
 				t.Errorf("%s has %d addresses", id, got)
 			}
-		}
-	}
-}
-
-// TestLeaseIndex: an index is used only as long as the directory is as it was.
-func TestLeaseIndex(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(dir string) error
-		used   bool
-	}{
-		"nothing":         {func(string) error { return nil }, true},
-		"a CHECK":         {func(dir string) error { own{t: t, dir: filepath.Dir(dir)}.check("c1", "eth0"); return nil }, true},
-		"a lease is made": {func(dir string) error { return os.WriteFile(dir+"/10.1.0.60", nil, 0o600) }, false},
-		"a lease is made, and the time restored": {func(dir string) error {
-			info, err := os.Stat(dir)
-			return errors.Join(err, os.WriteFile(dir+"/10.1.0.60", nil, 0o600), os.Chtimes(dir, time.Time{}, info.ModTime()))
-		}, false},
-		"a lease is removed":    {func(dir string) error { return os.Remove(dir + "/10.1.0.5") }, false},
-		"a lease is replaced":   {func(dir string) error { return os.Rename(dir+"/10.1.0.5", dir+"/10.1.0.6") }, false},
-		"a directory is made":   {func(dir string) error { return os.Mkdir(dir+"/old", 0o700) }, false},
-		"the index is cut":      {func(dir string) error { return os.Truncate(indexPath(dir), 100) }, false},
-		"the index is empty":    {func(dir string) error { return os.Truncate(indexPath(dir), 0) }, false},
-		"the index has changed": {func(dir string) error { return overwrite(indexPath(dir), 40) }, false},
-		"the directory is new": {func(dir string) error {
-			info, err := os.Stat(dir)
-			return errors.Join(err, os.Rename(dir, dir+".old"), os.CopyFS(dir, os.DirFS(dir+".old")), os.Chtimes(dir, time.Time{}, info.ModTime()))
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tested := own{t, t.TempDir(), testRanges(t)[:1]}
-			dir := filepath.Join(tested.dir, "net")
-			for i := range minIndexed {
-				tested.add(fmt.Sprint("c", i), "eth0", nil)
-			}
-			if readLeaseIndex(dir) == nil {
-				t.Fatal("there is no index")
-			}
-			if err := test.change(dir); err != nil {
-				t.Fatal(err)
-			}
-			if used := readLeaseIndex(dir) != nil; used != test.used {
-				t.Errorf("the index is used: %v, want %v", used, test.used)
-			}
-			if want := (reference(tested)).addresses("c3", "eth0"); !cmp.Equal(tested.addresses("c3", "eth0"), want) {
-				t.Errorf("addresses %v, want %v", tested.addresses("c3", "eth0"), want)
-			}
-		})
-	}
-}
-
-// overwrite changes one byte of a file.
-func overwrite(path string, at int) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	data[at] ^= 1
-	return os.WriteFile(path, data, 0o600)
-}
-
-// TestLeaseIndexVerified: what the index finds is read: an administrator's change of a lease
-// in place, which leaves the directory as it is, is noticed.
-func TestLeaseIndexVerified(t *testing.T) {
-	tested := own{t, t.TempDir(), testRanges(t)[:1]}
-	for i := range minIndexed {
-		tested.add(fmt.Sprint("c", i), "eth0", nil)
-	}
-	lease := filepath.Join(tested.dir, "net", tested.addresses("c3", "eth0")[0].String())
-	if err := os.WriteFile(lease, []byte("c3"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tested.del("c3", "eth0")
-	if _, err := os.Stat(lease); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the lease is left: %v", err)
-	}
-}
-
-// TestLeaseOfAnotherOwner: a lease that has got another owner in place is not that of the owner in
-// the index any more, and outlives it.
-func TestLeaseOfAnotherOwner(t *testing.T) {
-	tested := own{t, t.TempDir(), testRanges(t)[:1]}
-	for i := range minIndexed {
-		tested.add(fmt.Sprint("c", i), "eth0", nil)
-	}
-	lease := filepath.Join(tested.dir, "net", tested.addresses("c3", "eth0")[0].String())
-	if err := os.WriteFile(lease, []byte(leaseContent("other", "eth0")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if tested.check("c3", "eth0") {
-		t.Error("CHECK of the owner in the index succeeds")
-	}
-	tested.del("c3", "eth0")
-	if !tested.check("other", "eth0") || !exists(lease) {
-		t.Error("the lease is released by the owner in the index")
-	}
-}
-
-// TestLeaseStamp: the directory's time is one that the kernel does not give it again: a change in
-// the moment in which the index is written shows.
-func TestLeaseStamp(t *testing.T) {
-	tested := own{t, t.TempDir(), testRanges(t)[:1]}
-	for i := range minIndexed {
-		tested.add(fmt.Sprint("c", i), "eth0", nil)
-	}
-	info, err := os.Stat(filepath.Join(tested.dir, "net"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if age := time.Since(info.ModTime()); age < time.Second {
-		t.Errorf("the directory's last change is %v ago, want 1s at least", age)
-	}
-}
-
-// TestLeaseIndexRemoved: few leases have no index, and its file does not outlive them.
-func TestLeaseIndexRemoved(t *testing.T) {
-	tested := own{t, t.TempDir(), testRanges(t)[:1]}
-	for i := range minIndexed {
-		tested.add(fmt.Sprint("c", i), "eth0", nil)
-	}
-	for i := range minIndexed {
-		_, err := os.Stat(indexPath(filepath.Join(tested.dir, "net")))
-		if exists, want := err == nil, i == 0; exists != want {
-			t.Errorf("with %d leases there is an index: %v, want %v", minIndexed-i, exists, want)
-		}
-		tested.del(fmt.Sprint("c", i), "eth0")
-	}
-}
-
-// TestCreateLease: in one step, and in the plugin's steps.
-func TestCreateLease(t *testing.T) {
-	for name, create := range map[string]func(path, content string) (bool, error){"one": createLease, "several": createLeaseInSteps} {
-		path := filepath.Join(t.TempDir(), "10.0.0.2")
-		for _, want := range []bool{true, false} {
-			if created, err := create(path, "c1\r\neth0"); err != nil || created != want {
-				t.Errorf("%s: %v, %v, want %v", name, created, err, want)
-			}
-		}
-		info, err := os.Stat(path)
-		if err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: mode %v, %v", name, info.Mode(), err)
-		}
-		if got, err := readLease(path); err != nil || got != "c1\r\neth0" {
-			t.Errorf("%s: content %q, %v", name, got, err)
-		}
-		if _, err := create(filepath.Join(path, "10.0.0.3"), ""); err == nil {
-			t.Errorf("%s: a lease in no directory", name)
 		}
 	}
 }
@@ -458,7 +314,7 @@ func BenchmarkLeases(b *testing.B) {
 		for i := range number {
 			tested.add(fmt.Sprintf("3f1c2b9e-5f0b-4c55-9d3b-%012d", i), "eth0", nil)
 		}
-		for name, side := range map[string]leases{"own": tested, "plugin": reference(tested)} {
+		for name, side := range map[string]allocations{"own": tested, "plugin": reference(tested)} {
 			id := "3f1c2b9e-5f0b-4c55-9d3b-aaaaaaaaaaaa"
 			b.Run(fmt.Sprintf("%s/%d", name, number), func(b *testing.B) {
 				var adding, deleting time.Duration

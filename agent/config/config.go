@@ -35,6 +35,8 @@ type Config struct {
 	Reconcile Reconcile
 	// Nomad is nil without the block.
 	Nomad *Nomad `name:"nomad"`
+	// IPAM is nil without the block: then allocnet-ipam stores the pools on this host.
+	IPAM *IPAM `name:"ipam"`
 	// Multi is nil without the block: then the agent writes no conflist.
 	Multi *Multi `name:"multi"`
 	// CNI configures the execution of CNI calls.
@@ -89,6 +91,26 @@ type Nomad struct {
 	JobNetworks bool
 }
 
+// IPAM configures the store of allocnet-ipam, and what the agent does for its pools.
+type IPAM struct {
+	// Store is "nomad" for pools that all hosts of a Nomad region share, with the
+	// connection of the block nomad, or "file" for pools of this host. Empty: nomad.
+	Store string
+	// Namespace is the Nomad namespace of the variables. Empty: default.
+	Namespace string
+	// Region is the Nomad region of the variables. Empty: that of the Nomad agent.
+	Region string
+	// Reclaim is "auto", or "manual" to leave the blocks of nodes that are gone to
+	// allocnet ipam release. Empty: auto.
+	Reclaim string
+	// Grace is the time for which a node has to be gone before its blocks are reclaimed.
+	// 0: one hour.
+	Grace time.Duration
+	// Fence is the time without verification of the blocks after which no new address is
+	// assigned. 0: 20 hours.
+	Fence time.Duration
+}
+
 // Multi configures the conflist of allocnet-cni that the agent writes.
 type Multi struct {
 	// Primary is the main network's name.
@@ -135,7 +157,7 @@ type Metrics struct {
 // NeedRestart returns the names of the changed settings that a running agent does not
 // apply, in the order of the struct.
 func (c Config) NeedRestart(next Config) []string {
-	next.LogLevel, next.Reconcile = c.LogLevel, c.Reconcile
+	next.LogLevel, next.Reconcile, next.IPAM = c.LogLevel, c.Reconcile, c.IPAM
 	var names []string
 	old, now := reflect.ValueOf(c), reflect.ValueOf(next)
 	for i := range old.NumField() {

@@ -60,6 +60,13 @@ reconcile {
   interval = "30s"
   leaks    = "report"
 }
+ipam {
+  store     = "nomad"
+  namespace = "allocnet-ipam"
+  reclaim   = "manual"
+  grace     = "2h"
+  fence     = "12h"
+}
 multi {
   primary  = "web"
   networks = "storage"
@@ -75,13 +82,14 @@ multi {
 		ConfDirs: []string{"/etc/allocnet/networks", "/opt/cni/config"}, PluginDirs: []string{"/opt/cni/bin", "/usr/libexec/cni"}, CallTimeout: 90 * time.Second, LogLevel: "debug",
 		Socket: Socket{"/run/a/b.sock", agent.Access{Group: 4242}}, Limits: Limits{Connections: 10, DrainTimeout: 2 * time.Minute},
 		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"},
+		IPAM:  &IPAM{Store: "nomad", Namespace: "allocnet-ipam", Reclaim: "manual", Grace: 2 * time.Hour, Fence: 12 * time.Hour},
 		Multi: &Multi{Primary: "web", Networks: "storage", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	next := got
-	next.LogLevel, next.Reconcile.Interval, next.ConfDirs, next.Nomad = "warn", time.Second, []string{"/x"}, &Nomad{}
+	next.LogLevel, next.Reconcile.Interval, next.ConfDirs, next.Nomad, next.IPAM = "warn", time.Second, []string{"/x"}, &Nomad{}, nil
 	if diff := cmp.Diff([]string{"conf_dir", "nomad"}, got.NeedRestart(next)); diff != "" {
 		t.Error(diff)
 	}
@@ -151,9 +159,16 @@ func TestFaultsSayWhere(t *testing.T) {
 		"reconcile {\n leaks = \"ignore\"\n}":        `want report, remove`,
 		"metrics {\n listen = \"9464\"\n}":           `a.hcl:2,11-17: Invalid value; listen "9464": want an address with a port, as in "127.0.0.1:9464"`,
 		"metrics {\n listen = \"localhost:http\"\n}": `listen "localhost:http": want an address with a port`,
-		"metrics {}":      `a.hcl:1,1-8: Invalid value; listen "": want an address with a port`,
-		"hook = \"none\"": `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
-		"hook = \"noop\"\nnomad {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, multi, cni`,
+		"metrics {}":                                     `a.hcl:1,1-8: Invalid value; listen "": want an address with a port`,
+		"ipam {\n store = \"consul\"\n}":                 `a.hcl:2,10-18: Invalid value; "consul": want nomad, file`,
+		"ipam {\n namespace = \"a b\"\n}":                `a.hcl:2,14-19: Invalid value; "a b": want letters, digits, - and _`,
+		"ipam {\n reclaim = \"never\"\n}":                `a.hcl:2,12-19: Invalid value; "never": want auto, manual`,
+		"ipam {\n grace = \"0s\"\n}":                     `a.hcl:2,10-14: Invalid value; "0s": want a duration of more than 0`,
+		"ipam {\n fence = \"25h\"\n}":                    `a.hcl:2,10-15: Invalid value; "25h0m0s": want less than 25h0m0s, which is 24h and grace`,
+		"ipam {\n addresses = 1\n}":                      `a.hcl:2,2-11: Unsupported argument`,
+		"ipam {\n store = \"file\"\n region = \"eu\"\n}": `a.hcl:3,11-15: Invalid value; "eu": with store = "file" there is none`,
+		"hook = \"none\"":                                `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
+		"hook = \"noop\"\nnomad {}\nipam {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, ipam, multi, cni`,
 	} {
 		_, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
 		var faults *Error

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
@@ -138,6 +139,14 @@ type file struct {
 		Events      bool   `hcl:"events,optional"`
 		JobNetworks bool   `hcl:"job_networks,optional"`
 	} `hcl:"nomad,block"`
+	IPAM *struct {
+		Store     hcl.Expression `hcl:"store,optional"`
+		Namespace hcl.Expression `hcl:"namespace,optional"`
+		Region    hcl.Expression `hcl:"region,optional"`
+		Reclaim   hcl.Expression `hcl:"reclaim,optional"`
+		Grace     hcl.Expression `hcl:"grace,optional"`
+		Fence     hcl.Expression `hcl:"fence,optional"`
+	} `hcl:"ipam,block"`
 	Multi *struct {
 		Primary  string         `hcl:"primary,optional"`
 		Source   string         `hcl:"source,optional"`
@@ -177,6 +186,7 @@ func (f *file) config() (Config, error) {
 		LogFormat:   v.oneOf(f.LogFormat, "text", "json", "journal"),
 		Hook:        v.oneOf(f.Hook, hook.CNI, hook.NoOp),
 		Limits:      f.limits(&v),
+		IPAM:        f.ipam(&v),
 		Multi:       f.multi(&v),
 	}
 	if s := f.Socket; s != nil {
@@ -216,6 +226,28 @@ func (f *file) limits(v *values) Limits {
 	}
 }
 
+// nodeRetention is the time for which Nomad keeps a node that is down, unless configured
+// (node_gc_threshold of its servers): a node is not reclaimed earlier.
+const nodeRetention = 24 * time.Hour
+
+func (f *file) ipam(v *values) *IPAM {
+	i := f.IPAM
+	if i == nil {
+		return nil
+	}
+	ipam := &IPAM{
+		Store: v.oneOf(i.Store, "nomad", "file"), Namespace: v.name(i.Namespace), Region: v.name(i.Region),
+		Reclaim: v.oneOf(i.Reclaim, "auto", "manual"), Grace: v.duration(i.Grace), Fence: v.duration(i.Fence),
+	}
+	if ipam.Store == "file" {
+		v.unset("with store = \"file\" there is none", i.Namespace, i.Region)
+	}
+	if limit := nodeRetention + cmp.Or(ipam.Grace, time.Hour); ipam.Fence >= limit {
+		v.fault(i.Fence.Range(), strconv.Quote(ipam.Fence.String()), fmt.Sprintf("want less than %s, which is 24h and grace: a node that is gone for longer may have lost its blocks", limit))
+	}
+	return ipam
+}
+
 func (f *file) multi(v *values) *Multi {
 	m := f.Multi
 	if m == nil {
@@ -237,7 +269,7 @@ func (f *file) cniBlocks() []string {
 	for _, block := range []struct {
 		name string
 		set  bool
-	}{{"reconcile", f.Reconcile != nil}, {"nomad", f.Nomad != nil}, {"multi", f.Multi != nil}, {"cni", f.CNI != nil}} {
+	}{{"reconcile", f.Reconcile != nil}, {"nomad", f.Nomad != nil}, {"ipam", f.IPAM != nil}, {"multi", f.Multi != nil}, {"cni", f.CNI != nil}} {
 		if block.set {
 			names = append(names, block.name)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os/user"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +62,27 @@ func (v *values) oneOf(e hcl.Expression, allowed ...string) string {
 		v.fault(e.Range(), strconv.Quote(text), "want "+strings.Join(allowed, ", "))
 	}
 	return text
+}
+
+// name reads the name of a Nomad namespace or region.
+func (v *values) name(e hcl.Expression) string {
+	text, ok := read[string](v, e)
+	if ok && text != "" && !nomadName.MatchString(text) {
+		v.fault(e.Range(), strconv.Quote(text), "want letters, digits, - and _, at most 128")
+	}
+	return text
+}
+
+// nomadName is the form of a namespace and of a region.
+var nomadName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+
+// unset reports the settings that are set.
+func (v *values) unset(reason string, expressions ...hcl.Expression) {
+	for _, e := range expressions {
+		if text, ok := read[string](v, e); ok && text != "" {
+			v.fault(e.Range(), strconv.Quote(text), reason)
+		}
+	}
 }
 
 // hostPort reads a TCP address, which the block has to have. An empty host is all

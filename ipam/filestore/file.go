@@ -1,0 +1,56 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filestore
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// valid matches the paths of entries: those that Nomad's variables may have.
+var valid = regexp.MustCompile(`^[a-zA-Z0-9\-_~/]{1,128}$`)
+
+// file is the file of an entry. All are in one directory: a path may be the beginning of
+// another.
+func (s *Store) file(path string) string {
+	return filepath.Join(s.dir, strings.ReplaceAll(path, "/", ","))
+}
+
+func pathOf(name string) string { return strings.ReplaceAll(name, ",", "/") }
+
+// encode returns an entry's file: a line with its index, and its content.
+func encode(content []byte, index uint64) []byte {
+	return append(fmt.Appendf(nil, "%d\n", index), content...)
+}
+
+// mostBytes of a file are read: a variable of Nomad has at most as much, and a line.
+const mostBytes = 64<<10 + 32
+
+// readFile reads an entry's file, or the counter's.
+func readFile(path string) (content []byte, index uint64, err error) {
+	// Not to wait for a writer, should it be a pipe.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	first, content, _ := bytes.Cut(data, []byte("\n"))
+	index, err = strconv.ParseUint(string(first), 10, 64)
+	if err != nil || index == 0 || len(data) > mostBytes {
+		return nil, 0, fmt.Errorf("%s is damaged: want a line with a number of 1 or more, and at most %d bytes; if this host's pools are unused, remove it", path, mostBytes)
+	}
+	return content, index, nil
+}

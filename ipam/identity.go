@@ -7,11 +7,12 @@ package ipam
 type Host struct {
 	// Instance is the random ID in the state directory, 32 hex digits: what owns blocks. A host
 	// whose state directory was lost is another instance.
-	Instance string
+	Instance string `json:"instance"`
 	// NodeID and NodeName are Nomad's. Empty: the host is no node of Nomad.
-	NodeID, NodeName string
+	NodeID   string `json:"nodeID,omitempty"`
+	NodeName string `json:"nodeName,omitempty"`
 	// MachineID is that of /etc/machine-id. Empty: the host has none.
-	MachineID string
+	MachineID string `json:"machineID,omitempty"`
 	// Boot is the kernel's boot ID.
-	Boot string
+	Boot string `json:"boot"`
 }

@@ -7,7 +7,8 @@ import "net/netip"
 
 // Owner is an attachment, as CNI identifies it.
 type Owner struct {
-	ContainerID, Interface string
+	ContainerID string `json:"containerID"`
+	Interface   string `json:"interface"`
 }
 
 // Request is what an attachment asks a pool for.
@@ -22,10 +23,13 @@ type Request struct {
 // Job says for whom an address is, in Nomad's words.
 type Job struct {
 	// Namespace, Job and Group are those of the job, and Allocation is the allocation's ID.
-	Namespace, Job, Group, Allocation string
+	Namespace  string `json:"namespace,omitempty"`
+	Job        string `json:"job,omitempty"`
+	Group      string `json:"group,omitempty"`
+	Allocation string `json:"allocation,omitempty"`
 	// Key distinguishes the allocations of a group, for sticky addresses: the index of the
 	// allocation, or what the job passes. Empty: none.
-	Key string
+	Key string `json:"key,omitempty"`
 }
 
 // Assigned is an address of an attachment.

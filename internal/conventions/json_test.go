@@ -40,7 +40,8 @@ var hashedOnly = []string{"hook.Request"}
 // standardTypes are those of the standard library, and of CNI, that the module's JSON
 // has: they encode themselves, or have CNI's keys.
 var standardTypes = []string{"encoding/json.RawMessage", "time.Time", "net/netip.Addr", "net/netip.Prefix", "math/big.Int",
-	"github.com/containernetworking/cni/pkg/types.GCAttachment", "github.com/containernetworking/cni/pkg/types.PluginConf"}
+	"github.com/containernetworking/cni/pkg/types.GCAttachment", "github.com/containernetworking/cni/pkg/types.PluginConf",
+	"github.com/containernetworking/cni/pkg/types.Route", "github.com/containernetworking/cni/pkg/types.DNS"}
 
 // lowerCamel has no "Id" and no "Ip": an initialism has one case.
 var lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)

@@ -1,0 +1,104 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// PoolContent is the configuration that all hosts of a pool have to agree on.
+type PoolContent struct {
+	Pool      string         `json:"pool"`
+	Ranges    []Range        `json:"ranges"`
+	Reserved  []netip.Prefix `json:"reserved,omitempty"`
+	BlockSize BlockSize      `json:"blockSize"`
+}
+
+// BlockContent says whose a block is.
+type BlockContent struct {
+	Pool string `json:"pool"`
+	// PoolHash is that of the owner's configuration when it claimed the block.
+	PoolHash string `json:"poolHash"`
+	Block    Block  `json:"block"`
+	// Host is the owner. Its Instance is what counts.
+	Host Host `json:"host"`
+	// ClaimID is random, so that a process knows its own write.
+	ClaimID string    `json:"claimID"`
+	Claimed time.Time `json:"claimed"`
+}
+
+// AddressState is whether a reserved address is in use.
+type AddressState string
+
+// The states of reserved addresses.
+const (
+	Held AddressState = "held"
+	Free AddressState = "free"
+)
+
+// AddressContent says whose a reserved address is, or was.
+type AddressContent struct {
+	Pool    string       `json:"pool"`
+	Address netip.Addr   `json:"address"`
+	State   AddressState `json:"state"`
+	Host    Host         `json:"host"`
+	ClaimID string       `json:"claimID"`
+	Owner   Owner        `json:"owner"`
+	// Job is for whom it is kept. A zero one: for none in particular.
+	Job Job `json:"job"`
+	// Freed is when it became free.
+	Freed time.Time `json:"freed,omitzero"`
+}
+
+// NodeContent is which host has an instance's identity, since its last boot.
+type NodeContent struct {
+	Host Host `json:"host"`
+	// Nonce is random, so that a host knows its own write from a clone's.
+	Nonce string `json:"nonce"`
+}
+
+// Content returns what the hosts have to agree on.
+func (c *Config) Content() PoolContent {
+	return PoolContent{Pool: c.Pool, Ranges: c.Ranges, Reserved: c.Reserved, BlockSize: c.BlockSize}
+}
+
+// Hash is that of what the hosts have to agree on.
+func (c *Config) Hash() string { return c.Content().Hash() }
+
+// Hash is that of the configuration.
+func (p PoolContent) Hash() string { return checksum(marshal(p)) }
+
+// Extends is whether the configuration is the other with more ranges.
+func (p PoolContent) Extends(other PoolContent) bool {
+	if len(p.Ranges) <= len(other.Ranges) {
+		return false
+	}
+	p.Ranges = p.Ranges[:len(other.Ranges)]
+	return p.Hash() == other.Hash()
+}
+
+// String names what differs when hosts do not agree.
+func (p PoolContent) String() string { return string(marshal(p)) }
+
+// Config returns the configuration that another host has stored, as far as hosts agree on it.
+func (p PoolContent) Config() (*Config, error) {
+	c := &Config{
+		Pool: p.Pool, Ranges: slices.Clone(p.Ranges), Reserved: p.Reserved, BlockSize: p.BlockSize,
+		DataDir: defaultDataDir, StateDir: defaultStateDir, ConfigDir: defaultConfigDir,
+	}
+	for i := range c.Ranges {
+		if !c.Ranges[i].Subnet.IsValid() {
+			return nil, invalid(fmt.Sprintf("ranges[%d].subnet", i), "", "want a subnet")
+		}
+	}
+	for _, p := range c.Reserved {
+		if !p.IsValid() || p != p.Masked() {
+			return nil, invalid("reserved", p, "want a prefix")
+		}
+	}
+	return c, c.validate()
+}

@@ -1,0 +1,137 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ipam
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// contentVersion is in each content. A later one may have more fields; one that means
+// something else has another Prefix.
+const contentVersion = 1
+
+// maxContent limits the contents that are read. Nomad's variables have at most 64 KiB.
+const maxContent = 64 << 10
+
+// envelope is how a content is stored.
+type envelope struct {
+	Version int `json:"version"`
+	// Checksum is that of Content without white space.
+	Checksum string          `json:"checksum"`
+	Content  json.RawMessage `json:"content"`
+}
+
+// Encode returns a PoolContent, BlockContent, AddressContent or NodeContent as it is stored.
+func Encode(content any) []byte {
+	data := marshal(content)
+	return marshal(envelope{Version: contentVersion, Checksum: checksum(data), Content: data})
+}
+
+// marshal encodes a type of this package, which always succeeds.
+func marshal(value any) []byte {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", value, err))
+	}
+	return data
+}
+
+func checksum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+// decode reads the content of an entry.
+func decode(data []byte, to any) error {
+	if len(data) > maxContent {
+		return fmt.Errorf("the content has %d bytes: want at most %d", len(data), maxContent)
+	}
+	var e envelope
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("the content is not JSON: %w", err)
+	}
+	if e.Version != contentVersion {
+		return fmt.Errorf("the content has the version %d: want %d", e.Version, contentVersion)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, e.Content); err != nil {
+		return fmt.Errorf("there is no content: %w", err)
+	}
+	if sum := checksum(compact.Bytes()); sum != e.Checksum {
+		return fmt.Errorf("the content has the checksum %q: want %s", e.Checksum, sum)
+	}
+	if err := json.Unmarshal(e.Content, to); err != nil {
+		return fmt.Errorf("the content is of another kind: %w", err)
+	}
+	return nil
+}
+
+// DecodePool reads the configuration of a pool.
+func DecodePool(data []byte, pool string) (PoolContent, error) {
+	var content PoolContent
+	err := decode(data, &content)
+	if err == nil && content.Pool != pool {
+		err = fmt.Errorf("the content is of the pool %q: want %s", content.Pool, pool)
+	}
+	if err == nil {
+		_, err = content.Config()
+	}
+	return content, err
+}
+
+// DecodeBlock reads whose a block is.
+func DecodeBlock(data []byte, c *Config) (BlockContent, error) {
+	var content BlockContent
+	if err := decode(data, &content); err != nil {
+		return content, err
+	}
+	if content.Pool != c.Pool {
+		return content, fmt.Errorf("the content is of the pool %q: want %s", content.Pool, c.Pool)
+	}
+	if !content.Block.IsValid() {
+		return content, fmt.Errorf("the content has no block")
+	}
+	if _, ok := c.Slots(FamilyOf(content.Block.Addr())).Index(content.Block); !ok {
+		return content, fmt.Errorf("the content has %s, which is no block of the pool %s", content.Block, c.Pool)
+	}
+	return content, content.Host.validate()
+}
+
+// DecodeAddress reads whose a reserved address is.
+func DecodeAddress(data []byte, c *Config) (AddressContent, error) {
+	var content AddressContent
+	if err := decode(data, &content); err != nil {
+		return content, err
+	}
+	switch {
+	case content.Pool != c.Pool:
+		return content, fmt.Errorf("the content is of the pool %q: want %s", content.Pool, c.Pool)
+	case content.State != Held && content.State != Free:
+		return content, fmt.Errorf("the content has the state %q: want %s or %s", content.State, Held, Free)
+	case !c.IsReserved(content.Address):
+		return content, fmt.Errorf("the content has %s, which is not reserved in the pool %s", content.Address, c.Pool)
+	}
+	return content, content.Host.validate()
+}
+
+// DecodeNode reads which host has an instance's identity.
+func DecodeNode(data []byte) (NodeContent, error) {
+	var content NodeContent
+	if err := decode(data, &content); err != nil {
+		return content, err
+	}
+	return content, content.Host.validate()
+}
+
+// validate checks what owns blocks.
+func (h Host) validate() error {
+	if !instanceName.MatchString(h.Instance) {
+		return fmt.Errorf("the content has the instance %q: want 32 hexadecimal digits", h.Instance)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomadstore
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/nomad/rest"
+)
+
+// Policy is the ACL policy, in Nomad's HCL, that a token for the namespace needs.
+func Policy(namespace string) string {
+	return fmt.Sprintf(`namespace %q { variables { path "allocnet/ipam/*" { capabilities = ["read", "list", "write", "destroy"] } } }`, namespace)
+}
+
+// classify returns the error of a Store for that of a request.
+func (s *Store) classify(r rest.Request, err error) error {
+	var token *rest.TokenError
+	if errors.As(err, &token) {
+		return fmt.Errorf("%w: %w", ipam.ErrRefused, err) // nothing was sent
+	}
+	var answer *rest.Error
+	if !errors.As(err, &answer) {
+		return s.unavailable(err)
+	}
+	path := strings.TrimPrefix(r.Path, "/v1/var/")
+	switch answer.Status {
+	case http.StatusForbidden:
+		return fmt.Errorf("%w: %w; the token needs a policy with: %s", ipam.ErrRefused, err, Policy(s.namespace))
+	case http.StatusBadRequest:
+		return fmt.Errorf("%w: %w", ipam.ErrRefused, err)
+	case http.StatusNotFound:
+		// Of another server, or of a Nomad without variables, it has another text.
+		if strings.TrimSpace(string(answer.Body)) == "variable not found" {
+			return fmt.Errorf("%s: %w", path, ipam.ErrNotFound)
+		}
+	case http.StatusConflict:
+		// A failed check has a text.
+		if _, err := decode(answer.Body, path); err == nil {
+			return fmt.Errorf("%s: %w", path, ipam.ErrConflict)
+		}
+	}
+	return fmt.Errorf("%w: %w", ipam.ErrUnavailable, err)
+}
+
+func (s *Store) unavailable(err error) error {
+	return fmt.Errorf("%w: nomad at %s: %w", ipam.ErrUnavailable, s.client.Address(), err)
+}

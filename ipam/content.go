@@ -57,8 +57,15 @@ type AddressContent struct {
 // NodeContent is which host has an instance's identity, since its last boot.
 type NodeContent struct {
 	Host Host `json:"host"`
-	// Nonce is random, so that a host knows its own write from a clone's.
+	// Nonce is random, so that a host knows its own write from a clone's. Empty: see
+	// Challenger.
 	Nonce string `json:"nonce"`
+	// Contested: the host has found a clone's nonce in place of its own. Neither gives out
+	// addresses until the entry is deleted.
+	Contested bool `json:"contested,omitempty"`
+	// Challenger is an instance that takes the blocks of this one unless it writes its entry
+	// anew.
+	Challenger string `json:"challenger,omitempty"`
 }
 
 // Content returns what the hosts have to agree on.

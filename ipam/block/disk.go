@@ -1,0 +1,55 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/flock"
+)
+
+// disk keeps the files of a directory, and its lock.
+type disk interface {
+	// read returns nil for a file that does not exist.
+	read(name string) ([]byte, error)
+	write(name string, data []byte, durable bool) error
+	lock(ctx context.Context) (unlock func(), err error)
+}
+
+// directory is the disk of a real host.
+type directory struct{ path, lockName string }
+
+func (d *directory) read(name string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(d.path, name))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	return data, err
+}
+
+func (d *directory) write(name string, data []byte, durable bool) error {
+	return atomicfile.Write(filepath.Join(d.path, name), data, atomicfile.Options{Durable: durable})
+}
+
+func (d *directory) lock(ctx context.Context) (func(), error) {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(d.path, d.lockName)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
+		_ = file.Close() // never written
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { flock.Close(file) }, nil
+}

@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+const (
+	// settle is how long a slot that another host has owned is not claimed after it vanished
+	// from the store, and for how long nothing is claimed after the store was restored from a
+	// snapshot: its owner, which verifies at least every 10 s, comes first.
+	settle = 40 * time.Second
+	// reassert is the same for a block that was this host's before another's, and which still
+	// has addresses of this host: after the other owner, before those who never had it.
+	reassert = 12 * time.Second
+	// defaultFence is for how long a host gives out addresses without having verified. Nomad
+	// forgets a node after 24 h.
+	defaultFence = 20 * time.Hour
+	// refreshAfter is the age at which a process without an agent verifies, at most once in
+	// refreshPause, for at most refreshTimeout.
+	refreshAfter, refreshPause, refreshTimeout = time.Hour, 10 * time.Minute, 5 * time.Second
+)
+
+// Addresses are those of the host's blocks, which package local keeps.
+type Addresses interface {
+	// Lock takes the lease lock of the pool, and returns the function that releases it.
+	Lock(ctx context.Context) (unlock func(), err error)
+	// LastUse returns how many leases a block has, and until when the last of the others
+	// cools down; zero if none was ever given out. The lease lock is held.
+	LastUse(b ipam.Block) (leases int, cool time.Time, err error)
+	// Forget removes the history of a block that is no longer this host's. The lease lock is
+	// held.
+	Forget(b ipam.Block) error
+}
+
+// Options are what Leases need.
+type Options struct {
+	Config    *ipam.Config
+	Addresses Addresses
+	// Connect returns the store, and who this host is to the others. It is called by what
+	// needs the store only, each time.
+	Connect func() (ipam.Store, ipam.Host, error)
+	// Fence is for how long addresses are given out without having verified. 0: as the last
+	// process that verified had it, or 20 h.
+	Fence time.Duration
+	// Logger reports blocks that were lost. Nil: none.
+	Logger hclog.Logger
+}
+
+// Leases are the blocks of a pool that this host has leased. They may be used concurrently,
+// and by several processes.
+type Leases struct {
+	Options
+	clock clock
+	// pool and node are the directories of the pool, and of what is common to all pools.
+	pool, node disk
+	// trusted: the store has answered all the time since all entries were read.
+	trusted atomic.Bool
+	// self reads who this host is from files, without what Nomad knows.
+	self func() (ipam.Host, error)
+}
+
+// New returns the leases of a pool. It reads nothing.
+func New(o Options) *Leases {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	dir := filepath.Join(o.Config.StateDir, "ipam")
+	return &Leases{Options: o, clock: kernelClock{},
+		pool: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
+		node: &directory{path: dir, lockName: "node.lock"},
+		self: func() (ipam.Host, error) { return readSelf(dir) },
+	}
+}

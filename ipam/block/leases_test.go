@@ -1,0 +1,94 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/block"
+	"github.com/allocnet/allocnet/ipam/storetest"
+)
+
+// addresses have no lease.
+type addresses struct{}
+
+func (addresses) Lock(context.Context) (func(), error) { return func() {}, nil }
+
+func (addresses) LastUse(ipam.Block) (int, time.Time, error) { return 0, time.Time{}, nil }
+
+func (addresses) Forget(ipam.Block) error { return nil }
+
+// testHost is a host with a state directory of its own.
+func testHost(t *testing.T, m ipam.Store, instance string) *block.Leases {
+	t.Helper()
+	c, err := ipam.Parse([]byte(`{"type": "allocnet-ipam", "pool": "lab", "ranges": [{"subnet": "10.91.0.0/24"}], "blockSize": {"4": 26}, "stateDir": "` + t.TempDir() + `"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(c.StateDir, "ipam")
+	if err := os.MkdirAll(filepath.Join(dir, "pools", "lab"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	instance = strings.Repeat(instance, 32)
+	if err := os.WriteFile(filepath.Join(dir, "instance"), []byte(instance+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	machine, _ := os.ReadFile("/etc/machine-id")
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := ipam.Host{Instance: instance, NodeID: "node-" + instance[:1], MachineID: strings.TrimSpace(string(machine)), Boot: strings.TrimSpace(string(boot))}
+	return block.New(block.Options{Config: c, Addresses: addresses{}, Connect: func() (ipam.Store, ipam.Host, error) { return m, self, nil }})
+}
+
+// TestLeases: hosts claim different blocks until none is left, and give back all but a spare
+// one, on a real disk.
+func TestLeases(t *testing.T) {
+	m := &storetest.Fake{}
+	a, b := testHost(t, m, "a"), testHost(t, m, "b")
+	claimed := map[ipam.Block]bool{}
+	for _, l := range []*block.Leases{a, b, a, b} {
+		got, err := l.Claim(t.Context(), ipam.IPv4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if claimed[got] {
+			t.Errorf("%s was claimed twice", got)
+		}
+		claimed[got] = true
+	}
+	if _, err := a.Claim(t.Context(), ipam.IPv4); !errors.Is(err, ipam.ErrExhausted) {
+		t.Errorf("a fifth block of four: %v", err)
+	}
+	if _, err := a.Watch(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(a.Verify(t.Context()), a.Refresh(t.Context())); err != nil {
+		t.Error(err)
+	}
+	overview, err := a.Overview()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, open := range overview.Open() {
+		if r := overview.Blocks[i]; r.Block != open || r.State != block.Held || !claimed[open] {
+			t.Errorf("open is %s of %v", open, r)
+		}
+	}
+	if len(overview.Open()) != 2 || time.Since(overview.Verified) > time.Minute {
+		t.Errorf("%+v", overview)
+	}
+	reclaimed, err := b.Reclaim(t.Context(), 0, func(_ context.Context, id string) (bool, error) { return id == "node-a", nil })
+	if err != nil || len(reclaimed) != 2 {
+		t.Errorf("reclaimed %v, %v", reclaimed, err)
+	}
+}

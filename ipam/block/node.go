@@ -1,0 +1,196 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+const (
+	nodeFile = "node.json"
+	// mostNonces are the host's own that it remembers: the store may be restored to one.
+	mostNonces = 64
+	// registerAttempts are made against others that change the entry at the same time.
+	registerAttempts = 3
+)
+
+// node is what this host wrote to its own entry below nodes/.
+type node struct {
+	Instance  string `json:"instance"`
+	MachineID string `json:"machineID"`
+	// Boot is that of the last nonce.
+	Boot string `json:"boot"`
+	// Nonces are this host's own, the last one last.
+	Nonces []string `json:"nonces"`
+	// Registered is when the last nonce was found in the store, in the boot that it is of.
+	Registered moment `json:"registered"`
+	// Twin: the store had a nonce of another machine.
+	Twin bool `json:"twin"`
+}
+
+// readNode reads what the host wrote. Another instance begins anew.
+func (l *Leases) readNode(instance string) (*node, error) {
+	n := &node{}
+	if err := readJSON(l.node, nodeFile, n); err != nil {
+		return nil, err
+	}
+	if n.Instance != instance {
+		n = &node{Instance: instance}
+	}
+	return n, nil
+}
+
+// closed returns the error of a machine that is not the one that wrote the file, or that found
+// another in its place.
+func (n *node) closed(self ipam.Host) error {
+	why := ""
+	switch {
+	case n.MachineID != "" && n.MachineID != self.MachineID:
+		why = fmt.Sprintf("the state directory was used by the machine %s, and this is %s", n.MachineID, self.MachineID)
+	case n.Twin:
+		why = "the store has another machine in this one's place"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: instance %s: %s: on the clone, remove the files instance, node.json and pools from the state directory's ipam; then delete the store's %s",
+		ipam.ErrTwin, n.Instance, why, ipam.NodePath(n.Instance))
+}
+
+func (n *node) last() string {
+	if len(n.Nonces) == 0 {
+		return ""
+	}
+	return n.Nonces[len(n.Nonces)-1]
+}
+
+// registration makes sure that the store's entry of the host is its own.
+type registration struct {
+	*session
+	node *node
+	path string
+}
+
+// register finds clones of this host: each machine writes a nonce of its own in each boot, and
+// one that finds a nonce that it did not write is not alone.
+func (s *session) register(ctx context.Context) error {
+	unlock, err := s.node.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r := &registration{session: s, path: ipam.NodePath(s.host.Instance)}
+	if r.node, err = s.readNode(s.host.Instance); err != nil {
+		return err
+	}
+	if r.node.MachineID != "" && r.node.MachineID != s.host.MachineID {
+		return r.node.closed(s.host)
+	}
+	for range registerAttempts {
+		if err = r.attempt(ctx); !errors.Is(err, ipam.ErrConflict) {
+			break
+		}
+	}
+	s.isNew = err != nil || s.now.within(settle, r.node.Registered)
+	return err
+}
+
+func (r *registration) attempt(ctx context.Context) error {
+	entry, err := r.store.Get(ctx, r.path)
+	if errors.Is(err, ipam.ErrNotFound) {
+		return r.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	content, err := ipam.DecodeNode(entry.Content)
+	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce))
+	switch {
+	case own && content.Contested || r.node.Twin:
+		return r.refuse()
+	case !own:
+		return r.object(ctx, content, entry.Index)
+	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "":
+		return r.confirm()
+	}
+	return r.renew(func(data []byte) error {
+		_, err := r.store.Update(ctx, r.path, data, entry.Index)
+		return err
+	})
+}
+
+// create makes the missing entry. That is how the state of twins ends: an operator has removed
+// the entry when there was one machine left.
+func (r *registration) create(ctx context.Context) error {
+	return r.renew(func(data []byte) error {
+		_, err := r.store.Create(ctx, r.path, data)
+		return err
+	})
+}
+
+// renew writes a new nonce, which is on disk before, so that a late write is known.
+func (r *registration) renew(write func(data []byte) error) error {
+	if err := r.remember(rand.Text()); err != nil {
+		return err
+	}
+	if err := write(ipam.Encode(ipam.NodeContent{Host: r.host, Nonce: r.node.last()})); err != nil {
+		return err
+	}
+	r.node.Twin = false
+	return r.confirm()
+}
+
+func (r *registration) remember(nonce string) error {
+	if r.node.Boot != r.host.Boot {
+		r.node.Registered = moment{}
+	}
+	r.node.MachineID, r.node.Boot = r.host.MachineID, r.host.Boot
+	r.node.Nonces = append(r.node.Nonces, nonce)
+	r.node.Nonces = r.node.Nonces[max(0, len(r.node.Nonces)-mostNonces):]
+	return r.save()
+}
+
+func (r *registration) save() error { return writeJSON(r.session.node, nodeFile, r.node, true) }
+
+// confirm records since when this machine has had its place in this boot.
+func (r *registration) confirm() error {
+	if !r.node.Registered.isZero() {
+		return nil
+	}
+	r.node.Registered = r.now
+	return r.save()
+}
+
+// object tells the other machine that this one had the place before, in the same boot, so that
+// neither gives out addresses. One that only comes now is refused itself.
+func (r *registration) object(ctx context.Context, other ipam.NodeContent, index uint64) error {
+	inPlace := r.node.Boot == r.host.Boot && !r.node.Registered.isZero()
+	if !inPlace || other.Contested {
+		return r.refuse()
+	}
+	nonce := rand.Text()
+	if err := r.remember(nonce); err != nil {
+		return err
+	}
+	content := ipam.NodeContent{Host: r.host, Nonce: nonce, Contested: true}
+	if _, err := r.store.Update(ctx, r.path, ipam.Encode(content), index); err != nil {
+		return err
+	}
+	return r.refuse()
+}
+
+func (r *registration) refuse() error {
+	was := r.node.Twin
+	r.node.Twin = true
+	err := r.node.closed(r.host)
+	if was {
+		return err
+	}
+	return errors.Join(r.save(), err)
+}

@@ -1,0 +1,152 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// Reclaimed is a block whose entry was deleted, and whose it was.
+type Reclaimed struct {
+	Block ipam.Block
+	Host  ipam.Host
+}
+
+// Reclaim deletes the blocks of nodes that are gone, if they were so a grace before, too; with
+// no grace at once. gone is asked with the ID of a node. It also deletes what nodes that are
+// gone have below nodes/, and blocks of this host that it has no record of.
+func (l *Leases) Reclaim(ctx context.Context, grace time.Duration, gone func(ctx context.Context, nodeID string) (bool, error)) ([]Reclaimed, error) {
+	var reclaimed []Reclaimed
+	err := l.withSole(ctx, func(s *session) error {
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+		c := &reclaimer{session: s, grace: grace, gone: gone, answers: map[string]bool{}}
+		err := s.others(ctx, func(path string, o *owner) error {
+			deleted, err := c.examine(ctx, path, o)
+			if deleted {
+				reclaimed = append(reclaimed, Reclaimed{o.Block, o.Host})
+			}
+			return err
+		})
+		return errors.Join(err, c.examineNodes(ctx), s.writeView())
+	})
+	return reclaimed, err
+}
+
+// reclaimer asks once for each node.
+type reclaimer struct {
+	*session
+	grace   time.Duration
+	gone    func(ctx context.Context, nodeID string) (bool, error)
+	answers map[string]bool
+}
+
+// examine deletes the entry of a block if its time has come.
+func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted bool, err error) {
+	if c.owns(o) {
+		if c.isNew {
+			return false, nil
+		}
+		return c.deleteOnce(ctx, path, o.index, true, settle)
+	}
+	gone, err := c.isGone(ctx, o.Host)
+	if err != nil {
+		return false, err
+	}
+	return c.deleteOnce(ctx, path, o.index, gone, c.grace)
+}
+
+func (c *reclaimer) isGone(ctx context.Context, h ipam.Host) (bool, error) {
+	if h.NodeID == "" || h.NodeID == c.host.NodeID {
+		return false, nil
+	}
+	answer, ok := c.answers[h.NodeID]
+	if ok {
+		return answer, nil
+	}
+	answer, err := c.gone(ctx, h.NodeID)
+	if err != nil {
+		return false, fmt.Errorf("whether node %s is gone: %w", h.NodeID, err)
+	}
+	c.answers[h.NodeID] = answer
+	return answer, nil
+}
+
+// deleteOnce deletes an entry that has been of no use for the grace.
+func (c *reclaimer) deleteOnce(ctx context.Context, path string, index uint64, useless bool, grace time.Duration) (bool, error) {
+	if !c.view.suspected(path, index, useless, c.now, grace) {
+		return false, nil
+	}
+	if err := c.store.Delete(ctx, path, index); err != nil {
+		return false, fmt.Errorf("reclaim %s: %w", path, err)
+	}
+	delete(c.view.Suspects, path)
+	return true, nil
+}
+
+// suspected notes a suspicion, or that there is none, and tells whether it is old enough.
+func (v *view) suspected(path string, index uint64, suspicious bool, now moment, grace time.Duration) bool {
+	if !suspicious {
+		delete(v.Suspects, path)
+		return false
+	}
+	if s, ok := v.Suspects[path]; !ok || s.Index != index {
+		v.Suspects[path] = suspect{index, now}
+	}
+	return !now.within(grace, v.Suspects[path].At)
+}
+
+// examineNodes deletes what nodes that are gone have below nodes/.
+func (c *reclaimer) examineNodes(ctx context.Context) error {
+	listing, err := c.store.List(ctx, ipam.NodePath(""), 0)
+	if err != nil {
+		return err
+	}
+	for _, e := range listing.Entries {
+		entry, err := c.store.Get(ctx, e.Path)
+		if errors.Is(err, ipam.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		content, err := ipam.DecodeNode(entry.Content)
+		if err != nil {
+			continue // unknown: it stays
+		}
+		gone, err := c.isGone(ctx, content.Host)
+		if err != nil {
+			return err
+		}
+		if _, err := c.deleteOnce(ctx, e.Path, entry.Index, gone, c.grace); err != nil && !errors.Is(err, ipam.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// others calls do for the entries of blocks that no record of this host has.
+func (s *session) others(ctx context.Context, do func(path string, o *owner) error) error {
+	for _, path := range slices.Sorted(maps.Keys(s.view.entries)) {
+		if s.hasRecord(path) {
+			continue
+		}
+		o, err := s.owner(ctx, path)
+		if err == nil && o != nil && o.err == nil {
+			err = do(path, o)
+		}
+		if err != nil && !errors.Is(err, ipam.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// State is what a host knows of its lease of a block.
+type State string
+
+// The states of a record.
+const (
+	// Claiming: the block was requested, and the outcome is not known.
+	Claiming State = "claiming"
+	// Held: the store has the block as this host's.
+	Held State = "held"
+	// Releasing: the block is to be given back. No address of it is in use.
+	Releasing State = "releasing"
+	// Lost: the store has the block as another host's. Addresses that are in use stay.
+	Lost State = "lost"
+)
+
+// Record is what a host has on disk of one block.
+type Record struct {
+	Block ipam.Block `json:"block"`
+	State State      `json:"state"`
+	// Claim is the ID of the claim in the store's entry.
+	Claim string `json:"claim"`
+	// Index is that of the store's entry. 0: not known.
+	Index uint64 `json:"index"`
+	// NodeID is the one in the store's entry.
+	NodeID string `json:"nodeID"`
+	// Since is when the block was claimed.
+	Since time.Time `json:"since"`
+}
+
+const recordsFile, recordsVersion = "blocks.json", 1
+
+// records are all of a pool.
+type records struct {
+	Version int `json:"version"`
+	// Instance is whose records these are.
+	Instance string `json:"instance"`
+	// Verified is when the records were last compared with the store.
+	Verified moment `json:"verified"`
+	// Attempted is when a process without an agent last began to verify.
+	Attempted moment `json:"attempted"`
+	// Fence is for how long Verified is good, in nanoseconds.
+	Fence  int64    `json:"fence"`
+	Blocks []Record `json:"blocks"`
+}
+
+// errChanged is a record that another process has changed since it was read.
+var errChanged = errors.New("the record of the block was changed by another process")
+
+// readRecords reads the records. Those of an earlier instance of this host are of no use, but
+// what is in use stays in use: their blocks are lost until the store says otherwise.
+func (l *Leases) readRecords(instance string) (*records, error) {
+	r := &records{Version: recordsVersion, Instance: instance}
+	if err := readJSON(l.pool, recordsFile, r); err != nil {
+		return nil, err
+	}
+	if r.Version != recordsVersion {
+		return nil, fmt.Errorf("%s of pool %s: version is %d, want %d: it was written by another release", recordsFile, l.Config.Pool, r.Version, recordsVersion)
+	}
+	if r.Instance != instance {
+		r.disown(instance)
+	}
+	return r, nil
+}
+
+// disown turns the records of another instance into those of blocks that are lost.
+func (r *records) disown(instance string) {
+	r.Instance, r.Verified = instance, moment{}
+	r.Blocks = slices.DeleteFunc(r.Blocks, func(b Record) bool { return b.State == Claiming || b.State == Releasing })
+	for i := range r.Blocks {
+		r.Blocks[i].State, r.Blocks[i].Index = Lost, 0
+	}
+}
+
+func (l *Leases) writeRecords(r *records) error {
+	slices.SortFunc(r.Blocks, func(a, b Record) int { return a.Block.Addr().Compare(b.Block.Addr()) })
+	return writeJSON(l.pool, recordsFile, r, true)
+}
+
+func (r *records) find(b ipam.Block) int {
+	return slices.IndexFunc(r.Blocks, func(x Record) bool { return x.Block == b })
+}
+
+// edit changes the records under the lease lock.
+func (s *session) edit(ctx context.Context, change func(r *records) error) error {
+	unlock, err := s.Addresses.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, err := s.readRecords(s.host.Instance)
+	if err == nil {
+		err = change(r)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.writeRecords(r); err != nil {
+		return err
+	}
+	s.records = r
+	return nil
+}
+
+// replace puts a record in the place of one that still is as it was.
+func (s *session) replace(ctx context.Context, was, now Record) error {
+	return s.edit(ctx, func(r *records) error {
+		i := r.find(was.Block)
+		if i < 0 || r.Blocks[i] != was {
+			return fmt.Errorf("%s: %w", was.Block, errChanged)
+		}
+		r.Blocks[i] = now
+		return nil
+	})
+}
+
+// drop removes a record that still is as it was, and is not needed any more.
+func (s *session) drop(ctx context.Context, was Record) error {
+	return s.edit(ctx, func(r *records) error {
+		i := r.find(was.Block)
+		if i < 0 || r.Blocks[i] != was {
+			return fmt.Errorf("%s: %w", was.Block, errChanged)
+		}
+		r.Blocks = slices.Delete(r.Blocks, i, i+1)
+		return s.Addresses.Forget(was.Block)
+	})
+}
+
+// readJSON reads a file into v, which stays as it is if there is none.
+func readJSON(d disk, name string, v any) error {
+	data, err := d.read(name)
+	if err != nil || data == nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if err := decoder.Decode(v); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func writeJSON(d disk, name string, v any, durable bool) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return d.write(name, append(data, '\n'), durable)
+}

@@ -1,0 +1,117 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// session is the use of the store by one process of the host at a time.
+type session struct {
+	*Leases
+	store ipam.Store
+	host  ipam.Host
+	// records are as of the last change, and view as of the last listing.
+	records *records
+	view    *view
+	// now is when the session began.
+	now moment
+	// twin is why nothing but what this host has may be written. Nil: it is the only one with
+	// its instance.
+	twin error
+	// isNew: this machine has had its instance for so short a time in this boot that another
+	// one may not have said yet that it has, too.
+	isNew bool
+}
+
+// withStore calls do under store.lock, once the host has made sure that it is no clone. A
+// clone may create again what is missing, because that is right for both, and nothing else.
+func (l *Leases) withStore(ctx context.Context, do func(s *session) error) error {
+	unlock, err := l.pool.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s := &session{Leases: l}
+	if s.store, s.host, err = l.Connect(); err != nil {
+		return err
+	}
+	s.now = l.moment(s.host.Boot)
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	if err := s.register(ctx); err != nil && !errors.Is(err, ipam.ErrTwin) {
+		return fmt.Errorf("register this host in the store: %w", err)
+	} else if err != nil {
+		s.twin = err
+	}
+	return do(s)
+}
+
+// withSole is withStore for what a clone may not do.
+func (l *Leases) withSole(ctx context.Context, do func(s *session) error) error {
+	return l.withStore(ctx, func(s *session) error {
+		if s.twin != nil {
+			return s.twin
+		}
+		return do(s)
+	})
+}
+
+// load reads the records under the lease lock, so that a write that has not ended is waited for.
+func (s *session) load(ctx context.Context) error {
+	unlock, err := s.Addresses.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if s.records, err = s.readRecords(s.host.Instance); err != nil {
+		return err
+	}
+	s.view, err = s.readView(s.now)
+	return err
+}
+
+func (s *session) path(b ipam.Block) string { return ipam.BlockPath(s.Config.Pool, b) }
+
+// owner is what the store says of a block.
+type owner struct {
+	ipam.BlockContent
+	index uint64
+	// err is why the content is of no use: the block is another's, whatever it says.
+	err error
+}
+
+// owner reads the entry of a block. Nil: there is none.
+func (s *session) owner(ctx context.Context, path string) (*owner, error) {
+	entry, err := s.store.Get(ctx, path)
+	if errors.Is(err, ipam.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := &owner{index: entry.Index}
+	if o.BlockContent, o.err = ipam.DecodeBlock(entry.Content, s.Config); o.err == nil && s.path(o.Block) != path {
+		o.err = fmt.Errorf("the content is that of the block %s", o.Block)
+	}
+	return o, nil
+}
+
+// owns tells whether an entry is this host's.
+func (s *session) owns(o *owner) bool {
+	return o != nil && o.err == nil && o.Host.Instance == s.host.Instance
+}
+
+// content is what the store gets to say of a record.
+func (s *session) content(r Record) []byte {
+	return ipam.Encode(ipam.BlockContent{
+		Pool: s.Config.Pool, PoolHash: s.Config.Hash(), Block: r.Block,
+		Host: s.host, ClaimID: r.Claim, Claimed: r.Since,
+	})
+}

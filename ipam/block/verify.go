@@ -1,0 +1,253 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// Watch waits until the blocks of the pool change in the store, or for a while, and returns
+// the index to wait for next. It holds no lock. With 0 it does not wait.
+func (l *Leases) Watch(ctx context.Context, after uint64) (uint64, error) {
+	store, _, err := l.Connect()
+	if err != nil {
+		return after, err
+	}
+	listing, err := store.List(ctx, ipam.BlocksPrefix(l.Config.Pool), after)
+	if err != nil {
+		l.trusted.Store(false)
+		return after, err
+	}
+	return listing.Index, nil
+}
+
+// Verify compares the host's records with the store, and makes the store right where that
+// takes nothing from another: what is missing is created again, and late writes of this host
+// are removed. A block that is owned by another host is closed. It also resolves what earlier
+// processes left.
+func (l *Leases) Verify(ctx context.Context) error {
+	return l.withStore(ctx, func(s *session) error {
+		began := s.now
+		err := s.look(ctx)
+		if err == nil {
+			err = s.verifyOwnedAll(ctx)
+		}
+		l.trusted.Store(err == nil)
+		if err != nil {
+			return fmt.Errorf("verify: %w", err)
+		}
+		if err := s.verified(ctx, began); err != nil || s.twin != nil {
+			return errors.Join(s.twin, err)
+		}
+		return s.resolveAll(ctx)
+	})
+}
+
+// Refresh verifies if that was long ago, as is the case where no agent does. It returns soon,
+// and its error changes nothing: what was verified stays so until the fence.
+func (l *Leases) Refresh(ctx context.Context) error {
+	self, err := l.self()
+	if err != nil {
+		return err
+	}
+	r, err := l.readRecords(self.Instance)
+	if err != nil {
+		return err
+	}
+	now := l.moment(self.Boot)
+	fresh := !now.older(refreshAfter, r.Verified) && r.Verified.Boot == now.Boot
+	if len(r.Blocks) == 0 || fresh || now.within(refreshPause, r.Attempted) && r.Attempted.Boot == now.Boot {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	if err := l.attempted(ctx, self, now); err != nil {
+		return err
+	}
+	return l.Verify(ctx)
+}
+
+// attempted records that a process has begun to verify.
+func (l *Leases) attempted(ctx context.Context, self ipam.Host, now moment) error {
+	s := &session{Leases: l, host: self}
+	return s.edit(ctx, func(r *records) error { r.Attempted = now; return nil })
+}
+
+// verified records that all records were compared after a moment.
+func (s *session) verified(ctx context.Context, at moment) error {
+	return s.edit(ctx, func(r *records) error {
+		r.Verified = at
+		if s.Fence > 0 {
+			r.Fence = int64(s.Fence)
+		}
+		return nil
+	})
+}
+
+func (s *session) verifyOwnedAll(ctx context.Context) error {
+	var errs []error
+	for _, r := range slices.Clone(s.records.Blocks) {
+		if r.State == Held || r.State == Lost {
+			errs = append(errs, s.verifyOwned(ctx, r))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// resolveAll finishes what earlier processes left.
+func (s *session) resolveAll(ctx context.Context) error {
+	errs := []error{s.removeLate(ctx)}
+	for _, r := range slices.Clone(s.records.Blocks) {
+		switch r.State {
+		case Claiming:
+			if _, err := s.resolveClaim(ctx, r); !errors.Is(err, ipam.ErrExhausted) { // that has to settle first
+				errs = append(errs, err)
+			}
+		case Releasing:
+			errs = append(errs, s.resolveRelease(ctx, r))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// verifyOwned compares a block that this host has, or had, with its entry. The index alone
+// proves it only as long as the store has answered all the time: one that was restored on new
+// servers counts on from the snapshot's.
+func (s *session) verifyOwned(ctx context.Context, r Record) error {
+	same := r.State == Held && s.view.entries[s.path(r.Block)] == r.Index && r.NodeID == s.host.NodeID
+	if same && s.trusted.Load() {
+		return nil
+	}
+	o, err := s.owner(ctx, s.path(r.Block))
+	switch {
+	case err != nil:
+		return err
+	case o == nil:
+		return s.assert(ctx, r)
+	case !s.owns(o):
+		return s.lose(ctx, r, o)
+	case o.Host.NodeID != s.host.NodeID && s.twin == nil:
+		return s.rename(ctx, r.found(o), r)
+	}
+	return s.keep(ctx, r, r.found(o))
+}
+
+// keep replaces a record that has changed.
+func (s *session) keep(ctx context.Context, was, now Record) error {
+	if was == now {
+		return nil
+	}
+	return s.replace(ctx, was, now)
+}
+
+// assert creates the missing entry of a block again. One that was another's before goes to
+// that one first.
+func (s *session) assert(ctx context.Context, r Record) error {
+	if r.State == Lost {
+		if done, err := s.dropUnused(ctx, r); done || err != nil {
+			return err
+		}
+		if s.free(s.path(r.Block), reassert) != nil {
+			return nil // the other one's turn
+		}
+	}
+	index, err := s.store.Create(ctx, s.path(r.Block), s.content(r))
+	if errors.Is(err, ipam.ErrConflict) {
+		o, err := s.owner(ctx, s.path(r.Block))
+		switch {
+		case err != nil:
+			return err
+		case o == nil:
+			return fmt.Errorf("block %s: %w: it changes at the moment", r.Block, ipam.ErrConflict)
+		case !s.owns(o):
+			return s.lose(ctx, r, o)
+		}
+		return s.keep(ctx, r, r.found(o))
+	}
+	if err != nil {
+		return fmt.Errorf("create block %s again: %w", r.Block, err)
+	}
+	s.Logger.Warn("a block of this host was missing from the store and was created again", "pool", s.Config.Pool, "block", r.Block)
+	return s.replace(ctx, r, r.as(Held, r.Claim, index))
+}
+
+// lose closes a block that the store has as another's. What is in use stays.
+func (s *session) lose(ctx context.Context, r Record, o *owner) error {
+	s.view.note(s.path(r.Block), o.index)
+	if r.State == Lost {
+		_, err := s.dropUnused(ctx, r)
+		return errors.Join(err, s.writeView())
+	}
+	owner := o.Host.NodeName + " (" + o.Host.Instance + ")"
+	if o.err != nil {
+		owner = "unknown: " + o.err.Error()
+	}
+	s.Logger.Error("a block of this host is owned by another: it gives out no more addresses of it", "pool", s.Config.Pool, "block", r.Block, "owner", owner)
+	return errors.Join(s.writeView(), s.replace(ctx, r, r.as(Lost, r.Claim, 0)))
+}
+
+// dropUnused removes the record of a lost block without leases.
+func (s *session) dropUnused(ctx context.Context, r Record) (done bool, err error) {
+	used, err := s.used(ctx, r.Block)
+	if err != nil || used {
+		return false, err
+	}
+	if err := s.remember(r); err != nil {
+		return false, err
+	}
+	return true, s.drop(ctx, r)
+}
+
+func (s *session) used(ctx context.Context, b ipam.Block) (bool, error) {
+	unlock, err := s.Addresses.Lock(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	leases, _, err := s.Addresses.LastUse(b)
+	return leases > 0, err
+}
+
+// rename writes the host's new node ID to an entry.
+func (s *session) rename(ctx context.Context, found, was Record) error {
+	now := found
+	now.NodeID = s.host.NodeID
+	index, err := s.store.Update(ctx, s.path(was.Block), s.content(now), found.Index)
+	if err != nil {
+		return fmt.Errorf("block %s: write the node's new ID: %w", was.Block, err)
+	}
+	now.Index = index
+	return s.replace(ctx, was, now)
+}
+
+// removeLate deletes entries of claims that this host has given up: they arrived late, or came
+// back with a snapshot.
+func (s *session) removeLate(ctx context.Context) error {
+	for _, p := range s.view.Past {
+		_, listed := s.view.entries[p.Path]
+		if !listed || s.hasRecord(p.Path) {
+			continue
+		}
+		o, err := s.owner(ctx, p.Path)
+		if err != nil {
+			return err
+		}
+		if !s.owns(o) || o.ClaimID != p.Claim {
+			continue
+		}
+		if err := s.store.Delete(ctx, p.Path, o.index); err != nil && !errors.Is(err, ipam.ErrConflict) {
+			return fmt.Errorf("delete the late claim %s: %w", p.Path, err)
+		}
+	}
+	return nil
+}
+
+func (s *session) hasRecord(path string) bool {
+	return slices.ContainsFunc(s.records.Blocks, func(r Record) bool { return s.path(r.Block) == path })
+}

@@ -45,11 +45,14 @@ type AddressContent struct {
 	Pool    string       `json:"pool"`
 	Address netip.Addr   `json:"address"`
 	State   AddressState `json:"state"`
-	Host    Host         `json:"host"`
-	ClaimID string       `json:"claimID"`
-	Owner   Owner        `json:"owner"`
+	// Host is the last that held it. The zero one: any.
+	Host    Host   `json:"host"`
+	ClaimID string `json:"claimID"`
+	Owner   Owner  `json:"owner"`
 	// Job is for whom it is kept. A zero one: for none in particular.
 	Job Job `json:"job"`
+	// Reserved is whether an operator keeps it for the job.
+	Reserved bool `json:"reserved,omitempty"`
 	// Freed is when it became free.
 	Freed time.Time `json:"freed,omitzero"`
 }

@@ -115,6 +115,8 @@ func DecodeAddress(data []byte, c *Config) (AddressContent, error) {
 		return content, fmt.Errorf("the content has the state %q: want %s or %s", content.State, Held, Free)
 	case !c.IsReserved(content.Address):
 		return content, fmt.Errorf("the content has %s, which is not reserved in the pool %s", content.Address, c.Pool)
+	case content.State == Free && content.Host == Host{}:
+		return content, nil
 	}
 	return content, content.Host.validate()
 }

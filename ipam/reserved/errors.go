@@ -1,0 +1,51 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// ErrFull is a pool all of whose reserved addresses of a family are held or kept.
+var ErrFull = fmt.Errorf("%w: all reserved addresses are held or kept for others", ipam.ErrExhausted)
+
+// BusyError is an address that the caller may have later.
+type BusyError struct {
+	Address netip.Addr
+	// Reason says what must happen first.
+	Reason string
+	// Err is why it is not known whether that has happened. Nil: it is known.
+	Err error
+}
+
+func (e *BusyError) Error() string {
+	text := fmt.Sprintf("reserved address %s is not free yet: %s", e.Address, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns Err.
+func (e *BusyError) Unwrap() error { return e.Err }
+
+// Is makes it an ipam.ErrExhausted.
+func (*BusyError) Is(target error) bool { return target == ipam.ErrExhausted }
+
+// RefusedError is an address that the caller does not get.
+type RefusedError struct {
+	Address netip.Addr
+	// Reason says why, and what would be right.
+	Reason string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("reserved address %s is refused: %s", e.Address, e.Reason)
+}
+
+// Is makes it an ipam.ErrInvalid.
+func (*RefusedError) Is(target error) bool { return target == ipam.ErrInvalid }

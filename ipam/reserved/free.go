@@ -1,0 +1,191 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// freeTimeout is how long Free waits for the store.
+const freeTimeout = time.Second
+
+// Free gives back what an attachment holds: on record first, then its leases are removed. The
+// store is told if it answers within a second, else by the next Finish of any process. It is
+// no error to hold nothing.
+func (a *Addresses) Free(ctx context.Context, owner ipam.Owner) error { return a.keep(ctx, owner, nil) }
+
+// keep gives back what an attachment holds but what it needs.
+func (a *Addresses) keep(ctx context.Context, owner ipam.Owner, needed []netip.Addr) error {
+	marked, err := a.giveBack(ctx, owner, needed)
+	if err != nil || !marked {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, freeTimeout)
+	defer cancel()
+	if err := a.Finish(short); err != nil {
+		a.log().Warn("give back reserved addresses: it is repeated later", "error", err)
+	}
+	return nil
+}
+
+// giveBack marks what an attachment does not need, and removes its leases. It returns whether
+// there is anything.
+func (a *Addresses) giveBack(ctx context.Context, owner ipam.Owner, needed []netip.Addr) (bool, error) {
+	records, err := a.records.load(ctx)
+	if err != nil {
+		return false, err
+	}
+	var marked bool
+	var errs []error
+	for address, r := range records {
+		if r.Content.Owner != owner || slices.Contains(needed, address) {
+			continue
+		}
+		marked = true
+		errs = append(errs, a.mark(ctx, address, r), a.o.Leases.Remove(ctx, address, owner))
+	}
+	return marked, errors.Join(errs...)
+}
+
+// mark marks an address that is to be given back. If another process has changed the record,
+// that is looked at: it may have taken the address for this owner a moment ago.
+func (a *Addresses) mark(ctx context.Context, address netip.Addr, r *record) error {
+	for owner := r.Content.Owner; r != nil && r.Content.Owner == owner && r.State != releasing; {
+		changed := *r
+		changed.State, changed.Released = releasing, a.o.Now()
+		done, err := a.records.replace(ctx, address, r, &changed)
+		if err != nil || done {
+			return err
+		}
+		all, err := a.records.load(ctx)
+		if err != nil {
+			return err
+		}
+		r = all[address]
+	}
+	return nil
+}
+
+// Finish gives back what earlier processes could not, and what has no lease any more.
+func (a *Addresses) Finish(ctx context.Context) error {
+	records, err := a.records.load(ctx)
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	s, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return s.finish(ctx)
+}
+
+func (s *session) finish(ctx context.Context) error {
+	var errs []error
+	for address := range s.records {
+		err := s.abandon(ctx, address)
+		if r := s.records[address]; err == nil && r.State == releasing {
+			err = s.release(ctx, address, r)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// abandon marks an address whose lease another process has removed, or a killed one has not
+// made: no other process takes addresses now.
+func (s *session) abandon(ctx context.Context, address netip.Addr) error {
+	r := s.records[address]
+	if r.State == releasing {
+		return s.a.o.Leases.Remove(ctx, address, r.Content.Owner) // a killed Free had no time to
+	}
+	leased, ok, err := s.a.o.Leases.Owner(ctx, address)
+	if err != nil || ok && leased == r.Content.Owner {
+		return err
+	}
+	changed := *r
+	changed.State, changed.Released = releasing, s.now()
+	_, err = s.put(ctx, address, &changed)
+	return err
+}
+
+// release tells the store that an address is free, and removes the record.
+func (s *session) release(ctx context.Context, address netip.Addr, r *record) error {
+	e := &entry{index: r.Index, content: r.Content}
+	for range attempts {
+		if e.index != 0 {
+			_, err := s.save(ctx, s.freed(e.content, r), e.index)
+			if err == nil {
+				return s.discard(ctx, address)
+			}
+			if !errors.Is(err, errOvertaken) {
+				return err
+			}
+		}
+		var err error
+		if e, err = s.reread(ctx, address); err != nil {
+			return err
+		}
+		if !e.isHeld() || e.content.ClaimID != r.Content.ClaimID {
+			return s.discardLate(ctx, address, r)
+		}
+	}
+	return nil
+}
+
+// discard removes a record. If another process has changed it, it stays.
+func (s *session) discard(ctx context.Context, address netip.Addr) error {
+	_, err := s.put(ctx, address, nil)
+	return err
+}
+
+// discardLate removes the record of an address that is not this host's, but not while a
+// request of a killed process may still make it so.
+func (s *session) discardLate(ctx context.Context, address netip.Addr, r *record) error {
+	if r.Index == 0 && s.age(r.Released) < settle {
+		return nil
+	}
+	return s.discard(ctx, address)
+}
+
+// freed is the content of an address that is given back. It is kept for its key, if it has one.
+// This host may take it again at once, unless the store was restored since: another host may
+// have it, and needs time to say so.
+func (s *session) freed(content ipam.AddressContent, r *record) ipam.AddressContent {
+	content = vacant(content, s.now())
+	if r.Drop && !content.Reserved {
+		content.Job = ipam.Job{}
+	}
+	if !s.memory.Restored.IsZero() && !r.Released.After(s.memory.Restored) {
+		content.Host = ipam.Host{}
+	}
+	return content
+}
+
+// vacant is the content of an address that its holder has left.
+func vacant(content ipam.AddressContent, now time.Time) ipam.AddressContent {
+	content.State, content.Freed, content.Owner = ipam.Free, now, ipam.Owner{}
+	if content.Job.Allocation = ""; !isKept(content) {
+		content.Job = ipam.Job{}
+	}
+	return content
+}
+
+// freeUnknown frees an entry that this host holds without a record, for anyone.
+func (s *session) freeUnknown(ctx context.Context, address netip.Addr, e *entry) error {
+	content := vacant(e.content, s.now())
+	content.Host = ipam.Host{}
+	_, err := s.save(ctx, content, e.index)
+	if errors.Is(err, errOvertaken) {
+		return nil
+	}
+	s.a.log().Info("gave back a reserved address that this host held without knowing", "address", address)
+	return err
+}

@@ -1,0 +1,114 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+)
+
+// adoptGrace is how long apart an address is seen unused twice before it is adopted.
+const adoptGrace = 5 * time.Minute
+
+// Reclaim frees the addresses of nodes that are gone for longer than Options.Grace, seen so
+// twice. Their keys stay.
+func (a *Addresses) Reclaim(ctx context.Context) ([]netip.Addr, error) {
+	return a.freeIf(ctx, func(s *session, address netip.Addr, e *entry) (bool, error) {
+		return s.isGone(ctx, e.content.Host.NodeID)
+	})
+}
+
+// ReleaseNode frees the addresses that a node holds, by an operator's word that it is gone.
+func (a *Addresses) ReleaseNode(ctx context.Context, nodeID string) ([]netip.Addr, error) {
+	return a.freeIf(ctx, func(_ *session, _ netip.Addr, e *entry) (bool, error) {
+		return e.content.Host.NodeID == nodeID, nil
+	})
+}
+
+// Adopt frees the addresses that an earlier state directory of this node held, if inUse says
+// twice, a few minutes apart, that no namespace of the host has them.
+func (a *Addresses) Adopt(ctx context.Context, inUse func(netip.Addr) (bool, error)) ([]netip.Addr, error) {
+	return a.freeIf(ctx, func(s *session, address netip.Addr, e *entry) (bool, error) {
+		if !s.isOwnNode(e) && (s.host.MachineID == "" || e.content.Host.MachineID != s.host.MachineID) {
+			return false, nil
+		}
+		if _, leased, err := a.o.Leases.Owner(ctx, address); leased || err != nil {
+			return false, err
+		}
+		used, err := inUse(address)
+		return s.unusedTwice(address, used || err != nil), err
+	})
+}
+
+// unusedTwice returns whether an address was seen unused twice, some time apart.
+func (s *session) unusedTwice(address netip.Addr, used bool) bool {
+	if s.memory.Unused == nil {
+		s.memory.Unused = map[netip.Addr]time.Time{}
+	}
+	since, seen := s.memory.Unused[address]
+	switch {
+	case used:
+		delete(s.memory.Unused, address)
+	case !seen || since.After(s.now()):
+		s.memory.Unused[address] = s.now()
+	case s.age(since) >= adoptGrace:
+		delete(s.memory.Unused, address)
+		return true
+	}
+	return false
+}
+
+// freeIf frees entries that other hosts hold.
+func (a *Addresses) freeIf(ctx context.Context, isFreed func(*session, netip.Addr, *entry) (bool, error)) ([]netip.Addr, error) {
+	s, err := a.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if err := s.refresh(ctx); err != nil {
+		return nil, err
+	}
+	var done []netip.Addr
+	var errs []error
+	for address, e := range s.view {
+		if !e.isHeld() || e.content.Host.Instance == s.host.Instance {
+			continue
+		}
+		is, err := isFreed(s, address, e)
+		if is {
+			content := vacant(e.content, s.now())
+			if _, err = s.save(ctx, content, e.index); err == nil {
+				done = append(done, address)
+			}
+		}
+		errs = append(errs, ignoreOvertaken(err))
+	}
+	return done, errors.Join(errs...)
+}
+
+// isGone returns whether a node is gone for longer than the grace, seen twice.
+func (s *session) isGone(ctx context.Context, nodeID string) (bool, error) {
+	if s.a.o.Holder == nil || nodeID == "" {
+		return false, nil
+	}
+	gone, err := s.a.o.Holder.Gone(ctx, nodeID)
+	if err != nil {
+		return false, err
+	}
+	since, seen := s.memory.Gone[nodeID]
+	switch {
+	case !gone:
+		delete(s.memory.Gone, nodeID)
+	case !seen || since.After(s.now()):
+		if s.memory.Gone == nil {
+			s.memory.Gone = map[string]time.Time{}
+		}
+		s.memory.Gone[nodeID] = s.now()
+	default:
+		return s.age(since) >= s.a.o.Grace, nil
+	}
+	return false, nil
+}

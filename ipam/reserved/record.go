@@ -1,0 +1,173 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// state is what this host does with an address.
+type state string
+
+// The states of a record: see the package's documentation.
+const (
+	taking    state = "taking"
+	held      state = "held"
+	releasing state = "releasing"
+	lost      state = "lost"
+)
+
+// record is what this host has on disk of an address that it holds, or may hold.
+type record struct {
+	State state `json:"state"`
+	// Index is the entry's as this host wrote it. 0: the outcome of the write is unknown.
+	Index uint64 `json:"index"`
+	// Released is since when the state is releasing.
+	Released time.Time `json:"released,omitzero"`
+	// Drop is whether the address is not to be kept for its key.
+	Drop bool `json:"drop,omitempty"`
+	// Content is what this host wrote to the store, or asked it to write.
+	Content ipam.AddressContent `json:"content"`
+}
+
+// same returns whether two records are the same version of one.
+func (r *record) same(other *record) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return r.State == other.State && r.Index == other.Index && r.Content.ClaimID == other.Content.ClaimID
+}
+
+// records are the records of a host.
+type records interface {
+	// load returns all, by address.
+	load(ctx context.Context) (map[netip.Addr]*record, error)
+	// replace replaces one on condition that it is as the old one. Nil: there is none.
+	replace(ctx context.Context, address netip.Addr, old, changed *record) (bool, error)
+	// remembered returns what was remembered last. Nil: nothing.
+	remembered() *memory
+	remember(m *memory) error
+}
+
+// directory keeps records in files, each named after its address.
+type directory string
+
+// memoryName is the file of the memory.
+const memoryName = "memory"
+
+func (d directory) load(context.Context) (map[netip.Addr]*record, error) {
+	files, err := os.ReadDir(string(d))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	found := map[netip.Addr]*record{}
+	for _, file := range files {
+		address, ok := recordAddress(file.Name())
+		if !ok {
+			continue
+		}
+		r, err := d.read(address)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			found[address] = r
+		}
+	}
+	return found, nil
+}
+
+func recordName(address netip.Addr) string { return ipam.AddressName(address) + ".json" }
+
+func recordAddress(name string) (netip.Addr, bool) {
+	name, isRecord := strings.CutSuffix(name, ".json")
+	address, err := ipam.ParseAddressName(name)
+	return address, isRecord && err == nil
+}
+
+// read returns nil if there is no record.
+func (d directory) read(address netip.Addr) (*record, error) {
+	path := filepath.Join(string(d), recordName(address))
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // there is no record
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if r.Content.Address != address {
+		return nil, fmt.Errorf("read %s: it is the record of %s", path, r.Content.Address)
+	}
+	return &r, nil
+}
+
+func (d directory) replace(ctx context.Context, address netip.Addr, old, changed *record) (bool, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return false, err
+	}
+	lock, err := os.OpenFile(filepath.Join(string(d), "lock"), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer flock.Close(lock)
+	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+		return false, err
+	}
+	present, err := d.read(address)
+	if err != nil || !present.same(old) {
+		return false, err
+	}
+	path := filepath.Join(string(d), recordName(address))
+	if changed == nil {
+		return true, os.RemoveAll(path)
+	}
+	data, err := json.Marshal(changed)
+	if err != nil {
+		return false, err
+	}
+	return true, atomicfile.Write(path, data, atomicfile.Options{Durable: true})
+}
+
+// remembered returns nil for a file that cannot be read: what a host remembers is a help.
+func (d directory) remembered() *memory {
+	data, err := os.ReadFile(filepath.Join(string(d), memoryName))
+	if err != nil {
+		return nil
+	}
+	var m memory
+	if json.Unmarshal(data, &m) != nil {
+		return nil
+	}
+	return &m
+}
+
+func (d directory) remember(m *memory) error {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(string(d), memoryName), data, atomicfile.Options{})
+}

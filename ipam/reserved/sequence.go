@@ -1,0 +1,154 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// maxSticky is how many addresses of a family are given out by key: as many entries are read
+// by a host that takes its first.
+const maxSticky = 4096
+
+// takeByKey takes the address of a family that is kept for the job's key, else one that is
+// reserved for the job, else one that is free, else the one that was not used for longest.
+func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ipam.Family) (netip.Addr, error) {
+	if address := s.keptFor(request, family); address.IsValid() {
+		return address, s.take(ctx, address, claimant{Request: request})
+	}
+	var last error
+	for _, c := range s.candidates(request.Job, family) {
+		last = s.take(ctx, c.address, claimant{request, c.evicts})
+		var refused *RefusedError
+		var busy *BusyError
+		switch {
+		case last == nil:
+			return c.address, s.confirm(ctx, request, c.address)
+		case !errors.As(last, &refused) && !errors.As(last, &busy):
+			return c.address, last
+		}
+	}
+	if last != nil {
+		return netip.Addr{}, last
+	}
+	return netip.Addr{}, ErrFull
+}
+
+// keptFor returns the address of a family that is held or kept for the key of a request. If
+// there are several, it is one that the attachment itself holds, or the first.
+func (s *session) keptFor(request ipam.Request, family ipam.Family) (found netip.Addr) {
+	for address, e := range s.view {
+		if e.index == 0 || ipam.FamilyOf(address) != family || e.err != nil || !sameKey(e.content.Job, request.Job) {
+			continue
+		}
+		if e.isHeld() && e.content.Owner == request.Owner {
+			return address
+		}
+		if !found.IsValid() || address.Less(found) {
+			found = address
+		}
+	}
+	return found
+}
+
+func sameKey(one, other ipam.Job) bool {
+	return sameJob(one, other) && one.Group == other.Group && one.Key == other.Key
+}
+
+// confirm gives a new address of a key back if another host took one for the key first.
+func (s *session) confirm(ctx context.Context, request ipam.Request, address netip.Addr) error {
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
+	index := s.view.at(address).index
+	for other, e := range s.view {
+		if other == address || e.index == 0 || e.index > index || ipam.FamilyOf(other) != ipam.FamilyOf(address) || !sameKey(e.content.Job, request.Job) {
+			continue
+		}
+		if err := s.drop(ctx, address, request.Owner); err != nil {
+			return err
+		}
+		return &BusyError{Address: other, Reason: "another host took it for the same key"}
+	}
+	return nil
+}
+
+// drop marks an address that is to be given back and not to be kept.
+func (s *session) drop(ctx context.Context, address netip.Addr, owner ipam.Owner) error {
+	r := *s.records[address]
+	r.State, r.Released, r.Drop = releasing, s.now(), true
+	return errors.Join(s.mustPut(ctx, address, &r), s.a.o.Leases.Remove(ctx, address, owner))
+}
+
+// candidate is an address that a new key may get.
+type candidate struct {
+	address netip.Addr
+	evicts  bool
+}
+
+// candidates returns what a new key may get, best first.
+func (s *session) candidates(job ipam.Job, family ipam.Family) []candidate {
+	var own, free, kept []candidate
+	for _, address := range sequence(s.a.o.Config, job, family) {
+		switch e := s.view.at(address); {
+		case e.index == 0:
+			free = append(free, candidate{address: address})
+		case !e.isFree():
+		case e.content.Reserved:
+			if reservedFor(e.content.Job, job) {
+				own = append(own, candidate{address: address})
+			}
+		case s.age(e.content.Freed) < s.a.o.Config.Cooldown:
+		case isKept(e.content):
+			kept = append(kept, candidate{address, true})
+		default:
+			free = append(free, candidate{address: address})
+		}
+	}
+	slices.SortStableFunc(kept, func(x, y candidate) int {
+		return s.view.at(x.address).content.Freed.Compare(s.view.at(y.address).content.Freed)
+	})
+	return slices.Concat(own, free, kept)
+}
+
+// reservedFor returns whether what an operator reserved for a job, without a key, is for this.
+func reservedFor(reserved, job ipam.Job) bool {
+	return reserved.Key == "" && sameJob(reserved, job) && (reserved.Group == "" || reserved.Group == job.Group)
+}
+
+// isEvictable returns whether an address that is kept for a key may be given to another key.
+func (s *session) isEvictable(e *entry) bool {
+	return e.isFree() && !e.content.Reserved && s.age(e.content.Freed) >= s.a.o.Config.Cooldown
+}
+
+// sequence returns the reserved addresses of a family, beginning with one that the key
+// determines: hosts that take addresses for several keys at a time seldom want the same.
+func sequence(config *ipam.Config, job ipam.Job, family ipam.Family) []netip.Addr {
+	var all []netip.Addr
+	for i := 0; i < config.ReservedCount(family) && len(all) < maxSticky; i++ {
+		if address := config.ReservedAt(family, i); config.IsReserved(address) {
+			all = append(all, address)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	start := hash(job) % uint64(len(all))
+	return slices.Concat(all[start:], all[:start])
+}
+
+// hash is of what an address is kept for.
+func hash(job ipam.Job) uint64 {
+	data, _ := json.Marshal([]string{job.Namespace, job.Job, job.Group, job.Key}) // strings cannot fail
+	sum := sha256.Sum256(data)
+	return binary.BigEndian.Uint64(sum[:])
+}

@@ -1,0 +1,150 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// Verified is what Verify found.
+type Verified struct {
+	// Restored are addresses of this host whose entries were missing or free, and are not now.
+	Restored []netip.Addr
+	// Lost are those of this host that the store says another has: they may be in use twice.
+	Lost []netip.Addr
+	// Freed are those that this host held without knowing.
+	Freed []netip.Addr
+}
+
+// Verify compares the store's entries with what this host holds, and repairs what differs
+// unless it is another's. It finishes what Finish does, too.
+func (a *Addresses) Verify(ctx context.Context) (Verified, error) {
+	s, err := a.open(ctx)
+	if err != nil {
+		return Verified{}, err
+	}
+	defer s.close()
+	if err := s.refresh(ctx); err != nil {
+		return Verified{}, err
+	}
+	var v Verified
+	errs := []error{s.finish(ctx)}
+	for address, r := range s.records {
+		if r.State != releasing {
+			errs = append(errs, s.verify(ctx, address, r, &v))
+		}
+	}
+	for address, e := range s.view {
+		if e.isHeld() && e.content.Host.Instance == s.host.Instance && s.records[address] == nil {
+			errs = append(errs, s.verifyUnknown(ctx, address, e, &v))
+		}
+	}
+	return v, errors.Join(errs...)
+}
+
+// verify compares the entry of an address that an attachment of this host has.
+func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *Verified) error {
+	e := s.view.at(address)
+	if e.index != r.Index || e.content.ClaimID != r.Content.ClaimID {
+		var err error
+		if e, err = s.reread(ctx, address); err != nil {
+			return err
+		}
+	}
+	switch {
+	case e.isHeld() && e.content.ClaimID == r.Content.ClaimID:
+		return s.verifyOwn(ctx, r, e)
+	case e.index == 0, e.isFree() && (!isKept(e.content) || sameJob(e.content.Job, r.Content.Job)):
+		return s.restore(ctx, address, r, e, v)
+	}
+	v.Lost = append(v.Lost, address)
+	if r.State == lost {
+		return nil
+	}
+	s.a.log().Error("the store says that another host has a reserved address that is in use here", "address", address, "container", r.Content.Owner.ContainerID, "entry", describe(e))
+	changed := *r
+	changed.State, changed.Index = lost, 0
+	_, err := s.put(ctx, address, &changed)
+	return err
+}
+
+// describe says what an entry is, for the log.
+func describe(e *entry) string {
+	if e.err != nil {
+		return e.err.Error()
+	}
+	return "held by container " + e.content.Owner.ContainerID + " on node " + e.content.Host.NodeName
+}
+
+// verifyOwn notes the index of an entry, and corrects what it says of this host: the node has
+// another ID if Nomad's directory was lost.
+func (s *session) verifyOwn(ctx context.Context, r *record, e *entry) error {
+	index, content := e.index, e.content
+	current := content
+	if current.Host = s.host; !sameHost(current.Host, content.Host) {
+		var err error
+		if index, err = s.save(ctx, current, e.index); err != nil {
+			return ignoreOvertaken(err)
+		}
+		content = current
+	}
+	if r.State == held && r.Index == index && r.Content == content {
+		return nil
+	}
+	_, err := s.put(ctx, content.Address, &record{State: held, Index: index, Content: content})
+	return err
+}
+
+// sameHost returns whether a host is as an entry says. In which boot it was written does not
+// matter.
+func sameHost(current, written ipam.Host) bool {
+	written.Boot = current.Boot
+	return current == written
+}
+
+// restore writes the entry of an address of this host that is missing or free: the store was
+// restored, or the address was freed because the node seemed gone.
+func (s *session) restore(ctx context.Context, address netip.Addr, r *record, e *entry, v *Verified) error {
+	content := r.Content
+	content.Host = s.host
+	content.Reserved = e.index != 0 && e.content.Reserved || e.index == 0 && content.Reserved
+	index, err := s.save(ctx, content, e.index)
+	if err != nil {
+		return ignoreOvertaken(err)
+	}
+	v.Restored = append(v.Restored, address)
+	s.a.log().Warn("wrote the entry of a reserved address again, which was missing or free", "address", address)
+	_, err = s.put(ctx, address, &record{State: held, Index: index, Content: content})
+	return err
+}
+
+// ignoreOvertaken: what another host has changed meanwhile is seen at the next time.
+func ignoreOvertaken(err error) error {
+	if errors.Is(err, errOvertaken) {
+		return nil
+	}
+	return err
+}
+
+// verifyUnknown repairs an address that this host holds by the store, and has no record of: if
+// it has a lease the record was lost, else a late request of a killed process took it. It may
+// also be an old entry of a store that was restored, which the holder replaces: there is time.
+func (s *session) verifyUnknown(ctx context.Context, address netip.Addr, e *entry, v *Verified) error {
+	leased, ok, err := s.a.o.Leases.Owner(ctx, address)
+	switch {
+	case err != nil:
+		return err
+	case ok && leased == e.content.Owner:
+		_, err = s.put(ctx, address, &record{State: held, Index: e.index, Content: e.content})
+		return err
+	case s.settling() > 0:
+		return nil
+	}
+	v.Freed = append(v.Freed, address)
+	return s.freeUnknown(ctx, address, e)
+}

@@ -7,6 +7,7 @@ import (
 	"crypto/sha512"
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/state"
@@ -68,10 +69,29 @@ func attribute(c catalog, objects []Object, known []Owner) {
 		case ok && object.nameOnly:
 			object.Owner = Owner{}
 		}
-		if object.Owner.Network == "" {
+		switch {
+		case object.Owner.Network != "":
+		case len(object.networks) > 0:
+			object.Owner.Network = object.chooseNetwork(known)
+		default:
 			object.Owner.Network = networks[object.Owner.ContainerID]
 		}
 	}
+}
+
+// chooseNetwork returns which of the networks that the object can belong to is that of its
+// attachment; empty if that is not known.
+func (o *Object) chooseNetwork(known []Owner) (network string) {
+	for _, k := range known {
+		if k.ContainerID != o.Owner.ContainerID || o.Owner.Interface != "" && k.Interface != o.Owner.Interface || !slices.Contains(o.networks, k.Network) {
+			continue
+		}
+		if network != "" && network != k.Network {
+			return ""
+		}
+		network = k.Network
+	}
+	return network
 }
 
 // keyOwner is the owner that a key belongs to.

@@ -17,7 +17,7 @@ const (
 	Ports Kind = "ports"
 	// Firewall is a rule of the firewall plugin. It names an address only.
 	Firewall Kind = "firewall"
-	// Lease is an address of host-local.
+	// Lease is an address of host-local or allocnet-ipam.
 	Lease Kind = "lease"
 	// Link is a network device: the host's end of a veth pair, bandwidth's
 	// ifb device, or an interface that DEL left in its namespace.
@@ -51,11 +51,8 @@ var catalogue = catalog{
 			"-d ADDRESS -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
 		}}},
 	}}},
-	{name: "host-local", leaves: []*leak{{
-		kind: Lease,
-		// The defaults of host-local and of Nomad's bridge.
-		leases: []directory{{paths: []string{"/var/lib/cni/networks", "/run/cni"}, configured: ipamDataDir}},
-	}}},
+	{name: "host-local", leaves: []*leak{lease}},
+	{name: "allocnet-ipam", leaves: []*leak{lease}},
 	{name: "bandwidth", leaves: []*leak{{
 		kind:  Link,
 		links: []linkPattern{{linkType: "ifb", name: hashedName{"bwp", 12}}},
@@ -83,6 +80,13 @@ var masquerade = &leak{
 		comment: regexp.MustCompile(`^(?P<key>[0-9a-f]{16}-[0-9a-f]{16})(?:, net: (?P<network>` + name + `), if: (?P<interface>[^\s/]+), id: (?P<id>` + name + `)$)?`),
 		key:     instance,
 	}},
+}
+
+// lease is what host-local leaves, and allocnet-ipam, which keeps its leases in the same form.
+var lease = &leak{
+	kind: Lease,
+	// The default of both plugins, then that of Nomad's bridge.
+	leases: []directory{{paths: []string{"/var/lib/cni/networks", "/run/cni"}, configured: ipamDataDir}},
 }
 
 var hostportChains = []string{"hostports", "hostip_hostports", "masquerading"}

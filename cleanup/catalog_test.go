@@ -97,6 +97,14 @@ func TestCatalogue(t *testing.T) {
 				writeFile(t, dir+"10.0.0.3", "a2\r\neth0")
 			},
 			removed: "/var/lib/cni/networks/web/10.0.0.2", kept: "/var/lib/cni/networks/web/10.0.0.3"},
+		"allocnet-ipam": {plugins: `{"type": "macvlan", "ipam": {"type": "allocnet-ipam", "pool": "vlan100"}}`,
+			write: func(t *testing.T, _ *fakeSystem, root string) {
+				dir := root + "/var/lib/cni/networks/vlan100/"
+				writeFile(t, dir+"lock", "")
+				writeFile(t, dir+"10.0.0.2", "a1\r\neth0")
+				writeFile(t, dir+"10.0.0.3", "a2\r\neth0")
+			},
+			removed: "/var/lib/cni/networks/vlan100/10.0.0.2", kept: "/var/lib/cni/networks/vlan100/10.0.0.3"},
 		"bandwidth": {plugins: `{"type": "bandwidth"}`,
 			write: func(_ *testing.T, f *fakeSystem, _ string) {
 				f.linkTypes[ifbDevice(a1)], f.linkTypes[ifbDevice(a2)], f.linkTypes["ifb0"] = "ifb", "ifb", "ifb"

@@ -77,7 +77,9 @@ func (c *Collector) examine(ctx context.Context, scope Scope, live Live) (*Repor
 	if scope.Allocation != "" {
 		report.Alive = aliveBy(scope.Allocation, found, records)
 		for _, o := range found.Objects {
-			records.networks[o.Owner.Network] = true
+			for _, network := range o.candidates() {
+				records.networks[network] = true
+			}
 		}
 	}
 	decisions, err := plan(found, records, live)

@@ -83,7 +83,7 @@ func FuzzLease(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.Remove(path)
-		found := scanLeases(dir)
+		found := scanLeases(dir, []string{"web"})
 		for _, o := range found.Objects {
 			requireSafe(t, o)
 			if o.Where != path || o.Owner.Network != "web" || o.Owner.Allocation == "" || o.Addresses[0].String() == "" || o.Addresses[0].Zone() != "" {
@@ -167,7 +167,7 @@ func TestLinksAndPipes(t *testing.T) {
 		}
 	}
 	fromCache, _ := scanCache(dir)
-	for _, found := range []scanResult{scanLeases(leases), tuningFiles.scan(tuning, Tuning), fromCache} {
+	for _, found := range []scanResult{scanLeases(leases, []string{"web"}), tuningFiles.scan(tuning, Tuning), fromCache} {
 		if len(found.Objects) != 0 || len(found.Problems) != 2 {
 			t.Errorf("found %+v, problems %v, want two problems alone", found.Objects, found.Problems)
 		}

@@ -45,8 +45,8 @@ func leaseDirs(bases []string) []string {
 	return slices.Compact(dirs)
 }
 
-// scanLeases lists the leases of one network's directory.
-func scanLeases(dir string) (found scanResult) {
+// scanLeases lists the leases in a directory that networks use.
+func scanLeases(dir string, networks []string) (found scanResult) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		found.problem(dir, err)
@@ -58,7 +58,7 @@ func scanLeases(dir string) (found scanResult) {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		o, err := readLease(path)
+		o, err := readLease(path, networks)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // freed since it was listed
 		case err != nil:
@@ -71,8 +71,8 @@ func scanLeases(dir string) (found scanResult) {
 }
 
 // readLease reads a file that is named after an address and holds the container
-// ID and, in another line, the interface.
-func readLease(path string) (Object, error) {
+// ID and, in another line, the interface. It is of one of the networks.
+func readLease(path string, networks []string) (Object, error) {
 	address, err := netip.ParseAddr(filepath.Base(path))
 	if err != nil || address.Zone() != "" {
 		return Object{}, errors.New("is not a lease: its name is not an address")
@@ -85,7 +85,10 @@ func readLease(path string) (Object, error) {
 	if len(lines) == 0 || len(lines) > 2 || state.ValidateContainerID(lines[0]) != nil || strings.ContainsAny(content, "/\x00") {
 		return Object{}, fmt.Errorf("is not a lease: want a container ID and an interface, got %.60q", content)
 	}
-	owner := ownerOf(filepath.Base(filepath.Dir(path)), lines[0], "")
+	owner := ownerOf("", lines[0], "")
+	if len(networks) == 1 {
+		owner.Network = networks[0]
+	}
 	if len(lines) == 2 {
 		owner.Interface = lines[1]
 	}
@@ -94,7 +97,7 @@ func readLease(path string) (Object, error) {
 		return Object{}, err
 	}
 	return Object{
-		Kind: Lease, Owner: owner, Where: path, Addresses: []netip.Addr{address}, Created: info.ModTime(),
+		Kind: Lease, Owner: owner, Where: path, Addresses: []netip.Addr{address}, Created: info.ModTime(), networks: networks,
 		file: &file{path: path, content: content, leases: filepath.Dir(path)},
 	}, nil
 }

@@ -33,7 +33,7 @@ func TestReadLease(t *testing.T) {
 		if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o, err := readLease(path)
+		o, err := readLease(path, []string{"web"})
 		if test.wrong == "" && (err != nil || o.Owner != test.owner) {
 			t.Errorf("%s: %+v, %v, want %+v", name, o.Owner, err, test.owner)
 		}
@@ -63,7 +63,7 @@ func leaseFile(t *testing.T) (path string, write func(text string)) {
 func TestLeaseChangedMeanwhile(t *testing.T) {
 	path, write := leaseFile(t)
 	write("a1\r\neth0")
-	o, err := readLease(path)
+	o, err := readLease(path, []string{"web"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestLeaseChangedMeanwhile(t *testing.T) {
 func TestRuleOfALeaseGivenAway(t *testing.T) {
 	path, write := leaseFile(t)
 	write("a1\r\neth0")
-	lease, err := readLease(path)
+	lease, err := readLease(path, []string{"web"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,8 @@ type Object struct {
 	// Blocked says why it cannot be removed; empty when it can.
 	Blocked string `json:"blocked,omitempty"`
 
+	// networks are those that it can belong to where Owner.Network is empty.
+	networks []string
 	// key is what the plugin derived from the owner; empty where it shows none.
 	key string
 	// nameOnly is whether the owner was read from a name that can have two.
@@ -65,6 +67,14 @@ type Object struct {
 	link  *link
 
 	resolvConf *resolvconf.File
+}
+
+// candidates returns the networks that the object can belong to.
+func (o Object) candidates() []string {
+	if o.Owner.Network != "" {
+		return []string{o.Owner.Network}
+	}
+	return o.networks
 }
 
 // Problem is a place that could not be examined.

@@ -68,7 +68,7 @@ func (p *planner) claimRecorded() {
 
 func (p *planner) classify(o Object) Decision {
 	keep := func(format string, a ...any) Decision { return Decision{o, false, fmt.Sprintf(format, a...)} }
-	id, network := o.Owner.Allocation, o.Owner.Network
+	id := o.Owner.Allocation
 	recorded, known := p.records.allocations[id]
 	switch {
 	case id == "":
@@ -86,10 +86,10 @@ func (p *planner) classify(o Object) Decision {
 	case p.found.alive[id] != "":
 		return keep("its allocation has liveness evidence: %s", p.found.alive[id])
 	case o.Kind == ResolvConf: // ours, of no network
-	case network == "":
+	case len(o.candidates()) == 0:
 		return keep("its network is unknown")
-	case !p.records.networks[network] && (p.records.orchestrated == nil || !p.records.orchestrated(o.Owner)):
-		return keep("network %q is neither configured nor recorded here", network)
+	case p.foreign(o) != "":
+		return keep("network %q is neither configured nor recorded here", p.foreign(o))
 	}
 	if p.recent[id] {
 		return keep("its allocation has a lease within the grace period")
@@ -98,6 +98,19 @@ func (p *planner) classify(o Object) Decision {
 		return keep("its address %s is in use in %s", address, where)
 	}
 	return Decision{o, true, "no allocation of that ID lives or is on record"}
+}
+
+// foreign returns a network that the object can belong to and whose objects are not examined
+// here; empty if there is none.
+func (p *planner) foreign(o Object) string {
+	for _, network := range o.candidates() {
+		owner := o.Owner
+		owner.Network = network
+		if !p.records.networks[network] && (p.records.orchestrated == nil || !p.records.orchestrated(owner)) {
+			return network
+		}
+	}
+	return ""
 }
 
 // used tells whether an address of the object is in use in some namespace. Use by

@@ -57,6 +57,9 @@ func TestPlan(t *testing.T) {
 				f.alive["a"], r.orchestrated = "namespace /run/docker/netns/1", func(Owner) bool { return true }
 			}},
 		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", "")}}, why: "its network is unknown"},
+		"of a pool that two networks use": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "web2"}}}, leaked: true, why: "no allocation of that ID",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.networks["web2"] = true }},
+		"of a pool that a foreign network uses, too": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "theirs"}}}, why: `network "theirs" is neither configured nor recorded`},
 		"lease within the grace period": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "within the grace period",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
 		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",

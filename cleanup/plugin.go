@@ -41,7 +41,8 @@ type leak struct {
 	tables []nftTable
 	links  []linkPattern
 	files  []filePattern
-	// leases are directories that have one of host-local's for each network.
+	// leases are directories that have one for each of host-local's networks, and for each
+	// pool of allocnet-ipam.
 	leases []directory
 }
 
@@ -107,6 +108,7 @@ type pluginConf struct {
 	IPAM    struct {
 		Type    string `json:"type"`
 		DataDir string `json:"dataDir"`
+		Pool    string `json:"pool"`
 	} `json:"ipam"`
 }
 

@@ -88,8 +88,9 @@ func (s scanner) leaks(ctx context.Context, found *scanResult) map[string]source
 		for _, d := range l.leases {
 			dirs := leaseDirs(d.list(s.confLists))
 			found.leaseDirs = append(found.leaseDirs, dirs...)
+			users := d.leaseUsers(s.confLists)
 			for _, dir := range dirs {
-				sources[dir] = func() (scanResult, error) { return scanLeases(dir), nil }
+				sources[dir] = func() (scanResult, error) { return scanLeases(dir, users.of(dir)), nil }
 			}
 		}
 	}

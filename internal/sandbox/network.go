@@ -44,10 +44,13 @@ var conf = map[string]string{
 // WriteConf writes the CNI configuration directory of a sandbox and returns its path.
 func WriteConf(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir, state := t.TempDir(), t.TempDir()
 	for name, text := range conf {
 		if !PluginsHave(t, Specification11) {
 			text = strings.Replace(text, `"cniVersion": "1.1.0"`, `"cniVersion": "1.0.0"`, 1)
+		}
+		if UsesOwnIPAM() {
+			text = withOwnIPAM(t, text, state)
 		}
 		WriteFile(t, filepath.Join(dir, name), text)
 	}

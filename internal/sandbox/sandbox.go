@@ -30,7 +30,11 @@ const inside = "ALLOCNET_SANDBOX"
 // the tests need, and run runs them. What the tests start ends with them.
 func Main(run func() int, steps ...func() error) int {
 	return enter(func() int {
-		for _, step := range append([]func() error{prepare, uplink}, steps...) {
+		first := []func() error{prepare, uplink}
+		if UsesOwnIPAM() {
+			first = append(first, InstallIPAM)
+		}
+		for _, step := range append(first, steps...) {
 			if err := step(); err != nil {
 				_, _ = fmt.Fprintln(os.Stderr, err)
 				return 1

@@ -42,7 +42,7 @@ func TestRelease(t *testing.T) {
 		base := filepath.Join(dir, "allocnet_"+version.Version)
 		programs := unpack(t, base+"_linux_"+architecture+".tar.gz")
 		modules := map[string]string{}
-		for _, name := range []string{"allocnet", "allocnet-cni"} {
+		for _, name := range []string{"allocnet", "allocnet-cni", "allocnet-ipam"} {
 			requireStatic(t, architecture+"/"+name, programs[name], machine)
 			addModules(t, modules, programs[name])
 		}
@@ -279,7 +279,9 @@ func requireRPM(t *testing.T, path, architecture string, programs map[string][]b
 // look for.
 func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more ...string) {
 	t.Helper()
-	for file, program := range map[string]string{"usr/bin/allocnet": "allocnet", "opt/cni/bin/allocnet-cni": "allocnet-cni"} {
+	for file, program := range map[string]string{
+		"usr/bin/allocnet": "allocnet", "opt/cni/bin/allocnet-cni": "allocnet-cni", "opt/cni/bin/allocnet-ipam": "allocnet-ipam",
+	} {
 		if !bytes.Equal(read(t, filepath.Join(dir, file)), programs[program]) {
 			t.Errorf("%s is another program than that of the archive", file)
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,56 +15,89 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/ipam"
 )
 
 // defaultLeaseDir is the default directory of host-local's leases. Each network has a
 // subdirectory.
 const defaultLeaseDir = "/var/lib/cni/networks"
 
-// Pool is the address pool of a host-local plugin.
+// Pool is the address pool of a host-local or allocnet-ipam plugin.
 type Pool struct {
 	// Sets are the range sets: an attachment gets one address of each, from any of
-	// its ranges.
+	// its ranges. Those of allocnet-ipam are the families.
 	Sets [][]AddressRange
-	// Leases is the directory of the leases.
+	// Leases is the directory of the leases of this host.
 	Leases string
+	// Shared is the configuration of allocnet-ipam, whose other leases are on other hosts.
+	// Nil: host-local.
+	Shared *ipam.Config
 }
 
-// AddressRange is a range of host-local. The default start and end are those of the
-// subnet; the default gateway is the subnet's first address.
-type AddressRange struct {
-	Subnet     netip.Prefix `json:"subnet"`
-	RangeStart netip.Addr   `json:"rangeStart"`
-	RangeEnd   netip.Addr   `json:"rangeEnd"`
-	Gateway    netip.Addr   `json:"gateway"`
-}
-
-// Pools returns the pools of the network's plugins that use host-local. A
+// Pools returns the pools of the network's plugins that use host-local or allocnet-ipam. A
 // configuration that cannot be parsed has none: the plugin reports it.
 func (n *Network) Pools() []Pool {
 	var pools []Pool
 	for _, plugin := range n.List.Plugins {
 		var conf struct {
-			IPAM struct {
-				Type    string           `json:"type"`
-				DataDir string           `json:"dataDir"`
-				Ranges  [][]AddressRange `json:"ranges"`
-				AddressRange
-			} `json:"ipam"`
+			IPAM json.RawMessage `json:"ipam"`
 		}
-		if json.Unmarshal(plugin.Bytes, &conf) != nil || conf.IPAM.Type != "host-local" {
+		if json.Unmarshal(plugin.Bytes, &conf) != nil {
 			continue
 		}
-		sets, dir := conf.IPAM.Ranges, conf.IPAM.DataDir
-		if conf.IPAM.Subnet.IsValid() {
-			sets = append([][]AddressRange{{conf.IPAM.AddressRange}}, sets...)
+		var pool Pool
+		var ok bool
+		switch plugin.Network.IPAM.Type {
+		case "host-local":
+			pool, ok = localPool(conf.IPAM, n.Name)
+		case "allocnet-ipam":
+			pool, ok = sharedPool(conf.IPAM)
 		}
-		if dir == "" {
-			dir = defaultLeaseDir
+		if ok {
+			pools = append(pools, pool)
 		}
-		pools = append(pools, Pool{sets, filepath.Join(dir, n.Name)})
 	}
 	return pools
+}
+
+// localPool returns the pool of host-local for a network.
+func localPool(config []byte, network string) (Pool, bool) {
+	var conf struct {
+		DataDir string           `json:"dataDir"`
+		Ranges  [][]AddressRange `json:"ranges"`
+		AddressRange
+	}
+	if json.Unmarshal(config, &conf) != nil {
+		return Pool{}, false
+	}
+	sets, dir := conf.Ranges, conf.DataDir
+	if conf.Subnet.IsValid() {
+		sets = append([][]AddressRange{{conf.AddressRange}}, sets...)
+	}
+	if dir == "" {
+		dir = defaultLeaseDir
+	}
+	return Pool{Sets: sets, Leases: filepath.Join(dir, network)}, true
+}
+
+// sharedPool returns the pool of allocnet-ipam.
+func sharedPool(config []byte) (Pool, bool) {
+	conf, err := ipam.Parse(config)
+	if err != nil {
+		return Pool{}, false
+	}
+	p := Pool{Leases: filepath.Join(conf.DataDir, conf.Pool), Shared: conf}
+	sets := map[ipam.Family][]AddressRange{}
+	for _, r := range conf.Ranges {
+		f := ipam.FamilyOf(r.Start)
+		sets[f] = append(sets[f], AddressRange{
+			Subnet: r.Subnet, RangeStart: r.Start, RangeEnd: r.End, Gateway: r.Gateway, exclude: r.Exclude, complete: true,
+		})
+	}
+	for _, f := range conf.Families() {
+		p.Sets = append(p.Sets, sets[f])
+	}
+	return p, true
 }
 
 // Ranges returns the ranges of all sets.
@@ -86,14 +118,13 @@ func (p Pool) Leased() ([]netip.Addr, error) {
 	return leased, nil
 }
 
-// CheckRequested tells why host-local would refuse the addresses that an attachment
-// requests: it wants at most one of each range set, and none that is leased.
+// CheckRequested tells why the plugin would refuse the addresses that an attachment
+// requests: it wants at most one of each range set, and none that is leased. allocnet-ipam
+// wants reserved ones.
 func (p Pool) CheckRequested(addresses []netip.Addr) error {
 	taken := make([]bool, len(p.Sets))
 	for _, address := range addresses {
-		i := slices.IndexFunc(p.Sets, func(set []AddressRange) bool {
-			return slices.ContainsFunc(set, func(r AddressRange) bool { return r.contains(address) })
-		})
+		i := p.setOf(address)
 		switch {
 		case i < 0:
 			return &AddressError{address, "is not in a range of the network: want one of " + p.describe()}
@@ -101,6 +132,8 @@ func (p Pool) CheckRequested(addresses []netip.Addr) error {
 			return &AddressError{address, "is the second one of its range: an attachment has one address of each"}
 		case slices.ContainsFunc(p.Sets[i], func(r AddressRange) bool { _, _, gateway := r.bounds(); return gateway == address }):
 			return &AddressError{address, "is the gateway of the network: choose another one"}
+		case p.Shared != nil && !p.Shared.IsReserved(address):
+			return &AddressError{address, "is excluded, or not a host's: choose another one"}
 		}
 		taken[i] = true
 		if _, err := os.Lstat(filepath.Join(p.Leases, address.String())); err == nil {
@@ -110,7 +143,24 @@ func (p Pool) CheckRequested(addresses []netip.Addr) error {
 	return nil
 }
 
-// AddressError is a requested address that host-local would refuse.
+// setOf returns the range set that an address can be requested from; -1 if there is none.
+func (p Pool) setOf(address netip.Addr) int {
+	if p.Shared != nil {
+		if !inPrefixes(p.Shared.Reserved, address) {
+			return -1
+		}
+		return slices.Index(p.Shared.Families(), ipam.FamilyOf(address))
+	}
+	return slices.IndexFunc(p.Sets, func(set []AddressRange) bool {
+		return slices.ContainsFunc(set, func(r AddressRange) bool { return r.contains(address) })
+	})
+}
+
+func inPrefixes(prefixes []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// AddressError is a requested address that the IPAM plugin would refuse.
 type AddressError struct {
 	Address netip.Addr
 	Reason  string
@@ -121,79 +171,21 @@ func (e *AddressError) Error() string { return e.Address.String() + " " + e.Reas
 // Kind is that of package errdefs.
 func (*AddressError) Kind() errdefs.Kind { return errdefs.Refused }
 
+// describe lists what addresses can be requested from.
 func (p Pool) describe() string {
 	var all []string
+	if p.Shared != nil {
+		for _, prefix := range p.Shared.Reserved {
+			all = append(all, prefix.String())
+		}
+		if len(all) == 0 {
+			return `the addresses in "reserved", which is empty`
+		}
+		return strings.Join(all, ", ")
+	}
 	for _, r := range p.Ranges() {
 		first, last, _ := r.bounds()
 		all = append(all, fmt.Sprintf("%s to %s", first, last))
 	}
 	return strings.Join(all, ", ")
 }
-
-// contains tells whether the range can assign the address, or has it as its gateway.
-func (r AddressRange) contains(address netip.Addr) bool {
-	if !r.Subnet.IsValid() || !r.Subnet.Contains(address) {
-		return false
-	}
-	first, last, _ := r.bounds()
-	return !address.Less(first) && !last.Less(address)
-}
-
-// Size is the number of addresses that the range can assign: all but the gateway. It
-// is a big.Int because of IPv6. A range without a subnet, or whose end is before its
-// start, has none.
-func (r AddressRange) Size() *big.Int { return r.Free(nil) }
-
-// Free is Size without the leased addresses.
-func (r AddressRange) Free(leased []netip.Addr) *big.Int {
-	if !r.Subnet.IsValid() {
-		return new(big.Int)
-	}
-	first, last, gateway := r.bounds()
-	count := new(big.Int).Sub(number(last), number(first))
-	count.Add(count, big.NewInt(1))
-	inside := func(a netip.Addr) bool { return a.BitLen() == first.BitLen() && !a.Less(first) && !last.Less(a) }
-	for _, lease := range leased {
-		if inside(lease) && lease != gateway {
-			count.Sub(count, big.NewInt(1))
-		}
-	}
-	if inside(gateway) {
-		count.Sub(count, big.NewInt(1))
-	}
-	if count.Sign() < 0 {
-		return new(big.Int)
-	}
-	return count
-}
-
-// bounds are those of host-local's canonical range (its Range.Canonicalize): neither
-// the network address nor, for IPv4, the broadcast address is assigned.
-func (r AddressRange) bounds() (first, last, gateway netip.Addr) {
-	first, last, gateway = r.RangeStart, r.RangeEnd, r.Gateway
-	start := r.Subnet.Masked().Addr().Next()
-	if !first.IsValid() {
-		first = start
-	}
-	if !gateway.IsValid() {
-		gateway = start
-	}
-	if !last.IsValid() {
-		last = lastAddress(r.Subnet)
-	}
-	return first, last, gateway
-}
-
-func lastAddress(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().AsSlice()
-	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last, _ := netip.AddrFromSlice(bytes) // of the length it came in
-	if last.Is4() {
-		return last.Prev()
-	}
-	return last
-}
-
-func number(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }

@@ -65,9 +65,9 @@ func TestPools(t *testing.T) {
 		ipam string
 		want []Pool
 	}{
-		"subnet":            {`{"type": "host-local", "subnet": "10.0.0.0/24"}`, []Pool{{[][]AddressRange{{inline}}, "/var/lib/cni/networks/a"}}},
-		"ranges":            {`{"type": "host-local", "dataDir": "/run/x", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00::/64"}]]}`, []Pool{{[][]AddressRange{{first}, {second}}, "/run/x/a"}}},
-		"subnet and ranges": {`{"type": "host-local", "subnet": "10.0.0.0/24", "ranges": [[{"subnet": "fd00::/64"}]]}`, []Pool{{[][]AddressRange{{inline}, {second}}, "/var/lib/cni/networks/a"}}},
+		"subnet":            {`{"type": "host-local", "subnet": "10.0.0.0/24"}`, []Pool{{Sets: [][]AddressRange{{inline}}, Leases: "/var/lib/cni/networks/a"}}},
+		"ranges":            {`{"type": "host-local", "dataDir": "/run/x", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00::/64"}]]}`, []Pool{{Sets: [][]AddressRange{{first}, {second}}, Leases: "/run/x/a"}}},
+		"subnet and ranges": {`{"type": "host-local", "subnet": "10.0.0.0/24", "ranges": [[{"subnet": "fd00::/64"}]]}`, []Pool{{Sets: [][]AddressRange{{inline}, {second}}, Leases: "/var/lib/cni/networks/a"}}},
 		"another plugin":    {`{"type": "dhcp"}`, nil},
 		"invalid":           {`{"type": "host-local", "subnet": "10.0.0.0"}`, nil},
 	} {
@@ -79,6 +79,57 @@ func TestPools(t *testing.T) {
 	}
 	if got := (Pool{Sets: [][]AddressRange{{inline, first}, {second}}}).Ranges(); !slices.Equal(got, []AddressRange{inline, first, second}) {
 		t.Errorf("ranges of all sets: %v", got)
+	}
+}
+
+// TestSharedPool has the ranges of allocnet-ipam as one set for each family.
+func TestSharedPool(t *testing.T) {
+	n := load(t, map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "ipam": {"type": "allocnet-ipam", "pool": "vlan100",
+		"ranges": [{"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.10", "rangeEnd": "10.0.0.29", "gateway": "10.0.0.12", "exclude": ["10.0.0.8/30", "10.0.0.9", "10.0.0.28/30"]},
+			{"subnet": "fd00::/64"}, {"subnet": "10.1.0.0/31"}],
+		"reserved": ["10.0.0.40/29", "fd00::40/126"], "dataDir": "/run/x"}}`}).Networks[0]
+	pools := n.Pools()
+	if len(pools) != 1 || pools[0].Leases != "/run/x/vlan100" || pools[0].Shared == nil {
+		t.Fatalf("got %+v", pools)
+	}
+	p := pools[0]
+	if len(p.Sets) != 2 || len(p.Sets[0]) != 2 || len(p.Sets[1]) != 1 {
+		t.Fatalf("sets %+v, want one for each family", p.Sets)
+	}
+	var sizes []string
+	for _, r := range p.Ranges() {
+		sizes = append(sizes, r.Free([]netip.Addr{netip.MustParseAddr("10.0.0.11"), netip.MustParseAddr("10.0.0.13"), netip.MustParseAddr("10.0.0.28")}).String())
+	}
+	// Of 20 addresses, two are excluded at each end, one is the gateway, and one has a lease.
+	if want := []string{"14", "2", "18446744073709551614"}; !slices.Equal(sizes, want) {
+		t.Errorf("free %v, want %v", sizes, want)
+	}
+	for text, want := range map[string]string{
+		"10.0.0.41":           "",
+		"10.0.0.41 fd00::41":  "",
+		"10.0.0.41 10.0.0.42": "10.0.0.42 is the second one",
+		"10.0.0.14":           "10.0.0.14 is not in a range of the network: want one of 10.0.0.40/29, fd00::40/126",
+	} {
+		var addresses []netip.Addr
+		for _, address := range strings.Fields(text) {
+			addresses = append(addresses, netip.MustParseAddr(address))
+		}
+		err := p.CheckRequested(addresses)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestSharedPoolRefuses an address that is reserved and yet never given out.
+func TestSharedPoolRefuses(t *testing.T) {
+	n := load(t, map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "ipam": {"type": "allocnet-ipam", "pool": "p",
+		"ranges": [{"subnet": "10.0.0.0/24", "exclude": ["10.0.0.2"]}], "reserved": ["10.0.0.0/30"]}}`}).Networks[0]
+	for address, want := range map[string]string{"10.0.0.1": "is the gateway", "10.0.0.2": "is excluded", "10.0.0.0": "not a host's", "10.0.0.3": ""} {
+		err := n.Pools()[0].CheckRequested([]netip.Addr{netip.MustParseAddr(address)})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
 	}
 }
 

@@ -9,14 +9,14 @@ import (
 	"net/netip"
 )
 
-// Usage counts the addresses of one family in the host-local pools of a network. An
-// IPv6 range would hide that of IPv4 in a sum.
+// Usage counts the addresses of one family in the pools of a network: those of host-local and
+// of allocnet-ipam. An IPv6 range would hide that of IPv4 in a sum.
 type Usage struct {
 	// Family is "ipv4" or "ipv6".
 	Family string `json:"family"`
-	// Used is the number of addresses that have a lease.
+	// Used is the number of addresses that have a lease on this host.
 	Used int `json:"used"`
-	// Total is the number of addresses that host-local can assign. That of an IPv6
+	// Total is the number of addresses that the plugin can assign. That of an IPv6
 	// subnet can exceed 64 bits.
 	Total *big.Int `json:"total"`
 }

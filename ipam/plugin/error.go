@@ -1,0 +1,55 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// cniError returns an error of a pool as the error object of the CNI specification.
+func cniError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var own *types.Error
+	if errors.As(err, &own) {
+		return own
+	}
+	return coded(codeOf(err), err)
+}
+
+func codeOf(err error) uint {
+	for _, unavailable := range []error{ipam.ErrUnavailable, ipam.ErrRefused} {
+		if errors.Is(err, unavailable) {
+			return types.ErrTryAgainLater
+		}
+	}
+	switch errdefs.Of(err) {
+	case errdefs.Refused, errdefs.Conflict:
+		return types.ErrInvalidNetworkConfig
+	case errdefs.Unavailable, errdefs.Timeout:
+		return types.ErrTryAgainLater
+	}
+	return types.ErrInternal
+}
+
+// unavailable returns the error of STATUS.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return coded(types.ErrPluginNotAvailable, err)
+}
+
+// coded returns an error object whose message is one line.
+func coded(code uint, err error) error {
+	lines := strings.FieldsFunc(err.Error(), func(c rune) bool { return c == '\n' || c == '\r' })
+	return types.NewError(code, strings.Join(lines, "; "), "")
+}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -73,11 +74,11 @@ func TestPools(t *testing.T) {
 	} {
 		n := load(t, map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "bridge", "ipam": ` + test.ipam + `}`}).Networks[0]
 		got := n.Pools()
-		if diff := cmp.Diff(test.want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(test.want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(AddressRange{})); diff != "" {
 			t.Errorf("%s: pools (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := (Pool{Sets: [][]AddressRange{{inline, first}, {second}}}).Ranges(); !slices.Equal(got, []AddressRange{inline, first, second}) {
+	if got := (Pool{Sets: [][]AddressRange{{inline, first}, {second}}}).Ranges(); !reflect.DeepEqual(got, []AddressRange{inline, first, second}) {
 		t.Errorf("ranges of all sets: %v", got)
 	}
 }

@@ -30,7 +30,7 @@ const about = "CNI " + name + " plugin v" + own.Version
 const timeout = 20 * time.Second
 
 func main() {
-	p := &plugin.Plugin{Open: open}
+	p := plugin.New()
 	funcs := skel.CNIFuncs{Add: add(p), Check: call(p.Check), Del: call(p.Del), GC: call(p.GC), Status: call(p.Status)}
 	if err := skel.PluginMainFuncsWithError(funcs, version.All, about); err != nil {
 		if failed := err.Print(); failed != nil {

@@ -82,7 +82,7 @@ func (c Call) request() (ipam.Request, error) {
 		return ipam.Request{}, err
 	}
 	request := ipam.Request{Owner: c.owner(), Job: args.job(c.ContainerID)}
-	if key := conf.Args.CNI.AddressKey; key != "" {
+	if key := conf.Args.CNI.AddressKey; key != "" && request.Job != (ipam.Job{}) {
 		request.Job.Key = key
 	}
 	request.Addresses, err = requested(args, conf)

@@ -4,12 +4,12 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -26,18 +26,28 @@ func cniError(err error) error {
 }
 
 func codeOf(err error) uint {
-	for _, unavailable := range []error{ipam.ErrUnavailable, ipam.ErrRefused} {
-		if errors.Is(err, unavailable) {
-			return types.ErrTryAgainLater
+	for _, k := range codes {
+		if errors.Is(err, k.err) {
+			return k.code
 		}
 	}
-	switch errdefs.Of(err) {
-	case errdefs.Refused, errdefs.Conflict:
-		return types.ErrInvalidNetworkConfig
-	case errdefs.Unavailable, errdefs.Timeout:
-		return types.ErrTryAgainLater
-	}
 	return types.ErrInternal
+}
+
+// codes are those of errors that have a meaning for runtimes. The first one that an error
+// wraps decides.
+var codes = []struct {
+	err  error
+	code uint
+}{
+	{ipam.ErrInvalid, types.ErrInvalidNetworkConfig},
+	{ipam.ErrMismatch, types.ErrInvalidNetworkConfig},
+	{ipam.ErrTwin, types.ErrInvalidNetworkConfig},
+	{ipam.ErrExhausted, types.ErrTryAgainLater},
+	{ipam.ErrFenced, types.ErrTryAgainLater},
+	{ipam.ErrUnavailable, types.ErrTryAgainLater},
+	{ipam.ErrRefused, types.ErrTryAgainLater},
+	{context.DeadlineExceeded, types.ErrTryAgainLater},
 }
 
 // unavailable returns the error of STATUS.

@@ -18,7 +18,7 @@ import (
 // specification.
 type Plugin struct {
 	// Open returns the pool of a configuration.
-	Open func(*ipam.Config) (*pool.Pool, error)
+	Open func(*ipam.Config) *pool.Pool
 }
 
 // Add assigns addresses. A repeated call for an attachment returns what it has.
@@ -91,6 +91,5 @@ func (p *Plugin) open(c Call) (*ipam.Config, *pool.Pool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	opened, err := p.Open(conf)
-	return conf, opened, cniError(err)
+	return conf, p.Open(conf), nil
 }

@@ -49,7 +49,7 @@ func WriteConf(t testing.TB) string {
 		if !PluginsHave(t, Specification11) {
 			text = strings.Replace(text, `"cniVersion": "1.1.0"`, `"cniVersion": "1.0.0"`, 1)
 		}
-		if UsesOwnIPAM() {
+		if usesOwnIPAM() {
 			text = withOwnIPAM(t, text, state)
 		}
 		WriteFile(t, filepath.Join(dir, name), text)

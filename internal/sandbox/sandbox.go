@@ -31,8 +31,8 @@ const inside = "ALLOCNET_SANDBOX"
 func Main(run func() int, steps ...func() error) int {
 	return enter(func() int {
 		first := []func() error{prepare, uplink}
-		if UsesOwnIPAM() {
-			first = append(first, InstallIPAM)
+		if usesOwnIPAM() {
+			first = append(first, installIPAM)
 		}
 		for _, step := range append(first, steps...) {
 			if err := step(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -75,6 +76,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Ready lists further reasons why the agent is not ready. Default: none.
 	Ready func() []string
+	// Pools returns the state of the pools of allocnet-ipam, for metrics. Default: none.
+	Pools func(context.Context) []pools.Status
 	// Pprof serves /debug/pprof. Default: no.
 	Pprof bool
 	// Metrics counts. Default: a registry of the agent's own.
@@ -146,6 +149,9 @@ type Agent struct {
 func New(c Config, e Engine) *Agent {
 	c = c.withDefaults()
 	c.Metrics.registry.MustRegister(&hostCollector{engine: e, catalog: c.catalog, log: c.Logger})
+	if c.Pools != nil {
+		c.Metrics.registry.MustRegister(poolCollector{c.Pools})
+	}
 	if attacher, ok := e.(Attacher); ok && c.Attacher == nil {
 		c.Attacher = attacher
 	}

@@ -29,6 +29,8 @@ type Metrics struct {
 	removed    *prometheus.CounterVec
 	rounds     *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
+	storeCalls *prometheus.HistogramVec
+	claims     *prometheus.CounterVec
 }
 
 var _ hook.Observer = (*Metrics)(nil)
@@ -55,13 +57,18 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 		removed: counter("allocnet_leaks_removed_total", "Leaks removed by the reconciler, by kind.", "kind"),
 		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown: the live allocations were unknown.", "outcome"),
 		reloads: counter("allocnet_config_reloads_total", "Reloads of the configuration, and writes of the conflist.", "outcome"),
+		storeCalls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "allocnet_ipam_store_duration_seconds", Help: "Duration of one request of the agent to the store of allocnet-ipam. watch waits for a change.",
+			Buckets: storeDurations,
+		}, []string{"operation", "code"}),
+		claims: counter("allocnet_ipam_claims_total", "Attempts of the agent to claim a block; taken: another host has it.", "pool", "outcome"),
 	}
 	for _, outcome := range []string{"done", "failed"} { // increase() does not see a counter that appears with 1
 		m.rounds.WithLabelValues(outcome)
 		m.reloads.WithLabelValues(outcome)
 	}
 	m.rounds.WithLabelValues("unknown")
-	r.MustRegister(m.requests, m.operations, m.cniCalls, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, buildInfo())
+	r.MustRegister(m.requests, m.operations, m.cniCalls, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, m.storeCalls, m.claims, buildInfo())
 	return m
 }
 

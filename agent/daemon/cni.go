@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -86,6 +87,9 @@ func (d *Daemon) notReady() []string {
 	}
 	if d.conflist != nil && !d.conflist.Written() {
 		missing = append(missing, fmt.Sprintf("%s is not written yet", d.conflist.Path))
+	}
+	if d.pools != nil {
+		missing = append(missing, d.pools.NotReady(context.Background())...)
 	}
 	return missing
 }

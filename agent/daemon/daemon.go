@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
@@ -37,6 +38,7 @@ type Daemon struct {
 	reconciler *agent.Reconciler
 	nomad      *nomad.Client   // nil without a block nomad
 	conflist   *agent.Conflist // nil without a block multi
+	pools      *pools.Pools    // nil with the hook "noop"
 	notify     notifier
 }
 
@@ -62,6 +64,7 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	}
 	d.reconciler = d.newReconciler(engine)
 	d.conflist = d.newConflist()
+	d.pools = d.newPools()
 	d.agent = agent.New(d.agentConfig(), engine)
 	return d, nil
 }
@@ -72,12 +75,16 @@ func (d *Daemon) agentConfig() agent.Config {
 	if c.Hook != hook.NoOp {
 		events = event.Log{StateDir: c.StateDir}
 	}
-	return agent.Config{
+	a := agent.Config{
 		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Executor: c.Executor, HostNetwork: c.Hook == hook.NoOp, Access: c.Socket.Access, Pprof: c.Pprof,
 		MaxConnections: l.Connections, MaxRequests: l.Requests, MaxBody: l.Body,
 		HeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, RequestTimeout: l.RequestTimeout, DrainTimeout: l.DrainTimeout,
 		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Events: events, Logger: d.log,
 	}
+	if d.pools != nil {
+		a.Pools = d.pools.Status
+	}
+	return a
 }
 
 // Run serves until SIGTERM or SIGINT.
@@ -118,6 +125,9 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 	}
 	if d.conflist != nil {
 		tasks = append(tasks, d.conflist.Keep)
+	}
+	if d.pools != nil {
+		tasks = append(tasks, d.pools.Run)
 	}
 	if d.nomad != nil && d.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })

@@ -24,12 +24,11 @@ type Holder interface {
 	Gone(ctx context.Context, nodeID string) (bool, error)
 }
 
-// Guard says whether this host is the only one with its identity: of two clones of a machine,
-// one must not believe that what the other holds is its own. block.Leases is one.
+// Guard says whether this host may use the store. It fails on a host whose identity another
+// host has, too: of two clones of a machine one must not believe that what the other holds
+// is its own.
 type Guard interface {
-	// Identify fails on a clone. It returns whether there may be another clone that has had no
-	// time to say so: then nothing is given back that an attachment has not given back here.
-	Identify(ctx context.Context, store ipam.Store, host ipam.Host) (isNew bool, err error)
+	Check(ctx context.Context) error
 }
 
 // Leases are the lease files of the pool on this host. Each call locks them.

@@ -51,14 +51,9 @@ func (l *fakeLeases) Remove(_ context.Context, address netip.Addr, owner ipam.Ow
 	return nil
 }
 
-type fakeGuard struct {
-	isNew bool
-	err   error
-}
+type fakeGuard struct{ err error }
 
-func (g *fakeGuard) Identify(context.Context, ipam.Store, ipam.Host) (bool, error) {
-	return g.isNew, g.err
-}
+func (g *fakeGuard) Check(context.Context) error { return g.err }
 
 // fakeHolder says what a test sets.
 type fakeHolder struct {

@@ -1,0 +1,60 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/pool"
+)
+
+// TestPoolMetrics: what the host has of each pool, and each kind of problem, so that an alert
+// on a kind ends.
+func TestPoolMetrics(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	New(Config{Metrics: m, Pools: func(context.Context) []pools.Status {
+		return []pools.Status{
+			{Pool: "broken", Problems: []pools.Problem{{Kind: pools.Failed, Text: "x"}}},
+			{
+				Pool: "vlan100", Fence: 20 * time.Hour, Problems: []pools.Problem{{Kind: pools.Refused, Text: "403"}},
+				Usage: pool.Usage{Verified: time.Now().Add(-time.Hour), Families: []pool.FamilyUsage{
+					{Family: ipam.IPv4, Blocks: 2, Count: pool.Count{Used: 3, Cooling: 4, Free: 5}}, {Family: ipam.IPv6},
+				}},
+			},
+		}
+	}}, &scripted{})
+	m.StoreCall("create", "conflict", 3*time.Millisecond)
+	m.Claim("vlan100", "taken")
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`allocnet_ipam_addresses{family="ipv4",pool="vlan100",state="cooling"} 4`,
+		`allocnet_ipam_addresses{family="ipv4",pool="vlan100",state="free"} 5`,
+		`allocnet_ipam_addresses{family="ipv4",pool="vlan100",state="used"} 3`,
+		`allocnet_ipam_addresses{family="ipv6",pool="vlan100",state="free"} 0`,
+		`allocnet_ipam_blocks{family="ipv4",pool="vlan100"} 2`,
+		`allocnet_ipam_fence_seconds{pool="vlan100"} 72000`,
+		`allocnet_ipam_verified_seconds{pool="vlan100"} 360`,
+		`allocnet_ipam_problems{pool="vlan100",problem="refused"} 1`,
+		`allocnet_ipam_problems{pool="vlan100",problem="lost"} 0`,
+		`allocnet_ipam_problems{pool="broken",problem="failed"} 1`,
+		`allocnet_ipam_claims_total{outcome="taken",pool="vlan100"} 1`,
+		`allocnet_ipam_store_duration_seconds_bucket{code="conflict",operation="create",le="0.005"} 1`,
+	} {
+		if !strings.Contains(answer.Body.String(), line) {
+			t.Errorf("no %s", line)
+		}
+	}
+	if text := answer.Body.String(); strings.Contains(text, `allocnet_ipam_fence_seconds{pool="broken"}`) || answer.Code != 200 {
+		t.Errorf("status %d\n%s", answer.Code, text)
+	}
+}

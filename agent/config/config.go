@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // DefaultDir has the agent's configuration files unless configured.
@@ -72,44 +73,12 @@ type Reconcile struct {
 	Leaks string
 }
 
-// Nomad configures the client of the Nomad agent on this host.
-type Nomad struct {
-	// Address is the Nomad agent's. Empty: http://127.0.0.1:4646.
-	Address string
-	// TokenFile holds the ACL token; it is read anew for each request. Empty:
-	// none.
-	TokenFile                          string
-	CAFile, CertFile, KeyFile, TLSName string
-	// NodeID is this host's. Empty: the Nomad agent is asked.
-	NodeID string
-	// Metadata publishes the networks as node metadata.
-	Metadata bool
-	// Events sends blocking queries, so that the end of an allocation is known within
-	// seconds.
-	Events bool
-	// JobNetworks reads networks from further network blocks and group meta.
-	JobNetworks bool
-}
-
-// IPAM configures the store of allocnet-ipam, and what the agent does for its pools.
-type IPAM struct {
-	// Store is "nomad" for pools that all hosts of a Nomad region share, with the
-	// connection of the block nomad, or "file" for pools of this host. Empty: nomad.
-	Store string
-	// Namespace is the Nomad namespace of the variables. Empty: default.
-	Namespace string
-	// Region is the Nomad region of the variables. Empty: that of the Nomad agent.
-	Region string
-	// Reclaim is "auto", or "manual" to leave the blocks of nodes that are gone to
-	// allocnet ipam release. Empty: auto.
-	Reclaim string
-	// Grace is the time for which a node has to be gone before its blocks are reclaimed.
-	// 0: one hour.
-	Grace time.Duration
-	// Fence is the time without verification of the blocks after which no new address is
-	// assigned. 0: 20 hours.
-	Fence time.Duration
-}
+type (
+	// Nomad configures the client of the Nomad agent on this host. allocnet-ipam reads it, too.
+	Nomad = connect.Nomad
+	// IPAM configures the store of allocnet-ipam, and what the agent does for its pools.
+	IPAM = connect.IPAM
+)
 
 // Multi configures the conflist of allocnet-cni that the agent writes.
 type Multi struct {

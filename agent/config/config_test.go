@@ -18,6 +18,8 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
+
+	"github.com/allocnet/allocnet/internal/hclfile"
 )
 
 func dirWith(t *testing.T, files map[string]string) string {
@@ -171,7 +173,7 @@ func TestFaultsSayWhere(t *testing.T) {
 		"hook = \"noop\"\nnomad {}\nipam {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, ipam, multi, cni`,
 	} {
 		_, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
-		var faults *Error
+		var faults *hclfile.Error
 		if !errors.As(err, &faults) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/hclfile"
 )
 
 // FuzzLoad reads agent files: what is accepted has values that the agent can
@@ -24,7 +26,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal(err)
 		}
 		c, err := Load(path)
-		var faults *Error
+		var faults *hclfile.Error
 		if err != nil {
 			if !errors.As(err, &faults) || len(faults.Diagnostics) == 0 || faults.Error() == "" {
 				t.Errorf("%q: %v says nothing", text, err)

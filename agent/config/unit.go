@@ -7,11 +7,11 @@ import (
 	"os"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/hclfile"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -26,7 +26,7 @@ type unitFile struct {
 	DNS      string         `hcl:"dns,optional"`
 }
 
-// LoadUnit reads the networks of a unit. The error is an *Error unless the file cannot
+// LoadUnit reads the networks of a unit. The error is an *hclfile.Error unless the file cannot
 // be read.
 func LoadUnit(path, id string) (hook.Request, error) {
 	r := hook.Request{ID: id, Operator: true}
@@ -36,13 +36,9 @@ func LoadUnit(path, id string) (hook.Request, error) {
 	if _, err := os.Stat(path); err != nil {
 		return r, &hook.RequestError{Field: "file", Value: path, Reason: err.Error()}
 	}
-	body, err := parse([]string{path})
-	if err != nil {
-		return r, err
-	}
 	var f unitFile
-	if faults := gohcl.DecodeBody(body, nil, &f); faults.HasErrors() {
-		return r, &Error{faults}
+	if err := hclfile.LoadFile(path, &f); err != nil {
+		return r, err
 	}
 	return f.request(r)
 }
@@ -53,19 +49,19 @@ func (f *unitFile) request(r hook.Request) (hook.Request, error) {
 	if primary := v.networks(f.Primary); len(primary) == 1 {
 		r.Primary = &primary[0]
 	} else if len(primary) > 1 {
-		v.fault(f.Primary.Range(), "primary", "want one network; further ones belong to networks")
+		v.Fault(f.Primary.Range(), "primary", "want one network; further ones belong to networks")
 	}
 	r.Networks = v.networks(f.Networks)
-	publish, _ := read[[]string](&v, f.Publish)
+	publish, _ := hclfile.Read[[]string](&v.Values, f.Publish)
 	for _, text := range publish {
 		ports, err := portmap.Parse(text)
 		if err != nil {
-			v.fault(f.Publish.Range(), "publish", err.Error())
+			v.Fault(f.Publish.Range(), "publish", err.Error())
 		}
 		r.Ports = append(r.Ports, ports...)
 	}
-	if len(v.faults) > 0 {
-		return r, &Error{v.faults}
+	if err := v.Err(); err != nil {
+		return r, err
 	}
 	return r, nil
 }
@@ -73,13 +69,13 @@ func (f *unitFile) request(r hook.Request) (hook.Request, error) {
 // networks reads a selection: the short form, an element, or a list of either.
 func (v *values) networks(e hcl.Expression) []selection.Element {
 	value, faults := e.Value(nil)
-	v.faults = append(v.faults, faults...)
+	v.Add(faults)
 	if faults.HasErrors() || value.IsNull() {
 		return nil
 	}
 	elements, err := elementsOf(value)
 	if err != nil {
-		v.fault(e.Range(), "networks", err.Error())
+		v.Fault(e.Range(), "networks", err.Error())
 	}
 	return elements
 }

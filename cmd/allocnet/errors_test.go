@@ -19,16 +19,17 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/hclfile"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/nomad"
+	"github.com/allocnet/allocnet/nomad/rest"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -58,7 +59,7 @@ var outcomes = map[string]struct {
 	"agent.ErrRunning":                    {agent.ErrRunning, failed},
 	"agent/api.Error":                     {&api.Error{Status: 503}, unavailable},
 	"agent/client.ErrUnavailable":         {client.ErrUnavailable, unavailable},
-	"agent/config.Error":                  {&config.Error{}, refused},
+	"internal/hclfile.Error":              {&hclfile.Error{}, refused},
 	"cleanup.ErrLiveUnknown":              {cleanup.ErrLiveUnknown, unavailable},
 	"cleanup.Failure":                     {cleanup.Failure{Err: errors.New("x")}, failed},
 	"cleanup.UnknownPluginError":          {&cleanup.UnknownPluginError{}, failed},
@@ -92,6 +93,8 @@ var outcomes = map[string]struct {
 	"hook.UnrecordedError":                {&hook.UnrecordedError{}, conflict},
 	"internal/resolvconf.ErrForeign":      {resolvconf.ErrForeign, conflict},
 	"internal/netns.MissingError":         {&netns.MissingError{}, refused},
+	"nomad/rest.Error":                    {&rest.Error{}, unavailable},
+	"nomad/rest.TokenError":               {&rest.TokenError{}, refused},
 	"nomad.SelectionError":                {&nomad.SelectionError{}, refused},
 	"policy.DeniedError":                  {&policy.DeniedError{}, refused},
 	"portmap.ConflictError":               {&portmap.ConflictError{}, refused},

@@ -5,8 +5,11 @@ package rest
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // TokenError is a token file that cannot be read. No request was sent.
@@ -14,6 +17,9 @@ type TokenError struct{ Err error }
 
 // Error says which file.
 func (e *TokenError) Error() string { return fmt.Sprintf("nomad token: %v", e.Err) }
+
+// Kind is that of package errdefs.
+func (*TokenError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Unwrap returns Err.
 func (e *TokenError) Unwrap() error { return e.Err }
@@ -36,6 +42,14 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%s: %v", what, e.Err)
 	}
 	return fmt.Sprintf("%s: status %d: %s", what, e.Status, printable(e.Body))
+}
+
+// Kind is that of package errdefs.
+func (e *Error) Kind() errdefs.Kind {
+	if e.Status == http.StatusForbidden || e.Status == http.StatusBadRequest {
+		return errdefs.Refused
+	}
+	return errdefs.Unavailable
 }
 
 // Unwrap returns Err.

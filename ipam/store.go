@@ -6,6 +6,8 @@ package ipam
 import (
 	"context"
 	"errors"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Store keeps the entries of pools for all hosts of a cluster. Each entry has an index, which
@@ -51,9 +53,9 @@ type Listing struct {
 // Errors of a Store.
 var (
 	ErrNotFound = errors.New("the store has no such entry")
-	ErrConflict = errors.New("the entry was changed by another")
+	ErrConflict = errdefs.New(errdefs.Conflict, "the entry was changed by another")
 	// ErrRefused is a lack of rights (403). Nothing was done.
-	ErrRefused = errors.New("the store refuses access")
+	ErrRefused = errdefs.New(errdefs.Unavailable, "the store refuses access")
 	// ErrUnavailable is a store that did not answer, or has no leader.
-	ErrUnavailable = errors.New("the store is unavailable")
+	ErrUnavailable = errdefs.New(errdefs.Unavailable, "the store is unavailable")
 )

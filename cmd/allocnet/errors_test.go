@@ -28,6 +28,8 @@ import (
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/reserved"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/nomad/rest"
 	"github.com/allocnet/allocnet/policy"
@@ -93,6 +95,19 @@ var outcomes = map[string]struct {
 	"hook.UnrecordedError":                {&hook.UnrecordedError{}, conflict},
 	"internal/resolvconf.ErrForeign":      {resolvconf.ErrForeign, conflict},
 	"internal/netns.MissingError":         {&netns.MissingError{}, refused},
+	"ipam.ErrInvalid":                     {ipam.ErrInvalid, refused},
+	"ipam.ErrMismatch":                    {ipam.ErrMismatch, refused},
+	"ipam.ErrTwin":                        {ipam.ErrTwin, refused},
+	"ipam.ErrExhausted":                   {ipam.ErrExhausted, unavailable},
+	"ipam.ErrFenced":                      {ipam.ErrFenced, unavailable},
+	"ipam.ErrNoLease":                     {ipam.ErrNoLease, failed},
+	"ipam.ErrNotFound":                    {ipam.ErrNotFound, failed},
+	"ipam.ErrConflict":                    {ipam.ErrConflict, conflict},
+	"ipam.ErrRefused":                     {ipam.ErrRefused, unavailable},
+	"ipam.ErrUnavailable":                 {ipam.ErrUnavailable, unavailable},
+	"ipam/reserved.ErrFull":               {reserved.ErrFull, unavailable},
+	"ipam/reserved.BusyError":             {&reserved.BusyError{}, unavailable},
+	"ipam/reserved.RefusedError":          {&reserved.RefusedError{}, refused},
 	"nomad/rest.Error":                    {&rest.Error{}, unavailable},
 	"nomad/rest.TokenError":               {&rest.TokenError{}, refused},
 	"nomad.SelectionError":                {&nomad.SelectionError{}, refused},

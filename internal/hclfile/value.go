@@ -79,14 +79,14 @@ func (v *Values) OneOf(e hcl.Expression, allowed ...string) string {
 // Name reads the name of a Nomad namespace or region.
 func (v *Values) Name(e hcl.Expression) string {
 	text, ok := Read[string](v, e)
-	if ok && text != "" && !nomadName.MatchString(text) {
+	if ok && text != "" && (len(text) > 128 || !nomadName.MatchString(text)) {
 		v.Fault(e.Range(), strconv.Quote(text), "want letters, digits, - and _, at most 128")
 	}
 	return text
 }
 
 // nomadName is the form of a namespace and of a region.
-var nomadName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+var nomadName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
 // Unset reports the settings that are set.
 func (v *Values) Unset(reason string, expressions ...hcl.Expression) {

@@ -9,15 +9,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// valid matches the paths of entries: those that Nomad's variables may have.
-var valid = regexp.MustCompile(`^[a-zA-Z0-9\-_~/]{1,128}$`)
+// valid returns whether an entry can have the path: those that Nomad's variables may have.
+func valid(path string) bool {
+	isOther := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_~/", r)
+	}
+	return path != "" && len(path) <= 128 && !strings.ContainsFunc(path, isOther)
+}
 
 // file is the file of an entry. All are in one directory: a path may be the beginning of
 // another.

@@ -165,7 +165,7 @@ func (s *Store) unavailable(err error) error {
 
 // read reads an entry.
 func (s *Store) read(path string) (ipam.Entry, error) {
-	if !valid.MatchString(path) {
+	if !valid(path) {
 		return ipam.Entry{}, fmt.Errorf("%w: path %q: want 1 to 128 of a-z, A-Z, 0-9, -, _, ~ and /", ipam.ErrRefused, path)
 	}
 	content, index, err := readFile(s.file(path))
@@ -184,7 +184,7 @@ func (s *Store) entries(prefix string) ([]ipam.Entry, error) {
 	var found []ipam.Entry
 	for _, file := range files {
 		path := pathOf(file.Name())
-		if !strings.HasPrefix(path, prefix) || !valid.MatchString(path) {
+		if !strings.HasPrefix(path, prefix) || !valid(path) {
 			continue
 		}
 		_, index, _ := readFile(s.file(path)) // of a damaged file it is 0

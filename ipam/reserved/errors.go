@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -30,6 +31,9 @@ func (e *BusyError) Error() string {
 	return text
 }
 
+// Kind is that of package errdefs.
+func (*BusyError) Kind() errdefs.Kind { return errdefs.Unavailable }
+
 // Unwrap returns Err.
 func (e *BusyError) Unwrap() error { return e.Err }
 
@@ -46,6 +50,9 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("reserved address %s is refused: %s", e.Address, e.Reason)
 }
+
+// Kind is that of package errdefs.
+func (*RefusedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Is makes it an ipam.ErrInvalid.
 func (*RefusedError) Is(target error) bool { return target == ipam.ErrInvalid }

@@ -47,10 +47,7 @@ type Store struct {
 
 // Open opens and locks the leases of a network, making the directory if it is missing.
 func Open(ctx context.Context, dataDir, network string) (*Store, error) {
-	if dataDir == "" {
-		dataDir = defaultDir
-	}
-	dir := filepath.Join(dataDir, network)
+	dir := directory(dataDir, network)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -63,6 +60,13 @@ func Open(ctx context.Context, dataDir, network string) (*Store, error) {
 		return nil, err
 	}
 	return &Store{dir: dir, lock: lock, index: readIndex(dir)}, nil
+}
+
+func directory(dataDir, network string) string {
+	if dataDir == "" {
+		dataDir = defaultDir
+	}
+	return filepath.Join(dataDir, network)
 }
 
 // Close writes the index, and unlocks the store.
@@ -80,8 +84,8 @@ func (s *Store) Lock() error { return nil }
 // Unlock does nothing.
 func (s *Store) Unlock() error { return nil }
 
-// Reserve makes a lease. It returns false if the address has one.
-func (s *Store) Reserve(id, ifname string, ip net.IP, rangeID string) (bool, error) {
+// Create makes a lease. It returns false if the address has one.
+func (s *Store) Create(id, ifname string, ip net.IP) (bool, error) {
 	name, content := ip.String(), leaseContent(id, ifname)
 	created, err := createLease(filepath.Join(s.dir, name), content)
 	if err != nil || !created {
@@ -90,6 +94,16 @@ func (s *Store) Reserve(id, ifname string, ip net.IP, rangeID string) (bool, err
 	if s.index != nil {
 		s.index.add(name, content)
 		s.changed = true
+	}
+	return true, nil
+}
+
+// Reserve makes a lease as the plugin does, which notes the address that it reserved last. It
+// returns false if the address has a lease.
+func (s *Store) Reserve(id, ifname string, ip net.IP, rangeID string) (bool, error) {
+	created, err := s.Create(id, ifname, ip)
+	if err != nil || !created {
+		return false, err
 	}
 	err = regularfile.Write(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
 	return err == nil, err
@@ -124,6 +138,59 @@ func (s *Store) release(content string) (found bool) {
 	}
 	return found
 }
+
+// Remove removes the lease of an address if it is this attachment's. It returns whether it was.
+func (s *Store) Remove(id, ifname string, ip net.IP) (bool, error) {
+	name, content := ip.String(), leaseContent(id, ifname)
+	path := filepath.Join(s.dir, name)
+	got, err := readLease(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && got != content {
+		return false, nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err == nil && s.index != nil {
+		s.index.remove(name, content)
+		s.changed = true
+	}
+	return err == nil, err
+}
+
+// Owner returns the attachment that has the lease of an address. The interface is empty in
+// leases of an old version. It returns false if there is no lease.
+func (s *Store) Owner(ip net.IP) (id, ifname string, leased bool, err error) {
+	content, err := readLease(filepath.Join(s.dir, ip.String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", false, nil
+	}
+	id, ifname, _ = strings.Cut(content, "\r\n")
+	return id, ifname, err == nil, err
+}
+
+// List returns the addresses of a network that have a lease, in no order. It takes no lock.
+func List(dataDir, network string) ([]net.IP, error) {
+	dir, err := os.Open(directory(dataDir, network))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	names, err := dir.Readdirnames(-1)
+	var ips []net.IP
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			ips = append(ips, ip)
+		}
+	}
+	return ips, err
+}
+
+// Fresh returns whether all leases were read since the store was opened. That they were not is
+// a proof that the last process with this package's store made the last change.
+func (s *Store) Fresh() bool { return s.fresh }
 
 // GetByID returns the addresses of an attachment's leases.
 func (s *Store) GetByID(id, ifname string) []net.IP {

@@ -125,6 +125,9 @@ func (s *session) leftHere(ctx context.Context, address netip.Addr, e *entry) er
 	if r != nil && r.Content.ClaimID == e.content.ClaimID && (r.Released.IsZero() || r.Released.After(s.memory.Restored)) {
 		return nil
 	}
+	if s.isNew {
+		return &BusyError{Address: address, Reason: "this host holds it without knowing, and has booted a moment ago"}
+	}
 	if err := s.freeUnknown(ctx, address, e); err != nil {
 		return err
 	}

@@ -100,14 +100,15 @@ func (s *session) finish(ctx context.Context) error {
 }
 
 // abandon marks an address whose lease another process has removed, or a killed one has not
-// made: no other process takes addresses now.
+// made: no other process takes addresses now. Not soon after a boot: of two clones, the other
+// has the attachment.
 func (s *session) abandon(ctx context.Context, address netip.Addr) error {
 	r := s.records[address]
 	if r.State == releasing {
 		return s.a.o.Leases.Remove(ctx, address, r.Content.Owner) // a killed Free had no time to
 	}
 	leased, ok, err := s.a.o.Leases.Owner(ctx, address)
-	if err != nil || ok && leased == r.Content.Owner {
+	if err != nil || s.isNew || ok && leased == r.Content.Owner {
 		return err
 	}
 	changed := *r

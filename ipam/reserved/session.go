@@ -23,6 +23,8 @@ type session struct {
 	memory  *memory
 	view    view
 	unlock  func()
+	// isNew: see Guard.
+	isNew bool
 }
 
 // open begins a session. The caller closes it.
@@ -46,7 +48,7 @@ func (s *session) prepare(ctx context.Context) (err error) {
 	if s.store, s.host, err = s.a.o.Open(); err != nil {
 		return err
 	}
-	if err := s.a.o.Guard.Check(ctx); err != nil {
+	if s.isNew, err = s.a.o.Guard.Identify(ctx, s.store, s.host); err != nil {
 		return err
 	}
 	s.records, err = s.a.records.load(ctx)

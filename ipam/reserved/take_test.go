@@ -51,9 +51,14 @@ func (l *fakeLeases) Remove(_ context.Context, address netip.Addr, owner ipam.Ow
 	return nil
 }
 
-type fakeGuard struct{ err error }
+type fakeGuard struct {
+	isNew bool
+	err   error
+}
 
-func (g *fakeGuard) Check(context.Context) error { return g.err }
+func (g *fakeGuard) Identify(context.Context, ipam.Store, ipam.Host) (bool, error) {
+	return g.isNew, g.err
+}
 
 // fakeHolder says what a test sets.
 type fakeHolder struct {

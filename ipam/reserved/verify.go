@@ -142,7 +142,7 @@ func (s *session) verifyUnknown(ctx context.Context, address netip.Addr, e *entr
 	case ok && leased == e.content.Owner:
 		_, err = s.put(ctx, address, &record{State: held, Index: e.index, Content: e.content})
 		return err
-	case s.settling() > 0:
+	case s.isNew || s.settling() > 0:
 		return nil
 	}
 	v.Freed = append(v.Freed, address)

@@ -1,0 +1,19 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// Identify fails with ipam.ErrTwin if another machine has this host's instance. It returns
+// whether one may have it that has had no time to say so: then nothing is to be given back. The
+// caller has locked the store.
+func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host) (isNew bool, err error) {
+	s := &session{Leases: l, store: store, host: host, now: l.moment(host.Boot)}
+	err = s.register(ctx)
+	return s.isNew, err
+}

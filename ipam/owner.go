@@ -14,8 +14,6 @@ type Owner struct {
 // Request is what an attachment asks a pool for.
 type Request struct {
 	Owner Owner
-	// Network is the name of the network in the runtime's configuration.
-	Network string
 	// Addresses are requested ones, each in a reserved range of the pool. Empty: any.
 	Addresses []netip.Addr
 	// Job is the allocation's. Zero: the runtime is not Nomad.

@@ -57,10 +57,12 @@ func (h *host) open() ([]ipam.Block, error) { return h.blocks, nil }
 // take returns the addresses that a container gets, or the error.
 func (h *host) take(id string) string {
 	h.Helper()
-	all, err := h.Take(h.Context(), owner(id), h.open)
+	all, made, err := h.Take(h.Context(), owner(id), h.config.Families(), h.open)
 	if err != nil {
 		return err.Error()
 	}
+	all = append(all, made...)
+	slices.SortFunc(all, func(x, y netip.Addr) int { return y.Compare(x) })
 	return strings.Trim(fmt.Sprint(all), "[]")
 }
 
@@ -112,7 +114,7 @@ func TestCooldown(t *testing.T) {
 	if got := h.take("e"); !strings.Contains(got, "1 blocks of this host have none, and 3 more from") {
 		t.Errorf("e gets %s", got)
 	}
-	_, err := h.Take(t.Context(), owner("e"), h.open)
+	_, _, err := h.Take(t.Context(), owner("e"), h.config.Families(), h.open)
 	var full *FullError
 	if !errors.As(err, &full) || !errors.Is(err, ipam.ErrExhausted) || !full.Next.Equal(h.clock.Add(40*time.Second)) || !slices.Equal(full.Families, []ipam.Family{ipam.IPv4}) {
 		t.Errorf("the error is %#v", err)
@@ -230,7 +232,7 @@ func TestQuarantine(t *testing.T) {
 // TestBlocksAreAskedForUnderTheLock: what they are does not change until the lease is made.
 func TestBlocksAreAskedForUnderTheLock(t *testing.T) {
 	h := newHost(t, small)
-	_, err := h.Take(t.Context(), owner("a"), func() ([]ipam.Block, error) {
+	_, _, err := h.Take(t.Context(), owner("a"), h.config.Families(), func() ([]ipam.Block, error) {
 		ended, stop := context.WithCancelCause(t.Context())
 		stop(errors.New("locked"))
 		_, err := h.Lock(ended)
@@ -369,7 +371,7 @@ func TestUnwritableLease(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.config.DataDir, "p"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Take(t.Context(), owner("b"), h.open); err == nil {
+	if _, _, err := h.Take(t.Context(), owner("b"), h.config.Families(), h.open); err == nil {
 		t.Error("there is no error")
 	}
 	if err := os.Remove(filepath.Join(h.config.DataDir, "p")); err != nil {

@@ -15,59 +15,51 @@ import (
 )
 
 // Take gives an attachment an address of each family from the blocks that open returns, or
-// none. Those that the attachment has already are the same again. open is called under the
-// lease lock, and only if an address is needed. The error is a FullError if there is none.
-func (a *Addresses) Take(ctx context.Context, owner ipam.Owner, open func() ([]ipam.Block, error)) ([]netip.Addr, error) {
+// none. Those that the attachment has already are the same again; made are the others. open is
+// called under the lease lock, and only if an address is needed. The error is a FullError if
+// there is none.
+func (a *Addresses) Take(ctx context.Context, owner ipam.Owner, families []ipam.Family, open func() ([]ipam.Block, error)) (existing, made []netip.Addr, err error) {
 	store, err := a.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	taken, missing := a.existing(find(store, owner))
+	existing, missing := a.existing(find(store, owner), families)
 	if len(missing) == 0 {
-		return taken, nil
+		return existing, nil, nil
 	}
 	blocks, err := open()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t := &taking{Addresses: a, store: store, owner: owner, time: a.now()}
 	defer t.close()
 	if err := t.load(blocks, missing); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := t.take(missing); err != nil {
-		return nil, errors.Join(err, t.undo())
+		return nil, nil, errors.Join(err, t.undo())
 	}
 	for _, c := range t.taken {
-		taken = append(taken, ipam.At(c.block, c.offset))
+		made = append(made, ipam.At(c.block, c.offset))
 	}
-	return a.sorted(taken), nil
+	return existing, made, nil
 }
 
 // existing returns the first address of each family that an attachment has from blocks, and
 // the families of which it has none.
-func (a *Addresses) existing(found []netip.Addr) (taken []netip.Addr, missing []ipam.Family) {
-	for _, f := range a.config.Families() {
+func (a *Addresses) existing(found []netip.Addr, families []ipam.Family) (existing []netip.Addr, missing []ipam.Family) {
+	for _, f := range families {
 		i := slices.IndexFunc(found, func(address netip.Addr) bool {
 			return ipam.FamilyOf(address) == f && a.config.Usable(address)
 		})
 		if i < 0 {
 			missing = append(missing, f)
 		} else {
-			taken = append(taken, found[i])
+			existing = append(existing, found[i])
 		}
 	}
-	return taken, missing
-}
-
-// sorted puts addresses in the order of their families in the configuration.
-func (a *Addresses) sorted(all []netip.Addr) []netip.Addr {
-	families := a.config.Families()
-	slices.SortStableFunc(all, func(x, y netip.Addr) int {
-		return slices.Index(families, ipam.FamilyOf(x)) - slices.Index(families, ipam.FamilyOf(y))
-	})
-	return all
+	return existing, missing
 }
 
 // taking is a call of Take, under the lease lock.

@@ -5,7 +5,9 @@ package local
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -39,6 +41,17 @@ func (a *Addresses) Count(ctx context.Context, blocks []ipam.Block) ([]Count, er
 		}
 	}
 	return counts, nil
+}
+
+// Leased returns the addresses that have a lease, in no order.
+func (a *Addresses) Leased(ctx context.Context) ([]netip.Addr, error) {
+	unlock, err := a.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	leased, err := a.leased()
+	return slices.Collect(maps.Keys(leased)), err
 }
 
 // LastUse returns how many leases a block has, and until when the last of its other addresses

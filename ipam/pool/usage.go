@@ -5,21 +5,28 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/block"
 )
 
 // Usage is what this host has of a pool.
 type Usage struct {
+	// Families has all families of the pool.
 	Families []FamilyUsage
 	Blocks   []BlockUsage
 	// Reserved are the reserved addresses that attachments of this host have.
 	Reserved []netip.Addr
 	// Verified is when this host last knew that its blocks are its own. Zero: never.
 	Verified time.Time
-	// Fenced is whether it gives out no new address because that is too long ago.
+	// Closed is why no new address of the host's blocks is given out: ipam.ErrTwin or
+	// ipam.ErrFenced. Nil: it is.
+	Closed error
+	// Fenced is whether it is ipam.ErrFenced.
 	Fenced bool
 }
 
@@ -45,35 +52,63 @@ type Count struct {
 }
 
 // Usage returns what this host has. It does not use the store.
-func (p *Pool) Usage(ctx context.Context) (Usage, error) { return Usage{}, errStub }
-
-// Overview is a pool as the store has it.
-type Overview struct {
-	// Content is the configuration. Nil: no host has used the pool.
-	Content   *ipam.PoolContent
-	Blocks    []BlockEntry
-	Addresses []AddressEntry
-	// Unknown are entries that are not understood. What they govern counts as used.
-	Unknown []UnknownEntry
+func (p *Pool) Usage(ctx context.Context) (Usage, error) {
+	held, err := p.blocks.Overview()
+	if err != nil {
+		return Usage{}, err
+	}
+	u := Usage{Verified: held.Verified}
+	if len(held.Blocks) > 0 || errors.Is(held.Closed, ipam.ErrTwin) {
+		u.Closed, u.Fenced = held.Closed, errors.Is(held.Closed, ipam.ErrFenced)
+	}
+	blocks := make([]ipam.Block, len(held.Blocks))
+	for i, r := range held.Blocks {
+		blocks[i] = r.Block
+	}
+	counts, err := p.local.Count(ctx, blocks)
+	if err != nil {
+		return Usage{}, err
+	}
+	for i, r := range held.Blocks {
+		c := Count{Used: counts[i].Used, Cooling: counts[i].Cooling}
+		if r.State == block.Held {
+			c.Free = counts[i].Free
+		}
+		u.Blocks = append(u.Blocks, BlockUsage{r.Block, string(r.State), c})
+	}
+	for _, f := range p.o.Config.Families() {
+		u.Families = append(u.Families, u.sum(f))
+	}
+	u.Reserved, err = p.reservedHere(ctx)
+	return u, err
 }
 
-// BlockEntry is the entry of a block.
-type BlockEntry struct {
-	ipam.BlockContent
-	Index uint64
+// sum adds up the blocks of a family.
+func (u *Usage) sum(f ipam.Family) FamilyUsage {
+	s := FamilyUsage{Family: f}
+	for _, b := range u.Blocks {
+		if ipam.FamilyOf(b.Block.Addr()) == f {
+			s.Blocks++
+			s.Used, s.Cooling, s.Free = s.Used+b.Used, s.Cooling+b.Cooling, s.Free+b.Free
+		}
+	}
+	return s
 }
 
-// AddressEntry is the entry of a reserved address.
-type AddressEntry struct {
-	ipam.AddressContent
-	Index uint64
+// family returns the sum of a family.
+func (u *Usage) family(f ipam.Family) Count {
+	for _, s := range u.Families {
+		if s.Family == f {
+			return s.Count
+		}
+	}
+	return Count{}
 }
 
-// UnknownEntry is an entry that is not understood.
-type UnknownEntry struct {
-	Path string
-	Err  error
+// reservedHere returns the reserved addresses that have a lease.
+func (p *Pool) reservedHere(ctx context.Context) ([]netip.Addr, error) {
+	all, err := p.local.Leased(ctx)
+	all = slices.DeleteFunc(all, func(a netip.Addr) bool { return !p.o.Config.IsReserved(a) })
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all, err
 }
-
-// Show returns the whole pool.
-func (p *Pool) Show(ctx context.Context) (Overview, error) { return Overview{}, errStub }

@@ -1,0 +1,237 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/block"
+	"github.com/allocnet/allocnet/ipam/local"
+)
+
+const (
+	// claimTimeout is how long an attachment waits for a block, so that it fails within 5 s.
+	claimTimeout = 4500 * time.Millisecond
+	// claimAttempts are made if other attachments take all addresses of a new block.
+	claimAttempts = 8
+	// probeAttempts are made if other hosts use the addresses.
+	probeAttempts = 3
+)
+
+// Add gives an attachment an address of each family of the pool, those that it requests among
+// them: all or none. An attachment that has addresses gets the same again.
+func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error) {
+	if err := p.validate(r); err != nil {
+		return nil, err
+	}
+	fixed, err := p.addReserved(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return hasFamily(fixed, f) })
+	if len(others) == 0 {
+		return p.assign(fixed)
+	}
+	found, err := p.addFromBlocks(ctx, r.Owner, others)
+	if err != nil && len(fixed) > 0 {
+		err = errors.Join(err, p.reserved.Free(context.WithoutCancel(ctx), r.Owner))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.assign(append(fixed, found...))
+}
+
+func hasFamily(addresses []netip.Addr, f ipam.Family) bool {
+	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return ipam.FamilyOf(a) == f })
+}
+
+// validate requires an attachment, and addresses of the pool of different families.
+func (p *Pool) validate(r ipam.Request) error {
+	if r.Owner.ContainerID == "" || r.Owner.Interface == "" {
+		return fmt.Errorf("%w: attachment %q of container %q: want both", ipam.ErrInvalid, r.Owner.Interface, r.Owner.ContainerID)
+	}
+	for i, address := range r.Addresses {
+		if !p.o.Config.IsReserved(address) {
+			return fmt.Errorf("%w: requested address %s is in no reserved range of the pool %s", ipam.ErrInvalid, address, p.o.Config.Pool)
+		}
+		if hasFamily(r.Addresses[:i], ipam.FamilyOf(address)) {
+			return fmt.Errorf("%w: requested addresses are %v: want one of each family", ipam.ErrInvalid, r.Addresses)
+		}
+	}
+	return nil
+}
+
+// assign returns the addresses as an attachment's, in the order of the families.
+func (p *Pool) assign(addresses []netip.Addr) ([]ipam.Assigned, error) {
+	var all []ipam.Assigned
+	for _, f := range p.o.Config.Families() {
+		for _, address := range addresses {
+			if ipam.FamilyOf(address) != f {
+				continue
+			}
+			a, err := p.o.Config.Assign(address)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// addReserved takes requested addresses, or sticky ones: of the families that have reserved
+// addresses.
+func (p *Pool) addReserved(ctx context.Context, r ipam.Request) ([]netip.Addr, error) {
+	var families []ipam.Family
+	if p.o.Config.Sticky && r.Job.Key != "" && len(r.Addresses) == 0 {
+		families = slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return p.o.Config.ReservedCount(f) == 0 })
+	}
+	if len(families)+len(r.Addresses) == 0 {
+		return nil, nil
+	}
+	before, err := p.reserved.Held(ctx, r.Owner)
+	if err != nil {
+		return nil, err
+	}
+	found, err := p.reserved.Take(ctx, r, families)
+	if err != nil {
+		return nil, err
+	}
+	made := slices.DeleteFunc(slices.Clone(found), func(a netip.Addr) bool { return slices.Contains(before, a) })
+	taken, err := p.probe(ctx, made)
+	if err == nil && len(taken) > 0 {
+		err = fmt.Errorf("%w: another host uses the reserved address %s", ipam.ErrExhausted, taken[0])
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.reserved.Free(context.WithoutCancel(ctx), r.Owner))
+	}
+	return found, nil
+}
+
+// addFromBlocks takes addresses that no other host is seen to use.
+func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []ipam.Family) ([]netip.Addr, error) {
+	var used []netip.Addr
+	for range probeAttempts {
+		existing, made, err := p.take(ctx, owner, families)
+		if err != nil {
+			return nil, err
+		}
+		if used, err = p.probe(ctx, made); err != nil {
+			return nil, errors.Join(err, p.local.Release(context.WithoutCancel(ctx), owner))
+		}
+		if len(used) == 0 {
+			return append(existing, made...), nil
+		}
+		for _, address := range used {
+			p.o.Logger.Error("another host uses an address of a block of this host: it is not given out for an hour", "address", address)
+			if err := p.local.Quarantine(ctx, owner, address); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err := fmt.Errorf("%w: other hosts use %d addresses of this host's blocks, the last is %s", ipam.ErrExhausted, probeAttempts, used[0])
+	return nil, errors.Join(err, p.local.Release(context.WithoutCancel(ctx), owner))
+}
+
+// probe returns those of the addresses that other hosts use.
+func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.Addr, err error) {
+	if p.o.Probe == nil {
+		return nil, nil
+	}
+	for _, address := range addresses {
+		taken, err := p.o.Probe(ctx, address)
+		if err != nil {
+			return nil, fmt.Errorf("probe for %s: %w", address, err)
+		}
+		if taken {
+			used = append(used, address)
+		}
+	}
+	return used, nil
+}
+
+// take takes addresses from the blocks that this host has, or else from new ones.
+func (p *Pool) take(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
+	if err := p.blocks.Refresh(ctx); err != nil {
+		p.o.Logger.Warn("verify the blocks of this host: it is repeated later", "error", err)
+	}
+	existing, made, err = p.takeHeld(ctx, owner, families)
+	if !errors.Is(err, ipam.ErrExhausted) && !errors.Is(err, ipam.ErrFenced) {
+		return existing, made, err
+	}
+	limited, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
+	defer stop()
+	return p.takeNew(limited, owner, families)
+}
+
+var errSlow = fmt.Errorf("%w: no answer in %s", ipam.ErrUnavailable, claimTimeout)
+
+// takeHeld takes addresses from the blocks that this host has.
+func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
+	return p.local.Take(ctx, owner, families, func() ([]ipam.Block, error) {
+		held, err := p.blocks.Overview()
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(held.Blocks, func(r block.Record) bool { return r.State == block.Held }) {
+			return held.Open(), held.Closed
+		}
+		return nil, nil
+	})
+}
+
+// takeNew claims blocks until they have addresses for the attachment. Those that wait for
+// another process to claim one may find that it is enough for them.
+func (p *Pool) takeNew(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
+	unlock, err := p.lock(ctx, "claim.lock")
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ipam.ErrExhausted, err)
+	}
+	defer unlock()
+	for range claimAttempts {
+		var full *local.FullError
+		existing, made, err = p.takeHeld(ctx, owner, families)
+		switch {
+		case errors.As(err, &full):
+			err = p.claim(ctx, full.Families)
+		case errors.Is(err, ipam.ErrFenced):
+			err = p.blocks.Verify(ctx)
+		default:
+			return existing, made, err
+		}
+		if err != nil {
+			return nil, nil, withCause(ctx, err, full)
+		}
+	}
+	return nil, nil, fmt.Errorf("%w: others took the addresses of %d new blocks", ipam.ErrExhausted, claimAttempts)
+}
+
+// withCause says why blocks were asked for, and if the store did not answer in time, so.
+func withCause(ctx context.Context, err error, full *local.FullError) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if full != nil {
+		return fmt.Errorf("%w; a new block: %w", full, err)
+	}
+	return err
+}
+
+func (p *Pool) claim(ctx context.Context, families []ipam.Family) error {
+	for _, f := range families {
+		claimed, err := p.blocks.Claim(ctx, f)
+		if err != nil {
+			return err
+		}
+		p.o.Logger.Info("claimed a block", "block", claimed)
+	}
+	return nil
+}

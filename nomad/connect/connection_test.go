@@ -149,7 +149,7 @@ func TestNodeIsCached(t *testing.T) {
 	if _, host := mustOpen(t, dir, stateDir); host.NodeID != nodeB {
 		t.Errorf("host %+v while Nomad refuses, want the last node", host)
 	}
-	if err := os.WriteFile(filepath.Join(stateDir, "ipam", "node.json"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(stateDir, "ipam", "nomad.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := New(dir, stateDir).Open(); !errors.Is(err, ipam.ErrRefused) || !strings.Contains(err.Error(), "configure node_id") {
@@ -160,7 +160,7 @@ func TestNodeIsCached(t *testing.T) {
 // age makes the cached node older.
 func age(t *testing.T, stateDir string, by time.Duration) {
 	t.Helper()
-	path := filepath.Join(stateDir, "ipam", "node.json")
+	path := filepath.Join(stateDir, "ipam", "nomad.json")
 	data, err := os.ReadFile(path)
 	var n node
 	if err := errors.Join(err, json.Unmarshal(data, &n)); err != nil {

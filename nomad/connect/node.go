@@ -46,7 +46,7 @@ type nodeCache struct {
 	client     *rest.Client
 }
 
-func (c *nodeCache) path() string { return filepath.Join(c.dir, "node.json") }
+func (c *nodeCache) path() string { return filepath.Join(c.dir, "nomad.json") }
 
 // node returns the cached node if it is fresh, or if the agent does not answer.
 func (c *nodeCache) node(ctx context.Context) (node, error) {

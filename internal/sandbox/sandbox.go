@@ -147,7 +147,7 @@ func prepare() error {
 	if err := coverEtc(); err != nil {
 		return fmt.Errorf("cover /etc: %w", err)
 	}
-	if err := mountSys(); err != nil {
+	if err := MountSys(); err != nil {
 		return fmt.Errorf("mount /sys of the new namespace: %w", err)
 	}
 	return runAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
@@ -163,9 +163,9 @@ func coverEtc() error {
 	return unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir="+dir+"/changes,workdir="+dir+"/work")
 }
 
-// mountSys mounts the sysfs of the new network namespace, and in it the control
+// MountSys mounts the sysfs of the new network namespace, and in it the control
 // groups as they were: a Nomad agent wants them.
-func mountSys() error {
+func MountSys() error {
 	const groups, aside = "/sys/fs/cgroup", "/run/cgroup"
 	if err := os.Mkdir(aside, 0o755); err != nil {
 		return err

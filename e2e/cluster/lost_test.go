@@ -1,0 +1,80 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+)
+
+// Directories that a node can lose.
+var (
+	stateDirs = []string{"/var/lib/allocnet", "/var/lib/cni"}
+	dataDir   = []string{"/var/lib/nomad"}
+)
+
+// TestDataLost removes Nomad's directory of a client: it is a new node, and what ran runs on
+// without being known to Nomad.
+func TestDataLost(t *testing.T) {
+	s := begin(t)
+	s.during(func() { s.lose(lab.Clients[1], dataDir) })
+	s.powerCycle(lab.Clients[1])
+}
+
+// lose removes directories while the daemons of a client do not run.
+func (s *scene) lose(m *cluster.Machine, dirs []string) {
+	s.Helper()
+	must(s, m.Signal(cluster.Agent, unix.SIGKILL))
+	must(s, m.Signal(cluster.Nomad, unix.SIGKILL))
+	must(s, m.Wipe(dirs...))
+	must(s, lab.StartNomad(m))
+	must(s, m.StartAgent())
+	must(s, cluster.Await(m.Name+" is ready", func() error { return lab.RequireStatus(m, "ready") }))
+	job := cluster.Job{ID: s.name("after"), Network: cluster.Flat, Count: 3, Group: on(m)}
+	s.start(job)
+	must(s, lab.Stop(job.ID))
+}
+
+// on constrains a group to a machine.
+func on(m *cluster.Machine) string {
+	return "constraint {\n attribute = \"${node.unique.name}\"\n value = \"" + m.Name + "\"\n}"
+}
+
+func (s *scene) powerCycle(m *cluster.Machine) {
+	s.Helper()
+	m.Off()
+	must(s, lab.StartClient(m))
+	must(s, lab.AwaitReady())
+}
+
+// TestRebooted turns a client off, without and with its directories, and on again.
+func TestRebooted(t *testing.T) {
+	s := begin(t)
+	s.during(func() {
+		m := lab.Clients[0]
+		s.powerCycle(m)
+		m.Off()
+		must(t, m.Wipe(stateDirs...))
+		must(t, lab.StartClient(m))
+		must(t, lab.AwaitReady())
+	})
+}
+
+// TestReplaced replaces a node by another machine of the same name.
+func TestReplaced(t *testing.T) {
+	s := begin(t)
+	s.during(func() {
+		m := lab.Clients[1]
+		m.Off()
+		must(t, m.Wipe("/"))
+		must(t, lab.StartClient(m))
+		must(t, cluster.Await("the new node is ready", func() error { return lab.RequireStatus(m, "ready") }))
+		job := cluster.Job{ID: s.name("after"), Network: cluster.Flat, Count: 3, Group: on(m)}
+		s.start(job)
+		must(t, lab.Stop(job.ID))
+	})
+}

@@ -1,0 +1,197 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// The daemons of the machines.
+const (
+	Nomad = "nomad"
+	Agent = "allocnet"
+)
+
+// namespace is Nomad's namespace of the pools' variables.
+const namespace = "allocnet-ipam"
+
+// tokenFile is the token of a client's allocnet agent.
+const tokenFile = "/etc/allocnet.d/nomad.token"
+
+const common = `
+name      = %q
+data_dir  = "/var/lib/nomad"
+bind_addr = "0.0.0.0"
+log_level = "DEBUG"
+advertise {
+  http = %[2]q
+  rpc  = %[2]q
+  serf = %[2]q
+}
+acl {
+  enabled = true
+}
+`
+
+// A node whose client has ended is down within 20 s.
+const serverPart = `
+server {
+  enabled                = true
+  bootstrap_expect       = 3
+  heartbeat_grace        = "10s"
+  min_heartbeat_ttl      = "5s"
+  failover_heartbeat_ttl = "15s"
+  server_join {
+    retry_join     = ["172.31.0.1", "172.31.0.2", "172.31.0.3"]
+    retry_interval = "1s"
+  }
+}
+`
+
+const clientPart = `
+client {
+  enabled           = true
+  servers           = ["172.31.0.1", "172.31.0.2", "172.31.0.3"]
+  network_interface = "` + management + `"
+  cpu_total_compute = 100000
+  memory_total_mb   = 100000
+  cni_path          = "/opt/cni/bin"
+  cni_config_dir    = "/opt/cni/config"
+  options = {
+    "driver.allowlist"     = "raw_exec"
+    "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"
+  }
+}
+plugin "raw_exec" {
+  config {
+    enabled = true
+  }
+}
+`
+
+const agentConfig = `
+nomad {
+  token_file = "` + tokenFile + `"
+  events     = true
+}
+reconcile {
+  interval = "5s"
+}
+ipam {
+  store     = "nomad"
+  namespace = "` + namespace + `"
+}
+`
+
+// StartServer boots a server and starts Nomad on it.
+func (c *Cluster) StartServer(m *Machine) error {
+	if err := m.on(); err != nil {
+		return err
+	}
+	return c.RestartServer(m)
+}
+
+// RestartServer starts Nomad on a server that is on.
+func (c *Cluster) RestartServer(m *Machine) error { return m.startNomad(serverPart) }
+
+func (m *Machine) startNomad(part string) error {
+	if err := m.Write("/var/lib/nomad.hcl", fmt.Sprintf(common, m.Name, m.Address.String())+part); err != nil {
+		return err
+	}
+	return m.Start(Nomad, "nomad", "agent", "-config", "/var/lib/nomad.hcl")
+}
+
+// StartClient boots a client, installs what docs/cluster.md says, and starts Nomad and the
+// allocnet agent on it.
+func (c *Cluster) StartClient(m *Machine) error {
+	if err := m.on(); err != nil {
+		return err
+	}
+	if err := c.install(m); err != nil {
+		return err
+	}
+	if err := c.StartNomad(m); err != nil {
+		return err
+	}
+	return m.StartAgent()
+}
+
+// StartNomad starts Nomad on a client that is on.
+func (c *Cluster) StartNomad(m *Machine) error { return m.startNomad(clientPart) }
+
+// StartAgent starts the allocnet agent on a client that is on.
+func (m *Machine) StartAgent() error { return m.Start(Agent, "allocnet", "agent") }
+
+// install writes the networks and the configuration of a client.
+func (c *Cluster) install(m *Machine) error {
+	if err := m.links(); err != nil {
+		return err
+	}
+	if err := m.writeNetworks(); err != nil {
+		return err
+	}
+	if err := m.Write("/etc/allocnet.d/agent.hcl", agentConfig); err != nil {
+		return err
+	}
+	if _, err := os.Stat(m.Path(tokenFile)); err == nil {
+		return nil
+	}
+	return c.giveToken(m)
+}
+
+// giveToken makes another token for the allocnet agent of a client.
+func (c *Cluster) giveToken(m *Machine) error {
+	token, err := c.newToken(m.Name)
+	if err != nil {
+		return err
+	}
+	return m.Write(tokenFile, token+"\n")
+}
+
+// links makes the plugin directory.
+func (m *Machine) links() error {
+	dir := m.Path("/opt/cni/bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	reference, _ := filepath.Glob(sandbox.PluginDir() + "/*")
+	own, _ := filepath.Glob(programs + "/allocnet-*")
+	for _, program := range append(reference, own...) {
+		link := filepath.Join(dir, filepath.Base(program))
+		if err := os.Symlink(program, link); err != nil && !os.IsExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// bootstrap makes the management token, the namespace of the variables and the policy.
+func (c *Cluster) bootstrap() error {
+	var token struct{ SecretID string }
+	err := Await("the servers have a leader", func() error { return c.API(http.MethodPost, "acl/bootstrap", nil, &token) })
+	if err != nil {
+		return err
+	}
+	c.Token = token.SecretID
+	body := map[string]string{"Name": namespace}
+	if err := Await("the namespace is made", func() error { return c.API(http.MethodPost, "namespace/"+namespace, body, nil) }); err != nil {
+		return err
+	}
+	policy := map[string]string{"Name": "allocnet", "Rules": c.Rules}
+	return Await("the policy is made", func() error { return c.API(http.MethodPost, "acl/policy/allocnet", policy, nil) })
+}
+
+// newToken makes a token of an allocnet agent.
+func (c *Cluster) newToken(name string) (string, error) {
+	var token struct{ SecretID string }
+	body := map[string]any{"Name": "allocnet " + name, "Type": "client", "Policies": []string{"allocnet"}}
+	err := Await("the token is made", func() error { return c.API(http.MethodPost, "acl/token", body, &token) })
+	return strings.TrimSpace(token.SecretID), err
+}

@@ -1,0 +1,130 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// client has a limit: calls hang while the leader is stopped.
+var client = http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// API asks the servers, one after the other until one answers, for a path below /v1/.
+// Body and answer may be nil.
+func (c *Cluster) API(method, path string, body, answer any) error {
+	var errs []error
+	for _, m := range c.Servers {
+		if !m.Runs(Nomad) {
+			continue
+		}
+		err := c.ask(m, method, path, body, answer)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("no server has answered: %w", errors.Join(errs...))
+}
+
+// ask is API for one machine.
+func (c *Cluster) ask(m *Machine, method, path string, body, answer any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequest(method, "http://"+m.Address.String()+":4646/v1/"+path, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("X-Nomad-Token", c.Token)
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body) // a part of the error
+		return fmt.Errorf("%s: %s %s: %s: %s", m.Name, method, path, response.Status, text)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+// Leader is the server that the servers say is the leader.
+func (c *Cluster) Leader() (*Machine, error) {
+	var address string
+	if err := c.API(http.MethodGet, "status/leader", nil, &address); err != nil {
+		return nil, err
+	}
+	for _, m := range c.Servers {
+		if strings.HasPrefix(address, m.Address.String()+":") {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("the leader is %q, want one of the servers", address)
+}
+
+// Node is a node in Nomad's API.
+type Node struct{ ID, Name, Status, SchedulingEligibility string }
+
+// Nodes lists the nodes that a machine has been, the newest last.
+func (c *Cluster) Nodes(m *Machine) (found []Node, err error) {
+	var nodes []struct {
+		Node
+		CreateIndex uint64
+	}
+	if err := c.API(http.MethodGet, "nodes", nil, &nodes); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(nodes, func(a, b struct {
+		Node
+		CreateIndex uint64
+	}) int {
+		return cmp.Compare(a.CreateIndex, b.CreateIndex)
+	})
+	for _, node := range nodes {
+		if node.Name == m.Name {
+			found = append(found, node.Node)
+		}
+	}
+	return found, nil
+}
+
+// RequireStatus is an error unless the newest node of a machine has a status.
+func (c *Cluster) RequireStatus(m *Machine, status string) error {
+	nodes, err := c.Nodes(m)
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 || nodes[len(nodes)-1].Status != status {
+		return fmt.Errorf("the nodes of %s are %v, want the last to be %s", m.Name, nodes, status)
+	}
+	return nil
+}
+
+// AwaitReady waits until each client that runs Nomad is ready.
+func (c *Cluster) AwaitReady() error {
+	return Await("the nodes are ready", func() error {
+		for _, m := range c.Clients {
+			if !m.Runs(Nomad) {
+				continue
+			}
+			if err := c.RequireStatus(m, "ready"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,152 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package cluster makes a cluster of Nomad in a sandbox: servers and clients are machines
+// with network, mount and PID namespaces and directories of their own. They have two
+// networks: one over which the agents talk, and one, like a VLAN of a data centre, that
+// the allocations share.
+package cluster
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+)
+
+// The bridges of the sandbox, and the interfaces of the machines in them.
+const (
+	management = "mgmt"
+	wire       = "vlan"
+)
+
+// Paths of all machines.
+const (
+	root     = "/mnt/cluster"
+	programs = root + "/bin"
+)
+
+// Cluster is three servers and three clients.
+type Cluster struct {
+	Servers, Clients []*Machine
+	// Token is Nomad's management token.
+	Token string
+	// Rules is the ACL policy of the allocnet agents.
+	Rules string
+}
+
+// New prepares the machines of a cluster. Rules is the ACL policy of the allocnet agents.
+func New(rules string) (*Cluster, error) {
+	if err := prepare(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{Rules: rules}
+	for i := range 3 {
+		c.Servers = append(c.Servers, machine(fmt.Sprintf("s%d", i+1), byte(i+1)))
+		c.Clients = append(c.Clients, machine(fmt.Sprintf("c%d", i+1), byte(i+11)))
+	}
+	return c, nil
+}
+
+func machine(name string, host byte) *Machine {
+	return &Machine{Name: name, Address: netip.AddrFrom4([4]byte{172, 31, 0, host}), dir: filepath.Join(root, name)}
+}
+
+// prepare makes the networks, and builds what the machines run.
+func prepare() error {
+	if err := unix.Mount("tmpfs", "/mnt", "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("cover /mnt: %w", err)
+	}
+	for _, dir := range []string{programs, "/etc/allocnet.d", "/opt"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(nomadagent.Binary(), programs+"/nomad"); err != nil {
+		return err
+	}
+	for _, bridge := range []string{management, wire} {
+		if err := runAll("ip link add "+bridge+" type bridge", "ip link set "+bridge+" up"); err != nil {
+			return err
+		}
+	}
+	if err := runAll("ip address add 172.31.0.254/24 dev " + management); err != nil {
+		return err
+	}
+	return sandbox.Build(programs+"/", "cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-ipam", "e2e/web")
+}
+
+// Start boots all machines, starts Nomad and the allocnet agents, and waits until jobs
+// can run.
+func (c *Cluster) Start() error {
+	if err := each(c.Servers, c.StartServer); err != nil {
+		return err
+	}
+	if err := c.bootstrap(); err != nil {
+		return err
+	}
+	if err := each(c.Clients, c.StartClient); err != nil {
+		return err
+	}
+	return c.AwaitReady()
+}
+
+// Close ends all machines.
+func (c *Cluster) Close() {
+	for _, m := range append(c.Servers, c.Clients...) {
+		m.Off()
+	}
+}
+
+func each(machines []*Machine, do func(*Machine) error) error {
+	var group errgroup.Group
+	for _, m := range machines {
+		group.Go(func() error { return do(m) })
+	}
+	return group.Wait()
+}
+
+// Await waits until there is no error, or returns the last one. Time in which the whole
+// machine was suspended hardly counts.
+func Await(what string, try func() error) error {
+	const limit, most = 90 * time.Second, 5 * time.Second
+	for waited := time.Duration(0); ; {
+		begun := time.Now()
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if waited > limit {
+			return fmt.Errorf("waited in vain: %s: %w", what, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		waited += min(time.Since(begun), most)
+	}
+}
+
+func runAll(commands ...string) error {
+	for _, command := range commands {
+		words := strings.Fields(command)
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", command, err, out)
+		}
+	}
+	return nil
+}
+
+func randomHex() string {
+	var bytes [16]byte
+	_, _ = rand.Read(bytes[:]) // it cannot fail
+	return hex.EncodeToString(bytes[:])
+}

@@ -1,0 +1,199 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Job is a job whose allocations serve HTTP on one network.
+type Job struct {
+	ID      string
+	Network string // the CNI configuration
+	Count   int
+	// Group is put into the group, and Arguments into the CNI arguments.
+	Group, Arguments string
+}
+
+// hcl returns the job's specification.
+func (j Job) hcl() string {
+	return fmt.Sprintf(`job %q {
+  group "g" {
+    count = %d
+    ephemeral_disk {
+      size = 10
+    }
+    update {
+      max_parallel = 0
+    }
+    restart {
+      attempts = 20
+      interval = "10m"
+      delay    = "1s"
+      mode     = "delay"
+    }
+    reschedule {
+      delay          = "5s"
+      delay_function = "constant"
+      unlimited      = true
+    }
+    %s
+    network {
+      mode = "cni/job-%s"
+      cni {
+        args = {
+          %s
+        }
+      }
+    }
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "`+programs+`/web"
+        args    = ["serve", "${NOMAD_ALLOC_NAME}"]
+      }
+      resources {
+        cpu    = 20
+        memory = 20
+      }
+      logs {
+        disabled      = true
+        max_files     = 1
+        max_file_size = 1
+      }
+      kill_timeout = "1s"
+    }
+  }
+}
+`, j.ID, j.Count, j.Group, j.Network, j.Arguments)
+}
+
+// Submit submits a job, without waiting for it. It is repeated until a server takes it.
+func (c *Cluster) Submit(j Job) error { return c.submitText(j.ID, j.hcl()) }
+
+// submitText is Submit of a specification.
+func (c *Cluster) submitText(id, text string) error {
+	return Await("a server takes "+id, func() error {
+		var job any
+		if err := c.API(http.MethodPost, "jobs/parse", map[string]any{"JobHCL": text}, &job); err != nil {
+			return err
+		}
+		return c.API(http.MethodPost, "jobs", map[string]any{"Job": job}, nil)
+	})
+}
+
+// Allocation is an allocation in Nomad's API.
+type Allocation struct {
+	ID, Name, NodeID, NodeName, ClientStatus, DesiredStatus string
+
+	TaskStates map[string]struct {
+		State  string
+		Events []struct{ DisplayMessage string }
+	}
+	// NetworkStatus is empty in a list.
+	NetworkStatus *struct{ Address string }
+}
+
+// Address is that of the allocation, or not valid.
+func (a Allocation) Address() netip.Addr {
+	if a.NetworkStatus == nil {
+		return netip.Addr{}
+	}
+	address, _ := netip.ParseAddr(a.NetworkStatus.Address) // not valid: reported by callers
+	return address
+}
+
+// Index is the part of the allocation's name that distinguishes it in its group.
+func (a Allocation) Index() string { return a.Name[strings.LastIndex(a.Name, "["):] }
+
+// runs is whether all tasks run: for Nomad, an allocation runs with the first.
+func (a Allocation) runs() bool {
+	for _, task := range a.TaskStates {
+		if task.State != "running" {
+			return false
+		}
+	}
+	return a.ClientStatus == "running" && a.DesiredStatus == "run" && len(a.TaskStates) > 0
+}
+
+// Allocations lists all of a job.
+func (c *Cluster) Allocations(job string) (list []Allocation, err error) {
+	err = c.API(http.MethodGet, "job/"+job+"/allocations", nil, &list)
+	return list, err
+}
+
+// AwaitRunning waits until so many allocations of a job run, and returns them with their
+// addresses.
+func (c *Cluster) AwaitRunning(job string, count int) (found []Allocation, err error) {
+	err = Await(fmt.Sprintf("%d allocations of %s run", count, job), func() error {
+		list, err := c.Allocations(job)
+		if err != nil {
+			return err
+		}
+		if found, err = c.running(list); err != nil || len(found) == count {
+			return err
+		}
+		return fmt.Errorf("%d run: %s", len(found), Explain(list))
+	})
+	return found, err
+}
+
+// running returns those of a list that run, with their addresses.
+func (c *Cluster) running(list []Allocation) (found []Allocation, err error) {
+	for _, a := range list {
+		if !a.runs() {
+			continue
+		}
+		if err := c.API(http.MethodGet, "allocation/"+a.ID, nil, &a); err != nil {
+			return nil, err
+		}
+		if !a.Address().IsValid() {
+			return nil, fmt.Errorf("allocation %s of %s has no address", a.ID, a.NodeName)
+		}
+		found = append(found, a)
+	}
+	return found, nil
+}
+
+// Explain says how allocations are, and the last that Nomad says of each.
+func Explain(list []Allocation) string {
+	var lines []string
+	for _, a := range list {
+		line := fmt.Sprintf("\n%s %s on %s: %s, wanted %s", a.ID[:8], a.Name, a.NodeName, a.ClientStatus, a.DesiredStatus)
+		for name, task := range a.TaskStates {
+			if events := task.Events; len(events) > 0 {
+				line += ", " + name + ": " + events[len(events)-1].DisplayMessage
+			}
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "")
+}
+
+// Stop stops jobs, and waits until nothing of them has a network. It never purges: servers
+// of 1.11.3 panic when a job without allocations is purged while it is scheduled.
+func (c *Cluster) Stop(jobs ...string) error {
+	for _, id := range jobs {
+		if err := Await(id+" is stopped", func() error { return c.API(http.MethodDelete, "job/"+id, nil, nil) }); err != nil {
+			return err
+		}
+	}
+	return Await("the allocations end", func() error {
+		for _, id := range jobs {
+			list, err := c.Allocations(id)
+			if err != nil {
+				return err
+			}
+			for _, a := range list {
+				if a.ClientStatus == "running" || a.ClientStatus == "pending" {
+					return fmt.Errorf("not ended: %s", Explain(list))
+				}
+			}
+		}
+		return nil
+	})
+}

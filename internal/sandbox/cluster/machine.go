@@ -1,0 +1,164 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+)
+
+// booted is the line with which a machine says that it can be used.
+const booted = "booted"
+
+// own are the paths of which each machine has its own. /etc/allocnet.d and those of /opt
+// are made by the cluster.
+var own = []string{"/run", "/var/lib", "/opt", "/etc/allocnet.d", "/etc/machine-id"}
+
+// Machine is a server or a client of Nomad: a process tree in namespaces of its own, with
+// directories that survive its end.
+type Machine struct {
+	Name    string
+	Address netip.Addr
+	dir     string
+	init    *exec.Cmd
+	running map[string]*process
+}
+
+// on boots the machine and connects it to both networks of the cluster.
+func (m *Machine) on() error {
+	if err := m.prepare(); err != nil {
+		return err
+	}
+	m.running = map[string]*process{}
+	m.init = exec.Command("/proc/self/exe")
+	m.init.Env = append(nomadagent.Environ(), machineDir+"="+m.dir)
+	m.init.Stderr = os.Stderr
+	m.init.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
+	out, err := m.init.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := m.init.Start(); err != nil {
+		return err
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || strings.TrimSpace(line) != booted {
+		return fmt.Errorf("%s does not boot: %q, %w", m.Name, line, err)
+	}
+	return errors.Join(m.connect(management, m.Address.String()+"/24"), m.connect(wire, ""))
+}
+
+// prepare makes the directories of a new machine, and those that do not survive a boot.
+func (m *Machine) prepare() error {
+	if err := os.RemoveAll(filepath.Join(m.dir, "run")); err != nil {
+		return err
+	}
+	for _, path := range own {
+		if path == "/etc/machine-id" {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(m.dir, path), 0o755); err != nil {
+			return err
+		}
+	}
+	id := filepath.Join(m.dir, "etc/machine-id")
+	if _, err := os.Stat(id); err == nil {
+		return nil
+	}
+	return os.WriteFile(id, []byte(randomHex()+"\n"), 0o444)
+}
+
+// connect makes the machine's interface of a network. The other end is in the bridge.
+func (m *Machine) connect(network, address string) error {
+	end := m.end(network)
+	commands := []string{
+		"ip link add " + end + " type veth peer name " + network + " netns " + strconv.Itoa(m.init.Process.Pid),
+		"ip link set " + end + " master " + network + " up",
+		m.inside("ip link set lo up"),
+		m.inside("ip link set " + network + " up"),
+	}
+	if address != "" {
+		commands = append(commands, m.inside("ip address add "+address+" dev "+network))
+	}
+	return runAll(commands...)
+}
+
+// end is the name of the bridge's port.
+func (m *Machine) end(network string) string { return m.Name + "-" + network }
+
+func (m *Machine) inside(command string) string {
+	return fmt.Sprintf("nsenter --target %d --net --mount --pid %s", m.init.Process.Pid, command)
+}
+
+// Off ends the machine as a loss of power does, with all its namespaces.
+func (m *Machine) Off() {
+	if m.init == nil {
+		return
+	}
+	_ = m.init.Process.Kill()
+	_ = m.init.Wait() // killed
+	m.init = nil
+	for _, process := range m.running {
+		<-process.exited
+	}
+	for _, network := range []string{management, wire} {
+		_ = runAll("ip link delete " + m.end(network)) // the kernel may have removed it with the namespace
+	}
+}
+
+// IsOn reports whether the machine has been booted.
+func (m *Machine) IsOn() bool { return m.init != nil }
+
+// Unplug takes the machine off the management network, and Plug connects it again.
+func (m *Machine) Unplug() error { return runAll("ip link set " + m.end(management) + " down") }
+
+// Plug undoes Unplug.
+func (m *Machine) Plug() error { return runAll("ip link set " + m.end(management) + " up") }
+
+// Path is the path outside of a file of the machine.
+func (m *Machine) Path(path string) string { return filepath.Join(m.dir, path) }
+
+// Wipe removes directories of the machine with their contents, such as /var/lib/nomad.
+func (m *Machine) Wipe(paths ...string) error {
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, os.RemoveAll(m.Path(path)))
+	}
+	return errors.Join(errs...)
+}
+
+// Write writes a file of the machine.
+func (m *Machine) Write(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(m.Path(path)), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(m.Path(path), []byte(text), 0o600)
+}
+
+// command is a command on the machine.
+func (m *Machine) command(words ...string) *exec.Cmd {
+	cmd := exec.Command("nsenter", append([]string{"--target", strconv.Itoa(m.init.Process.Pid), "--net", "--mount", "--pid"}, words...)...)
+	cmd.Env = append(nomadagent.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+	return cmd
+}
+
+// Run runs a command on the machine and returns what it prints.
+func (m *Machine) Run(words ...string) (string, error) {
+	out, err := m.command(words...).CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%s: %s: %w: %s", m.Name, strings.Join(words, " "), err, out)
+	}
+	return string(out), nil
+}

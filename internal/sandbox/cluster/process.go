@@ -1,0 +1,89 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a daemon of a machine.
+type process struct {
+	cmd    *exec.Cmd // nsenter, whose child is the daemon
+	pid    int
+	exited chan struct{}
+}
+
+// Start starts a daemon, whose log is appended to NAME.log in the machine's directory.
+func (m *Machine) Start(name string, words ...string) error {
+	log, err := os.OpenFile(m.Path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // the daemon has it
+	p := &process{cmd: m.command(words...), exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		_ = p.cmd.Wait() // it is signalled
+		close(p.exited)
+	}()
+	m.running[name] = p
+	return p.findChild()
+}
+
+// findChild waits until nsenter has forked.
+func (p *process) findChild() error {
+	own := p.cmd.Process.Pid
+	for range 1000 {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", own, own))
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Sscan(strings.TrimSpace(string(text)), &p.pid); err == nil {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return fmt.Errorf("process %d has no child", own)
+}
+
+// Runs reports whether a daemon of the machine runs.
+func (m *Machine) Runs(name string) bool {
+	p := m.running[name]
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends a signal to a daemon. One that ends it is waited for.
+func (m *Machine) Signal(name string, signal unix.Signal) error {
+	if !m.Runs(name) {
+		return fmt.Errorf("%s of %s does not run", name, m.Name)
+	}
+	p := m.running[name]
+	if err := unix.Kill(p.pid, signal); err != nil {
+		return err
+	}
+	switch signal {
+	case unix.SIGCONT:
+		return p.cmd.Process.Signal(signal) // it stops when its child does
+	case unix.SIGKILL, unix.SIGTERM, unix.SIGINT:
+		<-p.exited
+	}
+	return nil
+}

@@ -70,6 +70,11 @@ func (p *Pool) claimAhead(ctx context.Context, f ipam.Family) (ipam.Block, error
 
 func (p *Pool) isLow(ctx context.Context, f ipam.Family) (bool, error) {
 	usage, err := p.Usage(ctx)
+	if err == nil && usage.Fenced {
+		if err = p.blocks.Verify(ctx); err == nil {
+			usage, err = p.Usage(ctx)
+		}
+	}
 	if err != nil || usage.Closed != nil {
 		return false, errors.Join(err, usage.Closed)
 	}

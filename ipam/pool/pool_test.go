@@ -1,0 +1,570 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/storetest"
+)
+
+// one is a pool of one block, 10.0.0.2 to 10.0.0.6.
+const one = `"ranges": [{"subnet": "10.0.0.0/29"}]`
+
+// four is a pool of four blocks, of which the second and the third have 4 addresses.
+const four = `"blockSize": {"4": 30}, "ranges": [{"subnet": "10.0.0.0/28"}]`
+
+// TestSteadyState: once a host has a block, attachments come and go without the store.
+func TestSteadyState(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, one)
+	h.requireAdd("a", "10.0.0.2")
+	if writes := store.writes.Load(); writes != 3 {
+		t.Errorf("%d writes for the first attachment, want 3: the host, the pool and the block", writes)
+	}
+	store.fail(ipam.ErrUnavailable)
+	h.restart()
+	h.requireAdd("a", "10.0.0.2")
+	h.requireAdd("b", "10.0.0.3")
+	requests := store.reads.Load() + store.writes.Load()
+	for range 10 {
+		h.requireAdd("c", h.add("c"))
+		h.requireNo(h.Check(t.Context(), owner("c"), nil))
+		h.del("c")
+		h.clock = h.clock.Add(time.Minute)
+	}
+	h.del("nothing")
+	if now := store.reads.Load() + store.writes.Load(); now != requests {
+		t.Errorf("%d requests", now-requests)
+	}
+}
+
+// TestAtOnce: attachments that start at once on a host without a block claim one.
+func TestAtOnce(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, `"blockSize": {"4": 27}, "ranges": [{"subnet": "10.0.0.0/24"}]`)
+	requireDistinct(t, 20, func(i int) string {
+		process := New(h.options)
+		return (&host{TB: t, Pool: process}).add(fmt.Sprint("c", i))
+	})
+	if writes := store.writes.Load(); writes != 3 {
+		t.Errorf("%d writes, want 3: the host, the pool and one block", writes)
+	}
+}
+
+// TestExactFit: hosts that start at once get all addresses of a pool that is just large enough.
+func TestExactFit(t *testing.T) {
+	store := newStore()
+	var hosts []*host
+	for i := range 10 {
+		hosts = append(hosts, newHost(t, store, i, `"cooldown": "0s", "blockSize": {"4": 30}, "ranges": [{"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.4", "rangeEnd": "10.0.0.203"}]`))
+	}
+	requireDistinct(t, 200, func(i int) string {
+		h := hosts[i%len(hosts)]
+		return (&host{TB: t, Pool: New(h.options)}).add(fmt.Sprint("c", i))
+	})
+	if writes := store.writes.Load(); writes > 10+1+2*50 {
+		t.Errorf("%d writes", writes)
+	}
+}
+
+// requireDistinct requires that calls at once give different addresses.
+func requireDistinct(t *testing.T, count int, add func(i int) string) {
+	t.Helper()
+	got := make([]string, count)
+	var wait sync.WaitGroup
+	for i := range got {
+		wait.Go(func() { got[i] = add(i) })
+	}
+	wait.Wait()
+	slices.Sort(got)
+	for i, a := range got {
+		if _, err := netip.ParseAddr(a); err != nil {
+			t.Errorf("no address: %s", a)
+		}
+		if i > 0 && got[i-1] == a {
+			t.Errorf("%s was given out twice", a)
+		}
+	}
+}
+
+// TestServersDown: addresses of held blocks are given out; without room the error says that the
+// store was needed, and DEL works all the time.
+func TestServersDown(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, one)
+	h.requireAdd("a", "10.0.0.2")
+	h.requireNo(h.Status(t.Context()))
+	store.fail(fmt.Errorf("%w: no cluster leader", ipam.ErrUnavailable))
+	for i := range 4 {
+		h.requireAdd(fmt.Sprint("b", i), fmt.Sprint("10.0.0.", i+3))
+	}
+	_, err := h.Add(t.Context(), ipam.Request{Owner: owner("c")})
+	if !errors.Is(err, ipam.ErrExhausted) || !errors.Is(err, ipam.ErrUnavailable) || !strings.Contains(err.Error(), "no cluster leader") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := h.Status(t.Context()); !errors.Is(err, ipam.ErrUnavailable) {
+		t.Errorf("the status is %v", err)
+	}
+	h.del("a")
+	h.clock = h.clock.Add(time.Minute)
+	h.requireNo(h.Status(t.Context()))
+	h.requireAdd("c", "10.0.0.2")
+}
+
+// TestSilentServers: if the store does not answer, an attachment fails within 5 s.
+func TestSilentServers(t *testing.T) {
+	store := newStore()
+	store.hangs.Store(true)
+	h := newHost(t, store, 0, one)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := h.Add(t.Context(), ipam.Request{Owner: owner("a")})
+		if !errors.Is(err, ipam.ErrExhausted) || !errors.Is(err, ipam.ErrUnavailable) || !strings.Contains(err.Error(), "no answer in 4.5s") {
+			t.Errorf("the error is %v", err)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// TestRefused: the error of a store that refuses access is that of the attachment.
+func TestRefused(t *testing.T) {
+	store := newStore()
+	store.fail(fmt.Errorf("%w: 403", ipam.ErrRefused))
+	h := newHost(t, store, 0, one)
+	if _, err := h.Add(t.Context(), ipam.Request{Owner: owner("a")}); !errors.Is(err, ipam.ErrExhausted) || !errors.Is(err, ipam.ErrRefused) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestMismatch: a host whose configuration differs gets no block, and one that has more ranges
+// does.
+func TestMismatch(t *testing.T) {
+	store := newStore()
+	newHost(t, store, 0, one).requireAdd("a", "10.0.0.2")
+	h := newHost(t, store, 1, `"ranges": [{"subnet": "10.0.0.0/29", "gateway": "10.0.0.6"}]`)
+	_, err := h.Add(t.Context(), ipam.Request{Owner: owner("b")})
+	if !errors.Is(err, ipam.ErrMismatch) || strings.Count(fmt.Sprint(err), `"gateway":"10.0.0.6"`) != 1 || strings.Count(fmt.Sprint(err), `"gateway":"10.0.0.1"`) != 1 {
+		t.Errorf("the error is %v", err)
+	}
+	newHost(t, store, 2, `"blockSize": {"4": 29}, "ranges": [{"subnet": "10.0.0.0/29"}, {"subnet": "10.0.1.0/29"}]`).requireAdd("b", "10.0.1.2")
+}
+
+// TestDualStack: if one family has no address, the attachment gets none of the other.
+func TestDualStack(t *testing.T) {
+	h := newHost(t, newStore(), 0, `"ranges": [{"subnet": "fd00::/120"}, {"subnet": "10.0.0.0/30"}]`)
+	first := h.add("a")
+	if v6, v4, _ := strings.Cut(first, " "); !netip.MustParsePrefix("fd00::/120").Contains(netip.MustParseAddr(v6)) || v4 != "10.0.0.2" {
+		t.Errorf("a gets %s", first)
+	}
+	if got := h.add("b"); !strings.Contains(got, "pool p, IPv4: 1 blocks of this host have none; a new block: pool p: none of 1 blocks of IPv4") {
+		t.Errorf("b gets %s", got)
+	}
+	if leases, err := h.local.Of(t.Context(), owner("b")); err != nil || len(leases) > 0 {
+		t.Errorf("b has %v, %v", leases, err)
+	}
+	h.del("a")
+	h.clock = h.clock.Add(time.Minute)
+	if got := h.add("b"); !strings.HasSuffix(got, " 10.0.0.2") {
+		t.Errorf("b gets %s", got)
+	}
+}
+
+// TestInvalidRequests: they are refused before anything is done.
+func TestInvalidRequests(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
+	for want, r := range map[string]ipam.Request{
+		`attachment "" of container "a": want both`:                {Owner: ipam.Owner{ContainerID: "a"}},
+		`attachment "eth0" of container ""`:                        {Owner: ipam.Owner{Interface: "eth0"}},
+		"requested address 10.0.0.9 is in no reserved range":       {Owner: owner("a"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.9")}},
+		"requested addresses are [10.0.0.4 10.0.0.5]: want one of": {Owner: owner("a"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.4"), netip.MustParseAddr("10.0.0.5")}},
+	} {
+		if _, err := h.Add(t.Context(), r); !errors.Is(err, ipam.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+	if requests := store.reads.Load() + store.writes.Load(); requests > 0 {
+		t.Errorf("%d requests", requests)
+	}
+}
+
+// TestRequested: a requested address of one family, and one of a block of the other; both are
+// freed together, and the other host gets it.
+func TestRequested(t *testing.T) {
+	config := `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "fd00::/122"}, {"subnet": "10.0.0.0/28"}]`
+	store := newStore()
+	a, b := newHost(t, store, 0, config), newHost(t, store, 1, config)
+	r := ipam.Request{Owner: owner("a"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}, Job: ipam.Job{Allocation: "a1"}}
+	for range 2 {
+		if got := a.request(r); got != "fd00::2 10.0.0.5" {
+			t.Errorf("a gets %s", got)
+		}
+	}
+	a.requireNo(a.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix("10.0.0.5/28"), netip.MustParsePrefix("fd00::2/122")}))
+	if usage, err := a.Usage(t.Context()); err != nil || !slices.Equal(usage.Reserved, r.Addresses) {
+		t.Errorf("the usage is %+v, %v", usage, err)
+	}
+	a.del("a")
+	if leases, err := a.local.Leased(t.Context()); err != nil || len(leases) > 0 {
+		t.Errorf("leases are left: %v, %v", leases, err)
+	}
+	r.Owner, r.Job.Allocation = owner("b"), "b1"
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // what is free for less than 5 s is waited for
+	if _, err := b.Add(ctx, r); err == nil {
+		t.Error("b gets it at once")
+	}
+	a.clock, b.clock = a.clock.Add(time.Minute), b.clock.Add(time.Minute)
+	if got := b.request(r); !strings.Contains(got, "10.0.0.5") && !strings.Contains(got, "IPv6") {
+		t.Errorf("b gets %s", got)
+	}
+}
+
+// TestHalfARequest: if there is no address of the other family, the requested one is given back.
+func TestHalfARequest(t *testing.T) {
+	h := newHost(t, newStore(), 0, `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "fd00::/128"}, {"subnet": "10.0.0.0/28"}]`)
+	h.options.Config.Ranges[0].Exclude = []netip.Prefix{netip.MustParsePrefix("fd00::/128")}
+	r := ipam.Request{Owner: owner("a"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}
+	if got := h.request(r); !strings.Contains(got, "IPv6") {
+		t.Errorf("a gets %s", got)
+	}
+	overview, err := h.Show(t.Context())
+	if err != nil || len(overview.Addresses) != 1 || overview.Addresses[0].State != ipam.Free {
+		t.Errorf("the store has %+v, %v", overview.Addresses, err)
+	}
+}
+
+// TestSticky: the same key gets the same address, on another host as well.
+func TestSticky(t *testing.T) {
+	config := `"sticky": true, "reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`
+	store := newStore()
+	a, b := newHost(t, store, 0, config), newHost(t, store, 1, config)
+	job := ipam.Job{Namespace: "default", Job: "web", Group: "g", Key: "0", Allocation: "a1"}
+	first := a.request(ipam.Request{Owner: owner("a1"), Job: job})
+	if !netip.MustParsePrefix("10.0.0.4/30").Contains(netip.MustParseAddr(first)) {
+		t.Fatalf("a gets %s", first)
+	}
+	a.del("a1")
+	a.clock, b.clock = a.clock.Add(time.Minute), b.clock.Add(time.Minute)
+	job.Allocation = "b1"
+	if got := b.request(ipam.Request{Owner: owner("b1"), Job: job}); got != first {
+		t.Errorf("b gets %s, want %s", got, first)
+	}
+	if got := b.request(ipam.Request{Owner: owner("b2"), Job: ipam.Job{Allocation: "b2"}}); got != "10.0.0.2" {
+		t.Errorf("without a key b gets %s", got)
+	}
+}
+
+// TestProbe: an address that another host uses is not given out; without a probe there is no
+// address.
+func TestProbe(t *testing.T) {
+	h := newHost(t, newStore(), 0, one)
+	used, broken := "10.0.0.2", error(nil)
+	h.options.Probe = func(_ context.Context, a netip.Addr) (bool, error) { return strings.Contains(used, a.String()), broken }
+	h.restart()
+	h.requireAdd("a", "10.0.0.3")
+	h.requireAdd("a", "10.0.0.3")
+	broken = errors.New("no such interface")
+	h.requireAdd("b", "probe for 10.0.0.4: no such interface")
+	broken, used = nil, "10.0.0.5 10.0.0.6 10.0.0.4"
+	h.clock = h.clock.Add(time.Minute)
+	if got := h.add("b"); !strings.Contains(got, "other hosts use 3 addresses of this host's blocks, the last is 10.0.0.4") {
+		t.Errorf("b gets %s", got)
+	}
+	used = ""
+	if got := h.add("b"); !strings.Contains(got, "4 more from") {
+		t.Errorf("b gets %s", got)
+	}
+	h.clock = h.clock.Add(time.Hour)
+	h.requireAdd("b", "10.0.0.2")
+}
+
+// TestFenced: a host that has not verified gives out no address until it has.
+func TestFenced(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, one)
+	h.requireAdd("a", "10.0.0.2")
+	h.options.Fence = time.Nanosecond
+	h.restart()
+	store.fail(ipam.ErrUnavailable)
+	_, err := h.Add(t.Context(), ipam.Request{Owner: owner("b")})
+	if !errors.Is(err, ipam.ErrUnavailable) {
+		t.Errorf("the error is %v", err)
+	}
+	if err := h.Status(t.Context()); !errors.Is(err, ipam.ErrFenced) {
+		t.Errorf("the status is %v", err)
+	}
+	h.requireAdd("a", "10.0.0.2")
+	h.options.Fence = time.Hour
+	h.restart()
+	h.requireAdd("b", "10.0.0.3")
+}
+
+// TestUnverified: with the store, a fenced host verifies at once.
+func TestUnverified(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, one)
+	h.requireAdd("a", "10.0.0.2")
+	path := filepath.Join(h.options.Config.StateDir, "ipam/pools/p/blocks.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(data), `"verified":{`, `"verified":{},"_":{`, 1)
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil || changed == string(data) {
+		t.Fatal(err, string(data))
+	}
+	if usage, err := h.Usage(t.Context()); err != nil || !usage.Fenced {
+		t.Errorf("the usage is %+v, %v", usage, err)
+	}
+	h.requireAdd("b", "10.0.0.3")
+}
+
+// TestLost: a block that another host has in the store gives out no more addresses, and CHECK
+// says so.
+func TestLost(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, four)
+	h.add("a")
+	usage, err := h.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := usage.Blocks[0].Block
+	path := ipam.BlockPath("p", b)
+	entry, err := store.Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := ipam.DecodeBlock(entry.Content, h.options.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content.Host.Instance = strings.Repeat("f", 32)
+	if _, err := store.Update(t.Context(), path, ipam.Encode(content), entry.Index); err != nil {
+		t.Fatal(err)
+	}
+	verified, err := h.Verify(t.Context(), 0)
+	if err != nil || !slices.Equal(verified.Lost, []ipam.Block{b}) || verified.Index == 0 {
+		t.Errorf("verified %+v, %v", verified, err)
+	}
+	if err := h.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix(h.add("a") + "/28")}); !errors.Is(err, ipam.ErrNoLease) || !strings.Contains(fmt.Sprint(err), "another host owns") {
+		t.Errorf("CHECK says %v", err)
+	}
+	if got := h.add("b"); b.Contains(netip.MustParseAddr(got)) {
+		t.Errorf("b gets %s, of the lost block %s", got, b)
+	}
+}
+
+// TestCheck: each address of the result has to have the lease of its attachment.
+func TestCheck(t *testing.T) {
+	h := newHost(t, newStore(), 0, one)
+	h.requireAdd("a", "10.0.0.2")
+	h.requireAdd("b", "10.0.0.3")
+	for want, addresses := range map[string]string{"": "10.0.0.2/29", "want one of 10.0.0.3": "10.0.0.3/29"} {
+		err := h.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix(addresses)})
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, ipam.ErrNoLease) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", addresses, err, want)
+		}
+	}
+	if err := h.Check(t.Context(), owner("c"), nil); !errors.Is(err, ipam.ErrNoLease) {
+		t.Errorf("CHECK of an attachment without a lease: %v", err)
+	}
+	if err := os.Remove(filepath.Join(h.options.Config.StateDir, "ipam/pools/p/blocks.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix("10.0.0.2/29")}); !errors.Is(err, ipam.ErrNoLease) || !strings.Contains(err.Error(), "which this host does not have") {
+		t.Errorf("CHECK without a block: %v", err)
+	}
+}
+
+// TestGC: attachments that are not valid lose their addresses, of blocks and reserved ones.
+func TestGC(t *testing.T) {
+	h := newHost(t, newStore(), 0, `"cooldown": "0s", "reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
+	h.requireAdd("a", "10.0.0.2")
+	h.requireAdd("b", "10.0.0.3")
+	if got := h.request(ipam.Request{Owner: owner("c"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}); got != "10.0.0.5" {
+		t.Fatal(got)
+	}
+	h.requireNo(h.GC(t.Context(), []ipam.Owner{owner("b")}))
+	if owners, err := h.local.Owners(t.Context()); err != nil || !slices.Equal(owners, []ipam.Owner{owner("b")}) {
+		t.Errorf("the owners are %v, %v", owners, err)
+	}
+	if overview, err := h.Show(t.Context()); err != nil || overview.Addresses[0].State != ipam.Free {
+		t.Errorf("the store has %+v, %v", overview.Addresses, err)
+	}
+}
+
+// TestClaimAhead: a block is claimed when less than a quarter is free, and none after that.
+func TestClaimAhead(t *testing.T) {
+	h := newHost(t, newStore(), 0, `"blockSize": {"4": 28}, "ranges": [{"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.16", "rangeEnd": "10.0.0.239"}]`)
+	claims := func(want int) {
+		t.Helper()
+		m, err := h.Maintain(t.Context())
+		if err != nil || len(m.Claimed) != want || len(m.Released) > 0 {
+			t.Errorf("maintained %+v, %v, want %d claims", m, err, want)
+		}
+	}
+	claims(1)
+	claims(0)
+	for i := range 12 {
+		h.add(fmt.Sprint("c", i))
+		claims(0)
+	}
+	h.add("d")
+	h.del("d") // a cooling address is not free
+	claims(1)
+	claims(0)
+	usage, err := h.Usage(t.Context())
+	if want := (FamilyUsage{ipam.IPv4, 2, Count{Used: 12, Cooling: 1, Free: 19}}); err != nil || usage.Families[0] != want {
+		t.Errorf("the usage is %+v, %v, want %+v", usage.Families, err, want)
+	}
+}
+
+// TestSpare: so many empty blocks stay that releasing another is no reason to claim one.
+func TestSpare(t *testing.T) {
+	for used, want := range []int{1, 1, 2, 2, 3, 3} {
+		u := Usage{Blocks: []BlockUsage{{netip.MustParsePrefix("10.0.0.0/28"), "lost", Count{Used: 1}}}}
+		for i := range used {
+			u.Blocks = append(u.Blocks, BlockUsage{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i)}), 28), "held", Count{Used: 16}})
+		}
+		if got := u.spare(); got != want {
+			t.Errorf("with %d blocks in use %d stay, want %d", used, got, want)
+		}
+		if free := want * 16; free*freeShare < (used+want)*16 {
+			t.Errorf("with %d blocks in use and %d free ones another is claimed", used, want)
+		}
+	}
+}
+
+// TestShow: all entries of the pool, also those that are not understood.
+func TestShow(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
+	if overview, err := h.Show(t.Context()); err != nil || overview.Content != nil {
+		t.Errorf("an unused pool is %+v, %v", overview, err)
+	}
+	h.requireAdd("a", "10.0.0.2")
+	h.requireNo(h.Reserve(t.Context(), netip.MustParseAddr("10.0.0.5"), ipam.Job{Namespace: "default", Job: "web"}))
+	for _, path := range []string{"allocnet/ipam/1/p/b/0a000100-28", "allocnet/ipam/1/p/a/0a000006"} {
+		if _, err := store.Create(t.Context(), path, ipam.Encode(ipam.BlockContent{Pool: "p"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overview, err := h.Show(t.Context())
+	if err != nil || overview.Content.Hash() != h.options.Config.Hash() || len(overview.Blocks) != 1 || len(overview.Addresses) != 1 || len(overview.Unknown) != 2 {
+		t.Fatalf("the pool is %+v, %v", overview, err)
+	}
+	if b := overview.Blocks[0]; b.Block != netip.MustParsePrefix("10.0.0.0/28") || b.Host.NodeName != "name0" || b.Index == 0 {
+		t.Errorf("the block is %+v", b)
+	}
+	if a := overview.Addresses[0]; a.Address != netip.MustParseAddr("10.0.0.5") || a.Job.Job != "web" || a.State != ipam.Free {
+		t.Errorf("the address is %+v", a)
+	}
+	h.requireNo(h.Unreserve(t.Context(), netip.MustParseAddr("10.0.0.5")))
+	if overview, err := h.Show(t.Context()); err != nil || len(overview.Addresses) > 0 {
+		t.Errorf("the addresses are %+v, %v", overview.Addresses, err)
+	}
+}
+
+// TestReleaseNode: what a node had is another's after an operator's word.
+func TestReleaseNode(t *testing.T) {
+	store := newStore()
+	a, b := newHost(t, store, 0, one), newHost(t, store, 1, one)
+	a.requireAdd("a", "10.0.0.2")
+	if got := b.add("b"); !strings.Contains(got, "none of 1 blocks") {
+		t.Errorf("b gets %s", got)
+	}
+	if _, _, err := b.ReleaseNode(t.Context(), ""); !errors.Is(err, ipam.ErrInvalid) {
+		t.Errorf("released a node without a name: %v", err)
+	}
+	blocks, _, err := b.ReleaseNode(t.Context(), "node0")
+	if err != nil || len(blocks) != 1 {
+		t.Errorf("released %v, %v", blocks, err)
+	}
+}
+
+// gone is a Holder to which some nodes are gone.
+type gone string
+
+func (gone) Ended(context.Context, string, string) (time.Time, error) { return time.Time{}, nil }
+
+func (g gone) Gone(_ context.Context, nodeID string) (bool, error) { return string(g) == nodeID, nil }
+
+// TestReclaim: only with a Holder, and only what nodes had that are gone.
+func TestReclaim(t *testing.T) {
+	store := newStore()
+	config := `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`
+	a, b := newHost(t, store, 0, config), newHost(t, store, 1, config)
+	a.requireAdd("a", "10.0.0.2")
+	b.options.Grace = time.Nanosecond
+	for holder, want := range map[Holder]int{nil: 0, gone("node7"): 0, gone("node0"): 1} {
+		b.options.Holder = holder
+		b.restart()
+		var all []ipam.Block
+		for range 2 {
+			blocks, _, err := b.Reclaim(t.Context())
+			b.requireNo(err)
+			all = append(all, blocks...)
+		}
+		if len(all) != want {
+			t.Errorf("%v: reclaimed %v, want %d", holder, all, want)
+		}
+	}
+}
+
+// TestAdopt: what an earlier state of this node has is asked for.
+func TestAdopt(t *testing.T) {
+	store := newStore()
+	config := `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`
+	newHost(t, store, 0, config).requireAdd("a", "10.0.0.2")
+	h := newHost(t, store, 0, config)
+	instance := strings.Repeat("e", 32)
+	if err := os.WriteFile(filepath.Join(h.options.Config.StateDir, "ipam/instance"), []byte(instance), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := h.options.Open
+	h.options.Open = func() (ipam.Store, ipam.Host, error) {
+		store, self, err := open()
+		self.Instance = instance
+		return store, self, err
+	}
+	h.restart()
+	var asked []netip.Prefix
+	_, _, err := h.Adopt(t.Context(), func(p netip.Prefix) (bool, error) { asked = append(asked, p); return true, nil })
+	if want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}; err != nil || !slices.Equal(asked, want) {
+		t.Errorf("asked for %v, %v, want %v", asked, err, want)
+	}
+}
+
+// TestVerifyWaits: with an index Verify waits for a change.
+func TestVerifyWaits(t *testing.T) {
+	store := &storetest.Fake{}
+	h := newHost(t, store, 0, one)
+	h.add("a")
+	first, err := h.Verify(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := h.Verify(ended, first.Index); err == nil {
+		t.Error("it does not wait")
+	}
+}

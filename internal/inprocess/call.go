@@ -27,6 +27,8 @@ type call struct {
 	netns       string
 	ifName      string
 	args        string
+	// path has the plugin directories.
+	path string
 	// version is cniVersion of the configuration.
 	version string
 	// network is the name of the network.
@@ -36,6 +38,8 @@ type call struct {
 	// changes are those of the chain so far.
 	changes *Changes
 	sysctls sysctl.Tree
+	// connect is that of the chain.
+	connect Connect
 }
 
 // newCall reads a call from a plugin's environment and input. Errors are *types.Error
@@ -92,6 +96,8 @@ func (c *call) read(environ []string) {
 			c.ifName = value
 		case "CNI_ARGS":
 			c.args = value
+		case "CNI_PATH":
+			c.path = value
 		}
 	}
 }

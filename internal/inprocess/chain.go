@@ -20,6 +20,10 @@ import (
 type Chain struct {
 	version.PluginDecoder
 
+	// Connect is for the pools of allocnet-ipam. Nil: the program is executed where the store
+	// of a pool is needed.
+	Connect Connect
+
 	changes Changes
 }
 
@@ -62,7 +66,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	if err != nil {
 		return nil, err
 	}
-	call.changes = &c.changes
+	call.changes, call.connect = &c.changes, c.Connect
 	defer call.sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]
 	if !ok {
@@ -81,8 +85,10 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 		return nil, p.del(call)
 	case "CHECK":
 		return nil, p.check(call)
+	case "STATUS":
+		return nil, call.status()
 	}
-	return nil, nil // GC and STATUS: the reference plugins of these types have nothing to do
+	return nil, nil // GC: the reference plugins of these types have nothing to do
 }
 
 // encode returns a result in the version that the network's configuration asks for.

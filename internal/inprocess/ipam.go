@@ -70,6 +70,18 @@ func (c *call) checkIPAM(name string) error {
 	return p.check(c)
 }
 
+// status asks the IPAM plugin. The other plugins of the reference set have nothing to say.
+func (c *call) status() error {
+	var conf types.PluginConf
+	if err := json.Unmarshal(c.config, &conf); err != nil {
+		return err
+	}
+	if p := ipams[conf.IPAM.Type]; p.status != nil {
+		return p.status(c)
+	}
+	return nil
+}
+
 // releaseIPAM releases the addresses of the attachment. It is safe to repeat.
 func (c *call) releaseIPAM(name string) error {
 	p, err := ipam(name)

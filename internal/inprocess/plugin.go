@@ -4,6 +4,8 @@
 package inprocess
 
 import (
+	"encoding/json"
+
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/allocator"
 )
@@ -19,23 +21,26 @@ type plugin struct {
 	// understands refuses values of a configuration that are not executed in process; nil if
 	// all are.
 	understands func(config []byte) error
+	// status tells why ADD would fail now; nil for plugins that cannot tell.
+	status func(*call) error
 }
 
 // plugins are the types that a chain may have.
 var plugins = map[string]plugin{
-	"bandwidth": {func() any { return &bandwidthConfig{} }, addBandwidth, checkBandwidth, delBandwidth, nil},
-	"bridge":    {func() any { return &bridgeConfig{} }, addBridge, checkBridge, delBridge, nil},
-	"firewall":  {func() any { return &firewallConfig{} }, addFirewall, checkFirewall, delFirewall, understandsFirewall},
-	"loopback":  {func() any { return &loopbackConfig{} }, addLoopback, checkLoopback, delLoopback, nil},
-	"macvlan":   {func() any { return &macvlanConfig{} }, addMacvlan, checkMacvlan, delMacvlan, nil},
-	"portmap":   {func() any { return &portmapConfig{} }, addPortmap, checkPortmap, delPortmap, understandsPortmap},
-	"ptp":       {func() any { return &ptpConfig{} }, addPTP, checkPTP, delPTP, nil},
-	"tuning":    {func() any { return &tuningConfig{} }, addTuning, checkTuning, delTuning, nil},
+	"bandwidth": {func() any { return &bandwidthConfig{} }, addBandwidth, checkBandwidth, delBandwidth, nil, nil},
+	"bridge":    {func() any { return &bridgeConfig{} }, addBridge, checkBridge, delBridge, nil, nil},
+	"firewall":  {func() any { return &firewallConfig{} }, addFirewall, checkFirewall, delFirewall, understandsFirewall, nil},
+	"loopback":  {func() any { return &loopbackConfig{} }, addLoopback, checkLoopback, delLoopback, nil, nil},
+	"macvlan":   {func() any { return &macvlanConfig{} }, addMacvlan, checkMacvlan, delMacvlan, nil, nil},
+	"portmap":   {func() any { return &portmapConfig{} }, addPortmap, checkPortmap, delPortmap, understandsPortmap, nil},
+	"ptp":       {func() any { return &ptpConfig{} }, addPTP, checkPTP, delPTP, nil, nil},
+	"tuning":    {func() any { return &tuningConfig{} }, addTuning, checkTuning, delTuning, nil, nil},
 }
 
 // ipams are the types that the key "ipam" of a plugin may have. Their calls have the
 // configuration of that plugin; config is that of the object under "ipam".
 var ipams = map[string]plugin{
-	"host-local": {func() any { return &allocator.IPAMConfig{} }, addHostLocal, checkHostLocal, delHostLocal, nil},
-	"static":     {func() any { return &staticConfig{} }, addStatic, checkStatic, delStatic, nil},
+	ownIPAM:      {func() any { return &json.RawMessage{} }, addOwnIPAM, checkOwnIPAM, delOwnIPAM, understandsOwnIPAM, statusOwnIPAM},
+	"host-local": {func() any { return &allocator.IPAMConfig{} }, addHostLocal, checkHostLocal, delHostLocal, nil, nil},
+	"static":     {func() any { return &staticConfig{} }, addStatic, checkStatic, delStatic, nil, nil},
 }

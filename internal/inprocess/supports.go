@@ -66,6 +66,11 @@ func supportsIPAM(name string, conf []byte, dirs []string) error {
 	if err := decodeStrictly(conf, known.config()); err != nil {
 		return unsupported(name, err.Error())
 	}
+	if known.understands != nil {
+		if err := known.understands(conf); err != nil {
+			return unsupported(name, err.Error())
+		}
+	}
 	if err := refuseUnknownRouteKeys(conf); err != nil {
 		return unsupported(name, err.Error())
 	}
@@ -135,7 +140,13 @@ func refuseForeign(name string, dirs []string) error {
 	return nil
 }
 
+// ownProgram is the package path of allocnet's IPAM plugin.
+const ownProgram = "github.com/allocnet/allocnet/cmd/" + ownIPAM
+
 func isReference(path, name string) bool {
+	if name == ownIPAM {
+		return path == ownProgram
+	}
 	for _, kind := range []string{"main/", "meta/", "ipam/"} {
 		if path == referenceModule+kind+name {
 			return true

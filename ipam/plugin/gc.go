@@ -28,7 +28,7 @@ const collectedAfter = time.Minute
 // namespace has are kept: a lease does not tell its network, and the runtime does not list the
 // attachments of other networks that use the pool.
 func (p *Plugin) GC(ctx context.Context, c Call) error {
-	pool, opened, err := p.open(c)
+	opened, err := p.open(c)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (p *Plugin) GC(ctx context.Context, c Call) error {
 	for _, a := range conf.ValidAttachments {
 		valid = append(valid, ipam.Owner{ContainerID: a.ContainerID, Interface: a.IfName})
 	}
-	leases, err := readLeases(filepath.Join(pool.DataDir, pool.Pool))
+	leases, err := readLeases(filepath.Join(opened.conf.DataDir, opened.conf.Pool))
 	if err != nil {
 		return cniError(err)
 	}
@@ -53,7 +53,7 @@ func (p *Plugin) GC(ctx context.Context, c Call) error {
 			valid = append(valid, l.owner)
 		}
 	}
-	return cniError(opened.GC(ctx, valid))
+	return cniError(opened.pool.GC(ctx, valid))
 }
 
 // lease is an address that an attachment of this host has.

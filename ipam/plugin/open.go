@@ -4,18 +4,49 @@
 package plugin
 
 import (
-	"path/filepath"
+	"context"
+	"strconv"
 
 	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/filestore"
 	"github.com/allocnet/allocnet/ipam/pool"
 )
 
-// New returns a plugin whose pools are in the store of this host.
-func New() *Plugin {
-	return &Plugin{Open: func(conf *ipam.Config) *pool.Pool {
-		return pool.New(pool.Options{Config: conf, Open: func() (ipam.Store, ipam.Host, error) {
-			return filestore.New(filepath.Join(conf.StateDir, "ipam", "store")), ipam.Host{}, nil
-		}})
-	}}
+// Connection is that of this host to the store of a pool, and to Nomad. None of its methods is
+// called to assign or free an address of a block that the host has.
+type Connection interface {
+	pool.Holder
+	// Open returns the store, and who this host is in it.
+	Open() (ipam.Store, ipam.Host, error)
+	// Index returns the number of an allocation in its group.
+	Index(ctx context.Context, namespace, allocation string) (int, error)
+}
+
+// call is a call with its pool.
+type call struct {
+	Call
+	conf       *ipam.Config
+	pool       *pool.Pool
+	connection Connection
+}
+
+// open does no I/O.
+func (p *Plugin) open(c Call) (*call, error) {
+	conf, err := Pool(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	connection := p.Connect(conf)
+	options := pool.Options{Config: conf, Open: connection.Open, Holder: connection}
+	return &call{c, conf, pool.New(options), connection}, nil
+}
+
+// setKey sets the key of a sticky address where the job passes none: the index of the
+// allocation, which Nomad does not pass to plugins.
+func (c *call) setKey(ctx context.Context, job *ipam.Job) error {
+	if !c.conf.Sticky || job.Key != "" || job.Allocation == "" {
+		return nil
+	}
+	index, err := c.connection.Index(ctx, job.Namespace, job.Allocation)
+	job.Key = strconv.Itoa(index)
+	return err
 }

@@ -49,13 +49,16 @@ type Chain interface {
 }
 
 // executor is the InProcess of package inprocess.
-type executor struct{}
+type executor struct{ connect Connect }
+
+// Connect returns the connection of this host to the store of a pool of allocnet-ipam.
+type Connect = inprocess.Connect
 
 func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
 	return inprocess.Supports(list, pluginDirs)
 }
 
-func (executor) Chain() Chain { return &inprocess.Chain{} }
+func (x executor) Chain() Chain { return &inprocess.Chain{Connect: x.connect} }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error {
 	return inprocess.Commit(ctx, hold, changes)

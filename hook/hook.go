@@ -88,6 +88,9 @@ type Config struct {
 	// InProcess executes networks in this process. Default: that of package inprocess,
 	// and none if Exec is set.
 	InProcess InProcess
+	// Connect is for the pools of allocnet-ipam that are executed in process. Default: the
+	// program allocnet-ipam is executed where the store of a pool is needed.
+	Connect Connect
 	// Exec finds and runs CNI plugins. Default: they run as processes, each in a
 	// process group of its own, which is killed at the deadline of the call.
 	Exec invoke.Exec
@@ -145,7 +148,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.CallTimeout, time.Minute)
 	setDefault(&c.Executor, ExecutorAuto)
 	if c.InProcess == nil && c.Exec == nil {
-		c.InProcess = executor{}
+		c.InProcess = executor{c.Connect}
 	}
 	if c.Namespaces == nil {
 		c.Namespaces = kernelNamespaces{}

@@ -6,7 +6,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -44,12 +43,12 @@ func (p *Plugin) GC(ctx context.Context, c Call) error {
 	if err != nil {
 		return cniError(err)
 	}
-	used, err := addressesInNamespaces()
+	used, err := netns.Addresses()
 	if err != nil {
 		return cniError(err)
 	}
 	for _, l := range leases {
-		if used[l.address] || time.Since(l.made) < collectedAfter {
+		if used[l.address] != "" || time.Since(l.made) < collectedAfter {
 			valid = append(valid, l.owner)
 		}
 	}
@@ -91,37 +90,4 @@ func readLeases(dir string) ([]lease, error) {
 		all = append(all, lease{address, ipam.Owner{ContainerID: strings.TrimSpace(id), Interface: strings.TrimSpace(iface)}, info.ModTime()})
 	}
 	return all, nil
-}
-
-// addressesInNamespaces returns the addresses in all network namespaces but the host's.
-func addressesInNamespaces() (map[netip.Addr]bool, error) {
-	paths, err := netns.Others()
-	if err != nil {
-		return nil, fmt.Errorf("list the network namespaces: %w", err)
-	}
-	used := map[netip.Addr]bool{}
-	for _, path := range paths {
-		if err := addAddresses(used, path); err != nil {
-			return nil, fmt.Errorf("examine the network namespace %s: %w", path, err)
-		}
-	}
-	return used, nil
-}
-
-func addAddresses(used map[netip.Addr]bool, path string) error {
-	ns, err := netns.Open(path)
-	if errors.Is(err, netns.ErrMissing) || errors.Is(err, fs.ErrNotExist) { // ended meanwhile
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer ns.Close() //nolint:errcheck // only read
-	interfaces, err := ns.Interfaces()
-	for _, i := range interfaces {
-		for _, address := range i.Addresses {
-			used[address.Addr()] = true
-		}
-	}
-	return err
 }

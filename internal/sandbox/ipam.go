@@ -11,19 +11,19 @@ import (
 	"testing"
 )
 
-// ownType is the type of allocnet's IPAM plugin.
-const ownType = "allocnet-ipam"
+// OwnIPAM is the type of allocnet's IPAM plugin.
+const OwnIPAM = "allocnet-ipam"
 
-// pluginDir has the CNI plugins and ownType. /run is the sandbox's.
+// pluginDir has the CNI plugins and OwnIPAM. /run is the sandbox's.
 const pluginDir = "/run/cni-plugins"
 
-// usesOwnIPAM tells whether the networks of WriteConf use ownType in place of host-local: with
+// usesOwnIPAM tells whether the networks of WriteConf use OwnIPAM in place of host-local: with
 // ALLOCNET_IPAM=allocnet-ipam.
-func usesOwnIPAM() bool { return os.Getenv("ALLOCNET_IPAM") == ownType }
+func usesOwnIPAM() bool { return os.Getenv("ALLOCNET_IPAM") == OwnIPAM }
 
-// installIPAM builds ownType, and makes PluginDir a directory that has it beside the other
+// InstallIPAM builds OwnIPAM, and makes PluginDir a directory that has it beside the other
 // plugins. It is a step for Main, which runs it itself if usesOwnIPAM.
-func installIPAM() error {
+func InstallIPAM() error {
 	if _, err := os.Stat(pluginDir); err == nil {
 		return nil
 	}
@@ -35,11 +35,11 @@ func installIPAM() error {
 	for _, path := range plugins {
 		errs = append(errs, os.Symlink(path, filepath.Join(pluginDir, filepath.Base(path))))
 	}
-	errs = append(errs, Build(filepath.Join(pluginDir, ownType), "cmd/"+ownType), os.Setenv("ALLOCNET_TEST_CNI", pluginDir))
+	errs = append(errs, Build(filepath.Join(pluginDir, OwnIPAM), "cmd/"+OwnIPAM), os.Setenv("ALLOCNET_TEST_CNI", pluginDir))
 	return errors.Join(errs...)
 }
 
-// withOwnIPAM returns a network with ownType in place of host-local: each set of ranges becomes
+// withOwnIPAM returns a network with OwnIPAM in place of host-local: each set of ranges becomes
 // one of a pool that is named after the network, and the store is below stateDir.
 func withOwnIPAM(t testing.TB, text, stateDir string) string {
 	t.Helper()
@@ -77,7 +77,7 @@ func ownIPAM(local map[string]any, pool any, stateDir string) map[string]any {
 		ranges = append(ranges, members...)
 	}
 	own := map[string]any{
-		"type": ownType, "pool": pool, "ranges": ranges, "stateDir": stateDir, "configDir": filepath.Join(stateDir, "none"),
+		"type": OwnIPAM, "pool": pool, "ranges": ranges, "stateDir": stateDir, "configDir": filepath.Join(stateDir, "none"),
 	}
 	if routes, ok := local["routes"]; ok {
 		own["routes"] = routes

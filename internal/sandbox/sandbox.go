@@ -32,7 +32,7 @@ func Main(run func() int, steps ...func() error) int {
 	return enter(func() int {
 		first := []func() error{prepare, uplink}
 		if usesOwnIPAM() {
-			first = append(first, installIPAM)
+			first = append(first, InstallIPAM)
 		}
 		for _, step := range append(first, steps...) {
 			if err := step(); err != nil {

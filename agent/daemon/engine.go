@@ -13,6 +13,9 @@ import (
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/plugin"
+	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // newEngine returns the engine of the configured hook.
@@ -32,6 +35,7 @@ func (d *Daemon) engineConfig() hook.Config {
 	c := d.config
 	return hook.Config{
 		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Executor: c.Executor, StateDir: c.StateDir, CallTimeout: c.CallTimeout, OwnerGone: unit.Gone,
+		Connect:   func(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) },
 		Observers: []hook.Observer{d.metrics, event.NewRecorder(c.StateDir, "agent", d.log)}, Logger: d.log,
 	}
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	own "github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/plugin"
+	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // name is the plugin's type.
@@ -30,7 +32,7 @@ const about = "CNI " + name + " plugin v" + own.Version
 const timeout = 20 * time.Second
 
 func main() {
-	p := plugin.New()
+	p := &plugin.Plugin{Connect: connected}
 	funcs := skel.CNIFuncs{Add: add(p), Check: call(p.Check), Del: call(p.Del), GC: call(p.GC), Status: call(p.Status)}
 	if err := skel.PluginMainFuncsWithError(funcs, version.All, about); err != nil {
 		if failed := err.Print(); failed != nil {
@@ -39,6 +41,8 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+func connected(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) }
 
 // add returns ADD as skel's function, which prints the result.
 func add(p *plugin.Plugin) func(*skel.CmdArgs) error {

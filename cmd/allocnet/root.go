@@ -22,6 +22,9 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/plugin"
+	"github.com/allocnet/allocnet/nomad/connect"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -235,6 +238,9 @@ func (s *settings) loggedConfig(stderr io.Writer) (hook.Config, error) {
 	return s.config(log)
 }
 
+// connected returns the connection for a pool of allocnet-ipam.
+func connected(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) }
+
 // config returns the configuration of the engine that the flags describe.
 func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 	if s.callTimeout <= 0 {
@@ -247,6 +253,7 @@ func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,
 		OwnerGone:   unit.Gone,
+		Connect:     connected,
 		Logger:      log,
 	}, nil
 }

@@ -25,8 +25,10 @@ var forbidden = []string{
 
 // modules are all that the plugin links except the standard library and allocnet.
 var modules = []string{
-	"github.com/containernetworking/cni", "github.com/containernetworking/plugins", "github.com/fatih/color", "github.com/hashicorp/go-hclog",
-	"github.com/mattn/go-colorable", "github.com/mattn/go-isatty", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sync", "golang.org/x/sys",
+	"github.com/agext/levenshtein", "github.com/apparentlymart/go-textseg/v15", "github.com/containernetworking/cni", "github.com/fatih/color",
+	"github.com/google/go-cmp", "github.com/hashicorp/go-hclog", "github.com/hashicorp/hcl/v2", "github.com/mattn/go-colorable",
+	"github.com/mattn/go-isatty", "github.com/mitchellh/go-wordwrap", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
+	"github.com/zclconf/go-cty", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text",
 }
 
 func TestLinkedPackages(t *testing.T) {
@@ -67,7 +69,10 @@ func TestSize(t *testing.T) {
 		t.Errorf("without arguments: %v, %q, want %q first", err, out, want)
 	}
 	best := time.Hour
-	for range 20 { // the machine may be busy at times
+	for range 200 { // the machine may be busy
+		if best <= 5*time.Millisecond {
+			break
+		}
 		began := time.Now()
 		out, err = run(binary, "CNI_COMMAND=VERSION")
 		best = min(best, time.Since(began))

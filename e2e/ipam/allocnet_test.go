@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -143,19 +144,19 @@ func TestWithoutProgram(t *testing.T) {
 // state; each checks and removes what the other made.
 func TestSameResult(t *testing.T) {
 	keys := map[string]any{"ranges": dual, "routes": []any{map[string]any{"dst": "0.0.0.0/0"}}, "dns": map[string]any{"nameservers": []any{"10.60.0.1"}}, "cooldown": "0s"}
-	p := newPool(t, keys)
-	for _, cniVersion := range []string{"0.2.0", "0.4.0", "1.0.0", "1.1.0"} {
+	for _, cniVersion := range []string{"0.3.0", "0.4.0", "1.0.0", "1.1.0"} {
 		t.Run(cniVersion, func(t *testing.T) {
-			text := p.network(cniVersion, "net", map[string]any{"type": "macvlan", "master": "uplink"})
-			list, err := cniconf.ParseList([]byte(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := inprocess.Supports(list, []string{sandbox.PluginDir()}); err != nil {
-				t.Fatal(err)
-			}
 			var results []string
 			for i := range 2 {
+				p := newPool(t, keys)
+				p.setInstance("0123456789abcdef0123456789abcdef")
+				list, err := cniconf.ParseList([]byte(p.network(cniVersion, "net", bridge)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := inprocess.Supports(list, []string{sandbox.PluginDir()}); err != nil {
+					t.Fatal(err)
+				}
 				results = append(results, addWith(t, list, i == 0))
 			}
 			if diff := cmp.Diff(results[0], results[1]); diff != "" {
@@ -168,7 +169,11 @@ func TestSameResult(t *testing.T) {
 // addWith attaches with one executor, and checks and detaches with the other.
 func addWith(t *testing.T, list *libcni.NetworkConfigList, inProcess bool) string {
 	t.Helper()
-	ns := namespace(t, "same")
+	ns, err := netns.Create(netns.DefaultDir, "same")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Remove(ns) //nolint:errcheck // the next one with the name could not be made
 	rt := &libcni.RuntimeConf{ContainerID: "same", NetNS: ns, IfName: "eth0"}
 	dir := t.TempDir()
 	result, err := cniWith(dir, inProcess).add(t, list, rt)
@@ -214,7 +219,7 @@ func (e executor) add(t *testing.T, list *libcni.NetworkConfigList, rt *libcni.R
 		return "", err
 	}
 	data, err := json.MarshalIndent(result, "", " ")
-	lines := slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool { return strings.Contains(line, `"mac"`) })
+	lines := slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool { return strings.Contains(line, `"mac"`) || strings.Contains(line, `"veth`) })
 	return strings.Join(lines, "\n"), err
 }
 

@@ -225,3 +225,12 @@ func (p *pool) age(address string) {
 		p.Fatal(err)
 	}
 }
+
+// setInstance makes the host one that chooses the same blocks as any other with the ID.
+func (p *pool) setInstance(id string) {
+	p.Helper()
+	if err := os.MkdirAll(p.state+"/ipam", 0o700); err != nil {
+		p.Fatal(err)
+	}
+	sandbox.WriteFile(p, p.state+"/ipam/instance", id+"\n")
+}

@@ -58,7 +58,7 @@ func requireVersion(t *testing.T, cniVersion string, plugin map[string]any) {
 		}
 	}
 	if atLeast(t, cniVersion, "1.1.0") {
-		if _, err := cnitool(t, dir, "status", "net"); err != nil {
+		if _, err := cnitool(t, dir, "status", "net", ns); err != nil {
 			t.Error("STATUS fails")
 		}
 	}

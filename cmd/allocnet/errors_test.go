@@ -29,6 +29,7 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/local"
 	"github.com/allocnet/allocnet/ipam/reserved"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/nomad/rest"
@@ -105,6 +106,8 @@ var outcomes = map[string]struct {
 	"ipam.ErrConflict":                    {ipam.ErrConflict, conflict},
 	"ipam.ErrRefused":                     {ipam.ErrRefused, unavailable},
 	"ipam.ErrUnavailable":                 {ipam.ErrUnavailable, unavailable},
+	"ipam/local.FullError":                {&local.FullError{}, unavailable},
+	"ipam/local.HeldError":                {&local.HeldError{}, unavailable},
 	"ipam/reserved.ErrFull":               {reserved.ErrFull, unavailable},
 	"ipam/reserved.BusyError":             {&reserved.BusyError{}, unavailable},
 	"ipam/reserved.RefusedError":          {&reserved.RefusedError{}, refused},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -21,6 +22,9 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s is leased to %s of the container %s on this host", e.Address, e.Owner.Interface, e.Owner.ContainerID)
 }
+
+// Kind is that of package errdefs.
+func (*HeldError) Kind() errdefs.Kind { return errdefs.Unavailable }
 
 // FullError is the blocks of this host without a free address.
 type FullError struct {

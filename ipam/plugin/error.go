@@ -4,13 +4,12 @@
 package plugin
 
 import (
-	"context"
 	"errors"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // cniError returns an error of a pool as the error object of the CNI specification.
@@ -26,28 +25,13 @@ func cniError(err error) error {
 }
 
 func codeOf(err error) uint {
-	for _, k := range codes {
-		if errors.Is(err, k.err) {
-			return k.code
-		}
+	switch errdefs.Of(err) {
+	case errdefs.Refused:
+		return types.ErrInvalidNetworkConfig
+	case errdefs.Unavailable, errdefs.Timeout, errdefs.Conflict:
+		return types.ErrTryAgainLater
 	}
 	return types.ErrInternal
-}
-
-// codes are those of errors that have a meaning for runtimes. The first one that an error
-// wraps decides.
-var codes = []struct {
-	err  error
-	code uint
-}{
-	{ipam.ErrInvalid, types.ErrInvalidNetworkConfig},
-	{ipam.ErrMismatch, types.ErrInvalidNetworkConfig},
-	{ipam.ErrTwin, types.ErrInvalidNetworkConfig},
-	{ipam.ErrExhausted, types.ErrTryAgainLater},
-	{ipam.ErrFenced, types.ErrTryAgainLater},
-	{ipam.ErrUnavailable, types.ErrTryAgainLater},
-	{ipam.ErrRefused, types.ErrTryAgainLater},
-	{context.DeadlineExceeded, types.ErrTryAgainLater},
 }
 
 // unavailable returns the error of STATUS.

@@ -13,9 +13,11 @@ import (
 	"github.com/allocnet/allocnet/nomad/rest"
 )
 
-// Policy is the ACL policy, in Nomad's HCL, that a token for the namespace needs.
+// Policy is the ACL policy, in Nomad's HCL, that a token for the namespace needs. A policy for
+// one namespace replaces that for "*" there: without read-job, an agent whose token has both
+// would not see the allocations of the namespace any more.
 func Policy(namespace string) string {
-	return fmt.Sprintf(`namespace %q { variables { path "allocnet/ipam/*" { capabilities = ["read", "list", "write", "destroy"] } } }`, namespace)
+	return fmt.Sprintf(`namespace %q { capabilities = ["read-job"] variables { path "allocnet/ipam/*" { capabilities = ["read", "list", "write", "destroy"] } } }`, namespace)
 }
 
 // classify returns the error of a Store for that of a request.

@@ -122,5 +122,8 @@ func storeError(err error) error {
 	if errors.As(err, &answer) && answer.Status != http.StatusForbidden {
 		return fmt.Errorf("%w: %w", ipam.ErrUnavailable, err)
 	}
-	return fmt.Errorf("%w: %w", ipam.ErrRefused, err)
+	return fmt.Errorf("%w: %w; the token needs a policy with: %s", ipam.ErrRefused, err, policy)
 }
+
+// policy is what the questions about nodes and allocations need, in Nomad's HCL.
+const policy = `namespace "*" { capabilities = ["read-job"] } node { policy = "read" } agent { policy = "read" }`

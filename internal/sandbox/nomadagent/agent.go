@@ -104,6 +104,15 @@ func (a *Agent) Signal(s unix.Signal) {
 	a.cmd = nil
 }
 
+// Pause stops the process where it is, as a machine that hangs does, until resume is called.
+func (a *Agent) Pause() (resume func()) {
+	a.Helper()
+	if err := a.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		a.Fatal(err)
+	}
+	return func() { _ = a.cmd.Process.Signal(unix.SIGCONT) }
+}
+
 // API reads from the agent's HTTP API.
 func (a *Agent) API(path string, target any) error {
 	client := http.Client{Timeout: time.Minute} // a hung agent is an error

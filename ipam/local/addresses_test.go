@@ -379,3 +379,23 @@ func TestUnwritableLease(t *testing.T) {
 	}
 	h.requireTake("b", "10.0.0.3")
 }
+
+// TestKilledBeforeTheLease: an address that a killed process has marked is found when no other
+// is free, also if the index says that no other program has changed the leases.
+func TestKilledBeforeTheLease(t *testing.T) {
+	h := newHost(t, `"ranges": [{"subnet": "10.0.0.0/27"}]`)
+	for i := range 20 {
+		h.take(fmt.Sprint("c", i))
+	}
+	if err := h.record(netip.MustParseAddr("10.0.0.30"), inUse); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		h.requireTake(fmt.Sprint("d", i), fmt.Sprint("10.0.0.", 22+i))
+	}
+	if got := h.take("e"); !strings.Contains(got, "1 more from") {
+		t.Errorf("e gets %s", got)
+	}
+	h.clock = h.clock.Add(time.Minute)
+	h.requireTake("e", "10.0.0.30")
+}

@@ -46,7 +46,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// runAndKill runs the process, and kills it after a time. It returns what it said.
+// runAndKill runs the process, and kills it after a time. It returns what it printed.
 func runAndKill(t *testing.T, dir string, after time.Duration) []string {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestKilled$")
@@ -58,14 +58,14 @@ func runAndKill(t *testing.T, dir string, after time.Duration) []string {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := bufio.NewReader(out)
+	output := bufio.NewReader(out)
 	lines := []string{}
-	if first, err := said.ReadString('\n'); err == nil { // it works by now
+	if first, err := output.ReadString('\n'); err == nil { // it works by now
 		lines = append(lines, first)
 	}
 	timer := time.AfterFunc(after, func() { _ = child.Process.Kill() })
 	defer timer.Stop()
-	rest, _ := io.ReadAll(said)
+	rest, _ := io.ReadAll(output)
 	_ = child.Wait() // it was killed
 	return append(lines, strings.SplitAfter(string(rest), "\n")...)
 }
@@ -78,16 +78,16 @@ func TestKill(t *testing.T) {
 	h.now = time.Now
 	held := map[string]string{}
 	for range 25 {
-		for _, said := range runAndKill(t, dir, rand.N(20*time.Millisecond)) {
+		for _, text := range runAndKill(t, dir, rand.N(20*time.Millisecond)) {
 			var id, v6, v4 string
-			switch n, _ := fmt.Sscanf(said, "taken %s %s %s\n", &id, &v6, &v4); {
-			case strings.HasPrefix(said, "release "):
-				delete(held, strings.TrimSpace(strings.TrimPrefix(said, "release ")))
-			case n == 3 && strings.HasSuffix(said, "\n"):
+			switch n, _ := fmt.Sscanf(text, "taken %s %s %s\n", &id, &v6, &v4); {
+			case strings.HasPrefix(text, "release "):
+				delete(held, strings.TrimSpace(strings.TrimPrefix(text, "release ")))
+			case n == 3 && strings.HasSuffix(text, "\n"):
 				requireFree(t, held, id, v6, v4)
 				held[id] = v6 + " " + v4
-			case said != "" && strings.HasSuffix(said, "\n"):
-				t.Fatalf("the process says %q", said)
+			case text != "" && strings.HasSuffix(text, "\n"):
+				t.Fatalf("the process says %q", text)
 			}
 		}
 		for id, want := range held {

@@ -23,6 +23,8 @@ var errOvertaken = errors.New("another host has changed the entry")
 // claimant is for whom an address is taken.
 type claimant struct {
 	ipam.Request
+	// isNew is whether the key has no address yet. It is not kept for it before confirm.
+	isNew bool
 	// evicts is whether an address that is kept for another key may be taken.
 	evicts bool
 }
@@ -192,7 +194,7 @@ func (s *session) belowLimit(address netip.Addr, c claimant) error {
 // false if the entry is not as it was read.
 func (s *session) write(ctx context.Context, address netip.Addr, c claimant) (bool, error) {
 	e, old := s.view.at(address), s.records[address]
-	r := &record{State: taking, Content: s.content(address, e, c)}
+	r := &record{State: taking, Drop: c.isNew, Content: s.content(address, e, c)}
 	if err := s.mustPut(ctx, address, r); err != nil {
 		return false, err
 	}
@@ -233,7 +235,7 @@ func (s *session) save(ctx context.Context, content ipam.AddressContent, index u
 		return s.compare(ctx, content)
 	}
 	if err == nil {
-		s.wrote(content, index)
+		s.see(content, index)
 	}
 	return index, err
 }
@@ -257,7 +259,7 @@ func (s *session) lease(ctx context.Context, r *record, index uint64) error {
 	if err := s.a.o.Leases.Add(ctx, address, r.Content.Owner); err != nil {
 		return err
 	}
-	err := s.mustPut(ctx, address, &record{State: held, Index: index, Content: r.Content})
+	err := s.mustPut(ctx, address, r.heldAt(index, r.Content))
 	if err != nil {
 		return errors.Join(err, s.a.o.Leases.Remove(ctx, address, r.Content.Owner))
 	}

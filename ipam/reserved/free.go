@@ -44,7 +44,8 @@ func (a *Addresses) giveBack(ctx context.Context, owner ipam.Owner, needed []net
 	}
 	var marked bool
 	var errs []error
-	for address, r := range records {
+	for _, address := range sorted(records) {
+		r := records[address]
 		if r.Content.Owner != owner || slices.Contains(needed, address) {
 			continue
 		}
@@ -89,7 +90,7 @@ func (a *Addresses) Finish(ctx context.Context) error {
 
 func (s *session) finish(ctx context.Context) error {
 	var errs []error
-	for address := range s.records {
+	for _, address := range sorted(s.records) {
 		err := s.abandon(ctx, address)
 		if r := s.records[address]; err == nil && r.State == releasing {
 			err = s.release(ctx, address, r)

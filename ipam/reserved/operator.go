@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -58,13 +57,12 @@ func (s *session) remove(ctx context.Context, address netip.Addr, e *entry) erro
 	if e.err != nil {
 		return e.err
 	}
-	path := ipam.AddressPath(s.a.o.Config.Pool, address)
-	err := s.store.Delete(ctx, path, e.index)
+	err := s.store.Delete(ctx, ipam.AddressPath(s.a.o.Config.Pool, address), e.index)
 	if errors.Is(err, ipam.ErrConflict) {
 		return errOvertaken
 	}
 	if err == nil {
-		s.forget(path)
+		delete(s.memory.Entries, address)
 	}
 	return err
 }
@@ -113,12 +111,12 @@ func (a *Addresses) List(ctx context.Context) ([]Address, error) {
 		return nil, err
 	}
 	var all []Address
-	for address, e := range s.view {
+	for _, address := range sorted(s.view) {
+		e := s.view[address]
 		if e.index != 0 {
 			e.content.Address = address
 			all = append(all, Address{e.content, e.index, e.err})
 		}
 	}
-	slices.SortFunc(all, func(x, y Address) int { return x.Address.Compare(y.Address) })
 	return all, nil
 }

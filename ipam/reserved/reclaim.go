@@ -73,7 +73,8 @@ func (a *Addresses) freeIf(ctx context.Context, isFreed func(*session, netip.Add
 	}
 	var done []netip.Addr
 	var errs []error
-	for address, e := range s.view {
+	for _, address := range sorted(s.view) {
+		e := s.view[address]
 		if !e.isHeld() || e.content.Host.Instance == s.host.Instance {
 			continue
 		}

@@ -40,7 +40,8 @@ type record struct {
 	Index uint64 `json:"index"`
 	// Released is since when the state is releasing.
 	Released time.Time `json:"released,omitzero"`
-	// Drop is whether the address is not to be kept for its key.
+	// Drop is whether the address is not to be kept for its key: another host may have taken
+	// one for it at the same time.
 	Drop bool `json:"drop,omitempty"`
 	// Content is what this host wrote to the store, or asked it to write.
 	Content ipam.AddressContent `json:"content"`
@@ -51,7 +52,14 @@ func (r *record) same(other *record) bool {
 	if r == nil || other == nil {
 		return r == other
 	}
-	return r.State == other.State && r.Index == other.Index && r.Content.ClaimID == other.Content.ClaimID
+	return r.State == other.State && r.Index == other.Index && r.Drop == other.Drop && r.Content.ClaimID == other.Content.ClaimID
+}
+
+// heldAt returns the record of an address whose entry is known.
+func (r *record) heldAt(index uint64, content ipam.AddressContent) *record {
+	changed := *r
+	changed.State, changed.Index, changed.Content = held, index, content
+	return &changed
 }
 
 // records are the records of a host.

@@ -22,71 +22,84 @@ const maxSticky = 4096
 // takeByKey takes the address of a family that is kept for the job's key, else one that is
 // reserved for the job, else one that is free, else the one that was not used for longest.
 func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ipam.Family) (netip.Addr, error) {
-	if address := s.keptFor(request, family); address.IsValid() {
-		return address, s.take(ctx, address, claimant{Request: request})
-	}
-	var last error
-	for _, c := range s.candidates(request.Job, family) {
-		last = s.take(ctx, c.address, claimant{request, c.evicts})
-		var refused *RefusedError
-		var busy *BusyError
-		switch {
-		case last == nil:
+	last := ErrFull
+	candidates := s.candidates(request.Job, family)
+	for i := 0; ; i++ {
+		if address := s.keptFor(request, family); address.IsValid() {
+			return address, s.takeKept(ctx, request, address)
+		}
+		if i == len(candidates) {
+			return netip.Addr{}, last
+		}
+		c := candidates[i]
+		last = s.take(ctx, c.address, claimant{Request: request, isNew: true, evicts: c.evicts})
+		if last == nil {
 			return c.address, s.confirm(ctx, request, c.address)
-		case !errors.As(last, &refused) && !errors.As(last, &busy):
+		}
+		if !errors.Is(last, ipam.ErrInvalid) && !errors.Is(last, ipam.ErrExhausted) {
 			return c.address, last
 		}
 	}
-	if last != nil {
-		return netip.Addr{}, last
+}
+
+// takeKept takes the address that is kept for the key.
+func (s *session) takeKept(ctx context.Context, request ipam.Request, address netip.Addr) error {
+	r := s.records[address]
+	isNew := r != nil && r.Drop && r.Content.Owner == request.Owner
+	err := s.take(ctx, address, claimant{Request: request, isNew: isNew})
+	if err == nil && isNew {
+		err = s.confirm(ctx, request, address)
 	}
-	return netip.Addr{}, ErrFull
+	return err
 }
 
 // keptFor returns the address of a family that is held or kept for the key of a request. If
 // there are several, it is one that the attachment itself holds, or the first.
 func (s *session) keptFor(request ipam.Request, family ipam.Family) (found netip.Addr) {
-	for address, e := range s.view {
-		if e.index == 0 || ipam.FamilyOf(address) != family || e.err != nil || !sameKey(e.content.Job, request.Job) {
+	for _, address := range sorted(s.view) {
+		e := s.view[address]
+		if !e.isFor(request.Job, family) {
 			continue
 		}
 		if e.isHeld() && e.content.Owner == request.Owner {
 			return address
 		}
-		if !found.IsValid() || address.Less(found) {
+		if !found.IsValid() {
 			found = address
 		}
 	}
 	return found
 }
 
+// isFor returns whether an entry of a family is for the key of a job.
+func (e *entry) isFor(job ipam.Job, family ipam.Family) bool {
+	return e.index != 0 && e.err == nil && ipam.FamilyOf(e.content.Address) == family && sameKey(e.content.Job, job)
+}
+
 func sameKey(one, other ipam.Job) bool {
 	return sameJob(one, other) && one.Group == other.Group && one.Key == other.Key
 }
 
-// confirm gives a new address of a key back if another host took one for the key first.
+// confirm keeps a new address for its key, unless another host has taken one for the key at the
+// same time: then this one is given back.
 func (s *session) confirm(ctx context.Context, request ipam.Request, address netip.Addr) error {
 	if err := s.refresh(ctx); err != nil {
 		return err
 	}
-	index := s.view.at(address).index
-	for other, e := range s.view {
-		if other == address || e.index == 0 || e.index > index || ipam.FamilyOf(other) != ipam.FamilyOf(address) || !sameKey(e.content.Job, request.Job) {
+	r := *s.records[address]
+	for _, other := range sorted(s.view) {
+		if other == address || !s.view[other].isFor(request.Job, ipam.FamilyOf(address)) {
 			continue
 		}
-		if err := s.drop(ctx, address, request.Owner); err != nil {
+		r.State, r.Released = releasing, s.now()
+		err := errors.Join(s.mustPut(ctx, address, &r), s.a.o.Leases.Remove(ctx, address, request.Owner))
+		if err != nil {
 			return err
 		}
 		return &BusyError{Address: other, Reason: "another host took it for the same key"}
 	}
-	return nil
-}
-
-// drop marks an address that is to be given back and not to be kept.
-func (s *session) drop(ctx context.Context, address netip.Addr, owner ipam.Owner) error {
-	r := *s.records[address]
-	r.State, r.Released, r.Drop = releasing, s.now(), true
-	return errors.Join(s.mustPut(ctx, address, &r), s.a.o.Leases.Remove(ctx, address, owner))
+	r.Drop = false
+	return s.mustPut(ctx, address, &r)
 }
 
 // candidate is an address that a new key may get.

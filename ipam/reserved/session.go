@@ -8,7 +8,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -36,6 +38,9 @@ func (a *Addresses) open(ctx context.Context) (*session, error) {
 	s := &session{a: a, unlock: unlock, view: view{}, memory: a.records.remembered()}
 	if s.memory == nil {
 		s.memory = &memory{}
+	}
+	if s.memory.Entries == nil {
+		s.memory.Entries = map[netip.Addr]rememberedEntry{}
 	}
 	if err := s.prepare(ctx); err != nil {
 		unlock()
@@ -84,10 +89,10 @@ func (s *session) put(ctx context.Context, address netip.Addr, changed *record) 
 // newClaim returns what distinguishes one write from all others.
 func newClaim() string { return rand.Text() }
 
-func pathAddress(path string) (netip.Addr, bool) {
-	p, err := ipam.ParsePath(path)
-	return p.Address, err == nil && p.Address.IsValid()
-}
-
 // undone returns whether an error of a store says that nothing was done.
 func undone(err error) bool { return errors.Is(err, ipam.ErrRefused) }
+
+// sorted returns the addresses of a map in order.
+func sorted[V any](m map[netip.Addr]V) []netip.Addr {
+	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
+}

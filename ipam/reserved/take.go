@@ -26,8 +26,9 @@ func (a *Addresses) Held(ctx context.Context, owner ipam.Owner) ([]netip.Addr, e
 		return nil, err
 	}
 	var found []netip.Addr
-	for address, r := range records {
-		if r.State != held || r.Content.Owner != owner {
+	for _, address := range sorted(records) {
+		r := records[address]
+		if r.State != held || r.Drop || r.Content.Owner != owner {
 			continue
 		}
 		leased, ok, err := a.o.Leases.Owner(ctx, address)
@@ -38,7 +39,6 @@ func (a *Addresses) Held(ctx context.Context, owner ipam.Owner) ([]netip.Addr, e
 			found = append(found, address)
 		}
 	}
-	slices.SortFunc(found, netip.Addr.Compare)
 	return found, nil
 }
 

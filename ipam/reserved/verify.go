@@ -6,6 +6,7 @@ package reserved
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -13,7 +14,7 @@ import (
 
 // Verified is what Verify found.
 type Verified struct {
-	// Restored are addresses of this host whose entries were missing or free, and are not now.
+	// Restored are addresses of this host whose entries were missing, free or old, and are not now.
 	Restored []netip.Addr
 	// Lost are those of this host that the store says another has: they may be in use twice.
 	Lost []netip.Addr
@@ -34,13 +35,13 @@ func (a *Addresses) Verify(ctx context.Context) (Verified, error) {
 	}
 	var v Verified
 	errs := []error{s.finish(ctx)}
-	for address, r := range s.records {
-		if r.State != releasing {
+	for _, address := range sorted(s.records) {
+		if r := s.records[address]; r.State != releasing {
 			errs = append(errs, s.verify(ctx, address, r, &v))
 		}
 	}
-	for address, e := range s.view {
-		if e.isHeld() && e.content.Host.Instance == s.host.Instance && s.records[address] == nil {
+	for _, address := range sorted(s.view) {
+		if e := s.view[address]; e.isHeld() && e.content.Host.Instance == s.host.Instance && s.records[address] == nil {
 			errs = append(errs, s.verifyUnknown(ctx, address, e, &v))
 		}
 	}
@@ -59,7 +60,7 @@ func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *
 	switch {
 	case e.isHeld() && e.content.ClaimID == r.Content.ClaimID:
 		return s.verifyOwn(ctx, r, e)
-	case e.index == 0, e.isFree() && (!isKept(e.content) || sameJob(e.content.Job, r.Content.Job)):
+	case s.isRestorable(e):
 		return s.restore(ctx, address, r, e, v)
 	}
 	v.Lost = append(v.Lost, address)
@@ -73,10 +74,21 @@ func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *
 	return err
 }
 
+// isRestorable returns whether the entry of an address that is in use here is not another host's:
+// it is missing, or free, whatever it is kept for, or what this host wrote before.
+func (s *session) isRestorable(e *entry) bool {
+	return e.index == 0 || e.isFree() || e.isHeld() && e.content.Host.Instance == s.host.Instance
+}
+
 // describe says what an entry is, for the log.
 func describe(e *entry) string {
-	if e.err != nil {
+	switch {
+	case e.err != nil:
 		return e.err.Error()
+	case e.index == 0:
+		return "missing"
+	case e.isFree():
+		return fmt.Sprintf("kept for job %q of namespace %q", e.content.Job.Job, e.content.Job.Namespace)
 	}
 	return "held by container " + e.content.Owner.ContainerID + " on node " + e.content.Host.NodeName
 }
@@ -96,7 +108,7 @@ func (s *session) verifyOwn(ctx context.Context, r *record, e *entry) error {
 	if r.State == held && r.Index == index && r.Content == content {
 		return nil
 	}
-	_, err := s.put(ctx, content.Address, &record{State: held, Index: index, Content: content})
+	_, err := s.put(ctx, content.Address, r.heldAt(index, content))
 	return err
 }
 
@@ -107,19 +119,21 @@ func sameHost(current, written ipam.Host) bool {
 	return current == written
 }
 
-// restore writes the entry of an address of this host that is missing or free: the store was
+// restore writes the entry of an address of this host that is missing, free or old: the store was
 // restored, or the address was freed because the node seemed gone.
 func (s *session) restore(ctx context.Context, address netip.Addr, r *record, e *entry, v *Verified) error {
 	content := r.Content
 	content.Host = s.host
-	content.Reserved = e.index != 0 && e.content.Reserved || e.index == 0 && content.Reserved
+	if e.index != 0 {
+		content.Reserved = e.content.Reserved && sameJob(e.content.Job, content.Job)
+	}
 	index, err := s.save(ctx, content, e.index)
 	if err != nil {
 		return ignoreOvertaken(err)
 	}
 	v.Restored = append(v.Restored, address)
-	s.a.log().Warn("wrote the entry of a reserved address again, which was missing or free", "address", address)
-	_, err = s.put(ctx, address, &record{State: held, Index: index, Content: content})
+	s.a.log().Warn("wrote the entry of a reserved address again, which was missing, free or old", "address", address, "was", describe(e))
+	_, err = s.put(ctx, address, r.heldAt(index, content))
 	return err
 }
 

@@ -6,6 +6,7 @@ package reserved
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -22,8 +23,9 @@ type memory struct {
 	// Highest is the highest index of a listing.
 	Highest uint64 `json:"highest"`
 	// Restored is when it was noticed that the store was restored.
-	Restored time.Time         `json:"restored,omitzero"`
-	Entries  []rememberedEntry `json:"entries"`
+	Restored time.Time `json:"restored,omitzero"`
+	// Entries are as they were read last.
+	Entries map[netip.Addr]rememberedEntry `json:"entries"`
 	// Gone are the nodes that are gone, and when that was seen first.
 	Gone map[string]time.Time `json:"gone"`
 	// Unused are the addresses of an earlier state directory of this node, or of this host
@@ -33,9 +35,8 @@ type memory struct {
 
 // rememberedEntry is an entry as it was read last.
 type rememberedEntry struct {
-	Path    string `json:"path"`
-	Index   uint64 `json:"index"`
-	Content []byte `json:"content"`
+	Index   uint64              `json:"index"`
+	Content ipam.AddressContent `json:"content"`
 	// Missing is since when there is none.
 	Missing time.Time `json:"missing,omitzero"`
 }
@@ -73,30 +74,26 @@ func (s *session) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old := map[string]rememberedEntry{}
-	for _, e := range s.memory.Entries {
-		old[e.Path] = e
-	}
-	restored := listing.Index < s.memory.Highest
-	s.view, s.memory.Entries, s.memory.Highest = view{}, nil, listing.Index
+	before := *s.memory
+	old, restored := maps.Clone(before.Entries), listing.Index < before.Highest
+	s.view, s.memory.Entries, s.memory.Highest = view{}, map[netip.Addr]rememberedEntry{}, listing.Index
 	for _, listed := range listing.Entries {
-		last := old[listed.Path]
-		delete(old, listed.Path)
-		restored = restored || listed.Index < last.Index
-		if listed.Index != last.Index {
-			e, err := s.store.Get(ctx, listed.Path)
-			if errors.Is(err, ipam.ErrNotFound) {
-				continue // it was removed a moment ago
-			}
-			if err != nil {
-				return err
-			}
-			last = rememberedEntry{Path: listed.Path, Index: e.Index, Content: e.Content}
+		p, err := ipam.ParsePath(listed.Path)
+		if err != nil || !p.Address.IsValid() {
+			continue // it governs no address
 		}
-		s.see(last)
+		last := old[p.Address]
+		delete(old, p.Address)
+		restored = restored || listed.Index < last.Index
+		if listed.Index == last.Index {
+			s.see(last.Content, last.Index)
+		} else if _, err := s.reread(ctx, p.Address); err != nil {
+			*s.memory = before
+			return err
+		}
 	}
-	for _, last := range old {
-		s.seeMissing(last)
+	for address, last := range old {
+		s.seeMissing(address, last)
 	}
 	if restored {
 		s.memory.Restored = s.now()
@@ -105,67 +102,46 @@ func (s *session) refresh(ctx context.Context) error {
 	return s.a.records.remember(s.memory)
 }
 
-func (s *session) see(e rememberedEntry) {
-	address, ok := pathAddress(e.Path)
-	if !ok {
-		return
-	}
-	e.Missing = time.Time{}
-	s.memory.Entries = append(s.memory.Entries, e)
-	content, err := ipam.DecodeAddress(e.Content, s.a.o.Config)
-	if err == nil && content.Address != address {
-		err = errors.New("it is that of " + content.Address.String())
-	}
-	s.view[address] = &entry{index: e.Index, content: content, err: err}
+// see notes an entry that was read.
+func (s *session) see(content ipam.AddressContent, index uint64) {
+	s.memory.Entries[content.Address] = rememberedEntry{Index: index, Content: content}
+	s.view[content.Address] = &entry{index: index, content: content}
 }
 
-// seeMissing remembers an entry that is missing, for a while: its holder may find that the
-// store was restored.
-func (s *session) seeMissing(e rememberedEntry) {
+// seeMissing notes an entry that is missing, for a while: its holder may find that the store was
+// restored.
+func (s *session) seeMissing(address netip.Addr, e rememberedEntry) {
 	now := s.now()
 	if e.Missing.IsZero() || e.Missing.After(now) {
 		e.Missing = now
 	}
-	address, ok := pathAddress(e.Path)
-	if !ok || now.Sub(e.Missing) >= settle {
-		return
+	if now.Sub(e.Missing) < settle {
+		s.memory.Entries[address] = e
+		s.view[address] = &entry{missing: e.Missing}
 	}
-	s.memory.Entries = append(s.memory.Entries, e)
-	s.view[address] = &entry{missing: e.Missing}
 }
 
 // reread reads one entry again.
 func (s *session) reread(ctx context.Context, address netip.Addr) (*entry, error) {
-	path := ipam.AddressPath(s.a.o.Config.Pool, address)
-	got, err := s.store.Get(ctx, path)
+	got, err := s.store.Get(ctx, ipam.AddressPath(s.a.o.Config.Pool, address))
 	if errors.Is(err, ipam.ErrNotFound) {
-		missing := &entry{missing: s.view.at(address).missing}
-		s.view[address] = missing
-		return missing, nil
+		s.view[address] = &entry{missing: s.view.at(address).missing}
+		return s.view[address], nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.forget(path)
-	s.see(rememberedEntry{Path: path, Index: got.Index, Content: got.Content})
-	return s.view.at(address), nil
-}
-
-// wrote notes what this host wrote.
-func (s *session) wrote(content ipam.AddressContent, index uint64) {
-	path := ipam.AddressPath(s.a.o.Config.Pool, content.Address)
-	s.forget(path)
-	s.see(rememberedEntry{Path: path, Index: index, Content: ipam.Encode(content)})
-}
-
-func (s *session) forget(path string) {
-	kept := s.memory.Entries[:0]
-	for _, e := range s.memory.Entries {
-		if e.Path != path {
-			kept = append(kept, e)
-		}
+	content, err := ipam.DecodeAddress(got.Content, s.a.o.Config)
+	if err == nil && content.Address != address {
+		err = errors.New("it is that of " + content.Address.String())
 	}
-	s.memory.Entries = kept
+	if err != nil {
+		delete(s.memory.Entries, address) // it is read each time
+		s.view[address] = &entry{index: got.Index, err: err}
+	} else {
+		s.see(content, got.Index)
+	}
+	return s.view[address], nil
 }
 
 // settling returns for how long the store counts as restored a moment ago.

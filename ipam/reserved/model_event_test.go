@@ -1,0 +1,378 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// event begins something that happens in a cluster.
+func (m *model) event() {
+	hosts := m.alive()
+	if len(hosts) == 0 {
+		return
+	}
+	h := oneOf(m, hosts)
+	switch n := m.random.IntN(100); {
+	case n < 45:
+		m.add(h)
+	case n < 70:
+		m.del()
+	case n < 75:
+		m.die()
+	case n < 80:
+		m.collect(h)
+	case n < 86:
+		m.background(h, "finish", func(ctx context.Context, a *Addresses) error { return a.Finish(ctx) })
+	case n < 92:
+		m.verify(h)
+	case n < 94:
+		m.reclaim(h)
+	case n < 96:
+		m.adopt(h)
+	case n < 98:
+		m.operate(h)
+	case !m.rolledBack && !m.lostState && m.faults.stale == 0:
+		m.rollBack()
+	}
+}
+
+// add sets up a container: a new one, or again one of this host that has not ended.
+func (m *model) add(h *modelHost) {
+	c := &container{request: m.request(), host: h}
+	again := slices.DeleteFunc(m.idle(), func(c *container) bool { return c.host != h || !m.complete[c.request.Job.Allocation].IsZero() })
+	if len(again) > 0 && m.random.IntN(5) == 0 {
+		c = oneOf(m, again)
+		m.vacate(c)
+	} else {
+		m.containers = append(m.containers, c)
+	}
+	c.busy = true
+	families := m.config.Families()
+	var found []netip.Addr
+	var err error
+	name := fmt.Sprintf("ADD %s %v %s/%s", c.request.Owner.ContainerID, c.request.Addresses, c.request.Job.Job, c.request.Job.Key)
+	m.start(h, name, func(p *process) {
+		found, err = p.addresses().Take(context.Background(), c.request, families)
+	}, func() {
+		c.busy = false
+		m.trace("%s on %d: %v %v", name, h.number, found, err)
+		m.count(err)
+		if err == nil && found != nil {
+			m.occupy(c, found)
+		}
+	})
+}
+
+func (m *model) count(err error) {
+	var refused *RefusedError
+	var busy *BusyError
+	switch {
+	case errors.As(err, &refused):
+		m.counts.refused.Add(1)
+	case errors.As(err, &busy):
+		m.counts.waited.Add(1)
+	}
+}
+
+func (m *model) request() ipam.Request {
+	id := fmt.Sprint("c", len(m.containers))
+	r := ipam.Request{Owner: attachment(id), Job: ipam.Job{Namespace: "default", Job: oneOf(m, []string{"web", "db"}), Group: "g", Allocation: id}}
+	r.Job.Key = oneOf(m, []string{"0", "1", "2"})
+	if m.random.IntN(3) == 0 {
+		for _, f := range m.config.Families() {
+			r.Addresses = append(r.Addresses, m.address(f))
+		}
+	}
+	return r
+}
+
+func (m *model) address(f ipam.Family) netip.Addr {
+	return m.config.ReservedAt(f, m.random.IntN(m.config.ReservedCount(f)))
+}
+
+// occupy gives addresses to a namespace.
+func (m *model) occupy(c *container, found []netip.Addr) {
+	m.counts.added.Add(1)
+	for _, address := range found {
+		if at, used := m.living[address]; used {
+			m.fail("%s is in two living namespaces: %s on host %d, and %s on host %d", address, at.owner.ContainerID, at.host.number, c.request.Owner.ContainerID, c.host.number)
+		}
+		m.living[address] = residence{c.host, c.request.Owner}
+		if last := m.last[address]; last != nil && last != c.host {
+			m.counts.moved.Add(1)
+		}
+		m.last[address] = c.host
+		if len(c.request.Addresses) == 0 {
+			m.checkSticky(c.request.Job, address)
+		}
+	}
+}
+
+// checkSticky requires that a key that has an address gets no other: no other entry is kept
+// for it. An old state of the store, or one that was restored, may hide one.
+func (m *model) checkSticky(job ipam.Job, address netip.Addr) {
+	if m.rolledBack || m.faults.stale > 0 {
+		return
+	}
+	for _, e := range m.store.entries {
+		content, err := ipam.DecodeAddress(e.Content, m.config)
+		if err == nil && content.Address != address && ipam.FamilyOf(content.Address) == ipam.FamilyOf(address) && content.State == ipam.Free && sameKey(content.Job, job) {
+			m.fail("%s/%s gets %s, and %s is kept for it", job.Job, job.Key, address, content.Address)
+		}
+	}
+}
+
+// vacate ends a namespace.
+func (m *model) vacate(c *container) {
+	for address, at := range m.living {
+		if at.owner == c.request.Owner {
+			delete(m.living, address)
+		}
+	}
+}
+
+// idle returns the containers that no process works for.
+func (m *model) idle() []*container {
+	return slices.DeleteFunc(slices.Clone(m.containers), func(c *container) bool { return c.busy || c.deleted || c.host.dead })
+}
+
+func (m *model) del() {
+	idle := m.idle()
+	if len(idle) == 0 {
+		return
+	}
+	m.delete(oneOf(m, idle))
+}
+
+func (m *model) delete(c *container) *process {
+	m.vacate(c)
+	m.complete[c.request.Job.Allocation] = m.time
+	c.busy = true
+	p := m.start(c.host, "DEL "+c.request.Owner.ContainerID, func(p *process) {
+		if err := p.addresses().Free(context.Background(), c.request.Owner); err != nil {
+			m.trace("%s: %v", p.name, err)
+		}
+		c.deleted = !p.killed
+	}, func() { c.busy = false })
+	return p
+}
+
+// die ends a namespace without DEL, as when its host's runtime is killed. Nomad says so, or
+// thinks that the allocation is lost.
+func (m *model) die() {
+	idle := m.idle()
+	if len(idle) == 0 {
+		return
+	}
+	c := oneOf(m, idle)
+	m.trace("%s dies", c.request.Owner.ContainerID)
+	m.vacate(c)
+	if m.random.IntN(2) == 0 {
+		m.complete[c.request.Job.Allocation] = m.time
+	}
+}
+
+// collect removes the leases of containers that are dead.
+func (m *model) collect(h *modelHost) {
+	needed := map[ipam.Owner]bool{}
+	for _, at := range m.living {
+		needed[at.owner] = true
+	}
+	for _, c := range m.containers {
+		needed[c.request.Owner] = needed[c.request.Owner] || c.busy
+	}
+	for _, address := range sorted(h.leases) {
+		if owner := h.leases[address]; !needed[owner] {
+			m.trace("the lease of %s by %s on %d is removed", address, owner.ContainerID, h.number)
+			delete(h.leases, address)
+		}
+	}
+}
+
+func (m *model) verify(h *modelHost) *process {
+	return m.background(h, "verify", func(ctx context.Context, a *Addresses) error {
+		v, err := a.Verify(ctx)
+		m.trace("verify on %d: %+v", h.number, v)
+		m.counts.restored.Add(int64(len(v.Restored)))
+		m.counts.freedUnknown.Add(int64(len(v.Freed)))
+		return err
+	})
+}
+
+func (m *model) reclaim(h *modelHost) *process {
+	return m.background(h, "reclaim", func(ctx context.Context, a *Addresses) error {
+		freed, err := a.Reclaim(ctx)
+		m.counts.reclaimed.Add(int64(len(freed)))
+		return err
+	})
+}
+
+func (m *model) adopt(h *modelHost) *process {
+	return m.background(h, "adopt", func(ctx context.Context, a *Addresses) error {
+		_, err := a.Adopt(ctx, func(address netip.Addr) (bool, error) { return m.living[address].host == h, nil })
+		return err
+	})
+}
+
+func (m *model) operate(h *modelHost) {
+	address := m.address(oneOf(m, m.config.Families()))
+	job := ipam.Job{Namespace: "default", Job: oneOf(m, []string{"web", "db"}), Key: oneOf(m, []string{"", "0"})}
+	if m.random.IntN(2) == 0 {
+		m.background(h, "unreserve "+address.String(), func(ctx context.Context, a *Addresses) error { return a.Unreserve(ctx, address) })
+		return
+	}
+	m.background(h, fmt.Sprintf("reserve %s for %s/%s", address, job.Job, job.Key), func(ctx context.Context, a *Addresses) error { return a.Reserve(ctx, address, job) })
+}
+
+// disaster is a reboot, the loss of a state directory, or that of a host.
+func (m *model) disaster() {
+	hosts := m.alive()
+	if len(hosts) < 2 {
+		return
+	}
+	h := oneOf(m, hosts)
+	for _, p := range slices.Clone(m.running) {
+		if p.host == h {
+			m.step(p, false)
+		}
+	}
+	n := m.random.IntN(4)
+	switch {
+	case n == 0 && !m.rolledBack:
+		m.lostState = true
+		m.trace("host %d loses its state directory", h.number)
+		h.host.Instance = fmt.Sprintf("%032x", m.random.Uint64())
+		h.records, h.memory = map[netip.Addr]record{}, nil
+		if m.random.IntN(2) == 0 {
+			clear(h.leases)
+		}
+	case n == 1:
+		m.trace("host %d is destroyed", h.number)
+		m.endAll(h)
+		h.dead, m.gone[h.host.NodeID] = true, true
+	default:
+		m.trace("host %d reboots", h.number)
+		m.endAll(h)
+		clear(h.leases)
+	}
+}
+
+func (m *model) endAll(h *modelHost) {
+	for _, c := range m.containers {
+		if c.host == h {
+			m.vacate(c)
+		}
+	}
+}
+
+// rollBack restores the store from a snapshot. The hosts' agents have seen its last state,
+// and verify soon after.
+func (m *model) rollBack() {
+	n := len(m.store.history)
+	if n == 0 {
+		return
+	}
+	m.verifyAll()
+	old := m.store.history[m.random.IntN(n)]
+	m.trace("the store is restored to %d", old.index)
+	m.store.history, m.store.version = append(m.store.history, m.store.version), old
+	m.rolledBack = true
+	m.counts.rollbacks.Add(1)
+	for range 20 {
+		m.verifyAll()
+		m.time = m.time.Add(2 * time.Second)
+		if m.random.IntN(3) == 0 && len(m.running) < 5 {
+			m.add(oneOf(m, m.alive()))
+		}
+	}
+}
+
+// verifyAll lets all hosts verify, without faults, while other processes go on.
+func (m *model) verifyAll() {
+	var all []*process
+	for _, h := range m.alive() {
+		all = append(all, m.verify(h))
+	}
+	m.drain(all)
+}
+
+// settle ends a schedule: what is held is known, and when all is given back, nothing remains.
+func (m *model) settle() {
+	for len(m.store.late) > 0 {
+		m.arrive(0)
+	}
+	for _, h := range m.alive() {
+		m.collect(h)
+	}
+	for range 4 {
+		m.verifyAll()
+		m.time = m.time.Add(settle)
+	}
+	m.checkHeld()
+	m.giveAllBack()
+	for address := range m.all() {
+		h := oneOf(m, m.alive())
+		m.drain([]*process{m.background(h, "unreserve", func(ctx context.Context, a *Addresses) error { return a.Unreserve(ctx, address) })})
+	}
+	m.checkNothing()
+}
+
+// all returns all reserved addresses of the pool.
+func (m *model) all() map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, f := range m.config.Families() {
+		for i := range m.config.ReservedCount(f) {
+			all[m.config.ReservedAt(f, i)] = true
+		}
+	}
+	return all
+}
+
+// checkHeld requires that the store says who has the addresses of living namespaces.
+func (m *model) checkHeld() {
+	for _, address := range sorted(m.living) {
+		at := m.living[address]
+		e, ok := m.store.entries[ipam.AddressPath("test", address)]
+		content, err := ipam.DecodeAddress(e.Content, m.config)
+		if !ok || err != nil || content.State != ipam.Held || content.Owner != at.owner || content.Host.NodeID != at.host.host.NodeID {
+			m.fail("%s lives on host %d with %s, and the store has %+v, error %v", at.owner.ContainerID, at.host.number, address, content, err)
+		}
+	}
+}
+
+func (m *model) giveAllBack() {
+	var all []*process
+	for _, c := range m.idle() {
+		all = append(all, m.delete(c))
+	}
+	m.drain(all)
+	for range 3 {
+		for _, h := range m.alive() {
+			m.collect(h)
+			m.drain([]*process{m.adopt(h), m.reclaim(h)})
+		}
+		m.verifyAll()
+		m.time = m.time.Add(2 * time.Hour)
+	}
+}
+
+func (m *model) checkNothing() {
+	if left := slices.Sorted(maps.Keys(m.store.entries)); len(left) > 0 {
+		m.fail("the store still has %s: %s", left[0], m.store.entries[left[0]].Content)
+	}
+	for _, h := range m.alive() {
+		if len(h.records) > 0 || len(h.leases) > 0 {
+			m.fail("host %d still has the records %v, and the leases %v", h.number, h.records, h.leases)
+		}
+	}
+}

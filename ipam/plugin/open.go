@@ -5,8 +5,10 @@ package plugin
 
 import (
 	"context"
+	"net/netip"
 	"strconv"
 
+	"github.com/allocnet/allocnet/internal/addressprobe"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/pool"
 )
@@ -37,6 +39,11 @@ func (p *Plugin) open(c Call) (*call, error) {
 	}
 	connection := p.Connect(conf)
 	options := pool.Options{Config: conf, Open: connection.Open, Holder: connection}
+	if conf.Probe != "" {
+		options.Probe = func(ctx context.Context, address netip.Addr) (bool, error) {
+			return addressprobe.Taken(ctx, conf.Probe, address)
+		}
+	}
 	return &call{c, conf, pool.New(options), connection}, nil
 }
 

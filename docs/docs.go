@@ -13,4 +13,7 @@ var (
 	// Nomad is nomad.md.
 	//go:embed nomad.md
 	Nomad string
+	// IPAM is ipam.md.
+	//go:embed ipam.md
+	IPAM string
 )

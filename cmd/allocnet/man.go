@@ -79,6 +79,10 @@ var fromDocs = []struct {
 		"allocnet-cni", "CNI plugin with which a Nomad job selects networks", docs.Nomad, 8, "/opt/cni/bin/allocnet-cni",
 		[]string{"Install on a client", "Select networks in a job", "Configure the plugin", "Troubleshooting"}, []string{"allocnet(1)", "allocnet-conf-generate(1)", "allocnet-agent.hcl(5)"},
 	},
+	{
+		"allocnet-ipam", "CNI IPAM plugin with addresses that are unique in a cluster", docs.IPAM, 8, "/opt/cni/bin/allocnet-ipam",
+		[]string{"Configuration", "Requests", "Errors"}, []string{"allocnet(1)", "allocnet-agent.hcl(5)"},
+	},
 }
 
 func (m manual) write(root *cobra.Command) error {

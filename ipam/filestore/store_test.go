@@ -65,7 +65,7 @@ func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	store := filestore.New(dir)
 	var last uint64
-	for round := range 40 {
+	for round := range 25 {
 		out := killed(t, dir, time.Duration(round)*500*time.Microsecond)
 		entry, err := store.Get(t.Context(), path)
 		if err != nil && !errors.Is(err, ipam.ErrNotFound) {

@@ -12,6 +12,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/state"
 )
@@ -33,6 +34,10 @@ type Doctor struct {
 	PluginDirs []string
 	// InProcess tells which networks are executed without their plugins. Default: none.
 	InProcess func(*cniconf.Network) bool
+	// StateDir is the directory of the records.
+	StateDir string
+	// PoolSource connects to a pool of allocnet-ipam. Nil: pools are not examined.
+	PoolSource func(*ipam.Config) (PoolSource, error)
 	// Unprivileged leaves out what only root can examine. Default: everything is examined,
 	// for which Store and Collector are required.
 	Unprivileged bool
@@ -52,6 +57,9 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	overlaps(r, networks)
 	sharedRanges(r, networks)
 	settings(r, networks, "/proc/sys")
+	if d.PoolSource != nil {
+		d.sharedPools(ctx, r, networks)
+	}
 	if d.Unprivileged {
 		r.addWarning("doctor", "rules of iptables and nftables, leaks, used addresses and records are not examined without root", "run as root")
 	} else {

@@ -25,7 +25,7 @@ func sharedRanges(r *Report, networks []network) {
 		for _, p := range n.List.Plugins {
 			if slices.Contains(sharedPlugins, p.Network.Type) && p.Network.IPAM.Type == "host-local" {
 				r.addWarning(n.Path, fmt.Sprintf("network %q is %s with host-local, which knows this host only: another host with the same range assigns the same addresses", n.Name, p.Network.Type),
-					"give each host a range of its own (rangeStart, rangeEnd) and set \"allocnet\": {\"hostRange\": true}, or use dhcp or another IPAM plugin that knows all hosts")
+					"give each host a range of its own (rangeStart, rangeEnd) and set \"allocnet\": {\"hostRange\": true}, or use allocnet-ipam, dhcp or another IPAM plugin that knows all hosts")
 			}
 		}
 	}

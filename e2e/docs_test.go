@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,7 +20,7 @@ import (
 )
 
 // commands of the command line, as its help lists them.
-var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", "detach", "doctor", "events", "gc", "man", "networks", "plugin", "run", "status", "systemd-run", "version"}
+var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", "detach", "doctor", "events", "gc", "ipam check", "ipam release", "ipam reserve", "ipam show", "ipam unreserve", "man", "networks", "plugin", "run", "status", "systemd-run", "version"}
 
 // TestDocuments runs the documents' examples with the networks of dist/conf.
 func TestDocuments(t *testing.T) {
@@ -86,6 +87,10 @@ func TestHelpExamples(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			h := *h
 			h.t = t
+			if strings.HasPrefix(command, "ipam ") {
+				h.usePool()
+				defer os.Remove(h.conf + "/90-pool.conflist")
+			}
 			help := h.must(append(strings.Fields(command), "--help")...)
 			_, examples, found := strings.Cut(help, "Examples:\n")
 			if !found {
@@ -108,6 +113,15 @@ func TestHelpExamples(t *testing.T) {
 			}
 		})
 	}
+}
+
+// usePool adds a network with the pool of the examples, in files of this host.
+func (h *host) usePool() {
+	h.t.Helper()
+	dir := h.t.TempDir()
+	sandbox.WriteFile(h.t, h.conf+"/90-pool.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pooled", "plugins": [{"type": "bridge", "bridge": "pool0", "ipam": {
+		"type": "allocnet-ipam", "pool": "vlan100", "ranges": [{"subnet": "10.91.0.0/16"}], "reserved": ["10.91.0.16/28"],
+		"stateDir": %q, "dataDir": %q, "configDir": %q}}]}`, dir, dir, dir))
 }
 
 // TestConnectionsFromHost: as documented, a program of the host reaches allocations on a

@@ -271,21 +271,39 @@ func TestPublish(t *testing.T) {
 			}
 			_ = json.NewEncoder(w).Encode(api.NodeMetaResponse{Meta: map[string]string{
 				metaPrefix + "web": "true", metaPrefix + "gone": "true", "rack": "r1",
+				poolPrefix + "same.free": "32", poolPrefix + "vlan.free": "0",
 			}})
 		},
 	})
 	c := newClient(t, s.URL)
-	if err := c.Publish(context.Background(), []string{"web", "storage", "1.2"}); err != nil {
+	if err := c.Publish(context.Background(), []string{"web", "storage", "1.2"}, map[string]int{"vlan100": 61, "full": 0, "same": 40, "0": 5}); err != nil {
 		t.Fatal(err)
 	}
-	yes := "true"
-	want := map[string]*string{metaPrefix + "storage": &yes, metaPrefix + "gone": nil}
+	yes, some, none := "true", "32", "0"
+	want := map[string]*string{
+		metaPrefix + "storage": &yes, metaPrefix + "gone": nil,
+		poolPrefix + "vlan100.free": &some, poolPrefix + "full.free": &none, poolPrefix + "vlan.free": nil,
+	}
 	if diff := cmp.Diff(want, applied.Meta); diff != "" || applied.NodeID != nodeID {
 		t.Errorf("node %s\n%s", applied.NodeID, diff)
 	}
 	applied = api.NodeMetaApplyRequest{}
-	if err := c.Publish(context.Background(), []string{"web", "gone"}); err != nil || applied.Meta != nil {
+	if err := c.Publish(context.Background(), []string{"web", "gone"}, map[string]int{"same": 127, "vlan": 0}); err != nil || applied.Meta != nil {
 		t.Errorf("nothing changed: %v, %v", applied, err)
+	}
+}
+
+// TestAtLeast: the value changes seldom, and is never more than there are addresses.
+func TestAtLeast(t *testing.T) {
+	for _, test := range []struct {
+		n             int
+		present, want string
+	}{
+		{0, "", "0"}, {1, "", "1"}, {3, "", "2"}, {64, "", "64"}, {62, "0", "32"}, {62, "32", "32"}, {127, "32", "32"}, {128, "32", "128"}, {31, "32", "16"}, {0, "32", "0"}, {5, "x", "4"}, {-1, "", "0"},
+	} {
+		if got := atLeast(test.n, test.present); got != test.want {
+			t.Errorf("%d after %q: %s, want %s", test.n, test.present, got, test.want)
+		}
 	}
 }
 
@@ -347,7 +365,7 @@ func TestPublishFails(t *testing.T) {
 		}, "change metadata of node " + nodeID},
 	} {
 		s := serve(t, map[string]any{"/v1/agent/self": self(), "/v1/client/metadata": test.metadata})
-		if err := newClient(t, s.URL).Publish(t.Context(), []string{"web"}); err == nil || !strings.Contains(err.Error(), test.word) {
+		if err := newClient(t, s.URL).Publish(t.Context(), []string{"web"}, nil); err == nil || !strings.Contains(err.Error(), test.word) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -55,5 +55,5 @@ func (d *Daemon) publishOnce(ctx context.Context) error {
 	for _, n := range usable {
 		names = append(names, n.Name)
 	}
-	return d.nomad.Publish(ctx, names)
+	return d.nomad.Publish(ctx, names, d.pools.Free(ctx))
 }

@@ -4,8 +4,9 @@
 package daemon
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
-	"path/filepath"
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/pools"
@@ -13,8 +14,8 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/filestore"
 	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // newPools returns what keeps the pools of allocnet-ipam; nil with the hook "noop".
@@ -31,10 +32,23 @@ func (d *Daemon) newPools() *pools.Pools {
 }
 
 func poolSettings(c *config.IPAM) pools.Settings {
-	if c == nil {
-		return pools.Settings{}
+	s := pools.Settings{Store: storeName(c)}
+	if c != nil {
+		s.KeepDead, s.Grace, s.Fence = c.Reclaim == "manual", c.Grace, c.Fence
 	}
-	return pools.Settings{KeepDead: c.Reclaim == "manual", Grace: c.Grace, Fence: c.Fence}
+	return s
+}
+
+// storeName describes the store of a block ipam.
+func storeName(c *config.IPAM) string {
+	if c == nil || c.Store == "file" {
+		return "file"
+	}
+	name := "nomad, namespace " + cmp.Or(c.Namespace, "default")
+	if c.Region != "" {
+		name += ", region " + c.Region
+	}
+	return name
 }
 
 func (d *Daemon) findPools() ([]*ipam.Config, map[string]error, error) {
@@ -46,11 +60,20 @@ func (d *Daemon) findPools() ([]*ipam.Config, map[string]error, error) {
 	return found, broken, nil
 }
 
+// openPool opens a pool with the store that the plugin uses.
 func (d *Daemon) openPool(c *ipam.Config, s pools.Settings) (pools.Pool, error) {
+	plugin, err := config.LoadDefault(c.ConfigDir)
+	if err != nil {
+		return nil, err
+	}
+	if other := storeName(plugin.IPAM); other != s.Store {
+		return nil, fmt.Errorf("%w: the agent has the store %s, and configDir %s of the pool has %s: want the block ipam there, too", pools.ErrDisagree, s.Store, c.ConfigDir, other)
+	}
+	connection := connect.New(c.ConfigDir, c.StateDir)
 	return pool.New(pool.Options{
-		Config: c, Grace: s.Grace, Fence: s.Fence, Logger: d.log.Named("ipam").With("pool", c.Pool),
+		Config: c, Grace: s.Grace, Fence: s.Fence, Holder: connection, Logger: d.log.Named("ipam").With("pool", c.Pool),
 		Open: func() (ipam.Store, ipam.Host, error) {
-			store, host, err := openStore(c)
+			store, host, err := connection.Open()
 			if err != nil {
 				return nil, ipam.Host{}, err
 			}
@@ -74,9 +97,4 @@ func inUse(chroot string, p netip.Prefix) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// openStore returns the store of a pool, and who this host is.
-func openStore(c *ipam.Config) (ipam.Store, ipam.Host, error) {
-	return filestore.New(filepath.Join(c.StateDir, "ipam", "store")), ipam.Host{}, nil
 }

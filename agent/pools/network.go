@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -59,15 +60,18 @@ func parse(plugin []byte) (c *ipam.Config, name string, err error) {
 	return c, pool.Pool, err
 }
 
+// ErrDisagree is a pool that is configured in two ways on this host.
+var ErrDisagree = errdefs.New(errdefs.Refused, "the configurations of the pool disagree")
+
 // agree returns an error for two configurations of one pool that cannot both be right.
 func agree(first, c *ipam.Config) error {
 	switch {
 	case first == nil:
 		return nil
 	case first.Hash() != c.Hash():
-		return fmt.Errorf("%w: another network of this host has pool %q as %s, and this one as %s", ipam.ErrMismatch, c.Pool, first.Content(), c.Content())
+		return fmt.Errorf("%w: another network of this host has pool %q as %s, and this one as %s", ErrDisagree, c.Pool, first.Content(), c.Content())
 	case first.StateDir != c.StateDir || first.DataDir != c.DataDir || first.ConfigDir != c.ConfigDir:
-		return fmt.Errorf("%w: another network of this host has pool %q with other directories", ipam.ErrMismatch, c.Pool)
+		return fmt.Errorf("%w: another network of this host has pool %q with other directories", ErrDisagree, c.Pool)
 	}
 	return nil
 }

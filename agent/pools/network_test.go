@@ -36,7 +36,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("found %+v", found)
 	}
 	for name, want := range map[string]string{
-		"one":   "50-dir.conf: the pool is configured differently on other hosts: another network of this host has pool \"one\" with other directories",
+		"one":   "50-dir.conf: the configurations of the pool disagree: another network of this host has pool \"one\" with other directories",
 		"two":   "10.92.0.0/16",
 		"three": "60-wrong.conf: invalid",
 	} {

@@ -22,6 +22,8 @@ import (
 
 // Settings are those that a reload can change.
 type Settings struct {
+	// Store names the store: a pool is opened again when it changes.
+	Store string
 	// KeepDead leaves the blocks of nodes that are gone alone.
 	KeepDead bool
 	// Grace is the time for which a node has to be gone before its blocks are reclaimed. 0: one
@@ -224,4 +226,21 @@ func (p *Pools) NotReady(ctx context.Context) []string {
 		}
 	}
 	return reasons
+}
+
+// Free returns for each pool that can assign addresses how many attachments it has addresses
+// for now. None can be assigned after the fence.
+func (p *Pools) Free(ctx context.Context) map[string]int {
+	free := map[string]int{}
+	for _, s := range p.Status(ctx) {
+		for i, f := range s.Usage.Families {
+			if before, ok := free[s.Pool]; i == 0 || ok && f.Free < before {
+				free[s.Pool] = f.Free
+			}
+		}
+		if s.Usage.Fenced {
+			free[s.Pool] = 0
+		}
+	}
+	return free
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/pool"
 )
 
 // run keeps the pools of a host while do runs, in the time of the bubble.
@@ -124,7 +125,7 @@ func TestReload(t *testing.T) {
 		h := newTestHost(t, Settings{Fence: time.Hour}, "a", "b")
 		h.run(t, func() {
 			h.configs = h.configs[1:]
-			time.Sleep(findPause)
+			time.Sleep(findPause + time.Second)
 			synctest.Wait()
 			before := h.pools["a"].called("maintain")
 			time.Sleep(time.Minute)
@@ -135,14 +136,14 @@ func TestReload(t *testing.T) {
 				t.Fatalf("opened %d times without a change", n)
 			}
 			h.configs[0] = parsed(t, "b", `, "cooldown": "5s"`)
-			time.Sleep(findPause)
+			time.Sleep(findPause + time.Second)
 			h.Configure(Settings{Grace: time.Minute})
 			synctest.Wait()
 			if want := (Settings{Grace: time.Minute, Fence: 20 * time.Hour}); len(h.opened) != 4 || h.opened[2].Fence != time.Hour || h.opened[3] != want {
 				t.Errorf("opened with %+v, want last %+v", h.opened, want)
 			}
 			h.find = errors.New("the directory cannot be read")
-			time.Sleep(findPause)
+			time.Sleep(findPause + time.Second)
 			synctest.Wait()
 			if s := h.Status(t.Context()); len(s) != 2 || s[0].Problems[0].Text != "the directory cannot be read" || s[1].Pool != "b" {
 				t.Errorf("with an unreadable directory: %+v", s)
@@ -185,4 +186,19 @@ func requireLogged(t *testing.T, log, word string, want ...string) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestFree: an attachment needs an address of each family.
+func TestFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHost(t, Settings{}, "dual", "fenced", "new")
+		families := []pool.FamilyUsage{{Family: ipam.IPv4, Count: pool.Count{Free: 5}}, {Family: ipam.IPv6, Count: pool.Count{Free: 3}}}
+		h.pools["dual"].usage = pool.Usage{Families: families}
+		h.pools["fenced"].usage = pool.Usage{Families: families, Fenced: true}
+		h.run(t, func() {
+			if diff := cmp.Diff(map[string]int{"dual": 3, "fenced": 0}, h.Free(t.Context())); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
 }

@@ -59,6 +59,7 @@ func kindOf(err error) Kind {
 	}{
 		{ipam.ErrTwin, Twin},
 		{ipam.ErrMismatch, Mismatch},
+		{ErrDisagree, Mismatch},
 		{ipam.ErrRefused, Refused},
 		{ipam.ErrFenced, Fenced},
 		{ipam.ErrExhausted, Exhausted},
@@ -100,7 +101,7 @@ func problems(u pool.Usage, lost []netip.Addr, errs []error, fence time.Duration
 	if age := now.Sub(u.Verified); u.Fenced || len(u.Blocks) > 0 && !u.Verified.IsZero() && age >= fence*3/4 {
 		f.add(Fenced, fenced(u, fence, age))
 	}
-	for _, err := range errs {
+	for _, err := range append(errs, u.Closed) {
 		if err != nil && kindOf(err) != Exhausted { // all blocks may be claimed while the own ones have room
 			f.add(kindOf(err), err.Error())
 		}

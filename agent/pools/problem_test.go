@@ -40,12 +40,16 @@ func TestProblems(t *testing.T) {
 			want:  []Problem{{Fenced, "the blocks of this host were not verified for 15h0m0s: in 5h0m0s it assigns no new address"}},
 		},
 		"verified too long ago": {
-			usage: pool.Usage{Verified: now.Add(-21 * time.Hour), Fenced: true, Blocks: []pool.BlockUsage{held}},
+			usage: pool.Usage{Verified: now.Add(-21 * time.Hour), Fenced: true, Closed: ipam.ErrFenced, Blocks: []pool.BlockUsage{held}},
 			want:  []Problem{{Fenced, "the blocks of this host were not verified for 21h0m0s: it assigns no new address"}},
 		},
 		"never verified": {
-			usage: pool.Usage{Fenced: true, Blocks: []pool.BlockUsage{held}},
+			usage: pool.Usage{Fenced: true, Closed: ipam.ErrFenced, Blocks: []pool.BlockUsage{held}},
 			want:  []Problem{{Fenced, "the blocks of this host were never verified: it assigns no new address"}},
+		},
+		"a clone": {
+			usage: pool.Usage{Verified: now, Blocks: []pool.BlockUsage{held}, Closed: fmt.Errorf("at start: %w", ipam.ErrTwin)},
+			want:  []Problem{{Twin, "at start: another host has this host's identity"}},
 		},
 		"lost": {
 			usage: pool.Usage{Verified: now, Blocks: []pool.BlockUsage{held, lost}}, lost: []netip.Addr{netip.MustParseAddr("10.91.9.1")},

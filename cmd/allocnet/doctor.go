@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
+	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -23,7 +23,8 @@ func newDoctor(s *settings) *cobra.Command {
 		Short: "Examine this host, and list each problem with its fix",
 		Long: `Examine this host for problems with attaching allocations and tearing them down:
 network configurations, plugins, kernel settings, rules in both iptables backends,
-leaks, ports published for dead allocations, address pools, and records. Plugins of
+leaks, ports published for dead allocations, address pools (those of allocnet-ipam also in
+their store), and records. Plugins of
 networks that allocnet executes itself are not needed. Nothing
 is changed. If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with
 --nomad-conf-dir, networks are compared with what Nomad offers. Without root, only configurations, plugins and kernel settings are examined.
@@ -70,6 +71,7 @@ func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 	}
 	d := doctor.Doctor{
 		ConfDirs: c.ConfDirs, NomadConfDir: s.nomadDir, PluginDirs: c.PluginDirs,
+		StateDir: c.StateDir, PoolSource: poolSource,
 		InProcess: func(n *cniconf.Network) bool { return c.WhyPlugins(n) == nil },
 	}
 	askNomad(cmd.Context(), &d)
@@ -84,6 +86,15 @@ func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 	return d.Examine(cmd.Context()), nil
 }
 
+// poolSource connects to a pool as the plugin does.
+func poolSource(c *ipam.Config) (doctor.PoolSource, error) {
+	a, err := access(c)
+	if err != nil {
+		return doctor.PoolSource{}, err
+	}
+	return a.source(), nil
+}
+
 func printReport(w io.Writer, r *doctor.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Pools) > 0 {
@@ -96,14 +107,5 @@ func printReport(w io.Writer, r *doctor.Report) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), printable(f.Subject), printable(f.Problem), printable(f.Fix)); err != nil {
-			return err
-		}
-	}
-	if len(r.Findings) == 0 {
-		_, err := fmt.Fprintln(w, "no problems found")
-		return err
-	}
-	return nil
+	return printFindings(w, r.Findings)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
@@ -63,6 +64,7 @@ var outcomes = map[string]struct {
 	"agent/api.Error":                     {&api.Error{Status: 503}, unavailable},
 	"agent/client.ErrUnavailable":         {client.ErrUnavailable, unavailable},
 	"internal/hclfile.Error":              {&hclfile.Error{}, refused},
+	"agent/pools.ErrDisagree":             {pools.ErrDisagree, refused},
 	"cleanup.ErrLiveUnknown":              {cleanup.ErrLiveUnknown, unavailable},
 	"cleanup.Failure":                     {cleanup.Failure{Err: errors.New("x")}, failed},
 	"cleanup.UnknownPluginError":          {&cleanup.UnknownPluginError{}, failed},

@@ -1,0 +1,135 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/doctor"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/nomad/connect"
+)
+
+func newIPAM(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ipam",
+		Short: "Show and change the address pools of allocnet-ipam",
+		Long: `Show and change the pools of allocnet-ipam that the networks of the CNI configuration
+directories use. The store is the one that the plugin uses: that of the block ipam in the
+directory configDir of the pool.`,
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newIPAMShow(s), newIPAMCheck(s), newIPAMRelease(s), newIPAMReserve(s), newIPAMUnreserve(s))
+	return cmd
+}
+
+// sharedPool is a pool of allocnet-ipam; see package pool.
+type sharedPool interface {
+	doctor.SharedPool
+	ReleaseNode(ctx context.Context, nodeID string) ([]ipam.Block, []netip.Addr, error)
+	Reserve(ctx context.Context, address netip.Addr, job ipam.Job) error
+	Unreserve(ctx context.Context, address netip.Addr) error
+}
+
+// poolAccess is a pool with its store, and with what Nomad knows of its nodes.
+type poolAccess struct {
+	config *ipam.Config
+	pool   sharedPool
+	open   func() (ipam.Store, ipam.Host, error)
+	gone   func(ctx context.Context, nodeID string) (bool, error)
+	fence  time.Duration
+	// store is nomad or file.
+	store string
+}
+
+// defaultFence is that of the block ipam.
+const defaultFence = 20 * time.Hour
+
+// access opens a pool as the plugin does.
+func access(c *ipam.Config) (poolAccess, error) {
+	host, err := config.LoadDefault(c.ConfigDir)
+	if err != nil {
+		return poolAccess{}, err
+	}
+	connection := connect.New(c.ConfigDir, c.StateDir)
+	a := poolAccess{config: c, open: connection.Open, gone: connection.Gone, fence: defaultFence, store: "file"}
+	if host.IPAM != nil {
+		a.fence, a.store = cmp.Or(host.IPAM.Fence, defaultFence), cmp.Or(host.IPAM.Store, "nomad")
+	}
+	a.pool = pool.New(pool.Options{Config: c, Open: connection.Open, Holder: connection, Fence: a.fence})
+	return a, nil
+}
+
+func (a poolAccess) source() doctor.PoolSource {
+	s := doctor.PoolSource{Pool: a.pool, Open: a.open, Fence: a.fence, OneHost: a.store == "file"}
+	if !s.OneHost {
+		s.Gone = a.gone
+	}
+	return s
+}
+
+// pools returns the pools of the networks that args name: all without one. A pool that cannot
+// be used is an error if it is named, or if there is no other.
+func (s *settings) pools(args []string) ([]*ipam.Config, error) {
+	catalog, err := cniconf.Load(s.confDirs()...)
+	if err != nil {
+		return nil, err
+	}
+	found, broken := pools.Find(catalog.Networks)
+	if len(args) == 0 {
+		var errs []error
+		for _, err := range broken {
+			errs = append(errs, err)
+		}
+		if len(found) == 0 && len(errs) == 0 {
+			return nil, usage(fmt.Errorf("no network in %s uses allocnet-ipam", s.confDir))
+		}
+		return found, errors.Join(errs...)
+	}
+	if err := broken[args[0]]; err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(found, func(c *ipam.Config) bool { return c.Pool == args[0] })
+	if i < 0 {
+		return nil, usage(fmt.Errorf("no network in %s uses a pool %q of allocnet-ipam; there are %s", s.confDir, args[0], cmp.Or(strings.Join(poolsOf(found), ", "), "none")))
+	}
+	return found[i : i+1], nil
+}
+
+func poolsOf(found []*ipam.Config) []string {
+	names := make([]string, len(found))
+	for i, c := range found {
+		names[i] = c.Pool
+	}
+	slices.Sort(names)
+	return names
+}
+
+// poolNames completes the name of a pool.
+func (s *settings) poolNames(*cobra.Command, []string, string) []string {
+	found, _ := s.pools(nil) // what is broken completes nothing
+	return poolsOf(found)
+}
+
+// atMostOnePool is the argument check of commands for one pool or all.
+func atMostOnePool(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usage(fmt.Errorf("got %d arguments: want one pool, or none for all", len(args)))
+	}
+	return nil
+}

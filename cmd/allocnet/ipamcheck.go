@@ -1,0 +1,78 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/doctor"
+)
+
+func newIPAMCheck(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [POOL]",
+		Short: "Compare pools with the store, the blocks and the namespaces of this host",
+		Long: `Compare one pool, or all, with the store, the blocks and the namespaces of this host,
+and list each problem with its fix: addresses and blocks with two owners, blocks that are
+not of the pool, blocks of nodes that Nomad does not know, another configuration than that
+of the other hosts, addresses in namespaces without a lease, leases without a namespace.
+Nothing is changed.
+
+The exit code is 1 if there is an error, and 0 if there are only warnings.`,
+		Example: `  allocnet ipam check
+  allocnet ipam check vlan100
+  allocnet ipam check --json`,
+		Args:              atMostOnePool,
+		ValidArgsFunction: s.completeFirst(s.poolNames),
+		RunE:              func(cmd *cobra.Command, args []string) error { return ipamCheck(cmd, s, args) },
+	}
+}
+
+func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
+	if err := requireRoot(); err != nil {
+		return err
+	}
+	configs, broken := s.pools(args)
+	r := &doctor.Report{Findings: []doctor.Finding{}, Pools: []doctor.Pool{}}
+	for _, c := range configs {
+		a, err := access(c)
+		if err != nil {
+			broken = errors.Join(broken, fmt.Errorf("pool %s: %w", c.Pool, err))
+			continue
+		}
+		r.Findings = append(r.Findings, doctor.ExaminePool(doctor.CollectPool(cmd.Context(), c, a.source()))...)
+	}
+	if len(configs) == 0 && broken != nil {
+		return broken
+	}
+	var err error
+	if s.json {
+		err = printJSON(cmd.OutOrStdout(), r.Findings)
+	} else {
+		err = printFindings(cmd.OutOrStdout(), r.Findings)
+	}
+	if err == nil && !r.Healthy() {
+		err = &exitError{code: exitFailed}
+	}
+	return errors.Join(broken, err)
+}
+
+// printFindings prints each finding in two lines.
+func printFindings(w io.Writer, findings []doctor.Finding) error {
+	for _, f := range findings {
+		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), printable(f.Subject), printable(f.Problem), printable(f.Fix)); err != nil {
+			return err
+		}
+	}
+	if len(findings) == 0 {
+		_, err := fmt.Fprintln(w, "no problems found")
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// release are the flags of ipam release.
+type release struct {
+	node       string
+	yes, force bool
+}
+
+func newIPAMRelease(s *settings) *cobra.Command {
+	var r release
+	cmd := &cobra.Command{
+		Use:   "release --node NODE [POOL]",
+		Short: "Release what a node that is gone has of a pool, or of all pools",
+		Long: `Release the blocks and reserved addresses of a node that is gone, of one pool or of all,
+so that other hosts can have them. NODE is the ID of the Nomad node, or its name if only one
+node with blocks has it. The command shows what it would release, and asks.
+
+If the node still runs, its allocations keep their addresses, and other hosts assign the same
+ones. So the command refuses if Nomad knows the node, has an allocation of it that has not
+ended, or does not answer. With --force, which you need after you have switched off the
+node, it does not ask Nomad.`,
+		Example:           `  allocnet ipam release --node 6ee5b9c4-9c1a-4cf0-9f50-0a0ad44dbb37 --yes`,
+		Args:              atMostOnePool,
+		ValidArgsFunction: s.completeFirst(s.poolNames),
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd, s, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.node, "node", "", "ID or name of the node (required)")
+	flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&r.force, "force", false, "release even if the node may be alive")
+	return cmd
+}
+
+func (r *release) run(cmd *cobra.Command, s *settings, args []string) error {
+	if r.node == "" {
+		return usage(errors.New("--node is required: the ID or the name of a Nomad node"))
+	}
+	configs, err := s.pools(args)
+	if err != nil {
+		return err
+	}
+	var opened []poolAccess
+	for _, c := range configs {
+		a, err := access(c)
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", c.Pool, err)
+		}
+		opened = append(opened, a)
+	}
+	return r.release(cmd, opened)
+}
+
+// possession is what a node has of a pool.
+type possession struct {
+	poolAccess
+	blocks    []ipam.Block
+	addresses []netip.Addr
+}
+
+func (p possession) String() string {
+	return fmt.Sprintf("pool %s: %s", p.config.Pool, strings.Join(append(texts(p.blocks), texts(p.addresses)...), " "))
+}
+
+func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
+	node, found, err := r.find(cmd.Context(), opened)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if len(found) == 0 {
+		_, err := fmt.Fprintf(out, "node %s has nothing\n", printable(r.node))
+		return err
+	}
+	for _, p := range found {
+		_, _ = fmt.Fprintf(out, "node %s has of %s\n", printable(node), p) // the last write reports
+	}
+	if err := r.allowed(cmd, node, found[0]); err != nil {
+		return err
+	}
+	for _, p := range found {
+		blocks, addresses, err := p.pool.ReleaseNode(cmd.Context(), node)
+		_, _ = fmt.Fprintf(out, "released %d blocks and %d addresses of pool %s\n", len(blocks), len(addresses), p.config.Pool)
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", p.config.Pool, err)
+		}
+	}
+	return nil
+}
+
+// find returns the ID of the node, and what it has.
+func (r *release) find(ctx context.Context, opened []poolAccess) (id string, found []possession, err error) {
+	var ids []string
+	for _, a := range opened {
+		overview, err := a.pool.Show(ctx)
+		if err != nil {
+			return "", nil, fmt.Errorf("pool %s: %w", a.config.Pool, err)
+		}
+		p := possession{poolAccess: a}
+		for _, b := range overview.Blocks {
+			if r.matches(b.Host) {
+				p.blocks, ids = append(p.blocks, b.Block), append(ids, b.Host.NodeID)
+			}
+		}
+		for _, address := range overview.Addresses {
+			if address.State == ipam.Held && r.matches(address.Host) {
+				p.addresses, ids = append(p.addresses, address.Address), append(ids, address.Host.NodeID)
+			}
+		}
+		if len(p.blocks)+len(p.addresses) > 0 {
+			found = append(found, p)
+		}
+	}
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); len(ids) > 1 {
+		return "", nil, usage(fmt.Errorf("--node %q: is the name of the nodes %s: want an ID", r.node, strings.Join(ids, ", ")))
+	}
+	return cmp.Or(strings.Join(ids, ""), r.node), found, nil
+}
+
+func (r *release) matches(h ipam.Host) bool {
+	return h.NodeID != "" && (h.NodeID == r.node || h.NodeName == r.node)
+}
+
+// allowed returns an error unless the node is gone, and the user agrees.
+func (r *release) allowed(cmd *cobra.Command, node string, p possession) error {
+	if !r.force {
+		gone, err := p.gone(cmd.Context(), node)
+		if err != nil {
+			return usage(fmt.Errorf("it is not known whether node %s is gone, so nothing is released (--force releases nevertheless): %w", node, err))
+		}
+		if !gone {
+			return usage(fmt.Errorf("nomad knows node %s, or an allocation of it that has not ended, so nothing is released: two hosts would assign the same addresses. If the node is switched off for good, use --force", node))
+		}
+	}
+	if r.yes {
+		return nil
+	}
+	return confirm(cmd.InOrStdin(), cmd.OutOrStdout(), "Release this?")
+}
+
+// confirm asks a person.
+func confirm(in io.Reader, out io.Writer, question string) error {
+	if file, ok := in.(*os.File); ok && !isTerminal(file) {
+		return usage(errors.New("standard input is no terminal: want --yes"))
+	}
+	_, _ = fmt.Fprint(out, question+" [y/N] ") // the answer decides
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+		return usage(errors.New("nothing is released"))
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+func newIPAMReserve(s *settings) *cobra.Command {
+	var job ipam.Job
+	cmd := &cobra.Command{
+		Use:   "reserve POOL ADDRESS --job JOB",
+		Short: "Keep a reserved address for a job",
+		Long: `Keep an address of the reserved ranges of a pool for a job, before an allocation has it.
+With --group and --key only allocations of that group, or with that key, get it. The key is
+what the job passes, or the index of the allocation.`,
+		Example:           `  allocnet ipam reserve vlan100 10.91.0.20 --job db --group postgres --key 0`,
+		Args:              poolAndAddress,
+		ValidArgsFunction: s.completeFirst(s.poolNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if job.Job == "" {
+				return usage(fmt.Errorf("--job is required: the Nomad job that gets the address"))
+			}
+			a, address, err := s.reserved(args)
+			if err != nil {
+				return err
+			}
+			if err := a.pool.Reserve(cmd.Context(), address, job); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of pool %s is kept for job %s\n", address, args[0], printable(job.Job))
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&job.Namespace, "namespace", "default", "Nomad namespace of the job")
+	flags.StringVar(&job.Job, "job", "", "Nomad job that gets the address (required)")
+	flags.StringVar(&job.Group, "group", "", "group of the job (default: any)")
+	flags.StringVar(&job.Key, "key", "", "key of the allocation within its group (default: any)")
+	return cmd
+}
+
+func newIPAMUnreserve(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unreserve POOL ADDRESS",
+		Short: "End that a reserved address is kept for a job",
+		Long: `End that an address of the reserved ranges is kept for a job. An address that an
+allocation has stays its own until the allocation ends.`,
+		Example:           `  allocnet ipam unreserve vlan100 10.91.0.20`,
+		Args:              poolAndAddress,
+		ValidArgsFunction: s.completeFirst(s.poolNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, address, err := s.reserved(args)
+			if err != nil {
+				return err
+			}
+			if err := a.pool.Unreserve(cmd.Context(), address); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of pool %s is not kept for a job\n", address, args[0])
+			return err
+		},
+	}
+}
+
+func poolAndAddress(_ *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return usage(fmt.Errorf("got %d arguments: want a pool and an address", len(args)))
+	}
+	return nil
+}
+
+// reserved returns the pool and the reserved address that the arguments name.
+func (s *settings) reserved(args []string) (poolAccess, netip.Addr, error) {
+	configs, err := s.pools(args)
+	if err != nil {
+		return poolAccess{}, netip.Addr{}, err
+	}
+	address, err := netip.ParseAddr(args[1])
+	if err != nil {
+		return poolAccess{}, address, usage(fmt.Errorf("address %q: want one such as 10.91.0.20", args[1]))
+	}
+	if !configs[0].IsReserved(address) {
+		return poolAccess{}, address, usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %v", address, args[0], configs[0].Reserved))
+	}
+	a, err := access(configs[0])
+	return a, address, err
+}

@@ -1,0 +1,288 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/pool"
+)
+
+// poolJSON is a pool as --json prints it.
+type poolJSON struct {
+	Pool string `json:"pool"`
+	// Store is nomad, or file for a pool of this host.
+	Store     string         `json:"store"`
+	Ranges    []ipam.Range   `json:"ranges"`
+	Reserved  []netip.Prefix `json:"reserved"`
+	BlockSize ipam.BlockSize `json:"blockSize"`
+	Families  []familyJSON   `json:"families"`
+	Blocks    []blockJSON    `json:"blocks"`
+	Addresses []addressJSON  `json:"addresses"`
+	// Verified is when the blocks of this host were verified last.
+	Verified time.Time `json:"verified,omitzero"`
+	// Error is why the store could not be read. Then only this host's blocks are shown.
+	Error string `json:"error,omitempty"`
+}
+
+// familyJSON is an address family of a pool.
+type familyJSON struct {
+	Family ipam.Family `json:"family"`
+	// Claimed of Blocks are those of all hosts.
+	Claimed int    `json:"claimed"`
+	Blocks  uint64 `json:"blocks"`
+	// Used, Cooling and Free are addresses of this host's blocks.
+	Used    int `json:"used"`
+	Cooling int `json:"cooling"`
+	Free    int `json:"free"`
+}
+
+// ownerJSON is a host that has a block or an address.
+type ownerJSON struct {
+	Node     string `json:"node,omitempty"`
+	NodeID   string `json:"nodeID,omitempty"`
+	Instance string `json:"instance"`
+	ThisHost bool   `json:"thisHost"`
+}
+
+// blockJSON is a block. Only the owner knows the use of its addresses.
+type blockJSON struct {
+	Block   ipam.Block `json:"block"`
+	Owner   ownerJSON  `json:"owner"`
+	State   string     `json:"state"`
+	Claimed time.Time  `json:"claimed,omitzero"`
+	Used    *int       `json:"used,omitempty"`
+	Cooling *int       `json:"cooling,omitempty"`
+	Free    *int       `json:"free,omitempty"`
+}
+
+// addressJSON is a reserved address.
+type addressJSON struct {
+	Address netip.Addr        `json:"address"`
+	State   ipam.AddressState `json:"state"`
+	Owner   ownerJSON         `json:"owner"`
+	Job     ipam.Job          `json:"job"`
+}
+
+func newIPAMShow(s *settings) *cobra.Command {
+	var d display
+	cmd := &cobra.Command{
+		Use:   "show [POOL]",
+		Short: "Show pools with their ranges, blocks and reserved addresses",
+		Long: `Show one pool, or all that the networks use: ranges, the blocks of all hosts with their
+owners, and the reserved addresses that are kept. USED, COOLING and FREE are those of this
+host: only the owner of a block knows the use of its addresses. A cooling address was freed
+less than the cooldown ago.
+
+If the store does not answer, the blocks of this host are shown, and the exit code is 1.`,
+		Example: `  allocnet ipam show
+  allocnet ipam show vlan100
+  allocnet ipam show vlan100 --json`,
+		Args:              atMostOnePool,
+		ValidArgsFunction: s.completeFirst(s.poolNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return d.run(cmd, s.json, func(ctx context.Context) (view, error) { return s.viewPools(ctx, args) })
+		},
+	}
+	d.register(cmd, "names")
+	return cmd
+}
+
+func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
+	configs, err := s.pools(args)
+	if err != nil {
+		return view{}, err
+	}
+	all, healthy := []poolJSON{}, true
+	for _, c := range configs {
+		a, err := access(c)
+		if err != nil {
+			return view{}, fmt.Errorf("pool %s: %w", c.Pool, err)
+		}
+		p, err := a.show(ctx)
+		if err != nil {
+			return view{}, fmt.Errorf("pool %s: %w", c.Pool, err)
+		}
+		healthy = healthy && p.Error == ""
+		all = append(all, p)
+	}
+	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error { return printPools(w, t, all) }}, unhealthy(healthy)
+}
+
+// storeTimeout bounds the questions to the store.
+const storeTimeout = 15 * time.Second
+
+// show returns the pool. What this host has is known without the store.
+func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
+	ctx, stop := context.WithTimeout(ctx, storeTimeout)
+	defer stop()
+	c := a.config
+	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
+	usage, err := a.pool.Usage(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.Verified = usage.Verified
+	overview, unread := a.pool.Show(ctx)
+	_, host, err := a.open()
+	if unread = cmp.Or(unread, err); unread != nil {
+		p.Error = unread.Error()
+	}
+	p.addBlocks(overview, usage, host)
+	for _, e := range overview.Addresses {
+		p.Addresses = append(p.Addresses, addressJSON{e.Address, e.State, ownerOf(e.Host, host), e.Job})
+	}
+	p.addFamilies(c, usage)
+	return p, nil
+}
+
+func ownerOf(h, this ipam.Host) ownerJSON {
+	return ownerJSON{h.NodeName, h.NodeID, h.Instance, h.Instance == this.Instance}
+}
+
+// addBlocks adds those of the store, then those that only this host has on record.
+func (p *poolJSON) addBlocks(overview pool.Overview, usage pool.Usage, host ipam.Host) {
+	own := map[ipam.Block]pool.BlockUsage{}
+	for _, b := range usage.Blocks {
+		own[b.Block] = b
+	}
+	for _, e := range overview.Blocks {
+		b := blockJSON{Block: e.Block, Owner: ownerOf(e.Host, host), State: "held", Claimed: e.Claimed}
+		if u, ok := own[e.Block]; ok && b.Owner.ThisHost {
+			b.use(u)
+			delete(own, e.Block)
+		}
+		p.Blocks = append(p.Blocks, b)
+	}
+	for _, u := range own {
+		b := blockJSON{Block: u.Block, Owner: ownerOf(host, host)}
+		b.use(u)
+		p.Blocks = append(p.Blocks, b)
+	}
+	slices.SortStableFunc(p.Blocks, func(a, b blockJSON) int { return a.Block.Compare(b.Block) })
+}
+
+func (b *blockJSON) use(u pool.BlockUsage) {
+	b.State, b.Used, b.Cooling, b.Free = u.State, &u.Used, &u.Cooling, &u.Free
+}
+
+func (p *poolJSON) addFamilies(c *ipam.Config, usage pool.Usage) {
+	for _, family := range c.Families() {
+		f := familyJSON{Family: family, Blocks: c.Slots(family).Count()}
+		for _, b := range p.Blocks {
+			if ipam.FamilyOf(b.Block.Addr()) == family {
+				f.Claimed++
+			}
+		}
+		for _, u := range usage.Families {
+			if u.Family == family {
+				f.Used, f.Cooling, f.Free = u.Used, u.Cooling, u.Free
+			}
+		}
+		p.Families = append(p.Families, f)
+	}
+}
+
+func printPools(w io.Writer, t terminal, all []poolJSON) error {
+	for i, p := range all {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := p.print(w, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p poolJSON) print(w io.Writer, t terminal) error {
+	if _, err := io.WriteString(w, lines(p.summary())); err != nil {
+		return err
+	}
+	families := newTable("FAMILY", "BLOCKS CLAIMED", "OF", "USED HERE", "COOLING", "FREE")
+	for _, f := range p.Families {
+		families.add(fmt.Sprintf("IPv%d", f.Family), fmt.Sprint(f.Claimed), fmt.Sprint(f.Blocks), fmt.Sprint(f.Used), fmt.Sprint(f.Cooling), fmt.Sprint(f.Free))
+	}
+	for _, table := range []table{families, p.blockTable(), p.addressTable()} {
+		if len(table) < 2 {
+			continue
+		}
+		if err := table.print(w, t.colours); err != nil {
+			return err
+		}
+	}
+	if p.Error == "" {
+		return nil
+	}
+	_, err := io.WriteString(w, lines([]string{"the blocks of other hosts are not known: " + p.Error}))
+	return err
+}
+
+// summary describes the configuration, in one line and one for each range.
+func (p poolJSON) summary() []string {
+	text := []string{fmt.Sprintf("pool %s, store %s, blocks /%d and /%d", p.Pool, p.Store, p.BlockSize.IPv4, p.BlockSize.IPv6)}
+	for _, r := range p.Ranges {
+		described := fmt.Sprintf("  range %s: %s to %s", r.Subnet, r.Start, r.End)
+		if r.Gateway.IsValid() {
+			described += ", gateway " + r.Gateway.String()
+		}
+		if len(r.Exclude) > 0 {
+			described += ", without " + strings.Join(texts(r.Exclude), " ")
+		}
+		text = append(text, described)
+	}
+	if len(p.Reserved) > 0 {
+		text = append(text, "  reserved "+strings.Join(texts(p.Reserved), " "))
+	}
+	return text
+}
+
+func (p poolJSON) blockTable() table {
+	t := newTable("BLOCK", "OWNER", "STATE", "USED", "COOLING", "FREE", "AGE")
+	for _, b := range p.Blocks {
+		claimed := "-"
+		if !b.Claimed.IsZero() {
+			claimed = age(time.Since(b.Claimed))
+		}
+		t.add(b.Block.String(), b.Owner.String(), b.State, number(b.Used), number(b.Cooling), number(b.Free), claimed)
+	}
+	return t
+}
+
+func (p poolJSON) addressTable() table {
+	t := newTable("ADDRESS", "STATE", "OWNER", "JOB", "GROUP", "KEY", "ALLOCATION")
+	for _, a := range p.Addresses {
+		job := strings.Trim(a.Job.Namespace+"/"+a.Job.Job, "/")
+		t.add(a.Address.String(), string(a.State), a.Owner.String(), orDash(job), orDash(a.Job.Group), orDash(a.Job.Key), orDash(a.Job.Allocation))
+	}
+	return t
+}
+
+// String names the host.
+func (o ownerJSON) String() string {
+	name := orDash(cmp.Or(o.Node, o.NodeID, o.Instance))
+	if o.ThisHost {
+		name += " (this host)"
+	}
+	return name
+}
+
+func number(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}

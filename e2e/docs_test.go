@@ -115,6 +115,14 @@ func TestHelpExamples(t *testing.T) {
 	}
 }
 
+// TestPoolPage runs the commands of docs/ipam.md.
+func TestPoolPage(t *testing.T) {
+	h := newHost(t)
+	h.useDist()
+	h.usePool()
+	h.shell(example(t, "../docs/ipam.md", "tested: pools"))
+}
+
 // usePool adds a network with the pool of the examples, in files of this host.
 func (h *host) usePool() {
 	h.t.Helper()

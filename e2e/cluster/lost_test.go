@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,16 @@ import (
 var (
 	stateDirs = []string{"/var/lib/allocnet", "/var/lib/cni"}
 	dataDir   = []string{"/var/lib/nomad"}
+	allDirs   = []string{"/var/lib/allocnet", "/var/lib/cni", "/var/lib/nomad"}
 )
+
+// TestStateLost removes what allocnet knows of a host whose allocations run on: their
+// addresses are not given out.
+func TestStateLost(t *testing.T) {
+	s := begin(t)
+	s.during(func() { s.lose(lab.Clients[0], stateDirs) })
+	s.powerCycle(lab.Clients[0]) // what has no record is not removed
+}
 
 // TestDataLost removes Nomad's directory of a client: it is a new node, and what ran runs on
 // without being known to Nomad.
@@ -23,6 +33,31 @@ func TestDataLost(t *testing.T) {
 	s := begin(t)
 	s.during(func() { s.lose(lab.Clients[1], dataDir) })
 	s.powerCycle(lab.Clients[1])
+}
+
+// TestBothLost is a host of which only the running allocations are left.
+func TestBothLost(t *testing.T) {
+	s := begin(t)
+	old, err := lab.Nodes(lab.Clients[2])
+	must(t, err)
+	s.during(func() { s.lose(lab.Clients[2], allDirs) })
+	s.powerCycle(lab.Clients[2])
+	s.release(old)
+}
+
+// release returns the blocks of nodes that are gone to the pools. Those of a host whose node
+// ID has changed may have an earlier one, for some minutes.
+func (s *scene) release(nodes []cluster.Node) {
+	s.Helper()
+	all := ""
+	for _, node := range nodes {
+		out, err := lab.Clients[0].Run("allocnet", "ipam", "release", "--node", node.ID, "--force", "--yes")
+		must(s, err)
+		all += out
+	}
+	if !strings.Contains(all, "released") {
+		s.Errorf("release of %v: %s", nodes, all)
+	}
 }
 
 // lose removes directories while the daemons of a client do not run.
@@ -69,6 +104,8 @@ func TestReplaced(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		m := lab.Clients[1]
+		old, err := lab.Nodes(m)
+		must(t, err)
 		m.Off()
 		must(t, m.Wipe("/"))
 		must(t, lab.StartClient(m))
@@ -76,5 +113,6 @@ func TestReplaced(t *testing.T) {
 		job := cluster.Job{ID: s.name("after"), Network: cluster.Flat, Count: 3, Group: on(m)}
 		s.start(job)
 		must(t, lab.Stop(job.ID))
+		s.release(old)
 	})
 }

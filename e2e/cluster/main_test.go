@@ -24,8 +24,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	var err error
-	if lab, err = cluster.New(`node { policy = "write" }`); err == nil {
+	rules, err := cluster.Policy()
+	if err == nil {
+		lab, err = cluster.New(rules)
+	}
+	if err == nil {
 		defer lab.Close()
 		err = lab.Start()
 	}

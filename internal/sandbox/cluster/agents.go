@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -114,7 +115,7 @@ func (c *Cluster) StartClient(m *Machine) error {
 	if err := m.on(); err != nil {
 		return err
 	}
-	if err := c.install(m); err != nil {
+	if err := c.Install(m); err != nil {
 		return err
 	}
 	if err := c.StartNomad(m); err != nil {
@@ -129,8 +130,8 @@ func (c *Cluster) StartNomad(m *Machine) error { return m.startNomad(clientPart)
 // StartAgent starts the allocnet agent on a client that is on.
 func (m *Machine) StartAgent() error { return m.Start(Agent, "allocnet", "agent") }
 
-// install writes the networks and the configuration of a client.
-func (c *Cluster) install(m *Machine) error {
+// Install writes the networks and the configuration of a client.
+func (c *Cluster) Install(m *Machine) error {
 	if err := m.links(); err != nil {
 		return err
 	}
@@ -143,11 +144,11 @@ func (c *Cluster) install(m *Machine) error {
 	if _, err := os.Stat(m.Path(tokenFile)); err == nil {
 		return nil
 	}
-	return c.giveToken(m)
+	return c.GiveToken(m)
 }
 
-// giveToken makes another token for the allocnet agent of a client.
-func (c *Cluster) giveToken(m *Machine) error {
+// GiveToken makes another token for the allocnet agent of a client.
+func (c *Cluster) GiveToken(m *Machine) error {
 	token, err := c.newToken(m.Name)
 	if err != nil {
 		return err
@@ -194,4 +195,23 @@ func (c *Cluster) newToken(name string) (string, error) {
 	body := map[string]any{"Name": "allocnet " + name, "Type": "client", "Policies": []string{"allocnet"}}
 	err := Await("the token is made", func() error { return c.API(http.MethodPost, "acl/token", body, &token) })
 	return strings.TrimSpace(token.SecretID), err
+}
+
+// Policy returns the ACL policy of docs/cluster.md.
+func Policy() (string, error) { return Example("policy", "hcl") }
+
+// Example returns the code block of docs/cluster.md that follows a mark.
+func Example(mark, language string) (string, error) {
+	page, err := os.ReadFile(sandbox.Root() + "/docs/cluster.md")
+	if err != nil {
+		return "", err
+	}
+	var text string
+	for _, block := range regexp.MustCompile("(?s)<!-- "+mark+" -->\n *```"+language+"\n(.*?)```").FindAllSubmatch(page, -1) {
+		text += regexp.MustCompile("(?m)^   ").ReplaceAllString(string(block[1]), "")
+	}
+	if text == "" {
+		return "", fmt.Errorf("docs/cluster.md has no example that is marked as %q", mark)
+	}
+	return text, nil
 }

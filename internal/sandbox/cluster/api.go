@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -127,4 +128,60 @@ func (c *Cluster) AwaitReady() error {
 		}
 		return nil
 	})
+}
+
+// CLI runs Nomad's command line with the management token on a machine, by default the
+// first client.
+func (c *Cluster) CLI(words ...string) (string, error) {
+	m := c.Servers[0]
+	for _, server := range c.Servers {
+		if server.Runs(Nomad) {
+			m = server
+			break
+		}
+	}
+	cmd := m.Command(append([]string{"nomad"}, words...)...)
+	cmd.Env = append(cmd.Env, "NOMAD_TOKEN="+c.Token)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("nomad %s: %w: %s", strings.Join(words, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// Drain moves the allocations of a client to others, or makes it eligible again.
+func (c *Cluster) Drain(m *Machine, away bool) error {
+	return Await("drain "+m.Name, func() error {
+		nodes, err := c.Nodes(m)
+		if err != nil || len(nodes) == 0 {
+			return errors.Join(err, fmt.Errorf("%d nodes are named %s, want one", len(nodes), m.Name))
+		}
+		body := map[string]any{"MarkEligible": !away}
+		if away {
+			body["DrainSpec"] = map[string]any{"Deadline": time.Hour, "IgnoreSystemJobs": true}
+		}
+		return c.API(http.MethodPost, "node/"+nodes[len(nodes)-1].ID+"/drain", body, nil)
+	})
+}
+
+// RevokeToken deletes the token of the allocnet agent of a client.
+func (c *Cluster) RevokeToken(m *Machine) error {
+	secret, err := os.ReadFile(m.Path(tokenFile))
+	if err != nil {
+		return err
+	}
+	var tokens []struct{ Name, AccessorID string }
+	if err := c.API(http.MethodGet, "acl/tokens", nil, &tokens); err != nil {
+		return err
+	}
+	for _, token := range tokens {
+		var full struct{ SecretID string }
+		if err := c.API(http.MethodGet, "acl/token/"+token.AccessorID, nil, &full); err != nil {
+			return err
+		}
+		if full.SecretID == strings.TrimSpace(string(secret)) {
+			return c.API(http.MethodDelete, "acl/token/"+token.AccessorID, nil, nil)
+		}
+	}
+	return fmt.Errorf("the token of %s is not known to Nomad", m.Name)
 }

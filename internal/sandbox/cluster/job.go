@@ -30,6 +30,10 @@ func (j Job) hcl() string {
     update {
       max_parallel = 0
     }
+    migrate {
+      max_parallel     = 3
+      min_healthy_time = "1s"
+    }
     restart {
       attempts = 20
       interval = "10m"
@@ -73,10 +77,10 @@ func (j Job) hcl() string {
 }
 
 // Submit submits a job, without waiting for it. It is repeated until a server takes it.
-func (c *Cluster) Submit(j Job) error { return c.submitText(j.ID, j.hcl()) }
+func (c *Cluster) Submit(j Job) error { return c.SubmitText(j.ID, j.hcl()) }
 
-// submitText is Submit of a specification.
-func (c *Cluster) submitText(id, text string) error {
+// SubmitText is Submit of a specification.
+func (c *Cluster) SubmitText(id, text string) error {
 	return Await("a server takes "+id, func() error {
 		var job any
 		if err := c.API(http.MethodPost, "jobs/parse", map[string]any{"JobHCL": text}, &job); err != nil {

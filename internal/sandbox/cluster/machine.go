@@ -147,8 +147,8 @@ func (m *Machine) Write(path, text string) error {
 	return os.WriteFile(m.Path(path), []byte(text), 0o600)
 }
 
-// command is a command on the machine.
-func (m *Machine) command(words ...string) *exec.Cmd {
+// Command is a command on the machine.
+func (m *Machine) Command(words ...string) *exec.Cmd {
 	cmd := exec.Command("nsenter", append([]string{"--target", strconv.Itoa(m.init.Process.Pid), "--net", "--mount", "--pid"}, words...)...)
 	cmd.Env = append(nomadagent.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
 	return cmd
@@ -156,7 +156,7 @@ func (m *Machine) command(words ...string) *exec.Cmd {
 
 // Run runs a command on the machine and returns what it prints.
 func (m *Machine) Run(words ...string) (string, error) {
-	out, err := m.command(words...).CombinedOutput()
+	out, err := m.Command(words...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("%s: %s: %w: %s", m.Name, strings.Join(words, " "), err, out)
 	}

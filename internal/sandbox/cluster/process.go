@@ -27,7 +27,7 @@ func (m *Machine) Start(name string, words ...string) error {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the daemon has it
-	p := &process{cmd: m.command(words...), exited: make(chan struct{})}
+	p := &process{cmd: m.Command(words...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		return err

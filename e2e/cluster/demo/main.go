@@ -1,0 +1,160 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command demo shows addresses that are unique in a cluster: three servers and three clients
+// of Nomad on one machine, in namespaces that end with it.
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+)
+
+func main() {
+	cluster.Main()
+	os.Exit(sandbox.Main(func() int { return nomadagent.Run(demo) }))
+}
+
+// job has allocations that keep their addresses.
+var job = cluster.Job{ID: "demo", Network: cluster.Kept, Count: 6}
+
+func demo() int {
+	if err := show(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func show() error {
+	rules, err := cluster.Policy()
+	if err != nil {
+		return err
+	}
+	say("Three servers and three clients of Nomad, and a network that the clients share")
+	c, err := cluster.New(rules)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Start(); err != nil {
+		return err
+	}
+	before, err := share(c)
+	if err != nil {
+		return err
+	}
+	if err := lose(c, before); err != nil {
+		return err
+	}
+	say("All machines are turned off, and nothing is left on this one")
+	return nil
+}
+
+// share runs a job whose allocations reach each other from all clients.
+func share(c *cluster.Cluster) ([]cluster.Allocation, error) {
+	say("A job with six allocations, each with an address of its own on that network")
+	if err := c.Submit(job); err != nil {
+		return nil, err
+	}
+	list, err := c.AwaitRunning(job.ID, job.Count)
+	if err != nil {
+		return nil, err
+	}
+	table(list)
+	say("The first one reaches the others over that network alone")
+	for _, other := range list[1:] {
+		if err := run(c, list[0].NodeName, "ip", "netns", "exec", list[0].ID, "web", "get", "http://"+other.Address().String()+"/"); err != nil {
+			return nil, err
+		}
+	}
+	say("What Nomad's variables say of the addresses")
+	if err := cluster.Await("the agents have claimed blocks", func() error { return claimed(c) }); err != nil {
+		return nil, err
+	}
+	return list, run(c, "c1", "allocnet", "ipam", "show", cluster.Kept)
+}
+
+// claimed is an error until each client has a block beside its reserved addresses.
+func claimed(c *cluster.Cluster) error {
+	for _, m := range c.Clients {
+		out, err := m.Run("allocnet", "ipam", "show", cluster.Kept)
+		if err != nil || !strings.Contains(out, m.Name+" (this host)  held") {
+			return fmt.Errorf("%s has no block: %w: %s", m.Name, err, out)
+		}
+	}
+	return nil
+}
+
+// lose turns a client off.
+func lose(c *cluster.Cluster, before []cluster.Allocation) error {
+	lost := c.Clients[2]
+	say("The machine " + lost.Name + " loses power. Nomad starts its allocations elsewhere: they wait for their addresses, because " + lost.Name + " could be alive")
+	lost.Off()
+	if err := cluster.Await(lost.Name+" is down", func() error { return c.RequireStatus(lost, "down") }); err != nil {
+		return err
+	}
+	say("The operator knows that it is off")
+	nodes, err := c.Nodes(lost)
+	if err != nil {
+		return err
+	}
+	if err := run(c, "c1", "allocnet", "ipam", "release", "--node", nodes[0].ID, "--force", "--yes"); err != nil {
+		return err
+	}
+	after, err := c.AwaitRunning(job.ID, job.Count)
+	if err != nil {
+		return err
+	}
+	say("Each allocation has the address that it had")
+	table(after)
+	if err := compare(before, after); err != nil {
+		return err
+	}
+	return run(c, "c1", "allocnet", "ipam", "show", cluster.Kept)
+}
+
+// compare is an error if an allocation of after has not the address that the one with its
+// name had before.
+func compare(before, after []cluster.Allocation) error {
+	for _, a := range after {
+		i := slices.IndexFunc(before, func(b cluster.Allocation) bool { return b.Name == a.Name })
+		if i < 0 || before[i].Address() != a.Address() {
+			return fmt.Errorf("%s has the address %s, which it had not before", a.Name, a.Address())
+		}
+	}
+	return nil
+}
+
+func table(list []cluster.Allocation) {
+	slices.SortFunc(list, func(a, b cluster.Allocation) int { return strings.Compare(a.Name, b.Name) })
+	for _, a := range list {
+		fmt.Printf("%s  %s  %s  %s\n", a.ID[:8], a.Name, a.NodeName, a.Address())
+	}
+}
+
+// run shows a command and what it prints, on a client.
+func run(c *cluster.Cluster, client string, words ...string) error {
+	fmt.Printf("\033[36m%s$ %s\033[0m\n", client, strings.Join(words, " "))
+	for _, m := range c.Clients {
+		if m.Name == client {
+			out, err := m.Run(words...)
+			fmt.Print(out)
+			return err
+		}
+	}
+	return fmt.Errorf("no client is named %s", client)
+}
+
+var begun = time.Now()
+
+func say(text string) {
+	fmt.Printf("\n\033[1m# %3.0f s  %s\033[0m\n", time.Since(begun).Seconds(), text)
+}

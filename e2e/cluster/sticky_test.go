@@ -1,0 +1,55 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+)
+
+// TestSticky drains nodes, one after the other, five times: each index of the job keeps its
+// address.
+func TestSticky(t *testing.T) {
+	s := begin(t)
+	job := cluster.Job{ID: s.name("kept"), Network: cluster.Kept, Count: 3}
+	address := map[string]string{}
+	for _, a := range s.start(job) {
+		address[a.Index()] = a.Address().String()
+	}
+	for i := range 5 {
+		m := lab.Clients[i%3]
+		s.drain(m)
+		must(t, cluster.Await("the allocations have moved", func() error { return s.requireKept(job, m, address) }))
+		s.undrain(m)
+	}
+}
+
+// requireKept is an error unless each index runs with its address, on another machine than m.
+func (s *scene) requireKept(job cluster.Job, m *cluster.Machine, address map[string]string) error {
+	found, err := lab.AwaitRunning(job.ID, job.Count)
+	if err != nil {
+		return err
+	}
+	for _, a := range found {
+		if got := a.Address().String(); got != address[a.Index()] {
+			s.Fatalf("%s has %s, and had %s", a.Name, got, address[a.Index()])
+		}
+		if a.NodeName == m.Name {
+			return fmt.Errorf("%s is on %s still", a.Name, m.Name)
+		}
+	}
+	return nil
+}
+
+func (s *scene) drain(m *cluster.Machine) {
+	s.Helper()
+	must(s, lab.Drain(m, true))
+}
+
+func (s *scene) undrain(m *cluster.Machine) {
+	s.Helper()
+	must(s, lab.Drain(m, false))
+}

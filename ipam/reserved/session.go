@@ -42,10 +42,16 @@ func (a *Addresses) open(ctx context.Context) (*session, error) {
 	if s.memory.Entries == nil {
 		s.memory.Entries = map[netip.Addr]rememberedEntry{}
 	}
+	prepared := false
+	defer func() { // also if the store panics: the engine recovers
+		if !prepared {
+			unlock()
+		}
+	}()
 	if err := s.prepare(ctx); err != nil {
-		unlock()
 		return nil, err
 	}
+	prepared = true
 	return s, nil
 }
 

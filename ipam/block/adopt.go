@@ -48,8 +48,8 @@ func (s *session) adopt(ctx context.Context, path string, o *owner, inUse func(b
 	if err != nil {
 		return false, err
 	}
-	_, again := s.view.Suspects[path]
-	ripe := s.view.suspected(path, o.index, !used, s.now, settle)
+	_, again := s.view.Unused[path]
+	ripe := s.view.Unused.ripe(path, o.index, !used, s.now, settle)
 	switch {
 	case used:
 		return false, nil
@@ -58,7 +58,7 @@ func (s *session) adopt(ctx context.Context, path string, o *owner, inUse func(b
 	case !ripe:
 		return false, nil
 	}
-	delete(s.view.Suspects, path)
+	delete(s.view.Unused, path)
 	if alive, err := s.answered(ctx, o.Host.Instance); err != nil || alive {
 		return false, err
 	}

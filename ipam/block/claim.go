@@ -5,13 +5,10 @@ package block
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"slices"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -63,7 +60,7 @@ func (s *session) claim(ctx context.Context, family ipam.Family) (ipam.Block, er
 
 // intend writes the record of a claim.
 func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
-	r := Record{Block: b, State: Claiming, Claim: newClaim(), NodeID: s.host.NodeID, Since: s.now.Time}
+	r := Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time}
 	return r, s.edit(ctx, func(all *records) error {
 		if all.find(b) >= 0 {
 			return fmt.Errorf("%s: %w", b, errChanged)
@@ -71,12 +68,6 @@ func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
 		all.Blocks = append(all.Blocks, r)
 		return nil
 	})
-}
-
-func newClaim() string {
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	return hex.EncodeToString(id)
 }
 
 // resolveClaims finishes the claims of a family whose outcome is not known, and returns a block
@@ -183,12 +174,12 @@ func (s *session) choose(family ipam.Family) (ipam.Block, error) {
 	if len(free) == 0 {
 		return ipam.Block{}, fmt.Errorf("pool %s: none of %d blocks of IPv%d: %w", s.Config.Pool, count, family, reason)
 	}
-	return free[mathrand.N(len(free))], nil
+	return free[s.pick(uint64(len(free)))], nil
 }
 
 func (s *session) guess(slots ipam.Slots, reason error) (ipam.Block, error) {
 	for range guesses {
-		if b := slots.At(mathrand.N(slots.Count())); s.claimable(b) == nil {
+		if b := slots.At(s.pick(slots.Count())); s.claimable(b) == nil {
 			return b, nil
 		}
 	}

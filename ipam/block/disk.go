@@ -19,7 +19,7 @@ import (
 type disk interface {
 	// read returns nil for a file that does not exist.
 	read(name string) ([]byte, error)
-	write(name string, data []byte, durable bool) error
+	write(name string, data []byte) error
 	lock(ctx context.Context) (unlock func(), err error)
 }
 
@@ -34,8 +34,8 @@ func (d *directory) read(name string) ([]byte, error) {
 	return data, err
 }
 
-func (d *directory) write(name string, data []byte, durable bool) error {
-	return atomicfile.Write(filepath.Join(d.path, name), data, atomicfile.Options{Durable: durable})
+func (d *directory) write(name string, data []byte) error {
+	return atomicfile.Write(filepath.Join(d.path, name), data, atomicfile.Options{Durable: true})
 }
 
 func (d *directory) lock(ctx context.Context) (func(), error) {

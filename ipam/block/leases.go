@@ -5,6 +5,9 @@ package block
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	mathrand "math/rand/v2"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -61,6 +64,9 @@ type Options struct {
 type Leases struct {
 	Options
 	clock clock
+	// random returns 128 random bits as hexadecimal digits, and pick a number below n.
+	random func() string
+	pick   func(n uint64) uint64
 	// pool and node are the directories of the pool, and of what is common to all pools.
 	pool, node disk
 	// trusted: the store has answered all the time since all entries were read.
@@ -75,9 +81,15 @@ func New(o Options) *Leases {
 		o.Logger = hclog.NewNullLogger()
 	}
 	dir := filepath.Join(o.Config.StateDir, "ipam")
-	return &Leases{Options: o, clock: kernelClock{},
+	return &Leases{Options: o, clock: kernelClock{}, random: randomID, pick: mathrand.N[uint64],
 		pool: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
 		node: &directory{path: dir, lockName: "node.lock"},
 		self: func() (ipam.Host, error) { return readSelf(dir) },
 	}
+}
+
+func randomID() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	return hex.EncodeToString(id)
 }

@@ -5,7 +5,6 @@ package block
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,9 +111,9 @@ func (r *registration) attempt(ctx context.Context) error {
 	content, err := ipam.DecodeNode(entry.Content)
 	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce))
 	switch {
-	case own && content.Contested || r.node.Twin:
+	case own && content.Contested:
 		return r.refuse()
-	case !own:
+	case !own || r.node.Twin:
 		return r.object(ctx, content, entry.Index)
 	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "":
 		return r.confirm()
@@ -136,13 +135,12 @@ func (r *registration) create(ctx context.Context) error {
 
 // renew writes a new nonce, which is on disk before, so that a late write is known.
 func (r *registration) renew(write func(data []byte) error) error {
-	if err := r.remember(rand.Text()); err != nil {
+	if err := r.remember(r.random()); err != nil {
 		return err
 	}
 	if err := write(ipam.Encode(ipam.NodeContent{Host: r.host, Nonce: r.node.last()})); err != nil {
 		return err
 	}
-	r.node.Twin = false
 	return r.confirm()
 }
 
@@ -156,14 +154,16 @@ func (r *registration) remember(nonce string) error {
 	return r.save()
 }
 
-func (r *registration) save() error { return writeJSON(r.session.node, nodeFile, r.node, true) }
+func (r *registration) save() error { return writeJSON(r.session.node, nodeFile, r.node) }
 
-// confirm records since when this machine has had its place in this boot.
+// confirm records that this machine has its place, and since when in this boot.
 func (r *registration) confirm() error {
-	if !r.node.Registered.isZero() {
+	if !r.node.Registered.isZero() && !r.node.Twin {
 		return nil
 	}
-	r.node.Registered = r.now
+	if r.node.Twin = false; r.node.Registered.isZero() {
+		r.node.Registered = r.now
+	}
 	return r.save()
 }
 
@@ -174,7 +174,7 @@ func (r *registration) object(ctx context.Context, other ipam.NodeContent, index
 	if !inPlace || other.Contested {
 		return r.refuse()
 	}
-	nonce := rand.Text()
+	nonce := r.random()
 	if err := r.remember(nonce); err != nil {
 		return err
 	}

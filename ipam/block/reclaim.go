@@ -83,26 +83,26 @@ func (c *reclaimer) isGone(ctx context.Context, h ipam.Host) (bool, error) {
 
 // deleteOnce deletes an entry that has been of no use for the grace.
 func (c *reclaimer) deleteOnce(ctx context.Context, path string, index uint64, useless bool, grace time.Duration) (bool, error) {
-	if !c.view.suspected(path, index, useless, c.now, grace) {
+	if !c.view.Useless.ripe(path, index, useless, c.now, grace) {
 		return false, nil
 	}
 	if err := c.store.Delete(ctx, path, index); err != nil {
 		return false, fmt.Errorf("reclaim %s: %w", path, err)
 	}
-	delete(c.view.Suspects, path)
+	delete(c.view.Useless, path)
 	return true, nil
 }
 
-// suspected notes a suspicion, or that there is none, and tells whether it is old enough.
-func (v *view) suspected(path string, index uint64, suspicious bool, now moment, grace time.Duration) bool {
+// ripe notes a suspicion, or that there is none, and tells whether it is old enough.
+func (all suspects) ripe(path string, index uint64, suspicious bool, now moment, age time.Duration) bool {
 	if !suspicious {
-		delete(v.Suspects, path)
+		delete(all, path)
 		return false
 	}
-	if s, ok := v.Suspects[path]; !ok || s.Index != index {
-		v.Suspects[path] = suspect{index, now}
+	if s, ok := all[path]; !ok || s.Index != index {
+		all[path] = suspect{index, now}
 	}
-	return !now.within(grace, v.Suspects[path].At)
+	return !now.within(age, all[path].At)
 }
 
 // examineNodes deletes what nodes that are gone have below nodes/.

@@ -4,7 +4,6 @@
 package block
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,7 +89,7 @@ func (r *records) disown(instance string) {
 
 func (l *Leases) writeRecords(r *records) error {
 	slices.SortFunc(r.Blocks, func(a, b Record) int { return a.Block.Addr().Compare(b.Block.Addr()) })
-	return writeJSON(l.pool, recordsFile, r, true)
+	return writeJSON(l.pool, recordsFile, r)
 }
 
 func (r *records) find(b ipam.Block) int {
@@ -148,17 +147,16 @@ func readJSON(d disk, name string, v any) error {
 	if err != nil || data == nil {
 		return err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(v); err != nil {
+	if err := json.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-func writeJSON(d disk, name string, v any, durable bool) error {
+func writeJSON(d disk, name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return d.write(name, append(data, '\n'), durable)
+	return d.write(name, append(data, '\n'))
 }

@@ -81,12 +81,13 @@ func (l *Leases) selectUnused(all *records, idle time.Duration, spare int) ([]Re
 }
 
 // idleFor returns for how long all addresses of a block could have been given out; negative
-// if one cools down.
+// if one cools down. A claim that is yet to come, because the clock was changed, does not count.
 func (l *Leases) idleFor(r Record, cool time.Time) time.Duration {
-	if cool.Before(r.Since) {
+	now := l.clock.now()
+	if cool.Before(r.Since) && !r.Since.After(now) {
 		cool = r.Since
 	}
-	return l.clock.now().Sub(cool)
+	return now.Sub(cool)
 }
 
 // markReleasing changes the records of unused blocks, so that no address of them is given out.

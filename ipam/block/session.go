@@ -21,6 +21,8 @@ type session struct {
 	view    *view
 	// now is when the session began.
 	now moment
+	// trusted: see Leases. One that verifies has taken it from there.
+	trusted bool
 	// twin is why nothing but what this host has may be written. Nil: it is the only one with
 	// its instance.
 	twin error

@@ -32,8 +32,10 @@ func (l *Leases) Watch(ctx context.Context, after uint64) (uint64, error) {
 // are removed. A block that is owned by another host is closed. It also resolves what earlier
 // processes left.
 func (l *Leases) Verify(ctx context.Context) error {
+	trusted := l.trusted.Swap(false)
 	return l.withStore(ctx, func(s *session) error {
 		began := s.now
+		s.trusted = trusted
 		err := s.look(ctx)
 		if err == nil {
 			err = s.verifyOwnedAll(ctx)
@@ -121,7 +123,7 @@ func (s *session) resolveAll(ctx context.Context) error {
 // servers counts on from the snapshot's.
 func (s *session) verifyOwned(ctx context.Context, r Record) error {
 	same := r.State == Held && s.view.entries[s.path(r.Block)] == r.Index && r.NodeID == s.host.NodeID
-	if same && s.trusted.Load() {
+	if same && s.trusted {
 		return nil
 	}
 	o, err := s.owner(ctx, s.path(r.Block))

@@ -4,7 +4,9 @@
 package block
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -19,8 +21,7 @@ const (
 	mostPast = 256
 )
 
-// view is what a host saw of the pool's blocks when it last listed them. It is worth nothing
-// after a power cut: what it prevents is over by then.
+// view is what a host saw of the pool's blocks when it last listed them.
 type view struct {
 	// Index is the highest of a listing since the store was last restored.
 	Index uint64 `json:"index"`
@@ -33,16 +34,23 @@ type view struct {
 	// Past are claims of this host whose records it has dropped. A late write, or a snapshot,
 	// may bring them back.
 	Past []past `json:"past"`
-	// Suspects are entries that a host may take or delete if they are the same later, by path.
-	Suspects map[string]suspect `json:"suspects"`
+	// Unused are entries that the host may adopt, and Useless those that it may delete, if
+	// they are the same later.
+	Unused  suspects `json:"unused"`
+	Useless suspects `json:"useless"`
 	// entries are those of the last listing, by path.
 	entries map[string]uint64
+	// written is the file.
+	written []byte
 }
 
 type past struct {
 	Path  string `json:"path"`
 	Claim string `json:"claim"`
 }
+
+// suspects are entries by path.
+type suspects map[string]suspect
 
 // suspect is an entry, and when it was first seen so.
 type suspect struct {
@@ -51,15 +59,23 @@ type suspect struct {
 }
 
 func (l *Leases) readView(now moment) (*view, error) {
-	v := &view{}
-	if err := readJSON(l.pool, viewFile, v); err != nil {
+	data, err := l.pool.read(viewFile)
+	if err != nil {
 		return nil, err
 	}
+	v := &view{}
+	if data != nil && json.Unmarshal(data, v) != nil {
+		v = &view{Restored: now} // what was seen is not known
+	}
+	v.written = data
 	if v.Gone == nil {
 		v.Gone = map[string]moment{}
 	}
-	if v.Suspects == nil {
-		v.Suspects = map[string]suspect{}
+	if v.Unused == nil {
+		v.Unused = suspects{}
+	}
+	if v.Useless == nil {
+		v.Useless = suspects{}
 	}
 	v.rebase(now)
 	return v, nil
@@ -72,9 +88,11 @@ func (v *view) rebase(now moment) {
 			v.Gone[path] = now
 		}
 	}
-	for path, s := range v.Suspects {
-		if s.At.Boot != now.Boot {
-			v.Suspects[path] = suspect{s.Index, now}
+	for _, all := range []suspects{v.Unused, v.Useless} {
+		for path, s := range all {
+			if s.At.Boot != now.Boot {
+				all[path] = suspect{s.Index, now}
+			}
 		}
 	}
 	if !v.Restored.isZero() && v.Restored.Boot != now.Boot {
@@ -82,7 +100,15 @@ func (v *view) rebase(now moment) {
 	}
 }
 
-func (s *session) writeView() error { return writeJSON(s.pool, viewFile, s.view, false) }
+// writeView writes what has changed.
+func (s *session) writeView() error {
+	data, err := json.Marshal(s.view)
+	if err != nil || bytes.Equal(data, s.view.written) {
+		return err
+	}
+	s.view.written = data
+	return s.pool.write(viewFile, data)
+}
 
 // look lists the blocks of the pool, and notes what has changed since the last listing.
 func (s *session) look(ctx context.Context) error {

@@ -1,0 +1,313 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// attention is how often agents verify at least: what the documentation assumes.
+const attention = 10 * time.Second
+
+// ghost is what really happened, which no process knows.
+type ghost struct {
+	// instances are the hosts that have, or had, an instance.
+	instances map[string][]*fakeHost
+	// owned is when an entry last was a host's, by path.
+	owned map[string]map[*fakeHost]time.Duration
+	// changed is since when the entry has been there, or missing, by path; present is when
+	// the one that is missing appeared.
+	changed, present map[string]time.Duration
+	// last are the owners of entries that vanished with a snapshot.
+	last map[string][]*fakeHost
+	// excused are hosts that lost an entry in a way that the design does not prevent.
+	excused map[string]map[*fakeHost]bool
+}
+
+func newGhost() ghost {
+	return ghost{map[string][]*fakeHost{}, map[string]map[*fakeHost]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}, map[string][]*fakeHost{}, map[string]map[*fakeHost]bool{}}
+}
+
+// owners are the hosts that have the instance of an entry of a block.
+func (g *ghost) owners(s *fakeStore, entries map[string]ipam.Entry, path string) []*fakeHost {
+	entry, ok := entries[path]
+	if !ok {
+		return nil
+	}
+	content, err := ipam.DecodeBlock(entry.Content, s.config)
+	if err != nil {
+		panic(err)
+	}
+	return g.instances[content.Host.Instance]
+}
+
+func isBlock(path string) bool { return strings.Contains(path, "/b/") }
+
+func (g *ghost) set(path string, h *fakeHost, excused bool) {
+	if g.excused[path] == nil {
+		g.excused[path] = map[*fakeHost]bool{}
+	}
+	g.excused[path][h] = excused
+}
+
+// leave notes until when an entry was a host's.
+func (g *ghost) leave(s *fakeStore, entries map[string]ipam.Entry, path string) {
+	if g.owned[path] == nil {
+		g.owned[path] = map[*fakeHost]time.Duration{}
+	}
+	for _, h := range g.owners(s, entries, path) {
+		g.owned[path][h] = s.now
+	}
+}
+
+// before judges a deletion: no address of the block is in use.
+func (g *ghost) before(s *fakeStore, r *request) {
+	if !isBlock(r.path) {
+		return
+	}
+	g.leave(s, s.entries, r.path)
+	if r.kind != "delete" {
+		return
+	}
+	for _, owner := range g.owners(s, s.entries, r.path) {
+		switch {
+		case !owner.uses(r.path):
+		case owner.twin != nil && owner.twin == r.host && (!owner.informed() || !r.host.informed()):
+			g.set(r.path, owner, true)
+			s.counts["excused: deleted by an unknown twin"]++
+		default:
+			s.fail("%s deleted %s, of which %s has addresses in use", r.host, r.path, owner)
+		}
+	}
+}
+
+// after judges a claim: no address of the block is in use by another host.
+func (g *ghost) after(s *fakeStore, r *request) {
+	if strings.Contains(r.path, "/nodes/") && r.kind != "delete" {
+		g.registered(r)
+	}
+	if !isBlock(r.path) {
+		return
+	}
+	if r.kind == "delete" {
+		g.present[r.path], g.changed[r.path] = g.changed[r.path], s.now
+		return
+	}
+	owners := g.owners(s, s.entries, r.path)
+	for _, x := range s.hosts {
+		switch {
+		case x == r.host && x.usesOld(r.path), !slices.Contains(owners, x) && x.uses(r.path):
+			g.judge(s, r, x)
+		case slices.Contains(owners, x):
+			g.set(r.path, x, false)
+		}
+	}
+	g.changed[r.path] = s.now
+	delete(g.last, r.path)
+	s.counts["claimed"]++
+}
+
+// registered notes that a machine has written its nonce.
+func (g *ghost) registered(r *request) {
+	content, err := ipam.DecodeNode(r.content)
+	if err == nil && content.Host.Boot == r.host.self.Boot && r.host.registered < 0 {
+		r.host.registered = r.host.world.now
+	}
+}
+
+// judge decides whether a host may have claimed a block of which x has addresses in use. What
+// the design does not prevent: x lost the entry with a snapshot, and did not verify often
+// enough, or the other one had not verified while the entry was there.
+func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
+	y, vanished := r.host, g.changed[r.path]
+	if y == nil {
+		return
+	}
+	if r.kind == "update" { // adopted: the instance did not say that it lives
+		if !x.attentive(s.now-settle, s.now) {
+			s.counts["excused: adopted from a silent host"]++
+			g.set(r.path, x, true)
+			return
+		}
+		s.fail("%s took %s, of which %s has addresses in use", y, r.path, x)
+		return
+	}
+	switch {
+	case !g.excused[r.path][x]:
+		s.fail("%s claimed %s, of which %s has addresses in use", y, r.path, x)
+	case !x.hasRecord(r.path), x == y:
+		s.counts["excused: the owner lost its state"]++
+	case slices.Contains(g.last[r.path], y):
+		s.counts["excused: the last owner created it again"]++
+	case !x.attentive(vanished, s.now):
+		s.counts["excused: the owner did not verify"]++
+	case !y.verifiedIn(g.present[r.path], vanished):
+		s.counts["excused: the block was unknown to the claimer"]++
+	default:
+		s.fail("%s claimed %s, of which %s has addresses in use, %s after the store lost the entry", y, r.path, x, s.now-vanished)
+	}
+}
+
+// restored excuses hosts whose entries are gone with a snapshot.
+func (g *ghost) restored(s *fakeStore, old map[string]ipam.Entry) {
+	paths := map[string]bool{}
+	for _, entries := range []map[string]ipam.Entry{old, s.entries} {
+		for path := range entries {
+			paths[path] = isBlock(path)
+		}
+	}
+	for path, block := range paths {
+		if !block || string(old[path].Content) == string(s.entries[path].Content) {
+			continue
+		}
+		g.leave(s, old, path)
+		was, is := g.owners(s, old, path), g.owners(s, s.entries, path)
+		for _, h := range was {
+			if !slices.Contains(is, h) {
+				g.set(path, h, true)
+			}
+		}
+		g.present[path], g.changed[path] = g.changed[path], s.now
+		if _, ok := old[path]; ok {
+			g.last[path] = was
+		}
+	}
+	for _, h := range s.hosts {
+		if h.clone {
+			h.registered = -1 // the store does not have its nonce any more
+		}
+	}
+	s.counts["restored"]++
+}
+
+// cloned lets a clone be what its original is.
+func (g *ghost) cloned(original, clone *fakeHost) {
+	instance := original.self.Instance
+	g.instances[instance] = append(g.instances[instance], clone)
+	for path := range g.owned {
+		if at, ok := g.owned[path][original]; ok {
+			g.owned[path][clone] = at
+		}
+	}
+	for path := range g.excused {
+		g.set(path, clone, g.excused[path][original])
+	}
+}
+
+// uses tells whether a namespace of the host has an address of a block.
+func (h *fakeHost) uses(path string) bool {
+	return slices.ContainsFunc(h.namespaces, func(n *namespace) bool { return n.alive && h.pathOf(n) == path })
+}
+
+// usesOld tells whether one of before the host lost its state has.
+func (h *fakeHost) usesOld(path string) bool {
+	return slices.ContainsFunc(h.namespaces, func(n *namespace) bool { return n.alive && n.since < h.created && h.pathOf(n) == path })
+}
+
+func (h *fakeHost) pathOf(n *namespace) string {
+	b, ok := h.config.BlockOf(n.address)
+	if !ok {
+		panic(n.address)
+	}
+	return ipam.BlockPath(h.config.Pool, b)
+}
+
+func (h *fakeHost) hasRecord(path string) bool {
+	return slices.ContainsFunc(h.records().Blocks, func(r Record) bool { return ipam.BlockPath(h.config.Pool, r.Block) == path })
+}
+
+// attentive tells whether the host verified often enough between two points in time.
+func (h *fakeHost) attentive(from, to time.Duration) bool {
+	if h.created > from {
+		return false
+	}
+	last := from
+	for _, v := range h.verifications {
+		if v.start < from || v.start > to {
+			continue
+		}
+		if v.end-last > attention {
+			return false
+		}
+		last = v.start
+	}
+	return to-last <= attention
+}
+
+// verifiedIn tells whether the host verified in between.
+func (h *fakeHost) verifiedIn(from, to time.Duration) bool {
+	return slices.ContainsFunc(h.verifications, func(v verification) bool { return v.start >= from && v.end <= to })
+}
+
+// informed tells whether the host could know that another machine has its state directory: it
+// verified after the other one wrote its nonce.
+func (h *fakeHost) informed() bool {
+	t := h.twin
+	switch {
+	case t == nil:
+		return false
+	case !h.clone:
+		return t.registered >= 0 && h.verifiedIn(t.registered, h.world.now)
+	case h.self.MachineID != t.self.MachineID, t.registered > h.created && h.verifiedIn(t.registered, h.world.now):
+		return true
+	}
+	for _, v := range t.verifications { // the original objects if it was there before, in this boot
+		inPlace := t.registered >= 0 && t.registered < h.registered
+		if inPlace && v.start >= h.registered && h.verifiedIn(v.end, h.world.now) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkNew judges an address that a namespace has got.
+func (h *fakeHost) checkNew(n *namespace) {
+	path := h.pathOf(n)
+	for _, other := range h.hosts {
+		for _, m := range other.namespaces {
+			if m != n && m.alive && m.address == n.address {
+				h.checkPair(path, n, m)
+			}
+		}
+	}
+	if h.twin != nil && n.informed {
+		h.fail("%s gave out %s although it could know that it has a twin", h, n.address)
+	}
+	if n.since-h.answered > defaultFence {
+		h.fail("%s gave out %s, but the store has not answered for %s", h, n.address, n.since-h.answered)
+	}
+	g := &h.world.store.ghost
+	if slices.Contains(g.owners(h.world.store, h.world.store.entries, path), h) {
+		return
+	}
+	verified := h.created
+	if h.clone {
+		verified = 0 // what it has is as old as the last verification of its original
+	}
+	for _, v := range h.verifications {
+		if v.end <= n.since {
+			verified = v.start
+		}
+	}
+	if last, ok := g.owned[path][h]; !ok || last < verified {
+		h.fail("%s gave out %s, but the block was not its own when it last verified", h, n.address)
+	}
+}
+
+// checkPair judges two namespaces with one address.
+func (h *fakeHost) checkPair(path string, n, m *namespace) {
+	excused := h.world.store.ghost.excused[path]
+	switch {
+	case (n.host != m.host || m.since < n.host.created) && (excused[n.host] || excused[m.host]):
+		h.counts["excused: twice after a snapshot or a twin"]++
+	case n.host.twin == m.host && !n.informed:
+		h.counts["excused: twice by an unknown twin"]++
+	default:
+		h.fail("%s of %s also has %s", n.address, m.host, n.host)
+	}
+}

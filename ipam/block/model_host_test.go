@@ -1,0 +1,284 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// fakeHost has the files of a host, its network namespaces and its clock.
+type fakeHost struct {
+	*world
+	name string
+	self ipam.Host
+	// files are those of the state directory; leases and freed those of package local.
+	files      map[string][]byte
+	leases     map[netip.Addr]*namespace
+	freed      map[netip.Addr]time.Time
+	namespaces []*namespace
+	// lease, store and node are the locks.
+	lease, pool, node fakeLock
+	// agent is the agent's Leases, which live as long as it does.
+	agent *Leases
+	// cut is a partition from the store, and refused a token without rights.
+	cut, refused bool
+	// dead hosts never run again.
+	dead bool
+	// skew is by what the clock is wrong, and booted when the host did.
+	skew   time.Duration
+	booted time.Duration
+	// verifications are those that ended well, since the state directory was made.
+	verifications []verification
+	// twin is the other machine with the same state directory.
+	twin *fakeHost
+	// clone: the host is a copy of twin.
+	clone bool
+	// registered is when the machine first wrote its nonce in this boot.
+	registered time.Duration
+	// created is when the machine, or its state directory, was made.
+	created time.Duration
+	// answered is when the store last answered.
+	answered time.Duration
+	// silent is since when Nomad has not heard of the host.
+	silent time.Duration
+}
+
+type verification struct{ start, end time.Duration }
+
+// namespace is an attachment's. It lives from when it has its address.
+type namespace struct {
+	host    *fakeHost
+	address netip.Addr
+	alive   bool
+	// since is when the lease was made, and informed whether the host could know of its twin by
+	// then.
+	since    time.Duration
+	informed bool
+	// by is the ADD that made the lease.
+	by *process
+}
+
+func (w *world) newHost(name string) *fakeHost {
+	h := &fakeHost{world: w, name: name, files: map[string][]byte{}, leases: map[netip.Addr]*namespace{}, freed: map[netip.Addr]time.Time{},
+		booted: w.now, created: w.now, silent: -1, registered: -1}
+	h.self = ipam.Host{Instance: w.id(), NodeID: "node-" + w.id(), NodeName: name, MachineID: "machine-" + name, Boot: w.id()}
+	w.store.ghost.instances[h.self.Instance] = append(w.store.ghost.instances[h.self.Instance], h)
+	h.agent = h.open()
+	return h
+}
+
+func (h *fakeHost) String() string { return h.name }
+
+// now and uptime are the host's clock.
+type fakeClock struct{ *fakeHost }
+
+func (c fakeClock) now() time.Time {
+	return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(c.world.now + c.skew)
+}
+
+func (c fakeClock) uptime() time.Duration { return c.world.now - c.booted }
+
+// fakeDisk has the files of a directory.
+type fakeDisk struct {
+	*fakeHost
+	locks *fakeLock
+}
+
+func (d *fakeDisk) read(name string) ([]byte, error) { return d.files[name], nil }
+
+func (d *fakeDisk) write(name string, data []byte) error {
+	p := d.current
+	p.step()
+	d.files[name] = slices.Clone(data)
+	d.logf("%s %s writes %s %s", d.fakeHost, p.name, name, data)
+	p.step()
+	return nil
+}
+
+func (d *fakeDisk) lock(context.Context) (func(), error) { return d.current.acquire(d.locks), nil }
+
+// open returns the Leases of a new process.
+func (h *fakeHost) open() *Leases {
+	l := New(Options{Config: h.config, Addresses: h, Connect: func() (ipam.Store, ipam.Host, error) {
+		return h.world.store, h.self, nil
+	}})
+	l.clock, l.random = fakeClock{h}, h.id
+	l.pick = func(n uint64) uint64 { return h.rnd.Uint64N(n) }
+	l.pool, l.node = &fakeDisk{h, &h.pool}, &fakeDisk{h, &h.node}
+	l.self = func() (ipam.Host, error) { return h.self, nil }
+	return l
+}
+
+// Lock takes the lease lock.
+func (h *fakeHost) Lock(context.Context) (func(), error) { return h.current.acquire(&h.lease), nil }
+
+func (h *fakeHost) LastUse(b ipam.Block) (int, time.Time, error) {
+	leases, cool, now := 0, time.Time{}, fakeClock{h}.now()
+	for a := range h.leases {
+		if b.Contains(a) {
+			leases++
+		}
+	}
+	for a, at := range h.freed {
+		if at.After(now) {
+			at = now
+		}
+		if b.Contains(a) && at.Add(h.config.Cooldown).After(cool) {
+			cool = at.Add(h.config.Cooldown)
+		}
+	}
+	return leases, cool, nil
+}
+
+func (h *fakeHost) Forget(b ipam.Block) error {
+	for a := range h.freed {
+		if b.Contains(a) {
+			delete(h.freed, a)
+		}
+	}
+	return nil
+}
+
+// add is the plugin's ADD: an address of a block that the host has, or of one that it claims.
+func (h *fakeHost) add() {
+	l, ctx := h.open(), context.Background()
+	_ = l.Refresh(ctx) // what was verified stays so
+	for range 2 {
+		n, err := h.take(ctx, l)
+		if err != nil {
+			h.logf("%s ADD: %v", h, err)
+			return
+		}
+		if n != nil {
+			h.current.step()
+			h.configure(n)
+			return
+		}
+		if _, err := l.Claim(ctx, ipam.IPv4); err != nil {
+			h.logf("%s ADD: %v", h, err)
+			return
+		}
+	}
+}
+
+// take makes the lease of a free address.
+func (h *fakeHost) take(ctx context.Context, l *Leases) (*namespace, error) {
+	unlock, _ := h.Lock(ctx)
+	defer unlock()
+	o, err := l.Overview()
+	if err != nil || o.Closed != nil {
+		return nil, errors.Join(err, o.Closed)
+	}
+	now := fakeClock{h}.now()
+	for _, b := range o.Open() {
+		for i := range h.config.Offsets(b) {
+			a := ipam.At(b, i)
+			freed := h.freed[a]
+			if freed.After(now) {
+				freed = now
+			}
+			if h.leases[a] == nil && (freed.IsZero() || now.Sub(freed) >= h.config.Cooldown) {
+				n := &namespace{host: h, address: a, by: h.current, since: h.world.now, informed: h.informed()}
+				h.current.step()
+				h.leases[a] = n
+				return n, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// configure is the address in the namespace.
+func (h *fakeHost) configure(n *namespace) {
+	n.alive = true
+	h.namespaces = append(h.namespaces, n)
+	h.counts["namespaces"]++
+	h.logf("%s has %s", h, n.address)
+	h.checkNew(n)
+}
+
+// del is the plugin's DEL, or what cleanup does for a namespace that is gone.
+func (h *fakeHost) del(n *namespace) {
+	n.alive = false
+	h.namespaces = slices.DeleteFunc(h.namespaces, func(other *namespace) bool { return other == n })
+	unlock, _ := h.Lock(context.Background())
+	defer unlock()
+	if h.leases[n.address] != n {
+		return
+	}
+	h.freed[n.address] = fakeClock{h}.now()
+	h.current.step()
+	delete(h.leases, n.address)
+}
+
+// collect removes the leases without a living namespace: those of killed processes, of earlier
+// boots, and on a clone those of its original.
+func (h *fakeHost) collect() {
+	for _, a := range slices.SortedFunc(maps.Keys(h.leases), netip.Addr.Compare) {
+		if n := h.leases[a]; n != nil && !n.alive && !slices.Contains(h.processes, n.by) {
+			h.del(n)
+		}
+	}
+}
+
+// verify is a round of the agent.
+func (h *fakeHost) verify() {
+	start := h.world.now
+	err := h.agent.Verify(context.Background())
+	h.logf("%s verified: %v", h, err)
+	if err == nil || onlyTwin(err) {
+		h.verifications = append(h.verifications, verification{start, h.world.now})
+		h.counts["verified"]++
+	}
+}
+
+// onlyTwin tells whether a verification ended well but for a twin.
+func onlyTwin(err error) bool {
+	return errors.Is(err, ipam.ErrTwin) && !errors.Is(err, ipam.ErrUnavailable) && !errors.Is(err, ipam.ErrRefused) && !errors.Is(err, ipam.ErrConflict)
+}
+
+func (h *fakeHost) inUse(b ipam.Block) (bool, error) {
+	return slices.ContainsFunc(h.namespaces, func(n *namespace) bool { return n.alive && b.Contains(n.address) }), nil
+}
+
+// records are what the host's disk says.
+func (h *fakeHost) records() records {
+	var r records
+	if data := h.files[recordsFile]; data != nil {
+		if err := json.Unmarshal(data, &r); err != nil {
+			panic(err)
+		}
+	}
+	return r
+}
+
+// reboot ends all processes and namespaces. The agent starts again.
+func (h *fakeHost) reboot() {
+	h.logf("%s reboots", h)
+	h.stop()
+	h.booted, h.self.Boot, h.registered = h.world.now, h.id(), -1
+	h.agent = h.open()
+	h.start(h, "collect", h.collect)
+}
+
+// stop ends all processes and namespaces.
+func (h *fakeHost) stop() {
+	for _, p := range slices.Clone(h.processes) {
+		if p.host == h {
+			h.kill(p)
+		}
+	}
+	for _, n := range h.namespaces {
+		n.alive = false
+	}
+	h.namespaces = nil
+}

@@ -1,0 +1,478 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// features are what can happen in a schedule. Each has some of them, so that rare sequences of
+// a few are found, too.
+type features struct {
+	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections bool
+}
+
+// schedules is how many there are in a run. MODEL_SEED repeats one.
+const schedules = 10_000
+
+// TestModel runs random schedules of hosts with a store that has all the faults that the real
+// one can have. No address is in two namespaces, each is of a block of its host, and nothing
+// remains in the end.
+func TestModel(t *testing.T) {
+	if text := os.Getenv("MODEL_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := runSchedule(seed, true)
+		t.Logf("%s\n%v", w, w.counts)
+		if w.failure != "" {
+			t.Errorf("MODEL_SEED=%d: %s", seed, w.failure)
+		}
+		return
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	first := rand.Uint64() >> 16
+	t.Logf("seeds from %d", first)
+	counts := runSchedules(t, first)
+	for _, what := range []string{"namespaces", "claimed", "verified", "restored", "final"} {
+		if counts[what] < schedules/20 {
+			t.Errorf("%q happened only %d times", what, counts[what])
+		}
+	}
+	t.Log(counts)
+}
+
+// runSchedules runs them on all processors, until three have failed.
+func runSchedules(t *testing.T, first uint64) map[string]int {
+	var next, failed atomic.Uint64
+	var mu sync.Mutex // guards total
+	total := map[string]int{}
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for failed.Load() < 3 {
+				i := next.Add(1) - 1
+				if i >= schedules {
+					return
+				}
+				w := runSchedule(first+i, false)
+				if w.failure != "" {
+					failed.Add(1)
+					t.Errorf("MODEL_SEED=%d (schedule %d): %s", first+i, i+1, w.failure)
+				}
+				mu.Lock()
+				for what, n := range w.counts {
+					total[what] += n
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return total
+}
+
+// poolConfig has few blocks of few addresses, so that hosts meet.
+func poolConfig(size int) *ipam.Config {
+	c, err := ipam.Parse(fmt.Appendf(nil, `{"type": "allocnet-ipam", "pool": "p", "ranges": [{"subnet": "10.0.0.0/27"}], "blockSize": {"4": %d}, "cooldown": "3s"}`, size))
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+var poolConfigs = []*ipam.Config{poolConfig(29), poolConfig(30), poolConfig(31)}
+
+func newWorld(seed uint64) *world {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	w := &world{rnd: rnd, counts: map[string]int{}, now: time.Hour, config: poolConfigs[rnd.IntN(len(poolConfigs))]}
+	w.store = &fakeStore{world: w, faults: []int{0, 5, 20}[rnd.IntN(3)], snapshot: snapshot{entries: map[string]ipam.Entry{}, index: 10, table: 10}, ghost: newGhost()}
+	for _, f := range []*bool{&w.features.kills, &w.features.reboots, &w.features.partitions, &w.features.refusals, &w.features.restores,
+		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections} {
+		*f = w.chance(3)
+	}
+	for i := range 2 + rnd.IntN(2) {
+		w.hosts = append(w.hosts, w.newHost(fmt.Sprint("h", i+1)))
+	}
+	return w
+}
+
+// runSchedule runs one schedule to its end.
+func runSchedule(seed uint64, tracing bool) *world {
+	w := newWorld(seed)
+	w.tracing = tracing
+	w.logf("features: %+v, %d%% faults", w.features, w.store.faults)
+	for range 15 + w.rnd.IntN(30) {
+		for range w.rnd.IntN(12) {
+			w.resumeOne()
+		}
+		w.event()
+		if w.failure != "" {
+			break
+		}
+	}
+	if w.failure == "" {
+		w.finish()
+	}
+	for _, p := range slices.Clone(w.processes) {
+		w.kill(p)
+	}
+	for _, t := range w.threads {
+		t.stop()
+	}
+	return w
+}
+
+// event lets one thing happen.
+func (w *world) event() {
+	h := w.hosts[w.rnd.IntN(len(w.hosts))]
+	w.deliver(3)
+	if w.features.kills && len(w.processes) > 0 && w.chance(6) {
+		w.kill(w.processes[w.rnd.IntN(len(w.processes))])
+	}
+	switch n := w.rnd.IntN(100); {
+	case h.dead:
+	case n < 35:
+		w.start(h, "ADD", h.add)
+	case n < 47:
+		if i := len(h.namespaces); i > 0 {
+			ns := h.namespaces[w.rnd.IntN(i)]
+			w.start(h, "DEL", func() { h.del(ns) })
+		}
+	case n < 50:
+		w.start(h, "collect", h.collect)
+	case n < 54:
+		w.start(h, "verify", h.verify)
+	case n < 60:
+		w.start(h, "release", func() { _, _ = h.agent.Release(context.Background(), 20*time.Second, w.rnd.IntN(2)) })
+	case n < 64:
+		w.maintain(h)
+	case n < 85:
+		w.advance(time.Duration(1+w.rnd.IntN(8)) * time.Second)
+	default:
+		w.disturb(h)
+	}
+}
+
+// maintain is what agents do now and then.
+func (w *world) maintain(h *fakeHost) {
+	w.start(h, "adopt", func() { _, _ = h.agent.Adopt(context.Background(), h.inUse) })
+	w.start(h, "reclaim", func() { _, _ = h.agent.Reclaim(context.Background(), time.Hour, w.gone) })
+}
+
+// gone tells whether no host has had the ID of a node for a day.
+func (w *world) gone(_ context.Context, nodeID string) (bool, error) {
+	for _, h := range w.hosts {
+		if h.self.NodeID == nodeID && (h.silent < 0 || w.now-h.silent < 24*time.Hour) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// advance lets time pass. Processes go on before, and agents verify after.
+func (w *world) advance(d time.Duration) {
+	w.drain()
+	w.now += d
+	w.round()
+}
+
+// round is that all agents verify, those that failed again.
+func (w *world) round() {
+	for range 3 {
+		again := false
+		for _, h := range w.hosts {
+			recent := len(h.verifications) > 0 && h.verifications[len(h.verifications)-1].start > w.now-time.Second
+			if !h.dead && !recent {
+				w.start(h, "verify", h.verify)
+				again = again || w.store.refusal(h) == nil
+			}
+		}
+		w.drain()
+		if !again || w.failure != "" {
+			return
+		}
+	}
+}
+
+// disturb lets one of the rarer things happen.
+func (w *world) disturb(h *fakeHost) {
+	f := &w.features
+	switch n := w.rnd.IntN(12); {
+	case n == 0 && f.reboots:
+		h.reboot()
+	case n == 1 && f.partitions:
+		w.toggle(h)
+	case n == 2 && f.refusals:
+		h.refused = !h.refused
+	case n == 3 && f.clocks:
+		h.skew += time.Duration(w.rnd.IntN(96)-48) * time.Hour / 2
+	case n == 4 && f.wipes && h.twin == nil:
+		h.wipe(w.chance(2))
+	case n == 5 && f.clones && len(w.hosts) < 4:
+		w.clone(h)
+	case n == 6 && f.nodes:
+		w.drain()
+		h.self.NodeID = "node-" + w.id()
+	case n == 7 && f.deaths:
+		w.die(h)
+	case n == 8 && f.elections:
+		w.store.stale = w.now + 500*time.Millisecond
+	case f.restores && (len(w.store.saved) == 0 || w.chance(3)):
+		w.store.save()
+	case f.restores:
+		w.restore()
+	}
+}
+
+// toggle cuts a host from the store, or ends that.
+func (w *world) toggle(h *fakeHost) {
+	if h.cut = !h.cut; h.cut {
+		h.silent = w.now
+	} else {
+		h.silent = -1
+	}
+	w.logf("%s is cut from the store: %v", h, h.cut)
+}
+
+// restore goes back to a snapshot. New servers are preceded by an outage that agents notice.
+func (w *world) restore() {
+	saved := w.store.saved[w.rnd.IntN(len(w.store.saved))]
+	newServers := w.chance(2)
+	if newServers {
+		w.store.down = true
+		w.advance(attention)
+		w.store.down = false
+	}
+	w.store.restore(saved, newServers)
+	if newServers { // those of the lost timeline are of no other
+		w.store.saved = slices.DeleteFunc(w.store.saved, func(s snapshot) bool { return s.index > saved.index })
+	}
+}
+
+// wipe removes the state directory, and maybe the leases.
+func (h *fakeHost) wipe(leases bool) {
+	h.logf("%s loses its state, leases: %v", h, leases)
+	for _, p := range slices.Clone(h.processes) {
+		if p.host == h {
+			h.kill(p)
+		}
+	}
+	h.files, h.verifications, h.created, h.registered = map[string][]byte{}, nil, h.world.now, -1
+	h.separate()
+	h.self.Instance = h.id()
+	g := &h.world.store.ghost
+	g.instances[h.self.Instance] = append(g.instances[h.self.Instance], h)
+	if leases {
+		h.leases, h.freed = map[netip.Addr]*namespace{}, map[netip.Addr]time.Time{}
+	}
+	h.agent = h.open()
+}
+
+// separate ends that a host has a twin: it has another instance from now on.
+func (h *fakeHost) separate() {
+	if h.twin == nil {
+		return
+	}
+	h.twin.twin, h.twin, h.clone = nil, nil, false
+}
+
+// clone copies a host's disk to a new machine.
+func (w *world) clone(h *fakeHost) {
+	if h.twin != nil || h.dead || h.files[nodeFile] == nil {
+		return
+	}
+	c := w.newHost(h.name + "'")
+	w.logf("%s is a clone of %s", c, h)
+	boot := c.self.Boot
+	c.self = h.self
+	c.self.Boot = boot
+	if w.chance(3) {
+		c.self.MachineID = "machine-" + c.name
+	}
+	if w.chance(2) {
+		c.self.NodeID = "node-" + w.id()
+	}
+	c.files, c.freed = maps.Clone(h.files), maps.Clone(h.freed)
+	for a := range h.leases {
+		c.leases[a] = &namespace{host: c, address: a}
+	}
+	c.clone, c.twin, h.twin = true, h, c
+	c.answered = h.answered
+	c.verifications = slices.Clone(h.verifications)
+	w.store.ghost.cloned(h, c)
+	w.hosts = append(w.hosts, c)
+	w.start(c, "collect", c.collect)
+}
+
+// die ends a host for ever, or a day passes for those that the store does not hear of.
+func (w *world) die(h *fakeHost) {
+	if w.chance(3) && !slices.ContainsFunc(w.hosts, func(o *fakeHost) bool { return o.dead }) && h.twin == nil {
+		w.logf("%s dies", h)
+		h.stop()
+		h.dead, h.silent = true, w.now
+		return
+	}
+	w.day()
+}
+
+// day lets so much time pass that silent nodes are forgotten. Their namespaces have ended by
+// then, as stop_on_client_after does.
+func (w *world) day() {
+	w.drain()
+	w.now += 26 * time.Hour
+	w.logf("a day passes")
+	for _, h := range w.hosts {
+		if h.silent >= 0 {
+			for _, n := range h.namespaces {
+				n.alive = false
+			}
+			h.namespaces = nil
+		}
+	}
+	w.round()
+}
+
+// finish ends all disturbances, requires that each host can add, and releases everything.
+func (w *world) finish() {
+	w.logf("the end begins")
+	w.store.faults, w.features.kills = 0, false
+	w.drain()
+	for len(w.store.pending) > 0 {
+		w.store.finish(w.store.pending[0])
+	}
+	for _, h := range w.hosts {
+		h.refused = false
+		if h.cut && !h.dead {
+			w.toggle(h)
+		}
+		if h.clone {
+			w.repair(h)
+		}
+	}
+	if w.quiet(3); len(w.store.saved) > 0 || w.features.elections {
+		w.quiet(4) // what was another's may be claimed
+	}
+	w.requireAdds()
+	for _, h := range w.hosts {
+		h.stop()
+		if !h.dead {
+			w.start(h, "collect", h.collect)
+		}
+	}
+	w.advance(settle)
+	w.releaseAll()
+	w.requireNothing()
+}
+
+// repair is what an operator does with a clone.
+func (w *world) repair(h *fakeHost) {
+	w.logf("%s is repaired", h)
+	original := h.twin
+	h.stop()
+	h.wipe(true)
+	entries := maps.Clone(w.store.entries)
+	delete(entries, ipam.NodePath(original.self.Instance))
+	w.store.index++
+	w.store.replace(snapshot{at: w.now, entries: entries, table: w.store.index, index: w.store.index})
+}
+
+// quiet lets agents verify for some rounds.
+func (w *world) quiet(rounds int) {
+	for range rounds {
+		w.advance(9 * time.Second)
+	}
+}
+
+// requireAdds requires that each host can add while blocks are free.
+func (w *world) requireAdds() {
+	for _, h := range w.hosts {
+		if w.failure != "" || h.dead {
+			continue
+		}
+		blocks, before := w.count(), w.counts["namespaces"]
+		w.start(h, "ADD", h.add)
+		w.drain()
+		if full := blocks == w.slots(); !full && w.counts["namespaces"] == before {
+			w.fail("%s cannot add although only %d blocks are claimed", h, blocks)
+		}
+	}
+}
+
+// slots returns the number of blocks with addresses.
+func (w *world) slots() int {
+	n, slots := 0, w.config.Slots(ipam.IPv4)
+	for i := range slots.Count() {
+		if w.config.Capacity(slots.At(i)) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// count returns the number of blocks in the store.
+func (w *world) count() int {
+	n := 0
+	for path := range w.store.entries {
+		if isBlock(path) {
+			n++
+		}
+	}
+	return n
+}
+
+// releaseAll gives back all blocks, and takes those of hosts and instances that are gone.
+func (w *world) releaseAll() {
+	rounds := 1
+	if f := w.features; f.wipes || f.clones || f.deaths || f.nodes || f.restores {
+		rounds = 3 // what is seen twice is taken, and then released
+	}
+	for range rounds {
+		w.day()
+		for _, h := range w.hosts {
+			if h.dead {
+				continue
+			}
+			w.maintain(h)
+			w.drain()
+			w.start(h, "release", func() {
+				if _, err := h.agent.Release(context.Background(), 0, 0); err != nil {
+					w.fail("%s: release: %v", h, err)
+				}
+			})
+			w.drain()
+		}
+	}
+}
+
+// requireNothing requires that no block is left, in the store and on the hosts.
+func (w *world) requireNothing() {
+	for path := range w.store.entries {
+		if isBlock(path) {
+			w.fail("%s is left in the store: %s", path, w.store.entries[path].Content)
+		}
+	}
+	for _, h := range w.hosts {
+		if r := h.records(); len(r.Blocks) > 0 && !h.dead {
+			w.fail("%s still has the records %v", h, r.Blocks)
+		}
+	}
+	w.counts["final"]++
+}

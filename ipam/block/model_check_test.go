@@ -14,6 +14,9 @@ import (
 // attention is how often agents verify at least: what the documentation assumes.
 const attention = 10 * time.Second
 
+// staleness is how old a read may be around an election.
+const staleness = 500 * time.Millisecond
+
 // ghost is what really happened, which no process knows.
 type ghost struct {
 	// instances are the hosts that have, or had, an instance.
@@ -146,7 +149,7 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 		s.counts["excused: the last owner created it again"]++
 	case !x.attentive(vanished, s.now):
 		s.counts["excused: the owner did not verify"]++
-	case !y.verifiedIn(g.present[r.path], vanished):
+	case !y.verifiedIn(g.present[r.path]+staleness, vanished):
 		s.counts["excused: the block was unknown to the claimer"]++
 	default:
 		s.fail("%s claimed %s, of which %s has addresses in use, %s after the store lost the entry", y, r.path, x, s.now-vanished)
@@ -252,13 +255,13 @@ func (h *fakeHost) informed() bool {
 	case t == nil:
 		return false
 	case !h.clone:
-		return t.registered >= 0 && h.verifiedIn(t.registered, h.world.now)
-	case h.self.MachineID != t.self.MachineID, t.registered > h.created && h.verifiedIn(t.registered, h.world.now):
+		return t.registered >= 0 && h.verifiedIn(t.registered+staleness, h.world.now)
+	case h.self.MachineID != t.self.MachineID, t.registered > h.created && h.verifiedIn(t.registered+staleness, h.world.now):
 		return true
 	}
 	for _, v := range t.verifications { // the original objects if it was there before, in this boot
 		inPlace := t.registered >= 0 && t.registered < h.registered
-		if inPlace && v.start >= h.registered && h.verifiedIn(v.end, h.world.now) {
+		if inPlace && v.start >= h.registered+staleness && h.verifiedIn(v.end+staleness, h.world.now) {
 			return true
 		}
 	}
@@ -294,7 +297,7 @@ func (h *fakeHost) checkNew(n *namespace) {
 			verified = v.start
 		}
 	}
-	if last, ok := g.owned[path][h]; !ok || last < verified {
+	if last, ok := g.owned[path][h]; !ok || last < verified-staleness {
 		h.fail("%s gave out %s, but the block was not its own when it last verified", h, n.address)
 	}
 }

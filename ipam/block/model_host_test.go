@@ -130,7 +130,7 @@ func (h *fakeHost) LastUse(b ipam.Block) (int, time.Time, error) {
 	}
 	for a, at := range h.freed {
 		if at.After(now) {
-			at = now
+			at, h.freed[a] = now, now
 		}
 		if b.Contains(a) && at.Add(h.config.Cooldown).After(cool) {
 			cool = at.Add(h.config.Cooldown)
@@ -184,7 +184,7 @@ func (h *fakeHost) take(ctx context.Context, l *Leases) (*namespace, error) {
 			a := ipam.At(b, i)
 			freed := h.freed[a]
 			if freed.After(now) {
-				freed = now
+				freed, h.freed[a] = now, now
 			}
 			if h.leases[a] == nil && (freed.IsZero() || now.Sub(freed) >= h.config.Cooldown) {
 				n := &namespace{host: h, address: a, by: h.current, since: h.world.now, informed: h.informed()}

@@ -110,7 +110,7 @@ func (s *fakeStore) read() (*snapshot, error) {
 	}
 	state := s.snapshot
 	if s.now < s.stale && s.chance(2) {
-		recent := slices.DeleteFunc(slices.Clone(s.versions), func(v snapshot) bool { return v.at < s.now-500*time.Millisecond })
+		recent := slices.DeleteFunc(slices.Clone(s.versions), func(v snapshot) bool { return v.at < s.now-staleness })
 		if len(recent) > 0 {
 			state = recent[s.rnd.IntN(len(recent))]
 		}

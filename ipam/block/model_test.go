@@ -28,18 +28,15 @@ type features struct {
 	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections bool
 }
 
-// schedules is how many there are in a run. MODEL_SEED repeats one.
+// schedules is how many there are in a run, unless MODEL_SCHEDULES says so. MODEL_SEED repeats
+// one.
 const schedules = 10_000
 
 // TestModel runs random schedules of hosts with a store that has all the faults that the real
 // one can have. No address is in two namespaces, each is of a block of its host, and nothing
 // remains in the end.
 func TestModel(t *testing.T) {
-	if text := os.Getenv("MODEL_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+	if seed := number(t, "MODEL_SEED", 0); seed > 0 {
 		w := runSchedule(seed, true)
 		t.Logf("%s\n%v", w, w.counts)
 		if w.failure != "" {
@@ -50,17 +47,32 @@ func TestModel(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	first := rand.Uint64() >> 16
 	t.Logf("seeds from %d", first)
-	counts := runSchedules(t, first)
+	count := number(t, "MODEL_SCHEDULES", schedules)
+	counts := runSchedules(t, first, count)
 	for _, what := range []string{"namespaces", "claimed", "verified", "restored", "final"} {
-		if counts[what] < schedules/20 {
+		if uint64(counts[what]) < count/20 {
 			t.Errorf("%q happened only %d times", what, counts[what])
 		}
 	}
 	t.Log(counts)
 }
 
+// number returns what the environment says.
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
 // runSchedules runs them on all processors, until three have failed.
-func runSchedules(t *testing.T, first uint64) map[string]int {
+func runSchedules(t *testing.T, first, count uint64) map[string]int {
 	var next, failed atomic.Uint64
 	var mu sync.Mutex // guards total
 	total := map[string]int{}
@@ -69,7 +81,7 @@ func runSchedules(t *testing.T, first uint64) map[string]int {
 		wait.Go(func() {
 			for failed.Load() < 3 {
 				i := next.Add(1) - 1
-				if i >= schedules {
+				if i >= count {
 					return
 				}
 				w := runSchedule(first+i, false)
@@ -234,7 +246,7 @@ func (w *world) disturb(h *fakeHost) {
 	case n == 7 && f.deaths:
 		w.die(h)
 	case n == 8 && f.elections:
-		w.store.stale = w.now + 500*time.Millisecond
+		w.store.stale = w.now + staleness
 	case f.restores && (len(w.store.saved) == 0 || w.chance(3)):
 		w.store.save()
 	case f.restores:
@@ -377,6 +389,7 @@ func (w *world) finish() {
 			w.start(h, "collect", h.collect)
 		}
 	}
+	w.round() // what was freed in the future cools down from now on
 	w.advance(settle)
 	w.releaseAll()
 	w.requireNothing()
@@ -442,7 +455,7 @@ func (w *world) count() int {
 func (w *world) releaseAll() {
 	rounds := 1
 	if f := w.features; f.wipes || f.clones || f.deaths || f.nodes || f.restores {
-		rounds = 3 // what is seen twice is taken, and then released
+		rounds = 4 // what is seen twice is taken, and then released
 	}
 	for range rounds {
 		w.day()

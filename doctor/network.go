@@ -17,7 +17,7 @@ import (
 type network struct {
 	*cniconf.Network
 	bridges []string
-	pools   []cniconf.Pool
+	ranges  []cniconf.AddressRange
 	// routed is whether the host forwards packets for the network.
 	routed bool
 }
@@ -71,17 +71,10 @@ func describe(n *cniconf.Network) network {
 			d.bridges = append(d.bridges, bridgeName(conf))
 		}
 	}
-	d.pools = n.Pools()
-	return d
-}
-
-// ranges returns those of all pools.
-func (n network) ranges() []cniconf.AddressRange {
-	var all []cniconf.AddressRange
-	for _, p := range n.pools {
-		all = append(all, p.Ranges()...)
+	for _, p := range n.Pools() {
+		d.ranges = append(d.ranges, p.Ranges()...)
 	}
-	return all
+	return d
 }
 
 // bridgeName returns the configured bridge, else the bridge plugin's default.
@@ -112,20 +105,9 @@ func sharedBridges(r *Report, n, earlier network) {
 	}
 }
 
-// sharedSubnets knows that networks with one pool of allocnet-ipam share its addresses.
 func sharedSubnets(r *Report, n, earlier network) {
-	for _, pool := range n.pools {
-		for _, other := range earlier.pools {
-			if pool.Shared == nil || other.Shared == nil || pool.Leases != other.Leases {
-				overlapping(r, n, earlier, pool, other)
-			}
-		}
-	}
-}
-
-func overlapping(r *Report, n, earlier network, pool, earlierPool cniconf.Pool) {
-	for _, own := range pool.Ranges() {
-		for _, other := range earlierPool.Ranges() {
+	for _, own := range n.ranges {
+		for _, other := range earlier.ranges {
 			if own.Subnet.Overlaps(other.Subnet) {
 				r.addError(n.Path, fmt.Sprintf("subnet %s of network %q overlaps %s of network %q (%s): both assign the same addresses", own.Subnet, n.Name, other.Subnet, earlier.Name, earlier.Path),
 					"give one of them another subnet")

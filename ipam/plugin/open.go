@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/allocnet/allocnet/internal/addressprobe"
+	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/pool"
 )
@@ -41,7 +41,7 @@ func (p *Plugin) open(c Call) (*call, error) {
 	options := pool.Options{Config: conf, Open: connection.Open, Holder: connection}
 	if conf.Probe != "" {
 		options.Probe = func(ctx context.Context, address netip.Addr) (bool, error) {
-			return addressprobe.Taken(ctx, conf.Probe, address)
+			return acd.Probe(ctx, conf.Probe, address)
 		}
 	}
 	return &call{c, conf, pool.New(options), connection}, nil

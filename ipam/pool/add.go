@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -146,16 +147,18 @@ func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.
 	if p.o.Probe == nil {
 		return nil, nil
 	}
-	for _, address := range addresses {
-		taken, err := p.o.Probe(ctx, address)
-		if err != nil {
-			return nil, fmt.Errorf("probe for %s: %w", address, err)
-		}
-		if taken {
+	taken, errs := make([]bool, len(addresses)), make([]error, len(addresses))
+	var group sync.WaitGroup // each takes a second
+	for i, address := range addresses {
+		group.Go(func() { taken[i], errs[i] = p.o.Probe(ctx, address) })
+	}
+	group.Wait()
+	for i, address := range addresses {
+		if taken[i] {
 			used = append(used, address)
 		}
 	}
-	return used, nil
+	return used, errors.Join(errs...)
 }
 
 // take takes addresses from the blocks that this host has, or else from new ones.

@@ -1,0 +1,97 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package acd
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"net"
+	"net/netip"
+)
+
+// arpHeader is that of a packet of IPv4 over Ethernet, without the operation.
+var arpHeader = []byte{0, 1, 8, 0, 6, 4}
+
+// arpProbe asks who has an address, without saying that the sender has one.
+func arpProbe(own net.HardwareAddr, address netip.Addr) []byte {
+	packet := append(bytes.Clone(arpHeader), 0, 1)
+	packet = append(packet, own...)
+	packet = append(packet, make([]byte, 4+6)...)
+	return append(packet, address.AsSlice()...)
+}
+
+// arpConflict returns whether a packet is from a host that has the address, or probes for it.
+func arpConflict(packet []byte, own net.HardwareAddr, address netip.Addr) bool {
+	if len(packet) < 28 || !bytes.Equal(packet[:6], arpHeader) || bytes.Equal(packet[8:14], own) {
+		return false
+	}
+	sender, target, wanted := packet[14:18], packet[24:28], address.AsSlice()
+	isProbe := packet[7] == 1 && bytes.Equal(sender, make([]byte, 4)) && bytes.Equal(target, wanted)
+	return isProbe || bytes.Equal(sender, wanted)
+}
+
+const (
+	headerLength       = 40
+	icmpv6             = 58
+	neighborSolicit    = 135
+	neighborAdvertise  = 136
+	neighborMessage    = 24 // with the target, without options
+	nonceOption        = 14 // RFC 3971
+	nonceOptionLength  = 8
+	solicitationLength = headerLength + neighborMessage + nonceOptionLength
+)
+
+// solicitedNode is the group that hosts join which have an address.
+func solicitedNode(address netip.Addr) netip.Addr {
+	group, bytes := netip.MustParseAddr("ff02::1:ff00:0").As16(), address.As16()
+	copy(group[13:], bytes[13:])
+	return netip.AddrFrom16(group)
+}
+
+// solicitation is an IPv6 packet that asks who has an address. The nonce tells it from that of
+// another host, if it comes back (RFC 7527).
+func solicitation(address netip.Addr) []byte {
+	packet := make([]byte, solicitationLength)
+	packet[0] = 6 << 4
+	binary.BigEndian.PutUint16(packet[4:], solicitationLength-headerLength)
+	packet[6], packet[7] = icmpv6, 255
+	copy(packet[24:], solicitedNode(address).AsSlice()) // the source is unspecified
+	message := packet[headerLength:]
+	message[0] = neighborSolicit
+	copy(message[8:], address.AsSlice())
+	message[neighborMessage], message[neighborMessage+1] = nonceOption, nonceOptionLength/8
+	_, _ = rand.Read(message[neighborMessage+2:]) // it never fails
+	binary.BigEndian.PutUint16(message[2:], checksum(packet))
+	return packet
+}
+
+// checksum is that of a packet with an ICMPv6 message (RFC 4443, section 2.3).
+func checksum(packet []byte) uint16 {
+	message := packet[headerLength:]
+	sum := uint32(len(message)) + icmpv6
+	for _, part := range [][]byte{packet[8:headerLength], message} {
+		for i := 0; i+1 < len(part); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+// neighborConflict returns whether a packet is from a host that has the address, or asks for it
+// because it is about to have it. Its own question is none.
+func neighborConflict(packet, question []byte, address netip.Addr) bool {
+	if len(packet) < headerLength+neighborMessage || packet[6] != icmpv6 || packet[7] != 255 || bytes.Equal(packet, question) {
+		return false
+	}
+	source, message := packet[8:24], packet[headerLength:]
+	if !bytes.Equal(message[8:24], address.AsSlice()) {
+		return false
+	}
+	isUnspecified := bytes.Equal(source, make([]byte, 16))
+	return message[0] == neighborAdvertise || message[0] == neighborSolicit && isUnspecified
+}

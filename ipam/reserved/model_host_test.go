@@ -191,7 +191,7 @@ func (l modelLeases) Remove(_ context.Context, address netip.Addr, owner ipam.Ow
 // modelHolder is Nomad, as a process has it.
 type modelHolder struct{ *process }
 
-var errNomad = errors.New("Nomad does not answer")
+var errNomad = errors.New("no answer from Nomad")
 
 func (h modelHolder) Ended(_ context.Context, _, allocation string) (time.Time, error) {
 	h.yield()

@@ -188,9 +188,10 @@ func TestIPAMRelease(t *testing.T) {
 		"alive, --force":     {release{node: "n1", yes: true, force: true}, gone(false, nil), "", "n1", ""},
 		"unknown":            {release{node: "n1", yes: true}, gone(false, errors.New("500")), "", "", "it is not known whether node n1 is gone"},
 		"two nodes":          {release{node: "two", yes: true}, gone(true, nil), "", "", `"two": is the name of the nodes n2, n3: want an ID`},
+		"no node of Nomad":   {release{node: "four", yes: true}, gone(true, nil), "", "", ""},
 		"a node without any": {release{node: "n9", yes: true}, gone(true, nil), "", "", ""},
 	} {
-		p := &ownedPool{overview: pool.Overview{Blocks: []pool.BlockEntry{block("n1", "one", "10.91.0.0/26"), block("n2", "two", "10.91.0.64/26"), block("n3", "two", "10.91.0.128/26"), block("", "", "10.91.0.192/26")}}}
+		p := &ownedPool{overview: pool.Overview{Blocks: []pool.BlockEntry{block("n1", "one", "10.91.0.0/26"), block("n2", "two", "10.91.0.64/26"), block("n3", "two", "10.91.0.128/26"), block("", "four", "10.91.0.192/26")}}}
 		cmd := &cobra.Command{}
 		var out bytes.Buffer
 		cmd.SetContext(t.Context())

@@ -83,9 +83,9 @@ func (c *Config) Families() []Family {
 	return all
 }
 
-// RangeOf returns the range that an address belongs to. A reserved one may be beside the start
+// rangeOf returns the range that an address belongs to. A reserved one may be beside the start
 // and end of the ranges of its subnet.
-func (c *Config) RangeOf(a netip.Addr) (Range, bool) {
+func (c *Config) rangeOf(a netip.Addr) (Range, bool) {
 	found := -1
 	for i := range c.Ranges {
 		r := &c.Ranges[i]
@@ -104,7 +104,7 @@ func (c *Config) RangeOf(a netip.Addr) (Range, bool) {
 
 // Assign returns the address as an attachment's.
 func (c *Config) Assign(a netip.Addr) (Assigned, error) {
-	r, ok := c.RangeOf(a)
+	r, ok := c.rangeOf(a)
 	if !ok {
 		return Assigned{}, fmt.Errorf("%w: %s is in no range of the pool %s", ErrInvalid, a, c.Pool)
 	}

@@ -161,7 +161,7 @@ func simplyUsable(c *Config, a netip.Addr) bool {
 	for _, r := range c.Ranges {
 		inRange = inRange || r.Start.Compare(a) <= 0 && a.Compare(r.End) <= 0 && a.BitLen() == r.Start.BitLen()
 		host := r.Subnet.Addr().BitLen() - r.Subnet.Bits()
-		isLast := r.Subnet.Contains(a) && !(a.Next().IsValid() && r.Subnet.Contains(a.Next()))
+		isLast := a == lastOf(r.Subnet)
 		if a == r.Gateway || host >= 2 && (a == r.Subnet.Addr() || a.Is4() && isLast) {
 			return false
 		}
@@ -222,7 +222,7 @@ func requireBlocks(t *testing.T, c *Config, usable map[Block][]int) {
 			if got := slices.Collect(c.Offsets(b)); !slices.Equal(got, usable[b]) || c.Capacity(b) != len(got) {
 				t.Errorf("block %s has %v, capacity %d, want %v", b, got, c.Capacity(b), usable[b])
 			}
-			if name, err := ParseBlockName(BlockName(b)); err != nil || name != b {
+			if name, err := parseBlockName(BlockName(b)); err != nil || name != b {
 				t.Errorf("block %s is %s by its name, %v", b, name, err)
 			}
 		}

@@ -43,8 +43,8 @@ func BlockName(b Block) string { return AddressName(b.Addr()) + "-" + strconv.It
 // because Nomad's paths have no dots and colons.
 func AddressName(a netip.Addr) string { return hex.EncodeToString(a.AsSlice()) }
 
-// ParseBlockName is the inverse of BlockName.
-func ParseBlockName(name string) (Block, error) {
+// parseBlockName is the inverse of BlockName.
+func parseBlockName(name string) (Block, error) {
 	address, bits, _ := strings.Cut(name, "-")
 	a, err := ParseAddressName(address)
 	length, lengthErr := strconv.Atoi(bits)
@@ -94,7 +94,7 @@ func ParsePath(path string) (p Path, err error) {
 	switch {
 	case rest == "pool":
 	case kind == "b":
-		p.Block, err = ParseBlockName(name)
+		p.Block, err = parseBlockName(name)
 	case kind == "a":
 		p.Address, err = ParseAddressName(name)
 	default:

@@ -140,7 +140,7 @@ func (x *exports) unused() []string {
 		if parts := strings.Split(name, "."); len(parts) > 2 {
 			key = "." + parts[2]
 		}
-		if called[key] == "" && !strings.HasPrefix(name, "ipam") && !slices.ContainsFunc(x.users[key], func(user string) bool { return user != owner }) {
+		if called[key] == "" && !slices.ContainsFunc(x.users[key], func(user string) bool { return user != owner }) {
 			found = append(found, name)
 		}
 	}

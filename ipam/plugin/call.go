@@ -45,8 +45,8 @@ func (c Call) owner() ipam.Owner {
 	return ipam.Owner{ContainerID: c.ContainerID, Interface: c.Interface}
 }
 
-// Pool returns the configuration of the pool that a plugin's configuration names.
-func Pool(pluginConfig []byte) (*ipam.Config, error) {
+// parsePool returns the configuration of the pool that a plugin's configuration names.
+func parsePool(pluginConfig []byte) (*ipam.Config, error) {
 	var c struct {
 		IPAM json.RawMessage `json:"ipam"`
 	}

@@ -87,7 +87,7 @@ func TestInvalidCalls(t *testing.T) {
 		`{"name": "a", "ipam": {}}`: "pool",
 		`{"name": "a", "ipam": {"type": "allocnet-ipam", "pool": "p", "ranges": [{"subnet": "10.0.0.0/24"}], "range": 1}}`: `unknown field "range"`,
 	} {
-		_, err := Pool([]byte(config))
+		_, err := parsePool([]byte(config))
 		requireCode(t, config, err, types.ErrInvalidNetworkConfig, words)
 	}
 }
@@ -102,7 +102,7 @@ func requireCode(t *testing.T, name string, err error, code uint, words string) 
 
 func TestPrevious(t *testing.T) {
 	config := configWith(`, "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.9/24"}, {"address": "192.0.2.1/24"}]}`)
-	pool, err := Pool(config)
+	pool, err := parsePool(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type call struct {
 
 // open does no I/O.
 func (p *Plugin) open(c Call) (*call, error) {
-	conf, err := Pool(c.Config)
+	conf, err := parsePool(c.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func newModel(t *testing.T, seed uint64) *model {
 // process runs a process of a host, which may be killed. It returns its error.
 func (m *model) process(h *host, run func(ctx context.Context) error) (err error) {
 	defer func() {
-		if r := recover(); r == errKilled {
+		if r := recover(); r == any(errKilled) {
 			err = errKilled
 		} else if r != nil {
 			panic(r)

@@ -17,7 +17,7 @@ import (
 type network struct {
 	*cniconf.Network
 	bridges []string
-	ranges  []cniconf.AddressRange
+	pools   []cniconf.Pool
 	// routed is whether the host forwards packets for the network.
 	routed bool
 }
@@ -71,10 +71,17 @@ func describe(n *cniconf.Network) network {
 			d.bridges = append(d.bridges, bridgeName(conf))
 		}
 	}
-	for _, p := range n.Pools() {
-		d.ranges = append(d.ranges, p.Ranges()...)
-	}
+	d.pools = n.Pools()
 	return d
+}
+
+// ranges returns those of all pools.
+func (n network) ranges() []cniconf.AddressRange {
+	var all []cniconf.AddressRange
+	for _, p := range n.pools {
+		all = append(all, p.Ranges()...)
+	}
+	return all
 }
 
 // bridgeName returns the configured bridge, else the bridge plugin's default.
@@ -105,9 +112,20 @@ func sharedBridges(r *Report, n, earlier network) {
 	}
 }
 
+// sharedSubnets knows that networks with one pool of allocnet-ipam share its addresses.
 func sharedSubnets(r *Report, n, earlier network) {
-	for _, own := range n.ranges {
-		for _, other := range earlier.ranges {
+	for _, pool := range n.pools {
+		for _, other := range earlier.pools {
+			if pool.Shared == nil || other.Shared == nil || pool.Leases != other.Leases {
+				overlapping(r, n, earlier, pool, other)
+			}
+		}
+	}
+}
+
+func overlapping(r *Report, n, earlier network, pool, earlierPool cniconf.Pool) {
+	for _, own := range pool.Ranges() {
+		for _, other := range earlierPool.Ranges() {
 			if own.Subnet.Overlaps(other.Subnet) {
 				r.addError(n.Path, fmt.Sprintf("subnet %s of network %q overlaps %s of network %q (%s): both assign the same addresses", own.Subnet, n.Name, other.Subnet, earlier.Name, earlier.Path),
 					"give one of them another subnet")

@@ -131,7 +131,7 @@ func (h *host) warmLeaky() {
 	h.t.Helper()
 	path := h.conf + "/80-leaky.conflist"
 	for _, network := range leaky {
-		sandbox.WriteFile(h.t, path, fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(network.plugins, dualStack)))
+		sandbox.WriteFile(h.t, path, sandbox.IPAM(h.t, fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(network.plugins, dualStack))))
 		args := []string{"attach", "warm", "--primary", "leaky"}
 		if network.publish != "" {
 			args = append(args, "--publish", network.publish)
@@ -152,7 +152,7 @@ func (h *host) on(t *testing.T) *host {
 func (h *host) breakAndTearDown(plugins, publish, backend string) {
 	h.t.Helper()
 	text := fmt.Sprintf(plugins, dualStack)
-	sandbox.WriteFile(h.t, h.conf+"/80-leaky.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, text))
+	sandbox.WriteFile(h.t, h.conf+"/80-leaky.conflist", sandbox.IPAM(h.t, fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, text)))
 	args := []string{"leak", "--primary", "leaky"}
 	if publish != "" {
 		args = append(args, "--publish", publish)
@@ -188,7 +188,7 @@ func TestRulesRemovedMeanwhile(t *testing.T) {
 			h := newHost(t)
 			h.path = sandbox.PathOfIPTables(t, backend)
 			h.warmLeaky()
-			sandbox.WriteFile(t, h.conf+"/80-leaky.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(leaky["masquerade"].plugins, dualStack)))
+			sandbox.WriteFile(t, h.conf+"/80-leaky.conflist", sandbox.IPAM(t, fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "leaky", "plugins": [%s]}`, fmt.Sprintf(leaky["masquerade"].plugins, dualStack))))
 			h.attach("leak", "--primary", "leaky")
 			damages["records and namespace gone"](h, "leak")
 			for _, program := range []string{"iptables-" + backend, "ip6tables-" + backend} {

@@ -6,6 +6,7 @@ package sandbox
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,9 +40,19 @@ func InstallIPAM() error {
 	return errors.Join(errs...)
 }
 
+// IPAM returns the network of a test, with OwnIPAM in place of host-local if ALLOCNET_IPAM says
+// so. Its pool has another name than the network.
+func IPAM(t testing.TB, network string) string {
+	t.Helper()
+	if !usesOwnIPAM() {
+		return network
+	}
+	return withOwnIPAM(t, network, "/run/"+OwnIPAM, "-pool")
+}
+
 // withOwnIPAM returns a network with OwnIPAM in place of host-local: each set of ranges becomes
-// one of a pool that is named after the network, and the store is below stateDir.
-func withOwnIPAM(t testing.TB, text, stateDir string) string {
+// one of a pool that has the network's name with the suffix, and the store is below stateDir.
+func withOwnIPAM(t testing.TB, text, stateDir, suffix string) string {
 	t.Helper()
 	var network map[string]any
 	if err := json.Unmarshal([]byte(text), &network); err != nil {
@@ -55,7 +66,7 @@ func withOwnIPAM(t testing.TB, text, stateDir string) string {
 		conf, _ := plugin.(map[string]any)
 		ipam, _ := conf["ipam"].(map[string]any)
 		if ipam["type"] == "host-local" {
-			conf["ipam"] = ownIPAM(ipam, network["name"], stateDir)
+			conf["ipam"] = ownIPAM(ipam, fmt.Sprint(network["name"])+suffix, stateDir)
 		}
 	}
 	data, err := json.MarshalIndent(network, "", " ")
@@ -66,7 +77,7 @@ func withOwnIPAM(t testing.TB, text, stateDir string) string {
 }
 
 // ownIPAM returns the configuration of a pool like one of host-local.
-func ownIPAM(local map[string]any, pool any, stateDir string) map[string]any {
+func ownIPAM(local map[string]any, pool, stateDir string) map[string]any {
 	var ranges []any
 	if subnet, ok := local["subnet"]; ok {
 		ranges = append(ranges, map[string]any{"subnet": subnet})
@@ -79,8 +90,10 @@ func ownIPAM(local map[string]any, pool any, stateDir string) map[string]any {
 	own := map[string]any{
 		"type": OwnIPAM, "pool": pool, "ranges": ranges, "stateDir": stateDir, "configDir": filepath.Join(stateDir, "none"),
 	}
-	if routes, ok := local["routes"]; ok {
-		own["routes"] = routes
+	for _, key := range []string{"routes", "dataDir"} {
+		if value, ok := local[key]; ok {
+			own[key] = value
+		}
 	}
 	return own
 }

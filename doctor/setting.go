@@ -32,7 +32,7 @@ func settings(r *Report, networks []network, dir string) {
 			"sysctl -w net.ipv4.ip_forward=1")
 	}
 	v6 := slices.ContainsFunc(networks, func(n network) bool {
-		return n.routed && slices.ContainsFunc(n.ranges, func(a cniconf.AddressRange) bool { return a.Subnet.Addr().Is6() })
+		return n.routed && slices.ContainsFunc(n.ranges(), func(a cniconf.AddressRange) bool { return a.Subnet.Addr().Is6() })
 	})
 	if v6 && read("net/ipv6/conf/all/forwarding") == "0" {
 		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1")

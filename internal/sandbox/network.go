@@ -50,7 +50,7 @@ func WriteConf(t testing.TB) string {
 			text = strings.Replace(text, `"cniVersion": "1.1.0"`, `"cniVersion": "1.0.0"`, 1)
 		}
 		if usesOwnIPAM() {
-			text = withOwnIPAM(t, text, state)
+			text = withOwnIPAM(t, text, state, "")
 		}
 		WriteFile(t, filepath.Join(dir, name), text)
 	}

@@ -173,7 +173,7 @@ func addWith(t *testing.T, list *libcni.NetworkConfigList, inProcess bool) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer netns.Remove(ns) //nolint:errcheck // the next one with the name could not be made
+	defer netns.Remove(ns)
 	rt := &libcni.RuntimeConf{ContainerID: "same", NetNS: ns, IfName: "eth0"}
 	dir := t.TempDir()
 	result, err := cniWith(dir, inProcess).add(t, list, rt)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -57,10 +58,16 @@ func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *
 			return err
 		}
 	}
+	isRestorable, err := s.isRestorable(ctx, e)
 	switch {
+	case err != nil:
+		s.a.log().Warn("ask Nomad who has a reserved address", "address", address, "error", err)
 	case e.isHeld() && e.content.ClaimID == r.Content.ClaimID:
 		return s.verifyOwn(ctx, r, e)
-	case s.isRestorable(e):
+	case isRestorable && r.State == lost && s.othersFirst(e):
+		v.Lost = append(v.Lost, address)
+		return nil
+	case isRestorable:
 		return s.restore(ctx, address, r, e, v)
 	}
 	v.Lost = append(v.Lost, address)
@@ -70,14 +77,33 @@ func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *
 	s.a.log().Error("the store says that another host has a reserved address that is in use here", "address", address, "container", r.Content.Owner.ContainerID, "entry", describe(e))
 	changed := *r
 	changed.State, changed.Index = lost, 0
-	_, err := s.put(ctx, address, &changed)
+	_, err = s.put(ctx, address, &changed)
 	return err
 }
 
 // isRestorable returns whether the entry of an address that is in use here is not another host's:
-// it is missing, or free, whatever it is kept for, or what this host wrote before.
-func (s *session) isRestorable(e *entry) bool {
-	return e.index == 0 || e.isFree() || e.isHeld() && e.content.Host.Instance == s.host.Instance
+// it is missing, or free, whatever it is kept for, or what this host wrote before, or of an
+// allocation that has ended.
+func (s *session) isRestorable(ctx context.Context, e *entry) (bool, error) {
+	switch {
+	case e.index == 0, e.isFree():
+		return true, nil
+	case e.err != nil:
+		return false, nil
+	case e.content.Host.Instance == s.host.Instance:
+		return true, nil
+	}
+	return s.ended(ctx, e)
+}
+
+// reassert is for how long a host leaves an address that it had lost to the one that had it
+// since, after the store was restored.
+const reassert = 12 * time.Second
+
+// othersFirst returns whether the host that had an address before its entry vanished may not
+// have had the time to write it again.
+func (s *session) othersFirst(e *entry) bool {
+	return s.settling() > settle-reassert || !e.missing.IsZero() && s.age(e.missing) < reassert
 }
 
 // describe says what an entry is, for the log.

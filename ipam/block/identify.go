@@ -17,3 +17,10 @@ func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host)
 	err = s.register(ctx)
 	return s.isNew, err
 }
+
+// Agree makes this host's configuration of the pool that of all hosts, or fails with
+// ipam.ErrMismatch if they have another one. The caller has locked the store.
+func (l *Leases) Agree(ctx context.Context, store ipam.Store) error {
+	s := &session{Leases: l, store: store}
+	return s.agree(ctx)
+}

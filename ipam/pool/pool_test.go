@@ -165,6 +165,20 @@ func TestMismatch(t *testing.T) {
 	newHost(t, store, 2, `"blockSize": {"4": 29}, "ranges": [{"subnet": "10.0.0.0/29"}, {"subnet": "10.0.1.0/29"}]`).requireAdd("b", "10.0.1.2")
 }
 
+// TestReservedMismatch: what only this host takes for reserved, a block of another may give out.
+func TestReservedMismatch(t *testing.T) {
+	store := newStore()
+	newHost(t, store, 0, `"ranges": [{"subnet": "10.0.0.0/28"}]`).requireAdd("a", "10.0.0.2")
+	h := newHost(t, store, 1, `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
+	address := netip.MustParseAddr("10.0.0.5")
+	if _, err := h.Add(t.Context(), ipam.Request{Owner: owner("b"), Addresses: []netip.Addr{address}}); !errors.Is(err, ipam.ErrMismatch) {
+		t.Errorf("a requested address: %v", err)
+	}
+	if err := h.Reserve(t.Context(), address, ipam.Job{Namespace: "default", Job: "web"}); !errors.Is(err, ipam.ErrMismatch) {
+		t.Errorf("an operator's: %v", err)
+	}
+}
+
 // TestDualStack: if one family has no address, the attachment gets none of the other.
 func TestDualStack(t *testing.T) {
 	h := newHost(t, newStore(), 0, `"ranges": [{"subnet": "fd00::/120"}, {"subnet": "10.0.0.0/30"}]`)

@@ -24,12 +24,15 @@ type Holder interface {
 	Gone(ctx context.Context, nodeID string) (bool, error)
 }
 
-// Guard says whether this host is the only one with its identity: of two clones of a machine,
-// one must not believe that what the other holds is its own. block.Leases is one.
+// Guard says whether this host may write entries of the pool: of two clones of a machine, one
+// must not believe that what the other holds is its own. block.Leases is one.
 type Guard interface {
 	// Identify fails on a clone. It returns whether there may be another clone that has had no
 	// time to say so: then nothing is given back that an attachment has not given back here.
 	Identify(ctx context.Context, store ipam.Store, host ipam.Host) (isNew bool, err error)
+	// Agree fails with ipam.ErrMismatch if the hosts of the pool have another configuration:
+	// what is reserved here, one of their blocks may give out.
+	Agree(ctx context.Context, store ipam.Store) error
 }
 
 // Leases are the lease files of the pool on this host. Each call locks them.

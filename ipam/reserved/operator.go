@@ -19,6 +19,9 @@ func (a *Addresses) Reserve(ctx context.Context, address netip.Addr, job ipam.Jo
 		return &RefusedError{address, "it is in none of the pool's reserved ranges"}
 	}
 	return a.change(ctx, address, func(s *session, e *entry) (*ipam.AddressContent, error) {
+		if err := a.o.Guard.Agree(ctx, s.store); err != nil {
+			return nil, err
+		}
 		content := e.content
 		switch {
 		case e.err != nil:

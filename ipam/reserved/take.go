@@ -101,6 +101,9 @@ func (a *Addresses) attempt(ctx context.Context, request ipam.Request, families 
 		return nil, err
 	}
 	defer s.close()
+	if err := s.a.o.Guard.Agree(ctx, s.store); err != nil {
+		return nil, err
+	}
 	if err := s.refresh(ctx); err != nil {
 		return nil, err
 	}

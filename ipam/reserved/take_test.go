@@ -60,6 +60,8 @@ func (g *fakeGuard) Identify(context.Context, ipam.Store, ipam.Host) (bool, erro
 	return g.isNew, g.err
 }
 
+func (g *fakeGuard) Agree(context.Context, ipam.Store) error { return nil }
+
 // fakeHolder says what a test sets.
 type fakeHolder struct {
 	ended map[string]time.Time

@@ -119,7 +119,7 @@ func (g *ghost) after(s *fakeStore, r *request) {
 func (g *ghost) registered(r *request) {
 	content, err := ipam.DecodeNode(r.content)
 	if err == nil && content.Host.Boot == r.host.self.Boot && r.host.registered < 0 {
-		r.host.registered = r.host.world.now
+		r.host.registered = r.host.now
 	}
 }
 
@@ -255,13 +255,13 @@ func (h *fakeHost) informed() bool {
 	case t == nil:
 		return false
 	case !h.clone:
-		return t.registered >= 0 && h.verifiedIn(t.registered+staleness, h.world.now)
-	case h.self.MachineID != t.self.MachineID, t.registered > h.created && h.verifiedIn(t.registered+staleness, h.world.now):
+		return t.registered >= 0 && h.verifiedIn(t.registered+staleness, h.now)
+	case h.self.MachineID != t.self.MachineID, t.registered > h.created && h.verifiedIn(t.registered+staleness, h.now):
 		return true
 	}
 	for _, v := range t.verifications { // the original objects if it was there before, in this boot
 		inPlace := t.registered >= 0 && t.registered < h.registered
-		if inPlace && v.start >= h.registered+staleness && h.verifiedIn(v.end+staleness, h.world.now) {
+		if inPlace && v.start >= h.registered+staleness && h.verifiedIn(v.end+staleness, h.now) {
 			return true
 		}
 	}

@@ -288,6 +288,14 @@ func (m *model) rollBack() {
 	m.store.history, m.store.version = append(m.store.history, m.store.version), old
 	m.rolledBack = true
 	m.counts.rollbacks.Add(1)
+	for range 3 { // some are faster than those who verify
+		m.add(oneOf(m, m.alive()))
+	}
+	for range 150 {
+		if len(m.running) > 0 {
+			m.step(oneOf(m, m.running), true)
+		}
+	}
 	for range 20 {
 		m.verifyAll()
 		m.time = m.time.Add(2 * time.Second)

@@ -284,8 +284,8 @@ func (h *fakeHost) checkNew(n *namespace) {
 	if n.since-h.answered > defaultFence {
 		h.fail("%s gave out %s, but the store has not answered for %s", h, n.address, n.since-h.answered)
 	}
-	g := &h.world.store.ghost
-	if slices.Contains(g.owners(h.world.store, h.world.store.entries, path), h) {
+	g := &h.store.ghost
+	if slices.Contains(g.owners(h.store, h.store.entries, path), h) {
 		return
 	}
 	verified := h.created
@@ -304,7 +304,7 @@ func (h *fakeHost) checkNew(n *namespace) {
 
 // checkPair judges two namespaces with one address.
 func (h *fakeHost) checkPair(path string, n, m *namespace) {
-	excused := h.world.store.ghost.excused[path]
+	excused := h.store.ghost.excused[path]
 	switch {
 	case (n.host != m.host || m.since < n.host.created) && (excused[n.host] || excused[m.host]):
 		h.counts["excused: twice after a snapshot or a twin"]++

@@ -109,7 +109,7 @@ func (d *fakeDisk) lock(context.Context) (func(), error) { return d.current.acqu
 // open returns the Leases of a new process.
 func (h *fakeHost) open() *Leases {
 	l := New(Options{Config: h.config, Addresses: h, Connect: func() (ipam.Store, ipam.Host, error) {
-		return h.world.store, h.self, nil
+		return h.store, h.self, nil
 	}})
 	l.clock, l.random = fakeClock{h}, h.id
 	l.pick = func(n uint64) uint64 { return h.rnd.Uint64N(n) }
@@ -187,7 +187,7 @@ func (h *fakeHost) take(ctx context.Context, l *Leases) (*namespace, error) {
 				freed, h.freed[a] = now, now
 			}
 			if h.leases[a] == nil && (freed.IsZero() || now.Sub(freed) >= h.config.Cooldown) {
-				n := &namespace{host: h, address: a, by: h.current, since: h.world.now, informed: h.informed()}
+				n := &namespace{host: h, address: a, by: h.current, since: h.now, informed: h.informed()}
 				h.current.step()
 				h.leases[a] = n
 				return n, nil
@@ -232,11 +232,11 @@ func (h *fakeHost) collect() {
 
 // verify is a round of the agent.
 func (h *fakeHost) verify() {
-	start := h.world.now
+	start := h.now
 	err := h.agent.Verify(context.Background())
 	h.logf("%s verified: %v", h, err)
 	if err == nil || onlyTwin(err) {
-		h.verifications = append(h.verifications, verification{start, h.world.now})
+		h.verifications = append(h.verifications, verification{start, h.now})
 		h.counts["verified"]++
 	}
 }
@@ -265,7 +265,7 @@ func (h *fakeHost) records() records {
 func (h *fakeHost) reboot() {
 	h.logf("%s reboots", h)
 	h.stop()
-	h.booted, h.self.Boot, h.registered = h.world.now, h.id(), -1
+	h.booted, h.self.Boot, h.registered = h.now, h.id(), -1
 	h.agent = h.open()
 	h.start(h, "collect", h.collect)
 }

@@ -287,10 +287,10 @@ func (h *fakeHost) wipe(leases bool) {
 			h.kill(p)
 		}
 	}
-	h.files, h.verifications, h.created, h.registered = map[string][]byte{}, nil, h.world.now, -1
+	h.files, h.verifications, h.created, h.registered = map[string][]byte{}, nil, h.now, -1
 	h.separate()
 	h.self.Instance = h.id()
-	g := &h.world.store.ghost
+	g := &h.store.ghost
 	g.instances[h.self.Instance] = append(g.instances[h.self.Instance], h)
 	if leases {
 		h.leases, h.freed = map[netip.Addr]*namespace{}, map[netip.Addr]time.Time{}

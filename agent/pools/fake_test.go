@@ -91,12 +91,15 @@ func (f *fakePool) Usage(ctx context.Context) (pool.Usage, error) {
 // host is a host with pools.
 type host struct {
 	*Pools
-	pools   map[string]*fakePool
+	pools map[string]*fakePool
+
+	mu      sync.Mutex // guards configs and find, which tests change while the loops run
 	configs []*ipam.Config
 	find    error
-	broken  map[string]error
-	opened  []Settings
-	log     *syncBuffer
+
+	broken map[string]error
+	opened []Settings
+	log    *syncBuffer
 }
 
 // syncBuffer is written by the loops while a test reads it.
@@ -125,7 +128,11 @@ func newTestHost(t *testing.T, s Settings, names ...string) *host {
 		h.configs = append(h.configs, parsed(t, name, ""))
 	}
 	h.Pools = New(Config{
-		Find: func() ([]*ipam.Config, map[string]error, error) { return h.configs, h.broken, h.find },
+		Find: func() ([]*ipam.Config, map[string]error, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.configs, h.broken, h.find
+		},
 		Open: func(c *ipam.Config, s Settings) (Pool, error) {
 			h.opened = append(h.opened, s)
 			if h.pools[c.Pool] == nil {
@@ -137,6 +144,13 @@ func newTestHost(t *testing.T, s Settings, names ...string) *host {
 		Logger: hclog.New(&hclog.LoggerOptions{Output: h.log, Level: hclog.Info}),
 	}, s)
 	return h
+}
+
+// finds sets what the host finds from now on.
+func (h *host) finds(err error, configs ...*ipam.Config) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.configs, h.find = configs, err
 }
 
 // parsed is the configuration of a pool, with more keys.

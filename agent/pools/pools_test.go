@@ -124,7 +124,7 @@ func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHost(t, Settings{Fence: time.Hour}, "a", "b")
 		h.run(t, func() {
-			h.configs = h.configs[1:]
+			h.finds(nil, parsed(t, "b", ""))
 			time.Sleep(findPause + time.Second)
 			synctest.Wait()
 			before := h.pools["a"].called("maintain")
@@ -135,14 +135,15 @@ func TestReload(t *testing.T) {
 			if n := len(h.opened); n != 2 {
 				t.Fatalf("opened %d times without a change", n)
 			}
-			h.configs[0] = parsed(t, "b", `, "cooldown": "5s"`)
+			changed := parsed(t, "b", `, "cooldown": "5s"`)
+			h.finds(nil, changed)
 			time.Sleep(findPause + time.Second)
 			h.Configure(Settings{Grace: time.Minute})
 			synctest.Wait()
 			if want := (Settings{Grace: time.Minute, Fence: 20 * time.Hour}); len(h.opened) != 4 || h.opened[2].Fence != time.Hour || h.opened[3] != want {
 				t.Errorf("opened with %+v, want last %+v", h.opened, want)
 			}
-			h.find = errors.New("the directory cannot be read")
+			h.finds(errors.New("the directory cannot be read"), changed)
 			time.Sleep(findPause + time.Second)
 			synctest.Wait()
 			if s := h.Status(t.Context()); len(s) != 2 || s[0].Problems[0].Text != "the directory cannot be read" || s[1].Pool != "b" {

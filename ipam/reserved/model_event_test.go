@@ -278,11 +278,14 @@ func (m *model) endAll(h *modelHost) {
 // rollBack restores the store from a snapshot. The hosts' agents have seen its last state,
 // and verify soon after.
 func (m *model) rollBack() {
+	for before := uint64(0); before != m.store.highest; {
+		before = m.store.highest
+		m.verifyAll()
+	}
 	n := len(m.store.history)
 	if n == 0 {
 		return
 	}
-	m.verifyAll()
 	old := m.store.history[m.random.IntN(n)]
 	m.trace("the store is restored to %d", old.index)
 	m.store.history, m.store.version = append(m.store.history, m.store.version), old

@@ -49,11 +49,15 @@ func (a *Addresses) Verify(ctx context.Context) (Verified, error) {
 	return v, errors.Join(errs...)
 }
 
-// verify compares the entry of an address that an attachment of this host has.
+// verify compares the entry of an address that an attachment of this host has: one that has no
+// lease is to be given back, whatever its record said when it was read.
 func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *Verified) error {
+	leased, ok, err := s.a.o.Leases.Owner(ctx, address)
+	if err != nil || !ok || leased != r.Content.Owner {
+		return err
+	}
 	e := s.view.at(address)
 	if e.index != r.Index || e.content.ClaimID != r.Content.ClaimID {
-		var err error
 		if e, err = s.reread(ctx, address); err != nil {
 			return err
 		}

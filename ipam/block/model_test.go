@@ -9,17 +9,16 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/storetest"
 )
 
 // features are what can happen in a schedule. Each has some of them, so that rare sequences of
@@ -28,26 +27,23 @@ type features struct {
 	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections bool
 }
 
-// schedules is how many there are in a run, unless MODEL_SCHEDULES says so. MODEL_SEED repeats
-// one.
+// schedules is how many there are in a run unless the environment says so.
 const schedules = 10_000
 
 // TestModel runs random schedules of hosts with a store that has all the faults that the real
 // one can have. No address is in two namespaces, each is of a block of its host, and nothing
 // remains in the end.
 func TestModel(t *testing.T) {
-	if seed := number(t, "MODEL_SEED", 0); seed > 0 {
-		w := runSchedule(seed, true)
+	first, count := storetest.Schedules(t, schedules)
+	if count == 1 {
+		w := runSchedule(first, true)
 		t.Logf("%s\n%v", w, w.counts)
 		if w.failure != "" {
-			t.Errorf("MODEL_SEED=%d: %s", seed, w.failure)
+			t.Error(w.failure)
 		}
 		return
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	first := rand.Uint64() >> 16
-	t.Logf("seeds from %d", first)
-	count := number(t, "MODEL_SCHEDULES", schedules)
 	counts := runSchedules(t, first, count)
 	for _, what := range []string{"namespaces", "claimed", "verified", "restored", "final"} {
 		if uint64(counts[what]) < count/20 {
@@ -55,20 +51,6 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Log(counts)
-}
-
-// number returns what the environment says.
-func number(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
 }
 
 // runSchedules runs them on all processors, until three have failed.
@@ -87,7 +69,7 @@ func runSchedules(t *testing.T, first, count uint64) map[string]int {
 				w := runSchedule(first+i, false)
 				if w.failure != "" {
 					failed.Add(1)
-					t.Errorf("MODEL_SEED=%d (schedule %d): %s", first+i, i+1, w.failure)
+					t.Errorf("ALLOCNET_MODEL_SCHEDULES=1 ALLOCNET_MODEL_SEED=%d: %s", first+i, w.failure)
 				}
 				mu.Lock()
 				for what, n := range w.counts {

@@ -253,8 +253,7 @@ func (m *model) requireNothing(h *host) {
 // living namespaces, each is governed by an entry of its host, and when all attachments have
 // ended nothing remains.
 func TestModel(t *testing.T) {
-	first := rand.Uint64N(1 << 32)
-	t.Logf("the first seed is %d", first)
+	first, _ := storetest.Schedules(t, 8)
 	added := 0
 	for i := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", first+i), func(t *testing.T) {

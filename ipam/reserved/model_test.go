@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -21,12 +20,11 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/storetest"
 )
 
-var (
-	modelSeed      = flag.Uint64("model.seed", 0, "the first `seed` of the model test; 0: a random one")
-	modelSchedules = flag.Int("model.schedules", 10_000, "how many random `schedules` the model test runs")
-)
+// schedules is how many there are in a run unless the environment says so.
+const schedules = 10_000
 
 // TestModel runs random schedules of processes on several hosts, with a store that loses,
 // doubles and delays requests, answers with old states, refuses and is restored from
@@ -34,24 +32,20 @@ var (
 // living namespaces, no job gets what is kept for another, a key keeps its address, and when
 // everything is given back and unreserved, nothing remains.
 func TestModel(t *testing.T) {
-	first := *modelSeed
-	if first == 0 {
-		first = rand.Uint64N(1 << 40)
-	}
-	t.Logf("%d schedules from -model.seed=%d", *modelSchedules, first)
+	first, count := storetest.Schedules(t, schedules)
 	var next atomic.Uint64
 	var group sync.WaitGroup
 	var counts tally
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
-			for i := next.Add(1) - 1; i < uint64(*modelSchedules) && !t.Failed(); i = next.Add(1) - 1 {
+			for i := next.Add(1) - 1; i < count && !t.Failed(); i = next.Add(1) - 1 {
 				runSchedule(t, first+i, &counts)
 			}
 		})
 	}
 	group.Wait()
 	t.Log(&counts)
-	if err := counts.missing(*modelSchedules); err != nil && !t.Failed() {
+	if err := counts.missing(int(count)); err != nil && !t.Failed() {
 		t.Error(err)
 	}
 }
@@ -65,7 +59,7 @@ func runSchedule(t *testing.T, seed uint64, counts *tally) {
 	again := newModel(t, seed, &tally{})
 	again.tracing = true
 	again.run()
-	t.Errorf("-model.seed=%d -model.schedules=1: %s\n%s", seed, m.fault, strings.Join(again.lines, "\n"))
+	t.Errorf("ALLOCNET_MODEL_SCHEDULES=1 ALLOCNET_MODEL_SEED=%d: %s\n%s", seed, m.fault, strings.Join(again.lines, "\n"))
 }
 
 // tally counts what happened in all schedules: a model in which nothing happens finds nothing.

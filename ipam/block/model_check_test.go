@@ -74,10 +74,11 @@ func (g *ghost) before(s *fakeStore, r *request) {
 		return
 	}
 	g.leave(s, s.entries, r.path)
+	r.previous = g.owners(s, s.entries, r.path)
 	if r.kind != "delete" {
 		return
 	}
-	for _, owner := range g.owners(s, s.entries, r.path) {
+	for _, owner := range r.previous {
 		switch {
 		case !owner.uses(r.path):
 		case owner.twin != nil && owner.twin == r.host && (!owner.informed() || !r.host.informed()):
@@ -118,8 +119,14 @@ func (g *ghost) after(s *fakeStore, r *request) {
 // registered notes that a machine has written its nonce.
 func (g *ghost) registered(r *request) {
 	content, err := ipam.DecodeNode(r.content)
-	if err == nil && content.Host.Boot == r.host.self.Boot && r.host.registered < 0 {
+	if err != nil || content.Host.Boot != r.host.self.Boot {
+		return
+	}
+	if r.host.registered < 0 {
 		r.host.registered = r.host.now
+	}
+	if c := r.host.twin; c != nil && c.clone && !strings.Contains(string(c.files[nodeFile]), content.Nonce) {
+		c.displaced = r.host.now
 	}
 }
 
@@ -130,6 +137,9 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 	y, vanished := r.host, g.changed[r.path]
 	if y == nil {
 		return
+	}
+	if r.kind == "update" && slices.Contains(r.previous, y) {
+		return // a new node ID
 	}
 	if r.kind == "update" { // adopted: the instance did not say that it lives
 		if !x.attentive(s.now-settle, s.now) {
@@ -145,6 +155,8 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 		s.fail("%s claimed %s, of which %s has addresses in use", y, r.path, x)
 	case !x.hasRecord(r.path), x == y:
 		s.counts["excused: the owner lost its state"]++
+	case r.sent < vanished:
+		s.counts["excused: sent before the store lost the entry"]++
 	case slices.Contains(g.last[r.path], y):
 		s.counts["excused: the last owner created it again"]++
 	case !x.attentive(vanished, s.now):
@@ -182,7 +194,7 @@ func (g *ghost) restored(s *fakeStore, old map[string]ipam.Entry) {
 	}
 	for _, h := range s.hosts {
 		if h.clone {
-			h.registered = -1 // the store does not have its nonce any more
+			h.registered, h.displaced = -1, -1 // the store does not have these nonces any more
 		}
 	}
 	s.counts["restored"]++
@@ -200,6 +212,17 @@ func (g *ghost) cloned(original, clone *fakeHost) {
 	for path := range g.excused {
 		g.set(path, clone, g.excused[path][original])
 	}
+}
+
+// vanished returns how many blocks others may not claim yet.
+func (g *ghost) vanished(since time.Duration) int {
+	n := 0
+	for path, at := range g.changed {
+		if at > since && isBlock(path) {
+			n++
+		}
+	}
+	return n
 }
 
 // uses tells whether a namespace of the host has an address of a block.
@@ -256,11 +279,11 @@ func (h *fakeHost) informed() bool {
 		return false
 	case !h.clone:
 		return t.registered >= 0 && h.verifiedIn(t.registered+staleness, h.now)
-	case h.self.MachineID != t.self.MachineID, t.registered > h.created && h.verifiedIn(t.registered+staleness, h.now):
+	case h.self.MachineID != t.self.MachineID, h.displaced >= 0 && h.verifiedIn(h.displaced+staleness, h.now):
 		return true
 	}
 	for _, v := range t.verifications { // the original objects if it was there before, in this boot
-		inPlace := t.registered >= 0 && t.registered < h.registered
+		inPlace := t.confirmed >= 0 && t.confirmed < h.registered
 		if inPlace && v.start >= h.registered+staleness && h.verifiedIn(v.end+staleness, h.now) {
 			return true
 		}

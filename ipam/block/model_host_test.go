@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -44,6 +45,10 @@ type fakeHost struct {
 	clone bool
 	// registered is when the machine first wrote its nonce in this boot.
 	registered time.Duration
+	// confirmed is when the machine knew that its nonce is in the store, in this boot.
+	confirmed time.Duration
+	// displaced is when the original of a clone last wrote a nonce that the clone does not know.
+	displaced time.Duration
 	// created is when the machine, or its state directory, was made.
 	created time.Duration
 	// answered is when the store last answered.
@@ -69,7 +74,7 @@ type namespace struct {
 
 func (w *world) newHost(name string) *fakeHost {
 	h := &fakeHost{world: w, name: name, files: map[string][]byte{}, leases: map[netip.Addr]*namespace{}, freed: map[netip.Addr]time.Time{},
-		booted: w.now, created: w.now, silent: -1, registered: -1}
+		booted: w.now, created: w.now, silent: -1, registered: -1, confirmed: -1, displaced: -1}
 	h.self = ipam.Host{Instance: w.id(), NodeID: "node-" + w.id(), NodeName: name, MachineID: "machine-" + name, Boot: w.id()}
 	w.store.ghost.instances[h.self.Instance] = append(w.store.ghost.instances[h.self.Instance], h)
 	h.agent = h.open()
@@ -99,6 +104,9 @@ func (d *fakeDisk) write(name string, data []byte) error {
 	p := d.current
 	p.step()
 	d.files[name] = slices.Clone(data)
+	if name == nodeFile && d.confirmed < 0 && strings.Contains(string(data), `"registered":{"time":"20`) {
+		d.confirmed = d.now
+	}
 	d.logf("%s %s writes %s %s", d.fakeHost, p.name, name, data)
 	p.step()
 	return nil
@@ -265,7 +273,7 @@ func (h *fakeHost) records() records {
 func (h *fakeHost) reboot() {
 	h.logf("%s reboots", h)
 	h.stop()
-	h.booted, h.self.Boot, h.registered = h.now, h.id(), -1
+	h.booted, h.self.Boot, h.registered, h.confirmed = h.now, h.id(), -1, -1
 	h.agent = h.open()
 	h.start(h, "collect", h.collect)
 }

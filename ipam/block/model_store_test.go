@@ -46,9 +46,14 @@ type request struct {
 	content []byte
 	index   uint64
 	kind    string
-	done    bool
-	result  uint64
-	err     error
+	sent    time.Duration
+	// due is when a late request arrives at the earliest.
+	due  time.Duration
+	done bool
+	// previous are the owners of the entry that it changes.
+	previous []*fakeHost
+	result   uint64
+	err      error
 }
 
 func (s *fakeStore) Get(_ context.Context, path string) (ipam.Entry, error) {
@@ -126,11 +131,11 @@ func (s *fakeStore) read() (*snapshot, error) {
 // write sends a request.
 func (s *fakeStore) write(r *request) (uint64, error) {
 	p := s.current
-	r.host = p.host
 	p.step()
 	if err := s.refusal(p.host); err != nil {
 		return 0, err
 	}
+	r.host, r.sent = p.host, s.now
 	s.logf("%s %s sends %s %s %d", p.host, p.name, r.kind, r.path, r.index)
 	s.pending = append(s.pending, r)
 	p.step()
@@ -149,6 +154,9 @@ func (s *fakeStore) answer(r *request) (uint64, error) {
 		s.finish(r)
 		return r.result, r.err
 	}
+	if s.features.partitions && !r.host.cut && s.chance(3) {
+		s.toggle(r.host) // that is why there is no answer, and none for a while
+	}
 	switch s.rnd.IntN(4) {
 	case 0: // the request is lost
 		s.discard(r)
@@ -161,6 +169,9 @@ func (s *fakeStore) answer(r *request) (uint64, error) {
 		s.apply(&again)
 		return again.result, again.err
 	case 3: // the request is late, and maybe comes twice
+		if s.chance(2) {
+			r.due = s.now + time.Duration(s.rnd.IntN(120))*time.Second
+		}
 		if s.chance(2) {
 			again := *r
 			s.finish(&again)

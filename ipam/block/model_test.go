@@ -84,15 +84,15 @@ func runSchedules(t *testing.T, first, count uint64) map[string]int {
 }
 
 // poolConfig has few blocks of few addresses, so that hosts meet.
-func poolConfig(size int) *ipam.Config {
-	c, err := ipam.Parse(fmt.Appendf(nil, `{"type": "allocnet-ipam", "pool": "p", "ranges": [{"subnet": "10.0.0.0/27"}], "blockSize": {"4": %d}, "cooldown": "3s"}`, size))
+func poolConfig(subnet, size int) *ipam.Config {
+	c, err := ipam.Parse(fmt.Appendf(nil, `{"type": "allocnet-ipam", "pool": "p", "ranges": [{"subnet": "10.0.0.0/%d"}], "blockSize": {"4": %d}, "cooldown": "3s"}`, subnet, size))
 	if err != nil {
 		panic(err)
 	}
 	return c
 }
 
-var poolConfigs = []*ipam.Config{poolConfig(29), poolConfig(30), poolConfig(31)}
+var poolConfigs = []*ipam.Config{poolConfig(27, 30), poolConfig(27, 29), poolConfig(28, 30), poolConfig(28, 29)}
 
 func newWorld(seed uint64) *world {
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -155,11 +155,14 @@ func (w *world) event() {
 	case n < 54:
 		w.start(h, "verify", h.verify)
 	case n < 60:
-		w.start(h, "release", func() { _, _ = h.agent.Release(context.Background(), 20*time.Second, w.rnd.IntN(2)) })
+		idle := time.Duration(w.rnd.IntN(2)) * 20 * time.Second
+		w.start(h, "release", func() { _, _ = h.agent.Release(context.Background(), idle, w.rnd.IntN(2)) })
 	case n < 64:
 		w.maintain(h)
-	case n < 85:
+	case n < 83:
 		w.advance(time.Duration(1+w.rnd.IntN(8)) * time.Second)
+	case n < 85:
+		w.quiet(5) // what was another's may be claimed
 	default:
 		w.disturb(h)
 	}
@@ -269,7 +272,7 @@ func (h *fakeHost) wipe(leases bool) {
 			h.kill(p)
 		}
 	}
-	h.files, h.verifications, h.created, h.registered = map[string][]byte{}, nil, h.now, -1
+	h.files, h.verifications, h.created, h.registered, h.confirmed = map[string][]byte{}, nil, h.now, -1, -1
 	h.separate()
 	h.self.Instance = h.id()
 	g := &h.store.ghost
@@ -361,7 +364,12 @@ func (w *world) finish() {
 			w.repair(h)
 		}
 	}
-	if w.quiet(3); len(w.store.saved) > 0 || w.features.elections {
+	for _, h := range w.hosts {
+		if !h.dead {
+			w.start(h, "collect", h.collect)
+		}
+	}
+	if w.quiet(3); len(w.store.saved) > 0 || w.features.elections || w.features.deaths {
 		w.quiet(4) // what was another's may be claimed
 	}
 	w.requireAdds()
@@ -405,7 +413,7 @@ func (w *world) requireAdds() {
 		blocks, before := w.count(), w.counts["namespaces"]
 		w.start(h, "ADD", h.add)
 		w.drain()
-		if full := blocks == w.slots(); !full && w.counts["namespaces"] == before {
+		if full := blocks+w.store.ghost.vanished(w.now-settle-attention) >= w.slots(); !full && w.counts["namespaces"] == before {
 			w.fail("%s cannot add although only %d blocks are claimed", h, blocks)
 		}
 	}

@@ -191,6 +191,9 @@ func (w *world) deliver(n int) {
 		return
 	}
 	r := w.store.pending[w.rnd.IntN(len(w.store.pending))]
+	if r.due > w.now {
+		return
+	}
 	if w.rnd.IntN(4) == 0 {
 		w.store.discard(r)
 	} else {

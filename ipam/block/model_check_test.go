@@ -126,7 +126,7 @@ func (g *ghost) registered(r *request) {
 		r.host.registered = r.host.now
 	}
 	if c := r.host.twin; c != nil && c.clone && !strings.Contains(string(c.files[nodeFile]), content.Nonce) {
-		c.displaced = r.host.now
+		c.superseded = r.host.now
 	}
 }
 
@@ -194,7 +194,7 @@ func (g *ghost) restored(s *fakeStore, old map[string]ipam.Entry) {
 	}
 	for _, h := range s.hosts {
 		if h.clone {
-			h.registered, h.displaced = -1, -1 // the store does not have these nonces any more
+			h.registered, h.superseded = -1, -1 // the store does not have these nonces any more
 		}
 	}
 	s.counts["restored"]++
@@ -279,7 +279,7 @@ func (h *fakeHost) informed() bool {
 		return false
 	case !h.clone:
 		return t.registered >= 0 && h.verifiedIn(t.registered+staleness, h.now)
-	case h.self.MachineID != t.self.MachineID, h.displaced >= 0 && h.verifiedIn(h.displaced+staleness, h.now):
+	case h.self.MachineID != t.self.MachineID, h.superseded >= 0 && h.verifiedIn(h.superseded+staleness, h.now):
 		return true
 	}
 	for _, v := range t.verifications { // the original objects if it was there before, in this boot

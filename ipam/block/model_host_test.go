@@ -47,8 +47,8 @@ type fakeHost struct {
 	registered time.Duration
 	// confirmed is when the machine knew that its nonce is in the store, in this boot.
 	confirmed time.Duration
-	// displaced is when the original of a clone last wrote a nonce that the clone does not know.
-	displaced time.Duration
+	// superseded is when the original of a clone last wrote a nonce that the clone does not know.
+	superseded time.Duration
 	// created is when the machine, or its state directory, was made.
 	created time.Duration
 	// answered is when the store last answered.
@@ -74,7 +74,7 @@ type namespace struct {
 
 func (w *world) newHost(name string) *fakeHost {
 	h := &fakeHost{world: w, name: name, files: map[string][]byte{}, leases: map[netip.Addr]*namespace{}, freed: map[netip.Addr]time.Time{},
-		booted: w.now, created: w.now, silent: -1, registered: -1, confirmed: -1, displaced: -1}
+		booted: w.now, created: w.now, silent: -1, registered: -1, confirmed: -1, superseded: -1}
 	h.self = ipam.Host{Instance: w.id(), NodeID: "node-" + w.id(), NodeName: name, MachineID: "machine-" + name, Boot: w.id()}
 	w.store.ghost.instances[h.self.Instance] = append(w.store.ghost.instances[h.self.Instance], h)
 	h.agent = h.open()

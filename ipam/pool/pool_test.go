@@ -294,8 +294,8 @@ func TestProbe(t *testing.T) {
 	h.restart()
 	h.requireAdd("a", "10.0.0.3")
 	h.requireAdd("a", "10.0.0.3")
-	broken = errors.New("no such interface")
-	h.requireAdd("b", "probe for 10.0.0.4: no such interface")
+	broken = errors.New("probe for an address: no such interface")
+	h.requireAdd("b", "probe for an address: no such interface")
 	broken, used = nil, "10.0.0.5 10.0.0.6 10.0.0.4"
 	h.clock = h.clock.Add(time.Minute)
 	if got := h.add("b"); !strings.Contains(got, "other hosts use 3 addresses of this host's blocks, the last is 10.0.0.4") {

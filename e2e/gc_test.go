@@ -405,6 +405,7 @@ func TestPendingDelaysNoCaller(t *testing.T) {
 	}
 	sandbox.WriteFile(t, dir+"/go", "")
 	h.awaitGone("p1")
+	h.awaitProcesses()
 }
 
 // TestForget: cleanup --forget deletes the record of an allocation that cannot be

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,20 @@ func newHost(t *testing.T) *host {
 		h.requireNoState()
 	})
 	return h
+}
+
+// awaitProcesses waits for those that retry in the background: the last thing that they write
+// is an event.
+func (h *host) awaitProcesses() {
+	h.t.Helper()
+	variable := []byte("ALLOCNET_STATE_DIR=" + h.state + "\x00")
+	sandbox.Eventually(h.t, "no process uses "+h.state, func() bool {
+		files, _ := filepath.Glob("/proc/[0-9]*/environ")
+		return !slices.ContainsFunc(files, func(file string) bool {
+			environment, _ := os.ReadFile(file) // those of ended processes cannot be read
+			return bytes.Contains(environment, variable)
+		})
+	})
 }
 
 // requireNoState fails the test when a record or a lock is left. The events stay, and the

@@ -159,7 +159,7 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 		s.counts["excused: sent before the store lost the entry"]++
 	case slices.Contains(g.last[r.path], y):
 		s.counts["excused: the last owner created it again"]++
-	case !x.attentive(vanished, s.now):
+	case !x.attentive(vanished-attention, s.now):
 		s.counts["excused: the owner did not verify"]++
 	case !y.verifiedIn(g.present[r.path]+staleness, vanished):
 		s.counts["excused: the block was unknown to the claimer"]++

@@ -24,7 +24,7 @@ import (
 // features are what can happen in a schedule. Each has some of them, so that rare sequences of
 // a few are found, too.
 type features struct {
-	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections bool
+	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn bool
 }
 
 // schedules is how many there are in a run unless the environment says so.
@@ -99,7 +99,7 @@ func newWorld(seed uint64) *world {
 	w := &world{rnd: rnd, counts: map[string]int{}, now: time.Hour, config: poolConfigs[rnd.IntN(len(poolConfigs))]}
 	w.store = &fakeStore{world: w, faults: []int{0, 5, 20}[rnd.IntN(3)], snapshot: snapshot{entries: map[string]ipam.Entry{}, index: 10, table: 10}, ghost: newGhost()}
 	for _, f := range []*bool{&w.features.kills, &w.features.reboots, &w.features.partitions, &w.features.refusals, &w.features.restores,
-		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections} {
+		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections, &w.features.churn} {
 		*f = w.chance(3)
 	}
 	for i := range 2 + rnd.IntN(2) {
@@ -113,6 +113,11 @@ func runSchedule(seed uint64, tracing bool) *world {
 	w := newWorld(seed)
 	w.tracing = tracing
 	w.logf("features: %+v, %d%% faults", w.features, w.store.faults)
+	if !w.chance(3) { // hosts that have been there for so long that they may release
+		w.round()
+		w.now += settle
+		w.round()
+	}
 	for range 15 + w.rnd.IntN(30) {
 		for range w.rnd.IntN(12) {
 			w.resumeOne()
@@ -143,29 +148,48 @@ func (w *world) event() {
 	}
 	switch n := w.rnd.IntN(100); {
 	case h.dead:
+	case w.features.churn && w.chance(4):
+		w.release(h)
 	case n < 35:
 		w.start(h, "ADD", h.add)
 	case n < 47:
 		if i := len(h.namespaces); i > 0 {
-			ns := h.namespaces[w.rnd.IntN(i)]
-			w.start(h, "DEL", func() { h.del(ns) })
+			w.del(h, h.namespaces[w.rnd.IntN(i)])
 		}
 	case n < 50:
 		w.start(h, "collect", h.collect)
 	case n < 54:
 		w.start(h, "verify", h.verify)
 	case n < 60:
-		idle := time.Duration(w.rnd.IntN(2)) * 20 * time.Second
-		w.start(h, "release", func() { _, _ = h.agent.Release(context.Background(), idle, w.rnd.IntN(2)) })
+		w.release(h)
 	case n < 64:
 		w.maintain(h)
-	case n < 83:
+	case n < 81:
 		w.advance(time.Duration(1+w.rnd.IntN(8)) * time.Second)
 	case n < 85:
-		w.quiet(5) // what was another's may be claimed
+		w.settle()
 	default:
 		w.disturb(h)
 	}
+}
+
+// del ends some attachments of a host.
+func (w *world) del(h *fakeHost, ending ...*namespace) {
+	for _, n := range slices.Clone(ending) {
+		w.start(h, "DEL", func() { h.del(n) })
+	}
+}
+
+// release gives back what is idle, maybe after all attachments have ended.
+func (w *world) release(h *fakeHost) {
+	if w.features.churn || w.chance(2) {
+		w.del(h, h.namespaces...)
+		w.start(h, "collect", h.collect)
+		w.drain()
+		w.now += h.config.Cooldown
+	}
+	idle := time.Duration(w.rnd.IntN(2)) * 20 * time.Second
+	w.start(h, "release", func() { _, _ = h.agent.Release(context.Background(), idle, w.rnd.IntN(2)) })
 }
 
 // maintain is what agents do now and then.
@@ -189,6 +213,16 @@ func (w *world) advance(d time.Duration) {
 	w.drain()
 	w.now += d
 	w.round()
+}
+
+// settle lets so much time pass that what was another's may be claimed.
+func (w *world) settle() {
+	if w.features.restores { // owners have to verify all the time
+		w.quiet(5)
+		return
+	}
+	w.advance(time.Second)
+	w.advance(settle)
 }
 
 // round is that all agents verify, those that failed again.
@@ -369,10 +403,10 @@ func (w *world) finish() {
 			w.start(h, "collect", h.collect)
 		}
 	}
-	if w.quiet(3); len(w.store.saved) > 0 || w.features.elections || w.features.deaths {
-		w.quiet(4) // what was another's may be claimed
+	w.quiet(3)
+	if w.requireAdds(); w.failure != "" {
+		return
 	}
-	w.requireAdds()
 	for _, h := range w.hosts {
 		h.stop()
 		if !h.dead {
@@ -404,19 +438,29 @@ func (w *world) quiet(rounds int) {
 	}
 }
 
-// requireAdds requires that each host can add while blocks are free.
+// requireAdds requires that each host can add while blocks are free, at the latest when it may
+// claim those that were another's.
 func (w *world) requireAdds() {
 	for _, h := range w.hosts {
-		if w.failure != "" || h.dead {
+		// blocks that are claimed may be full of what a host had before it lost its state
+		old := slices.ContainsFunc(h.namespaces, func(n *namespace) bool { return n.since < h.created })
+		if h.dead || old || w.added(h) {
 			continue
 		}
-		blocks, before := w.count(), w.counts["namespaces"]
-		w.start(h, "ADD", h.add)
-		w.drain()
-		if full := blocks+w.store.ghost.vanished(w.now-settle-attention) >= w.slots(); !full && w.counts["namespaces"] == before {
-			w.fail("%s cannot add although only %d blocks are claimed", h, blocks)
+		w.quiet(7)
+		full := w.count()+w.store.ghost.vanished(w.now-settle-attention) >= w.slots()
+		if !full && w.failure == "" && !w.added(h) {
+			w.fail("%s cannot add although only %d blocks are claimed", h, w.count())
 		}
 	}
+}
+
+// added tells whether a host could add.
+func (w *world) added(h *fakeHost) bool {
+	before := w.counts["namespaces"]
+	w.start(h, "ADD", h.add)
+	w.drain()
+	return w.counts["namespaces"] > before
 }
 
 // slots returns the number of blocks with addresses.
@@ -443,9 +487,12 @@ func (w *world) count() int {
 
 // releaseAll gives back all blocks, and takes those of hosts and instances that are gone.
 func (w *world) releaseAll() {
-	rounds := 1
-	if f := w.features; f.wipes || f.clones || f.deaths || f.nodes || f.restores {
-		rounds = 4 // what is seen twice is taken, and then released
+	rounds, f := 1, w.features // what is seen twice is taken, and then released
+	switch {
+	case f.wipes || f.clones:
+		rounds = 4
+	case f.deaths || f.nodes || f.restores:
+		rounds = 3
 	}
 	for range rounds {
 		w.day()

@@ -87,10 +87,10 @@ func (d *Daemon) agentConfig() agent.Config {
 	return a
 }
 
-// Run serves until SIGTERM or SIGINT.
+// Run serves until SIGTERM or SIGINT. Further ones change nothing, also after Run has
+// returned: a process that ends by itself is not to end by a signal.
 func (d *Daemon) Run(ctx context.Context) error {
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
-	defer stop()
+	ctx, _ = signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGINT)
 	listeners, err := d.listen()
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func scanCache(dir string) (found scanResult, conflists []json.RawMessage) {
 // readCached reads a cached result. Names that would lead out of a directory are
 // an error.
 func readCached(path string) (c cached, err error) {
-	if c.content, err = readRegular(path); err != nil {
+	if c.content, err = readSmall(path); err != nil {
 		return c, err
 	}
 	if err := json.Unmarshal([]byte(c.content), &c); err != nil {

@@ -13,6 +13,8 @@ import (
 	"regexp"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // file is a file that one allocation owns.
@@ -44,7 +46,7 @@ func (p filePattern) scan(dir string, kind Kind) (found scanResult) {
 	}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
-		content, err := readRegular(path)
+		content, err := readSmall(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -66,13 +68,13 @@ func (p filePattern) scan(dir string, kind Kind) (found scanResult) {
 
 // unchanged tells whether the file has the content with which it was found.
 func (f *file) unchanged() bool {
-	content, err := readRegular(f.path)
+	content, err := readSmall(f.path)
 	return err == nil && content == f.content
 }
 
 // remove removes the file unless its content has changed.
 func (f *file) remove() error {
-	content, err := readRegular(f.path)
+	content, err := readSmall(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -88,14 +90,11 @@ func (f *file) remove() error {
 	return nil
 }
 
-// readRegular reads a regular file: where others may write, a link could lead
+// readSmall reads a regular file: where others may write, a link could lead
 // anywhere, and a pipe keep its reader. The files of plugins are small.
-func readRegular(path string) (string, error) {
+func readSmall(path string) (string, error) {
 	const limit = 16 << 20
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) {
-		return "", fmt.Errorf("%s is not a regular file", path)
-	}
+	file, err := regularfile.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "", err
 	}
@@ -103,9 +102,6 @@ func readRegular(path string) (string, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file", path)
 	}
 	if info.Size() > limit {
 		return "", fmt.Errorf("%s has %d bytes, want at most %d", path, info.Size(), limit)

@@ -77,7 +77,7 @@ func readLease(path string, networks []string) (Object, error) {
 	if err != nil || address.Zone() != "" {
 		return Object{}, errors.New("is not a lease: its name is not an address")
 	}
-	content, err := readRegular(path)
+	content, err := readSmall(path)
 	if err != nil {
 		return Object{}, err
 	}

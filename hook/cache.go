@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -69,10 +70,10 @@ func readCache(dir, allocation string) ([]cacheEntry, error) {
 	}
 	var found []cacheEntry
 	for _, path := range paths {
-		if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		data, err := regularfile.ReadNoFollow(path)
+		if errors.Is(err, regularfile.ErrNotRegular) {
 			continue
 		}
-		data, err := os.ReadFile(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
@@ -171,11 +172,7 @@ func (o *operation) ownCache(a state.Attachment) error {
 // readOwnCache reads the file of an attachment in libcni's cache. What cannot be parsed has no
 // owner.
 func (o *operation) readOwnCache(a state.Attachment) (entry cacheEntry, err error) {
-	path := o.cachePath(a)
-	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return entry, fmt.Errorf("%s is no file", path) // reading a FIFO would wait
-	}
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadNoFollow(o.cachePath(a))
 	if err == nil && json.Unmarshal(data, &entry) != nil {
 		entry = cacheEntry{}
 	}

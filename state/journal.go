@@ -8,16 +8,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // journalFile holds an allocation's record; see the package documentation.
@@ -32,9 +30,8 @@ func isOldLayout(name string) bool {
 }
 
 var (
-	errOldLayout  = errors.New("is of a layout that this program does not read")
-	errTorn       = errors.New("the end is missing")
-	errNotRegular = errors.New("is not a regular file")
+	errOldLayout = errors.New("is of a layout that this program does not read")
+	errTorn      = errors.New("the end is missing")
 )
 
 // read returns what is on record of an allocation. Whether a line without an end
@@ -73,7 +70,7 @@ func (s *Store) read(id string, torn func(path string, data []byte) ([]byte, boo
 // readJournal adds what the journal at path says. Its error is a *VersionError
 // or fs.ErrNotExist: everything else is damage.
 func (r *Record) readJournal(path string, torn func(path string, data []byte) ([]byte, bool)) error {
-	data, err := readRegular(path)
+	data, err := regularfile.ReadNoFollow(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -194,35 +191,10 @@ func (s *Store) tornWithout(id string) func(string, []byte) ([]byte, bool) {
 		if _, err := os.Lstat(s.lockPath(id)); err == nil {
 			return data, false
 		}
-		again, err := readRegular(path)
+		again, err := regularfile.ReadNoFollow(path)
 		if err != nil || !bytes.Equal(data, again) { // written, or removed, meanwhile
 			return again, false
 		}
 		return data, true
 	}
-}
-
-// readRegular neither follows a link nor waits for a pipe.
-func readRegular(path string) ([]byte, error) {
-	file, err := openRegular(path, os.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	return io.ReadAll(file)
-}
-
-func openRegular(path string, flags int) (*os.File, error) {
-	file, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
-		return nil, fmt.Errorf("%s %w", path, errNotRegular)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = file.Close() // nothing was written
-		return nil, errors.Join(fmt.Errorf("%s %w", path, errNotRegular), err)
-	}
-	return file, nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // Repair writes a record anew, without damage. The files that had it are kept in
@@ -48,8 +50,8 @@ func (l *Locked) Repair(r Record) error {
 // damage shows from the lock file, which a process that ends removes. What has a
 // whole line before its end is no part of one: it gets a newline.
 func (l *Locked) dropTornLine() error {
-	data, err := readRegular(l.path())
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
+	data, err := regularfile.ReadNoFollow(l.path())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, regularfile.ErrNotRegular) {
 		return nil
 	}
 	if err != nil {

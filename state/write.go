@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 func (l *Locked) dir() string { return l.store.allocationDir(l.id) }
@@ -189,7 +191,7 @@ func (l *Locked) open() error {
 	if l.journal != nil {
 		return nil
 	}
-	file, err := openRegular(l.path(), os.O_RDWR|os.O_APPEND)
+	file, err := regularfile.Open(l.path(), os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("allocation %s: %w", l.id, err)
 	}

@@ -13,16 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a regular file, or a link to one. Anything else is an error at once: to open a
-// pipe, or to read it, may never end, and nothing kills this process.
+// ErrNotRegular is the error for a path that has something else than a file.
+var ErrNotRegular = errors.New("is not a regular file")
+
+// Open opens a regular file, or a link to one unless the flags have unix.O_NOFOLLOW. Anything
+// else is ErrNotRegular at once: to open a pipe, or to read it, may never end, and nothing
+// kills this process.
 func Open(path string, flags int, perm os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|unix.O_NONBLOCK, perm)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
+		return nil, fmt.Errorf("%s %w", path, ErrNotRegular)
+	}
 	if err != nil {
 		return nil, err
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s has the mode %s: want a regular file", path, info.Mode())
+		err = fmt.Errorf("%s %w", path, ErrNotRegular)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -30,9 +37,15 @@ func Open(path string, flags int, perm os.FileMode) (*os.File, error) {
 	return file, nil
 }
 
-// Read returns the content of a regular file.
-func Read(path string) ([]byte, error) {
-	file, err := Open(path, os.O_RDONLY, 0)
+// Read returns the content of a regular file, or of one that a link leads to.
+func Read(path string) ([]byte, error) { return read(path, os.O_RDONLY) }
+
+// ReadNoFollow returns the content of a regular file. A link is ErrNotRegular: where others
+// may write, it could lead anywhere.
+func ReadNoFollow(path string) ([]byte, error) { return read(path, os.O_RDONLY|unix.O_NOFOLLOW) }
+
+func read(path string, flags int) ([]byte, error) {
+	file, err := Open(path, flags, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // valid returns whether an entry can have the path: those that Nomad's variables may have.
@@ -41,8 +43,7 @@ const mostBytes = 64<<10 + 32
 
 // readFile reads an entry's file, or the counter's.
 func readFile(path string) (content []byte, index uint64, err error) {
-	// Not to wait for a writer, should it be a pipe.
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err := regularfile.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, err
 	}

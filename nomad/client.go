@@ -7,13 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // Config is the connection to a Nomad agent. The zero value is this host's agent,
@@ -91,7 +92,7 @@ func (c *Client) token() (string, error) {
 	if c.config.TokenFile == "" {
 		return "", nil
 	}
-	data, err := os.ReadFile(c.config.TokenFile)
+	data, err := regularfile.Read(c.config.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("nomad token: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // disk keeps the files of a directory, and its lock.
@@ -27,7 +28,7 @@ type disk interface {
 type directory struct{ path, lockName string }
 
 func (d *directory) read(name string) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(d.path, name))
+	data, err := regularfile.ReadNoFollow(filepath.Join(d.path, name))
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -43,7 +44,7 @@ func (d *directory) lock(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	path := filepath.Join(d.path, d.lockName)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
+	file, err := regularfile.Open(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -20,7 +21,7 @@ func readSelf(dir string) (ipam.Host, error) {
 		"/etc/machine-id":                 &h.MachineID,
 		"/proc/sys/kernel/random/boot_id": &h.Boot,
 	} {
-		data, err := os.ReadFile(path)
+		data, err := regularfile.Read(path)
 		if err != nil && !os.IsNotExist(err) {
 			return h, fmt.Errorf("who this host is: %w", err)
 		}

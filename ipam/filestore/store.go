@@ -17,6 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -149,14 +150,14 @@ func (s *Store) locked(ctx context.Context, how int, do func() error) error {
 // openLock opens the lock, and makes it and the directory if they are missing.
 func (s *Store) openLock() (*os.File, error) {
 	path := filepath.Join(s.dir, lockName)
-	lock, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	lock, err := regularfile.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return lock, err
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
-	return os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	return regularfile.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
 }
 
 func (s *Store) unavailable(err error) error {

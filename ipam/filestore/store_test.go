@@ -198,6 +198,17 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestLockIsNoPipe: a pipe in the place of the lock is refused at once.
+func TestLockIsNoPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, ".lock"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := filestore.New(dir).Get(t.Context(), path); !errors.Is(err, ipam.ErrUnavailable) {
+		t.Errorf("error %v, want one of an unavailable store", err)
+	}
+}
+
 // TestUnavailable: the error of a store that cannot be used names its directory.
 func TestUnavailable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -112,7 +113,7 @@ func recordAddress(name string) (netip.Addr, bool) {
 // read returns nil if there is no record.
 func (d directory) read(address netip.Addr) (*record, error) {
 	path := filepath.Join(string(d), recordName(address))
-	data, err := os.ReadFile(path)
+	data, err := regularfile.ReadNoFollow(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there is no record
 	}
@@ -133,7 +134,7 @@ func (d directory) replace(ctx context.Context, address netip.Addr, old, changed
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return false, err
 	}
-	lock, err := os.OpenFile(filepath.Join(string(d), "lock"), os.O_CREATE|os.O_RDONLY, 0o600)
+	lock, err := regularfile.Open(filepath.Join(string(d), "lock"), os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return false, err
 	}
@@ -158,7 +159,7 @@ func (d directory) replace(ctx context.Context, address netip.Addr, old, changed
 
 // remembered returns nil for a file that cannot be read: what a host remembers is a help.
 func (d directory) remembered() *memory {
-	data, err := os.ReadFile(filepath.Join(string(d), memoryName))
+	data, err := regularfile.ReadNoFollow(filepath.Join(string(d), memoryName))
 	if err != nil {
 		return nil
 	}

@@ -11,10 +11,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // Config is the connection to a Nomad agent. The zero value is this host's agent, without a
@@ -165,7 +166,7 @@ func (c *Client) token() (string, error) {
 	if c.config.TokenFile == "" {
 		return "", nil
 	}
-	data, err := os.ReadFile(c.config.TokenFile)
+	data, err := regularfile.Read(c.config.TokenFile)
 	if err != nil {
 		return "", &TokenError{err}
 	}

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 func mustNew(t *testing.T, c Config) *Client {
@@ -154,13 +157,38 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// pipe returns a pipe without a writer.
+func pipe(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestToken: without its token no request is sent.
 func TestToken(t *testing.T) {
-	for _, path := range []string{"/missing", write(t, "empty", " \n"), write(t, "lines", "a\nb")} {
+	for _, path := range []string{"/missing", write(t, "empty", " \n"), write(t, "lines", "a\nb"), pipe(t)} {
 		client := mustNew(t, Config{Address: "http://127.0.0.1:1", TokenFile: path})
 		var token *TokenError
 		if _, err := client.Do(t.Context(), self); !errors.As(err, &token) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error %v, want one of the token that has the path", path, err)
+		}
+	}
+}
+
+// TestCertificatesAreFiles: a pipe in the place of a certificate or a key is refused at once.
+func TestCertificatesAreFiles(t *testing.T) {
+	if _, err := New(Config{Address: "https://127.0.0.1:1", CAFile: pipe(t)}); !errors.Is(err, regularfile.ErrNotRegular) {
+		t.Errorf("ca_file: %v", err)
+	}
+	for name, c := range map[string]Config{
+		"cert_file": {CertFile: pipe(t), KeyFile: write(t, "key", "")},
+		"key_file":  {CertFile: write(t, "cert", ""), KeyFile: pipe(t)},
+	} {
+		if _, err := keyPair(c); !errors.Is(err, regularfile.ErrNotRegular) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // idle connections are closed before the agent closes them: a request on a connection that is
@@ -44,7 +45,7 @@ func transport(c Config, address *url.URL) (*http.Transport, error) {
 func tlsConfig(c Config) (*tls.Config, error) {
 	config := &tls.Config{ServerName: c.TLSName, MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
-		data, err := os.ReadFile(c.CAFile)
+		data, err := regularfile.Read(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("nomad ca_file: %w", err)
 		}
@@ -58,7 +59,7 @@ func tlsConfig(c Config) (*tls.Config, error) {
 	}
 	if c.CertFile != "" {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			certificate, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+			certificate, err := keyPair(c)
 			if err != nil {
 				return nil, fmt.Errorf("nomad cert_file, key_file: %w", err)
 			}
@@ -66,4 +67,16 @@ func tlsConfig(c Config) (*tls.Config, error) {
 		}
 	}
 	return config, nil
+}
+
+func keyPair(c Config) (tls.Certificate, error) {
+	certificate, err := regularfile.Read(c.CertFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := regularfile.Read(c.KeyFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certificate, key)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // Live reads the live allocations of an orchestrator on this host.
@@ -23,6 +24,9 @@ type Live interface {
 	// Live returns the IDs of the allocations that have not ended. An error means
 	// that they are unknown, not that there are none.
 	Live(ctx context.Context) (map[string]bool, error)
+	// Ended returns the IDs of the allocations that the last answer of Live knows and
+	// that have ended.
+	Ended() []string
 	// Prune drops stored data of allocations that are not live.
 	Prune(live map[string]bool) error
 }
@@ -59,8 +63,10 @@ type Reconciler struct {
 	report   atomic.Bool
 	first    atomic.Bool // the first round is complete
 	kicks    chan struct{}
-	// round serializes rounds; two in parallel would count a leak twice.
-	round sync.Mutex
+	// round serializes rounds; two in parallel would count a leak twice. It guards
+	// abandoned.
+	round     sync.Mutex
+	abandoned abandoned
 }
 
 // NewReconciler returns a reconciler that runs a round each minute and removes leaks.
@@ -68,7 +74,7 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
-	r := &Reconciler{config: c, kicks: make(chan struct{}, 1)}
+	r := &Reconciler{config: c, kicks: make(chan struct{}, 1), abandoned: abandoned{unused: netns.Unused}}
 	r.Configure(0, false)
 	return r
 }
@@ -134,6 +140,7 @@ func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 			alive, live, err = r.live(ctx)
 			return alive, err
 		}
+		request.Abandoned = r.findAbandoned
 	}
 	collected, err := r.config.Collector.GC(ctx, request)
 	if collected == nil {
@@ -146,6 +153,14 @@ func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
 	}
 	r.config.Metrics.round(outcome(err))
 	return collected, err
+}
+
+// findAbandoned returns nothing where leaks are not to be removed.
+func (r *Reconciler) findAbandoned() ([]string, error) {
+	if r.report.Load() {
+		return nil, nil
+	}
+	return r.abandoned.find(r.config.Live.Ended(), time.Duration(r.interval.Load()), time.Now())
 }
 
 func (r *Reconciler) outside() error {

@@ -56,6 +56,8 @@ type liveFunc func() (map[string]bool, error)
 
 func (f liveFunc) Live(context.Context) (map[string]bool, error) { return f() }
 
+func (f liveFunc) Ended() []string { return nil }
+
 func (f liveFunc) Prune(map[string]bool) error { return nil }
 
 func TestUnknownRemovesNothing(t *testing.T) {

@@ -27,6 +27,10 @@ type GCRequest struct {
 	// Ended decides, in place of Live and of the namespaces, which of the allocations
 	// on record are torn down. Default: Live and the namespaces decide.
 	Ended func(a *Allocation) bool
+	// Abandoned returns the allocations whose orchestrator has ended them and has left
+	// their network namespaces. They are torn down, and the namespaces are removed. It
+	// is called after Live. Default: none.
+	Abandoned func() ([]string, error)
 	// Network is the only one that is collected, with the allocations on it. Default:
 	// all.
 	Network string
@@ -92,7 +96,7 @@ func (e *Engine) collectRecorded(ctx context.Context, r GCRequest, live cleanup.
 	if r.Ended != nil {
 		err = e.tearDownEnded(ctx, r, c)
 	} else {
-		err = e.tearDownDead(ctx, r, live, c)
+		err = errors.Join(e.tearDownAbandoned(ctx, r, c), e.tearDownDead(ctx, r, live, c))
 	}
 	return errors.Join(err, e.gcNetworks(ctx, r.inScope, c))
 }
@@ -149,10 +153,14 @@ func (e *Engine) tearDownDead(ctx context.Context, r GCRequest, live cleanup.Liv
 		case torn[i]:
 			c.TornDown = append(c.TornDown, id)
 		case !next[i].IsZero():
-			c.Postponed[id] = "its teardown failed: the next attempt is due after " + next[i].UTC().Format(time.RFC3339)
+			c.Postponed[id] = postponed(next[i])
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func postponed(next time.Time) string {
+	return "its teardown failed: the next attempt is due after " + next.UTC().Format(time.RFC3339)
 }
 
 // lockPatience is how long GC waits for an allocation's lock: a child that a killed

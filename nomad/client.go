@@ -53,6 +53,8 @@ type Client struct {
 	live map[string]bool
 	// lastLive is the last live set that was not nil.
 	lastLive map[string]bool
+	// ended are the allocations of this node that the last answer says have ended.
+	ended []string
 }
 
 // New returns a client. It sends no request.

@@ -67,13 +67,31 @@ func (c *Client) queryLive(ctx context.Context, index uint64) (map[string]bool, 
 			return nil, 0, err
 		}
 	}
-	live := map[string]bool{}
+	return c.sort(allocations), meta.LastIndex, nil
+}
+
+// sort returns which allocations live, and keeps the others for Ended.
+func (c *Client) sort(allocations []allocationStub) map[string]bool {
+	live, ended := map[string]bool{}, []string{}
 	for _, a := range allocations {
-		if !a.ended() {
+		if a.ended() {
+			ended = append(ended, a.ID)
+		} else {
 			live[a.ID] = true
 		}
 	}
-	return live, meta.LastIndex, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = ended
+	return live
+}
+
+// Ended returns the IDs of the allocations on this host that had ended when Live was
+// last asked, or Watch had its last answer. An allocation that Nomad does not know is not among them.
+func (c *Client) Ended() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
 }
 
 // bridgeNetwork is the name of Nomad's built-in network, for groups in bridge

@@ -87,10 +87,14 @@ func TestLive(t *testing.T) {
 		"/v1/node/" + nodeID:                  api.Node{ID: nodeID},
 		"/v1/node/" + nodeID + "/allocations": allocations,
 	})
-	got, err := newClient(t, s.URL).Live(context.Background())
+	c := newClient(t, s.URL)
+	got, err := c.Live(context.Background())
 	want := map[string]bool{"running": true, "pending": true, "lost": true, "unknown": true}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	if ended := c.Ended(); !slices.Equal(ended, []string{"complete", "failed"}) {
+		t.Errorf("ended: %q", ended)
 	}
 	if slices.ContainsFunc(s.tokens, func(token string) bool { return token != "secret" }) {
 		t.Errorf("tokens %q", s.tokens)

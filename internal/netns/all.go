@@ -55,6 +55,49 @@ func Others() ([]string, error) {
 	return paths, nil
 }
 
+// Unused returns those of the paths that exist and at which no process's namespace is.
+func Unused(paths []string) (unused []string, err error) {
+	found := map[string][2]uint64{}
+	for _, path := range paths {
+		if id, err := identity(path); err == nil {
+			found[path] = id
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	used, err := inUse()
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if id, exists := found[path]; exists && !used[id] {
+			unused = append(unused, path)
+		}
+	}
+	return unused, nil
+}
+
+// inUse returns the namespaces of all threads.
+func inUse() (map[[2]uint64]bool, error) {
+	threads, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	used := map[[2]uint64]bool{}
+	for _, path := range threads {
+		id, err := identity(path)
+		if unreachable(err) {
+			continue
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
+		}
+		used[id] = true
+	}
+	return used, nil
+}
+
 // unreachable is a process that has ended, or one that even root may not inspect,
 // which then is not a program of this host that has attachments.
 func unreachable(err error) bool {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -266,5 +267,35 @@ func TestMainThreadStays(t *testing.T) {
 	}
 	if after, err := os.Readlink("/proc/self/ns/net"); err != nil || after != before {
 		t.Errorf("the main thread is in %s, %v, and was in %s", after, err, before)
+	}
+}
+
+// TestUnused lists the namespaces that no process is in, and files that are none.
+func TestUnused(t *testing.T) {
+	used, left, file := create(t, "used"), create(t, "left"), filepath.Join(netns.DefaultDir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(file) })
+	cmd := exec.Command("nsenter", "--net="+used, "cat")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{used, left, file, filepath.Join(netns.DefaultDir, "missing")}
+	sandbox.Eventually(t, "the process is in its namespace", func() bool {
+		unused, err := netns.Unused(paths)
+		return err == nil && slices.Equal(unused, []string{left, file})
+	})
+	_ = in.Close()
+	_ = cmd.Wait() // it has read all
+	if unused, err := netns.Unused(paths); err != nil || !slices.Equal(unused, []string{used, left, file}) {
+		t.Errorf("got %q, %v", unused, err)
+	}
+	if unused, err := netns.Unused(paths[3:]); err != nil || unused != nil {
+		t.Errorf("got %q, %v, want nothing", unused, err)
 	}
 }

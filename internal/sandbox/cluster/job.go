@@ -182,22 +182,30 @@ func Explain(list []Allocation) string {
 // of 1.11.3 panic when a job without allocations is purged while it is scheduled.
 func (c *Cluster) Stop(jobs ...string) error {
 	for _, id := range jobs {
-		if err := Await(id+" is stopped", func() error { return c.API(http.MethodDelete, "job/"+id, nil, nil) }); err != nil {
+		if err := c.Deregister(id); err != nil {
 			return err
 		}
 	}
-	return Await("the allocations end", func() error {
-		for _, id := range jobs {
-			list, err := c.Allocations(id)
-			if err != nil {
-				return err
-			}
-			for _, a := range list {
-				if a.ClientStatus == "running" || a.ClientStatus == "pending" {
-					return fmt.Errorf("not ended: %s", Explain(list))
-				}
+	return Await("the allocations end", func() error { return c.RequireEnded(jobs...) })
+}
+
+// Deregister stops a job, without waiting for its allocations.
+func (c *Cluster) Deregister(job string) error {
+	return Await(job+" is stopped", func() error { return c.API(http.MethodDelete, "job/"+job, nil, nil) })
+}
+
+// RequireEnded is an error unless all allocations of jobs have ended.
+func (c *Cluster) RequireEnded(jobs ...string) error {
+	for _, id := range jobs {
+		list, err := c.Allocations(id)
+		if err != nil {
+			return err
+		}
+		for _, a := range list {
+			if a.ClientStatus == "running" || a.ClientStatus == "pending" {
+				return fmt.Errorf("not ended: %s", Explain(list))
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 // TestDemo runs what `make demo-cluster` runs, in a sandbox of its own.
 func TestDemo(t *testing.T) {
+	t.Parallel() // with TestLeaderStopped: both wait most of the time
 	binary := filepath.Join(t.TempDir(), "demo")
 	must(t, sandbox.Build(binary, "e2e/cluster/demo"))
 	cmd := exec.Command(binary)

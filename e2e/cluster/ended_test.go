@@ -15,39 +15,47 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestClientKilledWhileStopping kills a client in the middle of the first DEL of a job whose
+// bothKinds are a client whose plugins do their work in process, and one whose plugins are
+// programs.
+func bothKinds() []*cluster.Machine { return []*cluster.Machine{lab.Clients[0], lab.Clients[2]} }
+
+// TestClientKilledWhileStopping kills clients in the middle of the first DEL of a job whose
 // allocations have all ended. Nomad 1.11.3 restores them as terminal, and then neither detaches
-// them nor removes their namespaces: the agent does. The plugins of c1 do their work in process,
-// those of c3 are programs.
+// them nor removes their namespaces: the agent does.
 func TestClientKilledWhileStopping(t *testing.T) {
-	for _, m := range []*cluster.Machine{lab.Clients[0], lab.Clients[2]} {
-		t.Run(m.Name, func(t *testing.T) {
-			s := begin(t)
-			job := cluster.Job{ID: s.name("stopped"), Network: cluster.Flat, Count: 4, Group: on(m)}
-			s.start(job)
-			must(t, lab.Deregister(job.ID))
-			s.killDuring("DEL", m, func() error { return lab.RequireEnded(job.ID) })
-			must(t, lab.StartNomad(m))
-			must(t, lab.AwaitReady())
-			s.requireNothing(m)
-		})
+	s := begin(t)
+	for _, m := range bothKinds() {
+		job := cluster.Job{ID: s.name("stopped"), Network: cluster.Flat, Count: 4, Group: on(m)}
+		s.start(job)
+		must(t, lab.Deregister(job.ID))
+		s.killDuring("DEL", m, func() error { return lab.RequireEnded(job.ID) })
 	}
+	s.requireNothingLater()
 }
 
-// TestClientKilledWhileStarting kills a client in the middle of an ADD of a job that is stopped
-// before the client is back: Nomad has no state of its allocations' tasks, and forgets them.
+// TestClientKilledWhileStarting kills clients in the middle of an ADD of a job that is stopped
+// before they are back: Nomad has no state of its allocations' tasks, and forgets them.
 func TestClientKilledWhileStarting(t *testing.T) {
-	for _, m := range []*cluster.Machine{lab.Clients[0], lab.Clients[2]} {
-		t.Run(m.Name, func(t *testing.T) {
-			s := begin(t)
-			job := cluster.Job{ID: s.name("started"), Network: cluster.Flat, Count: 4, Group: on(m)}
-			must(t, lab.Submit(job))
-			s.killDuring("ADD", m, func() error { return nil })
-			must(t, lab.Deregister(job.ID))
-			must(t, lab.StartNomad(m))
-			must(t, lab.AwaitReady())
-			s.requireNothing(m)
-		})
+	s := begin(t)
+	for _, m := range bothKinds() {
+		job := cluster.Job{ID: s.name("started"), Network: cluster.Flat, Count: 4, Group: on(m)}
+		must(t, lab.Submit(job))
+		s.killDuring("ADD", m, func() error { return nil })
+		must(t, lab.Deregister(job.ID))
+	}
+	s.requireNothingLater()
+}
+
+// requireNothingLater starts the clients that were killed, and waits until nothing of their
+// allocations is left.
+func (s *scene) requireNothingLater() {
+	s.Helper()
+	for _, m := range bothKinds() {
+		must(s, lab.StartNomad(m))
+	}
+	must(s, lab.AwaitReady())
+	for _, m := range bothKinds() {
+		s.requireNothing(m)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 // TestHostLocal shows that the watcher of the other tests sees duplicates: each host gives
 // out the same addresses with host-local.
 func TestHostLocal(t *testing.T) {
+	begin(t)
 	w := watch(t, cluster.LocalSubnet)
 	job := cluster.Job{ID: "hostlocal", Network: cluster.Local, Count: 6}
 	must(t, lab.Submit(job))

@@ -69,14 +69,15 @@ func TestLeaderKilled(t *testing.T) {
 	})
 }
 
-// TestLeaderStopped stops the leader for 15 s: it does not answer, and believes to be the
+// TestLeaderStopped stops the leader for 30 s: it does not answer, and believes to be the
 // leader when it goes on.
 func TestLeaderStopped(t *testing.T) {
+	t.Parallel() // with TestDemo, which has a cluster of its own
 	s := begin(t)
 	s.during(func() {
 		m := s.leader()
 		must(t, m.Signal(cluster.Nomad, unix.SIGSTOP))
-		time.Sleep(15 * time.Second)
+		time.Sleep(30 * time.Second)
 		must(t, m.Signal(cluster.Nomad, unix.SIGCONT))
 	})
 }

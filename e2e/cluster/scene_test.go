@@ -28,13 +28,24 @@ type scene struct {
 }
 
 // begin returns the cluster with all its parts running. When the test ends, no address may
-// have been a duplicate, and after all is stopped nothing may be left.
+// have been a duplicate, and after all is stopped nothing may be left. After a failure the
+// next test has a new cluster.
 func begin(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{T: t, watchers: []*cluster.Watcher{watch(t, cluster.FlatSubnet), watch(t, cluster.KeptSubnet)}}
-	s.heal()
+	t.Cleanup(s.renew)
 	t.Cleanup(s.end)
+	s.heal()
 	return s
+}
+
+// renew replaces the cluster after a failure.
+func (s *scene) renew() {
+	if !s.Failed() {
+		return
+	}
+	s.keepLogs()
+	must(s, lab.Renew())
 }
 
 // heal starts what does not run.
@@ -71,7 +82,9 @@ func unless(so bool, do func() error) error {
 }
 
 func (s *scene) end() {
-	defer s.keepLogs()
+	if s.Failed() {
+		return // what is left then is a consequence
+	}
 	s.heal()
 	s.stopAll()
 	for _, m := range lab.Clients {
@@ -90,11 +103,8 @@ func (s *scene) end() {
 	}
 }
 
-// keepLogs copies the logs of a test that has failed to its artifacts.
+// keepLogs copies the logs of all machines to the test's artifacts.
 func (s *scene) keepLogs() {
-	if !s.Failed() {
-		return
-	}
 	for _, m := range append(lab.Servers, lab.Clients...) {
 		logs, _ := filepath.Glob(m.Path("*.log"))
 		for _, log := range logs {
@@ -170,15 +180,24 @@ func (s *scene) during(fault func()) {
 	s.Helper()
 	steady := cluster.Job{ID: s.name("steady"), Network: cluster.Flat, Count: 6}
 	must(s, cluster.Await("the watcher sees the addresses", s.answering(s.start(steady))))
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { stopped <- s.churn(stop) }()
-	func() {
-		defer close(stop)
-		fault()
-	}()
-	must(s, <-stopped)
+	s.beside(fault)
 	list, err := lab.AwaitRunning(steady.ID, steady.Count)
 	must(s, errors.Join(err, distinct(list)))
+}
+
+// beside starts and stops jobs while a fault is made, and has ended when it returns, even by
+// a failure: no job of one test is started in the next one.
+func (s *scene) beside(fault func()) {
+	s.Helper()
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { stopped <- s.churn(stop) }()
+	defer func() {
+		close(stop)
+		if err := <-stopped; err != nil {
+			s.Error(err)
+		}
+	}()
+	fault()
 }
 
 // answering is an error unless the watcher sees the addresses of allocations.

@@ -14,22 +14,40 @@ import (
 // address.
 func TestSticky(t *testing.T) {
 	s := begin(t)
-	job := cluster.Job{ID: s.name("kept"), Network: cluster.Kept, Count: 3}
-	address := map[string]string{}
+	spread := "spread {\n attribute = \"${node.unique.name}\"\n}"
+	job := cluster.Job{ID: s.name("kept"), Network: cluster.Kept, Count: 3, Group: spread}
+	address, moved := map[string]string{}, 0
 	for _, a := range s.start(job) {
 		address[a.Index()] = a.Address().String()
 	}
 	for i := range 5 {
 		m := lab.Clients[i%3]
+		moved += s.count(job, m)
 		s.drain(m)
 		must(t, cluster.Await("the allocations have moved", func() error { return s.requireKept(job, m, address) }))
 		s.undrain(m)
 	}
+	if moved < 5 {
+		t.Errorf("%d allocations have moved, want one of each drained node", moved)
+	}
+}
+
+// count returns how many allocations of a job run on a machine.
+func (s *scene) count(job cluster.Job, m *cluster.Machine) (n int) {
+	s.Helper()
+	found, err := lab.AwaitRunning(job.ID, job.Count)
+	must(s, err)
+	for _, a := range found {
+		if a.NodeName == m.Name {
+			n++
+		}
+	}
+	return n
 }
 
 // requireKept is an error unless each index runs with its address, on another machine than m.
 func (s *scene) requireKept(job cluster.Job, m *cluster.Machine, address map[string]string) error {
-	found, err := lab.AwaitRunning(job.ID, job.Count)
+	found, err := lab.Running(job.ID, job.Count)
 	if err != nil {
 		return err
 	}

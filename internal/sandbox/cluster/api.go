@@ -142,7 +142,7 @@ func (c *Cluster) CLI(words ...string) (string, error) {
 	}
 	cmd := m.Command(append([]string{"nomad"}, words...)...)
 	cmd.Env = append(cmd.Env, "NOMAD_TOKEN="+c.Token)
-	out, err := cmd.CombinedOutput()
+	out, err := output(cmd)
 	if err != nil {
 		return string(out), fmt.Errorf("nomad %s: %w: %s", strings.Join(words, " "), err, out)
 	}

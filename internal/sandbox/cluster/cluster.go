@@ -109,6 +109,17 @@ func (c *Cluster) Close() {
 	}
 }
 
+// Renew starts a new cluster on the machines, which lose all that they have.
+func (c *Cluster) Renew() error {
+	c.Close()
+	for _, m := range append(c.Servers, c.Clients...) {
+		if err := m.Wipe("/"); err != nil {
+			return err
+		}
+	}
+	return c.Start()
+}
+
 func each(machines []*Machine, do func(*Machine) error) error {
 	var group errgroup.Group
 	for _, m := range machines {
@@ -117,10 +128,14 @@ func each(machines []*Machine, do func(*Machine) error) error {
 	return group.Wait()
 }
 
+// limit is the longest wait.
+const limit = 90 * time.Second
+
 // Await waits until there is no error, or returns the last one. Time in which the whole
-// machine was suspended hardly counts.
+// machine was suspended hardly counts. An attempt does not wait itself, or the limit would be
+// one of attempts.
 func Await(what string, try func() error) error {
-	const limit, most = 90 * time.Second, 5 * time.Second
+	const most = 5 * time.Second
 	for waited := time.Duration(0); ; {
 		begun := time.Now()
 		err := try()
@@ -130,7 +145,7 @@ func Await(what string, try func() error) error {
 		if waited > limit {
 			return fmt.Errorf("waited in vain: %s: %w", what, err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the servers answer for it, on the same processors
 		waited += min(time.Since(begun), most)
 	}
 }

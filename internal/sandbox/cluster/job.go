@@ -133,16 +133,24 @@ func (c *Cluster) Allocations(job string) (list []Allocation, err error) {
 // AwaitRunning waits until so many allocations of a job run, and returns them with their
 // addresses.
 func (c *Cluster) AwaitRunning(job string, count int) (found []Allocation, err error) {
-	err = Await(fmt.Sprintf("%d allocations of %s run", count, job), func() error {
-		list, err := c.Allocations(job)
-		if err != nil {
-			return err
-		}
-		if found, err = c.running(list); err != nil || len(found) == count {
-			return err
-		}
-		return fmt.Errorf("%d run: %s", len(found), Explain(list))
+	err = Await(fmt.Sprintf("%d allocations of %s run", count, job), func() (err error) {
+		found, err = c.Running(job, count)
+		return err
 	})
+	return found, err
+}
+
+// Running returns the allocations of a job that run, with their addresses. Another number of
+// them than count is an error.
+func (c *Cluster) Running(job string, count int) ([]Allocation, error) {
+	list, err := c.Allocations(job)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.running(list)
+	if err == nil && len(found) != count {
+		err = fmt.Errorf("%d run: %s", len(found), Explain(list))
+	}
 	return found, err
 }
 

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -110,8 +112,8 @@ func (m *Machine) Off() {
 	_ = m.init.Process.Kill()
 	_ = m.init.Wait() // killed
 	m.init = nil
-	for _, process := range m.running {
-		<-process.exited
+	for name := range m.running {
+		_ = m.awaitExit(name) // the namespace's end kills it
 	}
 	for _, network := range []string{management, wire} {
 		_ = runAll("ip link delete " + m.end(network)) // the kernel may have removed it with the namespace
@@ -166,9 +168,26 @@ func (m *Machine) Command(words ...string) *exec.Cmd {
 
 // Run runs a command on the machine and returns what it prints.
 func (m *Machine) Run(words ...string) (string, error) {
-	out, err := m.Command(words...).CombinedOutput()
+	out, err := output(m.Command(words...))
 	if err != nil {
 		return string(out), fmt.Errorf("%s: %s: %w: %s", m.Name, strings.Join(words, " "), err, out)
 	}
 	return string(out), nil
+}
+
+// output runs a command and returns what it prints. One that does not end within the limit
+// of Await is killed.
+func output(cmd *exec.Cmd) ([]byte, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second // of a child of nsenter, which has the output too
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !kill.Stop() {
+		err = fmt.Errorf("has not ended within %s: %w", limit, err)
+	}
+	return out.Bytes(), err
 }

@@ -83,7 +83,16 @@ func (m *Machine) Signal(name string, signal unix.Signal) error {
 	case unix.SIGCONT:
 		return p.cmd.Process.Signal(signal) // it stops when its child does
 	case unix.SIGKILL, unix.SIGTERM, unix.SIGINT:
-		<-p.exited
+		return m.awaitExit(name)
 	}
 	return nil
+}
+
+func (m *Machine) awaitExit(name string) error {
+	return Await(name+" of "+m.Name+" ends", func() error {
+		if m.Runs(name) {
+			return fmt.Errorf("process %d runs", m.running[name].pid)
+		}
+		return nil
+	})
 }

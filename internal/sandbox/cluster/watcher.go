@@ -100,8 +100,11 @@ func (w *Watcher) listen() {
 			return
 		default:
 		}
-		if err == nil && n >= 28 && binary.BigEndian.Uint16(packet[6:]) == 2 {
-			w.answered(netip.AddrFrom4([4]byte(packet[14:])), net.HardwareAddr(packet[8:14]).String())
+		if err != nil || n < 28 || binary.BigEndian.Uint16(packet[6:]) != 2 {
+			continue
+		}
+		if a := netip.AddrFrom4([4]byte(packet[14:])); w.subnet.Contains(a) { // other watchers ask, too
+			w.answered(a, net.HardwareAddr(packet[8:14]).String())
 		}
 	}
 }

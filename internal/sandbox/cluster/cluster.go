@@ -90,16 +90,21 @@ func prepare() error {
 // Start boots all machines, starts Nomad and the allocnet agents, and waits until jobs
 // can run.
 func (c *Cluster) Start() error {
-	if err := each(c.Servers, c.StartServer); err != nil {
-		return err
-	}
-	if err := c.bootstrap(); err != nil {
+	if err := c.StartServers(); err != nil {
 		return err
 	}
 	if err := each(c.Clients, c.StartClient); err != nil {
 		return err
 	}
 	return c.AwaitReady()
+}
+
+// StartServers boots the servers, starts Nomad on them, and waits until they have a leader.
+func (c *Cluster) StartServers() error {
+	if err := each(c.Servers, c.StartServer); err != nil {
+		return err
+	}
+	return c.bootstrap()
 }
 
 // Close ends all machines.

@@ -19,10 +19,10 @@ import (
 // does, which is killed. A pipe among the leases is none.
 func TestPipes(t *testing.T) {
 	for pipe, want := range map[string]string{
-		"resolv.conf":          "want a regular file",
+		"resolv.conf":          "is not a regular file",
 		"n/10.50.0.9":          "",
 		"n/last_reserved_ip.0": "n/last_reserved_ip.0",
-		"n/lock":               "want a regular file",
+		"n/lock":               "is not a regular file",
 		".n.owners":            "",
 	} {
 		t.Run(pipe, func(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 func (l *Leases) Adopt(ctx context.Context, inUse func(b ipam.Block) (bool, error)) ([]ipam.Block, error) {
 	var adopted []ipam.Block
 	err := l.withSole(ctx, func(s *session) error {
+		if err := s.mismatch(s.records); err != nil {
+			return err
+		}
 		if err := s.look(ctx); err != nil {
 			return err
 		}

@@ -21,6 +21,13 @@ func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host)
 // Agree makes this host's configuration of the pool that of all hosts, or fails with
 // ipam.ErrMismatch if they have another one. The caller has locked the store.
 func (l *Leases) Agree(ctx context.Context, store ipam.Store) error {
-	s := &session{Leases: l, store: store}
+	self, err := l.self()
+	if err != nil {
+		return err
+	}
+	s := &session{Leases: l, store: store, host: self, now: l.moment(self.Boot)}
+	if err := s.load(ctx); err != nil {
+		return err
+	}
 	return s.agree(ctx)
 }

@@ -55,8 +55,10 @@ type records struct {
 	// Attempted is when a process without an agent last began to verify.
 	Attempted moment `json:"attempted"`
 	// Fence is for how long Verified is good, in nanoseconds.
-	Fence  int64    `json:"fence"`
-	Blocks []Record `json:"blocks"`
+	Fence int64 `json:"fence"`
+	// Pool is the configuration that the store had last. Nil: none is known.
+	Pool   *ipam.PoolContent `json:"pool,omitempty"`
+	Blocks []Record          `json:"blocks"`
 }
 
 // errChanged is a record that another process has changed since it was read.

@@ -24,8 +24,8 @@ func (l *Leases) Release(ctx context.Context, idle time.Duration, spare int) ([]
 	}
 	var released []ipam.Block
 	err = l.withSole(ctx, func(s *session) error {
-		if s.isNew {
-			return nil
+		if err := s.mismatch(s.records); err != nil || s.isNew {
+			return err
 		}
 		marked, err := s.markReleasing(ctx, idle, spare)
 		for _, r := range marked {

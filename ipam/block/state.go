@@ -16,8 +16,8 @@ type Overview struct {
 	Blocks []Record
 	// Verified is when they were last compared with the store. Zero: never.
 	Verified time.Time
-	// Closed is why no block gives out new addresses: ipam.ErrTwin or ipam.ErrFenced. Nil: those that
-	// are Held do.
+	// Closed is why no block gives out new addresses: ipam.ErrTwin, ipam.ErrMismatch or
+	// ipam.ErrFenced. Nil: those that are Held do.
 	Closed error
 }
 
@@ -49,6 +49,9 @@ func (l *Leases) Overview() (*Overview, error) {
 	}
 	o := &Overview{Blocks: slices.Clip(r.Blocks), Verified: r.Verified.Time}
 	if o.Closed = node.closed(self); o.Closed == nil {
+		o.Closed = l.mismatch(r)
+	}
+	if o.Closed == nil {
 		o.Closed = l.fenced(r, l.moment(self.Boot))
 	}
 	return o, nil

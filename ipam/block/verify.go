@@ -36,7 +36,10 @@ func (l *Leases) Verify(ctx context.Context) error {
 	return l.withStore(ctx, func(s *session) error {
 		began := s.now
 		s.trusted = trusted
-		err := s.look(ctx)
+		err := s.verifyPool(ctx)
+		if err == nil {
+			err = s.look(ctx)
+		}
 		if err == nil {
 			err = s.verifyOwnedAll(ctx)
 		}
@@ -49,6 +52,19 @@ func (l *Leases) Verify(ctx context.Context) error {
 		}
 		return s.resolveAll(ctx)
 	})
+}
+
+// verifyPool compares the configuration with the store's. By another one the blocks on record
+// would be foreign.
+func (s *session) verifyPool(ctx context.Context) error {
+	if s.twin != nil {
+		return s.mismatch(s.records)
+	}
+	err := s.agree(ctx)
+	if errors.Is(err, ipam.ErrMismatch) {
+		return s.mismatch(s.records)
+	}
+	return err
 }
 
 // Refresh verifies if that was long ago, as is the case where no agent does. It returns soon,

@@ -32,6 +32,9 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 	if err := p.validate(r); err != nil {
 		return nil, err
 	}
+	if err := p.agreed(); err != nil {
+		return nil, err
+	}
 	fixed, err := p.addReserved(ctx, r)
 	if err != nil {
 		return nil, err

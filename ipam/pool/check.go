@@ -5,6 +5,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -30,6 +31,15 @@ func (p *Pool) check(owner ipam.Owner, address netip.Addr, have []netip.Addr, he
 		return fmt.Errorf("%w: %s is of the block %s, which another host owns", ipam.ErrNoLease, address, b)
 	}
 	return nil
+}
+
+// agreed requires the configuration that the store had when this host last read it.
+func (p *Pool) agreed() error {
+	held, err := p.blocks.Overview()
+	if err == nil && errors.Is(held.Closed, ipam.ErrMismatch) {
+		err = held.Closed
+	}
+	return err
 }
 
 // Status requires that an address of each family can be given out: that one is free, or that

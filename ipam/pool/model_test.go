@@ -187,11 +187,14 @@ func (m *model) finish() {
 		h.clock = h.clock.Add(time.Hour) // late requests have settled
 		m.living[i] = map[string][]netip.Addr{}
 		m.gc(i)
-		m.requireNo(m.process(h, func(ctx context.Context) error { _, err := h.Verify(ctx, 0); return err }))
-		h.clock = time.Now()
+		m.verify(h)
 		m.forgetRegistration(h)
+		m.verify(h) // it gives back what a killed process was about to take
+		h.clock = h.clock.Add(time.Hour)
+		m.verify(h)
+		h.clock = time.Now()
 		m.requireNo(m.process(h, func(ctx context.Context) error { _, err := h.blocks.Release(ctx, 0, 0); return err }))
-		m.requireNo(m.process(h, func(ctx context.Context) error { _, err := h.Verify(ctx, 0); return err }))
+		m.verify(h)
 		m.requireNothing(h)
 	}
 	overview, err := m.hosts[0].Show(m.Context())
@@ -203,6 +206,11 @@ func (m *model) finish() {
 			m.Errorf("%s is held: %+v", a.Address, a)
 		}
 	}
+}
+
+func (m *model) verify(h *host) {
+	m.Helper()
+	m.requireNo(m.process(h, func(ctx context.Context) error { _, err := h.Verify(ctx, 0); return err }))
 }
 
 func (m *model) requireNo(err error) {

@@ -109,6 +109,9 @@ func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Pr
 	if err != nil {
 		return err
 	}
+	if errors.Is(held.Closed, ipam.ErrMismatch) {
+		return held.Closed
+	}
 	for _, address := range addresses {
 		if err := p.check(owner, address.Addr(), have, held); err != nil {
 			return err

@@ -165,6 +165,138 @@ func TestMismatch(t *testing.T) {
 	newHost(t, store, 2, `"blockSize": {"4": 29}, "ranges": [{"subnet": "10.0.0.0/29"}, {"subnet": "10.0.1.0/29"}]`).requireAdd("b", "10.0.1.2")
 }
 
+// TestChangedConfiguration: a host whose configuration is changed while it has a block assigns no
+// address of it, with or without the store, and leaves it as it is. With the former configuration
+// it assigns addresses again.
+func TestChangedConfiguration(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
+	h.requireAdd("a", "10.0.0.2")
+	original := h.options.Config
+	for name, change := range map[string]func(c *ipam.Config){
+		"reserved":  func(c *ipam.Config) { c.Reserved = nil },
+		"gateway":   func(c *ipam.Config) { c.Ranges[0].Gateway = netip.MustParseAddr("10.0.0.14") },
+		"exclude":   func(c *ipam.Config) { c.Ranges[0].Exclude = []netip.Prefix{netip.MustParsePrefix("10.0.0.3/32")} },
+		"blockSize": func(c *ipam.Config) { c.BlockSize.IPv4 = 30 },
+		"ranges":    func(c *ipam.Config) { c.Ranges = []ipam.Range{{Subnet: netip.MustParsePrefix("10.0.1.0/28")}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := *original
+			other.Ranges = slices.Clone(original.Ranges)
+			change(&other)
+			h.options.Config = &other
+			h.restart()
+			for _, err := range []error{nil, ipam.ErrUnavailable} {
+				store.fail(err)
+				h.requireMismatch()
+			}
+			store.fail(nil)
+			if _, err := h.Verify(t.Context(), 0); !errors.Is(err, ipam.ErrMismatch) {
+				t.Errorf("verification: %v", err)
+			}
+			if _, err := h.Maintain(t.Context()); !errors.Is(err, ipam.ErrMismatch) {
+				t.Errorf("maintenance: %v", err)
+			}
+			h.options.Config = original
+			h.restart()
+			h.requireAdd("a", "10.0.0.2")
+			if _, err := netip.ParseAddr(h.add("b")); err != nil {
+				t.Error(err)
+			}
+			h.del("b")
+		})
+	}
+}
+
+// requireMismatch requires that nothing is assigned, and that the errors have both values.
+func (h *host) requireMismatch() {
+	h.Helper()
+	_, added := h.Add(h.Context(), ipam.Request{Owner: owner("b")})
+	_, again := h.Add(h.Context(), ipam.Request{Owner: owner("a")})
+	checked := h.Check(h.Context(), owner("a"), nil)
+	for verb, err := range map[string]error{"ADD": added, "ADD again": again, "CHECK": checked, "STATUS": h.Status(h.Context())} {
+		if !errors.Is(err, ipam.ErrMismatch) || strings.Count(fmt.Sprint(err), `"pool":"p"`) != 2 {
+			h.Errorf("%s: %v", verb, err)
+		}
+	}
+}
+
+// TestAppendedRange: ranges are appended on one host after the other. Those that do not have the
+// new one go on with their blocks. To remove it again is refused where it has a block.
+func TestAppendedRange(t *testing.T) {
+	store := newStore()
+	const both = `"blockSize": {"4": 29}, "ranges": [{"subnet": "10.0.0.0/29"}, {"subnet": "10.0.1.0/29"}]`
+	first := newHost(t, store, 0, one)
+	first.requireAdd("a", "10.0.0.2")
+	second := newHost(t, store, 1, both)
+	second.requireAdd("b", "10.0.1.2")
+	if _, err := first.Verify(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	first.requireAdd("c", "10.0.0.3")
+	first.requireNo(first.Status(t.Context()))
+	first.options.Config.Ranges = second.options.Config.Ranges
+	first.restart()
+	first.requireAdd("d", "10.0.0.4")
+	second.options.Config.Ranges = second.options.Config.Ranges[:1]
+	second.restart()
+	for range 2 {
+		if got := second.add("e"); !strings.Contains(got, ipam.ErrMismatch.Error()) {
+			t.Errorf("e gets %s", got)
+		}
+		if _, err := second.Verify(t.Context(), 0); !errors.Is(err, ipam.ErrMismatch) {
+			t.Errorf("verification: %v", err)
+		}
+	}
+}
+
+// TestChangedElsewhere: a host finds that the stored configuration was replaced when it verifies.
+// Without a stored one, its records say by which configuration its blocks are. Changed as
+// docs/ipam.md says, a pool is as a new one.
+func TestChangedElsewhere(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, one)
+	h.requireAdd("a", "10.0.0.2")
+	remove := func(path string) {
+		t.Helper()
+		entry, err := store.Get(t.Context(), path)
+		h.requireNo(err)
+		h.requireNo(store.Delete(t.Context(), path, entry.Index))
+	}
+	other := *h.options.Config
+	other.Reserved = []netip.Prefix{netip.MustParsePrefix("10.0.0.2/31")}
+	original := h.options.Config
+	remove(ipam.PoolPath("p"))
+	h.options.Config = &other
+	h.restart()
+	if _, err := h.Verify(t.Context(), 0); !errors.Is(err, ipam.ErrMismatch) {
+		t.Errorf("a changed configuration in an empty store: %v", err)
+	}
+	h.requireMismatch()
+	if _, err := store.Create(t.Context(), ipam.PoolPath("p"), ipam.Encode(other.Content())); err != nil {
+		t.Fatal(err)
+	}
+	h.options.Config = original
+	h.restart()
+	h.requireAdd("b", "10.0.0.3")
+	if _, err := h.Verify(t.Context(), 0); !errors.Is(err, ipam.ErrMismatch) {
+		t.Errorf("another configuration in the store: %v", err)
+	}
+	store.fail(ipam.ErrUnavailable)
+	h.requireMismatch()
+	store.fail(nil)
+	h.del("a")
+	h.del("b")
+	usage, err := h.Usage(t.Context())
+	h.requireNo(err)
+	remove(ipam.PoolPath("p"))
+	remove(ipam.BlockPath("p", usage.Blocks[0].Block))
+	h.requireNo(os.RemoveAll(filepath.Join(h.options.Config.StateDir, "ipam/pools/p")))
+	h.options.Config = &other
+	h.restart()
+	h.requireAdd("c", "10.0.0.4")
+}
+
 // TestReservedMismatch: what only this host takes for reserved, a block of another may give out.
 func TestReservedMismatch(t *testing.T) {
 	store := newStore()

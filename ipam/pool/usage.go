@@ -23,8 +23,8 @@ type Usage struct {
 	Reserved []netip.Addr
 	// Verified is when this host last knew that its blocks are its own. Zero: never.
 	Verified time.Time
-	// Closed is why no new address of the host's blocks is given out: ipam.ErrTwin or
-	// ipam.ErrFenced. Nil: it is.
+	// Closed is why no new address of the host's blocks is given out: ipam.ErrTwin,
+	// ipam.ErrMismatch or ipam.ErrFenced. Nil: it is.
 	Closed error
 	// Fenced is whether it is ipam.ErrFenced.
 	Fenced bool
@@ -58,7 +58,7 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 		return Usage{}, err
 	}
 	u := Usage{Verified: held.Verified}
-	if len(held.Blocks) > 0 || errors.Is(held.Closed, ipam.ErrTwin) {
+	if len(held.Blocks) > 0 || !errors.Is(held.Closed, ipam.ErrFenced) {
 		u.Closed, u.Fenced = held.Closed, errors.Is(held.Closed, ipam.ErrFenced)
 	}
 	blocks := make([]ipam.Block, len(held.Blocks))

@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	own "github.com/allocnet/allocnet/internal/version"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/plugin"
@@ -32,7 +33,7 @@ const about = "CNI " + name + " plugin v" + own.Version
 const timeout = 20 * time.Second
 
 func main() {
-	p := &plugin.Plugin{Connect: connected}
+	p := &plugin.Plugin{Connect: connected, InUse: netns.Addresses}
 	funcs := skel.CNIFuncs{Add: add(p), Check: call(p.Check), Del: call(p.Del), GC: call(p.GC), Status: call(p.Status)}
 	if err := skel.PluginMainFuncsWithError(funcs, version.All, about); err != nil {
 		if failed := err.Print(); failed != nil {

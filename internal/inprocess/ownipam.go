@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	pools "github.com/allocnet/allocnet/ipam"
 	ipamplugin "github.com/allocnet/allocnet/ipam/plugin"
 )
@@ -53,10 +54,10 @@ func (n *noConnection) Gone(context.Context, string) (bool, error) {
 // ownPlugin returns the plugin; asked tells afterwards whether the store was missing.
 func (c *call) ownPlugin() (p *ipamplugin.Plugin, asked func() bool) {
 	if c.connect != nil {
-		return &ipamplugin.Plugin{Connect: c.connect}, func() bool { return false }
+		return &ipamplugin.Plugin{Connect: c.connect, InUse: netns.Addresses}, func() bool { return false }
 	}
 	none := &noConnection{}
-	return &ipamplugin.Plugin{Connect: func(*pools.Config) ipamplugin.Connection { return none }}, func() bool { return none.asked }
+	return &ipamplugin.Plugin{Connect: func(*pools.Config) ipamplugin.Connection { return none }, InUse: netns.Addresses}, func() bool { return none.asked }
 }
 
 func (c *call) ownCall() ipamplugin.Call {

@@ -121,22 +121,32 @@ func (s *Store) LastReservedIP(rangeID string) (net.IP, error) {
 // ReleaseByID removes the leases of an attachment: if it has none, those of an old version,
 // which have the container ID alone. As in the plugin, one that cannot be removed is no error.
 func (s *Store) ReleaseByID(id, ifname string) error {
-	if !s.release(leaseContent(id, ifname)) {
-		s.release(strings.TrimSpace(id))
+	if found, _ := s.release(leaseContent(id, ifname)); !found {
+		_, _ = s.release(strings.TrimSpace(id))
 	}
 	return nil
 }
 
-// release removes the leases with that content. It returns whether there was one.
-func (s *Store) release(content string) (found bool) {
+// RemoveByID is ReleaseByID with an error for each lease that cannot be removed.
+func (s *Store) RemoveByID(id, ifname string) error {
+	found, err := s.release(leaseContent(id, ifname))
+	if !found && err == nil {
+		_, err = s.release(strings.TrimSpace(id))
+	}
+	return err
+}
+
+// release removes the leases with that content. It returns whether it removed one.
+func (s *Store) release(content string) (found bool, err error) {
 	for _, name := range s.find(content) {
-		if os.Remove(filepath.Join(s.dir, name)) != nil {
+		if errRemove := os.Remove(filepath.Join(s.dir, name)); errRemove != nil {
+			err = errors.Join(err, errRemove)
 			continue
 		}
 		s.index.remove(name, content)
 		s.changed, found = true, true
 	}
-	return found
+	return found, err
 }
 
 // Remove removes the lease of an address if it is this attachment's. It returns whether it was.

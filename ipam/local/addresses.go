@@ -10,8 +10,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/leases"
 	"github.com/allocnet/allocnet/ipam"
@@ -35,6 +36,17 @@ func New(config *ipam.Config, now func() time.Time) *Addresses {
 // open takes the lease lock. Closing what it returns releases it.
 func (a *Addresses) open(ctx context.Context) (*leases.Store, error) {
 	return leases.Open(ctx, a.config.DataDir, a.config.Pool)
+}
+
+// Writable returns why no lease can be made or removed. Nil: the directory of the leases is
+// writable, or is yet to be made.
+func (a *Addresses) Writable() error {
+	dir := filepath.Join(a.config.DataDir, a.config.Pool)
+	err := unix.Access(dir, unix.W_OK)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return &fs.PathError{Op: "write", Path: dir, Err: err}
 }
 
 // Lock takes the lease lock of the pool, and returns the function that releases it.
@@ -73,15 +85,11 @@ func (a *Addresses) Release(ctx context.Context, owner ipam.Owner) error {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	found := find(store, owner)
-	for _, address := range found {
+	for _, address := range find(store, owner) {
+		// Without its history an address has no cooldown, but its owner is gone all the same.
 		err = errors.Join(err, a.record(address, a.now().UnixNano()))
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	// Without its history an address has no cooldown, but its owner is gone all the same.
-	return errors.Join(err, store.ReleaseByID(owner.ContainerID, owner.Interface))
+	return errors.Join(err, store.RemoveByID(owner.ContainerID, owner.Interface))
 }
 
 // record sets the entry of an address in the history of its block, if it is one of a block.
@@ -114,8 +122,15 @@ func (a *Addresses) Quarantine(ctx context.Context, owner ipam.Owner, address ne
 	return err
 }
 
-// Owners returns the attachments that have a lease.
-func (a *Addresses) Owners(ctx context.Context) ([]ipam.Owner, error) {
+// Lease is an address that an attachment has.
+type Lease struct {
+	Address netip.Addr
+	Owner   ipam.Owner
+	Made    time.Time
+}
+
+// Leases returns all leases, in no order.
+func (a *Addresses) Leases(ctx context.Context) ([]Lease, error) {
 	store, err := a.open(ctx)
 	if err != nil {
 		return nil, err
@@ -125,12 +140,20 @@ func (a *Addresses) Owners(ctx context.Context) ([]ipam.Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []ipam.Owner
+	all := make([]Lease, 0, len(leased))
 	for address := range leased {
-		id, ifName, leased, err := store.Owner(address.AsSlice())
-		if owner := (ipam.Owner{ContainerID: id, Interface: ifName}); err == nil && leased && !slices.Contains(all, owner) {
-			all = append(all, owner)
+		id, ifName, exists, err := store.Owner(address.AsSlice())
+		if err != nil {
+			return nil, err
 		}
+		info, err := os.Stat(filepath.Join(a.config.DataDir, a.config.Pool, address.String()))
+		if !exists || errors.Is(err, fs.ErrNotExist) { // removed by a program without a lock
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Lease{address, ipam.Owner{ContainerID: id, Interface: ifName}, info.ModTime()})
 	}
 	return all, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -332,15 +333,22 @@ func TestReservedLeases(t *testing.T) {
 	}
 }
 
-// TestOwners: each attachment is there once.
-func TestOwners(t *testing.T) {
+// TestLeases: each address is there with its owner.
+func TestLeases(t *testing.T) {
 	h := newHost(t, `"ranges": [{"subnet": "fd00::/122"}, `+small[len(`"ranges": [`):])
 	h.take("a")
 	h.take("b")
-	all, err := h.Owners(t.Context())
-	slices.SortFunc(all, func(x, y ipam.Owner) int { return strings.Compare(x.ContainerID, y.ContainerID) })
-	if want := []ipam.Owner{owner("a"), owner("b")}; err != nil || !slices.Equal(all, want) {
-		t.Errorf("the owners are %v, %v, want %v", all, err, want)
+	all, err := h.Leases(t.Context())
+	owners := map[string]string{}
+	for _, l := range all {
+		owners[l.Address.String()] = l.Owner.ContainerID
+		if l.Made.IsZero() {
+			t.Errorf("%s was made at no time", l.Address)
+		}
+	}
+	want := map[string]string{"10.0.0.2": "a", "10.0.0.3": "b", "fd00::2": "a", "fd00::3": "b"}
+	if err != nil || !maps.Equal(owners, want) {
+		t.Errorf("the leases are %v, %v, want %v", owners, err, want)
 	}
 }
 

@@ -115,17 +115,17 @@ func requireFree(t *testing.T, held map[string]string, id, v6, v4 string) {
 // does whose ADD did not return, and so many of the others that there is room.
 func releaseUnknown(t *testing.T, h *host, held map[string]string) {
 	t.Helper()
-	owners, err := h.Owners(t.Context())
+	leases, err := h.Leases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range owners {
-		if !strings.Contains(o.ContainerID, "-") || o.Interface != "eth0" {
-			t.Errorf("there is a lease of %+v", o)
+	for _, l := range leases {
+		if !strings.Contains(l.Owner.ContainerID, "-") || l.Owner.Interface != "eth0" {
+			t.Errorf("there is a lease of %+v", l.Owner)
 		}
-		if _, ok := held[o.ContainerID]; !ok || len(held) > 5 {
-			h.release(o.ContainerID)
-			delete(held, o.ContainerID)
+		if _, ok := held[l.Owner.ContainerID]; !ok || len(held) > 5 {
+			h.release(l.Owner.ContainerID)
+			delete(held, l.Owner.ContainerID)
 		}
 	}
 }
@@ -133,12 +133,12 @@ func releaseUnknown(t *testing.T, h *host, held map[string]string) {
 // requireAllFree releases all, and requires that every address can be given out.
 func requireAllFree(t *testing.T, h *host) {
 	t.Helper()
-	owners, err := h.Owners(t.Context())
+	leases, err := h.Leases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range owners {
-		h.release(o.ContainerID)
+	for _, l := range leases {
+		h.release(l.Owner.ContainerID)
 	}
 	counts, err := h.Count(t.Context(), h.blocks)
 	if err != nil {

@@ -6,16 +6,11 @@ package plugin
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/local"
 )
 
 // collectedAfter is the least age of a lease that GC frees. The runtime lists the valid
@@ -25,7 +20,7 @@ const collectedAfter = time.Minute
 
 // GC frees the addresses of attachments that are not valid any more. Those that a network
 // namespace has are kept: a lease does not tell its network, and the runtime does not list the
-// attachments of other networks that use the pool.
+// attachments of other networks that use the pool. So are those that are made meanwhile.
 func (p *Plugin) GC(ctx context.Context, c Call) error {
 	opened, err := p.open(c)
 	if err != nil {
@@ -35,59 +30,37 @@ func (p *Plugin) GC(ctx context.Context, c Call) error {
 	if err != nil {
 		return err
 	}
-	var valid []ipam.Owner
+	kept := map[ipam.Owner]bool{}
 	for _, a := range conf.ValidAttachments {
-		valid = append(valid, ipam.Owner{ContainerID: a.ContainerID, Interface: a.IfName})
+		kept[ipam.Owner{ContainerID: a.ContainerID, Interface: a.IfName}] = true
 	}
-	leases, err := readLeases(filepath.Join(opened.conf.DataDir, opened.conf.Pool))
+	leases, err := opened.pool.Leases(ctx)
 	if err != nil {
 		return cniError(err)
 	}
-	used, err := netns.Addresses()
+	used, err := p.InUse()
 	if err != nil {
 		return cniError(err)
+	}
+	for _, owner := range stale(leases, kept, used, time.Now()) {
+		err = errors.Join(err, opened.pool.Del(ctx, owner))
+	}
+	return cniError(err)
+}
+
+// stale returns the attachments none of whose leases is to be kept.
+func stale(leases []local.Lease, kept map[ipam.Owner]bool, used map[netip.Addr]string, now time.Time) []ipam.Owner {
+	var owners []ipam.Owner
+	for _, l := range leases {
+		if used[l.Address] != "" || now.Sub(l.Made) < collectedAfter {
+			kept[l.Owner] = true
+		}
 	}
 	for _, l := range leases {
-		if used[l.address] != "" || time.Since(l.made) < collectedAfter {
-			valid = append(valid, l.owner)
+		if !kept[l.Owner] {
+			kept[l.Owner] = true // once
+			owners = append(owners, l.Owner)
 		}
 	}
-	return cniError(opened.pool.GC(ctx, valid))
-}
-
-// lease is an address that an attachment of this host has.
-type lease struct {
-	address netip.Addr
-	owner   ipam.Owner
-	made    time.Time
-}
-
-// readLeases reads the leases in a directory, which may be missing.
-func readLeases(dir string) ([]lease, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var all []lease
-	for _, entry := range entries {
-		address, err := netip.ParseAddr(entry.Name())
-		if err != nil { // the lock, and notes
-			continue
-		}
-		path := filepath.Join(dir, entry.Name())
-		content, err := regularfile.Read(path)
-		if errors.Is(err, fs.ErrNotExist) { // freed since it was listed
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		info, err := os.Lstat(path)
-		if err != nil {
-			continue // freed since it was read
-		}
-		id, iface, _ := strings.Cut(string(content), "\r\n")
-		all = append(all, lease{address, ipam.Owner{ContainerID: strings.TrimSpace(id), Interface: strings.TrimSpace(iface)}, info.ModTime()})
-	}
-	return all, nil
+	return owners
 }

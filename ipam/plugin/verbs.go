@@ -6,6 +6,7 @@ package plugin
 import (
 	"context"
 	"net"
+	"net/netip"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 
@@ -17,6 +18,8 @@ import (
 type Plugin struct {
 	// Connect returns the connection for a pool. It does no I/O.
 	Connect func(*ipam.Config) Connection
+	// InUse returns the addresses that a network namespace of this host has, with its path.
+	InUse func() (map[netip.Addr]string, error)
 }
 
 // Add assigns addresses. A repeated call for an attachment returns what it has.

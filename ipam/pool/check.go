@@ -43,8 +43,11 @@ func (p *Pool) agreed() error {
 }
 
 // Status requires that an address of each family can be given out: that one is free, or that
-// the store answers.
+// the store has a free block. It changes nothing.
 func (p *Pool) Status(ctx context.Context) error {
+	if err := p.local.Writable(); err != nil {
+		return err
+	}
 	usage, err := p.Usage(ctx)
 	if err != nil {
 		return err
@@ -52,18 +55,15 @@ func (p *Pool) Status(ctx context.Context) error {
 	if usage.Closed != nil {
 		return usage.Closed
 	}
-	full := slices.DeleteFunc(usage.Families, func(f FamilyUsage) bool { return f.Free > 0 })
-	if len(full) == 0 {
-		return nil
-	}
-	store, _, err := p.o.Open()
-	if err == nil {
-		ctx, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
-		defer stop()
-		_, err = store.List(ctx, ipam.PoolPath(p.o.Config.Pool), 0)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: IPv%d of the pool %s, and the store is needed for a new block: %w", ipam.ErrExhausted, full[0].Family, p.o.Config.Pool, err)
+	ctx, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
+	defer stop()
+	for _, f := range usage.Families {
+		if f.Free > 0 {
+			continue
+		}
+		if err := p.blocks.Claimable(ctx, f.Family); err != nil {
+			return fmt.Errorf("%w: IPv%d of the pool %s; a new block: %w", ipam.ErrExhausted, f.Family, p.o.Config.Pool, withCause(ctx, err, nil))
+		}
 	}
 	return nil
 }

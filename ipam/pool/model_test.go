@@ -137,11 +137,15 @@ func (m *model) del(i int) {
 }
 
 func (m *model) gc(i int) {
-	var valid []ipam.Owner
-	for id := range m.living[i] {
-		valid = append(valid, owner(id))
-	}
-	_ = m.process(m.hosts[i], func(ctx context.Context) error { return m.hosts[i].GC(ctx, valid) })
+	_ = m.process(m.hosts[i], func(ctx context.Context) error {
+		leases, err := m.hosts[i].Leases(ctx)
+		for _, l := range leases {
+			if _, valid := m.living[i][l.Owner.ContainerID]; !valid {
+				err = errors.Join(err, m.hosts[i].Del(ctx, l.Owner))
+			}
+		}
+		return err
+	})
 }
 
 // requireOwned requires that the entry of each address in a namespace is of its host.

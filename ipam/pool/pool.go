@@ -80,20 +80,8 @@ func (p *Pool) Del(ctx context.Context, owner ipam.Owner) error {
 	return errors.Join(p.reserved.Free(ctx, owner), p.local.Release(ctx, owner))
 }
 
-// GC takes back the addresses of all attachments but the valid ones.
-func (p *Pool) GC(ctx context.Context, valid []ipam.Owner) error {
-	owners, err := p.local.Owners(ctx)
-	keep := map[ipam.Owner]bool{}
-	for _, owner := range valid {
-		keep[owner] = true
-	}
-	for _, owner := range owners {
-		if !keep[owner] {
-			err = errors.Join(err, p.Del(ctx, owner))
-		}
-	}
-	return err
-}
+// Leases returns the leases of the pool's addresses on this host.
+func (p *Pool) Leases(ctx context.Context) ([]local.Lease, error) { return p.local.Leases(ctx) }
 
 // Check requires that an attachment has leases of these addresses, at least one, and that the
 // blocks they are from are this host's.

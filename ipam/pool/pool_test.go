@@ -125,6 +125,21 @@ func TestServersDown(t *testing.T) {
 	h.requireAdd("c", "10.0.0.2")
 }
 
+// TestStatusOfAFullPool: what another host has claimed cannot be given out here.
+func TestStatusOfAFullPool(t *testing.T) {
+	store := newStore()
+	other, h := newHost(t, store, 0, one), newHost(t, store, 1, one)
+	h.requireNo(h.Status(t.Context()))
+	if listing, err := store.List(t.Context(), "", 0); err != nil || len(listing.Entries) > 0 {
+		t.Errorf("STATUS made %v, %v", listing.Entries, err)
+	}
+	other.requireAdd("a", "10.0.0.2")
+	if err := h.Status(t.Context()); !errors.Is(err, ipam.ErrExhausted) || !strings.Contains(err.Error(), "none of 1 blocks of IPv4") {
+		t.Errorf("the status is %v", err)
+	}
+	other.requireNo(other.Status(t.Context()))
+}
+
 // TestSilentServers: if the store does not answer, an attachment fails within 5 s.
 func TestSilentServers(t *testing.T) {
 	store := newStore()
@@ -540,17 +555,18 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestGC: attachments that are not valid lose their addresses, of blocks and reserved ones.
-func TestGC(t *testing.T) {
+// TestDel: an attachment loses its addresses, of blocks and reserved ones, and no other does.
+func TestDel(t *testing.T) {
 	h := newHost(t, newStore(), 0, `"cooldown": "0s", "reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
 	h.requireAdd("a", "10.0.0.2")
 	h.requireAdd("b", "10.0.0.3")
 	if got := h.request(ipam.Request{Owner: owner("c"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}); got != "10.0.0.5" {
 		t.Fatal(got)
 	}
-	h.requireNo(h.GC(t.Context(), []ipam.Owner{owner("b")}))
-	if owners, err := h.local.Owners(t.Context()); err != nil || !slices.Equal(owners, []ipam.Owner{owner("b")}) {
-		t.Errorf("the owners are %v, %v", owners, err)
+	h.del("a")
+	h.del("c")
+	if leases, err := h.Leases(t.Context()); err != nil || len(leases) != 1 || leases[0].Owner != owner("b") {
+		t.Errorf("the leases are %v, %v", leases, err)
 	}
 	if overview, err := h.Show(t.Context()); err != nil || overview.Addresses[0].State != ipam.Free {
 		t.Errorf("the store has %+v, %v", overview.Addresses, err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -44,6 +46,27 @@ func TestPendingIsNotAttached(t *testing.T) {
 		var failed *Error
 		if test.wrong != "" && (!errors.As(err, &failed) || failed.Interface != "net2" || !strings.Contains(err.Error(), test.wrong)) {
 			t.Errorf("%s: %v, want an *Error of net2 that says %q", name, err, test.wrong)
+		}
+	}
+}
+
+// TestAttachedWithTheIdentity: plugins are told whose an allocation is, also by a call that does
+// not know it.
+func TestAttachedWithTheIdentity(t *testing.T) {
+	m := newMemory(t, nil)
+	m.network(t, "web", "bridge")
+	m.network(t, "storage", "macvlan")
+	identity := policy.Identity{Namespace: "prod", Job: "db", Group: "main", Region: "eu"}
+	if _, err := m.Setup(t.Context(), Request{ID: "a1", Identity: identity, Primary: &selection.Element{Name: "web", Interface: "eth0"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Attach(t.Context(), "a1", []selection.Element{{Name: "storage"}}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "IgnoreUnknown=true;NOMAD_ALLOC_ID=a1;NOMAD_GROUP_NAME=main;NOMAD_JOB_ID=db;NOMAD_NAMESPACE=prod;NOMAD_REGION=eu"
+	for _, c := range m.exec.calls {
+		if got := c.Environ["CNI_ARGS"]; got != want {
+			t.Errorf("%s: CNI_ARGS is %s, want %s", c, got, want)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -172,6 +173,31 @@ func TestArgs(t *testing.T) {
 		var refused *RequestError
 		if err := r.validate(); !errors.As(err, &refused) {
 			t.Errorf("%q=%q: %v, want *RequestError", key, value, err)
+		}
+	}
+}
+
+// TestIdentityArgs: what the orchestrator says of an allocation replaces what others say.
+func TestIdentityArgs(t *testing.T) {
+	ofNomad := policy.Identity{Namespace: "prod", Job: "db", Group: "main", Region: "eu"}
+	const nomad = "[NOMAD_ALLOC_ID a1] [NOMAD_GROUP_NAME main] [NOMAD_JOB_ID db] [NOMAD_NAMESPACE prod]"
+	for name, test := range map[string]struct {
+		edit func(*policy.Identity)
+		args map[string]string
+		want string
+	}{
+		"an identity":      {want: nomad + " [NOMAD_REGION eu]"},
+		"forged":           {args: map[string]string{"NOMAD_JOB_ID": "other", "NOMAD_NAMESPACE": "other", "NOMAD_ALLOC_ID": "a2", "NOMAD_ALLOC_INDEX": "2"}, want: "[NOMAD_ALLOC_ID a1] [NOMAD_ALLOC_INDEX 2] [NOMAD_GROUP_NAME main] [NOMAD_JOB_ID db] [NOMAD_NAMESPACE prod] [NOMAD_REGION eu]"},
+		"without a region": {edit: func(i *policy.Identity) { i.Region = "" }, args: map[string]string{"NOMAD_REGION": "other"}, want: nomad},
+		"without a group":  {edit: func(i *policy.Identity) { i.Group = "" }, args: map[string]string{"A": "1"}, want: "[A 1]"},
+		"a job as x;A=1":   {edit: func(i *policy.Identity) { i.Job = "x;NOMAD_JOB_ID=other" }, args: map[string]string{"NOMAD_JOB_ID": "other", "A": "1"}, want: "[A 1]"},
+	} {
+		r := Request{ID: "a1", Identity: ofNomad, Args: test.args}
+		if test.edit != nil {
+			test.edit(&r.Identity)
+		}
+		if got, want := fmt.Sprint(r.cniArgs()), "[[IgnoreUnknown true] "+test.want+"]"; got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
 }

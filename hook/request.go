@@ -8,10 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/policy"
@@ -54,7 +51,8 @@ type Request struct {
 	// its networks. A job must have no say in it. Empty: as the primary network or the
 	// host has it in its options, else PrimaryDNS. For Setup only.
 	DNS string `json:",omitempty"`
-	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown.
+	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown and those of
+	// Identity, which replace theirs.
 	Args map[string]string
 	// Operator is whether the host's operator asks. False: a job does, and its
 	// selection gets the ports of the host only that a policy allows.
@@ -102,33 +100,6 @@ func (r Request) validate() error {
 		return &RequestError{"networks", "", "nothing to attach: name a primary or an extra network"}
 	}
 	return validateArgs(r.Args)
-}
-
-// validateArgs holds CNI_ARGS to the form KEY=VALUE;KEY=VALUE, which has no
-// escape: a separator inside a value would make further arguments.
-func validateArgs(args map[string]string) error {
-	for _, key := range slices.Sorted(maps.Keys(args)) {
-		field := "CNI argument " + key
-		if key == "" || strings.ContainsAny(key, "=;\x00\n") {
-			return &RequestError{"CNI argument", key, "want a name without '=', ';', NUL or line break"}
-		}
-		if strings.ContainsAny(args[key], "=;\x00\n") {
-			return &RequestError{field, args[key], "want a value without '=', ';', NUL or line break"}
-		}
-	}
-	return nil
-}
-
-// cniArgs returns CNI_ARGS in a fixed order. IgnoreUnknown comes first because
-// plugins refuse arguments that they do not know without it.
-func (r Request) cniArgs() [][2]string {
-	args := [][2]string{{"IgnoreUnknown", "true"}}
-	for _, key := range slices.Sorted(maps.Keys(r.Args)) {
-		if key != "IgnoreUnknown" {
-			args = append(args, [2]string{key, r.Args[key]})
-		}
-	}
-	return args
 }
 
 // digest identifies the content of a request. The namespace is left out: it is compared

@@ -51,7 +51,8 @@ type Setup struct {
 	// Netns is the path of the allocation's network namespace. Empty: the agent
 	// creates one, and removes it with the allocation.
 	Netns string `json:"netns,omitempty"`
-	// Identity is matched against the rules of the networks. Empty: unknown.
+	// Identity is matched against the rules of the networks, and passed to every plugin
+	// if namespace, job and group are known. Empty: unknown.
 	Identity Identity `json:"identity,omitzero"`
 	// Primary selects the main network, one at most. Empty: the namespace has
 	// its main network already.

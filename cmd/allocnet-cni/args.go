@@ -13,13 +13,15 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// Keys of CNI_ARGS by which a job selects networks.
+// Keys of CNI_ARGS that a job sets.
 const (
 	// argNetworks is the whole selection, in either form.
 	argNetworks = "networks"
 	// argNetwork is the prefix of a key networks.NAME, which selects one
 	// network. Its value is a JSON object without name, or empty for defaults.
 	argNetwork = "networks."
+	// argAddressKey distinguishes the sticky addresses of a group, for allocnet-ipam.
+	argAddressKey = "ADDRESS_KEY"
 )
 
 // Keys that Nomad sets, from 1.9.4 on, and that no job can override.
@@ -31,12 +33,16 @@ const (
 	argRegion    = "NOMAD_REGION"
 )
 
-// nomadArgs are forwarded to the networks' plugins.
+// nomadArgs are those of Nomad that are forwarded to the networks' plugins.
 var nomadArgs = []string{argAllocID, argNamespace, argJob, argGroup, argRegion, "CONSUL_IPTABLES_CONFIG"}
 
-// ignorable reports whether a key is one that runtimes set for other plugins.
+// jobArgs are those of a job that are forwarded to the networks' plugins. A key holds only within
+// the group of the job.
+var jobArgs = []string{argAddressKey}
+
+// ignorable reports whether a key is one that is for other plugins.
 func ignorable(key string) bool {
-	return key == "IgnoreUnknown" || strings.HasPrefix(key, "NOMAD_") || strings.HasPrefix(key, "K8S_POD_") || slices.Contains(nomadArgs, key)
+	return key == "IgnoreUnknown" || strings.HasPrefix(key, "NOMAD_") || strings.HasPrefix(key, "K8S_POD_") || slices.Contains(nomadArgs, key) || slices.Contains(jobArgs, key)
 }
 
 // parseArgs parses CNI_ARGS. The format has no escape: plugins disagree about a
@@ -83,14 +89,14 @@ func identity(args map[string]string, c *conf, containerID string) (policy.Ident
 	return policy.Identity{Namespace: args[argNamespace], Job: args[argJob], Group: args[argGroup], Region: args[argRegion]}, nil
 }
 
-// forwarded returns the arguments for the networks' plugins. The job's own are not
+// forwarded returns the arguments for the networks' plugins. Others of the job are not
 // among them: IP and MAC have a meaning for the reference plugins, and would
 // bypass the policy.
 func forwarded(args map[string]string, c *conf) map[string]string {
 	pass := map[string]string{}
 	for key, value := range args {
 		forged := c.Identity == "unknown" && strings.HasPrefix(key, "NOMAD_")
-		if slices.Contains(nomadArgs, key) && !forged || slices.Contains(c.PassArgs, key) {
+		if slices.Contains(nomadArgs, key) && !forged || slices.Contains(jobArgs, key) || slices.Contains(c.PassArgs, key) {
 			pass[key] = value
 		}
 	}

@@ -75,14 +75,14 @@ func TestParseArgs(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
-	nomad := map[string]string{"NOMAD_ALLOC_ID": "a1", "NOMAD_NAMESPACE": "prod", "NOMAD_JOB_ID": "db", "NOMAD_GROUP_NAME": "g", "NOMAD_REGION": "eu", "IP": "10.0.0.9", "x": "y"}
+	nomad := map[string]string{"NOMAD_ALLOC_ID": "a1", "NOMAD_NAMESPACE": "prod", "NOMAD_JOB_ID": "db", "NOMAD_GROUP_NAME": "g", "NOMAD_REGION": "eu", "ADDRESS_KEY": "first", "IP": "10.0.0.9", "x": "y"}
 	c := good(t, `"primary": "web"`)
 	who, err := identity(nomad, c, "a1")
 	if want := (policy.Identity{Namespace: "prod", Job: "db", Group: "g", Region: "eu"}); err != nil || who != want {
 		t.Errorf("got %+v, %v, want %+v", who, err, want)
 	}
-	if got := forwarded(nomad, c); len(got) != 5 || got["IP"] != "" {
-		t.Errorf("forwarded: %v, want Nomad's five", got)
+	if got := forwarded(nomad, c); len(got) != 6 || got["IP"] != "" || got["ADDRESS_KEY"] != "first" {
+		t.Errorf("forwarded: %v, want Nomad's five and the key of the address", got)
 	}
 	for name, change := range map[string]func(map[string]string){
 		"of another allocation": func(a map[string]string) { a["NOMAD_ALLOC_ID"] = "a2" },
@@ -102,7 +102,7 @@ func TestIdentity(t *testing.T) {
 	if who, err := identity(nomad, old, "a1"); err != nil || who != (policy.Identity{}) {
 		t.Errorf("forged arguments are accepted: %+v, %v", who, err)
 	}
-	if diff := cmp.Diff(map[string]string{"x": "y"}, forwarded(nomad, old)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"x": "y", "ADDRESS_KEY": "first"}, forwarded(nomad, old)); diff != "" {
 		t.Errorf("forwarded: %s", diff)
 	}
 }
@@ -110,7 +110,7 @@ func TestIdentity(t *testing.T) {
 func TestSelected(t *testing.T) {
 	args := map[string]string{
 		"networks": "storage,mgmt@net5", "networks.backup": `{"interface": "net7", "ips": ["10.2.0.10/24"]}`, "networks.audit": "",
-		"IgnoreUnknown": "true", "NOMAD_ALLOC_ID": "x", "NOMAD_NEW": "x", "K8S_POD_NAME": "x",
+		"IgnoreUnknown": "true", "NOMAD_ALLOC_ID": "x", "NOMAD_NEW": "x", "K8S_POD_NAME": "x", "ADDRESS_KEY": "x",
 	}
 	got, err := selected(args, good(t, `"primary": "web", "args": {"cni": {"networks.lab": {"mtu": 1400}, "networks.iot": "{}"}}`))
 	if err != nil {

@@ -59,6 +59,7 @@ func TestDriver(t *testing.T) {
 		{"Reboot", testReboot},
 		{"Docker", testDocker},
 		{"PauseKilled", testPauseKilled},
+		{"Sticky", testSticky},
 		{"Scheduling", testScheduling},
 		{"Crowd", testCrowd},
 	} {

@@ -30,7 +30,7 @@ const (
 const serverAddress = "10.99.0.1"
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(func() int { return nomadagent.Run(m.Run) }, prepare))
+	os.Exit(sandbox.Main(func() int { return nomadagent.Run(m.Run) }, sandbox.InstallIPAM, prepare))
 }
 
 func prepare() error {

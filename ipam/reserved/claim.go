@@ -82,7 +82,11 @@ func (s *session) leasedHere(address netip.Addr, leased ipam.Owner, c claimant) 
 	if leased.ContainerID == c.Owner.ContainerID {
 		return &RefusedError{address, "interface " + leased.Interface + " of the same container has it: request another address for " + c.Owner.Interface}
 	}
-	if r := s.records[address]; r != nil && r.Content.Owner == leased && sameJob(r.Content.Job, c.Job) {
+	r := s.records[address]
+	if r != nil && r.Content.Owner == leased && c.Job.Allocation != "" && r.Content.Job.Allocation == c.Job.Allocation {
+		return &RefusedError{address, "interface " + leased.Interface + " of the same allocation has it: use another key, or request another address, for " + c.Owner.Interface}
+	}
+	if r != nil && r.Content.Owner == leased && sameJob(r.Content.Job, c.Job) {
 		return &BusyError{Address: address, Reason: "container " + leased.ContainerID + " of the same job has it on this host"}
 	}
 	return &RefusedError{address, "another container has it on this host"}

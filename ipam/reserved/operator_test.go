@@ -97,6 +97,16 @@ func TestSameContainer(t *testing.T) {
 	h.mustFail(second, ipam.ErrInvalid, "interface eth0 of the same container has it")
 }
 
+// TestSameAllocation: further interfaces of an allocation, whose container IDs differ, do not wait
+// for the address of the first.
+func TestSameAllocation(t *testing.T) {
+	h := newCluster(t).newHost(1)
+	h.mustTake(sticky("a", "web", "0"), "", 4)
+	second := sticky("a", "web", "0")
+	second.Owner = ipam.Owner{ContainerID: "a.allocnet.net1", Interface: "net1"}
+	h.mustFail(second, ipam.ErrInvalid, "interface eth0 of the same allocation has it", 4)
+}
+
 // TestClone: a host with the identity of another takes nothing.
 func TestClone(t *testing.T) {
 	c := newCluster(t)

@@ -68,7 +68,7 @@ var taskSchema = hclspec.NewObject(map[string]*hclspec.Spec{
 		"mtu":             hclspec.NewAttr("mtu", "number", false),
 		"ports":           hclspec.NewAttr("ports", "list(string)", false),
 		"default_route":   hclspec.NewAttr("default_route", "list(string)", false),
-		"cni_args":        hclspec.NewAttr("cni_args", "map(string)", false),
+		"cni_args":        hclspec.NewAttr("cni_args", "list(map(string))", false),
 		"infiniband_guid": hclspec.NewAttr("infiniband_guid", "string", false),
 		"advertise":       hclspec.NewAttr("advertise", "bool", false),
 		"bandwidth": hclspec.NewBlock("bandwidth", false, hclspec.NewObject(map[string]*hclspec.Spec{
@@ -88,15 +88,16 @@ type taskConfig struct {
 // networkConfig is a network block. Its label is the name of the network. The fields
 // are those of selection.Element.
 type networkConfig struct {
-	Interface      string            `codec:"interface"`
-	IPs            []string          `codec:"ips"`
-	MAC            string            `codec:"mac"`
-	MTU            int               `codec:"mtu"`
-	Ports          []string          `codec:"ports"`
-	DefaultRoute   []string          `codec:"default_route"`
-	CNIArgs        map[string]string `codec:"cni_args"`
-	InfinibandGUID string            `codec:"infiniband_guid"`
-	Bandwidth      *bandwidthConfig  `codec:"bandwidth"`
+	Interface      string           `codec:"interface"`
+	IPs            []string         `codec:"ips"`
+	MAC            string           `codec:"mac"`
+	MTU            int              `codec:"mtu"`
+	Ports          []string         `codec:"ports"`
+	DefaultRoute   []string         `codec:"default_route"`
+	InfinibandGUID string           `codec:"infiniband_guid"`
+	Bandwidth      *bandwidthConfig `codec:"bandwidth"`
+	// CNIArgs are several maps because Nomad hands a map of a job over as a list of them.
+	CNIArgs []map[string]string `codec:"cni_args"`
 	// Advertise makes the address on this network the task's address.
 	Advertise bool `codec:"advertise"`
 }
@@ -141,11 +142,13 @@ func (n networkConfig) element(name string) selection.Element {
 	if n.Bandwidth != nil {
 		e.Bandwidth = (*selection.Bandwidth)(n.Bandwidth)
 	}
-	for key, value := range n.CNIArgs {
-		if e.CNIArgs == nil {
-			e.CNIArgs = map[string]any{}
+	for _, args := range n.CNIArgs {
+		for key, value := range args {
+			if e.CNIArgs == nil {
+				e.CNIArgs = map[string]any{}
+			}
+			e.CNIArgs[key] = value
 		}
-		e.CNIArgs[key] = value
 	}
 	return e
 }

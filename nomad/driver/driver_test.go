@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -30,6 +31,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -338,6 +340,29 @@ func TestStartRefused(t *testing.T) {
 				requireEvents(t, c, notAttached)
 			}
 		})
+	}
+}
+
+// TestIdentity: whose an allocation is comes from Nomad's fields, and nothing of the task's text
+// changes it.
+func TestIdentity(t *testing.T) {
+	for index, want := range map[string]map[string]string{
+		"": nil, "2": {"NOMAD_ALLOC_INDEX": "2"}, "-1": nil, "2;NOMAD_JOB_ID=other": nil,
+	} {
+		task := taskOf(t, map[string]network{"storage": {"cni_args": []map[string]string{{"NOMAD_JOB_ID": "other"}}}})
+		task.JobName, task.User = "other", "other"
+		task.Env = map[string]string{"NOMAD_ALLOC_INDEX": index, "NOMAD_ALLOC_ID": "a2", "NOMAD_JOB_ID": "other", "NOMAD_NAMESPACE": "other", "NOMAD_GROUP_NAME": "other", "NOMAD_REGION": "other"}
+		var config taskConfig
+		if err := decode(task.GetMsgpackDriverConfig(), &config); err != nil {
+			t.Fatal(err)
+		}
+		r, err := newTestDriver(&engineFake{}).request(task, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if known := (policy.Identity{Namespace: "prod", Job: "db", Group: "g"}); r.ID != "a1" || r.Identity != known || !maps.Equal(r.Args, want) {
+			t.Errorf("index %q: allocation %s, identity %+v, args %v, want a1, %+v, %v", index, r.ID, r.Identity, r.Args, known, want)
+		}
 	}
 }
 

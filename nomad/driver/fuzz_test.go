@@ -18,7 +18,7 @@ import (
 // would take of it has names that are names, and only ports of the group.
 func FuzzTaskConfig(f *testing.F) {
 	for _, config := range []any{
-		map[string]any{"network": map[string]any{"storage": map[string]any{"ips": []string{"10.1.0.9/24"}, "ports": []string{"repl"}, "mtu": 1400, "cni_args": map[string]string{"a": "b"}, "bandwidth": nil}}},
+		map[string]any{"network": map[string]any{"storage": map[string]any{"ips": []string{"10.1.0.9/24"}, "ports": []string{"repl"}, "mtu": 1400, "cni_args": []map[string]string{{"a": "b"}}, "bandwidth": nil}}},
 		map[string]any{"network": map[string]any{"../a": map[string]any{"interface": "../x", "advertise": true, "bandwidth": map[string]any{"ingress_rate": 1, "ingress_burst": 1}}}},
 		map[string]any{"network": []any{1}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -101,9 +102,21 @@ func (d *driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, 
 	}
 	return hook.Request{
 		ID: c.GetAllocId(), Task: c.GetName(), Netns: isolation.GetPath(), Networks: elements, Ports: ports,
-		Identity: policy.Identity{Namespace: c.GetNamespace(), Job: c.GetJobId(), Group: c.GetTaskGroupName()},
-		Notify:   func(s hook.Step) { d.emitAttempt(c, s) },
+		Identity: policy.Identity{Namespace: c.GetNamespace(), Job: c.GetJobId(), Group: c.GetTaskGroupName()}, Args: indexArgs(c),
+		Notify: func(s hook.Step) { d.emitAttempt(c, s) },
 	}, nil
+}
+
+// indexArgs returns the CNI argument that has the index of the allocation in its group, which
+// Nomad passes in the environment only. The task's block env can replace it, so it distinguishes
+// the allocations of a group and nothing else.
+func indexArgs(c *proto.TaskConfig) map[string]string {
+	const name = "NOMAD_ALLOC_INDEX"
+	index := c.GetEnv()[name]
+	if _, err := strconv.ParseUint(index, 10, 31); err != nil {
+		return nil
+	}
+	return map[string]string{name: index}
 }
 
 // begin makes a task of its attachments, emits their events and watches it.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/pools"
@@ -69,9 +70,12 @@ func (d *Daemon) openPool(c *ipam.Config, s pools.Settings) (pools.Pool, error) 
 	if other := storeName(plugin.IPAM); other != s.Store {
 		return nil, fmt.Errorf("%w: the agent has the store %s, and configDir %s of the pool has %s: want the block ipam there, too", pools.ErrDisagree, s.Store, c.ConfigDir, other)
 	}
+	if other := fenceOf(poolSettings(plugin.IPAM)); other != fenceOf(s) {
+		return nil, fmt.Errorf("%w: the agent has the fence %s, and configDir %s of the pool has %s: want the same there", pools.ErrDisagree, fenceOf(s), c.ConfigDir, other)
+	}
 	connection := connect.New(c.ConfigDir, c.StateDir)
 	return pool.New(pool.Options{
-		Config: c, Grace: s.Grace, Fence: s.Fence, Holder: connection, Logger: d.log.Named("ipam").With("pool", c.Pool),
+		Config: c, Grace: s.Grace, Fence: connection.Fence, Holder: connection, Logger: d.log.Named("ipam").With("pool", c.Pool),
 		Open: func() (ipam.Store, ipam.Host, error) {
 			store, host, err := connection.Open()
 			if err != nil {
@@ -81,6 +85,8 @@ func (d *Daemon) openPool(c *ipam.Config, s pools.Settings) (pools.Pool, error) 
 		},
 	}), nil
 }
+
+func fenceOf(s pools.Settings) time.Duration { return cmp.Or(s.Fence, pools.DefaultFence) }
 
 // inUse tells whether a namespace of the host has an address of a prefix.
 func inUse(chroot string, p netip.Prefix) (bool, error) {

@@ -86,6 +86,7 @@ func TestPoolStoreDiffers(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "", "ipam {\n store = \"file\"\n}": "", "ipam {\n namespace = \"x\"\n region = \"eu\"\n}": "has nomad, namespace x, region eu", "ipam {\n store = \"etcd\"\n}": "a.hcl:2,10-16",
+		"ipam {\n store = \"file\"\n fence = \"20h\"\n}": "", "ipam {\n store = \"file\"\n fence = \"3h\"\n}": "has 3h0m0s",
 	} {
 		if err := os.WriteFile(filepath.Join(configDir, "a.hcl"), []byte(text+"\n"), 0o600); err != nil {
 			t.Fatal(err)

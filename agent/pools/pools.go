@@ -20,6 +20,9 @@ import (
 	"github.com/allocnet/allocnet/ipam/pool"
 )
 
+// DefaultFence is the time without verification after which no new address is assigned.
+const DefaultFence = 20 * time.Hour
+
 // Settings are those that a reload can change.
 type Settings struct {
 	// Store names the store: a pool is opened again when it changes.
@@ -35,7 +38,7 @@ type Settings struct {
 }
 
 func (s Settings) withDefaults() Settings {
-	s.Grace, s.Fence = cmp.Or(s.Grace, time.Hour), cmp.Or(s.Fence, 20*time.Hour)
+	s.Grace, s.Fence = cmp.Or(s.Grace, time.Hour), cmp.Or(s.Fence, DefaultFence)
 	return s
 }
 

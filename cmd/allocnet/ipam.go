@@ -57,9 +57,6 @@ type poolAccess struct {
 	store string
 }
 
-// defaultFence is that of the block ipam.
-const defaultFence = 20 * time.Hour
-
 // access opens a pool as the plugin does.
 func access(c *ipam.Config) (poolAccess, error) {
 	host, err := config.LoadDefault(c.ConfigDir)
@@ -67,11 +64,11 @@ func access(c *ipam.Config) (poolAccess, error) {
 		return poolAccess{}, err
 	}
 	connection := connect.New(c.ConfigDir, c.StateDir)
-	a := poolAccess{config: c, open: connection.Open, gone: connection.Gone, fence: defaultFence, store: "file"}
+	a := poolAccess{config: c, open: connection.Open, gone: connection.Gone, fence: pools.DefaultFence, store: "file"}
 	if host.IPAM != nil {
-		a.fence, a.store = cmp.Or(host.IPAM.Fence, defaultFence), cmp.Or(host.IPAM.Store, "nomad")
+		a.fence, a.store = cmp.Or(host.IPAM.Fence, pools.DefaultFence), cmp.Or(host.IPAM.Store, "nomad")
 	}
-	a.pool = pool.New(pool.Options{Config: c, Open: connection.Open, Holder: connection, Fence: a.fence})
+	a.pool = pool.New(pool.Options{Config: c, Open: connection.Open, Holder: connection, Fence: connection.Fence})
 	return a, nil
 }
 

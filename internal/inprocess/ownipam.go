@@ -36,6 +36,11 @@ func (n *noConnection) Open() (pools.Store, pools.Host, error) {
 	return nil, pools.Host{}, errNoConnection
 }
 
+func (n *noConnection) Fence() (time.Duration, error) {
+	n.asked = true
+	return 0, errNoConnection
+}
+
 func (n *noConnection) Index(context.Context, string, string) (int, error) {
 	n.asked = true
 	return 0, errNoConnection

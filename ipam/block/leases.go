@@ -52,9 +52,10 @@ type Options struct {
 	// Connect returns the store, and who this host is to the others. It is called by what
 	// needs the store only, each time.
 	Connect func() (ipam.Store, ipam.Host, error)
-	// Fence is for how long addresses are given out without having verified. 0: as the last
-	// process that verified had it, or 20 h.
-	Fence time.Duration
+	// Fence returns for how long addresses are given out without having verified; 0 is 20 h. It
+	// is called by what verifies, which records it, and what gives out addresses reads the record
+	// only. Nil: what is recorded stays.
+	Fence func() (time.Duration, error)
 	// Logger reports blocks that were lost. Nil: none.
 	Logger hclog.Logger
 }

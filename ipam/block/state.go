@@ -4,6 +4,7 @@
 package block
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -59,7 +60,7 @@ func (l *Leases) Overview() (*Overview, error) {
 
 // fenced returns the error of records that were verified too long ago.
 func (l *Leases) fenced(r *records, now moment) error {
-	fence := l.fence(r)
+	fence := cmp.Or(time.Duration(r.Fence), defaultFence)
 	if !now.older(fence, r.Verified) {
 		return nil
 	}
@@ -68,15 +69,4 @@ func (l *Leases) fenced(r *records, now moment) error {
 		last = "at " + r.Verified.Time.Format(time.RFC3339)
 	}
 	return fmt.Errorf("%w: last verified %s, want every %s", ipam.ErrFenced, last, fence)
-}
-
-// fence is the host's own, or the one that was in force when it last verified.
-func (l *Leases) fence(r *records) time.Duration {
-	switch {
-	case l.Fence > 0:
-		return l.Fence
-	case r.Fence > 0:
-		return time.Duration(r.Fence)
-	}
-	return defaultFence
 }

@@ -15,6 +15,9 @@ import (
 // Watch waits until the blocks of the pool change in the store, or for a while, and returns
 // the index to wait for next. It holds no lock. With 0 it does not wait.
 func (l *Leases) Watch(ctx context.Context, after uint64) (uint64, error) {
+	if err := l.saveFence(ctx); err != nil {
+		return after, err
+	}
 	store, _, err := l.Connect()
 	if err != nil {
 		return after, err
@@ -32,6 +35,9 @@ func (l *Leases) Watch(ctx context.Context, after uint64) (uint64, error) {
 // are removed. A block that is owned by another host is closed. It also resolves what earlier
 // processes left.
 func (l *Leases) Verify(ctx context.Context) error {
+	if err := l.saveFence(ctx); err != nil {
+		return err
+	}
 	trusted := l.trusted.Swap(false)
 	return l.withStore(ctx, func(s *session) error {
 		began := s.now
@@ -99,13 +105,29 @@ func (l *Leases) attempted(ctx context.Context, self ipam.Host, now moment) erro
 
 // verified records that all records were compared after a moment.
 func (s *session) verified(ctx context.Context, at moment) error {
-	return s.edit(ctx, func(r *records) error {
-		r.Verified = at
-		if s.Fence > 0 {
-			r.Fence = int64(s.Fence)
-		}
+	return s.edit(ctx, func(r *records) error { r.Verified = at; return nil })
+}
+
+// saveFence records the fence that is configured. It is in force even if the store does not answer
+// then.
+func (l *Leases) saveFence(ctx context.Context) error {
+	if l.Fence == nil {
 		return nil
-	})
+	}
+	fence, err := l.Fence()
+	if err != nil {
+		return err
+	}
+	self, err := l.self()
+	if err != nil {
+		return err
+	}
+	r, err := l.readRecords(self.Instance)
+	if err != nil || r.Fence == int64(fence) {
+		return err
+	}
+	s := &session{Leases: l, host: self}
+	return s.edit(ctx, func(r *records) error { r.Fence = int64(fence); return nil })
 }
 
 func (s *session) verifyOwnedAll(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/ipam"
@@ -19,6 +20,9 @@ type Connection interface {
 	pool.Holder
 	// Open returns the store, and who this host is in it.
 	Open() (ipam.Store, ipam.Host, error)
+	// Fence returns the time without verification after which no new address is assigned; 0: the
+	// default.
+	Fence() (time.Duration, error)
 	// Index returns the number of an allocation in its group.
 	Index(ctx context.Context, namespace, allocation string) (int, error)
 }
@@ -38,7 +42,7 @@ func (p *Plugin) open(c Call) (*call, error) {
 		return nil, err
 	}
 	connection := p.Connect(conf)
-	options := pool.Options{Config: conf, Open: connection.Open, Holder: connection}
+	options := pool.Options{Config: conf, Open: connection.Open, Fence: connection.Fence, Holder: connection}
 	if conf.Probe != "" {
 		options.Probe = func(ctx context.Context, address netip.Addr) (bool, error) {
 			return acd.Probe(ctx, conf.Probe, address)

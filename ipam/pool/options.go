@@ -28,9 +28,10 @@ type Options struct {
 	Probe func(ctx context.Context, address netip.Addr) (taken bool, err error)
 	// Grace is how long a node must be gone before others take what it had. 0: an hour.
 	Grace time.Duration
-	// Fence is for how long new addresses are given out without having verified that the
-	// blocks are still this host's. 0: 20 h.
-	Fence time.Duration
+	// Fence returns for how long new addresses are given out without having verified that the
+	// blocks are still this host's; 0 is 20 h. It is called to verify, and recorded for all
+	// processes. Nil: it stays as it was recorded last.
+	Fence func() (time.Duration, error)
 	// Now is the time. Nil: time.Now.
 	Now func() time.Time
 	// Logger is optional.

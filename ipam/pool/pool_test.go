@@ -456,14 +456,20 @@ func TestProbe(t *testing.T) {
 	h.requireAdd("b", "10.0.0.2")
 }
 
-// TestFenced: a host that has not verified gives out no address until it has.
+// TestFenced: a host that has not verified gives out no address until it has, or another fence is
+// configured. That needs no store.
 func TestFenced(t *testing.T) {
 	store := newStore()
 	h := newHost(t, store, 0, one)
 	h.requireAdd("a", "10.0.0.2")
-	h.options.Fence = time.Nanosecond
+	h.options.Fence = fence(time.Nanosecond)
 	h.restart()
 	store.fail(ipam.ErrUnavailable)
+	if _, err := h.Verify(t.Context(), 0); !errors.Is(err, ipam.ErrUnavailable) {
+		t.Errorf("verification: %v", err)
+	}
+	h.options.Fence = nil // as another process that reads the record
+	h.restart()
 	_, err := h.Add(t.Context(), ipam.Request{Owner: owner("b")})
 	if !errors.Is(err, ipam.ErrUnavailable) {
 		t.Errorf("the error is %v", err)
@@ -472,9 +478,16 @@ func TestFenced(t *testing.T) {
 		t.Errorf("the status is %v", err)
 	}
 	h.requireAdd("a", "10.0.0.2")
-	h.options.Fence = time.Hour
+	h.options.Fence = fence(0)
 	h.restart()
+	if _, err := h.Verify(t.Context(), 0); !errors.Is(err, ipam.ErrUnavailable) {
+		t.Errorf("verification: %v", err)
+	}
 	h.requireAdd("b", "10.0.0.3")
+}
+
+func fence(d time.Duration) func() (time.Duration, error) {
+	return func() (time.Duration, error) { return d, nil }
 }
 
 // TestUnverified: with the store, a fenced host verifies at once.

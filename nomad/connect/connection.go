@@ -8,6 +8,7 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/filestore"
@@ -24,6 +25,8 @@ type Connection struct {
 	// store is nil until the configuration has been read.
 	store ipam.Store
 	node  func(ctx context.Context) (node, error)
+	// fence is that of the block ipam.
+	fence time.Duration
 	// region is that of the variables. Empty: the agent's.
 	region string
 	// nomad is nil if the host has no Nomad.
@@ -59,6 +62,15 @@ func (c *Connection) Open() (ipam.Store, ipam.Host, error) {
 }
 
 // dir has what belongs to no single pool.
+// Fence returns the time of the block ipam without verification after which no new address is
+// assigned; 0: the default.
+func (c *Connection) Fence() (time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.prepareLocked()
+	return c.fence, err
+}
+
 func (c *Connection) dir() string { return filepath.Join(c.stateDir, "ipam") }
 
 // client returns the client of Nomad; nil if the host has none.
@@ -77,6 +89,9 @@ func (c *Connection) prepareLocked() error {
 	b, err := load(c.configDir)
 	if err != nil {
 		return err
+	}
+	if b.IPAM != nil {
+		c.fence = b.IPAM.Fence
 	}
 	if b.Nomad != nil || b.hasStore() {
 		if b.IPAM != nil {

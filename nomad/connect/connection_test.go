@@ -287,3 +287,17 @@ func TestIndexOf(t *testing.T) {
 		}
 	}
 }
+
+// TestFence: it is what the block ipam has, with each store.
+func TestFence(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "ipam {}": 0, "ipam {\n fence = \"3h\"\n}": 3 * time.Hour, "ipam {\n store = \"file\"\n fence = \"3h\"\n}": 3 * time.Hour,
+	} {
+		if got, err := New(configDir(t, text), t.TempDir()).Fence(); err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", text, got, err, want)
+		}
+	}
+	if got, err := New(configDir(t, "ipam {\n fence = \"x\"\n}"), t.TempDir()).Fence(); err == nil {
+		t.Errorf("an invalid one is %s", got)
+	}
+}

@@ -27,6 +27,15 @@ type fakePool struct {
 	usage    pool.Usage
 	verified pool.Verified
 	overlaps int
+	// adopting is for how many calls there is more to adopt.
+	adopting int
+}
+
+func (f *fakePool) Adopting() (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.adopting--
+	return f.adopting >= 0, nil
 }
 
 func (f *fakePool) call(ctx context.Context, name string) error {

@@ -5,6 +5,7 @@ package pools
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type Pool interface {
 	Verify(ctx context.Context, after uint64) (pool.Verified, error)
 	Maintain(ctx context.Context) (pool.Maintained, error)
 	Adopt(ctx context.Context, inUse func(netip.Prefix) (bool, error)) ([]ipam.Block, []netip.Addr, error)
+	Adopting() (bool, error)
 	Reclaim(ctx context.Context) ([]ipam.Block, []netip.Addr, error)
 	Usage(ctx context.Context) (pool.Usage, error)
 }
@@ -33,6 +35,7 @@ const (
 	maintainPause = 5 * time.Second
 	maintainLimit = 10 * time.Second
 	adoptPause    = 2 * time.Minute
+	adoptAgain    = 45 * time.Second // a block is adopted 40 s after it was found unused
 	adoptLimit    = 20 * time.Second
 	reclaimPause  = 10 * time.Minute
 	reclaimLimit  = time.Minute
@@ -67,10 +70,19 @@ func (k *keeper) start(ctx context.Context) {
 }
 
 func (k *keeper) steps() []*step {
+	adopt := &step{name: "adopt", pause: adoptPause, limit: adoptLimit}
+	adopt.run = func(ctx context.Context) error {
+		adopting, err := k.adopt(ctx)
+		adopt.pause = adoptPause
+		if adopting {
+			adopt.pause = adoptAgain
+		}
+		return err
+	}
 	steps := []*step{
 		{name: "verify", pause: verifyPause, limit: verifyLimit, run: k.verifier()},
 		{name: "maintain", pause: maintainPause, limit: maintainLimit, run: k.maintain},
-		{name: "adopt", pause: adoptPause, limit: adoptLimit, run: k.adopt},
+		adopt,
 	}
 	if !k.settings.KeepDead {
 		steps = append(steps, &step{name: "reclaim", pause: min(reclaimPause, max(k.settings.Grace/4, time.Second)), limit: reclaimLimit, run: k.reclaim})
@@ -102,10 +114,12 @@ func (k *keeper) maintain(ctx context.Context) error {
 	return err
 }
 
-func (k *keeper) adopt(ctx context.Context) error {
+// adopt tells whether there is more to adopt soon.
+func (k *keeper) adopt(ctx context.Context) (bool, error) {
 	blocks, addresses, err := k.pool.Adopt(ctx, k.inUse)
 	k.tell("adopted what an earlier state directory of this host had", blocks, addresses)
-	return err
+	adopting, errRead := k.pool.Adopting()
+	return adopting, errors.Join(err, errRead)
 }
 
 func (k *keeper) reclaim(ctx context.Context) error {

@@ -57,6 +57,24 @@ func TestSteps(t *testing.T) {
 	})
 }
 
+// TestAdoptsSoon: what was found unused once is looked at again when it may be adopted.
+func TestAdoptsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHost(t, Settings{}, "a")
+		h.pools["a"].adopting = 1
+		h.run(t, func() {
+			var got []int
+			for _, wait := range []time.Duration{time.Second, 39 * time.Second, 15 * time.Second, 90 * time.Second, 60 * time.Second} {
+				time.Sleep(wait)
+				got = append(got, h.pools["a"].called("adopt"))
+			}
+			if diff := cmp.Diff([]int{1, 1, 2, 2, 3}, got); diff != "" {
+				t.Errorf("scans after 1, 40, 55, 145 and 205 s (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
 // TestManual: the blocks of nodes that are gone are left alone.
 func TestManual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -24,6 +25,10 @@ func (l *Leases) Adopt(ctx context.Context, inUse func(b ipam.Block) (bool, erro
 		if err := s.look(ctx); err != nil {
 			return err
 		}
+		maps.DeleteFunc(s.view.Unused, func(path string, _ suspect) bool {
+			_, exists := s.view.entries[path]
+			return !exists || s.hasRecord(path)
+		})
 		err := s.others(ctx, func(path string, o *owner) error {
 			taken, err := s.adopt(ctx, path, o, inUse)
 			if taken {
@@ -34,6 +39,12 @@ func (l *Leases) Adopt(ctx context.Context, inUse func(b ipam.Block) (bool, erro
 		return errors.Join(err, s.writeView())
 	})
 	return adopted, err
+}
+
+// Adopting tells whether Adopt has found a block unused once, and settle after that may take it.
+func (l *Leases) Adopting() (bool, error) {
+	v, err := l.readView(moment{})
+	return err == nil && len(v.Unused) > 0, err
 }
 
 // hadBefore tells whether another instance was this node or machine.

@@ -163,6 +163,10 @@ func (p *Pool) ReleaseNode(ctx context.Context, nodeID string) ([]ipam.Block, []
 	return blocks, addresses, errors.Join(err, errReserved)
 }
 
+// Adopting tells whether Adopt has found blocks unused once. It takes them when it finds them so
+// again, 40 s later.
+func (p *Pool) Adopting() (bool, error) { return p.blocks.Adopting() }
+
 // Adopt takes back what an earlier state directory of this node had, if inUse says twice that no
 // namespace of the host has an address of the prefix.
 func (p *Pool) Adopt(ctx context.Context, inUse func(netip.Prefix) (bool, error)) ([]ipam.Block, []netip.Addr, error) {

@@ -726,6 +726,34 @@ func TestAdopt(t *testing.T) {
 	if want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}; err != nil || !slices.Equal(asked, want) {
 		t.Errorf("asked for %v, %v, want %v", asked, err, want)
 	}
+	if adopting, err := h.Adopting(); adopting || err != nil {
+		t.Errorf("what is in use is to be adopted: %t, %v", adopting, err)
+	}
+	if _, _, err := h.Adopt(t.Context(), func(netip.Prefix) (bool, error) { return false, nil }); err != nil {
+		t.Error(err)
+	}
+	if adopting, err := h.Adopting(); !adopting || err != nil {
+		t.Errorf("what was unused once is to be adopted: %t, %v", adopting, err)
+	}
+	path := ipam.BlockPath("p", netip.MustParsePrefix("10.0.0.0/28"))
+	if err := store.Delete(t.Context(), path, mustGet(t, store, path).Index); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.Adopt(t.Context(), func(netip.Prefix) (bool, error) { return false, nil }); err != nil {
+		t.Error(err)
+	}
+	if adopting, err := h.Adopting(); adopting || err != nil {
+		t.Errorf("what is gone is to be adopted: %t, %v", adopting, err)
+	}
+}
+
+func mustGet(t *testing.T, s ipam.Store, path string) ipam.Entry {
+	t.Helper()
+	e, err := s.Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // TestVerifyWaits: with an index Verify waits for a change.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -37,11 +36,11 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) (*chain
 		if first == nil {
 			first = err
 		}
-		if a.Attempts == maxAttempts || !cniexec.Transient(err) {
+		pause := delay()
+		if isOver(err, a.Attempts, started, pause) {
 			break
 		}
 		o.report(o.observation(OpRetry, *a, a.Attempts, started, err))
-		pause := delay()
 		log.Warn("attach failed, trying again", "attempt", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
 		if err := o.undoAdd(ctx, a); err != nil {
 			log.Warn("DEL before the next attempt failed", "error", err)

@@ -4,11 +4,6 @@
 package main
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -35,43 +30,7 @@ var modules = []string{
 }
 
 func TestLinkedPackages(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
-		path, module, _ := strings.Cut(line, " ")
-		for _, banned := range forbidden {
-			if slices.Contains(light, path) {
-				continue
-			}
-			if path == banned || strings.HasPrefix(path, banned+"/") {
-				t.Errorf("%s is linked", path)
-			}
-		}
-		if module != "" && module != "github.com/allocnet/allocnet" && !slices.Contains(modules, module) {
-			t.Errorf("%s is linked, of a module that is not on the list: %s", path, module)
-		}
-	}
+	sandbox.RequireLinked(t, sandbox.Linked{Forbidden: forbidden, Light: light, Modules: modules})
 }
 
-// TestSize builds the plugin as make build does.
-func TestSize(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), name)
-	if err := sandbox.Build(binary, "cmd/allocnet-cni"); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Size() > 12_000_000 {
-		t.Errorf("%d bytes, want at most 12 MB", info.Size())
-	}
-	cmd := exec.Command(binary)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	out, err := cmd.CombinedOutput()
-	if want := "CNI allocnet-cni plugin v"; err != nil || !strings.HasPrefix(string(out), want) {
-		t.Errorf("without arguments: %v, %q, want %q first", err, out, want)
-	}
-}
+func TestSize(t *testing.T) { sandbox.RequireSmall(t, name) }

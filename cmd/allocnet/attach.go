@@ -23,8 +23,11 @@ removes it. Without --primary, only the extra networks are attached, to a namesp
 that has its main network already.
 
 The set-up is all or nothing: if one network fails, the others are removed again.
-Transient errors are retried, three attempts in all. Repeated with the same networks,
-the command prints the existing attachments. --file reads primary, networks, publish,
+Transient errors are retried, three attempts in all. If a plugin says that it cannot have
+something now, as an address while no server of the pool answers, no attempt begins later
+than 5 s after the first: try again later. Without --json, the command prints to stderr
+what it waits for if it takes longer than two seconds. Repeated with the same networks, it
+prints the existing attachments. --file reads primary, networks, publish,
 dns and netns from a file in HCL.
 
 To attach an allocation that is set up to further networks, leave out --primary and
@@ -70,7 +73,7 @@ func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	allocation, err := engine.SetupOrExtend(ctx, request)
+	allocation, err := s.reported(cmd.ErrOrStderr(), request, func() (*hook.Allocation, error) { return engine.SetupOrExtend(ctx, request) })
 	if err != nil {
 		return err
 	}

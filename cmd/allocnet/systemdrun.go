@@ -76,7 +76,7 @@ func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine,
 	if r.Owner, err = unit.Owner(u.name); err != nil {
 		return runFailure(err)
 	}
-	allocation, err := engine.Setup(cmd.Context(), r)
+	allocation, err := s.reported(cmd.ErrOrStderr(), r, func() (*hook.Allocation, error) { return engine.Setup(cmd.Context(), r) })
 	if err != nil {
 		return runFailure(err)
 	}

@@ -6,6 +6,7 @@ package ipam
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -129,6 +130,28 @@ func (h *host) requireForcedCleanup() {
 		h.Errorf("gc does not list the lease of a5: %s", out)
 	}
 	h.mustRun(call{verb: "DEL", id: "a5"})
+}
+
+// TestStoreDoesNotAnswer: an operator is told what attach waits for, and gets the name of the store
+// after one attempt. Nothing is left.
+func TestStoreDoesNotAnswer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	address := "http://" + silent.Addr().String()
+	conf := t.TempDir()
+	sandbox.WriteFile(t, conf+"/agent.hcl", "ipam {}\nnomad {\n address = \""+address+"\"\n node_id = \"0b2e7b1c-94c2-4c2a-8a0e-5a4e1d0c9f01\"\n}\n")
+	h := &host{pool: newPool(t, map[string]any{"ranges": dual, "configDir": conf}), conf: t.TempDir(), records: t.TempDir()}
+	sandbox.WriteFile(t, h.conf+"/net.conflist", h.network("1.1.0", "net", bridge))
+	out, err := h.allocnet("attach", "a1", "--networks", "net")
+	if err == nil || !strings.Contains(out, address) || !strings.Contains(out, "a1: waiting for the plugins of net\n") || strings.Contains(out, "trying again") {
+		t.Errorf("attach: %v: %s\nwant one attempt, what it waits for, and an error that names %s", err, out, address)
+	}
+	if out := h.must("status", "--json"); strings.Contains(out, "a1") {
+		t.Errorf("a1 is on record: %s", out)
+	}
 }
 
 // TestWithoutProgram: in process no plugin is needed.

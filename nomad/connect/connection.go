@@ -61,7 +61,6 @@ func (c *Connection) Open() (ipam.Store, ipam.Host, error) {
 	return c.store, host, nil
 }
 
-// dir has what belongs to no single pool.
 // Fence returns the time of the block ipam without verification after which no new address is
 // assigned; 0: the default.
 func (c *Connection) Fence() (time.Duration, error) {
@@ -71,6 +70,7 @@ func (c *Connection) Fence() (time.Duration, error) {
 	return c.fence, err
 }
 
+// dir has what belongs to no single pool.
 func (c *Connection) dir() string { return filepath.Join(c.stateDir, "ipam") }
 
 // client returns the client of Nomad; nil if the host has none.

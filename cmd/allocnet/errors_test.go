@@ -28,6 +28,7 @@ import (
 	"github.com/allocnet/allocnet/internal/hclfile"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/local"
@@ -97,6 +98,7 @@ var outcomes = map[string]struct {
 	"internal/netns.ErrMissing":           {netns.ErrMissing, refused},
 	"hook.UnrecordedError":                {&hook.UnrecordedError{}, conflict},
 	"internal/resolvconf.ErrForeign":      {resolvconf.ErrForeign, conflict},
+	"internal/regularfile.ErrNotRegular":  {regularfile.ErrNotRegular, failed},
 	"internal/netns.MissingError":         {&netns.MissingError{}, refused},
 	"ipam.ErrInvalid":                     {ipam.ErrInvalid, refused},
 	"ipam.ErrMismatch":                    {ipam.ErrMismatch, refused},

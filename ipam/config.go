@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -69,7 +69,12 @@ type Block = netip.Prefix
 // a few bytes for each.
 const maxHostBits = 16
 
-var poolName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+// isPoolName is whether a text has 1 to 63 of a-z, 0-9 and -, the first of which is no -. It is
+// no regular expression: to compile one takes a part of the plugin's start.
+func isPoolName(text string) bool {
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
+	return text != "" && len(text) <= 63 && text[0] != '-' && !strings.ContainsFunc(text, other)
+}
 
 // Families returns the families of the ranges, in their order. An attachment gets an address
 // of each.
@@ -119,7 +124,7 @@ func (r *Range) has(a netip.Addr) bool {
 // validate checks what was parsed, and fills in what depends on it.
 func (c *Config) validate() error {
 	switch {
-	case !poolName.MatchString(c.Pool) || c.Pool == nodesName:
+	case !isPoolName(c.Pool) || c.Pool == nodesName:
 		return invalid("pool", c.Pool, "want a name of a-z, 0-9 and -, other than %s", nodesName)
 	case len(c.Ranges) == 0:
 		return invalid("ranges", "", "want at least one")

@@ -132,7 +132,7 @@ func DecodeNode(data []byte) (NodeContent, error) {
 
 // validate checks what owns blocks.
 func (h Host) validate() error {
-	if !instanceName.MatchString(h.Instance) {
+	if !isInstance(h.Instance) {
 		return fmt.Errorf("the content has the instance %q: want 32 hexadecimal digits", h.Instance)
 	}
 	return nil

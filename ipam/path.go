@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -76,17 +75,19 @@ type Path struct {
 	Instance string
 }
 
-var instanceName = regexp.MustCompile(`^[0-9a-f]{32}$`)
+func isInstance(text string) bool {
+	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
+}
 
 // ParsePath reads the path of an entry.
 func ParsePath(path string) (p Path, err error) {
 	bad := fmt.Errorf("%q is no path of a pool: want %sPOOL/pool, /b/BLOCK or /a/ADDRESS, or %snodes/INSTANCE", path, Prefix, Prefix)
 	rest, ok := strings.CutPrefix(path, Prefix)
 	pool, rest, _ := strings.Cut(rest, "/")
-	if ok && pool == nodesName && instanceName.MatchString(rest) {
+	if ok && pool == nodesName && isInstance(rest) {
 		return Path{Instance: rest}, nil
 	}
-	if !ok || pool == nodesName || !poolName.MatchString(pool) {
+	if !ok || pool == nodesName || !isPoolName(pool) {
 		return Path{}, bad
 	}
 	p.Pool = pool

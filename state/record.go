@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -275,7 +274,22 @@ func (e *AmbiguousIDError) Error() string {
 // Kind is that of package errdefs.
 func (*AmbiguousIDError) Kind() errdefs.Kind { return errdefs.Refused }
 
-var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
+// isAlphanumeric is whether a byte is an ASCII letter or digit. What follows is no regular
+// expression: to compile one takes a part of the start of the plugins.
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// hasIDForm is whether a text has the form of an ID: letters, digits, _, . and -, beginning with
+// a letter or digit.
+func hasIDForm(text string) bool {
+	for i := range len(text) {
+		if !isAlphanumeric(text[i]) && (i == 0 || !strings.Contains("_.-", text[i:i+1])) {
+			return false
+		}
+	}
+	return text != ""
+}
 
 // ValidateID checks an allocation ID against the CNI specification's rule for a
 // container ID (section 3, "Parameters"), and against 128 bytes, the limit
@@ -287,12 +301,16 @@ func ValidateID(id string) error {
 	return validateForm(id)
 }
 
-// nomadID is the form of Nomad's allocation IDs.
-var nomadID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-
-// IsNomadID tells whether an ID has the form of Nomad's. All of them have one length, so
-// that none is a prefix of another.
-func IsNomadID(id string) bool { return nomadID.MatchString(id) }
+// IsNomadID tells whether an ID has the form of Nomad's: 8, 4, 4, 4 and 12 hexadecimal digits.
+// All of them have one length, so that none is a prefix of another.
+func IsNomadID(id string) bool {
+	for i := range len(id) {
+		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash != (id[i] == '-') || !strings.Contains("0123456789abcdef-", id[i:i+1]) {
+			return false
+		}
+	}
+	return len(id) == 36
+}
 
 func validateForm(id string) error {
 	switch {
@@ -300,7 +318,7 @@ func validateForm(id string) error {
 		return &InvalidIDError{id, "is empty"}
 	case len(id) > 128:
 		return &InvalidIDError{id, fmt.Sprintf("has %d bytes, want at most 128", len(id))}
-	case !idForm.MatchString(id):
+	case !hasIDForm(id):
 		return &InvalidIDError{id, "want letters, digits, '_', '.' and '-', beginning with a letter or digit"}
 	}
 	return nil

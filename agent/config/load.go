@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/hook"
@@ -33,10 +34,22 @@ func LoadDefault(path string) (Config, error) {
 // go unnoticed. The error is an *hclfile.Error unless a file cannot be read.
 func Load(path string) (Config, error) {
 	var f file
-	if err := hclfile.Load(path, &f); err != nil {
+	body, err := hclfile.Load(path)
+	if err == nil {
+		err = decode(body, &f)
+	}
+	if err != nil {
 		return Config{}, err
 	}
 	return f.config()
+}
+
+// decode sets the fields of a struct with the tags of gohcl. The error is an *hclfile.Error.
+func decode(body hcl.Body, into any) error {
+	if faults := gohcl.DecodeBody(body, nil, into); faults.HasErrors() {
+		return &hclfile.Error{Diagnostics: faults}
+	}
+	return nil
 }
 
 // file is the configuration in HCL. Settings whose values are checked are expressions,

@@ -37,7 +37,11 @@ func LoadUnit(path, id string) (hook.Request, error) {
 		return r, &hook.RequestError{Field: "file", Value: path, Reason: err.Error()}
 	}
 	var f unitFile
-	if err := hclfile.LoadFile(path, &f); err != nil {
+	body, err := hclfile.LoadFile(path)
+	if err == nil {
+		err = decode(body, &f)
+	}
+	if err != nil {
 		return r, err
 	}
 	return f.request(r)

@@ -16,14 +16,14 @@ import (
 // every attachment.
 var forbidden = []string{
 	"github.com/prometheus/client_golang", "google.golang.org/grpc", "github.com/hashicorp/go-plugin",
-	"github.com/hashicorp/nomad/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify",
+	"github.com/hashicorp/hcl/v2/gohcl", "github.com/hashicorp/nomad/api", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify",
 	"github.com/allocnet/allocnet/agent", "github.com/allocnet/allocnet/hook", "github.com/allocnet/allocnet/cniconf",
 }
 
 // modules are all that the plugin links except the standard library and allocnet.
 var modules = []string{
 	"github.com/agext/levenshtein", "github.com/apparentlymart/go-textseg/v15", "github.com/containernetworking/cni", "github.com/fatih/color",
-	"github.com/google/go-cmp", "github.com/hashicorp/go-hclog", "github.com/hashicorp/hcl/v2", "github.com/mattn/go-colorable",
+	"github.com/hashicorp/go-hclog", "github.com/hashicorp/hcl/v2", "github.com/mattn/go-colorable",
 	"github.com/mattn/go-isatty", "github.com/mitchellh/go-wordwrap", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 	"github.com/zclconf/go-cty", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text",
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclparse"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -34,30 +33,18 @@ func (e *Error) Error() string {
 // Kind is that of package errdefs.
 func (*Error) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Load reads a file, or the .hcl files of a directory in lexical order as one file, into a
-// struct with the tags of gohcl. A missing path is an error. The error is an *Error unless a
-// file cannot be read.
-func Load(path string, into any) error {
+// Load reads a file, or the .hcl files of a directory in lexical order as one file. A missing
+// path is an error. The error is an *Error unless a file cannot be read.
+func Load(path string) (hcl.Body, error) {
 	files, err := filesAt(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return decode(files, into)
+	return parse(files)
 }
 
 // LoadFile reads one file.
-func LoadFile(path string, into any) error { return decode([]string{path}, into) }
-
-func decode(files []string, into any) error {
-	body, err := parse(files)
-	if err != nil {
-		return err
-	}
-	if faults := gohcl.DecodeBody(body, nil, into); faults.HasErrors() {
-		return &Error{faults}
-	}
-	return nil
-}
+func LoadFile(path string) (hcl.Body, error) { return parse([]string{path}) }
 
 func filesAt(path string) ([]string, error) {
 	info, err := os.Stat(path)

@@ -4,14 +4,14 @@
 package hclfile
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/gocty"
 )
 
 // Values evaluates expressions and collects their errors. A setting that is not set is
@@ -40,8 +40,20 @@ func Read[T any](v *Values, e hcl.Expression) (value T, ok bool) {
 	if !faults.HasErrors() && evaluated.IsNull() {
 		return value, false
 	}
-	faults = gohcl.DecodeExpression(e, nil, &value)
-	v.faults = append(v.faults, faults...)
+	wanted, err := gocty.ImpliedType(&value)
+	if err == nil {
+		evaluated, err = convert.Convert(evaluated, wanted)
+	}
+	if err == nil {
+		err = gocty.FromCtyValue(evaluated, &value)
+	}
+	if err != nil {
+		where, context := e.StartRange(), e.Range()
+		faults = append(faults, &hcl.Diagnostic{
+			Severity: hcl.DiagError, Summary: "Unsuitable value type", Detail: "Unsuitable value: " + err.Error(), Subject: &where, Context: &context,
+		})
+	}
+	v.Add(faults)
 	return value, !faults.HasErrors()
 }
 
@@ -79,14 +91,16 @@ func (v *Values) OneOf(e hcl.Expression, allowed ...string) string {
 // Name reads the name of a Nomad namespace or region.
 func (v *Values) Name(e hcl.Expression) string {
 	text, ok := Read[string](v, e)
-	if ok && text != "" && (len(text) > 128 || !nomadName.MatchString(text)) {
+	if ok && text != "" && (len(text) > 128 || strings.ContainsFunc(text, notInName)) {
 		v.Fault(e.Range(), strconv.Quote(text), "want letters, digits, - and _, at most 128")
 	}
 	return text
 }
 
-// nomadName is the form of a namespace and of a region.
-var nomadName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+// notInName is whether no name of a namespace or of a region has the character.
+func notInName(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+}
 
 // Unset reports the settings that are set.
 func (v *Values) Unset(reason string, expressions ...hcl.Expression) {

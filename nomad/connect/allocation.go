@@ -10,17 +10,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/nomad/rest"
+	"github.com/allocnet/allocnet/state"
 )
-
-// uuid is the form of the IDs of allocations and nodes. Entries of a store have them, and may
-// have been written by anyone.
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // allocation is the part of an allocation that is needed.
 type allocation struct {
@@ -59,9 +55,10 @@ func indexOf(name string) (int, bool) {
 	return int(index), ok && err == nil
 }
 
-// allocation returns the zero value for one that Nomad does not know.
+// allocation returns the zero value for one that Nomad does not know. The ID is of a store's
+// entry, which anyone may have written.
 func (c *Connection) allocation(ctx context.Context, namespace, id string) (allocation, error) {
-	if !uuid.MatchString(id) {
+	if !state.IsNomadID(id) {
 		return allocation{}, nil
 	}
 	var found []allocation // without their jobs, which a question for one has
@@ -77,7 +74,7 @@ func (c *Connection) allocation(ctx context.Context, namespace, id string) (allo
 // Gone returns whether Nomad does not know the node, and none of its allocations lives. The
 // token needs the right to read nodes, and jobs of all namespaces: Nomad leaves out the others.
 func (c *Connection) Gone(ctx context.Context, nodeID string) (bool, error) {
-	if client, err := c.client(); client == nil || err != nil || !uuid.MatchString(nodeID) {
+	if client, err := c.client(); client == nil || err != nil || !state.IsNomadID(nodeID) {
 		return false, err
 	}
 	var n struct{ ID string }

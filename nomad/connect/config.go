@@ -114,15 +114,20 @@ func load(path string) (blocks, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return blocks{}, nil
 	}
-	var f struct {
-		Nomad *Nomad     `hcl:"nomad,block"`
-		IPAM  *IPAMBlock `hcl:"ipam,block"`
-		Rest  hcl.Body   `hcl:",remain"`
-	}
-	if err := hclfile.Load(path, &f); err != nil {
+	body, err := hclfile.Load(path)
+	if err != nil {
 		return blocks{}, err
 	}
 	var v hclfile.Values
-	read := blocks{f.Nomad, f.IPAM.Read(&v)}
+	var read blocks
+	if block := v.Block(body, "nomad"); block != nil {
+		read.Nomad = &Nomad{}
+		v.Decode(block, read.Nomad)
+	}
+	if block := v.Block(body, "ipam"); block != nil {
+		var b IPAMBlock
+		v.Decode(block, &b)
+		read.IPAM = b.Read(&v)
+	}
 	return read, v.Err()
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -90,6 +91,23 @@ func (a *Addresses) Release(ctx context.Context, owner ipam.Owner) error {
 		err = errors.Join(err, a.record(address, a.now().UnixNano()))
 	}
 	return errors.Join(err, store.RemoveByID(owner.ContainerID, owner.Interface))
+}
+
+// Return takes back those of the addresses that an attachment has.
+func (a *Addresses) Return(ctx context.Context, owner ipam.Owner, addresses []netip.Addr) error {
+	store, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
+	var errs []error
+	for _, address := range find(store, owner) {
+		if slices.Contains(addresses, address) {
+			_, err := store.Remove(owner.ContainerID, owner.Interface, address.AsSlice())
+			errs = append(errs, a.record(address, a.now().UnixNano()), err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // record sets the entry of an address in the history of its block, if it is one of a block.

@@ -27,7 +27,8 @@ const (
 )
 
 // Add gives an attachment an address of each family of the pool, those that it requests among
-// them: all or none. An attachment that has addresses gets the same again.
+// them: all or none. An attachment that has addresses gets the same again, and keeps them if
+// the call fails.
 func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error) {
 	if err := p.validate(r); err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 	if err := p.agreed(); err != nil {
 		return nil, err
 	}
-	fixed, err := p.addReserved(ctx, r)
+	fixed, before, err := p.addReserved(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 	}
 	found, err := p.addFromBlocks(ctx, r.Owner, others)
 	if err != nil && len(fixed) > 0 {
-		err = errors.Join(err, p.reserved.Free(context.WithoutCancel(ctx), r.Owner))
+		err = errors.Join(err, p.reserved.FreeOthers(context.WithoutCancel(ctx), r.Owner, before))
 	}
 	if err != nil {
 		return nil, err
@@ -92,22 +93,20 @@ func (p *Pool) assign(addresses []netip.Addr) ([]ipam.Assigned, error) {
 }
 
 // addReserved takes requested addresses, or sticky ones: of the families that have reserved
-// addresses.
-func (p *Pool) addReserved(ctx context.Context, r ipam.Request) ([]netip.Addr, error) {
+// addresses. before are those that the attachment had.
+func (p *Pool) addReserved(ctx context.Context, r ipam.Request) (found, before []netip.Addr, err error) {
 	var families []ipam.Family
 	if p.o.Config.Sticky && r.Job.Key != "" && len(r.Addresses) == 0 {
 		families = slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return p.o.Config.ReservedCount(f) == 0 })
 	}
 	if len(families)+len(r.Addresses) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	before, err := p.reserved.Held(ctx, r.Owner)
-	if err != nil {
-		return nil, err
+	if before, err = p.reserved.Held(ctx, r.Owner); err != nil {
+		return nil, nil, err
 	}
-	found, err := p.reserved.Take(ctx, r, families)
-	if err != nil {
-		return nil, err
+	if found, err = p.reserved.Take(ctx, r, families); err != nil {
+		return nil, nil, err
 	}
 	made := slices.DeleteFunc(slices.Clone(found), func(a netip.Addr) bool { return slices.Contains(before, a) })
 	taken, err := p.probe(ctx, made)
@@ -115,21 +114,28 @@ func (p *Pool) addReserved(ctx context.Context, r ipam.Request) ([]netip.Addr, e
 		err = fmt.Errorf("%w: another host uses the reserved address %s", ipam.ErrExhausted, taken[0])
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.reserved.Free(context.WithoutCancel(ctx), r.Owner))
+		return nil, nil, errors.Join(err, p.reserved.FreeOthers(context.WithoutCancel(ctx), r.Owner, before))
 	}
-	return found, nil
+	return found, before, nil
 }
 
 // addFromBlocks takes addresses that no other host is seen to use.
 func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []ipam.Family) ([]netip.Addr, error) {
-	var used []netip.Addr
+	var used, all []netip.Addr // all were made by this call
+	giveBack := func(err error) error {
+		if len(all) == 0 {
+			return err
+		}
+		return errors.Join(err, p.local.Return(context.WithoutCancel(ctx), owner, all))
+	}
 	for range probeAttempts {
 		existing, made, err := p.take(ctx, owner, families)
 		if err != nil {
-			return nil, err
+			return nil, giveBack(err)
 		}
+		all = append(all, made...)
 		if used, err = p.probe(ctx, made); err != nil {
-			return nil, errors.Join(err, p.local.Release(context.WithoutCancel(ctx), owner))
+			return nil, giveBack(err)
 		}
 		if len(used) == 0 {
 			return append(existing, made...), nil
@@ -137,12 +143,11 @@ func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []i
 		for _, address := range used {
 			p.o.Logger.Error("another host uses an address of a block of this host: it is not given out for an hour", "address", address)
 			if err := p.local.Quarantine(ctx, owner, address); err != nil {
-				return nil, err
+				return nil, giveBack(err)
 			}
 		}
 	}
-	err := fmt.Errorf("%w: other hosts use %d addresses of this host's blocks, the last is %s", ipam.ErrExhausted, probeAttempts, used[0])
-	return nil, errors.Join(err, p.local.Release(context.WithoutCancel(ctx), owner))
+	return nil, giveBack(fmt.Errorf("%w: other hosts use %d addresses of this host's blocks, the last is %s", ipam.ErrExhausted, probeAttempts, used[0]))
 }
 
 // probe returns those of the addresses that other hosts use.

@@ -19,10 +19,12 @@ const freeTimeout = time.Second
 // Free gives back what an attachment holds: on record first, then its leases are removed. The
 // store is told if it answers within a second, else by the next Finish of any process. It is
 // no error to hold nothing.
-func (a *Addresses) Free(ctx context.Context, owner ipam.Owner) error { return a.keep(ctx, owner, nil) }
+func (a *Addresses) Free(ctx context.Context, owner ipam.Owner) error {
+	return a.FreeOthers(ctx, owner, nil)
+}
 
-// keep gives back what an attachment holds but what it needs.
-func (a *Addresses) keep(ctx context.Context, owner ipam.Owner, needed []netip.Addr) error {
+// FreeOthers is Free but for the addresses that the attachment needs.
+func (a *Addresses) FreeOthers(ctx context.Context, owner ipam.Owner, needed []netip.Addr) error {
 	marked, err := a.giveBack(ctx, owner, needed)
 	if err != nil || !marked {
 		return err

@@ -57,9 +57,9 @@ func (a *Addresses) Take(ctx context.Context, request ipam.Request, families []i
 	}
 	found, err := a.await(ctx, request, families)
 	if err != nil {
-		return nil, errors.Join(err, a.keep(context.WithoutCancel(ctx), request.Owner, before))
+		return nil, errors.Join(err, a.FreeOthers(context.WithoutCancel(ctx), request.Owner, before))
 	}
-	return found, a.keep(ctx, request.Owner, found)
+	return found, a.FreeOthers(ctx, request.Owner, found)
 }
 
 // satisfied returns those of the held addresses that the request is for, or nil.

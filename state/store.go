@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/allocnet/allocnet/internal/keylock"
+	"github.com/allocnet/allocnet/internal/privatedir"
 )
 
 // Store is a state directory. It may be used concurrently, and by several
@@ -54,7 +54,7 @@ func OpenReadOnly(dir string) (*Store, error) {
 	for path, stat := range map[string]func(string) (fs.FileInfo, error){dir: os.Stat, s.allocations(): os.Lstat} {
 		info, err := stat(path)
 		if err == nil {
-			err = private(path, info)
+			err = privatedir.Check(path, info)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("state directory: %w", err)
@@ -77,21 +77,7 @@ func makePrivate(path string, stat func(string) (fs.FileInfo, error)) error {
 	if err != nil {
 		return err
 	}
-	return private(path, info)
-}
-
-// private refuses what others than root and this process's user can change.
-func private(path string, info fs.FileInfo) error {
-	owner := info.Sys().(*syscall.Stat_t).Uid
-	switch {
-	case !info.IsDir():
-		return fmt.Errorf("%s is not a directory", path)
-	case owner != 0 && owner != uint32(os.Geteuid()):
-		return fmt.Errorf("%s belongs to user %d: want root", path, owner)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s has mode %#o: want one in which no other user can write, such as 0700", path, info.Mode().Perm())
-	}
-	return nil
+	return privatedir.Check(path, info)
 }
 
 func (s *Store) allocations() string { return filepath.Join(s.dir, "allocations") }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,26 +137,6 @@ func TestListGoesOn(t *testing.T) {
 	}
 	if !cmp.Equal(got, []string{"a", "c"}) || !cmp.Equal(unreadable, []string{"b"}) {
 		t.Errorf("got %v, unreadable %v", got, unreadable)
-	}
-}
-
-// ownedBy is a directory of a user.
-type ownedBy struct {
-	fs.FileInfo
-	user uint32
-}
-
-func (o ownedBy) Sys() any { return &syscall.Stat_t{Uid: o.user} }
-
-func TestOwnerOfADirectory(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700))
-	info, err := os.Stat(dir)
-	must(t, err)
-	for user, want := range map[uint32]bool{0: true, uint32(os.Geteuid()): true, 12345: false} {
-		if err := private(dir, ownedBy{info, user}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), dir+" belongs to user 12345") {
-			t.Errorf("of user %d: %v, want it to be taken: %t", user, err, want)
-		}
 	}
 }
 

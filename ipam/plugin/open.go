@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/acd"
+	"github.com/allocnet/allocnet/internal/privatedir"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/pool"
 )
@@ -35,11 +36,14 @@ type call struct {
 	connection Connection
 }
 
-// open does no I/O.
+// open requires that no other user can change the records of the pool. It does no other I/O.
 func (p *Plugin) open(c Call) (*call, error) {
 	conf, err := parsePool(c.Config)
 	if err != nil {
 		return nil, err
+	}
+	if err := privatedir.CheckTree(conf.StateDir, "ipam", "pools", conf.Pool); err != nil {
+		return nil, cniError(err)
 	}
 	connection := p.Connect(conf)
 	options := pool.Options{Config: conf, Open: connection.Open, Fence: connection.Fence, Holder: connection}

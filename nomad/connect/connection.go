@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/privatedir"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/filestore"
 	"github.com/allocnet/allocnet/ipam/nomadstore"
@@ -43,6 +44,9 @@ func New(configDir, stateDir string) *Connection {
 func (c *Connection) Open() (ipam.Store, ipam.Host, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := privatedir.CheckTree(c.stateDir, "ipam"); err != nil {
+		return nil, ipam.Host{}, err
+	}
 	if err := c.prepareLocked(); err != nil {
 		return nil, ipam.Host{}, err
 	}

@@ -112,11 +112,11 @@ func sharedBridges(r *Report, n, earlier network) {
 	}
 }
 
-// sharedSubnets knows that networks with one pool of allocnet-ipam share its addresses.
 func sharedSubnets(r *Report, n, earlier network) {
+	pairs(n, earlier, func(p poolPair) { p.examine(r) })
 	for _, pool := range n.pools {
 		for _, other := range earlier.pools {
-			if pool.Shared == nil || other.Shared == nil || pool.Leases != other.Leases {
+			if pool.Shared == nil || other.Shared == nil {
 				overlapping(r, n, earlier, pool, other)
 			}
 		}

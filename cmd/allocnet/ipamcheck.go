@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 )
 
@@ -21,7 +22,8 @@ func newIPAMCheck(s *settings) *cobra.Command {
 		Long: `Compare one pool, or all, with the store, the blocks and the namespaces of this host,
 and list each problem with its fix: addresses and blocks with two owners, blocks that are
 not of the pool, blocks of nodes that Nomad does not know, another configuration than that
-of the other hosts, addresses in namespaces without a lease, leases without a namespace.
+of the other hosts, addresses in namespaces without a lease, leases without a namespace,
+pools of this host that assign the same addresses.
 Nothing is changed.
 
 The exit code is 1 if there is an error, and 0 if there are only warnings.`,
@@ -51,7 +53,11 @@ func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
 	if len(configs) == 0 && broken != nil {
 		return broken
 	}
-	var err error
+	catalog, err := cniconf.Load(s.confDirs()...)
+	if err != nil {
+		return err
+	}
+	r.Findings = append(r.Findings, doctor.OverlappingPools(catalog.Networks, strings.Join(args, ""))...)
 	if s.json {
 		err = printJSON(cmd.OutOrStdout(), r.Findings)
 	} else {

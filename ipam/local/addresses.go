@@ -36,7 +36,11 @@ func New(config *ipam.Config, now func() time.Time) *Addresses {
 
 // open takes the lease lock. Closing what it returns releases it.
 func (a *Addresses) open(ctx context.Context) (*leases.Store, error) {
-	return leases.Open(ctx, a.config.DataDir, a.config.Pool)
+	dir, err := a.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	return leases.Open(ctx, dir, a.config.Pool)
 }
 
 // Writable returns why no lease can be made or removed. Nil: the directory of the leases is
@@ -61,6 +65,9 @@ func (a *Addresses) Lock(ctx context.Context) (unlock func(), err error) {
 
 // Of returns the addresses that an attachment has leases of.
 func (a *Addresses) Of(ctx context.Context, owner ipam.Owner) ([]netip.Addr, error) {
+	if err := a.checkDataDir(); err != nil {
+		return nil, err
+	}
 	store, err := a.open(ctx)
 	if err != nil {
 		return nil, err
@@ -189,6 +196,9 @@ func (a *Addresses) Owner(ctx context.Context, address netip.Addr) (ipam.Owner, 
 
 // Add makes the lease of a reserved address. That of the same owner is no error.
 func (a *Addresses) Add(ctx context.Context, address netip.Addr, owner ipam.Owner) error {
+	if err := a.useDataDir(); err != nil {
+		return err
+	}
 	store, err := a.open(ctx)
 	if err != nil {
 		return err

@@ -19,6 +19,9 @@ import (
 // called under the lease lock, and only if an address is needed. The error is a FullError if
 // there is none.
 func (a *Addresses) Take(ctx context.Context, owner ipam.Owner, families []ipam.Family, open func() ([]ipam.Block, error)) (existing, made []netip.Addr, err error) {
+	if err := a.useDataDir(); err != nil {
+		return nil, nil, err
+	}
 	store, err := a.open(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -129,7 +132,11 @@ func (t *taking) correct() error {
 
 // leased returns the addresses that have a lease. The lease lock is held.
 func (a *Addresses) leased() (map[netip.Addr]bool, error) {
-	ips, err := leases.List(a.config.DataDir, a.config.Pool)
+	dir, err := a.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	ips, err := leases.List(dir, a.config.Pool)
 	leased := map[netip.Addr]bool{}
 	for _, ip := range ips {
 		if address, ok := netip.AddrFromSlice(ip); ok {

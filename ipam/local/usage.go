@@ -25,6 +25,9 @@ type Count struct {
 
 // Count counts the addresses of blocks.
 func (a *Addresses) Count(ctx context.Context, blocks []ipam.Block) ([]Count, error) {
+	if err := a.checkDataDir(); err != nil {
+		return nil, err
+	}
 	unlock, err := a.Lock(ctx)
 	if err != nil {
 		return nil, err

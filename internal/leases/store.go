@@ -8,6 +8,7 @@ package leases
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -269,9 +270,17 @@ func (s *Store) read(name string) {
 }
 
 func readLease(path string) (string, error) {
-	data, err := regularfile.Read(path)
+	file, err := regularfile.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(file, mostBytes))
 	return strings.TrimSpace(string(data)), err
 }
+
+// mostBytes of a lease are read. More is no owner's, and the lease is one all the same.
+const mostBytes = 4 << 10
 
 // createLease makes a lease file with its content in one step, so that a process that is
 // killed leaves none without an owner. It returns false if there is one.

@@ -174,6 +174,24 @@ func TestLeaseOfAnotherOwner(t *testing.T) {
 	}
 }
 
+// TestLargeLease: of a lease as large as only damage makes one no more is read than of any other.
+// It is no owner's, and the address is leased.
+func TestLargeLease(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "10.0.0.2")
+	if err := os.WriteFile(path, []byte("c1\r\neth0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readLease(path); err != nil || len(got) != mostBytes {
+		t.Errorf("read %d bytes, %v, want %d", len(got), err, mostBytes)
+	}
+	if made, err := createLease(path, "c2"); made || err != nil {
+		t.Errorf("another lease: %t, %v", made, err)
+	}
+}
+
 // TestStamp: the directory's time is one that the kernel does not give it again: a change in
 // the moment in which the index is written shows.
 func TestStamp(t *testing.T) {

@@ -64,10 +64,10 @@ func (s *session) stored(ctx context.Context, path string) (ipam.PoolContent, ui
 
 // record writes down the configuration that the store has.
 func (s *session) record(ctx context.Context, stored ipam.PoolContent) error {
-	if s.records.Pool != nil && s.records.Pool.Hash() == stored.Hash() {
+	if s.records.Agreed != nil && s.records.Agreed.Hash() == stored.Hash() {
 		return nil
 	}
-	return s.edit(ctx, func(r *records) error { r.Pool = &stored; return nil })
+	return s.edit(ctx, func(r *records) error { r.Agreed = &stored; return nil })
 }
 
 // mismatch returns an error for a configuration by which the blocks on record must not be used.
@@ -75,17 +75,17 @@ func (s *session) record(ctx context.Context, stored ipam.PoolContent) error {
 // one host after the other.
 func (l *Leases) mismatch(r *records) error {
 	own := l.Config.Content()
-	if r.Pool == nil || r.Pool.Hash() == own.Hash() || own.Extends(*r.Pool) {
+	if r.Agreed == nil || r.Agreed.Hash() == own.Hash() || own.Extends(*r.Agreed) {
 		return nil
 	}
 	isForeign := func(r Record) bool {
 		_, ok := l.Config.Slots(ipam.FamilyOf(r.Block.Addr())).Index(r.Block)
 		return !ok
 	}
-	if r.Pool.Extends(own) && !slices.ContainsFunc(r.Blocks, isForeign) {
+	if r.Agreed.Extends(own) && !slices.ContainsFunc(r.Blocks, isForeign) {
 		return nil
 	}
-	return l.differs(*r.Pool)
+	return l.differs(*r.Agreed)
 }
 
 // differs is the error of a configuration that is not that of the other hosts.

@@ -56,8 +56,8 @@ type records struct {
 	Attempted moment `json:"attempted"`
 	// Fence is for how long Verified is good, in nanoseconds.
 	Fence int64 `json:"fence"`
-	// Pool is the configuration that the store had last. Nil: none is known.
-	Pool   *ipam.PoolContent `json:"pool,omitempty"`
+	// Agreed is the configuration that the store had last. Nil: none is known.
+	Agreed *ipam.PoolContent `json:"agreed,omitempty"`
 	Blocks []Record          `json:"blocks"`
 }
 

@@ -6,6 +6,7 @@ package local
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -63,6 +64,9 @@ func readHistory(dir string, b ipam.Block) (*history, error) {
 }
 
 func openFile(dir string, b ipam.Block, flags int) (*history, error) {
+	if bits := b.Addr().BitLen() - b.Bits(); bits > maxBits {
+		return nil, fmt.Errorf("%w: block %s: want a prefix of at least /%d", ipam.ErrInvalid, b, b.Addr().BitLen()-maxBits)
+	}
 	file, err := regularfile.Open(filepath.Join(dir, ipam.BlockName(b)), flags, 0o600)
 	if err != nil {
 		return nil, err
@@ -73,6 +77,10 @@ func openFile(dir string, b ipam.Block, flags int) (*history, error) {
 	}
 	return h, nil
 }
+
+// maxBits of an address are not of its block's prefix in any pool. A damaged record may have less
+// of a prefix.
+const maxBits = 16
 
 // size is the number of addresses of a block.
 func size(b ipam.Block) int { return 1 << (b.Addr().BitLen() - b.Bits()) }

@@ -134,7 +134,7 @@ func (p poolReport) claims() {
 		switch {
 		case !own && state != "" && state != "claiming":
 			p.twoOwners(b.Block.String(), b.Host)
-		case !own && p.sameMachine(b.Host):
+		case !own && b.Host.NodeID != "" && b.Host.NodeID == p.Host.NodeID:
 			p.addWarning(b.Block.String(), "was claimed by this host before its state directory was lost", "run the agent, which adopts the block when no namespace has one of its addresses")
 		case own && state == "":
 			p.addWarning(b.Block.String(), "is this host's in the store, and has no record here", "run the agent, which removes what a claim wrote too late")
@@ -164,10 +164,6 @@ func (p poolReport) missing(local map[ipam.Block]string) {
 			p.addError(b.String(), "is held by this host, and missing in the store: another host may claim it", "run the agent, which creates it again")
 		}
 	}
-}
-
-func (p poolReport) sameMachine(h ipam.Host) bool {
-	return h.NodeID != "" && h.NodeID == p.Host.NodeID || h.MachineID != "" && h.MachineID == p.Host.MachineID
 }
 
 // reserved reports reserved addresses outside of the configuration, and those of which this

@@ -15,8 +15,9 @@ import (
 // something else has another Prefix.
 const contentVersion = 1
 
-// maxContent limits the contents that are read. Nomad's variables have at most 64 KiB.
-const maxContent = 64 << 10
+// MaxContent limits the contents that are read and written, in bytes. Nomad's variables have
+// at most 64 KiB.
+const MaxContent = 64 << 10
 
 // envelope is how a content is stored.
 type envelope struct {
@@ -48,8 +49,8 @@ func checksum(data []byte) string {
 
 // decode reads the content of an entry.
 func decode(data []byte, to any) error {
-	if len(data) > maxContent {
-		return fmt.Errorf("the content has %d bytes: want at most %d", len(data), maxContent)
+	if len(data) > MaxContent {
+		return fmt.Errorf("the content has %d bytes: want at most %d", len(data), MaxContent)
 	}
 	var e envelope
 	if err := json.Unmarshal(data, &e); err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/allocnet/allocnet/ipam"
 )
 
-// Adopt takes the blocks that this machine, or this node, had before its state was lost. inUse
+// Adopt takes the blocks that this node had before its state was lost. Another node's are left
+// alone even with the machine ID of this one: machines made of one image have the same. inUse
 // tells whether a network namespace of the host has an address of a block. A block is taken
 // when it was found unused twice, and what had it did not say in between that it is alive: the
 // machine may be a clone.
@@ -47,11 +48,9 @@ func (l *Leases) Adopting() (bool, error) {
 	return err == nil && len(v.Unused) > 0, err
 }
 
-// hadBefore tells whether another instance was this node or machine.
+// hadBefore tells whether another instance was this node.
 func (s *session) hadBefore(h ipam.Host) bool {
-	sameNode := h.NodeID != "" && h.NodeID == s.host.NodeID
-	sameMachine := h.MachineID != "" && h.MachineID == s.host.MachineID
-	return h.Instance != s.host.Instance && (sameNode || sameMachine)
+	return h.Instance != s.host.Instance && h.NodeID != "" && h.NodeID == s.host.NodeID
 }
 
 func (s *session) adopt(ctx context.Context, path string, o *owner, inUse func(b ipam.Block) (bool, error)) (bool, error) {

@@ -26,8 +26,14 @@ func (addresses) LastUse(ipam.Block) (int, time.Time, error) { return 0, time.Ti
 
 func (addresses) Forget(ipam.Block) error { return nil }
 
-// testHost is a host with a state directory of its own.
+// testHost is a host with a state directory and a node of its own. All have one machine ID.
 func testHost(t *testing.T, m ipam.Store, instance string) *block.Leases {
+	t.Helper()
+	return testNode(t, m, instance, "node-"+instance)
+}
+
+// testNode is a host with a state directory of its own.
+func testNode(t *testing.T, m ipam.Store, instance, nodeID string) *block.Leases {
 	t.Helper()
 	c, err := ipam.Parse([]byte(`{"type": "allocnet-ipam", "pool": "lab", "ranges": [{"subnet": "10.91.0.0/24"}], "blockSize": {"4": 26}, "stateDir": "` + t.TempDir() + `"}`))
 	if err != nil {
@@ -46,7 +52,7 @@ func testHost(t *testing.T, m ipam.Store, instance string) *block.Leases {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := ipam.Host{Instance: instance, NodeID: "node-" + instance[:1], MachineID: strings.TrimSpace(string(machine)), Boot: strings.TrimSpace(string(boot))}
+	self := ipam.Host{Instance: instance, NodeID: nodeID, MachineID: strings.TrimSpace(string(machine)), Boot: strings.TrimSpace(string(boot))}
 	return block.New(block.Options{Config: c, Addresses: addresses{}, Connect: func() (ipam.Store, ipam.Host, error) { return m, self, nil }})
 }
 
@@ -90,5 +96,30 @@ func TestLeases(t *testing.T) {
 	reclaimed, err := b.Reclaim(t.Context(), 0, func(_ context.Context, id string) (bool, error) { return id == "node-a", nil })
 	if err != nil || len(reclaimed) != 2 {
 		t.Errorf("reclaimed %v, %v", reclaimed, err)
+	}
+}
+
+// TestAdoptsOfItsNode: the blocks of another node are left alone though the machine ID is the
+// same, as it is on machines of one image.
+func TestAdoptsOfItsNode(t *testing.T) {
+	m := &storetest.Fake{}
+	owner := testHost(t, m, "a")
+	if _, err := owner.Claim(t.Context(), ipam.IPv4); err != nil {
+		t.Fatal(err)
+	}
+	unused := func(ipam.Block) (bool, error) { return false, nil }
+	path := ipam.NodePath(strings.Repeat("a", 32))
+	for _, test := range []struct{ instance, nodeID, challenger string }{{"b", "node-b", ""}, {"c", "node-a", strings.Repeat("c", 32)}} {
+		if _, err := testNode(t, m, test.instance, test.nodeID).Adopt(t.Context(), unused); err != nil {
+			t.Fatal(err)
+		}
+		var content ipam.NodeContent
+		entry, err := m.Get(t.Context(), path)
+		if err == nil {
+			content, err = ipam.DecodeNode(entry.Content)
+		}
+		if err != nil && !errors.Is(err, ipam.ErrNotFound) || content.Challenger != test.challenger {
+			t.Errorf("%s challenges the owner: %+v, %v", test.nodeID, content, err)
+		}
 	}
 }

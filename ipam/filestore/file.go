@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/ipam"
 )
 
 // valid returns whether an entry can have the path: those that Nomad's variables may have.
@@ -39,7 +40,7 @@ func encode(content []byte, index uint64) []byte {
 }
 
 // mostBytes of a file are read: a variable of Nomad has at most as much, and a line.
-const mostBytes = 64<<10 + 32
+const mostBytes = ipam.MaxContent + 32
 
 // readFile reads an entry's file, or the counter's.
 func readFile(path string) (content []byte, index uint64, err error) {

@@ -79,6 +79,9 @@ func (s *Store) Update(ctx context.Context, path string, content []byte, index u
 
 // write replaces the entry with the index; 0: a missing one.
 func (s *Store) write(ctx context.Context, path string, content []byte, index uint64) (uint64, error) {
+	if len(content) > ipam.MaxContent { // what could not be read again would stop all others
+		return 0, fmt.Errorf("%w: %s has %d bytes, want at most %d", ipam.ErrInvalid, path, len(content), ipam.MaxContent)
+	}
 	var next uint64
 	err := s.locked(ctx, unix.LOCK_EX, func() error {
 		before, err := s.read(path)

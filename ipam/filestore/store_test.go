@@ -36,6 +36,24 @@ func TestConforms(t *testing.T) {
 	storetest.Conform(t, func(*testing.T) ipam.Store { return filestore.New(dir) })
 }
 
+// TestTooLarge: a content that could not be read again is refused, and others are not harmed.
+func TestTooLarge(t *testing.T) {
+	store, ctx := filestore.New(t.TempDir()), t.Context()
+	for size, want := range map[int]error{ipam.MaxContent: nil, ipam.MaxContent + 1: ipam.ErrInvalid} {
+		name := fmt.Sprint(path, size)
+		_, err := store.Create(ctx, name, make([]byte, size))
+		if !errors.Is(err, want) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if _, err := store.Get(ctx, name); err != nil && want == nil {
+			t.Errorf("read %d bytes: %v", size, err)
+		}
+	}
+	if _, err := store.List(ctx, path, 0); err != nil {
+		t.Errorf("list: %v", err)
+	}
+}
+
 // change adds to an entry, deletes it and makes it again until it is killed. It prints the
 // content that it has made sure of.
 func change(dir string) {

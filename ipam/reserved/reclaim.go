@@ -32,7 +32,7 @@ func (a *Addresses) ReleaseNode(ctx context.Context, nodeID string) ([]netip.Add
 // twice, a few minutes apart, that no namespace of the host has them.
 func (a *Addresses) Adopt(ctx context.Context, inUse func(netip.Addr) (bool, error)) ([]netip.Addr, error) {
 	return a.freeIf(ctx, func(s *session, address netip.Addr, e *entry) (bool, error) {
-		if !s.isOwnNode(e) && (s.host.MachineID == "" || e.content.Host.MachineID != s.host.MachineID) {
+		if !s.isOwnNode(e) {
 			return false, nil
 		}
 		if _, leased, err := a.o.Leases.Owner(ctx, address); leased || err != nil {

@@ -150,26 +150,48 @@ func parseAddress(text string) (netip.Addr, error) {
 	return address.Unmap(), nil
 }
 
-// previous returns the addresses of the pool in the result that CHECK passes.
-func (c Call) previous(pool *ipam.Config) ([]netip.Prefix, error) {
+// previous returns the addresses of the pool in the result that CHECK passes, which have to be
+// as ADD gave them.
+func (c Call) previous(pool *ipam.Config) ([]netip.Addr, error) {
 	conf, err := c.config()
-	if err != nil || conf.RawPrevResult == nil {
+	if err != nil {
 		return nil, err
+	}
+	if conf.RawPrevResult == nil {
+		return nil, coded(types.ErrInvalidNetworkConfig, errors.New("prevResult is missing: CHECK needs the result of ADD"))
 	}
 	result, err := prevResult(conf)
 	if err != nil {
 		return nil, coded(types.ErrDecodingFailure, fmt.Errorf("prevResult: %w", err))
 	}
-	var addresses []netip.Prefix
+	var addresses []netip.Addr
 	for _, ip := range result.IPs {
 		address, ok := netip.AddrFromSlice(ip.Address.IP)
 		if address = address.Unmap(); !ok || !inRange(pool, address) { // of another plugin of the chain
 			continue
 		}
-		bits, _ := ip.Address.Mask.Size()
-		addresses = append(addresses, netip.PrefixFrom(address, bits))
+		if err := unchanged(pool, ip, address); err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, address)
 	}
 	return addresses, nil
+}
+
+// unchanged requires the prefix length and the gateway that ADD returns with an address. A main
+// plugin may have left out the gateway, or added one where the pool has none.
+func unchanged(pool *ipam.Config, ip *current.IPConfig, address netip.Addr) error {
+	want, err := pool.Assign(address)
+	if err != nil {
+		return cniError(err)
+	}
+	bits, _ := ip.Address.Mask.Size()
+	gateway, _ := netip.AddrFromSlice(ip.Gateway)
+	gateway = gateway.Unmap()
+	if bits != want.Address.Bits() || gateway.IsValid() && want.Gateway.IsValid() && gateway != want.Gateway {
+		return cniError(fmt.Errorf("%w: prevResult has %s/%d with the gateway %v: want %s with %v", ipam.ErrNoLease, address, bits, ip.Gateway, want.Address, want.Gateway))
+	}
+	return nil
 }
 
 func prevResult(conf *config) (*current.Result, error) {

@@ -103,19 +103,29 @@ func requireCode(t *testing.T, name string, err error, code uint, words string) 
 	}
 }
 
+// TestPrevious: the addresses of the pool are those that ADD gave, with their prefix lengths and
+// gateways.
 func TestPrevious(t *testing.T) {
-	config := configWith(`, "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.9/24"}, {"address": "192.0.2.1/24"}]}`)
-	pool, err := parsePool(config)
-	if err != nil {
-		t.Fatal(err)
+	for result, want := range map[string]string{
+		`{"address": "10.0.0.9/24"}, {"address": "192.0.2.1/24"}`: "",
+		`{"address": "10.0.0.9/24", "gateway": "10.0.0.1"}`:       "",
+		`{"address": "10.0.0.9/25"}`:                              "prevResult has 10.0.0.9/25",
+		`{"address": "10.0.0.9/24", "gateway": "10.0.0.254"}`:     "with the gateway 10.0.0.254: want 10.0.0.9/24 with 10.0.0.1",
+	} {
+		config := configWith(`, "prevResult": {"cniVersion": "1.0.0", "ips": [` + result + `]}`)
+		pool, err := parsePool(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Call{Config: config}.previous(pool)
+		if want != "" {
+			requireCode(t, result, err, types.ErrInternal, want)
+		} else if err != nil || !reflect.DeepEqual(got, addresses("10.0.0.9")) {
+			t.Errorf("%s: %v, %v", result, got, err)
+		}
 	}
-	got, err := Call{Config: config}.previous(pool)
-	if want := []netip.Prefix{netip.MustParsePrefix("10.0.0.9/24")}; err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, %v, want %v", got, err, want)
-	}
-	if got, err := (Call{Config: configWith("")}).previous(pool); err != nil || got != nil {
-		t.Errorf("without a result: %v, %v", got, err)
-	}
+	_, err := Call{Config: configWith("")}.previous(nil)
+	requireCode(t, "no result", err, types.ErrInvalidNetworkConfig, "prevResult is missing")
 }
 
 // TestCodes has the codes that tell a runtime whether to try again.

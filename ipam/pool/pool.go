@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -83,15 +84,20 @@ func (p *Pool) Del(ctx context.Context, owner ipam.Owner) error {
 // Leases returns the leases of the pool's addresses on this host.
 func (p *Pool) Leases(ctx context.Context) ([]local.Lease, error) { return p.local.Leases(ctx) }
 
-// Check requires that an attachment has leases of these addresses, at least one, and that the
-// blocks they are from are this host's.
-func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Prefix) error {
+// Check requires that an attachment has leases of these addresses and no others, at least one,
+// and that the blocks they are from are this host's.
+func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Addr) error {
 	have, err := p.local.Of(ctx, owner)
 	if err != nil {
 		return err
 	}
 	if len(have) == 0 {
 		return fmt.Errorf("%w: container %s, interface %s: pool %s has none", ipam.ErrNoLease, owner.ContainerID, owner.Interface, p.o.Config.Pool)
+	}
+	for _, address := range have {
+		if !slices.Contains(addresses, address) {
+			return fmt.Errorf("%w: container %s, interface %s: it has a lease of %s, which the result %v lacks", ipam.ErrNoLease, owner.ContainerID, owner.Interface, address, addresses)
+		}
 	}
 	held, err := p.blocks.Overview()
 	if err != nil {
@@ -101,7 +107,7 @@ func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Pr
 		return held.Closed
 	}
 	for _, address := range addresses {
-		if err := p.check(owner, address.Addr(), have, held); err != nil {
+		if err := p.check(owner, address, have, held); err != nil {
 			return err
 		}
 	}

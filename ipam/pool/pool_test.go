@@ -41,8 +41,9 @@ func TestSteadyState(t *testing.T) {
 	h.requireAdd("b", "10.0.0.3")
 	requests := store.reads.Load() + store.writes.Load()
 	for range 10 {
-		h.requireAdd("c", h.add("c"))
-		h.requireNo(h.Check(t.Context(), owner("c"), nil))
+		address := h.add("c")
+		h.requireAdd("c", address)
+		h.requireNo(h.Check(t.Context(), owner("c"), addrs(address)))
 		h.del("c")
 		h.clock = h.clock.Add(time.Minute)
 	}
@@ -228,7 +229,7 @@ func (h *host) requireMismatch() {
 	h.Helper()
 	_, added := h.Add(h.Context(), ipam.Request{Owner: owner("b")})
 	_, again := h.Add(h.Context(), ipam.Request{Owner: owner("a")})
-	checked := h.Check(h.Context(), owner("a"), nil)
+	checked := h.Check(h.Context(), owner("a"), addrs("10.0.0.2"))
 	for verb, err := range map[string]error{"ADD": added, "ADD again": again, "CHECK": checked, "STATUS": h.Status(h.Context())} {
 		if !errors.Is(err, ipam.ErrMismatch) || strings.Count(fmt.Sprint(err), `"pool":"p"`) != 2 {
 			h.Errorf("%s: %v", verb, err)
@@ -377,7 +378,7 @@ func TestRequested(t *testing.T) {
 			t.Errorf("a gets %s", got)
 		}
 	}
-	a.requireNo(a.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix("10.0.0.5/28"), netip.MustParsePrefix("fd00::2/122")}))
+	a.requireNo(a.Check(t.Context(), owner("a"), addrs("10.0.0.5", "fd00::2")))
 	if usage, err := a.Usage(t.Context()); err != nil || !slices.Equal(usage.Reserved, r.Addresses) {
 		t.Errorf("the usage is %+v, %v", usage, err)
 	}
@@ -538,7 +539,7 @@ func TestLost(t *testing.T) {
 	if err != nil || !slices.Equal(verified.Lost, []ipam.Block{b}) || verified.Index == 0 {
 		t.Errorf("verified %+v, %v", verified, err)
 	}
-	if err := h.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix(h.add("a") + "/28")}); !errors.Is(err, ipam.ErrNoLease) || !strings.Contains(fmt.Sprint(err), "another host owns") {
+	if err := h.Check(t.Context(), owner("a"), addrs(h.add("a"))); !errors.Is(err, ipam.ErrNoLease) || !strings.Contains(fmt.Sprint(err), "another host owns") {
 		t.Errorf("CHECK says %v", err)
 	}
 	if got := h.add("b"); b.Contains(netip.MustParseAddr(got)) {
@@ -546,13 +547,21 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestCheck: each address of the result has to have the lease of its attachment.
+// addrs parses addresses.
+func addrs(texts ...string) (all []netip.Addr) {
+	for _, text := range texts {
+		all = append(all, netip.MustParseAddr(text))
+	}
+	return all
+}
+
+// TestCheck: the addresses of the result are those of the attachment's leases.
 func TestCheck(t *testing.T) {
 	h := newHost(t, newStore(), 0, one)
 	h.requireAdd("a", "10.0.0.2")
 	h.requireAdd("b", "10.0.0.3")
-	for want, addresses := range map[string]string{"": "10.0.0.2/29", "want one of 10.0.0.3": "10.0.0.3/29"} {
-		err := h.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix(addresses)})
+	for want, addresses := range map[string]string{"": "10.0.0.2", "want one of 10.0.0.3": "10.0.0.2 10.0.0.3", "which the result [] lacks": "", "lease of 10.0.0.2, which the result [192.0.2.1] lacks": "192.0.2.1"} {
+		err := h.Check(t.Context(), owner("a"), addrs(strings.Fields(addresses)...))
 		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, ipam.ErrNoLease) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", addresses, err, want)
 		}
@@ -563,7 +572,7 @@ func TestCheck(t *testing.T) {
 	if err := os.Remove(filepath.Join(h.options.Config.StateDir, "ipam/pools/p/blocks.json")); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Check(t.Context(), owner("a"), []netip.Prefix{netip.MustParsePrefix("10.0.0.2/29")}); !errors.Is(err, ipam.ErrNoLease) || !strings.Contains(err.Error(), "which this host does not have") {
+	if err := h.Check(t.Context(), owner("a"), addrs("10.0.0.2")); !errors.Is(err, ipam.ErrNoLease) || !strings.Contains(err.Error(), "which this host does not have") {
 		t.Errorf("CHECK without a block: %v", err)
 	}
 }

@@ -80,8 +80,6 @@ func (p poolReport) readiness() {
 			p.addError(p.subject, err.Error(), fmt.Sprintf("on the clone: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools", dir))
 		case errors.Is(err, ipam.ErrMismatch):
 			p.addError(p.subject, err.Error(), "give all hosts the same ranges, reserved and blockSize; ranges may only be appended")
-		case errors.Is(err, ipam.ErrInvalid):
-			p.addError(p.subject, err.Error(), "correct the key ipam of the network")
 		case errors.Is(err, ipam.ErrRefused):
 			p.addError(p.subject, err.Error(), "replace the token of the block nomad in "+p.Config.ConfigDir+", or give it the policy of docs/cluster.md: read, list, write and destroy on allocnet/ipam/*")
 		case errors.Is(err, ipam.ErrFenced): // verified reports it
@@ -89,6 +87,8 @@ func (p poolReport) readiness() {
 			p.addError(p.subject, err.Error(), "append a range, or release blocks of hosts that are gone: allocnet ipam show "+p.Config.Pool)
 		case errors.Is(err, ipam.ErrUnavailable):
 			p.addWarning(p.subject, err.Error(), "check the Nomad servers; addresses of the blocks that this host holds are assigned without them")
+		case errors.Is(err, ipam.ErrInvalid):
+			p.addError(p.subject, err.Error(), "correct the key ipam of the network")
 		default:
 			p.addError(p.subject, err.Error(), "correct the block ipam in "+p.Config.ConfigDir+", or the records in "+p.Config.StateDir)
 		}

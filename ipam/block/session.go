@@ -39,6 +39,9 @@ func (l *Leases) withStore(ctx context.Context, do func(s *session) error) error
 		return err
 	}
 	defer unlock()
+	if ctx.Err() != nil { // the connection has no context, and may take a while
+		return context.Cause(ctx)
+	}
 	s := &session{Leases: l}
 	if s.store, s.host, err = l.Connect(); err != nil {
 		return err

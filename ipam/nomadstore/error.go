@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad/rest"
 )
@@ -47,9 +48,10 @@ func (s *Store) classify(r rest.Request, err error) error {
 			return fmt.Errorf("%s: %w", path, ipam.ErrConflict)
 		}
 	}
-	return fmt.Errorf("%w: %w", ipam.ErrUnavailable, err)
+	return errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: %w", ipam.ErrUnavailable, err))
 }
 
+// unavailable is the error of an answer that says nothing, whatever it is instead.
 func (s *Store) unavailable(err error) error {
-	return fmt.Errorf("%w: nomad at %s: %w", ipam.ErrUnavailable, s.client.Address(), err)
+	return errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: nomad at %s: %w", ipam.ErrUnavailable, s.client.Address(), err))
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/nomadstore"
 	"github.com/allocnet/allocnet/nomad/rest"
@@ -74,6 +75,9 @@ func TestStatuses(t *testing.T) {
 		for what, err := range map[string]error{"Get": got, "Create": created, "Update": updated} {
 			if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), path) {
 				t.Errorf("%s: %d %s: error %v, want %v", what, test.status, test.body, err, test.want)
+			}
+			if kind := errdefs.Of(err); errors.Is(err, ipam.ErrUnavailable) && kind != errdefs.Unavailable {
+				t.Errorf("%s: %d %s: the kind of the error is %v", what, test.status, test.body, kind)
 			}
 		}
 	}

@@ -6,12 +6,14 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -133,7 +135,7 @@ func TestCodes(t *testing.T) {
 	for err, code := range map[error]uint{
 		ipam.ErrInvalid: types.ErrInvalidNetworkConfig, ipam.ErrMismatch: types.ErrInvalidNetworkConfig, ipam.ErrTwin: types.ErrInvalidNetworkConfig,
 		ipam.ErrExhausted: types.ErrTryAgainLater, ipam.ErrFenced: types.ErrTryAgainLater, ipam.ErrUnavailable: types.ErrTryAgainLater, ipam.ErrRefused: types.ErrTryAgainLater,
-		ipam.ErrNoLease: types.ErrInternal,
+		ipam.ErrNoLease: types.ErrInternal, &fs.PathError{Op: "write", Path: "/x", Err: unix.ENOSPC}: types.ErrIOFailure,
 	} {
 		requireCode(t, err.Error(), cniError(fmt.Errorf("pool p: %w:\nmore", err)), code, "pool p: "+err.Error()+":; more")
 	}

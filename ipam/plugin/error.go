@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -30,6 +31,10 @@ func codeOf(err error) uint {
 		return types.ErrInvalidNetworkConfig
 	case errdefs.Unavailable, errdefs.Timeout, errdefs.Conflict:
 		return types.ErrTryAgainLater
+	}
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return types.ErrIOFailure
 	}
 	return types.ErrInternal
 }

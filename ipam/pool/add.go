@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/block"
 	"github.com/allocnet/allocnet/ipam/local"
@@ -171,15 +172,15 @@ func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.
 
 // take takes addresses from the blocks that this host has, or else from new ones.
 func (p *Pool) take(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
-	if err := p.blocks.Refresh(ctx); err != nil {
+	limited, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
+	defer stop()
+	if err := p.blocks.Refresh(limited); err != nil {
 		p.o.Logger.Warn("verify the blocks of this host: it is repeated later", "error", err)
 	}
 	existing, made, err = p.takeHeld(ctx, owner, families)
 	if !errors.Is(err, ipam.ErrExhausted) && !errors.Is(err, ipam.ErrFenced) {
 		return existing, made, err
 	}
-	limited, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
-	defer stop()
 	return p.takeNew(limited, owner, families)
 }
 
@@ -225,13 +226,14 @@ func (p *Pool) takeNew(ctx context.Context, owner ipam.Owner, families []ipam.Fa
 	return nil, nil, fmt.Errorf("%w: others took the addresses of %d new blocks", ipam.ErrExhausted, claimAttempts)
 }
 
-// withCause says why blocks were asked for, and if the store did not answer in time, so.
+// withCause says why blocks were asked for, and if the store did not answer in time, so. The kind
+// of the error is that of the cause: without a free address one is refused for good, too.
 func withCause(ctx context.Context, err error, full *local.FullError) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	if full != nil {
-		return fmt.Errorf("%w; a new block: %w", full, err)
+		return errdefs.As(errdefs.Of(err), fmt.Errorf("%w; a new block: %w", full, err))
 	}
 	return err
 }

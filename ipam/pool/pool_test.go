@@ -4,7 +4,9 @@
 package pool
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/storetest"
 )
@@ -156,6 +159,58 @@ func TestSilentServers(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 	})
+}
+
+// TestSilentServersUnverified: an attachment fails within 5 s, too, if the blocks of the host are to
+// be verified first.
+func TestSilentServersUnverified(t *testing.T) {
+	store := newStore()
+	h := newHost(t, store, 0, one)
+	for i := range 5 {
+		h.requireAdd(fmt.Sprint("a", i), fmt.Sprint("10.0.0.", i+2))
+	}
+	h.verifiedBefore(2 * time.Hour)
+	store.hangs.Store(true)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := h.Add(t.Context(), ipam.Request{Owner: owner("b")})
+		if took := time.Since(start); took < time.Second || took > 5*time.Second || !errors.Is(err, ipam.ErrExhausted) || !errors.Is(err, ipam.ErrUnavailable) {
+			t.Errorf("%v, after %s", err, took)
+		}
+	})
+}
+
+// verifiedBefore lets the host have verified its blocks a while ago.
+func (h *host) verifiedBefore(age time.Duration) {
+	h.Helper()
+	path := filepath.Join(h.options.Config.StateDir, "ipam/pools/p/blocks.json")
+	data, err := os.ReadFile(path)
+	h.requireNo(err)
+	var all map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber() // indexes
+	h.requireNo(decoder.Decode(&all))
+	verified := all["verified"].(map[string]any)
+	uptime, err := verified["uptime"].(json.Number).Int64()
+	h.requireNo(err)
+	verified["uptime"] = uptime - int64(age)
+	data, err = json.Marshal(all)
+	h.requireNo(err)
+	h.requireNo(os.WriteFile(path, data, 0o600))
+}
+
+// TestKinds: the kind of an error is that of the reason for which there is no block.
+func TestKinds(t *testing.T) {
+	store := newStore()
+	newHost(t, store, 0, one).requireAdd("a", "10.0.0.2")
+	changed := newHost(t, store, 1, `"ranges": [{"subnet": "10.0.0.0/29", "gateway": "10.0.0.6"}]`)
+	if _, err := changed.Add(t.Context(), ipam.Request{Owner: owner("b")}); errdefs.Of(err) != errdefs.Refused {
+		t.Errorf("another configuration: %v: %v", errdefs.Of(err), err)
+	}
+	store.fail(ipam.ErrUnavailable)
+	if _, err := newHost(t, store, 2, one).Add(t.Context(), ipam.Request{Owner: owner("b")}); errdefs.Of(err) != errdefs.Unavailable {
+		t.Errorf("no store: %v: %v", errdefs.Of(err), err)
+	}
 }
 
 // TestRefused: the error of a store that refuses access is that of the attachment.

@@ -6,7 +6,9 @@ package daemon
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/agent/config"
@@ -28,6 +30,7 @@ func (d *Daemon) newPools() *pools.Pools {
 		Find:   d.findPools,
 		Open:   d.openPool,
 		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
+		Used:   func() ([]netip.Addr, error) { return usedAddresses(d.config.CNI.Chroot) },
 		Logger: d.log.Named("ipam"),
 	}, poolSettings(d.config.IPAM))
 }
@@ -90,17 +93,15 @@ func fenceOf(s pools.Settings) time.Duration { return cmp.Or(s.Fence, pools.Defa
 
 // inUse tells whether a namespace of the host has an address of a prefix.
 func inUse(chroot string, p netip.Prefix) (bool, error) {
+	used, err := usedAddresses(chroot)
+	return slices.ContainsFunc(used, p.Contains), err
+}
+
+// usedAddresses returns the addresses in the namespaces of the host.
+func usedAddresses(chroot string) ([]netip.Addr, error) {
 	if err := outside(chroot); err != nil {
-		return false, err
+		return nil, err
 	}
 	used, err := netns.Addresses()
-	if err != nil {
-		return false, err
-	}
-	for address := range used {
-		if p.Contains(address) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.Collect(maps.Keys(used)), err
 }

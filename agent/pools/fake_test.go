@@ -89,6 +89,16 @@ func (f *fakePool) Adopt(ctx context.Context, inUse func(netip.Prefix) (bool, er
 	return nil, nil, f.call(ctx, "adopt")
 }
 
+func (f *fakePool) Recover(ctx context.Context, always bool, used func() ([]netip.Addr, error)) ([]ipam.Block, error) {
+	if addresses, err := used(); len(addresses) != 1 || err != nil {
+		return nil, errors.New("used is not the configured one")
+	}
+	if always {
+		return nil, f.call(ctx, "recover always")
+	}
+	return nil, f.call(ctx, "recover")
+}
+
 func (f *fakePool) Reclaim(ctx context.Context) ([]ipam.Block, []netip.Addr, error) {
 	return nil, nil, f.call(ctx, "reclaim")
 }
@@ -150,6 +160,7 @@ func newTestHost(t *testing.T, s Settings, names ...string) *host {
 			return h.pools[c.Pool], nil
 		},
 		InUse:  func(netip.Prefix) (bool, error) { return true, nil },
+		Used:   func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.91.0.70")}, nil },
 		Logger: hclog.New(&hclog.LoggerOptions{Output: h.log, Level: hclog.Info}),
 	}, s)
 	return h

@@ -23,6 +23,7 @@ type Pool interface {
 	Maintain(ctx context.Context) (pool.Maintained, error)
 	Adopt(ctx context.Context, inUse func(netip.Prefix) (bool, error)) ([]ipam.Block, []netip.Addr, error)
 	Adopting() (bool, error)
+	Recover(ctx context.Context, always bool, used func() ([]netip.Addr, error)) ([]ipam.Block, error)
 	Reclaim(ctx context.Context) ([]ipam.Block, []netip.Addr, error)
 	Usage(ctx context.Context) (pool.Usage, error)
 }
@@ -32,6 +33,8 @@ type Pool interface {
 const (
 	verifyPause   = time.Second // of which the store waits for a change for 10 s
 	verifyLimit   = 30 * time.Second
+	recoverPause  = 5 * time.Second
+	recoverLimit  = 10 * time.Second
 	maintainPause = 5 * time.Second
 	maintainLimit = 10 * time.Second
 	adoptPause    = 2 * time.Minute
@@ -48,6 +51,7 @@ type keeper struct {
 	config   *ipam.Config
 	settings Settings
 	inUse    func(netip.Prefix) (bool, error)
+	used     func() ([]netip.Addr, error)
 	log      hclog.Logger
 	stop     context.CancelFunc
 	stopped  chan struct{}
@@ -81,6 +85,7 @@ func (k *keeper) steps() []*step {
 	}
 	steps := []*step{
 		{name: "verify", pause: verifyPause, limit: verifyLimit, run: k.verifier()},
+		{name: "recover", pause: recoverPause, limit: recoverLimit, run: k.recoverer()},
 		{name: "maintain", pause: maintainPause, limit: maintainLimit, run: k.maintain},
 		adopt,
 	}
@@ -104,6 +109,19 @@ func (k *keeper) verifier() func(context.Context) error {
 		defer k.mu.Unlock()
 		k.lost = verified.Addresses
 		return nil
+	}
+}
+
+// recoverer returns the step that asks the namespaces what else has no record. The first run that
+// succeeds always does: the agent does not know what happened before it started. A store in
+// files is lost only together with the directory that the operator has removed.
+func (k *keeper) recoverer() func(context.Context) error {
+	always := k.settings.Store != "file"
+	return func(ctx context.Context) error {
+		blocks, err := k.pool.Recover(ctx, always, k.used)
+		always = always && err != nil
+		k.tell("closed blocks of which namespaces of this host have addresses", blocks, nil)
+		return err
 	}
 }
 
@@ -154,7 +172,7 @@ func (k *keeper) status(ctx context.Context, now time.Time) Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
-	for _, name := range []string{"verify", "maintain", "adopt", "reclaim"} {
+	for _, name := range []string{"verify", "recover", "maintain", "adopt", "reclaim"} {
 		errs = append(errs, k.failed.last[name])
 	}
 	return Status{

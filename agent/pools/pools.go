@@ -51,6 +51,8 @@ type Config struct {
 	Open func(*ipam.Config, Settings) (Pool, error)
 	// InUse tells whether a namespace of the host has an address of a prefix.
 	InUse func(netip.Prefix) (bool, error)
+	// Used returns the addresses in the namespaces of the host.
+	Used func() ([]netip.Addr, error)
 	// Logger gets a line for each failure that is new.
 	Logger hclog.Logger
 }
@@ -145,7 +147,7 @@ func (p *Pools) keep(ctx context.Context, c *ipam.Config) error {
 	if present != nil {
 		present.end()
 	}
-	k := &keeper{pool: opened, config: c, settings: settings, inUse: p.config.InUse, log: p.config.Logger.With("pool", c.Pool)}
+	k := &keeper{pool: opened, config: c, settings: settings, inUse: p.config.InUse, used: p.config.Used, log: p.config.Logger.With("pool", c.Pool)}
 	k.start(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()

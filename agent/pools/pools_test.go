@@ -45,6 +45,7 @@ func TestSteps(t *testing.T) {
 			p := h.pools["a"]
 			for name, want := range map[string][2]int{
 				"verify": {3200, 4000}, "maintain": {650, 800}, "adopt": {27, 34}, "reclaim": {6, 8},
+				"recover": {650, 800}, "recover always": {1, 1},
 			} {
 				if n := p.called(name); n < want[0] || n > want[1] {
 					t.Errorf("%s ran %d times in an hour, want %d to %d", name, n, want[0], want[1])
@@ -70,6 +71,30 @@ func TestAdoptsSoon(t *testing.T) {
 			}
 			if diff := cmp.Diff([]int{1, 1, 2, 2, 3}, got); diff != "" {
 				t.Errorf("scans after 1, 40, 55, 145 and 205 s (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+// TestRecover: what only the namespaces know is asked for when the agent starts, until the
+// answer is complete, but not where the store is in files.
+func TestRecover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHost(t, Settings{}, "a")
+		h.pools["a"].fail("recover always", errors.New("no answer"))
+		h.run(t, func() {
+			time.Sleep(time.Minute)
+			h.pools["a"].fail("recover always", nil)
+			time.Sleep(time.Hour)
+			if n := h.pools["a"].called("recover always"); n < 3 || h.pools["a"].called("recover") < 600 {
+				t.Errorf("tried %d times, then ran %d times", n, h.pools["a"].called("recover"))
+			}
+		})
+		file := newTestHost(t, Settings{Store: "file"}, "a")
+		file.run(t, func() {
+			time.Sleep(time.Minute)
+			if n := file.pools["a"].called("recover always"); n > 0 {
+				t.Errorf("asked %d times although the store is in files", n)
 			}
 		})
 	})

@@ -123,3 +123,30 @@ func TestAdoptsOfItsNode(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolIsCreatedAgain with the blocks, in a store that was restored to before the pool.
+func TestPoolIsCreatedAgain(t *testing.T) {
+	m := &storetest.Fake{}
+	host := testHost(t, m, "a")
+	b, err := host.Claim(t.Context(), ipam.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{ipam.PoolPath("lab"), ipam.BlockPath("lab", b)} {
+		entry, err := m.Get(t.Context(), path)
+		if err == nil {
+			err = m.Delete(t.Context(), path, entry.Index)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := host.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{ipam.PoolPath("lab"), ipam.BlockPath("lab", b)} {
+		if _, err := m.Get(t.Context(), path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

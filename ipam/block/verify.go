@@ -186,8 +186,8 @@ func (s *session) keep(ctx context.Context, was, now Record) error {
 	return s.replace(ctx, was, now)
 }
 
-// assert creates the missing entry of a block again. One that was another's before goes to
-// that one first.
+// assert creates the missing entry of a block again, and that of the pool, which a snapshot of
+// before has not either. One that was another's before goes to that one first.
 func (s *session) assert(ctx context.Context, r Record) error {
 	if r.State == Lost {
 		if done, err := s.dropUnused(ctx, r); done || err != nil {
@@ -214,7 +214,7 @@ func (s *session) assert(ctx context.Context, r Record) error {
 		return fmt.Errorf("create block %s again: %w", r.Block, err)
 	}
 	s.Logger.Warn("a block of this host was missing from the store and was created again", "pool", s.Config.Pool, "block", r.Block)
-	return s.replace(ctx, r, r.as(Held, r.Claim, index))
+	return errors.Join(s.replace(ctx, r, r.as(Held, r.Claim, index)), s.agree(ctx))
 }
 
 // lose closes a block that the store has as another's. What is in use stays.

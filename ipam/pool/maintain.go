@@ -180,6 +180,12 @@ func (p *Pool) Adopt(ctx context.Context, inUse func(netip.Prefix) (bool, error)
 	return blocks, addresses, errors.Join(err, errReserved)
 }
 
+// Recover claims blocks that only namespaces of the host know, because the state of the host and
+// the store's were lost; see block.Leases.
+func (p *Pool) Recover(ctx context.Context, always bool, used func() ([]netip.Addr, error)) ([]ipam.Block, error) {
+	return p.blocks.Recover(ctx, always, used)
+}
+
 // Reserve keeps a reserved address for a job before an allocation has it.
 func (p *Pool) Reserve(ctx context.Context, address netip.Addr, job ipam.Job) error {
 	return p.reserved.Reserve(ctx, address, job)

@@ -83,9 +83,16 @@ func stopCall(verb string, m *cluster.Machine) (int, error) {
 		if err != nil || !bytes.Contains(environ, []byte("CNI_COMMAND="+verb)) || !m.Has(pid) {
 			continue // ended, or another call
 		}
-		if err := unix.Kill(pid, unix.SIGSTOP); err == nil {
+		if err := unix.Kill(pid, unix.SIGSTOP); err == nil && isStopped(pid) {
 			return pid, nil
 		}
 	}
 	return 0, fmt.Errorf("none of the %d CNI calls is a %s on %s", len(calls), verb, m.Name)
+}
+
+// isStopped is false of a process that had ended before it could be stopped.
+func isStopped(pid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it has ended
+	_, state, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(state, []byte("T"))
 }

@@ -35,12 +35,13 @@ func TestSnapshotRestored(t *testing.T) {
 	must(t, lab.Stop(job.ID))
 }
 
-// snapshot saves or restores Nomad's state. It is repeated, because a leader that changes
+// snapshot saves the test's snapshot of Nomad's state, or restores it. It is repeated, because a leader that changes
 // meanwhile has not done it.
 func (s *scene) snapshot(verb string) {
 	s.Helper()
+	path := "/run/" + s.Name() + ".snap"
 	must(s, cluster.Await("the snapshot: "+verb, func() error {
-		_, err := lab.CLI("operator", "snapshot", verb, "/run/before.snap")
+		_, err := lab.CLI("operator", "snapshot", verb, path)
 		return err
 	}))
 }
@@ -75,8 +76,10 @@ func (s *scene) attachToNewBlock(m *cluster.Machine) (a netip.Addr) {
 	must(s, err)
 	for i := range 64 { // at most four blocks of 14 are held
 		id := fmt.Sprintf("new-%d", i)
-		_, err := m.Run("allocnet", "attach", id, "--primary", cluster.Flat)
-		must(s, err)
+		must(s, cluster.Await("attach "+id, func() error { // no block is claimed for 40 s after a restore
+			_, err := m.Run("allocnet", "attach", id, "--primary", cluster.Flat)
+			return err
+		}))
 		out, err := m.Run("ip", "netns", "exec", id, "ip", "-o", "-4", "address", "show", "scope", "global")
 		must(s, err)
 		prefix, err := netip.ParsePrefix(strings.Fields(out)[3])

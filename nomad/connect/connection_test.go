@@ -14,7 +14,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/hclfile"
 	"github.com/allocnet/allocnet/ipam"
@@ -125,6 +128,25 @@ func TestInstance(t *testing.T) {
 	if id, err := instance(dir); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a damaged file: %q, %v", id, err)
 	}
+}
+
+// TestInstanceIsLocked: the lock of the directory, which another program may have, is not waited
+// for without end.
+func TestInstanceIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	other, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if id, err := instance(dir); !errors.Is(err, ipam.ErrUnavailable) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%q, %v, want an error with the directory", id, err)
+		}
+	})
 }
 
 // TestNodeIsCached: Nomad is asked for the node once in a while, and not needed in between.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,10 @@ func identify(dir string) (ipam.Host, error) {
 // instanceForm is that of the random ID.
 var instanceForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
+// locking limits the wait for the lock of the directory, which another program may have. It takes
+// milliseconds to make the file.
+const locking = 2 * time.Second
+
 // instance returns the random ID in the directory, and makes it if it is missing.
 func instance(dir string) (string, error) {
 	path := filepath.Join(dir, "instance")
@@ -57,8 +62,10 @@ func instance(dir string) (string, error) {
 		return "", err
 	}
 	defer flock.Close(lock)
-	if err := flock.Lock(context.Background(), lock, unix.LOCK_EX); err != nil {
-		return "", err
+	ctx, stop := context.WithTimeoutCause(context.Background(), locking, fmt.Errorf("another process has it for more than %s", locking))
+	defer stop()
+	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("%w: lock %s: %w", ipam.ErrUnavailable, dir, err)
 	}
 	if id, err := readInstance(path); !errors.Is(err, fs.ErrNotExist) {
 		return id, err // another process has made it

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -80,32 +81,40 @@ func (a poolAccess) source() doctor.PoolSource {
 	return s
 }
 
-// pools returns the pools of the networks that args name: all without one. A pool that cannot
-// be used is an error if it is named, or if there is no other.
-func (s *settings) pools(args []string) ([]*ipam.Config, error) {
+// pools returns the pools of the networks that args name: all without one, with the error of
+// each that cannot be used. It is an error if it is named, or if there is no other.
+func (s *settings) pools(args []string) (found []*ipam.Config, broken map[string]error, err error) {
 	catalog, err := cniconf.Load(s.confDirs()...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	found, broken := pools.Find(catalog.Networks)
+	found, broken = pools.Find(catalog.Networks)
 	if len(args) == 0 {
-		var errs []error
-		for _, err := range broken {
-			errs = append(errs, err)
+		switch {
+		case len(found) > 0:
+			return found, broken, nil
+		case len(broken) > 0:
+			return nil, nil, joined(broken)
 		}
-		if len(found) == 0 && len(errs) == 0 {
-			return nil, usage(fmt.Errorf("no network in %s uses allocnet-ipam", s.confDir))
-		}
-		return found, errors.Join(errs...)
+		return nil, nil, usage(fmt.Errorf("no network in %s uses allocnet-ipam", s.confDir))
 	}
 	if err := broken[args[0]]; err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	i := slices.IndexFunc(found, func(c *ipam.Config) bool { return c.Pool == args[0] })
 	if i < 0 {
-		return nil, usage(fmt.Errorf("no network in %s uses a pool %q of allocnet-ipam; there are %s", s.confDir, args[0], cmp.Or(strings.Join(poolsOf(found), ", "), "none")))
+		return nil, nil, usage(fmt.Errorf("no network in %s uses a pool %q of allocnet-ipam; there are %s", s.confDir, args[0], cmp.Or(strings.Join(poolsOf(found), ", "), "none")))
 	}
-	return found[i : i+1], nil
+	return found[i : i+1], nil, nil
+}
+
+// joined returns the errors of pools as one, which is nil if there is none.
+func joined(broken map[string]error) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(broken)) {
+		errs = append(errs, broken[name])
+	}
+	return errors.Join(errs...)
 }
 
 func poolsOf(found []*ipam.Config) []string {
@@ -119,7 +128,7 @@ func poolsOf(found []*ipam.Config) []string {
 
 // poolNames completes the name of a pool.
 func (s *settings) poolNames(*cobra.Command, []string, string) []string {
-	found, _ := s.pools(nil) // what is broken completes nothing
+	found, _, _ := s.pools(nil) // what is broken completes nothing
 	return poolsOf(found)
 }
 

@@ -188,21 +188,67 @@ func TestIPAMRelease(t *testing.T) {
 		"alive, --force":     {release{node: "n1", yes: true, force: true}, gone(false, nil), "", "n1", ""},
 		"unknown":            {release{node: "n1", yes: true}, gone(false, errors.New("500")), "", "", "it is not known whether node n1 is gone"},
 		"two nodes":          {release{node: "two", yes: true}, gone(true, nil), "", "", `"two": is the name of the nodes n2, n3: want an ID`},
+		"this host":          {release{node: "five", yes: true, force: true}, gone(true, nil), "", "", "node n5 is this host, so nothing is released"},
 		"no node of Nomad":   {release{node: "four", yes: true}, gone(true, nil), "", "", ""},
 		"a node without any": {release{node: "n9", yes: true}, gone(true, nil), "", "", ""},
 	} {
-		p := &ownedPool{overview: pool.Overview{Blocks: []pool.BlockEntry{block("n1", "one", "10.91.0.0/26"), block("n2", "two", "10.91.0.64/26"), block("n3", "two", "10.91.0.128/26"), block("", "four", "10.91.0.192/26")}}}
+		p := &ownedPool{overview: pool.Overview{Blocks: []pool.BlockEntry{block("n1", "one", "10.91.0.0/26"), block("n2", "two", "10.91.0.64/26"), block("n3", "two", "10.91.0.128/26"), block("", "four", "10.91.0.192/26"), block("n5", "five", "10.91.1.0/26")}}}
 		cmd := &cobra.Command{}
 		var out bytes.Buffer
 		cmd.SetContext(t.Context())
 		cmd.SetOut(&out)
 		cmd.SetIn(strings.NewReader(test.answer))
-		err := test.release.release(cmd, []poolAccess{{config: &ipam.Config{Pool: "vlan100"}, pool: p, gone: test.gone}})
+		open := func() (ipam.Store, ipam.Host, error) { return nil, ipam.Host{NodeID: "n5"}, nil }
+		err := test.release.release(cmd, []poolAccess{{config: &ipam.Config{Pool: "vlan100"}, pool: p, gone: test.gone, open: open}})
 		if strings.Join(p.released, " ") != test.want || (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || exitCode(err) != exitRefused) {
 			t.Errorf("%s: released %q, %v, want %q\n%s", name, p.released, err, test.want, &out)
 		}
 		if test.want != "" && !strings.Contains(out.String(), "node n1 has of pool vlan100: 10.91.0.0/26\n") {
 			t.Errorf("%s: does not say what it releases:\n%s", name, &out)
 		}
+	}
+}
+
+// TestIPAMInvalidPool: an invalid pool is reported, and hides no other.
+func TestIPAMInvalidPool(t *testing.T) {
+	pooled(t)
+	text := `{"cniVersion": "1.0.0", "name": "n", "type": "macvlan", "ipam": {"type": "allocnet-ipam", "pool": "BAD", "ranges": [{"subnet": "10.92.0.0/24"}]}}`
+	if err := os.WriteFile(filepath.Join(os.Getenv("ALLOCNET_CONF_DIR"), "n.conf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := runs(t, "ipam", "show")
+	if code != exitFailed || !strings.Contains(out, "(this host)  held") || !strings.Contains(out, "pool BAD cannot be used: ") {
+		t.Errorf("show: exit code %d\n%s%s", code, out, errs)
+	}
+	if code, _, errs := runs(t, "ipam", "show", "BAD"); code != exitRefused || !strings.Contains(errs, `"BAD"`) {
+		t.Errorf("show BAD: exit code %d: %s", code, errs)
+	}
+	if code, _, errs := runs(t, "ipam", "release", "--node", "n1"); code != exitRefused || !strings.Contains(errs, "nothing is released; name a pool") {
+		t.Errorf("release: exit code %d: %s", code, errs)
+	}
+	code, out, errs = runs(t, "ipam", "check")
+	switch {
+	case requireRoot() != nil:
+		if code != exitRefused || !strings.Contains(errs, "reads the namespaces of the host") || strings.Contains(errs, "changes") {
+			t.Errorf("check without root: exit code %d: %s", code, errs)
+		}
+	case code != exitFailed || !strings.Contains(out, "ERROR   pool BAD: ") || !strings.Contains(out, "fix: correct the key ipam of the network"):
+		t.Errorf("check: exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+// TestJSONOnTerminal: JSON has no character that a terminal executes, and the same values.
+func TestJSONOnTerminal(t *testing.T) {
+	want := "a\u009b31m \u202e\x7f \u00e9 \U000e0001\n\x1b"
+	var out bytes.Buffer
+	if err := printJSON(&out, []string{want}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsFunc(out.String(), hidden) || !strings.Contains(out.String(), "\u00e9") {
+		t.Errorf("printed %q", out.String())
+	}
+	var got []string
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got) != 1 || got[0] != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,21 +39,24 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 }
 
 func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
-	if err := requireRoot(); err != nil {
+	if requireRoot() != nil {
+		return usage(errors.New("this command reads the namespaces of the host, and the leases and blocks of its pools: run as root"))
+	}
+	configs, broken, err := s.pools(args)
+	if err != nil {
 		return err
 	}
-	configs, broken := s.pools(args)
 	r := &doctor.Report{Findings: []doctor.Finding{}, Pools: []doctor.Pool{}}
+	for _, name := range slices.Sorted(maps.Keys(broken)) {
+		r.Findings = append(r.Findings, brokenPool(name, broken[name], "correct the key ipam of the network"))
+	}
 	for _, c := range configs {
 		a, err := access(c)
 		if err != nil {
-			broken = errors.Join(broken, fmt.Errorf("pool %s: %w", c.Pool, err))
+			r.Findings = append(r.Findings, brokenPool(c.Pool, err, "correct the block ipam in "+c.ConfigDir))
 			continue
 		}
 		r.Findings = append(r.Findings, doctor.ExaminePool(doctor.CollectPool(cmd.Context(), c, a.source()))...)
-	}
-	if len(configs) == 0 && broken != nil {
-		return broken
 	}
 	catalog, err := cniconf.Load(s.confDirs()...)
 	if err != nil {
@@ -66,7 +71,11 @@ func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
 	if err == nil && !r.Healthy() {
 		err = &exitError{code: exitFailed}
 	}
-	return errors.Join(broken, err)
+	return err
+}
+
+func brokenPool(name string, err error, fix string) doctor.Finding {
+	return doctor.Finding{Severity: doctor.Error, Subject: "pool " + name, Problem: err.Error(), Fix: fix}
 }
 
 // printFindings prints each finding in two lines.

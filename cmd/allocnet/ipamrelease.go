@@ -55,9 +55,12 @@ func (r *release) run(cmd *cobra.Command, s *settings, args []string) error {
 	if r.node == "" {
 		return usage(errors.New("--node is required: the ID or the name of a Nomad node"))
 	}
-	configs, err := s.pools(args)
+	configs, broken, err := s.pools(args)
 	if err != nil {
 		return err
+	}
+	if len(broken) > 0 {
+		return fmt.Errorf("nothing is released; name a pool whose configuration is valid: %w", joined(broken))
 	}
 	var opened []poolAccess
 	for _, c := range configs {
@@ -143,6 +146,9 @@ func (r *release) matches(h ipam.Host) bool {
 
 // allowed returns an error unless the node is gone, and the user agrees.
 func (r *release) allowed(cmd *cobra.Command, node string, p possession) error {
+	if _, this, err := p.open(); err == nil && this.NodeID == node {
+		return usage(fmt.Errorf("node %s is this host, so nothing is released: its agent releases blocks that it does not need", node))
+	}
 	if !r.force {
 		gone, err := p.gone(cmd.Context(), node)
 		if err != nil {

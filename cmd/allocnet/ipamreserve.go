@@ -78,7 +78,7 @@ func poolAndAddress(_ *cobra.Command, args []string) error {
 
 // reserved returns the pool and the reserved address that the arguments name.
 func (s *settings) reserved(args []string) (poolAccess, netip.Addr, error) {
-	configs, err := s.pools(args)
+	configs, _, err := s.pools(args)
 	if err != nil {
 		return poolAccess{}, netip.Addr{}, err
 	}

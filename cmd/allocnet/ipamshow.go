@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ import (
 // poolJSON is a pool as --json prints it.
 type poolJSON struct {
 	Pool string `json:"pool"`
-	// Store is nomad, or file for a pool of this host.
+	// Store is nomad, or file for a pool of this host. Empty: the configuration is invalid.
 	Store     string         `json:"store"`
 	Ranges    []ipam.Range   `json:"ranges"`
 	Reserved  []netip.Prefix `json:"reserved"`
@@ -32,7 +33,8 @@ type poolJSON struct {
 	Addresses []addressJSON  `json:"addresses"`
 	// Verified is when the blocks of this host were verified last.
 	Verified time.Time `json:"verified,omitzero"`
-	// Error is why the store could not be read. Then only this host's blocks are shown.
+	// Error is why the store could not be read, with only this host's blocks, or why the
+	// configuration is invalid.
 	Error string `json:"error,omitempty"`
 }
 
@@ -85,7 +87,8 @@ owners, and the reserved addresses that are kept. USED, COOLING and FREE are tho
 host: only the owner of a block knows the use of its addresses. A cooling address was freed
 less than the cooldown ago.
 
-If the store does not answer, the blocks of this host are shown, and the exit code is 1.`,
+If the store does not answer, the blocks of this host are shown, and the exit code is 1. It is
+1 as well if the configuration of a pool is invalid.`,
 		Example: `  allocnet ipam show
   allocnet ipam show vlan100
   allocnet ipam show vlan100 --json`,
@@ -100,7 +103,7 @@ If the store does not answer, the blocks of this host are shown, and the exit co
 }
 
 func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
-	configs, err := s.pools(args)
+	configs, broken, err := s.pools(args)
 	if err != nil {
 		return view{}, err
 	}
@@ -116,6 +119,10 @@ func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
 		}
 		healthy = healthy && p.Error == ""
 		all = append(all, p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(broken)) {
+		healthy = false
+		all = append(all, poolJSON{Pool: name, Ranges: []ipam.Range{}, Reserved: []netip.Prefix{}, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}, Error: broken[name].Error()})
 	}
 	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error { return printPools(w, t, all) }}, unhealthy(healthy)
 }
@@ -209,6 +216,10 @@ func printPools(w io.Writer, t terminal, all []poolJSON) error {
 }
 
 func (p poolJSON) print(w io.Writer, t terminal) error {
+	if p.Store == "" {
+		_, err := io.WriteString(w, lines([]string{"pool " + p.Pool + " cannot be used: " + p.Error}))
+		return err
+	}
 	if _, err := io.WriteString(w, lines(p.summary())); err != nil {
 		return err
 	}

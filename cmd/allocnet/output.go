@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
@@ -25,10 +27,36 @@ type allocationJSON struct {
 }
 
 func printJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, escapeJSON(text.String()))
+	return err
 }
+
+// escapeJSON escapes what a terminal could execute, or show as something else: JSON requires it
+// only of what comes before the space. Outside of strings there is none.
+func escapeJSON(text string) string {
+	if strings.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if !hidden(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			_, _ = fmt.Fprintf(&b, `\u%04x`, unit) // a Builder does not fail
+		}
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool { return r != '\n' && unprintable(r) }
 
 func printAllocation(w io.Writer, a *hook.Allocation, asJSON bool) error {
 	if asJSON {

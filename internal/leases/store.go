@@ -8,6 +8,7 @@ package leases
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -58,7 +59,7 @@ func Open(ctx context.Context, dataDir, network string) (*Store, error) {
 	}
 	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
 		_ = lock.Close() // read only
-		return nil, err
+		return nil, fmt.Errorf("lock %s, which another process has: %w", lock.Name(), err)
 	}
 	return &Store{dir: dir, lock: lock, index: readIndex(dir)}, nil
 }

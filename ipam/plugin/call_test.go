@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -135,6 +136,7 @@ func TestCodes(t *testing.T) {
 	for err, code := range map[error]uint{
 		ipam.ErrInvalid: types.ErrInvalidNetworkConfig, ipam.ErrMismatch: types.ErrInvalidNetworkConfig, ipam.ErrTwin: types.ErrInvalidNetworkConfig,
 		ipam.ErrExhausted: types.ErrTryAgainLater, ipam.ErrFenced: types.ErrTryAgainLater, ipam.ErrUnavailable: types.ErrTryAgainLater, ipam.ErrRefused: types.ErrTryAgainLater,
+		ipam.ErrConflict: types.ErrTryAgainLater, context.DeadlineExceeded: types.ErrTryAgainLater, context.Canceled: types.ErrTryAgainLater,
 		ipam.ErrNoLease: types.ErrInternal, &fs.PathError{Op: "write", Path: "/x", Err: unix.ENOSPC}: types.ErrIOFailure,
 	} {
 		requireCode(t, err.Error(), cniError(fmt.Errorf("pool p: %w:\nmore", err)), code, "pool p: "+err.Error()+":; more")

@@ -13,24 +13,14 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/storetest"
+	"github.com/allocnet/allocnet/nomad/connect"
 )
 
-// fakeConnection is that of a host without Nomad.
-type fakeConnection struct {
-	Connection
-	store ipam.Store
-}
-
-func (c fakeConnection) Open() (ipam.Store, ipam.Host, error) {
-	return c.store, ipam.Host{Instance: fmt.Sprintf("%032x", 1)}, nil
-}
-
-// newPlugin returns a plugin whose store is empty, and a call with a pool in a directory.
+// newPlugin returns a plugin, and a call with a pool in files of a directory.
 func newPlugin(dir string) (*Plugin, Call) {
-	p := &Plugin{Connect: func(*ipam.Config) Connection { return fakeConnection{store: &storetest.Fake{}} }}
+	p := &Plugin{Connect: func(c *ipam.Config) Connection { return connect.New(c.ConfigDir, c.StateDir) }}
 	config := fmt.Appendf(nil, `{"cniVersion": "1.1.0", "name": "n", "type": "macvlan", "ipam": {"type": "allocnet-ipam", "pool": "p",
-		"dataDir": "%[1]s/leases", "stateDir": "%[1]s/state", "ranges": [{"subnet": "10.0.0.0/30"}]}}`, dir)
+		"dataDir": "%[1]s/leases", "stateDir": "%[1]s/state", "configDir": "%[1]s/none", "ranges": [{"subnet": "10.0.0.0/30"}]}}`, dir)
 	return p, Call{ContainerID: "c1", Interface: "eth0", Config: config}
 }
 

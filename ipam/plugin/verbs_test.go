@@ -1,0 +1,64 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// TestStatus: STATUS fails with its code when an ADD would.
+func TestStatus(t *testing.T) {
+	p, c := newPlugin(t.TempDir())
+	if err := p.Status(t.Context(), c); err != nil {
+		t.Errorf("of an empty pool: %v", err)
+	}
+	for id := range 4 {
+		c.ContainerID = string(rune('a' + id))
+		if _, err := p.Add(t.Context(), c); err != nil {
+			requireCode(t, "ADD", err, types.ErrTryAgainLater, "no free address")
+			requireCode(t, "STATUS", p.Status(t.Context(), c), types.ErrPluginNotAvailable, "no free address")
+			return
+		}
+	}
+	t.Error("a pool of two addresses is not full")
+}
+
+// indexed knows the index of each allocation.
+type indexed struct {
+	Connection
+	asked int
+}
+
+func (c *indexed) Index(context.Context, string, string) (int, error) {
+	c.asked++
+	return 7, nil
+}
+
+// TestKey: Nomad is asked for the index only of an allocation that gets a sticky address, and
+// passes no key.
+func TestKey(t *testing.T) {
+	for name, test := range map[string]struct {
+		sticky bool
+		job    ipam.Job
+		key    string
+		asked  int
+	}{
+		"sticky":             {true, ipam.Job{Allocation: "a1"}, "7", 1},
+		"not sticky":         {false, ipam.Job{Allocation: "a1"}, "", 0},
+		"a key":              {true, ipam.Job{Allocation: "a1", Key: "main"}, "main", 0},
+		"without allocation": {true, ipam.Job{}, "", 0},
+	} {
+		connection := &indexed{}
+		c := &call{conf: &ipam.Config{Sticky: test.sticky}, connection: connection}
+		job := test.job
+		if err := c.setKey(t.Context(), &job); err != nil || job.Key != test.key || connection.asked != test.asked {
+			t.Errorf("%s: key %q, %v, and %d questions, want %q and %d", name, job.Key, err, connection.asked, test.key, test.asked)
+		}
+	}
+}

@@ -121,6 +121,12 @@ func (r *Range) has(a netip.Addr) bool {
 	return a.BitLen() == r.Start.BitLen() && !a.Less(r.Start) && !r.End.Less(a)
 }
 
+// overlaps is whether a prefix has an address between start and end.
+func (r *Range) overlaps(p netip.Prefix) bool {
+	_, found := intersect(p, r.Start, r.End)
+	return found
+}
+
 // validate checks what was parsed, and fills in what depends on it.
 func (c *Config) validate() error {
 	switch {

@@ -99,7 +99,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestExtends: ranges may be appended, and nothing else may change.
+// TestExtends: ranges may be appended, and reserved prefixes of which the other configuration
+// gives out nothing. Nothing else may change.
 func TestExtends(t *testing.T) {
 	content := func(config string) PoolContent { return mustParse(t, `{"pool": "p", `+config+`}`).Content() }
 	one := content(`"ranges": [{"subnet": "10.0.0.0/24"}]`)
@@ -107,10 +108,27 @@ func TestExtends(t *testing.T) {
 		`"ranges": [{"subnet": "10.0.0.0/24"}]`:                                                      false,
 		`"ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "10.1.0.0/24"}]`:                           true,
 		`"ranges": [{"subnet": "10.1.0.0/24"}, {"subnet": "10.0.0.0/24"}]`:                           false,
-		`"ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "10.1.0.0/24"}], "reserved": ["10.1.0.2"]`: false,
+		`"ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "10.1.0.0/24"}], "reserved": ["10.1.0.2"]`: true,
+		`"ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "10.1.0.0/24"}], "reserved": ["10.0.0.2"]`: false,
+		`"ranges": [{"subnet": "10.0.0.0/24"}], "reserved": ["10.0.0.2"]`:                            false,
 	} {
 		if got := content(config).Extends(one); got != want {
 			t.Errorf("%s extends one range: %v, want %v", config, got, want)
+		}
+	}
+	beside := func(reserved string) PoolContent {
+		return content(`"ranges": [{"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.64"}], "reserved": [` + reserved + `]`)
+	}
+	before := beside(`"10.0.0.0/28"`)
+	for reserved, want := range map[string]bool{
+		`"10.0.0.0/28", "10.0.0.32/27"`: true,
+		`"10.0.0.0/28", "10.0.0.64/28"`: false,
+		`"10.0.0.32/27", "10.0.0.0/28"`: false,
+		`"10.0.0.0/27"`:                 false,
+		`"10.0.0.0/28"`:                 false,
+	} {
+		if got := beside(reserved).Extends(before); got != want {
+			t.Errorf("reserved %s extends %v: %v, want %v", reserved, before.Reserved, got, want)
 		}
 	}
 }

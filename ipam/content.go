@@ -82,12 +82,19 @@ func (c *Config) Hash() string { return c.Content().Hash() }
 // Hash is that of the configuration.
 func (p PoolContent) Hash() string { return checksum(marshal(p)) }
 
-// Extends is whether the configuration is the other with more ranges.
+// Extends is whether the configuration is the other with more ranges, or with more reserved
+// prefixes, beside the addresses that the other's blocks have.
 func (p PoolContent) Extends(other PoolContent) bool {
-	if len(p.Ranges) <= len(other.Ranges) {
+	ranges, reserved := len(other.Ranges), len(other.Reserved)
+	if len(p.Ranges) < ranges || len(p.Reserved) < reserved || len(p.Ranges)+len(p.Reserved) == ranges+reserved {
 		return false
 	}
-	p.Ranges = p.Ranges[:len(other.Ranges)]
+	for _, added := range p.Reserved[reserved:] {
+		if slices.ContainsFunc(other.Ranges, func(r Range) bool { return r.overlaps(added) }) {
+			return false
+		}
+	}
+	p.Ranges, p.Reserved = p.Ranges[:ranges], p.Reserved[:reserved]
 	return p.Hash() == other.Hash()
 }
 

@@ -5,6 +5,7 @@ package reserved
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
 	"time"
@@ -87,9 +88,11 @@ type Addresses struct {
 	sleep func(ctx context.Context, d time.Duration) error
 }
 
+// sleep waits for d, and up to half as long again: hosts that wait for each other begin again at
+// different times.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(d):
+	case <-time.After(d + rand.N(d/2)):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

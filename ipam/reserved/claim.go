@@ -43,6 +43,9 @@ func (s *session) take(ctx context.Context, address netip.Addr, c claimant) erro
 			return err
 		}
 		done, err := s.write(ctx, address, c)
+		if done && c.isNew {
+			s.unconfirmed = append(s.unconfirmed, address)
+		}
 		if err != nil || done {
 			return err
 		}
@@ -62,11 +65,11 @@ func (s *session) mayTake(ctx context.Context, address netip.Addr, c claimant) e
 	e := s.view.at(address)
 	switch {
 	case s.settling() > 0:
-		return &BusyError{Address: address, Reason: "the store was restored from a snapshot, and other hosts need time to say what they hold"}
+		return &BusyError{Address: address, Reason: "the store was restored from a snapshot, and other hosts need time to say what they hold", wait: s.settling()}
 	case e.err != nil:
 		return &RefusedError{address, "its entry in the store cannot be read: " + e.err.Error()}
 	case e.index == 0 && !e.missing.IsZero():
-		return &BusyError{Address: address, Reason: "its entry has vanished from the store, and its holder needs time to restore it"}
+		return &BusyError{Address: address, Reason: "its entry has vanished from the store, and its holder needs time to restore it", wait: settle - s.age(e.missing)}
 	}
 	if err := s.mayHave(address, e, c); err != nil {
 		return err
@@ -120,7 +123,7 @@ func (s *session) left(ctx context.Context, address netip.Addr, e *entry, c clai
 	case e.content.Host.Instance == s.host.Instance, s.age(e.content.Freed) >= quiet:
 		return nil
 	}
-	return &BusyError{Address: address, Reason: "another host has given it back a moment ago"}
+	return &BusyError{Address: address, Reason: "another host has given it back a moment ago", wait: quiet - s.age(e.content.Freed)}
 }
 
 // leftHere is left for an address of this host without a lease. One without a record was taken
@@ -150,7 +153,8 @@ func (s *session) leftElsewhere(ctx context.Context, address netip.Addr, e *entr
 	case ended && err == nil:
 		return nil
 	case sameJob(e.content.Job, c.Job):
-		return &BusyError{address, fmt.Sprintf("container %s on node %q has it, and its allocation is neither complete nor failed for %s", e.content.Owner.ContainerID, e.content.Host.NodeName, quiet), err}
+		reason := fmt.Sprintf("container %s on node %q has it, and its allocation is neither complete nor failed for %s", e.content.Owner.ContainerID, e.content.Host.NodeName, quiet)
+		return &BusyError{Address: address, Reason: reason, Err: err}
 	case e.content.Job.Namespace == c.Job.Namespace:
 		return &RefusedError{address, fmt.Sprintf("job %q has it", e.content.Job.Job)}
 	}
@@ -175,23 +179,31 @@ func (s *session) ended(ctx context.Context, e *entry) (bool, error) {
 	return s.isGone(ctx, e.content.Host.NodeID)
 }
 
-// belowLimit returns whether the job may have one more address. Two hosts that take one at a
-// time do not see each other's: the limit is against abuse.
+// isLimited returns whether an address would be one more of those that the limit counts.
+func (s *session) isLimited(address netip.Addr, job ipam.Job) bool {
+	e := s.view.at(address)
+	return s.a.o.Config.MaxReservedPerJob > 0 && job.Job != "" && !e.content.Reserved && (e.index == 0 || !sameJob(e.content.Job, job))
+}
+
+// belowLimit returns whether the job may have one more address. Another host may take one for
+// it at the same time: confirm looks again.
 func (s *session) belowLimit(address netip.Addr, c claimant) error {
-	limit := s.a.o.Config.MaxReservedPerJob
-	if limit == 0 || c.Job.Job == "" {
+	limit, count := s.a.o.Config.MaxReservedPerJob, s.countOf(c.Job)
+	if !s.isLimited(address, c.Job) || count < limit {
 		return nil
 	}
+	return &LimitError{c.Job.Job, count, limit}
+}
+
+// countOf returns how many addresses of a job the limit counts.
+func (s *session) countOf(job ipam.Job) int {
 	count := 0
-	for at, e := range s.view {
-		if at != address && e.index != 0 && sameJob(e.content.Job, c.Job) && !e.content.Reserved {
+	for _, e := range s.view {
+		if e.index != 0 && sameJob(e.content.Job, job) && !e.content.Reserved {
 			count++
 		}
 	}
-	if e := s.view.at(address); count < limit || e.content.Reserved || e.index != 0 && sameJob(e.content.Job, c.Job) {
-		return nil
-	}
-	return &RefusedError{address, fmt.Sprintf("job %q has %d reserved addresses already, and maxReservedPerJob is %d: stop allocations of it, or let an operator unreserve some", c.Job.Job, count, limit)}
+	return count
 }
 
 // write takes an address: on record first, then in the store, then by a lease. It returns

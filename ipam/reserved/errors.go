@@ -6,13 +6,11 @@ package reserved
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
-
-// ErrFull is a pool all of whose reserved addresses of a family are held or kept.
-var ErrFull = fmt.Errorf("%w: all reserved addresses are held or kept for others", ipam.ErrExhausted)
 
 // BusyError is an address that the caller may have later.
 type BusyError struct {
@@ -21,6 +19,8 @@ type BusyError struct {
 	Reason string
 	// Err is why it is not known whether that has happened. Nil: it is known.
 	Err error
+	// wait is for how long the address is not free in any case. 0: that is not known.
+	wait time.Duration
 }
 
 func (e *BusyError) Error() string {
@@ -56,3 +56,20 @@ func (*RefusedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Is makes it an ipam.ErrInvalid.
 func (*RefusedError) Is(target error) bool { return target == ipam.ErrInvalid }
+
+// LimitError is a job that has as many reserved addresses as it may have.
+type LimitError struct {
+	Job string
+	// Count is how many it has, and Limit how many it may have.
+	Count, Limit int
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("job %q has %d reserved addresses already, and maxReservedPerJob is %d: stop allocations of it, or let an operator unreserve some", e.Job, e.Count, e.Limit)
+}
+
+// Kind is that of package errdefs.
+func (*LimitError) Kind() errdefs.Kind { return errdefs.Refused }
+
+// Is makes it an ipam.ErrInvalid.
+func (*LimitError) Is(target error) bool { return target == ipam.ErrInvalid }

@@ -138,7 +138,7 @@ func (s *session) release(ctx context.Context, address netip.Addr, r *record) er
 			return err
 		}
 		if !e.isHeld() || e.content.ClaimID != r.Content.ClaimID {
-			return s.discardLate(ctx, address, r)
+			return s.discard(ctx, address) // a late request makes an entry that Verify gives back
 		}
 	}
 	return nil
@@ -150,20 +150,14 @@ func (s *session) discard(ctx context.Context, address netip.Addr) error {
 	return err
 }
 
-// discardLate removes the record of an address that is not this host's, but not while a
-// request of a killed process may still make it so.
-func (s *session) discardLate(ctx context.Context, address netip.Addr, r *record) error {
-	if r.Index == 0 && s.age(r.Released) < settle {
-		return nil
-	}
-	return s.discard(ctx, address)
-}
-
 // freed is the content of an address that is given back. It is kept for its key, if it has one.
 // This host may take it again at once, unless the store was restored since: another host may
 // have it, and needs time to say so.
 func (s *session) freed(content ipam.AddressContent, r *record) ipam.AddressContent {
 	content = vacant(content, s.now())
+	if r.Drop { // no namespace ever had it
+		content.Freed, content.Host = time.Time{}, ipam.Host{}
+	}
 	if r.Drop && !content.Reserved {
 		content.Job = ipam.Job{}
 	}
@@ -182,9 +176,30 @@ func vacant(content ipam.AddressContent, now time.Time) ipam.AddressContent {
 	return content
 }
 
+// abandoned is the content of an address whose holder can give it back no more, or does not
+// know of it. It may be from a request that was too late: it is not kept if the key has another
+// address, or the job too many.
+func (s *session) abandoned(e *entry) ipam.AddressContent {
+	content, limit := vacant(e.content, s.now()), s.a.o.Config.MaxReservedPerJob
+	if content.Reserved || content.Job.Key == "" {
+		return content
+	}
+	family := ipam.FamilyOf(content.Address)
+	for address, other := range s.view {
+		if address != content.Address && other.isFor(content.Job, family) {
+			content.Job = ipam.Job{}
+			return content
+		}
+	}
+	if limit > 0 && s.countOf(content.Job) > limit {
+		content.Job = ipam.Job{}
+	}
+	return content
+}
+
 // freeUnknown frees an entry that this host holds without a record, for anyone.
 func (s *session) freeUnknown(ctx context.Context, address netip.Addr, e *entry) error {
-	content := vacant(e.content, s.now())
+	content := s.abandoned(e)
 	content.Host = ipam.Host{}
 	_, err := s.save(ctx, content, e.index)
 	if errors.Is(err, errOvertaken) {

@@ -23,8 +23,10 @@ func (m *model) event() {
 	}
 	h := oneOf(m, hosts)
 	switch n := m.random.IntN(100); {
-	case n < 45:
+	case n < 40:
 		m.add(h)
+	case n < 45:
+		m.addTwins()
 	case n < 70:
 		m.del()
 	case n < 75:
@@ -39,11 +41,31 @@ func (m *model) event() {
 		m.reclaim(h)
 	case n < 96:
 		m.adopt(h)
-	case n < 98:
+	case n < 97:
 		m.operate(h)
+	case n < 98:
+		m.forget(h)
 	case !m.rolledBack && !m.lostState && m.faults.stale == 0:
 		m.rollBack()
 	}
+}
+
+// addTwins sets up containers of one key on all hosts, as of a system job.
+func (m *model) addTwins() {
+	request := m.request()
+	request.Addresses = nil
+	for i, h := range m.alive() {
+		c := &container{request: request, host: h}
+		c.request.Job.Allocation = fmt.Sprint(request.Job.Allocation, "-", i)
+		c.request.Owner.ContainerID = c.request.Job.Allocation
+		m.setUp(c)
+	}
+}
+
+// forget lets Nomad not know a living node, for less than the grace, or know it again.
+func (m *model) forget(h *modelHost) {
+	m.gone[h.host.NodeID] = !m.gone[h.host.NodeID]
+	m.trace("Nomad has forgotten node %d: %v", h.number, m.gone[h.host.NodeID])
 }
 
 // add sets up a container: a new one, or again one of this host that has not ended.
@@ -53,9 +75,15 @@ func (m *model) add(h *modelHost) {
 	if len(again) > 0 && m.random.IntN(5) == 0 {
 		c = oneOf(m, again)
 		m.vacate(c)
-	} else {
+	}
+	m.setUp(c)
+}
+
+func (m *model) setUp(c *container) {
+	if !slices.Contains(m.containers, c) {
 		m.containers = append(m.containers, c)
 	}
+	h := c.host
 	c.busy = true
 	families := m.config.Families()
 	var found []netip.Addr
@@ -103,18 +131,59 @@ func (m *model) address(f ipam.Family) netip.Addr {
 // occupy gives addresses to a namespace.
 func (m *model) occupy(c *container, found []netip.Addr) {
 	m.counts.added.Add(1)
+	job := c.request.Job
+	if len(c.request.Addresses) > 0 {
+		job.Key = ""
+	}
 	for _, address := range found {
 		if at, used := m.living[address]; used {
 			m.fail("%s is in two living namespaces: %s on host %d, and %s on host %d", address, at.owner.ContainerID, at.host.number, c.request.Owner.ContainerID, c.host.number)
 		}
-		m.living[address] = residence{c.host, c.request.Owner}
+		m.living[address] = residence{c.host, c.request.Owner, job}
 		if last := m.last[address]; last != nil && last != c.host {
 			m.counts.moved.Add(1)
 		}
 		m.last[address] = c.host
-		if len(c.request.Addresses) == 0 {
-			m.checkSticky(c.request.Job, address)
+	}
+	m.checkLimit(c.request.Job)
+	if len(c.request.Addresses) > 0 {
+		return
+	}
+	for _, address := range found {
+		m.checkSticky(c.request.Job, address)
+		m.checkAlone(c, address)
+	}
+}
+
+// checkAlone requires that no other living namespace has an address for the same key.
+func (m *model) checkAlone(c *container, address netip.Addr) {
+	if m.rolledBack || m.operated || m.faults.stale > 0 {
+		return
+	}
+	for other, at := range m.living {
+		if at.owner != c.request.Owner && ipam.FamilyOf(other) == ipam.FamilyOf(address) && sameKey(at.job, c.request.Job) {
+			m.fail("%s/%s has %s with %s, and gets %s with %s", at.job.Job, at.job.Key, other, at.owner.ContainerID, address, c.request.Owner.ContainerID)
 		}
+	}
+}
+
+// checkLimit requires that a job has no more addresses than it may have.
+func (m *model) checkLimit(job ipam.Job) {
+	limit := m.config.MaxReservedPerJob
+	if limit == 0 || m.rolledBack || m.operated || m.faults.stale > 0 {
+		return
+	}
+	var has []netip.Addr
+	for _, address := range sorted(m.living) {
+		if sameJob(m.living[address].job, job) {
+			has = append(has, address)
+		}
+	}
+	if len(has) > limit {
+		m.fail("job %s has %v: more than %d", job.Job, has, limit)
+	}
+	if len(has) == limit {
+		m.counts.atLimit.Add(1)
 	}
 }
 
@@ -227,6 +296,7 @@ func (m *model) adopt(h *modelHost) *process {
 func (m *model) operate(h *modelHost) {
 	address := m.address(oneOf(m, m.config.Families()))
 	job := ipam.Job{Namespace: "default", Job: oneOf(m, []string{"web", "db"}), Key: oneOf(m, []string{"", "0"})}
+	m.operated = true
 	if m.random.IntN(2) == 0 {
 		m.background(h, "unreserve "+address.String(), func(ctx context.Context, a *Addresses) error { return a.Unreserve(ctx, address) })
 		return
@@ -324,6 +394,7 @@ func (m *model) settle() {
 	}
 	for _, h := range m.alive() {
 		m.collect(h)
+		delete(m.gone, h.host.NodeID)
 	}
 	for range 4 {
 		m.verifyAll()

@@ -104,11 +104,11 @@ func (p *process) addresses() *Addresses {
 		Now:       func() time.Time { return m.time.Add(time.Duration(p.host.number) * 300 * time.Millisecond) },
 	})
 	a.records = modelDisk{p}
-	a.sleep = func(context.Context, time.Duration) error {
+	a.sleep = func(_ context.Context, d time.Duration) error {
 		if !p.wait() {
 			return errImpatient
 		}
-		m.time = m.time.Add(pollInterval)
+		m.time = m.time.Add(min(d, pollInterval)) // others go on
 		return nil
 	}
 	return a

@@ -29,8 +29,9 @@ const schedules = 10_000
 // TestModel runs random schedules of processes on several hosts, with a store that loses,
 // doubles and delays requests, answers with old states, refuses and is restored from
 // snapshots, and with processes that are killed at any step. No address may ever be in two
-// living namespaces, no job gets what is kept for another, a key keeps its address, and when
-// everything is given back and unreserved, nothing remains.
+// living namespaces, no job gets what is kept for another, or more than it may have, a key keeps
+// its address and has no second one, and when everything is given back and unreserved, nothing
+// remains.
 func TestModel(t *testing.T) {
 	first, count := storetest.Schedules(t, schedules)
 	var next atomic.Uint64
@@ -64,14 +65,14 @@ func runSchedule(t *testing.T, seed uint64, counts *tally) {
 
 // tally counts what happened in all schedules: a model in which nothing happens finds nothing.
 type tally struct {
-	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted atomic.Int64
+	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted, atLimit atomic.Int64
 }
 
 func (t *tally) counters() map[string]*atomic.Int64 {
 	return map[string]*atomic.Int64{
 		"added": &t.added, "moved to another host": &t.moved, "waited in vain": &t.waited, "refused": &t.refused, "killed": &t.killed,
 		"late requests": &t.late, "restored": &t.restored, "rollbacks": &t.rollbacks, "held without knowing": &t.freedUnknown,
-		"reclaimed": &t.reclaimed, "evicted": &t.evicted,
+		"reclaimed": &t.reclaimed, "evicted": &t.evicted, "at the limit": &t.atLimit,
 	}
 }
 
@@ -110,6 +111,8 @@ type container struct {
 type residence struct {
 	host  *modelHost
 	owner ipam.Owner
+	// job is for whom it was taken. Key is empty if the address was requested.
+	job ipam.Job
 }
 
 // faults are the probabilities of a schedule.
@@ -137,6 +140,8 @@ type model struct {
 	// rolledBack: the store was restored. lostState: a host has lost its state directory. If
 	// both happen, nothing knows what is missing.
 	rolledBack, lostState bool
+	// operated: an operator has changed for whom an address is.
+	operated bool
 
 	fault   string
 	tracing bool
@@ -146,6 +151,7 @@ type model struct {
 var modelConfigs = []string{
 	`{"type": "allocnet-ipam", "pool": "test", "ranges": [{"subnet": "10.0.0.0/24"}], "reserved": ["10.0.0.16/30"], "cooldown": "20s"}`,
 	`{"type": "allocnet-ipam", "pool": "test", "ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "fd00::/112"}], "reserved": ["10.0.0.16/30", "fd00::10/126"], "cooldown": "10s"}`,
+	`{"type": "allocnet-ipam", "pool": "test", "ranges": [{"subnet": "10.0.0.0/24"}], "reserved": ["10.0.0.16/29"], "cooldown": "10s", "maxReservedPerJob": 2}`,
 }
 
 func newModel(t *testing.T, seed uint64, counts *tally) *model {

@@ -80,8 +80,7 @@ func (a *Addresses) freeIf(ctx context.Context, isFreed func(*session, netip.Add
 		}
 		is, err := isFreed(s, address, e)
 		if is {
-			content := vacant(e.content, s.now())
-			if _, err = s.save(ctx, content, e.index); err == nil {
+			if _, err = s.save(ctx, s.abandoned(e), e.index); err == nil {
 				done = append(done, address)
 			}
 		}

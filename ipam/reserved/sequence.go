@@ -20,37 +20,42 @@ import (
 const maxSticky = 4096
 
 // takeByKey takes the address of a family that is kept for the job's key, else one that is
-// reserved for the job, else one that is free, else the one that was not used for longest.
+// reserved for the job, else one that is free, else the one that was not used for longest. A
+// BusyError is of one that will be free soon.
 func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ipam.Family) (netip.Addr, error) {
-	last := ErrFull
+	var soon *BusyError
 	candidates := s.candidates(request.Job, family)
 	for i := 0; ; i++ {
 		if address := s.keptFor(request, family); address.IsValid() {
-			return address, s.takeKept(ctx, request, address)
+			return address, s.take(ctx, address, claimant{Request: request, isNew: s.isUnconfirmed(address, request.Owner)})
 		}
 		if i == len(candidates) {
-			return netip.Addr{}, last
+			break
 		}
 		c := candidates[i]
-		last = s.take(ctx, c.address, claimant{Request: request, isNew: true, evicts: c.evicts})
-		if last == nil {
-			return c.address, s.confirm(ctx, request, c.address)
-		}
-		if !errors.Is(last, ipam.ErrInvalid) && !errors.Is(last, ipam.ErrExhausted) {
-			return c.address, last
+		err := s.take(ctx, c.address, claimant{Request: request, isNew: true, evicts: c.evicts})
+		var busy *BusyError
+		var refused *RefusedError
+		switch {
+		case errors.As(err, &busy):
+			if soon == nil || busy.wait < soon.wait {
+				soon = busy
+			}
+		case !errors.As(err, &refused):
+			return c.address, err
 		}
 	}
+	if soon != nil {
+		return netip.Addr{}, soon
+	}
+	return netip.Addr{}, s.full(request.Job, family)
 }
 
-// takeKept takes the address that is kept for the key.
-func (s *session) takeKept(ctx context.Context, request ipam.Request, address netip.Addr) error {
+// isUnconfirmed returns whether an earlier attempt for the attachment took an address, and has
+// not confirmed it.
+func (s *session) isUnconfirmed(address netip.Addr, owner ipam.Owner) bool {
 	r := s.records[address]
-	isNew := r != nil && r.Drop && r.Content.Owner == request.Owner
-	err := s.take(ctx, address, claimant{Request: request, isNew: isNew})
-	if err == nil && isNew {
-		err = s.confirm(ctx, request, address)
-	}
-	return err
+	return r != nil && r.Drop && r.Content.Owner == owner
 }
 
 // keptFor returns the address of a family that is held or kept for the key of a request. If
@@ -78,28 +83,6 @@ func (e *entry) isFor(job ipam.Job, family ipam.Family) bool {
 
 func sameKey(one, other ipam.Job) bool {
 	return sameJob(one, other) && one.Group == other.Group && one.Key == other.Key
-}
-
-// confirm keeps a new address for its key, unless another host has taken one for the key at the
-// same time: then this one is given back.
-func (s *session) confirm(ctx context.Context, request ipam.Request, address netip.Addr) error {
-	if err := s.refresh(ctx); err != nil {
-		return err
-	}
-	r := *s.records[address]
-	for _, other := range sorted(s.view) {
-		if other == address || !s.view[other].isFor(request.Job, ipam.FamilyOf(address)) {
-			continue
-		}
-		r.State, r.Released = releasing, s.now()
-		err := errors.Join(s.mustPut(ctx, address, &r), s.a.o.Leases.Remove(ctx, address, request.Owner))
-		if err != nil {
-			return err
-		}
-		return &BusyError{Address: other, Reason: "another host took it for the same key"}
-	}
-	r.Drop = false
-	return s.mustPut(ctx, address, &r)
 }
 
 // candidate is an address that a new key may get.

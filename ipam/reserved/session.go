@@ -25,6 +25,8 @@ type session struct {
 	memory  *memory
 	view    view
 	unlock  func()
+	// unconfirmed are the addresses that were taken for claimant.isNew.
+	unconfirmed []netip.Addr
 	// isNew: see Guard.
 	isNew bool
 }

@@ -46,7 +46,8 @@ func (a *Addresses) Held(ctx context.Context, owner ipam.Owner) ([]netip.Addr, e
 // none is requested, one of each family (4, 6) by the key of the job. It returns all or none.
 // Those that the attachment holds already are the same again, without the store. It waits
 // until ctx ends for addresses that the same job holds elsewhere, then the error is a
-// BusyError. RefusedError: the addresses are another's. ErrFull: none is left for the key.
+// BusyError. RefusedError: the addresses are another's. LimitError: the job has enough.
+// FullError: none is left for the key.
 func (a *Addresses) Take(ctx context.Context, request ipam.Request, families []ipam.Family) ([]netip.Addr, error) {
 	before, err := a.Held(ctx, request.Owner)
 	if err != nil {
@@ -84,29 +85,42 @@ func (a *Addresses) satisfied(request ipam.Request, families []ipam.Family, befo
 }
 
 // await attempts to take the addresses until they are free. The store is locked for the
-// attempts only.
+// attempts only. It is not the store that is waited for but Nomad's word, or time to pass.
 func (a *Addresses) await(ctx context.Context, request ipam.Request, families []ipam.Family) ([]netip.Addr, error) {
-	for {
-		found, err := a.attempt(ctx, request, families)
+	for agreed := false; ; {
+		found, err := a.attempt(ctx, request, families, &agreed)
 		var busy *BusyError
-		if !errors.As(err, &busy) || a.sleep(ctx, pollInterval) != nil {
+		if !errors.As(err, &busy) || a.sleep(ctx, max(pollInterval, busy.wait)) != nil {
 			return found, err
 		}
 	}
 }
 
-func (a *Addresses) attempt(ctx context.Context, request ipam.Request, families []ipam.Family) ([]netip.Addr, error) {
+// attempt attempts to take the addresses. The hosts' configurations are compared once.
+func (a *Addresses) attempt(ctx context.Context, request ipam.Request, families []ipam.Family, agreed *bool) ([]netip.Addr, error) {
 	s, err := a.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	if err := s.a.o.Guard.Agree(ctx, s.store); err != nil {
-		return nil, err
+	if !*agreed {
+		if err := s.a.o.Guard.Agree(ctx, s.store); err != nil {
+			return nil, err
+		}
+		*agreed = true
 	}
 	if err := s.refresh(ctx); err != nil {
 		return nil, err
 	}
+	found, err := s.takeAll(ctx, request, families)
+	if err == nil {
+		err = s.confirm(ctx, request)
+	}
+	return found, err
+}
+
+// takeAll takes the addresses. Those that are new are to be confirmed.
+func (s *session) takeAll(ctx context.Context, request ipam.Request, families []ipam.Family) ([]netip.Addr, error) {
 	if len(request.Addresses) > 0 {
 		return request.Addresses, s.takeRequested(ctx, request)
 	}
@@ -127,7 +141,8 @@ func (s *session) takeRequested(ctx context.Context, request ipam.Request) error
 		if !s.a.o.Config.IsReserved(address) {
 			return &RefusedError{address, "it is in none of the pool's reserved ranges"}
 		}
-		if err := s.take(ctx, address, claimant{Request: request}); err != nil {
+		isNew := s.isLimited(address, request.Job) || s.isUnconfirmed(address, request.Owner)
+		if err := s.take(ctx, address, claimant{Request: request, isNew: isNew}); err != nil {
 			return err
 		}
 	}

@@ -54,13 +54,18 @@ func (l *fakeLeases) Remove(_ context.Context, address netip.Addr, owner ipam.Ow
 type fakeGuard struct {
 	isNew bool
 	err   error
+	// agreed is how often the configuration was compared.
+	agreed int
 }
 
 func (g *fakeGuard) Identify(context.Context, ipam.Store, ipam.Host) (bool, error) {
 	return g.isNew, g.err
 }
 
-func (g *fakeGuard) Agree(context.Context, ipam.Store) error { return nil }
+func (g *fakeGuard) Agree(context.Context, ipam.Store) error {
+	g.agreed++
+	return nil
+}
 
 // fakeHolder says what a test sets.
 type fakeHolder struct {
@@ -107,6 +112,31 @@ type fakeHost struct {
 	host   ipam.Host
 	// down is why the store cannot be opened.
 	down error
+	// before is called before the host's next write to the store.
+	before func()
+}
+
+// raced is the store of a host that another one overtakes.
+type raced struct {
+	*storetest.Fake
+	*fakeHost
+}
+
+func (r raced) overtake() {
+	if before := r.before; before != nil {
+		r.before = nil
+		before()
+	}
+}
+
+func (r raced) Create(ctx context.Context, path string, content []byte) (uint64, error) {
+	r.overtake()
+	return r.Fake.Create(ctx, path, content)
+}
+
+func (r raced) Update(ctx context.Context, path string, content []byte, index uint64) (uint64, error) {
+	r.overtake()
+	return r.Fake.Update(ctx, path, content, index)
 }
 
 func (c *fakeCluster) newHost(number int) *fakeHost {
@@ -120,7 +150,7 @@ func (c *fakeCluster) newHost(number int) *fakeHost {
 	var lock sync.Mutex
 	h.Addresses = New(Options{
 		Config: &config, Leases: h.leases, Guard: c.guard, Holder: c.holder, Now: func() time.Time { return c.time },
-		Open:      func() (ipam.Store, ipam.Host, error) { return c.store, h.host, h.down },
+		Open:      func() (ipam.Store, ipam.Host, error) { return raced{c.store, h}, h.host, h.down },
 		LockStore: func(context.Context) (func(), error) { lock.Lock(); return lock.Unlock, nil },
 	})
 	h.sleep = func(context.Context, time.Duration) error { return errors.New("it waits") }

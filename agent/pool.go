@@ -18,6 +18,7 @@ var (
 	ipamBlocksDesc    = prometheus.NewDesc("allocnet_ipam_blocks", "Blocks that this host holds of a pool.", []string{"pool", "family"}, nil)
 	ipamVerifiedDesc  = prometheus.NewDesc("allocnet_ipam_verified_seconds", "Seconds since the blocks of this host were verified with the store.", []string{"pool"}, nil)
 	ipamFenceDesc     = prometheus.NewDesc("allocnet_ipam_fence_seconds", "Seconds without verification after which this host assigns no new address of the pool.", []string{"pool"}, nil)
+	ipamConflictsDesc = prometheus.NewDesc("allocnet_ipam_conflicts_total", "Addresses of a pool that a probe found in use by another host before this host assigned them.", []string{"pool"}, nil)
 	ipamProblemsDesc  = prometheus.NewDesc("allocnet_ipam_problems", "1 for each kind of problem that a pool has, else 0.", []string{"pool", "problem"}, nil)
 )
 
@@ -28,7 +29,7 @@ type poolCollector struct {
 }
 
 func (poolCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{ipamAddressesDesc, ipamBlocksDesc, ipamVerifiedDesc, ipamFenceDesc, ipamProblemsDesc} {
+	for _, desc := range []*prometheus.Desc{ipamAddressesDesc, ipamBlocksDesc, ipamVerifiedDesc, ipamFenceDesc, ipamConflictsDesc, ipamProblemsDesc} {
 		to <- desc
 	}
 }
@@ -50,6 +51,7 @@ func (c poolCollector) Collect(to chan<- prometheus.Metric) {
 		if !s.Usage.Verified.IsZero() {
 			to <- gauge(ipamVerifiedDesc, max(0, time.Since(s.Usage.Verified)).Seconds(), s.Pool)
 		}
+		to <- prometheus.MustNewConstMetric(ipamConflictsDesc, prometheus.CounterValue, float64(s.Usage.Conflicts), s.Pool)
 		has := map[pools.Kind]float64{}
 		for _, p := range s.Problems {
 			has[p.Kind] = 1

@@ -26,7 +26,7 @@ func TestPoolMetrics(t *testing.T) {
 			{Pool: "broken", Problems: []pools.Problem{{Kind: pools.Failed, Text: "x"}}},
 			{
 				Pool: "vlan100", Fence: 20 * time.Hour, Problems: []pools.Problem{{Kind: pools.Refused, Text: "403"}},
-				Usage: pool.Usage{Verified: time.Now().Add(-time.Hour), Families: []pool.FamilyUsage{
+				Usage: pool.Usage{Conflicts: 7, Verified: time.Now().Add(-time.Hour), Families: []pool.FamilyUsage{
 					{Family: ipam.IPv4, Blocks: 2, Count: pool.Count{Used: 3, Cooling: 4, Free: 5}}, {Family: ipam.IPv6},
 				}},
 			},
@@ -44,6 +44,7 @@ func TestPoolMetrics(t *testing.T) {
 		`allocnet_ipam_blocks{family="ipv4",pool="vlan100"} 2`,
 		`allocnet_ipam_fence_seconds{pool="vlan100"} 72000`,
 		`allocnet_ipam_verified_seconds{pool="vlan100"} 360`,
+		`allocnet_ipam_conflicts_total{pool="vlan100"} 7`,
 		`allocnet_ipam_problems{pool="vlan100",problem="refused"} 1`,
 		`allocnet_ipam_problems{pool="vlan100",problem="lost"} 0`,
 		`allocnet_ipam_problems{pool="broken",problem="failed"} 1`,

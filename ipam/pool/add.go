@@ -151,7 +151,7 @@ func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []i
 	return nil, giveBack(fmt.Errorf("%w: other hosts use %d addresses of this host's blocks, the last is %s", ipam.ErrExhausted, probeAttempts, used[0]))
 }
 
-// probe returns those of the addresses that other hosts use.
+// probe returns those of the addresses that other hosts use, and counts them.
 func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.Addr, err error) {
 	if p.o.Probe == nil {
 		return nil, nil
@@ -165,6 +165,11 @@ func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.
 	for i, address := range addresses {
 		if taken[i] {
 			used = append(used, address)
+		}
+	}
+	if len(used) > 0 {
+		if err := p.countConflicts(ctx, len(used)); err != nil {
+			p.o.Logger.Warn("count addresses in use elsewhere", "addresses", used, "error", err)
 		}
 	}
 	return used, errors.Join(errs...)

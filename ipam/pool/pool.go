@@ -57,9 +57,9 @@ func New(o Options) *Pool {
 
 // lock locks a file in the pool's directory. The order of locks is claim.lock, under which
 // processes of this host claim blocks one after the other, store.lock, under which they use the
-// store, and the lease lock.
+// store, and the lease lock. conflicts.lock is taken alone.
 func (p *Pool) lock(ctx context.Context, name string) (unlock func(), err error) {
-	dir := filepath.Join(p.o.Config.StateDir, "ipam", "pools", p.o.Config.Pool)
+	dir := p.dir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -73,6 +73,11 @@ func (p *Pool) lock(ctx context.Context, name string) (unlock func(), err error)
 		return nil, fmt.Errorf("lock %s, which another process has: %w", path, err)
 	}
 	return func() { flock.Close(file) }, nil
+}
+
+// dir has what this host knows of the pool.
+func (p *Pool) dir() string {
+	return filepath.Join(p.o.Config.StateDir, "ipam", "pools", p.o.Config.Pool)
 }
 
 // Del takes back the addresses of an attachment. It does not wait for the store, and it is no

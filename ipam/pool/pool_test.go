@@ -510,6 +510,18 @@ func TestProbe(t *testing.T) {
 	}
 	h.clock = h.clock.Add(time.Hour)
 	h.requireAdd("b", "10.0.0.2")
+	h.requireConflicts(4)
+	if err := os.WriteFile(h.conflictsFile(), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.requireConflicts(0)
+}
+
+func (h *host) requireConflicts(want uint64) {
+	h.Helper()
+	if usage, err := h.Usage(h.Context()); err != nil || usage.Conflicts != want {
+		h.Errorf("%d conflicts, %v, want %d", usage.Conflicts, err, want)
+	}
 }
 
 // TestFenced: a host that has not verified gives out no address until it has, or another fence is

@@ -21,6 +21,9 @@ type Usage struct {
 	Blocks   []BlockUsage
 	// Reserved are the reserved addresses that attachments of this host have.
 	Reserved []netip.Addr
+	// Conflicts is how many addresses other hosts were found to use before this one gave them
+	// out, since the state directory was made.
+	Conflicts uint64
 	// Verified is when this host last knew that its blocks are its own. Zero: never.
 	Verified time.Time
 	// Closed is why no new address of the host's blocks is given out: ipam.ErrTwin,
@@ -78,6 +81,9 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	}
 	for _, f := range p.o.Config.Families() {
 		u.Families = append(u.Families, u.sum(f))
+	}
+	if u.Conflicts, err = p.conflicts(); err != nil {
+		p.o.Logger.Debug("read the number of addresses in use elsewhere", "error", err) // begins at 0 again
 	}
 	u.Reserved, err = p.reservedHere(ctx)
 	return u, err

@@ -136,10 +136,10 @@ func (m *model) occupy(c *container, found []netip.Addr) {
 		job.Key = ""
 	}
 	for _, address := range found {
-		if at, used := m.living[address]; used {
+		if at, used := m.living[address]; used && (at.until.IsZero() || at.host != c.host) {
 			m.fail("%s is in two living namespaces: %s on host %d, and %s on host %d", address, at.owner.ContainerID, at.host.number, c.request.Owner.ContainerID, c.host.number)
 		}
-		m.living[address] = residence{c.host, c.request.Owner, job}
+		m.living[address] = residence{host: c.host, owner: c.request.Owner, job: job}
 		if last := m.last[address]; last != nil && last != c.host {
 			m.counts.moved.Add(1)
 		}
@@ -161,7 +161,7 @@ func (m *model) checkAlone(c *container, address netip.Addr) {
 		return
 	}
 	for other, at := range m.living {
-		if at.owner != c.request.Owner && ipam.FamilyOf(other) == ipam.FamilyOf(address) && sameKey(at.job, c.request.Job) {
+		if at.until.IsZero() && at.owner != c.request.Owner && ipam.FamilyOf(other) == ipam.FamilyOf(address) && sameKey(at.job, c.request.Job) {
 			m.fail("%s/%s has %s with %s, and gets %s with %s", at.job.Job, at.job.Key, other, at.owner.ContainerID, address, c.request.Owner.ContainerID)
 		}
 	}
@@ -175,7 +175,7 @@ func (m *model) checkLimit(job ipam.Job) {
 	}
 	var has []netip.Addr
 	for _, address := range sorted(m.living) {
-		if sameJob(m.living[address].job, job) {
+		if at := m.living[address]; at.until.IsZero() && sameJob(at.job, job) {
 			has = append(has, address)
 		}
 	}
@@ -197,6 +197,30 @@ func (m *model) checkSticky(job ipam.Job, address netip.Addr) {
 		content, err := ipam.DecodeAddress(e.Content, m.config)
 		if err == nil && content.Address != address && ipam.FamilyOf(content.Address) == ipam.FamilyOf(address) && content.State == ipam.Free && sameKey(content.Job, job) {
 			m.fail("%s/%s gets %s, and %s is kept for it", job.Job, job.Key, address, content.Address)
+		}
+	}
+}
+
+// leaving is for how long an interface stays after plugins were called to remove it: some free
+// its address first. It is less than quiet, because the hosts' clocks differ.
+const leaving = 4 * time.Second
+
+// leave lets a namespace end soon.
+func (m *model) leave(c *container) {
+	for address, at := range m.living {
+		if at.owner == c.request.Owner && at.until.IsZero() {
+			at.until = m.time.Add(leaving)
+			m.living[address] = at
+		}
+	}
+}
+
+// pass lets time pass, and those namespaces end that are leaving.
+func (m *model) pass(d time.Duration) {
+	m.time = m.time.Add(d)
+	for address, at := range m.living {
+		if !at.until.IsZero() && !m.time.Before(at.until) {
+			delete(m.living, address)
 		}
 	}
 }
@@ -224,7 +248,7 @@ func (m *model) del() {
 }
 
 func (m *model) delete(c *container) *process {
-	m.vacate(c)
+	m.leave(c)
 	m.complete[c.request.Job.Allocation] = m.time
 	c.busy = true
 	p := m.start(c.host, "DEL "+c.request.Owner.ContainerID, func(p *process) {
@@ -356,7 +380,7 @@ func (m *model) rollBack() {
 	if n == 0 {
 		return
 	}
-	old := m.store.history[m.random.IntN(n)]
+	old, moved := m.snapshot()
 	m.trace("the store is restored to %d", old.index)
 	m.store.history, m.store.version = append(m.store.history, m.store.version), old
 	m.rolledBack = true
@@ -369,13 +393,50 @@ func (m *model) rollBack() {
 			m.step(oneOf(m, m.running), true)
 		}
 	}
+	if moved.host != nil {
+		m.addAt(moved)
+	}
 	for range 20 {
 		m.verifyAll()
-		m.time = m.time.Add(2 * time.Second)
+		m.pass(2 * time.Second)
 		if m.random.IntN(3) == 0 && len(m.running) < 5 {
 			m.add(oneOf(m, m.alive()))
 		}
 	}
+}
+
+// residenceAt is an address that a host had.
+type residenceAt struct {
+	host    *modelHost
+	address netip.Addr
+	job     ipam.Job
+}
+
+// snapshot returns an earlier state of the store. Of several it is one in which another host
+// has an address than the one where it lives, if there is one.
+func (m *model) snapshot() (*version, residenceAt) {
+	var old *version
+	for range 8 {
+		old = m.store.history[m.random.IntN(len(m.store.history))]
+		for _, address := range sorted(m.living) {
+			content, err := ipam.DecodeAddress(old.entries[ipam.AddressPath("test", address)].Content, m.config)
+			for _, h := range m.alive() {
+				if err == nil && content.State == ipam.Held && content.Host.Instance == h.host.Instance && m.living[address].host != h {
+					return old, residenceAt{h, address, m.living[address].job}
+				}
+			}
+		}
+	}
+	return old, residenceAt{}
+}
+
+// addAt sets up a container on the host that had an address, which is patient.
+func (m *model) addAt(at residenceAt) {
+	c := &container{request: m.request(), host: at.host}
+	c.request.Job.Job, c.request.Addresses = at.job.Job, nil
+	c.request.Addresses = []netip.Addr{at.address}
+	m.setUp(c)
+	m.running[len(m.running)-1].patience = 1000
 }
 
 // verifyAll lets all hosts verify, without faults, while other processes go on.
@@ -398,7 +459,7 @@ func (m *model) settle() {
 	}
 	for range 4 {
 		m.verifyAll()
-		m.time = m.time.Add(settle)
+		m.pass(settle)
 	}
 	m.checkHeld()
 	m.giveAllBack()
@@ -444,7 +505,7 @@ func (m *model) giveAllBack() {
 			m.drain([]*process{m.adopt(h), m.reclaim(h)})
 		}
 		m.verifyAll()
-		m.time = m.time.Add(2 * time.Hour)
+		m.pass(2 * time.Hour)
 	}
 }
 

@@ -108,7 +108,7 @@ func (p *process) addresses() *Addresses {
 		if !p.wait() {
 			return errImpatient
 		}
-		m.time = m.time.Add(min(d, pollInterval)) // others go on
+		m.pass(min(d, pollInterval)) // others go on
 		return nil
 	}
 	return a

@@ -113,6 +113,8 @@ type residence struct {
 	owner ipam.Owner
 	// job is for whom it was taken. Key is empty if the address was requested.
 	job ipam.Job
+	// until is set when it is leaving.
+	until time.Time
 }
 
 // faults are the probabilities of a schedule.
@@ -252,9 +254,9 @@ func (m *model) advance() {
 	case n < 20 && len(m.store.late) > 0:
 		m.arrive(m.random.IntN(len(m.store.late)))
 	case n < 60:
-		m.time = m.time.Add(time.Duration(m.random.IntN(3000)) * time.Millisecond)
+		m.pass(time.Duration(m.random.IntN(3000)) * time.Millisecond)
 	case n < 66 && !m.rolledBack:
-		m.time = m.time.Add(time.Duration(m.random.IntN(60)) * time.Second)
+		m.pass(time.Duration(m.random.IntN(60)) * time.Second)
 	case n < 70 && m.faults.kill > 0:
 		m.disaster()
 	case (n < 140 || len(m.running) == 0) && len(m.running) < 5:
@@ -322,7 +324,7 @@ func (m *model) apply(by *modelHost, c change) (uint64, error) {
 func (m *model) checkTaken(by *modelHost, old, content ipam.AddressContent) {
 	at, used := m.living[old.Address]
 	switch {
-	case old.State == ipam.Held && used && at.owner == old.Owner && content.Owner != old.Owner:
+	case old.State == ipam.Held && used && at.until.IsZero() && at.owner == old.Owner && content.Owner != old.Owner:
 		m.fail("host %d takes %s from the living %s", by.number, old.Address, old.Owner.ContainerID)
 	case !isKept(old) || sameJob(old.Job, content.Job):
 	case old.Reserved:

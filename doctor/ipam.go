@@ -80,6 +80,8 @@ func (p poolReport) readiness() {
 			p.addError(p.subject, err.Error(), fmt.Sprintf("on the clone: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools", dir))
 		case errors.Is(err, ipam.ErrMismatch):
 			p.addError(p.subject, err.Error(), "give all hosts the same ranges, reserved and blockSize; ranges, and reserved prefixes beside them, may only be appended")
+		case errors.Is(err, ipam.ErrNoNamespace):
+			p.addError(p.subject, err.Error(), "create the namespace, or correct namespace of the block ipam in "+p.Config.ConfigDir+" on all hosts")
 		case errors.Is(err, ipam.ErrRefused):
 			p.addError(p.subject, err.Error(), "replace the token of the block nomad in "+p.Config.ConfigDir+", or give it the policy of docs/cluster.md: read, list, write and destroy on allocnet/ipam/*")
 		case errors.Is(err, ipam.ErrFenced): // verified reports it

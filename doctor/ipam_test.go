@@ -81,6 +81,9 @@ func TestExaminePool(t *testing.T) {
 			func(f *PoolFacts) { f.Unread, f.Unusable = cause(ipam.ErrRefused), cause(ipam.ErrRefused) },
 			[]string{"error pool vlan: list: the store refuses access | replace the token of the block nomad in /etc/allocnet.d"},
 		},
+		"no Nomad namespace": {func(f *PoolFacts) { f.Unread = errors.Join(cause(ipam.ErrRefused), cause(ipam.ErrNoNamespace)) }, []string{
+			"error pool vlan: list: the store refuses access\nlist: the namespace of the store does not exist | create the namespace, or correct namespace of the block ipam in /etc/allocnet.d on all hosts",
+		}},
 		"unavailable":   {func(f *PoolFacts) { f.Unread = cause(ipam.ErrUnavailable) }, []string{"warning pool vlan: list: the store is unavailable | check the Nomad servers"}},
 		"misconfigured": {func(f *PoolFacts) { f.Unread = errors.New("a.hcl:1,2: x") }, []string{"error pool vlan: a.hcl:1,2: x | correct the block ipam in /etc/allocnet.d"}},
 		"mismatch": {

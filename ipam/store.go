@@ -56,6 +56,8 @@ var (
 	ErrConflict = errdefs.New(errdefs.Conflict, "the entry was changed by another")
 	// ErrRefused is a lack of rights (403). Nothing was done.
 	ErrRefused = errdefs.New(errdefs.Unavailable, "the store refuses access")
+	// ErrNoNamespace is a namespace that does not exist. Nothing was done.
+	ErrNoNamespace = errdefs.New(errdefs.Unavailable, "the namespace of the store does not exist")
 	// ErrUnavailable is a store that did not answer, or has no leader.
 	ErrUnavailable = errdefs.New(errdefs.Unavailable, "the store is unavailable")
 )

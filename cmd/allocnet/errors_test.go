@@ -107,6 +107,7 @@ var outcomes = map[string]struct {
 	"ipam.ErrExhausted":                   {ipam.ErrExhausted, unavailable},
 	"ipam.ErrFenced":                      {ipam.ErrFenced, unavailable},
 	"ipam.ErrNoLease":                     {ipam.ErrNoLease, failed},
+	"ipam.ErrNoNamespace":                 {ipam.ErrNoNamespace, unavailable},
 	"ipam.ErrNotFound":                    {ipam.ErrNotFound, failed},
 	"ipam.ErrConflict":                    {ipam.ErrConflict, conflict},
 	"ipam.ErrRefused":                     {ipam.ErrRefused, unavailable},

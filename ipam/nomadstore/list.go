@@ -31,6 +31,9 @@ const (
 // List implements ipam.Store. While others change variables the pages of a long list are not of
 // one instant: its index is that of the first page, so that the next List does not wait.
 func (s *Store) List(ctx context.Context, prefix string, after uint64) (ipam.Listing, error) {
+	if err := s.requireNamespace(ctx); err != nil {
+		return ipam.Listing{}, err
+	}
 	query := url.Values{"prefix": {prefix}, "per_page": {strconv.Itoa(perPage)}}
 	r := rest.Request{Method: http.MethodGet, Path: "/v1/vars", Query: query, MostBytes: perPage * mostListed}
 	if after > 0 {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad/rest"
@@ -20,13 +21,15 @@ import (
 type Store struct {
 	client    *rest.Client
 	namespace string
+	// exists is whether the namespace exists, or is not known to be missing.
+	exists atomic.Bool
 }
 
 var _ ipam.Store = (*Store)(nil)
 
 // New returns a store. It sends no request. Empty: Nomad's namespace default.
 func New(client *rest.Client, namespace string) *Store {
-	return &Store{client, cmp.Or(namespace, "default")}
+	return &Store{client: client, namespace: cmp.Or(namespace, "default")}
 }
 
 // Get implements ipam.Store. The content of a variable that another program has written is
@@ -45,6 +48,9 @@ func (s *Store) Get(ctx context.Context, path string) (ipam.Entry, error) {
 
 // Create implements ipam.Store.
 func (s *Store) Create(ctx context.Context, path string, content []byte) (uint64, error) {
+	if err := s.requireNamespace(ctx); err != nil {
+		return 0, err
+	}
 	return s.write(ctx, path, content, 0)
 }
 

@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
@@ -59,14 +62,21 @@ func hasFamily(addresses []netip.Addr, f ipam.Family) bool {
 	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return ipam.FamilyOf(a) == f })
 }
 
-// validate requires an attachment, and addresses of the pool of different families.
+// maxKey is how long the key of a sticky address may be, in bytes: it is a part of what is stored.
+const maxKey = 256
+
+// validate requires an attachment, a key that can be stored as it is, and addresses of the pool
+// of different families.
 func (p *Pool) validate(r ipam.Request) error {
 	if r.Owner.ContainerID == "" || r.Owner.Interface == "" {
 		return fmt.Errorf("%w: attachment %q of container %q: want both", ipam.ErrInvalid, r.Owner.Interface, r.Owner.ContainerID)
 	}
+	if key := r.Job.Key; len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
+		return fmt.Errorf("%w: address key %.64q, %d bytes: want at most %d bytes of UTF-8 without control characters", ipam.ErrInvalid, key, len(key), maxKey)
+	}
 	for i, address := range r.Addresses {
 		if !p.o.Config.IsReserved(address) {
-			return fmt.Errorf("%w: requested address %s is in no reserved range of the pool %s", ipam.ErrInvalid, address, p.o.Config.Pool)
+			return fmt.Errorf("%w: requested address %s is in no reserved range of the pool %s (%v), or excluded, or a gateway", ipam.ErrInvalid, address, p.o.Config.Pool, p.o.Config.Reserved)
 		}
 		if hasFamily(r.Addresses[:i], ipam.FamilyOf(address)) {
 			return fmt.Errorf("%w: requested addresses are %v: want one of each family", ipam.ErrInvalid, r.Addresses)

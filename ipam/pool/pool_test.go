@@ -405,8 +405,26 @@ func TestDualStack(t *testing.T) {
 // TestInvalidRequests: they are refused before anything is done.
 func TestInvalidRequests(t *testing.T) {
 	store := newStore()
-	h := newHost(t, store, 0, `"reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
+	h := newHost(t, store, 0, `"sticky": true, "reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/28", "gateway": "10.0.0.6", "exclude": ["10.0.0.7"]}]`)
+	requested := func(addresses ...string) ipam.Request {
+		r := ipam.Request{Owner: owner("a")}
+		for _, a := range addresses {
+			r.Addresses = append(r.Addresses, netip.MustParseAddr(a))
+		}
+		return r
+	}
+	keyed := func(key string) ipam.Request {
+		return ipam.Request{Owner: owner("a"), Job: ipam.Job{Namespace: "default", Job: "web", Key: key}}
+	}
 	for want, r := range map[string]ipam.Request{
+		"requested address 10.0.0.7 is in no reserved range of the pool p ([10.0.0.4/30]), or excluded": requested("10.0.0.7"),
+		"requested address 10.0.0.6 is in no reserved range":                                            requested("10.0.0.6"),
+		"requested address 10.1.0.4 is in no reserved range":                                            requested("10.1.0.4"),
+		"requested address fd00::4 is in no reserved range":                                             requested("10.0.0.4", "fd00::4"),
+		"requested addresses are [10.0.0.4 10.0.0.4]: want one of each family":                          requested("10.0.0.4", "10.0.0.4"),
+		"257 bytes: want at most 256 bytes of UTF-8":                                                    keyed(strings.Repeat("k", 257)),
+		`address key "a\xff"`:                                      keyed("a\xff"),
+		`address key "a\nb"`:                                       keyed("a\nb"),
 		`attachment "" of container "a": want both`:                {Owner: ipam.Owner{ContainerID: "a"}},
 		`attachment "eth0" of container ""`:                        {Owner: ipam.Owner{Interface: "eth0"}},
 		"requested address 10.0.0.9 is in no reserved range":       {Owner: owner("a"), Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.9")}},

@@ -16,8 +16,8 @@ import (
 )
 
 // FullError is a family of a pool without a reserved address for a new key. The allocation gets
-// none from a block instead: what relies on an address that stays would fail later, and
-// nobody would know why.
+// none from a block instead: what relies on an address that stays would fail later, for no
+// visible reason.
 type FullError struct {
 	Pool string
 	// Reserved are the pool's reserved prefixes of the family, and Total is how many addresses

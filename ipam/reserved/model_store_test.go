@@ -130,6 +130,9 @@ func (c modelClient) write(w change) (uint64, error) {
 	m, lost := c.model, errors.Join(ipam.ErrUnavailable, errLost)
 	late := func() {
 		index, err := m.apply(c.host, w)
+		if err == nil {
+			m.arrived++
+		}
 		m.trace("late from %s: %s at %d: %d %v", c.name, w.path, w.index, index, err)
 	}
 	switch {

@@ -144,6 +144,8 @@ type model struct {
 	rolledBack, lostState bool
 	// operated: an operator has changed for whom an address is.
 	operated bool
+	// arrived is how many late requests have had an effect.
+	arrived int
 
 	fault   string
 	tracing bool

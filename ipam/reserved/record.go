@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -110,7 +109,8 @@ func recordAddress(name string) (netip.Addr, bool) {
 	return address, isRecord && err == nil
 }
 
-// read returns nil if there is no record.
+// read returns nil if there is no record. One that is damaged is none: what it was of is given
+// back, or gets a record again if it is in use, as Verify does it.
 func (d directory) read(address netip.Addr) (*record, error) {
 	path := filepath.Join(string(d), recordName(address))
 	data, err := regularfile.ReadNoFollow(path)
@@ -121,11 +121,8 @@ func (d directory) read(address netip.Addr) (*record, error) {
 		return nil, err
 	}
 	var r record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if r.Content.Address != address {
-		return nil, fmt.Errorf("read %s: it is the record of %s", path, r.Content.Address)
+	if json.Unmarshal(data, &r) != nil || r.Content.Address != address {
+		return nil, nil //nolint:nilnil // there is no record that can be read
 	}
 	return &r, nil
 }

@@ -27,7 +27,7 @@ func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ip
 	candidates := s.candidates(request.Job, family)
 	for i := 0; ; i++ {
 		if address := s.keptFor(request, family); address.IsValid() {
-			return address, s.take(ctx, address, claimant{Request: request, isNew: s.isUnconfirmed(address, request.Owner)})
+			return address, s.take(ctx, address, claimant{Request: request, isNew: s.isUnconfirmed(address)})
 		}
 		if i == len(candidates) {
 			break
@@ -51,11 +51,11 @@ func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ip
 	return netip.Addr{}, s.full(request.Job, family)
 }
 
-// isUnconfirmed returns whether an earlier attempt for the attachment took an address, and has
-// not confirmed it.
-func (s *session) isUnconfirmed(address netip.Addr, owner ipam.Owner) bool {
+// isUnconfirmed returns whether an earlier attempt of this host took an address, and has not
+// confirmed it. Its request may have been late.
+func (s *session) isUnconfirmed(address netip.Addr) bool {
 	r := s.records[address]
-	return r != nil && r.Drop && r.Content.Owner == owner
+	return r != nil && r.Drop
 }
 
 // keptFor returns the address of a family that is held or kept for the key of a request. If

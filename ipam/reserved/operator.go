@@ -46,12 +46,16 @@ func (a *Addresses) Unreserve(ctx context.Context, address netip.Addr) error {
 		if e.index == 0 {
 			return nil, nil //nolint:nilnil // the entry is not there, as it should be
 		}
-		if !e.isHeld() {
-			return nil, s.remove(ctx, address, e)
-		}
 		content := e.content
 		content.Reserved, content.Job.Key = false, ""
-		return &content, nil
+		switch {
+		case e.isHeld():
+			return &content, nil
+		case e.err == nil && s.age(content.Freed) < quiet: // others have to wait, so they have to see it
+			content.Job = ipam.Job{}
+			return &content, nil
+		}
+		return nil, s.remove(ctx, address, e)
 	})
 }
 

@@ -100,7 +100,6 @@ var outcomes = map[string]struct {
 	"internal/resolvconf.ErrForeign":      {resolvconf.ErrForeign, conflict},
 	"internal/regularfile.ErrNotRegular":  {regularfile.ErrNotRegular, failed},
 	"internal/netns.MissingError":         {&netns.MissingError{}, refused},
-	"internal/regularfile.ErrNotRegular":  {regularfile.ErrNotRegular, failed},
 	"ipam.ErrInvalid":                     {ipam.ErrInvalid, refused},
 	"ipam.ErrMismatch":                    {ipam.ErrMismatch, refused},
 	"ipam.ErrTwin":                        {ipam.ErrTwin, refused},

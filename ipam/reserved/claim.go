@@ -260,8 +260,8 @@ func (s *session) save(ctx context.Context, content ipam.AddressContent, index u
 // repetition of one whose answer was lost.
 func (s *session) compare(ctx context.Context, content ipam.AddressContent) (uint64, error) {
 	e, err := s.reread(ctx, content.Address)
-	if err != nil {
-		return 0, err
+	if err != nil { // also if it is refused: the write may have been made
+		return 0, fmt.Errorf("%w: entry of %s: %s", ipam.ErrUnavailable, content.Address, err.Error())
 	}
 	if e.index == 0 || e.content.ClaimID != content.ClaimID || e.content.State != content.State {
 		return 0, errOvertaken

@@ -157,7 +157,7 @@ func (m *model) occupy(c *container, found []netip.Addr) {
 
 // checkAlone requires that no other living namespace has an address for the same key.
 func (m *model) checkAlone(c *container, address netip.Addr) {
-	if m.rolledBack || m.operated || m.faults.stale > 0 {
+	if m.rolledBack || m.operated || m.stale {
 		return
 	}
 	for other, at := range m.living {
@@ -170,7 +170,7 @@ func (m *model) checkAlone(c *container, address netip.Addr) {
 // checkLimit requires that a job has no more addresses than it may have.
 func (m *model) checkLimit(job ipam.Job) {
 	limit := m.config.MaxReservedPerJob
-	if limit == 0 || m.rolledBack || m.operated || m.faults.stale > 0 {
+	if limit == 0 || m.rolledBack || m.operated || m.stale {
 		return
 	}
 	var has []netip.Addr
@@ -191,7 +191,7 @@ func (m *model) checkLimit(job ipam.Job) {
 // checkSticky requires that a key that has an address gets no other: no other entry is kept
 // for it. An old state of the store, or one that was restored, may hide one.
 func (m *model) checkSticky(job ipam.Job, address netip.Addr) {
-	if m.rolledBack || m.faults.stale > 0 {
+	if m.rolledBack || m.stale {
 		return
 	}
 	for _, e := range m.store.entries {

@@ -144,6 +144,8 @@ type model struct {
 	rolledBack, lostState bool
 	// operated: an operator has changed for whom an address is.
 	operated bool
+	// stale: reads have old answers. It stays when the faults end, as their effects do.
+	stale bool
 	// arrived is how many late requests have had an effect.
 	arrived int
 
@@ -174,6 +176,7 @@ func newModel(t *testing.T, seed uint64, counts *tally) *model {
 		lose: pick(0, 0.02, 0.1), late: pick(0, 0.02, 0.2), double: pick(0, 0.1),
 		refuse: pick(0, 0, 0.05), stale: pick(0, 0, 0, 0.1), kill: pick(0, 0.01, 0.05),
 	}
+	m.stale = m.faults.stale > 0
 	for i := range 2 + m.random.IntN(2) {
 		m.hosts = append(m.hosts, &modelHost{
 			number: i, records: map[netip.Addr]record{}, leases: map[netip.Addr]ipam.Owner{},

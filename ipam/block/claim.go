@@ -113,6 +113,8 @@ func (s *session) findClaim(ctx context.Context, r Record, missing error) (held 
 		return false, fmt.Errorf("claim block %s: %w", r.Block, err)
 	case o == nil:
 		return false, missing
+	case s.owns(o) && s.isNew && !s.knows(s.path(r.Block), o.ClaimID):
+		return false, fmt.Errorf("%w: block %s may be that of a copy of this machine: it is taken %s after this machine was registered", ipam.ErrExhausted, r.Block, settle)
 	case s.owns(o):
 		return true, s.replace(ctx, r, r.found(o))
 	}

@@ -36,14 +36,3 @@ func TestNotRegular(t *testing.T) {
 		}
 	}
 }
-
-// TestInstanceIsNoPipe: who this host is is not waited for.
-func TestInstanceIsNoPipe(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mkfifo(filepath.Join(dir, "instance"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if id, err := readSelf(dir); !errors.Is(err, regularfile.ErrNotRegular) {
-		t.Errorf("%+v, %v", id, err)
-	}
-}

@@ -17,7 +17,22 @@
 // store.lock. node.json has what this host wrote to its own entry below nodes/, and is common
 // to all pools.
 //
+// # Clones
+//
+// A machine whose disk was copied has the instance of the original, and what is the instance's
+// would be given out by both. So a machine writes a nonce to the instance's entry below nodes/
+// when it first uses the store in a boot, and one that finds a nonce that it did not write
+// objects, or is refused. In the boot in which the instance was made, a machine needs no entry
+// until it finds one: a copy starts in another boot and writes its own, and the original
+// objects when it verifies. So 50 new hosts make 50 writes, and not 100. A machine that finds a
+// block of its instance that it has not claimed writes its nonce, too, and does not touch the
+// block for a while: a virtual machine may have been copied with its memory, before its first
+// claim.
+//
 // # What is not prevented
+//
+// A virtual machine that is copied with its memory, after it has claimed, is in the same boot,
+// and knows the same nonce. Neither is detected.
 //
 // A block that was claimed after a snapshot is not in the store when that snapshot is
 // restored. Its owner creates it again when it verifies, which agents do at least every 10 s,

@@ -11,10 +11,10 @@ import (
 
 // Identify fails with ipam.ErrTwin if another machine has this host's instance. It returns
 // whether one may have it that has had no time to say so: then nothing is to be given back. The
-// caller has locked the store.
+// instance is in the store then. The caller has locked the store.
 func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host) (isNew bool, err error) {
 	s := &session{Leases: l, store: store, host: host, now: l.moment(host.Boot)}
-	err = s.register(ctx)
+	err = s.registerAs(ctx, false)
 	return s.isNew, err
 }
 
@@ -25,7 +25,7 @@ func (l *Leases) Agree(ctx context.Context, store ipam.Store) error {
 	if err != nil {
 		return err
 	}
-	s := &session{Leases: l, store: store, host: self, now: l.moment(self.Boot)}
+	s := &session{Leases: l, store: store, host: self.Host, now: l.moment(self.Boot)}
 	if err := s.load(ctx); err != nil {
 		return err
 	}

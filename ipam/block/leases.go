@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -73,7 +74,7 @@ type Leases struct {
 	// trusted: the store has answered all the time since all entries were read.
 	trusted atomic.Bool
 	// self reads who this host is from files, without what Nomad knows.
-	self func() (ipam.Host, error)
+	self func() (hostid.Identity, error)
 }
 
 // New returns the leases of a pool. It reads nothing.
@@ -85,7 +86,7 @@ func New(o Options) *Leases {
 	return &Leases{Options: o, clock: kernelClock{}, random: randomID, pick: mathrand.N[uint64],
 		pool: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
 		node: &directory{path: dir, lockName: "node.lock"},
-		self: func() (ipam.Host, error) { return readSelf(dir) },
+		self: func() (hostid.Identity, error) { return hostid.Read(dir) },
 	}
 }
 

@@ -279,7 +279,7 @@ func (h *fakeHost) informed() bool {
 		return false
 	case !h.clone:
 		return t.registered >= 0 && h.verifiedIn(t.registered+staleness, h.now)
-	case h.self.MachineID != t.self.MachineID, h.superseded >= 0 && h.verifiedIn(h.superseded+staleness, h.now):
+	case h.marked && h.self.MachineID != t.self.MachineID, h.superseded >= 0 && h.verifiedIn(h.superseded+staleness, h.now):
 		return true
 	}
 	for _, v := range t.verifications { // the original objects if it was there before, in this boot

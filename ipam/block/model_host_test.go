@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -21,6 +22,8 @@ type fakeHost struct {
 	*world
 	name string
 	self ipam.Host
+	// born is on the disk.
+	born birth
 	// files are those of the state directory; leases and freed those of package local.
 	files      map[string][]byte
 	leases     map[netip.Addr]*namespace
@@ -43,6 +46,8 @@ type fakeHost struct {
 	twin *fakeHost
 	// clone: the host is a copy of twin.
 	clone bool
+	// marked: the original had used the store, and the clone's disk says on which machine.
+	marked bool
 	// registered is when the machine first wrote its nonce in this boot.
 	registered time.Duration
 	// confirmed is when the machine knew that its nonce is in the store, in this boot.
@@ -56,6 +61,9 @@ type fakeHost struct {
 	// silent is since when Nomad has not heard of the host.
 	silent time.Duration
 }
+
+// birth is which machine made an instance, and when.
+type birth struct{ instance, machine, boot string }
 
 type verification struct{ start, end time.Duration }
 
@@ -76,9 +84,17 @@ func (w *world) newHost(name string) *fakeHost {
 	h := &fakeHost{world: w, name: name, files: map[string][]byte{}, leases: map[netip.Addr]*namespace{}, freed: map[netip.Addr]time.Time{},
 		booted: w.now, created: w.now, silent: -1, registered: -1, confirmed: -1, superseded: -1}
 	h.self = ipam.Host{Instance: w.id(), NodeID: "node-" + w.id(), NodeName: name, MachineID: "machine-" + name, Boot: w.id()}
+	h.bear()
 	w.store.ghost.instances[h.self.Instance] = append(w.store.ghost.instances[h.self.Instance], h)
 	h.agent = h.open()
 	return h
+}
+
+// bear records when the instance was made. Files of earlier releases do not say it.
+func (h *fakeHost) bear() {
+	if h.born = (birth{}); !h.chance(4) {
+		h.born = birth{h.self.Instance, h.self.MachineID, h.self.Boot}
+	}
 }
 
 func (h *fakeHost) String() string { return h.name }
@@ -122,7 +138,9 @@ func (h *fakeHost) open() *Leases {
 	l.clock, l.random = fakeClock{h}, h.id
 	l.pick = func(n uint64) uint64 { return h.rnd.Uint64N(n) }
 	l.pool, l.node = &fakeDisk{h, &h.pool}, &fakeDisk{h, &h.node}
-	l.self = func() (ipam.Host, error) { return h.self, nil }
+	l.self = func() (hostid.Identity, error) {
+		return hostid.Identity{Host: h.self, Born: h.born == birth{h.self.Instance, h.self.MachineID, h.self.Boot}}, nil
+	}
 	return l
 }
 

@@ -309,6 +309,7 @@ func (h *fakeHost) wipe(leases bool) {
 	h.files, h.verifications, h.created, h.registered, h.confirmed = map[string][]byte{}, nil, h.now, -1, -1
 	h.separate()
 	h.self.Instance = h.id()
+	h.bear()
 	g := &h.store.ghost
 	g.instances[h.self.Instance] = append(g.instances[h.self.Instance], h)
 	if leases {
@@ -327,14 +328,14 @@ func (h *fakeHost) separate() {
 
 // clone copies a host's disk to a new machine.
 func (w *world) clone(h *fakeHost) {
-	if h.twin != nil || h.dead || h.files[nodeFile] == nil {
+	if h.twin != nil || h.dead {
 		return
 	}
 	c := w.newHost(h.name + "'")
 	w.logf("%s is a clone of %s", c, h)
 	boot := c.self.Boot
 	c.self = h.self
-	c.self.Boot = boot
+	c.self.Boot, c.born = boot, h.born
 	if w.chance(3) {
 		c.self.MachineID = "machine-" + c.name
 	}
@@ -345,7 +346,7 @@ func (w *world) clone(h *fakeHost) {
 	for a := range h.leases {
 		c.leases[a] = &namespace{host: c, address: a}
 	}
-	c.clone, c.twin, h.twin = true, h, c
+	c.clone, c.marked, c.twin, h.twin = true, h.files[nodeFile] != nil, h, c
 	c.answered = h.answered
 	c.verifications = slices.Clone(h.verifications)
 	w.store.ghost.cloned(h, c)

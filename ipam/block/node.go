@@ -28,7 +28,8 @@ type node struct {
 	Boot string `json:"boot"`
 	// Nonces are this host's own, the last one last.
 	Nonces []string `json:"nonces"`
-	// Registered is when the last nonce was found in the store, in the boot that it is of.
+	// Registered is when the last nonce was found in the store, in the boot that it is of; of
+	// an instance without a nonce, when it was found to need none.
 	Registered moment `json:"registered"`
 	// Twin: the store had a nonce of another machine.
 	Twin bool `json:"twin"`
@@ -69,22 +70,28 @@ func (n *node) last() string {
 	return n.Nonces[len(n.Nonces)-1]
 }
 
-// registration makes sure that the store's entry of the host is its own.
+// registration makes sure that the store's entry of the host is its own, or that there is none.
 type registration struct {
 	*session
 	node *node
 	path string
+	// mayWait: an entry is not needed as long as the instance has not left its first boot.
+	mayWait bool
 }
 
 // register finds clones of this host: each machine writes a nonce of its own in each boot, and
-// one that finds a nonce that it did not write is not alone.
-func (s *session) register(ctx context.Context) error {
+// one that finds a nonce that it did not write is not alone. In the boot in which the instance
+// was made, a machine waits until it finds another's: a copy of its disk starts in another boot,
+// and writes first.
+func (s *session) register(ctx context.Context) error { return s.registerAs(ctx, true) }
+
+func (s *session) registerAs(ctx context.Context, mayWait bool) error {
 	unlock, err := s.node.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r := &registration{session: s, path: ipam.NodePath(s.host.Instance)}
+	r := &registration{session: s, path: ipam.NodePath(s.host.Instance), mayWait: mayWait}
 	if r.node, err = s.readNode(s.host.Instance); err != nil {
 		return err
 	}
@@ -97,13 +104,14 @@ func (s *session) register(ctx context.Context) error {
 		}
 	}
 	s.isNew = err != nil || s.now.within(settle, r.node.Registered)
+	s.registered = len(r.node.Nonces) > 0
 	return err
 }
 
 func (r *registration) attempt(ctx context.Context) error {
 	entry, err := r.store.Get(ctx, r.path)
 	if errors.Is(err, ipam.ErrNotFound) {
-		return r.create(ctx)
+		return r.missing(ctx)
 	}
 	if err != nil {
 		return err
@@ -122,6 +130,26 @@ func (r *registration) attempt(ctx context.Context) error {
 		_, err := r.store.Update(ctx, r.path, data, entry.Index)
 		return err
 	})
+}
+
+// missing makes the entry, unless there has never been one and none is needed.
+func (r *registration) missing(ctx context.Context) error {
+	self, err := r.self()
+	if err != nil {
+		return err
+	}
+	born := self.Born && self.Instance == r.host.Instance
+	switch {
+	case r.node.Twin || len(r.node.Nonces) > 0 || !born:
+		return r.create(ctx)
+	case !r.mayWait:
+		r.node.Registered = moment{} // another machine has time to say so from now on
+		return r.create(ctx)
+	}
+	if r.node.Boot != r.host.Boot {
+		r.node.MachineID, r.node.Boot, r.node.Registered = r.host.MachineID, r.host.Boot, moment{}
+	}
+	return r.confirm()
 }
 
 // create makes the missing entry. That is how the state of twins ends: an operator has removed

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -29,6 +30,8 @@ type session struct {
 	// isNew: this machine has had its instance for so short a time in this boot that another
 	// one may not have said yet that it has, too.
 	isNew bool
+	// registered: this machine has written a nonce.
+	registered bool
 }
 
 // withStore calls do under store.lock, once the host has made sure that it is no clone. A
@@ -105,7 +108,20 @@ func (s *session) owner(ctx context.Context, path string) (*owner, error) {
 	if o.BlockContent, o.err = ipam.DecodeBlock(entry.Content, s.Config); o.err == nil && s.path(o.Block) != path {
 		o.err = fmt.Errorf("the content is that of the block %s", o.Block)
 	}
-	return o, nil
+	if s.registered || !s.owns(o) || s.knows(path, o.ClaimID) {
+		return o, nil
+	}
+	if err := s.registerAs(ctx, false); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("block %s: %w: the store has it as this host's, which did not claim it", o.Block, ipam.ErrConflict)
+}
+
+// knows tells whether a claim of a block is one that this host has made. Another one is that of
+// lost records, or of a copy of this machine with its memory.
+func (s *session) knows(path, claim string) bool {
+	return slices.ContainsFunc(s.records.Blocks, func(r Record) bool { return s.path(r.Block) == path && r.Claim == claim }) ||
+		slices.Contains(s.view.Past, past{path, claim})
 }
 
 // owns tells whether an entry is this host's.

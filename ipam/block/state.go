@@ -49,7 +49,7 @@ func (l *Leases) Overview() (*Overview, error) {
 		return nil, err
 	}
 	o := &Overview{Blocks: slices.Clip(r.Blocks), Verified: r.Verified.Time}
-	if o.Closed = node.closed(self); o.Closed == nil {
+	if o.Closed = node.closed(self.Host); o.Closed == nil {
 		o.Closed = l.mismatch(r)
 	}
 	if o.Closed == nil {

@@ -91,7 +91,7 @@ func (l *Leases) Refresh(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	if err := l.attempted(ctx, self, now); err != nil {
+	if err := l.attempted(ctx, self.Host, now); err != nil {
 		return err
 	}
 	return l.Verify(ctx)
@@ -126,7 +126,7 @@ func (l *Leases) saveFence(ctx context.Context) error {
 	if err != nil || r.Fence == int64(fence) {
 		return err
 	}
-	s := &session{Leases: l, host: self}
+	s := &session{Leases: l, host: self.Host}
 	return s.edit(ctx, func(r *records) error { r.Fence = int64(fence); return nil })
 }
 

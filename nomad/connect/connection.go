@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/internal/privatedir"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/filestore"
@@ -50,10 +51,11 @@ func (c *Connection) Open() (ipam.Store, ipam.Host, error) {
 	if err := c.prepareLocked(); err != nil {
 		return nil, ipam.Host{}, err
 	}
-	host, err := identify(c.dir())
+	id, err := hostid.Make(c.dir())
 	if err != nil {
 		return nil, ipam.Host{}, err
 	}
+	host := id.Host
 	n, err := c.node(context.Background()) // it has a deadline of its own
 	if err != nil {
 		return nil, ipam.Host{}, err

@@ -14,10 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/hclfile"
 	"github.com/allocnet/allocnet/ipam"
@@ -101,52 +98,6 @@ func TestInvalidConfiguration(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `nomad address "127.0.0.1"`) {
 		t.Errorf("error %v, want one of the address", err)
 	}
-}
-
-// TestInstance: processes that start at a time agree on the random ID, and later ones have it.
-func TestInstance(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state", "ipam")
-	ids := make([]string, 8)
-	var group sync.WaitGroup
-	for i := range ids {
-		group.Go(func() {
-			var err error
-			if ids[i], err = instance(dir); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	for _, id := range ids {
-		if id != ids[0] || !instanceForm.MatchString(id) {
-			t.Errorf("instances %q, want one of 32 hexadecimal digits", ids)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "instance"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if id, err := instance(dir); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("a damaged file: %q, %v", id, err)
-	}
-}
-
-// TestInstanceIsLocked: the lock of the directory, which another program may have, is not waited
-// for without end.
-func TestInstanceIsLocked(t *testing.T) {
-	dir := t.TempDir()
-	other, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		if id, err := instance(dir); !errors.Is(err, ipam.ErrUnavailable) || !strings.Contains(err.Error(), dir) {
-			t.Errorf("%q, %v, want an error with the directory", id, err)
-		}
-	})
 }
 
 // TestNodeIsCached: Nomad is asked for the node once in a while, and not needed in between.

@@ -36,6 +36,9 @@ type Config struct {
 	Sticky bool
 	// MaxReservedPerJob limits the reserved addresses of a job. 0: no limit.
 	MaxReservedPerJob int
+	// MaxBlocks limits the blocks of each family that a host claims, so that one host does not
+	// take the whole pool. 0: 20.
+	MaxBlocks int
 	// Routes and DNS are for the results of attachments.
 	Routes []*types.Route
 	DNS    types.DNS
@@ -138,6 +141,10 @@ func (c *Config) validate() error {
 		return invalid("cooldown", c.Cooldown, "want a duration such as 60s")
 	case c.MaxReservedPerJob < 0:
 		return invalid("maxReservedPerJob", c.MaxReservedPerJob, "want a number, or 0 for no limit")
+	case c.MaxBlocks < 0:
+		return invalid("maxBlocks", c.MaxBlocks, "want a number of blocks, or 0 for %d", defaultMaxBlocks)
+	case c.MaxBlocks == 0:
+		c.MaxBlocks = defaultMaxBlocks
 	}
 	for i := range c.Ranges {
 		if err := c.Ranges[i].validate(fmt.Sprintf("ranges[%d]", i)); err != nil {

@@ -67,6 +67,7 @@ func TestParseErrors(t *testing.T) {
 		`{"pool": "p", "mode": "routed", ` + subnet + `}`:                                                                                   `mode is "routed": want flat`,
 		`{"pool": "p", "probe": "a/b", ` + subnet + `}`:                                                                                     `probe is "a/b": want the name of an interface`,
 		`{"pool": "p", "maxReservedPerJob": -1, ` + subnet + `}`:                                                                            `maxReservedPerJob is "-1": want a number`,
+		`{"pool": "p", "maxBlocks": -1, ` + subnet + `}`:                                                                                    `maxBlocks is "-1": want a number of blocks, or 0 for 20`,
 		`{"pool": "p", "dataDir": "x", ` + subnet + `}`:                                                                                     `dataDir is "x": want an absolute path`,
 	} {
 		_, err := Parse([]byte(config))
@@ -81,7 +82,7 @@ func TestHash(t *testing.T) {
 	base := `"pool": "p", "ranges": [{"subnet": "10.0.0.0/24", "exclude": ["10.0.0.9"]}]`
 	hash := mustParse(t, `{`+base+`}`).Hash()
 	for config, same := range map[string]bool{
-		`"cooldown": "1s", "sticky": true, "maxReservedPerJob": 1, "probe": "eth0", "dataDir": "/x", ` + base:                                                                               true,
+		`"cooldown": "1s", "sticky": true, "maxReservedPerJob": 1, "maxBlocks": 3, "probe": "eth0", "dataDir": "/x", ` + base:                                                               true,
 		`"pool": "p", "blockSize": {"4": 26}, "ranges": [{"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.1", "rangeEnd": "10.0.0.254", "gateway": "10.0.0.1", "exclude": ["10.0.0.9/32"]}]`: true,
 		`"blockSize": {"4": 27}, ` + base:                                            false,
 		`"blockSize": {"6": 121}, ` + base:                                           false,

@@ -21,6 +21,7 @@ const (
 	defaultStateDir  = "/var/lib/allocnet"
 	defaultConfigDir = "/etc/allocnet.d"
 	defaultCooldown  = "60s"
+	defaultMaxBlocks = 20
 )
 
 // document is the JSON of a configuration.
@@ -36,6 +37,7 @@ type document struct {
 	Probe             string          `json:"probe"`
 	Sticky            bool            `json:"sticky"`
 	MaxReservedPerJob int             `json:"maxReservedPerJob"`
+	MaxBlocks         int             `json:"maxBlocks"`
 	Mode              string          `json:"mode"`
 	DataDir           string          `json:"dataDir"`
 	StateDir          string          `json:"stateDir"`
@@ -64,7 +66,7 @@ func Parse(config []byte) (*Config, error) {
 		return nil, fmt.Errorf("%w: ipam: %w", ErrInvalid, err)
 	}
 	c := &Config{
-		Pool: d.Pool, Probe: d.Probe, Sticky: d.Sticky, MaxReservedPerJob: d.MaxReservedPerJob,
+		Pool: d.Pool, Probe: d.Probe, Sticky: d.Sticky, MaxReservedPerJob: d.MaxReservedPerJob, MaxBlocks: d.MaxBlocks,
 		Routes: d.Routes, DNS: d.DNS, DataDir: d.DataDir, StateDir: d.StateDir, ConfigDir: d.ConfigDir,
 	}
 	if err := c.parse(&d); err != nil {

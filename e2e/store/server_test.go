@@ -22,40 +22,17 @@ import (
 
 const address = "http://127.0.0.1:4646"
 
-const serverConfig = `
-data_dir  = "` + dir + `/data"
-bind_addr = "127.0.0.1"
-name      = "n1"
-advertise {
-  http = "127.0.0.1"
-  rpc  = "127.0.0.1"
-  serf = "127.0.0.1"
-}
-server {
-  enabled          = true
-  bootstrap_expect = 1
-}
-client {
-  enabled           = true
-  servers           = ["127.0.0.1:4647"]
-  network_interface = "lo"
-  options = {
-    "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"
-    "driver.allowlist"     = "raw_exec"
-  }
-}
+var serverConfig = nomadagent.Config{
+	DataDir: dir + "/data",
+	Options: `"driver.allowlist" = "raw_exec"`,
+	More: `
+name = "n1"
 limits {
   http_max_conns_per_client = 0 # all simulated hosts have one address
 }
 acl {
   enabled = true
-}
-plugin "raw_exec" {
-  config {
-    enabled = true
-  }
-}
-`
+}`}.String()
 
 // server is the Nomad server, which is a client, too. The tests share it.
 type server struct {

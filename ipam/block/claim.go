@@ -22,14 +22,30 @@ const (
 	fewSlots, guesses = 1 << 14, 256
 )
 
-// Claim leases one more block of a family. It returns ipam.ErrExhausted if none is free, and
-// with an unknown outcome an error of the store: the next call finds out.
-func (l *Leases) Claim(ctx context.Context, family ipam.Family) (claimed ipam.Block, err error) {
+// Claim leases one more block of a family than those that the caller knows, which has found
+// them to be too few: another process may have leased one meanwhile. It returns
+// ipam.ErrExhausted if none is free, and with an unknown outcome an error of the store: the
+// next call finds out.
+func (l *Leases) Claim(ctx context.Context, family ipam.Family, known []ipam.Block) (claimed ipam.Block, err error) {
 	err = l.withSole(ctx, func(s *session) error {
+		if b := s.records.beside(known, family); b.IsValid() {
+			claimed = b
+			return nil
+		}
 		claimed, err = s.claim(ctx, family)
 		return err
 	})
 	return claimed, err
+}
+
+// beside returns a held block of a family that is not among those that are known.
+func (r *records) beside(known []ipam.Block, family ipam.Family) ipam.Block {
+	for _, b := range r.Blocks {
+		if b.State == Held && ipam.FamilyOf(b.Block.Addr()) == family && !slices.Contains(known, b.Block) {
+			return b.Block
+		}
+	}
+	return ipam.Block{}
 }
 
 func (s *session) claim(ctx context.Context, family ipam.Family) (ipam.Block, error) {
@@ -41,6 +57,9 @@ func (s *session) claim(ctx context.Context, family ipam.Family) (ipam.Block, er
 	}
 	if b, err := s.resolveClaims(ctx, family); err != nil || b.IsValid() {
 		return b, err
+	}
+	if err := s.withinLimit(family); err != nil {
+		return ipam.Block{}, err
 	}
 	for range claimAttempts {
 		b, err := s.choose(family)
@@ -56,6 +75,20 @@ func (s *session) claim(ctx context.Context, family ipam.Family) (ipam.Block, er
 		}
 	}
 	return ipam.Block{}, fmt.Errorf("%w: %d blocks were claimed by other hosts first", ipam.ErrExhausted, claimAttempts)
+}
+
+// withinLimit returns an error if the host may have no more blocks of a family.
+func (s *session) withinLimit(family ipam.Family) error {
+	n := 0
+	for _, r := range s.records.Blocks {
+		if r.State != Lost && ipam.FamilyOf(r.Block.Addr()) == family {
+			n++
+		}
+	}
+	if n < s.Config.MaxBlocks {
+		return nil
+	}
+	return fmt.Errorf("%w: pool %s: this host has %d blocks of IPv%d, and maxBlocks is %d", ipam.ErrExhausted, s.Config.Pool, n, family, s.Config.MaxBlocks)
 }
 
 // intend writes the record of a claim.
@@ -93,6 +126,9 @@ func (s *session) resolveClaim(ctx context.Context, r Record) (held bool, err er
 	path := s.path(r.Block)
 	if err := s.free(path, settle); err != nil {
 		return s.findClaim(ctx, r, err)
+	}
+	if _, listed := s.view.entries[path]; listed { // the answer to an earlier request was lost
+		return s.findClaim(ctx, r, fmt.Errorf("block %s: %w", r.Block, ipam.ErrConflict))
 	}
 	index, err := s.store.Create(ctx, path, s.content(r))
 	if errors.Is(err, ipam.ErrConflict) {

@@ -20,6 +20,8 @@ import (
 type disk interface {
 	// read returns nil for a file that does not exist.
 	read(name string) ([]byte, error)
+	// pathOf is for messages.
+	pathOf(name string) string
 	write(name string, data []byte) error
 	lock(ctx context.Context) (unlock func(), err error)
 }
@@ -27,8 +29,10 @@ type disk interface {
 // directory is the disk of a real host.
 type directory struct{ path, lockName string }
 
+func (d *directory) pathOf(name string) string { return filepath.Join(d.path, name) }
+
 func (d *directory) read(name string) ([]byte, error) {
-	data, err := regularfile.ReadNoFollow(filepath.Join(d.path, name))
+	data, err := regularfile.ReadNoFollow(d.pathOf(name))
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -36,14 +40,14 @@ func (d *directory) read(name string) ([]byte, error) {
 }
 
 func (d *directory) write(name string, data []byte) error {
-	return atomicfile.Write(filepath.Join(d.path, name), data, atomicfile.Options{Durable: true})
+	return atomicfile.Write(d.pathOf(name), data, atomicfile.Options{Durable: true})
 }
 
 func (d *directory) lock(ctx context.Context) (func(), error) {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(d.path, d.lockName)
+	path := d.pathOf(d.lockName)
 	file, err := regularfile.Open(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err

@@ -20,8 +20,9 @@ import (
 // machine is a host whose instance was made by it, in this boot.
 type machine struct {
 	*block.Leases
-	dir string
-	id  hostid.Identity
+	dir    string
+	id     hostid.Identity
+	config *ipam.Config
 }
 
 // newMachine returns a host with a state directory of its own, or with a copy of another's
@@ -29,7 +30,7 @@ type machine struct {
 func newMachine(t *testing.T, store ipam.Store, of *machine, boot string) *machine {
 	t.Helper()
 	m := &machine{dir: t.TempDir()}
-	c := parse(t, `"ranges": [{"subnet": "10.91.0.0/27"}], "blockSize": {"4": 28}, "stateDir": "`+m.dir+`"`)
+	m.config = parse(t, `"ranges": [{"subnet": "10.91.0.0/27"}], "blockSize": {"4": 28}, "stateDir": "`+m.dir+`"`)
 	dir := filepath.Join(m.dir, "ipam")
 	if of != nil {
 		data, err := os.ReadFile(filepath.Join(of.dir, "ipam", "instance"))
@@ -48,7 +49,7 @@ func newMachine(t *testing.T, store ipam.Store, of *machine, boot string) *machi
 	if !m.id.Born && (of == nil || boot == m.id.Boot) {
 		t.Fatal("/etc/machine-id is missing: the machine cannot know its own instance")
 	}
-	m.Leases = block.New(block.Options{Config: c, Addresses: addresses{}, Connect: func() (ipam.Store, ipam.Host, error) { return store, m.id.Host, nil }})
+	m.Leases = block.New(block.Options{Config: m.config, Addresses: addresses{}, Connect: func() (ipam.Store, ipam.Host, error) { return store, m.id.Host, nil }})
 	return m
 }
 
@@ -75,7 +76,7 @@ func (m *machine) registered(t *testing.T, store ipam.Store) bool {
 func TestFresh(t *testing.T) {
 	store := &storetest.Fake{}
 	m := newMachine(t, store, nil, "")
-	_, err := m.Claim(t.Context(), ipam.IPv4)
+	_, err := claim(t, m.Leases, ipam.IPv4)
 	if err := errors.Join(err, m.Verify(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +92,12 @@ func TestFresh(t *testing.T) {
 func TestCopyStarts(t *testing.T) {
 	store := &storetest.Fake{}
 	m := newMachine(t, store, nil, "")
-	claimed, err := m.Claim(t.Context(), ipam.IPv4)
+	claimed, err := claim(t, m.Leases, ipam.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newMachine(t, store, m, "another boot")
-	if _, err := c.Claim(t.Context(), ipam.IPv4); err != nil || !c.registered(t, store) {
+	if _, err := claim(t, c.Leases, ipam.IPv4); err != nil || !c.registered(t, store) {
 		t.Errorf("the copy claims: %v, want an entry before the original has seen it", err)
 	}
 	for name, l := range map[string]*machine{"original": m, "copy": c} {
@@ -124,11 +125,11 @@ func (stale) List(context.Context, string, uint64) (ipam.Listing, error) {
 func TestCopyInTheSameBoot(t *testing.T) {
 	store := &storetest.Fake{}
 	m := newMachine(t, store, nil, "")
-	claimed, err := m.Claim(t.Context(), ipam.IPv4)
+	claimed, err := claim(t, m.Leases, ipam.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := newMachine(t, stale{store}, m, m.id.Boot).Claim(t.Context(), ipam.IPv4); err == nil {
+	if got, err := claim(t, newMachine(t, stale{store}, m, m.id.Boot).Leases, ipam.IPv4); err == nil {
 		t.Errorf("the copy claims %s, and the original has %s", got, claimed)
 	}
 	if err := m.Verify(t.Context()); !errors.Is(err, ipam.ErrTwin) {
@@ -140,7 +141,7 @@ func TestCopyInTheSameBoot(t *testing.T) {
 func TestCopyReclaims(t *testing.T) {
 	store := &storetest.Fake{}
 	m := newMachine(t, store, nil, "")
-	if _, err := m.Claim(t.Context(), ipam.IPv4); err != nil {
+	if _, err := claim(t, m.Leases, ipam.IPv4); err != nil {
 		t.Fatal(err)
 	}
 	c := newMachine(t, store, m, m.id.Boot)
@@ -148,7 +149,7 @@ func TestCopyReclaims(t *testing.T) {
 	if err != nil || len(reclaimed) > 0 || !c.registered(t, store) {
 		t.Errorf("reclaimed %v, %v, want nothing, and an entry of the copy", reclaimed, err)
 	}
-	if _, err := c.Claim(t.Context(), ipam.IPv4); err != nil {
+	if _, err := claim(t, c.Leases, ipam.IPv4); err != nil {
 		t.Errorf("the copy claims a free block: %v", err)
 	}
 }

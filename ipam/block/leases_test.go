@@ -56,6 +56,18 @@ func testNode(t *testing.T, m ipam.Store, instance, nodeID string) *block.Leases
 	return block.New(block.Options{Config: c, Addresses: addresses{}, Connect: func() (ipam.Store, ipam.Host, error) { return m, self, nil }})
 }
 
+// claim leases one more block than those that the host has.
+func claim(t *testing.T, l *block.Leases, f ipam.Family) (ipam.Block, error) {
+	t.Helper()
+	var known []ipam.Block
+	if o, err := l.Overview(); err == nil { // else Claim fails, too
+		for _, r := range o.Blocks {
+			known = append(known, r.Block)
+		}
+	}
+	return l.Claim(t.Context(), f, known)
+}
+
 // TestLeases: hosts claim different blocks until none is left, and give back all but a spare
 // one, on a real disk.
 func TestLeases(t *testing.T) {
@@ -63,7 +75,7 @@ func TestLeases(t *testing.T) {
 	a, b := testHost(t, m, "a"), testHost(t, m, "b")
 	claimed := map[ipam.Block]bool{}
 	for _, l := range []*block.Leases{a, b, a, b} {
-		got, err := l.Claim(t.Context(), ipam.IPv4)
+		got, err := claim(t, l, ipam.IPv4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +84,7 @@ func TestLeases(t *testing.T) {
 		}
 		claimed[got] = true
 	}
-	if _, err := a.Claim(t.Context(), ipam.IPv4); !errors.Is(err, ipam.ErrExhausted) {
+	if _, err := claim(t, a, ipam.IPv4); !errors.Is(err, ipam.ErrExhausted) {
 		t.Errorf("a fifth block of four: %v", err)
 	}
 	if _, err := a.Watch(t.Context(), 0); err != nil {
@@ -104,7 +116,7 @@ func TestLeases(t *testing.T) {
 func TestAdoptsOfItsNode(t *testing.T) {
 	m := &storetest.Fake{}
 	owner := testHost(t, m, "a")
-	if _, err := owner.Claim(t.Context(), ipam.IPv4); err != nil {
+	if _, err := owner.Claim(t.Context(), ipam.IPv4, nil); err != nil {
 		t.Fatal(err)
 	}
 	unused := func(ipam.Block) (bool, error) { return false, nil }
@@ -128,7 +140,7 @@ func TestAdoptsOfItsNode(t *testing.T) {
 func TestPoolIsCreatedAgain(t *testing.T) {
 	m := &storetest.Fake{}
 	host := testHost(t, m, "a")
-	b, err := host.Claim(t.Context(), ipam.IPv4)
+	b, err := host.Claim(t.Context(), ipam.IPv4, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,5 +160,52 @@ func TestPoolIsCreatedAgain(t *testing.T) {
 		if _, err := m.Get(t.Context(), path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// TestClaimedMeanwhile: a caller that has found too few blocks gets the one that another process
+// has leased since.
+func TestClaimedMeanwhile(t *testing.T) {
+	l := testHost(t, &storetest.Fake{}, "a")
+	var all []ipam.Block
+	for range 2 {
+		got, err := l.Claim(t.Context(), ipam.IPv4, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, got)
+	}
+	if more, err := l.Claim(t.Context(), ipam.IPv4, all[:1]); all[0] != all[1] || err != nil || more == all[0] {
+		t.Errorf("claimed %s, and then %s, %v, want another one only in the end", all, more, err)
+	}
+}
+
+// lossy makes changes and loses the answers.
+type lossy struct {
+	*storetest.Fake
+	lost, creates int
+}
+
+func (s *lossy) Create(ctx context.Context, path string, content []byte) (uint64, error) {
+	s.creates++
+	index, err := s.Fake.Create(ctx, path, content)
+	if s.lost > 0 && strings.Contains(path, "/b/") {
+		s.lost--
+		return 0, ipam.ErrUnavailable
+	}
+	return index, err
+}
+
+// TestLostAnswer: a block whose claim had no answer is found by reading, because a refused
+// request is a write to the servers, too.
+func TestLostAnswer(t *testing.T) {
+	store := &lossy{Fake: &storetest.Fake{}, lost: 1}
+	l := testHost(t, store, "a")
+	if got, err := l.Claim(t.Context(), ipam.IPv4, nil); !errors.Is(err, ipam.ErrUnavailable) {
+		t.Fatalf("claimed %s, %v, want no answer", got, err)
+	}
+	before := store.creates
+	if got, err := l.Claim(t.Context(), ipam.IPv4, nil); err != nil || store.creates != before {
+		t.Errorf("claimed %s, %v, with %d more requests, want none", got, err, store.creates-before)
 	}
 }

@@ -116,6 +116,8 @@ type fakeDisk struct {
 
 func (d *fakeDisk) read(name string) ([]byte, error) { return d.files[name], nil }
 
+func (d *fakeDisk) pathOf(name string) string { return name }
+
 func (d *fakeDisk) write(name string, data []byte) error {
 	p := d.current
 	p.step()
@@ -179,7 +181,7 @@ func (h *fakeHost) add() {
 	l, ctx := h.open(), context.Background()
 	_ = l.Refresh(ctx) // what was verified stays so
 	for range 2 {
-		n, err := h.take(ctx, l)
+		n, open, err := h.take(ctx, l)
 		if err != nil {
 			h.logf("%s ADD: %v", h, err)
 			return
@@ -189,20 +191,20 @@ func (h *fakeHost) add() {
 			h.configure(n)
 			return
 		}
-		if _, err := l.Claim(ctx, ipam.IPv4); err != nil {
+		if _, err := l.Claim(ctx, ipam.IPv4, open); err != nil {
 			h.logf("%s ADD: %v", h, err)
 			return
 		}
 	}
 }
 
-// take makes the lease of a free address.
-func (h *fakeHost) take(ctx context.Context, l *Leases) (*namespace, error) {
+// take makes the lease of a free address. Without one it returns the blocks that have none.
+func (h *fakeHost) take(ctx context.Context, l *Leases) (*namespace, []ipam.Block, error) {
 	unlock, _ := h.Lock(ctx)
 	defer unlock()
 	o, err := l.Overview()
 	if err != nil || o.Closed != nil {
-		return nil, errors.Join(err, o.Closed)
+		return nil, nil, errors.Join(err, o.Closed)
 	}
 	now := fakeClock{h}.now()
 	for _, b := range o.Open() {
@@ -216,11 +218,11 @@ func (h *fakeHost) take(ctx context.Context, l *Leases) (*namespace, error) {
 				n := &namespace{host: h, address: a, by: h.current, since: h.now, informed: h.informed()}
 				h.current.step()
 				h.leases[a] = n
-				return n, nil
+				return n, nil, nil
 			}
 		}
 	}
-	return nil, nil
+	return nil, o.Open(), nil
 }
 
 // configure is the address in the namespace.

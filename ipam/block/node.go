@@ -39,7 +39,8 @@ type node struct {
 func (l *Leases) readNode(instance string) (*node, error) {
 	n := &node{}
 	if err := readJSON(l.node, nodeFile, n); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or, if no other machine is a copy of this one, remove it and delete the store's %s",
+			l.node.pathOf(nodeFile), err, ipam.NodePath(instance))
 	}
 	if n.Instance != instance {
 		n = &node{Instance: instance}

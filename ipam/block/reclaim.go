@@ -53,8 +53,12 @@ type reclaimer struct {
 // examine deletes the entry of a block if its time has come.
 func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted bool, err error) {
 	if c.owns(o) {
-		if c.isNew {
-			return false, nil
+		used, err := c.used(ctx, o.Block)
+		if c.isNew || err != nil {
+			return false, err
+		}
+		if used { // the records were lost, and the leases were not
+			return false, c.regain(ctx, o)
 		}
 		return c.deleteOnce(ctx, path, o.index, true, settle)
 	}
@@ -63,6 +67,15 @@ func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted
 		return false, err
 	}
 	return c.deleteOnce(ctx, path, o.index, gone, c.grace)
+}
+
+// regain makes the missing record of a block that is this host's.
+func (s *session) regain(ctx context.Context, o *owner) error {
+	r, err := s.intend(ctx, o.Block)
+	if err != nil {
+		return err
+	}
+	return s.replace(ctx, r, r.found(o))
 }
 
 func (c *reclaimer) isGone(ctx context.Context, h ipam.Host) (bool, error) {

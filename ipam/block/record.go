@@ -68,16 +68,38 @@ var errChanged = errors.New("the record of the block was changed by another proc
 // what is in use stays in use: their blocks are lost until the store says otherwise.
 func (l *Leases) readRecords(instance string) (*records, error) {
 	r := &records{Version: recordsVersion, Instance: instance}
-	if err := readJSON(l.pool, recordsFile, r); err != nil {
-		return nil, err
+	err := readJSON(l.pool, recordsFile, r)
+	if err == nil {
+		err = r.validate(l.Config.Pool)
 	}
-	if r.Version != recordsVersion {
-		return nil, fmt.Errorf("%s of pool %s: version is %d, want %d: it was written by another release", recordsFile, l.Config.Pool, r.Version, recordsVersion)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or remove it when no allocation on this host has an address of the pool", l.pool.pathOf(recordsFile), err)
 	}
 	if r.Instance != instance {
 		r.disown(instance)
 	}
 	return r, nil
+}
+
+// validate returns why the records cannot be used.
+func (r *records) validate(pool string) error {
+	switch {
+	case r.Version != recordsVersion:
+		return fmt.Errorf("version is %d, want %d: it was written by another release", r.Version, recordsVersion)
+	case r.Agreed != nil && r.Agreed.Pool != pool:
+		return fmt.Errorf("agreed.pool is %q, want %s", r.Agreed.Pool, pool)
+	}
+	for i, b := range r.Blocks {
+		switch {
+		case !b.Block.IsValid() || b.Block != b.Block.Masked():
+			return fmt.Errorf("blocks[%d].block is %q, want a prefix", i, b.Block)
+		case !slices.Contains([]State{Claiming, Held, Releasing, Lost}, b.State):
+			return fmt.Errorf("blocks[%d].state is %q, want %s, %s, %s or %s", i, b.State, Claiming, Held, Releasing, Lost)
+		case r.find(b.Block) != i:
+			return fmt.Errorf("blocks[%d].block is %s, which is there twice", i, b.Block)
+		}
+	}
+	return nil
 }
 
 // disown turns the records of another instance into those of blocks that are lost.
@@ -149,10 +171,7 @@ func readJSON(d disk, name string, v any) error {
 	if err != nil || data == nil {
 		return err
 	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return json.Unmarshal(data, v)
 }
 
 func writeJSON(d disk, name string, v any) error {

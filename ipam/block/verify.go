@@ -189,6 +189,9 @@ func (s *session) keep(ctx context.Context, was, now Record) error {
 // assert creates the missing entry of a block again, and that of the pool, which a snapshot of
 // before has not either. One that was another's before goes to that one first.
 func (s *session) assert(ctx context.Context, r Record) error {
+	if _, ok := s.Config.Slots(ipam.FamilyOf(r.Block.Addr())).Index(r.Block); !ok {
+		return s.lose(ctx, r, &owner{err: fmt.Errorf("%s is no block of the pool %s", r.Block, s.Config.Pool)})
+	}
 	if r.State == Lost {
 		if done, err := s.dropUnused(ctx, r); done || err != nil {
 			return err

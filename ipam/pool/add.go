@@ -192,7 +192,7 @@ func (p *Pool) take(ctx context.Context, owner ipam.Owner, families []ipam.Famil
 	if err := p.blocks.Refresh(limited); err != nil {
 		p.o.Logger.Warn("verify the blocks of this host: it is repeated later", "error", err)
 	}
-	existing, made, err = p.takeHeld(ctx, owner, families)
+	existing, made, _, err = p.takeHeld(ctx, owner, families)
 	if !errors.Is(err, ipam.ErrExhausted) && !errors.Is(err, ipam.ErrFenced) {
 		return existing, made, err
 	}
@@ -201,18 +201,20 @@ func (p *Pool) take(ctx context.Context, owner ipam.Owner, families []ipam.Famil
 
 var errSlow = fmt.Errorf("%w: no answer in %s", ipam.ErrUnavailable, claimTimeout)
 
-// takeHeld takes addresses from the blocks that this host has.
-func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
-	return p.local.Take(ctx, owner, families, func() ([]ipam.Block, error) {
+// takeHeld takes addresses from the blocks that this host has, and returns which those are.
+func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, open []ipam.Block, err error) {
+	existing, made, err = p.local.Take(ctx, owner, families, func() ([]ipam.Block, error) {
 		held, err := p.blocks.Overview()
 		if err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(held.Blocks, func(r block.Record) bool { return r.State == block.Held }) {
-			return held.Open(), held.Closed
+			open = held.Open()
+			return open, held.Closed
 		}
 		return nil, nil
 	})
+	return existing, made, open, err
 }
 
 // takeNew claims blocks until they have addresses for the attachment. Those that wait for
@@ -225,10 +227,11 @@ func (p *Pool) takeNew(ctx context.Context, owner ipam.Owner, families []ipam.Fa
 	defer unlock()
 	for range claimAttempts {
 		var full *local.FullError
-		existing, made, err = p.takeHeld(ctx, owner, families)
+		var open []ipam.Block
+		existing, made, open, err = p.takeHeld(ctx, owner, families)
 		switch {
 		case errors.As(err, &full):
-			err = p.claim(ctx, full.Families)
+			err = p.claim(ctx, full.Families, open)
 		case errors.Is(err, ipam.ErrFenced):
 			err = p.blocks.Verify(ctx)
 		default:
@@ -253,9 +256,9 @@ func withCause(ctx context.Context, err error, full *local.FullError) error {
 	return err
 }
 
-func (p *Pool) claim(ctx context.Context, families []ipam.Family) error {
+func (p *Pool) claim(ctx context.Context, families []ipam.Family, open []ipam.Block) error {
 	for _, f := range families {
-		claimed, err := p.blocks.Claim(ctx, f)
+		claimed, err := p.blocks.Claim(ctx, f, open)
 		if err != nil {
 			return err
 		}

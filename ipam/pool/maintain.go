@@ -53,7 +53,7 @@ func (p *Pool) Maintain(ctx context.Context) (Maintained, error) {
 // claimAhead claims a block of a family if little of it is free. It looks again when no other
 // process claims.
 func (p *Pool) claimAhead(ctx context.Context, f ipam.Family) (ipam.Block, error) {
-	low, err := p.isLow(ctx, f)
+	low, _, err := p.isLow(ctx, f)
 	if err != nil || !low {
 		return ipam.Block{}, err
 	}
@@ -62,13 +62,15 @@ func (p *Pool) claimAhead(ctx context.Context, f ipam.Family) (ipam.Block, error
 		return ipam.Block{}, err
 	}
 	defer unlock()
-	if low, err = p.isLow(ctx, f); err != nil || !low {
+	low, held, err := p.isLow(ctx, f)
+	if err != nil || !low {
 		return ipam.Block{}, err
 	}
-	return p.blocks.Claim(ctx, f)
+	return p.blocks.Claim(ctx, f, held)
 }
 
-func (p *Pool) isLow(ctx context.Context, f ipam.Family) (bool, error) {
+// isLow tells whether a family needs another block than those that the host has.
+func (p *Pool) isLow(ctx context.Context, f ipam.Family) (low bool, held []ipam.Block, err error) {
 	usage, err := p.Usage(ctx)
 	if err == nil && usage.Fenced {
 		if err = p.blocks.Verify(ctx); err == nil {
@@ -76,10 +78,15 @@ func (p *Pool) isLow(ctx context.Context, f ipam.Family) (bool, error) {
 		}
 	}
 	if err != nil || usage.Closed != nil {
-		return false, errors.Join(err, usage.Closed)
+		return false, nil, errors.Join(err, usage.Closed)
+	}
+	for _, b := range usage.Blocks {
+		if b.State == string(block.Held) {
+			held = append(held, b.Block)
+		}
 	}
 	c := usage.family(f)
-	return c.Free*freeShare < c.Used+c.Cooling+c.Free || c.Free == 0, nil
+	return c.Free*freeShare < c.Used+c.Cooling+c.Free || c.Free == 0, held, nil
 }
 
 // spare returns how many empty blocks of a family are kept: enough that releasing one is no

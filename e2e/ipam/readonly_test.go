@@ -22,7 +22,7 @@ func TestReadOnlyLeases(t *testing.T) {
 	sandbox.Run(t, "mount", "-o", "remount,bind,ro", p.data)
 	for _, c := range []call{{verb: "DEL", id: "c1"}, {verb: "GC", keys: map[string]any{"cni.dev/valid-attachments": []any{}}}} {
 		_, err := p.run(c)
-		requireCode(t, err, types.ErrInternal, "read-only file system")
+		requireCode(t, err, types.ErrIOFailure, "read-only file system")
 	}
 	_, err := p.run(call{verb: "STATUS"})
 	requireCode(t, err, types.ErrPluginNotAvailable, "read-only file system")

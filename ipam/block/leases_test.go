@@ -116,7 +116,7 @@ func TestLeases(t *testing.T) {
 func TestAdoptsOfItsNode(t *testing.T) {
 	m := &storetest.Fake{}
 	owner := testHost(t, m, "a")
-	if _, err := owner.Claim(t.Context(), ipam.IPv4, nil); err != nil {
+	if _, err := claim(t, owner, ipam.IPv4); err != nil {
 		t.Fatal(err)
 	}
 	unused := func(ipam.Block) (bool, error) { return false, nil }
@@ -140,7 +140,7 @@ func TestAdoptsOfItsNode(t *testing.T) {
 func TestPoolIsCreatedAgain(t *testing.T) {
 	m := &storetest.Fake{}
 	host := testHost(t, m, "a")
-	b, err := host.Claim(t.Context(), ipam.IPv4, nil)
+	b, err := claim(t, host, ipam.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestRecover(t *testing.T) {
 	}
 	var claimed []ipam.Block
 	for {
-		b, err := other.Claim(t.Context(), ipam.IPv4, nil)
+		b, err := claim(t, other, ipam.IPv4)
 		if errors.Is(err, ipam.ErrExhausted) {
 			break
 		}
@@ -45,7 +45,7 @@ func TestRecover(t *testing.T) {
 	if len(claimed) != 3 || slices.Contains(claimed, got[0]) {
 		t.Errorf("the other host has claimed %v", claimed)
 	}
-	if b, err := host.Claim(t.Context(), ipam.IPv4, nil); !errors.Is(err, ipam.ErrExhausted) {
+	if b, err := claim(t, host, ipam.IPv4); !errors.Is(err, ipam.ErrExhausted) {
 		t.Errorf("the host has claimed %v, %v", b, err)
 	}
 	overview, err := host.Overview()
@@ -58,7 +58,7 @@ func TestRecover(t *testing.T) {
 func TestRecoverOfOwnBlocks(t *testing.T) {
 	m := &storetest.Fake{}
 	host := testHost(t, m, "a")
-	b, err := host.Claim(t.Context(), ipam.IPv4, nil)
+	b, err := claim(t, host, ipam.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -232,14 +232,14 @@ func TestQuarantine(t *testing.T) {
 
 // TestBlocksAreAskedForUnderTheLock: what they are does not change until the lease is made.
 func TestBlocksAreAskedForUnderTheLock(t *testing.T) {
-	h := newHost(t, small)
+	h, locked := newHost(t, small), errors.New("locked")
 	_, _, err := h.Take(t.Context(), owner("a"), h.config.Families(), func() ([]ipam.Block, error) {
 		ended, stop := context.WithCancelCause(t.Context())
-		stop(errors.New("locked"))
+		stop(locked)
 		_, err := h.Lock(ended)
 		return h.blocks, err
 	})
-	if err == nil || err.Error() != "locked" {
+	if !errors.Is(err, locked) {
 		t.Errorf("the lock can be taken: %v", err)
 	}
 }

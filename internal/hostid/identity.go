@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +87,13 @@ func Make(dir string) (Identity, error) {
 	return id, id.makeInstance(dir)
 }
 
+// ofBoot is what was read once: it does not change while this process runs.
+var ofBoot atomic.Pointer[Identity]
+
 func readHost() (id Identity, err error) {
+	if known := ofBoot.Load(); known != nil {
+		return *known, nil
+	}
 	for path, field := range map[string]*string{
 		"/etc/machine-id":                 &id.MachineID,
 		"/proc/sys/kernel/random/boot_id": &id.Boot,
@@ -97,6 +104,8 @@ func readHost() (id Identity, err error) {
 		}
 		*field = strings.TrimSpace(string(data))
 	}
+	known := id
+	ofBoot.Store(&known)
 	return id, nil
 }
 

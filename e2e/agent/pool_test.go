@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/storetest"
@@ -211,16 +212,11 @@ func TestPoolProblems(t *testing.T) {
 	p.awaitProblem("twin", "another machine", "node.json")
 }
 
-// clone writes what a clone of the host would write to the host's own entry.
+// clone writes what a clone of the host would write in the store when it starts.
 func (p *pooled) clone() {
 	p.Helper()
-	instance, err := os.ReadFile(p.dir + "/ipam/instance")
-	if err != nil {
-		p.Fatal(err)
-	}
-	path := ipam.NodePath(strings.TrimSpace(string(instance)))
-	entry := must[ipam.Entry](p.host)(p.store.Get(ctx, path))
-	content := must[ipam.NodeContent](p.host)(ipam.DecodeNode(entry.Content))
-	content.Nonce = strings.Repeat("c", len(content.Nonce))
-	must[uint64](p.host)(p.store.Update(ctx, path, ipam.Encode(content), entry.Index))
+	id := must[hostid.Identity](p.host)(hostid.Read(p.dir + "/ipam"))
+	clone := ipam.NodeContent{Host: id.Host, Nonce: strings.Repeat("c", 32)}
+	clone.Host.Boot = "the clone's"
+	must[uint64](p.host)(p.store.Create(ctx, ipam.NodePath(id.Instance), ipam.Encode(clone)))
 }

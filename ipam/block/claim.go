@@ -73,6 +73,10 @@ func (s *session) claim(ctx context.Context, family ipam.Family) (ipam.Block, er
 		if held, err := s.resolveClaim(ctx, r); err != nil || held {
 			return b, err
 		}
+		// Another host was first, and where many claim at once others were at other slots.
+		if err := s.look(ctx); err != nil {
+			return ipam.Block{}, err
+		}
 	}
 	return ipam.Block{}, fmt.Errorf("%w: %d blocks were claimed by other hosts first", ipam.ErrExhausted, claimAttempts)
 }

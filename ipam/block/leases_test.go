@@ -209,3 +209,40 @@ func TestLostAnswer(t *testing.T) {
 		t.Errorf("claimed %s, %v, with %d more requests, want none", got, err, store.creates-before)
 	}
 }
+
+// crowded is a store in which, when the first block is requested, other hosts claim it and all
+// others but one.
+type crowded struct {
+	*storetest.Fake
+	slots ipam.Slots
+	began bool
+}
+
+func (s *crowded) Create(ctx context.Context, path string, content []byte) (uint64, error) {
+	if s.began || !strings.Contains(path, "/b/") {
+		return s.Fake.Create(ctx, path, content)
+	}
+	s.began = true
+	left := ipam.BlockPath("lab", s.slots.At(0))
+	if path == left {
+		left = ipam.BlockPath("lab", s.slots.At(1))
+	}
+	for i := range s.slots.Count() {
+		if other := ipam.BlockPath("lab", s.slots.At(i)); other != left {
+			if _, err := s.Fake.Create(ctx, other, []byte("another host's")); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return s.Fake.Create(ctx, path, content)
+}
+
+// TestManyClaimAtOnce: a host that finds its slot taken looks which ones are left.
+func TestManyClaimAtOnce(t *testing.T) {
+	c := parse(t, `"ranges": [{"subnet": "10.91.0.0/20"}], "blockSize": {"4": 30}, "stateDir": "`+t.TempDir()+`"`)
+	m := newMachine(t, &crowded{Fake: &storetest.Fake{}, slots: c.Slots(ipam.IPv4)}, nil, "")
+	m.configure(t, `"ranges": [{"subnet": "10.91.0.0/20"}], "blockSize": {"4": 30}, "stateDir": "`+m.dir+`"`)
+	if got, err := claim(t, m.Leases, ipam.IPv4); err != nil {
+		t.Errorf("claimed %s, %v, want the last free block", got, err)
+	}
+}

@@ -3,7 +3,13 @@
 
 package ipam
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Owner is an attachment, as CNI identifies it.
 type Owner struct {
@@ -30,6 +36,18 @@ type Job struct {
 	// Key distinguishes the allocations of a group, for sticky addresses: the index of the
 	// allocation, or what the job passes. Empty: none.
 	Key string `json:"key,omitempty"`
+}
+
+// longestKey is the length of the longest key, in bytes.
+const longestKey = 128
+
+// ValidateKey limits what a job writes to the store, which has room for 64 KiB, and to the
+// terminals of operators. Its error is ErrInvalid.
+func ValidateKey(key string) error {
+	if len(key) <= longestKey && !strings.ContainsFunc(key, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) {
+		return nil
+	}
+	return fmt.Errorf("%w: address key %.40q, %d bytes: want at most %d bytes of printable UTF-8", ErrInvalid, key, len(key), longestKey)
 }
 
 // Assigned is an address of an attachment.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/flock"
 	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/ipam"
@@ -79,7 +80,7 @@ func Make(dir string) (Identity, error) {
 	ctx, stop := context.WithTimeoutCause(context.Background(), locking, fmt.Errorf("another process has it for more than %s", locking))
 	defer stop()
 	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
-		return id, fmt.Errorf("%w: lock %s: %w", ipam.ErrUnavailable, dir, err)
+		return id, errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: lock %s: %w", ipam.ErrUnavailable, dir, err))
 	}
 	if err := id.readInstance(dir); !errors.Is(err, fs.ErrNotExist) {
 		return id, err // another process has made it
@@ -104,8 +105,9 @@ func readHost() (id Identity, err error) {
 		}
 		*field = strings.TrimSpace(string(data))
 	}
-	known := id
-	ofBoot.Store(&known)
+	if known := id; known.MachineID != "" && known.Boot != "" {
+		ofBoot.Store(&known)
+	}
 	return id, nil
 }
 

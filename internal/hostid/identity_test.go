@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -112,7 +113,7 @@ func TestInstanceIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		if id, err := Make(dir); !errors.Is(err, ipam.ErrUnavailable) || !strings.Contains(err.Error(), dir) {
+		if id, err := Make(dir); !errors.Is(err, ipam.ErrUnavailable) || errdefs.Of(err) != errdefs.Unavailable || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%+v, %v, want an error with the directory", id, err)
 		}
 	})

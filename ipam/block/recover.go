@@ -32,9 +32,16 @@ func (l *Leases) Recover(ctx context.Context, always bool, used func() ([]netip.
 		if err != nil {
 			return err
 		}
+		blocks := s.unknown(addresses)
+		if len(blocks) == 0 || s.host.NodeID == "" { // without a node they could never be adopted
+			return nil
+		}
+		if err := s.agree(ctx); err != nil {
+			return err // by another configuration they are no blocks
+		}
 		gone := s.host
 		gone.Instance = s.random()
-		for _, b := range s.unknown(addresses) {
+		for _, b := range blocks {
 			created, err := s.recover(ctx, b, gone)
 			if created {
 				recovered = append(recovered, b)
@@ -63,7 +70,7 @@ func (l *Leases) foundRestored() (bool, error) {
 func (s *session) unknown(addresses []netip.Addr) (blocks []ipam.Block) {
 	for _, a := range addresses {
 		b, ok := s.Config.BlockOf(a)
-		if !ok || slices.Contains(blocks, b) || s.records.find(b) >= 0 {
+		if !ok || !s.Config.Usable(a) || slices.Contains(blocks, b) || s.records.find(b) >= 0 {
 			continue
 		}
 		if _, listed := s.view.entries[s.path(b)]; !listed {
@@ -86,5 +93,5 @@ func (s *session) recover(ctx context.Context, b ipam.Block, gone ipam.Host) (cr
 	}
 	s.Logger.Warn("namespaces of this host have addresses of a block that is unknown: it is claimed, and closed until it is unused", "pool", s.Config.Pool, "block", b)
 	s.view.note(s.path(b), index)
-	return true, errors.Join(s.writeView(), s.agree(ctx))
+	return true, s.writeView()
 }

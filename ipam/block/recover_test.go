@@ -71,3 +71,63 @@ func TestRecoverOfOwnBlocks(t *testing.T) {
 		t.Errorf("recovered %v, %v", got, err)
 	}
 }
+
+// TestRecoverNothing: what is not given out from blocks is no reason to claim one, nor are
+// addresses by a configuration that others do not have, or of a host that cannot adopt.
+func TestRecoverNothing(t *testing.T) {
+	used := func(text string) func() ([]netip.Addr, error) {
+		return func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr(text)}, nil }
+	}
+	m := &storetest.Fake{}
+	if got, err := testHost(t, m, "a").Recover(t.Context(), true, used("10.91.0.1")); err != nil || got != nil { // the gateway
+		t.Errorf("of an address that no block gives out: %v, %v", got, err)
+	}
+	if got, err := testNode(t, m, "b", "").Recover(t.Context(), true, used("10.91.0.70")); err != nil || got != nil {
+		t.Errorf("without a node: %v, %v", got, err)
+	}
+	if _, err := claim(t, testHost(t, m, "c"), ipam.IPv4); err != nil {
+		t.Fatal(err)
+	}
+	other := newMachine(t, m, nil, "")
+	connect := other.Connect
+	other.Connect = func() (ipam.Store, ipam.Host, error) {
+		s, h, err := connect()
+		h.NodeID = "node-d"
+		return s, h, err
+	}
+	other.configure(t, `"ranges": [{"subnet": "10.91.0.0/24"}], "blockSize": {"4": 27}, "stateDir": "`+other.dir+`"`)
+	before, err := m.List(t.Context(), ipam.BlocksPrefix("lab"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"10.91.0.70", "10.91.0.130", "10.91.0.200"} {
+		if got, err := other.Recover(t.Context(), true, used(address)); got != nil || err != nil && !errors.Is(err, ipam.ErrMismatch) {
+			t.Errorf("with another block size: %v, %v", got, err)
+		}
+	}
+	if after, err := m.List(t.Context(), ipam.BlocksPrefix("lab"), 0); err != nil || len(after.Entries) != len(before.Entries) {
+		t.Errorf("there are %d blocks, %v, want %d", len(after.Entries), err, len(before.Entries))
+	}
+}
+
+// TestClaimable says what Claim would.
+func TestClaimable(t *testing.T) {
+	m := &storetest.Fake{}
+	host := newMachine(t, m, nil, "")
+	keys := `"ranges": [{"subnet": "10.91.0.0/24"}], "maxBlocks": 1, "stateDir": "` + host.dir + `"`
+	host.configure(t, keys)
+	if err := host.Claimable(t.Context(), ipam.IPv4); err != nil {
+		t.Errorf("in an empty store: %v", err)
+	}
+	if _, err := claim(t, host.Leases, ipam.IPv4); err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Claimable(t.Context(), ipam.IPv4); !errors.Is(err, ipam.ErrExhausted) {
+		t.Errorf("at maxBlocks: %v", err)
+	}
+	other := newMachine(t, m, nil, "")
+	other.configure(t, `"ranges": [{"subnet": "10.92.0.0/24"}], "stateDir": "`+other.dir+`"`)
+	if err := other.Claimable(t.Context(), ipam.IPv4); !errors.Is(err, ipam.ErrMismatch) {
+		t.Errorf("with another configuration: %v", err)
+	}
+}

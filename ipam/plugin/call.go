@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -84,30 +81,12 @@ func (c Call) request() (ipam.Request, error) {
 	if err != nil {
 		return ipam.Request{}, err
 	}
-	if err := validateKey("ADDRESS_KEY in CNI_ARGS", args["ADDRESS_KEY"], types.ErrInvalidEnvironmentVariables); err != nil {
-		return ipam.Request{}, err
-	}
 	request := ipam.Request{Owner: c.owner(), Job: args.job(c.ContainerID)}
 	if key := conf.Args.CNI.AddressKey; key != "" && request.Job != (ipam.Job{}) {
-		if err := validateKey("args.cni.addressKey", key, types.ErrInvalidNetworkConfig); err != nil {
-			return ipam.Request{}, err
-		}
 		request.Job.Key = key
 	}
 	request.Addresses, err = requested(args, conf)
 	return request, err
-}
-
-// longestKey is the length of the longest key of a sticky address, in bytes.
-const longestKey = 128
-
-// validateKey limits what a job writes to the store, which has room for 64 KiB, and to the
-// terminals of operators.
-func validateKey(field, key string, code uint) error {
-	if len(key) <= longestKey && !strings.ContainsFunc(key, func(c rune) bool { return c == utf8.RuneError || !unicode.IsPrint(c) }) {
-		return nil
-	}
-	return coded(code, fmt.Errorf("%s is %.40q, of %d bytes: want at most %d, and printable characters", field, key, len(key), longestKey))
 }
 
 // requested returns the addresses that the job asks for, in the order in which host-local

@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
@@ -62,17 +59,14 @@ func hasFamily(addresses []netip.Addr, f ipam.Family) bool {
 	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return ipam.FamilyOf(a) == f })
 }
 
-// maxKey is how long the key of a sticky address may be, in bytes: it is a part of what is stored.
-const maxKey = 256
-
 // validate requires an attachment, a key that can be stored as it is, and addresses of the pool
 // of different families.
 func (p *Pool) validate(r ipam.Request) error {
 	if r.Owner.ContainerID == "" || r.Owner.Interface == "" {
 		return fmt.Errorf("%w: attachment %q of container %q: want both", ipam.ErrInvalid, r.Owner.Interface, r.Owner.ContainerID)
 	}
-	if key := r.Job.Key; len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
-		return fmt.Errorf("%w: address key %.64q, %d bytes: want at most %d bytes of UTF-8 without control characters", ipam.ErrInvalid, key, len(key), maxKey)
+	if err := ipam.ValidateKey(r.Job.Key); err != nil {
+		return err
 	}
 	for i, address := range r.Addresses {
 		if !p.o.Config.IsReserved(address) {

@@ -195,6 +195,9 @@ func (p *Pool) Recover(ctx context.Context, always bool, used func() ([]netip.Ad
 
 // Reserve keeps a reserved address for a job before an allocation has it.
 func (p *Pool) Reserve(ctx context.Context, address netip.Addr, job ipam.Job) error {
+	if err := ipam.ValidateKey(job.Key); err != nil {
+		return err
+	}
 	return p.reserved.Reserve(ctx, address, job)
 }
 

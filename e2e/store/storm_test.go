@@ -68,8 +68,10 @@ func (s *server) storm(store ipam.Store) {
 		took, writes := time.Since(began), s.raftIndex()-before
 		s.requireDistinct(got)
 		s.Logf("%.14s: %d addresses in %s; %d Raft writes by the server's count: %s", ranges, len(got), took.Round(time.Millisecond), writes, counted)
-		if ranges == roomy && writes > mostWrites {
-			s.Errorf("%d writes, want at most %d", writes, mostWrites)
+		// How many hosts find at the same time that there is no pool is up to the machine.
+		lost := counted.writes["pool: create that failed"]
+		if ranges == roomy && int(writes)-lost > mostWrites {
+			s.Errorf("%d writes, %d of them of hosts that were too late to make the pool, want at most %d others", writes, lost, mostWrites)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/state"
 )
 
 // tearDownAbandoned tears down the abandoned allocations, also those that have a namespace
@@ -40,13 +39,8 @@ func (e *Engine) tearDownAbandoned(ctx context.Context, r GCRequest, c *Collecte
 // that is locked is left to the next GC, and so is a teardown that failed; next is when
 // it is due again.
 func (e *Engine) removeAbandoned(ctx context.Context, id string) (torn bool, next time.Time, err error) {
-	waiting, stop := context.WithTimeoutCause(ctx, lockPatience, state.ErrLocked)
-	defer stop()
-	o, err := e.begin(waiting, id)
-	if errors.Is(err, state.ErrLocked) {
-		return false, next, nil
-	}
-	if err != nil {
+	o, err := e.beginUnlocked(ctx, id)
+	if o == nil || err != nil {
 		return false, next, err
 	}
 	defer o.end()

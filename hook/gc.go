@@ -167,6 +167,17 @@ func postponed(next time.Time) string {
 // process had just forked holds it until it executes its program.
 const lockPatience = time.Second
 
+// beginUnlocked is begin for an allocation without a call in flight. Nil: there is one.
+func (e *Engine) beginUnlocked(ctx context.Context, id string) (*operation, error) {
+	waiting, stop := context.WithTimeoutCause(ctx, lockPatience, state.ErrLocked)
+	defer stop()
+	o, err := e.begin(waiting, id)
+	if errors.Is(err, state.ErrLocked) {
+		return nil, nil
+	}
+	return o, err
+}
+
 // collect tears an allocation down when its namespace is gone, its set-up was
 // interrupted (the lock is free, so no call is in flight), an earlier teardown did
 // not finish, or its owner is gone. Of one that is set up it removes the attachments
@@ -174,13 +185,8 @@ const lockPatience = time.Second
 // next GC, and so is a teardown that failed; next is when it is due again, zero if
 // nothing is postponed.
 func (e *Engine) collect(ctx context.Context, id string, scope func(network string) bool) (torn bool, next time.Time, err error) {
-	waiting, stop := context.WithTimeoutCause(ctx, lockPatience, state.ErrLocked)
-	defer stop()
-	o, err := e.begin(waiting, id)
-	if errors.Is(err, state.ErrLocked) {
-		return false, next, nil
-	}
-	if err != nil {
+	o, err := e.beginUnlocked(ctx, id)
+	if o == nil || err != nil {
 		return false, next, err
 	}
 	defer o.end()

@@ -34,9 +34,8 @@ type session struct {
 	registered bool
 }
 
-// withStore calls do under store.lock, once the host has made sure that it is no clone. A
-// clone may create again what is missing, because that is right for both, and nothing else.
-func (l *Leases) withStore(ctx context.Context, do func(s *session) error) error {
+// withReader calls do under store.lock, for what writes nothing to the store.
+func (l *Leases) withReader(ctx context.Context, do func(s *session) error) error {
 	unlock, err := l.pool.lock(ctx)
 	if err != nil {
 		return err
@@ -53,12 +52,20 @@ func (l *Leases) withStore(ctx context.Context, do func(s *session) error) error
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	if err := s.register(ctx); err != nil && !errors.Is(err, ipam.ErrTwin) {
-		return fmt.Errorf("register this host in the store: %w", err)
-	} else if err != nil {
-		s.twin = err
-	}
 	return do(s)
+}
+
+// withStore is withReader, once the host has made sure that it is no clone. A clone may create
+// again what is missing, because that is right for both, and nothing else.
+func (l *Leases) withStore(ctx context.Context, do func(s *session) error) error {
+	return l.withReader(ctx, func(s *session) error {
+		if err := s.register(ctx); err != nil && !errors.Is(err, ipam.ErrTwin) {
+			return fmt.Errorf("register this host in the store: %w", err)
+		} else if err != nil {
+			s.twin = err
+		}
+		return do(s)
+	})
 }
 
 // withSole is withStore for what a clone may not do.

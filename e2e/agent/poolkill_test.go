@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -32,7 +33,7 @@ const (
 // instants beside a pool. When each interrupted call was repeated, each lease is in a namespace,
 // and the address of each namespace is leased.
 func TestPoolKilled(t *testing.T) {
-	k := &killer{host: newHost(t), dir: t.TempDir(), executor: map[bool]string{true: "auto", false: "plugins"}}
+	k := &killer{host: newHost(t), dir: t.TempDir(), within: map[string]time.Duration{}}
 	seed := sandbox.Number("ALLOCNET_POOL_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("ALLOCNET_POOL_SEED=%d", seed)
 	k.random = rand.New(rand.NewPCG(seed, 0))
@@ -47,12 +48,13 @@ func TestPoolKilled(t *testing.T) {
 		if i/killIDs%3 == 2 {
 			last[id] = []string{"detach", id}
 		}
-		k.interrupt(i%2 == 0, last[id]...)
+		k.interrupt([]string{"auto", "plugins"}[i%2], last[id]...)
 		if i%8 == 7 {
 			k.end(unix.SIGKILL)
 			k.start()
 		}
 	}
+	t.Logf("%d of %d calls were killed", k.killed, killRounds)
 	if k.killed < killRounds/4 {
 		t.Errorf("%d of %d calls were killed, want more", k.killed, killRounds)
 	}
@@ -73,26 +75,34 @@ func TestPoolKilled(t *testing.T) {
 // killer interrupts calls on a host.
 type killer struct {
 	*host
-	dir      string
-	random   *rand.Rand
-	executor map[bool]string
-	killed   int
+	dir    string
+	random *rand.Rand
+	killed int
+	// within is when calls of a kind are killed at the latest: about as long as they take on
+	// this machine, now.
+	within map[string]time.Duration
 }
 
-// interrupt begins a call, in process or with plugins, and kills it with its plugins.
-func (k *killer) interrupt(inProcess bool, args ...string) {
+// interrupt begins a call with an executor, and kills it with its plugins.
+func (k *killer) interrupt(executor string, args ...string) {
 	k.Helper()
+	kind := executor + args[0]
+	limit := cmp.Or(k.within[kind], 100*time.Millisecond)
 	cmd := exec.Command(binary, args...)
-	cmd.Env = append(k.env(), "ALLOCNET_EXECUTOR="+k.executor[inProcess])
+	cmd.Env = append(k.env(), "ALLOCNET_EXECUTOR="+executor)
+	begun := time.Now()
 	if err := cmd.Start(); err != nil {
 		k.Fatal(err)
 	}
-	timer := time.AfterFunc(time.Duration(k.random.Int64N(int64(200*time.Millisecond))), func() {
+	timer := time.AfterFunc(time.Duration(k.random.Int64N(int64(limit))), func() {
 		_ = cmd.Process.Kill()
 		killPlugins(sandbox.OwnIPAM, "bridge")
 	})
-	if cmd.Wait() != nil {
+	if cmd.Wait() == nil {
+		k.within[kind] = time.Since(begun)
+	} else {
 		k.killed++
+		k.within[kind] = limit * 5 / 4
 	}
 	timer.Stop()
 }

@@ -4,9 +4,11 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -194,7 +196,30 @@ func (c *Cluster) Stop(jobs ...string) error {
 			return err
 		}
 	}
-	return Await("the allocations end", func() error { return c.RequireEnded(jobs...) })
+	return Await("the allocations end", func() error {
+		return errors.Join(c.stopAgain(jobs), c.RequireEnded(jobs...))
+	})
+}
+
+// stopAgain stops those of the jobs that run again: a server that was stopped registers the job
+// of a request that its client has repeated elsewhere when it goes on.
+func (c *Cluster) stopAgain(jobs []string) error {
+	var all []struct {
+		ID   string
+		Stop bool
+	}
+	if err := c.API(http.MethodGet, "jobs", nil, &all); err != nil {
+		return err
+	}
+	for _, job := range all {
+		if job.Stop || !slices.Contains(jobs, job.ID) {
+			continue
+		}
+		if err := c.API(http.MethodDelete, "job/"+job.ID, nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Deregister stops a job, without waiting for its allocations.

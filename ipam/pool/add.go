@@ -23,6 +23,9 @@ const (
 	claimTimeout = 4500 * time.Millisecond
 	// claimAttempts are made if other attachments take all addresses of a new block.
 	claimAttempts = 8
+	// returnTimeout is how long a failed call waits for other processes to give back what it took.
+	// GC frees the rest.
+	returnTimeout = 2 * time.Second
 	// probeAttempts are made if other hosts use the addresses.
 	probeAttempts = 3
 )
@@ -42,12 +45,14 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 		return nil, err
 	}
 	others := slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return hasFamily(fixed, f) })
-	if len(others) == 0 {
-		return p.assign(fixed)
+	var found []netip.Addr
+	if len(others) > 0 {
+		found, err = p.addFromBlocks(ctx, r.Owner, others)
 	}
-	found, err := p.addFromBlocks(ctx, r.Owner, others)
-	if err != nil && len(fixed) > 0 {
-		err = errors.Join(err, p.reserved.FreeOthers(context.WithoutCancel(ctx), r.Owner, before))
+	if len(fixed) > 0 && err != nil {
+		err = errors.Join(err, p.reserved.Restore(ctx, r.Owner, before))
+	} else if len(fixed) > 0 {
+		err = p.reserved.FreeOthers(ctx, r.Owner, fixed)
 	}
 	if err != nil {
 		return nil, err
@@ -119,7 +124,7 @@ func (p *Pool) addReserved(ctx context.Context, r ipam.Request) (found, before [
 		err = fmt.Errorf("%w: another host uses the reserved address %s", ipam.ErrExhausted, taken[0])
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, p.reserved.FreeOthers(context.WithoutCancel(ctx), r.Owner, before))
+		return nil, nil, errors.Join(err, p.reserved.Restore(ctx, r.Owner, before))
 	}
 	return found, before, nil
 }
@@ -131,7 +136,9 @@ func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []i
 		if len(all) == 0 {
 			return err
 		}
-		return errors.Join(err, p.local.Return(context.WithoutCancel(ctx), owner, all))
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), returnTimeout)
+		defer cancel()
+		return errors.Join(err, p.local.Return(limited, owner, all))
 	}
 	for range probeAttempts {
 		existing, made, err := p.take(ctx, owner, families)

@@ -91,3 +91,28 @@ func TestFailedAddKeepsNothing(t *testing.T) {
 	}
 	h.requireLeases("a")
 }
+
+// TestRepeatedAddOfAnother: an attachment that asks for another address keeps the one that it has
+// until the new one is known to be free.
+func TestRepeatedAddOfAnother(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		h := newHost(t, newStore(), 0, `"reserved": ["10.0.0.8/29"], "ranges": [{"subnet": "10.0.0.0/28"}]`)
+		old, other := netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.10")
+		if got := h.request(ipam.Request{Owner: owner("a"), Addresses: []netip.Addr{old}}); got != old.String() {
+			t.Fatal(got)
+		}
+		h.options.Probe = func(context.Context, netip.Addr) (bool, error) {
+			h.requireLeases("a", other, old) // by the names of their files
+			return taken, nil
+		}
+		h.restart()
+		want := other
+		if _, err := h.Add(t.Context(), ipam.Request{Owner: owner("a"), Addresses: []netip.Addr{other}}); (err != nil) != taken {
+			t.Errorf("taken is %t: %v", taken, err)
+		}
+		if taken {
+			want = old
+		}
+		h.requireLeases("a", want)
+	}
+}

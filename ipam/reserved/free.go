@@ -37,6 +37,17 @@ func (a *Addresses) FreeOthers(ctx context.Context, owner ipam.Owner, needed []n
 	return nil
 }
 
+// restoreTimeout is how long Restore waits for other processes and the store.
+const restoreTimeout = 2 * time.Second
+
+// Restore is FreeOthers after a failure, also after the end of ctx. What it has no time for is
+// done by the next Finish of any process.
+func (a *Addresses) Restore(ctx context.Context, owner ipam.Owner, before []netip.Addr) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
+	defer cancel()
+	return a.FreeOthers(ctx, owner, before)
+}
+
 // giveBack marks what an attachment does not need, and removes its leases. It returns whether
 // there is anything.
 func (a *Addresses) giveBack(ctx context.Context, owner ipam.Owner, needed []netip.Addr) (bool, error) {

@@ -44,7 +44,8 @@ func (a *Addresses) Held(ctx context.Context, owner ipam.Owner) ([]netip.Addr, e
 
 // Take makes the attachment hold addresses and makes their leases: the requested ones, or, if
 // none is requested, one of each family (4, 6) by the key of the job. It returns all or none.
-// Those that the attachment holds already are the same again, without the store. It waits
+// Those that the attachment holds already are the same again, without the store. Others that it
+// holds stay, until FreeOthers ends the change. It waits
 // until ctx ends for addresses that the same job holds elsewhere, then the error is a
 // BusyError. RefusedError: the addresses are another's. LimitError: the job has enough.
 // FullError: none is left for the key.
@@ -58,9 +59,9 @@ func (a *Addresses) Take(ctx context.Context, request ipam.Request, families []i
 	}
 	found, err := a.await(ctx, request, families)
 	if err != nil {
-		return nil, errors.Join(err, a.FreeOthers(context.WithoutCancel(ctx), request.Owner, before))
+		return nil, errors.Join(err, a.Restore(ctx, request.Owner, before))
 	}
-	return found, a.FreeOthers(ctx, request.Owner, found)
+	return found, nil
 }
 
 // satisfied returns those of the held addresses that the request is for, or nil.

@@ -29,6 +29,11 @@ type Config struct {
 	BlockSize BlockSize
 	// Cooldown is how long an address is not given out after it was freed.
 	Cooldown time.Duration
+	// Mode is how the hosts reach each other's addresses. The zero value is ModeFlat.
+	Mode Mode
+	// VXLAN is set with ModeVXLAN and ModeAuto only. The zero value of ID is one derived from the
+	// pool's name, and of Port 4789.
+	VXLAN VXLAN
 	// Probe is the interface on which an address is probed for before it is given out. Empty:
 	// no probe.
 	Probe string
@@ -151,7 +156,7 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
-	for _, check := range []func() error{c.validateBlockSize, c.validateOverlaps, c.validateReserved, c.validateDirs} {
+	for _, check := range []func() error{c.validateBlockSize, c.validateOverlaps, c.validateReserved, c.validateDirs, c.validateMode} {
 		if err := check(); err != nil {
 			return err
 		}

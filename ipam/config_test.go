@@ -64,7 +64,6 @@ func TestParseErrors(t *testing.T) {
 		`{"pool": "p", "blockSize": {"6": 111}, "ranges": [{"subnet": "fd00::/64"}]}`:                                                       `blockSize is "111": want 112 to 128 for IPv6`,
 		`{"pool": "p", "cooldown": "1", ` + subnet + `}`:                                                                                    `cooldown is "1": want a duration such as 60s`,
 		`{"pool": "p", "cooldown": "-1s", ` + subnet + `}`:                                                                                  `cooldown is "-1s": want a duration`,
-		`{"pool": "p", "mode": "routed", ` + subnet + `}`:                                                                                   `mode is "routed": want flat`,
 		`{"pool": "p", "probe": "a/b", ` + subnet + `}`:                                                                                     `probe is "a/b": want the name of an interface`,
 		`{"pool": "p", "maxReservedPerJob": -1, ` + subnet + `}`:                                                                            `maxReservedPerJob is "-1": want a number`,
 		`{"pool": "p", "maxBlocks": -1, ` + subnet + `}`:                                                                                    `maxBlocks is "-1": want a number of blocks, or 0 for 20`,

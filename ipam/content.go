@@ -16,6 +16,8 @@ type PoolContent struct {
 	Ranges    []Range        `json:"ranges"`
 	Reserved  []netip.Prefix `json:"reserved,omitempty"`
 	BlockSize BlockSize      `json:"blockSize"`
+	Mode      Mode           `json:"mode,omitempty"`
+	VXLAN     VXLAN          `json:"vxlan,omitzero"`
 }
 
 // BlockContent says whose a block is.
@@ -73,7 +75,7 @@ type NodeContent struct {
 
 // Content returns what the hosts have to agree on.
 func (c *Config) Content() PoolContent {
-	return PoolContent{Pool: c.Pool, Ranges: c.Ranges, Reserved: c.Reserved, BlockSize: c.BlockSize}
+	return PoolContent{Pool: c.Pool, Ranges: c.Ranges, Reserved: c.Reserved, BlockSize: c.BlockSize, Mode: c.Mode, VXLAN: c.VXLAN}
 }
 
 // Hash is that of what the hosts have to agree on.
@@ -105,7 +107,7 @@ func (p PoolContent) String() string { return string(marshal(p)) }
 func (p PoolContent) Config() (*Config, error) {
 	c := &Config{
 		Pool: p.Pool, Ranges: slices.Clone(p.Ranges), Reserved: p.Reserved, BlockSize: p.BlockSize,
-		DataDir: defaultDataDir, StateDir: defaultStateDir, ConfigDir: defaultConfigDir,
+		Mode: p.Mode, VXLAN: p.VXLAN, DataDir: defaultDataDir, StateDir: defaultStateDir, ConfigDir: defaultConfigDir,
 	}
 	for i := range c.Ranges {
 		if !c.Ranges[i].Subnet.IsValid() {

@@ -19,6 +19,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(`{"pool": "p", "blockSize": {"4": 30}, "routes": [{"dst": "0.0.0.0/0"}], "dns": {"nameservers": ["10.0.0.1"]}, "ranges": [{"subnet": "0.0.0.0/0"}, {"subnet": "::/0"}]}`))
 	f.Add([]byte(`{"pool": "p", "cooldown": "1h", "probe": "eth0", "sticky": true, "maxReservedPerJob": 3, "maxBlocks": 4, "mode": "flat", "ranges": [{"subnet": "255.255.255.255/32"}]}`))
+	f.Add([]byte(`{"pool": "p", "mode": "auto", "vxlan": {"id": 7, "port": 8472}, "ranges": [{"subnet": "10.0.0.0/16"}, {"subnet": "fd00::/64"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse(data)
 		if err != nil {

@@ -39,9 +39,15 @@ type document struct {
 	MaxReservedPerJob int             `json:"maxReservedPerJob"`
 	MaxBlocks         int             `json:"maxBlocks"`
 	Mode              string          `json:"mode"`
+	VXLAN             vxlanDocument   `json:"vxlan"`
 	DataDir           string          `json:"dataDir"`
 	StateDir          string          `json:"stateDir"`
 	ConfigDir         string          `json:"configDir"`
+}
+
+type vxlanDocument struct {
+	ID   int `json:"id"`
+	Port int `json:"port"`
 }
 
 type rangeDocument struct {
@@ -55,7 +61,7 @@ type rangeDocument struct {
 // Parse reads the "ipam" object of a plugin's configuration. An error wraps ErrInvalid, and
 // names the field, its value, and what would be right.
 func Parse(config []byte) (*Config, error) {
-	d := document{Cooldown: defaultCooldown, Mode: "flat", DataDir: defaultDataDir, StateDir: defaultStateDir, ConfigDir: defaultConfigDir}
+	d := document{Cooldown: defaultCooldown, Mode: flatText, DataDir: defaultDataDir, StateDir: defaultStateDir, ConfigDir: defaultConfigDir}
 	decoder := json.NewDecoder(bytes.NewReader(config))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&d)
@@ -67,7 +73,7 @@ func Parse(config []byte) (*Config, error) {
 	}
 	c := &Config{
 		Pool: d.Pool, Probe: d.Probe, Sticky: d.Sticky, MaxReservedPerJob: d.MaxReservedPerJob, MaxBlocks: d.MaxBlocks,
-		Routes: d.Routes, DNS: d.DNS, DataDir: d.DataDir, StateDir: d.StateDir, ConfigDir: d.ConfigDir,
+		VXLAN: VXLAN(d.VXLAN), Routes: d.Routes, DNS: d.DNS, DataDir: d.DataDir, StateDir: d.StateDir, ConfigDir: d.ConfigDir,
 	}
 	if err := c.parse(&d); err != nil {
 		return nil, err
@@ -76,8 +82,8 @@ func Parse(config []byte) (*Config, error) {
 }
 
 func (c *Config) parse(d *document) (err error) {
-	if d.Mode != "flat" {
-		return invalid("mode", d.Mode, "want flat")
+	if c.Mode = parseMode(d.Mode); d.Mode == "" {
+		return invalid("mode", d.Mode, "want one of flat, routed, vxlan and auto")
 	}
 	if len(d.Probe) > 15 || strings.ContainsAny(d.Probe, "/: \t\n") {
 		return invalid("probe", d.Probe, "want the name of an interface")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -181,10 +182,5 @@ func prevResult(conf *config) (*current.Result, error) {
 }
 
 func inRange(pool *ipam.Config, address netip.Addr) bool {
-	for _, r := range pool.Ranges {
-		if r.Subnet.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pool.Subnets(), func(p netip.Prefix) bool { return p.Contains(address) })
 }

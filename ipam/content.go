@@ -31,6 +31,9 @@ type BlockContent struct {
 	// ClaimID is random, so that a process knows its own write.
 	ClaimID string    `json:"claimID"`
 	Claimed time.Time `json:"claimed"`
+	// Endpoint is where the owner is reached. It is not validated when it is decoded: the block
+	// is the owner's whatever it says.
+	Endpoint Endpoint `json:"endpoint,omitzero"`
 }
 
 // AddressState is whether a reserved address is in use.

@@ -20,6 +20,11 @@ func TestContents(t *testing.T) {
 	if got, err := DecodeBlock(Encode(block), c); err != nil || got != block {
 		t.Errorf("the block is %+v, %v", got, err)
 	}
+	reached := block
+	reached.Endpoint = Endpoint{Address: netip.MustParseAddr("10.1.0.5"), LinkLocal: netip.MustParseAddr("fe80::1"), MAC: "02:00:5e:00:53:01"}
+	if got, err := DecodeBlock(Encode(reached), c); err != nil || got != reached {
+		t.Errorf("the block with an endpoint is %+v, %v", got, err)
+	}
 	address := AddressContent{Pool: "p", Address: netip.MustParseAddr("10.0.0.5"), State: Held, Host: host, ClaimID: "c", Owner: Owner{"id", "eth0"}, Job: Job{Namespace: "default", Key: "0"}}
 	if got, err := DecodeAddress(Encode(address), c); err != nil || got != address {
 		t.Errorf("the address is %+v, %v", got, err)
@@ -34,6 +39,18 @@ func TestContents(t *testing.T) {
 	}
 	if size := len(Encode(block)); size > 512 {
 		t.Errorf("a block has %d bytes", size)
+	}
+}
+
+// TestStoredBlock: a block without an endpoint is stored as it was before there were endpoints.
+func TestStoredBlock(t *testing.T) {
+	block := BlockContent{
+		Pool: "p", PoolHash: "0123456789abcdef", Block: netip.MustParsePrefix("10.0.0.64/26"), ClaimID: "c", Claimed: time.Unix(1, 0).UTC(),
+		Host: Host{Instance: strings.Repeat("a", 32), NodeID: "n", NodeName: "name", MachineID: "m", Boot: "b"},
+	}
+	want := `{"version":1,"checksum":"f48301ec1f5cc9d7","content":{"pool":"p","poolHash":"0123456789abcdef","block":"10.0.0.64/26","host":{"instance":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","nodeID":"n","nodeName":"name","machineID":"m","boot":"b"},"claimID":"c","claimed":"1970-01-01T00:00:01Z"}}`
+	if got := string(Encode(block)); got != want {
+		t.Errorf("the block is %s, want %s", got, want)
 	}
 }
 

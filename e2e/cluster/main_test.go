@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	rules, err := cluster.Policy()
 	if err == nil {
-		lab, err = cluster.New(rules)
+		lab, err = cluster.New(rules, cluster.Layout{})
 	}
 	if err == nil {
 		defer lab.Close()

@@ -37,7 +37,7 @@ type servers struct {
 
 func startServers(b *testing.B) *servers {
 	b.Helper()
-	c, err := cluster.New("")
+	c, err := cluster.New("", cluster.Layout{})
 	if err != nil {
 		b.Fatal(err)
 	}

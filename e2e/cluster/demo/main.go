@@ -39,7 +39,7 @@ func show() error {
 		return err
 	}
 	say("Three servers and three clients of Nomad, and a network that the clients share")
-	c, err := cluster.New(rules)
+	c, err := cluster.New(rules, cluster.Layout{})
 	if err != nil {
 		return err
 	}

@@ -135,10 +135,10 @@ func (c *Cluster) Install(m *Machine) error {
 	if err := m.links(); err != nil {
 		return err
 	}
-	if err := m.writeNetworks(); err != nil {
+	if err := c.writeNetworks(m); err != nil {
 		return err
 	}
-	if err := m.Write("/etc/allocnet.d/agent.hcl", agentConfig); err != nil {
+	if err := m.Write("/etc/allocnet.d/agent.hcl", agentConfig+c.layout.Agent); err != nil {
 		return err
 	}
 	if _, err := os.Stat(m.Path(tokenFile)); err == nil {

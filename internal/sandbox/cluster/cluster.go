@@ -25,10 +25,18 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// The bridges of the sandbox, and the interfaces of the machines in them.
+// The bridges of the sandbox, and the interfaces of the machines in them. The interface of
+// a machine that is behind the router is in the bridge beyond, and is named as the others.
 const (
 	management = "mgmt"
+	beyond     = "mgmt-beyond"
 	wire       = "vlan"
+)
+
+// Addresses of the router, which is the sandbox itself.
+const (
+	router       = "172.31.0.254"
+	routerBeyond = "172.31.1.254"
 )
 
 // Paths of all machines.
@@ -37,8 +45,19 @@ const (
 	programs = root + "/bin"
 )
 
+// Layout is what distinguishes clusters. In that of the zero value, all machines share a link.
+type Layout struct {
+	// Router puts the last client behind a router, and gives all machines a default route.
+	Router bool
+	// Networks are the plugins of further networks of the clients by name, in JSON.
+	Networks map[string]string
+	// Agent is further configuration of the allocnet agents.
+	Agent string
+}
+
 // Cluster is three servers and three clients.
 type Cluster struct {
+	layout           Layout
 	Servers, Clients []*Machine
 	// Token is Nomad's management token.
 	Token string
@@ -47,20 +66,28 @@ type Cluster struct {
 }
 
 // New prepares the machines of a cluster. Rules is the ACL policy of the allocnet agents.
-func New(rules string) (*Cluster, error) {
+func New(rules string, layout Layout) (*Cluster, error) {
 	if err := prepare(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Rules: rules}
+	c := &Cluster{Rules: rules, layout: layout}
 	for i := range 3 {
 		c.Servers = append(c.Servers, machine(fmt.Sprintf("s%d", i+1), byte(i+1)))
 		c.Clients = append(c.Clients, machine(fmt.Sprintf("c%d", i+1), byte(i+11)))
 	}
+	if !layout.Router {
+		return c, nil
+	}
+	for _, m := range append(c.Servers, c.Clients...) {
+		m.gateway = router
+	}
+	last := c.Clients[2]
+	last.bridge, last.Address, last.gateway = beyond, netip.AddrFrom4([4]byte{172, 31, 1, 13}), routerBeyond
 	return c, nil
 }
 
 func machine(name string, host byte) *Machine {
-	return &Machine{Name: name, Address: netip.AddrFrom4([4]byte{172, 31, 0, host}), dir: filepath.Join(root, name)}
+	return &Machine{Name: name, Address: netip.AddrFrom4([4]byte{172, 31, 0, host}), bridge: management, dir: filepath.Join(root, name)}
 }
 
 // prepare makes the networks, and builds what the machines run.
@@ -76,15 +103,15 @@ func prepare() error {
 	if err := os.Symlink(nomadagent.Binary(), programs+"/nomad"); err != nil {
 		return err
 	}
-	for _, bridge := range []string{management, wire} {
+	for _, bridge := range []string{management, beyond, wire} {
 		if err := runAll("ip link add "+bridge+" type bridge", "ip link set "+bridge+" up"); err != nil {
 			return err
 		}
 	}
-	if err := runAll("ip address add 172.31.0.254/24 dev " + management); err != nil {
+	if err := runAll("ip address add "+router+"/24 dev "+management, "ip address add "+routerBeyond+"/24 dev "+beyond); err != nil {
 		return err
 	}
-	return sandbox.Build(programs+"/", "cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-ipam", "e2e/web")
+	return sandbox.Build(programs+"/", "cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-ipam", "e2e/web", "e2e/traffic")
 }
 
 // Start boots all machines, starts Nomad and the allocnet agents, and waits until jobs

@@ -12,17 +12,29 @@ import (
 	"strings"
 )
 
-// Job is a job whose allocations serve HTTP on one network.
+// Job is a job whose allocations serve HTTP on one network, or run another program.
 type Job struct {
 	ID      string
 	Network string // the CNI configuration
 	Count   int
 	// Group is put into the group, and Arguments into the CNI arguments.
 	Group, Arguments string
+	// Command is the program with its arguments, if it is not that of HTTP.
+	Command []string
+}
+
+// command returns the program and the list of its arguments.
+func (j Job) command() (program, arguments string) {
+	words := j.Command
+	if words == nil {
+		words = []string{"web", "serve", "${NOMAD_ALLOC_NAME}"}
+	}
+	return words[0], `"` + strings.Join(words[1:], `", "`) + `"`
 }
 
 // hcl returns the job's specification.
 func (j Job) hcl() string {
+	program, arguments := j.command()
 	return fmt.Sprintf(`job %q {
   group "g" {
     count = %d
@@ -59,8 +71,8 @@ func (j Job) hcl() string {
     task "t" {
       driver = "raw_exec"
       config {
-        command = "`+programs+`/web"
-        args    = ["serve", "${NOMAD_ALLOC_NAME}"]
+        command = "`+programs+`/%s"
+        args    = [%s]
       }
       resources {
         cpu    = 20
@@ -75,7 +87,7 @@ func (j Job) hcl() string {
     }
   }
 }
-`, j.ID, j.Count, j.Group, j.Network, j.Arguments)
+`, j.ID, j.Count, j.Group, j.Network, j.Arguments, program, arguments)
 }
 
 // Submit submits a job, without waiting for it. It is repeated until a server takes it.

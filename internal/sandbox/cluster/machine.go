@@ -34,6 +34,8 @@ var own = []string{"/run", "/var/lib", "/opt", "/etc/allocnet.d", "/etc/machine-
 type Machine struct {
 	Name    string
 	Address netip.Addr
+	bridge  string // of the sandbox, for the network of the agents
+	gateway string // empty: none
 	dir     string
 	init    *exec.Cmd
 	running map[string]*process
@@ -59,7 +61,10 @@ func (m *Machine) on() error {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || strings.TrimSpace(line) != booted {
 		return fmt.Errorf("%s does not boot: %q, %w", m.Name, line, err)
 	}
-	return errors.Join(m.connect(management, m.Address.String()+"/24"), m.connect(wire, ""))
+	if err := errors.Join(m.connect(management, m.bridge), m.connect(wire, wire)); err != nil {
+		return err
+	}
+	return m.addressed()
 }
 
 // prepare makes the directories of a new machine, and those that do not survive a boot.
@@ -83,16 +88,21 @@ func (m *Machine) prepare() error {
 }
 
 // connect makes the machine's interface of a network. The other end is in the bridge.
-func (m *Machine) connect(network, address string) error {
+func (m *Machine) connect(network, bridge string) error {
 	end := m.end(network)
-	commands := []string{
-		"ip link add " + end + " type veth peer name " + network + " netns " + strconv.Itoa(m.init.Process.Pid),
-		"ip link set " + end + " master " + network + " up",
+	return runAll(
+		"ip link add "+end+" type veth peer name "+network+" netns "+strconv.Itoa(m.init.Process.Pid),
+		"ip link set "+end+" master "+bridge+" up",
 		m.inside("ip link set lo up"),
-		m.inside("ip link set " + network + " up"),
-	}
-	if address != "" {
-		commands = append(commands, m.inside("ip address add "+address+" dev "+network))
+		m.inside("ip link set "+network+" up"),
+	)
+}
+
+// addressed gives the machine its address, and the route to the router.
+func (m *Machine) addressed() error {
+	commands := []string{m.inside("ip address add " + m.Address.String() + "/24 dev " + management)}
+	if m.gateway != "" {
+		commands = append(commands, m.inside("ip route add default via "+m.gateway))
 	}
 	return runAll(commands...)
 }

@@ -3,6 +3,8 @@
 
 package cluster
 
+import "maps"
+
 // Networks of the clients, on the wire that they share.
 const (
 	// Local has addresses that are unique on each host only.
@@ -20,6 +22,7 @@ const (
 	KeptSubnet  = "10.92.0.0/24"
 )
 
+// addresses are the networks that each cluster has.
 var addresses = map[string]string{
 	Local: `{"type": "host-local", "ranges": [[{"subnet": "` + LocalSubnet + `"}]]}`,
 	Flat: `{"type": "allocnet-ipam", "pool": "flat", "ranges": [{"subnet": "` + FlatSubnet + `"}],
@@ -31,17 +34,25 @@ var addresses = map[string]string{
 // writeNetworks writes the networks, and for each the CNI configuration of jobs. The last
 // client executes the reference plugins and allocnet-ipam, the others do their work in the
 // process of allocnet-cni.
-func (m *Machine) writeNetworks() error {
-	executor := "auto"
-	if m.Name == "c3" {
-		executor = "plugins"
+func (c *Cluster) writeNetworks(m *Machine) error {
+	networks := maps.Clone(c.layout.Networks)
+	if networks == nil {
+		networks = map[string]string{}
 	}
 	for name, ipam := range addresses {
-		text := `{"cniVersion": "1.0.0", "name": "` + name + `", "plugins": [
-	{"type": "macvlan", "master": "` + wire + `", "mode": "bridge", "ipam": ` + ipam + `}]}`
+		networks[name] = `{"type": "macvlan", "master": "` + wire + `", "mode": "bridge", "ipam": ` + ipam + `}`
+	}
+	for name, plugins := range networks {
+		text := `{"cniVersion": "1.0.0", "name": "` + name + `", "plugins": [` + plugins + `]}`
 		if err := m.Write("/opt/cni/config/50-"+name+".conflist", text); err != nil {
 			return err
 		}
+	}
+	executor := "auto"
+	if m == c.Clients[2] {
+		executor = "plugins"
+	}
+	for name := range networks {
 		if _, err := m.Run("allocnet", "conf", "generate", name, "--name", "job-"+name, "--alloc-dir", "none", "--executor", executor); err != nil {
 			return err
 		}

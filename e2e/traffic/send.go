@@ -1,0 +1,53 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+// pace is the time between two packets of a flow.
+const pace = 10 * time.Millisecond
+
+// send sends numbered packets to servers until stdin ends. For each line of stdin it prints
+// the state of all flows; after the line "reset", they begin anew.
+func send(flows []string) error {
+	var all []*flow
+	for _, word := range flows {
+		name, address, found := strings.Cut(word, "=")
+		if !found {
+			return fmt.Errorf("flow %q: want NAME=ADDRESS", word)
+		}
+		connection, err := net.Dial("udp", net.JoinHostPort(address, echo))
+		if err != nil {
+			return fmt.Errorf("flow %s: %w", name, err)
+		}
+		f := &flow{name: name, connection: connection}
+		go f.receive()
+		go f.send()
+		all = append(all, f)
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if err := report(all, lines.Text() == "reset"); err != nil {
+			return err
+		}
+	}
+	return errors.Join(lines.Err())
+}
+
+func report(all []*flow, reset bool) error {
+	var states []State
+	for _, f := range all {
+		states = append(states, f.state(reset))
+	}
+	return json.NewEncoder(os.Stdout).Encode(states)
+}

@@ -1,0 +1,9 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package route keeps the routes of this host to the blocks of other hosts, with the neighbours,
+// the forwarding databases and the VXLAN devices that they need.
+//
+// Ours are the routes with the number Protocol, and the devices with the alias of a pool. Nothing
+// else of the host is changed: what is in the way is reported.
+package route

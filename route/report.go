@@ -1,0 +1,49 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"net/netip"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// State is what became of a target.
+type State string
+
+// The states of targets.
+const (
+	// Installed is a target whose route the kernel has.
+	Installed State = "installed"
+	// Refused is a target that is not safe, or that cannot be reached in the pool's mode.
+	Refused State = "refused"
+	// Conflict is a target for whose block the kernel has a route that is not ours.
+	Conflict State = "conflict"
+	// Failed is a target whose route the kernel did not accept.
+	Failed State = "failed"
+)
+
+// Route is the route to a target.
+type Route struct {
+	Block netip.Prefix
+	Node  string
+	// Via is the next hop, and Device the name of the interface. Of a refused target they may be
+	// missing.
+	Via    netip.Addr
+	Device string
+	// Mode is ipam.ModeRouted or ipam.ModeVXLAN. Of a refused target it may be missing.
+	Mode  ipam.Mode
+	State State
+	// Reason is why the state is not Installed.
+	Reason string
+}
+
+// Report is what Apply found and did.
+type Report struct {
+	// Routes are those to the targets, in the order of these.
+	Routes []Route
+	// Added, Replaced and Removed count changes of the kernel's tables: routes, neighbours, forwarding
+	// databases and devices.
+	Added, Replaced, Removed int
+}

@@ -90,18 +90,24 @@ func (c *Connection) Gone(ctx context.Context, nodeID string) (bool, error) {
 
 // get reads from Nomad's API. Without a Nomad the target is left as it is.
 func (c *Connection) get(ctx context.Context, path string, query url.Values, target any) error {
+	_, err := c.getPage(ctx, path, query, target)
+	return err
+}
+
+// getPage returns the token of the next page; empty for the last.
+func (c *Connection) getPage(ctx context.Context, path string, query url.Values, target any) (next string, err error) {
 	client, err := c.client()
 	if client == nil || err != nil {
-		return err
+		return "", err
 	}
 	answer, err := client.Do(ctx, rest.Request{Method: http.MethodGet, Path: path, Query: query, MostBytes: mostBytes})
 	if err != nil {
-		return storeError(err)
+		return "", storeError(err)
 	}
 	if err := json.Unmarshal(answer.Body, target); err != nil {
-		return fmt.Errorf("nomad at %s: GET %s: %w", client.Address(), path, err)
+		return "", fmt.Errorf("nomad at %s: GET %s: %w", client.Address(), path, err)
 	}
-	return nil
+	return answer.NextToken, nil
 }
 
 func isStatus(err error, status int) bool {

@@ -6,6 +6,7 @@
 package config
 
 import (
+	"net/netip"
 	"reflect"
 	"time"
 
@@ -38,6 +39,8 @@ type Config struct {
 	Nomad *Nomad `name:"nomad"`
 	// IPAM is nil without the block: then allocnet-ipam stores the pools on this host.
 	IPAM *IPAM `name:"ipam"`
+	// Cluster configures the pools whose networks span hosts.
+	Cluster Cluster `name:"cluster"`
 	// Multi is nil without the block: then the agent writes no conflist.
 	Multi *Multi `name:"multi"`
 	// CNI configures the execution of CNI calls.
@@ -79,6 +82,16 @@ type (
 	// IPAM configures the store of allocnet-ipam, and what the agent does for its pools.
 	IPAM = connect.IPAM
 )
+
+// Cluster configures the pools whose networks span hosts.
+type Cluster struct {
+	// Address is where other hosts send what is for this host's blocks. Not valid: Nomad's
+	// address of this node.
+	Address netip.Addr
+	// NodeNetworks are where the addresses of nodes may be that Nomad has another address of.
+	// Nil: none.
+	NodeNetworks []netip.Prefix
+}
 
 // Multi configures the conflist of allocnet-cni that the agent writes.
 type Multi struct {
@@ -126,7 +139,7 @@ type Metrics struct {
 // NeedRestart returns the names of the changed settings that a running agent does not
 // apply, in the order of the struct.
 func (c Config) NeedRestart(next Config) []string {
-	next.LogLevel, next.Reconcile, next.IPAM = c.LogLevel, c.Reconcile, c.IPAM
+	next.LogLevel, next.Reconcile, next.IPAM, next.Cluster = c.LogLevel, c.Reconcile, c.IPAM, c.Cluster
 	var names []string
 	old, now := reflect.ValueOf(c), reflect.ValueOf(next)
 	for i := range old.NumField() {

@@ -5,8 +5,10 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,10 @@ ipam {
   grace     = "2h"
   fence     = "12h"
 }
+cluster {
+  address       = "10.0.0.5"
+  node_networks = ["10.0.0.0/24", "fd00::/64"]
+}
 multi {
   primary  = "web"
   networks = "storage"
@@ -84,14 +90,16 @@ multi {
 		ConfDirs: []string{"/etc/allocnet/networks", "/opt/cni/config"}, PluginDirs: []string{"/opt/cni/bin", "/usr/libexec/cni"}, CallTimeout: 90 * time.Second, LogLevel: "debug",
 		Socket: Socket{"/run/a/b.sock", agent.Access{Group: 4242}}, Limits: Limits{Connections: 10, DrainTimeout: 2 * time.Minute},
 		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"},
-		IPAM:  &IPAM{Store: "nomad", Namespace: "allocnet-ipam", Reclaim: "manual", Grace: 2 * time.Hour, Fence: 12 * time.Hour},
-		Multi: &Multi{Primary: "web", Networks: "storage", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
+		IPAM:    &IPAM{Store: "nomad", Namespace: "allocnet-ipam", Reclaim: "manual", Grace: 2 * time.Hour, Fence: 12 * time.Hour},
+		Cluster: Cluster{netip.MustParseAddr("10.0.0.5"), []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}},
+		Multi:   &Multi{Primary: "web", Networks: "storage", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	comparable := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+	if diff := cmp.Diff(want, got, comparable, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 	next := got
-	next.LogLevel, next.Reconcile.Interval, next.ConfDirs, next.Nomad, next.IPAM = "warn", time.Second, []string{"/x"}, &Nomad{}, nil
+	next.LogLevel, next.Reconcile.Interval, next.ConfDirs, next.Nomad, next.IPAM, next.Cluster = "warn", time.Second, []string{"/x"}, &Nomad{}, nil, Cluster{}
 	if diff := cmp.Diff([]string{"conf_dir", "nomad"}, got.NeedRestart(next)); diff != "" {
 		t.Error(diff)
 	}
@@ -127,11 +135,11 @@ func TestHook(t *testing.T) {
 
 func TestLoadNothing(t *testing.T) {
 	for _, path := range []string{t.TempDir(), "/does/not/exist"} {
-		if got, err := LoadDefault(path); err != nil || !cmp.Equal(got, Config{}) {
+		if got, err := LoadDefault(path); err != nil || !reflect.DeepEqual(got, Config{}) {
 			t.Errorf("%s: %+v, %v", path, got, err)
 		}
 	}
-	if got, err := Load(t.TempDir()); err != nil || !cmp.Equal(got, Config{}) {
+	if got, err := Load(t.TempDir()); err != nil || !reflect.DeepEqual(got, Config{}) {
 		t.Errorf("an empty directory: %+v, %v", got, err)
 	}
 	for _, path := range []string{"/does/not/exist", "/does/not/exist.hcl"} {
@@ -161,16 +169,22 @@ func TestFaultsSayWhere(t *testing.T) {
 		"reconcile {\n leaks = \"ignore\"\n}":        `want report, remove`,
 		"metrics {\n listen = \"9464\"\n}":           `a.hcl:2,11-17: Invalid value; listen "9464": want an address with a port, as in "127.0.0.1:9464"`,
 		"metrics {\n listen = \"localhost:http\"\n}": `listen "localhost:http": want an address with a port`,
-		"metrics {}":                                     `a.hcl:1,1-8: Invalid value; listen "": want an address with a port`,
-		"ipam {\n store = \"consul\"\n}":                 `a.hcl:2,10-18: Invalid value; "consul": want nomad, file`,
-		"ipam {\n namespace = \"a b\"\n}":                `a.hcl:2,14-19: Invalid value; "a b": want letters, digits, - and _`,
-		"ipam {\n reclaim = \"never\"\n}":                `a.hcl:2,12-19: Invalid value; "never": want auto, manual`,
-		"ipam {\n grace = \"0s\"\n}":                     `a.hcl:2,10-14: Invalid value; "0s": want a duration of more than 0`,
-		"ipam {\n fence = \"25h\"\n}":                    `a.hcl:2,10-15: Invalid value; "25h0m0s": want less than 25h0m0s, which is 24h and grace`,
-		"ipam {\n addresses = 1\n}":                      `a.hcl:2,2-11: Unsupported argument`,
-		"ipam {\n store = \"file\"\n region = \"eu\"\n}": `a.hcl:3,11-15: Invalid value; "eu": with store = "file" there is none`,
-		"hook = \"none\"":                                `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
-		"hook = \"noop\"\nnomad {}\nipam {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, ipam, multi, cni`,
+		"metrics {}":                                       `a.hcl:1,1-8: Invalid value; listen "": want an address with a port`,
+		"ipam {\n store = \"consul\"\n}":                   `a.hcl:2,10-18: Invalid value; "consul": want nomad, file`,
+		"ipam {\n namespace = \"a b\"\n}":                  `a.hcl:2,14-19: Invalid value; "a b": want letters, digits, - and _`,
+		"ipam {\n reclaim = \"never\"\n}":                  `a.hcl:2,12-19: Invalid value; "never": want auto, manual`,
+		"ipam {\n grace = \"0s\"\n}":                       `a.hcl:2,10-14: Invalid value; "0s": want a duration of more than 0`,
+		"ipam {\n fence = \"25h\"\n}":                      `a.hcl:2,10-15: Invalid value; "25h0m0s": want less than 25h0m0s, which is 24h and grace`,
+		"cluster {\n address = \"here\"\n}":                `a.hcl:2,12-18: Invalid value; "here": want the address of this host that other hosts reach`,
+		"cluster {\n address = \"127.0.0.1\"\n}":           `a.hcl:2,12-23: Invalid value; "127.0.0.1": want the address of this host that other hosts reach, as in "10.0.0.5"`,
+		"cluster {\n address = \"fe80::1%eth0\"\n}":        `a.hcl:2,12-26: Invalid value; "fe80::1%eth0": want the address`,
+		"cluster {\n node_networks = [\"10.0.0.1/24\"]\n}": `a.hcl:2,18-33: Invalid value; "10.0.0.1/24": want "10.0.0.0/24"`,
+		"cluster {\n node_networks = [\"10.0.0.0\"]\n}":    `a.hcl:2,18-30: Invalid value; "10.0.0.0": want a prefix, as in "10.0.0.0/24"`,
+		"cluster {\n node_networks = 5\n}":                 `a.hcl:2,18-19: Unsuitable value`,
+		"ipam {\n addresses = 1\n}":                        `a.hcl:2,2-11: Unsupported argument`,
+		"ipam {\n store = \"file\"\n region = \"eu\"\n}":   `a.hcl:3,11-15: Invalid value; "eu": with store = "file" there is none`,
+		"hook = \"none\"":                                  `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
+		"hook = \"noop\"\nnomad {}\nipam {}\ncluster {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, ipam, cluster, multi, cni`,
 	} {
 		_, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
 		var faults *hclfile.Error

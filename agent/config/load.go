@@ -83,8 +83,12 @@ type file struct {
 		Interval hcl.Expression `hcl:"interval,optional"`
 		Leaks    hcl.Expression `hcl:"leaks,optional"`
 	} `hcl:"reconcile,block"`
-	Nomad *connect.Nomad     `hcl:"nomad,block"`
-	IPAM  *connect.IPAMBlock `hcl:"ipam,block"`
+	Nomad   *connect.Nomad     `hcl:"nomad,block"`
+	IPAM    *connect.IPAMBlock `hcl:"ipam,block"`
+	Cluster *struct {
+		Address      hcl.Expression `hcl:"address,optional"`
+		NodeNetworks hcl.Expression `hcl:"node_networks,optional"`
+	} `hcl:"cluster,block"`
 	Multi *struct {
 		Primary  string         `hcl:"primary,optional"`
 		Source   string         `hcl:"source,optional"`
@@ -134,6 +138,9 @@ func (f *file) config() (Config, error) {
 	if r := f.Reconcile; r != nil {
 		c.Reconcile = Reconcile{v.Duration(r.Interval), v.OneOf(r.Leaks, "report", "remove")}
 	}
+	if b := f.Cluster; b != nil {
+		c.Cluster = Cluster{v.nodeAddress(b.Address), v.prefixes(b.NodeNetworks)}
+	}
 	if f.CNI != nil {
 		c.CNI = CNI(*f.CNI)
 	}
@@ -182,7 +189,7 @@ func (f *file) cniBlocks() []string {
 	for _, block := range []struct {
 		name string
 		set  bool
-	}{{"reconcile", f.Reconcile != nil}, {"nomad", f.Nomad != nil}, {"ipam", f.IPAM != nil}, {"multi", f.Multi != nil}, {"cni", f.CNI != nil}} {
+	}{{"reconcile", f.Reconcile != nil}, {"nomad", f.Nomad != nil}, {"ipam", f.IPAM != nil}, {"cluster", f.Cluster != nil}, {"multi", f.Multi != nil}, {"cni", f.CNI != nil}} {
 		if block.set {
 			names = append(names, block.name)
 		}

@@ -6,6 +6,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os/user"
 	"strconv"
 
@@ -30,6 +31,35 @@ func (v *values) hostPort(e hcl.Expression, block hcl.Range) string {
 		v.Fault(where, "listen "+strconv.Quote(text), `want an address with a port, as in "127.0.0.1:9464"`)
 	}
 	return text
+}
+
+// nodeAddress reads an address that other hosts can send to.
+func (v *values) nodeAddress(e hcl.Expression) netip.Addr {
+	text, ok := hclfile.Read[string](&v.Values, e)
+	if !ok {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil || a.Zone() != "" || !a.IsGlobalUnicast() || a.Is4In6() {
+		v.Fault(e.Range(), strconv.Quote(text), `want the address of this host that other hosts reach, as in "10.0.0.5"`)
+	}
+	return a
+}
+
+func (v *values) prefixes(e hcl.Expression) []netip.Prefix {
+	texts, _ := hclfile.Read[[]string](&v.Values, e)
+	var all []netip.Prefix
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
+			v.Fault(e.Range(), strconv.Quote(text), `want a prefix, as in "10.0.0.0/24"`)
+		case p != p.Masked():
+			v.Fault(e.Range(), strconv.Quote(text), fmt.Sprintf("want %q", p.Masked()))
+		}
+		all = append(all, p)
+	}
+	return all
 }
 
 // user reads a name or a number.

@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
@@ -39,6 +40,7 @@ type Daemon struct {
 	nomad      *nomad.Client   // nil without a block nomad
 	conflist   *agent.Conflist // nil without a block multi
 	pools      *pools.Pools    // nil with the hook "noop"
+	span       *span.Span      // nil without pools
 	notify     notifier
 }
 
@@ -65,6 +67,7 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.reconciler = d.newReconciler(engine)
 	d.conflist = d.newConflist()
 	d.pools = d.newPools()
+	d.span = d.newSpan()
 	d.agent = agent.New(d.agentConfig(), engine)
 	return d, nil
 }
@@ -127,7 +130,7 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 		tasks = append(tasks, d.conflist.Keep)
 	}
 	if d.pools != nil {
-		tasks = append(tasks, d.pools.Run)
+		tasks = append(tasks, d.pools.Run, d.span.Run)
 	}
 	if d.nomad != nil && d.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })

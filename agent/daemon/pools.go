@@ -27,10 +27,15 @@ func (d *Daemon) newPools() *pools.Pools {
 		return nil
 	}
 	return pools.New(pools.Config{
-		Find:   d.findPools,
-		Open:   d.openPool,
-		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
-		Used:   func() ([]netip.Addr, error) { return usedAddresses(d.config.CNI.Chroot) },
+		Find:  d.findPools,
+		Open:  d.openPool,
+		InUse: func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
+		Used:  func() ([]netip.Addr, error) { return usedAddresses(d.config.CNI.Chroot) },
+		Changed: func() {
+			if d.span != nil {
+				d.span.Kick()
+			}
+		},
 		Logger: d.log.Named("ipam"),
 	}, poolSettings(d.config.IPAM))
 }
@@ -79,14 +84,19 @@ func (d *Daemon) openPool(c *ipam.Config, s pools.Settings) (pools.Pool, error) 
 	connection := connect.New(c.ConfigDir, c.StateDir)
 	return pool.New(pool.Options{
 		Config: c, Grace: s.Grace, Fence: connection.Fence, Holder: connection, Logger: d.log.Named("ipam").With("pool", c.Pool),
-		Open: func() (ipam.Store, ipam.Host, error) {
-			store, host, err := connection.Open()
-			if err != nil {
-				return nil, ipam.Host{}, err
-			}
-			return pools.Observe(store, c.Pool, d.metrics), host, nil
-		},
+		Open: d.observed(connection, c.Pool),
 	}), nil
+}
+
+// observed opens the store of a pool, with metrics.
+func (d *Daemon) observed(connection *connect.Connection, pool string) func() (ipam.Store, ipam.Host, error) {
+	return func() (ipam.Store, ipam.Host, error) {
+		store, host, err := connection.Open()
+		if err != nil {
+			return nil, ipam.Host{}, err
+		}
+		return pools.Observe(store, pool, d.metrics), host, nil
+	}
 }
 
 func fenceOf(s pools.Settings) time.Duration { return cmp.Or(s.Fence, pools.DefaultFence) }

@@ -45,6 +45,7 @@ func (d *Daemon) reload() error {
 	d.reconciler.Kick()
 	if d.pools != nil {
 		d.pools.Configure(poolSettings(next.IPAM))
+		d.span.Configure(spanSettings(next.Cluster))
 	}
 	d.log.Info("configuration reloaded")
 	return nil

@@ -42,7 +42,7 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Config configures Pools. All fields are required.
+// Config configures Pools. All fields but Changed are required.
 type Config struct {
 	// Find returns the pools of the host's networks, with the problem of each that cannot
 	// be used, by name.
@@ -53,6 +53,8 @@ type Config struct {
 	InUse func(netip.Prefix) (bool, error)
 	// Used returns the addresses in the namespaces of the host.
 	Used func() ([]netip.Addr, error)
+	// Changed is called after the kept pools may have changed. Nil: nothing is.
+	Changed func()
 	// Logger gets a line for each failure that is new.
 	Logger hclog.Logger
 }
@@ -67,6 +69,8 @@ type Pools struct {
 	keepers  map[string]*keeper
 	// broken are the pools that cannot be used. What has no name is under "".
 	broken map[string]error
+	// found is whether the networks were read.
+	found bool
 }
 
 // New returns the keeper of the pools; Run starts it.
@@ -98,6 +102,9 @@ func (p *Pools) Run(ctx context.Context) {
 	defer p.endAll()
 	for {
 		p.update(ctx)
+		if p.config.Changed != nil {
+			p.config.Changed()
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -130,6 +137,9 @@ func (p *Pools) update(ctx context.Context) {
 		k.log.Info("the pool is not kept any more")
 	}
 	p.note(broken)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.found = true
 }
 
 // keep starts a keeper unless there is one with this configuration.
@@ -186,6 +196,22 @@ func (p *Pools) note(broken map[string]error) {
 		}
 	}
 	p.broken = broken
+}
+
+// Kept is a pool that is kept.
+type Kept struct {
+	Config *ipam.Config
+	Pool   Pool
+}
+
+// Kept returns the pools that are kept. It is complete if networks use no other pool.
+func (p *Pools) Kept() (kept []Kept, complete bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.keepers {
+		kept = append(kept, Kept{k.config, k.pool})
+	}
+	return kept, p.found && len(p.broken) == 0
 }
 
 // Status is the state of a pool.

@@ -246,3 +246,33 @@ func TestFree(t *testing.T) {
 		})
 	})
 }
+
+// TestKept: others see the pools that are kept, whether there may be more, and when this may have
+// changed.
+func TestKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHost(t, Settings{}, "a", "b")
+		changes := 0
+		h.config.Changed = func() { changes++ }
+		if kept, complete := h.Kept(); len(kept) > 0 || complete {
+			t.Errorf("before the networks are read: %v, %t", kept, complete)
+		}
+		h.run(t, func() {
+			kept, complete := h.Kept()
+			if len(kept) != 2 || !complete || changes != 1 {
+				t.Errorf("%v, %t, %d changes", kept, complete, changes)
+			}
+			for _, k := range kept {
+				if k.Pool != Pool(h.pools[k.Config.Pool]) {
+					t.Errorf("pool %s is another one", k.Config.Pool)
+				}
+			}
+			h.finds(nil, h.configs[0], parsed(t, "unknown", ""))
+			h.Kick()
+			synctest.Wait()
+			if kept, complete := h.Kept(); len(kept) != 1 || complete || changes != 2 {
+				t.Errorf("with a pool that cannot be opened: %v, %t, %d changes", kept, complete, changes)
+			}
+		})
+	})
+}

@@ -1,0 +1,106 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/internal/hostid"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/peers"
+	"github.com/allocnet/allocnet/nomad/connect"
+	"github.com/allocnet/allocnet/route"
+	"github.com/allocnet/allocnet/state"
+)
+
+// newSpan returns what connects the pools whose networks span hosts; nil without pools.
+func (d *Daemon) newSpan() *span.Span {
+	if d.pools == nil {
+		return nil
+	}
+	return span.New(span.Config{
+		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal,
+		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
+		Logger: d.log.Named("cluster"),
+	}, spanSettings(d.config.Cluster))
+}
+
+func spanSettings(c config.Cluster) span.Settings {
+	return span.Settings{Address: c.Address, NodeNetworks: c.NodeNetworks}
+}
+
+func (d *Daemon) keptPools() ([]span.Kept, bool) {
+	kept, complete := d.pools.Kept()
+	var all []span.Kept
+	for _, k := range kept {
+		if p, ok := k.Pool.(span.Pool); ok {
+			all = append(all, span.Kept{Config: k.Config, Pool: p})
+		}
+	}
+	return all, complete
+}
+
+// openPeers uses the store that the plugin uses.
+func (d *Daemon) openPeers(c *ipam.Config) (span.Peers, span.Nomad) {
+	connection := connect.New(c.ConfigDir, c.StateDir)
+	open := d.observed(connection, c.Pool)
+	return peers.New(peers.Options{Config: c, Open: open, Logger: d.log.Named("cluster")}), nomadNodes{connection}
+}
+
+// nomadNodes are the nodes that Nomad knows.
+type nomadNodes struct{ *connect.Connection }
+
+func (n nomadNodes) Self(ctx context.Context) (span.Node, error) {
+	self, err := n.Connection.Self(ctx)
+	return span.Node(self), err
+}
+
+func (n nomadNodes) Node(ctx context.Context, id string) (span.Node, error) {
+	node, err := n.Connection.Node(ctx, id)
+	return span.Node(node), err
+}
+
+func (n nomadNodes) Nodes(ctx context.Context) ([]span.Node, error) {
+	nodes, err := n.Connection.Nodes(ctx)
+	all := make([]span.Node, 0, len(nodes))
+	for _, node := range nodes {
+		all = append(all, span.Node(node))
+	}
+	return all, err
+}
+
+// openTable opens the routes of this host. Without need of them it makes no identity for a
+// host that has none.
+func (d *Daemon) openTable(needed bool) (span.Table, error) {
+	stateDir := cmp.Or(d.config.StateDir, state.DefaultDir)
+	dir := filepath.Join(stateDir, "routes")
+	if _, err := os.Stat(dir); err != nil && !needed {
+		return nil, nil
+	}
+	id, err := hostid.Make(filepath.Join(stateDir, "ipam"))
+	if err != nil {
+		return nil, err
+	}
+	return route.New(route.Options{Dir: dir, Instance: id.Instance, Logger: lines(d.log.Named("cluster"))}), nil
+}
+
+// lines logs the lines of a package that knows the standard library's logger.
+func lines(log hclog.Logger) *slog.Logger {
+	to := log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Info})
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{} // hclog has them
+		}
+		return a
+	}}))
+}

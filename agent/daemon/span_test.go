@@ -1,0 +1,72 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"bytes"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/hook"
+)
+
+// TestOpenTable: a host without networks that span hosts gets no identity for them, and what an
+// earlier agent has left is found.
+func TestOpenTable(t *testing.T) {
+	d := newTestDaemon(t, config.Config{})
+	dir := d.config.StateDir
+	if table, err := d.openTable(false); table != nil || err != nil {
+		t.Errorf("without need: %v, %v", table, err)
+	}
+	if entries, err := os.ReadDir(dir); len(entries) > 0 || err != nil {
+		t.Errorf("without need there are %v, %v", entries, err)
+	}
+	if table, err := d.openTable(true); table == nil || err != nil {
+		t.Errorf("with need: %v, %v", table, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ipam", "instance")); err != nil {
+		t.Error(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "routes"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if table, err := d.openTable(false); table == nil || err != nil {
+		t.Errorf("with something left: %v, %v", table, err)
+	}
+}
+
+// TestSpan: kept pools reach what connects them, with the settings of the block, and the hook
+// "noop" has none.
+func TestSpan(t *testing.T) {
+	d, _ := pooledDaemon(t)
+	d.span = d.newSpan()
+	runPools(t, d)
+	await(t, "a pool is kept", func() bool {
+		kept, complete := d.keptPools()
+		return complete && len(kept) == 1 && kept[0].Config.Pool == "vlan100"
+	})
+	address, network := netip.MustParseAddr("10.0.0.5"), netip.MustParsePrefix("10.0.0.0/24")
+	if s := spanSettings(config.Cluster{Address: address, NodeNetworks: []netip.Prefix{network}}); s.Address != address || len(s.NodeNetworks) != 1 {
+		t.Errorf("settings %+v", s)
+	}
+	noop := newTestDaemon(t, config.Config{Hook: hook.NoOp})
+	if noop.newSpan() != nil {
+		t.Error("networks that are managed elsewhere")
+	}
+}
+
+// TestLines: what a package logs with the standard library has one time and one level.
+func TestLines(t *testing.T) {
+	var out bytes.Buffer
+	lines(hclog.New(&hclog.LoggerOptions{Output: &out})).Warn("a route", "block", "10.91.0.0/26")
+	if got := out.String(); !strings.HasSuffix(got, "[INFO]  msg=\"a route\" block=10.91.0.0/26\n") {
+		t.Errorf("%q", got)
+	}
+}

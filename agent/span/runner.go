@@ -1,0 +1,325 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package span
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/peers"
+	"github.com/allocnet/allocnet/route"
+)
+
+const (
+	// applyPause is the time between two comparisons with the kernel's tables if nothing changes.
+	applyPause = 10 * time.Second
+	// applyAtLeast is the time between two in quick succession.
+	applyAtLeast = 100 * time.Millisecond
+	// pendingPause is the pause while more has to be asked for.
+	pendingPause = time.Second
+	// endpointLimit bounds one attempt to tell the others where this host is.
+	endpointLimit = 10 * time.Second
+	// storePause is the pause after the first failure of the store, and mostStorePause after more.
+	storePause, mostStorePause = time.Second, 10 * time.Second
+)
+
+// runner keeps the routes of a pool.
+type runner struct {
+	config   *ipam.Config
+	pool     Pool
+	peers    Peers
+	table    Table
+	observer Observer
+	log      hclog.Logger
+	locator  locator
+	acceptor *acceptor
+	kicks    chan struct{}
+	stop     context.CancelFunc
+	stopped  chan struct{}
+
+	// published is what the pool was told last; it is of the loop alone.
+	published ipam.Endpoint
+	// applied is whether the kernel's tables are this runner's work.
+	applied bool
+
+	mu       sync.Mutex // guards all below
+	settings Settings
+	// blocks are those of the store. Nil: it has not answered yet.
+	blocks *peers.Blocks
+	// changed is when blocks changed that are not routed yet. Zero: all are.
+	changed time.Time
+	current Status
+	failed  map[Kind]string
+}
+
+func newRunner(c Config, t Table, k Kept, s Settings) *runner {
+	all, nomad := c.Open(k.Config)
+	return &runner{
+		config: k.Config, pool: k.Pool, peers: all, table: t, observer: c.Observer, log: c.Logger.With("pool", k.Config.Pool),
+		locator: locator{nomad: nomad, linkLocal: c.LinkLocal}, acceptor: newAcceptor(nomad), kicks: make(chan struct{}, 1),
+		settings: s, current: Status{Pool: k.Config.Pool, Mode: k.Config.Mode}, failed: map[Kind]string{},
+	}
+}
+
+func (r *runner) start(ctx context.Context) {
+	ctx, r.stop = context.WithCancel(ctx)
+	r.stopped = make(chan struct{})
+	go func() {
+		defer close(r.stopped)
+		var group sync.WaitGroup
+		defer group.Wait()
+		group.Go(func() { r.watch(ctx) })
+		r.keep(ctx)
+	}()
+}
+
+// end stops the runner, and waits for what is in flight.
+func (r *runner) end() {
+	r.stop()
+	<-r.stopped
+}
+
+func (r *runner) reapply() { kick(r.kicks) }
+
+func (r *runner) configure(s Settings) {
+	r.mu.Lock()
+	r.settings = s
+	r.mu.Unlock()
+	r.reapply()
+}
+
+// watch reads the blocks whenever they change.
+func (r *runner) watch(ctx context.Context) {
+	wait := storePause
+	for {
+		blocks, err := r.peers.Next(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		r.note(StoreFailed, err)
+		if err != nil {
+			pause(ctx, wait)
+			wait = min(2*wait, mostStorePause)
+			continue
+		}
+		wait = storePause
+		r.listed(blocks)
+	}
+}
+
+// listed takes blocks that were read.
+func (r *runner) listed(blocks peers.Blocks) {
+	now := time.Now()
+	r.mu.Lock()
+	if r.blocks == nil || !sameBlocks(*r.blocks, blocks) {
+		r.changed = now
+	}
+	r.blocks, r.current.Listed = &blocks, now
+	r.mu.Unlock()
+	r.reapply()
+}
+
+// keep applies the blocks until ctx ends.
+func (r *runner) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := r.step(ctx)
+		pause(ctx, applyAtLeast)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-r.kicks:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// step does all once, and returns when to do it again.
+func (r *runner) step(ctx context.Context) time.Duration {
+	pool := route.PoolOf(r.config)
+	r.publish(ctx, pool)
+	r.mu.Lock()
+	blocks, networks, changed := r.blocks, r.settings.NodeNetworks, r.changed
+	r.mu.Unlock()
+	if blocks == nil || ctx.Err() != nil {
+		return applyPause
+	}
+	verdicts, err := r.acceptor.decide(ctx, blocks.Remote, networks)
+	if ctx.Err() != nil {
+		return applyPause
+	}
+	r.note(NodesFailed, err)
+	targets, pending := r.targets(blocks.Remote, verdicts)
+	if pending && !r.applied {
+		return pendingPause // a route of an earlier agent may be one of those
+	}
+	report, err := r.table.Apply(pool, blocks.Own, targets)
+	r.note(KernelFailed, err)
+	r.applied = r.applied || err == nil
+	r.observe(report, changed, err)
+	r.show(*blocks, verdicts, report, err)
+	if pending && err == nil {
+		return pendingPause
+	}
+	return applyPause
+}
+
+// targets returns the blocks that are accepted, and whether others may be.
+func (r *runner) targets(all []peers.Remote, verdicts map[ipam.Block]verdict) (targets []route.Target, pending bool) {
+	for _, remote := range all {
+		v := verdicts[remote.Block]
+		pending = pending || v.pending
+		if v.accepted {
+			targets = append(targets, route.Target{Block: remote.Block, Node: v.label(remote), Endpoint: remote.Endpoint})
+		}
+	}
+	return targets, pending
+}
+
+// publish makes the device, and tells the others where this host is. What fails is tried again.
+func (r *runner) publish(ctx context.Context, pool route.Pool) {
+	r.mu.Lock()
+	configured := r.settings.Address
+	r.mu.Unlock()
+	endpoint, err := r.locator.locate(ctx, configured)
+	if ctx.Err() != nil {
+		return
+	}
+	r.note(AddressUnknown, err)
+	if err != nil {
+		endpoint = r.published // the device is to stay, too
+		endpoint.MAC = ""
+	}
+	if !endpoint.Address.IsValid() {
+		return
+	}
+	mac, mtu, err := r.table.Device(pool, endpoint)
+	r.note(DeviceFailed, err)
+	if err != nil {
+		return
+	}
+	endpoint.MAC = mac
+	r.tell(ctx, endpoint, mtu)
+}
+
+// tell tells the pool the endpoint, unless it has it.
+func (r *runner) tell(ctx context.Context, endpoint ipam.Endpoint, mtu int) {
+	if endpoint != r.published {
+		limited, stop := context.WithTimeout(ctx, endpointLimit)
+		defer stop()
+		err := r.pool.SetEndpoint(limited, endpoint)
+		if ctx.Err() != nil {
+			return
+		}
+		r.note(EndpointFailed, err)
+		if err != nil {
+			return
+		}
+		r.log.Info("other hosts are told where this host is", "address", endpoint.Address, "mac", endpoint.MAC)
+		r.published = endpoint
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current.Endpoint, r.current.MTU = endpoint, mtu
+}
+
+// observe counts, and logs what has changed.
+func (r *runner) observe(report route.Report, changed time.Time, err error) {
+	now := time.Now()
+	if report.Added+report.Replaced+report.Removed > 0 {
+		r.log.Info("changed routes", "added", report.Added, "replaced", report.Replaced, "removed", report.Removed)
+	}
+	if r.observer != nil {
+		r.observer.Applied(r.config.Pool, report.Added, report.Replaced, report.Removed)
+		if err == nil && !changed.IsZero() {
+			r.observer.Routed(r.config.Pool, now.Sub(changed))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.current.Applied = now
+		if r.changed.Equal(changed) {
+			r.changed = time.Time{}
+		}
+	}
+}
+
+// show keeps what Apply found for the status. After an error the routes are as they were.
+func (r *runner) show(blocks peers.Blocks, verdicts map[ipam.Block]verdict, report route.Report, err error) {
+	if err != nil && len(report.Routes) == 0 {
+		return
+	}
+	routes := map[ipam.Block]route.Route{}
+	for _, made := range report.Routes {
+		routes[made.Block] = made
+	}
+	nodes := nodesOf(blocks.Remote, verdicts, routes)
+	var unsafe, unrouted []string
+	for _, i := range blocks.Invalid {
+		unsafe = append(unsafe, fmt.Sprintf("%s: %v", i.Path, i.Err))
+	}
+	for _, remote := range blocks.Remote {
+		v := verdicts[remote.Block]
+		made, ok := routes[remote.Block]
+		switch {
+		case !v.accepted:
+			unsafe = append(unsafe, fmt.Sprintf("%s of node %s: %s", remote.Block, v.label(remote), v.reason))
+		case ok && made.State != route.Installed:
+			unrouted = append(unrouted, fmt.Sprintf("%s of node %s is %s: %s", remote.Block, v.label(remote), made.State, made.Reason))
+		}
+	}
+	r.noteText(Unsafe, list(unsafe))
+	r.noteText(Unrouted, list(unrouted))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current.Own, r.current.Nodes = blocks.Own, nodes
+}
+
+// note replaces the problem of a kind, and logs a new one.
+func (r *runner) note(k Kind, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	r.noteText(k, text)
+}
+
+func (r *runner) noteText(k Kind, text string) {
+	r.mu.Lock()
+	before := r.failed[k]
+	r.failed[k] = text
+	r.mu.Unlock()
+	switch text {
+	case before:
+	case "":
+		r.log.Info("a problem has ended", "problem", k)
+	default:
+		r.log.Warn("a problem", "problem", k, "error", text)
+	}
+}
+
+// status returns a copy.
+func (r *runner) status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.current
+	for _, k := range kinds {
+		if text := r.failed[k]; text != "" {
+			s.Problems = append(s.Problems, Problem{k, text})
+		}
+	}
+	return s
+}
+
+// sameBlocks is whether two readings mean the same routes.
+func sameBlocks(a, b peers.Blocks) bool {
+	return slices.Equal(a.Own, b.Own) && slices.Equal(a.Remote, b.Remote)
+}

@@ -1,0 +1,261 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package span
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/allocnet/allocnet/ipam/peers"
+)
+
+// settle lets what is due happen, but for what waits for seconds.
+func settle() {
+	time.Sleep(2 * applyAtLeast)
+	synctest.Wait()
+}
+
+func requireText(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// kinds are the problems of the only pool.
+func (h *host) kinds() string {
+	var all []string
+	for _, s := range h.Status() {
+		for _, p := range s.Problems {
+			all = append(all, string(p.Kind))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// TestRoutes: the others are told where this host is once, and the routes follow the blocks.
+func TestRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "vxlan"))
+		end := h.run(t)
+		settle()
+		requireText(t, "calls before the store answers", h.table.took(), "device web 10.0.0.1")
+		requireText(t, "told", h.pool.got(), "10.0.0.1 fe80::1 02:00:00:00:00:01")
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{block("10.91.0.0/26", "n1", "10.0.0.2", 5), block("10.91.0.64/26", "n2", "10.0.0.3", 6)}}}
+		settle()
+		requireText(t, "routes", h.table.routes("web"), "10.91.0.0/26 via 10.0.0.2, 10.91.0.64/26 via 10.0.0.3")
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{block("10.91.0.64/26", "n2", "10.0.0.3", 6)}}}
+		settle()
+		requireText(t, "routes without a block", h.table.routes("web"), "10.91.0.64/26 via 10.0.0.3")
+		requireText(t, "told again", h.pool.got(), "")
+		s := h.Status()
+		if len(s) != 1 || len(s[0].Nodes) != 1 || s[0].Nodes[0].Name != "name-n2" || s[0].MTU != 1450 || s[0].Applied.IsZero() || s[0].Listed.IsZero() || len(s[0].Problems) > 0 {
+			t.Errorf("status %+v", s)
+		}
+		end()
+		requireText(t, "routes after the end", h.table.routes("web"), "10.91.0.64/26 via 10.0.0.3")
+		if calls := h.table.took(); strings.Contains(calls, "remove") {
+			t.Errorf("calls %s", calls)
+		}
+	})
+}
+
+// TestStoreFails: an error of the store changes nothing, also if it is the first answer.
+func TestStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		defer end()
+		h.peers <- answer{err: errors.New("503")}
+		settle()
+		requireText(t, "problems", h.kinds(), "store")
+		if calls := h.table.took(); strings.Contains(calls, "apply") {
+			t.Errorf("calls without an answer: %s", calls)
+		}
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{block("10.91.0.0/26", "n1", "10.0.0.2", 5)}}}
+		settle()
+		requireText(t, "problems", h.kinds(), "")
+		h.peers <- answer{err: errors.New("503")}
+		time.Sleep(time.Minute)
+		requireText(t, "routes", h.table.routes("web"), "10.91.0.0/26 via 10.0.0.2")
+		requireText(t, "problems", h.kinds(), "store")
+	})
+}
+
+// TestKernelChanges: what happens to the kernel's tables is noticed at once, and at the latest
+// after 10 s. Many changes are one.
+func TestKernelChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		defer end()
+		h.peers <- answer{}
+		settle()
+		h.table.took()
+		for range 5 {
+			h.table.changes <- struct{}{}
+		}
+		settle()
+		if n := strings.Count(h.table.took(), "apply"); n < 1 || n > 2 {
+			t.Errorf("applied %d times after 5 changes at once", n)
+		}
+		time.Sleep(applyPause + time.Second)
+		requireText(t, "calls without a change", h.table.took(), "device web 10.0.0.1, apply web")
+	})
+}
+
+// TestOwnAddress: it is Nomad's unless configured, a change is followed, and without one the
+// last stays.
+func TestOwnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		h.nomad.self = Node{}
+		end := h.run(t)
+		defer end()
+		settle()
+		requireText(t, "unknown", h.kinds()+h.pool.got(), "address")
+		h.nomad.mu.Lock()
+		h.nomad.self = node("n0", "10.0.0.1")
+		h.nomad.mu.Unlock()
+		time.Sleep(applyPause + time.Second)
+		requireText(t, "Nomad's", h.kinds()+h.pool.got(), "10.0.0.1 fe80::1 02:00:00:00:00:01")
+		h.nomad.set(errors.New("503"))
+		time.Sleep(2 * selfAgain)
+		requireText(t, "Nomad does not answer", h.kinds()+h.pool.got(), "")
+		h.nomad.mu.Lock()
+		h.nomad.self, h.nomad.err = node("n0", "10.0.0.7"), nil
+		h.nomad.mu.Unlock()
+		time.Sleep(2 * selfAgain)
+		requireText(t, "an address of no interface", h.kinds()+h.pool.got(), "address")
+		h.set(func() { h.address = h.nomad.self.Addresses[0] })
+		time.Sleep(applyPause + time.Second)
+		requireText(t, "changed", h.kinds()+h.pool.got(), "10.0.0.7 fe80::1 02:00:00:00:00:01")
+		h.set(func() { h.address = node("", "10.0.0.9").Addresses[0] })
+		h.Configure(Settings{Address: h.address})
+		settle()
+		requireText(t, "configured", h.kinds()+h.pool.got(), "10.0.0.9 fe80::1 02:00:00:00:00:01")
+	})
+}
+
+// TestDeviceFails: the others are not told of a device that is not there, and the pool is told
+// again after an error.
+func TestDeviceFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "vxlan"))
+		h.table.device = errors.New("of another program")
+		h.pool.err = errors.New("disk full")
+		end := h.run(t)
+		defer end()
+		settle()
+		requireText(t, "problems", h.kinds()+h.pool.got(), "device")
+		h.table.mu.Lock()
+		h.table.device = nil
+		h.table.mu.Unlock()
+		time.Sleep(applyPause + time.Second)
+		requireText(t, "problems", h.kinds()+h.pool.got(), "endpoint")
+		h.pool.mu.Lock()
+		h.pool.err = nil
+		h.pool.mu.Unlock()
+		time.Sleep(applyPause + time.Second)
+		requireText(t, "told", h.kinds()+h.pool.got(), "10.0.0.1 fe80::1 02:00:00:00:00:01")
+	})
+}
+
+// TestPoolsChange: a flat pool is none of it; the routes of a pool are removed when it becomes
+// flat, or when no network uses it and no attachment needs it, and not because of an error.
+func TestPoolsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "flat"))
+		end := h.run(t)
+		defer end()
+		settle()
+		requireText(t, "calls of a flat pool", h.table.took(), "")
+		start := func() {
+			h.keeps(true, config(t, "routed"))
+			h.Kick()
+			h.peers <- answer{}
+			settle()
+			if calls := h.table.took(); !strings.Contains(calls, "apply web") || strings.Contains(calls, "remove") {
+				t.Errorf("calls of a pool that appears: %s", calls)
+			}
+		}
+		start()
+		h.keeps(true, config(t, "flat"))
+		h.Kick()
+		settle()
+		requireText(t, "calls of a pool that becomes flat", h.table.took(), "remove web")
+		start()
+		h.keeps(true, config(t, "vxlan"))
+		h.Kick()
+		settle()
+		requireText(t, "calls of a pool whose mode changes", h.table.took(), "device web 10.0.0.1")
+		h.peers <- answer{}
+		settle()
+		h.keeps(false)
+		h.Kick()
+		settle()
+		if calls := h.table.took(); strings.Contains(calls, "remove") {
+			t.Errorf("calls while a pool cannot be read: %s", calls)
+		}
+		h.set(func() { h.inUse = true })
+		h.keeps(true)
+		h.Kick()
+		settle()
+		if calls := h.table.took(); strings.Contains(calls, "remove") || len(h.Status()) != 1 {
+			t.Errorf("calls while an attachment needs the routes: %s", calls)
+		}
+		h.set(func() { h.inUse = false })
+		time.Sleep(findPause + time.Second)
+		if calls := h.table.took(); !strings.HasSuffix(calls, "remove web") || len(h.Status()) != 0 {
+			t.Errorf("calls without a network: %s", calls)
+		}
+	})
+}
+
+// TestLeftRoutes: what an earlier agent left of a pool that no network uses is removed.
+func TestLeftRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.left, h.table.applied["old"] = true, "10.91.0.0/26 via 10.0.0.2"
+		end := h.run(t)
+		defer end()
+		settle()
+		requireText(t, "calls", h.table.took(), "remove old")
+	})
+}
+
+// TestKernelFails: the last known state is shown, and the problem.
+func TestKernelFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		defer end()
+		h.table.refuse["10.91.0.64/26"] = "not on-link"
+		h.peers <- answer{blocks: peers.Blocks{
+			Remote:  []peers.Remote{block("10.91.0.0/26", "n1", "10.0.0.2", 5), block("10.91.0.64/26", "n2", "10.0.0.3", 6)},
+			Invalid: []peers.Invalid{{Path: "allocnet/ipam/web/b/x", Err: errors.New("checksum")}},
+		}}
+		settle()
+		requireText(t, "problems", h.kinds(), "unsafe unrouted")
+		h.table.mu.Lock()
+		h.table.apply = context.DeadlineExceeded
+		h.table.mu.Unlock()
+		time.Sleep(applyPause + time.Second)
+		requireText(t, "problems", h.kinds(), "kernel unsafe unrouted")
+		if s := h.Status(); len(s[0].Nodes) != 2 {
+			t.Errorf("nodes %+v", s[0].Nodes)
+		}
+	})
+}

@@ -82,7 +82,7 @@ func (a poolAccess) source() doctor.PoolSource {
 }
 
 // pools returns the pools of the networks that args name: all without one, with the error of
-// each that cannot be used. It is an error if it is named, or if there is no other.
+// each that cannot be used. It is an error if it is named.
 func (s *settings) pools(args []string) (found []*ipam.Config, broken map[string]error, err error) {
 	catalog, err := cniconf.Load(s.confDirs()...)
 	if err != nil {
@@ -90,11 +90,8 @@ func (s *settings) pools(args []string) (found []*ipam.Config, broken map[string
 	}
 	found, broken = pools.Find(catalog.Networks)
 	if len(args) == 0 {
-		switch {
-		case len(found) > 0:
+		if len(found)+len(broken) > 0 {
 			return found, broken, nil
-		case len(broken) > 0:
-			return nil, nil, joined(broken)
 		}
 		return nil, nil, usage(fmt.Errorf("no network in %s uses allocnet-ipam", s.confDir))
 	}

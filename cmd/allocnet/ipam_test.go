@@ -144,8 +144,11 @@ func TestIPAMWithoutStore(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(c.ConfigDir, "a.hcl"), []byte("ipam {\n store = \"etcd\"\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := runs(t, "ipam", "show"); code != exitRefused || !strings.Contains(errs, `a.hcl:2,10-16`) {
+	if code, _, errs := runs(t, "ipam", "show", "vlan100"); code != exitRefused || !strings.Contains(errs, `a.hcl:2,10-16`) {
 		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if code, out, _ := runs(t, "ipam", "show"); code != exitFailed || !strings.Contains(out, "pool vlan100 cannot be used: ") || !strings.Contains(out, `a.hcl:2,10-16`) {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 
@@ -206,6 +209,40 @@ func TestIPAMRelease(t *testing.T) {
 		if test.want != "" && !strings.Contains(out.String(), "node n1 has of pool vlan100: 10.91.0.0/26\n") {
 			t.Errorf("%s: does not say what it releases:\n%s", name, &out)
 		}
+	}
+}
+
+// TestIPAMReleaseOfTwoStores: the Nomad of each pool says whether the node is gone.
+func TestIPAMReleaseOfTwoStores(t *testing.T) {
+	var opened []poolAccess
+	var all []*ownedPool
+	for i := range 2 {
+		p := &ownedPool{overview: pool.Overview{Blocks: []pool.BlockEntry{{BlockContent: ipam.BlockContent{Block: netip.MustParsePrefix("10.91.0.0/26"), Host: ipam.Host{NodeID: "n1"}}}}}}
+		all = append(all, p)
+		opened = append(opened, poolAccess{
+			config: &ipam.Config{Pool: fmt.Sprint("p", i)}, pool: p,
+			gone: func(context.Context, string) (bool, error) { return i == 0, nil },
+			open: func() (ipam.Store, ipam.Host, error) { return nil, ipam.Host{NodeID: "n5"}, nil },
+		})
+	}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	cmd.SetOut(&bytes.Buffer{})
+	r := release{node: "n1", yes: true}
+	if err := r.release(cmd, opened); err == nil || len(all[0].released)+len(all[1].released) > 0 {
+		t.Errorf("released %v, %v of a node that one Nomad knows: %v", all[0].released, all[1].released, err)
+	}
+}
+
+// TestIPAMOnlyInvalidPool: it is shown as one among others is.
+func TestIPAMOnlyInvalidPool(t *testing.T) {
+	t.Setenv("ALLOCNET_CONF_DIR", t.TempDir())
+	text := `{"cniVersion": "1.0.0", "name": "n", "type": "macvlan", "ipam": {"type": "allocnet-ipam", "pool": "BAD", "ranges": [{"subnet": "10.92.0.0/24"}]}}`
+	if err := os.WriteFile(filepath.Join(os.Getenv("ALLOCNET_CONF_DIR"), "n.conf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := runs(t, "ipam", "show"); code != exitFailed || !strings.Contains(out, "pool BAD cannot be used: ") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }
 

@@ -97,8 +97,15 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 	for _, p := range found {
 		_, _ = fmt.Fprintf(out, "node %s has of %s\n", printable(node), p) // the last write reports
 	}
-	if err := r.allowed(cmd, node, found[0]); err != nil {
-		return err
+	for _, p := range found {
+		if err := r.allowed(cmd.Context(), node, p); err != nil {
+			return err
+		}
+	}
+	if !r.yes {
+		if err := confirm(cmd.InOrStdin(), out, "Release this?"); err != nil {
+			return err
+		}
 	}
 	for _, p := range found {
 		blocks, addresses, err := p.pool.ReleaseNode(cmd.Context(), node)
@@ -144,13 +151,13 @@ func (r *release) matches(h ipam.Host) bool {
 	return h.NodeID != "" && (h.NodeID == r.node || h.NodeName == r.node)
 }
 
-// allowed returns an error unless the node is gone, and the user agrees.
-func (r *release) allowed(cmd *cobra.Command, node string, p possession) error {
+// allowed returns an error unless the node is gone, as the store of the pool knows it.
+func (r *release) allowed(ctx context.Context, node string, p possession) error {
 	if _, this, err := p.open(); err == nil && this.NodeID == node {
 		return usage(fmt.Errorf("node %s is this host, so nothing is released: its agent releases blocks that it does not need", node))
 	}
 	if !r.force {
-		gone, err := p.gone(cmd.Context(), node)
+		gone, err := p.gone(ctx, node)
 		if err != nil {
 			return usage(fmt.Errorf("it is not known whether node %s is gone, so nothing is released (--force releases nevertheless): %w", node, err))
 		}
@@ -158,10 +165,7 @@ func (r *release) allowed(cmd *cobra.Command, node string, p possession) error {
 			return usage(fmt.Errorf("nomad knows node %s, or an allocation of it that has not ended, so nothing is released: two hosts would assign the same addresses. If the node is switched off for good, use --force", node))
 		}
 	}
-	if r.yes {
-		return nil
-	}
-	return confirm(cmd.InOrStdin(), cmd.OutOrStdout(), "Release this?")
+	return nil
 }
 
 // confirm asks a person.

@@ -34,7 +34,7 @@ type poolJSON struct {
 	// Verified is when the blocks of this host were verified last.
 	Verified time.Time `json:"verified,omitzero"`
 	// Error is why the store could not be read, with only this host's blocks, or why the
-	// configuration is invalid.
+	// configuration, or the agent's, is invalid.
 	Error string `json:"error,omitempty"`
 }
 
@@ -88,7 +88,7 @@ host: only the owner of a block knows the use of its addresses. A cooling addres
 less than the cooldown ago.
 
 If the store does not answer, the blocks of this host are shown, and the exit code is 1. It is
-1 as well if the configuration of a pool is invalid.`,
+1 as well if a pool cannot be used.`,
 		Example: `  allocnet ipam show
   allocnet ipam show vlan100
   allocnet ipam show vlan100 --json`,
@@ -107,24 +107,32 @@ func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	all, healthy := []poolJSON{}, true
+	all := []poolJSON{}
 	for _, c := range configs {
-		a, err := access(c)
-		if err != nil {
+		p, err := showPool(ctx, c)
+		if err != nil && len(args) > 0 {
 			return view{}, fmt.Errorf("pool %s: %w", c.Pool, err)
 		}
-		p, err := a.show(ctx)
 		if err != nil {
-			return view{}, fmt.Errorf("pool %s: %w", c.Pool, err)
+			broken[c.Pool] = err
+			continue
 		}
-		healthy = healthy && p.Error == ""
 		all = append(all, p)
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		healthy = false
 		all = append(all, poolJSON{Pool: name, Ranges: []ipam.Range{}, Reserved: []netip.Prefix{}, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}, Error: broken[name].Error()})
 	}
+	healthy := !slices.ContainsFunc(all, func(p poolJSON) bool { return p.Error != "" })
 	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error { return printPools(w, t, all) }}, unhealthy(healthy)
+}
+
+// showPool opens a pool and shows it.
+func showPool(ctx context.Context, c *ipam.Config) (poolJSON, error) {
+	a, err := access(c)
+	if err != nil {
+		return poolJSON{}, err
+	}
+	return a.show(ctx)
 }
 
 // storeTimeout bounds the questions to the store.

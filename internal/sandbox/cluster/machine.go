@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -38,7 +39,8 @@ type Machine struct {
 	gateway string // empty: none
 	dir     string
 	init    *exec.Cmd
-	running map[string]*process
+	// running has the daemons by name. Tests ask for them while others are started.
+	running sync.Map
 }
 
 // on boots the machine and connects it to both networks of the cluster.
@@ -46,7 +48,7 @@ func (m *Machine) on() error {
 	if err := m.prepare(); err != nil {
 		return err
 	}
-	m.running = map[string]*process{}
+	m.running.Clear()
 	m.init = exec.Command("/proc/self/exe")
 	m.init.Env = append(nomadagent.Environ(), machineDir+"="+m.dir)
 	m.init.Stderr = os.Stderr
@@ -122,8 +124,8 @@ func (m *Machine) Off() {
 	_ = m.init.Process.Kill()
 	_ = m.init.Wait() // killed
 	m.init = nil
-	for name := range m.running {
-		_ = m.awaitExit(name) // the namespace's end kills it
+	for name := range m.running.Range {
+		_ = m.awaitExit(name.(string)) // the namespace's end kills it
 	}
 	for _, network := range []string{management, wire} {
 		_ = runAll("ip link delete " + m.end(network)) // the kernel may have removed it with the namespace

@@ -36,8 +36,18 @@ func (m *Machine) Start(name string, words ...string) error {
 		_ = p.cmd.Wait() // it is signalled
 		close(p.exited)
 	}()
-	m.running[name] = p
-	return p.findChild()
+	if err := p.findChild(); err != nil {
+		return err
+	}
+	m.running.Store(name, p)
+	return nil
+}
+
+// process returns a daemon, nil if it was never started.
+func (m *Machine) process(name string) *process {
+	p, _ := m.running.Load(name)
+	found, _ := p.(*process) // nil
+	return found
 }
 
 // findChild waits until nsenter has forked.
@@ -58,7 +68,7 @@ func (p *process) findChild() error {
 
 // Runs reports whether a daemon of the machine runs.
 func (m *Machine) Runs(name string) bool {
-	p := m.running[name]
+	p := m.process(name)
 	if p == nil {
 		return false
 	}
@@ -75,7 +85,7 @@ func (m *Machine) Signal(name string, signal unix.Signal) error {
 	if !m.Runs(name) {
 		return fmt.Errorf("%s of %s does not run", name, m.Name)
 	}
-	p := m.running[name]
+	p := m.process(name)
 	if err := unix.Kill(p.pid, signal); err != nil {
 		return err
 	}
@@ -91,7 +101,7 @@ func (m *Machine) Signal(name string, signal unix.Signal) error {
 func (m *Machine) awaitExit(name string) error {
 	return Await(name+" of "+m.Name+" ends", func() error {
 		if m.Runs(name) {
-			return fmt.Errorf("process %d runs", m.running[name].pid)
+			return fmt.Errorf("process %d runs", m.process(name).pid)
 		}
 		return nil
 	})

@@ -33,6 +33,14 @@ func PoolOf(c *ipam.Config) Pool {
 	return p
 }
 
+// blockBits is the prefix length of blocks of the family.
+func (p Pool) blockBits(of netip.Prefix) int {
+	if of.Addr().Is4() {
+		return p.BlockSize.IPv4
+	}
+	return p.BlockSize.IPv6
+}
+
 // Target is a block of another host.
 type Target struct {
 	Block netip.Prefix

@@ -4,16 +4,17 @@
 package route
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 
 	"github.com/allocnet/allocnet/ipam"
 )
 
-// Protocol is the number of our routes' protocol: what other programs call rtm_protocol, and
-// iproute2 looks up in rt_protos.
+// Protocol is the number of our routes' protocol: what the kernel calls rtm_protocol, and iproute2
+// looks up in rt_protos.
 const Protocol = 172
 
 // Options are those of a table.
@@ -23,41 +24,145 @@ type Options struct {
 	Dir string
 	// Instance is this host's: the MACs of its devices are derived from it. Required.
 	Instance string
-	// Logger gets what changes. Nil: none.
+	// Logger gets each change, as debug messages. Nil: none.
 	Logger *slog.Logger
 }
 
 // Table keeps the routes of the network namespace of its caller. Its methods may be called at the
 // same time.
 type Table struct {
-	o Options
+	o      Options
+	kernel kernel
+
+	mu sync.Mutex // held while the kernel's tables are read and changed
+	// locals are the endpoints of this host, by pool.
+	locals map[string]ipam.Endpoint
+
+	watched sync.Mutex // held for moments; after mu
+	// concerns are what events are compared with, by pool.
+	concerns map[string]concern
 }
 
 // New returns a table. It does nothing yet.
-func New(o Options) *Table { return &Table{o: o} }
+func New(o Options) *Table { return newTable(o, host{}) }
 
-var errMissing = errors.New("not there yet")
+func newTable(o Options, k kernel) *Table {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Table{o: o, kernel: k, locals: map[string]ipam.Endpoint{}, concerns: map[string]concern{}}
+}
 
 // Device makes or repairs the VXLAN device of a pool, and returns its MAC and MTU. In the mode routed
 // there is no device: it returns no MAC, and the MTU of the interface that has the address.
 // Call it before Apply, and again when local has changed.
 func (t *Table) Device(p Pool, local ipam.Endpoint) (mac string, mtu int, err error) {
-	return "", 0, errMissing
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.locals[p.Name] = local
+	r, err := t.begin(p)
+	if err != nil {
+		return "", 0, err
+	}
+	defer r.close()
+	if err := r.prepare(); err != nil {
+		return "", 0, err
+	}
+	t.follow(r)
+	if !p.hasDevice() {
+		return "", r.have.linkOf(local.Address).mtu, nil
+	}
+	return r.want.mac, r.want.mtu, nil
 }
 
-// Apply makes the kernel's tables those of the targets. What is right is not touched.
-// The report is that of what could be done if there is an error.
+// Apply makes the kernel's tables those of the targets. What is right is not touched. With an
+// error the report has what could be done, and is empty if that is nothing.
 func (t *Table) Apply(p Pool, own []netip.Prefix, targets []Target) (Report, error) {
-	return Report{}, errMissing
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.locals[p.Name]; !ok {
+		return Report{}, fmt.Errorf("pool %s: the address of this host is not known: call Device first", p.Name)
+	}
+	r, err := t.begin(p)
+	if err != nil {
+		return Report{}, err
+	}
+	defer r.close()
+	deviceErr := r.prepare()
+	if r.have == nil {
+		return Report{}, deviceErr
+	}
+	report := r.apply(own, targets, deviceErr)
+	t.follow(r)
+	if err := errors.Join(deviceErr, r.failure()); err != nil {
+		return report, err
+	}
+	return report, t.narrow(p, r.record)
 }
 
 // Remove removes all that the table has of a pool, by what is on record.
-func (t *Table) Remove(pool string) error { return errMissing }
+func (t *Table) Remove(pool string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, err := t.readRecord(pool)
+	if err != nil {
+		return err
+	}
+	owned := func(l *link) bool { return l.isOurs(pool, r.MAC) }
+	if err := t.removeWhere(r.has, owned); err != nil {
+		return err
+	}
+	t.unfollow(pool)
+	return t.forget(pool)
+}
 
 // RemoveAll removes all that is ours, on record or not.
-func (t *Table) RemoveAll() error { return errMissing }
+func (t *Table) RemoveAll() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	records, err := t.records()
+	if err != nil {
+		return err
+	}
+	owned := func(l *link) bool {
+		for _, r := range records {
+			if l.isOurs(r.Pool, r.MAC) {
+				return true
+			}
+		}
+		return l.hasOurAlias()
+	}
+	if err := t.removeWhere(func(entry) bool { return true }, owned); err != nil {
+		return err
+	}
+	for _, r := range records {
+		t.unfollow(r.Pool)
+		err = errors.Join(err, t.forget(r.Pool))
+	}
+	return err
+}
 
-// Changes returns a channel that gets a value when something has changed that Apply should look
-// at: our routes, neighbours and devices, addresses and routes that are in their way, and the
-// interfaces that they use. It is closed with the context.
-func (t *Table) Changes(ctx context.Context) (<-chan struct{}, error) { return nil, errMissing }
+// removeWhere removes routes and devices of ours. All are attempted.
+func (t *Table) removeWhere(has func(entry) bool, owned func(*link) bool) error {
+	s, err := t.kernel.open()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	have, err := s.list("")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range have.routes {
+		if e.ours && has(e) {
+			errs = append(errs, s.do(change{remove, e}))
+		}
+	}
+	for i := range have.links {
+		if l := &have.links[i]; owned(l) {
+			errs = append(errs, s.do(change{remove, device{name: l.name}}))
+		}
+	}
+	return errors.Join(errs...)
+}

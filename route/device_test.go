@@ -1,0 +1,168 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// TestDeviceNames fit, and differ.
+func TestDeviceNames(t *testing.T) {
+	seen := map[string]string{}
+	for _, pool := range []string{"net", "twelve-bytes", "thirteenbytes", "thirteenbytes-more", "thirteenbytes-most"} {
+		name := deviceName(pool)
+		if len(name) > 15 || seen[name] != "" || len(pool) <= 12 && name != "vx-"+pool {
+			t.Errorf("%s: %s, also of %q", pool, name, seen[name])
+		}
+		seen[name] = pool
+	}
+}
+
+// TestDeviceMAC: it is a device's own, stable, and that of one host and one pool.
+func TestDeviceMAC(t *testing.T) {
+	seen := map[string]bool{}
+	for _, host := range []string{"a", "b"} {
+		for _, pool := range []string{"x", "y"} {
+			mac := deviceMAC(host, pool)
+			if err := (ipam.Endpoint{Address: ip("192.0.2.1"), MAC: mac}).Validate(); err != nil || seen[mac] || mac != deviceMAC(host, pool) {
+				t.Errorf("%s %s: %s, %v", host, pool, mac, err)
+			}
+			seen[mac] = true
+		}
+	}
+}
+
+func TestLinkLocalOf(t *testing.T) {
+	for mac, want := range map[string]netip.Addr{
+		"02:00:5e:00:53:01": ip("fe80::5eff:fe00:5301"), "86:a1:5e:4f:cc:d4": ip("fe80::84a1:5eff:fe4f:ccd4"),
+		"": {}, "x": {}, "00:00:00:00:00:00:00:01": {},
+	} {
+		if got := linkLocalOf(mac); got != want {
+			t.Errorf("%s: %s, want %s", mac, got, want)
+		}
+	}
+}
+
+// TestRepairedDevice: what was changed is changed back, and routes are complete again. What can be
+// changed in place is.
+func TestRepairedDevice(t *testing.T) {
+	target := to("10.60.1.0/26", "b", "192.0.2.2", macB)
+	for name, test := range map[string]struct {
+		spoil  func(*link)
+		remade bool
+	}{
+		"MAC":          {func(l *link) { l.mac = "02:00:00:00:00:99" }, false},
+		"MTU":          {func(l *link) { l.mtu = 1500 }, false},
+		"down":         {func(l *link) { l.up = false }, false},
+		"rp_filter":    {func(l *link) { l.loose = false }, false},
+		"link-local":   {func(l *link) { l.linkLocal = netip.Addr{} }, false},
+		"no alias yet": {func(l *link) { l.alias = "" }, false},
+		"ID":           {func(l *link) { l.id = 9 }, true},
+		"port":         {func(l *link) { l.port = 8472 }, true},
+		"source":       {func(l *link) { l.local = ip("192.0.2.8") }, true},
+		"flooding":     {func(l *link) { l.flooding = true }, true},
+		"name":         {func(l *link) { l.name = "renamed" }, true},
+		"IPv6 is off":  {func(l *link) { l.ipv6Off, l.linkLocal, l.mtu = true, netip.Addr{}, 1400 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, p := newFake(), testPool(ipam.ModeVXLAN)
+			table := start(t, f, p)
+			apply(t, table, p, target)
+			want, index := f.state(), f.link("vx-net").index
+			test.spoil(f.link("vx-net"))
+			if name == "MAC" {
+				f.forget("vx-net", false)
+			}
+			if name == "name" {
+				f.forget("vx-net", true)
+			}
+			if report := apply(t, table, p, target); report.Routes[0].State != Installed {
+				t.Errorf("%+v", report)
+			}
+			requireState(t, f, want)
+			if remade := f.link("vx-net").index != index; remade != test.remade {
+				t.Errorf("made again is %t, want %t", remade, test.remade)
+			}
+			if again := apply(t, table, p, target); again.Added+again.Replaced+again.Removed != 0 {
+				t.Errorf("the second time: %+v", again)
+			}
+		})
+	}
+}
+
+// TestForeignDevice: an interface of others with the name of the device stays, whatever it is.
+func TestForeignDevice(t *testing.T) {
+	mac := deviceMAC(instance, "net")
+	for name, foreign := range map[string]link{
+		"dummy":            {device: device{name: "vx-net", mac: mac, up: true}, kind: "dummy", index: 9},
+		"dummy with alias": {device: device{name: "vx-net", mac: mac, alias: "allocnet pool net", up: true}, kind: "dummy", index: 9},
+		"VXLAN":            {device: device{name: "vx-net", mac: macB, id: 7, port: 4789, up: true}, kind: "vxlan", index: 9},
+		"another's alias":  {device: device{name: "vx-net", mac: mac, alias: "other", up: true}, kind: "vxlan", index: 9},
+	} {
+		f, p := newFake(), testPool(ipam.ModeAuto)
+		f.hops[ip("198.51.100.3")] = behindRouter
+		f.links = append(f.links, foreign)
+		before := f.foreignState()
+		table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+		if _, _, err := table.Device(p, local); !errors.Is(err, errForeignDevice) || !strings.Contains(err.Error(), "vx-net") {
+			t.Errorf("%s: %v", name, err)
+		}
+		report, err := table.Apply(p, nil, []Target{to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "198.51.100.3", macC)})
+		if !errors.Is(err, errForeignDevice) || report.Routes[0].State != Installed || report.Routes[1].State != Failed {
+			t.Errorf("%s: %+v, %v", name, report, err)
+		}
+		err = errors.Join(table.Remove("net"), table.RemoveAll())
+		if err != nil || f.foreignState() != before || f.state() != "" {
+			t.Errorf("%s: %v\n%s\n%s", name, err, f.state(), f.foreignState())
+		}
+	}
+}
+
+// TestDeviceInUse: another VXLAN device has the identifier.
+func TestDeviceInUse(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	f.links = append(f.links, link{device: device{name: "flannel.7", id: 7, port: 4789}, kind: "vxlan", index: 9})
+	table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+	if _, _, err := table.Device(p, local); err == nil {
+		t.Error("made")
+	}
+	report, err := table.Apply(p, nil, []Target{to("10.60.1.0/26", "b", "192.0.2.2", macB)})
+	if err == nil || report.Routes[0].State != Failed || f.link("flannel.7") == nil {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestLostAddress: the routes stay while no interface has the host's address.
+func TestLostAddress(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	table := start(t, f, p)
+	target := to("10.60.1.0/26", "b", "192.0.2.2", macB)
+	apply(t, table, p, target)
+	want := f.state()
+	f.addresses[1].Addr = ip("192.0.2.100")
+	if _, err := table.Apply(p, nil, []Target{target}); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
+		t.Error(err)
+	}
+	requireState(t, f, want)
+	if _, _, err := table.Device(p, ipam.Endpoint{Address: ip("192.0.2.100")}); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, table, p, target)
+	requireState(t, f, strings.Replace(want, "local 192.0.2.1 ", "local 192.0.2.100 ", 1))
+}
+
+// TestRemoveAll: also what is not on record, or on a record that is damaged.
+func TestRemoveAll(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	before := f.foreignState()
+	apply(t, start(t, f, p), p, to("10.60.1.0/26", "b", "192.0.2.2", macB))
+	if err := newTable(Options{Dir: t.TempDir() + "/missing", Instance: instance}, f).RemoveAll(); err != nil || f.state() != "" || f.foreignState() != before {
+		t.Errorf("%v\n%s", err, f.state())
+	}
+}

@@ -1,0 +1,154 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// do makes a change. What is to be removed and is not there is no error, and what is to be added
+// never replaces what has come since the list was made.
+func (s *socket) do(c change) error {
+	var err error
+	switch o := c.object.(type) {
+	case device:
+		err = s.doDevice(c.verb, o)
+	case entry:
+		err = s.doRoute(c.verb, o)
+	case neighbour:
+		err = s.doNeighbour(c.verb, o.device, netlink.Neigh{IP: o.address.AsSlice()}, o.mac)
+	case forward:
+		n := netlink.Neigh{Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF}
+		if o.to.IsValid() {
+			n.IP = o.to.AsSlice()
+		}
+		err = s.doNeighbour(c.verb, o.device, n, o.mac)
+	}
+	if c.verb == remove && isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", c, err)
+	}
+	return nil
+}
+
+// isGone is the kernel's answer for what does not exist.
+func isGone(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.As(err, &missing)
+}
+
+func (s *socket) doRoute(v verb, e entry) error {
+	r, err := e.route(s.indexes)
+	if err != nil {
+		return err
+	}
+	switch v {
+	case add:
+		return s.RouteAdd(r)
+	case replace:
+		return s.RouteChange(r)
+	}
+	return s.RouteDel(r)
+}
+
+func (s *socket) doNeighbour(v verb, device string, n netlink.Neigh, mac string) error {
+	index, ok := s.indexes[device]
+	if !ok {
+		return fmt.Errorf("interface %q: %w", device, unix.ENODEV)
+	}
+	hardware, err := net.ParseMAC(mac)
+	if err != nil {
+		return err
+	}
+	n.LinkIndex, n.HardwareAddr, n.State = index, hardware, netlink.NUD_PERMANENT
+	if v == remove {
+		return s.NeighDel(&n)
+	}
+	return s.NeighSet(&n) // one that the kernel has learned is in the way of an addition
+}
+
+const (
+	// looseFilter is rp_filter of RFC 3704, 2.4: the source may be behind another interface.
+	looseFilter = "2"
+	// noAddress is addr_gen_mode: the kernel makes no link-local address by itself, because the
+	// one that belongs to the MAC has to be there at once.
+	noAddress = "1"
+)
+
+func (s *socket) doDevice(v verb, d device) error {
+	switch v {
+	case add:
+		return s.addDevice(d)
+	case replace:
+		return s.repairDevice(d)
+	}
+	l, err := s.LinkByName(d.name)
+	if err != nil {
+		return err
+	}
+	delete(s.indexes, d.name)
+	return s.LinkDel(l)
+}
+
+func (s *socket) addDevice(d device) error {
+	attrs := netlink.NewLinkAttrs()
+	mac, err := net.ParseMAC(d.mac)
+	if err != nil {
+		return err
+	}
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = d.name, mac, d.mtu
+	if err := s.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: d.id, Port: d.port, SrcAddr: d.local.AsSlice()}); err != nil {
+		return fmt.Errorf("VXLAN %d, port %d, from %s: %w", d.id, d.port, d.local, err)
+	}
+	return nil
+}
+
+// repairDevice makes of a device what it should be. It changes only what is wrong: a device that
+// gets its own MAC once more loses its neighbours.
+func (s *socket) repairDevice(d device) error {
+	l, err := s.LinkByName(d.name)
+	if err != nil {
+		return err
+	}
+	s.indexes[d.name] = l.Attrs().Index
+	have := linkOf(l)
+	s.readParameters(&have)
+	mac, err := net.ParseMAC(d.mac)
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		right bool
+		do    func() error
+	}{
+		{have.alias == d.alias, func() error { return s.LinkSetAlias(l, d.alias) }},
+		{have.mac == d.mac, func() error { return s.LinkSetHardwareAddr(l, mac) }},
+		{have.mtu == d.mtu, func() error { return s.LinkSetMTU(l, d.mtu) }},
+		{have.loose, func() error { return s.parameters.Set("net/ipv4/conf/"+d.name+"/rp_filter", looseFilter) }},
+		{have.ipv6Off, func() error { return s.parameters.Set("net/ipv6/conf/"+d.name+"/addr_gen_mode", noAddress) }},
+		{have.up, func() error { return s.LinkSetUp(l) }},
+		{have.ipv6Off, func() error { return s.setLinkLocal(l, d) }},
+	} {
+		if step.right {
+			continue
+		}
+		if err := step.do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setLinkLocal adds the address that other hosts send to.
+func (s *socket) setLinkLocal(l netlink.Link, d device) error {
+	prefix := &net.IPNet{IP: d.linkLocal.AsSlice(), Mask: net.CIDRMask(64, 128)}
+	return s.AddrReplace(l, &netlink.Addr{IPNet: prefix, Scope: unix.RT_SCOPE_LINK, Flags: unix.IFA_F_NODAD})
+}

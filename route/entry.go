@@ -1,0 +1,116 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+func (s *socket) listRoutes(to *snapshot, _ string) error {
+	names := map[int]string{}
+	for name, index := range s.indexes {
+		names[index] = name
+	}
+	main := &netlink.Route{Table: unix.RT_TABLE_MAIN}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		list, err := netns.Whole(func() ([]netlink.Route, error) {
+			return s.RouteListFiltered(family, main, netlink.RT_FILTER_TABLE)
+		})
+		if isOff(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range list {
+			to.addRoute(r, names)
+		}
+	}
+	return nil
+}
+
+func (to *snapshot) addRoute(r netlink.Route, names map[int]string) {
+	e := entryOf(r, names)
+	to.routes = append(to.routes, e)
+	if e.prefix.Bits() > 0 {
+		return
+	}
+	if e.via.IsValid() {
+		to.gateways = append(to.gateways, e.via)
+	}
+	for _, n := range r.MultiPath {
+		if g := addressOf(n.Gw); g.IsValid() {
+			to.gateways = append(to.gateways, g)
+		}
+	}
+}
+
+// entryOf translates a route.
+func entryOf(r netlink.Route, names map[int]string) entry {
+	e := entry{
+		prefix: prefixOf(r), via: addressOf(r.Gw), device: names[r.LinkIndex], metric: r.Priority,
+		onlink: r.Flags&int(netlink.FLAG_ONLINK) != 0, unreachable: r.Type == unix.RTN_UNREACHABLE,
+		ours: r.Protocol == Protocol,
+		odd:  len(r.MultiPath) > 0 || r.Encap != nil || r.Src != nil || r.Tos != 0 || r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_UNREACHABLE,
+	}
+	if v, ok := r.Via.(*netlink.Via); ok {
+		e.via = addressOf(v.Addr)
+	}
+	if r.Family == netlink.FAMILY_V4 {
+		e.scope = int(r.Scope)
+	}
+	if e.unreachable {
+		e.device = "" // IPv6 says lo
+	}
+	return e
+}
+
+// prefixOf is the destination of a route: older versions of the library have none for a default
+// route.
+func prefixOf(r netlink.Route) netip.Prefix {
+	if r.Dst == nil {
+		if r.Family == netlink.FAMILY_V4 {
+			return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		}
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return netip.PrefixFrom(addressOf(r.Dst.IP), ones)
+}
+
+// route is the entry as the library has it.
+func (e entry) route(indexes map[string]int) (*netlink.Route, error) {
+	r := &netlink.Route{
+		Dst: &net.IPNet{IP: e.prefix.Addr().AsSlice(), Mask: net.CIDRMask(e.prefix.Bits(), e.prefix.Addr().BitLen())}, Table: unix.RT_TABLE_MAIN,
+		Protocol: Protocol, Priority: e.metric, Scope: netlink.Scope(e.scope), Type: unix.RTN_UNICAST,
+	}
+	if e.unreachable {
+		r.Type = unix.RTN_UNREACHABLE
+		return r, nil
+	}
+	if e.device != "" {
+		index, ok := indexes[e.device]
+		if !ok {
+			return nil, fmt.Errorf("interface %q: %w", e.device, unix.ENODEV)
+		}
+		r.LinkIndex = index
+	}
+	if e.onlink {
+		r.Flags = int(netlink.FLAG_ONLINK)
+	}
+	switch {
+	case e.via.IsValid() && e.via.Is6() && e.prefix.Addr().Is4():
+		r.Via = &netlink.Via{AddrFamily: netlink.FAMILY_V6, Addr: e.via.AsSlice()}
+	case e.via.IsValid():
+		r.Gw = e.via.AsSlice()
+	}
+	return r, nil
+}

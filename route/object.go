@@ -1,0 +1,101 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// object is what the kernel's tables have. Objects can be compared.
+type object interface{ fmt.Stringer }
+
+// device is a VXLAN device, with all that matters of it.
+type device struct {
+	name, alias, mac string
+	mtu, id, port    int
+	// local is where its packets are from.
+	local netip.Addr
+	// flooding is whether it learns, or sends packets for unknown MACs to other hosts.
+	flooding bool
+	up       bool
+	// loose is whether a packet may arrive on it whose answer takes another interface.
+	loose bool
+	// linkLocal is the address that belongs to the MAC. Not valid: IPv6 is off.
+	linkLocal netip.Addr
+}
+
+// neighbour says which MAC an address on a device has.
+type neighbour struct {
+	device  string
+	address netip.Addr
+	mac     string
+}
+
+// forward says which host has a MAC behind a device: what bridge(8) calls an FDB entry.
+type forward struct {
+	device, mac string
+	to          netip.Addr
+}
+
+// entry is a route of the main table.
+type entry struct {
+	prefix netip.Prefix
+	// via is not valid if the prefix is on the link.
+	via    netip.Addr
+	device string
+	metric int
+	// onlink is whether via is taken to be on the link of the device.
+	onlink bool
+	// unreachable is whether packets are answered with an error.
+	unreachable bool
+	// ours is whether the route has our protocol.
+	ours bool
+	// scope is the kernel's for the route.
+	scope int
+	// odd is whether the route has what ours never have, such as several next hops.
+	odd bool
+}
+
+// place is what the kernel has one route for.
+type place struct {
+	prefix netip.Prefix
+	metric int
+}
+
+func (e entry) place() place { return place{e.prefix, e.metric} }
+
+func (d device) String() string { return "device " + d.name }
+func (n neighbour) String() string {
+	return fmt.Sprintf("neighbour %s %s dev %s", n.address, n.mac, n.device)
+}
+func (f forward) String() string {
+	return fmt.Sprintf("forwarding of %s to %s dev %s", f.mac, f.to, f.device)
+}
+
+func (e entry) String() string {
+	if e.unreachable {
+		return fmt.Sprintf("route unreachable %s metric %d", e.prefix, e.metric)
+	}
+	return fmt.Sprintf("route %s via %s dev %s", e.prefix, e.via, e.device)
+}
+
+// verb is what is done with an object.
+type verb string
+
+const (
+	// add is for an object that the kernel does not have.
+	add verb = "add"
+	// replace is for an object with a key that the kernel has: it is never missing in between.
+	replace verb = "replace"
+	remove  verb = "remove"
+)
+
+// change is one step from what the kernel has to what is wanted.
+type change struct {
+	verb   verb
+	object object
+}
+
+func (c change) String() string { return string(c.verb) + " " + c.object.String() }

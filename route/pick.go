@@ -1,0 +1,187 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// next is where packets to a block are sent.
+type next struct {
+	via    netip.Addr
+	device string
+	mode   ipam.Mode
+	onlink bool
+	// mac is that of the other host's VXLAN device; empty in the mode routed.
+	mac string
+}
+
+// pick is what was decided for a target.
+type pick struct {
+	Route
+	next
+	entry     entry
+	neighbour neighbour
+	forward   forward
+}
+
+// chooser decides how targets are reached.
+type chooser struct {
+	pool Pool
+	own  []netip.Prefix
+	// local is where this host's VXLAN device sends from, and mac is the device's.
+	local  netip.Addr
+	mac    string
+	have   *snapshot
+	lookup func(netip.Addr) (hop, error)
+}
+
+// choose decides for all targets.
+func (c *chooser) choose(targets []Target) []pick {
+	seen := map[netip.Prefix]bool{}
+	picks := make([]pick, 0, len(targets))
+	for _, t := range targets {
+		k := c.pick(t)
+		if k.State == Installed && seen[t.Block] {
+			k.State, k.Reason = Refused, "another target has the block"
+		}
+		seen[t.Block] = true
+		picks = append(picks, k)
+	}
+	nodes := nodesOf(picks, c.have.forwards)
+	for i := range picks {
+		if k := &picks[i]; k.isOverlay() {
+			k.refuse(nodes.refuse(k.forward))
+		}
+	}
+	return picks
+}
+
+// pick decides for a target by itself.
+func (c *chooser) pick(t Target) pick {
+	k := pick{Route: Route{Block: t.Block, Node: t.Node, State: Installed}}
+	reason := c.refuse(t)
+	if reason == "" {
+		k.next, reason = c.next(t)
+	}
+	k.Via, k.Device, k.Mode = k.via, k.device, k.mode
+	k.refuse(reason)
+	if k.State != Installed {
+		return k
+	}
+	k.entry = entryTo(t.Block, k.next)
+	if k.mac != "" {
+		k.neighbour = neighbour{k.device, k.via, k.mac}
+		k.forward = forward{k.device, k.mac, t.Endpoint.Address}
+	}
+	if e, ok := c.have.foreign(t.Block); ok {
+		k.State, k.Reason = Conflict, fmt.Sprintf("the host has another %s: remove it", e)
+	}
+	return k
+}
+
+// isOverlay is whether the target is reached through the VXLAN device.
+func (k *pick) isOverlay() bool { return k.State == Installed && k.mac != "" }
+
+// refuse refuses a target for a reason, if there is one.
+func (k *pick) refuse(reason string) {
+	if reason != "" {
+		k.State, k.Reason = Refused, reason
+	}
+}
+
+// refuse returns why a target is not safe: other hosts wrote it.
+func (c *chooser) refuse(t Target) string {
+	a := t.Endpoint.Address
+	within := func(p netip.Prefix) bool { return p.Bits() <= t.Block.Bits() && p.Contains(t.Block.Addr()) }
+	switch {
+	case t.Block != t.Block.Masked() || !slices.ContainsFunc(c.pool.Subnets, within):
+		return fmt.Sprintf("the block is not in the subnets %s of the pool", c.pool.Subnets)
+	case t.Block.Bits() != c.pool.blockBits(t.Block):
+		return fmt.Sprintf("the block is no /%d, as all blocks of the pool are", c.pool.blockBits(t.Block))
+	case slices.ContainsFunc(c.own, t.Block.Overlaps):
+		return "the block is this host's own"
+	}
+	if err := t.Endpoint.Validate(); err != nil {
+		return err.Error()
+	}
+	switch own := c.have.linkOf(a); {
+	case own != nil:
+		return fmt.Sprintf("the address %s is this host's, on %s", a, own.name)
+	case slices.ContainsFunc(c.pool.Subnets, func(p netip.Prefix) bool { return p.Contains(a) }):
+		return fmt.Sprintf("the address %s is in the pool", a)
+	case t.Endpoint.LinkLocal.IsValid() && c.have.linkOf(t.Endpoint.LinkLocal) != nil:
+		return fmt.Sprintf("the address %s is this host's", t.Endpoint.LinkLocal)
+	}
+	return c.covers(t.Block)
+}
+
+// covers returns what of this host's a route to the block would divert.
+func (c *chooser) covers(block netip.Prefix) string {
+	for _, own := range c.have.addresses {
+		if block.Contains(own.Addr) && !slices.Contains(c.pool.Gateways, own.Addr) {
+			return fmt.Sprintf("the block has the address %s of this host's interface %s", own.Addr, own.device)
+		}
+	}
+	for _, g := range c.have.gateways {
+		if block.Contains(g) {
+			return fmt.Sprintf("the block has this host's default gateway %s", g)
+		}
+	}
+	return ""
+}
+
+// next returns how a target is reached in the pool's mode, or why it is not.
+func (c *chooser) next(t Target) (next, string) {
+	if c.pool.Mode == ipam.ModeVXLAN {
+		return c.overlay(t)
+	}
+	n, reason := c.direct(t)
+	if reason != "" && c.pool.Mode == ipam.ModeAuto {
+		return c.overlay(t)
+	}
+	return n, reason
+}
+
+// direct is for hosts on a common link.
+func (c *chooser) direct(t Target) (next, string) {
+	e := t.Endpoint
+	h, err := c.lookup(e.Address)
+	if err != nil {
+		return next{}, fmt.Sprintf("no route to %s: %v", e.Address, err)
+	}
+	n := next{via: e.Address, device: h.device, mode: ipam.ModeRouted}
+	switch l := c.have.link(h.device); {
+	case h.gateway.IsValid():
+		return n, fmt.Sprintf("%s is not on a link of this host, but behind %s: use the mode vxlan or auto", e.Address, h.gateway)
+	case l == nil || l.hasOurAlias():
+		return n, fmt.Sprintf("%s is reached through %q, which is no link to other hosts", e.Address, h.device)
+	case t.Block.Addr().Is6() && e.Address.Is4():
+		if n.via = e.LinkLocal; !n.via.IsValid() {
+			return n, fmt.Sprintf("the node has the IPv4 address %s and no link-local IPv6 address: want one, as next hop of IPv6 blocks", e.Address)
+		}
+	}
+	return n, ""
+}
+
+// overlay is for hosts that are reached through the VXLAN device.
+func (c *chooser) overlay(t Target) (next, string) {
+	e := t.Endpoint
+	n := next{device: deviceName(c.pool.Name), mode: ipam.ModeVXLAN, via: linkLocalOf(e.MAC), mac: e.MAC}
+	switch {
+	case e.MAC == "":
+		return n, "the node has no VXLAN device: see its agent's log"
+	case e.MAC == c.mac:
+		return n, fmt.Sprintf("the MAC %s is that of this host's VXLAN device", e.MAC)
+	case e.Address.Is4() != c.local.Is4():
+		return n, fmt.Sprintf("the address %s of the node and %s of this host are of two families", e.Address, c.local)
+	case t.Block.Addr().Is4() && e.Address.Is4():
+		n.via, n.onlink = e.Address, true
+	}
+	return n, ""
+}

@@ -1,0 +1,125 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/atomicfile"
+)
+
+// record says what of the kernel's tables is a pool's. It is written before anything is made.
+type record struct {
+	Pool string `json:"pool"`
+	// Subnets have the pool's routes.
+	Subnets []netip.Prefix `json:"subnets"`
+	// Device and MAC are those of the VXLAN device. Empty: there is none.
+	Device string `json:"device,omitempty"`
+	MAC    string `json:"mac,omitempty"`
+}
+
+const recordSuffix = ".json"
+
+func (t *Table) recordPath(pool string) string { return filepath.Join(t.o.Dir, pool+recordSuffix) }
+
+// has is whether a route of ours is the pool's.
+func (r record) has(e entry) bool {
+	return slices.ContainsFunc(r.Subnets, func(s netip.Prefix) bool {
+		return s.Bits() <= e.prefix.Bits() && s.Contains(e.prefix.Addr())
+	}) || r.Device != "" && e.device == r.Device
+}
+
+// readRecord returns the record of a pool. One that is missing or damaged says nothing: the
+// protocol and the aliases are left to find what is ours.
+func (t *Table) readRecord(pool string) (record, error) {
+	r := record{Pool: pool}
+	data, err := os.ReadFile(t.recordPath(pool))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("read the record of the routes: %w", err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil || r.Pool != pool {
+		return record{Pool: pool}, nil
+	}
+	return r, nil
+}
+
+// records are those of all pools.
+func (t *Table) records() ([]record, error) {
+	files, err := os.ReadDir(t.o.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the records of the routes: %w", err)
+	}
+	var all []record
+	for _, f := range files {
+		pool, ok := strings.CutSuffix(f.Name(), recordSuffix)
+		if !ok {
+			continue
+		}
+		r, err := t.readRecord(pool)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// widen records a pool before its objects are made. The record keeps the subnets that the pool had
+// before, until narrow.
+func (t *Table) widen(p Pool) (record, error) {
+	r, err := t.readRecord(p.Name)
+	if err != nil {
+		return r, err
+	}
+	want := r
+	want.Subnets = slices.Clone(r.Subnets)
+	for _, s := range p.Subnets {
+		if !slices.Contains(want.Subnets, s) {
+			want.Subnets = append(want.Subnets, s)
+		}
+	}
+	if p.hasDevice() {
+		want.Device, want.MAC = deviceName(p.Name), deviceMAC(t.o.Instance, p.Name)
+	}
+	return want, t.writeRecord(r, want)
+}
+
+// narrow forgets the subnets that the pool does not have any more, when their routes are gone.
+func (t *Table) narrow(p Pool, r record) error {
+	want := r
+	want.Subnets = p.Subnets
+	return t.writeRecord(r, want)
+}
+
+func (t *Table) writeRecord(have, want record) error {
+	if slices.Equal(have.Subnets, want.Subnets) && have.Device == want.Device && have.MAC == want.MAC {
+		return nil
+	}
+	data, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.o.Dir, 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Write(t.recordPath(want.Pool), data, atomicfile.Options{})
+}
+
+func (t *Table) forget(pool string) error {
+	if err := os.Remove(t.recordPath(pool)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

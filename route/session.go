@@ -1,0 +1,172 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sysctl"
+)
+
+// host is the kernel of the caller's network namespace.
+type host struct{}
+
+// socket is a session with the kernel.
+type socket struct {
+	*netlink.Handle
+	parameters sysctl.Tree
+	// links are the interfaces that were listed, and indexes their indexes by name.
+	links   map[string]*link
+	indexes map[string]int
+}
+
+func (host) open() (session, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	return &socket{Handle: h}, nil
+}
+
+func (s *socket) close() {
+	s.Close()
+	_ = s.parameters.Close() // opened for reading
+}
+
+func (s *socket) list(device string) (*snapshot, error) {
+	var found snapshot
+	for _, read := range []func(*snapshot, string) error{s.listLinks, s.listAddresses, s.listRoutes, s.listNeighbours} {
+		if err := read(&found, device); err != nil {
+			return nil, err
+		}
+	}
+	return &found, nil
+}
+
+func (s *socket) listLinks(to *snapshot, name string) error {
+	links, err := netns.Whole(s.LinkList)
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	s.links, s.indexes = map[string]*link{}, map[string]int{}
+	for _, l := range links {
+		to.links = append(to.links, linkOf(l))
+	}
+	for i := range to.links {
+		l := &to.links[i]
+		s.links[l.name], s.indexes[l.name] = l, l.index
+	}
+	if l := s.links[name]; l != nil && l.kind == "vxlan" {
+		s.readParameters(l)
+	}
+	return nil
+}
+
+// linkOf translates an interface.
+func linkOf(l netlink.Link) link {
+	a := l.Attrs()
+	found := link{index: a.Index, kind: l.Type(), device: device{
+		name: a.Name, alias: a.Alias, mac: a.HardwareAddr.String(), mtu: a.MTU, up: a.Flags&net.FlagUp != 0,
+	}}
+	if v, ok := l.(*netlink.Vxlan); ok {
+		found.id, found.port, found.local = v.VxlanId, v.Port, addressOf(v.SrcAddr)
+		found.flooding = v.Learning || v.FlowBased || v.GBP || v.VtepDevIndex != 0 || len(v.Group) > 0
+	}
+	return found
+}
+
+// readParameters reads what netlink does not tell of a device.
+func (s *socket) readParameters(l *link) {
+	filter, err := s.parameters.Get("net/ipv4/conf/" + l.name + "/rp_filter")
+	l.loose = err == nil && filter == looseFilter
+	off, err := s.parameters.Get("net/ipv6/conf/" + l.name + "/disable_ipv6")
+	l.ipv6Off = err != nil || off != "0"
+}
+
+func (s *socket) listAddresses(to *snapshot, device string) error {
+	all, err := netns.Whole(func() ([]netlink.Addr, error) { return s.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	names := map[int]string{}
+	for i := range to.links {
+		names[to.links[i].index] = to.links[i].name
+	}
+	for _, a := range all {
+		own := address{addressOf(a.IP), names[a.LinkIndex]}
+		to.addresses = append(to.addresses, own)
+		if l := s.links[device]; l != nil && own.device == device && own.Addr == linkLocalOf(l.mac) {
+			l.linkLocal = own.Addr
+		}
+	}
+	return nil
+}
+
+func addressOf(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+func (s *socket) listNeighbours(to *snapshot, device string) error {
+	l := s.links[device]
+	if l == nil || l.kind != "vxlan" {
+		return nil
+	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6, unix.AF_BRIDGE} {
+		list, err := netns.Whole(func() ([]netlink.Neigh, error) { return s.NeighList(l.index, family) })
+		if isOff(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list neighbours of %s: %w", device, err)
+		}
+		for _, n := range list {
+			to.addNeighbour(n, device)
+		}
+	}
+	return nil
+}
+
+// addNeighbour leaves out what the kernel has learned by itself.
+func (to *snapshot) addNeighbour(n netlink.Neigh, device string) {
+	switch {
+	case n.State&netlink.NUD_PERMANENT == 0 || n.Flags&netlink.NTF_PROXY != 0:
+	case n.Family == unix.AF_BRIDGE:
+		to.forwards = append(to.forwards, forward{device, n.HardwareAddr.String(), addressOf(n.IP)})
+	default:
+		to.neighbours = append(to.neighbours, neighbour{device, addressOf(n.IP), n.HardwareAddr.String()})
+	}
+}
+
+// isOff is the answer of a kernel without the family.
+func isOff(err error) bool {
+	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+func (s *socket) lookup(a netip.Addr) (hop, error) {
+	routes, err := s.RouteGet(a.AsSlice())
+	if err != nil {
+		return hop{}, err
+	}
+	if len(routes) != 1 || routes[0].Type != unix.RTN_UNICAST {
+		return hop{}, fmt.Errorf("it is not unicast: %v", routes)
+	}
+	h := hop{gateway: addressOf(routes[0].Gw)}
+	if v, ok := routes[0].Via.(*netlink.Via); ok {
+		h.gateway = addressOf(v.Addr)
+	}
+	for name, index := range s.indexes {
+		if index == routes[0].LinkIndex {
+			h.device = name
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,71 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// snapshot is what the kernel has, as far as it concerns the blocks of other hosts.
+type snapshot struct {
+	links     []link
+	addresses []address
+	// gateways are those of default routes.
+	gateways []netip.Addr
+	// routes are those of the main table.
+	routes []entry
+	// neighbours and forwards are the permanent ones of VXLAN devices that are ours by their names.
+	neighbours []neighbour
+	forwards   []forward
+}
+
+// link is an interface.
+type link struct {
+	device
+	kind  string
+	index int
+	// ipv6Off is whether the interface has no IPv6. It is known of VXLAN devices only.
+	ipv6Off bool
+}
+
+// address is one of an interface.
+type address struct {
+	netip.Addr
+	device string
+}
+
+// hop is how a packet to an address leaves this host.
+type hop struct {
+	device string
+	// gateway is not valid if the address is on the link.
+	gateway netip.Addr
+}
+
+// link returns the interface of a name, or nil.
+func (s *snapshot) link(name string) *link {
+	i := slices.IndexFunc(s.links, func(l link) bool { return l.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.links[i]
+}
+
+// linkOf returns the interface that has an address, or nil.
+func (s *snapshot) linkOf(a netip.Addr) *link {
+	i := slices.IndexFunc(s.addresses, func(own address) bool { return own.Addr == a })
+	if i < 0 {
+		return nil
+	}
+	return s.link(s.addresses[i].device)
+}
+
+// foreign returns whether the kernel has a route of others for the prefix.
+func (s *snapshot) foreign(p netip.Prefix) (entry, bool) {
+	i := slices.IndexFunc(s.routes, func(e entry) bool { return !e.ours && e.prefix == p })
+	if i < 0 {
+		return entry{}, false
+	}
+	return s.routes[i], true
+}

@@ -1,0 +1,399 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+const (
+	instance = "6f1ed002ab5595859014ebf0951522d9"
+	macB     = "02:00:00:00:00:0b"
+	macC     = "02:00:00:00:00:0c"
+)
+
+func testPool(mode ipam.Mode) Pool {
+	return Pool{
+		Name: "net", Mode: mode, Subnets: []netip.Prefix{cidr("10.60.0.0/16"), cidr("fd60::/112")},
+		BlockSize: ipam.BlockSize{IPv4: 26, IPv6: 122}, Gateways: []netip.Addr{ip("10.60.0.1"), ip("fd60::1")},
+		VXLAN: ipam.VXLAN{ID: 7, Port: 4789},
+	}
+}
+
+var local = ipam.Endpoint{Address: ip("192.0.2.1"), LinkLocal: ip("fe80::1")}
+
+// to is a target of a node whose address ends in the number.
+func to(block, node, address, mac string) Target {
+	return Target{Block: cidr(block), Node: node, Endpoint: ipam.Endpoint{Address: ip(address), LinkLocal: ip("fe80::2"), MAC: mac}}
+}
+
+// start returns a table whose device is made.
+func start(t *testing.T, f *fake, p Pool) *Table {
+	t.Helper()
+	table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+	if _, _, err := table.Device(p, local); err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func apply(t *testing.T, table *Table, p Pool, targets ...Target) Report {
+	t.Helper()
+	report, err := table.Apply(p, nil, targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func requireState(t *testing.T, f *fake, want string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(want), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	slices.Sort(lines)
+	if diff := gocmp.Diff(strings.Join(lines, "\n"), f.state()); diff != "" {
+		t.Errorf("the kernel has (-want +got):\n%s", diff)
+	}
+}
+
+var behindRouter = hop{device: "eth0", gateway: ip("192.0.2.254")}
+
+// TestModes: what the kernel has in each mode, for a node on the link and one behind a router.
+func TestModes(t *testing.T) {
+	targets := []Target{
+		to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "198.51.100.3", macC),
+		to("fd60::40/122", "b", "192.0.2.2", macB), to("fd60::80/122", "c", "198.51.100.3", macC),
+	}
+	const unclaimed = "route unreachable 10.60.0.0/16 metric 4278198272\nroute unreachable fd60::/112 metric 4278198272\n"
+	const direct = "route 10.60.1.0/26 via 192.0.2.2 dev eth0\nroute fd60::40/122 via fe80::2 dev eth0\n"
+	vxlan := "device vx-net mtu 1450 " + deviceMAC(instance, "net") + " local 192.0.2.1 id 7 port 4789\n"
+	const overlayC = `forwarding of 02:00:00:00:00:0c to 198.51.100.3 dev vx-net
+		neighbour 198.51.100.3 02:00:00:00:00:0c dev vx-net
+		neighbour fe80::ff:fe00:c 02:00:00:00:00:0c dev vx-net
+		route 10.60.2.0/26 via 198.51.100.3 dev vx-net
+		route fd60::80/122 via fe80::ff:fe00:c dev vx-net
+		`
+	const overlayB = `forwarding of 02:00:00:00:00:0b to 192.0.2.2 dev vx-net
+		neighbour 192.0.2.2 02:00:00:00:00:0b dev vx-net
+		neighbour fe80::ff:fe00:b 02:00:00:00:00:0b dev vx-net
+		route 10.60.1.0/26 via 192.0.2.2 dev vx-net
+		route fd60::40/122 via fe80::ff:fe00:b dev vx-net
+		`
+	for mode, test := range map[ipam.Mode]struct {
+		states []State
+		want   string
+	}{
+		ipam.ModeRouted: {[]State{Installed, Refused, Installed, Refused}, unclaimed + direct},
+		ipam.ModeVXLAN:  {[]State{Installed, Installed, Installed, Installed}, unclaimed + vxlan + overlayB + overlayC},
+		ipam.ModeAuto:   {[]State{Installed, Installed, Installed, Installed}, unclaimed + vxlan + direct + overlayC},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			f, p := newFake(), testPool(mode)
+			f.hops[ip("198.51.100.3")] = behindRouter
+			table := start(t, f, p)
+			for i, r := range apply(t, table, p, targets...).Routes {
+				if r.State != test.states[i] || (r.Reason == "") != (r.State == Installed) {
+					t.Errorf("%+v, want %s", r, test.states[i])
+				}
+			}
+			requireState(t, f, test.want)
+			if again := apply(t, table, p, targets...); again.Added+again.Replaced+again.Removed != 0 {
+				t.Errorf("the second time: %+v", again)
+			}
+			before := newFake()
+			if err := table.Remove(p.Name); err != nil || f.state() != "" || f.foreignState() != before.foreignState() {
+				t.Errorf("left, %v:\n%s", err, f.state())
+			}
+			if files, err := os.ReadDir(table.o.Dir); err != nil || len(files) != 0 {
+				t.Errorf("records left: %v, %v", files, err)
+			}
+		})
+	}
+}
+
+// TestIPv6Underlay: IPv4 blocks have IPv6 next hops.
+func TestIPv6Underlay(t *testing.T) {
+	for mode, want := range map[ipam.Mode]string{
+		ipam.ModeRouted: "route 10.60.1.0/26 via 2001:db8::2 dev eth0\nroute fd60::40/122 via 2001:db8::2 dev eth0",
+		ipam.ModeVXLAN:  "route 10.60.1.0/26 via fe80::ff:fe00:b dev vx-net\nroute fd60::40/122 via fe80::ff:fe00:b dev vx-net",
+	} {
+		f, p := newFake(), testPool(mode)
+		table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+		_, mtu, err := table.Device(p, ipam.Endpoint{Address: ip("2001:db8::1")})
+		if wantMTU := map[ipam.Mode]int{ipam.ModeRouted: 1500, ipam.ModeVXLAN: 1430}[mode]; err != nil || mtu != wantMTU {
+			t.Errorf("%s: MTU %d, error %v, want %d", mode, mtu, err, wantMTU)
+		}
+		apply(t, table, p, to("10.60.1.0/26", "b", "2001:db8::2", macB), to("fd60::40/122", "b", "2001:db8::2", macB))
+		for line := range strings.Lines(want) {
+			if !strings.Contains(f.state(), strings.TrimSpace(line)) {
+				t.Errorf("%s: want %s in\n%s", mode, line, f.state())
+			}
+		}
+	}
+}
+
+// TestRefusedTargets: what another host writes does not divert what is this host's.
+func TestRefusedTargets(t *testing.T) {
+	const blockB = "10.60.1.0/26"
+	edit := func(change func(*Target)) Target {
+		target := to(blockB, "b", "192.0.2.2", macB)
+		change(&target)
+		return target
+	}
+	for name, test := range map[string]struct {
+		target Target
+		mode   ipam.Mode
+		reason string
+	}{
+		"no block":                 {edit(func(t *Target) { t.Block = netip.Prefix{} }), ipam.ModeRouted, "not in the subnets"},
+		"outside of the pool":      {to("10.61.1.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "not in the subnets"},
+		"the default route":        {to("0.0.0.0/0", "b", "192.0.2.2", macB), ipam.ModeRouted, "not in the subnets"},
+		"larger than the subnet":   {to("10.0.0.0/8", "b", "192.0.2.2", macB), ipam.ModeRouted, "not in the subnets"},
+		"the whole pool":           {to("10.60.0.0/16", "b", "192.0.2.2", macB), ipam.ModeRouted, "no /26"},
+		"one address":              {to("10.60.1.1/32", "b", "192.0.2.2", macB), ipam.ModeRouted, "no /26"},
+		"bits beside the prefix":   {to("10.60.1.1/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "not in the subnets"},
+		"IPv4 in IPv6":             {to("::ffff:10.60.1.0/122", "b", "192.0.2.2", macB), ipam.ModeRouted, "not in the subnets"},
+		"own block":                {to("10.60.9.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "this host's own"},
+		"no address":               {edit(func(t *Target) { t.Endpoint.Address = netip.Addr{} }), ipam.ModeRouted, "address is empty"},
+		"own address":              {to(blockB, "b", "192.0.2.1", macB), ipam.ModeRouted, "this host's, on eth0"},
+		"unspecified":              {to(blockB, "b", "0.0.0.0", macB), ipam.ModeRouted, "unicast"},
+		"multicast":                {to(blockB, "b", "224.0.0.1", macB), ipam.ModeVXLAN, "unicast"},
+		"broadcast":                {to(blockB, "b", "255.255.255.255", macB), ipam.ModeVXLAN, "unicast"},
+		"loopback":                 {to(blockB, "b", "127.0.0.2", macB), ipam.ModeRouted, "unicast"},
+		"link-local":               {to(blockB, "b", "169.254.0.2", macB), ipam.ModeRouted, "unicast"},
+		"an address in the pool":   {to(blockB, "b", "10.60.3.3", macB), ipam.ModeRouted, "is in the pool"},
+		"own link-local":           {edit(func(t *Target) { t.Endpoint.LinkLocal = ip("fe80::1") }), ipam.ModeRouted, "fe80::1 is this host's"},
+		"global as link-local":     {edit(func(t *Target) { t.Endpoint.LinkLocal = ip("2001:db8::9") }), ipam.ModeRouted, "linkLocal"},
+		"an own interface":         {to("10.60.8.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "10.60.8.7 of this host's interface eth1"},
+		"the default gateway":      {to("10.60.7.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "default gateway 10.60.7.9"},
+		"behind a router":          {to(blockB, "b", "198.51.100.3", macB), ipam.ModeRouted, "behind 192.0.2.254: use the mode vxlan or auto"},
+		"no route":                 {to(blockB, "b", "198.51.100.4", macB), ipam.ModeRouted, "is no link to other hosts"},
+		"through a device of ours": {to(blockB, "b", "198.51.100.5", macB), ipam.ModeRouted, "is no link to other hosts"},
+		"no next hop for IPv6":     {edit(func(t *Target) { t.Block, t.Endpoint.LinkLocal = cidr("fd60::40/122"), netip.Addr{} }), ipam.ModeRouted, "no link-local IPv6 address"},
+		"no MAC":                   {to(blockB, "b", "192.0.2.2", ""), ipam.ModeVXLAN, "no VXLAN device"},
+		"a group's MAC":            {to(blockB, "b", "192.0.2.2", "01:00:5e:00:00:01"), ipam.ModeVXLAN, "mac"},
+		"all hosts' MAC":           {to(blockB, "b", "192.0.2.2", "ff:ff:ff:ff:ff:ff"), ipam.ModeVXLAN, "mac"},
+		"no host's MAC":            {to(blockB, "b", "192.0.2.2", "00:00:00:00:00:00"), ipam.ModeVXLAN, "mac"},
+		"own MAC":                  {to(blockB, "b", "192.0.2.2", deviceMAC(instance, "net")), ipam.ModeVXLAN, "this host's VXLAN device"},
+		"another family":           {to(blockB, "b", "2001:db8::2", macB), ipam.ModeVXLAN, "two families"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, p := newFake(), testPool(test.mode)
+			f.links = append(f.links,
+				link{device: device{name: "eth1", up: true, mtu: 1500}, kind: "device", index: 3},
+				link{device: device{name: "vx-other", alias: "allocnet pool other", up: true}, kind: "vxlan", index: 4})
+			f.addresses = append(f.addresses, address{ip("10.60.8.7"), "eth1"}, address{ip("10.60.0.1"), "eth1"})
+			f.gateways = append(f.gateways, ip("10.60.7.9"))
+			f.hops = map[netip.Addr]hop{ip("198.51.100.3"): behindRouter, ip("198.51.100.4"): {}, ip("198.51.100.5"): {device: "vx-other"}}
+			table := start(t, f, p)
+			before := f.state()
+			report, err := table.Apply(p, []netip.Prefix{cidr("10.60.9.0/26")}, []Target{test.target})
+			if r := report.Routes[0]; err != nil || r.State != Refused || !strings.Contains(r.Reason, test.reason) {
+				t.Errorf("%+v, %v; want %q", r, err, test.reason)
+			}
+			after := strings.ReplaceAll(f.state(), unclaimed(p.Subnets[0]).String()+"\n"+unclaimed(p.Subnets[1]).String(), "")
+			if strings.TrimSpace(after) != strings.TrimSpace(before) {
+				t.Errorf("the kernel has:\n%s", f.state())
+			}
+		})
+	}
+}
+
+// TestAllowedTargets are close to refused ones.
+func TestAllowedTargets(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeRouted)
+	f.addresses = append(f.addresses, address{ip("10.60.0.1"), "eth0"}) // the gateway, which all hosts have
+	table := start(t, f, p)
+	report, err := table.Apply(p, []netip.Prefix{cidr("10.60.9.0/26")}, []Target{
+		to("10.60.0.0/26", "b", "192.0.2.2", ""), to("10.60.9.64/26", "b", "192.0.2.2", ""), to("10.60.255.192/26", "c", "192.0.2.3", ""),
+	})
+	for _, r := range report.Routes {
+		if r.State != Installed || err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+// TestSameNode: a node that names the MAC or the address of another gets no packets of that one,
+// whichever comes first in the list.
+func TestSameNode(t *testing.T) {
+	b, c := to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC)
+	for name, liar := range map[string]Target{
+		"MAC":     to("10.60.0.0/26", "liar", "192.0.2.66", macB),
+		"address": to("10.60.0.0/26", "liar", "192.0.2.2", "02:00:00:00:00:66"),
+	} {
+		f, p := newFake(), testPool(ipam.ModeVXLAN)
+		table := start(t, f, p)
+		apply(t, table, p, b, c)
+		before := f.state()
+		report := apply(t, table, p, liar, b, c)
+		if report.Routes[0].State != Refused || report.Routes[1].State != Installed || f.state() != before {
+			t.Errorf("%s: %+v\n%s", name, report, f.state())
+		}
+		// The block of a node that is gone keeps nothing from another one.
+		if report := apply(t, table, p, liar, c); report.Routes[0].State != Installed {
+			t.Errorf("%s alone: %+v", name, report)
+		}
+	}
+}
+
+// TestSameBlock: one of two targets has the block.
+func TestSameBlock(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeRouted)
+	report := apply(t, start(t, f, p), p, to("10.60.1.0/26", "b", "192.0.2.2", ""), to("10.60.1.0/26", "c", "192.0.2.3", ""))
+	if report.Routes[0].State != Installed || report.Routes[1].State != Refused {
+		t.Errorf("%+v", report)
+	}
+}
+
+// TestForeignRoute: one of others for the block wins whatever its metric, also if it comes later.
+func TestForeignRoute(t *testing.T) {
+	foreign := map[string]entry{
+		"same metric":   {prefix: cidr("10.60.1.0/26"), via: ip("192.0.2.99"), device: "eth0"},
+		"worse metric":  {prefix: cidr("10.60.1.0/26"), via: ip("192.0.2.99"), device: "eth0", metric: 4000},
+		"unreachable":   {prefix: cidr("10.60.1.0/26"), unreachable: true, metric: 10},
+		"a connected 6": {prefix: cidr("fd60::40/122"), device: "eth0", metric: 256},
+	}
+	targets := []Target{to("10.60.1.0/26", "b", "192.0.2.2", ""), to("fd60::40/122", "b", "192.0.2.2", "")}
+	for name, e := range foreign {
+		f, p := newFake(), testPool(ipam.ModeRouted)
+		table := start(t, f, p)
+		apply(t, table, p, targets...)
+		f.routes = append(f.routes, e)
+		before := f.foreignState()
+		for _, r := range apply(t, table, p, targets...).Routes {
+			if conflict := r.Block == e.prefix; (r.State == Conflict) != conflict || conflict && !strings.Contains(r.Reason, e.prefix.String()) {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if strings.Contains(f.state(), e.prefix.String()) || f.foreignState() != before {
+			t.Errorf("%s:\n%s\n%s", name, f.state(), f.foreignState())
+		}
+		f.routes = slices.DeleteFunc(f.routes, func(o entry) bool { return o == e })
+		for _, r := range apply(t, table, p, targets...).Routes {
+			if r.State != Installed {
+				t.Errorf("%s, without it: %+v", name, r)
+			}
+		}
+	}
+}
+
+// TestForeignSubnet: a bridge has a route for the subnet, which is preferred to the unreachable one.
+func TestForeignSubnet(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeRouted)
+	f.routes = []entry{{prefix: p.Subnets[0], device: "eth0"}, {prefix: p.Subnets[1], metric: subnetMetric, unreachable: true}}
+	apply(t, start(t, f, p), p)
+	requireState(t, f, "route unreachable 10.60.0.0/16 metric 4278198272")
+}
+
+// TestReplacedInPlace: a route whose next hop changes is never missing.
+func TestReplacedInPlace(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	table := start(t, f, p)
+	apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC), to("10.60.3.0/26", "b", "192.0.2.2", macB))
+	f.log = nil
+	report := apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.20", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC))
+	var log []string
+	for _, c := range f.log {
+		log = append(log, c.String())
+	}
+	want := []string{
+		"replace forwarding of 02:00:00:00:00:0b to 192.0.2.20 dev vx-net",
+		"add neighbour 192.0.2.20 02:00:00:00:00:0b dev vx-net",
+		"replace route 10.60.1.0/26 via 192.0.2.20 dev vx-net",
+		"remove route 10.60.3.0/26 via 192.0.2.2 dev vx-net",
+		"remove neighbour 192.0.2.2 02:00:00:00:00:0b dev vx-net",
+	}
+	if diff := gocmp.Diff(want, log); diff != "" || report.Added != 1 || report.Replaced != 2 || report.Removed != 2 {
+		t.Errorf("%+v (-want +got):\n%s", report, diff)
+	}
+}
+
+// TestFailedChange: what depends on it has failed, the rest is done, and the next time all is.
+func TestFailedChange(t *testing.T) {
+	b, c := to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC)
+	for _, o := range []object{
+		forward{"vx-net", macB, ip("192.0.2.2")}, neighbour{"vx-net", ip("192.0.2.2"), macB},
+		entryTo(b.Block, next{via: ip("192.0.2.2"), device: "vx-net", onlink: true}),
+	} {
+		f, p := newFake(), testPool(ipam.ModeVXLAN)
+		table := start(t, f, p)
+		f.refused[o] = unix.EPERM
+		report, err := table.Apply(p, nil, []Target{b, c})
+		if !errors.Is(err, unix.EPERM) || report.Routes[0].State != Failed || report.Routes[0].Reason == "" || report.Routes[1].State != Installed {
+			t.Errorf("%s: %+v, %v", o, report, err)
+		}
+		delete(f.refused, o)
+		if report := apply(t, table, p, b, c); report.Routes[0].State != Installed || report.Added != 1 {
+			t.Errorf("%s, again: %+v", o, report)
+		}
+	}
+}
+
+// TestChangedSubnets: routes of a subnet that the pool does not have any more are removed.
+func TestChangedSubnets(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeRouted)
+	table := start(t, f, p)
+	apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", ""))
+	p.Subnets = []netip.Prefix{cidr("10.70.0.0/16")}
+	apply(t, table, p)
+	requireState(t, f, "route unreachable 10.70.0.0/16 metric 4278198272")
+}
+
+// TestModeWithoutDevice: a pool that has become routed has no device any more.
+func TestModeWithoutDevice(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	table := start(t, f, p)
+	apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB))
+	p.Mode = ipam.ModeRouted
+	apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB))
+	requireState(t, f, "route 10.60.1.0/26 via 192.0.2.2 dev eth0\nroute unreachable 10.60.0.0/16 metric 4278198272\nroute unreachable fd60::/112 metric 4278198272")
+}
+
+// TestTwoPools: each has its own routes and device.
+func TestTwoPools(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	q := p
+	q.Name, q.Subnets, q.VXLAN.ID = "other", []netip.Prefix{cidr("10.70.0.0/16")}, 8
+	table := start(t, f, p)
+	apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB))
+	one := f.state()
+	if _, _, err := table.Device(q, local); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, table, q, to("10.70.1.0/26", "b", "192.0.2.2", macC))
+	if report := apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB)); report.Added+report.Replaced+report.Removed != 0 {
+		t.Errorf("%+v", report)
+	}
+	if err := table.Remove("other"); err != nil {
+		t.Fatal(err)
+	}
+	requireState(t, f, one)
+	if err := errors.Join(table.Remove("other"), table.Remove("never")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestApplyWithoutDevice: the host's address is not known.
+func TestApplyWithoutDevice(t *testing.T) {
+	table := newTable(Options{Dir: t.TempDir(), Instance: instance}, newFake())
+	if _, err := table.Apply(testPool(ipam.ModeRouted), nil, nil); err == nil || !strings.Contains(err.Error(), "call Device first") {
+		t.Error(err)
+	}
+	if _, _, err := table.Device(testPool(ipam.ModeVXLAN), ipam.Endpoint{Address: ip("192.0.2.77")}); err == nil || !strings.Contains(err.Error(), "192.0.2.77") {
+		t.Error(err)
+	}
+}

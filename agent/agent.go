@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -78,6 +79,9 @@ type Config struct {
 	Ready func() []string
 	// Pools returns the state of the pools of allocnet-ipam, for metrics. Default: none.
 	Pools func(context.Context) []pools.Status
+	// Cluster returns the state of the pools whose networks span hosts. Default: the request is
+	// not supported.
+	Cluster func() []span.Status
 	// Pprof serves /debug/pprof. Default: no.
 	Pprof bool
 	// Metrics counts. Default: a registry of the agent's own.

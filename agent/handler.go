@@ -43,6 +43,7 @@ func (a *Agent) routes() map[string]map[string]route {
 		api.PathAttachments: {http.MethodPost: {a.postAttachments, true}},
 		api.PathAttachment:  {http.MethodDelete: {a.deleteAttachment, true}},
 		api.PathNetworks:    {http.MethodGet: {a.getNetworks, false}},
+		api.PathCluster:     {http.MethodGet: {a.getCluster, false}},
 		api.PathEvents:      {http.MethodGet: {a.getEvents, false}},
 		api.PathGC:          {http.MethodPost: {a.postGC, true}},
 		api.PathDescription: {http.MethodGet: {getDescription, false}},

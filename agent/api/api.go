@@ -23,6 +23,7 @@ const (
 	PathAttachments = "/v1/allocations/{id}/attachments"
 	PathAttachment  = "/v1/allocations/{id}/attachments/{interface}"
 	PathNetworks    = "/v1/networks"
+	PathCluster     = "/v1/cluster"
 	PathEvents      = "/v1/events"
 	PathGC          = "/v1/gc"
 	PathDescription = "/v1/openapi.json"

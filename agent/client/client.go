@@ -113,6 +113,11 @@ func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)
 }
 
+// Cluster returns the pools whose networks span hosts.
+func (c *Client) Cluster(ctx context.Context) (*api.Cluster, error) {
+	return call[api.Cluster](ctx, c, http.MethodGet, api.PathCluster, nil)
+}
+
 // Events yields the events that the query selects, the oldest first; with Follow then new
 // ones, until the context or the agent ends. To continue, set After to the last index.
 func (c *Client) Events(ctx context.Context, q api.EventQuery) iter.Seq2[api.Event, error] {

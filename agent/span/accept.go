@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -31,7 +32,7 @@ func (v verdict) label(r peers.Remote) string {
 	if v.name != "" {
 		return v.name
 	}
-	return r.Host.NodeID
+	return strconv.Quote(r.Host.NodeID)
 }
 
 // accepted is what was accepted of a block.

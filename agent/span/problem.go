@@ -25,15 +25,15 @@ const (
 	NodesFailed Kind = "nodes"
 	// KernelFailed is that the kernel's tables could not be read or changed.
 	KernelFailed Kind = "kernel"
-	// Unsafe are blocks in the store to which no route is made, because their contents are
-	// invalid or their address is not that of a node.
-	Unsafe Kind = "unsafe"
-	// Unrouted are blocks of other hosts to which the kernel has no route of ours.
+	// Invalid are entries of the store that are no block of another host.
+	Invalid Kind = "invalid"
+	// Unrouted are blocks of other hosts to which the kernel has no route of ours: also those
+	// whose address is not that of their node.
 	Unrouted Kind = "unrouted"
 )
 
 // kinds are all kinds of problems, in the order in which they are reported.
-var kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Unsafe, Unrouted}
+var kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted}
 
 // Problem is a problem of a pool.
 type Problem struct {

@@ -262,21 +262,21 @@ func (r *runner) show(blocks peers.Blocks, verdicts map[ipam.Block]verdict, repo
 		routes[made.Block] = made
 	}
 	nodes := nodesOf(blocks.Remote, verdicts, routes)
-	var unsafe, unrouted []string
+	var invalid, unrouted []string
 	for _, i := range blocks.Invalid {
-		unsafe = append(unsafe, fmt.Sprintf("%s: %v", i.Path, i.Err))
+		invalid = append(invalid, fmt.Sprintf("%s: %v", i.Path, i.Err))
 	}
 	for _, remote := range blocks.Remote {
 		v := verdicts[remote.Block]
 		made, ok := routes[remote.Block]
 		switch {
 		case !v.accepted:
-			unsafe = append(unsafe, fmt.Sprintf("%s of node %s: %s", remote.Block, v.label(remote), v.reason))
+			unrouted = append(unrouted, fmt.Sprintf("%s of node %s is %s: %s", remote.Block, v.label(remote), route.Refused, v.reason))
 		case ok && made.State != route.Installed:
 			unrouted = append(unrouted, fmt.Sprintf("%s of node %s is %s: %s", remote.Block, v.label(remote), made.State, made.Reason))
 		}
 	}
-	r.noteText(Unsafe, list(unsafe))
+	r.noteText(Invalid, list(invalid))
 	r.noteText(Unrouted, list(unrouted))
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -248,12 +248,12 @@ func TestKernelFails(t *testing.T) {
 			Invalid: []peers.Invalid{{Path: "allocnet/ipam/web/b/x", Err: errors.New("checksum")}},
 		}}
 		settle()
-		requireText(t, "problems", h.kinds(), "unsafe unrouted")
+		requireText(t, "problems", h.kinds(), "invalid unrouted")
 		h.table.mu.Lock()
 		h.table.apply = context.DeadlineExceeded
 		h.table.mu.Unlock()
 		time.Sleep(applyPause + time.Second)
-		requireText(t, "problems", h.kinds(), "kernel unsafe unrouted")
+		requireText(t, "problems", h.kinds(), "kernel invalid unrouted")
 		if s := h.Status(); len(s[0].Nodes) != 2 {
 			t.Errorf("nodes %+v", s[0].Nodes)
 		}

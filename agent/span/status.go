@@ -20,8 +20,6 @@ type Status struct {
 	Mode ipam.Mode
 	// Endpoint is where other hosts send what is for this host. Not valid: they do not know yet.
 	Endpoint ipam.Endpoint
-	// Device is the pool's VXLAN device. Empty: it has none.
-	Device string
 	// MTU is that of packets to other hosts. 0: it is not known yet.
 	MTU int
 	// Own are the blocks of this host, and Nodes those who have the others, by name.
@@ -43,6 +41,20 @@ type NodeStatus struct {
 	Verified time.Time
 	// Routes are those to the host's blocks, refused ones included.
 	Routes []route.Route
+	// Probe is the last one.
+	Probe Probe
+}
+
+// Probe is an echo request to a host.
+type Probe struct {
+	// Target is where it was sent; a link-local address has the device as its zone. Not valid:
+	// none was sent.
+	Target netip.Addr
+	// Time is when it was sent, and Took until the answer came.
+	Time time.Time
+	Took time.Duration
+	// Err is why there is no answer. Nil: there is one.
+	Err error
 }
 
 // nodesOf groups the routes by host.

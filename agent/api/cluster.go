@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import "time"
+
+// Cluster is what connects this host with others.
+type Cluster struct {
+	// Pools are those whose networks span hosts, by name.
+	Pools []ClusterPool `json:"pools"`
+}
+
+// ClusterPool is a pool of allocnet-ipam whose networks span hosts.
+type ClusterPool struct {
+	Pool string `json:"pool"`
+	// Mode is routed, vxlan or auto. Empty: no network uses the pool any more.
+	Mode string `json:"mode,omitempty"`
+	// Address, LinkLocal and MAC are where other hosts send what is for this host. Empty: they
+	// have not been told, or there is none.
+	Address   string `json:"address,omitempty"`
+	LinkLocal string `json:"linkLocal,omitempty"`
+	MAC       string `json:"mac,omitempty"`
+	// MTU is that of packets to other hosts. 0: it is not known yet.
+	MTU int `json:"mtu,omitempty"`
+	// Blocks are this host's.
+	Blocks []string `json:"blocks"`
+	// Nodes are the hosts that have the other blocks, by name.
+	Nodes []ClusterNode `json:"nodes"`
+	// Listed is when the blocks were read from the store, and Applied when the kernel's tables
+	// were compared with them. Zero: never.
+	Listed  time.Time `json:"listed,omitzero"`
+	Applied time.Time `json:"applied,omitzero"`
+	// Problems are why routes may be missing.
+	Problems []ClusterProblem `json:"problems"`
+}
+
+// ClusterProblem is why routes of a pool may be missing.
+type ClusterProblem struct {
+	Problem string `json:"problem"`
+	// Text says what the problem is.
+	Text string `json:"text"`
+}
+
+// ClusterNode is a host that has blocks of a pool.
+type ClusterNode struct {
+	// ID and Name are Nomad's. Empty: Nomad does not know the host.
+	ID      string `json:"id,omitempty"`
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address"`
+	// Verified is when Nomad last said that the node has the address. Zero: never.
+	Verified time.Time `json:"verified,omitzero"`
+	// Routes are those to the host's blocks.
+	Routes []ClusterRoute `json:"routes"`
+	// Probe is the last one. Nil: none was sent yet.
+	Probe *ClusterProbe `json:"probe,omitempty"`
+}
+
+// ClusterRoute is the route to a block.
+type ClusterRoute struct {
+	Block string `json:"block"`
+	// Via is the next hop, Device the interface, and Mode routed or vxlan. Empty: there is no
+	// route.
+	Via    string `json:"via,omitempty"`
+	Device string `json:"device,omitempty"`
+	Mode   string `json:"mode,omitempty"`
+	// State is installed, refused, conflict or failed.
+	State string `json:"state"`
+	// Reason is why it is not installed.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ClusterProbe is an echo request to a host.
+type ClusterProbe struct {
+	// Target is the address that it was sent to, with the device that it was sent through if it
+	// is a link-local one.
+	Target string `json:"target"`
+	// Time is when it was sent, and Seconds how long the answer took.
+	Time    time.Time `json:"time"`
+	Seconds float64   `json:"seconds,omitempty"`
+	// Error is why there is no answer. Empty: there is one.
+	Error string `json:"error,omitempty"`
+}

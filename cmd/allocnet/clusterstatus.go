@@ -1,0 +1,204 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+const clusterStatusLong = `Show, for each pool whose network spans hosts, the hosts that have blocks of it, and how
+this host reaches them. The agent answers from what it knows.
+
+VIA is the next hop, and MODE is routed or vxlan. STATE is installed, refused (the route is not
+safe, or the host cannot be reached in the mode of the pool), conflict (another program has a
+route to the block) or failed; the reason follows the table. PROBE is the time that the host
+took to answer the agent's last echo request, and VERIFIED when Nomad said last that the
+node has the address.
+
+The exit code is 1 if a route is not installed, a host does not answer, or there is another
+problem.`
+
+func newClusterStatus(s *settings) *cobra.Command {
+	var d display
+	var f agentSocket
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the hosts of networks that span hosts, and the routes to them",
+		Long:  clusterStatusLong,
+		Example: `  allocnet cluster status
+  allocnet cluster status --json
+  allocnet cluster status -t '{{range .pools}}{{range .nodes}}{{.name}} {{.address}}{{"\n"}}{{end}}{{end}}'`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return d.run(cmd, s.json, func(ctx context.Context) (view, error) { return f.viewCluster(ctx) })
+		},
+	}
+	d.register(cmd, "names of hosts")
+	f.register(cmd)
+	return cmd
+}
+
+func (f *agentSocket) viewCluster(ctx context.Context) (view, error) {
+	all, err := f.client().Cluster(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	v, healthy, seen := view{json: all}, true, map[string]bool{}
+	for i := range all.Pools {
+		p := clusterPool{&all.Pools[i]}
+		healthy = healthy && p.healthy()
+		for _, n := range p.Nodes {
+			if name := nodeName(n); !seen[name] {
+				v.names, seen[name] = append(v.names, name), true
+			}
+		}
+	}
+	v.table = func(w io.Writer, t terminal) error { return printCluster(w, t, all) }
+	return v, unhealthy(healthy)
+}
+
+func printCluster(w io.Writer, t terminal, all *api.Cluster) error {
+	if len(all.Pools) == 0 {
+		_, err := io.WriteString(w, "no network of this host spans hosts\n")
+		return err
+	}
+	for i := range all.Pools {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := (clusterPool{&all.Pools[i]}).print(w, t, time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clusterPool is a pool with what can be said of it.
+type clusterPool struct{ *api.ClusterPool }
+
+// healthy tells whether all hosts are reached.
+func (p clusterPool) healthy() bool {
+	for _, n := range p.Nodes {
+		if n.Probe != nil && n.Probe.Error != "" {
+			return false
+		}
+		for _, r := range n.Routes {
+			if r.State != installed {
+				return false
+			}
+		}
+	}
+	return len(p.Problems) == 0
+}
+
+const (
+	// installed is the state of a route that the kernel has.
+	installed = "installed"
+	// unrouted is the problem that some are not, which their reasons say.
+	unrouted = "unrouted"
+)
+
+func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
+	if _, err := io.WriteString(w, lines([]string{p.summary()})); err != nil {
+		return err
+	}
+	table, remarks := newTable("NODE", "ADDRESS", "BLOCKS", "VIA", "DEVICE", "MODE", "STATE", "PROBE", "VERIFIED"), []string(nil)
+	for _, n := range p.Nodes {
+		for _, group := range sameWay(n.Routes) {
+			table = append(table, nodeRow(n, group, now))
+			if reason := group[0].Reason; reason != "" {
+				remarks = append(remarks, fmt.Sprintf("%s of node %s is %s: %s", strings.Join(blocksOf(group), " "), nodeName(n), group[0].State, reason))
+			}
+		}
+		if n.Probe != nil && n.Probe.Error != "" {
+			remarks = append(remarks, fmt.Sprintf("node %s does not answer at %s: %s", nodeName(n), n.Probe.Target, n.Probe.Error))
+		}
+	}
+	if len(table) > 1 {
+		if err := table.print(w, t.colours); err != nil {
+			return err
+		}
+	}
+	for _, problem := range p.Problems {
+		if problem.Problem != unrouted {
+			remarks = append(remarks, fmt.Sprintf("problem (%s): %s", problem.Problem, problem.Text))
+		}
+	}
+	_, err := io.WriteString(w, lines(remarks))
+	return err
+}
+
+// summary describes this host.
+func (p clusterPool) summary() string {
+	s := fmt.Sprintf("pool %s, mode %s, this host %s", p.Pool, orDash(p.Mode), orDash(p.Address))
+	if p.MTU > 0 {
+		s += fmt.Sprintf(", MTU %d", p.MTU)
+	}
+	return s + ", blocks " + cmp.Or(strings.Join(p.Blocks, " "), "none")
+}
+
+// sameWay returns the routes of a host in groups that differ in nothing but the block.
+func sameWay(all []api.ClusterRoute) [][]api.ClusterRoute {
+	var groups [][]api.ClusterRoute
+	index := map[api.ClusterRoute]int{}
+	for _, r := range all {
+		key := r
+		key.Block = ""
+		i, ok := index[key]
+		if !ok {
+			i, index[key] = len(groups), len(groups)
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], r)
+	}
+	return groups
+}
+
+func nodeRow(n api.ClusterNode, group []api.ClusterRoute, now time.Time) []cell {
+	first, verified := group[0], "-"
+	if !n.Verified.IsZero() {
+		verified = age(now.Sub(n.Verified)) + " ago"
+	}
+	state := coloured(red, first.State)
+	if first.State == installed {
+		state.colour = green
+	}
+	return []cell{
+		text(nodeName(n)), text(n.Address), coloured("", blocksOf(group)...), text(orDash(first.Via)), text(orDash(first.Device)), text(orDash(first.Mode)), state, probeCell(n.Probe), text(verified),
+	}
+}
+
+func blocksOf(group []api.ClusterRoute) []string {
+	blocks := make([]string, len(group))
+	for i, r := range group {
+		blocks[i] = r.Block
+	}
+	return blocks
+}
+
+func probeCell(p *api.ClusterProbe) cell {
+	switch {
+	case p == nil:
+		return text("-")
+	case p.Error != "":
+		return coloured(red, "no answer")
+	}
+	return text(latency(p.Seconds))
+}
+
+// latency prints the time of an answer within a network.
+func latency(seconds float64) string { return fmt.Sprintf("%.3gms", seconds*1000) }
+
+func nodeName(n api.ClusterNode) string { return orDash(cmp.Or(n.Name, n.ID)) }

@@ -152,6 +152,9 @@ func (c *Config) validate() error {
 		c.MaxBlocks = defaultMaxBlocks
 	}
 	for i := range c.Ranges {
+		if c.Mode != ModeFlat {
+			c.Ranges[i].keepGateway()
+		}
 		if err := c.Ranges[i].validate(fmt.Sprintf("ranges[%d]", i)); err != nil {
 			return err
 		}

@@ -105,6 +105,7 @@ func (c *Config) validateRouted() error {
 		r := &c.Ranges[i]
 		field := fmt.Sprintf("ranges[%d]", i)
 		first := slices.IndexFunc(c.Ranges, func(o Range) bool { return FamilyOf(o.Start) == FamilyOf(r.Start) })
+		around := aroundGateway(r.Subnet, r.Gateway)
 		switch of := c.Ranges[first]; {
 		case !hasNetworkAddress(r.Subnet):
 			return invalid(field+".subnet", r.Subnet, "want at most /%d with the mode %s", r.Start.BitLen()-2, c.Mode)
@@ -114,6 +115,8 @@ func (c *Config) validateRouted() error {
 			return invalid(field+".gateway", r.Gateway, "want the address of a host in %s with the mode %s", r.Subnet, c.Mode)
 		case r.Gateway != of.Gateway:
 			return invalid(field+".gateway", r.Gateway, "want %s with the mode %s, as ranges[%d] has", of.Gateway, c.Mode, first)
+		case r.Gateway.Is6() && !around.IsSingleIP() && r.overlaps(around):
+			return invalid(field, r.Start.String()+"-"+r.End.String(), "want no address of %s, around the gateway, with the mode %s", around, c.Mode)
 		}
 	}
 	return nil

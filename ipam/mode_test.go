@@ -90,6 +90,7 @@ func TestModeErrors(t *testing.T) {
 		`"mode": "routed", "ranges": [{"subnet": "10.0.0.0/24", "gateway": "10.0.1.1"}]`:                                   `ranges[0].gateway is "10.0.1.1": want the address of a host in 10.0.0.0/24`,
 		`"mode": "routed", "ranges": [{"subnet": "10.0.0.0/24", "gateway": "10.0.0.255"}]`:                                 `ranges[0].gateway is "10.0.0.255"`,
 		`"mode": "routed", "ranges": [{"subnet": "10.0.0.0/24", "rangeEnd": "10.0.0.99"}, {"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.100", "gateway": "10.0.0.254"}]`: `ranges[1].gateway is "10.0.0.254": want 10.0.0.1 with the mode routed, as ranges[0] has`,
+		`"mode": "routed", "ranges": [{"subnet": "fd00::/64", "rangeStart": "fd00::2"}]`:                                                                                   `ranges[0] is "fd00::2-fd00::ffff:ffff:ffff:ffff": want no address of fd00::/68, around the gateway`,
 	} {
 		_, err := Parse([]byte(`{"pool": "p", ` + config + `}`))
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) {

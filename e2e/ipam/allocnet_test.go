@@ -31,10 +31,16 @@ type host struct {
 	conf, records, executor string
 	// plugins has the plugins. Empty: all of the sandbox.
 	plugins string
+	// namespace is the network namespace that is the host. Empty: the sandbox's.
+	namespace string
 }
 
 func (h *host) allocnet(args ...string) (string, error) {
-	cmd := exec.Command(allocnet, args...)
+	command := append([]string{allocnet}, args...)
+	if h.namespace != "" {
+		command = append([]string{"nsenter", "--net=/run/netns/" + h.namespace}, command...)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
 	plugins := h.plugins
 	if plugins == "" {
 		plugins = sandbox.PluginDir()

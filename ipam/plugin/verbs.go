@@ -7,7 +7,9 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -39,11 +41,23 @@ func (p *Plugin) Add(ctx context.Context, c Call) (*current.Result, error) {
 	if err != nil {
 		return nil, cniError(err)
 	}
-	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, Routes: opened.conf.Routes, DNS: opened.conf.DNS}
+	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, Routes: routes(opened.conf), DNS: opened.conf.DNS}
 	for _, a := range assigned {
 		result.IPs = append(result.IPs, ipConfig(a))
 	}
 	return result, nil
+}
+
+// routes returns the configured routes, and those for the addresses of the pool that are not on
+// the link.
+func routes(conf *ipam.Config) []*types.Route {
+	all := slices.Clip(conf.Routes)
+	for _, r := range conf.GatewayRoutes() {
+		length := r.Destination.Addr().BitLen()
+		destination := net.IPNet{IP: r.Destination.Addr().AsSlice(), Mask: net.CIDRMask(r.Destination.Bits(), length)}
+		all = append(all, &types.Route{Dst: destination, GW: r.Gateway.AsSlice()})
+	}
+	return all
 }
 
 func ipConfig(a ipam.Assigned) *current.IPConfig {

@@ -127,7 +127,7 @@ func interrupted(table *Table, p Pool, own []netip.Prefix, targets []Target, f *
 // had. What was right was never removed.
 func TestProperties(t *testing.T) {
 	seed := sandbox.Number("ALLOCNET_SEED", 1)
-	for round := range 600 {
+	for round := range 200 {
 		c := chance{rand.New(rand.NewPCG(seed, uint64(round)))}
 		f, p := newFake(), testPool([]ipam.Mode{ipam.ModeRouted, ipam.ModeVXLAN, ipam.ModeAuto}[c.IntN(3)])
 		for i := range 3 {

@@ -76,20 +76,17 @@ func (t *Table) records() ([]record, error) {
 	return all, nil
 }
 
-// Pools returns the pools on record, with their names and the subnets of their routes: what an
-// earlier process has left, too. Those of a damaged record are not known.
+// Pools returns the pools on record, with their names and subnets alone: what an earlier process has
+// left, too. Of a damaged record there is the name.
 func (t *Table) Pools() ([]Pool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	records, err := t.records()
-	if err != nil {
-		return nil, err
-	}
 	var all []Pool
 	for _, r := range records {
 		all = append(all, Pool{Name: r.Pool, Subnets: r.Subnets})
 	}
-	return all, nil
+	return all, err
 }
 
 // widen records a pool before its objects are made. The record keeps the subnets that the pool had

@@ -39,9 +39,14 @@ func (host) watch(ctx context.Context, seen func(event), ended func()) error {
 	return nil
 }
 
+// receiver is a socket of netlink.
+type receiver interface {
+	Receive() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
+}
+
 // receive reads events until the context ends. What the kernel has no room for is lost, and told
 // of once.
-func receive(ctx context.Context, s *nl.NetlinkSocket, seen func(event)) {
+func receive(ctx context.Context, s receiver, seen func(event)) {
 	for ctx.Err() == nil {
 		messages, _, err := s.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
@@ -140,10 +145,16 @@ func (e *event) readNeighbour(data []byte) error {
 	return nil
 }
 
+// each calls do for each attribute.
 func each(data []byte, do func(kind uint16, value []byte)) error {
-	attrs, err := nl.ParseRouteAttr(data)
-	for _, a := range attrs {
-		do(a.Attr.Type, a.Value)
+	const header, alignment = unix.SizeofRtAttr, unix.NLMSG_ALIGNTO
+	for len(data) >= header {
+		length := int(nl.NativeEndian().Uint16(data))
+		if length < header || length > len(data) {
+			return errShort
+		}
+		do(nl.NativeEndian().Uint16(data[2:])&^uint16(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), data[header:length])
+		data = data[min(len(data), (length+alignment-1)/alignment*alignment):]
 	}
-	return err
+	return nil
 }

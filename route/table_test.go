@@ -397,26 +397,3 @@ func TestApplyWithoutDevice(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestPools: what is on record is known by name, also if the record is damaged, until it is
-// removed.
-func TestPools(t *testing.T) {
-	f := newFake()
-	table := start(t, f, testPool(ipam.ModeRouted))
-	if err := os.WriteFile(table.o.Dir+"/old.json", []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	require := func(want ...Pool) {
-		t.Helper()
-		got, err := table.Pools()
-		same := func(a, b netip.Prefix) bool { return a == b }
-		if diff := gocmp.Diff(want, got, gocmp.Comparer(same)); diff != "" || err != nil {
-			t.Errorf("%v\n%s", err, diff)
-		}
-	}
-	require(Pool{Name: "net", Subnets: testPool(ipam.ModeRouted).Subnets}, Pool{Name: "old"})
-	if err := errors.Join(table.Remove("net"), table.Remove("old")); err != nil {
-		t.Fatal(err)
-	}
-	require()
-}

@@ -109,7 +109,7 @@ func (t *Table) concerned(e event) bool {
 // Changes returns a channel that gets a value when something has changed that Apply should look
 // at: our routes, neighbours and devices, addresses and routes that are in their way, and the
 // interfaces that they use. Several changes may be one value; lost ones are one, too. The channel
-// is closed with the context.
+// is closed when the context ends, or the kernel cannot be asked any more.
 func (t *Table) Changes(ctx context.Context) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	seen := func(e event) {

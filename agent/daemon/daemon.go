@@ -41,10 +41,7 @@ type Daemon struct {
 	conflist   *agent.Conflist // nil without a block multi
 	pools      *pools.Pools    // nil with the hook "noop"
 	span       *span.Span      // nil without pools
-	// unlockRoutes lets another process change the routes of the host. Nil: this one has not
-	// needed them. The lock ends with the process.
-	unlockRoutes func()
-	notify       notifier
+	notify     notifier
 }
 
 // New returns the daemon that the configuration describes. It logs to stderr.

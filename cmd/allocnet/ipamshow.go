@@ -64,11 +64,9 @@ type blockJSON struct {
 	Owner   ownerJSON  `json:"owner"`
 	State   string     `json:"state"`
 	Claimed time.Time  `json:"claimed,omitzero"`
-	// Endpoint is where the owner is reached, as the store has it.
-	Endpoint ipam.Endpoint `json:"endpoint,omitzero"`
-	Used     *int          `json:"used,omitempty"`
-	Cooling  *int          `json:"cooling,omitempty"`
-	Free     *int          `json:"free,omitempty"`
+	Used    *int       `json:"used,omitempty"`
+	Cooling *int       `json:"cooling,omitempty"`
+	Free    *int       `json:"free,omitempty"`
 }
 
 // addressJSON is a reserved address.
@@ -175,7 +173,7 @@ func (p *poolJSON) addBlocks(overview pool.Overview, usage pool.Usage, host ipam
 		own[b.Block] = b
 	}
 	for _, e := range overview.Blocks {
-		b := blockJSON{Block: e.Block, Owner: ownerOf(e.Host, host), State: "held", Claimed: e.Claimed, Endpoint: e.Endpoint}
+		b := blockJSON{Block: e.Block, Owner: ownerOf(e.Host, host), State: "held", Claimed: e.Claimed}
 		if u, ok := own[e.Block]; ok && b.Owner.ThisHost {
 			b.use(u)
 			delete(own, e.Block)

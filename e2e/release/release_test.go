@@ -266,7 +266,7 @@ func requireRPM(t *testing.T, path, architecture string, programs map[string][]b
 	if list := run(t, "rpm", "-qp", "--changelog", path); strings.Count(list, "\n- ") < 10 {
 		t.Errorf("%s: the changelog is\n%s", path, list)
 	}
-	if list := run(t, "rpm", "-qp", "--configfiles", path); list != "/etc/allocnet.d/agent.hcl\n" {
+	if list := run(t, "rpm", "-qp", "--configfiles", path); list != "/etc/allocnet.d/agent.hcl\n/etc/iproute2/rt_protos.d/allocnet.conf\n" {
 		t.Errorf("%s: the configuration files are %q", path, list)
 	}
 	dir := t.TempDir()
@@ -287,7 +287,7 @@ func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more
 		}
 	}
 	for _, file := range append(more,
-		"etc/allocnet.d/agent.hcl", "usr/share/man/man1/allocnet-attach.1.gz",
+		"etc/allocnet.d/agent.hcl", "etc/iproute2/rt_protos.d/allocnet.conf", "usr/share/man/man1/allocnet-attach.1.gz",
 		"usr/share/man/man5/allocnet-agent.hcl.5.gz", "usr/share/man/man8/allocnet-cni.8.gz", "usr/share/man/man8/allocnet-ipam.8.gz", "usr/share/bash-completion/completions/allocnet",
 		"usr/share/fish/vendor_completions.d/allocnet.fish", "usr/share/doc/allocnet/README.md", "usr/share/doc/allocnet/CHANGELOG.md",
 		"usr/share/doc/allocnet/docs/README.md", "usr/share/doc/allocnet/examples/10-web.conflist",

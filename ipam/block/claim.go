@@ -97,7 +97,7 @@ func (s *session) withinLimit(family ipam.Family) error {
 
 // intend writes the record of a claim.
 func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
-	r := s.reached(Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time})
+	r := Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time}
 	return r, s.edit(ctx, func(all *records) error {
 		if all.find(b) >= 0 {
 			return fmt.Errorf("%s: %w", b, errChanged)
@@ -134,15 +134,14 @@ func (s *session) resolveClaim(ctx context.Context, r Record) (held bool, err er
 	if _, listed := s.view.entries[path]; listed { // the answer to an earlier request was lost
 		return s.findClaim(ctx, r, fmt.Errorf("block %s: %w", r.Block, ipam.ErrConflict))
 	}
-	now := s.reached(r)
-	index, err := s.store.Create(ctx, path, s.content(now))
+	index, err := s.store.Create(ctx, path, s.content(r))
 	if errors.Is(err, ipam.ErrConflict) {
 		return s.findClaim(ctx, r, fmt.Errorf("block %s: %w", r.Block, err))
 	}
 	if err != nil {
 		return false, fmt.Errorf("claim block %s: %w", r.Block, err)
 	}
-	return true, s.replace(ctx, r, now.as(Held, r.Claim, index))
+	return true, s.replace(ctx, r, r.as(Held, r.Claim, index))
 }
 
 // findClaim reads whose a requested block is. If it is in the store no more the request
@@ -185,7 +184,7 @@ func (r Record) as(s State, claim string, index uint64) Record {
 // found returns the record of a block that the store has as this host's, whichever of its
 // claims that is.
 func (r Record) found(o *owner) Record {
-	r.NodeID, r.Endpoint = o.Host.NodeID, o.Endpoint
+	r.NodeID = o.Host.NodeID
 	return r.as(Held, o.ClaimID, o.index)
 }
 

@@ -1,0 +1,74 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package route
+
+import (
+	"os"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// requireNames: the pools on record, and how many subnets each has.
+func requireNames(t *testing.T, table *Table, want map[string]int) {
+	t.Helper()
+	pools, err := table.Pools()
+	have := map[string]int{}
+	for _, p := range pools {
+		have[p.Name] = len(p.Subnets)
+	}
+	if diff := gocmp.Diff(want, have); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestPools: what is on record is known to the next process, before anything is made, and until it is
+// removed.
+func TestPools(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	table := newTable(Options{Dir: t.TempDir() + "/new", Instance: instance}, f)
+	requireNames(t, table, map[string]int{})
+	f.left = 0
+	func() {
+		defer func() { _ = recover() }()
+		_, _, _ = table.Device(p, local)
+	}()
+	f.left = -1
+	next := newTable(table.o, f)
+	requireNames(t, next, map[string]int{"net": 2})
+	if err := next.Remove("net"); err != nil {
+		t.Fatal(err)
+	}
+	requireNames(t, next, map[string]int{})
+}
+
+// TestDamagedRecord: it is written anew, and without it the device is found by its alias.
+func TestDamagedRecord(t *testing.T) {
+	for _, text := range []string{"", "{", `{"pool":"other","subnets":["0.0.0.0/0"]}`, `{"pool":"net","subnets":["x"]}`} {
+		f, p := newFake(), testPool(ipam.ModeVXLAN)
+		table := start(t, f, p)
+		target := to("10.60.1.0/26", "b", "192.0.2.2", macB)
+		apply(t, table, p, target)
+		want := f.state()
+		spoil := func() {
+			if err := os.WriteFile(table.recordPath("net"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spoil()
+		requireNames(t, table, map[string]int{"net": 0})
+		apply(t, table, p, target)
+		requireNames(t, table, map[string]int{"net": 2})
+		requireState(t, f, want)
+		spoil()
+		if err := table.Remove("net"); err != nil || f.link("vx-net") != nil {
+			t.Errorf("%q: %v, the device is left", text, err)
+		}
+		if err := table.RemoveAll(); err != nil || f.state() != "" {
+			t.Errorf("%q: %v\n%s", text, err, f.state())
+		}
+	}
+}

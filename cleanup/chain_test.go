@@ -18,7 +18,7 @@ func TestSplitWords(t *testing.T) {
 		`--comment "a\\b" --comment ""`:                              {"--comment", `a\b`, "--comment", ""},
 		`--comment it's`:                                             {"--comment", "it's"},
 	} {
-		got, err := splitWords(line)
+		got, err := SplitRule(line)
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
@@ -26,7 +26,7 @@ func TestSplitWords(t *testing.T) {
 			t.Errorf("%s: %s", line, diff)
 		}
 	}
-	if _, err := splitWords(`-A X --comment "open`); err == nil {
+	if _, err := SplitRule(`-A X --comment "open`); err == nil {
 		t.Error("an open quote is no error")
 	}
 }

@@ -57,6 +57,34 @@ func (b backend) hasRules(p programs) bool {
 	return err == nil && len(bytes.TrimSpace(names)) > 0
 }
 
+// Listing is the output of iptables-save for one of the kernel's places for rules.
+type Listing struct {
+	// Program is that of the backend, such as "ip6tables-nft".
+	Program string
+	// IPv6 is whether the rules are for IPv6.
+	IPv6 bool
+	Text string
+}
+
+// Listings returns the rules of all installed backends. It makes no table that is missing. The
+// error has those that cannot be listed.
+func Listings(ctx context.Context) ([]Listing, error) {
+	var all []Listing
+	var errs []error
+	for _, b := range installedBackends(system{}) {
+		if !b.hasRules(system{}) {
+			continue
+		}
+		text, err := system{}.run(ctx, nil, b.name+"-save")
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, Listing{b.name, b.family == iptables.ProtocolIPv6, text})
+	}
+	return all, errors.Join(errs...)
+}
+
 // scan lists the backend's objects.
 func (b backend) scan(ctx context.Context, h *host) (scanResult, error) {
 	var found scanResult

@@ -81,7 +81,7 @@ func TestChainRemovedMeanwhile(t *testing.T) {
 	} {
 		f := newFakeSystem()
 		f.errs = test.errs
-		words, err := splitWords("-A " + test.from + " -s 10.0.0.2/32 -j " + cmp.Or(test.chain, "ACCEPT"))
+		words, err := SplitRule("-A " + test.from + " -s 10.0.0.2/32 -j " + cmp.Or(test.chain, "ACCEPT"))
 		if err != nil {
 			t.Fatal(err)
 		}

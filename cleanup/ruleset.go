@@ -72,7 +72,7 @@ func (s *ruleset) add(table, line string) {
 	if fields := strings.Fields(line); len(fields) > 1 {
 		r.chain = fields[1]
 	}
-	words, err := splitWords(line)
+	words, err := SplitRule(line)
 	if err != nil {
 		s.problems = append(s.problems, fmt.Errorf("rule %q: %w", line, err))
 	} else if r.words = words; len(words) > 1 {
@@ -96,9 +96,9 @@ func (c catalog) mentions() []string {
 	return slices.CompactFunc(texts, func(a, b string) bool { return strings.HasPrefix(b, a) })
 }
 
-// splitWords splits a line as iptables-restore does: at blanks, except in
+// SplitRule splits a line of iptables-save as iptables-restore does: at blanks, except in
 // double quotes, where a backslash takes the next character as it is.
-func splitWords(line string) ([]string, error) {
+func SplitRule(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
 	quoted, escaped, inWord := false, false, false

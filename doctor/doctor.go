@@ -11,6 +11,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/doctor/forwarding"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad"
@@ -57,6 +58,9 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	overlaps(r, networks)
 	sharedRanges(r, networks)
 	settings(r, networks, "/proc/sys")
+	if hasRoutedPools(networks) {
+		routedPools(r, networks, forwarding.Collect(ctx, !d.Unprivileged))
+	}
 	if d.PoolSource != nil {
 		d.sharedPools(ctx, r, networks)
 	}

@@ -79,7 +79,7 @@ func (p poolReport) readiness() {
 			dir := filepath.Join(p.Config.StateDir, "ipam")
 			p.addError(p.subject, err.Error(), fmt.Sprintf("on the clone: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools", dir))
 		case errors.Is(err, ipam.ErrMismatch):
-			p.addError(p.subject, err.Error(), "give all hosts the same ranges, reserved and blockSize; ranges, and reserved prefixes beside them, may only be appended")
+			p.addError(p.subject, err.Error(), "give all hosts the same ranges, reserved, blockSize, mode and vxlan; ranges, and reserved prefixes beside them, may only be appended")
 		case errors.Is(err, ipam.ErrNoNamespace):
 			p.addError(p.subject, err.Error(), "create the namespace, or correct namespace of the block ipam in "+p.Config.ConfigDir+" on all hosts")
 		case errors.Is(err, ipam.ErrRefused):
@@ -101,7 +101,7 @@ func (p poolReport) readiness() {
 func (p poolReport) agreement() {
 	stored, own := p.Overview.Content, p.Config.Content()
 	if stored != nil && stored.Hash() != own.Hash() && !own.Extends(*stored) && !errors.Is(p.Unusable, ipam.ErrMismatch) {
-		p.addError(p.subject, fmt.Sprintf("this host has the configuration %s, and the store has %s", own, *stored), "give all hosts the same ranges, reserved and blockSize")
+		p.addError(p.subject, fmt.Sprintf("this host has the configuration %s, and the store has %s", own, *stored), "give all hosts the same ranges, reserved, blockSize, mode and vxlan")
 	}
 	for _, u := range p.Overview.Unknown {
 		p.addError(u.Path, fmt.Sprintf("is in the store, and cannot be read (%v): what it governs counts as used", u.Err), "upgrade allocnet on this host, or delete the variable if no host uses it")

@@ -19,7 +19,7 @@ var ErrNoStatus = errors.New("cniVersion has no STATUS")
 
 // Ready asks a network's plugins whether they could serve an ADD (CNI 1.1,
 // STATUS). The error is the first that a plugin gives, with its code, or
-// ErrNoStatus below version 1.1.0.
+// ErrNoStatus below version 1.1.0; that of cniconf.Network.CheckRouted comes before.
 func (e *Engine) Ready(ctx context.Context, n *cniconf.Network) error {
 	return ready(ctx, e.networkChain(n).cni, n)
 }
@@ -32,6 +32,9 @@ func Ready(ctx context.Context, c Config, n *cniconf.Network) error {
 }
 
 func ready(ctx context.Context, cni *libcni.CNIConfig, n *cniconf.Network) error {
+	if err := n.CheckRouted(); err != nil {
+		return err
+	}
 	if supported, err := version.GreaterThanOrEqualTo(n.List.CNIVersion, "1.1.0"); err != nil || !supported {
 		return fmt.Errorf("network %q: %w: %s", n.Name, ErrNoStatus, n.List.CNIVersion)
 	}

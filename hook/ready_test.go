@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // TestReady: STATUS of every plugin of a network, in a version that has it.
@@ -42,5 +45,23 @@ func TestReady(t *testing.T) {
 				t.Errorf("calls %q, want %q", got, test.calls)
 			}
 		})
+	}
+}
+
+// TestReadyRouted: a plugin that does not forward is not asked for a pool that spans hosts.
+func TestReadyRouted(t *testing.T) {
+	m := newMemory(t, nil)
+	m.network(t, "n", "bridge")
+	catalog, err := m.Catalog()
+	if err != nil || len(catalog.Networks) != 1 {
+		t.Fatalf("%+v, %v", catalog, err)
+	}
+	list, err := cniconf.ParseList([]byte(`{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "bridge", "ipam": {"type": "allocnet-ipam", "pool": "p", "mode": "routed", "ranges": [{"subnet": "10.0.0.0/24"}]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	catalog.Networks[0].List = list
+	if err := m.Ready(t.Context(), catalog.Networks[0]); errdefs.Of(err) != errdefs.Refused || len(m.exec.names()) > 0 {
+		t.Errorf("got %v, and calls %q, want that it is refused", err, m.exec.names())
 	}
 }

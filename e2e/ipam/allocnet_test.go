@@ -35,7 +35,8 @@ type host struct {
 	namespace string
 }
 
-func (h *host) allocnet(args ...string) (string, error) {
+// program returns allocnet on the host.
+func (h *host) program(args ...string) *exec.Cmd {
 	command := append([]string{allocnet}, args...)
 	if h.namespace != "" {
 		command = append([]string{"nsenter", "--net=/run/netns/" + h.namespace}, command...)
@@ -46,6 +47,11 @@ func (h *host) allocnet(args ...string) (string, error) {
 		plugins = sandbox.PluginDir()
 	}
 	cmd.Env = append(os.Environ(), "ALLOCNET_CONF_DIR="+h.conf, "ALLOCNET_PLUGIN_DIR="+plugins, "ALLOCNET_STATE_DIR="+h.records, "ALLOCNET_EXECUTOR="+h.executor)
+	return cmd
+}
+
+func (h *host) allocnet(args ...string) (string, error) {
+	cmd := h.program(args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -1,0 +1,54 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package forwarding
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// zone is one of firewalld.
+type zone struct {
+	name string
+	// accepts is whether the zone forwards everything.
+	accepts bool
+	sources []netip.Prefix
+}
+
+// parseZones reads the output of firewall-cmd --list-all-zones. Sources that are no prefix, as
+// sets and MACs, are left out.
+func parseZones(text string) []zone {
+	var zones []zone
+	for line := range strings.Lines(text) {
+		if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "\t") {
+			zones = append(zones, zone{name: name})
+			continue
+		}
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if len(zones) == 0 {
+			continue
+		}
+		switch z := &zones[len(zones)-1]; key {
+		case "target":
+			z.accepts = strings.TrimSpace(value) == "ACCEPT"
+		case "sources":
+			for source := range strings.FieldsSeq(value) {
+				if p, err := netip.ParsePrefix(source); err == nil {
+					z.sources = append(z.sources, p)
+				}
+			}
+		}
+	}
+	return zones
+}
+
+// isTrusted is whether a zone accepts the packets of a subnet.
+func isTrusted(zones []zone, subnet netip.Prefix) bool {
+	for _, z := range zones {
+		if z.accepts && len(z.sources) > 0 && covers(z.sources, subnet) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,89 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package forwarding
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// verdict is what becomes of a packet.
+type verdict int
+
+const (
+	undecided verdict = iota
+	accepted
+	dropped
+	returned
+)
+
+// rule is one of a chain.
+type rule struct {
+	// sources and destinations are what the packet has to be from and to. Empty: anything.
+	sources, destinations []netip.Prefix
+	// isConditional is whether the rule has further conditions.
+	isConditional bool
+	verdict       verdict
+	// target is the chain to go on with. Empty: none. With isGoto, the rules behind this one
+	// are not.
+	target string
+	isGoto bool
+	text   string
+}
+
+// ruleset are the chains of a table, for one family or both.
+type ruleset struct {
+	// name is for people.
+	name string
+	// ipv4 and ipv6 are whether packets of the family get here.
+	ipv4, ipv6 bool
+	// forward are the chains of forwarded packets, and policies what becomes of those that they
+	// do not decide about.
+	forward  []string
+	policies map[string]verdict
+	chains   map[string][]rule
+	// accept returns the command for a rule that accepts the packets inside a subnet.
+	accept func(netip.Prefix) string
+}
+
+// maxDepth limits chains that go to others. The kernel allows 16.
+const maxDepth = 16
+
+// decide returns what becomes of a packet inside a subnet in a chain of forwarded packets, and the rule
+// or policy that says so.
+func (s *ruleset) decide(chain string, subnet netip.Prefix) (verdict, string) {
+	if v, text := s.follow(chain, subnet, 0); v == accepted || v == dropped {
+		return v, text
+	}
+	return s.policies[chain], "the policy of the chain " + chain
+}
+
+func (s *ruleset) follow(chain string, subnet netip.Prefix, depth int) (verdict, string) {
+	if depth > maxDepth {
+		return undecided, ""
+	}
+	for _, r := range s.chains[chain] {
+		if r.isConditional || !covers(r.sources, subnet) || !covers(r.destinations, subnet) {
+			continue
+		}
+		if r.target == "" {
+			if r.verdict != undecided {
+				return r.verdict, r.text
+			}
+			continue
+		}
+		v, text := s.follow(r.target, subnet, depth+1)
+		if v == accepted || v == dropped || r.isGoto {
+			return v, text
+		}
+	}
+	return undecided, ""
+}
+
+// covers is whether all addresses of a subnet match.
+func covers(condition []netip.Prefix, subnet netip.Prefix) bool {
+	return len(condition) == 0 || slices.ContainsFunc(condition, func(p netip.Prefix) bool {
+		return p.Bits() <= subnet.Bits() && p.Contains(subnet.Addr())
+	})
+}

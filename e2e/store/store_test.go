@@ -29,6 +29,9 @@ func TestStore(t *testing.T) {
 	t.Run("Conforms", func(t *testing.T) {
 		storetest.Conform(t, func(*testing.T) ipam.Store { return s.store(token) })
 	})
+	t.Run("StaleConforms", func(t *testing.T) { // the only server is the leader
+		storetest.Conform(t, func(*testing.T) ipam.Store { return s.store(token).Stale() })
+	})
 	for _, test := range []struct {
 		name string
 		run  func(s *server, store ipam.Store)

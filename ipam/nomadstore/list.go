@@ -31,6 +31,11 @@ const (
 // List implements ipam.Store. While others change variables the pages of a long list are not of
 // one instant: its index is that of the first page, so that the next List does not wait.
 func (s *Store) List(ctx context.Context, prefix string, after uint64) (ipam.Listing, error) {
+	return s.list(ctx, prefix, after, s.do)
+}
+
+// list lists variables by a way to send requests.
+func (s *Store) list(ctx context.Context, prefix string, after uint64, do sending) (ipam.Listing, error) {
 	if err := s.requireNamespace(ctx); err != nil {
 		return ipam.Listing{}, err
 	}
@@ -42,7 +47,7 @@ func (s *Store) List(ctx context.Context, prefix string, after uint64) (ipam.Lis
 	}
 	var listing ipam.Listing
 	for range mostPages {
-		answer, err := s.do(ctx, r)
+		answer, err := do(ctx, r)
 		if err != nil {
 			return ipam.Listing{}, err
 		}

@@ -35,7 +35,12 @@ func New(client *rest.Client, namespace string) *Store {
 // Get implements ipam.Store. The content of a variable that another program has written is
 // empty.
 func (s *Store) Get(ctx context.Context, path string) (ipam.Entry, error) {
-	answer, err := s.do(ctx, request(http.MethodGet, path))
+	return s.get(ctx, path, s.do)
+}
+
+// get reads a variable by a way to send requests.
+func (s *Store) get(ctx context.Context, path string, do sending) (ipam.Entry, error) {
+	answer, err := do(ctx, request(http.MethodGet, path))
 	if err != nil {
 		return ipam.Entry{}, err
 	}
@@ -102,6 +107,9 @@ func (s *Store) Delete(ctx context.Context, path string, index uint64) error {
 func request(method, path string) rest.Request {
 	return rest.Request{Method: method, Path: "/v1/var/" + path, Query: url.Values{}, MostBytes: mostBytes}
 }
+
+// sending sends a request to read.
+type sending func(ctx context.Context, r rest.Request) (rest.Answer, error)
 
 // do sends a request to the namespace.
 func (s *Store) do(ctx context.Context, r rest.Request) (rest.Answer, error) {

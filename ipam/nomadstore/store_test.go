@@ -211,3 +211,40 @@ func FuzzAnswers(f *testing.F) {
 		_ = store.Delete(t.Context(), path, 9)
 	})
 }
+
+// TestStale: any server answers, unless it has not heard of the leader for long: then the leader
+// is asked, which does not wait.
+func TestStale(t *testing.T) {
+	var queries []string
+	contact := "4999"
+	store := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		queries = append(queries, r.URL.RawQuery)
+		if w.Header().Set("X-Nomad-Index", "7"); r.URL.Query().Has("stale") {
+			w.Header().Set("X-Nomad-LastContact", contact)
+		}
+		if r.URL.Path == "/v1/vars" {
+			_, _ = w.Write([]byte(`[{"Path": "p/1", "ModifyIndex": 7}]`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"Path": "` + path + `", "ModifyIndex": 7, "Items": {"entry": "x"}}`))
+	}).Stale()
+	read := func() {
+		t.Helper()
+		entry, err := store.Get(t.Context(), path)
+		listing, errList := store.List(t.Context(), "p/", 3)
+		if errors.Join(err, errList) != nil || entry.Index != 7 || listing.Index != 7 {
+			t.Errorf("entry %v, listing %v, %v, %v", entry, listing, err, errList)
+		}
+	}
+	read()
+	contact = "5001"
+	read()
+	want := []string{
+		"namespace=default&stale=", "index=3&namespace=default&per_page=1000&prefix=p%2F&stale=&wait=10s",
+		"namespace=default&stale=", "namespace=default",
+		"index=3&namespace=default&per_page=1000&prefix=p%2F&stale=&wait=10s", "namespace=default&per_page=1000&prefix=p%2F",
+	}
+	if !slices.Equal(queries, want) {
+		t.Errorf("queries %q, want %q", queries, want)
+	}
+}

@@ -5,9 +5,7 @@ package peers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -15,12 +13,8 @@ import (
 	"github.com/allocnet/allocnet/ipam"
 )
 
-const (
-	// pause is between the beginnings of two listings: what changes meanwhile is read at once.
-	pause = 500 * time.Millisecond
-	// mostReads is how many contents are read at a time.
-	mostReads = 8
-)
+// pause is between the beginnings of two listings: what changes meanwhile is read at once.
+const pause = 500 * time.Millisecond
 
 // Options are what Peers need.
 type Options struct {
@@ -71,7 +65,8 @@ func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 	if err != nil {
 		return Blocks{}, err
 	}
-	listing, err := store.List(ctx, ipam.BlocksPrefix(p.o.Config.Pool), p.index)
+	r := newReader(store)
+	listing, err := r.list(ctx, ipam.BlocksPrefix(p.o.Config.Pool), p.index)
 	if err != nil {
 		return Blocks{}, err
 	}
@@ -79,7 +74,7 @@ func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 		p.o.Logger.Warn("the store was restored from a snapshot: all blocks are read again", "pool", p.o.Config.Pool)
 		p.index, p.entries = 0, map[string]entry{}
 	}
-	if err := p.read(ctx, store, listing.Entries); err != nil {
+	if err := p.read(ctx, r, listing.Entries); err != nil {
 		return Blocks{}, err
 	}
 	p.index = listing.Index
@@ -100,45 +95,28 @@ func (p *Peers) waitForTurn(ctx context.Context) error {
 }
 
 // read makes the entries those of a listing. What was read before an error stays.
-func (p *Peers) read(ctx context.Context, store ipam.Store, listed []ipam.Entry) error {
+func (p *Peers) read(ctx context.Context, r reader, listed []ipam.Entry) error {
 	next := make(map[string]entry, len(listed))
-	var changed []string
+	var changed []ipam.Entry
 	for _, e := range listed {
 		known, ok := p.entries[e.Path]
-		switch {
-		case ok && known.index == e.Index:
+		if ok && known.index == e.Index {
 			next[e.Path] = known
-		case p.checkPath(e.Path) != nil:
-			next[e.Path] = entry{index: e.Index, err: p.checkPath(e.Path)}
-		default:
-			changed = append(changed, e.Path)
+		} else if err := p.checkPath(e.Path); err != nil {
+			next[e.Path] = entry{index: e.Index, err: err}
+		} else {
+			changed = append(changed, e)
 		}
 	}
-	var mu sync.Mutex // guards next and errs
-	var errs []error
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, mostReads)
-	for _, path := range changed {
-		slots <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			got, err := store.Get(ctx, path)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				next[path] = p.decode(got)
-			case !errors.Is(err, ipam.ErrNotFound): // it was released since
-				errs = append(errs, err)
-			}
-		})
+	contents, err := r.readAll(ctx, changed)
+	for _, got := range contents {
+		next[got.Path] = p.decode(got)
 	}
-	wait.Wait()
 	p.entries = next
-	return errors.Join(errs...)
+	return err
 }
 
-// checkPath requires the path of a block of the pool.
+// checkPath requires the path of a block of the pool: no other one is read.
 func (p *Peers) checkPath(path string) error {
 	parsed, err := ipam.ParsePath(path)
 	if err != nil {
@@ -163,11 +141,11 @@ func (p *Peers) decode(got ipam.Entry) entry {
 func (p *Peers) blocks(host ipam.Host) Blocks {
 	var b Blocks
 	for path, e := range p.entries {
-		if e.err == nil && e.content.Host.Instance == host.Instance {
+		err := e.err
+		if err == nil && e.content.Host.Instance == host.Instance {
 			b.Own = append(b.Own, e.content.Block)
 			continue
 		}
-		err := e.err
 		if err == nil {
 			err = e.content.Endpoint.Validate()
 		}

@@ -94,6 +94,9 @@ type Answer struct {
 	Index uint64
 	// NextToken is that of the next page. Empty: this was the last.
 	NextToken string
+	// LastContact is for how long the server that answered a stale query had not heard of the
+	// leader.
+	LastContact time.Duration
 }
 
 // timeout is that of a request, in addition to its Wait.
@@ -135,7 +138,11 @@ func (c *Client) answer(r Request, response *http.Response, body []byte) (Answer
 		return Answer{}, c.failed(r, fmt.Errorf("the answer has more than %d bytes", r.MostBytes))
 	}
 	index, _ := strconv.ParseUint(response.Header.Get("X-Nomad-Index"), 10, 64) // 0 if it has none
-	return Answer{Body: body, Index: index, NextToken: response.Header.Get("X-Nomad-Nexttoken")}, nil
+	contact, _ := strconv.ParseUint(response.Header.Get("X-Nomad-Lastcontact"), 10, 32)
+	return Answer{
+		Body: body, Index: index, NextToken: response.Header.Get("X-Nomad-Nexttoken"),
+		LastContact: time.Duration(contact) * time.Millisecond,
+	}, nil
 }
 
 // cause is why a request ended: that of the context, if it has.

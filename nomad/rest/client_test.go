@@ -50,6 +50,7 @@ func TestRequest(t *testing.T) {
 		got = append(got, r.Method+" "+r.URL.String()+" "+r.Header.Get("X-Nomad-Token"))
 		w.Header().Set("X-Nomad-Index", "42")
 		w.Header().Set("X-Nomad-NextToken", "next")
+		w.Header().Set("X-Nomad-LastContact", "7")
 		_, _ = w.Write([]byte("body"))
 	}))
 	t.Cleanup(server.Close)
@@ -57,7 +58,7 @@ func TestRequest(t *testing.T) {
 	client := mustNew(t, Config{Address: server.URL, TokenFile: token, Region: "eu"})
 	request := Request{Method: http.MethodPut, Path: "/v1/var/a~b", Query: url.Values{"cas": {"0"}}, Wait: 10 * time.Second, MostBytes: 4}
 	answer, err := client.Do(t.Context(), request)
-	if diff := cmp.Diff(Answer{Body: []byte("body"), Index: 42, NextToken: "next"}, answer); diff != "" || err != nil {
+	if diff := cmp.Diff(Answer{Body: []byte("body"), Index: 42, NextToken: "next", LastContact: 7 * time.Millisecond}, answer); diff != "" || err != nil {
 		t.Errorf("answer: %v (-want +got):\n%s", err, diff)
 	}
 	if err := os.WriteFile(token, []byte("second"), 0o600); err != nil {

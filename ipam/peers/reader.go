@@ -1,0 +1,85 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// mostReads is how many contents are read at a time.
+const mostReads = 8
+
+// staleStore is a store with reads that may be old, and which cost its leader nothing.
+type staleStore interface {
+	Stale() ipam.Store
+}
+
+// reader reads from a store what may be old. What contradicts something newer is read again, as
+// it is now.
+type reader struct {
+	// stale is for reads that may be old, and now for the others. They are the same if the store
+	// has no such reads.
+	stale, now ipam.Store
+}
+
+func newReader(store ipam.Store) reader {
+	if s, ok := store.(staleStore); ok {
+		return reader{s.Stale(), store}
+	}
+	return reader{store, store}
+}
+
+// list lists blocks. A listing with a lower index than before is that of a store that was
+// restored, and not of a server that is behind.
+func (r reader) list(ctx context.Context, prefix string, after uint64) (ipam.Listing, error) {
+	listing, err := r.stale.List(ctx, prefix, after)
+	if err == nil && listing.Index < after {
+		return r.now.List(ctx, prefix, 0)
+	}
+	return listing, err
+}
+
+// get reads what was listed.
+func (r reader) get(ctx context.Context, listed ipam.Entry) (ipam.Entry, error) {
+	got, err := r.stale.Get(ctx, listed.Path)
+	if errors.Is(err, ipam.ErrNotFound) || err == nil && got.Index < listed.Index {
+		return r.now.Get(ctx, listed.Path)
+	}
+	return got, err
+}
+
+// readAll reads the contents of what was listed, a few at a time. What is there no more is left
+// out. After an error it returns what it has read.
+func (r reader) readAll(ctx context.Context, listed []ipam.Entry) ([]ipam.Entry, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var mu sync.Mutex // guards contents
+	var contents []ipam.Entry
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, mostReads)
+	for _, e := range listed {
+		turns <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wait.Go(func() {
+			defer func() { <-turns }()
+			got, err := r.get(ctx, e)
+			switch {
+			case err == nil:
+				mu.Lock()
+				defer mu.Unlock()
+				contents = append(contents, got)
+			case !errors.Is(err, ipam.ErrNotFound):
+				stop(err) // the others would fail as well
+			}
+		})
+	}
+	wait.Wait()
+	return contents, context.Cause(ctx)
+}

@@ -34,6 +34,16 @@ type Store interface {
 	Delete(ctx context.Context, path string, index uint64) error
 }
 
+// Stale returns a store whose reads may be old, usually by less than a second, if s has such reads:
+// they cost the leader of its servers nothing. An index may be lower than one that was read before.
+// Other stores are returned as they are.
+func Stale(s Store) Store {
+	if r, ok := s.(interface{ Stale() Store }); ok {
+		return r.Stale()
+	}
+	return s
+}
+
 // Entry is an entry of a store.
 type Entry struct {
 	Path    string

@@ -56,6 +56,11 @@ type observedStore struct {
 	observer Observer
 }
 
+// Stale returns the store with reads that may be old; see ipam.Stale.
+func (s observedStore) Stale() ipam.Store {
+	return observedStore{ipam.Stale(s.Store), s.pool, s.observer}
+}
+
 func (s observedStore) observe(operation string, began time.Time, err error) {
 	s.observer.StoreCall(operation, code(err), time.Since(began))
 }

@@ -75,3 +75,18 @@ func TestObserve(t *testing.T) {
 		}
 	}
 }
+
+// withStale has stale reads, which fail.
+type withStale struct{ answering }
+
+func (withStale) Stale() ipam.Store { return answering{ipam.ErrNotFound} }
+
+// TestObserveStale: stale reads are those of the store, and reported.
+func TestObserveStale(t *testing.T) {
+	var got seen
+	_, err := ipam.Stale(Observe(withStale{}, "a", &got)).Get(t.Context(), "x")
+	_, errOther := ipam.Stale(Observe(answering{}, "a", &got)).List(t.Context(), "x", 7)
+	if diff := cmp.Diff(seen{"get not_found", "watch done"}, got); diff != "" || !errors.Is(err, ipam.ErrNotFound) || errOther != nil {
+		t.Errorf("errors %v, %v\n%s", err, errOther, diff)
+	}
+}

@@ -65,7 +65,7 @@ func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 	if err != nil {
 		return Blocks{}, err
 	}
-	r := newReader(store)
+	r := reader{stale: ipam.Stale(store), now: store}
 	listing, err := r.list(ctx, ipam.BlocksPrefix(p.o.Config.Pool), p.index)
 	if err != nil {
 		return Blocks{}, err

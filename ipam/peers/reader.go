@@ -14,24 +14,11 @@ import (
 // mostReads is how many contents are read at a time.
 const mostReads = 8
 
-// staleStore is a store with reads that may be old, and which cost its leader nothing.
-type staleStore interface {
-	Stale() ipam.Store
-}
-
 // reader reads from a store what may be old. What contradicts something newer is read again, as
 // it is now.
 type reader struct {
-	// stale is for reads that may be old, and now for the others. They are the same if the store
-	// has no such reads.
+	// stale is for reads that may be old, and now for the others.
 	stale, now ipam.Store
-}
-
-func newReader(store ipam.Store) reader {
-	if s, ok := store.(staleStore); ok {
-		return reader{s.Stale(), store}
-	}
-	return reader{store, store}
 }
 
 // list lists blocks. A listing with a lower index than before is that of a store that was

@@ -4,6 +4,7 @@
 package ipam
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -44,13 +45,14 @@ func TestRouted(t *testing.T) {
 	}
 }
 
-// connectHosts makes the second host, and the routes of both.
+// connectHosts makes the second host, and the routes of both. The link between them takes
+// smaller packets than allocations send, which have to learn that.
 func connectHosts(t *testing.T) {
 	t.Helper()
 	namespace(t, otherHost)
 	t.Cleanup(func() { sandbox.Run(t, "ip", "link", "delete", "under0") })
 	for _, command := range []string{
-		"link add under0 type veth peer name under1 netns otherhost", "link set under0 up", "-n otherhost link set under1 up", "-n otherhost link set lo up",
+		"link add under0 mtu 1400 type veth peer name under1 mtu 1400 netns otherhost", "link set under0 up", "-n otherhost link set under1 up", "-n otherhost link set lo up",
 		"addr add 172.30.0.1/24 dev under0", "addr add fd30::1/64 dev under0 nodad",
 		"-n otherhost addr add 172.30.0.2/24 dev under1", "-n otherhost addr add fd30::2/64 dev under1 nodad",
 		"route add 10.70.0.128/25 via 172.30.0.2", "route add fd70:0:0:0:8000::/65 via fd30::2",
@@ -129,7 +131,11 @@ func attachAll(t *testing.T, hosts map[string]*host) {
 	}
 }
 
-// requireClient connects from a namespace, and requires that the server sees an address.
+// message is larger than what TCP sends at once.
+var message = make([]byte, 64<<10)
+
+// requireClient connects from a namespace, sends a message, and requires that the server sees an
+// address. A message comes back behind it.
 func requireClient(t *testing.T, from string, to netip.Addr, want string) {
 	t.Helper()
 	var told []byte
@@ -139,15 +145,20 @@ func requireClient(t *testing.T, from string, to netip.Addr, want string) {
 			return err
 		}
 		defer conn.Close()
+		if _, err := conn.Write(message); err != nil {
+			return err
+		}
 		told, err = io.ReadAll(conn)
 		return err
 	})
-	if err != nil || string(told) != want {
-		t.Errorf("from %s to %s: the server sees %q, %v, want %s", from, to, told, err, want)
+	client, ok := bytes.CutSuffix(told, message)
+	if err != nil || !ok || string(client) != want {
+		t.Errorf("from %s to %s: the server sees %.50q, %v, and %d bytes come back, want %s and a message", from, to, client, err, len(told), want)
 	}
 }
 
-// answerWithClient accepts connections in a namespace, and writes the client's address to each.
+// answerWithClient accepts connections in a namespace. It reads a message from each, and writes
+// the client's address and a message.
 func answerWithClient(t *testing.T, name string) {
 	t.Helper()
 	var listener net.Listener
@@ -165,7 +176,10 @@ func answerWithClient(t *testing.T, name string) {
 			if err != nil {
 				return
 			}
-			_, _ = fmt.Fprint(conn, conn.RemoteAddr().(*net.TCPAddr).IP)
+			if _, err := io.ReadFull(conn, make([]byte, len(message))); err == nil {
+				_, _ = fmt.Fprint(conn, conn.RemoteAddr().(*net.TCPAddr).IP)
+				_, _ = conn.Write(message)
+			}
 			_ = conn.Close()
 		}
 	}()

@@ -63,7 +63,7 @@ func TestIPAMShow(t *testing.T) {
 	}
 	code, out, _ = runs(t, "ipam", "show", "vlan100")
 	for _, word := range []string{
-		"pool vlan100, store file, blocks /26 and /122", "range 10.91.0.0/24: 10.91.0.1 to 10.91.0.254, gateway 10.91.0.1", "reserved 10.91.0.16/28",
+		"pool vlan100, store file, mode flat, blocks /26 and /122", "range 10.91.0.0/24: 10.91.0.1 to 10.91.0.254, gateway 10.91.0.1", "reserved 10.91.0.16/28",
 		"IPv4    1               4                1          0        ", "10.91.0.", "(this host)  held   1     0        ",
 	} {
 		if code != exitDone || !strings.Contains(out, word) {
@@ -72,6 +72,20 @@ func TestIPAMShow(t *testing.T) {
 	}
 	if code, out, _ := runs(t, "ipam", "show", "-q"); code != exitDone || out != "vlan100\n" {
 		t.Errorf("exit code %d, %q", code, out)
+	}
+}
+
+// TestIPAMShowMode: a pool that spans hosts is shown with how.
+func TestIPAMShowMode(t *testing.T) {
+	c := pooled(t)
+	c.Mode, c.VXLAN = ipam.ModeAuto, ipam.VXLAN{ID: 7, Port: 4789}
+	a, err := access(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.show(t.Context())
+	if want := "pool vlan100, store file, mode auto, blocks /26 and /122\n  VXLAN 7, UDP port 4789\n"; err != nil || !strings.HasPrefix(lines(p.summary()), want) {
+		t.Errorf("%v, %q, want %q", err, lines(p.summary()), want)
 	}
 }
 

@@ -28,9 +28,13 @@ type poolJSON struct {
 	Ranges    []ipam.Range   `json:"ranges"`
 	Reserved  []netip.Prefix `json:"reserved"`
 	BlockSize ipam.BlockSize `json:"blockSize"`
-	Families  []familyJSON   `json:"families"`
-	Blocks    []blockJSON    `json:"blocks"`
-	Addresses []addressJSON  `json:"addresses"`
+	// Mode is flat, routed, vxlan or auto. Empty: the configuration is invalid.
+	Mode string `json:"mode,omitempty"`
+	// VXLAN is that of the modes vxlan and auto.
+	VXLAN     ipam.VXLAN    `json:"vxlan,omitzero"`
+	Families  []familyJSON  `json:"families"`
+	Blocks    []blockJSON   `json:"blocks"`
+	Addresses []addressJSON `json:"addresses"`
 	// Verified is when the blocks of this host were verified last.
 	Verified time.Time `json:"verified,omitzero"`
 	// Error is why the store could not be read, with only this host's blocks, or why the
@@ -143,7 +147,7 @@ func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	ctx, stop := context.WithTimeout(ctx, storeTimeout)
 	defer stop()
 	c := a.config
-	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
+	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Mode: c.Mode.String(), VXLAN: c.VXLAN, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
 	usage, err := a.pool.Usage(ctx)
 	if err != nil {
 		return p, err
@@ -252,7 +256,10 @@ func (p poolJSON) print(w io.Writer, t terminal) error {
 
 // summary describes the configuration, in one line and one for each range.
 func (p poolJSON) summary() []string {
-	text := []string{fmt.Sprintf("pool %s, store %s, blocks /%d and /%d", p.Pool, p.Store, p.BlockSize.IPv4, p.BlockSize.IPv6)}
+	text := []string{fmt.Sprintf("pool %s, store %s, mode %s, blocks /%d and /%d", p.Pool, p.Store, p.Mode, p.BlockSize.IPv4, p.BlockSize.IPv6)}
+	if (p.VXLAN != ipam.VXLAN{}) {
+		text = append(text, fmt.Sprintf("  VXLAN %d, UDP port %d", p.VXLAN.ID, p.VXLAN.Port))
+	}
 	for _, r := range p.Ranges {
 		described := fmt.Sprintf("  range %s: %s to %s", r.Subnet, r.Start, r.End)
 		if r.Gateway.IsValid() {

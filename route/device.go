@@ -67,7 +67,7 @@ func (p Pool) device(mac string, local netip.Addr, underlay *link) device {
 	return device{
 		name: deviceName(p.Name), alias: aliasPrefix + p.Name, mac: mac,
 		mtu: underlay.mtu - overhead(local), id: p.VXLAN.ID, port: p.VXLAN.Port,
-		local: local, up: true, loose: true, linkLocal: linkLocalOf(mac),
+		local: local, up: true, loose: true, hasIPv4: true, linkLocal: linkLocalOf(mac),
 	}
 }
 

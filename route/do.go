@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -83,6 +84,10 @@ const (
 	noAddress = "1"
 )
 
+// inDevice is the IPv4 address of all devices. No packet has it: it is of scope link, and one of those
+// that hosts do not choose (RFC 3927, 2.1).
+var inDevice = netip.AddrFrom4([4]byte{169, 254, 0, Protocol})
+
 func (s *socket) doDevice(v verb, d device) error {
 	switch v {
 	case add:
@@ -135,7 +140,8 @@ func (s *socket) repairDevice(d device) error {
 		{have.loose, func() error { return s.parameters.Set("net/ipv4/conf/"+d.name+"/rp_filter", looseFilter) }},
 		{have.ipv6Off, func() error { return s.parameters.Set("net/ipv6/conf/"+d.name+"/addr_gen_mode", noAddress) }},
 		{have.up, func() error { return s.LinkSetUp(l) }},
-		{have.ipv6Off, func() error { return s.setLinkLocal(l, d) }},
+		{have.ipv6Off, func() error { return s.setAddress(l, d.linkLocal, 64) }},
+		{false, func() error { return s.setAddress(l, inDevice, 32) }},
 	} {
 		if step.right {
 			continue
@@ -147,8 +153,11 @@ func (s *socket) repairDevice(d device) error {
 	return nil
 }
 
-// setLinkLocal adds the address that other hosts send to.
-func (s *socket) setLinkLocal(l netlink.Link, d device) error {
-	prefix := &net.IPNet{IP: d.linkLocal.AsSlice(), Mask: net.CIDRMask(64, 128)}
-	return s.AddrReplace(l, &netlink.Addr{IPNet: prefix, Scope: unix.RT_SCOPE_LINK, Flags: unix.IFA_F_NODAD})
+// setAddress adds an address that is not known beyond the device.
+func (s *socket) setAddress(l netlink.Link, a netip.Addr, bits int) error {
+	to := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}, Scope: unix.RT_SCOPE_LINK}
+	if a.Is6() {
+		to.Flags = unix.IFA_F_NODAD
+	}
+	return s.AddrReplace(l, to)
 }

@@ -58,8 +58,8 @@ func entryOf(r netlink.Route, names map[int]string) entry {
 	e := entry{
 		prefix: prefixOf(r), via: addressOf(r.Gw), device: names[r.LinkIndex], metric: r.Priority,
 		onlink: r.Flags&int(netlink.FLAG_ONLINK) != 0, unreachable: r.Type == unix.RTN_UNREACHABLE,
-		ours: r.Protocol == Protocol,
-		odd:  len(r.MultiPath) > 0 || r.Encap != nil || r.Src != nil || r.Tos != 0 || r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_UNREACHABLE,
+		ours: r.Protocol == Protocol, source: addressOf(r.Src),
+		odd: len(r.MultiPath) > 0 || r.Encap != nil || r.Tos != 0 || r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_UNREACHABLE,
 	}
 	if v, ok := r.Via.(*netlink.Via); ok {
 		e.via = addressOf(v.Addr)
@@ -102,6 +102,9 @@ func (e entry) route(indexes map[string]int) (*netlink.Route, error) {
 			return nil, fmt.Errorf("interface %q: %w", e.device, unix.ENODEV)
 		}
 		r.LinkIndex = index
+	}
+	if e.source.IsValid() {
+		r.Src = e.source.AsSlice()
 	}
 	if e.onlink {
 		r.Flags = int(netlink.FLAG_ONLINK)

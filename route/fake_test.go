@@ -37,7 +37,9 @@ func newFake() *fake {
 		{device: device{name: "lo", mtu: 65536, up: true}, kind: "device", index: 1},
 		{device: device{name: "eth0", mac: "02:00:00:00:00:01", mtu: 1500, up: true}, kind: "device", index: 2},
 	}
-	f.addresses = []address{{ip("127.0.0.1"), "lo"}, {ip("192.0.2.1"), "eth0"}, {ip("2001:db8::1"), "eth0"}, {ip("fe80::1"), "eth0"}}
+	f.addresses = []address{
+		{ip("127.0.0.1"), "lo", false}, {ip("192.0.2.1"), "eth0", true}, {ip("2001:db8::1"), "eth0", true}, {ip("fe80::1"), "eth0", false},
+	}
 	f.gateways = []netip.Addr{ip("192.0.2.254")}
 	return f
 }
@@ -140,7 +142,7 @@ func (f *fake) doDevice(v verb, d device) error {
 		return unix.EEXIST
 	case v == add:
 		made := d
-		made.alias, made.up, made.loose, made.linkLocal = "", false, false, netip.Addr{}
+		made.alias, made.up, made.loose, made.hasIPv4, made.linkLocal = "", false, false, false, netip.Addr{}
 		f.links = append(f.links, link{device: made, kind: "vxlan", index: 100 + len(f.log)})
 	case have == nil:
 		return unix.ENODEV

@@ -20,8 +20,9 @@ type device struct {
 	// flooding is whether it learns, or sends packets for unknown MACs to other hosts.
 	flooding bool
 	up       bool
-	// loose is whether a packet may arrive on it whose answer takes another interface.
-	loose bool
+	// loose is whether a packet may arrive on it whose answer takes another interface: that of another
+	// host itself. For that it has an IPv4 address, too, without which the kernel filters strictly.
+	loose, hasIPv4 bool
 	// linkLocal is the address that belongs to the MAC. Not valid: IPv6 is off.
 	linkLocal netip.Addr
 }
@@ -52,6 +53,8 @@ type entry struct {
 	unreachable bool
 	// ours is whether the route has our protocol.
 	ours bool
+	// source is the address of this host's own packets. Not valid: the kernel chooses.
+	source netip.Addr
 	// scope is the kernel's for the route.
 	scope int
 	// odd is whether the route has what ours never have, such as several next hops.

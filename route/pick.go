@@ -17,6 +17,8 @@ type next struct {
 	device string
 	mode   ipam.Mode
 	onlink bool
+	// source is the address of this host's own packets. Not valid: the kernel chooses.
+	source netip.Addr
 	// mac is that of the other host's VXLAN device; empty in the mode routed.
 	mac string
 }
@@ -39,10 +41,51 @@ type chooser struct {
 	mac    string
 	have   *snapshot
 	lookup func(netip.Addr) (hop, error)
+
+	// What choose looks up for each target: routes of others, the interfaces of this host's addresses,
+	// and the addresses that no block may have.
+	foreign map[netip.Prefix]entry
+	owners  map[netip.Addr]string
+	kept    []netip.Addr
+	// sources are the addresses of this host's own packets into the VXLAN, of IPv4 (true) and IPv6:
+	// the device has none, and the kernel would choose one of any interface, such as a gateway's.
+	sources map[bool]netip.Addr
+}
+
+// index prepares what is looked up for each target: there are many.
+func (c *chooser) index() {
+	c.foreign, c.owners = map[netip.Prefix]entry{}, map[netip.Addr]string{}
+	for _, e := range c.have.routes {
+		if _, ok := c.foreign[e.prefix]; !ok && !e.ours {
+			c.foreign[e.prefix] = e
+		}
+	}
+	keep := func(a netip.Addr) {
+		if slices.ContainsFunc(c.pool.Subnets, func(s netip.Prefix) bool { return s.Contains(a) }) {
+			c.kept = append(c.kept, a)
+		}
+	}
+	for _, own := range c.have.addresses {
+		c.owners[own.Addr] = own.device
+		if !slices.Contains(c.pool.Gateways, own.Addr) {
+			keep(own.Addr)
+		}
+	}
+	for _, g := range c.have.gateways {
+		keep(g)
+	}
+	c.sources = map[bool]netip.Addr{c.local.Is4(): c.local}
+	for _, own := range c.have.addresses {
+		present, ok := c.sources[own.Is4()]
+		if own.lasting && own.device == c.owners[c.local] && (!ok || present != c.local && own.Less(present)) {
+			c.sources[own.Is4()] = own.Addr
+		}
+	}
 }
 
 // choose decides for all targets.
 func (c *chooser) choose(targets []Target) []pick {
+	c.index()
 	seen := map[netip.Prefix]bool{}
 	picks := make([]pick, 0, len(targets))
 	for _, t := range targets {
@@ -79,7 +122,7 @@ func (c *chooser) pick(t Target) pick {
 		k.neighbour = neighbour{k.device, k.via, k.mac}
 		k.forward = forward{k.device, k.mac, t.Endpoint.Address}
 	}
-	if e, ok := c.have.foreign(t.Block); ok {
+	if e, ok := c.foreign[t.Block]; ok {
 		k.State, k.Reason = Conflict, fmt.Sprintf("the host has another %s: remove it", e)
 	}
 	return k
@@ -110,12 +153,12 @@ func (c *chooser) refuse(t Target) string {
 	if err := t.Endpoint.Validate(); err != nil {
 		return err.Error()
 	}
-	switch own := c.have.linkOf(a); {
-	case own != nil:
-		return fmt.Sprintf("the address %s is this host's, on %s", a, own.name)
+	switch own := c.owners[a]; {
+	case own != "":
+		return fmt.Sprintf("the address %s is this host's, on %s", a, own)
 	case slices.ContainsFunc(c.pool.Subnets, func(p netip.Prefix) bool { return p.Contains(a) }):
 		return fmt.Sprintf("the address %s is in the pool", a)
-	case t.Endpoint.LinkLocal.IsValid() && c.have.linkOf(t.Endpoint.LinkLocal) != nil:
+	case c.owners[t.Endpoint.LinkLocal] != "":
 		return fmt.Sprintf("the address %s is this host's", t.Endpoint.LinkLocal)
 	}
 	return c.covers(t.Block)
@@ -123,14 +166,12 @@ func (c *chooser) refuse(t Target) string {
 
 // covers returns what of this host's a route to the block would divert.
 func (c *chooser) covers(block netip.Prefix) string {
-	for _, own := range c.have.addresses {
-		if block.Contains(own.Addr) && !slices.Contains(c.pool.Gateways, own.Addr) {
-			return fmt.Sprintf("the block has the address %s of this host's interface %s", own.Addr, own.device)
+	for _, a := range c.kept {
+		if own := c.owners[a]; block.Contains(a) && own != "" {
+			return fmt.Sprintf("the block has the address %s of this host's interface %s", a, own)
 		}
-	}
-	for _, g := range c.have.gateways {
-		if block.Contains(g) {
-			return fmt.Sprintf("the block has this host's default gateway %s", g)
+		if block.Contains(a) {
+			return fmt.Sprintf("the block has this host's default gateway %s", a)
 		}
 	}
 	return ""
@@ -172,7 +213,7 @@ func (c *chooser) direct(t Target) (next, string) {
 // overlay is for hosts that are reached through the VXLAN device.
 func (c *chooser) overlay(t Target) (next, string) {
 	e := t.Endpoint
-	n := next{device: deviceName(c.pool.Name), mode: ipam.ModeVXLAN, via: linkLocalOf(e.MAC), mac: e.MAC}
+	n := next{device: deviceName(c.pool.Name), mode: ipam.ModeVXLAN, via: linkLocalOf(e.MAC), mac: e.MAC, source: c.sources[t.Block.Addr().Is4()]}
 	switch {
 	case e.MAC == "":
 		return n, "the node has no VXLAN device: see its agent's log"

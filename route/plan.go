@@ -30,7 +30,7 @@ func unclaimed(subnet netip.Prefix) entry {
 
 // entryTo is the route to a block.
 func entryTo(block netip.Prefix, n next) entry {
-	e := entry{prefix: block, via: n.via, device: n.device, onlink: n.onlink, ours: true}
+	e := entry{prefix: block, via: n.via, device: n.device, onlink: n.onlink, source: n.source, ours: true}
 	if block.Addr().Is6() {
 		e.metric = ipv6Metric
 	}

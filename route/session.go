@@ -101,14 +101,27 @@ func (s *socket) listAddresses(to *snapshot, device string) error {
 		names[to.links[i].index] = to.links[i].name
 	}
 	for _, a := range all {
-		own := address{addressOf(a.IP), names[a.LinkIndex]}
+		own := address{addressOf(a.IP), names[a.LinkIndex], a.Scope == unix.RT_SCOPE_UNIVERSE && a.Flags&fleeting == 0}
 		to.addresses = append(to.addresses, own)
-		if l := s.links[device]; l != nil && own.device == device && own.Addr == linkLocalOf(l.mac) {
-			l.linkLocal = own.Addr
+		if l := s.links[device]; l != nil && own.device == device {
+			l.note(own.Addr)
 		}
 	}
 	return nil
 }
+
+// note takes an address of the device.
+func (l *link) note(a netip.Addr) {
+	switch a {
+	case linkLocalOf(l.mac):
+		l.linkLocal = a
+	case inDevice:
+		l.hasIPv4 = true
+	}
+}
+
+// fleeting are the flags of addresses that are not used for new connections, or not for long.
+const fleeting = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_DEPRECATED
 
 func addressOf(ip net.IP) netip.Addr {
 	a, _ := netip.AddrFromSlice(ip)

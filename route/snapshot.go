@@ -34,6 +34,9 @@ type link struct {
 type address struct {
 	netip.Addr
 	device string
+	// lasting is whether packets may be from it for as long as the host has it: it is no temporary
+	// or deprecated address of IPv6, and one that others can send to.
+	lasting bool
 }
 
 // hop is how a packet to an address leaves this host.
@@ -59,13 +62,4 @@ func (s *snapshot) linkOf(a netip.Addr) *link {
 		return nil
 	}
 	return s.link(s.addresses[i].device)
-}
-
-// foreign returns whether the kernel has a route of others for the prefix.
-func (s *snapshot) foreign(p netip.Prefix) (entry, bool) {
-	i := slices.IndexFunc(s.routes, func(e entry) bool { return !e.ours && e.prefix == p })
-	if i < 0 {
-		return entry{}, false
-	}
-	return s.routes[i], true
 }

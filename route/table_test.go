@@ -124,6 +124,37 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestSource: a host's own packets into the VXLAN have its address on the underlay, the lowest if that is
+// of the other family, and never one that all hosts have.
+func TestSource(t *testing.T) {
+	targets := []Target{to("10.60.1.0/26", "b", "192.0.2.2", macB), to("fd60::40/122", "b", "192.0.2.2", macB)}
+	for name, test := range map[string]struct {
+		mode      ipam.Mode
+		addresses []address
+		want      []netip.Addr
+	}{
+		"routed":      {ipam.ModeRouted, nil, []netip.Addr{{}, {}}},
+		"both":        {ipam.ModeVXLAN, nil, []netip.Addr{ip("192.0.2.1"), ip("2001:db8::1")}},
+		"several":     {ipam.ModeVXLAN, []address{{ip("2001:db8::"), "eth0", false}, {ip("2001:db8::9"), "eth0", true}, {ip("192.0.2.0"), "eth0", true}}, []netip.Addr{ip("192.0.2.1"), ip("2001:db8::1")}},
+		"the gateway": {ipam.ModeVXLAN, []address{{ip("10.60.0.1"), "alloc0", true}, {ip("fd60::1"), "alloc0", true}}, []netip.Addr{ip("192.0.2.1"), ip("2001:db8::1")}},
+	} {
+		f, p := newFake(), testPool(test.mode)
+		f.addresses = append(f.addresses, test.addresses...)
+		apply(t, start(t, f, p), p, targets...)
+		for i, target := range targets {
+			if at := slices.IndexFunc(f.routes, func(e entry) bool { return e.prefix == target.Block }); f.routes[at].source != test.want[i] {
+				t.Errorf("%s: %+v, want %s", name, f.routes[at], test.want[i])
+			}
+		}
+	}
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	f.addresses = f.addresses[:2]
+	apply(t, start(t, f, p), p, targets...)
+	if at := slices.IndexFunc(f.routes, func(e entry) bool { return e.prefix == targets[1].Block }); f.routes[at].source.IsValid() {
+		t.Errorf("without an IPv6 address: %+v", f.routes[at])
+	}
+}
+
 // TestIPv6Underlay: IPv4 blocks have IPv6 next hops.
 func TestIPv6Underlay(t *testing.T) {
 	for mode, want := range map[ipam.Mode]string{
@@ -195,7 +226,7 @@ func TestRefusedTargets(t *testing.T) {
 			f.links = append(f.links,
 				link{device: device{name: "eth1", up: true, mtu: 1500}, kind: "device", index: 3},
 				link{device: device{name: "vx-other", alias: "allocnet pool other", up: true}, kind: "vxlan", index: 4})
-			f.addresses = append(f.addresses, address{ip("10.60.8.7"), "eth1"}, address{ip("10.60.0.1"), "eth1"})
+			f.addresses = append(f.addresses, address{ip("10.60.8.7"), "eth1", true}, address{ip("10.60.0.1"), "eth1", true})
 			f.gateways = append(f.gateways, ip("10.60.7.9"))
 			f.hops = map[netip.Addr]hop{ip("198.51.100.3"): behindRouter, ip("198.51.100.4"): {}, ip("198.51.100.5"): {device: "vx-other"}}
 			table := start(t, f, p)
@@ -215,7 +246,7 @@ func TestRefusedTargets(t *testing.T) {
 // TestAllowedTargets are close to refused ones.
 func TestAllowedTargets(t *testing.T) {
 	f, p := newFake(), testPool(ipam.ModeRouted)
-	f.addresses = append(f.addresses, address{ip("10.60.0.1"), "eth0"}) // the gateway, which all hosts have
+	f.addresses = append(f.addresses, address{ip("10.60.0.1"), "eth0", true}) // the gateway, which all hosts have
 	table := start(t, f, p)
 	report, err := table.Apply(p, []netip.Prefix{cidr("10.60.9.0/26")}, []Target{
 		to("10.60.0.0/26", "b", "192.0.2.2", ""), to("10.60.9.64/26", "b", "192.0.2.2", ""), to("10.60.255.192/26", "c", "192.0.2.3", ""),
@@ -327,7 +358,7 @@ func TestFailedChange(t *testing.T) {
 	b, c := to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC)
 	for _, o := range []object{
 		forward{"vx-net", macB, ip("192.0.2.2")}, neighbour{"vx-net", ip("192.0.2.2"), macB},
-		entryTo(b.Block, next{via: ip("192.0.2.2"), device: "vx-net", onlink: true}),
+		entryTo(b.Block, next{via: ip("192.0.2.2"), device: "vx-net", onlink: true, source: ip("192.0.2.1")}),
 	} {
 		f, p := newFake(), testPool(ipam.ModeVXLAN)
 		table := start(t, f, p)

@@ -20,7 +20,12 @@ import (
 	"github.com/allocnet/allocnet/route"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandbox.Main(m.Run)) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		child(dir)
+	}
+	os.Exit(sandbox.Main(m.Run))
+}
 
 // host is a namespace with an allocation in another one.
 type host struct {

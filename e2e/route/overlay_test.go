@@ -111,14 +111,25 @@ func TestWithoutIPv6(t *testing.T) {
 	leave(t, hosts, before)
 }
 
-// TestStrictFilter: the hosts of the tests drop packets whose answer takes another interface; those of
-// a VXLAN device are not dropped.
+// TestStrictFilter: hosts drop packets whose answer takes another interface (RFC 3704). Those of a VXLAN
+// device are not dropped, but the answer to a host's own packet comes by the underlay.
 func TestStrictFilter(t *testing.T) {
-	hosts := newHosts(t, 2)
+	hosts := newHosts(t, 3)
 	join(t, pool(ipam.ModeVXLAN), hosts)
 	for key, want := range map[string]string{"all": "1", "eth0": "1", "vx-net": "2"} {
 		if got := strings.TrimSpace(ip(t, "netns exec a sysctl -n net.ipv4.conf.%s.rp_filter", key)); got != want {
 			t.Errorf("%s: rp_filter %s, want %s", key, got, want)
+		}
+	}
+	requireTraffic(t, hosts, 1450)
+	if err := sendFrom(hosts[0].ns, hosts[2].addresses[0], 100); err == nil {
+		t.Error("the strict filter of eth0 accepts what is from a VXLAN's allocation")
+	}
+	sysctl(t, "a", "net.ipv4.conf.eth0.rp_filter=2")
+	sysctl(t, "router", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.far.rp_filter=0")
+	for _, address := range hosts[2].addresses {
+		if err := sendFrom(hosts[0].ns, address, 100); err != nil {
+			t.Errorf("from the host to %s: %v", address, err)
 		}
 	}
 }

@@ -43,11 +43,11 @@ func echo(t testing.TB, ns *netns.Namespace, address string) {
 	}()
 }
 
-// dial returns a socket of the allocation whose packets are not fragmented, and which gets the errors
+// dial returns a socket of a namespace whose packets are not fragmented, and which gets the errors
 // of routers.
-func dial(h *host, address string) (net.Conn, error) {
+func dial(from *netns.Namespace, address string) (net.Conn, error) {
 	var conn net.Conn
-	err := h.inside.Do(func() (err error) {
+	err := from.Do(func() (err error) {
 		d := net.Dialer{ControlContext: func(_ context.Context, network, _ string, raw syscall.RawConn) error {
 			level, discover, errs := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_RECVERR
 			if strings.HasSuffix(network, "6") {
@@ -65,9 +65,17 @@ func dial(h *host, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// send sends a packet of so many bytes with its headers, and returns the error unless it is answered.
+// send sends a packet of the allocation, so many bytes with its headers, and returns the error unless
+// it is answered.
 func send(h *host, address string, bytes int) error {
-	conn, err := dial(h, address)
+	if err := sendFrom(h.inside, address, bytes); err != nil {
+		return fmt.Errorf("%s to %s, %d bytes: %w", h.name, address, bytes, err)
+	}
+	return nil
+}
+
+func sendFrom(from *netns.Namespace, address string, bytes int) error {
+	conn, err := dial(from, address)
 	if err != nil {
 		return err
 	}
@@ -80,10 +88,7 @@ func send(h *host, address string, bytes int) error {
 		_ = conn.SetReadDeadline(time.Now().Add(lost))
 		_, err = conn.Read(make([]byte, bytes))
 	}
-	if err != nil {
-		return fmt.Errorf("%s to %s, %d bytes: %w", h.name, address, bytes, err)
-	}
-	return nil
+	return err
 }
 
 // lost is after how long a packet counts as lost. A machine that is busy delays some.

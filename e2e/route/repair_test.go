@@ -95,6 +95,7 @@ func TestRepair(t *testing.T) {
 		{"MAC changed", []string{"link set vx-net address " + mac}, nil},
 		{"MTU changed", []string{"link set vx-net mtu 1400"}, nil},
 		{"no address", []string{"-6 address flush dev vx-net"}, nil},
+		{"no IPv4 address", []string{"-4 address flush dev vx-net"}, overlay[:1]}, // the kernel removes the routes with the last address
 		{"rp_filter", []string{"netns exec a sysctl -qw net.ipv4.conf.vx-net.rp_filter=1"}, nil},
 		{"neighbours flushed", []string{"neighbour flush dev vx-net nud permanent", "-6 neighbour flush dev vx-net nud permanent"}, nil},
 		{"neighbour changed", []string{"neighbour replace 172.31.1.3 lladdr " + mac + " dev vx-net nud permanent"}, nil},

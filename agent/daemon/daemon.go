@@ -41,7 +41,10 @@ type Daemon struct {
 	conflist   *agent.Conflist // nil without a block multi
 	pools      *pools.Pools    // nil with the hook "noop"
 	span       *span.Span      // nil without pools
-	notify     notifier
+	// unlockRoutes lets another process change the routes of the host. Nil: this one has not
+	// needed them. The lock ends with the process.
+	unlockRoutes func()
+	notify       notifier
 }
 
 // New returns the daemon that the configuration describes. It logs to stderr.

@@ -83,11 +83,14 @@ func (n nomadNodes) Nodes(ctx context.Context) ([]span.Node, error) {
 // host that has none.
 func (d *Daemon) openTable(needed bool) (span.Table, error) {
 	stateDir := cmp.Or(d.config.StateDir, state.DefaultDir)
-	dir := filepath.Join(stateDir, "routes")
+	dir := span.Dir(stateDir)
 	if _, err := os.Stat(dir); err != nil && !needed {
 		return nil, nil
 	}
 	id, err := hostid.Make(filepath.Join(stateDir, "ipam"))
+	if err == nil && d.unlockRoutes == nil {
+		d.unlockRoutes, err = span.Lock(dir)
+	}
 	if err != nil {
 		return nil, err
 	}

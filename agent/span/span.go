@@ -250,7 +250,7 @@ func (s *Span) run(ctx context.Context, k Kept) {
 // isUsed tells whether attachments of a network that was removed need the routes. What is not
 // known counts as used.
 func (s *Span) isUsed(subnets []netip.Prefix) bool {
-	return slices.ContainsFunc(subnets, func(p netip.Prefix) bool {
+	return len(subnets) == 0 || slices.ContainsFunc(subnets, func(p netip.Prefix) bool {
 		used, err := s.config.InUse(p)
 		return used || err != nil
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
@@ -66,6 +67,7 @@ var outcomes = map[string]struct {
 	"agent/client.ErrUnavailable":         {client.ErrUnavailable, unavailable},
 	"internal/hclfile.Error":              {&hclfile.Error{}, refused},
 	"agent/pools.ErrDisagree":             {pools.ErrDisagree, refused},
+	"agent/span.ErrLocked":                {span.ErrLocked, conflict},
 	"cleanup.ErrLiveUnknown":              {cleanup.ErrLiveUnknown, unavailable},
 	"cleanup.Failure":                     {cleanup.Failure{Err: errors.New("x")}, failed},
 	"cleanup.UnknownPluginError":          {&cleanup.UnknownPluginError{}, failed},

@@ -40,11 +40,18 @@ func pooled(t *testing.T) *ipam.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.pool.(*pool.Pool).Add(t.Context(), ipam.Request{Owner: ipam.Owner{ContainerID: "a1", Interface: "eth0"}}); err != nil {
+	host := a.pool.(*pool.Pool)
+	if err := host.SetEndpoint(t.Context(), pooledEndpoint); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Add(t.Context(), ipam.Request{Owner: ipam.Owner{ContainerID: "a1", Interface: "eth0"}}); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
+
+// pooledEndpoint is where the host is reached.
+var pooledEndpoint = ipam.Endpoint{Address: netip.MustParseAddr("192.0.2.1"), MAC: "02:00:5e:00:53:01"}
 
 // TestIPAMShow: the pool with its blocks, and the addresses of this host.
 func TestIPAMShow(t *testing.T) {
@@ -60,6 +67,11 @@ func TestIPAMShow(t *testing.T) {
 	}
 	if len(p.Blocks) != 2 || !p.Blocks[0].Owner.ThisHost || p.Blocks[0].State != "held" || *p.Blocks[0].Used != 1 || p.Store != "file" || p.Error != "" {
 		t.Errorf("%+v", p)
+	}
+	for _, b := range p.Blocks {
+		if b.Endpoint != pooledEndpoint {
+			t.Errorf("%s is reached at %+v, want %+v", b.Block, b.Endpoint, pooledEndpoint)
+		}
 	}
 	code, out, _ = runs(t, "ipam", "show", "vlan100")
 	for _, word := range []string{

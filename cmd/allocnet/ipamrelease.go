@@ -103,7 +103,7 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 		}
 	}
 	if !r.yes {
-		if err := confirm(cmd.InOrStdin(), out, "Release this?"); err != nil {
+		if err := confirm(cmd.InOrStdin(), out, "Release this?", "nothing is released"); err != nil {
 			return err
 		}
 	}
@@ -168,8 +168,8 @@ func (r *release) allowed(ctx context.Context, node string, p possession) error 
 	return nil
 }
 
-// confirm asks a person.
-func confirm(in io.Reader, out io.Writer, question string) error {
+// confirm asks a person. The error is what a no means.
+func confirm(in io.Reader, out io.Writer, question, no string) error {
 	if file, ok := in.(*os.File); ok && !isTerminal(file) {
 		return usage(errors.New("standard input is no terminal: want --yes"))
 	}
@@ -179,7 +179,7 @@ func confirm(in io.Reader, out io.Writer, question string) error {
 		return err
 	}
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
-		return usage(errors.New("nothing is released"))
+		return usage(errors.New(no))
 	}
 	return nil
 }

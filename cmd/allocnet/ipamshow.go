@@ -68,9 +68,11 @@ type blockJSON struct {
 	Owner   ownerJSON  `json:"owner"`
 	State   string     `json:"state"`
 	Claimed time.Time  `json:"claimed,omitzero"`
-	Used    *int       `json:"used,omitempty"`
-	Cooling *int       `json:"cooling,omitempty"`
-	Free    *int       `json:"free,omitempty"`
+	// Endpoint is where the owner is reached, as the store has it.
+	Endpoint ipam.Endpoint `json:"endpoint,omitzero"`
+	Used     *int          `json:"used,omitempty"`
+	Cooling  *int          `json:"cooling,omitempty"`
+	Free     *int          `json:"free,omitempty"`
 }
 
 // addressJSON is a reserved address.
@@ -177,7 +179,7 @@ func (p *poolJSON) addBlocks(overview pool.Overview, usage pool.Usage, host ipam
 		own[b.Block] = b
 	}
 	for _, e := range overview.Blocks {
-		b := blockJSON{Block: e.Block, Owner: ownerOf(e.Host, host), State: "held", Claimed: e.Claimed}
+		b := blockJSON{Block: e.Block, Owner: ownerOf(e.Host, host), State: "held", Claimed: e.Claimed, Endpoint: e.Endpoint}
 		if u, ok := own[e.Block]; ok && b.Owner.ThisHost {
 			b.use(u)
 			delete(own, e.Block)

@@ -97,7 +97,7 @@ func (s *session) withinLimit(family ipam.Family) error {
 
 // intend writes the record of a claim.
 func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
-	r := Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time}
+	r := s.reached(Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time})
 	return r, s.edit(ctx, func(all *records) error {
 		if all.find(b) >= 0 {
 			return fmt.Errorf("%s: %w", b, errChanged)
@@ -134,14 +134,15 @@ func (s *session) resolveClaim(ctx context.Context, r Record) (held bool, err er
 	if _, listed := s.view.entries[path]; listed { // the answer to an earlier request was lost
 		return s.findClaim(ctx, r, fmt.Errorf("block %s: %w", r.Block, ipam.ErrConflict))
 	}
-	index, err := s.store.Create(ctx, path, s.content(r))
+	now := s.reached(r)
+	index, err := s.store.Create(ctx, path, s.content(now))
 	if errors.Is(err, ipam.ErrConflict) {
 		return s.findClaim(ctx, r, fmt.Errorf("block %s: %w", r.Block, err))
 	}
 	if err != nil {
 		return false, fmt.Errorf("claim block %s: %w", r.Block, err)
 	}
-	return true, s.replace(ctx, r, r.as(Held, r.Claim, index))
+	return true, s.replace(ctx, r, now.as(Held, r.Claim, index))
 }
 
 // findClaim reads whose a requested block is. If it is in the store no more the request
@@ -184,7 +185,7 @@ func (r Record) as(s State, claim string, index uint64) Record {
 // found returns the record of a block that the store has as this host's, whichever of its
 // claims that is.
 func (r Record) found(o *owner) Record {
-	r.NodeID = o.Host.NodeID
+	r.NodeID, r.Endpoint = o.Host.NodeID, o.Endpoint
 	return r.as(Held, o.ClaimID, o.index)
 }
 

@@ -14,8 +14,9 @@
 // blocks.json has the records. It is changed by a process that holds store.lock, under the
 // lease lock of the pool, and read under the lease lock by those that give out addresses.
 // view.json has what this host saw of other hosts' blocks; it belongs to the holder of
-// store.lock. node.json has what this host wrote to its own entry below nodes/, and is common
-// to all pools.
+// store.lock. endpoint.json says where other hosts reach this one. It is written under
+// store.lock, and each process that claims a block writes it to the block's entry. node.json has
+// what this host wrote to its own entry below nodes/, and is common to all pools.
 //
 // # Clones
 //
@@ -28,6 +29,9 @@
 // block of its instance that it has not claimed writes its nonce, too, and does not touch the
 // block for a while: a virtual machine may have been copied with its memory, before its first
 // claim.
+//
+// For the same while after each nonce that it has written, a machine does not change where the
+// blocks that it has are reached: a copy would draw the traffic of the original.
 //
 // # What is not prevented
 //

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,8 @@ func fuzzHost(letter string) ipam.Host {
 	return ipam.Host{Instance: strings.Repeat(letter, 32), NodeID: "node-" + letter, MachineID: "machine-" + letter, Boot: "boot-" + letter}
 }
 
+var fuzzEndpoint = ipam.Endpoint{Address: netip.MustParseAddr("192.0.2.1"), MAC: "02:00:5e:00:53:01"}
+
 // leasesOf are those of a host with files in memory.
 func leasesOf(store ipam.Store, host ipam.Host, files memory) *Leases {
 	l := New(Options{Config: poolConfigs[0], Addresses: unused{}, Connect: func() (ipam.Store, ipam.Host, error) { return store, host, nil }})
@@ -56,7 +59,7 @@ func leasesOf(store ipam.Store, host ipam.Host, files memory) *Leases {
 	return l
 }
 
-// FuzzFiles: whatever blocks.json, view.json and node.json contain, a file is refused with its
+// FuzzFiles: whatever blocks.json, view.json, node.json and endpoint.json contain, a file is refused with its
 // path and stays as it is, or nothing of another host is touched, and what is open after a
 // verification is this host's.
 func FuzzFiles(f *testing.F) {
@@ -65,18 +68,21 @@ func FuzzFiles(f *testing.F) {
 	if _, err := first.Claim(context.Background(), ipam.IPv4, nil); err != nil {
 		f.Fatal(err)
 	}
-	f.Add(seed[recordsFile], seed[viewFile], seed[nodeFile])
-	f.Add(strings.Replace(seed[recordsFile], "held", "releasing", 1), "", strings.Replace(seed[nodeFile], "null", `["1"]`, 1))
-	f.Add(strings.Replace(seed[recordsFile], "held", "claiming", 1), "{", "{}")
-	f.Add(`{"version":1,"blocks":[{"block":"192.0.2.0/30","state":"held"},{"block":"fd00::/126","state":"lost"}]}`, `{"gone":{"x":{"boot":"a"}}}`, "")
-	f.Fuzz(func(t *testing.T, blocks, view, node string) {
+	if err := first.SetEndpoint(context.Background(), fuzzEndpoint); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed[recordsFile], seed[viewFile], seed[nodeFile], seed[endpointFile])
+	f.Add(strings.Replace(seed[recordsFile], "held", "releasing", 1), "", strings.Replace(seed[nodeFile], "null", `["1"]`, 1), `{"version":1,"instance":"`+fuzzHost("a").Instance+`","endpoint":{"address":""}}`)
+	f.Add(strings.Replace(seed[recordsFile], "held", "claiming", 1), "{", "{}", "{")
+	f.Add(`{"version":1,"blocks":[{"block":"192.0.2.0/30","state":"held"},{"block":"fd00::/126","state":"lost"}]}`, `{"gone":{"x":{"boot":"a"}}}`, "", `{"version":2}`)
+	f.Fuzz(func(t *testing.T, blocks, view, node, endpoint string) {
 		store, files := &storetest.Fake{}, memory{}
 		other := leasesOf(store, fuzzHost("b"), memory{})
 		theirs, err := other.Claim(t.Context(), ipam.IPv4, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{recordsFile: blocks, viewFile: view, nodeFile: node} {
+		for name, text := range map[string]string{recordsFile: blocks, viewFile: view, nodeFile: node, endpointFile: endpoint} {
 			if text != "" {
 				files[name] = text
 			}
@@ -126,7 +132,8 @@ func requireOwn(t *testing.T, l *Leases, store ipam.Store) {
 		if err == nil {
 			content, err = ipam.DecodeBlock(entry.Content, l.Config)
 		}
-		if err != nil || content.Host.Instance != fuzzHost("a").Instance {
+		reachable := content.Endpoint == ipam.Endpoint{} || content.Endpoint.Validate() == nil
+		if err != nil || content.Host.Instance != fuzzHost("a").Instance || !reachable {
 			text, _ := json.Marshal(content)
 			t.Errorf("%s is open, and the store has %s, %v", b, text, err)
 		}

@@ -74,7 +74,7 @@ func (g *ghost) before(s *fakeStore, r *request) {
 		return
 	}
 	g.leave(s, s.entries, r.path)
-	r.previous = g.owners(s, s.entries, r.path)
+	r.previous, r.old = g.owners(s, s.entries, r.path), s.entries[r.path]
 	if r.kind != "delete" {
 		return
 	}
@@ -102,6 +102,9 @@ func (g *ghost) after(s *fakeStore, r *request) {
 		g.present[r.path], g.changed[r.path] = g.changed[r.path], s.now
 		return
 	}
+	if r.kind == "update" && endpointOf(s.config, r.old) != endpointOf(s.config, s.entries[r.path]) {
+		g.moved(s, r)
+	}
 	owners := g.owners(s, s.entries, r.path)
 	for _, x := range s.hosts {
 		switch {
@@ -114,6 +117,21 @@ func (g *ghost) after(s *fakeStore, r *request) {
 	g.changed[r.path] = s.now
 	delete(g.last, r.path)
 	s.counts["claimed"]++
+}
+
+// moved judges another endpoint: a clone does not draw the traffic of an original that could have
+// said that it is there.
+func (g *ghost) moved(s *fakeStore, r *request) {
+	s.counts["moved"]++
+	x := r.host.twin
+	if !r.host.clone || x == nil || !slices.Contains(r.previous, x) {
+		return
+	}
+	inPlace := x.confirmed >= 0 && x.confirmed < r.host.registered
+	if inPlace && x.attentive(s.now-settle, s.now) {
+		s.fail("the clone %s changed the endpoint of %s, which %s has", r.host, r.path, x)
+	}
+	s.counts["excused: the original said nothing"]++
 }
 
 // registered notes that a machine has written its nonce.

@@ -269,6 +269,26 @@ func (h *fakeHost) verify() {
 	}
 }
 
+// move changes where the host is reached. Its agent may be killed before it has said so.
+func (h *fakeHost) move() {
+	h.ids++
+	e := ipam.Endpoint{Address: netip.AddrFrom4([4]byte{192, 0, byte(h.ids >> 8), byte(h.ids)})}
+	h.logf("%s is reached at %s", h, e.Address)
+	h.start(h, "endpoint", func() {
+		err := h.agent.SetEndpoint(context.Background(), e)
+		h.logf("%s set its endpoint %s: %v", h, e.Address, err)
+	})
+}
+
+// endpointOf returns the endpoint of a block's entry.
+func endpointOf(c *ipam.Config, e ipam.Entry) ipam.Endpoint {
+	content, err := ipam.DecodeBlock(e.Content, c)
+	if err != nil {
+		panic(err)
+	}
+	return content.Endpoint
+}
+
 // onlyTwin tells whether a verification ended well but for a twin.
 func onlyTwin(err error) bool {
 	return errors.Is(err, ipam.ErrTwin) && !errors.Is(err, ipam.ErrUnavailable) && !errors.Is(err, ipam.ErrRefused) && !errors.Is(err, ipam.ErrConflict)

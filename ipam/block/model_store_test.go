@@ -50,8 +50,9 @@ type request struct {
 	// due is when a late request arrives at the earliest.
 	due  time.Duration
 	done bool
-	// previous are the owners of the entry that it changes.
+	// previous are the owners of the entry that it changes, and old is that entry.
 	previous []*fakeHost
+	old      ipam.Entry
 	result   uint64
 	err      error
 }

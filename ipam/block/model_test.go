@@ -24,7 +24,7 @@ import (
 // features are what can happen in a schedule. Each has some of them, so that rare sequences of
 // a few are found, too.
 type features struct {
-	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn bool
+	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn, endpoints bool
 }
 
 // schedules is how many there are in a run unless the environment says so.
@@ -45,7 +45,7 @@ func TestModel(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	counts := runSchedules(t, first, count)
-	for _, what := range []string{"namespaces", "claimed", "verified", "restored", "final"} {
+	for _, what := range []string{"namespaces", "claimed", "verified", "restored", "moved", "reached", "final"} {
 		if uint64(counts[what]) < count/20 {
 			t.Errorf("%q happened only %d times", what, counts[what])
 		}
@@ -99,7 +99,7 @@ func newWorld(seed uint64) *world {
 	w := &world{rnd: rnd, counts: map[string]int{}, now: time.Hour, config: poolConfigs[rnd.IntN(len(poolConfigs))]}
 	w.store = &fakeStore{world: w, faults: []int{0, 5, 20}[rnd.IntN(3)], snapshot: snapshot{entries: map[string]ipam.Entry{}, index: 10, table: 10}, ghost: newGhost()}
 	for _, f := range []*bool{&w.features.kills, &w.features.reboots, &w.features.partitions, &w.features.refusals, &w.features.restores,
-		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections, &w.features.churn} {
+		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections, &w.features.churn, &w.features.endpoints} {
 		*f = w.chance(3)
 	}
 	for i := range 2 + rnd.IntN(2) {
@@ -150,6 +150,8 @@ func (w *world) event() {
 	case h.dead:
 	case w.features.churn && w.chance(4):
 		w.release(h)
+	case w.features.endpoints && w.chance(8):
+		h.move()
 	case n < 35:
 		w.start(h, "ADD", h.add)
 	case n < 47:
@@ -352,6 +354,9 @@ func (w *world) clone(h *fakeHost) {
 	w.store.ghost.cloned(h, c)
 	w.hosts = append(w.hosts, c)
 	w.start(c, "collect", c.collect)
+	if w.features.endpoints {
+		c.move()
+	}
 }
 
 // die ends a host for ever, or a day passes for those that the store does not hear of.
@@ -408,6 +413,7 @@ func (w *world) finish() {
 	if w.requireAdds(); w.failure != "" {
 		return
 	}
+	w.requireReached()
 	for _, h := range w.hosts {
 		h.stop()
 		if !h.dead {
@@ -452,6 +458,24 @@ func (w *world) requireAdds() {
 		full := w.count()+w.store.ghost.vanished(w.now-settle-attention) >= w.slots()
 		if !full && w.failure == "" && !w.added(h) {
 			w.fail("%s cannot add although only %d blocks are claimed", h, w.count())
+		}
+	}
+}
+
+// requireReached requires that the entry of each block that a host has says where it is reached.
+func (w *world) requireReached() {
+	w.advance(settle) // no machine is new any more
+	for _, h := range w.hosts {
+		recorded, err := h.agent.readEndpoint(h.self.Instance)
+		if err != nil || recorded == nil || h.dead {
+			continue
+		}
+		for _, r := range h.records().Blocks {
+			path := ipam.BlockPath(w.config.Pool, r.Block)
+			if entry := w.store.entries[path]; r.State == Held && endpointOf(w.config, entry) != *recorded {
+				w.fail("%s is reached at %s, and %s says %s", h, recorded.Address, path, entry.Content)
+			}
+			w.counts["reached"]++
 		}
 	}
 }

@@ -33,6 +33,14 @@ type node struct {
 	Registered moment `json:"registered"`
 	// Twin: the store had a nonce of another machine.
 	Twin bool `json:"twin"`
+	// Confirmed is when the last nonce was first found in the store.
+	Confirmed confirmed `json:"confirmed,omitzero"`
+}
+
+// confirmed is when a nonce was found in the store.
+type confirmed struct {
+	Nonce string `json:"nonce"`
+	At    moment `json:"at"`
 }
 
 // readNode reads what the host wrote. Another instance begins anew.
@@ -106,6 +114,7 @@ func (s *session) registerAs(ctx context.Context, mayWait bool) error {
 	}
 	s.isNew = err != nil || s.now.within(settle, r.node.Registered)
 	s.registered = len(r.node.Nonces) > 0
+	s.unopposed = err == nil && !s.now.within(settle, r.node.Confirmed.At)
 	return err
 }
 
@@ -187,11 +196,15 @@ func (r *registration) save() error { return writeJSON(r.session.node, nodeFile,
 
 // confirm records that this machine has its place, and since when in this boot.
 func (r *registration) confirm() error {
-	if !r.node.Registered.isZero() && !r.node.Twin {
+	isKnown := r.node.Confirmed.Nonce == r.node.last()
+	if !r.node.Registered.isZero() && !r.node.Twin && isKnown {
 		return nil
 	}
 	if r.node.Twin = false; r.node.Registered.isZero() {
 		r.node.Registered = r.now
+	}
+	if !isKnown {
+		r.node.Confirmed = confirmed{r.node.last(), r.now}
 	}
 	return r.save()
 }

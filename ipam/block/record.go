@@ -41,6 +41,8 @@ type Record struct {
 	NodeID string `json:"nodeID"`
 	// Since is when the block was claimed.
 	Since time.Time `json:"since"`
+	// Endpoint is the one in the store's entry.
+	Endpoint ipam.Endpoint `json:"endpoint,omitzero"`
 }
 
 const recordsFile, recordsVersion = "blocks.json", 1

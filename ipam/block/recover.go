@@ -84,6 +84,7 @@ func (s *session) unknown(addresses []netip.Addr) (blocks []ipam.Block) {
 func (s *session) recover(ctx context.Context, b ipam.Block, gone ipam.Host) (created bool, err error) {
 	index, err := s.store.Create(ctx, s.path(b), ipam.Encode(ipam.BlockContent{
 		Pool: s.Config.Pool, PoolHash: s.Config.Hash(), Block: b, Host: gone, ClaimID: s.random(), Claimed: s.now.Time,
+		Endpoint: s.reached(Record{}).Endpoint,
 	}))
 	if errors.Is(err, ipam.ErrConflict) {
 		return false, nil

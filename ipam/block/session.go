@@ -32,6 +32,11 @@ type session struct {
 	isNew bool
 	// registered: this machine has written a nonce.
 	registered bool
+	// unopposed: what this machine has written, if it has, has been there for so long that another
+	// one with its instance has seen it.
+	unopposed bool
+	// endpoint is where this host is reached. Nil: it is not known.
+	endpoint *ipam.Endpoint
 }
 
 // withReader calls do under store.lock, for what writes nothing to the store.
@@ -88,6 +93,7 @@ func (s *session) load(ctx context.Context) error {
 	if s.records, err = s.readRecords(s.host.Instance); err != nil {
 		return err
 	}
+	s.loadEndpoint()
 	s.view, err = s.readView(s.now)
 	return err
 }
@@ -140,6 +146,6 @@ func (s *session) owns(o *owner) bool {
 func (s *session) content(r Record) []byte {
 	return ipam.Encode(ipam.BlockContent{
 		Pool: s.Config.Pool, PoolHash: s.Config.Hash(), Block: r.Block,
-		Host: s.host, ClaimID: r.Claim, Claimed: r.Since,
+		Host: s.host, ClaimID: r.Claim, Claimed: r.Since, Endpoint: r.Endpoint,
 	})
 }

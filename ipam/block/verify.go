@@ -56,7 +56,7 @@ func (l *Leases) Verify(ctx context.Context) error {
 		if err := s.verified(ctx, began); err != nil || s.twin != nil {
 			return errors.Join(s.twin, err)
 		}
-		return s.resolveAll(ctx)
+		return errors.Join(s.resolveAll(ctx), s.announce(ctx))
 	})
 }
 

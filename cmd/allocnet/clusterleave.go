@@ -1,0 +1,233 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/hostid"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/local"
+	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/route"
+	"github.com/allocnet/allocnet/state"
+)
+
+// leavingPool is a pool that this host gives up; see package pool.
+type leavingPool interface {
+	Usage(ctx context.Context) (pool.Usage, error)
+	Leases(ctx context.Context) ([]local.Lease, error)
+	Leave(ctx context.Context) ([]ipam.Block, error)
+}
+
+// leavingTable has the routes of this host; see package route.
+type leavingTable interface {
+	Pools() ([]route.Pool, error)
+	RemoveAll() error
+}
+
+// leave is what the command cluster leave does.
+type leave struct {
+	yes   bool
+	table leavingTable
+	pools map[string]leavingPool
+	// subnets are those of each pool.
+	subnets map[string][]netip.Prefix
+	// used returns the addresses in the namespaces of the host.
+	used func() (map[netip.Addr]string, error)
+}
+
+func newClusterLeave(s *settings) *cobra.Command {
+	l := &leave{used: netns.Addresses}
+	cmd := &cobra.Command{
+		Use:   "leave",
+		Short: "Remove all that networks that span hosts have on this host",
+		Long: `Remove the routes to other hosts and the VXLAN devices, and give this host's blocks of
+the pools whose networks span hosts back to the store. The command shows what it would
+remove, and asks.
+
+First stop the allocations that have addresses of these pools, as with nomad node drain, and
+stop the agent: it would make the routes again. The command refuses otherwise. Afterwards, remove
+the networks from the CNI configuration directories before you start the agent.
+
+If the store does not answer, the routes and devices are removed nevertheless, the blocks that
+stay this host's are named, and the exit code is 1. The command can be repeated.`,
+		Example: `  allocnet cluster leave --yes`,
+		Args:    noArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return l.open(cmd, s) },
+	}
+	cmd.Flags().BoolVarP(&l.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// open finds the pools, and leaves them while no agent can start.
+func (l *leave) open(cmd *cobra.Command, s *settings) error {
+	if err := requireRoot(); err != nil {
+		return err
+	}
+	if err := l.findPools(s); err != nil {
+		return err
+	}
+	dir := span.Dir(s.stateDir)
+	unlock, err := span.Lock(dir)
+	if errors.Is(err, span.ErrLocked) {
+		return usage(fmt.Errorf("nothing is removed: %w: stop the agent first (systemctl stop allocnet.service allocnet.socket)", err))
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	id, err := hostid.Read(filepath.Join(s.stateDir, "ipam"))
+	if err != nil {
+		return err
+	}
+	l.table = route.New(route.Options{Dir: dir, Instance: id.Instance})
+	if err := l.run(cmd); err != nil {
+		return err
+	}
+	return span.RemoveDir(dir)
+}
+
+// findPools opens those whose networks span hosts.
+func (l *leave) findPools(s *settings) error {
+	catalog, err := cniconf.Load(s.confDirs()...)
+	if err != nil {
+		return err
+	}
+	found, broken := pools.Find(catalog.Networks)
+	if len(broken) > 0 {
+		return usage(fmt.Errorf("nothing is removed; correct or remove the networks first: %w", joined(broken)))
+	}
+	l.pools, l.subnets = map[string]leavingPool{}, map[string][]netip.Prefix{}
+	for _, c := range found {
+		if c.Mode == ipam.ModeFlat {
+			continue
+		}
+		a, err := access(c)
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", c.Pool, err)
+		}
+		l.pools[c.Pool], l.subnets[c.Pool] = a.pool.(*pool.Pool), c.Subnets()
+	}
+	return nil
+}
+
+func (l *leave) run(cmd *cobra.Command) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	recorded, err := l.table.Pools()
+	if err != nil {
+		return err
+	}
+	for _, p := range recorded {
+		if _, ok := l.subnets[p.Name]; !ok {
+			l.subnets[p.Name] = p.Subnets
+		}
+	}
+	if err := l.unused(ctx); err != nil {
+		return err
+	}
+	blocks, err := l.blocks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.subnets)) {
+		_, _ = fmt.Fprintf(out, "pool %s: routes and devices, blocks of this host: %s\n", name, orDash(strings.Join(texts(blocks[name]), " "))) // the last write reports
+	}
+	if !l.yes {
+		if err := confirm(cmd.InOrStdin(), out, "Remove this?", "nothing is removed"); err != nil {
+			return err
+		}
+	}
+	if err := l.table.RemoveAll(); err != nil {
+		return fmt.Errorf("remove the routes and devices: %w", err)
+	}
+	if _, err := fmt.Fprintln(out, "removed the routes and devices"); err != nil {
+		return err
+	}
+	return l.release(cmd)
+}
+
+// unused returns an error that names what has addresses of the pools.
+func (l *leave) unused(ctx context.Context) error {
+	used, err := l.used()
+	if err != nil {
+		return fmt.Errorf("which namespaces have addresses: %w", err)
+	}
+	var named []string
+	for _, name := range slices.Sorted(maps.Keys(l.subnets)) {
+		if p := l.pools[name]; p != nil {
+			leases, err := p.Leases(ctx)
+			if err != nil {
+				return fmt.Errorf("pool %s: %w", name, err)
+			}
+			for _, lease := range leases {
+				named = append(named, fmt.Sprintf("%s (allocation %s, %s, pool %s)", lease.Address, state.AllocationOf(lease.Owner.ContainerID), lease.Owner.Interface, name))
+				delete(used, lease.Address)
+			}
+		}
+		for address, namespace := range used {
+			if slices.ContainsFunc(l.subnets[name], func(p netip.Prefix) bool { return p.Contains(address) }) {
+				named = append(named, fmt.Sprintf("%s (namespace %s, pool %s)", address, namespace, name))
+			}
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	slices.Sort(named)
+	return usage(fmt.Errorf("nothing is removed: stop what is attached first: %s", strings.Join(named, ", ")))
+}
+
+// blocks are this host's of each pool.
+func (l *leave) blocks(ctx context.Context) (map[string][]ipam.Block, error) {
+	all := map[string][]ipam.Block{}
+	for name, p := range l.pools {
+		usage, err := p.Usage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", name, err)
+		}
+		for _, b := range usage.Blocks {
+			all[name] = append(all[name], b.Block)
+		}
+	}
+	return all, nil
+}
+
+// release gives the blocks back. All pools are attempted.
+func (l *leave) release(cmd *cobra.Command) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(l.pools)) {
+		ctx, stop := context.WithTimeout(cmd.Context(), storeTimeout)
+		released, err := l.pools[name].Leave(ctx)
+		stop()
+		if len(released) > 0 {
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "released of pool %s: %s\n", name, strings.Join(texts(released), " ")) // the exit code tells
+		}
+		left, errLeft := l.blocks(cmd.Context())
+		if err = errors.Join(err, errLeft); len(left[name]) > 0 {
+			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(texts(left[name]), " "), cmp.Or(err, errStillHeld))
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &exitError{exitFailed, err}
+	}
+	return nil
+}
+
+var errStillHeld = errors.New("they were not released")

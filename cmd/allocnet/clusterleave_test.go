@@ -1,0 +1,132 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/local"
+	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/route"
+)
+
+// leftTable counts the removals.
+type leftTable struct {
+	pools   []route.Pool
+	removed int
+	err     error
+}
+
+func (f *leftTable) Pools() ([]route.Pool, error) { return f.pools, nil }
+
+func (f *leftTable) RemoveAll() error { f.removed++; return f.err }
+
+// leftPool is a pool of which this host has blocks.
+type leftPool struct {
+	blocks []ipam.Block
+	leases []local.Lease
+	err    error
+}
+
+func (f *leftPool) Usage(context.Context) (pool.Usage, error) {
+	var u pool.Usage
+	for _, b := range f.blocks {
+		u.Blocks = append(u.Blocks, pool.BlockUsage{Block: b})
+	}
+	return u, nil
+}
+
+func (f *leftPool) Leases(context.Context) ([]local.Lease, error) { return f.leases, nil }
+
+func (f *leftPool) Leave(context.Context) ([]ipam.Block, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	released := f.blocks
+	f.blocks = nil
+	return released, nil
+}
+
+// TestClusterLeave: nothing is removed while something is attached, or without a yes; routes and
+// devices are removed also if the store does not answer, and what stays is named.
+func TestClusterLeave(t *testing.T) {
+	lease := local.Lease{Address: netip.MustParseAddr("10.91.0.2"), Owner: ipam.Owner{ContainerID: "a1.allocnet.eth1", Interface: "eth1"}}
+	for name, test := range map[string]struct {
+		leave   leave
+		leases  []local.Lease
+		used    string
+		store   error
+		kernel  error
+		answer  string
+		removed int
+		code    int
+		want    string
+	}{
+		"all is given back": {leave{yes: true}, nil, "", nil, nil, "", 1, exitDone, "released of pool web: 10.91.0.0/26\n"},
+		"after a yes":       {leave{}, nil, "", nil, nil, "y\n", 1, exitDone, "pool web: routes and devices, blocks of this host: 10.91.0.0/26\nRemove this? [y/N] removed the routes"},
+		"without a yes":     {leave{}, nil, "", nil, nil, "\n", 0, exitRefused, "nothing is removed"},
+		"with a lease":      {leave{yes: true}, []local.Lease{lease}, "10.91.0.2", nil, nil, "", 0, exitRefused, "stop what is attached first: 10.91.0.2 (allocation a1, eth1, pool web)"},
+		"without its lease": {leave{yes: true}, nil, "10.91.0.3", nil, nil, "", 0, exitRefused, "10.91.0.3 (namespace /run/netns/x, pool web)"},
+		"with no network":   {leave{yes: true}, nil, "10.92.0.3", nil, nil, "", 0, exitRefused, "10.92.0.3 (namespace /run/netns/x, pool old)"},
+		"of another pool":   {leave{yes: true}, nil, "10.93.0.3", nil, nil, "", 1, exitDone, "pool old: routes and devices, blocks of this host: -\n"},
+		"without the store": {leave{yes: true}, nil, "", ipam.ErrUnavailable, nil, "", 1, exitFailed, "pool web: 10.91.0.0/26 still belong to this host: repeat the command: the store is unavailable"},
+		"kernel refuses":    {leave{yes: true}, nil, "", nil, errors.New("EPERM"), "", 1, exitFailed, "remove the routes and devices: EPERM"},
+	} {
+		table := &leftTable{pools: []route.Pool{{Name: "old", Subnets: []netip.Prefix{netip.MustParsePrefix("10.92.0.0/16")}}}, err: test.kernel}
+		l := test.leave
+		l.table = table
+		l.pools = map[string]leavingPool{"web": &leftPool{blocks: []ipam.Block{netip.MustParsePrefix("10.91.0.0/26")}, leases: test.leases, err: test.store}}
+		l.subnets = map[string][]netip.Prefix{"web": {netip.MustParsePrefix("10.91.0.0/16")}}
+		l.used = func() (map[netip.Addr]string, error) {
+			if test.used == "" {
+				return nil, nil
+			}
+			return map[netip.Addr]string{netip.MustParseAddr(test.used): "/run/netns/x"}, nil
+		}
+		cmd := &cobra.Command{}
+		var out bytes.Buffer
+		cmd.SetContext(t.Context())
+		cmd.SetOut(&out)
+		cmd.SetIn(strings.NewReader(test.answer))
+		err := l.run(cmd)
+		text := out.String()
+		if err != nil {
+			text += err.Error()
+		}
+		if code := report(&bytes.Buffer{}, err, false); code != test.code || table.removed != test.removed || !strings.Contains(text, test.want) {
+			t.Errorf("%s: exit code %d, %d removals, want %d, %d and %q:\n%s", name, code, table.removed, test.code, test.removed, test.want, text)
+		}
+	}
+}
+
+// TestClusterLeaveRefuses: not while an agent runs, and not with a pool that cannot be read.
+func TestClusterLeaveRefuses(t *testing.T) {
+	if requireRoot() != nil {
+		code, _, errs := runs(t, "cluster", "leave", "--yes")
+		if code != exitRefused || !strings.Contains(errs, "run as root") {
+			t.Errorf("exit code %d: %s", code, errs)
+		}
+		return
+	}
+	pooled(t)
+	state := t.TempDir()
+	unlock, err := span.Lock(span.Dir(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	code, _, errs := runs(t, "cluster", "leave", "--yes", "--state-dir", state)
+	if code != exitRefused || !strings.Contains(errs, "stop the agent first (systemctl stop allocnet.service allocnet.socket)") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}

@@ -156,6 +156,9 @@ func New(c Config, e Engine) *Agent {
 	if c.Pools != nil {
 		c.Metrics.registry.MustRegister(poolCollector{c.Pools})
 	}
+	if c.Cluster != nil {
+		c.Metrics.registry.MustRegister(clusterCollector{c.Cluster})
+	}
 	if attacher, ok := e.(Attacher); ok && c.Attacher == nil {
 		c.Attacher = attacher
 	}

@@ -50,7 +50,7 @@ func wireNode(n *span.NodeStatus) api.ClusterNode {
 		})
 	}
 	if p := n.Probe; p.Target.IsValid() {
-		wire.Probe = &api.ClusterProbe{Target: p.Target.String(), Time: p.Time, Seconds: p.Took.Seconds()}
+		wire.Probe = &api.ClusterProbe{Target: p.Target.String(), Device: p.Device, Time: p.Time, Seconds: p.Took.Seconds()}
 		if p.Err != nil {
 			wire.Probe.Error = p.Err.Error()
 		}

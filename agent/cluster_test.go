@@ -5,12 +5,14 @@ package agent
 
 import (
 	"errors"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/span"
@@ -76,5 +78,40 @@ func TestCluster(t *testing.T) {
 	}
 	if status, _, body := r.exchange("GET", "/v1/cluster", "{}"); status != 400 {
 		t.Errorf("with a body: status %d: %s", status, body)
+	}
+}
+
+// TestClusterMetrics: all states have a series, so that an alert on one ends.
+func TestClusterMetrics(t *testing.T) {
+	m := NewMetrics(prometheus.NewRegistry())
+	when := time.Date(2025, 11, 3, 10, 0, 0, 0, time.UTC)
+	New(Config{Metrics: m, Cluster: func() []span.Status {
+		return []span.Status{{Pool: "web", Problems: []span.Problem{{Kind: span.StoreFailed}}, Nodes: []span.NodeStatus{
+			{Routes: []routes.Route{{State: routes.Installed}, {State: routes.Installed}}, Probe: span.Probe{Time: when}},
+			{Routes: []routes.Route{{State: routes.Conflict}}, Probe: span.Probe{Time: when, Err: errors.New("no reply")}},
+			{Routes: []routes.Route{{State: routes.Refused}}},
+		}}}
+	}}, &scripted{})
+	m.Applied("web", 3, 2, 1)
+	m.Routed("web", 3*time.Millisecond)
+	m.Probed("web", 200*time.Microsecond, nil)
+	m.Probed("web", 0, errors.New("no reply"))
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		`allocnet_cluster_routes{pool="web",state="installed"} 2`, `allocnet_cluster_routes{pool="web",state="conflict"} 1`,
+		`allocnet_cluster_routes{pool="web",state="refused"} 1`, `allocnet_cluster_routes{pool="web",state="failed"} 0`,
+		`allocnet_cluster_nodes{pool="web",state="reachable"} 1`, `allocnet_cluster_nodes{pool="web",state="unreachable"} 1`, `allocnet_cluster_nodes{pool="web",state="unknown"} 1`,
+		`allocnet_cluster_problems{pool="web",problem="store"} 1`, `allocnet_cluster_problems{pool="web",problem="unrouted"} 0`,
+		`allocnet_cluster_changes_total{change="added",pool="web"} 3`, `allocnet_cluster_changes_total{change="removed",pool="web"} 1`,
+		`allocnet_cluster_route_delay_seconds_bucket{pool="web",le="0.005"} 1`, `allocnet_cluster_route_delay_seconds_bucket{pool="web",le="0.0025"} 0`,
+		`allocnet_cluster_probe_duration_seconds_bucket{pool="web",le="0.00025"} 1`, `allocnet_cluster_probe_failures_total{pool="web"} 1`,
+	} {
+		if !strings.Contains(answer.Body.String(), line+"\n") {
+			t.Errorf("no %s", line)
+		}
+	}
+	if answer.Code != 200 {
+		t.Errorf("status %d\n%s", answer.Code, answer.Body)
 	}
 }

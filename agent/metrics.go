@@ -31,6 +31,10 @@ type Metrics struct {
 	reloads    *prometheus.CounterVec
 	storeCalls *prometheus.HistogramVec
 	claims     *prometheus.CounterVec
+	changes    *prometheus.CounterVec
+	routed     *prometheus.HistogramVec
+	probes     *prometheus.HistogramVec
+	silent     *prometheus.CounterVec
 }
 
 var _ hook.Observer = (*Metrics)(nil)
@@ -69,6 +73,7 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 	}
 	m.rounds.WithLabelValues("unknown")
 	r.MustRegister(m.requests, m.operations, m.cniCalls, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, m.storeCalls, m.claims, buildInfo())
+	m.registerCluster(r)
 	return m
 }
 

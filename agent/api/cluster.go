@@ -52,7 +52,8 @@ type ClusterNode struct {
 	Verified time.Time `json:"verified,omitzero"`
 	// Routes are those to the host's blocks.
 	Routes []ClusterRoute `json:"routes"`
-	// Probe is the last one. Nil: none was sent yet.
+	// Probe is the last one, or the next. Nil: the host has no route through which it would
+	// answer.
 	Probe *ClusterProbe `json:"probe,omitempty"`
 }
 
@@ -72,12 +73,13 @@ type ClusterRoute struct {
 
 // ClusterProbe is an echo request to a host.
 type ClusterProbe struct {
-	// Target is the address that it was sent to, with the device that it was sent through if it
-	// is a link-local one.
+	// Target is the address that it is sent to; a link-local one has its interface as zone.
 	Target string `json:"target"`
-	// Time is when it was sent, and Seconds how long the answer took.
-	Time    time.Time `json:"time"`
+	// Device is the VXLAN device through which it is sent. Empty: none.
+	Device string `json:"device,omitempty"`
+	// Time is when it was sent, and Seconds how long the reply took. Zero: none was sent yet.
+	Time    time.Time `json:"time,omitzero"`
 	Seconds float64   `json:"seconds,omitempty"`
-	// Error is why there is no answer. Empty: there is one.
+	// Error is why there is no reply.
 	Error string `json:"error,omitempty"`
 }

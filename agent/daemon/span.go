@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/peers"
@@ -29,7 +30,7 @@ func (d *Daemon) newSpan() *span.Span {
 		return nil
 	}
 	return span.New(span.Config{
-		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal,
+		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal, Ping: echo.Ping, Observer: d.metrics,
 		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
 		Logger: d.log.Named("cluster"),
 	}, spanSettings(d.config.Cluster))

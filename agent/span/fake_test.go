@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/peers"
 	"github.com/allocnet/allocnet/route"
@@ -249,6 +251,7 @@ func newHost(t *testing.T, s Settings) *host {
 			}
 			return netip.MustParseAddr("fe80::1"), nil
 		},
+		Ping:   func(context.Context, echo.Request) (time.Duration, error) { return time.Millisecond, nil },
 		Logger: hclog.NewNullLogger(),
 	}, s)
 	return h

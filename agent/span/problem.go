@@ -32,8 +32,8 @@ const (
 	Unrouted Kind = "unrouted"
 )
 
-// kinds are all kinds of problems, in the order in which they are reported.
-var kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted}
+// Kinds are all kinds of problems, in the order in which they are reported.
+var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted}
 
 // Problem is a problem of a pool.
 type Problem struct {

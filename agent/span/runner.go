@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/peers"
 	"github.com/allocnet/allocnet/route"
@@ -38,6 +39,7 @@ type runner struct {
 	table    Table
 	observer Observer
 	log      hclog.Logger
+	send     func(context.Context, echo.Request) (time.Duration, error)
 	locator  locator
 	acceptor *acceptor
 	kicks    chan struct{}
@@ -57,12 +59,14 @@ type runner struct {
 	changed time.Time
 	current Status
 	failed  map[Kind]string
+	// answers are the last ones to probes.
+	answers map[probeKey]Probe
 }
 
 func newRunner(c Config, t Table, k Kept, s Settings) *runner {
 	all, nomad := c.Open(k.Config)
 	return &runner{
-		config: k.Config, pool: k.Pool, peers: all, table: t, observer: c.Observer, log: c.Logger.With("pool", k.Config.Pool),
+		config: k.Config, pool: k.Pool, peers: all, table: t, observer: c.Observer, send: c.Ping, log: c.Logger.With("pool", k.Config.Pool),
 		locator: locator{nomad: nomad, linkLocal: c.LinkLocal}, acceptor: newAcceptor(nomad), kicks: make(chan struct{}, 1),
 		settings: s, current: Status{Pool: k.Config.Pool, Mode: k.Config.Mode}, failed: map[Kind]string{},
 	}
@@ -76,6 +80,7 @@ func (r *runner) start(ctx context.Context) {
 		var group sync.WaitGroup
 		defer group.Wait()
 		group.Go(func() { r.watch(ctx) })
+		group.Go(func() { r.probe(ctx) })
 		r.keep(ctx)
 	}()
 }
@@ -261,7 +266,7 @@ func (r *runner) show(blocks peers.Blocks, verdicts map[ipam.Block]verdict, repo
 	for _, made := range report.Routes {
 		routes[made.Block] = made
 	}
-	nodes := nodesOf(blocks.Remote, verdicts, routes)
+	nodes := nodesOf(blocks, verdicts, routes)
 	var invalid, unrouted []string
 	for _, i := range blocks.Invalid {
 		invalid = append(invalid, fmt.Sprintf("%s: %v", i.Path, i.Err))
@@ -311,7 +316,13 @@ func (r *runner) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.current
-	for _, k := range kinds {
+	s.Nodes = slices.Clone(s.Nodes)
+	for i := range s.Nodes {
+		if answer, ok := r.answers[s.Nodes[i].Probe.key()]; ok {
+			s.Nodes[i].Probe = answer
+		}
+	}
+	for _, k := range Kinds {
 		if text := r.failed[k]; text != "" {
 			s.Problems = append(s.Problems, Problem{k, text})
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/peers"
 	"github.com/allocnet/allocnet/route"
@@ -69,6 +70,8 @@ type Config struct {
 	// LinkLocal returns the link-local IPv6 address of the interface that has an address; not
 	// valid if it has none. It is an error if no interface has the address.
 	LinkLocal func(netip.Addr) (netip.Addr, error)
+	// Ping sends an echo request, and returns how long the reply took; see package echo.
+	Ping func(context.Context, echo.Request) (time.Duration, error)
 	// Observer counts. Nil: none.
 	Observer Observer
 	// Logger gets a line for each failure that is new, and for what changes.
@@ -81,6 +84,8 @@ type Observer interface {
 	Applied(pool string, added, replaced, removed int)
 	// Routed is the time from when the store told of changed blocks until they were routed.
 	Routed(pool string, took time.Duration)
+	// Probed is an answered probe of a host, or the error of one that is not.
+	Probed(pool string, took time.Duration, err error)
 }
 
 // Span has the pools of a host whose networks span hosts.

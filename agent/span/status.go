@@ -41,27 +41,15 @@ type NodeStatus struct {
 	Verified time.Time
 	// Routes are those to the host's blocks, refused ones included.
 	Routes []route.Route
-	// Probe is the last one.
+	// Probe is the last one, or the next.
 	Probe Probe
 }
 
-// Probe is an echo request to a host.
-type Probe struct {
-	// Target is where it was sent; a link-local address has the device as its zone. Not valid:
-	// none was sent.
-	Target netip.Addr
-	// Time is when it was sent, and Took until the answer came.
-	Time time.Time
-	Took time.Duration
-	// Err is why there is no answer. Nil: there is one.
-	Err error
-}
-
 // nodesOf groups the routes by host.
-func nodesOf(all []peers.Remote, verdicts map[ipam.Block]verdict, routes map[ipam.Block]route.Route) []NodeStatus {
+func nodesOf(blocks peers.Blocks, verdicts map[ipam.Block]verdict, routes map[ipam.Block]route.Route) []NodeStatus {
 	type host struct{ instance, node string }
 	found := map[host]*NodeStatus{}
-	for _, r := range all {
+	for _, r := range blocks.Remote {
 		v := verdicts[r.Block]
 		key := host{r.Host.Instance, r.Host.NodeID}
 		n := found[key]
@@ -77,6 +65,7 @@ func nodesOf(all []peers.Remote, verdicts map[ipam.Block]verdict, routes map[ipa
 	}
 	nodes := make([]NodeStatus, 0, len(found))
 	for _, n := range found {
+		n.Probe = probeOf(n.Routes, n.Address, len(blocks.Own) > 0)
 		nodes = append(nodes, *n)
 	}
 	slices.SortFunc(nodes, func(a, b NodeStatus) int {

@@ -123,7 +123,7 @@ func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
 			}
 		}
 		if n.Probe != nil && n.Probe.Error != "" {
-			remarks = append(remarks, fmt.Sprintf("node %s does not answer at %s: %s", nodeName(n), n.Probe.Target, n.Probe.Error))
+			remarks = append(remarks, fmt.Sprintf("node %s does not reply at %s: %s", nodeName(n), n.Probe.Target, n.Probe.Error))
 		}
 	}
 	if len(table) > 1 {
@@ -190,10 +190,10 @@ func blocksOf(group []api.ClusterRoute) []string {
 
 func probeCell(p *api.ClusterProbe) cell {
 	switch {
-	case p == nil:
+	case p == nil || p.Time.IsZero():
 		return text("-")
 	case p.Error != "":
-		return coloured(red, "no answer")
+		return coloured(red, "no reply")
 	}
 	return text(latency(p.Seconds))
 }

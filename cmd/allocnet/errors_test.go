@@ -25,6 +25,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/hclfile"
 	"github.com/allocnet/allocnet/internal/hostns"
@@ -95,6 +96,7 @@ var outcomes = map[string]struct {
 	"hook.RequestError":                   {&hook.RequestError{}, refused},
 	"internal/cniexec.CommitTimeoutError": {&hook.Error{Err: &cniexec.CommitTimeoutError{}}, timeout},
 	"internal/cniexec.TimeoutError":       {&hook.Error{Err: &cniexec.TimeoutError{}}, timeout},
+	"internal/echo.ErrSilent":             {echo.ErrSilent, timeout},
 	"internal/hostns.OutsideError":        {&hostns.OutsideError{}, refused},
 	"internal/netns.ErrExists":            {netns.ErrExists, conflict},
 	"internal/netns.ErrMissing":           {netns.ErrMissing, refused},

@@ -1,0 +1,124 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package echo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+)
+
+// Request says where an echo request is sent.
+type Request struct {
+	Target netip.Addr
+	// Device is the interface that it is sent through, whatever the routes say. Empty: that of
+	// the route; a link-local target has its interface as zone.
+	Device string
+	// Source is the address that the reply is sent to. Not valid: the kernel selects it.
+	Source netip.Addr
+}
+
+// ErrSilent is returned if no reply came in time.
+var ErrSilent = errdefs.New(errdefs.Timeout, "no reply")
+
+// Ping sends a request, and returns how long the reply took. It waits until ctx ends.
+func Ping(ctx context.Context, r Request) (time.Duration, error) {
+	conn, err := r.listen(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("echo request to %s: %w", r.Target, err)
+	}
+	defer conn.Close()                                                               //nolint:errcheck // nothing is left to write
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends what waits
+	defer stop()
+	echo := &icmp.Echo{ID: int(rand.Uint32N(1 << 16)), Seq: int(rand.Uint32N(1 << 16)), Data: []byte("allocnet")}
+	message := icmp.Message{Type: r.kinds().request, Body: echo}
+	data, err := message.Marshal(nil) // the kernel adds the checksum of ICMPv6
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if _, err := conn.WriteTo(data, &net.IPAddr{IP: r.Target.AsSlice(), Zone: r.Target.Zone()}); err != nil {
+		return 0, fmt.Errorf("echo request to %s: %w", r.Target, unwrapped(err))
+	}
+	if err := r.await(conn, echo); err != nil {
+		return 0, fmt.Errorf("%s: %w", r.Target, err)
+	}
+	return time.Since(began), nil
+}
+
+// unwrapped is the error of the system alone: net's repeats the addresses.
+func unwrapped(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// kinds are those of messages in a family.
+type kinds struct {
+	network         string
+	protocol        int
+	request, answer icmp.Type
+}
+
+func (r Request) kinds() kinds {
+	if r.Target.Is4() {
+		return kinds{"ip4:icmp", 1, ipv4.ICMPTypeEcho, ipv4.ICMPTypeEchoReply}
+	}
+	return kinds{"ip6:ipv6-icmp", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply}
+}
+
+func (r Request) listen(ctx context.Context) (net.PacketConn, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		if r.Device == "" {
+			return nil
+		}
+		var failed error
+		err := c.Control(func(fd uintptr) { failed = unix.BindToDevice(int(fd), r.Device) })
+		return errors.Join(err, failed)
+	}}
+	source := ""
+	if r.Source.IsValid() {
+		source = r.Source.String()
+	}
+	return config.ListenPacket(ctx, r.kinds().network, source)
+}
+
+// await reads until the reply comes. The socket gets the replies to others, too.
+func (r Request) await(conn net.PacketConn, sent *icmp.Echo) error {
+	buffer := make([]byte, 1500)
+	k := r.kinds()
+	for {
+		n, from, err := conn.ReadFrom(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return ErrSilent
+		}
+		if err != nil {
+			return unwrapped(err)
+		}
+		message, err := icmp.ParseMessage(k.protocol, buffer[:n])
+		if err != nil || message.Type != k.answer {
+			continue
+		}
+		got, ok := message.Body.(*icmp.Echo)
+		peer, isIP := from.(*net.IPAddr)
+		if ok && isIP && got.ID == sent.ID && got.Seq == sent.Seq && peer.IP.Equal(r.Target.AsSlice()) {
+			return nil
+		}
+	}
+}

@@ -59,14 +59,38 @@ func overhead(underlay netip.Addr) int {
 	return 14 + 8 + 8 + 40
 }
 
+// mtuOf is the MTU of the interface that packets from an address leave by. An address of lo is one that
+// the host announces; its packets take the default route.
+func (s *snapshot) mtuOf(local netip.Addr) (mtu int, found bool) {
+	switch underlay := s.linkOf(local); {
+	case underlay == nil:
+		return 0, false
+	case underlay.name != loopback:
+		return underlay.mtu, true
+	}
+	for _, e := range s.routes {
+		if e.prefix.Bits() == 0 && e.prefix.Addr().Is4() == local.Is4() {
+			if l := s.link(e.device); l != nil {
+				return l.mtu, true
+			}
+		}
+	}
+	return ethernetMTU, true
+}
+
+const (
+	loopback    = "lo"
+	ethernetMTU = 1500
+)
+
 // hasDevice is whether hosts of the pool have a VXLAN device.
 func (p Pool) hasDevice() bool { return p.Mode == ipam.ModeVXLAN || p.Mode == ipam.ModeAuto }
 
 // device returns the one that the pool should have.
-func (p Pool) device(mac string, local netip.Addr, underlay *link) device {
+func (p Pool) device(mac string, local netip.Addr, underlayMTU int) device {
 	return device{
 		name: deviceName(p.Name), alias: aliasPrefix + p.Name, mac: mac,
-		mtu: underlay.mtu - overhead(local), id: p.VXLAN.ID, port: p.VXLAN.Port,
+		mtu: underlayMTU - overhead(local), id: p.VXLAN.ID, port: p.VXLAN.Port,
 		local: local, up: true, loose: true, hasIPv4: true, linkLocal: linkLocalOf(mac),
 	}
 }

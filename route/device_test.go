@@ -158,6 +158,22 @@ func TestLostAddress(t *testing.T) {
 	requireState(t, f, strings.Replace(want, "local 192.0.2.1 ", "local 192.0.2.100 ", 1))
 }
 
+// TestAnnouncedAddress: a host whose address is on lo sends by the default route.
+func TestAnnouncedAddress(t *testing.T) {
+	for mtu, routes := range map[int][]entry{
+		8950: {{prefix: cidr("::/0"), device: "lo"}, {prefix: cidr("0.0.0.0/0"), via: ip("192.0.2.254"), device: "eth0"}},
+		1450: nil,
+	} {
+		f, p := newFake(), testPool(ipam.ModeVXLAN)
+		f.addresses = append(f.addresses, address{ip("203.0.113.1"), "lo", true})
+		f.link("eth0").mtu, f.routes = 9000, routes
+		table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+		if _, got, err := table.Device(p, ipam.Endpoint{Address: ip("203.0.113.1")}); got != mtu || err != nil {
+			t.Errorf("MTU %d, error %v, want %d", got, err, mtu)
+		}
+	}
+}
+
 // TestRemoveAll: also what is not on record, or on a record that is damaged.
 func TestRemoveAll(t *testing.T) {
 	f, p := newFake(), testPool(ipam.ModeVXLAN)

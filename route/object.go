@@ -81,6 +81,9 @@ func (e entry) String() string {
 	if e.unreachable {
 		return fmt.Sprintf("route unreachable %s metric %d", e.prefix, e.metric)
 	}
+	if !e.via.IsValid() {
+		return fmt.Sprintf("route %s dev %s", e.prefix, e.device)
+	}
 	return fmt.Sprintf("route %s via %s dev %s", e.prefix, e.via, e.device)
 }
 

@@ -53,14 +53,14 @@ func (r *reconciliation) prepare() error {
 		return err
 	}
 	r.have = have
-	underlay := have.linkOf(r.local.Address)
-	if underlay == nil {
+	mtu, found := have.mtuOf(r.local.Address)
+	if !found {
 		return fmt.Errorf("pool %s: no interface of this host has the address %s", r.pool.Name, r.local.Address)
 	}
 	if !r.pool.hasDevice() {
 		return nil
 	}
-	r.want = r.pool.device(r.mac, r.local.Address, underlay)
+	r.want = r.pool.device(r.mac, r.local.Address, mtu)
 	changes, err := planDevice(have, r.pool.Name, r.want)
 	if err != nil || len(changes) == 0 {
 		return err

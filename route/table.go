@@ -70,7 +70,8 @@ func (t *Table) Device(p Pool, local ipam.Endpoint) (mac string, mtu int, err er
 	}
 	t.follow(r)
 	if !p.hasDevice() {
-		return "", r.have.linkOf(local.Address).mtu, nil
+		mtu, _ := r.have.mtuOf(local.Address)
+		return "", mtu, nil
 	}
 	return r.want.mac, r.want.mtu, nil
 }

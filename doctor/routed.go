@@ -127,14 +127,14 @@ func obstacles(r *Report, f *forwarding.Facts, pools []*ipam.Config) {
 	for _, err := range f.Unread {
 		r.addWarning("forwarding", "is not examined in full: "+err.Error(), "run allocnet doctor again")
 	}
-	reported := len(r.Findings)
 	for _, o := range f.Obstacles(pools) {
+		isSame := func(f Finding) bool { return f.Severity == Warning && f.Subject == o.Subject } // as of other networks
 		switch {
-		case slices.ContainsFunc(r.Findings[:reported], func(f Finding) bool { return f.Subject == o.Subject }): // as of other networks
-		case o.IsWarning:
-			r.addWarning(o.Subject, o.Problem, o.Fix)
-		default:
+		case !o.IsWarning:
+			r.Findings = slices.DeleteFunc(r.Findings, isSame)
 			r.addError(o.Subject, o.Problem, o.Fix)
+		case !slices.ContainsFunc(r.Findings, isSame):
+			r.addWarning(o.Subject, o.Problem, o.Fix)
 		}
 	}
 }

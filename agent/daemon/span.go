@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/doctor/forwarding"
 	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/ipam"
@@ -31,9 +32,23 @@ func (d *Daemon) newSpan() *span.Span {
 	}
 	return span.New(span.Config{
 		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal, Ping: echo.Ping, Observer: d.metrics,
-		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
-		Logger: d.log.Named("cluster"),
+		InUse:     func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
+		Obstacles: obstacles, Logger: d.log.Named("cluster"),
 	}, spanSettings(d.config.Cluster))
+}
+
+// obstacles reads what of the host certainly drops packets of other hosts, with what to do.
+func obstacles(ctx context.Context) span.Obstacles {
+	facts := forwarding.Collect(ctx, true)
+	return func(c *ipam.Config) []string {
+		var texts []string
+		for _, o := range facts.Obstacles([]*ipam.Config{c}) {
+			if !o.IsWarning {
+				texts = append(texts, o.Subject+": "+o.Problem+": "+o.Fix)
+			}
+		}
+		return texts
+	}
 }
 
 func spanSettings(c config.Cluster) span.Settings {

@@ -214,6 +214,7 @@ type host struct {
 	inUse    bool
 	address  netip.Addr
 	left     bool
+	dropped  []string
 }
 
 func node(id, address string) Node {
@@ -251,7 +252,12 @@ func newHost(t *testing.T, s Settings) *host {
 			}
 			return netip.MustParseAddr("fe80::1"), nil
 		},
-		Ping:   func(context.Context, echo.Request) (time.Duration, error) { return time.Millisecond, nil },
+		Ping: func(context.Context, echo.Request) (time.Duration, error) { return time.Millisecond, nil },
+		Obstacles: func(context.Context) Obstacles {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return func(*ipam.Config) []string { return h.dropped }
+		},
 		Logger: hclog.NewNullLogger(),
 	}, s)
 	return h

@@ -30,10 +30,12 @@ const (
 	// Unrouted are blocks of other hosts to which the kernel has no route of ours: also those
 	// whose address is not that of their node.
 	Unrouted Kind = "unrouted"
+	// Filtered is that this host drops packets of other hosts.
+	Filtered Kind = "filtered"
 )
 
 // Kinds are all kinds of problems, in the order in which they are reported.
-var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted}
+var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted, Filtered}
 
 // Problem is a problem of a pool.
 type Problem struct {

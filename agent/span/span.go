@@ -55,7 +55,7 @@ type Settings struct {
 	NodeNetworks []netip.Prefix
 }
 
-// Config configures Span. All fields but Observer are required.
+// Config configures Span. All fields but Obstacles and Observer are required.
 type Config struct {
 	// Kept returns the pools that networks of the host use. If it is not complete, there may
 	// be more.
@@ -72,6 +72,8 @@ type Config struct {
 	LinkLocal func(netip.Addr) (netip.Addr, error)
 	// Ping sends an echo request, and returns how long the reply took; see package echo.
 	Ping func(context.Context, echo.Request) (time.Duration, error)
+	// Obstacles reads what of the host drops packets of other hosts. Nil: it is not looked for.
+	Obstacles func(context.Context) Obstacles
 	// Observer counts. Nil: none.
 	Observer Observer
 	// Logger gets a line for each failure that is new, and for what changes.
@@ -92,7 +94,9 @@ type Observer interface {
 type Span struct {
 	config Config
 	kicks  chan struct{}
-	group  sync.WaitGroup
+	// added tells of new runners.
+	added chan struct{}
+	group sync.WaitGroup
 	// table is nil until it is needed. It is of the loop alone.
 	table Table
 
@@ -106,7 +110,7 @@ type Span struct {
 
 // New returns what Run starts.
 func New(c Config, s Settings) *Span {
-	return &Span{config: c, settings: s, kicks: make(chan struct{}, 1), runners: map[string]*runner{}, failed: map[string]error{}}
+	return &Span{config: c, settings: s, kicks: make(chan struct{}, 1), added: make(chan struct{}, 1), runners: map[string]*runner{}, failed: map[string]error{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -140,6 +144,9 @@ const (
 func (s *Span) Run(ctx context.Context) {
 	defer s.group.Wait()
 	defer s.endAll()
+	if s.config.Obstacles != nil {
+		s.group.Go(func() { s.watchFilters(ctx) })
+	}
 	for {
 		s.update(ctx)
 		select {
@@ -250,6 +257,7 @@ func (s *Span) run(ctx context.Context, k Kept) {
 	s.runners[k.Config.Pool] = r
 	s.mu.Unlock()
 	r.start(ctx)
+	kick(s.added)
 }
 
 // isUsed tells whether attachments of a network that was removed need the routes. What is not

@@ -47,7 +47,8 @@ func (f *Facts) Obstacles(pools []*ipam.Config) []Obstacle {
 	return all
 }
 
-// settings returns the obstacles in settings of the kernel.
+// settings returns the obstacles in settings of the kernel. Plugins enable forwarding with the first
+// attachment.
 func (f *Facts) settings(pools []*ipam.Config, subnets []netip.Prefix) []Obstacle {
 	var all []Obstacle
 	set := func(key string, value int, isWarning bool, problem string) {
@@ -55,20 +56,29 @@ func (f *Facts) settings(pools []*ipam.Config, subnets []netip.Prefix) []Obstacl
 	}
 	hasIPv4 := slices.ContainsFunc(subnets, func(p netip.Prefix) bool { return p.Addr().Is4() })
 	hasIPv6 := slices.ContainsFunc(subnets, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	isUnused := !slices.ContainsFunc(f.Addresses, func(a Address) bool { return isGateway(pools, a.Prefix.Addr()) })
 	switch {
 	case hasIPv4 && f.ipv4 == "0":
-		set("net.ipv4.ip_forward", 1, true, "is 0: this host forwards nothing to its allocations from other hosts, until a plugin enables it")
+		set("net.ipv4.ip_forward", 1, isUnused, "is 0: this host forwards nothing to its allocations from other hosts")
 	case hasIPv4 && f.Underlay.forwards == "0":
-		set("net.ipv4.conf."+f.Underlay.Name+".forwarding", 1, false, "is 0: this host forwards nothing that other hosts send to this interface")
+		set("net.ipv4.conf."+f.Underlay.Name+".forwarding", 1, isUnused, "is 0: this host forwards nothing that other hosts send to this interface")
 	}
 	if hasIPv6 && f.ipv6 == "0" {
-		set("net.ipv6.conf.all.forwarding", 1, true, "is 0: this host forwards no IPv6 to its allocations from other hosts, until a plugin enables it")
+		set("net.ipv6.conf.all.forwarding", 1, isUnused, "is 0: this host forwards no IPv6 to its allocations from other hosts")
 	}
 	hasVXLAN := slices.ContainsFunc(pools, func(c *ipam.Config) bool { return c.VXLAN != ipam.VXLAN{} })
 	if hasVXLAN && f.Underlay.strict {
 		set("net.ipv4.conf."+f.Underlay.Name+".rp_filter", 2, true, "is 1 (strict), or that of all interfaces is: packets that another host routes, and this host answers over VXLAN, are dropped")
 	}
 	return all
+}
+
+// isGateway is whether an address is the gateway of a pool, which the host has as soon as it has an
+// attachment.
+func isGateway(pools []*ipam.Config, address netip.Addr) bool {
+	return slices.ContainsFunc(pools, func(c *ipam.Config) bool {
+		return slices.ContainsFunc(c.Ranges, func(r ipam.Range) bool { return r.Gateway == address })
+	})
 }
 
 // obstacles returns the chains that drop packets inside a subnet.

@@ -4,6 +4,7 @@
 package forwarding
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -46,8 +47,8 @@ func TestSettings(t *testing.T) {
 		"no kernel settings": {Facts{}, "vxlan", nil},
 		"a flat pool":        {Facts{ipv4: "0", ipv6: "0", Underlay: Interface{Name: "eth0", strict: true, forwards: "0"}}, "flat", nil},
 		"no forwarding": {Facts{ipv4: "0", ipv6: "0", Underlay: Interface{Name: "eth0", forwards: "0"}}, "routed", []string{
-			"net.ipv4.ip_forward: is 0: this host forwards nothing to its allocations from other hosts, until a plugin enables it => sysctl -w net.ipv4.ip_forward=1",
-			"net.ipv6.conf.all.forwarding: is 0: this host forwards no IPv6 to its allocations from other hosts, until a plugin enables it => sysctl -w net.ipv6.conf.all.forwarding=1",
+			"net.ipv4.ip_forward: is 0: this host forwards nothing to its allocations from other hosts => sysctl -w net.ipv4.ip_forward=1",
+			"net.ipv6.conf.all.forwarding: is 0: this host forwards no IPv6 to its allocations from other hosts => sysctl -w net.ipv6.conf.all.forwarding=1",
 		}},
 		"the interface does not forward": {Facts{ipv4: "1", ipv6: "1", Underlay: Interface{Name: "eth0", forwards: "0"}}, "routed", []string{
 			"net.ipv4.conf.eth0.forwarding: is 0: this host forwards nothing that other hosts send to this interface => sysctl -w net.ipv4.conf.eth0.forwarding=1",
@@ -58,6 +59,18 @@ func TestSettings(t *testing.T) {
 		"strict without VXLAN": {Facts{Underlay: Interface{Name: "eth0", strict: true}}, "routed", nil},
 	} {
 		t.Run(name, func(t *testing.T) { requireObstacles(t, &test.facts, test.mode, test.want...) })
+	}
+}
+
+// TestForwardingInUse: forwarding that is off is a warning until the host has an attachment.
+func TestForwardingInUse(t *testing.T) {
+	for address, want := range map[string]bool{"192.0.2.1/24": true, "10.100.0.2/32": true, "10.100.0.1/16": false, "fd00:100::1/128": false} {
+		f := Facts{ipv4: "0", ipv6: "0", Addresses: []Address{{"eth0", netip.MustParsePrefix(address)}}}
+		for _, o := range f.Obstacles([]*ipam.Config{pool(t, "routed")}) {
+			if o.IsWarning != want {
+				t.Errorf("with %s %s is a warning: %v, want %v", address, o.Subject, o.IsWarning, want)
+			}
+		}
 	}
 }
 

@@ -90,6 +90,7 @@ func (d *Daemon) notReady() []string {
 	}
 	if d.pools != nil {
 		missing = append(missing, d.pools.NotReady(context.Background())...)
+		missing = append(missing, d.span.NotReady()...)
 	}
 	return missing
 }

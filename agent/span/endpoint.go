@@ -16,6 +16,10 @@ import (
 // selfAgain is the time between two questions for this host's own address.
 const selfAgain = time.Minute
 
+// selfSoon is the time if no interface has the address any more: Nomad's client has another one
+// when it is started again.
+const selfSoon = time.Second
+
 // locator finds where this host is reached. It is not for concurrent use.
 type locator struct {
 	nomad     Nomad
@@ -24,6 +28,8 @@ type locator struct {
 	// found is Nomad's answer, and asked when it came.
 	found netip.Addr
 	asked time.Time
+	// moved is whether no interface had the address the last time.
+	moved bool
 }
 
 var errNoAddress = errdefs.New(errdefs.Refused, "the address of this host is not known: set address in the block cluster")
@@ -38,6 +44,7 @@ func (l *locator) locate(ctx context.Context, configured netip.Addr) (ipam.Endpo
 		return ipam.Endpoint{}, err
 	}
 	linkLocal, err := l.linkLocal(address)
+	l.moved = err != nil
 	if err != nil {
 		return ipam.Endpoint{}, err
 	}
@@ -47,7 +54,11 @@ func (l *locator) locate(ctx context.Context, configured netip.Addr) (ipam.Endpo
 // self returns the address that Nomad has of this host. An earlier answer is as good while there
 // is no other.
 func (l *locator) self(ctx context.Context) (netip.Addr, error) {
-	if l.found.IsValid() && time.Since(l.asked) < selfAgain {
+	again := selfAgain
+	if l.moved {
+		again = selfSoon
+	}
+	if l.found.IsValid() && time.Since(l.asked) < again {
 		return l.found, nil
 	}
 	n, err := l.nomad.Self(ctx)

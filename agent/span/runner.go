@@ -46,10 +46,10 @@ type runner struct {
 	stop     context.CancelFunc
 	stopped  chan struct{}
 
-	// published is what the pool was told last; it is of the loop alone.
-	published ipam.Endpoint
-	// applied is whether the kernel's tables are this runner's work.
-	applied bool
+	// These are of the loop alone. published is what the pool was told last, prepared whether
+	// the table knows this host, and applied whether the kernel's tables are this runner's work.
+	published         ipam.Endpoint
+	prepared, applied bool
 
 	mu       sync.Mutex // guards all below
 	settings Settings
@@ -149,16 +149,19 @@ func (r *runner) keep(ctx context.Context) {
 // step does all once, and returns when to do it again.
 func (r *runner) step(ctx context.Context) time.Duration {
 	pool := route.PoolOf(r.config)
-	r.publish(ctx, pool)
+	usual := applyPause
+	if !r.publish(ctx, pool) {
+		usual = pendingPause
+	}
 	r.mu.Lock()
 	blocks, networks, changed := r.blocks, r.settings.NodeNetworks, r.changed
 	r.mu.Unlock()
-	if blocks == nil || ctx.Err() != nil {
-		return applyPause
+	if blocks == nil || ctx.Err() != nil || !r.prepared {
+		return usual
 	}
 	verdicts, err := r.acceptor.decide(ctx, blocks.Remote, networks)
 	if ctx.Err() != nil {
-		return applyPause
+		return usual
 	}
 	r.note(NodesFailed, err)
 	targets, pending := r.targets(blocks.Remote, verdicts)
@@ -173,7 +176,7 @@ func (r *runner) step(ctx context.Context) time.Duration {
 	if pending && err == nil {
 		return pendingPause
 	}
-	return applyPause
+	return usual
 }
 
 // targets returns the blocks that are accepted, and whether others may be.
@@ -188,30 +191,33 @@ func (r *runner) targets(all []peers.Remote, verdicts map[ipam.Block]verdict) (t
 	return targets, pending
 }
 
-// publish makes the device, and tells the others where this host is. What fails is tried again.
-func (r *runner) publish(ctx context.Context, pool route.Pool) {
+// publish makes the device, and tells the others where this host is. What fails is tried again:
+// soon, if it returns false, because this host may be about to get another address.
+func (r *runner) publish(ctx context.Context, pool route.Pool) bool {
 	r.mu.Lock()
 	configured := r.settings.Address
 	r.mu.Unlock()
 	endpoint, err := r.locator.locate(ctx, configured)
 	if ctx.Err() != nil {
-		return
+		return true
 	}
 	r.note(AddressUnknown, err)
-	if err != nil {
+	located := err == nil
+	if !located {
 		endpoint = r.published // the device is to stay, too
 		endpoint.MAC = ""
 	}
 	if !endpoint.Address.IsValid() {
-		return
+		return false
 	}
 	mac, mtu, err := r.table.Device(pool, endpoint)
 	r.note(DeviceFailed, err)
-	if err != nil {
-		return
+	r.prepared = true // also with an error: without its device a pool has routes to the hosts on the link
+	if err == nil {
+		endpoint.MAC = mac
+		r.tell(ctx, endpoint, mtu)
 	}
-	endpoint.MAC = mac
-	r.tell(ctx, endpoint, mtu)
+	return located
 }
 
 // tell tells the pool the endpoint, unless it has it.

@@ -324,3 +324,18 @@ func (s *Span) Status() []Status {
 	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Pool, b.Pool) })
 	return all
 }
+
+// NotReady lists why this host is not connected with others. What other hosts, the store and
+// Nomad do, or do not, is no reason.
+func (s *Span) NotReady() []string {
+	own := []Kind{AddressUnknown, DeviceFailed, EndpointFailed, KernelFailed}
+	var reasons []string
+	for _, pool := range s.Status() {
+		for _, p := range pool.Problems {
+			if slices.Contains(own, p.Kind) {
+				reasons = append(reasons, "pool "+pool.Pool+": "+p.Text)
+			}
+		}
+	}
+	return reasons
+}

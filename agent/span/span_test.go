@@ -6,6 +6,7 @@ package span
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,14 +132,23 @@ func TestOwnAddress(t *testing.T) {
 		h.nomad.set(errors.New("503"))
 		time.Sleep(2 * selfAgain)
 		requireText(t, "Nomad does not answer", h.kinds()+h.pool.got(), "")
+		h.set(func() { h.address = netip.MustParseAddr("10.0.0.7") })
+		h.table.changes <- struct{}{}
+		settle()
+		requireText(t, "no interface has the address", h.kinds()+h.pool.got(), "address")
 		h.nomad.mu.Lock()
 		h.nomad.self, h.nomad.err = node("n0", "10.0.0.7"), nil
+		h.nomad.mu.Unlock()
+		time.Sleep(3 * selfSoon)
+		requireText(t, "soon after Nomad has another one", h.kinds()+h.pool.got(), "10.0.0.7 fe80::1 02:00:00:00:00:01")
+		h.nomad.mu.Lock()
+		h.nomad.self = node("n0", "10.0.0.8")
 		h.nomad.mu.Unlock()
 		time.Sleep(2 * selfAgain)
 		requireText(t, "an address of no interface", h.kinds()+h.pool.got(), "address")
 		h.set(func() { h.address = h.nomad.self.Addresses[0] })
-		time.Sleep(applyPause + time.Second)
-		requireText(t, "changed", h.kinds()+h.pool.got(), "10.0.0.7 fe80::1 02:00:00:00:00:01")
+		time.Sleep(2 * selfSoon)
+		requireText(t, "changed", h.kinds()+h.pool.got(), "10.0.0.8 fe80::1 02:00:00:00:00:01")
 		h.set(func() { h.address = node("", "10.0.0.9").Addresses[0] })
 		h.Configure(Settings{Address: h.address})
 		settle()
@@ -254,6 +264,7 @@ func TestKernelFails(t *testing.T) {
 		h.table.mu.Unlock()
 		time.Sleep(applyPause + time.Second)
 		requireText(t, "problems", h.kinds(), "kernel invalid unrouted")
+		requireText(t, "not ready", strings.Join(h.NotReady(), "; "), "pool web: context deadline exceeded")
 		if s := h.Status(); len(s[0].Nodes) != 2 {
 			t.Errorf("nodes %+v", s[0].Nodes)
 		}

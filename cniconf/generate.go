@@ -30,6 +30,8 @@ type Multi struct {
 	// configuration. Empty: left out.
 	ConfDirs                      []string
 	PluginDir, StateDir, AllocDir string
+	// Executor is as in hook.Config. Empty: left out.
+	Executor string
 	// Identity is "unknown" if the jobs of this Nomad can forge the identity of their
 	// allocations. Empty: it is that of Nomad.
 	Identity string
@@ -68,6 +70,7 @@ type multiPlugin struct {
 	Networks     string            `json:"networks,omitempty"`
 	ConfDir      string            `json:"confDir,omitempty"`
 	PluginDir    string            `json:"pluginDir,omitempty"`
+	Executor     string            `json:"executor,omitempty"`
 	StateDir     string            `json:"stateDir,omitempty"`
 	AllocDir     string            `json:"allocDir,omitempty"`
 	Identity     string            `json:"identity,omitempty"`
@@ -86,7 +89,7 @@ func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 	}
 	plugin := multiPlugin{
 		Type: "allocnet-cni", Capabilities: primary.forwardedCapabilities(), Primary: m.Primary, Networks: m.Networks,
-		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, StateDir: m.StateDir, AllocDir: m.AllocDir, Identity: m.Identity, Agent: m.Agent,
+		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, Executor: m.Executor, StateDir: m.StateDir, AllocDir: m.AllocDir, Identity: m.Identity, Agent: m.Agent,
 	}
 	if m.Name == m.Primary {
 		embedded, err := primary.renamed(m.Name + "-primary")

@@ -61,6 +61,10 @@ func TestMulti(t *testing.T) {
 			Multi{Name: "multi", Primary: "web", PluginDir: "/opt/cni/bin", StateDir: "/srv/state"},
 			`"primary": "web", "pluginDir": "/opt/cni/bin", "stateDir": "/srv/state"`,
 		},
+		"executor": {
+			Multi{Name: "multi", Primary: "web", Executor: "plugins"},
+			`"primary": "web", "executor": "plugins"`,
+		},
 		"identity": {
 			Multi{Name: "multi", Primary: "web", Identity: "unknown"},
 			`"primary": "web", "identity": "unknown"`,

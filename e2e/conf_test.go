@@ -134,6 +134,7 @@ func TestConfGenerateAsksNomad(t *testing.T) {
 		}
 		nomad.Close()
 	}
+	h.refuse(2, []string{"--executor", `"fast"`, "auto or plugins"}, "conf", "generate", "web", "--alloc-dir", "none", "--executor", "fast")
 	h.refuse(2, []string{"--identity", `"job"`, "nomad or unknown"}, "conf", "generate", "web", "--identity", "job")
 }
 

@@ -27,6 +27,9 @@ func (d *Daemon) newConflist() *agent.Conflist {
 		Name: m.Name, Primary: m.Primary, Networks: m.Networks, ConfDirs: d.config.ConfDirs, AllocDir: m.AllocDir, Identity: m.Identity,
 		PluginDir: strings.Join(d.config.PluginDirs, ":"),
 	}
+	if d.config.Executor == hook.ExecutorPlugins {
+		multi.Executor = d.config.Executor
+	}
 	if d.config.StateDir != state.DefaultDir {
 		multi.StateDir = d.config.StateDir
 	}

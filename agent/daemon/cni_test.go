@@ -78,14 +78,14 @@ func TestConflist(t *testing.T) {
 		t.Error("a conflist without the block multi")
 	}
 	d := newTestDaemon(t, config.Config{
-		ConfDirs: []string{"/etc/allocnet/networks", "/opt/cni/config"}, PluginDirs: []string{"/a", "/b"},
+		ConfDirs: []string{"/etc/allocnet/networks", "/opt/cni/config"}, PluginDirs: []string{"/a", "/b"}, Executor: "plugins",
 		Socket: config.Socket{Path: "/run/x.sock"}, Multi: &config.Multi{Name: "multi", Primary: "web", Identity: "unknown", Agent: "require"},
 	})
 	c := d.newConflist()
 	if c.Path != "/opt/cni/config/00-multi.conflist" || c.Multi.Primary != "web" {
 		t.Errorf("path %s, primary %s", c.Path, c.Multi.Primary)
 	}
-	if m := c.Multi; m.PluginDir != "/a:/b" || m.Identity != "unknown" || m.StateDir != d.config.StateDir || m.Agent.Socket != "/run/x.sock" || m.Agent.Mode != "require" {
+	if m := c.Multi; m.PluginDir != "/a:/b" || m.Executor != "plugins" || m.Identity != "unknown" || m.StateDir != d.config.StateDir || m.Agent.Socket != "/run/x.sock" || m.Agent.Mode != "require" {
 		t.Errorf("%+v", m)
 	}
 	d.config.Multi = &config.Multi{Name: "multi", Source: "/src", Path: "/dst"}

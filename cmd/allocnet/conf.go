@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -226,6 +227,13 @@ func (g *generation) multi(s *settings, primary string) (cniconf.Multi, error) {
 			return m, err
 		}
 		m.ConfDirs = append(m.ConfDirs, dir)
+	}
+	switch s.executor {
+	case "", hook.ExecutorAuto:
+	case hook.ExecutorPlugins:
+		m.Executor = s.executor
+	default:
+		return m, usage(fmt.Errorf("--executor %q: want %s or %s", s.executor, hook.ExecutorAuto, hook.ExecutorPlugins))
 	}
 	if s.stateDir != state.DefaultDir {
 		m.StateDir = s.stateDir

@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -27,8 +26,7 @@ func TestClientKilledWhileStopping(t *testing.T) {
 	for _, m := range bothKinds() {
 		job := cluster.Job{ID: s.name("stopped"), Network: cluster.Flat, Count: 4, Group: on(m)}
 		s.start(job)
-		must(t, lab.Deregister(job.ID))
-		s.killDuring("DEL", m, func() error { return lab.RequireEnded(job.ID) })
+		s.killDuring("DEL", m, func() error { return lab.Deregister(job.ID) }, func() error { return lab.RequireEnded(job.ID) })
 	}
 	s.requireNothingLater()
 }
@@ -39,8 +37,7 @@ func TestClientKilledWhileStarting(t *testing.T) {
 	s := begin(t)
 	for _, m := range bothKinds() {
 		job := cluster.Job{ID: s.name("started"), Network: cluster.Flat, Count: 4, Group: on(m)}
-		must(t, lab.Submit(job))
-		s.killDuring("ADD", m, func() error { return nil })
+		s.killDuring("ADD", m, func() error { return lab.Submit(job) }, func() error { return nil })
 		must(t, lab.Deregister(job.ID))
 	}
 	s.requireNothingLater()
@@ -59,40 +56,46 @@ func (s *scene) requireNothingLater() {
 	}
 }
 
-// killDuring kills the client's Nomad while a CNI call is stopped in its tracks, as soon as
-// there is no error. The call goes on then.
-func (s *scene) killDuring(verb string, m *cluster.Machine, ready func() error) {
+// killDuring kills the client's Nomad while a CNI call is in flight, as soon as there is no
+// error. The call goes on then.
+func (s *scene) killDuring(verb string, m *cluster.Machine, begin func() error, ready func() error) {
 	s.Helper()
-	var call int
-	must(s, cluster.Await("a "+verb+" on "+m.Name, func() (err error) {
-		call, err = stopCall(verb, m)
+	release := s.hold(verb, m)
+	must(s, begin())
+	must(s, cluster.Await("a "+verb+" on "+m.Name, func() error {
+		_, err := os.Stat(m.Path(held))
 		return err
 	}))
 	must(s, cluster.Await("the instant to kill "+m.Name, ready))
-	must(s, errors.Join(m.Signal(cluster.Nomad, unix.SIGKILL), unix.Kill(call, unix.SIGCONT)))
+	must(s, m.Signal(cluster.Nomad, unix.SIGKILL))
+	release()
 }
 
-// stopCall stops a process of a CNI call.
-func stopCall(verb string, m *cluster.Machine) (int, error) {
-	calls, err := pluginCalls()
-	if err != nil {
-		return 0, err
-	}
-	for _, pid := range calls {
-		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		if err != nil || !bytes.Contains(environ, []byte("CNI_COMMAND="+verb)) || !m.Has(pid) {
-			continue // ended, or another call
-		}
-		if err := unix.Kill(pid, unix.SIGSTOP); err == nil && isStopped(pid) {
-			return pid, nil
-		}
-	}
-	return 0, fmt.Errorf("none of the %d CNI calls is a %s on %s", len(calls), verb, m.Name)
-}
+// held and released are directories of a machine: a call is held, and it may go on.
+const held, released = "/run/held", "/run/released"
 
-// isStopped is false of a process that had ended before it could be stopped.
-func isStopped(pid int) bool {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it has ended
-	_, state, _ := bytes.Cut(stat, []byte(") "))
-	return bytes.HasPrefix(state, []byte("T"))
+// hold makes the first call with a verb on a machine wait until it is released. Where the plugins
+// are programs, that is the one of macvlan, in the middle of a call.
+func (s *scene) hold(verb string, m *cluster.Machine) (release func()) {
+	s.Helper()
+	program := "allocnet-cni"
+	if m == lab.Clients[2] {
+		program = "macvlan"
+	}
+	path, next := m.Path("/opt/cni/bin/"+program), m.Path("/opt/cni/"+program)
+	real, err := os.Readlink(path)
+	must(s, err)
+	must(s, errors.Join(os.RemoveAll(m.Path(held)), os.RemoveAll(m.Path(released)))) // of an earlier test
+	script := fmt.Sprintf(`#!/bin/sh
+if [ "$CNI_COMMAND" = %s ] && mkdir %s 2>/dev/null; then
+	while [ ! -d %s ]; do sleep 0.05; done
+fi
+exec %s "$@"
+`, verb, held, released, real)
+	must(s, os.WriteFile(next, []byte(script), 0o755)) //nolint:gosec // Nomad executes it
+	must(s, os.Rename(next, path))
+	return func() {
+		must(s, os.Mkdir(m.Path(released), 0o755))
+		must(s, errors.Join(os.Symlink(real, next), os.Rename(next, path)))
+	}
 }

@@ -135,16 +135,6 @@ func (m *Machine) Off() {
 // IsOn reports whether the machine has been booted.
 func (m *Machine) IsOn() bool { return m.init != nil }
 
-// Has reports whether a process is one of the machine.
-func (m *Machine) Has(pid int) bool {
-	if m.init == nil {
-		return false
-	}
-	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.init.Process.Pid))
-	other, otherErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-	return err == nil && otherErr == nil && own == other
-}
-
 // Unplug takes the machine off the management network, and Plug connects it again.
 func (m *Machine) Unplug() error { return runAll("ip link set " + m.end(management) + " down") }
 

@@ -22,8 +22,10 @@ func TestDemo(t *testing.T) {
 	cmd := exec.Command(binary)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "ALLOCNET_SANDBOX=") })
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Each allocation has the address that it had") {
-		t.Fatalf("%v\n%s", err, out)
+	for _, want := range []string{"allocnet cluster status", "vx-span", "Each allocation has the address that it had"} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("%v, want %q\n%s", err, want, out)
+		}
 	}
 	t.Logf("%s", out)
 }

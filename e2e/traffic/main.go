@@ -26,12 +26,14 @@ func main() {
 }
 
 func run(words []string) error {
-	usage := errors.New("want: traffic serve, reach ADDRESS..., send FLOW=ADDRESS..., throughput ADDRESS MILLISECONDS or latency ADDRESS COUNT")
+	usage := errors.New("want: traffic serve, reach ADDRESS..., refused ADDRESS, send FLOW=ADDRESS..., throughput ADDRESS MILLISECONDS or latency ADDRESS COUNT")
 	switch {
 	case len(words) == 1 && words[0] == "serve":
 		return serve()
 	case len(words) > 1 && words[0] == "reach":
 		return reach(words[1:])
+	case len(words) == 2 && words[0] == "refused":
+		return refused(words[1])
 	case len(words) > 1 && words[0] == "send":
 		return send(words[1:])
 	case len(words) == 3:

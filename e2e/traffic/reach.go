@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // write is the size of a write, and writes is how many a connection has.
@@ -23,14 +24,16 @@ const (
 	writes = 4
 )
 
-// patience is how long a server may not be reached yet, and not answer.
-const patience = 30 * time.Second
+// patience is how long servers may not be reached after the start, and a connection may take.
+const patience = 20 * time.Second
+
+var begun = time.Now()
 
 // reach is an error unless each address has a server that sees this host's own address, and
 // that returns what it gets.
 func reach(addresses []string) error {
 	var group errgroup.Group
-	group.SetLimit(4)
+	group.SetLimit(16)
 	errs := make([]error, len(addresses))
 	for i, address := range addresses {
 		group.Go(func() error {
@@ -92,9 +95,25 @@ func transfer(connection net.Conn, in io.Reader) error {
 	return <-written
 }
 
+// refused is an error unless a host refuses a connection: it is reached, and has no server.
+func refused(address string) error {
+	for ; ; time.Sleep(50 * time.Millisecond) {
+		connection, err := net.DialTimeout("tcp", net.JoinHostPort(address, echo), time.Second)
+		if errors.Is(err, unix.ECONNREFUSED) {
+			return nil
+		}
+		if err == nil {
+			return errors.Join(errors.New("there is a server"), connection.Close())
+		}
+		if time.Since(begun) > patience {
+			return err
+		}
+	}
+}
+
 // dial connects to a server that may not be reached yet.
 func dial(address, port string) (net.Conn, error) {
-	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	for ; ; time.Sleep(50 * time.Millisecond) {
 		connection, err := net.DialTimeout("tcp", net.JoinHostPort(address, port), time.Second)
 		if err == nil || time.Since(begun) > patience {
 			return connection, err

@@ -30,6 +30,9 @@ func send(flows []string) error {
 		if err != nil {
 			return fmt.Errorf("flow %s: %w", name, err)
 		}
+		if err := enlarge(connection.(*net.UDPConn)); err != nil {
+			return err
+		}
 		f := &flow{name: name, connection: connection}
 		go f.receive()
 		go f.send()

@@ -4,9 +4,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+
+	"golang.org/x/sys/unix"
 )
 
 // serve answers for ever: by TCP with the address of the client and what it writes, by UDP
@@ -55,6 +58,9 @@ func reflect() error {
 	if err != nil {
 		return err
 	}
+	if err := enlarge(socket.(*net.UDPConn)); err != nil {
+		return err
+	}
 	packet := make([]byte, 2048)
 	for {
 		n, from, err := socket.ReadFrom(packet)
@@ -63,4 +69,18 @@ func reflect() error {
 		}
 		_, _ = socket.WriteTo(packet[:n], from) // lost, as any packet can be
 	}
+}
+
+// enlarge gives a socket room for the packets of seconds: what is lost on a machine with other
+// load is not what is measured.
+func enlarge(socket *net.UDPConn) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
+	})
+	return errors.Join(err, failed)
 }

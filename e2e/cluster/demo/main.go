@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command demo shows addresses that are unique in a cluster: three servers and three clients
-// of Nomad on one machine, in namespaces that end with it.
+// Command demo shows addresses that are unique in a cluster, and a network that spans its hosts:
+// three servers and three clients of Nomad on one machine, in namespaces that end with it.
 package main
 
 import (
@@ -25,6 +25,13 @@ func main() {
 // job has allocations that keep their addresses.
 var job = cluster.Job{ID: "demo", Network: cluster.Kept, Count: 6}
 
+// spread is a job with an allocation on each client, on a network that spans them.
+var spread = cluster.Job{ID: "spread", Network: "span", Count: 3, Group: "constraint {\n distinct_hosts = true\n}"}
+
+// layout has one client behind a router.
+var layout = cluster.Layout{Router: true, Networks: map[string]string{"span": `{"type": "ptp", "ipMasq": true, "mtu": 1450,
+	"ipam": {"type": "allocnet-ipam", "pool": "span", "mode": "auto", "ranges": [{"subnet": "10.110.0.0/16"}]}}`}}
+
 func demo() int {
 	if err := show(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -39,7 +46,7 @@ func show() error {
 		return err
 	}
 	say("Three servers and three clients of Nomad, and a network that the clients share")
-	c, err := cluster.New(rules, cluster.Layout{})
+	c, err := cluster.New(rules, layout)
 	if err != nil {
 		return err
 	}
@@ -49,6 +56,9 @@ func show() error {
 	}
 	before, err := share(c)
 	if err != nil {
+		return err
+	}
+	if err := span(c); err != nil {
 		return err
 	}
 	if err := lose(c, before); err != nil {
@@ -70,16 +80,42 @@ func share(c *cluster.Cluster) ([]cluster.Allocation, error) {
 	}
 	table(list)
 	say("The first one reaches the others over that network alone")
-	for _, other := range list[1:] {
-		if err := run(c, list[0].NodeName, "ip", "netns", "exec", list[0].ID, "web", "get", "http://"+other.Address().String()+"/"); err != nil {
-			return nil, err
-		}
+	if err := reach(c, list); err != nil {
+		return nil, err
 	}
 	say("What Nomad's variables say of the addresses")
 	if err := cluster.Await("the agents have claimed blocks", func() error { return claimed(c) }); err != nil {
 		return nil, err
 	}
 	return list, run(c, "c1", "allocnet", "ipam", "show", cluster.Kept)
+}
+
+// reach has the first allocation talk to the others.
+func reach(c *cluster.Cluster, list []cluster.Allocation) error {
+	for _, other := range list[1:] {
+		if err := run(c, list[0].NodeName, "ip", "netns", "exec", list[0].ID, "web", "get", "http://"+other.Address().String()+"/"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// span runs a job on a network that needs no link between the clients.
+func span(c *cluster.Cluster) error {
+	say("A job with an allocation on each client, of which c3 is behind a router. The hosts route their network to each other")
+	if err := c.Submit(spread); err != nil {
+		return err
+	}
+	list, err := c.AwaitRunning(spread.ID, spread.Count)
+	if err != nil {
+		return err
+	}
+	table(list)
+	if err := reach(c, list); err != nil {
+		return err
+	}
+	say("The way from c1 to the others")
+	return run(c, "c1", "allocnet", "cluster", "status")
 }
 
 // claimed is an error until each client has a block beside its reserved addresses.

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,6 +20,9 @@ const (
 	Nomad = "nomad"
 	Agent = "allocnet"
 )
+
+// DriverDir is the directory of Nomad's driver plugins, for a layout whose clients use them.
+const DriverDir = "/opt/nomad/plugins"
 
 // namespace is Nomad's namespace of the pools' variables.
 const namespace = "allocnet-ipam"
@@ -100,13 +104,16 @@ func (c *Cluster) StartServer(m *Machine) error {
 }
 
 // RestartServer starts Nomad on a server that is on.
-func (c *Cluster) RestartServer(m *Machine) error { return m.startNomad(serverPart) }
+func (c *Cluster) RestartServer(m *Machine) error { return m.startNomad(serverPart, "") }
 
-func (m *Machine) startNomad(part string) error {
-	if err := m.Write("/var/lib/nomad.hcl", fmt.Sprintf(common, m.Name, m.Address.String())+part); err != nil {
+// startNomad starts Nomad with a configuration, in which more takes precedence.
+func (m *Machine) startNomad(part, more string) error {
+	const path, morePath = "/var/lib/nomad.hcl", "/var/lib/nomad-more.hcl"
+	text := fmt.Sprintf(common, m.Name, m.Address.String()) + part
+	if err := errors.Join(m.Write(path, text), m.Write(morePath, more)); err != nil {
 		return err
 	}
-	return m.Start(Nomad, "nomad", "agent", "-config", "/var/lib/nomad.hcl")
+	return m.Start(Nomad, "nomad", "agent", "-config", path, "-config", morePath)
 }
 
 // StartClient boots a client, installs what docs/cluster.md says, and starts Nomad and the
@@ -125,7 +132,7 @@ func (c *Cluster) StartClient(m *Machine) error {
 }
 
 // StartNomad starts Nomad on a client that is on.
-func (c *Cluster) StartNomad(m *Machine) error { return m.startNomad(clientPart) }
+func (c *Cluster) StartNomad(m *Machine) error { return m.startNomad(clientPart, c.layout.Client) }
 
 // StartAgent starts the allocnet agent on a client that is on.
 func (m *Machine) StartAgent() error { return m.Start(Agent, "allocnet", "agent") }
@@ -156,10 +163,13 @@ func (c *Cluster) GiveToken(m *Machine) error {
 	return m.Write(tokenFile, token+"\n")
 }
 
-// links makes the plugin directory.
+// links makes the directories of the plugins, those of CNI and that of Nomad's drivers.
 func (m *Machine) links() error {
-	dir := m.Path("/opt/cni/bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	dir, drivers := m.Path("/opt/cni/bin"), m.Path(DriverDir)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.MkdirAll(drivers, 0o755)); err != nil {
+		return err
+	}
+	if err := os.Symlink(programs+"/allocnet", drivers+"/allocnet"); err != nil && !os.IsExist(err) {
 		return err
 	}
 	reference, _ := filepath.Glob(sandbox.PluginDir() + "/*")

@@ -1,0 +1,60 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package span runs jobs on networks that span the hosts of a real Nomad cluster, of which the
+// third client is behind a router, while parts of it fail.
+package span
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+)
+
+// drivers lets the clients have the driver of docs/nomad-driver.md.
+const drivers = `
+plugin_dir = "` + cluster.DriverDir + `"
+client {
+  options = {
+    "driver.allowlist" = "raw_exec,allocnet"
+  }
+}
+plugin "allocnet" {
+  args = ["plugin"]
+}
+`
+
+// lab is the cluster of all tests: it takes a while to start.
+var lab *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	cluster.Main()
+	os.Exit(sandbox.Main(func() int { return nomadagent.Run(func() int { return run(m) }) }))
+}
+
+func run(m *testing.M) int {
+	rules, err := cluster.Policy()
+	if err == nil {
+		lab, err = cluster.New(rules, cluster.Layout{Router: true, Networks: configurations(), Client: drivers})
+	}
+	if err == nil {
+		defer lab.Close()
+		err = lab.Start()
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

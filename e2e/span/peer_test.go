@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package span
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+)
+
+// peer is an allocation that answers on its networks.
+type peer struct {
+	ID        string
+	machine   *cluster.Machine
+	addresses map[string][]netip.Addr
+}
+
+// job has an allocation on each network, three of them on each client.
+var job = cluster.Job{
+	ID: "all", Network: networks[0], Count: 9, Command: []string{"traffic", "serve"},
+	Arguments: `networks = "` + strings.Join(networks[1:], ",") + `"`,
+	Group:     "spread {\n attribute = \"${node.unique.name}\"\n}",
+}
+
+// peers runs the job, unless it runs, and returns its allocations in the order of clients.
+func peers(t testing.TB) []peer {
+	t.Helper()
+	list, err := lab.Running(job.ID, job.Count)
+	if err != nil {
+		must(t, lab.Submit(job))
+		list, err = lab.AwaitRunning(job.ID, job.Count)
+		must(t, err)
+	}
+	var found []peer
+	for _, a := range list {
+		p, err := examine(a)
+		must(t, err)
+		found = append(found, p)
+	}
+	slices.SortFunc(found, func(a, b peer) int { return strings.Compare(a.machine.Name, b.machine.Name) })
+	return found
+}
+
+// examine asks the machine of an allocation for its addresses.
+func examine(a cluster.Allocation) (peer, error) {
+	i := slices.IndexFunc(lab.Clients, func(m *cluster.Machine) bool { return m.Name == a.NodeName })
+	if i < 0 {
+		return peer{}, fmt.Errorf("allocation %s is on %q, want a client", a.ID, a.NodeName)
+	}
+	p := peer{ID: a.ID, machine: lab.Clients[i], addresses: map[string][]netip.Addr{}}
+	out, err := p.machine.Run("allocnet", "status", "--json", a.ID)
+	if err != nil {
+		return peer{}, err
+	}
+	var known hook.Allocation
+	if err := json.Unmarshal([]byte(out), &known); err != nil {
+		return peer{}, fmt.Errorf("%w: %s", err, out)
+	}
+	for _, attachment := range known.Attachments {
+		for _, address := range attachment.Addresses {
+			p.addresses[attachment.Network] = append(p.addresses[attachment.Network], address.Addr())
+		}
+	}
+	return p, nil
+}
+
+// command is one in the network namespace of the allocation.
+func (p peer) command(words ...string) *exec.Cmd {
+	return p.machine.Command(append([]string{"nsenter", "--net=/run/netns/" + p.ID}, words...)...)
+}
+
+// on returns the first of the peers that is on a machine.
+func on(all []peer, m *cluster.Machine) peer {
+	return all[slices.IndexFunc(all, func(p peer) bool { return p.machine == m })]
+}

@@ -1,0 +1,144 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package span
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+)
+
+// longest is how long traffic may be interrupted. The goal is 3 s; a machine with other load
+// takes more.
+const longest = 10 * time.Second
+
+// scene is the cluster in one test: packets are sent between its clients.
+type scene struct {
+	*testing.T
+	senders []*sender
+	peers   []peer
+}
+
+// begin returns the cluster with all its parts running, and packets that flow from the first
+// client to both others, and from the second to the third.
+func begin(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{T: t}
+	t.Cleanup(s.keepLogs)
+	s.heal()
+	s.peers = peers(t)
+	c1, c2, c3 := s.on(0), s.on(1), s.on(2)
+	s.senders = []*sender{send(t, c1, c2), send(t, c1, c3), send(t, c2, c3)}
+	s.flowing()
+	return s
+}
+
+// heal starts what a test that has failed has left stopped.
+func (s *scene) heal() {
+	s.Helper()
+	for _, m := range append(lab.Servers, lab.Clients...) {
+		start := lab.RestartServer
+		if slices.Contains(lab.Clients, m) {
+			start = lab.StartNomad
+			if !m.Runs(cluster.Agent) {
+				must(s, m.StartAgent())
+			}
+		}
+		if !m.Runs(cluster.Nomad) {
+			must(s, start(m))
+		}
+	}
+	must(s, lab.AwaitReady())
+}
+
+// on returns an allocation of a client.
+func (s *scene) on(client int) peer { return on(s.peers, lab.Clients[client]) }
+
+// keepLogs copies the logs of all machines to the artifacts of a test that has failed.
+func (s *scene) keepLogs() {
+	if !s.Failed() {
+		return
+	}
+	for _, m := range append(lab.Servers, lab.Clients...) {
+		logs, _ := filepath.Glob(m.Path("*.log"))
+		for _, log := range logs {
+			sandbox.Run(s, "cp", log, filepath.Join(s.ArtifactDir(), m.Name+"-"+filepath.Base(log)))
+		}
+	}
+}
+
+// flowing waits until all flows flow.
+func (s *scene) flowing() {
+	s.Helper()
+	must(s, cluster.Await("all flows flow", func() error {
+		for _, sender := range s.senders {
+			states, err := sender.ask("")
+			if err != nil {
+				return err
+			}
+			for _, f := range states {
+				if !f.Flows {
+					return fmt.Errorf("%s: %+v", f.Flow, f)
+				}
+			}
+		}
+		return nil
+	}))
+}
+
+// during makes a fault, waits until all flows flow again, and returns the flow with the longest
+// gap, with the sum of what was sent and lost.
+func (s *scene) during(what string, fault func()) (worst state) {
+	s.Helper()
+	s.flowing()
+	for _, sender := range s.senders {
+		_, err := sender.ask("reset")
+		must(s, err)
+	}
+	fault()
+	time.Sleep(1500 * time.Millisecond) // of which the last second is not counted
+	s.flowing()
+	lost, sent := 0, 0
+	for _, sender := range s.senders {
+		states, err := sender.ask("")
+		must(s, err)
+		for _, f := range states {
+			if lost, sent = lost+f.Lost, sent+f.Sent; f.GapMS >= worst.GapMS {
+				worst = f
+			}
+		}
+	}
+	worst.Lost, worst.Sent = lost, sent
+	s.Logf("%s: %d of %d packets lost, longest gap %d ms (%s)", what, lost, sent, worst.GapMS, worst.Flow)
+	return worst
+}
+
+// undisturbed makes a fault that must not lose a packet.
+func (s *scene) undisturbed(what string, fault func()) {
+	s.Helper()
+	if worst := s.during(what, fault); worst.Lost > 0 {
+		s.Errorf("%s: %d packets were lost, of %s at least, want none", what, worst.Lost, worst.Flow)
+	}
+}
+
+// interrupted makes a fault after which packets have to flow soon.
+func (s *scene) interrupted(what string, fault func()) {
+	s.Helper()
+	if worst := s.during(what, fault); worst.GapMS > longest.Milliseconds() {
+		s.Errorf("%s: %s was interrupted for %d ms, want at most %s", what, worst.Flow, worst.GapMS, longest)
+	}
+}
+
+// run runs a command on a client.
+func (s *scene) run(m *cluster.Machine, command string) string {
+	s.Helper()
+	out, err := m.Run("sh", "-ec", command)
+	must(s, err)
+	return out
+}

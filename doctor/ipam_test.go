@@ -249,3 +249,15 @@ func TestSharedPools(t *testing.T) {
 	d.sharedPools(t.Context(), r, networks[:1])
 	requireExamined(t, "an invalid configuration", r.Findings, []string{"error pool vlan: a.hcl:1,2: x | correct the block ipam in /etc/allocnet.d"})
 }
+
+// TestRoutedOneHost: hosts find the blocks of others in the store that they have in common.
+func TestRoutedOneHost(t *testing.T) {
+	for mode, want := range map[string][]string{"flat": nil, "routed": {
+		`error pool p: has the mode routed, and is stored on this host: other hosts have no route to its blocks, and assign the same addresses => add the block ipam { store = "nomad" } to /etc/allocnet.d on every host`,
+	}} {
+		networks := load(t, map[string]string{"a.conflist": routedNetwork("a", `"type": "ptp"`, `"pool": "p", "mode": "`+mode+`", "ranges": [{"subnet": "10.100.0.0/16"}]`)})
+		r := &Report{}
+		oneHost(r, networks, networks[0].pools[0].Shared)
+		requireFindings(t, r, want...)
+	}
+}

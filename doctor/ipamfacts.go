@@ -148,13 +148,18 @@ func (d *Doctor) sharedPools(ctx context.Context, r *Report, networks []network)
 	d.unusedPools(r, found)
 }
 
-// oneHost reports networks on a shared link whose pool is in files of this host.
+// oneHost reports networks on a shared link, and those that span hosts, whose pool is in files of
+// this host.
 func oneHost(r *Report, networks []network, c *ipam.Config) {
+	fix := "add the block ipam { store = \"nomad\" } to " + c.ConfigDir + " on every host"
+	if c.Mode != ipam.ModeFlat {
+		r.addError("pool "+c.Pool, fmt.Sprintf("has the mode %s, and is stored on this host: other hosts have no route to its blocks, and assign the same addresses", c.Mode), fix)
+		return
+	}
 	for _, n := range networks {
 		for _, p := range n.List.Plugins {
 			if slices.Contains(sharedPlugins, p.Network.Type) && uses(n.Network, c.Pool) {
-				r.addWarning(n.Path, fmt.Sprintf("network %q is %s, and pool %q is stored on this host: another host with the same pool assigns the same addresses", n.Name, p.Network.Type, c.Pool),
-					"add the block ipam { store = \"nomad\" } to "+c.ConfigDir+" on every host")
+				r.addWarning(n.Path, fmt.Sprintf("network %q is %s, and pool %q is stored on this host: another host with the same pool assigns the same addresses", n.Name, p.Network.Type, c.Pool), fix)
 			}
 		}
 	}

@@ -33,6 +33,7 @@ func TestRouted(t *testing.T) {
 	for name, test := range map[string]struct{ plugin, pool map[string]any }{
 		"ptp":                    {map[string]any{"type": "ptp"}, defaults},
 		"bridge":                 {map[string]any{"type": "bridge", "bridge": "routed0", "isGateway": true}, defaults},
+		"bridge nftables":        {map[string]any{"type": "bridge", "bridge": "routed0", "isGateway": true, "ipMasqBackend": "nftables"}, defaults},
 		"bridge default gateway": {map[string]any{"type": "bridge", "bridge": "routed0", "isDefaultGateway": true}, nil},
 	} {
 		for _, executor := range []string{hook.ExecutorAuto, hook.ExecutorPlugins} {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -124,8 +125,13 @@ func (f *Facts) setUnderlay(node netip.Addr, links []netlink.Link) {
 	}
 }
 
+// rulesTimeout bounds the programs that list rules: that of firewalld waits for its daemon.
+const rulesTimeout = 20 * time.Second
+
 // collectRules reads what filters forwarded packets.
 func (f *Facts) collectRules(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, rulesTimeout)
+	defer stop()
 	listings, err := cleanup.Listings(ctx)
 	f.unread(err)
 	hasIptables := false
@@ -169,7 +175,9 @@ func (f *Facts) collectNftables(ctx context.Context, hasIptables bool) error {
 
 // output returns what a program prints; nil if it fails or is not installed.
 func output(ctx context.Context, name string, args ...string) []byte {
-	data, err := exec.CommandContext(ctx, name, args...).Output()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second // a process that it has started may keep the output open
+	data, err := cmd.Output()
 	if err != nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ package ipam
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ func TestObstacles(t *testing.T) {
 		sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0 net.ipv4.conf.all.rp_filter=1
 		iptables-nft -P FORWARD DROP; ip6tables-nft -P FORWARD DROP; iptables-legacy -A FORWARD -j REJECT; nft add table inet own
 		nft add chain inet own forwarded '{ type filter hook forward priority 0; policy drop; }'`)
+	runFirewalld(t)
 	found := obstacles(h)
 	var subjects []string
 	for _, f := range found {
@@ -34,7 +36,7 @@ func TestObstacles(t *testing.T) {
 	}
 	want := []string{
 		"ip6tables-nft", "iptables-legacy", "iptables-nft", h.conf + "/net.conflist",
-		"net.ipv4.conf.under0.rp_filter", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "nft table inet own", "nft table inet own",
+		"net.ipv4.conf.under0.rp_filter", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "nft table inet own", "nft table inet own", "firewalld", "firewalld",
 	}
 	if slices.Sort(subjects); !slices.Equal(subjects, slices.Sorted(slices.Values(want))) {
 		t.Fatalf("found %+v, want %v", found, want)
@@ -49,6 +51,24 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
+// runFirewalld puts a program in the place of firewalld's, which has the zones of a file.
+func runFirewalld(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	sandbox.WriteFile(t, dir+"/zones", "public (default, active)\n  target: default\n  sources: \n\ntrusted\n  target: ACCEPT\n  sources: \n")
+	script := `#!/bin/sh
+case "$*" in
+--state) echo running ;;
+--list-all-zones) cat ` + dir + `/zones ;;
+"--permanent --zone=trusted --add-source="*) echo "  sources: ${3#--add-source=}" >> ` + dir + `/zones ;;
+esac
+`
+	if err := os.WriteFile(dir+"/firewall-cmd", []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
 // obstacles returns what doctor finds of forwarding and the network.
 func obstacles(h *host) []doctor.Finding {
 	h.Helper()
@@ -58,6 +78,6 @@ func obstacles(h *host) []doctor.Finding {
 		h.Fatalf("doctor: %v: %s", err, out)
 	}
 	return slices.DeleteFunc(report.Findings, func(f doctor.Finding) bool {
-		return !strings.Contains(f.Subject, "tables-") && !strings.HasPrefix(f.Subject, "net.") && !strings.HasPrefix(f.Subject, "nft") && f.Subject != h.conf+"/net.conflist"
+		return !strings.Contains(f.Subject, "tables-") && !strings.HasPrefix(f.Subject, "net.") && !strings.HasPrefix(f.Subject, "nft") && f.Subject != "firewalld" && f.Subject != h.conf+"/net.conflist"
 	})
 }

@@ -249,6 +249,8 @@ func TestChangedConfiguration(t *testing.T) {
 		"gateway":   func(c *ipam.Config) { c.Ranges[0].Gateway = netip.MustParseAddr("10.0.0.14") },
 		"exclude":   func(c *ipam.Config) { c.Ranges[0].Exclude = []netip.Prefix{netip.MustParsePrefix("10.0.0.3/32")} },
 		"blockSize": func(c *ipam.Config) { c.BlockSize.IPv4 = 30 },
+		"mode":      func(c *ipam.Config) { c.Mode = ipam.ModeRouted },
+		"vxlan":     func(c *ipam.Config) { c.Mode, c.VXLAN = ipam.ModeVXLAN, ipam.VXLAN{ID: 7, Port: 4789} },
 		"ranges":    func(c *ipam.Config) { c.Ranges = []ipam.Range{{Subnet: netip.MustParsePrefix("10.0.1.0/28")}} },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/icmp"
@@ -51,8 +50,8 @@ func Ping(ctx context.Context, r Request) (time.Duration, error) {
 		return 0, err
 	}
 	began := time.Now()
-	if _, err := conn.WriteTo(data, &net.IPAddr{IP: r.Target.AsSlice(), Zone: r.Target.Zone()}); err != nil {
-		return 0, fmt.Errorf("echo request to %s: %w", r.Target, unwrapped(err))
+	if err := r.write(conn, data); err != nil {
+		return 0, fmt.Errorf("echo request to %s: %w", r.Target, err)
 	}
 	if err := r.await(conn, echo); err != nil {
 		return 0, fmt.Errorf("%s: %w", r.Target, err)
@@ -83,20 +82,48 @@ func (r Request) kinds() kinds {
 	return kinds{"ip6:ipv6-icmp", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply}
 }
 
+// listen returns a socket that gets the replies of all interfaces: one that is bound to a device
+// would not get a reply that comes another way.
 func (r Request) listen(ctx context.Context) (net.PacketConn, error) {
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		if r.Device == "" {
-			return nil
-		}
-		var failed error
-		err := c.Control(func(fd uintptr) { failed = unix.BindToDevice(int(fd), r.Device) })
-		return errors.Join(err, failed)
-	}}
 	source := ""
 	if r.Source.IsValid() {
 		source = r.Source.String()
 	}
-	return config.ListenPacket(ctx, r.kinds().network, source)
+	return (&net.ListenConfig{}).ListenPacket(ctx, r.kinds().network, source)
+}
+
+// write sends a request through the device.
+func (r Request) write(conn net.PacketConn, data []byte) error {
+	to := &net.IPAddr{IP: r.Target.AsSlice(), Zone: r.Target.Zone()}
+	index, err := r.index()
+	switch {
+	case err != nil:
+	case r.Target.Is4(): // the message's source overrides that of the socket, also if it has none
+		_, err = ipv4.NewPacketConn(conn).WriteTo(data, &ipv4.ControlMessage{IfIndex: index, Src: r.Source.AsSlice()}, to)
+	default:
+		_, err = ipv6.NewPacketConn(conn).WriteTo(data, &ipv6.ControlMessage{IfIndex: index, Src: r.Source.AsSlice()}, to)
+	}
+	return unwrapped(err)
+}
+
+// index is that of the device; 0 without one.
+func (r Request) index() (int, error) {
+	if r.Device == "" {
+		return 0, nil
+	}
+	request, err := unix.NewIfreq(r.Device)
+	if err != nil {
+		return 0, err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request); err != nil {
+		return 0, fmt.Errorf("interface %s: %w", r.Device, err)
+	}
+	return int(request.Uint32()), nil
 }
 
 // await reads until the reply comes. The socket gets the replies to others, too.

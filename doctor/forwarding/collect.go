@@ -68,7 +68,7 @@ func (f *Facts) collectLinks() error {
 		if device, ok := link.(*netlink.Vxlan); ok && isPool {
 			local, _ := netip.AddrFromSlice(device.SrcAddr)
 			node = local.Unmap()
-			f.Devices[pool] = Device{device.MTU}
+			f.Devices[pool] = Device{device.MTU, device.Name}
 		}
 	}
 	for i := range addresses {

@@ -28,7 +28,10 @@ type Facts struct {
 }
 
 // Device is the VXLAN device of a pool.
-type Device struct{ MTU int }
+type Device struct {
+	MTU  int
+	name string
+}
 
 // Interface is one of the host.
 type Interface struct {

@@ -97,6 +97,8 @@ func (r *rule) option(name, argument string) int {
 		default:
 			r.target = argument
 		}
+	case "-i", "-o":
+		r.interfaces = append(r.interfaces, argument)
 	case "--comment", "--reject-with":
 	case "-m":
 		r.isConditional = r.isConditional || argument != "comment"

@@ -117,7 +117,7 @@ func (r *rule) part(name string, value json.RawMessage) {
 	}
 }
 
-// match reads a condition on the source or the destination.
+// match reads a condition on the source, the destination or an interface.
 func (r *rule) match(value json.RawMessage) {
 	var m struct {
 		Op   string `json:"op"`
@@ -125,13 +125,21 @@ func (r *rule) match(value json.RawMessage) {
 			Payload struct {
 				Field string `json:"field"`
 			} `json:"payload"`
+			Meta struct {
+				Key string `json:"key"`
+			} `json:"meta"`
 		} `json:"left"`
 		Right json.RawMessage `json:"right"`
 	}
-	prefixes, ok := []netip.Prefix(nil), false
-	if json.Unmarshal(value, &m) == nil && m.Op == "==" {
-		prefixes, ok = prefixesOf(m.Right)
+	if json.Unmarshal(value, &m) != nil || m.Op != "==" {
+		r.isConditional = true
+		return
 	}
+	if name := ""; slices.Contains([]string{"iifname", "oifname", "iif", "oif"}, m.Left.Meta.Key) && json.Unmarshal(m.Right, &name) == nil {
+		r.interfaces = append(r.interfaces, name)
+		return
+	}
+	prefixes, ok := prefixesOf(m.Right)
 	switch field := m.Left.Payload.Field; {
 	case ok && field == "saddr":
 		r.sources = prefixes

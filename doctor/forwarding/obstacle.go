@@ -32,10 +32,10 @@ func (f *Facts) Obstacles(pools []*ipam.Config) []Obstacle {
 	}
 	slices.SortFunc(subnets, netip.Prefix.Compare)
 	subnets = slices.Compact(subnets)
-	all := f.settings(pools, subnets)
+	all, interfaces := f.settings(pools, subnets), f.interfaces(pools)
 	for _, subnet := range subnets {
 		for _, s := range f.rulesets {
-			all = append(all, s.obstacles(subnet)...)
+			all = append(all, s.obstacles(subnet, interfaces)...)
 		}
 		if f.zones != nil && !isTrusted(f.zones, subnet) {
 			all = append(all, Obstacle{
@@ -81,18 +81,38 @@ func isGateway(pools []*ipam.Config, address netip.Addr) bool {
 	})
 }
 
+// interfaces are those that packets of the pools come from or go to: with a gateway, the VXLAN
+// devices, and that of the host's address.
+func (f *Facts) interfaces(pools []*ipam.Config) []string {
+	names := []string{f.Underlay.Name}
+	for _, device := range f.Devices {
+		names = append(names, device.name)
+	}
+	for _, a := range f.Addresses {
+		if isGateway(pools, a.Prefix.Addr()) {
+			names = append(names, a.Interface)
+		}
+	}
+	return names
+}
+
 // obstacles returns the chains that drop packets inside a subnet.
-func (s *ruleset) obstacles(subnet netip.Prefix) []Obstacle {
+func (s *ruleset) obstacles(subnet netip.Prefix, interfaces []string) []Obstacle {
 	if subnet.Addr().Is4() && !s.ipv4 || subnet.Addr().Is6() && !s.ipv6 {
 		return nil
 	}
 	var all []Obstacle
 	for _, chain := range s.forward {
-		if v, text := s.decide(chain, subnet); v == dropped {
-			all = append(all, Obstacle{
-				Subject: s.name, Problem: fmt.Sprintf("%s drops packets of other hosts to %s", text, subnet), Fix: s.accept(subnet),
-			})
+		p := &packet{subnet: subnet, interfaces: interfaces}
+		v, text := s.decide(chain, p)
+		if v != dropped {
+			continue
 		}
+		o := Obstacle{Subject: s.name, Problem: fmt.Sprintf("%s drops packets of other hosts to %s", text, subnet), Fix: s.accept(subnet), IsWarning: p.mayBeAccepted}
+		if o.IsWarning {
+			o.Problem += ", unless a rule for interfaces accepts them"
+		}
+		all = append(all, o)
 	}
 	return all
 }

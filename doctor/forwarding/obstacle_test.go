@@ -114,6 +114,40 @@ func TestIptables(t *testing.T) {
 	}
 }
 
+// TestInterfaces: a rule for interfaces of the pool may accept its packets, and one for others does not.
+func TestInterfaces(t *testing.T) {
+	f := Facts{
+		Underlay: Interface{Name: "eth0"}, Devices: map[string]Device{"p": {1450, "vx-p"}},
+		Addresses: []Address{{"pool0", netip.MustParsePrefix("10.100.0.1/16")}, {"eth1", netip.MustParsePrefix("192.0.2.1/24")}},
+	}
+	for rule, want := range map[string]bool{
+		"-i pool0 -j ACCEPT":                true,
+		"-i vx-+ -o pool0 -j ACCEPT":        true,
+		"-i eth0 -j other":                  true,
+		"-i docker0 -j ACCEPT":              false,
+		"-i docker0 ! -o docker0 -j ACCEPT": false,
+		"-i eth1 -o pool0 -j ACCEPT":        false,
+		"-i pool0 -j DROP":                  false,
+		"-i pool0 -p tcp -j ACCEPT":         false,
+		"-s 10.9.0.0/16 -i pool0 -j ACCEPT": false,
+	} {
+		f.rulesets = []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: iptablesSave(":FORWARD DROP [0:0]", "-A FORWARD "+rule)})}
+		found := f.Obstacles([]*ipam.Config{pool(t, "vxlan")})
+		if len(found) != 1 || found[0].IsWarning != want || strings.Contains(found[0].Problem, "unless a rule") != want {
+			t.Errorf("%s: %+v, want a warning: %v", rule, found, want)
+		}
+	}
+	match := `{"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "pool*"}}, {"accept": null}`
+	s, err := parseNftables(table{"inet", "fw"}, []byte(nftables("drop", nftRuleOf("fwd", match))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.rulesets = []*ruleset{s}
+	if found := f.Obstacles([]*ipam.Config{pool(t, "vxlan")}); len(found) != 2 || !found[0].IsWarning || !found[1].IsWarning {
+		t.Errorf("nftables: %+v, want two warnings", found)
+	}
+}
+
 // TestIP6tables: rules for IPv6 are about the IPv6 subnet.
 func TestIP6tables(t *testing.T) {
 	f := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "ip6tables-legacy", IPv6: true, Text: iptablesSave(":FORWARD DROP [0:0]")})}}
@@ -222,7 +256,7 @@ func TestVXLANMTU(t *testing.T) {
 		mode  string
 		want  int
 	}{
-		"the device":      {Facts{Devices: map[string]Device{"p": {8950}}, Underlay: Interface{Name: "eth0", MTU: 1500}}, "vxlan", 8950},
+		"the device":      {Facts{Devices: map[string]Device{"p": {8950, "vx-p"}}, Underlay: Interface{Name: "eth0", MTU: 1500}}, "vxlan", 8950},
 		"IPv4":            {Facts{Underlay: Interface{Name: "eth0", MTU: 1500}}, "auto", 1450},
 		"IPv6":            {Facts{Underlay: Interface{Name: "eth0", MTU: 1500, IsIPv6: true}}, "auto", 1430},
 		"unknown":         {Facts{}, "vxlan", 0},

@@ -6,6 +6,7 @@ package forwarding
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // verdict is what becomes of a packet.
@@ -22,6 +23,8 @@ const (
 type rule struct {
 	// sources and destinations are what the packet has to be from and to. Empty: anything.
 	sources, destinations []netip.Prefix
+	// interfaces are patterns of those that the packet has to come from or go to.
+	interfaces []string
 	// isConditional is whether the rule has further conditions.
 	isConditional bool
 	verdict       verdict
@@ -50,21 +53,30 @@ type ruleset struct {
 // maxDepth limits chains that go to others. The kernel allows 16.
 const maxDepth = 16
 
-// decide returns what becomes of a packet inside a subnet in a chain of forwarded packets, and the rule
-// or policy that says so.
-func (s *ruleset) decide(chain string, subnet netip.Prefix) (verdict, string) {
-	if v, text := s.follow(chain, subnet, 0); v == accepted || v == dropped {
+// packet is one inside a subnet, on its way through a ruleset.
+type packet struct {
+	subnet netip.Prefix
+	// interfaces are those that packets of the subnet come from or go to.
+	interfaces []string
+	// mayBeAccepted is whether a rule for some of them accepts it, or goes to another chain.
+	mayBeAccepted bool
+}
+
+// decide returns what becomes of a packet in a chain of forwarded packets, and the rule or
+// policy that says so.
+func (s *ruleset) decide(chain string, p *packet) (verdict, string) {
+	if v, text := s.follow(chain, p, 0); v == accepted || v == dropped {
 		return v, text
 	}
 	return s.policies[chain], "the policy of the chain " + chain
 }
 
-func (s *ruleset) follow(chain string, subnet netip.Prefix, depth int) (verdict, string) {
+func (s *ruleset) follow(chain string, p *packet, depth int) (verdict, string) {
 	if depth > maxDepth {
 		return undecided, ""
 	}
 	for _, r := range s.chains[chain] {
-		if r.isConditional || !covers(r.sources, subnet) || !covers(r.destinations, subnet) {
+		if !p.matches(r) {
 			continue
 		}
 		if r.target == "" {
@@ -73,12 +85,36 @@ func (s *ruleset) follow(chain string, subnet netip.Prefix, depth int) (verdict,
 			}
 			continue
 		}
-		v, text := s.follow(r.target, subnet, depth+1)
+		v, text := s.follow(r.target, p, depth+1)
 		if v == accepted || v == dropped || r.isGoto {
 			return v, text
 		}
 	}
 	return undecided, ""
+}
+
+// matches is whether a rule matches for certain. It notes one that may accept the packet.
+func (p *packet) matches(r rule) bool {
+	if r.isConditional || !covers(r.sources, p.subnet) || !covers(r.destinations, p.subnet) {
+		return false
+	}
+	isOther := func(pattern string) bool {
+		return !slices.ContainsFunc(p.interfaces, func(name string) bool { return isNamed(name, pattern) })
+	}
+	if len(r.interfaces) > 0 && !slices.ContainsFunc(r.interfaces, isOther) && (r.verdict == accepted || r.target != "") {
+		p.mayBeAccepted = true
+	}
+	return len(r.interfaces) == 0
+}
+
+// isNamed is whether an interface is one of a pattern, which ends with + in iptables, and with *
+// in nftables, if it is the beginning of a name.
+func isNamed(name, pattern string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "+"); ok {
+		return strings.HasPrefix(name, prefix)
+	}
+	prefix, ok := strings.CutSuffix(pattern, "*")
+	return name == pattern || ok && strings.HasPrefix(name, prefix)
 }
 
 // covers is whether all addresses of a subnet match.

@@ -5,9 +5,10 @@ package route
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -18,7 +19,7 @@ type reconciliation struct {
 	pool   Pool
 	local  ipam.Endpoint
 	record record
-	log    *slog.Logger
+	log    hclog.Logger
 	// want is the device, if the pool has one and the interface that it needs is there.
 	want device
 	mac  string

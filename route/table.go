@@ -6,9 +6,10 @@ package route
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"sync"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -25,7 +26,7 @@ type Options struct {
 	// Instance is this host's: the MACs of its devices are derived from it. Required.
 	Instance string
 	// Logger gets each change, as debug messages. Nil: none.
-	Logger *slog.Logger
+	Logger hclog.Logger
 }
 
 // Table keeps the routes of the network namespace of its caller. Its methods may be called at the
@@ -48,7 +49,7 @@ func New(o Options) *Table { return newTable(o, host{}) }
 
 func newTable(o Options, k kernel) *Table {
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = hclog.NewNullLogger()
 	}
 	return &Table{o: o, kernel: k, locals: map[string]ipam.Endpoint{}, concerns: map[string]concern{}}
 }

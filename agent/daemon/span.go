@@ -6,12 +6,9 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/span"
@@ -110,16 +107,5 @@ func (d *Daemon) openTable(needed bool) (span.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.New(route.Options{Dir: dir, Instance: id.Instance, Logger: lines(d.log.Named("cluster"))}), nil
-}
-
-// lines logs the lines of a package that knows the standard library's logger.
-func lines(log hclog.Logger) *slog.Logger {
-	to := log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Info})
-	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
-			return slog.Attr{} // hclog has them
-		}
-		return a
-	}}))
+	return route.New(route.Options{Dir: dir, Instance: id.Instance, Logger: d.log.Named("cluster")}), nil
 }

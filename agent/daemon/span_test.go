@@ -4,14 +4,10 @@
 package daemon
 
 import (
-	"bytes"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/hook"
@@ -59,14 +55,5 @@ func TestSpan(t *testing.T) {
 	noop := newTestDaemon(t, config.Config{Hook: hook.NoOp})
 	if noop.newSpan() != nil {
 		t.Error("networks that are managed elsewhere")
-	}
-}
-
-// TestLines: what a package logs with the standard library has one time and one level.
-func TestLines(t *testing.T) {
-	var out bytes.Buffer
-	lines(hclog.New(&hclog.LoggerOptions{Output: &out})).Warn("a route", "block", "10.91.0.0/26")
-	if got := out.String(); !strings.HasSuffix(got, "[INFO]  msg=\"a route\" block=10.91.0.0/26\n") {
-		t.Errorf("%q", got)
 	}
 }

@@ -230,4 +230,4 @@ func (l *leave) release(cmd *cobra.Command) error {
 	return nil
 }
 
-var errStillHeld = errors.New("they were not released")
+var errStillHeld = errors.New("a host that has just got its identity releases nothing for 40 s")

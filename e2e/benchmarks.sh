@@ -4,8 +4,8 @@
 #
 # Runs the benchmarks and writes docs/benchmarks.md: a summary, machine, date, and every
 # figure of one run, first of the engine, and then of the pools of allocnet-ipam; and a plot,
-# docs/growth.svg. With the argument "pools" it runs those of the pools alone, and leaves what
-# is written of the others.
+# docs/growth.svg. With the argument "pools" or "span" it runs those of the pools, or of networks
+# that span hosts, alone, and leaves what is written of the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp) rows=$(mktemp)
@@ -55,9 +55,29 @@ pools() {
 		machine
 		awk -f e2e/pools/benchmarks.awk "$rows"
 		table
+		printf '\n'
+		sed -n '/^## Networks that span hosts/,$p' docs/benchmarks.md
 	} >docs/benchmarks.md.new
 	mv docs/benchmarks.md.new docs/benchmarks.md
 }
 
-[ "${1:-}" = pools ] || engine
-pools
+span() {
+	run -bench '^BenchmarkSpan' -benchtime 1x ./e2e/pools
+	{
+		sed '/^## Networks that span hosts/,$d' docs/benchmarks.md
+		printf '## Networks that span hosts\n\n'
+		machine
+		awk -f e2e/pools/span.awk "$rows"
+		table
+	} >docs/benchmarks.md.new
+	mv docs/benchmarks.md.new docs/benchmarks.md
+}
+
+case "${1:-}" in
+span) span ;;
+pools) pools ;;
+*)
+	engine
+	pools
+	;;
+esac

@@ -104,7 +104,7 @@ func (c *Cluster) StartServer(m *Machine) error {
 }
 
 // RestartServer starts Nomad on a server that is on.
-func (c *Cluster) RestartServer(m *Machine) error { return m.startNomad(serverPart, "") }
+func (c *Cluster) RestartServer(m *Machine) error { return m.startNomad(serverPart, c.layout.Server) }
 
 // startNomad starts Nomad with a configuration, in which more takes precedence.
 func (m *Machine) startNomad(part, more string) error {

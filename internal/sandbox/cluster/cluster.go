@@ -51,8 +51,9 @@ type Layout struct {
 	Router bool
 	// Networks are the plugins of further networks of the clients by name, in JSON.
 	Networks map[string]string
-	// Agent is further configuration of the allocnet agents, and Client of the clients' Nomad.
-	Agent, Client string
+	// Agent is further configuration of the allocnet agents, Client of the clients' Nomad, and Server
+	// of the servers'.
+	Agent, Client, Server string
 }
 
 // Cluster is three servers and three clients.

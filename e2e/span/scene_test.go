@@ -97,6 +97,7 @@ func (s *scene) flowing() {
 func (s *scene) during(what string, fault func()) (worst state) {
 	s.Helper()
 	s.flowing()
+	time.Sleep(time.Second) // of which packets are counted that were lost before
 	for _, sender := range s.senders {
 		_, err := sender.ask("reset")
 		must(s, err)

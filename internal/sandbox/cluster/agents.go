@@ -119,16 +119,21 @@ func (m *Machine) startNomad(part, more string) error {
 // StartClient boots a client, installs what docs/cluster.md says, and starts Nomad and the
 // allocnet agent on it.
 func (c *Cluster) StartClient(m *Machine) error {
-	if err := m.on(); err != nil {
-		return err
-	}
-	if err := c.Install(m); err != nil {
+	if err := c.BootClient(m); err != nil {
 		return err
 	}
 	if err := c.StartNomad(m); err != nil {
 		return err
 	}
 	return m.StartAgent()
+}
+
+// BootClient is StartClient without Nomad and the agent.
+func (c *Cluster) BootClient(m *Machine) error {
+	if err := m.on(); err != nil {
+		return err
+	}
+	return c.Install(m)
 }
 
 // StartNomad starts Nomad on a client that is on.

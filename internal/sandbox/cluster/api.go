@@ -78,7 +78,7 @@ func (c *Cluster) Leader() (*Machine, error) {
 }
 
 // Node is a node in Nomad's API.
-type Node struct{ ID, Name, Status, SchedulingEligibility string }
+type Node struct{ ID, Name, Address, Status, SchedulingEligibility string }
 
 // Nodes lists the nodes that a machine has been, the newest last.
 func (c *Cluster) Nodes(m *Machine) (found []Node, err error) {
@@ -111,6 +111,18 @@ func (c *Cluster) RequireStatus(m *Machine, status string) error {
 	}
 	if len(nodes) == 0 || nodes[len(nodes)-1].Status != status {
 		return fmt.Errorf("the nodes of %s are %v, want the last to be %s", m.Name, nodes, status)
+	}
+	return nil
+}
+
+// RequireAddress is an error unless the newest node of a machine is ready with its address.
+func (c *Cluster) RequireAddress(m *Machine) error {
+	nodes, err := c.Nodes(m)
+	if err != nil {
+		return err
+	}
+	if last := len(nodes) - 1; last < 0 || nodes[last].Address != m.Address.String() || nodes[last].Status != "ready" {
+		return fmt.Errorf("the nodes of %s are %v, want the last to be ready at %s", m.Name, nodes, m.Address)
 	}
 	return nil
 }

@@ -116,6 +116,16 @@ func (m *Machine) inside(command string) string {
 	return fmt.Sprintf("nsenter --target %d --net --mount --pid %s", m.init.Process.Pid, command)
 }
 
+// Renumber gives the machine another address in place of its own. Nomad does not notice until it
+// is started again.
+func (m *Machine) Renumber(address netip.Addr) error {
+	m.Address = address
+	if err := runAll(m.inside("ip address flush dev " + management + " scope global")); err != nil {
+		return err
+	}
+	return m.addressed()
+}
+
 // Off ends the machine as a loss of power does, with all its namespaces.
 func (m *Machine) Off() {
 	if m.init == nil {

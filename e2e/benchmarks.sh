@@ -62,7 +62,7 @@ pools() {
 }
 
 span() {
-	run -bench '^BenchmarkSpan' -benchtime 1x ./e2e/pools
+	run -p 1 -bench '^BenchmarkSpan' -benchtime 1x ./e2e/pools ./e2e/span
 	{
 		sed '/^## Networks that span hosts/,$d' docs/benchmarks.md
 		printf '## Networks that span hosts\n\n'

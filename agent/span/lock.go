@@ -5,6 +5,8 @@ package span
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -21,29 +23,73 @@ func Dir(stateDir string) string { return filepath.Join(stateDir, "routes") }
 // ErrLocked is returned if another process keeps the routes of the host.
 var ErrLocked = errdefs.New(errdefs.Conflict, "another process keeps the routes of this host: an agent, or allocnet cluster leave")
 
+// lockName is that of the file that is locked.
+const lockName = "lock"
+
+// lockAttempts are made against others that remove the directory at the same time.
+const lockAttempts = 100
+
 // Lock makes this process the only one that changes the routes with records in a directory. It
 // does not wait. To ask the agent instead would start it, if systemd has its socket.
 func Lock(dir string) (unlock func(), err error) {
+	for range lockAttempts {
+		file, err := tryLock(dir)
+		if err == nil {
+			return func() { flock.Close(file) }, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return nil, ErrLocked
+}
+
+// tryLock fails with fs.ErrNotExist if the file was removed meanwhile: another process locks a
+// new one then.
+func tryLock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := regularfile.Open(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o600)
+	path := filepath.Join(dir, lockName)
+	file, err := regularfile.Open(path, os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	now, stop := context.WithCancelCause(context.Background())
 	stop(ErrLocked)
-	if err := flock.Lock(now, file, unix.LOCK_EX); err != nil {
+	if err = flock.Lock(now, file, unix.LOCK_EX); err == nil {
+		err = requireAt(file, path)
+	}
+	if err != nil {
 		_ = file.Close() // never written
 		return nil, err
 	}
-	return func() { flock.Close(file) }, nil
+	return file, nil
 }
 
-// RemoveDir removes an empty directory of records. The caller has the lock.
-func RemoveDir(dir string) error {
-	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
+// requireAt fails with fs.ErrNotExist if an open file is not the one of the path.
+func requireAt(file *os.File, path string) error {
+	locked, err := file.Stat()
+	if err != nil {
 		return err
 	}
-	return os.Remove(dir)
+	present, err := os.Stat(path)
+	if err == nil && !os.SameFile(locked, present) {
+		return fs.ErrNotExist
+	}
+	return err
+}
+
+// RemoveDir removes a directory without records, and with it the lock, which the caller has: another
+// process may make and lock a new one at once.
+func RemoveDir(dir string) error {
+	path := filepath.Join(dir, lockName)
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	err := os.Remove(dir)
+	if _, locked := os.Stat(path); err != nil && locked == nil {
+		return nil
+	}
+	return err
 }

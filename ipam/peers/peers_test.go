@@ -124,6 +124,9 @@ func (s *testStore) Get(ctx context.Context, path string) (ipam.Entry, error) {
 	fails := s.err != nil && strings.Contains(path, s.failing)
 	s.mu.Unlock()
 	time.Sleep(time.Millisecond) // others begin meanwhile
+	if fails {
+		time.Sleep(time.Millisecond) // and end
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reading--; fails {
@@ -268,7 +271,7 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// TestFailures: after a read that failed Next fails, and the next one reads what is missing.
+// TestFailures: after a read that failed Next fails, and the next one reads what is missing only.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &testStore{failing: ipam.BlockName(netip.MustParsePrefix("10.0.0.240/28")), err: ipam.ErrUnavailable}
@@ -284,9 +287,7 @@ func TestFailures(t *testing.T) {
 		if got := mustNext(t, p); len(got.Remote) != 15 {
 			t.Errorf("%d blocks, want 15", len(got.Remote))
 		}
-		if _, gets := store.asked(); gets > 8 {
-			t.Errorf("%d reads: what was read before the error was read again", gets)
-		}
+		requireAsked(t, store, 1, 2) // what is missing is asked for twice: a server may be behind
 		refused := errors.New("no configuration")
 		p = peers.New(peers.Options{Config: config(t), Open: func() (ipam.Store, ipam.Host, error) { return nil, ipam.Host{}, refused }})
 		if _, err := p.Next(t.Context()); !errors.Is(err, refused) {

@@ -55,6 +55,14 @@ func (t *Table) readRecord(pool string) (record, error) {
 	return r, nil
 }
 
+// poolOf returns whose record a file is, or would be if its writer had not been killed.
+func poolOf(file string) (pool string, ok bool) {
+	if of, temporary := atomicfile.OfTemporary(file); temporary {
+		file = of
+	}
+	return strings.CutSuffix(file, recordSuffix)
+}
+
 // records are those of all pools.
 func (t *Table) records() ([]record, error) {
 	files, err := os.ReadDir(t.o.Dir)
@@ -63,8 +71,8 @@ func (t *Table) records() ([]record, error) {
 	}
 	var all []record
 	for _, f := range files {
-		pool, ok := strings.CutSuffix(f.Name(), recordSuffix)
-		if !ok {
+		pool, ok := poolOf(f.Name())
+		if !ok || slices.ContainsFunc(all, func(r record) bool { return r.Pool == pool }) {
 			continue
 		}
 		r, err := t.readRecord(pool)
@@ -77,7 +85,7 @@ func (t *Table) records() ([]record, error) {
 }
 
 // Pools returns the pools on record, with their names and subnets alone: what an earlier process has
-// left, too. Of a damaged record there is the name.
+// left, too. Of a damaged record, and of one that was never completed, there is the name.
 func (t *Table) Pools() ([]Pool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,8 +139,16 @@ func (t *Table) writeRecord(have, want record) error {
 }
 
 func (t *Table) forget(pool string) error {
-	if err := os.Remove(t.recordPath(pool)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, err := os.OpenRoot(t.o.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return nil
+	defer dir.Close() //nolint:errcheck // opened for reading
+	if err := dir.Remove(pool + recordSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return atomicfile.RemoveTemporary(dir, pool+recordSuffix)
 }

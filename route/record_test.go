@@ -5,6 +5,7 @@ package route
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -69,6 +70,32 @@ func TestDamagedRecord(t *testing.T) {
 		}
 		if err := table.RemoveAll(); err != nil || f.state() != "" {
 			t.Errorf("%q: %v\n%s", text, err, f.state())
+		}
+	}
+}
+
+// TestKilledWriter: what a process leaves that was killed while it wrote a record goes with the pool,
+// also if there was no record before.
+func TestKilledWriter(t *testing.T) {
+	remove := map[string]func(*Table) error{
+		"remove":     func(t *Table) error { return t.Remove("net") },
+		"remove all": (*Table).RemoveAll,
+	}
+	for name, remove := range remove {
+		for _, left := range [][]string{{".net.json.new"}, {"net.json", ".net.json.new"}} {
+			table := newTable(Options{Dir: t.TempDir(), Instance: instance}, newFake())
+			for _, file := range left {
+				if err := os.WriteFile(filepath.Join(table.o.Dir, file), []byte(`{"po`), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			requireNames(t, table, map[string]int{"net": 0})
+			if err := remove(table); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if files, err := os.ReadDir(table.o.Dir); len(files) > 0 || err != nil {
+				t.Errorf("%s of %q: %v, %v are left", name, left, err, files)
+			}
 		}
 	}
 }

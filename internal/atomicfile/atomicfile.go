@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Options are the properties of a file. The zero value is a file of mode 0600 whose
@@ -56,6 +57,13 @@ func RemoveTemporary(dir *os.Root, name string) error {
 	return root{dir}.remove(temporaryName(name, Options{}))
 }
 
+// OfTemporary returns the name of the file that a temporary file is for, unless that was Unlocked.
+func OfTemporary(name string) (of string, ok bool) {
+	of, hidden := strings.CutPrefix(name, ".")
+	of, ok = strings.CutSuffix(of, temporarySuffix)
+	return of, ok && hidden && of != ""
+}
+
 // directory is where the file is. Tests let each of its steps fail.
 type directory interface {
 	create(name string, mode fs.FileMode) (file, error)
@@ -91,13 +99,15 @@ func write(dir directory, name string, data []byte, o Options) error {
 	return nil
 }
 
+const temporarySuffix = ".new"
+
 // temporaryName is hidden, and has no extension that readers of a configuration
 // directory look for.
 func temporaryName(name string, o Options) string {
 	if o.Unlocked {
 		name += "." + rand.Text()
 	}
-	return "." + name + ".new"
+	return "." + name + temporarySuffix
 }
 
 func writeNew(dir directory, name string, data []byte, o Options) error {

@@ -282,3 +282,14 @@ func TestUnlocked(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// TestOfTemporary: what a killed writer leaves has the name of its file, and other files have none.
+func TestOfTemporary(t *testing.T) {
+	for name, want := range map[string]string{
+		temporaryName("pool.json", Options{}): "pool.json", "pool.json": "", ".pool.json": "", "pool.json.new": "", ".new": "",
+	} {
+		if of, ok := OfTemporary(name); ok != (want != "") || ok && of != want {
+			t.Errorf("%s: %q, %t, want %q", name, of, ok, want)
+		}
+	}
+}

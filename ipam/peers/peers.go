@@ -32,6 +32,8 @@ type Peers struct {
 	o Options
 	// index is that of the last listing whose contents were all read. 0: there is none.
 	index uint64
+	// isCurrent: no listing has failed since that one.
+	isCurrent bool
 	// listed is when the last listing began.
 	listed time.Time
 	// entries are what was read, by path.
@@ -59,27 +61,40 @@ func New(o Options) *Peers {
 // together. After an error, what it returned before is still the best that is known.
 func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 	store, host, err := p.o.Open()
-	if err == nil {
-		err = p.waitForTurn(ctx)
-	}
 	if err != nil {
+		p.forget()
 		return Blocks{}, err
 	}
 	r := reader{stale: ipam.Stale(store), now: store}
-	listing, err := r.list(ctx, ipam.BlocksPrefix(p.o.Config.Pool), p.index)
+	listing, err := p.list(ctx, r)
 	if err != nil {
+		p.forget()
 		return Blocks{}, err
-	}
-	if listing.Index < p.index {
-		p.o.Logger.Warn("the store was restored from a snapshot: all blocks are read again", "pool", p.o.Config.Pool)
-		p.index, p.entries = 0, map[string]entry{}
 	}
 	if err := p.read(ctx, r, listing.Entries); err != nil {
 		return Blocks{}, err
 	}
-	p.index = listing.Index
+	p.index, p.isCurrent = listing.Index, true
 	return p.blocks(host), nil
 }
+
+// list lists the blocks, once it is their turn, and notices a store that was restored.
+func (p *Peers) list(ctx context.Context, r reader) (ipam.Listing, error) {
+	if err := p.waitForTurn(ctx); err != nil {
+		return ipam.Listing{}, err
+	}
+	listing, err := r.list(ctx, ipam.BlocksPrefix(p.o.Config.Pool), p.index, p.isCurrent)
+	if err == nil && listing.Index < p.index {
+		p.o.Logger.Warn("the store was restored from a snapshot: all blocks are read again", "pool", p.o.Config.Pool)
+		p.index = 0
+		p.forget()
+	}
+	return listing, err
+}
+
+// forget lets all contents be read again. A store that has not answered may have been restored on
+// new servers, which count on from the snapshot's index: an index may be that of another content.
+func (p *Peers) forget() { p.isCurrent, p.entries = false, map[string]entry{} }
 
 // waitForTurn waits until another listing may begin.
 func (p *Peers) waitForTurn(ctx context.Context) error {

@@ -101,12 +101,17 @@ type testStore struct {
 	// err is the answer to reads of paths that contain failing.
 	failing string
 	err     error
+	// unlisted is the answer to listings. Nil: they succeed.
+	unlisted error
 }
 
 func (s *testStore) List(ctx context.Context, prefix string, after uint64) (ipam.Listing, error) {
 	s.mu.Lock()
 	s.lists++
 	s.mu.Unlock()
+	if s.unlisted != nil {
+		return ipam.Listing{}, s.unlisted
+	}
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
 	listing, err := s.Fake.List(ctx, prefix, after)
@@ -268,6 +273,64 @@ func TestRestored(t *testing.T) {
 		if got := remotes(mustNext(t, p)); got != want || !strings.Contains(log.String(), "restored from a snapshot") {
 			t.Errorf("blocks %s, want %s, and a message:\n%s", got, want, &log)
 		}
+	})
+}
+
+// TestRestoredElsewhere: servers that were restored while the store did not answer count on from the
+// snapshot's index: an index that is known may be that of another content.
+func TestRestoredElsewhere(t *testing.T) {
+	for name, fail := range map[string]func(store *testStore, opened *error){
+		"no listing":    func(store *testStore, _ *error) { store.unlisted = ipam.ErrUnavailable },
+		"no connection": func(_ *testStore, opened *error) { *opened = ipam.ErrUnavailable },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, opened := &testStore{}, error(nil)
+				p := peers.New(peers.Options{Config: config(t), Open: func() (ipam.Store, ipam.Host, error) { return store, host("a"), opened }})
+				old := blocksOf(t, 1, endpoint("192.0.2.2"))[0]
+				known := putBlock(t, store, old)
+				mustNext(t, p)
+				fail(store, &opened)
+				if _, err := p.Next(t.Context()); !errors.Is(err, ipam.ErrUnavailable) {
+					t.Errorf("error %v, want %v", err, ipam.ErrUnavailable)
+				}
+				store, opened = &testStore{}, nil
+				now := blocksOf(t, 2, endpoint("192.0.2.3"))
+				if index := putBlock(t, store, now[0]); index != known {
+					t.Fatalf("the index is %d: want %d, as before", index, known)
+				}
+				putBlock(t, store, now[1]) // the servers have counted on
+				want := "10.0.0.0/28 at 192.0.2.3, 10.0.0.16/28 at 192.0.2.3"
+				if got := remotes(mustNext(t, p)); got != want {
+					t.Errorf("blocks %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestAfterOutage: a store that answers again, with nothing changed, is read at once, and once.
+func TestAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &testStore{}
+		p := peers.New(peers.Options{Config: config(t), Open: open(store, host("a"))})
+		for _, c := range blocksOf(t, 3, endpoint("192.0.2.2")) {
+			putBlock(t, store, c)
+		}
+		mustNext(t, p)
+		store.unlisted = ipam.ErrUnavailable
+		if _, err := p.Next(t.Context()); !errors.Is(err, ipam.ErrUnavailable) {
+			t.Errorf("error %v, want %v", err, ipam.ErrUnavailable)
+		}
+		store.unlisted = nil
+		store.asked()
+		begun := time.Now()
+		mustNext(t, p)
+		if waited := time.Since(begun); waited > time.Second {
+			t.Errorf("the blocks were there after %s, want at once", waited)
+		}
+		mustNext(t, p)
+		requireAsked(t, store, 2, 3)
 	})
 }
 

@@ -21,11 +21,15 @@ type reader struct {
 	stale, now ipam.Store
 }
 
-// list lists blocks. A listing with a lower index than before is that of a store that was
-// restored, and not of a server that is behind.
-func (r reader) list(ctx context.Context, prefix string, after uint64) (ipam.Listing, error) {
+// list lists blocks, and waits until they change if it is told to. A listing with a lower index
+// than the last one is that of a store that was restored, and not of a server that is behind.
+func (r reader) list(ctx context.Context, prefix string, last uint64, wait bool) (ipam.Listing, error) {
+	after := uint64(0)
+	if wait {
+		after = last
+	}
 	listing, err := r.stale.List(ctx, prefix, after)
-	if err == nil && listing.Index < after {
+	if err == nil && listing.Index < last {
 		return r.now.List(ctx, prefix, 0)
 	}
 	return listing, err

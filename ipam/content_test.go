@@ -5,6 +5,8 @@ package ipam
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -89,6 +91,38 @@ func TestRefusedContents(t *testing.T) {
 	} {
 		if _, err := DecodeAddress(Encode(a), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+}
+
+// TestLongContents: an error quotes little of what another host wrote.
+func TestLongContents(t *testing.T) {
+	c := mustParse(t, `{"pool": "p", "reserved": ["10.0.0.4/30"], "ranges": [{"subnet": "10.0.0.0/24"}]}`)
+	long := strings.Repeat("1", 60_000)
+	zone := netip.MustParseAddr("fe80::1").WithZone(long)
+	block := BlockContent{Pool: "p", Block: netip.MustParsePrefix("10.0.0.64/26")}
+	errs := map[string]error{}
+	for name, data := range map[string][]byte{
+		"checksum": []byte(`{"version":1,"checksum":"` + long + `","content":{}}`),
+		"version":  []byte(`{"version":` + long + `}`),
+		"number":   Encode(map[string]any{"pool": json.RawMessage(long)}),
+		"block":    Encode(map[string]any{"pool": "p", "block": long}),
+		"time":     Encode(map[string]any{"pool": "p", "claimed": long}),
+		"pool":     Encode(BlockContent{Pool: long}),
+		"instance": Encode(BlockContent{Pool: "p", Block: block.Block, Host: Host{Instance: long}}),
+	} {
+		_, errs[name] = DecodeBlock(data, c)
+	}
+	_, errs["configuration of another pool"] = DecodePool(Encode(PoolContent{Pool: long}), "p")
+	_, errs["mode"] = DecodePool(Encode(PoolContent{Pool: "p", Ranges: c.Ranges, BlockSize: c.BlockSize, Mode: Mode(long)}), "p")
+	_, errs["address of another pool"] = DecodeAddress(Encode(AddressContent{Pool: long}), c)
+	_, errs["state"] = DecodeAddress(Encode(AddressContent{Pool: "p", State: AddressState(long)}), c)
+	_, errs["address"] = DecodeAddress(Encode(AddressContent{Pool: "p", State: Held, Address: zone}), c)
+	errs["address of a node"] = Endpoint{Address: zone}.Validate()
+	errs["link-local address"] = Endpoint{Address: netip.MustParseAddr("192.0.2.1"), LinkLocal: zone}.Validate()
+	for name, err := range errs {
+		if err == nil || len(err.Error()) > 400 {
+			t.Errorf("%s: an error of %d bytes: %.200s", name, len(fmt.Sprint(err)), fmt.Sprint(err))
 		}
 	}
 }

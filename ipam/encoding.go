@@ -8,7 +8,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 )
 
 // contentVersion is in each content. A later one may have more fields; one that means
@@ -18,6 +20,9 @@ const contentVersion = 1
 // MaxContent limits the contents that are read and written, in bytes. Nomad's variables have
 // at most 64 KiB.
 const MaxContent = 64 << 10
+
+// mostText limits what errors quote of a content, in bytes.
+const mostText = 200
 
 // envelope is how a content is stored.
 type envelope struct {
@@ -54,7 +59,7 @@ func decode(data []byte, to any) error {
 	}
 	var e envelope
 	if err := json.Unmarshal(data, &e); err != nil {
-		return fmt.Errorf("the content is not JSON: %w", err)
+		return fmt.Errorf("the content is not JSON: %w", shorten(err))
 	}
 	if e.Version != contentVersion {
 		return fmt.Errorf("the content has the version %d: want %d", e.Version, contentVersion)
@@ -64,12 +69,21 @@ func decode(data []byte, to any) error {
 		return fmt.Errorf("there is no content: %w", err)
 	}
 	if sum := checksum(compact.Bytes()); sum != e.Checksum {
-		return fmt.Errorf("the content has the checksum %q: want %s", e.Checksum, sum)
+		return fmt.Errorf("the content has the checksum %.64q: want %s", e.Checksum, sum)
 	}
 	if err := json.Unmarshal(e.Content, to); err != nil {
-		return fmt.Errorf("the content is of another kind: %w", err)
+		return fmt.Errorf("the content is of another kind: %w", shorten(err))
 	}
 	return nil
+}
+
+// shorten limits the text of an error, which may quote what another host wrote.
+func shorten(err error) error {
+	text := err.Error()
+	if len(text) <= mostText {
+		return err
+	}
+	return errors.New(strings.ToValidUTF8(text[:mostText], "") + "...")
 }
 
 // DecodePool reads the configuration of a pool.
@@ -77,7 +91,7 @@ func DecodePool(data []byte, pool string) (PoolContent, error) {
 	var content PoolContent
 	err := decode(data, &content)
 	if err == nil && content.Pool != pool {
-		err = fmt.Errorf("the content is of the pool %q: want %s", content.Pool, pool)
+		err = fmt.Errorf("the content is of the pool %.64q: want %s", content.Pool, pool)
 	}
 	if err == nil {
 		_, err = content.Config()
@@ -92,7 +106,7 @@ func DecodeBlock(data []byte, c *Config) (BlockContent, error) {
 		return content, err
 	}
 	if content.Pool != c.Pool {
-		return content, fmt.Errorf("the content is of the pool %q: want %s", content.Pool, c.Pool)
+		return content, fmt.Errorf("the content is of the pool %.64q: want %s", content.Pool, c.Pool)
 	}
 	if !content.Block.IsValid() {
 		return content, fmt.Errorf("the content has no block")
@@ -111,11 +125,11 @@ func DecodeAddress(data []byte, c *Config) (AddressContent, error) {
 	}
 	switch {
 	case content.Pool != c.Pool:
-		return content, fmt.Errorf("the content is of the pool %q: want %s", content.Pool, c.Pool)
+		return content, fmt.Errorf("the content is of the pool %.64q: want %s", content.Pool, c.Pool)
 	case content.State != Held && content.State != Free:
-		return content, fmt.Errorf("the content has the state %q: want %s or %s", content.State, Held, Free)
+		return content, fmt.Errorf("the content has the state %.64q: want %s or %s", content.State, Held, Free)
 	case !c.IsReserved(content.Address):
-		return content, fmt.Errorf("the content has %s, which is not reserved in the pool %s", content.Address, c.Pool)
+		return content, fmt.Errorf("the content has %.64s, which is not reserved in the pool %s", content.Address, c.Pool)
 	case content.State == Free && content.Host == Host{}:
 		return content, nil
 	}
@@ -134,7 +148,7 @@ func DecodeNode(data []byte) (NodeContent, error) {
 // validate checks what owns blocks.
 func (h Host) validate() error {
 	if !isInstance(h.Instance) {
-		return fmt.Errorf("the content has the instance %q: want 32 hexadecimal digits", h.Instance)
+		return fmt.Errorf("the content has the instance %.64q: want 32 hexadecimal digits", h.Instance)
 	}
 	return nil
 }

@@ -29,9 +29,9 @@ func (e Endpoint) Validate() error {
 	case !a.IsValid():
 		return fmt.Errorf("%w: endpoint: address is empty: want that of a node", ErrInvalid)
 	case a.Zone() != "" || a.Is4In6() || !a.IsGlobalUnicast():
-		return fmt.Errorf("%w: endpoint: address is %s: want a unicast address of a node that other hosts reach, without a zone", ErrInvalid, a)
+		return fmt.Errorf("%w: endpoint: address is %.64s: want a unicast address of a node that other hosts reach, without a zone", ErrInvalid, a)
 	case e.LinkLocal.IsValid() && (!e.LinkLocal.Is6() || e.LinkLocal.Zone() != "" || !e.LinkLocal.IsLinkLocalUnicast()):
-		return fmt.Errorf("%w: endpoint: linkLocal is %s: want a link-local IPv6 address without a zone", ErrInvalid, e.LinkLocal)
+		return fmt.Errorf("%w: endpoint: linkLocal is %.64s: want a link-local IPv6 address without a zone", ErrInvalid, e.LinkLocal)
 	case e.MAC != "" && !isDeviceMAC(e.MAC):
 		return fmt.Errorf("%w: endpoint: mac is %.64q: want the unicast address of a device, such as 02:00:5e:00:53:01", ErrInvalid, e.MAC)
 	}

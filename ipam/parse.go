@@ -163,5 +163,5 @@ func parsePrefixes(field string, texts []string) ([]netip.Prefix, error) {
 }
 
 func invalid(field string, value any, want string, args ...any) error {
-	return fmt.Errorf("%w: ipam: %s is %q: %s", ErrInvalid, field, fmt.Sprint(value), fmt.Sprintf(want, args...))
+	return fmt.Errorf("%w: ipam: %s is %.200q: %s", ErrInvalid, field, fmt.Sprint(value), fmt.Sprintf(want, args...))
 }

@@ -5,6 +5,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,11 +41,16 @@ type Peers struct {
 	entries map[string]entry
 }
 
-// entry is what was read at a path.
+// entry is what was read at a path, without the rest of the content, which another host wrote and
+// which may be huge.
 type entry struct {
-	index   uint64
-	content ipam.BlockContent
-	// err is why the content is of no use.
+	index uint64
+	// owner is the owner's instance. Empty: the content is of no use.
+	owner string
+	block ipam.Block
+	// remote is what it is to other hosts than its owner, unless there is an error.
+	remote Remote
+	// err is why packets cannot be sent to the owner.
 	err error
 }
 
@@ -145,30 +151,45 @@ func (p *Peers) checkPath(path string) error {
 
 // decode reads a content.
 func (p *Peers) decode(got ipam.Entry) entry {
-	content, err := ipam.DecodeBlock(got.Content, p.o.Config)
-	if err == nil && ipam.BlockPath(p.o.Config.Pool, content.Block) != got.Path {
-		err = fmt.Errorf("the content is that of the block %s", content.Block)
+	c, err := ipam.DecodeBlock(got.Content, p.o.Config)
+	if err == nil && ipam.BlockPath(p.o.Config.Pool, c.Block) != got.Path {
+		err = fmt.Errorf("the content is that of the block %s", c.Block)
 	}
-	return entry{got.Index, content, err}
+	if err != nil {
+		return entry{index: got.Index, err: err}
+	}
+	e := entry{index: got.Index, owner: c.Host.Instance, block: c.Block}
+	if e.err = errors.Join(checkHost(c.Host), c.Endpoint.Validate()); e.err == nil {
+		e.remote = Remote{c.Block, c.Host, c.Endpoint, got.Index}
+	}
+	return e
+}
+
+// mostHostText limits each text of a host, in bytes: all of them are kept for each block.
+const mostHostText = 256
+
+// checkHost requires what may be kept, asked for and logged.
+func checkHost(h ipam.Host) error {
+	for _, text := range []struct{ name, value string }{{"nodeID", h.NodeID}, {"nodeName", h.NodeName}, {"machineID", h.MachineID}, {"boot", h.Boot}} {
+		if len(text.value) > mostHostText {
+			return fmt.Errorf("the content has a %s of %d bytes: want at most %d", text.name, len(text.value), mostHostText)
+		}
+	}
+	return nil
 }
 
 // blocks returns what the entries are to a host.
 func (p *Peers) blocks(host ipam.Host) Blocks {
 	var b Blocks
 	for path, e := range p.entries {
-		err := e.err
-		if err == nil && e.content.Host.Instance == host.Instance {
-			b.Own = append(b.Own, e.content.Block)
-			continue
+		switch {
+		case e.owner != "" && e.owner == host.Instance:
+			b.Own = append(b.Own, e.block)
+		case e.err != nil:
+			b.Invalid = append(b.Invalid, Invalid{path, e.err})
+		default:
+			b.Remote = append(b.Remote, e.remote)
 		}
-		if err == nil {
-			err = e.content.Endpoint.Validate()
-		}
-		if err != nil {
-			b.Invalid = append(b.Invalid, Invalid{path, err})
-			continue
-		}
-		b.Remote = append(b.Remote, Remote{e.content.Block, e.content.Host, e.content.Endpoint, e.index})
 	}
 	b.sort()
 	return b

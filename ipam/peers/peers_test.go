@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -465,6 +466,55 @@ func TestInvalid(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHuge: of contents that are as large as they may be, little is kept, and little is said.
+func TestHuge(t *testing.T) {
+	long := strings.Repeat("x", 60_000)
+	zone := netip.MustParseAddr("fe80::1").WithZone(long)
+	for name, change := range map[string]func(*ipam.BlockContent){
+		"pool":               func(c *ipam.BlockContent) { c.Pool = long },
+		"hash of the pool":   func(c *ipam.BlockContent) { c.PoolHash = long },
+		"instance":           func(c *ipam.BlockContent) { c.Host.Instance = long },
+		"node ID":            func(c *ipam.BlockContent) { c.Host.NodeID = long },
+		"name of the node":   func(c *ipam.BlockContent) { c.Host.NodeName = long },
+		"machine":            func(c *ipam.BlockContent) { c.Host.MachineID = long },
+		"boot":               func(c *ipam.BlockContent) { c.Host.Boot = long },
+		"claim":              func(c *ipam.BlockContent) { c.ClaimID = long },
+		"address":            func(c *ipam.BlockContent) { c.Endpoint.Address = zone },
+		"link-local address": func(c *ipam.BlockContent) { c.Endpoint.LinkLocal = zone },
+		"MAC":                func(c *ipam.BlockContent) { c.Endpoint.MAC = long },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &storetest.Fake{}
+			for _, c := range blocksOf(t, 4, endpoint("192.0.2.2")) {
+				path := ipam.BlockPath("p", c.Block)
+				change(&c)
+				put(t, store, path, ipam.Encode(c))
+			}
+			before := heap()
+			p := peers.New(peers.Options{Config: config(t), Open: open(store, host("a"))})
+			got := mustNext(t, p)
+			if kept := heap() - before; len(got.Invalid)+len(got.Remote) != 4 || kept > 100_000 {
+				t.Errorf("%d blocks and %d that are invalid keep %d bytes", len(got.Remote), len(got.Invalid), kept)
+			}
+			for _, i := range got.Invalid {
+				if text := i.Err.Error(); len(text) > 400 {
+					t.Errorf("an error of %d bytes: %.200s", len(text), text)
+				}
+			}
+			runtime.KeepAlive(p)
+		})
+	}
+}
+
+// heap is what is in use, in bytes.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what the first one finalized
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // far below
 }
 
 // TestNeedlessReads: paths that are no block of the pool are not read, however many there are.

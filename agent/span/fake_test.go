@@ -175,9 +175,10 @@ func (f *fakeNomad) questions() string {
 	return text
 }
 
-// fakePool has the endpoints that it was told.
+// fakePool has the last endpoint that it was told, and what has changed.
 type fakePool struct {
 	mu   sync.Mutex
+	last string
 	told []string
 	err  error
 }
@@ -188,8 +189,17 @@ func (f *fakePool) SetEndpoint(_ context.Context, e ipam.Endpoint) error {
 	if f.err != nil {
 		return f.err
 	}
-	f.told = append(f.told, fmt.Sprintf("%s %s %s", e.Address, e.LinkLocal, e.MAC))
+	if text := fmt.Sprintf("%s %s %s", e.Address, e.LinkLocal, e.MAC); text != f.last {
+		f.last, f.told = text, append(f.told, text)
+	}
 	return nil
+}
+
+// lose forgets the endpoint, as a pool whose state directory is lost.
+func (f *fakePool) lose() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = ""
 }
 
 func (f *fakePool) got() string {

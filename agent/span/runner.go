@@ -46,9 +46,11 @@ type runner struct {
 	stop     context.CancelFunc
 	stopped  chan struct{}
 
-	// These are of the loop alone. published is what the pool was told last, prepared whether
-	// the table knows this host, and applied whether the kernel's tables are this runner's work.
+	// These are of the loop alone. published is what the pool has, told when it was told last,
+	// prepared whether the table knows this host, and applied whether the kernel's tables are
+	// this runner's work.
 	published         ipam.Endpoint
+	told              time.Time
 	prepared, applied bool
 
 	mu       sync.Mutex // guards all below
@@ -220,9 +222,10 @@ func (r *runner) publish(ctx context.Context, pool route.Pool) bool {
 	return located
 }
 
-// tell tells the pool the endpoint, unless it has it.
+// tell tells the pool the endpoint, also one that it was told: its state directory may be lost.
 func (r *runner) tell(ctx context.Context, endpoint ipam.Endpoint, mtu int) {
-	if endpoint != r.published {
+	if endpoint != r.published || time.Since(r.told) >= applyPause {
+		r.told = time.Now()
 		limited, stop := context.WithTimeout(ctx, endpointLimit)
 		defer stop()
 		err := r.pool.SetEndpoint(limited, endpoint)
@@ -233,7 +236,9 @@ func (r *runner) tell(ctx context.Context, endpoint ipam.Endpoint, mtu int) {
 		if err != nil {
 			return
 		}
-		r.log.Info("other hosts are told where this host is", "address", endpoint.Address, "mac", endpoint.MAC)
+		if endpoint != r.published {
+			r.log.Info("other hosts are told where this host is", "address", endpoint.Address, "mac", endpoint.MAC)
+		}
 		r.published = endpoint
 	}
 	r.mu.Lock()

@@ -181,6 +181,23 @@ func TestDeviceFails(t *testing.T) {
 	})
 }
 
+// TestStateLost: a pool that has lost where this host is reached is told again, although nothing
+// happens.
+func TestStateLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "vxlan"))
+		end := h.run(t)
+		defer end()
+		settle()
+		const told = "10.0.0.1 fe80::1 02:00:00:00:00:01"
+		requireText(t, "told", h.pool.got(), told)
+		h.pool.lose()
+		time.Sleep(applyPause + time.Second)
+		requireText(t, "told again", h.kinds()+h.pool.got(), told)
+	})
+}
+
 // TestPoolsChange: a flat pool is none of it; the routes of a pool are removed when it becomes
 // flat, or when no network uses it and no attachment needs it, and not because of an error.
 func TestPoolsChange(t *testing.T) {

@@ -17,7 +17,8 @@ type Endpoint struct {
 	// LinkLocal is the IPv6 address of the interface that has Address: the next hop of IPv6
 	// blocks on the same link if Address is IPv4. Not valid: there is none.
 	LinkLocal netip.Addr `json:"linkLocal,omitzero"`
-	// MAC is that of the pool's VXLAN device, as 02:00:5e:00:53:01. Empty: there is none.
+	// MAC is that of the pool's VXLAN device, as 02:00:5e:00:53:01. Empty: there is none. Other
+	// hosts derive it from Address; see package route.
 	MAC string `json:"mac,omitempty"`
 }
 

@@ -33,9 +33,11 @@ func deviceName(pool string) string {
 	return namePrefix + hex.EncodeToString(sum[:])[:longestName-len(namePrefix)]
 }
 
-// deviceMAC is derived, so that a device that is made again has the MAC that other hosts know.
-func deviceMAC(instance, pool string) string {
-	sum := sha256.Sum256([]byte("vxlan " + instance + " " + pool))
+// deviceMAC is derived from the address of the device's host. So there is one for each address, whatever
+// other hosts wrote to the store, and the device has the same one when it is made again: by a host
+// that has lost its records, and by a machine that replaces another one, too.
+func deviceMAC(of netip.Addr, pool string) string {
+	sum := sha256.Sum256([]byte("vxlan " + of.String() + " " + pool))
 	mac := net.HardwareAddr(sum[:6])
 	mac[0] = mac[0]&^1 | 2 // unicast, locally administered
 	return mac.String()
@@ -87,7 +89,8 @@ const (
 func (p Pool) hasDevice() bool { return p.Mode == ipam.ModeVXLAN || p.Mode == ipam.ModeAuto }
 
 // device returns the one that the pool should have.
-func (p Pool) device(mac string, local netip.Addr, underlayMTU int) device {
+func (p Pool) device(local netip.Addr, underlayMTU int) device {
+	mac := deviceMAC(local, p.Name)
 	return device{
 		name: deviceName(p.Name), alias: aliasPrefix + p.Name, mac: mac,
 		mtu: underlayMTU - overhead(local), id: p.VXLAN.ID, port: p.VXLAN.Port,
@@ -96,8 +99,8 @@ func (p Pool) device(mac string, local netip.Addr, underlayMTU int) device {
 }
 
 // isOurs is whether an interface is the pool's device. Until it has its alias, its MAC shows that.
-func (l *link) isOurs(pool, mac string) bool {
-	return l.kind == "vxlan" && (l.alias == aliasPrefix+pool || l.alias == "" && mac != "" && l.mac == mac)
+func (l *link) isOurs(pool string) bool {
+	return l.kind == "vxlan" && (l.alias == aliasPrefix+pool || l.alias == "" && l.mac == deviceMAC(l.local, pool))
 }
 
 // hasOurAlias is whether an interface is the device of any pool.
@@ -117,7 +120,7 @@ func planDevice(s *snapshot, pool string, want device) ([]change, error) {
 	switch {
 	case have == nil:
 		return append(changes, change{add, want}, change{replace, want}), nil
-	case !have.isOurs(pool, want.mac):
+	case !have.isOurs(pool):
 		return nil, fmt.Errorf("%w: %s is an interface of the kind %q with the alias %q: remove it, or rename the pool %s", errForeignDevice, want.name, have.kind, have.alias, pool)
 	case have.isOther(want):
 		return append(changes, change{remove, device{name: want.name}}, change{add, want}, change{replace, want}), nil

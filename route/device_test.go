@@ -24,13 +24,13 @@ func TestDeviceNames(t *testing.T) {
 	}
 }
 
-// TestDeviceMAC: it is a device's own, stable, and that of one host and one pool.
+// TestDeviceMAC: it is a device's own, stable, and that of one address and one pool.
 func TestDeviceMAC(t *testing.T) {
 	seen := map[string]bool{}
-	for _, host := range []string{"a", "b"} {
+	for _, host := range []string{"192.0.2.1", "192.0.2.2", "2001:db8::1"} {
 		for _, pool := range []string{"x", "y"} {
-			mac := deviceMAC(host, pool)
-			if err := (ipam.Endpoint{Address: ip("192.0.2.1"), MAC: mac}).Validate(); err != nil || seen[mac] || mac != deviceMAC(host, pool) {
+			mac := deviceMAC(ip(host), pool)
+			if err := (ipam.Endpoint{Address: ip("192.0.2.1"), MAC: mac}).Validate(); err != nil || seen[mac] || mac != deviceMAC(ip(host), pool) {
 				t.Errorf("%s %s: %s, %v", host, pool, mac, err)
 			}
 			seen[mac] = true
@@ -99,18 +99,18 @@ func TestRepairedDevice(t *testing.T) {
 
 // TestForeignDevice: an interface of others with the name of the device stays, whatever it is.
 func TestForeignDevice(t *testing.T) {
-	mac := deviceMAC(instance, "net")
+	mac := deviceMAC(local.Address, "net")
 	for name, foreign := range map[string]link{
 		"dummy":            {device: device{name: "vx-net", mac: mac, up: true}, kind: "dummy", index: 9},
 		"dummy with alias": {device: device{name: "vx-net", mac: mac, alias: "allocnet pool net", up: true}, kind: "dummy", index: 9},
 		"VXLAN":            {device: device{name: "vx-net", mac: macB, id: 7, port: 4789, up: true}, kind: "vxlan", index: 9},
-		"another's alias":  {device: device{name: "vx-net", mac: mac, alias: "other", up: true}, kind: "vxlan", index: 9},
+		"another's alias":  {device: device{name: "vx-net", mac: mac, alias: "other", local: local.Address, up: true}, kind: "vxlan", index: 9},
 	} {
 		f, p := newFake(), testPool(ipam.ModeAuto)
 		f.hops[ip("198.51.100.3")] = behindRouter
 		f.links = append(f.links, foreign)
 		before := f.foreignState()
-		table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+		table := newTable(Options{Dir: t.TempDir()}, f)
 		if _, _, err := table.Device(p, local); !errors.Is(err, errForeignDevice) || !strings.Contains(err.Error(), "vx-net") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -129,7 +129,7 @@ func TestForeignDevice(t *testing.T) {
 func TestDeviceInUse(t *testing.T) {
 	f, p := newFake(), testPool(ipam.ModeVXLAN)
 	f.links = append(f.links, link{device: device{name: "flannel.7", id: 7, port: 4789}, kind: "vxlan", index: 9})
-	table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+	table := newTable(Options{Dir: t.TempDir()}, f)
 	if _, _, err := table.Device(p, local); err == nil {
 		t.Error("made")
 	}
@@ -155,7 +155,8 @@ func TestLostAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, table, p, target)
-	requireState(t, f, strings.Replace(want, "local 192.0.2.1 ", "local 192.0.2.100 ", 1))
+	moved := strings.NewReplacer("local 192.0.2.1 ", "local 192.0.2.100 ", deviceMAC(local.Address, "net"), deviceMAC(ip("192.0.2.100"), "net"))
+	requireState(t, f, moved.Replace(want))
 }
 
 // TestAnnouncedAddress: a host whose address is on lo sends by the default route.
@@ -167,7 +168,7 @@ func TestAnnouncedAddress(t *testing.T) {
 		f, p := newFake(), testPool(ipam.ModeVXLAN)
 		f.addresses = append(f.addresses, address{ip("203.0.113.1"), "lo", true})
 		f.link("eth0").mtu, f.routes = 9000, routes
-		table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+		table := newTable(Options{Dir: t.TempDir()}, f)
 		if _, got, err := table.Device(p, ipam.Endpoint{Address: ip("203.0.113.1")}); got != mtu || err != nil {
 			t.Errorf("MTU %d, error %v, want %d", got, err, mtu)
 		}
@@ -179,7 +180,7 @@ func TestRemoveAll(t *testing.T) {
 	f, p := newFake(), testPool(ipam.ModeVXLAN)
 	before := f.foreignState()
 	apply(t, start(t, f, p), p, to("10.60.1.0/26", "b", "192.0.2.2", macB))
-	if err := newTable(Options{Dir: t.TempDir() + "/missing", Instance: instance}, f).RemoveAll(); err != nil || f.state() != "" || f.foreignState() != before {
+	if err := newTable(Options{Dir: t.TempDir() + "/missing"}, f).RemoveAll(); err != nil || f.state() != "" || f.foreignState() != before {
 		t.Errorf("%v\n%s", err, f.state())
 	}
 }

@@ -16,7 +16,7 @@ import (
 // the store has other blocks.
 func Example() {
 	keep := func(ctx context.Context, c *ipam.Config, own []netip.Prefix, targets []route.Target) error {
-		table := route.New(route.Options{Dir: "/var/lib/allocnet/routes", Instance: "6f1ed002ab5595859014ebf0951522d9"})
+		table := route.New(route.Options{Dir: "/var/lib/allocnet/routes"})
 		pool := route.PoolOf(c)
 		if _, _, err := table.Device(pool, ipam.Endpoint{Address: netip.MustParseAddr("192.0.2.1")}); err != nil {
 			return err

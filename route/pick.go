@@ -36,9 +36,8 @@ type pick struct {
 type chooser struct {
 	pool Pool
 	own  []netip.Prefix
-	// local is where this host's VXLAN device sends from, and mac is the device's.
+	// local is where this host's VXLAN device sends from.
 	local  netip.Addr
-	mac    string
 	have   *snapshot
 	lookup func(netip.Addr) (hop, error)
 
@@ -213,12 +212,11 @@ func (c *chooser) direct(t Target) (next, string) {
 // overlay is for hosts that are reached through the VXLAN device.
 func (c *chooser) overlay(t Target) (next, string) {
 	e := t.Endpoint
-	n := next{device: deviceName(c.pool.Name), mode: ipam.ModeVXLAN, via: linkLocalOf(e.MAC), mac: e.MAC, source: c.sources[t.Block.Addr().Is4()]}
+	mac := deviceMAC(e.Address, c.pool.Name) // not what the store says
+	n := next{device: deviceName(c.pool.Name), mode: ipam.ModeVXLAN, via: linkLocalOf(mac), mac: mac, source: c.sources[t.Block.Addr().Is4()]}
 	switch {
 	case e.MAC == "":
 		return n, "the node has no VXLAN device: see its agent's log"
-	case e.MAC == c.mac:
-		return n, fmt.Sprintf("the MAC %s is that of this host's VXLAN device", e.MAC)
 	case e.Address.Is4() != c.local.Is4():
 		return n, fmt.Sprintf("the address %s of the node and %s of this host are of two families", e.Address, c.local)
 	case t.Block.Addr().Is4() && e.Address.Is4():

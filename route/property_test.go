@@ -133,7 +133,7 @@ func TestProperties(t *testing.T) {
 		for i := range 3 {
 			f.hops[ip(fmt.Sprintf("198.51.100.%d", 2+i))] = behindRouter
 		}
-		o := Options{Dir: t.TempDir(), Instance: instance}
+		o := Options{Dir: t.TempDir()}
 		table := newTable(o, f)
 		for range 4 {
 			c.spoil(f)

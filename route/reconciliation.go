@@ -22,7 +22,6 @@ type reconciliation struct {
 	log    hclog.Logger
 	// want is the device, if the pool has one and the interface that it needs is there.
 	want device
-	mac  string
 	// have is what the kernel has. Nil: not read.
 	have *snapshot
 	// used are the interfaces that routes go through.
@@ -42,7 +41,7 @@ func (t *Table) begin(p Pool) (*reconciliation, error) {
 		return nil, err
 	}
 	return &reconciliation{
-		session: s, pool: p, local: t.locals[p.Name], record: kept, mac: deviceMAC(t.o.Instance, p.Name),
+		session: s, pool: p, local: t.locals[p.Name], record: kept,
 		log: t.o.Logger.With("pool", p.Name), counts: map[verb]int{}, failed: map[object]error{},
 	}, nil
 }
@@ -61,7 +60,7 @@ func (r *reconciliation) prepare() error {
 	if !r.pool.hasDevice() {
 		return nil
 	}
-	r.want = r.pool.device(r.mac, r.local.Address, mtu)
+	r.want = r.pool.device(r.local.Address, mtu)
 	changes, err := planDevice(have, r.pool.Name, r.want)
 	if err != nil || len(changes) == 0 {
 		return err
@@ -97,10 +96,10 @@ func (r *reconciliation) try(c change) error {
 
 // apply makes the routes. The device may have an error, and be good enough.
 func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr error) Report {
-	c := chooser{pool: r.pool, own: own, local: r.local.Address, have: r.have, lookup: r.once(), mac: r.mac}
+	c := chooser{pool: r.pool, own: own, local: r.local.Address, have: r.have, lookup: r.once()}
 	picks := c.choose(targets)
 	l := r.have.link(deviceName(r.pool.Name))
-	if r.pool.hasDevice() && (l == nil || !l.up || !l.isOurs(r.pool.Name, r.mac)) {
+	if r.pool.hasDevice() && (l == nil || !l.up || !l.isOurs(r.pool.Name)) {
 		failOverlay(picks, deviceErr)
 	}
 	for _, c := range plan(r.have, goalOf(r.pool, r.have, picks), r.record.has) {
@@ -147,7 +146,7 @@ func failOverlay(picks []pick, cause error) {
 // removeDevice removes that of a pool which had another mode.
 func (r *reconciliation) removeDevice() {
 	for i := range r.have.links {
-		if l := &r.have.links[i]; l.isOurs(r.pool.Name, r.record.MAC) {
+		if l := &r.have.links[i]; l.isOurs(r.pool.Name) {
 			_ = r.try(change{remove, device{name: l.name}}) // the caller returns the failure
 		}
 	}

@@ -22,9 +22,8 @@ type record struct {
 	Pool string `json:"pool"`
 	// Subnets have the pool's routes.
 	Subnets []netip.Prefix `json:"subnets"`
-	// Device and MAC are those of the VXLAN device. Empty: there is none.
+	// Device is the VXLAN device. Empty: there is none.
 	Device string `json:"device,omitempty"`
-	MAC    string `json:"mac,omitempty"`
 }
 
 const recordSuffix = ".json"
@@ -112,7 +111,7 @@ func (t *Table) widen(p Pool) (record, error) {
 		}
 	}
 	if p.hasDevice() {
-		want.Device, want.MAC = deviceName(p.Name), deviceMAC(t.o.Instance, p.Name)
+		want.Device = deviceName(p.Name)
 	}
 	return want, t.writeRecord(r, want)
 }
@@ -125,7 +124,7 @@ func (t *Table) narrow(p Pool, r record) error {
 }
 
 func (t *Table) writeRecord(have, want record) error {
-	if slices.Equal(have.Subnets, want.Subnets) && have.Device == want.Device && have.MAC == want.MAC {
+	if slices.Equal(have.Subnets, want.Subnets) && have.Device == want.Device {
 		return nil
 	}
 	data, err := json.Marshal(want)

@@ -30,7 +30,7 @@ func requireNames(t *testing.T, table *Table, want map[string]int) {
 // removed.
 func TestPools(t *testing.T) {
 	f, p := newFake(), testPool(ipam.ModeVXLAN)
-	table := newTable(Options{Dir: t.TempDir() + "/new", Instance: instance}, f)
+	table := newTable(Options{Dir: t.TempDir() + "/new"}, f)
 	requireNames(t, table, map[string]int{})
 	f.left = 0
 	func() {
@@ -83,7 +83,7 @@ func TestKilledWriter(t *testing.T) {
 	}
 	for name, remove := range remove {
 		for _, left := range [][]string{{".net.json.new"}, {"net.json", ".net.json.new"}} {
-			table := newTable(Options{Dir: t.TempDir(), Instance: instance}, newFake())
+			table := newTable(Options{Dir: t.TempDir()}, newFake())
 			for _, file := range left {
 				if err := os.WriteFile(filepath.Join(table.o.Dir, file), []byte(`{"po`), 0o600); err != nil {
 					t.Fatal(err)

@@ -23,8 +23,6 @@ type Options struct {
 	// Dir is where devices and routes are on record before they are made, so that what a killed
 	// process leaves is found. Required.
 	Dir string
-	// Instance is this host's: the MACs of its devices are derived from it. Required.
-	Instance string
 	// Logger gets each change, as debug messages. Nil: none.
 	Logger hclog.Logger
 }
@@ -110,7 +108,7 @@ func (t *Table) Remove(pool string) error {
 	if err != nil {
 		return err
 	}
-	owned := func(l *link) bool { return l.isOurs(pool, r.MAC) }
+	owned := func(l *link) bool { return l.isOurs(pool) }
 	if err := t.removeWhere(r.has, owned); err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func (t *Table) RemoveAll() error {
 	}
 	owned := func(l *link) bool {
 		for _, r := range records {
-			if l.isOurs(r.Pool, r.MAC) {
+			if l.isOurs(r.Pool) {
 				return true
 			}
 		}

@@ -17,11 +17,17 @@ import (
 	"github.com/allocnet/allocnet/ipam"
 )
 
+// What others wrote to the store as their MACs; any will do.
 const (
-	instance = "6f1ed002ab5595859014ebf0951522d9"
-	macB     = "02:00:00:00:00:0b"
-	macC     = "02:00:00:00:00:0c"
+	macB = "02:00:00:00:00:0b"
+	macC = "02:00:00:00:00:0c"
 )
+
+// deviceOf replaces the names of an address's MAC and link-local address in a text.
+func deviceOf(address, text string) string {
+	mac := deviceMAC(ip(address), "net")
+	return strings.NewReplacer("MAC", mac, "LINKLOCAL", linkLocalOf(mac).String()).Replace(text)
+}
 
 func testPool(mode ipam.Mode) Pool {
 	return Pool{
@@ -41,7 +47,7 @@ func to(block, node, address, mac string) Target {
 // start returns a table whose device is made.
 func start(t *testing.T, f *fake, p Pool) *Table {
 	t.Helper()
-	table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+	table := newTable(Options{Dir: t.TempDir()}, f)
 	if _, _, err := table.Device(p, local); err != nil {
 		t.Fatal(err)
 	}
@@ -79,19 +85,19 @@ func TestModes(t *testing.T) {
 	}
 	const unclaimed = "route unreachable 10.60.0.0/16 metric 4278198272\nroute unreachable fd60::/112 metric 4278198272\n"
 	const direct = "route 10.60.1.0/26 via 192.0.2.2 dev eth0\nroute fd60::40/122 via fe80::2 dev eth0\n"
-	vxlan := "device vx-net mtu 1450 " + deviceMAC(instance, "net") + " local 192.0.2.1 id 7 port 4789\n"
-	const overlayC = `forwarding of 02:00:00:00:00:0c to 198.51.100.3 dev vx-net
-		neighbour 198.51.100.3 02:00:00:00:00:0c dev vx-net
-		neighbour fe80::ff:fe00:c 02:00:00:00:00:0c dev vx-net
+	vxlan := "device vx-net mtu 1450 " + deviceMAC(local.Address, "net") + " local 192.0.2.1 id 7 port 4789\n"
+	overlayC := deviceOf("198.51.100.3", `forwarding of MAC to 198.51.100.3 dev vx-net
+		neighbour 198.51.100.3 MAC dev vx-net
+		neighbour LINKLOCAL MAC dev vx-net
 		route 10.60.2.0/26 via 198.51.100.3 dev vx-net
-		route fd60::80/122 via fe80::ff:fe00:c dev vx-net
-		`
-	const overlayB = `forwarding of 02:00:00:00:00:0b to 192.0.2.2 dev vx-net
-		neighbour 192.0.2.2 02:00:00:00:00:0b dev vx-net
-		neighbour fe80::ff:fe00:b 02:00:00:00:00:0b dev vx-net
+		route fd60::80/122 via LINKLOCAL dev vx-net
+		`)
+	overlayB := deviceOf("192.0.2.2", `forwarding of MAC to 192.0.2.2 dev vx-net
+		neighbour 192.0.2.2 MAC dev vx-net
+		neighbour LINKLOCAL MAC dev vx-net
 		route 10.60.1.0/26 via 192.0.2.2 dev vx-net
-		route fd60::40/122 via fe80::ff:fe00:b dev vx-net
-		`
+		route fd60::40/122 via LINKLOCAL dev vx-net
+		`)
 	for mode, test := range map[ipam.Mode]struct {
 		states []State
 		want   string
@@ -159,10 +165,10 @@ func TestSource(t *testing.T) {
 func TestIPv6Underlay(t *testing.T) {
 	for mode, want := range map[ipam.Mode]string{
 		ipam.ModeRouted: "route 10.60.1.0/26 via 2001:db8::2 dev eth0\nroute fd60::40/122 via 2001:db8::2 dev eth0",
-		ipam.ModeVXLAN:  "route 10.60.1.0/26 via fe80::ff:fe00:b dev vx-net\nroute fd60::40/122 via fe80::ff:fe00:b dev vx-net",
+		ipam.ModeVXLAN:  deviceOf("2001:db8::2", "route 10.60.1.0/26 via LINKLOCAL dev vx-net\nroute fd60::40/122 via LINKLOCAL dev vx-net"),
 	} {
 		f, p := newFake(), testPool(mode)
-		table := newTable(Options{Dir: t.TempDir(), Instance: instance}, f)
+		table := newTable(Options{Dir: t.TempDir()}, f)
 		_, mtu, err := table.Device(p, ipam.Endpoint{Address: ip("2001:db8::1")})
 		if wantMTU := map[ipam.Mode]int{ipam.ModeRouted: 1500, ipam.ModeVXLAN: 1430}[mode]; err != nil || mtu != wantMTU {
 			t.Errorf("%s: MTU %d, error %v, want %d", mode, mtu, err, wantMTU)
@@ -218,7 +224,6 @@ func TestRefusedTargets(t *testing.T) {
 		"a group's MAC":            {to(blockB, "b", "192.0.2.2", "01:00:5e:00:00:01"), ipam.ModeVXLAN, "mac"},
 		"all hosts' MAC":           {to(blockB, "b", "192.0.2.2", "ff:ff:ff:ff:ff:ff"), ipam.ModeVXLAN, "mac"},
 		"no host's MAC":            {to(blockB, "b", "192.0.2.2", "00:00:00:00:00:00"), ipam.ModeVXLAN, "mac"},
-		"own MAC":                  {to(blockB, "b", "192.0.2.2", deviceMAC(instance, "net")), ipam.ModeVXLAN, "this host's VXLAN device"},
 		"another family":           {to(blockB, "b", "2001:db8::2", macB), ipam.ModeVXLAN, "two families"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,26 +263,54 @@ func TestAllowedTargets(t *testing.T) {
 	}
 }
 
-// TestSameNode: a node that names the MAC or the address of another gets no packets of that one,
-// whichever comes first in the list.
-func TestSameNode(t *testing.T) {
-	b, c := to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC)
-	for name, liar := range map[string]Target{
-		"MAC":     to("10.60.0.0/26", "liar", "192.0.2.66", macB),
-		"address": to("10.60.0.0/26", "liar", "192.0.2.2", "02:00:00:00:00:66"),
-	} {
-		f, p := newFake(), testPool(ipam.ModeVXLAN)
+// TestSameAddress: several hosts may say to have an address, and Nomad that they do: one that has lost
+// its instance, a machine and the one that it replaces, and who wrote one variable with the address of
+// another host. Whichever comes first and whatever MACs they name, each block has its route, and the
+// routes of the others do not change.
+func TestSameAddress(t *testing.T) {
+	for _, mode := range []ipam.Mode{ipam.ModeVXLAN, ipam.ModeRouted} {
+		b, c := to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC)
+		again, liar := to("10.60.0.0/26", "b again", "192.0.2.2", "02:00:00:00:00:66"), to("10.60.3.0/26", "liar", "192.0.2.4", macB)
+		f, p := newFake(), testPool(mode)
 		table := start(t, f, p)
 		apply(t, table, p, b, c)
 		before := f.state()
-		report := apply(t, table, p, liar, b, c)
-		if report.Routes[0].State != Refused || report.Routes[1].State != Installed || f.state() != before {
-			t.Errorf("%s: %+v\n%s", name, report, f.state())
+		for _, targets := range [][]Target{{again, b, c, liar}, {b, liar, c, again}, {liar, c, again, b}} {
+			for _, r := range apply(t, table, p, targets...).Routes {
+				if r.State != Installed {
+					t.Errorf("%s: %+v", mode, r)
+				}
+			}
+			for line := range strings.Lines(before) {
+				if !strings.Contains(f.state(), strings.TrimSpace(line)) {
+					t.Errorf("%s: want %s in\n%s", mode, line, f.state())
+				}
+			}
 		}
-		// The block of a node that is gone keeps nothing from another one.
-		if report := apply(t, table, p, liar, c); report.Routes[0].State != Installed {
-			t.Errorf("%s alone: %+v", name, report)
-		}
+		apply(t, table, p, b, c)
+		requireState(t, f, before)
+	}
+}
+
+// TestSameMAC: a node that has chosen its IPv6 address so that the MAC is that of another gets no packets of
+// that one, whichever comes first in the list.
+func TestSameMAC(t *testing.T) {
+	b, c := to("10.60.1.0/26", "b", "2001:db8::95:7888", macB), to("10.60.2.0/26", "c", "2001:db8::3", macC)
+	liar := to("10.60.0.0/26", "liar", "2001:db8::f8:6e31", macB)
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	table := newTable(Options{Dir: t.TempDir()}, f)
+	if _, _, err := table.Device(p, ipam.Endpoint{Address: ip("2001:db8::1")}); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, table, p, b, c)
+	before := f.state()
+	report := apply(t, table, p, liar, b, c)
+	if report.Routes[0].State != Refused || report.Routes[1].State != Installed || f.state() != before {
+		t.Errorf("%+v\n%s", report, f.state())
+	}
+	// The block of a node that is gone keeps nothing from another one.
+	if report := apply(t, table, p, liar, c); report.Routes[0].State != Installed {
+		t.Errorf("alone: %+v", report)
 	}
 }
 
@@ -342,22 +375,23 @@ func TestReplacedInPlace(t *testing.T) {
 		log = append(log, c.String())
 	}
 	want := []string{
-		"replace forwarding of 02:00:00:00:00:0b to 192.0.2.20 dev vx-net",
-		"add neighbour 192.0.2.20 02:00:00:00:00:0b dev vx-net",
+		deviceOf("192.0.2.20", "add forwarding of MAC to 192.0.2.20 dev vx-net"),
+		deviceOf("192.0.2.20", "add neighbour 192.0.2.20 MAC dev vx-net"),
 		"replace route 10.60.1.0/26 via 192.0.2.20 dev vx-net",
 		"remove route 10.60.3.0/26 via 192.0.2.2 dev vx-net",
-		"remove neighbour 192.0.2.2 02:00:00:00:00:0b dev vx-net",
+		deviceOf("192.0.2.2", "remove neighbour 192.0.2.2 MAC dev vx-net"),
+		deviceOf("192.0.2.2", "remove forwarding of MAC to 192.0.2.2 dev vx-net"),
 	}
-	if diff := gocmp.Diff(want, log); diff != "" || report.Added != 1 || report.Replaced != 2 || report.Removed != 2 {
+	if diff := gocmp.Diff(want, log); diff != "" || report.Added != 2 || report.Replaced != 1 || report.Removed != 3 {
 		t.Errorf("%+v (-want +got):\n%s", report, diff)
 	}
 }
 
 // TestFailedChange: what depends on it has failed, the rest is done, and the next time all is.
 func TestFailedChange(t *testing.T) {
-	b, c := to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC)
+	b, c, mac := to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "192.0.2.3", macC), deviceMAC(ip("192.0.2.2"), "net")
 	for _, o := range []object{
-		forward{"vx-net", macB, ip("192.0.2.2")}, neighbour{"vx-net", ip("192.0.2.2"), macB},
+		forward{"vx-net", mac, ip("192.0.2.2")}, neighbour{"vx-net", ip("192.0.2.2"), mac},
 		entryTo(b.Block, next{via: ip("192.0.2.2"), device: "vx-net", onlink: true, source: ip("192.0.2.1")}),
 	} {
 		f, p := newFake(), testPool(ipam.ModeVXLAN)
@@ -420,7 +454,7 @@ func TestTwoPools(t *testing.T) {
 
 // TestApplyWithoutDevice: the host's address is not known.
 func TestApplyWithoutDevice(t *testing.T) {
-	table := newTable(Options{Dir: t.TempDir(), Instance: instance}, newFake())
+	table := newTable(Options{Dir: t.TempDir()}, newFake())
 	if _, err := table.Apply(testPool(ipam.ModeRouted), nil, nil); err == nil || !strings.Contains(err.Error(), "call Device first") {
 		t.Error(err)
 	}

@@ -80,7 +80,7 @@ func (t *Table) follow(r *reconciliation) {
 	for i := range r.have.links {
 		l := &r.have.links[i]
 		c.links[l.index] = used[l.name] || l.name == deviceName(r.pool.Name)
-		if l.isOurs(r.pool.Name, r.mac) {
+		if l.isOurs(r.pool.Name) {
 			c.device = l.index
 		}
 	}

@@ -8,13 +8,11 @@ import (
 	"context"
 	"net/netip"
 	"os"
-	"path/filepath"
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/doctor/forwarding"
 	"github.com/allocnet/allocnet/internal/echo"
-	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/peers"
 	"github.com/allocnet/allocnet/nomad/connect"
@@ -92,20 +90,20 @@ func (n nomadNodes) Nodes(ctx context.Context) ([]span.Node, error) {
 	return all, err
 }
 
-// openTable opens the routes of this host. Without need of them it makes no identity for a
-// host that has none.
+// openTable opens the routes of this host. Without need of them it makes no directory for a host
+// that has none.
 func (d *Daemon) openTable(needed bool) (span.Table, error) {
 	stateDir := cmp.Or(d.config.StateDir, state.DefaultDir)
 	dir := span.Dir(stateDir)
 	if _, err := os.Stat(dir); err != nil && !needed {
 		return nil, nil
 	}
-	id, err := hostid.Make(filepath.Join(stateDir, "ipam"))
-	if err == nil && d.unlockRoutes == nil {
-		d.unlockRoutes, err = span.Lock(dir)
+	if d.unlockRoutes == nil {
+		unlock, err := span.Lock(dir)
+		if err != nil {
+			return nil, err
+		}
+		d.unlockRoutes = unlock
 	}
-	if err != nil {
-		return nil, err
-	}
-	return route.New(route.Options{Dir: dir, Instance: id.Instance, Logger: d.log.Named("cluster")}), nil
+	return route.New(route.Options{Dir: dir, Logger: d.log.Named("cluster")}), nil
 }

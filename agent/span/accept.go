@@ -77,29 +77,9 @@ func (a *acceptor) decide(ctx context.Context, all []peers.Remote, networks []ne
 			next[r.Block] = accepted{v, r.Index, r.Host.NodeID, r.Endpoint.Address, byNetwork}
 		}
 	}
-	refuseReplaced(all, verdicts)
 	a.accepted = next
 	a.nodes.forget(func(id string) bool { return present[id] })
 	return verdicts, err
-}
-
-// refuseReplaced refuses the blocks of hosts whose address another one has said to have since: the machine
-// was replaced, and its blocks are not reclaimed yet. Their routes would send its packets to
-// allocations that are gone, or, through VXLAN, to a MAC that is.
-func refuseReplaced(all []peers.Remote, verdicts map[ipam.Block]verdict) {
-	newest := map[netip.Addr]peers.Remote{}
-	for _, r := range all {
-		if n, ok := newest[r.Endpoint.Address]; verdicts[r.Block].accepted && (!ok || r.Index > n.Index) {
-			newest[r.Endpoint.Address] = r
-		}
-	}
-	for _, r := range all {
-		v := verdicts[r.Block]
-		if n := newest[r.Endpoint.Address]; v.accepted && n.Host.Instance != r.Host.Instance {
-			v.accepted, v.reason = false, fmt.Sprintf("its address %s is that of another host by now, which has the block %s", r.Endpoint.Address, n.Block)
-			verdicts[r.Block] = v
-		}
-	}
 }
 
 // same is whether the block was accepted with this index, node and address, and still would be.

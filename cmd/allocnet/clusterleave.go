@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/local"
@@ -92,11 +90,7 @@ func (l *leave) open(cmd *cobra.Command, s *settings) error {
 		return err
 	}
 	defer unlock()
-	id, err := hostid.Read(filepath.Join(s.stateDir, "ipam"))
-	if err != nil {
-		return err
-	}
-	l.table = route.New(route.Options{Dir: dir, Instance: id.Instance})
+	l.table = route.New(route.Options{Dir: dir})
 	if err := l.run(cmd); err != nil {
 		return err
 	}

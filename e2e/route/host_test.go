@@ -100,7 +100,7 @@ func newHosts(t testing.TB, count int) []*host {
 			h.endpoint.Address = netip.AddrFrom4([4]byte{172, 31, 1, 3})
 		}
 		h.endpoint.LinkLocal = linkLocal(t, h.name, "eth0")
-		h.table = route.New(route.Options{Dir: h.dir, Instance: h.name})
+		h.table = route.New(route.Options{Dir: h.dir})
 		allocate(t, h, i+1)
 		hosts = append(hosts, h)
 	}

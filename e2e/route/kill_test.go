@@ -32,7 +32,7 @@ func child(dir string) {
 	}
 	ns, err := netns.Open(netns.DefaultDir + "/a")
 	fail(err)
-	table, p := route.New(route.Options{Dir: dir, Instance: "a"}), pool(ipam.ModeVXLAN)
+	table, p := route.New(route.Options{Dir: dir}), pool(ipam.ModeVXLAN)
 	fmt.Println("begins")
 	for round := 0; ; round++ {
 		fail(ns.Do(func() error {
@@ -57,7 +57,7 @@ func TestKilled(t *testing.T) {
 	before := states(t, []*host{h})
 	for round := range 20 {
 		kill(t, h.dir, time.Duration(random.IntN(60_000))*time.Microsecond)
-		h.table = route.New(route.Options{Dir: h.dir, Instance: "a"})
+		h.table = route.New(route.Options{Dir: h.dir})
 		if round%2 == 0 {
 			h.device(t, p)
 			h.do(t, func() error {

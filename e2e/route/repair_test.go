@@ -214,3 +214,36 @@ func TestMovedBlock(t *testing.T) {
 		t.Errorf("routes to own blocks:\n%s", text)
 	}
 }
+
+// TestReplacedNode: a machine with the address of another one is reached at once, although the blocks of
+// that one are in the store for a day. A host that has lost its state directory is one, too: what it
+// runs is reached all the time.
+func TestReplacedNode(t *testing.T) {
+	for _, mode := range []ipam.Mode{ipam.ModeVXLAN, ipam.ModeRouted} {
+		t.Run(string(mode), func(t *testing.T) {
+			hosts := newHosts(t, 2)
+			p, a, b := pool(mode), hosts[0], hosts[1]
+			join(t, p, hosts)
+			old := a.targets(hosts)
+			b.table = route.New(route.Options{Dir: t.TempDir()})
+			b.device(t, p)
+			claimed := netip.MustParsePrefix("10.60.77.0/26")
+			ip(t, "-n b route add 10.60.77.7 dev alloc0")
+			ip(t, "-n b-alloc address add 10.60.77.7/32 dev eth0")
+			echo(t, b.inside, "10.60.77.7")
+			apply := func(h *host, own []netip.Prefix, targets []route.Target) {
+				h.do(t, func() error {
+					_, err := h.table.Apply(p, own, targets)
+					return err
+				})
+			}
+			apply(a, a.blocks, append([]route.Target{{Block: claimed, Node: "b again", Endpoint: b.endpoint}}, old...))
+			apply(b, []netip.Prefix{claimed}, append(b.targets(hosts), old...))
+			for _, address := range append([]string{"10.60.77.7"}, b.addresses...) {
+				if err := send(a, address, 1000); err != nil {
+					t.Errorf("%s: %v", address, err)
+				}
+			}
+		})
+	}
+}

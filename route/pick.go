@@ -41,11 +41,12 @@ type chooser struct {
 	have   *snapshot
 	lookup func(netip.Addr) (hop, error)
 
-	// What choose looks up for each target: routes of others, the interfaces of this host's addresses,
-	// and the addresses that no block may have.
-	foreign map[netip.Prefix]entry
-	owners  map[netip.Addr]string
-	kept    []netip.Addr
+	// What choose looks up for each target: routes of others, those to networks in the pool's subnets, the
+	// interfaces of this host's addresses, and the addresses that no block may have.
+	foreign  map[netip.Prefix]entry
+	networks []entry
+	owners   map[netip.Addr]string
+	kept     []netip.Addr
 	// sources are the addresses of this host's own packets into the VXLAN, of IPv4 (true) and IPv6:
 	// the device has none, and the kernel would choose one of any interface, such as a gateway's.
 	sources map[bool]netip.Addr
@@ -57,6 +58,9 @@ func (c *chooser) index() {
 	for _, e := range c.have.routes {
 		if _, ok := c.foreign[e.prefix]; !ok && !e.ours {
 			c.foreign[e.prefix] = e
+			if c.pool.divides(e.prefix) {
+				c.networks = append(c.networks, e)
+			}
 		}
 	}
 	keep := func(a netip.Addr) {
@@ -171,6 +175,11 @@ func (c *chooser) covers(block netip.Prefix) string {
 		}
 		if block.Contains(a) {
 			return fmt.Sprintf("the block has this host's default gateway %s", a)
+		}
+	}
+	for _, e := range c.networks {
+		if e.prefix.Overlaps(block) {
+			return fmt.Sprintf("the block is a part of the network of this host's %s", e)
 		}
 	}
 	return ""

@@ -41,6 +41,13 @@ func (p Pool) blockBits(of netip.Prefix) int {
 	return p.BlockSize.IPv6
 }
 
+// divides is whether a network is a part of one of the subnets, and larger than a block.
+func (p Pool) divides(network netip.Prefix) bool {
+	return network.Bits() < p.blockBits(network) && slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool {
+		return s.Bits() < network.Bits() && s.Contains(network.Addr())
+	})
+}
+
 // Target is a block of another host.
 type Target struct {
 	Block netip.Prefix

@@ -215,6 +215,8 @@ func TestRefusedTargets(t *testing.T) {
 		"own link-local":           {edit(func(t *Target) { t.Endpoint.LinkLocal = ip("fe80::1") }), ipam.ModeRouted, "fe80::1 is this host's"},
 		"global as link-local":     {edit(func(t *Target) { t.Endpoint.LinkLocal = ip("2001:db8::9") }), ipam.ModeRouted, "linkLocal"},
 		"an own interface":         {to("10.60.8.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "10.60.8.7 of this host's interface eth1"},
+		"a network of this host":   {to("10.60.21.64/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "a part of the network of this host's route 10.60.20.0/23 dev eth1"},
+		"a network of another":     {to("fd60::4000/122", "b", "192.0.2.2", macB), ipam.ModeVXLAN, "a part of the network of this host's route fd60::4000/120 via fe80::99 dev eth1"},
 		"the default gateway":      {to("10.60.7.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "default gateway 10.60.7.9"},
 		"behind a router":          {to(blockB, "b", "198.51.100.3", macB), ipam.ModeRouted, "behind 192.0.2.254: use the mode vxlan or auto"},
 		"no route":                 {to(blockB, "b", "198.51.100.4", macB), ipam.ModeRouted, "is no link to other hosts"},
@@ -233,6 +235,7 @@ func TestRefusedTargets(t *testing.T) {
 				link{device: device{name: "vx-other", alias: "allocnet pool other", up: true}, kind: "vxlan", index: 4})
 			f.addresses = append(f.addresses, address{ip("10.60.8.7"), "eth1", true}, address{ip("10.60.0.1"), "eth1", true})
 			f.gateways = append(f.gateways, ip("10.60.7.9"))
+			f.routes = append(f.routes, entry{prefix: cidr("10.60.20.0/23"), device: "eth1"}, entry{prefix: cidr("fd60::4000/120"), via: ip("fe80::99"), device: "eth1", metric: 256})
 			f.hops = map[netip.Addr]hop{ip("198.51.100.3"): behindRouter, ip("198.51.100.4"): {}, ip("198.51.100.5"): {device: "vx-other"}}
 			table := start(t, f, p)
 			before := f.state()
@@ -252,6 +255,8 @@ func TestRefusedTargets(t *testing.T) {
 func TestAllowedTargets(t *testing.T) {
 	f, p := newFake(), testPool(ipam.ModeRouted)
 	f.addresses = append(f.addresses, address{ip("10.60.0.1"), "eth0", true}) // the gateway, which all hosts have
+	f.routes = append(f.routes, entry{prefix: p.Subnets[0], device: "eth0"}, entry{prefix: cidr("0.0.0.0/0"), via: ip("192.0.2.254"), device: "eth0"},
+		entry{prefix: cidr("10.0.0.0/8"), via: ip("192.0.2.9"), device: "eth0"}, entry{prefix: cidr("10.60.255.200/32"), device: "eth0"})
 	table := start(t, f, p)
 	report, err := table.Apply(p, []netip.Prefix{cidr("10.60.9.0/26")}, []Target{
 		to("10.60.0.0/26", "b", "192.0.2.2", ""), to("10.60.9.64/26", "b", "192.0.2.2", ""), to("10.60.255.192/26", "c", "192.0.2.3", ""),

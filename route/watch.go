@@ -61,7 +61,7 @@ func (c concern) has(e event) bool {
 func (c concern) hasRoute(e event) bool {
 	for _, s := range c.pool.Subnets {
 		if s.Overlaps(e.prefix) && s.Bits() <= e.prefix.Bits() {
-			return e.ours && e.gone || !e.ours && e.prefix.Bits() == c.pool.blockBits(e.prefix)
+			return e.ours && e.gone || !e.ours && e.prefix.Bits() <= c.pool.blockBits(e.prefix)
 		}
 	}
 	return false

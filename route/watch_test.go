@@ -49,6 +49,7 @@ func TestConcern(t *testing.T) {
 		"the route to an allocation":  {event{kind: routeEvent, prefix: cidr("10.60.1.9/32")}, false},
 		"a foreign route elsewhere":   {event{kind: routeEvent, prefix: cidr("203.0.113.0/24")}, false},
 		"a foreign default route":     {event{kind: routeEvent, prefix: cidr("0.0.0.0/0"), gone: true}, false},
+		"a network in the pool":       {event{kind: routeEvent, prefix: cidr("10.60.16.0/20")}, true},
 		"a route around the subnet":   {event{kind: routeEvent, prefix: cidr("10.0.0.0/8")}, false},
 		"a route in a reserved block": {event{kind: routeEvent, prefix: cidr("10.60.1.0/28")}, false},
 	} {

@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/block"
 	"github.com/allocnet/allocnet/ipam/local"
 	"github.com/allocnet/allocnet/ipam/pool"
 	"github.com/allocnet/allocnet/route"
@@ -158,16 +159,24 @@ func (l *leave) run(cmd *cobra.Command) error {
 
 // unused returns an error that names what has addresses of the pools.
 func (l *leave) unused(ctx context.Context) error {
+	attached, err := l.attached(ctx)
+	if err != nil || len(attached) == 0 {
+		return err
+	}
+	return usage(fmt.Errorf("nothing is removed: stop what is attached first: %s", strings.Join(attached, ", ")))
+}
+
+// attached names what has addresses of the pools.
+func (l *leave) attached(ctx context.Context) (named []string, err error) {
 	used, err := l.used()
 	if err != nil {
-		return fmt.Errorf("which namespaces have addresses: %w", err)
+		return nil, fmt.Errorf("which namespaces have addresses: %w", err)
 	}
-	var named []string
 	for _, name := range slices.Sorted(maps.Keys(l.subnets)) {
 		if p := l.pools[name]; p != nil {
 			leases, err := p.Leases(ctx)
 			if err != nil {
-				return fmt.Errorf("pool %s: %w", name, err)
+				return nil, fmt.Errorf("pool %s: %w", name, err)
 			}
 			for _, lease := range leases {
 				named = append(named, fmt.Sprintf("%s (allocation %s, %s, pool %s)", lease.Address, state.AllocationOf(lease.Owner.ContainerID), lease.Owner.Interface, name))
@@ -180,11 +189,8 @@ func (l *leave) unused(ctx context.Context) error {
 			}
 		}
 	}
-	if len(named) == 0 {
-		return nil
-	}
 	slices.Sort(named)
-	return usage(fmt.Errorf("nothing is removed: stop what is attached first: %s", strings.Join(named, ", ")))
+	return named, nil
 }
 
 // blocks are this host's of each pool.
@@ -196,6 +202,9 @@ func (l *leave) blocks(ctx context.Context) (map[string][]ipam.Block, error) {
 			return nil, fmt.Errorf("pool %s: %w", name, err)
 		}
 		for _, b := range usage.Blocks {
+			if b.State == string(block.Lost) { // another host has it
+				continue
+			}
 			all[name] = append(all[name], b.Block)
 		}
 	}
@@ -214,7 +223,7 @@ func (l *leave) release(cmd *cobra.Command) error {
 		}
 		left, errLeft := l.blocks(cmd.Context())
 		if err = errors.Join(err, errLeft); len(left[name]) > 0 {
-			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(texts(left[name]), " "), cmp.Or(err, errStillHeld))
+			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(texts(left[name]), " "), cmp.Or(err, l.stillHeld(cmd.Context())))
 		}
 		errs = append(errs, err)
 	}
@@ -224,4 +233,8 @@ func (l *leave) release(cmd *cobra.Command) error {
 	return nil
 }
 
-var errStillHeld = errors.New("a host that has just got its identity releases nothing for 40 s")
+// stillHeld is why blocks stay although the store has answered.
+func (l *leave) stillHeld(ctx context.Context) error {
+	attached, err := l.attached(ctx)
+	return cmp.Or(err, fmt.Errorf("what is attached since keeps them: %s", orDash(strings.Join(attached, ", "))))
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/block"
 	"github.com/allocnet/allocnet/ipam/local"
 	"github.com/allocnet/allocnet/ipam/pool"
 	"github.com/allocnet/allocnet/route"
@@ -35,13 +36,18 @@ func (f *leftTable) RemoveAll() error { f.removed++; return f.err }
 type leftPool struct {
 	blocks []ipam.Block
 	leases []local.Lease
-	err    error
+	// lost are blocks that another host has.
+	lost []ipam.Block
+	err  error
 }
 
 func (f *leftPool) Usage(context.Context) (pool.Usage, error) {
 	var u pool.Usage
 	for _, b := range f.blocks {
 		u.Blocks = append(u.Blocks, pool.BlockUsage{Block: b})
+	}
+	for _, b := range f.lost {
+		u.Blocks = append(u.Blocks, pool.BlockUsage{Block: b, State: string(block.Lost)})
 	}
 	return u, nil
 }
@@ -51,6 +57,9 @@ func (f *leftPool) Leases(context.Context) ([]local.Lease, error) { return f.lea
 func (f *leftPool) Leave(context.Context) ([]ipam.Block, error) {
 	if f.err != nil {
 		return nil, f.err
+	}
+	if len(f.leases) > 0 {
+		return nil, nil
 	}
 	released := f.blocks
 	f.blocks = nil
@@ -105,6 +114,31 @@ func TestClusterLeave(t *testing.T) {
 		}
 		if code := report(&bytes.Buffer{}, err, false); code != test.code || table.removed != test.removed || !strings.Contains(text, test.want) {
 			t.Errorf("%s: exit code %d, %d removals, want %d, %d and %q:\n%s", name, code, table.removed, test.code, test.removed, test.want, text)
+		}
+	}
+}
+
+// TestClusterLeaveKeeps: what keeps a block of a store that answers is named. One that another host
+// has is not to be given back.
+func TestClusterLeaveKeeps(t *testing.T) {
+	lost := []ipam.Block{netip.MustParsePrefix("10.91.0.64/26")}
+	since := []local.Lease{{Address: netip.MustParseAddr("10.91.0.2"), Owner: ipam.Owner{ContainerID: "a2.allocnet.eth1", Interface: "eth1"}}}
+	for _, leases := range [][]local.Lease{nil, since} {
+		l := leave{
+			pools: map[string]leavingPool{"web": &leftPool{blocks: []ipam.Block{netip.MustParsePrefix("10.91.0.0/26")}, leases: leases, lost: lost}},
+			used:  func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil },
+		}
+		l.subnets = map[string][]netip.Prefix{"web": {netip.MustParsePrefix("10.91.0.0/16")}}
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		cmd.SetOut(&bytes.Buffer{})
+		err := l.release(cmd)
+		if leases == nil && err != nil {
+			t.Error(err)
+		}
+		want := "pool web: 10.91.0.0/26 still belong to this host: repeat the command: what is attached since keeps them: 10.91.0.2 (allocation a2, eth1, pool web)"
+		if leases != nil && (exitCode(err) != exitFailed || err.Error() != want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // Leave gives back all blocks without leases, also those whose addresses cool down, and forgets
 // where this host is reached: other hosts are to send it nothing any more. It returns what the
-// host has no more, also with an error.
+// host has no more, also with an error. It is one while a copy of this host can object.
 func (l *Leases) Leave(ctx context.Context) ([]ipam.Block, error) {
 	if err := os.Remove(l.pool.pathOf(endpointFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("forget the endpoint of this host: %w", err)
@@ -30,7 +30,7 @@ func (l *Leases) Leave(ctx context.Context) ([]ipam.Block, error) {
 		err = l.Verify(ctx) // resolves them
 	}
 	if err == nil {
-		_, err = l.Release(ctx, math.MinInt64, 0)
+		_, err = l.release(ctx, math.MinInt64, 0)
 	}
 	after, errRead := l.Overview()
 	if errRead != nil {

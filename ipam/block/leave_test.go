@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/block"
 	"github.com/allocnet/allocnet/ipam/storetest"
 )
 
@@ -58,5 +60,26 @@ func TestLeave(t *testing.T) {
 	}
 	if listing, err := store.List(t.Context(), ipam.BlocksPrefix("lab"), 0); len(listing.Entries) > 0 || err != nil {
 		t.Errorf("the store has %v, %v", listing.Entries, err)
+	}
+}
+
+// TestLeaveTooEarly: a host that has just registered keeps its blocks, and says so.
+func TestLeaveTooEarly(t *testing.T) {
+	store := &storetest.Fake{}
+	m := newMachine(t, store, nil, "")
+	held := m.mustClaim(t, m.Leases)
+	blocks, err := m.Leave(t.Context())
+	if len(blocks) > 0 || err == nil || !strings.Contains(err.Error(), "in the first 40s after it has registered") {
+		t.Errorf("left %s, %v", blocks, err)
+	}
+	if o, err := m.Overview(); err != nil || len(o.Blocks) != 1 || o.Blocks[0].Block != held || o.Blocks[0].State != block.Held {
+		t.Errorf("it has %+v, %v", o, err)
+	}
+	if released, err := m.Release(t.Context(), 0, 0); len(released) > 0 || err != nil {
+		t.Errorf("released %s, %v", released, err)
+	}
+	m.age(t)
+	if blocks, err := m.Leave(t.Context()); len(blocks) != 1 || err != nil {
+		t.Errorf("later: left %s, %v", blocks, err)
 	}
 }

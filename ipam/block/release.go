@@ -9,23 +9,40 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
 
 // releaseAttempts are made if the entry changes at the same time.
 const releaseAttempts = 3
 
+// errNew keeps the blocks of a host that may have a copy.
+var errNew = errdefs.New(errdefs.Unavailable, fmt.Sprintf("a host gives back no block in the first %s after it has registered, in which a copy of it can object: wait", settle))
+
 // Release gives back the blocks without leases whose addresses have all cooled down for idle,
-// but for some spare ones of each family. Without such blocks it does not need the store.
+// but for some spare ones of each family; none while a copy of this host can object. Without such
+// blocks it does not need the store.
 func (l *Leases) Release(ctx context.Context, idle time.Duration, spare int) ([]ipam.Block, error) {
+	released, err := l.release(ctx, idle, spare)
+	if errors.Is(err, errNew) {
+		return nil, nil
+	}
+	return released, err
+}
+
+// release is Release, which fails with errNew if there was something to give back.
+func (l *Leases) release(ctx context.Context, idle time.Duration, spare int) ([]ipam.Block, error) {
 	unused, err := l.unused(ctx, idle, spare)
 	if err != nil || len(unused) == 0 {
 		return nil, err
 	}
 	var released []ipam.Block
 	err = l.withSole(ctx, func(s *session) error {
-		if err := s.mismatch(s.records); err != nil || s.isNew {
+		if err := s.mismatch(s.records); err != nil {
 			return err
+		}
+		if s.isNew {
+			return errNew
 		}
 		marked, err := s.markReleasing(ctx, idle, spare)
 		for _, r := range marked {

@@ -94,7 +94,7 @@ func (p Pool) device(local netip.Addr, underlayMTU int) device {
 	return device{
 		name: deviceName(p.Name), alias: aliasPrefix + p.Name, mac: mac,
 		mtu: underlayMTU - overhead(local), id: p.VXLAN.ID, port: p.VXLAN.Port,
-		local: local, up: true, loose: true, hasIPv4: true, linkLocal: linkLocalOf(mac),
+		local: local, up: true, tuned: true, hasIPv4: true, linkLocal: linkLocalOf(mac),
 	}
 }
 

@@ -60,7 +60,7 @@ func TestRepairedDevice(t *testing.T) {
 		"MAC":          {func(l *link) { l.mac = "02:00:00:00:00:99" }, false},
 		"MTU":          {func(l *link) { l.mtu = 1500 }, false},
 		"down":         {func(l *link) { l.up = false }, false},
-		"rp_filter":    {func(l *link) { l.loose = false }, false},
+		"sysctls":      {func(l *link) { l.tuned = false }, false},
 		"no IPv4":      {func(l *link) { l.hasIPv4 = false }, false},
 		"link-local":   {func(l *link) { l.linkLocal = netip.Addr{} }, false},
 		"no alias yet": {func(l *link) { l.alias = "" }, false},

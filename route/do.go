@@ -76,13 +76,9 @@ func (s *socket) doNeighbour(v verb, device string, n netlink.Neigh, mac string)
 	return s.NeighSet(&n) // one that the kernel has learned is in the way of an addition
 }
 
-const (
-	// looseFilter is rp_filter of RFC 3704, 2.4: the source may be behind another interface.
-	looseFilter = "2"
-	// noAddress is addr_gen_mode: the kernel makes no link-local address by itself, because the
-	// one that belongs to the MAC has to be there at once.
-	noAddress = "1"
-)
+// noAddress is addr_gen_mode: the kernel makes no link-local address by itself, because the
+// one that belongs to the MAC has to be there at once.
+const noAddress = "1"
 
 // inDevice is the IPv4 address of all devices. No packet has it: it is of scope link, and one of those
 // that hosts do not choose (RFC 3927, 2.1).
@@ -137,7 +133,7 @@ func (s *socket) repairDevice(d device) error {
 		{have.alias == d.alias, func() error { return s.LinkSetAlias(l, d.alias) }},
 		{have.mac == d.mac, func() error { return s.LinkSetHardwareAddr(l, mac) }},
 		{have.mtu == d.mtu, func() error { return s.LinkSetMTU(l, d.mtu) }},
-		{have.loose, func() error { return s.parameters.Set("net/ipv4/conf/"+d.name+"/rp_filter", looseFilter) }},
+		{have.tuned, func() error { return s.tune(d.name, !have.ipv6Off) }},
 		{have.ipv6Off, func() error { return s.parameters.Set("net/ipv6/conf/"+d.name+"/addr_gen_mode", noAddress) }},
 		{have.up, func() error { return s.LinkSetUp(l) }},
 		{have.ipv6Off, func() error { return s.setAddress(l, d.linkLocal, 64) }},

@@ -142,7 +142,7 @@ func (f *fake) doDevice(v verb, d device) error {
 		return unix.EEXIST
 	case v == add:
 		made := d
-		made.alias, made.up, made.loose, made.hasIPv4, made.linkLocal = "", false, false, false, netip.Addr{}
+		made.alias, made.up, made.tuned, made.hasIPv4, made.linkLocal = "", false, false, false, netip.Addr{}
 		f.links = append(f.links, link{device: made, kind: "vxlan", index: 100 + len(f.log)})
 	case have == nil:
 		return unix.ENODEV

@@ -20,9 +20,9 @@ type device struct {
 	// flooding is whether it learns, or sends packets for unknown MACs to other hosts.
 	flooding bool
 	up       bool
-	// loose is whether a packet may arrive on it whose answer takes another interface: that of another
-	// host itself. For that it has an IPv4 address, too, without which the kernel filters strictly.
-	loose, hasIPv4 bool
+	// tuned is whether its sysctls are right; see settingsOf. Without an IPv4 address the kernel would
+	// filter strictly.
+	tuned, hasIPv4 bool
 	// linkLocal is the address that belongs to the MAC. Not valid: IPv6 is off.
 	linkLocal netip.Addr
 }

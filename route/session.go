@@ -85,10 +85,9 @@ func linkOf(l netlink.Link) link {
 
 // readParameters reads what netlink does not tell of a device.
 func (s *socket) readParameters(l *link) {
-	filter, err := s.parameters.Get("net/ipv4/conf/" + l.name + "/rp_filter")
-	l.loose = err == nil && filter == looseFilter
 	off, err := s.parameters.Get("net/ipv6/conf/" + l.name + "/disable_ipv6")
 	l.ipv6Off = err != nil || off != "0"
+	l.tuned = s.isTuned(l.name, !l.ipv6Off)
 }
 
 func (s *socket) listAddresses(to *snapshot, device string) error {

@@ -97,6 +97,9 @@ func TestRepair(t *testing.T) {
 		{"no address", []string{"-6 address flush dev vx-net"}, nil},
 		{"no IPv4 address", []string{"-4 address flush dev vx-net"}, overlay[:1]}, // the kernel removes the routes with the last address
 		{"rp_filter", []string{"netns exec a sysctl -qw net.ipv4.conf.vx-net.rp_filter=1"}, nil},
+		{"router advertisements", []string{"netns exec a sysctl -qw net.ipv6.conf.vx-net.accept_ra=1"}, nil},
+		{"IPv6 redirects", []string{"netns exec a sysctl -qw net.ipv6.conf.vx-net.accept_redirects=1"}, nil},
+		{"IPv4 redirects", []string{"netns exec a sysctl -qw net.ipv4.conf.vx-net.accept_redirects=1"}, nil},
 		{"neighbours flushed", []string{"neighbour flush dev vx-net nud permanent", "-6 neighbour flush dev vx-net nud permanent"}, nil},
 		{"neighbour changed", []string{"neighbour replace 172.31.1.3 lladdr " + mac + " dev vx-net nud permanent"}, nil},
 		{"neighbour learned", []string{"neighbour replace 172.31.1.3 lladdr " + mac + " dev vx-net nud stale"}, nil},

@@ -19,7 +19,9 @@ type reconciliation struct {
 	pool   Pool
 	local  ipam.Endpoint
 	record record
-	log    hclog.Logger
+	// records are those of all pools.
+	records []record
+	log     hclog.Logger
 	// want is the device, if the pool has one and the interface that it needs is there.
 	want device
 	// have is what the kernel has. Nil: not read.
@@ -36,12 +38,16 @@ func (t *Table) begin(p Pool) (*reconciliation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 	}
+	all, err := t.records()
+	if err != nil {
+		return nil, err
+	}
 	s, err := t.kernel.open()
 	if err != nil {
 		return nil, err
 	}
 	return &reconciliation{
-		session: s, pool: p, local: t.locals[p.Name], record: kept,
+		session: s, pool: p, local: t.locals[p.Name], record: kept, records: all,
 		log: t.o.Logger.With("pool", p.Name), counts: map[verb]int{}, failed: map[object]error{},
 	}, nil
 }
@@ -102,7 +108,8 @@ func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr e
 	if r.pool.hasDevice() && (l == nil || !l.up || !l.isOurs(r.pool.Name)) {
 		failOverlay(picks, deviceErr)
 	}
-	for _, c := range plan(r.have, goalOf(r.pool, r.have, picks), r.record.has) {
+	stale := func(e entry) bool { return r.record.has(e, r.records) }
+	for _, c := range plan(r.have, goalOf(r.pool, r.have, picks), stale) {
 		_ = r.try(c) // the others are attempted, too
 	}
 	if !r.pool.hasDevice() && r.record.Device != "" {

@@ -30,11 +30,27 @@ const recordSuffix = ".json"
 
 func (t *Table) recordPath(pool string) string { return filepath.Join(t.o.Dir, pool+recordSuffix) }
 
-// has is whether a route of ours is the pool's.
-func (r record) has(e entry) bool {
-	return slices.ContainsFunc(r.Subnets, func(s netip.Prefix) bool {
-		return s.Bits() <= e.prefix.Bits() && s.Contains(e.prefix.Addr())
-	}) || r.Device != "" && e.device == r.Device
+// has is whether a route of ours is the pool's: that of the narrowest subnet among all records, or of the
+// device.
+func (r record) has(e entry, all []record) bool {
+	if r.Device != "" && e.device == r.Device {
+		return true
+	}
+	bits := r.around(e.prefix)
+	return bits >= 0 && !slices.ContainsFunc(all, func(other record) bool {
+		return other.Pool != r.Pool && other.around(e.prefix) > bits
+	})
+}
+
+// around is the length of the narrowest subnet that has the prefix; -1 if none has.
+func (r record) around(prefix netip.Prefix) int {
+	bits := -1
+	for _, s := range r.Subnets {
+		if s.Bits() <= prefix.Bits() && s.Contains(prefix.Addr()) {
+			bits = max(bits, s.Bits())
+		}
+	}
+	return bits
 }
 
 // readRecord returns the record of a pool. One that is missing or damaged says nothing: the

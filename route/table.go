@@ -108,8 +108,13 @@ func (t *Table) Remove(pool string) error {
 	if err != nil {
 		return err
 	}
+	all, err := t.records()
+	if err != nil {
+		return err
+	}
+	has := func(e entry) bool { return r.has(e, all) }
 	owned := func(l *link) bool { return l.isOurs(pool) }
-	if err := t.removeWhere(r.has, owned); err != nil {
+	if err := t.removeWhere(has, owned); err != nil {
 		return err
 	}
 	t.unfollow(pool)

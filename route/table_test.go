@@ -457,6 +457,29 @@ func TestTwoPools(t *testing.T) {
 	}
 }
 
+// TestNarrowerPool: a pool whose subnet has that of another one leaves the routes of that one alone.
+func TestNarrowerPool(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	wide := p
+	wide.Name, wide.Subnets, wide.VXLAN.ID = "wide", []netip.Prefix{cidr("10.0.0.0/8")}, 8
+	table := start(t, f, p)
+	apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB))
+	want := f.state()
+	if _, _, err := table.Device(wide, local); err != nil {
+		t.Fatal(err)
+	}
+	if report := apply(t, table, wide, to("10.61.1.0/26", "b", "192.0.2.2", macB)); report.Removed != 0 {
+		t.Errorf("%+v", report)
+	}
+	if report := apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB)); report.Added+report.Replaced+report.Removed != 0 {
+		t.Errorf("%+v", report)
+	}
+	if err := table.Remove("wide"); err != nil {
+		t.Error(err)
+	}
+	requireState(t, f, want)
+}
+
 // TestApplyWithoutDevice: the host's address is not known.
 func TestApplyWithoutDevice(t *testing.T) {
 	table := newTable(Options{Dir: t.TempDir()}, newFake())

@@ -314,7 +314,12 @@ func (h *host) run(t *testing.T) (end func()) {
 
 func config(t *testing.T, mode string) *ipam.Config {
 	t.Helper()
-	c, err := ipam.Parse([]byte(`{"type": "allocnet-ipam", "pool": "web", "mode": "` + mode + `", "ranges": [{"subnet": "10.91.0.0/16", "gateway": "10.91.0.1"}]}`))
+	return configOf(t, "web", mode, "10.91.0.0/16")
+}
+
+func configOf(t *testing.T, pool, mode, subnet string) *ipam.Config {
+	t.Helper()
+	c, err := ipam.Parse([]byte(`{"type": "allocnet-ipam", "pool": "` + pool + `", "mode": "` + mode + `", "ranges": [{"subnet": "` + subnet + `"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,10 +32,13 @@ const (
 	Unrouted Kind = "unrouted"
 	// Filtered is that this host drops packets of other hosts.
 	Filtered Kind = "filtered"
+	// Overlapping is a pool with a part of the subnets of another one, which has its routes. This
+	// one has none.
+	Overlapping Kind = "overlap"
 )
 
 // Kinds are all kinds of problems, in the order in which they are reported.
-var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted, Filtered}
+var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted, Filtered, Overlapping}
 
 // Problem is a problem of a pool.
 type Problem struct {

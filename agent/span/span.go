@@ -103,14 +103,13 @@ type Span struct {
 	mu       sync.Mutex // guards all below
 	settings Settings
 	runners  map[string]*runner
-	// failed is why routes of pools without a network could not be removed. What has no name is
-	// under "".
-	failed map[string]error
+	// failed are the problems of pools without a runner. That of all pools is under "".
+	failed map[string]Problem
 }
 
 // New returns what Run starts.
 func New(c Config, s Settings) *Span {
-	return &Span{config: c, settings: s, kicks: make(chan struct{}, 1), added: make(chan struct{}, 1), runners: map[string]*runner{}, failed: map[string]error{}}
+	return &Span{config: c, settings: s, kicks: make(chan struct{}, 1), added: make(chan struct{}, 1), runners: map[string]*runner{}, failed: map[string]Problem{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -165,7 +164,7 @@ func (s *Span) open(ctx context.Context, kept []Kept) bool {
 	}
 	needed := slices.ContainsFunc(kept, func(k Kept) bool { return k.Config.Mode != ipam.ModeFlat })
 	table, err := s.config.Table(needed)
-	s.note("", err)
+	s.note("", KernelFailed, err)
 	if table == nil || err != nil {
 		return false
 	}
@@ -208,31 +207,52 @@ func (s *Span) each(do func(*runner)) {
 }
 
 // update starts and ends runners. Routes of a pool that has become flat are removed, and those of
-// a pool without a network as soon as no attachment needs them.
+// a pool without a network as soon as no attachment needs them, or they are in the way of another
+// pool's.
 func (s *Span) update(ctx context.Context) {
 	kept, complete := s.config.Kept()
 	if !s.open(ctx, kept) {
 		return
 	}
-	present := map[string]ipam.Mode{}
+	made := s.made()
+	modes := map[string]ipam.Mode{}
 	for _, k := range kept {
-		present[k.Config.Pool] = k.Config.Mode
-		if k.Config.Mode != ipam.ModeFlat {
-			s.run(ctx, k)
+		modes[k.Config.Pool] = k.Config.Mode
+	}
+	var stay []claim
+	for name, subnets := range made {
+		if _, ok := modes[name]; !ok && !complete {
+			stay = append(stay, claim{name, subnets})
 		}
 	}
-	for name, subnets := range s.made() {
-		mode, ok := present[name]
-		if ok && mode == ipam.ModeFlat || !ok && complete && !s.isUsed(subnets) {
+	chosen, all, refused := choose(kept, made, stay)
+	for name, subnets := range made {
+		mode, ok := modes[name]
+		inTheWay := !ok && complete && overlapped(claim{name, subnets}, all) != nil
+		if ok && mode == ipam.ModeFlat || refused[name] != nil || inTheWay || !ok && complete && !s.isUsed(subnets) {
 			s.remove(name)
 		}
+	}
+	s.noteRefused(refused)
+	for _, k := range chosen {
+		s.run(ctx, k)
+	}
+}
+
+// noteRefused replaces the problems of pools that overlap others.
+func (s *Span) noteRefused(refused map[string]error) {
+	s.mu.Lock()
+	maps.DeleteFunc(s.failed, func(pool string, p Problem) bool { return p.Kind == Overlapping && refused[pool] == nil })
+	s.mu.Unlock()
+	for pool, err := range refused {
+		s.note(pool, Overlapping, err)
 	}
 }
 
 // made returns the subnets of all pools that have a runner, or routes.
 func (s *Span) made() map[string][]netip.Prefix {
 	recorded, err := s.table.Pools()
-	s.note("", err)
+	s.note("", KernelFailed, err)
 	all := map[string][]netip.Prefix{}
 	for _, p := range recorded {
 		all[p.Name] = p.Subnets
@@ -279,23 +299,29 @@ func (s *Span) remove(pool string) {
 		r.end()
 	}
 	err := s.table.Remove(pool)
-	s.note(pool, err)
+	s.note(pool, KernelFailed, err)
 	if err == nil {
 		s.config.Logger.Info("removed the routes of a pool that needs none", "pool", pool)
 	}
 }
 
 // note replaces the problem of a pool without a runner, and logs a new one.
-func (s *Span) note(pool string, err error) {
+func (s *Span) note(pool string, k Kind, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.failed[pool]
 	if err == nil {
 		delete(s.failed, pool)
 		return
 	}
-	s.failed[pool] = err
-	if before == nil || before.Error() != err.Error() {
+	before, now := s.failed[pool], Problem{k, err.Error()}
+	s.failed[pool] = now
+	switch {
+	case before == now:
+	case pool == "":
+		s.config.Logger.Error("the routes to other hosts are not kept", "error", err)
+	case k == Overlapping:
+		s.config.Logger.Error("a pool has no routes to other hosts", "pool", pool, "error", err)
+	default:
 		s.config.Logger.Error("routes of a pool without a network are not removed", "pool", pool, "error", err)
 	}
 }
@@ -318,8 +344,8 @@ func (s *Span) Status() []Status {
 	for _, r := range runners {
 		all = append(all, r.status())
 	}
-	for pool, err := range failed {
-		all = append(all, Status{Pool: pool, Problems: []Problem{{KernelFailed, err.Error()}}})
+	for pool, p := range failed {
+		all = append(all, Status{Pool: pool, Problems: []Problem{p}})
 	}
 	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Pool, b.Pool) })
 	return all
@@ -328,7 +354,7 @@ func (s *Span) Status() []Status {
 // NotReady lists why this host is not connected with others. What other hosts, the store and
 // Nomad do, or do not, is no reason.
 func (s *Span) NotReady() []string {
-	own := []Kind{AddressUnknown, DeviceFailed, EndpointFailed, KernelFailed}
+	own := []Kind{AddressUnknown, DeviceFailed, EndpointFailed, KernelFailed, Overlapping}
 	var reasons []string
 	for _, pool := range s.Status() {
 		for _, p := range pool.Problems {

@@ -250,6 +250,45 @@ func TestPoolsChange(t *testing.T) {
 	})
 }
 
+// TestOverlap: a pool with a part of the subnets of another one gets no routes: each would remove those of the
+// other as stale, again and again. The one that has routes keeps them, unless no network uses it.
+func TestOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.left = true
+		web, wide, other := config(t, "routed"), configOf(t, "any", "vxlan", "10.0.0.0/8"), configOf(t, "other", "routed", "10.91.0.0/24")
+		h.keeps(true, web)
+		end := h.run(t)
+		defer end()
+		h.peers <- answer{}
+		settle()
+		h.table.took()
+		h.keeps(true, wide, web, other, configOf(t, "flat", "flat", "10.91.0.0/16"))
+		h.Kick()
+		time.Sleep(time.Minute)
+		if calls := h.table.took(); !strings.Contains(calls, "apply web") || strings.Contains(calls, "any") || strings.Contains(calls, "other") || strings.Contains(calls, "remove") {
+			t.Errorf("calls %s", calls)
+		}
+		requireText(t, "problems", h.kinds(), "overlap overlap")
+		want := "pool any: subnets of two pools overlap: this one has [10.0.0.0/8], and the pool web, which has its routes, [10.91.0.0/16]: change the ranges, or remove the network of one"
+		if got := h.NotReady(); len(got) != 2 || got[0] != want {
+			t.Errorf("not ready: %q", got)
+		}
+		h.set(func() { h.inUse = true })
+		h.keeps(false, wide)
+		h.Kick()
+		settle()
+		requireText(t, "problems while a pool cannot be read", h.kinds(), "overlap")
+		h.keeps(true, wide)
+		h.Kick()
+		settle()
+		if calls := h.table.took(); !strings.Contains(calls, "remove web, device any") {
+			t.Errorf("calls without a network of the other: %s", calls)
+		}
+		requireText(t, "problems without a network of the other", h.kinds(), "")
+	})
+}
+
 // TestLeftRoutes: what an earlier agent left of a pool that no network uses is removed.
 func TestLeftRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

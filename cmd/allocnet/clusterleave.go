@@ -147,6 +147,9 @@ func (l *leave) run(cmd *cobra.Command) error {
 		if err := confirm(cmd.InOrStdin(), out, "Remove this?", "nothing is removed"); err != nil {
 			return err
 		}
+		if err := l.unused(ctx); err != nil { // the answer may have taken long
+			return err
+		}
 	}
 	if err := l.table.RemoveAll(); err != nil {
 		return fmt.Errorf("remove the routes and devices: %w", err)

@@ -118,6 +118,32 @@ func TestClusterLeave(t *testing.T) {
 	}
 }
 
+// TestClusterLeaveAttached: what was attached while the command asked keeps its routes.
+func TestClusterLeaveAttached(t *testing.T) {
+	table, web := &leftTable{}, &leftPool{}
+	l := leave{table: table, pools: map[string]leavingPool{"web": web}, subnets: map[string][]netip.Prefix{}}
+	l.used = func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil }
+	l.subnets["web"] = []netip.Prefix{netip.MustParsePrefix("10.91.0.0/16")}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	cmd.SetOut(&bytes.Buffer{})
+	cmd.SetIn(answer(func() {
+		web.leases = []local.Lease{{Address: netip.MustParseAddr("10.91.0.2"), Owner: ipam.Owner{ContainerID: "a2.allocnet.eth1", Interface: "eth1"}}}
+	}))
+	err := l.run(cmd)
+	if want := "nothing is removed: stop what is attached first: 10.91.0.2 (allocation a2, eth1, pool web)"; exitCode(err) != exitRefused || err.Error() != want || table.removed > 0 {
+		t.Errorf("%d removals, %v, want %s", table.removed, err, want)
+	}
+}
+
+// answer is a person who says yes, after something has happened.
+type answer func()
+
+func (happen answer) Read(data []byte) (int, error) {
+	happen()
+	return copy(data, "y\n"), nil
+}
+
 // TestClusterLeaveKeeps: what keeps a block of a store that answers is named. One that another host
 // has is not to be given back.
 func TestClusterLeaveKeeps(t *testing.T) {

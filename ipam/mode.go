@@ -98,6 +98,21 @@ func (c *Config) validateMode() error {
 	return c.validateVXLAN()
 }
 
+// unroutable are prefixes whose packets are not forwarded (RFC 6890), and multicast.
+var unroutable = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("::/8"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
+}
+
+// shortest is the length of the largest subnet whose blocks may have routes. The largest private
+// network has 8 bits, and a site gets at least 32.
+func (f Family) shortest() int {
+	if f == IPv4 {
+		return 8
+	}
+	return 32
+}
+
 // validateRouted requires one subnet and one gateway of each family: every host has the gateway
 // on its own interface, and a bridge accepts one address of a subnet.
 func (c *Config) validateRouted() error {
@@ -106,7 +121,12 @@ func (c *Config) validateRouted() error {
 		field := fmt.Sprintf("ranges[%d]", i)
 		first := slices.IndexFunc(c.Ranges, func(o Range) bool { return FamilyOf(o.Start) == FamilyOf(r.Start) })
 		around := aroundGateway(r.Subnet, r.Gateway)
+		special := slices.IndexFunc(unroutable, r.Subnet.Overlaps)
 		switch of := c.Ranges[first]; {
+		case special >= 0:
+			return invalid(field+".subnet", r.Subnet, "want no address of %s with the mode %s", unroutable[special], c.Mode)
+		case r.Subnet.Bits() < FamilyOf(r.Start).shortest():
+			return invalid(field+".subnet", r.Subnet, "want at least /%d with the mode %s: its blocks have routes", FamilyOf(r.Start).shortest(), c.Mode)
 		case !hasNetworkAddress(r.Subnet):
 			return invalid(field+".subnet", r.Subnet, "want at most /%d with the mode %s", r.Start.BitLen()-2, c.Mode)
 		case r.Subnet != of.Subnet:

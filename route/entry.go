@@ -38,19 +38,30 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 }
 
 func (to *snapshot) addRoute(r netlink.Route, names map[int]string) {
-	e := entryOf(r, names)
-	to.routes = append(to.routes, e)
-	if e.prefix.Bits() > 0 {
-		return
-	}
-	if e.via.IsValid() {
-		to.gateways = append(to.gateways, e.via)
-	}
-	for _, n := range r.MultiPath {
-		if g := addressOf(n.Gw); g.IsValid() {
-			to.gateways = append(to.gateways, g)
+	for _, e := range entriesOf(r, names) {
+		to.routes = append(to.routes, e)
+		if e.prefix.Bits() == 0 && e.via.IsValid() {
+			to.gateways = append(to.gateways, e.via)
 		}
 	}
+}
+
+// entriesOf returns each next hop of a route as one of its own. IPv6 shows routes with one prefix and metric
+// as one route with the protocol of its first next hop. We make only the first route: what is beside it
+// is another program's. IPv4 has one protocol for all next hops: such a route of ours was changed.
+func entriesOf(r netlink.Route, names map[int]string) []entry {
+	if len(r.MultiPath) == 0 || r.Family == netlink.FAMILY_V4 && r.Protocol == Protocol {
+		return []entry{entryOf(r, names)}
+	}
+	all := make([]entry, 0, len(r.MultiPath))
+	for i, h := range r.MultiPath {
+		one := r
+		one.MultiPath, one.LinkIndex, one.Gw, one.Via = nil, h.LinkIndex, h.Gw, h.Via
+		e := entryOf(one, names)
+		e.ours = e.ours && i == 0
+		all = append(all, e)
+	}
+	return all
 }
 
 // entryOf translates a route.

@@ -130,8 +130,11 @@ func (e *event) readRoute(data []byte) error {
 		e.prefix = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
 	return each(data[unix.SizeofRtMsg:], func(kind uint16, value []byte) {
-		if kind == unix.RTA_DST {
+		switch kind {
+		case unix.RTA_DST:
 			e.prefix = netip.PrefixFrom(addressOf(value), int(m.Dst_len))
+		case unix.RTA_MULTIPATH: // the protocol is that of the first next hop
+			e.ours = false
 		}
 	})
 }

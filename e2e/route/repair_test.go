@@ -83,7 +83,6 @@ func TestRepair(t *testing.T) {
 		{"routes flushed", []string{"route flush proto 172", "-6 route flush proto 172"}, append([]string{"new 10.60.0.0/16", "new 10.60.2.0/26", "new fd60::/112", "new fd60::200/122"}, overlay...)},
 		{"a route deleted", []string{"route del 10.60.2.0/26"}, []string{"new 10.60.2.0/26"}},
 		{"a next hop changed", []string{"route change 10.60.2.0/26 via 172.31.0.254 proto 172"}, []string{"new 10.60.2.0/26"}},
-		{"next hops added", []string{"-6 route append fd60::200/122 via fd31::fe proto 172"}, []string{"new fd60::200/122"}},
 		{"another metric", []string{"route add 10.60.2.0/26 via 172.31.0.254 proto 172 metric 50"}, []string{"gone 10.60.2.0/26"}},
 		{"a stale route", []string{"route add 10.60.9.0/26 via 172.31.0.254 proto 172"}, []string{"gone 10.60.9.0/26"}},
 		{"device deleted", []string{"link del vx-net"}, overlay},
@@ -278,4 +277,40 @@ func TestOwnNetwork(t *testing.T) {
 	spoil(t, a, "-6 route del fd60::200/121")
 	join(t, p, hosts)
 	requireTraffic(t, hosts, 1500)
+}
+
+// TestForeignNextHop: a route that another program adds for a block, with the metric of ours, is for IPv6 one
+// more next hop of our route. It stays, and ours goes.
+func TestForeignNextHop(t *testing.T) {
+	hosts := newHosts(t, 2)
+	p, a := pool(ipam.ModeRouted), hosts[0]
+	join(t, p, hosts)
+	before := a.tables(t)
+	routes := func() string { return ip(t, "-n a -6 -N route show fd60::200/122") }
+	for name, commands := range map[string][]string{
+		"after ours":      {"-6 route append fd60::200/122 via fd31::fe proto 99"},
+		"instead of ours": {"-6 route del fd60::200/122", "-6 route add fd60::200/122 via fd31::fe proto 99", "-6 route append fd60::200/122 via fd31::fd proto 99"},
+		"with our number": {"-6 route append fd60::200/122 via fd31::fe proto 172"},
+	} {
+		for _, command := range commands {
+			spoil(t, a, command)
+		}
+		report := a.apply(t, p, hosts)
+		if r := report.Routes[1]; r.State != route.Conflict || !strings.Contains(r.Reason, "fd60::200/122 via fd31::fe dev eth0") {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if left := routes(); !strings.Contains(left, "via fd31::fe dev eth0") || strings.Contains(left, hosts[1].endpoint.LinkLocal.String()) {
+			t.Errorf("%s: %s", name, left)
+		}
+		if again := a.apply(t, p, hosts); name != "with our number" && again.Added+again.Replaced+again.Removed != 0 {
+			t.Errorf("%s, the second time: %+v", name, again)
+		}
+		if name != "with our number" { // the second time it is known to be a stale one of ours
+			spoil(t, a, "-6 route flush fd60::200/122")
+			a.apply(t, p, hosts)
+		}
+		if after := a.tables(t); after != before {
+			t.Errorf("%s, then:\n%s\nbefore:\n%s", name, after, before)
+		}
+	}
 }

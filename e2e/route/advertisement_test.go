@@ -56,7 +56,7 @@ func TestRouterAdvertisement(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer conn.Close() //nolint:errcheck // it has been written
+		defer conn.Close() // it has been written
 		for range 2 {
 			if _, err := conn.Write(append([]byte{8, 0, 0, 0, 0, 0, byte(p.VXLAN.ID), 0}, advertisement()...)); err != nil {
 				return err

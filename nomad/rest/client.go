@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -131,6 +132,9 @@ func (c *Client) Do(ctx context.Context, r Request) (Answer, error) {
 }
 
 func (c *Client) answer(r Request, response *http.Response, body []byte) (Answer, error) {
+	if isOfNoServer(response.Header) {
+		return Answer{}, c.failed(r, errNoServer)
+	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusNoContent {
 		return Answer{}, &Error{Address: c.config.Address, Method: r.Method, Path: r.Path, Status: response.StatusCode, Body: body[:min(len(body), int(r.MostBytes))]}
 	}
@@ -143,6 +147,15 @@ func (c *Client) answer(r Request, response *http.Response, body []byte) (Answer
 		Body: body, Index: index, NextToken: response.Header.Get("X-Nomad-Nexttoken"),
 		LastContact: time.Duration(contact) * time.Millisecond,
 	}, nil
+}
+
+// errNoServer is an agent's answer without one of a server.
+var errNoServer = errors.New("the agent has not asked a server: it is being stopped")
+
+// isOfNoServer is whether an agent answers as if the servers had nothing, because it is being
+// stopped. What a server answers says since when that one has not heard of a leader.
+func isOfNoServer(h http.Header) bool {
+	return h.Get("X-Nomad-Knownleader") == "false" && h.Get("X-Nomad-Lastcontact") == "0"
 }
 
 // cause is why a request ended: that of the context, if it has.

@@ -169,6 +169,34 @@ func pipe(t *testing.T) string {
 }
 
 // TestToken: without its token no request is sent.
+// TestStoppingAgent: an agent that is being stopped answers as if the servers had nothing. A
+// server without a leader has an answer to what may be old, and so has one with a leader.
+func TestStoppingAgent(t *testing.T) {
+	for name, test := range map[string]struct {
+		leader, contact string
+		want            int
+	}{
+		"stopping":         {"false", "0", 0},
+		"follower":         {"true", "7", http.StatusNotFound},
+		"leader":           {"true", "0", http.StatusNotFound},
+		"without a leader": {"false", "9000", http.StatusNotFound},
+		"not of servers":   {"", "", http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-Nomad-KnownLeader", test.leader)
+				w.Header().Set("X-Nomad-LastContact", test.contact)
+				http.Error(w, "variable not found", http.StatusNotFound)
+			}))
+			t.Cleanup(server.Close)
+			var failed *Error
+			if _, err := mustNew(t, Config{Address: server.URL}).Do(t.Context(), self); !errors.As(err, &failed) || failed.Status != test.want {
+				t.Errorf("error %v, want the status %d", err, test.want)
+			}
+		})
+	}
+}
+
 func TestToken(t *testing.T) {
 	for _, path := range []string{"/missing", write(t, "empty", " \n"), write(t, "lines", "a\nb"), pipe(t)} {
 		client := mustNew(t, Config{Address: "http://127.0.0.1:1", TokenFile: path})

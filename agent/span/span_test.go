@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/allocnet/allocnet/ipam/peers"
 )
 
@@ -286,6 +288,22 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("calls without a network of the other: %s", calls)
 		}
 		requireText(t, "problems without a network of the other", h.kinds(), "")
+	})
+}
+
+// TestTableFails: a failure of all pools is not told as one of a pool without a network.
+func TestTableFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		h := newHost(t, Settings{})
+		h.config.Table = func(bool) (Table, error) { return nil, ErrLocked }
+		h.config.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
+		end := h.run(t)
+		settle()
+		end()
+		if !strings.Contains(log.String(), "the routes to other hosts are not kept: error=") {
+			t.Errorf("log: %s", log.String())
+		}
 	})
 }
 

@@ -47,6 +47,8 @@ type leave struct {
 	pools map[string]leavingPool
 	// subnets are those of each pool.
 	subnets map[string][]netip.Prefix
+	// stranded are the blocks of pools that no network uses: nothing can give them back.
+	stranded map[string][]ipam.Block
 	// used returns the addresses in the namespaces of the host.
 	used func() (map[netip.Addr]string, error)
 }
@@ -64,8 +66,9 @@ First stop the allocations that have addresses of these pools, as with nomad nod
 stop the agent: it would make the routes again. The command refuses otherwise. Afterwards, remove
 the networks from the CNI configuration directories before you start the agent.
 
-If the store does not answer, the routes and devices are removed nevertheless, the blocks that
-stay this host's are named, and the exit code is 1. The command can be repeated.`,
+If the store does not answer, or the network of a pool was removed before, the routes and devices
+are removed nevertheless, the blocks that stay this host's are named, and the exit code is 1. The
+command can be repeated.`,
 		Example: `  allocnet cluster leave --yes`,
 		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return l.open(cmd, s) },
@@ -118,6 +121,21 @@ func (l *leave) findPools(s *settings) error {
 			return fmt.Errorf("pool %s: %w", c.Pool, err)
 		}
 		l.pools[c.Pool], l.subnets[c.Pool] = a.pool.(*pool.Pool), c.Subnets()
+	}
+	return l.findStranded(s.stateDir, found)
+}
+
+// findStranded finds the pools on record whose networks were removed.
+func (l *leave) findStranded(stateDir string, found []*ipam.Config) error {
+	recorded, err := block.SpanningPools(stateDir)
+	if err != nil {
+		return err
+	}
+	l.stranded = map[string][]ipam.Block{}
+	for _, p := range recorded {
+		if !slices.ContainsFunc(found, func(c *ipam.Config) bool { return c.Pool == p.Pool }) {
+			l.subnets[p.Pool], l.stranded[p.Pool] = p.Subnets, p.Blocks
+		}
 	}
 	return nil
 }
@@ -199,6 +217,7 @@ func (l *leave) attached(ctx context.Context) (named []string, err error) {
 // blocks are this host's of each pool.
 func (l *leave) blocks(ctx context.Context) (map[string][]ipam.Block, error) {
 	all := map[string][]ipam.Block{}
+	maps.Copy(all, l.stranded)
 	for name, p := range l.pools {
 		usage, err := p.Usage(ctx)
 		if err != nil {
@@ -229,6 +248,9 @@ func (l *leave) release(cmd *cobra.Command) error {
 			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(texts(left[name]), " "), cmp.Or(err, l.stillHeld(cmd.Context())))
 		}
 		errs = append(errs, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.stranded)) {
+		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, strings.Join(texts(l.stranded[name]), " ")))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &exitError{exitFailed, err}

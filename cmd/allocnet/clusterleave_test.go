@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -166,6 +167,42 @@ func TestClusterLeaveKeeps(t *testing.T) {
 		if leases != nil && (exitCode(err) != exitFailed || err.Error() != want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestClusterLeaveWithoutNetwork: the blocks of a pool whose network was removed before are named, as
+// nothing can give them back. Those of a flat pool are not concerned.
+func TestClusterLeaveWithoutNetwork(t *testing.T) {
+	state := pooled(t).StateDir
+	c, err := ipam.Parse(fmt.Appendf(nil, `{"type": "allocnet-ipam", "pool": "web", "mode": "auto", "ranges": [{"subnet": "10.92.0.0/24"}], "blockSize": {"4": 24},
+		"stateDir": %q, "dataDir": %q, "configDir": %q}`, state, t.TempDir(), t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := access(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := ipam.Owner{ContainerID: "a1", Interface: "eth0"}
+	web := a.pool.(*pool.Pool)
+	if _, err := web.Add(t.Context(), ipam.Request{Owner: owner}); err != nil {
+		t.Fatal(err)
+	}
+	if err := web.Del(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	table := &leftTable{}
+	l := leave{yes: true, table: table, used: func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil }}
+	if err := l.findPools(&settings{confDir: t.TempDir(), stateDir: state}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	cmd.SetOut(&bytes.Buffer{})
+	err = l.run(cmd)
+	want := "pool web: 10.92.0.0/24 still belong to this host: no network uses the pool: restore it, and repeat the command"
+	if err == nil || exitCode(err) != exitFailed || err.Error() != want || table.removed != 1 {
+		t.Errorf("%d removals, %v, want %s", table.removed, err, want)
 	}
 }
 

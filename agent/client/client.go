@@ -37,6 +37,8 @@ var ErrUnavailable = errdefs.New(errdefs.Unavailable, "the agent does not answer
 type Client struct {
 	socket string
 	http   http.Client
+	// patience is how long Cluster waits: the agent answers from memory.
+	patience time.Duration
 }
 
 // New returns a client of the agent at a socket; an empty path is
@@ -51,7 +53,7 @@ func New(socket string) *Client {
 		}
 		return c, err
 	}
-	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}}
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}, patience: 10 * time.Second}
 }
 
 // Setup sets an allocation up; repeated with the same body it returns the existing
@@ -113,9 +115,16 @@ func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)
 }
 
-// Cluster returns the pools whose networks span hosts.
+// Cluster returns the pools whose networks span hosts. ErrUnavailable: the agent does not answer
+// within 10 s, as one that is stopped.
 func (c *Client) Cluster(ctx context.Context) (*api.Cluster, error) {
-	return call[api.Cluster](ctx, c, http.MethodGet, api.PathCluster, nil)
+	limited, stop := context.WithTimeout(ctx, c.patience)
+	defer stop()
+	all, err := call[api.Cluster](limited, c, http.MethodGet, api.PathCluster, nil)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, errdefs.As(errdefs.Unavailable, fmt.Errorf("%w within %s: %w", ErrUnavailable, c.patience, err))
+	}
+	return all, err
 }
 
 // Events yields the events that the query selects, the oldest first; with Follow then new

@@ -17,6 +17,10 @@ import (
 // pause is between the beginnings of two listings: what changes meanwhile is read at once.
 const pause = 500 * time.Millisecond
 
+// mostDoubted is how many contents are read again after each listing that did not change. A listing
+// waits for 10 s: all hosts doubt at the same time, and the servers have just come back.
+const mostDoubted = 16
+
 // Options are what Peers need.
 type Options struct {
 	// Config is that of the pool. It is required.
@@ -52,6 +56,8 @@ type entry struct {
 	remote Remote
 	// err is why packets cannot be sent to the owner.
 	err error
+	// doubted: the store has not answered since it was read.
+	doubted bool
 }
 
 // New returns the blocks of a pool. It reads nothing.
@@ -68,13 +74,13 @@ func New(o Options) *Peers {
 func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 	store, host, err := p.o.Open()
 	if err != nil {
-		p.forget()
+		p.doubt()
 		return Blocks{}, err
 	}
 	r := reader{stale: ipam.Stale(store), now: store}
 	listing, err := p.list(ctx, r)
 	if err != nil {
-		p.forget()
+		p.doubt()
 		return Blocks{}, err
 	}
 	if err := p.read(ctx, r, listing.Entries); err != nil {
@@ -92,15 +98,21 @@ func (p *Peers) list(ctx context.Context, r reader) (ipam.Listing, error) {
 	listing, err := r.list(ctx, ipam.BlocksPrefix(p.o.Config.Pool), p.index, p.isCurrent)
 	if err == nil && listing.Index < p.index {
 		p.o.Logger.Warn("the store was restored from a snapshot: all blocks are read again", "pool", p.o.Config.Pool)
-		p.index = 0
-		p.forget()
+		p.index, p.isCurrent, p.entries = 0, false, map[string]entry{}
 	}
 	return listing, err
 }
 
-// forget lets all contents be read again. A store that has not answered may have been restored on
-// new servers, which count on from the snapshot's index: an index may be that of another content.
-func (p *Peers) forget() { p.isCurrent, p.entries = false, map[string]entry{} }
+// doubt lets all contents be read again, a few at a time. A store that has not answered may have been
+// restored on new servers, which count on from the snapshot's index: an index may be that of another
+// content.
+func (p *Peers) doubt() {
+	p.isCurrent = false
+	for path, e := range p.entries {
+		e.doubted = true
+		p.entries[path] = e
+	}
+}
 
 // waitForTurn waits until another listing may begin.
 func (p *Peers) waitForTurn(ctx context.Context) error {
@@ -119,10 +131,14 @@ func (p *Peers) waitForTurn(ctx context.Context) error {
 func (p *Peers) read(ctx context.Context, r reader, listed []ipam.Entry) error {
 	next := make(map[string]entry, len(listed))
 	var changed []ipam.Entry
+	doubted := 0
 	for _, e := range listed {
 		known, ok := p.entries[e.Path]
 		if ok && known.index == e.Index {
 			next[e.Path] = known
+			if known.doubted && doubted < mostDoubted && p.checkPath(e.Path) == nil {
+				changed, doubted = append(changed, e), doubted+1
+			}
 		} else if err := p.checkPath(e.Path); err != nil {
 			next[e.Path] = entry{index: e.Index, err: err}
 		} else {

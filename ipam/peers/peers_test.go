@@ -529,3 +529,33 @@ func TestNeedlessReads(t *testing.T) {
 	}
 	requireAsked(t, store, 1, 0)
 }
+
+// TestDoubted: after an outage the servers are not asked for all contents at once, and not for what
+// is no block of the pool.
+func TestDoubted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &testStore{}
+		p := peers.New(peers.Options{Config: config(t), Open: open(store, host("a"))})
+		for _, c := range blocksOf(t, 16, endpoint("192.0.2.2")) {
+			putBlock(t, store, c)
+		}
+		slots := config(t).Slots(ipam.IPv6)
+		for i := range uint64(8) {
+			putBlock(t, store, content(slots.At(i).String(), host("b"), endpoint("192.0.2.2")))
+		}
+		putBlock(t, store, content("10.9.0.0/28", host("b"), endpoint("192.0.2.2")))
+		mustNext(t, p)
+		store.unlisted = ipam.ErrUnavailable
+		if _, err := p.Next(t.Context()); !errors.Is(err, ipam.ErrUnavailable) {
+			t.Errorf("error %v, want %v", err, ipam.ErrUnavailable)
+		}
+		store.unlisted = nil
+		store.asked()
+		for _, reads := range []int{16, 8, 0} {
+			if got := mustNext(t, p); len(got.Remote) != 24 || len(got.Invalid) != 1 {
+				t.Errorf("%d blocks and %d others, want 24 and 1", len(got.Remote), len(got.Invalid))
+			}
+			requireAsked(t, store, 1, reads)
+		}
+	})
+}

@@ -104,8 +104,8 @@ func prepare() error {
 	if err := os.Symlink(nomadagent.Binary(), programs+"/nomad"); err != nil {
 		return err
 	}
-	for _, bridge := range []string{management, beyond, wire} {
-		if err := runAll("ip link add "+bridge+" type bridge", "ip link set "+bridge+" up"); err != nil {
+	for i, bridge := range []string{management, beyond, wire} { // the address of the router does not follow the ports that come and go
+		if err := runAll(fmt.Sprintf("ip link add %s address 02:00:5e:00:53:0%d type bridge", bridge, i), "ip link set "+bridge+" up"); err != nil {
 			return err
 		}
 	}

@@ -6,35 +6,18 @@
 package cluster
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
-	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // lab is the cluster of all tests: it takes a while to start.
 var lab *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	cluster.Main()
-	os.Exit(sandbox.Main(func() int { return nomadagent.Run(func() int { return run(m) }) }))
-}
-
-func run(m *testing.M) int {
-	rules, err := cluster.Policy()
-	if err == nil {
-		lab, err = cluster.New(rules, cluster.Layout{})
-	}
-	if err == nil {
-		defer lab.Close()
-		err = lab.Start()
-	}
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(cluster.Run(cluster.Layout{}, func(c *cluster.Cluster) int {
+		lab = c
+		return m.Run()
+	}))
 }

@@ -10,14 +10,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
@@ -107,12 +105,7 @@ func (s *scene) end() {
 // keepLogs copies the logs of all machines to the test's artifacts, and tells the last that
 // Nomad's clients say of allocations: not all runs keep the artifacts.
 func (s *scene) keepLogs() {
-	for _, m := range append(lab.Servers, lab.Clients...) {
-		logs, _ := filepath.Glob(m.Path("*.log"))
-		for _, log := range logs {
-			sandbox.Run(s, "cp", log, filepath.Join(s.ArtifactDir(), m.Name+"-"+filepath.Base(log)))
-		}
-	}
+	lab.KeepLogs(s)
 	for _, m := range lab.Clients {
 		out, _ := exec.Command("sh", "-c", "grep -E 'client: |client.rpc: ' "+m.Path(cluster.Nomad+".log")+" | tail -n 12").Output() // it may have said nothing
 		s.Logf("%s: %s\n%s", m.Name, cluster.Nomad, out)

@@ -6,13 +6,10 @@
 package span
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
-	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // drivers lets the clients have the driver of docs/nomad-driver.md.
@@ -32,24 +29,10 @@ plugin "allocnet" {
 var lab *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	cluster.Main()
-	os.Exit(sandbox.Main(func() int { return nomadagent.Run(func() int { return run(m) }) }))
-}
-
-func run(m *testing.M) int {
-	rules, err := cluster.Policy()
-	if err == nil {
-		lab, err = cluster.New(rules, cluster.Layout{Router: true, Networks: configurations(), Client: drivers})
-	}
-	if err == nil {
-		defer lab.Close()
-		err = lab.Start()
-	}
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(cluster.Run(cluster.Layout{Router: true, Networks: configurations(), Client: drivers}, func(c *cluster.Cluster) int {
+		lab = c
+		return m.Run()
+	}))
 }
 
 func must(t testing.TB, err error) {

@@ -5,12 +5,10 @@ package span
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
@@ -62,14 +60,8 @@ func (s *scene) on(client int) peer { return on(s.peers, lab.Clients[client]) }
 
 // keepLogs copies the logs of all machines to the artifacts of a test that has failed.
 func (s *scene) keepLogs() {
-	if !s.Failed() {
-		return
-	}
-	for _, m := range append(lab.Servers, lab.Clients...) {
-		logs, _ := filepath.Glob(m.Path("*.log"))
-		for _, log := range logs {
-			sandbox.Run(s, "cp", log, filepath.Join(s.ArtifactDir(), m.Name+"-"+filepath.Base(log)))
-		}
+	if s.Failed() {
+		lab.KeepLogs(s)
 	}
 }
 

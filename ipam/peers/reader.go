@@ -8,6 +8,8 @@ import (
 	"errors"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -47,30 +49,31 @@ func (r reader) get(ctx context.Context, listed ipam.Entry) (ipam.Entry, error) 
 // readAll reads the contents of what was listed, a few at a time. What is there no more is left
 // out. After an error it returns what it has read.
 func (r reader) readAll(ctx context.Context, listed []ipam.Entry) ([]ipam.Entry, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	group, limited := errgroup.WithContext(ctx) // after one has failed the others would fail as well
+	group.SetLimit(mostReads)
 	var mu sync.Mutex // guards contents
 	var contents []ipam.Entry
-	var wait sync.WaitGroup
-	turns := make(chan struct{}, mostReads)
 	for _, e := range listed {
-		turns <- struct{}{}
-		if ctx.Err() != nil {
+		if limited.Err() != nil {
 			break
 		}
-		wait.Go(func() {
-			defer func() { <-turns }()
-			got, err := r.get(ctx, e)
-			switch {
-			case err == nil:
-				mu.Lock()
-				defer mu.Unlock()
-				contents = append(contents, got)
-			case !errors.Is(err, ipam.ErrNotFound):
-				stop(err) // the others would fail as well
+		group.Go(func() error {
+			got, err := r.get(limited, e)
+			if errors.Is(err, ipam.ErrNotFound) {
+				return nil
 			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			contents = append(contents, got)
+			return nil
 		})
 	}
-	wait.Wait()
-	return contents, context.Cause(ctx)
+	err := group.Wait()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return contents, err
 }

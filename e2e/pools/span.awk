@@ -26,6 +26,11 @@ function listed(hosts, blocks, bytes) {
 	printf "| %d | %d | %.2f | %.2f |\n", hosts, blocks, bytes / 1e6, bytes * hosts / 1e9
 }
 
+# way compares one between allocations of two hosts with a plain route.
+function way(text, name) {
+	printf "| %s | %s | %s |\n", text, value("SpanPaths", name "-throughput/plain", "%.2f"), value("SpanPaths", name "-latency/plain", "%.2f")
+}
+
 END {
 	print "\n| hosts, with 5 blocks each | a new block is known, ms, median and 99th percentile | requests of a host | KiB that the servers send it | CPU time of a host, ms | memory of a host, KiB |"
 	print "| ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -35,4 +40,10 @@ END {
 	listed(200)
 	listed(1000)
 	listed(5000)
+	print "\n| between allocations of two hosts on one link | throughput | latency |\n| --- | ---: | ---: |"
+	way("bridges with a route and rules as those of flannel, made manually", "hostgw")
+	way("`routed`, ptp", "routed-ptp")
+	way("`routed`, bridge", "routed-bridge")
+	way("`vxlan`, ptp", "vxlan-ptp")
+	way("`vxlan`, bridge", "vxlan-bridge")
 }

@@ -42,18 +42,20 @@ type chooser struct {
 	lookup func(netip.Addr) (hop, error)
 
 	// What choose looks up for each target: routes of others, those to networks in the pool's subnets, the
-	// interfaces of this host's addresses, and the addresses that no block may have.
+	// interfaces of this host's addresses, and the hosts whose addresses are in the subnets.
 	foreign  map[netip.Prefix]entry
 	networks []entry
 	owners   map[netip.Addr]string
-	kept     []netip.Addr
+	within   []Target
+	// overlap is why the pool gets no routes at all. Empty: it gets some.
+	overlap string
 	// sources are the addresses of this host's own packets into the VXLAN, of IPv4 (true) and IPv6:
 	// the device has none, and the kernel would choose one of any interface, such as a gateway's.
 	sources map[bool]netip.Addr
 }
 
 // index prepares what is looked up for each target: there are many.
-func (c *chooser) index() {
+func (c *chooser) index(targets []Target) {
 	c.foreign, c.owners = map[netip.Prefix]entry{}, map[netip.Addr]string{}
 	for _, e := range c.have.routes {
 		if _, ok := c.foreign[e.prefix]; !ok && !e.ours {
@@ -63,20 +65,15 @@ func (c *chooser) index() {
 			}
 		}
 	}
-	keep := func(a netip.Addr) {
-		if slices.ContainsFunc(c.pool.Subnets, func(s netip.Prefix) bool { return s.Contains(a) }) {
-			c.kept = append(c.kept, a)
-		}
-	}
 	for _, own := range c.have.addresses {
 		c.owners[own.Addr] = own.device
-		if !slices.Contains(c.pool.Gateways, own.Addr) {
-			keep(own.Addr)
+	}
+	for _, t := range targets {
+		if c.pool.has(t.Endpoint.Address) {
+			c.within = append(c.within, t)
 		}
 	}
-	for _, g := range c.have.gateways {
-		keep(g)
-	}
+	c.overlap = c.overlaps()
 	c.sources = map[bool]netip.Addr{c.local.Is4(): c.local}
 	for _, own := range c.have.addresses {
 		present, ok := c.sources[own.Is4()]
@@ -86,9 +83,39 @@ func (c *chooser) index() {
 	}
 }
 
+// overlaps returns what of this host is in the subnets of the pool: packets to what it reaches there would
+// not arrive any more. Allocations have the gateways, and addresses of the host's own blocks.
+func (c *chooser) overlaps() string {
+	if c.pool.has(c.local) {
+		return fmt.Sprintf("%s, at which other hosts reach this one", c.local)
+	}
+	for _, own := range c.have.addresses {
+		given := slices.ContainsFunc(c.own, func(b netip.Prefix) bool { return b.Contains(own.Addr) })
+		if c.pool.has(own.Addr) && !given && !slices.Contains(c.pool.Gateways, own.Addr) {
+			return fmt.Sprintf("%s of this host's interface %s", own.Addr, own.device)
+		}
+	}
+	for _, g := range c.have.gateways {
+		if c.pool.has(g) {
+			return fmt.Sprintf("%s, this host's default gateway", g)
+		}
+	}
+	return ""
+}
+
+// closed are the subnets of which the host reaches nothing but blocks.
+func (c *chooser) closed() []netip.Prefix {
+	if c.overlap != "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(c.pool.Subnets), func(s netip.Prefix) bool {
+		return slices.ContainsFunc(c.within, func(t Target) bool { return s.Contains(t.Endpoint.Address) })
+	})
+}
+
 // choose decides for all targets.
 func (c *chooser) choose(targets []Target) []pick {
-	c.index()
+	c.index(targets)
 	seen := map[netip.Prefix]bool{}
 	picks := make([]pick, 0, len(targets))
 	for _, t := range targets {
@@ -146,6 +173,8 @@ func (c *chooser) refuse(t Target) string {
 	a := t.Endpoint.Address
 	within := func(p netip.Prefix) bool { return p.Bits() <= t.Block.Bits() && p.Contains(t.Block.Addr()) }
 	switch {
+	case c.overlap != "":
+		return "the pool's subnets have " + c.overlap
 	case t.Block != t.Block.Masked() || !slices.ContainsFunc(c.pool.Subnets, within):
 		return fmt.Sprintf("the block is not in the subnets %s of the pool", c.pool.Subnets)
 	case t.Block.Bits() != c.pool.blockBits(t.Block):
@@ -159,7 +188,7 @@ func (c *chooser) refuse(t Target) string {
 	switch own := c.owners[a]; {
 	case own != "":
 		return fmt.Sprintf("the address %s is this host's, on %s", a, own)
-	case slices.ContainsFunc(c.pool.Subnets, func(p netip.Prefix) bool { return p.Contains(a) }):
+	case c.pool.has(a):
 		return fmt.Sprintf("the address %s is in the pool", a)
 	case c.owners[t.Endpoint.LinkLocal] != "":
 		return fmt.Sprintf("the address %s is this host's", t.Endpoint.LinkLocal)
@@ -167,14 +196,11 @@ func (c *chooser) refuse(t Target) string {
 	return c.covers(t.Block)
 }
 
-// covers returns what of this host's a route to the block would divert.
+// covers returns what a route to the block would divert: other hosts, or networks of this one.
 func (c *chooser) covers(block netip.Prefix) string {
-	for _, a := range c.kept {
-		if own := c.owners[a]; block.Contains(a) && own != "" {
-			return fmt.Sprintf("the block has the address %s of this host's interface %s", a, own)
-		}
-		if block.Contains(a) {
-			return fmt.Sprintf("the block has this host's default gateway %s", a)
+	for _, t := range c.within {
+		if block.Contains(t.Endpoint.Address) {
+			return fmt.Sprintf("the block has the address %s of the node %s", t.Endpoint.Address, t.Node)
 		}
 	}
 	for _, e := range c.networks {

@@ -37,10 +37,10 @@ func entryTo(block netip.Prefix, n next) entry {
 	return e
 }
 
-// goalOf returns what the routes of a report need.
-func goalOf(p Pool, s *snapshot, picks []pick) goal {
+// goalOf returns what the routes of a report need, and those of subnets that have nothing but blocks.
+func goalOf(closed []netip.Prefix, s *snapshot, picks []pick) goal {
 	var g goal
-	for _, subnet := range p.Subnets {
+	for _, subnet := range closed {
 		e := unclaimed(subnet)
 		taken := func(other entry) bool { return !other.ours && other.place() == e.place() }
 		if !slices.ContainsFunc(s.routes, taken) {

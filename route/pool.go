@@ -41,6 +41,11 @@ func (p Pool) blockBits(of netip.Prefix) int {
 	return p.BlockSize.IPv6
 }
 
+// has is whether an address is in one of the subnets.
+func (p Pool) has(a netip.Addr) bool {
+	return slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool { return s.Contains(a) })
+}
+
 // divides is whether a network is a part of one of the subnets, and larger than a block.
 func (p Pool) divides(network netip.Prefix) bool {
 	return network.Bits() < p.blockBits(network) && slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool {

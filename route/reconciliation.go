@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -31,7 +32,12 @@ type reconciliation struct {
 	counts map[verb]int
 	failed map[object]error
 	first  error
+	// overlap is why the pool gets no routes.
+	overlap error
 }
+
+// errOverlap is a pool whose routes would cut this host off.
+var errOverlap = errdefs.New(errdefs.Conflict, "subnets of a pool have an address that this host needs")
 
 func (t *Table) begin(p Pool) (*reconciliation, error) {
 	kept, err := t.widen(p)
@@ -104,12 +110,15 @@ func (r *reconciliation) try(c change) error {
 func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr error) Report {
 	c := chooser{pool: r.pool, own: own, local: r.local.Address, have: r.have, lookup: r.once()}
 	picks := c.choose(targets)
+	if c.overlap != "" {
+		r.overlap = fmt.Errorf("%w: %s have %s: change the ranges of the pool %s, or the address", errOverlap, r.pool.Subnets, c.overlap, r.pool.Name)
+	}
 	l := r.have.link(deviceName(r.pool.Name))
 	if r.pool.hasDevice() && (l == nil || !l.up || !l.isOurs(r.pool.Name)) {
 		failOverlay(picks, deviceErr)
 	}
 	stale := func(e entry) bool { return r.record.has(e, r.records) }
-	for _, c := range plan(r.have, goalOf(r.pool, r.have, picks), stale) {
+	for _, c := range plan(r.have, goalOf(c.closed(), r.have, picks), stale) {
 		_ = r.try(c) // the others are attempted, too
 	}
 	if !r.pool.hasDevice() && r.record.Device != "" {

@@ -94,7 +94,7 @@ func (t *Table) Apply(p Pool, own []netip.Prefix, targets []Target) (Report, err
 	}
 	report := r.apply(own, targets, deviceErr)
 	t.follow(r)
-	if err := errors.Join(deviceErr, r.failure()); err != nil {
+	if err := errors.Join(deviceErr, r.overlap, r.failure()); err != nil {
 		return report, err
 	}
 	return report, t.narrow(p, r.record)

@@ -214,10 +214,8 @@ func TestRefusedTargets(t *testing.T) {
 		"an address in the pool":   {to(blockB, "b", "10.60.3.3", macB), ipam.ModeRouted, "is in the pool"},
 		"own link-local":           {edit(func(t *Target) { t.Endpoint.LinkLocal = ip("fe80::1") }), ipam.ModeRouted, "fe80::1 is this host's"},
 		"global as link-local":     {edit(func(t *Target) { t.Endpoint.LinkLocal = ip("2001:db8::9") }), ipam.ModeRouted, "linkLocal"},
-		"an own interface":         {to("10.60.8.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "10.60.8.7 of this host's interface eth1"},
 		"a network of this host":   {to("10.60.21.64/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "a part of the network of this host's route 10.60.20.0/23 dev eth1"},
 		"a network of another":     {to("fd60::4000/122", "b", "192.0.2.2", macB), ipam.ModeVXLAN, "a part of the network of this host's route fd60::4000/120 via fe80::99 dev eth1"},
-		"the default gateway":      {to("10.60.7.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "default gateway 10.60.7.9"},
 		"behind a router":          {to(blockB, "b", "198.51.100.3", macB), ipam.ModeRouted, "behind 192.0.2.254: use the mode vxlan or auto"},
 		"no route":                 {to(blockB, "b", "198.51.100.4", macB), ipam.ModeRouted, "is no link to other hosts"},
 		"through a device of ours": {to(blockB, "b", "198.51.100.5", macB), ipam.ModeRouted, "is no link to other hosts"},
@@ -233,8 +231,7 @@ func TestRefusedTargets(t *testing.T) {
 			f.links = append(f.links,
 				link{device: device{name: "eth1", up: true, mtu: 1500}, kind: "device", index: 3},
 				link{device: device{name: "vx-other", alias: "allocnet pool other", up: true}, kind: "vxlan", index: 4})
-			f.addresses = append(f.addresses, address{ip("10.60.8.7"), "eth1", true}, address{ip("10.60.0.1"), "eth1", true})
-			f.gateways = append(f.gateways, ip("10.60.7.9"))
+			f.addresses = append(f.addresses, address{ip("10.60.0.1"), "eth1", true})
 			f.routes = append(f.routes, entry{prefix: cidr("10.60.20.0/23"), device: "eth1"}, entry{prefix: cidr("fd60::4000/120"), via: ip("fe80::99"), device: "eth1", metric: 256})
 			f.hops = map[netip.Addr]hop{ip("198.51.100.3"): behindRouter, ip("198.51.100.4"): {}, ip("198.51.100.5"): {device: "vx-other"}}
 			table := start(t, f, p)
@@ -243,12 +240,69 @@ func TestRefusedTargets(t *testing.T) {
 			if r := report.Routes[0]; err != nil || r.State != Refused || !strings.Contains(r.Reason, test.reason) {
 				t.Errorf("%+v, %v; want %q", r, err, test.reason)
 			}
-			after := strings.ReplaceAll(f.state(), unclaimed(p.Subnets[0]).String()+"\n"+unclaimed(p.Subnets[1]).String(), "")
+			after := f.state()
+			for _, s := range p.Subnets {
+				after = strings.ReplaceAll(after, unclaimed(s).String(), "")
+			}
 			if strings.TrimSpace(after) != strings.TrimSpace(before) {
 				t.Errorf("the kernel has:\n%s", f.state())
 			}
 		})
 	}
+}
+
+// TestOverlap: a pool whose subnets have what this host needs gets no routes, also none that it had: they
+// would cut the host off. What allocations of the host have is in the subnets, too.
+func TestOverlap(t *testing.T) {
+	own := []netip.Prefix{cidr("10.60.9.0/26")}
+	targets := []Target{to("10.60.1.0/26", "b", "192.0.2.2", macB), to("fd60::40/122", "b", "192.0.2.2", macB)}
+	for name, test := range map[string]struct {
+		change func(*fake, *Pool)
+		want   string
+	}{
+		"the endpoint":            {func(_ *fake, p *Pool) { p.Subnets[0] = cidr("192.0.0.0/16") }, "192.0.2.1, at which other hosts reach this one"},
+		"the endpoint, a gateway": {func(_ *fake, p *Pool) { p.Subnets[0], p.Gateways[0] = cidr("192.0.0.0/16"), local.Address }, "192.0.2.1, at which other hosts reach this one"},
+		"an interface":            {func(f *fake, _ *Pool) { f.addresses = append(f.addresses, address{ip("fd60::807"), "eth1", true}) }, "fd60::807 of this host's interface eth1"},
+		"the default gateway":     {func(f *fake, _ *Pool) { f.gateways = append(f.gateways, ip("10.60.7.9")) }, "10.60.7.9, this host's default gateway"},
+		"a gateway of the pool":   {func(f *fake, _ *Pool) { f.addresses = append(f.addresses, address{ip("10.60.0.1"), "alloc0", true}) }, ""},
+		"an address of a block":   {func(f *fake, _ *Pool) { f.addresses = append(f.addresses, address{ip("10.60.9.7"), "alloc0", true}) }, ""},
+	} {
+		f, p := newFake(), testPool(ipam.ModeRouted)
+		table := start(t, f, p)
+		apply(t, table, p, targets...)
+		test.change(f, &p)
+		report, err := table.Apply(p, own, targets)
+		if test.want == "" {
+			if err != nil || report.Added+report.Replaced+report.Removed != 0 {
+				t.Errorf("%s: %v, %+v", name, err, report)
+			}
+			continue
+		}
+		if !errors.Is(err, errOverlap) || !strings.Contains(err.Error(), test.want) || f.state() != "" {
+			t.Errorf("%s: %v, the kernel has:\n%s", name, err, f.state())
+		}
+		for _, r := range report.Routes {
+			if r.State != Refused || r.Reason != "the pool's subnets have "+test.want {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if again, err := table.Apply(p, own, targets); !errors.Is(err, errOverlap) || again.Removed > 0 {
+			t.Errorf("%s, the second time: %+v, %v", name, again, err)
+		}
+	}
+}
+
+// TestNodeInPool: a host whose node has an address in the pool's subnets gets no route. Neither it nor who has
+// the block around that address cuts this host off from the node, nor stops the routes to other hosts.
+func TestNodeInPool(t *testing.T) {
+	f, p := newFake(), testPool(ipam.ModeRouted)
+	report := apply(t, start(t, f, p), p, to("10.60.1.0/26", "b", "10.60.3.3", ""), to("10.60.3.0/26", "c", "192.0.2.3", ""), to("10.60.4.0/26", "d", "192.0.2.4", ""))
+	for i, want := range []string{"the address 10.60.3.3 is in the pool", "the block has the address 10.60.3.3 of the node b", ""} {
+		if r := report.Routes[i]; r.Reason != want || (r.State == Installed) != (want == "") {
+			t.Errorf("%+v, want %q", r, want)
+		}
+	}
+	requireState(t, f, "route 10.60.4.0/26 via 192.0.2.4 dev eth0\nroute unreachable fd60::/112 metric 4278198272")
 }
 
 // TestAllowedTargets are close to refused ones.

@@ -49,8 +49,7 @@ func (c concern) has(e event) bool {
 		return e.index == c.device && c.device != 0
 	case addressEvent:
 		a := e.prefix.Addr()
-		inPool := slices.ContainsFunc(c.pool.Subnets, func(s netip.Prefix) bool { return s.Contains(a) })
-		return a == c.local || c.links[e.index] || inPool && !slices.Contains(c.pool.Gateways, a)
+		return a == c.local || c.links[e.index] || c.pool.has(a) && !slices.Contains(c.pool.Gateways, a)
 	case routeEvent:
 		return c.hasRoute(e)
 	}

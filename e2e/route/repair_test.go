@@ -250,35 +250,6 @@ func TestReplacedNode(t *testing.T) {
 	}
 }
 
-// TestOwnNetwork: a block does not divert packets to a network that the host has in the pool's subnet, or to one
-// for which another program has a route.
-func TestOwnNetwork(t *testing.T) {
-	hosts := newHosts(t, 2)
-	p, a := pool(ipam.ModeRouted), hosts[0]
-	namespace(t, "lan")
-	ip(t, "-n a link add lan0 type veth peer name eth0 netns lan")
-	address(t, "a", "lan0", "10.60.2.200/24")
-	address(t, "lan", "eth0", "10.60.2.7/24")
-	spoil(t, a, "-6 route add fd60::200/121 via fd31::fe proto static")
-	for _, h := range hosts {
-		h.device(t, p)
-	}
-	for _, r := range a.apply(t, p, hosts).Routes {
-		if r.State != route.Refused || !strings.Contains(r.Reason, "a part of the network") {
-			t.Errorf("%+v", r)
-		}
-	}
-	for address, want := range map[string]string{"10.60.2.7": "dev lan0", "fd60::205": "via fd31::fe"} {
-		if got := ip(t, "-n a route get %s", address); !strings.Contains(got, want) {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-	spoil(t, a, "link del lan0")
-	spoil(t, a, "-6 route del fd60::200/121")
-	join(t, p, hosts)
-	requireTraffic(t, hosts, 1500)
-}
-
 // TestForeignNextHop: a route that another program adds for a block, with the metric of ours, is for IPv6 one
 // more next hop of our route. It stays, and ours goes.
 func TestForeignNextHop(t *testing.T) {

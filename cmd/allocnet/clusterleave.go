@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cniconf"
@@ -55,6 +56,7 @@ type leave struct {
 
 func newClusterLeave(s *settings) *cobra.Command {
 	l := &leave{used: netns.Addresses}
+	var f agentFlags
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Remove all that networks that span hosts have on this host",
@@ -63,29 +65,36 @@ the pools whose networks span hosts back to the store. The command shows what it
 remove, and asks.
 
 First stop the allocations that have addresses of these pools, as with nomad node drain, and
-stop the agent: it would make the routes again. The command refuses otherwise. Afterwards, remove
-the networks from the CNI configuration directories before you start the agent.
+stop the agent: it would make the routes again. The command refuses otherwise. It reads state_dir and
+conf_dir of the agent's configuration: repeat flags that the agent has instead. Afterwards, remove the
+networks from the CNI configuration directories before you start the agent.
 
 If the store does not answer, or the network of a pool was removed before, the routes and devices
 are removed nevertheless, the blocks that stay this host's are named, and the exit code is 1. The
 command can be repeated.`,
 		Example: `  allocnet cluster leave --yes`,
 		Args:    noArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return l.open(cmd, s) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return l.open(cmd, s, &f) },
 	}
+	cmd.Flags().StringVar(&f.config, "config", config.DefaultDir, "the agent's configuration: a .hcl file, or a directory of .hcl files")
 	cmd.Flags().BoolVarP(&l.yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-// open finds the pools, and leaves them while no agent can start.
-func (l *leave) open(cmd *cobra.Command, s *settings) error {
+// open finds the pools, and leaves them while no agent can start: one with the same state directory, which has
+// the records of the routes, too.
+func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}
-	if err := l.findPools(s); err != nil {
+	c, err := f.load(cmd.Flags(), s)
+	if err != nil {
 		return err
 	}
-	dir := span.Dir(s.stateDir)
+	if err := l.findPools(c.ConfDirs, c.StateDir); err != nil {
+		return err
+	}
+	dir := span.Dir(c.StateDir)
 	unlock, err := span.Lock(dir)
 	if errors.Is(err, span.ErrLocked) {
 		return usage(fmt.Errorf("nothing is removed: %w: stop the agent first (systemctl stop allocnet.service allocnet.socket)", err))
@@ -102,8 +111,8 @@ func (l *leave) open(cmd *cobra.Command, s *settings) error {
 }
 
 // findPools opens those whose networks span hosts.
-func (l *leave) findPools(s *settings) error {
-	catalog, err := cniconf.Load(s.confDirs()...)
+func (l *leave) findPools(confDirs []string, stateDir string) error {
+	catalog, err := cniconf.Load(confDirs...)
 	if err != nil {
 		return err
 	}
@@ -122,7 +131,7 @@ func (l *leave) findPools(s *settings) error {
 		}
 		l.pools[c.Pool], l.subnets[c.Pool] = a.pool.(*pool.Pool), c.Subnets()
 	}
-	return l.findStranded(s.stateDir, found)
+	return l.findStranded(stateDir, found)
 }
 
 // findStranded finds the pools on record whose networks were removed.

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -193,7 +195,7 @@ func TestClusterLeaveWithoutNetwork(t *testing.T) {
 	}
 	table := &leftTable{}
 	l := leave{yes: true, table: table, used: func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil }}
-	if err := l.findPools(&settings{confDir: t.TempDir(), stateDir: state}); err != nil {
+	if err := l.findPools([]string{t.TempDir()}, state); err != nil {
 		t.Fatal(err)
 	}
 	cmd := &cobra.Command{}
@@ -222,8 +224,18 @@ func TestClusterLeaveRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	code, _, errs := runs(t, "cluster", "leave", "--yes", "--state-dir", state)
-	if code != exitRefused || !strings.Contains(errs, "stop the agent first (systemctl stop allocnet.service allocnet.socket)") {
-		t.Errorf("exit code %d: %s", code, errs)
+	file := filepath.Join(t.TempDir(), "agent.hcl")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "state_dir = %q\n", state), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range [][]string{{"--state-dir", state}, {"--config", file}} {
+		code, _, errs := runs(t, append([]string{"cluster", "leave", "--yes"}, flag...)...)
+		if code != exitRefused || !strings.Contains(errs, "stop the agent first (systemctl stop allocnet.service allocnet.socket)") {
+			t.Errorf("%s: exit code %d: %s", flag, code, errs)
+		}
+	}
+	code, _, errs := runs(t, "cluster", "leave", "--yes", "--config", file+".hcl")
+	if code == exitDone || !strings.Contains(errs, file+".hcl") {
+		t.Errorf("without the configuration: exit code %d: %s", code, errs)
 	}
 }

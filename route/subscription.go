@@ -6,12 +6,13 @@ package route
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/kernelevents"
 )
 
 // groups are what the kernel is asked to tell of.
@@ -20,50 +21,20 @@ var groups = []uint{
 	unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
 }
 
-// receiveBuffer has room for the events of some thousand changes.
-const receiveBuffer = 1 << 20
-
 func (host) watch(ctx context.Context, seen func(event), ended func()) error {
-	s, err := nl.Subscribe(unix.NETLINK_ROUTE, groups...)
-	if err != nil {
-		return fmt.Errorf("subscribe to changes of the kernel's tables: %w", err)
-	}
-	_ = s.SetReceiveBufferSize(receiveBuffer, true) // with less, more is lost, which is noticed
-	stop := context.AfterFunc(ctx, s.Close)
-	go func() {
-		defer ended()
-		defer s.Close()
-		defer stop()
-		receive(ctx, s, seen)
-	}()
-	return nil
+	return kernelevents.Subscription{Protocol: unix.NETLINK_ROUTE, Groups: groups}.Start(ctx, listener(seen, ended))
 }
 
-// receiver is a socket of netlink.
-type receiver interface {
-	Receive() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
-}
-
-// receive reads events until the context ends. What the kernel has no room for is lost, and told
-// of once.
-func receive(ctx context.Context, s receiver, seen func(event)) {
-	for ctx.Err() == nil {
-		messages, _, err := s.Receive()
-		if errors.Is(err, unix.ENOBUFS) {
-			seen(event{kind: lostEvent})
-			continue
-		}
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
-			continue
-		}
-		if err != nil {
-			return
-		}
-		for _, m := range messages {
+// listener tells of events. Messages that were lost are one event.
+func listener(seen func(event), ended func()) kernelevents.Listener {
+	return kernelevents.Listener{
+		Seen: func(m syscall.NetlinkMessage) {
 			if e, ok := eventOf(m); ok {
 				seen(e)
 			}
-		}
+		},
+		Lost:  func() { seen(event{kind: lostEvent}) },
+		Ended: ended,
 	}
 }
 

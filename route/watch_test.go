@@ -6,6 +6,7 @@ package route
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -88,37 +89,17 @@ func TestCoalesced(t *testing.T) {
 	}
 }
 
-// answers are what a socket returns, one after the other.
-type answers []func() ([]syscall.NetlinkMessage, error)
-
-func (a *answers) Receive() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error) {
-	next := (*a)[0]
-	*a = (*a)[1:]
-	messages, err := next()
-	return messages, nil, err
-}
-
-// TestLostEvents: a reader that was too slow is told once, and reads on.
-func TestLostEvents(t *testing.T) {
-	fail := func(err error) func() ([]syscall.NetlinkMessage, error) {
-		return func() ([]syscall.NetlinkMessage, error) { return nil, err }
-	}
+// TestMessages: messages become events. One that cannot be read counts as lost.
+func TestMessages(t *testing.T) {
 	link := make([]byte, unix.SizeofIfInfomsg)
 	link[4] = 7
-	a := answers{
-		fail(unix.EINTR), fail(unix.ENOBUFS), fail(unix.EAGAIN),
-		func() ([]syscall.NetlinkMessage, error) {
-			return []syscall.NetlinkMessage{
-				{Header: syscall.NlMsghdr{Type: unix.RTM_DELLINK}, Data: link},
-				{Header: syscall.NlMsghdr{Type: unix.RTM_NEWRULE}, Data: link},
-				{Header: syscall.NlMsghdr{Type: unix.RTM_NEWADDR}, Data: link[:3]}, // cannot be read
-			}, nil
-		},
-		fail(unix.EBADF),
-	}
 	var seen []event
-	receive(t.Context(), &a, func(e event) { seen = append(seen, e) })
-	if want := []event{{kind: lostEvent}, {kind: linkEvent, index: 7}, {kind: lostEvent}}; len(seen) != 3 || seen[0] != want[0] || seen[1] != want[1] || seen[2] != want[2] {
+	l := listener(func(e event) { seen = append(seen, e) }, func() {})
+	l.Seen(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_DELLINK}, Data: link})
+	l.Seen(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWRULE}, Data: link})
+	l.Seen(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWADDR}, Data: link[:3]})
+	l.Lost()
+	if want := []event{{kind: linkEvent, index: 7}, {kind: lostEvent}, {kind: lostEvent}}; !slices.Equal(seen, want) {
 		t.Errorf("%+v, want %+v", seen, want)
 	}
 }

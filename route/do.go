@@ -55,9 +55,29 @@ func (s *socket) doRoute(v verb, e entry) error {
 	case add:
 		return s.RouteAdd(r)
 	case replace:
+		if old, ok := s.present[e.place()]; ok && e.prefix.Addr().Is4() && !old.odd {
+			return s.succeed(old, r)
+		}
 		return s.RouteChange(r)
 	}
 	return s.RouteDel(r)
+}
+
+// succeed puts a route of IPv4 in the place of another one of ours. The kernel would replace any route there,
+// also one that another program has made since the list. So the new one is appended, and used as soon as the
+// old one is gone, which is known by its protocol and next hop. IPv6 would make them one route.
+func (s *socket) succeed(old entry, r *netlink.Route) error {
+	before, err := old.route(s.indexes)
+	if err != nil {
+		return err
+	}
+	if err := s.RouteAppend(r); err != nil {
+		return err
+	}
+	if err := s.RouteDel(before); !isGone(err) {
+		return err
+	}
+	return nil
 }
 
 func (s *socket) doNeighbour(v verb, device string, n netlink.Neigh, mac string) error {

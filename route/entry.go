@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,12 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 		}
 		for _, r := range list {
 			to.addRoute(r, names)
+		}
+	}
+	s.present = map[place]entry{}
+	for _, e := range slices.Backward(to.routes) {
+		if e.ours {
+			s.present[e.place()] = e
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func (f *fake) doRoute(v verb, e entry) error {
 	if !e.ours {
 		return fmt.Errorf("%s %s: it is foreign", v, e)
 	}
-	at := slices.IndexFunc(f.routes, func(o entry) bool { return o.place() == e.place() })
+	at := slices.IndexFunc(f.routes, func(o entry) bool { return o.place() == e.place() && (v == add || o.ours) })
 	switch {
 	case v == remove:
 		f.routes = slices.DeleteFunc(f.routes, func(o entry) bool { return o == e })

@@ -26,6 +26,8 @@ type socket struct {
 	// links are the interfaces that were listed, and indexes their indexes by name.
 	links   map[string]*link
 	indexes map[string]int
+	// present are the first routes of ours that were listed.
+	present map[place]entry
 }
 
 func (host) open() (session, error) {

@@ -82,7 +82,7 @@ func TestRepair(t *testing.T) {
 		{"nothing", nil, nil},
 		{"routes flushed", []string{"route flush proto 172", "-6 route flush proto 172"}, append([]string{"new 10.60.0.0/16", "new 10.60.2.0/26", "new fd60::/112", "new fd60::200/122"}, overlay...)},
 		{"a route deleted", []string{"route del 10.60.2.0/26"}, []string{"new 10.60.2.0/26"}},
-		{"a next hop changed", []string{"route change 10.60.2.0/26 via 172.31.0.254 proto 172"}, []string{"new 10.60.2.0/26"}},
+		{"a next hop changed", []string{"route change 10.60.2.0/26 via 172.31.0.254 proto 172"}, []string{"new 10.60.2.0/26", "gone 10.60.2.0/26"}},
 		{"another metric", []string{"route add 10.60.2.0/26 via 172.31.0.254 proto 172 metric 50"}, []string{"gone 10.60.2.0/26"}},
 		{"a stale route", []string{"route add 10.60.9.0/26 via 172.31.0.254 proto 172"}, []string{"gone 10.60.9.0/26"}},
 		{"device deleted", []string{"link del vx-net"}, overlay},
@@ -204,7 +204,7 @@ func TestMovedBlock(t *testing.T) {
 	b, c := hosts[1], hosts[2]
 	moved := []route.Target{{Block: b.blocks[0], Node: "c", Endpoint: c.endpoint}, {Block: b.blocks[1], Node: "c", Endpoint: c.endpoint}}
 	changes := a.changes(t, func() { apply(a.blocks, moved...) })
-	want := []string{"new " + b.blocks[0].String(), "new " + b.blocks[1].String(), "gone " + c.blocks[0].String(), "gone " + c.blocks[1].String()}
+	want := []string{"new " + b.blocks[0].String(), "gone " + b.blocks[0].String(), "new " + b.blocks[1].String(), "gone " + c.blocks[0].String(), "gone " + c.blocks[1].String()}
 	if !slices.Equal(changes, want) {
 		t.Errorf("%q, want %q", changes, want)
 	}

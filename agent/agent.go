@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cniconf"
@@ -77,7 +78,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Ready lists further reasons why the agent is not ready. Default: none.
 	Ready func() []string
-	// Pools returns the state of the pools of allocnet-ipam, for metrics. Default: none.
+	// Pools returns the state of the pools of allocnet-ipam, for metrics and requests. Default:
+	// none, and the request is not supported.
 	Pools func(context.Context) []pools.Status
 	// Cluster returns the state of the pools whose networks span hosts. Default: the request is
 	// not supported.
@@ -92,6 +94,8 @@ type Config struct {
 	// Collect serves POST /v1/gc. Default: the engine's GC, for which an allocation
 	// is live if its namespace exists.
 	Collect func(ctx context.Context) (*hook.Collected, error)
+	// Leaks serves GET /v1/leaks. Default: the request is not supported.
+	Leaks func() *api.Leaks
 	// Events serves GET /v1/events. Default: the request is not supported.
 	Events EventLog
 	// CNI serves POST /v1/cni. Default: the request is not supported.

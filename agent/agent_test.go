@@ -304,6 +304,7 @@ func TestAnswers(t *testing.T) {
 		{"POST /v1/cni", `{"env": {}, "config": {}}`, 422, 4, "CNI_COMMAND is missing"},
 		{"POST /v1/gc", "", 200, 0, `"tornDown":["a"]`},
 		{"GET /v1/networks", "", 200, 0, `"missing\" is not installed`},
+		{"GET /v1/networks", "", 200, 0, `"usage":[{"family":"ipv4","used":0,"total":253}]`},
 		{"GET /v1/openapi.json", "", 200, 0, `"openapi"`},
 		{"GET /healthz", "", 200, 0, "alive"},
 		{"GET /readyz", "", 200, 0, "ready"},

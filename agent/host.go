@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -27,7 +28,7 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 	for n, err := range a.config.usable(catalog).All() {
 		network := api.Network{
 			Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion,
-			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...),
+			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...), Usage: a.usage(n),
 		}
 		if err == nil {
 			err = a.engine.Ready(r.Context(), n)
@@ -41,6 +42,20 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 		answer.Broken = append(answer.Broken, broken.Error())
 	}
 	return answer, nil
+}
+
+// usage counts the addresses of a network's pools.
+func (a *Agent) usage(n *cniconf.Network) []api.NetworkUsage {
+	usage, err := n.Usage()
+	if err != nil {
+		a.log.Warn("not all leases of a network can be read", "network", n.Name, "error", err)
+	}
+	var all []api.NetworkUsage
+	for _, u := range usage {
+		total, _ := u.Total.Float64()
+		all = append(all, api.NetworkUsage{Family: u.Family, Used: u.Used, Total: total})
+	}
+	return all
 }
 
 func getDescription(*http.Request) (any, error) { return json.RawMessage(api.Description), nil }

@@ -6,10 +6,12 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/pools"
 )
 
@@ -74,3 +76,31 @@ func (m *Metrics) Claim(pool, outcome string) { m.claims.WithLabelValues(pool, o
 
 // storeDurations are buckets in seconds, from a server on this host to an election.
 var storeDurations = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+func (a *Agent) getPools(r *http.Request) (any, error) {
+	if err := readNothing(r); err != nil {
+		return nil, err
+	}
+	if a.config.Pools == nil {
+		return nil, unsupported("the networks of this agent's host are managed elsewhere")
+	}
+	wire := &api.Pools{Pools: []api.Pool{}}
+	for _, s := range a.config.Pools(r.Context()) {
+		wire.Pools = append(wire.Pools, wirePoolUsage(s))
+	}
+	return wire, nil
+}
+
+func wirePoolUsage(s pools.Status) api.Pool {
+	wire := api.Pool{Pool: s.Pool, Families: []api.PoolFamily{}, Blocks: []api.PoolBlock{}, Verified: s.Usage.Verified, Problems: []api.PoolProblem{}}
+	for _, f := range s.Usage.Families {
+		wire.Families = append(wire.Families, api.PoolFamily{Family: fmt.Sprintf("ipv%d", f.Family), Blocks: f.Blocks, PoolAddresses: api.PoolAddresses(f.Count)})
+	}
+	for _, b := range s.Usage.Blocks {
+		wire.Blocks = append(wire.Blocks, api.PoolBlock{Block: b.Block.String(), State: b.State, PoolAddresses: api.PoolAddresses(b.Count)})
+	}
+	for _, p := range s.Problems {
+		wire.Problems = append(wire.Problems, api.PoolProblem{Problem: string(p.Kind), Text: p.Text})
+	}
+	return wire
+}

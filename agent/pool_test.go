@@ -6,12 +6,15 @@ package agent
 import (
 	"context"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/pool"
@@ -57,5 +60,45 @@ func TestPoolMetrics(t *testing.T) {
 	}
 	if text := answer.Body.String(); strings.Contains(text, `allocnet_ipam_fence_seconds{pool="broken"}`) || answer.Code != 200 {
 		t.Errorf("status %d\n%s", answer.Code, text)
+	}
+}
+
+// TestPools: what the host has of each pool is as the description says, also of one that
+// cannot be used.
+func TestPools(t *testing.T) {
+	when := time.Date(2025, 11, 3, 10, 0, 0, 0, time.UTC)
+	r := start(t, Config{Pools: func(context.Context) []pools.Status {
+		return []pools.Status{
+			{Pool: "broken", Problems: []pools.Problem{{Kind: pools.Failed, Text: "x"}}},
+			{Pool: "vlan100", Usage: pool.Usage{
+				Verified: when, Families: []pool.FamilyUsage{{Family: ipam.IPv4, Blocks: 1, Count: pool.Count{Used: 3, Cooling: 4, Free: 5}}},
+				Blocks: []pool.BlockUsage{{Block: netip.MustParsePrefix("10.9.0.0/28"), State: "held", Count: pool.Count{Used: 3, Cooling: 4, Free: 5}}},
+			}},
+		}
+	}}, &scripted{})
+	if status, _, body := r.exchange("GET", "/v1/pools", ""); status != 200 {
+		t.Errorf("status %d: %s", status, body)
+	}
+	got, err := r.client.Pools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := api.PoolAddresses{Used: 3, Cooling: 4, Free: 5}
+	want := &api.Pools{Pools: []api.Pool{
+		{Pool: "broken", Families: []api.PoolFamily{}, Blocks: []api.PoolBlock{}, Problems: []api.PoolProblem{{Problem: "failed", Text: "x"}}},
+		{
+			Pool: "vlan100", Verified: when, Problems: []api.PoolProblem{},
+			Families: []api.PoolFamily{{Family: "ipv4", Blocks: 1, PoolAddresses: addresses}},
+			Blocks:   []api.PoolBlock{{Block: "10.9.0.0/28", State: "held", PoolAddresses: addresses}},
+		},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if status, _, body := start(t, Config{}, &scripted{}).exchange("GET", "/v1/pools", ""); status != 501 {
+		t.Errorf("without pools: status %d: %s", status, body)
+	}
+	if status, _, body := r.exchange("GET", "/v1/pools", "{}"); status != 400 {
+		t.Errorf("with a body: status %d: %s", status, body)
 	}
 }

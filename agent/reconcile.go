@@ -67,6 +67,7 @@ type Reconciler struct {
 	// abandoned.
 	round     sync.Mutex
 	abandoned abandoned
+	last      atomic.Pointer[api.Leaks]
 }
 
 // NewReconciler returns a reconciler that runs a round each minute and removes leaks.
@@ -187,7 +188,15 @@ func (r *Reconciler) live(ctx context.Context) (cleanup.Live, map[string]bool, e
 	}, known, nil
 }
 
-// count logs and counts what a round found and removed.
+// Leaks returns what the last round left on the host.
+func (r *Reconciler) Leaks() *api.Leaks {
+	if last := r.last.Load(); last != nil {
+		return last
+	}
+	return &api.Leaks{Leaks: []api.Leak{}, Problems: []string{}}
+}
+
+// count logs, counts and keeps what a round found and removed.
 func (r *Reconciler) count(c *hook.Collected, remove bool) {
 	if len(c.TornDown) > 0 {
 		r.config.Logger.Info("tore down dead allocations", "allocations", c.TornDown)
@@ -196,6 +205,7 @@ func (r *Reconciler) count(c *hook.Collected, remove bool) {
 	if c.Leaks == nil {
 		return
 	}
+	r.last.Store(wireLeaks(c.Leaks, remove, time.Now()))
 	var removed map[string]int
 	if remove {
 		removed = byKind(c.Leaks.Gone())

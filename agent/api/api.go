@@ -23,7 +23,9 @@ const (
 	PathAttachments = "/v1/allocations/{id}/attachments"
 	PathAttachment  = "/v1/allocations/{id}/attachments/{interface}"
 	PathNetworks    = "/v1/networks"
+	PathPools       = "/v1/pools"
 	PathCluster     = "/v1/cluster"
+	PathLeaks       = "/v1/leaks"
 	PathEvents      = "/v1/events"
 	PathGC          = "/v1/gc"
 	PathDescription = "/v1/openapi.json"
@@ -96,8 +98,21 @@ type Network struct {
 	CNIVersion   string   `json:"cniVersion"`
 	Plugins      []string `json:"plugins"`
 	Capabilities []string `json:"capabilities"`
+	// Usage has each family of the network's pools. Pools of IPAM plugins other than
+	// host-local and allocnet-ipam are unknown.
+	Usage []NetworkUsage `json:"usage,omitempty"`
 	// Problem is why the network cannot be attached now; empty when it can.
 	Problem string `json:"problem,omitempty"`
+}
+
+// NetworkUsage counts the addresses of one family in the pools of a network.
+type NetworkUsage struct {
+	// Family is ipv4 or ipv6.
+	Family string `json:"family"`
+	// Used is the number of addresses that have a lease on this host.
+	Used int `json:"used"`
+	// Total is the number that the plugin can assign. Above 2^53 it is rounded.
+	Total float64 `json:"total"`
 }
 
 // Health is the answer of healthz and readyz while the agent is healthy; else the

@@ -115,6 +115,16 @@ func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)
 }
 
+// Pools returns what the host has of the pools of allocnet-ipam.
+func (c *Client) Pools(ctx context.Context) (*api.Pools, error) {
+	return call[api.Pools](ctx, c, http.MethodGet, api.PathPools, nil)
+}
+
+// Leaks returns what the last garbage collection left on the host.
+func (c *Client) Leaks(ctx context.Context) (*api.Leaks, error) {
+	return call[api.Leaks](ctx, c, http.MethodGet, api.PathLeaks, nil)
+}
+
 // Cluster returns the pools whose networks span hosts. ErrUnavailable: the agent does not answer
 // within 10 s, as one that is stopped.
 func (c *Client) Cluster(ctx context.Context) (*api.Cluster, error) {

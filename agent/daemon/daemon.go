@@ -88,7 +88,7 @@ func (d *Daemon) agentConfig() agent.Config {
 		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Events: events, Logger: d.log,
 	}
 	if d.pools != nil {
-		a.Pools, a.Cluster = d.pools.Status, d.span.Status
+		a.Pools, a.Cluster, a.Leaks = d.pools.Status, d.span.Status, d.reconciler.Leaks
 	}
 	return a
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -88,13 +89,19 @@ const (
 // hasDevice is whether hosts of the pool have a VXLAN device.
 func (p Pool) hasDevice() bool { return p.Mode == ipam.ModeVXLAN || p.Mode == ipam.ModeAuto }
 
+// needsIPv6 is whether routes have next hops of IPv6 behind the device: to blocks of IPv6, and between hosts
+// with IPv6 addresses.
+func (p Pool) needsIPv6(local netip.Addr) bool {
+	return local.Is6() || slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool { return s.Addr().Is6() })
+}
+
 // device returns the one that the pool should have.
 func (p Pool) device(local netip.Addr, underlayMTU int) device {
 	mac := deviceMAC(local, p.Name)
 	return device{
 		name: deviceName(p.Name), alias: aliasPrefix + p.Name, mac: mac,
 		mtu: underlayMTU - overhead(local), id: p.VXLAN.ID, port: p.VXLAN.Port,
-		local: local, up: true, tuned: true, hasIPv4: true, linkLocal: linkLocalOf(mac),
+		local: local, up: true, tuned: true, hasIPv4: true, ipv6: p.needsIPv6(local), linkLocal: linkLocalOf(mac),
 	}
 }
 
@@ -136,9 +143,11 @@ func (l *link) isOther(want device) bool {
 	return l.id != want.id || l.port != want.port || l.local != want.local || l.flooding
 }
 
-// possible is the wanted device as this one can be: without an address where IPv6 is off.
+// possible is the wanted device as this one can be. Where IPv6 is off it stays so unless it is needed: a host
+// without IPv6 may have no rules for it.
 func (l *link) possible(want device) device {
-	if l.ipv6Off {
+	want.ipv6 = !l.noIPv6 && (want.ipv6 || l.ipv6)
+	if !want.ipv6 {
 		want.linkLocal = netip.Addr{}
 	}
 	return want

@@ -69,7 +69,8 @@ func TestRepairedDevice(t *testing.T) {
 		"source":       {func(l *link) { l.local = ip("192.0.2.8") }, true},
 		"flooding":     {func(l *link) { l.flooding = true }, true},
 		"name":         {func(l *link) { l.name = "renamed" }, true},
-		"IPv6 is off":  {func(l *link) { l.ipv6Off, l.linkLocal, l.mtu = true, netip.Addr{}, 1400 }, false},
+		"IPv6 is off":  {func(l *link) { l.ipv6, l.linkLocal = false, netip.Addr{} }, false},
+		"no IPv6":      {func(l *link) { l.noIPv6, l.ipv6, l.linkLocal, l.mtu = true, false, netip.Addr{}, 1400 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, p := newFake(), testPool(ipam.ModeVXLAN)
@@ -94,6 +95,32 @@ func TestRepairedDevice(t *testing.T) {
 				t.Errorf("the second time: %+v", again)
 			}
 		})
+	}
+}
+
+// TestIPv6Off: where new interfaces have no IPv6, a device gets it if its pool needs it.
+func TestIPv6Off(t *testing.T) {
+	for name, test := range map[string]struct {
+		subnets []netip.Prefix
+		local   netip.Addr
+		want    bool
+	}{
+		"IPv6 blocks": {[]netip.Prefix{cidr("10.60.0.0/16"), cidr("fd60::/112")}, local.Address, true},
+		"IPv6 hosts":  {[]netip.Prefix{cidr("10.60.0.0/16")}, ip("2001:db8::1"), true},
+		"IPv4 only":   {[]netip.Prefix{cidr("10.60.0.0/16")}, local.Address, false},
+	} {
+		f, p := newFake(), testPool(ipam.ModeVXLAN)
+		f.ipv6Off, p.Subnets = true, test.subnets
+		table := newTable(Options{Dir: t.TempDir()}, f)
+		for range 2 {
+			f.log = nil
+			if _, _, err := table.Device(p, ipam.Endpoint{Address: test.local}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l := f.link("vx-net"); l.ipv6 != test.want || l.linkLocal.IsValid() != test.want || len(f.log) > 0 {
+			t.Errorf("%s: %+v, changed again: %v", name, l, f.log)
+		}
 	}
 }
 

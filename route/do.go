@@ -142,6 +142,7 @@ func (s *socket) repairDevice(d device) error {
 	s.indexes[d.name] = l.Attrs().Index
 	have := linkOf(l)
 	s.readParameters(&have)
+	d = have.possible(d)
 	mac, err := net.ParseMAC(d.mac)
 	if err != nil {
 		return err
@@ -153,10 +154,11 @@ func (s *socket) repairDevice(d device) error {
 		{have.alias == d.alias, func() error { return s.LinkSetAlias(l, d.alias) }},
 		{have.mac == d.mac, func() error { return s.LinkSetHardwareAddr(l, mac) }},
 		{have.mtu == d.mtu, func() error { return s.LinkSetMTU(l, d.mtu) }},
-		{have.tuned, func() error { return s.tune(d.name, !have.ipv6Off) }},
-		{have.ipv6Off, func() error { return s.parameters.Set("net/ipv6/conf/"+d.name+"/addr_gen_mode", noAddress) }},
+		{have.tuned && have.ipv6 == d.ipv6, func() error { return s.tune(d.name, d.ipv6) }},
+		{!d.ipv6, func() error { return s.parameters.Set("net/ipv6/conf/"+d.name+"/addr_gen_mode", noAddress) }},
+		{have.ipv6 == d.ipv6, func() error { return s.parameters.Set(ipv6Off(d.name), "0") }},
 		{have.up, func() error { return s.LinkSetUp(l) }},
-		{have.ipv6Off, func() error { return s.setAddress(l, d.linkLocal, 64) }},
+		{!d.ipv6, func() error { return s.setAddress(l, d.linkLocal, 64) }},
 		{false, func() error { return s.setAddress(l, inDevice, 32) }},
 	} {
 		if step.right {

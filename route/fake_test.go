@@ -25,6 +25,8 @@ type fake struct {
 	left int
 	// refused are objects that the kernel does not accept.
 	refused map[object]error
+	// ipv6Off is whether new interfaces have no IPv6.
+	ipv6Off bool
 	seen    func(event)
 }
 
@@ -142,7 +144,7 @@ func (f *fake) doDevice(v verb, d device) error {
 		return unix.EEXIST
 	case v == add:
 		made := d
-		made.alias, made.up, made.tuned, made.hasIPv4, made.linkLocal = "", false, false, false, netip.Addr{}
+		made.alias, made.up, made.tuned, made.hasIPv4, made.ipv6, made.linkLocal = "", false, false, false, !f.ipv6Off, netip.Addr{}
 		f.links = append(f.links, link{device: made, kind: "vxlan", index: 100 + len(f.log)})
 	case have == nil:
 		return unix.ENODEV

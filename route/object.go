@@ -23,6 +23,8 @@ type device struct {
 	// tuned is whether its sysctls are right; see settingsOf. Without an IPv4 address the kernel would
 	// filter strictly.
 	tuned, hasIPv4 bool
+	// ipv6 is whether IPv6 is on.
+	ipv6 bool
 	// linkLocal is the address that belongs to the MAC. Not valid: IPv6 is off.
 	linkLocal netip.Addr
 }

@@ -87,9 +87,9 @@ func linkOf(l netlink.Link) link {
 
 // readParameters reads what netlink does not tell of a device.
 func (s *socket) readParameters(l *link) {
-	off, err := s.parameters.Get("net/ipv6/conf/" + l.name + "/disable_ipv6")
-	l.ipv6Off = err != nil || off != "0"
-	l.tuned = s.isTuned(l.name, !l.ipv6Off)
+	off, err := s.parameters.Get(ipv6Off(l.name))
+	l.noIPv6, l.ipv6 = err != nil, off == "0"
+	l.tuned = s.isTuned(l.name, l.ipv6)
 }
 
 func (s *socket) listAddresses(to *snapshot, device string) error {

@@ -8,6 +8,9 @@ import "slices"
 // setting is a sysctl.
 type setting struct{ path, value string }
 
+// ipv6Off is the path of the sysctl that takes IPv6 from an interface.
+func ipv6Off(device string) string { return "net/ipv6/conf/" + device + "/disable_ipv6" }
+
 // settingsOf returns those of a device. A packet may arrive on it whose answer takes another
 // interface: that of another host itself (RFC 3704, 2.4). Who can send a packet into it is not
 // trusted, so it learns no routes: neither by router advertisements (RFC 4861) nor by redirects.

@@ -26,8 +26,8 @@ type link struct {
 	device
 	kind  string
 	index int
-	// ipv6Off is whether the interface has no IPv6. It is known of VXLAN devices only.
-	ipv6Off bool
+	// noIPv6 is whether the interface can have no IPv6. It is known of VXLAN devices only.
+	noIPv6 bool
 }
 
 // address is one of an interface.

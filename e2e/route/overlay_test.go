@@ -5,6 +5,8 @@ package route
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -108,7 +110,34 @@ func TestWithoutIPv6(t *testing.T) {
 	p.Subnets, p.Gateways = p.Subnets[:1], p.Gateways[:1]
 	join(t, p, hosts)
 	requireTraffic(t, hosts, 1450)
+	if off := strings.TrimSpace(ip(t, "netns exec a sysctl -n net.ipv6.conf.vx-net.disable_ipv6")); off != "1" {
+		t.Errorf("the device has IPv6: disable_ipv6 is %s", off)
+	}
 	leave(t, hosts, before)
+}
+
+// TestNewWithoutIPv6: on hosts where new interfaces have no IPv6 a VXLAN device has it if the pool needs it: for
+// IPv6 blocks, and between hosts with IPv6 addresses.
+func TestNewWithoutIPv6(t *testing.T) {
+	for _, underlay := range []string{"IPv4", "IPv6"} {
+		t.Run(underlay, func(t *testing.T) {
+			hosts, p, mtu := newHosts(t, 2), pool(ipam.ModeVXLAN), 1450
+			for i, h := range hosts {
+				sysctl(t, h.name, "net.ipv6.conf.default.disable_ipv6=1")
+				if underlay == "IPv6" {
+					h.endpoint = ipam.Endpoint{Address: netip.MustParseAddr(fmt.Sprintf("fd31::%d", i+1))}
+					h.blocks, h.addresses = h.blocks[:1], h.addresses[:1]
+				}
+			}
+			if underlay == "IPv6" {
+				p.Subnets, p.Gateways, mtu = p.Subnets[:1], p.Gateways[:1], 1430
+			}
+			before := states(t, hosts)
+			join(t, p, hosts)
+			requireTraffic(t, hosts, mtu)
+			leave(t, hosts, before)
+		})
+	}
 }
 
 // TestStrictFilter: hosts drop packets whose answer takes another interface (RFC 3704). Those of a VXLAN

@@ -97,7 +97,7 @@ func (s *session) withinLimit(family ipam.Family) error {
 
 // intend writes the record of a claim.
 func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
-	r := s.reached(Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time})
+	r := s.reached(Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time, Boot: s.host.Boot})
 	return r, s.edit(ctx, func(all *records) error {
 		if all.find(b) >= 0 {
 			return fmt.Errorf("%s: %w", b, errChanged)
@@ -185,6 +185,9 @@ func (r Record) as(s State, claim string, index uint64) Record {
 // found returns the record of a block that the store has as this host's, whichever of its
 // claims that is.
 func (r Record) found(o *owner) Record {
+	if o.ClaimID != r.Claim {
+		r.Boot = "" // of lost records, or a copy of this machine
+	}
 	r.NodeID, r.Endpoint = o.Host.NodeID, o.Endpoint
 	return r.as(Held, o.ClaimID, o.index)
 }

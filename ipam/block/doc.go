@@ -30,8 +30,9 @@
 // block for a while: a virtual machine may have been copied with its memory, before its first
 // claim.
 //
-// For the same while after each nonce that it has written, a machine does not change where the
-// blocks that it has are reached: a copy would draw the traffic of the original.
+// For the same while after each nonce that it has written, a machine does not change where
+// blocks are reached that it has had since an earlier boot: a copy would draw the traffic of the
+// original. Blocks that it has claimed in this boot are no copy's.
 //
 // # What is not prevented
 //

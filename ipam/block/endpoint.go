@@ -51,6 +51,16 @@ func (l *Leases) SetEndpoint(ctx context.Context, e ipam.Endpoint) error {
 	return l.withSole(ctx, func(s *session) error { return s.announce(ctx) })
 }
 
+// IsReached tells whether it is on record where this host is reached.
+func (l *Leases) IsReached() (bool, error) {
+	self, err := l.self()
+	if err != nil {
+		return false, err
+	}
+	e, err := l.readEndpoint(self.Instance)
+	return e != nil && *e != ipam.Endpoint{}, err
+}
+
 // instance returns that of this host. The first connection makes it, even if there is no store.
 func (l *Leases) instance() (string, error) {
 	self, err := l.self()
@@ -118,14 +128,17 @@ func (s *session) reached(r Record) Record {
 
 // announce writes where this host is reached to the entries of its blocks that say otherwise. A
 // machine that may be the copy of another one in its place waits until that one had time to say
-// so: traffic would go to the copy, and the original could not change that any more.
+// so: traffic would go to the copy, and the original could not change that any more. What it has
+// claimed in this boot is its own: the copy of a disk is in another boot than the original.
 func (s *session) announce(ctx context.Context) error {
-	if s.endpoint == nil || !s.unopposed {
+	if s.endpoint == nil {
 		return nil
 	}
 	var errs []error
 	for _, r := range s.records.reachedElsewhere(*s.endpoint) {
-		errs = append(errs, s.announceBlock(ctx, r))
+		if s.unopposed || r.Boot != "" && r.Boot == s.host.Boot {
+			errs = append(errs, s.announceBlock(ctx, r))
+		}
 	}
 	return errors.Join(errs...)
 }

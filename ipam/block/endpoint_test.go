@@ -242,3 +242,43 @@ func TestEndpointOfAnotherInstance(t *testing.T) {
 	write(t, m.endpointPath(), fmt.Sprintf(`{"version":1,"instance":%q,"endpoint":{"address":"192.0.2.1"}}`, strings.Repeat("f", 32)))
 	m.requireStored(t, store, ipam.Endpoint{}, 0, m.mustClaim(t, m.Leases))
 }
+
+// TestNewHostIsReached: a machine that has just announced itself says where the blocks that it has
+// claimed in this boot are reached, at once. Of others it does so when a copy had time to object.
+func TestNewHostIsReached(t *testing.T) {
+	for name, test := range map[string]struct {
+		old, new string
+		atOnce   bool
+	}{
+		"claimed in this boot":         {"", "", true},
+		"claimed in an earlier boot":   {`"boot":"BOOT"}`, `"boot":"an earlier one"}`, false},
+		"claimed by an older release":  {`,"boot":"BOOT"}`, `}`, false},
+		"with a claim that it did not make": {`"claim":"`, `"claim":"0`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &writesStore{}
+			m := newMachine(t, store, nil, "")
+			claimed := m.mustClaim(t, m.Leases)
+			if _, err := m.Identify(t.Context(), store, m.id.Host); err != nil {
+				t.Fatal(err)
+			}
+			before := read(t, m.path("blocks.json"))
+			after := strings.ReplaceAll(before, strings.ReplaceAll(test.old, "BOOT", m.id.Boot), test.new)
+			if !test.atOnce && after == before {
+				t.Fatalf("the record is %s, want %s in it", before, test.old)
+			}
+			write(t, m.path("blocks.json"), after)
+			if err := m.process().Verify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			e := reachedAt("192.0.2.1")
+			m.requireSet(t, e)
+			if !test.atOnce {
+				m.requireStored(t, store, ipam.Endpoint{}, 0, claimed)
+				m.age(t)
+				m.requireSet(t, e)
+			}
+			m.requireStored(t, store, e, 1, claimed)
+		})
+	}
+}

@@ -41,6 +41,8 @@ type Record struct {
 	NodeID string `json:"nodeID"`
 	// Since is when the block was claimed.
 	Since time.Time `json:"since"`
+	// Boot is the one in which this machine made the claim. Empty: it is not known to have made it.
+	Boot string `json:"boot,omitempty"`
 	// Endpoint is the one in the store's entry.
 	Endpoint ipam.Endpoint `json:"endpoint,omitzero"`
 }

@@ -30,7 +30,9 @@ type Maintained struct {
 }
 
 // Maintain does what is not for attachments to wait for: it claims a block when less than 25 %
-// of a family is free, releases blocks that are idle, and gives back reserved addresses.
+// of a family is free, releases blocks that are idle, and gives back reserved addresses. If
+// networks of the pool span hosts, that block has to wait until it is known where this host is
+// reached: other hosts could do nothing with it.
 func (p *Pool) Maintain(ctx context.Context) (Maintained, error) {
 	var m Maintained
 	var errs []error
@@ -57,6 +59,9 @@ func (p *Pool) claimAhead(ctx context.Context, f ipam.Family) (ipam.Block, error
 	if err != nil || !low {
 		return ipam.Block{}, err
 	}
+	if reached, err := p.isReached(); err != nil || !reached {
+		return ipam.Block{}, err
+	}
 	unlock, err := p.lock(ctx, "claim.lock")
 	if err != nil {
 		return ipam.Block{}, err
@@ -67,6 +72,14 @@ func (p *Pool) claimAhead(ctx context.Context, f ipam.Family) (ipam.Block, error
 		return ipam.Block{}, err
 	}
 	return p.blocks.Claim(ctx, f, held)
+}
+
+// isReached tells whether other hosts, if networks of the pool span them, would reach a new block.
+func (p *Pool) isReached() (bool, error) {
+	if p.o.Config.Mode == ipam.ModeFlat {
+		return true, nil
+	}
+	return p.blocks.IsReached()
 }
 
 // isLow tells whether a family needs another block than those that the host has.

@@ -709,6 +709,37 @@ func TestClaimAhead(t *testing.T) {
 	}
 }
 
+// TestClaimAheadIsReached: a pool whose networks span hosts gets no block ahead that other hosts
+// cannot reach. An attachment does not wait for that.
+func TestClaimAheadIsReached(t *testing.T) {
+	h := newHost(t, newStore(), 0, `"mode": "routed", "blockSize": {"4": 28}, "ranges": [{"subnet": "10.0.0.0/24"}]`)
+	claims := func(want int) {
+		t.Helper()
+		if m, err := h.Maintain(t.Context()); err != nil || len(m.Claimed) != want {
+			t.Errorf("maintained %+v, %v, want %d claims", m, err, want)
+		}
+	}
+	set := func(e ipam.Endpoint) {
+		t.Helper()
+		if err := h.SetEndpoint(t.Context(), e); err != nil {
+			t.Error(err)
+		}
+	}
+	claims(0)
+	for i := range 14 {
+		h.add(fmt.Sprint("c", i))
+	}
+	claims(0)
+	set(ipam.Endpoint{Address: netip.MustParseAddr("192.0.2.1")})
+	claims(1)
+	h.add("d")
+	set(ipam.Endpoint{})
+	for i := range 14 {
+		h.add(fmt.Sprint("e", i))
+	}
+	claims(0)
+}
+
 // TestSpare: so many empty blocks stay that releasing another is no reason to claim one.
 func TestSpare(t *testing.T) {
 	for used, want := range []int{1, 1, 2, 2, 3, 3} {

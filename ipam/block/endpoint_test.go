@@ -250,9 +250,9 @@ func TestNewHostIsReached(t *testing.T) {
 		old, new string
 		atOnce   bool
 	}{
-		"claimed in this boot":         {"", "", true},
-		"claimed in an earlier boot":   {`"boot":"BOOT"}`, `"boot":"an earlier one"}`, false},
-		"claimed by an older release":  {`,"boot":"BOOT"}`, `}`, false},
+		"claimed in this boot":              {"", "", true},
+		"claimed in an earlier boot":        {`"boot":"BOOT"}`, `"boot":"an earlier one"}`, false},
+		"claimed by an older release":       {`,"boot":"BOOT"}`, `}`, false},
 		"with a claim that it did not make": {`"claim":"`, `"claim":"0`, false},
 	} {
 		t.Run(name, func(t *testing.T) {

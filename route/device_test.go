@@ -145,7 +145,7 @@ func TestForeignDevice(t *testing.T) {
 		if !errors.Is(err, errForeignDevice) || report.Routes[0].State != Installed || report.Routes[1].State != Failed {
 			t.Errorf("%s: %+v, %v", name, report, err)
 		}
-		err = errors.Join(table.Remove("net"), table.RemoveAll())
+		err = errors.Join(table.Remove(p), table.RemoveAll())
 		if err != nil || f.foreignState() != before || f.state() != "" {
 			t.Errorf("%s: %v\n%s\n%s", name, err, f.state(), f.foreignState())
 		}

@@ -36,7 +36,7 @@ func Example() {
 				}
 			}
 		}
-		return table.Remove(pool.Name)
+		return table.Remove(pool)
 	}
 	_ = keep
 }

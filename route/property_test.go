@@ -146,7 +146,7 @@ func TestProperties(t *testing.T) {
 			}
 		}
 		foreign := f.foreignState()
-		if err := newTable(o, f).Remove(p.Name); err != nil || f.state() != "" || f.foreignState() != foreign {
+		if err := newTable(o, f).Remove(p); err != nil || f.state() != "" || f.foreignState() != foreign {
 			t.Fatalf("round %d, ALLOCNET_SEED=%d: %v, left:\n%s", round, seed, err, f.state())
 		}
 	}

@@ -40,7 +40,7 @@ func TestPools(t *testing.T) {
 	f.left = -1
 	next := newTable(table.o, f)
 	requireNames(t, next, map[string]int{"net": 2})
-	if err := next.Remove("net"); err != nil {
+	if err := next.Remove(Pool{Name: "net"}); err != nil {
 		t.Fatal(err)
 	}
 	requireNames(t, next, map[string]int{})
@@ -65,9 +65,16 @@ func TestDamagedRecord(t *testing.T) {
 		requireNames(t, table, map[string]int{"net": 2})
 		requireState(t, f, want)
 		spoil()
-		if err := table.Remove("net"); err != nil || f.link("vx-net") != nil {
+		if err := table.Remove(Pool{Name: "net"}); err != nil || f.link("vx-net") != nil {
 			t.Errorf("%q: %v, the device is left", text, err)
 		}
+		apply(t, table, p, target)
+		spoil()
+		if err := table.Remove(p); err != nil || f.state() != "" {
+			t.Errorf("%q, with the subnets: %v\n%s", text, err, f.state())
+		}
+		apply(t, table, p, target)
+		spoil()
 		if err := table.RemoveAll(); err != nil || f.state() != "" {
 			t.Errorf("%q: %v\n%s", text, err, f.state())
 		}
@@ -78,7 +85,7 @@ func TestDamagedRecord(t *testing.T) {
 // also if there was no record before.
 func TestKilledWriter(t *testing.T) {
 	remove := map[string]func(*Table) error{
-		"remove":     func(t *Table) error { return t.Remove("net") },
+		"remove":     func(t *Table) error { return t.Remove(Pool{Name: "net"}) },
 		"remove all": (*Table).RemoveAll,
 	}
 	for name, remove := range remove {

@@ -100,25 +100,29 @@ func (t *Table) Apply(p Pool, own []netip.Prefix, targets []Target) (Report, err
 	return report, t.narrow(p, r.record)
 }
 
-// Remove removes all that the table has of a pool, by what is on record.
-func (t *Table) Remove(pool string) error {
+// Remove removes all that the table has of a pool, by what is on record: with a damaged record, what is in the
+// subnets that the caller knows.
+func (t *Table) Remove(p Pool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, err := t.readRecord(pool)
+	r, err := t.readRecord(p.Name)
 	if err != nil {
 		return err
+	}
+	if len(r.Subnets) == 0 {
+		r.Subnets = p.Subnets
 	}
 	all, err := t.records()
 	if err != nil {
 		return err
 	}
 	has := func(e entry) bool { return r.has(e, all) }
-	owned := func(l *link) bool { return l.isOurs(pool) }
+	owned := func(l *link) bool { return l.isOurs(p.Name) }
 	if err := t.removeWhere(has, owned); err != nil {
 		return err
 	}
-	t.unfollow(pool)
-	return t.forget(pool)
+	t.unfollow(p.Name)
+	return t.forget(p.Name)
 }
 
 // RemoveAll removes all that is ours, on record or not.

@@ -120,7 +120,7 @@ func TestModes(t *testing.T) {
 				t.Errorf("the second time: %+v", again)
 			}
 			before := newFake()
-			if err := table.Remove(p.Name); err != nil || f.state() != "" || f.foreignState() != before.foreignState() {
+			if err := table.Remove(p); err != nil || f.state() != "" || f.foreignState() != before.foreignState() {
 				t.Errorf("left, %v:\n%s", err, f.state())
 			}
 			if files, err := os.ReadDir(table.o.Dir); err != nil || len(files) != 0 {
@@ -502,11 +502,11 @@ func TestTwoPools(t *testing.T) {
 	if report := apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB)); report.Added+report.Replaced+report.Removed != 0 {
 		t.Errorf("%+v", report)
 	}
-	if err := table.Remove("other"); err != nil {
+	if err := table.Remove(Pool{Name: "other"}); err != nil {
 		t.Fatal(err)
 	}
 	requireState(t, f, one)
-	if err := errors.Join(table.Remove("other"), table.Remove("never")); err != nil {
+	if err := errors.Join(table.Remove(Pool{Name: "other"}), table.Remove(Pool{Name: "never"})); err != nil {
 		t.Error(err)
 	}
 }
@@ -528,7 +528,7 @@ func TestNarrowerPool(t *testing.T) {
 	if report := apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB)); report.Added+report.Replaced+report.Removed != 0 {
 		t.Errorf("%+v", report)
 	}
-	if err := table.Remove("wide"); err != nil {
+	if err := table.Remove(Pool{Name: "wide"}); err != nil {
 		t.Error(err)
 	}
 	requireState(t, f, want)

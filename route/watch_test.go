@@ -58,7 +58,7 @@ func TestConcern(t *testing.T) {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
-	if err := table.Remove(p.Name); err != nil || table.concerned(event{}) {
+	if err := table.Remove(p); err != nil || table.concerned(event{}) {
 		t.Errorf("without pools there is nothing to tell, %v", err)
 	}
 }

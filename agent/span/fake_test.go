@@ -30,6 +30,8 @@ type fakeTable struct {
 	apply   error
 	changes chan struct{}
 	refuse  map[string]string
+	// damaged is whether the records cannot be read.
+	damaged bool
 }
 
 func newFakeTable() *fakeTable {
@@ -71,11 +73,14 @@ func (f *fakeTable) Apply(p route.Pool, own []netip.Prefix, targets []route.Targ
 	return report, nil
 }
 
-func (f *fakeTable) Remove(pool string) error {
+func (f *fakeTable) Remove(p route.Pool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.call("remove %s", pool)
-	delete(f.applied, pool)
+	f.call("remove %s", p.Name)
+	if f.damaged {
+		f.call("in %s", p.Subnets)
+	}
+	delete(f.applied, p.Name)
 	return nil
 }
 
@@ -84,7 +89,11 @@ func (f *fakeTable) Pools() ([]route.Pool, error) {
 	defer f.mu.Unlock()
 	var all []route.Pool
 	for name := range f.applied {
-		all = append(all, route.Pool{Name: name, Subnets: []netip.Prefix{netip.MustParsePrefix("10.91.0.0/16")}})
+		p := route.Pool{Name: name, Subnets: []netip.Prefix{netip.MustParsePrefix("10.91.0.0/16")}}
+		if f.damaged {
+			p.Subnets = nil
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }

@@ -35,7 +35,7 @@ type Peers interface {
 type Table interface {
 	Device(p route.Pool, local ipam.Endpoint) (mac string, mtu int, err error)
 	Apply(p route.Pool, own []netip.Prefix, targets []route.Target) (route.Report, error)
-	Remove(pool string) error
+	Remove(p route.Pool) error
 	Pools() ([]route.Pool, error)
 	Changes(ctx context.Context) (<-chan struct{}, error)
 }
@@ -215,22 +215,26 @@ func (s *Span) update(ctx context.Context) {
 		return
 	}
 	made := s.made()
-	modes := map[string]ipam.Mode{}
+	configs := map[string]*ipam.Config{}
 	for _, k := range kept {
-		modes[k.Config.Pool] = k.Config.Mode
+		configs[k.Config.Pool] = k.Config
 	}
 	var stay []claim
 	for name, subnets := range made {
-		if _, ok := modes[name]; !ok && !complete {
+		if configs[name] == nil && !complete {
 			stay = append(stay, claim{name, subnets})
 		}
 	}
 	chosen, all, refused := choose(kept, made, stay)
 	for name, subnets := range made {
-		mode, ok := modes[name]
-		inTheWay := !ok && complete && overlapped(claim{name, subnets}, all) != nil
-		if ok && mode == ipam.ModeFlat || refused[name] != nil || inTheWay || !ok && complete && !s.isUsed(subnets) {
-			s.remove(name)
+		c := configs[name]
+		isFlat, without := c != nil && c.Mode == ipam.ModeFlat, c == nil && complete
+		if isFlat && len(subnets) == 0 {
+			subnets = c.Subnets() // the record is damaged
+		}
+		inTheWay := without && overlapped(claim{name, subnets}, all) != nil
+		if isFlat || refused[name] != nil || inTheWay || without && !s.isUsed(subnets) {
+			s.remove(route.Pool{Name: name, Subnets: subnets})
 		}
 	}
 	s.noteRefused(refused)
@@ -290,7 +294,8 @@ func (s *Span) isUsed(subnets []netip.Prefix) bool {
 }
 
 // remove ends a runner, and removes the routes of its pool.
-func (s *Span) remove(pool string) {
+func (s *Span) remove(p route.Pool) {
+	pool := p.Name
 	s.mu.Lock()
 	r := s.runners[pool]
 	delete(s.runners, pool)
@@ -298,7 +303,7 @@ func (s *Span) remove(pool string) {
 	if r != nil {
 		r.end()
 	}
-	err := s.table.Remove(pool)
+	err := s.table.Remove(p)
 	s.note(pool, KernelFailed, err)
 	if err == nil {
 		s.config.Logger.Info("removed the routes of a pool that needs none", "pool", pool)

@@ -319,6 +319,21 @@ func TestLeftRoutes(t *testing.T) {
 	})
 }
 
+// TestDamagedRecord: without a record that can be read, the routes of a pool that has become flat are those in
+// its subnets, and those of a pool without a network stay.
+func TestDamagedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.left, h.table.damaged = true, true
+		h.table.applied["web"], h.table.applied["old"] = "10.91.0.0/26 via 10.0.0.2", "10.92.0.0/26 via 10.0.0.2"
+		h.keeps(true, config(t, "flat"))
+		end := h.run(t)
+		defer end()
+		settle()
+		requireText(t, "calls", h.table.took(), "remove web, in [10.91.0.0/16]")
+	})
+}
+
 // TestKernelFails: the last known state is shown, and the problem.
 func TestKernelFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

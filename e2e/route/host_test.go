@@ -234,7 +234,7 @@ func join(t testing.TB, p route.Pool, hosts []*host) {
 func leave(t testing.TB, hosts []*host, before []string) {
 	t.Helper()
 	for i, h := range hosts {
-		h.do(t, func() error { return h.table.Remove("net") })
+		h.do(t, func() error { return h.table.Remove(route.Pool{Name: "net"}) })
 		if after := h.state(t); after != before[i] {
 			t.Errorf("%s is not as it was:\n%s\nnow:\n%s", h.name, before[i], after)
 		}

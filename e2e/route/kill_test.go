@@ -41,7 +41,7 @@ func child(dir string) {
 			}
 			_, err := table.Apply(p, nil, crowd(20+round%3*20, 5))
 			if err == nil && round%4 == 3 {
-				err = table.Remove(p.Name)
+				err = table.Remove(p)
 			}
 			return err
 		}))

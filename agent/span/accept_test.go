@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -129,6 +130,26 @@ func TestNomadFails(t *testing.T) {
 	})
 }
 
+// TestNomadFailsAfterChange: also not a block of a node that had another address when Nomad answered last, and
+// whose variable is written again.
+func TestNomadFailsAfterChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &fakeNomad{}
+		n.set(nil, node("n1", "10.0.0.2"))
+		a := newAcceptor(n)
+		first, second := block("10.91.0.0/26", "n1", "10.0.0.2", 1), block("10.91.0.64/26", "n1", "10.0.0.2", 2)
+		requireText(t, "known", decided(t, a, nil, first, second), "yes; yes")
+		n.set(nil, node("n1", "10.0.0.3"))
+		second.Endpoint.Address, second.Index = node("", "10.0.0.3").Addresses[0], 3
+		time.Sleep(nodeAgain)
+		requireText(t, "another address", decided(t, a, nil, first, second), "yes; yes")
+		n.set(errors.New("503"))
+		time.Sleep(nodeAgain)
+		first.Index = 4
+		requireText(t, "written again", decided(t, a, nil, first, second), "yes; yes")
+	})
+}
+
 // TestPendingAfterRestart: routes of an earlier agent stay until it is known whether they are
 // right.
 func TestPendingAfterRestart(t *testing.T) {
@@ -183,5 +204,31 @@ func TestQuestions(t *testing.T) {
 		time.Sleep(time.Hour)
 		decided(t, a, nil, all...)
 		requireText(t, "an hour later", n.questions(), "")
+	})
+}
+
+// TestShortList: the list takes no address away that Nomad has of a node, and of nodes that the list lacks
+// a bounded number is asked for at a time.
+func TestShortList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &fakeNomad{short: true}
+		both := Node{ID: "n0", Name: "name-n0", Addresses: append(node("", "10.0.0.2").Addresses, node("", "10.9.0.2").Addresses...)}
+		n.set(nil, both)
+		a, all := newAcceptor(n), []peers.Remote{block("10.91.0.0/26", "n0", "10.9.0.2", 1)}
+		decided(t, a, nil, all...)
+		requireText(t, "one node", n.questions(), "n0")
+		for i := range 100 {
+			all = append(all, block(fmt.Sprintf("10.92.%d.0/26", i), fmt.Sprintf("gone%d", i), "10.0.0.9", 1))
+		}
+		all[0].Index = 2
+		decided(t, a, nil, all...)
+		asked := strings.Fields(n.questions())
+		if len(asked) != 1+4*mostSingle || asked[0] != "all" || slices.Contains(asked, "n0") {
+			t.Errorf("%d questions: %s", len(asked), asked)
+		}
+		decided(t, a, nil, all...)
+		if asked = strings.Fields(n.questions()); len(asked) != 100-4*mostSingle {
+			t.Errorf("then %d questions: %s", len(asked), asked)
+		}
 	})
 }

@@ -139,6 +139,8 @@ type fakeNomad struct {
 	self  Node
 	nodes map[string]Node
 	err   error
+	// short is whether the list has only the first address of each node.
+	short bool
 	asked []string
 }
 
@@ -154,6 +156,9 @@ func (f *fakeNomad) Nodes(context.Context) ([]Node, error) {
 	f.asked = append(f.asked, "all")
 	var all []Node
 	for _, n := range f.nodes {
+		if f.short {
+			n.Addresses = n.Addresses[:1]
+		}
 		all = append(all, n)
 	}
 	return all, f.err
@@ -231,6 +236,7 @@ type host struct {
 	kept     []Kept
 	complete bool
 	inUse    bool
+	unknown  error // of inUse
 	address  netip.Addr
 	left     bool
 	dropped  []string
@@ -261,7 +267,7 @@ func newHost(t *testing.T, s Settings) *host {
 		InUse: func(netip.Prefix) (bool, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return h.inUse, nil
+			return h.inUse, h.unknown
 		},
 		LinkLocal: func(a netip.Addr) (netip.Addr, error) {
 			h.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,42 @@ func TestRoutes(t *testing.T) {
 		requireText(t, "routes after the end", h.table.routes("web"), "10.91.0.64/26 via 10.0.0.3")
 		if calls := h.table.took(); strings.Contains(calls, "remove") {
 			t.Errorf("calls %s", calls)
+		}
+	})
+}
+
+// routings counts what was routed.
+type routings struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (*routings) Applied(string, int, int, int) {}
+
+func (*routings) Probed(string, time.Duration, error) {}
+
+func (r *routings) Routed(string, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+}
+
+// TestRouted: the time until blocks are routed is counted if they have changed, not for each answer of the store.
+func TestRouted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r routings
+		h := newHost(t, Settings{})
+		h.config.Observer = &r
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		first, second := block("10.91.0.0/26", "n1", "10.0.0.2", 5), block("10.91.0.64/26", "n2", "10.0.0.3", 6)
+		for _, remote := range [][]peers.Remote{{first}, {first}, {first, second}, {first, second}} {
+			h.peers <- answer{blocks: peers.Blocks{Remote: remote}}
+			time.Sleep(applyPause + time.Second)
+		}
+		end()
+		if r.n != 2 {
+			t.Errorf("counted %d times, want 2", r.n)
 		}
 	})
 }
@@ -138,11 +175,24 @@ func TestOwnAddress(t *testing.T) {
 		h.table.changes <- struct{}{}
 		settle()
 		requireText(t, "no interface has the address", h.kinds()+h.pool.got(), "address")
+		h.table.took()
+		time.Sleep(applyPause + time.Second)
+		if calls := h.table.took(); !strings.Contains(calls, "device web 10.0.0.1") {
+			t.Errorf("calls while no interface has the address: %s, want the device kept", calls)
+		}
 		h.nomad.mu.Lock()
 		h.nomad.self, h.nomad.err = node("n0", "10.0.0.7"), nil
 		h.nomad.mu.Unlock()
 		time.Sleep(3 * selfSoon)
 		requireText(t, "soon after Nomad has another one", h.kinds()+h.pool.got(), "10.0.0.7 fe80::1 02:00:00:00:00:01")
+		h.set(func() { h.address = netip.MustParseAddr("10.0.0.6") })
+		h.table.changes <- struct{}{}
+		settle()
+		h.nomad.mu.Lock()
+		h.nomad.self = node("n0", "10.0.0.6")
+		h.nomad.mu.Unlock()
+		time.Sleep(3 * selfSoon)
+		requireText(t, "soon after an answer that is wrong by now", h.kinds()+h.pool.got(), "10.0.0.6 fe80::1 02:00:00:00:00:01")
 		h.nomad.mu.Lock()
 		h.nomad.self = node("n0", "10.0.0.8")
 		h.nomad.mu.Unlock()
@@ -170,6 +220,9 @@ func TestDeviceFails(t *testing.T) {
 		defer end()
 		settle()
 		requireText(t, "problems", h.kinds()+h.pool.got(), "device")
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{block("10.91.0.0/26", "n1", "10.0.0.2", 5)}}}
+		settle()
+		requireText(t, "routes without the device", h.table.routes("web"), "10.91.0.0/26 via 10.0.0.2")
 		h.table.mu.Lock()
 		h.table.device = nil
 		h.table.mu.Unlock()
@@ -244,7 +297,12 @@ func TestPoolsChange(t *testing.T) {
 		if calls := h.table.took(); strings.Contains(calls, "remove") || len(h.Status()) != 1 {
 			t.Errorf("calls while an attachment needs the routes: %s", calls)
 		}
-		h.set(func() { h.inUse = false })
+		h.set(func() { h.inUse, h.unknown = false, errors.New("EIO") })
+		time.Sleep(findPause + time.Second)
+		if calls := h.table.took(); strings.Contains(calls, "remove") || len(h.Status()) != 1 {
+			t.Errorf("calls while it is not known whether one does: %s", calls)
+		}
+		h.set(func() { h.unknown = nil })
 		time.Sleep(findPause + time.Second)
 		if calls := h.table.took(); !strings.HasSuffix(calls, "remove web") || len(h.Status()) != 0 {
 			t.Errorf("calls without a network: %s", calls)

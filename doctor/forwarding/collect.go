@@ -105,6 +105,10 @@ func defaultSource() netip.Addr {
 	return netip.Addr{}
 }
 
+// isStrict tells whether packets whose answer would take another interface are dropped. Of the values of
+// rp_filter for all interfaces and for one, the kernel takes the larger.
+func isStrict(all, one string) bool { return max(all, one) == "1" }
+
 // setUnderlay sets the interface that has the node's address.
 func (f *Facts) setUnderlay(node netip.Addr, links []netlink.Link) {
 	for _, a := range f.Addresses {
@@ -114,7 +118,7 @@ func (f *Facts) setUnderlay(node netip.Addr, links []netlink.Link) {
 		key := "net/ipv4/conf/" + a.Interface
 		f.Underlay = Interface{
 			Name: a.Interface, IsIPv6: node.Is6(), forwards: read(key + "/forwarding"),
-			strict: max(read("net/ipv4/conf/all/rp_filter"), read(key+"/rp_filter")) == "1", // the kernel takes the larger one
+			strict: isStrict(read("net/ipv4/conf/all/rp_filter"), read(key+"/rp_filter")),
 		}
 		for _, link := range links {
 			if link.Attrs().Name == a.Interface {

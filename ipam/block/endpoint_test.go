@@ -25,12 +25,17 @@ import (
 type writesStore struct {
 	storetest.Fake
 	updates int
-	// unanswered updates are made, and their answers lost. After one, unreadable reads fail.
-	unanswered, unreadable int
+	// unanswered updates are made, and their answers lost. After one, unreadable reads fail. Those that the
+	// store refuses are not made.
+	unanswered, unreadable, refused int
 }
 
 func (s *writesStore) Update(ctx context.Context, path string, content []byte, index uint64) (uint64, error) {
 	s.updates++
+	if s.refused > 0 {
+		s.refused--
+		return 0, ipam.ErrUnavailable
+	}
 	index, err := s.Fake.Update(ctx, path, content, index)
 	if s.unanswered > 0 {
 		s.unanswered--
@@ -168,6 +173,47 @@ func TestLostAnswerOfEndpoint(t *testing.T) {
 		m.requireSet(t, e)
 		m.requireStored(t, store, e, 1, claimed)
 	}
+}
+
+// TestRefusedEndpoint: an update that was not made is an error, until one is made.
+func TestRefusedEndpoint(t *testing.T) {
+	store := &writesStore{}
+	m := newMachine(t, store, nil, "")
+	claimed := m.mustClaim(t, m.Leases)
+	first, second := reachedAt("192.0.2.1"), reachedAt("192.0.2.2")
+	m.requireSet(t, first)
+	store.refused = 1
+	if err := m.SetEndpoint(t.Context(), second); !errors.Is(err, ipam.ErrUnavailable) {
+		t.Errorf("an update that was refused: %v", err)
+	}
+	m.requireStored(t, store, first, 2, claimed)
+	m.requireSet(t, second)
+	m.requireStored(t, store, second, 3, claimed)
+}
+
+// TestEndpointOfLostBlock: an entry that another host has is not this host's to change.
+func TestEndpointOfLostBlock(t *testing.T) {
+	store := &writesStore{}
+	m := newMachine(t, store, nil, "")
+	claimed := m.mustClaim(t, m.Leases)
+	m.requireSet(t, reachedAt("192.0.2.1"))
+	entry, err := store.Fake.Get(t.Context(), ipam.BlockPath("lab", claimed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := ipam.DecodeBlock(entry.Content, m.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content.Host.Instance, content.Endpoint = strings.Repeat("f", 32), reachedAt("198.51.100.1")
+	if _, err := store.Fake.Update(t.Context(), entry.Path, ipam.Encode(content), entry.Index); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Verify(t.Context()); err != nil || !strings.Contains(read(t, m.path("blocks.json")), string(block.Lost)) {
+		t.Fatalf("the block is not lost: %v", err)
+	}
+	m.requireSet(t, reachedAt("192.0.2.2"))
+	m.requireStored(t, store, content.Endpoint, 1, claimed)
 }
 
 // TestChangedElsewhere: an endpoint that another program has changed is changed back.

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	clusterRoutesDesc   = prometheus.NewDesc("allocnet_cluster_routes", "Blocks of other hosts, by state of the route: installed, refused, conflict or failed.", []string{"pool", "state"}, nil)
+	clusterRoutesDesc   = prometheus.NewDesc("allocnet_cluster_routes", "Blocks of other hosts, by state of the route: installed, refused, conflict, failed, or replaced by this host.", []string{"pool", "state"}, nil)
 	clusterNodesDesc    = prometheus.NewDesc("allocnet_cluster_nodes", "Hosts that have blocks, by their reply to the last probe: reachable, unreachable or unknown.", []string{"pool", "state"}, nil)
 	clusterProblemsDesc = prometheus.NewDesc("allocnet_cluster_problems", "1 for each kind of problem of a pool whose network spans hosts, else 0.", []string{"pool", "problem"}, nil)
 )
@@ -28,7 +28,7 @@ func (clusterCollector) Describe(to chan<- *prometheus.Desc) {
 
 func (c clusterCollector) Collect(to chan<- prometheus.Metric) {
 	for _, s := range c.status() {
-		routes := map[string]int{"installed": 0, "refused": 0, "conflict": 0, "failed": 0}
+		routes := map[string]int{"installed": 0, "refused": 0, "conflict": 0, "failed": 0, "replaced": 0}
 		nodes := map[string]int{"reachable": 0, "unreachable": 0, "unknown": 0}
 		for i := range s.Nodes {
 			nodes[reachability(s.Nodes[i].Probe)]++

@@ -139,6 +139,10 @@ func (c *chooser) choose(targets []Target) []pick {
 func (c *chooser) pick(t Target) pick {
 	k := pick{Route: Route{Block: t.Block, Node: t.Node, State: Installed}}
 	reason := c.refuse(t)
+	if reason == "" && t.Endpoint.Address == c.local {
+		k.State, k.Reason = Replaced, fmt.Sprintf("the address %s is this host's by now", c.local)
+		return k
+	}
 	if reason == "" {
 		k.next, reason = c.next(t)
 	}
@@ -186,7 +190,7 @@ func (c *chooser) refuse(t Target) string {
 		return err.Error()
 	}
 	switch own := c.owners[a]; {
-	case own != "":
+	case own != "" && a != c.local:
 		return fmt.Sprintf("the address %s is this host's, on %s", a, own)
 	case c.pool.has(a):
 		return fmt.Sprintf("the address %s is in the pool", a)

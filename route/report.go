@@ -20,6 +20,9 @@ const (
 	Refused State = "refused"
 	// Conflict is a target for whose block the kernel has a route that is not ours.
 	Conflict State = "conflict"
+	// Replaced is a target with this host's address: this host replaces another one, or has lost its records.
+	// There is nothing to route.
+	Replaced State = "replaced"
 	// Failed is a target whose route the kernel did not accept.
 	Failed State = "failed"
 )

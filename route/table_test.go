@@ -205,7 +205,7 @@ func TestRefusedTargets(t *testing.T) {
 		"IPv4 in IPv6":             {to("::ffff:10.60.1.0/122", "b", "192.0.2.2", macB), ipam.ModeRouted, "not in the subnets"},
 		"own block":                {to("10.60.9.0/26", "b", "192.0.2.2", macB), ipam.ModeRouted, "this host's own"},
 		"no address":               {edit(func(t *Target) { t.Endpoint.Address = netip.Addr{} }), ipam.ModeRouted, "address is empty"},
-		"own address":              {to(blockB, "b", "192.0.2.1", macB), ipam.ModeRouted, "this host's, on eth0"},
+		"own address":              {to(blockB, "b", "192.0.2.7", macB), ipam.ModeRouted, "this host's, on eth1"},
 		"unspecified":              {to(blockB, "b", "0.0.0.0", macB), ipam.ModeRouted, "unicast"},
 		"multicast":                {to(blockB, "b", "224.0.0.1", macB), ipam.ModeVXLAN, "unicast"},
 		"broadcast":                {to(blockB, "b", "255.255.255.255", macB), ipam.ModeVXLAN, "unicast"},
@@ -231,7 +231,7 @@ func TestRefusedTargets(t *testing.T) {
 			f.links = append(f.links,
 				link{device: device{name: "eth1", up: true, mtu: 1500}, kind: "device", index: 3},
 				link{device: device{name: "vx-other", alias: "allocnet pool other", up: true}, kind: "vxlan", index: 4})
-			f.addresses = append(f.addresses, address{ip("10.60.0.1"), "eth1", true})
+			f.addresses = append(f.addresses, address{ip("10.60.0.1"), "eth1", true}, address{ip("192.0.2.7"), "eth1", true})
 			f.routes = append(f.routes, entry{prefix: cidr("10.60.20.0/23"), device: "eth1"}, entry{prefix: cidr("fd60::4000/120"), via: ip("fe80::99"), device: "eth1", metric: 256})
 			f.hops = map[netip.Addr]hop{ip("198.51.100.3"): behindRouter, ip("198.51.100.4"): {}, ip("198.51.100.5"): {device: "vx-other"}}
 			table := start(t, f, p)
@@ -303,6 +303,26 @@ func TestNodeInPool(t *testing.T) {
 		}
 	}
 	requireState(t, f, "route 10.60.4.0/26 via 192.0.2.4 dev eth0\nroute unreachable fd60::/112 metric 4278198272")
+}
+
+// TestReplaced: blocks of a host with this one's address have no route and are no fault: until they are reclaimed,
+// the store has those of the machine that this one replaces.
+func TestReplaced(t *testing.T) {
+	for _, mode := range []ipam.Mode{ipam.ModeRouted, ipam.ModeVXLAN, ipam.ModeAuto} {
+		f, p := newFake(), testPool(mode)
+		table := start(t, f, p)
+		apply(t, table, p)
+		report := apply(t, table, p, to("10.60.1.0/26", "old", "192.0.2.1", macB), to("fd60::40/122", "old", "192.0.2.1", ""))
+		for _, r := range report.Routes {
+			if r.State != Replaced || r.Reason != "the address 192.0.2.1 is this host's by now" || report.Added > 0 {
+				t.Errorf("%s: %+v", mode, report)
+			}
+		}
+		bad := apply(t, table, p, to("10.60.1.0/25", "old", "192.0.2.1", macB))
+		if r := bad.Routes[0]; r.State != Refused {
+			t.Errorf("%s: what is no block: %+v", mode, r)
+		}
+	}
 }
 
 // TestAllowedTargets are close to refused ones.

@@ -65,7 +65,7 @@ type ClusterRoute struct {
 	Via    string `json:"via,omitempty"`
 	Device string `json:"device,omitempty"`
 	Mode   string `json:"mode,omitempty"`
-	// State is installed, refused, conflict or failed.
+	// State is installed, refused, conflict, failed, or replaced: the block's host had the address of this one.
 	State string `json:"state"`
 	// Reason is why it is not installed.
 	Reason string `json:"reason,omitempty"`

@@ -62,6 +62,9 @@ func (f *fakeTable) Apply(p route.Pool, own []netip.Prefix, targets []route.Targ
 		made := route.Route{Block: t.Block, Node: t.Node, Via: t.Endpoint.Address, Mode: ipam.ModeRouted, State: route.Installed}
 		if reason := f.refuse[t.Block.String()]; reason != "" {
 			made.State, made.Reason = route.Refused, reason
+			if reason == string(route.Replaced) {
+				made.State = route.Replaced
+			}
 		}
 		report.Routes = append(report.Routes, made)
 		lines = append(lines, fmt.Sprintf("%s via %s", t.Block, t.Endpoint.Address))

@@ -288,7 +288,7 @@ func (r *runner) show(blocks peers.Blocks, verdicts map[ipam.Block]verdict, repo
 		switch {
 		case !v.accepted:
 			unrouted = append(unrouted, fmt.Sprintf("%s of node %s is %s: %s", remote.Block, v.label(remote), route.Refused, v.reason))
-		case ok && made.State != route.Installed:
+		case ok && made.State != route.Installed && made.State != route.Replaced:
 			unrouted = append(unrouted, fmt.Sprintf("%s of node %s is %s: %s", remote.Block, v.label(remote), made.State, made.Reason))
 		}
 	}

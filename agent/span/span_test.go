@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/ipam/peers"
+	"github.com/allocnet/allocnet/route"
 )
 
 // settle lets what is due happen, but for what waits for seconds.
@@ -389,6 +390,23 @@ func TestDamagedRecord(t *testing.T) {
 		defer end()
 		settle()
 		requireText(t, "calls", h.table.took(), "remove web, in [10.91.0.0/16]")
+	})
+}
+
+// TestReplacedBlocks: those of a host with this one's address are shown, and no problem.
+func TestReplacedBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		defer end()
+		h.table.refuse["10.91.0.0/26"] = string(route.Replaced)
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{block("10.91.0.0/26", "n1", "10.0.0.2", 5)}}}
+		settle()
+		requireText(t, "problems", h.kinds(), "")
+		if s := h.Status(); len(s[0].Nodes) != 1 || s[0].Nodes[0].Routes[0].State != route.Replaced || s[0].Nodes[0].Probe.Target.IsValid() {
+			t.Errorf("status %+v", s)
+		}
 	})
 }
 

@@ -76,6 +76,18 @@ c3    10.0.1.3  10.91.1.0/26    10.0.1.3  vx-web  vxlan   installed  -        1m
 	}
 }
 
+// TestClusterStatusReplaced: blocks of a machine that this one replaces are shown, and no fault.
+func TestClusterStatusReplaced(t *testing.T) {
+	p := spanned()
+	p.Nodes[1] = api.ClusterNode{ID: "n3", Name: "c3", Address: p.Address, Routes: []api.ClusterRoute{{Block: "10.91.1.0/26", State: "replaced", Reason: "the address is this host's"}}}
+	code, out, _ := runs(t, "cluster", "status", "--socket", answering(t, api.Cluster{Pools: []api.ClusterPool{p}}))
+	for _, want := range []string{"c3    10.0.0.1  10.91.1.0/26    -         -       -       replaced   -        -\n", "10.91.1.0/26 of node c3 is replaced: the address is this host's\n"} {
+		if code != exitDone || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+		}
+	}
+}
+
 // TestClusterStatusFails: what is not reached is said, with the reason, and by the exit code.
 func TestClusterStatusFails(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -58,7 +58,7 @@ func newClusterPing(s *settings) *cobra.Command {
 		Long: `Send ICMP echo requests to one host, or to all that have blocks of a pool whose network
 spans hosts. They go the way of the packets for the blocks: to the address of the node, through
 the VXLAN device where these do. NODE is the name of the node, its ID or its address. The agent
-is asked for the hosts.
+is asked for the hosts; those that this one replaces are left out.
 
 The exit code is 1 if a host does not reply to any request.`,
 		Example: `  allocnet cluster ping
@@ -125,7 +125,7 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 		pool := &all.Pools[i]
 		for _, n := range pool.Nodes {
 			names = append(names, nodeName(n))
-			if len(args) == 0 || slices.Contains([]string{n.Name, n.ID, n.Address}, args[0]) {
+			if len(args) == 0 && !isReplaced(n) || len(args) > 0 && slices.Contains([]string{n.Name, n.ID, n.Address}, args[0]) {
 				r, request := pingOf(pool, n)
 				results, requests = append(results, r), append(requests, request)
 			}
@@ -145,6 +145,11 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 	}
 	group.Wait()
 	return results, nil
+}
+
+// isReplaced tells whether a host had the address of this one: it is there no more.
+func isReplaced(n api.ClusterNode) bool {
+	return !slices.ContainsFunc(n.Routes, func(r api.ClusterRoute) bool { return r.State != replaced })
 }
 
 // pingOf returns where the requests to a host go. A host that is not to be asked has an error.

@@ -25,7 +25,8 @@ func pinged(t *testing.T, asJSON bool, args ...string) (text string, sent []stri
 	t.Helper()
 	p := spanned()
 	p.Nodes[1].Probe = &api.ClusterProbe{Target: "10.0.1.3", Device: "vx-web"}
-	p.Nodes = append(p.Nodes, api.ClusterNode{Name: "c4", Address: "10.0.0.4", Routes: []api.ClusterRoute{{Block: "10.91.2.0/26", State: "refused"}}})
+	p.Nodes = append(p.Nodes, api.ClusterNode{Name: "c4", Address: "10.0.0.4", Routes: []api.ClusterRoute{{Block: "10.91.2.0/26", State: "refused"}}},
+		api.ClusterNode{Name: "c5", Address: p.Address, Routes: []api.ClusterRoute{{Block: "10.91.3.0/26", State: "replaced"}}})
 	var mu sync.Mutex
 	command := &ping{agentSocket: agentSocket{answering(t, api.Cluster{Pools: []api.ClusterPool{p}})}, count: 2}
 	command.send = func(_ context.Context, r echo.Request) (time.Duration, error) {
@@ -68,6 +69,9 @@ func TestClusterPing(t *testing.T) {
 		if !strings.Contains(text, line) {
 			t.Errorf("no %q in\n%s", line, text)
 		}
+	}
+	if strings.Contains(text, "c5") {
+		t.Errorf("the host that this one replaces is in\n%s", text)
 	}
 	for _, name := range []string{"c2", "n2", "10.0.0.2"} {
 		text, sent, err = pinged(t, true, name)

@@ -21,12 +21,13 @@ this host reaches them. The agent answers from what it knows.
 
 VIA is the next hop, and MODE is routed or vxlan. STATE is installed, refused (the route is not
 safe, or the host cannot be reached in the mode of the pool), conflict (another program has a
-route to the block) or failed; the reason follows the table. PROBE is the time that the host
+route to the block), failed, or replaced (this host has the address of the block's host, which
+it replaces; the block is reclaimed later); the reason follows the table. PROBE is the time that the host
 took to answer the agent's last echo request, and VERIFIED when Nomad said last that the
 node has the address.
 
-The exit code is 1 if a route is not installed, a host does not answer, or there is another
-problem.`
+The exit code is 1 if a route is refused, in conflict or failed, a host does not answer, or there
+is another problem.`
 
 func newClusterStatus(s *settings) *cobra.Command {
 	var d display
@@ -95,7 +96,7 @@ func (p clusterPool) healthy() bool {
 			return false
 		}
 		for _, r := range n.Routes {
-			if r.State != installed {
+			if r.State != installed && r.State != replaced {
 				return false
 			}
 		}
@@ -106,6 +107,8 @@ func (p clusterPool) healthy() bool {
 const (
 	// installed is the state of a route that the kernel has.
 	installed = "installed"
+	// replaced is the state of a block whose host had this host's address.
+	replaced = "replaced"
 	// unrouted is the problem that some are not, which their reasons say.
 	unrouted = "unrouted"
 )
@@ -172,8 +175,11 @@ func nodeRow(n api.ClusterNode, group []api.ClusterRoute, now time.Time) []cell 
 		verified = age(now.Sub(n.Verified)) + " ago"
 	}
 	state := coloured(red, first.State)
-	if first.State == installed {
+	switch first.State {
+	case installed:
 		state.colour = green
+	case replaced:
+		state.colour = ""
 	}
 	return []cell{
 		text(nodeName(n)), text(n.Address), coloured("", blocksOf(group)...), text(orDash(first.Via)), text(orDash(first.Device)), text(orDash(first.Mode)), state, probeCell(n.Probe), text(verified),

@@ -4,9 +4,12 @@
 package span
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -23,8 +26,9 @@ func TestDocuments(t *testing.T) {
 		must(t, m.Signal(cluster.Nomad, unix.SIGHUP))
 		must(t, m.Signal(cluster.Agent, unix.SIGHUP))
 	}
-	from := runExample(t, "spanning cni")[0]
-	runExample(t, "spanning driver")
+	ledger, mirror := submitExample(t, "spanning cni"), submitExample(t, "spanning driver")
+	from := awaitExample(t, ledger)[0]
+	awaitExample(t, mirror)
 	for service, subnet := range map[string]string{"ledger": "10.110.0.0/16", "ledger-repl": "10.111.0.0/16", "mirror-repl": "10.111.0.0/16"} {
 		requireService(t, from, service, netip.MustParsePrefix(subnet))
 	}
@@ -32,18 +36,47 @@ func TestDocuments(t *testing.T) {
 	must(t, lab.Stop("ledger", "mirror"))
 }
 
-// requireStatus: the page's commands show its pools. They fail because the third client is not
-// reached by other pools of this cluster.
+// requireStatus: the page's commands show its pools. Their exit code is 1 because the third client
+// is not reached by other pools of this cluster, and there is no other reason.
 func requireStatus(t *testing.T) {
 	t.Helper()
 	text, err := cluster.Example("tested: spanning status", "sh")
 	must(t, err)
-	out, _ := lab.Clients[2].Run("sh", "-c", text) // it is for the reader
-	for _, want := range []string{"pool backend, mode auto", "pool storage, mode vxlan", "vx-storage"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%s shows\n%swant %q", text, out, want)
+	m := lab.Clients[2]
+	for line := range strings.Lines(text) {
+		out, err := m.Run(strings.Fields(line)...)
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("%s: %v, want the exit code 1", line, err)
+		}
+		for _, want := range []string{"backend", "storage", "vx-storage"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s shows\n%swant %q", line, out, want)
+			}
 		}
 	}
+	must(t, cluster.Await("the nodes reply", func() error { return requireReplies(m) }))
+}
+
+// requireReplies is an error unless each node replies to a client that their network has a way to.
+func requireReplies(m *cluster.Machine) error {
+	out, failed := m.Command("allocnet", "cluster", "ping", "--json", "--count", "2").Output()
+	var results []struct {
+		Pool, Node, Error string
+		Received          int
+	}
+	if err := json.Unmarshal(out, &results); err != nil {
+		return fmt.Errorf("%w, %w: %s", failed, err, out)
+	}
+	pools := map[string]int{}
+	for _, r := range results {
+		if pools[r.Pool]++; spans(r.Pool, m.Name) == (r.Received == 0) {
+			return fmt.Errorf("%s: %+v", m.Name, r)
+		}
+	}
+	if pools["backend"] != 2 || pools["storage"] != 2 {
+		return fmt.Errorf("%s has asked %v, want two nodes of backend and storage each", m.Name, pools)
+	}
+	return nil
 }
 
 // page runs the commands of the page that follow a mark.
@@ -56,14 +89,20 @@ func page(t *testing.T, m *cluster.Machine, mark string) {
 	t.Logf("%s: %s", m.Name, out)
 }
 
-// runExample runs a job of the page, with one allocation on each client.
-func runExample(t *testing.T, mark string) (found []peer) {
+// submitExample submits a job of the page, with one allocation on each client, and returns its ID.
+func submitExample(t *testing.T, mark string) string {
 	t.Helper()
 	text, err := cluster.Example("tested: "+mark, "hcl")
 	must(t, err)
 	id, rest, _ := strings.Cut(strings.TrimPrefix(text, "job \""), "\"")
 	spread := strings.Replace(rest, "count = 3\n", "count = 3\n"+job.Group, 1)
 	must(t, lab.SubmitText(id, "job \""+id+"\""+spread))
+	return id
+}
+
+// awaitExample waits until the job's allocations run.
+func awaitExample(t *testing.T, id string) (found []peer) {
+	t.Helper()
 	list, err := lab.AwaitRunning(id, 3)
 	must(t, err)
 	for _, a := range list {

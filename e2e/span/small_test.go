@@ -31,6 +31,12 @@ func withoutJob(t *testing.T) *scene {
 func (s *scene) attach(m *cluster.Machine, id string) peer {
 	s.Helper()
 	s.run(m, "allocnet attach "+id+" --primary "+small)
+	return s.serve(m, id)
+}
+
+// serve lets an attached allocation answer.
+func (s *scene) serve(m *cluster.Machine, id string) peer {
+	s.Helper()
 	p, err := examine(cluster.Allocation{ID: id, NodeName: m.Name})
 	must(s, err)
 	server := p.command("traffic", "serve")

@@ -5,6 +5,7 @@ package span
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,13 +19,16 @@ import (
 )
 
 // TestVanished: a node is killed and replaced by another one of its name, which then leaves.
-// Packets between the others are not lost, and nothing is left on the host.
+// Packets between the others are not lost, and nothing is left on the host. A block of the node that
+// was killed is claimed by a third one, while packets are sent to it.
 func TestVanished(t *testing.T) {
 	s := withoutJob(t)
 	c1, c2, c3 := lab.Clients[0], lab.Clients[1], lab.Clients[2]
 	first := s.attach(c1, "first")
 	s.senders = []*sender{sendOn(t, first, s.attach(c3, "third"), small)}
-	s.requireReach(first, s.attach(c2, "killed"))
+	killed := s.attach(c2, "killed")
+	s.requireReach(first, killed)
+	moving := sendOn(t, first, killed, small)
 	old, err := lab.Nodes(c2)
 	must(t, err)
 
@@ -38,10 +42,13 @@ func TestVanished(t *testing.T) {
 		must(t, c2.StartAgent())
 		must(t, lab.AwaitReady())
 		s.requireReach(first, s.attach(c2, "leaving"))
+		s.count(c2)
+		must(t, cluster.Await("packets to the old block come to the old address", func() error { return s.requireCounted(c2) }))
 	})
 	s.undisturbed("the blocks of the node that was killed are released", func() {
 		s.run(c1, "allocnet ipam release --force --yes --node "+old[len(old)-1].ID)
 		must(t, cluster.Await("its routes are gone", func() error { return requireGone(c1, old[len(old)-1].ID) }))
+		s.count(c2)
 	})
 	s.undisturbed("a node leaves", func() {
 		s.run(c2, "allocnet detach leaving")
@@ -57,6 +64,45 @@ func TestVanished(t *testing.T) {
 			return nil
 		}))
 	})
+	s.undisturbed("a third node claims the block", func() { s.claim(c3, killed.addresses[small][0]) })
+	s.senders = append(s.senders, moving)
+	s.flowing()
+	if err := s.requireCounted(c2); err == nil {
+		t.Error("packets have come to the node that had the block, after its routes were gone")
+	}
+}
+
+// count begins to count the packets to allocations of the small network that come to a client which
+// is not the host of their block.
+func (s *scene) count(m *cluster.Machine) {
+	s.Helper()
+	s.run(m, "nft 'add table inet count; flush table inet count; add chain inet count in { type filter hook prerouting priority -300; }; add rule inet count in iifname mgmt ip daddr 10.99.0.0/27 counter'")
+}
+
+// requireCounted is an error unless there were such packets.
+func (s *scene) requireCounted(m *cluster.Machine) error {
+	out := s.run(m, "nft list chain inet count in")
+	if !strings.Contains(out, "counter packets") || strings.Contains(out, "counter packets 0 ") {
+		return fmt.Errorf("counted is %s, want packets", out)
+	}
+	return nil
+}
+
+// claim attaches allocations on a client until one has an address, of a block that the client has to
+// claim: 40 s after another node had it.
+func (s *scene) claim(m *cluster.Machine, address netip.Addr) {
+	s.Helper()
+	for i := range 24 {
+		id := fmt.Sprintf("moved-%d", i)
+		must(s, cluster.Await(id+" is attached", func() error {
+			_, err := m.Run("allocnet", "attach", id, "--primary", small)
+			return err
+		}))
+		if p := s.serve(m, id); p.addresses[small][0] == address {
+			return
+		}
+	}
+	s.Errorf("%s is not given out on %s", address, m.Name)
 }
 
 // requireGone is an error while a client has a route to blocks of a node.

@@ -150,13 +150,18 @@ func (c *Cluster) Install(m *Machine) error {
 	if err := c.writeNetworks(m); err != nil {
 		return err
 	}
-	if err := m.Write("/etc/allocnet.d/agent.hcl", agentConfig+c.layout.Agent); err != nil {
+	if err := c.Configure(m, ""); err != nil {
 		return err
 	}
 	if _, err := os.Stat(m.Path(tokenFile)); err == nil {
 		return nil
 	}
 	return c.GiveToken(m)
+}
+
+// Configure writes the configuration of the allocnet agent of a client, with more than that of others.
+func (c *Cluster) Configure(m *Machine, more string) error {
+	return m.Write("/etc/allocnet.d/agent.hcl", agentConfig+c.layout.Agent+more)
 }
 
 // GiveToken makes another token for the allocnet agent of a client.

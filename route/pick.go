@@ -221,7 +221,7 @@ func (c *chooser) next(t Target) (next, string) {
 		return c.overlay(t)
 	}
 	n, reason := c.direct(t)
-	if reason != "" && c.pool.Mode == ipam.ModeAuto {
+	if l := c.have.link(n.device); c.pool.Mode == ipam.ModeAuto && (reason != "" || l != nil && l.hasEnd) {
 		return c.overlay(t)
 	}
 	return n, reason

@@ -75,7 +75,7 @@ func (s *socket) listLinks(to *snapshot, name string) error {
 // linkOf translates an interface.
 func linkOf(l netlink.Link) link {
 	a := l.Attrs()
-	found := link{index: a.Index, kind: l.Type(), device: device{
+	found := link{index: a.Index, kind: l.Type(), hasEnd: a.RawFlags&(unix.IFF_POINTOPOINT|unix.IFF_NOARP) != 0, device: device{
 		name: a.Name, alias: a.Alias, mac: a.HardwareAddr.String(), mtu: a.MTU, up: a.Flags&net.FlagUp != 0,
 	}}
 	if v, ok := l.(*netlink.Vxlan); ok {

@@ -26,6 +26,9 @@ type link struct {
 	device
 	kind  string
 	index int
+	// hasEnd is whether packets go to the end of a tunnel, whatever their next hop. WireGuard selects it by
+	// their destination.
+	hasEnd bool
 	// noIPv6 is whether the interface can have no IPv6. It is known of VXLAN devices only.
 	noIPv6 bool
 }

@@ -130,6 +130,23 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestTunnel: a node that is reached through a tunnel is not on the link: the tunnel may drop packets that are not
+// for the node. Who selects the mode routed has to know.
+func TestTunnel(t *testing.T) {
+	for mode, want := range map[ipam.Mode]Route{
+		ipam.ModeAuto:   {Via: ip("192.0.2.2"), Device: "vx-net", Mode: ipam.ModeVXLAN},
+		ipam.ModeRouted: {Via: ip("192.0.2.2"), Device: "wg0", Mode: ipam.ModeRouted},
+	} {
+		f, p := newFake(), testPool(mode)
+		f.links = append(f.links, link{device: device{name: "wg0", up: true, mtu: 1420}, kind: "wireguard", index: 3, hasEnd: true})
+		f.hops[ip("192.0.2.2")] = hop{device: "wg0"}
+		want.Block, want.Node, want.State = cidr("10.60.1.0/26"), "b", Installed
+		if got := apply(t, start(t, f, p), p, to("10.60.1.0/26", "b", "192.0.2.2", macB)).Routes[0]; got != want {
+			t.Errorf("%s: %+v, want %+v", mode, got, want)
+		}
+	}
+}
+
 // TestSource: a host's own packets into the VXLAN have its address on the underlay, the lowest if that is
 // of the other family, and never one that all hosts have.
 func TestSource(t *testing.T) {

@@ -51,6 +51,24 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestTunnel: a host behind a tunnel is not on the link: the mode auto uses VXLAN.
+func TestTunnel(t *testing.T) {
+	hosts := newHosts(t, 2)
+	p, a := pool(ipam.ModeAuto), hosts[0]
+	spoil(t, a, "tuntap add tun0 mode tun")
+	spoil(t, a, "link set tun0 up")
+	spoil(t, a, "route add 198.51.100.0/24 dev tun0")
+	hosts[1].endpoint.Address = netip.MustParseAddr("198.51.100.2")
+	spoil(t, hosts[1], "address add 198.51.100.2/32 dev lo")
+	a.device(t, p)
+	hosts[1].device(t, p)
+	for _, r := range a.apply(t, p, hosts).Routes {
+		if r.State != route.Installed || r.Mode != ipam.ModeVXLAN {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TestBehindRouter: without VXLAN, a host behind a router is refused.
 func TestBehindRouter(t *testing.T) {
 	hosts := newHosts(t, 3)

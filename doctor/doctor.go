@@ -8,6 +8,7 @@ package doctor
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
@@ -59,7 +60,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	sharedRanges(r, networks)
 	settings(r, networks, "/proc/sys")
 	if hasRoutedPools(networks) {
-		routedPools(r, networks, forwarding.Collect(ctx, !d.Unprivileged))
+		routedPools(r, networks, forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged))
 	}
 	if d.PoolSource != nil {
 		d.sharedPools(ctx, r, networks)

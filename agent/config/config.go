@@ -91,7 +91,16 @@ type Cluster struct {
 	// NodeNetworks are where the addresses of nodes may be that Nomad has another address of.
 	// Nil: none.
 	NodeNetworks []netip.Prefix
+	// Filtering is Report or Accept: whether what drops packets of the pools is reported, or changed.
+	// Empty: Report.
+	Filtering string
 }
+
+// Values of Cluster.Filtering.
+const (
+	Report = "report"
+	Accept = "accept"
+)
 
 // Multi configures the conflist of allocnet-cni that the agent writes.
 type Multi struct {

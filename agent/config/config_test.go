@@ -74,6 +74,7 @@ ipam {
 cluster {
   address       = "10.0.0.5"
   node_networks = ["10.0.0.0/24", "fd00::/64"]
+  filtering     = "accept"
 }
 multi {
   primary  = "web"
@@ -91,7 +92,7 @@ multi {
 		Socket: Socket{"/run/a/b.sock", agent.Access{Group: 4242}}, Limits: Limits{Connections: 10, DrainTimeout: 2 * time.Minute},
 		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"},
 		IPAM:    &IPAM{Store: "nomad", Namespace: "allocnet-ipam", Reclaim: "manual", Grace: 2 * time.Hour, Fence: 12 * time.Hour},
-		Cluster: Cluster{netip.MustParseAddr("10.0.0.5"), []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}},
+		Cluster: Cluster{netip.MustParseAddr("10.0.0.5"), []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}, Accept},
 		Multi:   &Multi{Primary: "web", Networks: "storage", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
 	}
 	comparable := cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -180,6 +181,7 @@ func TestFaultsSayWhere(t *testing.T) {
 		"cluster {\n address = \"fe80::1%eth0\"\n}":        `a.hcl:2,12-26: Invalid value; "fe80::1%eth0": want the address`,
 		"cluster {\n node_networks = [\"10.0.0.1/24\"]\n}": `a.hcl:2,18-33: Invalid value; "10.0.0.1/24": want "10.0.0.0/24"`,
 		"cluster {\n node_networks = [\"10.0.0.0\"]\n}":    `a.hcl:2,18-30: Invalid value; "10.0.0.0": want a prefix, as in "10.0.0.0/24"`,
+		"cluster {\n filtering = \"drop\"\n}":              `a.hcl:2,14-20: Invalid value; "drop": want report, accept`,
 		"cluster {\n node_networks = 5\n}":                 `a.hcl:2,18-19: Unsuitable value`,
 		"ipam {\n addresses = 1\n}":                        `a.hcl:2,2-11: Unsupported argument`,
 		"ipam {\n store = \"file\"\n region = \"eu\"\n}":   `a.hcl:3,11-15: Invalid value; "eu": with store = "file" there is none`,

@@ -88,6 +88,7 @@ type file struct {
 	Cluster *struct {
 		Address      hcl.Expression `hcl:"address,optional"`
 		NodeNetworks hcl.Expression `hcl:"node_networks,optional"`
+		Filtering    hcl.Expression `hcl:"filtering,optional"`
 	} `hcl:"cluster,block"`
 	Multi *struct {
 		Primary  string         `hcl:"primary,optional"`
@@ -139,7 +140,7 @@ func (f *file) config() (Config, error) {
 		c.Reconcile = Reconcile{v.Duration(r.Interval), v.OneOf(r.Leaks, "report", "remove")}
 	}
 	if b := f.Cluster; b != nil {
-		c.Cluster = Cluster{v.nodeAddress(b.Address), v.prefixes(b.NodeNetworks)}
+		c.Cluster = Cluster{v.nodeAddress(b.Address), v.prefixes(b.NodeNetworks), v.OneOf(b.Filtering, Report, Accept)}
 	}
 	if f.CNI != nil {
 		c.CNI = CNI(*f.CNI)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/agent/span/packetfilter"
 	"github.com/allocnet/allocnet/doctor/forwarding"
 	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/ipam"
@@ -27,27 +28,57 @@ func (d *Daemon) newSpan() *span.Span {
 	}
 	return span.New(span.Config{
 		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal, Ping: echo.Ping, Observer: d.metrics,
-		InUse:     func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
-		Obstacles: obstacles, Logger: d.log.Named("cluster"),
+		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
+		Filter: d.filter, Interfaces: interfaces, Logger: d.log.Named("cluster"),
 	}, spanSettings(d.config.Cluster))
 }
 
-// obstacles reads what of the host certainly drops packets of other hosts, with what to do.
-func obstacles(ctx context.Context) span.Obstacles {
-	facts := forwarding.Collect(ctx, true)
-	return func(c *ipam.Config) []string {
-		var texts []string
-		for _, o := range facts.Obstacles([]*ipam.Config{c}) {
-			if !o.IsWarning {
-				texts = append(texts, o.Subject+": "+o.Problem+": "+o.Fix)
-			}
-		}
-		return texts
+// filter makes the host's filters what they should be, and returns what certainly drops packets of
+// other hosts, with what to do. Without pools it does nothing unless an earlier agent has left something.
+func (d *Daemon) filter(ctx context.Context, f span.Filtering) (span.Obstacles, error) {
+	keeper := packetfilter.New(packetfilter.Options{Dir: span.Dir(cmp.Or(d.config.StateDir, state.DefaultDir)), Logger: d.log.Named("cluster")})
+	isOurs := f.Accept && len(f.Pools) > 0 || keeper.HasRecord()
+	if len(f.Pools) == 0 && !isOurs {
+		return func(*ipam.Config) []string { return nil }, nil
 	}
+	facts := forwarding.Collect(ctx, f.Node, true)
+	var err error
+	if isOurs {
+		goal := packetfilter.Goal{}
+		if f.Accept {
+			goal = packetfilter.Goal{Pools: f.Pools, Spared: f.Spared}
+		}
+		var changed bool
+		changed, err = keeper.Keep(ctx, packetfilter.Found{Facts: facts, Listings: facts.Listings, IsPartial: len(facts.Unread) > 0}, goal)
+		if changed {
+			facts = forwarding.Collect(ctx, f.Node, true)
+		}
+	}
+	return func(c *ipam.Config) []string { return obstacles(facts, c) }, err
+}
+
+func obstacles(facts *forwarding.Facts, c *ipam.Config) []string {
+	var texts []string
+	for _, o := range facts.Obstacles([]*ipam.Config{c}) {
+		if !o.IsWarning {
+			texts = append(texts, o.Subject+": "+o.Problem+": "+o.Fix)
+		}
+	}
+	return texts
+}
+
+// interfaces are those that the rules for pools name.
+func interfaces(f span.Filtering) []string {
+	facts := forwarding.Collect(context.Background(), f.Node, false)
+	var names []string
+	for _, c := range f.Pools {
+		names = append(names, facts.Interfaces(c)...)
+	}
+	return names
 }
 
 func spanSettings(c config.Cluster) span.Settings {
-	return span.Settings{Address: c.Address, NodeNetworks: c.NodeNetworks}
+	return span.Settings{Address: c.Address, NodeNetworks: c.NodeNetworks, Accept: c.Filtering == config.Accept}
 }
 
 func (d *Daemon) keptPools() ([]span.Kept, bool) {

@@ -46,7 +46,10 @@ func TestSpan(t *testing.T) {
 		return complete && len(kept) == 1 && kept[0].Config.Pool == "vlan100"
 	})
 	address, network := netip.MustParseAddr("10.0.0.5"), netip.MustParsePrefix("10.0.0.0/24")
-	if s := spanSettings(config.Cluster{Address: address, NodeNetworks: []netip.Prefix{network}}); s.Address != address || len(s.NodeNetworks) != 1 {
+	if s := spanSettings(config.Cluster{Address: address, NodeNetworks: []netip.Prefix{network}, Filtering: config.Accept}); s.Address != address || len(s.NodeNetworks) != 1 || !s.Accept {
+		t.Errorf("settings %+v", s)
+	}
+	if s := spanSettings(config.Cluster{Filtering: config.Report}); s.Accept {
 		t.Errorf("settings %+v", s)
 	}
 	noop := newTestDaemon(t, config.Config{Hook: hook.NoOp})

@@ -243,6 +243,11 @@ type host struct {
 	address  netip.Addr
 	left     bool
 	dropped  []string
+	// filtered are what the filters should have done, unfiltered is how that failed, and interfaces are
+	// those of the pools.
+	filtered   []Filtering
+	unfiltered error
+	interfaces []string
 }
 
 func node(id, address string) Node {
@@ -281,10 +286,16 @@ func newHost(t *testing.T, s Settings) *host {
 			return netip.MustParseAddr("fe80::1"), nil
 		},
 		Ping: func(context.Context, echo.Request) (time.Duration, error) { return time.Millisecond, nil },
-		Obstacles: func(context.Context) Obstacles {
+		Filter: func(_ context.Context, f Filtering) (Obstacles, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return func(*ipam.Config) []string { return h.dropped }
+			h.filtered = append(h.filtered, f)
+			return func(*ipam.Config) []string { return h.dropped }, h.unfiltered
+		},
+		Interfaces: func(Filtering) []string {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.interfaces
 		},
 		Logger: hclog.NewNullLogger(),
 	}, s)

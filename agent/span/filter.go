@@ -4,7 +4,11 @@
 package span
 
 import (
+	"cmp"
 	"context"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -14,32 +18,83 @@ import (
 // rules takes processes.
 const filterPause = time.Minute
 
-// watchFilters looks for what drops packets, and soon after a pool was added.
-func (s *Span) watchFilters(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.added:
-		case <-time.After(filterPause):
-		}
-		s.noteFiltered(ctx)
-	}
-}
-
-// noteFiltered replaces what the pools have as a problem of the host's filters.
-func (s *Span) noteFiltered(ctx context.Context) {
-	hasPools := false
-	s.each(func(*runner) { hasPools = true })
-	if !hasPools {
-		return
-	}
-	obstacles := s.config.Obstacles(ctx)
-	if ctx.Err() != nil {
-		return
-	}
-	s.each(func(r *runner) { r.noteText(Filtered, list(obstacles(r.config))) })
+// Filtering is what the host's filters should do with packets of pools.
+type Filtering struct {
+	// Accept is whether the packets are let through, if that can be done.
+	Accept bool
+	// Pools are those whose networks span hosts, and Spared the names of others which have routes.
+	Pools  []*ipam.Config
+	Spared []string
+	// Node is the address that other hosts send to. Not valid: it is not known yet.
+	Node netip.Addr
 }
 
 // Obstacles returns what of the host drops packets between a pool and other hosts.
 type Obstacles func(*ipam.Config) []string
+
+// watchFilters looks for what drops packets, and soon after pools or their interfaces have changed.
+func (s *Span) watchFilters(ctx context.Context) {
+	var last []string
+	for {
+		look := true
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.refilter:
+		case <-s.moved:
+			look = !slices.Equal(last, s.interfaces())
+		case <-time.After(filterPause):
+		}
+		if look {
+			s.noteFiltered(ctx)
+			last = s.interfaces()
+		}
+	}
+}
+
+// interfaces are those of the pools, as far as rules name them.
+func (s *Span) interfaces() []string {
+	if f, ok := s.filtering(); ok && f.Accept && s.config.Interfaces != nil {
+		return s.config.Interfaces(f)
+	}
+	return nil
+}
+
+// filtering returns what the filters should do. It is not known before the first look for pools.
+func (s *Span) filtering() (f Filtering, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f = Filtering{Accept: s.settings.Accept, Spared: s.spared}
+	for _, r := range s.runners {
+		f.Pools = append(f.Pools, r.config)
+		if a := r.status().Endpoint.Address; a.IsValid() {
+			f.Node = a
+		}
+	}
+	slices.SortFunc(f.Pools, func(a, b *ipam.Config) int { return cmp.Compare(a.Pool, b.Pool) })
+	return f, s.found
+}
+
+// noteFiltered replaces what the pools have as a problem of the host's filters.
+func (s *Span) noteFiltered(ctx context.Context) {
+	f, known := s.filtering()
+	if !known {
+		return
+	}
+	obstacles, err := s.config.Filter(ctx, f)
+	if ctx.Err() != nil {
+		return
+	}
+	failed := ""
+	if err != nil {
+		failed = strings.ReplaceAll(err.Error(), "\n", "; ")
+		s.config.Logger.Debug("the filters are not changed", "error", err)
+	}
+	s.each(func(r *runner) {
+		texts := obstacles(r.config)
+		if failed != "" {
+			texts = append(texts, failed)
+		}
+		r.noteText(Filtered, list(texts))
+	})
+}

@@ -4,6 +4,8 @@
 package span
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,4 +28,57 @@ func TestFiltered(t *testing.T) {
 		synctest.Wait()
 		requireText(t, "problems without a rule", h.kinds(), "")
 	})
+}
+
+// TestFiltering: the filters get what passes: pools with routes, and those on record as far as their
+// rules were made before; when they have changed, and when the interfaces of pools have.
+func TestFiltering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.left = true
+		h.table.applied["old"] = ""
+		h.inUse = true
+		h.keeps(true, configOf(t, "web", "routed", "10.94.0.0/16"), configOf(t, "level", "flat", "10.93.0.0/16"))
+		end := h.run(t)
+		defer end()
+		settle()
+		requireText(t, "at first", h.filterings(), "report web, spared old")
+		h.Configure(Settings{Accept: true})
+		settle()
+		requireText(t, "with accept", h.filterings(), "accept web, spared old")
+		h.table.changes <- struct{}{}
+		settle()
+		requireText(t, "of another change", h.filterings(), "")
+		h.set(func() { h.interfaces = []string{"bridge0"} })
+		h.table.changes <- struct{}{}
+		settle()
+		requireText(t, "with an interface", h.filterings(), "accept web, spared old")
+		h.set(func() { h.unfiltered = errors.New("iptables fails") })
+		h.keeps(true, configOf(t, "web", "vxlan", "10.94.0.0/16"))
+		h.Kick()
+		settle()
+		requireText(t, "failure", h.Status()[0].Problems[0].Text, "iptables fails")
+		h.set(func() { h.inUse = false })
+		h.keeps(true)
+		h.filterings()
+		h.Kick()
+		settle()
+		requireText(t, "without networks", h.filterings(), "accept , spared ")
+	})
+}
+
+// filterings returns what the filters should have done the last time since it was called.
+func (h *host) filterings() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := ""
+	for _, f := range h.filtered {
+		var names []string
+		for _, c := range f.Pools {
+			names = append(names, c.Pool)
+		}
+		last = map[bool]string{true: "accept", false: "report"}[f.Accept] + " " + strings.Join(names, " ") + ", spared " + strings.Join(f.Spared, " ")
+	}
+	h.filtered = nil
+	return last
 }

@@ -53,9 +53,12 @@ type Settings struct {
 	// NodeNetworks are where the addresses of nodes may be that Nomad has another address of.
 	// Nil: none.
 	NodeNetworks []netip.Prefix
+	// Accept is whether the host's filters are made to let packets of the pools through. False: what
+	// drops them is reported.
+	Accept bool
 }
 
-// Config configures Span. All fields but Obstacles and Observer are required.
+// Config configures Span. All fields but Filter, Interfaces and Observer are required.
 type Config struct {
 	// Kept returns the pools that networks of the host use. If it is not complete, there may
 	// be more.
@@ -72,8 +75,11 @@ type Config struct {
 	LinkLocal func(netip.Addr) (netip.Addr, error)
 	// Ping sends an echo request, and returns how long the reply took; see package echo.
 	Ping func(context.Context, echo.Request) (time.Duration, error)
-	// Obstacles reads what of the host drops packets of other hosts. Nil: it is not looked for.
-	Obstacles func(context.Context) Obstacles
+	// Filter makes the host's filters what they should be, and returns what drops packets
+	// nevertheless. Nil: it is not looked for.
+	Filter func(context.Context, Filtering) (Obstacles, error)
+	// Interfaces are those of pools that Filter has to know. Nil: none.
+	Interfaces func(Filtering) []string
 	// Observer counts. Nil: none.
 	Observer Observer
 	// Logger gets a line for each failure that is new, and for what changes.
@@ -94,22 +100,26 @@ type Observer interface {
 type Span struct {
 	config Config
 	kicks  chan struct{}
-	// added tells of new runners.
-	added chan struct{}
-	group sync.WaitGroup
+	// refilter tells of pools and settings that have changed, and moved of the kernel's tables.
+	refilter, moved chan struct{}
+	group           sync.WaitGroup
 	// table is nil until it is needed. It is of the loop alone.
 	table Table
 
 	mu       sync.Mutex // guards all below
 	settings Settings
 	runners  map[string]*runner
+	// found is whether pools have been looked for, and spared are those without a runner that have
+	// routes.
+	found  bool
+	spared []string
 	// failed are the problems of pools without a runner. That of all pools is under "".
 	failed map[string]Problem
 }
 
 // New returns what Run starts.
 func New(c Config, s Settings) *Span {
-	return &Span{config: c, settings: s, kicks: make(chan struct{}, 1), added: make(chan struct{}, 1), runners: map[string]*runner{}, failed: map[string]Problem{}}
+	return &Span{config: c, settings: s, kicks: make(chan struct{}, 1), refilter: make(chan struct{}, 1), moved: make(chan struct{}, 1), runners: map[string]*runner{}, failed: map[string]Problem{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -117,6 +127,7 @@ func (s *Span) Configure(settings Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settings = settings
+	kick(s.refilter)
 	for _, r := range s.runners {
 		r.configure(settings)
 	}
@@ -143,7 +154,7 @@ const (
 func (s *Span) Run(ctx context.Context) {
 	defer s.group.Wait()
 	defer s.endAll()
-	if s.config.Obstacles != nil {
+	if s.config.Filter != nil {
 		s.group.Go(func() { s.watchFilters(ctx) })
 	}
 	for {
@@ -182,6 +193,7 @@ func (s *Span) watchKernel(ctx context.Context, table Table) {
 		} else {
 			for range changes {
 				s.each(func(r *runner) { r.reapply() })
+				kick(s.moved)
 			}
 		}
 		pause(ctx, watchPause)
@@ -241,6 +253,28 @@ func (s *Span) update(ctx context.Context) {
 	for _, k := range chosen {
 		s.run(ctx, k)
 	}
+	s.spare()
+}
+
+// spare notes the pools that have routes and no runner. They may be in use, so their packets pass as before.
+func (s *Span) spare() {
+	recorded, err := s.table.Pools()
+	if err != nil {
+		return // as it was: update has noted it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var spared []string
+	for _, p := range recorded {
+		if s.runners[p.Name] == nil {
+			spared = append(spared, p.Name)
+		}
+	}
+	slices.Sort(spared)
+	if !s.found || !slices.Equal(spared, s.spared) {
+		kick(s.refilter)
+	}
+	s.found, s.spared = true, spared
 }
 
 // noteRefused replaces the problems of pools that overlap others.
@@ -281,7 +315,7 @@ func (s *Span) run(ctx context.Context, k Kept) {
 	s.runners[k.Config.Pool] = r
 	s.mu.Unlock()
 	r.start(ctx)
-	kick(s.added)
+	kick(s.refilter)
 }
 
 // isUsed tells whether attachments of a network that was removed need the routes. What is not
@@ -300,6 +334,7 @@ func (s *Span) remove(p route.Pool) {
 	r := s.runners[pool]
 	delete(s.runners, pool)
 	s.mu.Unlock()
+	kick(s.refilter)
 	if r != nil {
 		r.end()
 	}

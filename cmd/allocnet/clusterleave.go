@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/agent/span/packetfilter"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
@@ -41,11 +42,17 @@ type leavingTable interface {
 	RemoveAll() error
 }
 
+// leavingFilters let packets of pools through; see package packetfilter.
+type leavingFilters interface {
+	Remove(ctx context.Context) error
+}
+
 // leave is what the command cluster leave does.
 type leave struct {
-	yes   bool
-	table leavingTable
-	pools map[string]leavingPool
+	yes     bool
+	table   leavingTable
+	filters leavingFilters
+	pools   map[string]leavingPool
 	// subnets are those of each pool.
 	subnets map[string][]netip.Prefix
 	// stranded are the blocks of pools that no network uses: nothing can give them back.
@@ -60,9 +67,9 @@ func newClusterLeave(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Remove all that networks that span hosts have on this host",
-		Long: `Remove the routes to other hosts and the VXLAN devices, and give this host's blocks of
-the pools whose networks span hosts back to the store. The command shows what it would
-remove, and asks.
+		Long: `Remove the routes to other hosts, the VXLAN devices, and what lets packets through
+the firewall (filtering = "accept"), and give this host's blocks of the pools whose networks
+span hosts back to the store. The command shows what it would remove, and asks.
 
 First stop the allocations that have addresses of these pools, as with nomad node drain, and
 stop the agent: it would make the routes again. The command refuses otherwise. It reads state_dir and
@@ -103,7 +110,7 @@ func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
 		return err
 	}
 	defer unlock()
-	l.table = route.New(route.Options{Dir: dir})
+	l.table, l.filters = route.New(route.Options{Dir: dir}), packetfilter.New(packetfilter.Options{Dir: dir})
 	if err := l.run(cmd); err != nil {
 		return err
 	}
@@ -180,6 +187,9 @@ func (l *leave) run(cmd *cobra.Command) error {
 	}
 	if err := l.table.RemoveAll(); err != nil {
 		return fmt.Errorf("remove the routes and devices: %w", err)
+	}
+	if err := l.filters.Remove(ctx); err != nil {
+		return fmt.Errorf("remove what lets packets through the firewall: %w", err)
 	}
 	if _, err := fmt.Fprintln(out, "removed the routes and devices"); err != nil {
 		return err

@@ -35,6 +35,14 @@ func (f *leftTable) Pools() ([]route.Pool, error) { return f.pools, nil }
 
 func (f *leftTable) RemoveAll() error { f.removed++; return f.err }
 
+// leftFilters counts the removals.
+type leftFilters struct {
+	removed int
+	err     error
+}
+
+func (f *leftFilters) Remove(context.Context) error { f.removed++; return f.err }
+
 // leftPool is a pool of which this host has blocks.
 type leftPool struct {
 	blocks []ipam.Block
@@ -93,10 +101,15 @@ func TestClusterLeave(t *testing.T) {
 		"of another pool":   {leave{yes: true}, nil, "10.93.0.3", nil, nil, "", 1, exitDone, "pool old: routes and devices, blocks of this host: -\n"},
 		"without the store": {leave{yes: true}, nil, "", ipam.ErrUnavailable, nil, "", 1, exitFailed, "pool web: 10.91.0.0/26 still belong to this host: repeat the command: the store is unavailable"},
 		"kernel refuses":    {leave{yes: true}, nil, "", nil, errors.New("EPERM"), "", 1, exitFailed, "remove the routes and devices: EPERM"},
+		"firewall refuses":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, exitFailed, "remove what lets packets through the firewall: locked"},
 	} {
 		table := &leftTable{pools: []route.Pool{{Name: "old", Subnets: []netip.Prefix{netip.MustParsePrefix("10.92.0.0/16")}}}, err: test.kernel}
 		l := test.leave
 		l.table = table
+		filters := &leftFilters{}
+		if l.filters == nil {
+			l.filters = filters
+		}
 		l.pools = map[string]leavingPool{"web": &leftPool{blocks: []ipam.Block{netip.MustParsePrefix("10.91.0.0/26")}, leases: test.leases, err: test.store}}
 		l.subnets = map[string][]netip.Prefix{"web": {netip.MustParsePrefix("10.91.0.0/16")}}
 		l.used = func() (map[netip.Addr]string, error) {
@@ -117,6 +130,9 @@ func TestClusterLeave(t *testing.T) {
 		}
 		if code := report(&bytes.Buffer{}, err, false); code != test.code || table.removed != test.removed || !strings.Contains(text, test.want) {
 			t.Errorf("%s: exit code %d, %d removals, want %d, %d and %q:\n%s", name, code, table.removed, test.code, test.removed, test.want, text)
+		}
+		if test.code == exitDone && filters.removed != 1 {
+			t.Errorf("%s: the filters are removed %d times", name, filters.removed)
 		}
 	}
 }
@@ -194,7 +210,7 @@ func TestClusterLeaveWithoutNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := &leftTable{}
-	l := leave{yes: true, table: table, used: func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil }}
+	l := leave{yes: true, table: table, filters: &leftFilters{}, used: func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil }}
 	if err := l.findPools([]string{t.TempDir()}, state); err != nil {
 		t.Fatal(err)
 	}

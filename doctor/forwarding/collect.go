@@ -24,10 +24,11 @@ import (
 // deviceAlias is the beginning of the alias of a pool's VXLAN device, before the pool's name.
 const deviceAlias = "allocnet pool "
 
-// Collect reads the facts of this host. Rules are read only by root: without, they are left out.
-func Collect(ctx context.Context, withRules bool) *Facts {
+// Collect reads the facts of this host. Node is the address that other hosts send to; if it is not
+// valid it is found. Rules are read only by root: without, they are left out.
+func Collect(ctx context.Context, node netip.Addr, withRules bool) *Facts {
 	f := &Facts{ipv4: read("net/ipv4/ip_forward"), ipv6: read("net/ipv6/conf/all/forwarding")}
-	f.unread(f.collectLinks())
+	f.unread(f.collectLinks(node))
 	if withRules {
 		f.collectRules(ctx)
 	}
@@ -50,7 +51,7 @@ func read(name string) string {
 }
 
 // collectLinks reads the interfaces and their addresses.
-func (f *Facts) collectLinks() error {
+func (f *Facts) collectLinks(node netip.Addr) error {
 	links, err := netns.Whole(netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
@@ -61,13 +62,13 @@ func (f *Facts) collectLinks() error {
 	}
 	byIndex := map[int]netlink.Link{}
 	f.Devices = map[string]Device{}
-	var node netip.Addr
 	for _, link := range links {
 		byIndex[link.Attrs().Index] = link
 		pool, isPool := strings.CutPrefix(link.Attrs().Alias, deviceAlias)
 		if device, ok := link.(*netlink.Vxlan); ok && isPool {
-			local, _ := netip.AddrFromSlice(device.SrcAddr)
-			node = local.Unmap()
+			if local, ok := netip.AddrFromSlice(device.SrcAddr); ok && !node.IsValid() {
+				node = local.Unmap()
+			}
 			f.Devices[pool] = Device{device.MTU, device.Name}
 		}
 	}
@@ -138,6 +139,7 @@ func (f *Facts) collectRules(ctx context.Context) {
 	defer stop()
 	listings, err := cleanup.Listings(ctx)
 	f.unread(err)
+	f.Listings = listings
 	hasIptables := false
 	for _, l := range listings {
 		f.rulesets = append(f.rulesets, parseIptables(l))

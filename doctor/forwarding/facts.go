@@ -6,6 +6,7 @@ package forwarding
 import (
 	"net/netip"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -19,6 +20,8 @@ type Facts struct {
 	Addresses []Address
 	// Unread is what could not be read. It is no obstacle.
 	Unread []error
+	// Listings are the rules of iptables, in each of its places that is in use.
+	Listings []cleanup.Listing
 
 	// ipv4 and ipv6 are the settings of forwarding: "0", "1", or empty if the kernel has none.
 	ipv4, ipv6 string

@@ -5,6 +5,7 @@ package forwarding
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -43,12 +44,9 @@ func parseZones(text string) []zone {
 	return zones
 }
 
-// isTrusted is whether a zone accepts the packets of a subnet.
-func isTrusted(zones []zone, subnet netip.Prefix) bool {
-	for _, z := range zones {
-		if z.accepts && len(z.sources) > 0 && covers(z.sources, subnet) {
-			return true
-		}
-	}
-	return false
+// IsRejected is whether firewalld runs, and has a subnet in no zone that accepts everything.
+func (f *Facts) IsRejected(subnet netip.Prefix) bool {
+	return f.zones != nil && !slices.ContainsFunc(f.zones, func(z zone) bool {
+		return z.accepts && len(z.sources) > 0 && covers(z.sources, subnet)
+	})
 }

@@ -97,8 +97,10 @@ func (r *rule) option(name, argument string) int {
 		default:
 			r.target = argument
 		}
-	case "-i", "-o":
-		r.interfaces = append(r.interfaces, argument)
+	case "-i":
+		r.from = append(r.from, argument)
+	case "-o":
+		r.to = append(r.to, argument)
 	case "--comment", "--reject-with":
 	case "-m":
 		r.isConditional = r.isConditional || argument != "comment"

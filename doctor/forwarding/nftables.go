@@ -135,8 +135,13 @@ func (r *rule) match(value json.RawMessage) {
 		r.isConditional = true
 		return
 	}
-	if name := ""; slices.Contains([]string{"iifname", "oifname", "iif", "oif"}, m.Left.Meta.Key) && json.Unmarshal(m.Right, &name) == nil {
-		r.interfaces = append(r.interfaces, name)
+	name := ""
+	switch isName := json.Unmarshal(m.Right, &name) == nil; {
+	case isName && slices.Contains([]string{"iifname", "iif"}, m.Left.Meta.Key):
+		r.from = append(r.from, name)
+		return
+	case isName && slices.Contains([]string{"oifname", "oif"}, m.Left.Meta.Key):
+		r.to = append(r.to, name)
 		return
 	}
 	prefixes, ok := prefixesOf(m.Right)

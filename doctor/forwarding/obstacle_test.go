@@ -53,6 +53,9 @@ func TestSettings(t *testing.T) {
 		"the interface does not forward": {Facts{ipv4: "1", ipv6: "1", Underlay: Interface{Name: "eth0", forwards: "0"}}, "routed", []string{
 			"net.ipv4.conf.eth0.forwarding: is 0: this host forwards nothing that other hosts send to this interface => sysctl -w net.ipv4.conf.eth0.forwarding=1",
 		}},
+		"an interface with a dot": {Facts{ipv4: "1", ipv6: "1", Underlay: Interface{Name: "eth0.7", forwards: "0"}}, "routed", []string{
+			"net.ipv4.conf.eth0/7.forwarding: is 0: this host forwards nothing that other hosts send to this interface => sysctl -w net.ipv4.conf.eth0/7.forwarding=1",
+		}},
 		"strict": {Facts{Underlay: Interface{Name: "eth0", strict: true}}, "auto", []string{
 			underlay + "rp_filter: is 1 (strict), or that of all interfaces is: packets that another host routes, and this host answers over VXLAN, are dropped => sysctl -w " + underlay + "rp_filter=2",
 		}},
@@ -132,9 +135,25 @@ func TestInterfaces(t *testing.T) {
 		"-s 10.9.0.0/16 -i pool0 -j ACCEPT": false,
 	} {
 		f.rulesets = []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: iptablesSave(":FORWARD DROP [0:0]", "-A FORWARD "+rule)})}
-		found := f.Obstacles([]*ipam.Config{pool(t, "vxlan")})
+		found := f.Obstacles([]*ipam.Config{pool(t, "auto")})
 		if len(found) != 1 || found[0].IsWarning != want || strings.Contains(found[0].Problem, "unless a rule") != want {
 			t.Errorf("%s: %+v, want a warning: %v", rule, found, want)
+		}
+	}
+	for rules, want := range map[string]int{ // of obstacles, if all that packets come from is named
+		"-i eth0 -j ACCEPT, -i vx-p -j ACCEPT, -i pool0 -j ACCEPT":  0,
+		"-i eth0 -j ACCEPT, -i vx-p -j ACCEPT, -i pool+ -j ours":    0,
+		"-i eth0 -j ACCEPT, -i vx-p -j ACCEPT, -i pool0 -j DROP":    1,
+		"-i eth0 -j ACCEPT, -i vx-p -j ACCEPT, -o pool0 -j ACCEPT":  1,
+		"-i eth0 -j ACCEPT, -i vx-p -j ACCEPT, -i docker0 -j other": 1,
+	} {
+		lines := []string{":FORWARD DROP [0:0]", ":ours - [0:0]", "-A ours -j ACCEPT"}
+		for rule := range strings.SplitSeq(rules, ", ") {
+			lines = append(lines, "-A FORWARD "+rule)
+		}
+		f.rulesets = []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: iptablesSave(lines...)})}
+		if found := f.Obstacles([]*ipam.Config{pool(t, "auto")}); len(found) != want {
+			t.Errorf("%s: %+v, want %d", rules, found, want)
 		}
 	}
 	match := `{"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "pool*"}}, {"accept": null}`

@@ -23,8 +23,8 @@ const (
 type rule struct {
 	// sources and destinations are what the packet has to be from and to. Empty: anything.
 	sources, destinations []netip.Prefix
-	// interfaces are patterns of those that the packet has to come from or go to.
-	interfaces []string
+	// from and to are patterns of the interfaces that the packet has to come from or go to.
+	from, to []string
 	// isConditional is whether the rule has further conditions.
 	isConditional bool
 	verdict       verdict
@@ -56,6 +56,8 @@ const maxDepth = 16
 // packet is one inside a subnet, on its way through a ruleset.
 type packet struct {
 	subnet netip.Prefix
+	// from is the interface that it comes from. Empty: it is not known.
+	from string
 	// interfaces are those that packets of the subnet come from or go to.
 	interfaces []string
 	// mayBeAccepted is whether a rule for some of them accepts it, or goes to another chain.
@@ -101,10 +103,11 @@ func (p *packet) matches(r rule) bool {
 	isOther := func(pattern string) bool {
 		return !slices.ContainsFunc(p.interfaces, func(name string) bool { return isNamed(name, pattern) })
 	}
-	if len(r.interfaces) > 0 && !slices.ContainsFunc(r.interfaces, isOther) && (r.verdict == accepted || r.target != "") {
+	named := slices.Concat(r.from, r.to)
+	if len(named) > 0 && !slices.ContainsFunc(named, isOther) && (r.verdict == accepted || r.target != "") {
 		p.mayBeAccepted = true
 	}
-	return len(r.interfaces) == 0
+	return len(r.to) == 0 && !slices.ContainsFunc(r.from, func(pattern string) bool { return !isNamed(p.from, pattern) })
 }
 
 // isNamed is whether an interface is one of a pattern, which ends with + in iptables, and with *

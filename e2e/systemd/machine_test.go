@@ -46,8 +46,10 @@ func prepare(run func() int) (int, error) {
 			return 1, fmt.Errorf("%s is missing: run: make deps", tool)
 		}
 	}
-	if _, err := os.Stat(system() + "/usr/lib/systemd/systemd"); err != nil {
-		return 1, errors.New("the Debian system of the tests is missing: run: make systemd")
+	for _, program := range []string{system("root") + "/usr/lib/systemd/systemd", system("firewalld") + "/usr/sbin/firewalld"} {
+		if _, err := os.Stat(program); err != nil {
+			return 1, fmt.Errorf("a Debian system of the tests is missing: %w: run: make systemd", err)
+		}
 	}
 	dir, err := os.MkdirTemp("", "allocnet-packages")
 	if err != nil {
@@ -72,8 +74,11 @@ func prepare(run func() int) (int, error) {
 	return run(), nil
 }
 
-// system returns the root directory of the Debian system that `make systemd` builds.
-func system() string { return filepath.Join(sandbox.Root(), "build", "systemd", "root") }
+// system returns the root directory of a Debian system that `make systemd` builds: "root", or
+// "firewalld" with that.
+func system(name string) string {
+	return filepath.Join(sandbox.Root(), "build", "systemd", name)
+}
 
 // machine is a booted Debian system. Its file system is an overlay over the shared one.
 type machine struct {
@@ -95,8 +100,13 @@ exec systemd-nspawn -D "$1/root" --register=no --keep-unit --private-network --c
 // package.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
+	return bootSystem(t, system("root"))
+}
+
+func bootSystem(t *testing.T, root string) *machine {
+	t.Helper()
 	var console bytes.Buffer
-	nspawn := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", boot, "sh", t.TempDir(), system())
+	nspawn := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", boot, "sh", t.TempDir(), root)
 	nspawn.Stdout, nspawn.Stderr = &console, &console
 	nspawn.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := nspawn.Start(); err != nil {

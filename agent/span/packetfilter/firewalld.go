@@ -1,0 +1,74 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package packetfilter
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os/exec"
+	"slices"
+)
+
+// source is a subnet that is a source of firewalld's zone trusted, until firewalld is reloaded.
+type source struct {
+	Pool   string       `json:"pool"`
+	Subnet netip.Prefix `json:"subnet"`
+}
+
+const (
+	firewallCmd = "firewall-cmd"
+	zoneOption  = "--zone=trusted"
+)
+
+// planSources returns the sources to add, and those on record to remove. One that firewalld has by another
+// program's doing is not on record.
+func planSources(r record, found Found, g Goal) (add, drop []source) {
+	var want []source
+	for _, c := range g.Pools {
+		for _, subnet := range c.Subnets() {
+			s := source{c.Pool, subnet}
+			want = append(want, s)
+			if found.IsRejected(subnet) {
+				add = append(add, s)
+			}
+		}
+	}
+	for _, s := range r.Sources {
+		hasSubnet := func(other source) bool { return other.Subnet == s.Subnet }
+		if !slices.ContainsFunc(want, hasSubnet) && !slices.Contains(g.Spared, s.Pool) {
+			drop = append(drop, s)
+		}
+	}
+	return add, drop
+}
+
+// addSource adds a source to what firewalld has at present. Its files are the operator's.
+func (k *Keeper) addSource(ctx context.Context, s source) error {
+	return k.system.run(ctx, "", firewallCmd, zoneOption, "--add-source="+s.Subnet.String())
+}
+
+// removeSource removes one, unless it is in firewalld's files meanwhile. Without firewalld there is none.
+func (k *Keeper) removeSource(ctx context.Context, s source) error {
+	if k.system.run(ctx, "", firewallCmd, "--permanent", zoneOption, "--query-source="+s.Subnet.String()) == nil {
+		return nil
+	}
+	err := k.system.run(ctx, "", firewallCmd, zoneOption, "--remove-source="+s.Subnet.String())
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// Exit codes of firewall-cmd(1).
+const (
+	exitUnknownSource = 30
+	exitNotRunning    = 252
+)
+
+// isGone is whether firewall-cmd failed because there is no such source.
+func isGone(err error) bool {
+	var exit interface{ ExitCode() int }
+	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &exit) && slices.Contains([]int{exitUnknownSource, exitNotRunning}, exit.ExitCode())
+}

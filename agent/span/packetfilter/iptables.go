@@ -1,0 +1,156 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package packetfilter
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/ipam"
+)
+
+const (
+	// chainName is that of our chain in the table filter.
+	chainName = "ALLOCNET-FORWARD"
+	// commentPrefix is before the pool's name in the comments of our rules.
+	commentPrefix = "allocnet pool "
+	// forwardRule leads to our chain. It is the first one of its chain: another one may decide.
+	forwardRule = "FORWARD -j " + chainName
+	// lockWait are the seconds that a program waits for others of its kind.
+	lockWait = "30"
+)
+
+// plan is what a program has to do.
+type plan struct {
+	program     string
+	transaction string
+}
+
+// planAll returns what makes the rules of the host those of the goal, and whether it has some of ours
+// then.
+func planAll(found Found, g Goal) (plans []plan, left bool) {
+	for _, l := range found.Listings {
+		t := readTable(l.Text)
+		want := slices.Concat(rules(found, g.Pools, l.IPv6), t.spared(g.Spared))
+		if !t.hasForward {
+			want = nil
+		}
+		left = left || len(want) > 0
+		if text := t.transaction(want); text != "" {
+			plans = append(plans, plan{l.Program, text})
+		}
+	}
+	return plans, left
+}
+
+// plainName is an interface's name that iptables takes for nothing else.
+var plainName = regexp.MustCompile(`^[\w.-]+$`)
+
+// rules returns those of our chain for the pools, of one family.
+func rules(found Found, pools []*ipam.Config, ipv6 bool) []string {
+	var all []string
+	for _, c := range pools {
+		interfaces := slices.DeleteFunc(found.Interfaces(c), func(name string) bool { return !plainName.MatchString(name) })
+		slices.Sort(interfaces)
+		for _, subnet := range c.Subnets() {
+			if subnet.Addr().Is6() != ipv6 {
+				continue
+			}
+			for _, name := range append(interfaces, forwarding.Pairs) { // the pairs of new attachments, too
+				all = append(all, fmt.Sprintf("-A %s -s %s -d %s -i %s -m comment --comment %q -j ACCEPT", chainName, subnet, subnet, name, commentPrefix+c.Pool))
+			}
+		}
+	}
+	return all
+}
+
+// table is what matters of the table filter.
+type table struct {
+	// hasForward and hasChain are whether it has the chain of forwarded packets, and ours.
+	hasForward, hasChain bool
+	// rules are those of our chain, and jumps those that lead to it from FORWARD.
+	rules, jumps []string
+	// isFirst is whether the first rule of FORWARD leads to our chain.
+	isFirst bool
+}
+
+// readTable reads the output of iptables-save.
+func readTable(text string) table {
+	var t table
+	inFilter, inForward := false, false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			inFilter = line == "*filter"
+		case !inFilter:
+		case strings.HasPrefix(line, ":FORWARD "):
+			t.hasForward = true
+		case strings.HasPrefix(line, ":"+chainName+" "):
+			t.hasChain = true
+		case strings.HasPrefix(line, "-A "+chainName+" "):
+			t.rules = append(t.rules, line)
+		case strings.HasPrefix(line, "-A FORWARD "):
+			if isJump(line) {
+				t.jumps = append(t.jumps, line)
+				t.isFirst = t.isFirst || !inForward
+			}
+			inForward = true
+		}
+	}
+	return t
+}
+
+// isJump is whether a rule leads to our chain.
+func isJump(line string) bool {
+	words := split(line)
+	return len(words) > 2 && slices.Contains([]string{"-j", "-g"}, words[len(words)-2]) && words[len(words)-1] == chainName
+}
+
+// split returns the words of a rule; none if it cannot be read.
+func split(line string) []string {
+	words, err := cleanup.SplitRule(line)
+	if err != nil {
+		return nil
+	}
+	return words
+}
+
+// spared returns the rules of pools that keep theirs.
+func (t table) spared(pools []string) []string {
+	return slices.DeleteFunc(slices.Clone(t.rules), func(line string) bool {
+		words := split(line)
+		i := slices.Index(words, "--comment")
+		if i < 0 || i+1 == len(words) {
+			return true
+		}
+		pool, ours := strings.CutPrefix(words[i+1], commentPrefix)
+		return !ours || !slices.Contains(pools, pool)
+	})
+}
+
+// transaction returns what iptables-restore needs to make our rules those that are wanted. Empty: they are.
+func (t table) transaction(want []string) string {
+	same := slices.EqualFunc(t.rules, want, func(a, b string) bool { return slices.Equal(split(a), split(b)) })
+	switch {
+	case len(want) == 0 && !t.hasChain:
+		return ""
+	case len(want) > 0 && t.hasChain && same && t.isFirst && len(t.jumps) == 1:
+		return ""
+	}
+	lines := []string{"*filter", ":" + chainName + " - [0:0]"}
+	for _, jump := range t.jumps {
+		lines = append(lines, "-D"+strings.TrimPrefix(jump, "-A"))
+	}
+	if len(want) > 0 {
+		lines = append(append(lines, "-I "+forwardRule), want...)
+	} else {
+		lines = append(lines, "-X "+chainName)
+	}
+	return strings.Join(append(lines, "COMMIT"), "\n") + "\n"
+}

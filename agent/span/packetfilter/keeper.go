@@ -1,0 +1,163 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package packetfilter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/sysctl"
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// Options are those of a keeper.
+type Options struct {
+	// Dir is where a record says what there may be of ours, before it is made. Required.
+	Dir string
+	// Logger gets a line for each change. Nil: none.
+	Logger hclog.Logger
+}
+
+// Keeper changes the filters of the network namespace of its caller. It is not for concurrent use.
+type Keeper struct {
+	o      Options
+	system system
+}
+
+// system is what changes are made with.
+type system interface {
+	// run executes a program.
+	run(ctx context.Context, stdin, name string, args ...string) error
+	// set sets a parameter of the kernel.
+	set(path, value string) error
+}
+
+// New returns a keeper. It does nothing yet.
+func New(o Options) *Keeper {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return &Keeper{o, host{}}
+}
+
+// Facts are what a host does with packets that it forwards; see package forwarding.
+type Facts interface {
+	// Interfaces are those that packets of a pool come from.
+	Interfaces(*ipam.Config) []string
+	// Disabled are the settings that have to be 1, as paths below /proc/sys.
+	Disabled([]*ipam.Config) []string
+	// IsRejected is whether firewalld rejects what is inside a subnet.
+	IsRejected(netip.Prefix) bool
+}
+
+// Found is what was found on the host.
+type Found struct {
+	Facts
+	// Listings are the rules of iptables, in each of its places that is in use.
+	Listings []cleanup.Listing
+	// IsPartial is whether some could not be listed.
+	IsPartial bool
+}
+
+// Goal is what to let through.
+type Goal struct {
+	// Pools are those whose packets are let through. None is flat.
+	Pools []*ipam.Config
+	// Spared are names of other pools. What they have stays.
+	Spared []string
+}
+
+// Keep makes the host let packets of the pools through, and no more than these. What is right is not
+// touched. All is attempted.
+func (k *Keeper) Keep(ctx context.Context, found Found, g Goal) (changed bool, err error) {
+	recorded, err := k.readRecord()
+	if err != nil {
+		return false, err
+	}
+	plans, hasRules := planAll(found, g)
+	add, drop := planSources(recorded, found, g)
+	next := record{hasRules || found.IsPartial && recorded.HasRules, slices.Concat(recorded.Sources, add)}
+	if err := k.writeRecord(record{next.HasRules || recorded.HasRules || len(plans) > 0, next.Sources}); err != nil {
+		return false, err
+	}
+	r := round{log: k.o.Logger}
+	for _, path := range found.Disabled(g.Pools) {
+		r.did(path, k.system.set(path, "1"))
+	}
+	for _, p := range plans {
+		if !r.did(p.program, k.system.run(ctx, p.transaction, p.program+"-restore", "--noflush", "--wait", lockWait)) {
+			next.HasRules = true
+		}
+	}
+	for _, s := range add {
+		r.did("source "+s.Subnet.String(), k.addSource(ctx, s))
+	}
+	for _, s := range drop {
+		if r.did("no source "+s.Subnet.String(), k.removeSource(ctx, s)) {
+			next.Sources = slices.DeleteFunc(next.Sources, func(other source) bool { return other == s })
+		}
+	}
+	return r.changed, errors.Join(append(r.errs, k.writeRecord(next))...)
+}
+
+// round is one of changes.
+type round struct {
+	log     hclog.Logger
+	changed bool
+	errs    []error
+}
+
+// did notes a change, and tells whether it was made.
+func (r *round) did(what string, err error) bool {
+	if err != nil {
+		r.errs = append(r.errs, err)
+		return false
+	}
+	r.changed = true
+	r.log.Info("changed what lets packets of pools through", "change", what)
+	return true
+}
+
+// Remove removes all that is ours, on record or not.
+func (k *Keeper) Remove(ctx context.Context) error {
+	listings, err := cleanup.Listings(ctx)
+	_, keepErr := k.Keep(ctx, Found{noFacts{}, listings, err != nil}, Goal{})
+	return errors.Join(err, keepErr)
+}
+
+// noFacts are those of a host of which nothing has to be known.
+type noFacts struct{}
+
+func (noFacts) Interfaces(*ipam.Config) []string { return nil }
+func (noFacts) Disabled([]*ipam.Config) []string { return nil }
+func (noFacts) IsRejected(netip.Prefix) bool     { return false }
+
+// host is the one that this process runs on.
+type host struct{}
+
+func (host) run(ctx context.Context, stdin, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
+	}
+	return nil
+}
+
+func (host) set(path, value string) error {
+	var parameters sysctl.Tree
+	defer parameters.Close() //nolint:errcheck // of what is only read
+	return parameters.Set(path, value)
+}

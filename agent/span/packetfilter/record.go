@@ -1,0 +1,93 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package packetfilter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/allocnet/allocnet/internal/atomicfile"
+)
+
+// record says what there may be of ours. It is written before anything is made.
+type record struct {
+	// HasRules is whether there may be rules of iptables.
+	HasRules bool `json:"rules,omitempty"`
+	// Sources are those of firewalld.
+	Sources []source `json:"sources,omitempty"`
+}
+
+// recordName is that of the record. Records of routes have a suffix.
+const recordName = "filter"
+
+func (k *Keeper) recordPath() string { return filepath.Join(k.o.Dir, recordName) }
+
+// HasRecord is whether there may be something of ours on the host.
+func (k *Keeper) HasRecord() bool {
+	_, err := os.Lstat(k.recordPath())
+	return err == nil
+}
+
+// readRecord returns the record; an empty one if it is missing or damaged.
+func (k *Keeper) readRecord() (record, error) {
+	var r record
+	data, err := os.ReadFile(k.recordPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("read the record of the filters: %w", err)
+	}
+	if json.Unmarshal(data, &r) != nil {
+		return record{HasRules: true}, nil
+	}
+	return r, nil
+}
+
+// writeRecord replaces the record, unless it is the same. An empty one is no file.
+func (k *Keeper) writeRecord(want record) error {
+	var once []source
+	for _, s := range want.Sources {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	want.Sources = once
+	have, err := k.readRecord()
+	if err != nil {
+		return err
+	}
+	switch {
+	case !want.HasRules && len(want.Sources) == 0:
+		return k.forget()
+	case have.HasRules == want.HasRules && slices.Equal(have.Sources, want.Sources):
+		return nil
+	}
+	data, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(k.recordPath(), data, atomicfile.Options{})
+}
+
+// forget removes the record, and what a killed writer has left of one.
+func (k *Keeper) forget() error {
+	dir, err := os.OpenRoot(k.o.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // opened for reading
+	if err := dir.Remove(recordName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return atomicfile.RemoveTemporary(dir, recordName)
+}

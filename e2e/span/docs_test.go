@@ -18,14 +18,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestDocuments installs the networks of docs/cluster.md, and runs its jobs: what their
-// services register are addresses that allocations of other jobs reach.
+// TestDocuments runs the jobs of docs/cluster.md on its networks: what their services register are
+// addresses that allocations of other jobs reach.
 func TestDocuments(t *testing.T) {
-	for _, m := range lab.Clients {
-		page(t, m, "spanning client")
-		must(t, m.Signal(cluster.Nomad, unix.SIGHUP))
-		must(t, m.Signal(cluster.Agent, unix.SIGHUP))
-	}
 	ledger, mirror := submitExample(t, "spanning cni"), submitExample(t, "spanning driver")
 	from := awaitExample(t, ledger)[0]
 	awaitExample(t, mirror)
@@ -79,14 +74,22 @@ func requireReplies(m *cluster.Machine) error {
 	return nil
 }
 
-// page runs the commands of the page that follow a mark.
-func page(t *testing.T, m *cluster.Machine, mark string) {
-	t.Helper()
-	text, err := cluster.Example("tested: "+mark, "sh")
-	must(t, err)
-	out, err := m.Run("bash", "-euxo", "pipefail", "-c", text)
-	must(t, err)
-	t.Logf("%s: %s", m.Name, out)
+// install writes the networks of the page on all clients. That is done before the first test, because
+// Nomad's client tells the servers of them 5 to 10 s later.
+func install() error {
+	text, err := cluster.Example("tested: spanning client", "sh")
+	if err != nil {
+		return err
+	}
+	for _, m := range lab.Clients {
+		if _, err := m.Run("bash", "-euxo", "pipefail", "-c", text); err != nil {
+			return err
+		}
+		if err := errors.Join(m.Signal(cluster.Nomad, unix.SIGHUP), m.Signal(cluster.Agent, unix.SIGHUP)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // submitExample submits a job of the page, with one allocation on each client, and returns its ID.

@@ -6,6 +6,7 @@
 package span
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -31,6 +32,10 @@ var lab *cluster.Cluster
 func TestMain(m *testing.M) {
 	os.Exit(cluster.Run(cluster.Layout{Router: true, Networks: configurations(), Client: drivers}, func(c *cluster.Cluster) int {
 		lab = c
+		if err := install(); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}))
 }

@@ -100,6 +100,7 @@ func TestRepair(t *testing.T) {
 		{"IPv6 redirects", []string{"netns exec a sysctl -qw net.ipv6.conf.vx-net.accept_redirects=1"}, nil},
 		{"IPv4 redirects", []string{"netns exec a sysctl -qw net.ipv4.conf.vx-net.accept_redirects=1"}, nil},
 		{"IPv6 off", []string{"netns exec a sysctl -qw net.ipv6.conf.vx-net.disable_ipv6=1"}, overlay[1:]},
+		{"own address removed for a moment", []string{"address del 172.31.0.1/24 dev eth0", "address add 172.31.0.1/24 dev eth0", "route add default via 172.31.0.254"}, []string{"new 10.60.2.0/26", "new 10.60.3.0/26"}},
 		{"neighbours flushed", []string{"neighbour flush dev vx-net nud permanent", "-6 neighbour flush dev vx-net nud permanent"}, nil},
 		{"neighbour changed", []string{"neighbour replace 172.31.1.3 lladdr " + mac + " dev vx-net nud permanent"}, nil},
 		{"neighbour learned", []string{"neighbour replace 172.31.1.3 lladdr " + mac + " dev vx-net nud stale"}, nil},

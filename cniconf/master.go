@@ -4,13 +4,9 @@
 package cniconf
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
@@ -43,16 +39,9 @@ func (*MissingMasterError) Kind() errdefs.Kind { return errdefs.Refused }
 // Without "master", a plugin takes the link of the default route.
 func (n *Network) masters() []string {
 	var masters []string
-	for _, plugin := range n.List.Plugins {
-		var conf struct {
-			Master          string `json:"master"`
-			LinkInContainer bool   `json:"linkInContainer"`
-		}
-		if !slices.Contains([]string{"macvlan", "ipvlan", "vlan"}, plugin.Network.Type) || json.Unmarshal(plugin.Bytes, &conf) != nil {
-			continue // the plugin reports a mistake
-		}
-		if conf.Master != "" && !conf.LinkInContainer {
-			masters = append(masters, conf.Master)
+	for _, d := range n.Devices() {
+		if !d.Bridge && d.Name != "" {
+			masters = append(masters, d.Name)
 		}
 	}
 	return masters
@@ -60,12 +49,7 @@ func (n *Network) masters() []string {
 
 // createsBridge tells whether attachments to the network create a bridge of the host.
 func (n *Network) createsBridge(name string) bool {
-	return slices.ContainsFunc(n.List.Plugins, func(plugin *libcni.PluginConfig) bool {
-		var conf struct {
-			Bridge string `json:"bridge"`
-		}
-		return plugin.Network.Type == "bridge" && json.Unmarshal(plugin.Bytes, &conf) == nil && cmp.Or(conf.Bridge, "cni0") == name
-	})
+	return slices.ContainsFunc(n.Devices(), func(d Device) bool { return d.Bridge && d.Name == name })
 }
 
 // CheckMasters checks that the host has the network's masters. The error is a

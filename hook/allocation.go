@@ -91,6 +91,15 @@ type PortMapping struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
+// String is HOST-IP:HOST-PORT->PORT/PROTOCOL.
+func (m PortMapping) String() string {
+	host := fmt.Sprint(m.HostPort)
+	if m.HostIP != "" {
+		host = m.HostIP + ":" + host
+	}
+	return fmt.Sprintf("%s->%d/%s", host, m.ContainerPort, m.Protocol)
+}
+
 // NetworkStatus is an element of network-status as the network plumbing
 // working group defines it (Multi-Network Specification, "Network Attachment
 // Status").

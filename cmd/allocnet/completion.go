@@ -25,7 +25,7 @@ func (s *settings) completion(values complete) cobra.CompletionFunc {
 		if fromEnvironment(cmd.Flags()) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found := slices.DeleteFunc(values(cmd, args, word), func(v string) bool { return !strings.HasPrefix(v, word) })
+		found := slices.DeleteFunc(slices.Clone(values(cmd, args, word)), func(v string) bool { return !strings.HasPrefix(v, word) })
 		directive := cobra.ShellCompDirectiveNoFileComp
 		if slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, "=") }) {
 			directive |= cobra.ShellCompDirectiveNoSpace // a port follows the label
@@ -55,7 +55,8 @@ func (s *settings) completeFlags(cmd *cobra.Command) {
 		"executor": func(*cobra.Command, []string, string) []string {
 			return []string{hook.ExecutorAuto, hook.ExecutorPlugins}
 		},
-		"phase": func(*cobra.Command, []string, string) []string { return phases },
+		"phase":  func(*cobra.Command, []string, string) []string { return phases },
+		"format": func(*cobra.Command, []string, string) []string { return mapFormats },
 		"log-level": func(*cobra.Command, []string, string) []string {
 			return []string{"trace", "debug", "info", "warn", "error", "off"}
 		},

@@ -44,6 +44,10 @@ func TestCompletion(t *testing.T) {
 		{"status --namespace ", "prod"},
 		{"status --phase a", "adding attached"},
 		{"status --log-level d", "debug"},
+		{"map --allocation w", "web-1 web-2"},
+		{"map --network s", "storage"},
+		{"map --format ", "text svg dot json"},
+		{"map ", ""},
 	} {
 		code, out, _ := runs(t, append([]string{"__complete"}, strings.Split(test.args, " ")...)...)
 		values := strings.Fields(out)

@@ -15,6 +15,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/termtext"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -56,7 +57,7 @@ func escapeJSON(text string) string {
 	return b.String()
 }
 
-func hidden(r rune) bool { return r != '\n' && unprintable(r) }
+func hidden(r rune) bool { return r != '\n' && termtext.Unprintable(r) }
 
 func printAllocation(w io.Writer, a *hook.Allocation, asJSON bool) error {
 	if asJSON {
@@ -142,7 +143,7 @@ func fullTable(allocations []*hook.Allocation, short map[string]string) table {
 		for _, n := range a.Attachments {
 			t = append(t, []cell{
 				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), text(orDash(strings.Join(texts(n.Addresses), ","))),
-				text(orDash(n.MAC)), text(orDash(strings.Join(ports(n.Ports), ","))), phaseCell(n.Phase), text(age(time.Since(n.Created))),
+				text(orDash(n.MAC)), text(orDash(strings.Join(texts(n.Ports), ","))), phaseCell(n.Phase), text(age(time.Since(n.Created))),
 			})
 		}
 	}
@@ -154,7 +155,7 @@ func stackedTable(allocations []*hook.Allocation, short map[string]string) table
 	t := newTable("ALLOCATION", "INTERFACE", "NETWORK", "ADDRESSES, PORTS", "PHASE", "AGE")
 	for _, a := range allocations {
 		for _, n := range a.Attachments {
-			stack := append(texts(n.Addresses), ports(n.Ports)...)
+			stack := append(texts(n.Addresses), texts(n.Ports)...)
 			if len(stack) == 0 {
 				stack = []string{"-"}
 			}
@@ -177,19 +178,6 @@ func texts[T fmt.Stringer](items []T) []string {
 		list[i] = item.String()
 	}
 	return list
-}
-
-// ports writes mappings as HOST-IP:HOST-PORT->PORT/PROTOCOL.
-func ports(mappings []hook.PortMapping) []string {
-	texts := make([]string, len(mappings))
-	for i, m := range mappings {
-		host := fmt.Sprint(m.HostPort)
-		if m.HostIP != "" {
-			host = m.HostIP + ":" + host
-		}
-		texts[i] = fmt.Sprintf("%s->%d/%s", host, m.ContainerPort, m.Protocol)
-	}
-	return texts
 }
 
 // age prints a duration in its largest unit. It is never negative, even if the clock

@@ -5,35 +5,16 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/allocnet/allocnet/event"
+	"github.com/allocnet/allocnet/internal/termtext"
 )
 
-// printable returns a text in one line, without what a terminal would act on: plugins and
-// authors of jobs choose parts of errors.
-func printable(s string) string {
-	s = strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "; ") // joined errors
-	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range strings.ToValidUTF8(s, string(utf8.RuneError)) {
-		if unprintable(r) {
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+// printable returns a text in one line, without what a terminal would act on.
+func printable(s string) string { return termtext.Printable(s) }
 
 // wrap breaks a text into lines of a width: at spaces, and within words that are longer.
 func wrap(s string, width int) []string {

@@ -182,3 +182,8 @@ func BridgeMAC(name string) (mac string, ok bool, err error) {
 	}
 	return link.Attrs().HardwareAddr.String(), link.Type() == "bridge", nil
 }
+
+// OwnInterfaces returns the interfaces of the caller's namespace, sorted by name.
+func OwnInterfaces() ([]Interface, error) {
+	return (&Namespace{path: "this network namespace", link: &netlink.Handle{}}).Interfaces()
+}

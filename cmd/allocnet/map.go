@@ -1,0 +1,155 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/hostmap"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/pool"
+)
+
+const mapLong = `Draw the host: its networks with their bridges or masters and the use of their pools, and its
+allocations with job, group, interfaces, addresses, ports, phase, and the task that attached a
+network. A line leads from each network to the interfaces that are attached to it.
+
+What differs from the records is marked with "!": a bridge or master that is missing or
+down, and inside of namespaces interfaces that are missing or down, and addresses and default
+routes that are gone. The command runs no plugin and takes no lock; "allocnet check" also examines
+what plugins made on the host.
+
+--format svg, dot (for Graphviz) and json print the same for other programs. On a terminal
+the text is made to fit; a pipe gets complete IDs. NO_COLOR turns colours off. In a locale
+without UTF-8 the lines are drawn in ASCII.
+
+With a filter, only the networks that the selected attachments use are drawn, and the one of
+the flag --network. The first characters of an ID are enough for --allocation.`
+
+// mapFormats are what --format takes.
+var mapFormats = []string{"text", "svg", "dot", "json"}
+
+// mapFlags are the flags of map.
+type mapFlags struct {
+	filter
+	display
+	allocation, format string
+}
+
+func newMap(s *settings) *cobra.Command {
+	var f mapFlags
+	cmd := &cobra.Command{
+		Use:   "map",
+		Short: "Draw the host: networks, bridges, pools, allocations",
+		Long:  mapLong,
+		Example: `  allocnet map
+  allocnet map --network storage
+  allocnet map --format svg > map.svg
+  allocnet map --allocation web-1 --json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+	}
+	f.filter.register(cmd.Flags())
+	f.display.register(cmd, "IDs")
+	cmd.Flags().StringVar(&f.allocation, "allocation", "", "only this allocation; the first characters of its ID are enough (default: all)")
+	cmd.Flags().StringVar(&f.format, "format", mapFormats[0], "form of the map: "+strings.Join(mapFormats, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("allocation", s.completion(s.recordedIDs)) // fails only for a flag that does not exist
+	return cmd
+}
+
+func (f *mapFlags) run(cmd *cobra.Command, s *settings) error {
+	if err := f.validate(); err != nil {
+		return err
+	}
+	if !slices.Contains(mapFormats, f.format) {
+		return usage(fmt.Errorf("--format %q: want %s", f.format, strings.Join(mapFormats, ", ")))
+	}
+	engine, err := s.reader(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if f.allocation != "" {
+		if f.allocation, err = engine.Resolve(f.allocation); err != nil {
+			return err
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	h := hostmap.Host{Name: host, Engine: engine, Shared: sharedUsage, Select: f.selected, ShowsUnused: f.showsUnused,
+		Catalog: func() (*cniconf.Catalog, error) { return cniconf.Load(s.confDirs()...) },
+	}
+	return f.display.run(cmd, s.json || f.format == "json", func(ctx context.Context) (view, error) {
+		m, err := hostmap.Read(ctx, h)
+		return f.view(m), err
+	})
+}
+
+// sharedUsage returns what this host has of a pool, which needs no store.
+func sharedUsage(ctx context.Context, c *ipam.Config) (pool.Usage, error) {
+	a, err := access(c)
+	if err != nil {
+		return pool.Usage{}, err
+	}
+	return a.pool.Usage(ctx)
+}
+
+// selected returns an allocation with the attachments that are selected; nil for one
+// without any.
+func (f *mapFlags) selected(a *hook.Allocation) *hook.Allocation {
+	if f.allocation != "" && a.ID != f.allocation {
+		return nil
+	}
+	return f.filter.selected(a)
+}
+
+// showsUnused tells whether a network without selected attachments is drawn.
+func (f *mapFlags) showsUnused(network string) bool {
+	return network == f.network || f.filter == filter{} && f.allocation == ""
+}
+
+func (f *mapFlags) view(m *hostmap.Map) view {
+	v := view{json: m}
+	for _, a := range m.Allocations {
+		v.names = append(v.names, a.ID)
+	}
+	v.table = func(w io.Writer, t terminal) error {
+		_, err := io.WriteString(w, f.draw(m, t, v.names))
+		return err
+	}
+	return v
+}
+
+// draw returns the map in the form that was asked for.
+func (f *mapFlags) draw(m *hostmap.Map, t terminal, ids []string) string {
+	switch f.format {
+	case "svg":
+		return hostmap.SVG(m)
+	case "dot":
+		return hostmap.DOT(m)
+	}
+	o := hostmap.TextOptions{Columns: t.columns, Colours: t.colours, ASCII: !hasUTF8()}
+	if t.columns > 0 {
+		o.IDs = shortIDs(ids)
+	}
+	return hostmap.Text(m, o)
+}
+
+// hasUTF8 tells whether the locale has characters for lines. Of the variables, the first that
+// is set counts.
+func hasUTF8() bool {
+	locale := strings.ToUpper(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
+	return strings.Contains(locale, "UTF-8") || strings.Contains(locale, "UTF8")
+}

@@ -29,7 +29,7 @@ func (d *Daemon) newSpan() *span.Span {
 	return span.New(span.Config{
 		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal, Ping: echo.Ping, Observer: d.metrics,
 		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
-		Filter: d.filter, Interfaces: interfaces, Logger: d.log.Named("cluster"),
+		Filter: d.filter, WatchFilter: packetfilter.Watch, Interfaces: interfaces, Logger: d.log.Named("cluster"),
 	}, spanSettings(d.config.Cluster))
 }
 

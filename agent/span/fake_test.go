@@ -248,6 +248,8 @@ type host struct {
 	filtered   []Filtering
 	unfiltered error
 	interfaces []string
+	// disturb tells of changes of the filters.
+	disturb chan struct{}
 }
 
 func node(id, address string) Node {
@@ -257,7 +259,7 @@ func node(id, address string) Node {
 // newHost returns a host whose Nomad knows it and the nodes n1 and n2.
 func newHost(t *testing.T, s Settings) *host {
 	t.Helper()
-	h := &host{table: newFakeTable(), peers: make(fakePeers), nomad: &fakeNomad{self: node("n0", "10.0.0.1")}, pool: &fakePool{}, complete: true, address: netip.MustParseAddr("10.0.0.1")}
+	h := &host{table: newFakeTable(), peers: make(fakePeers), nomad: &fakeNomad{self: node("n0", "10.0.0.1")}, pool: &fakePool{}, complete: true, disturb: make(chan struct{}), address: netip.MustParseAddr("10.0.0.1")}
 	h.nomad.set(nil, node("n1", "10.0.0.2"), node("n2", "10.0.0.3"))
 	h.Span = New(Config{
 		Kept: func() ([]Kept, bool) {
@@ -291,6 +293,16 @@ func newHost(t *testing.T, s Settings) *host {
 			defer h.mu.Unlock()
 			h.filtered = append(h.filtered, f)
 			return func(*ipam.Config) []string { return h.dropped }, h.unfiltered
+		},
+		WatchFilter: func(ctx context.Context, changed func()) error {
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-h.disturb:
+					changed()
+				}
+			}
 		},
 		Interfaces: func(Filtering) []string {
 			h.mu.Lock()

@@ -18,6 +18,9 @@ import (
 // rules takes processes.
 const filterPause = time.Minute
 
+// filterAtLeast is the time between two in quick succession.
+const filterAtLeast = time.Second
+
 // Filtering is what the host's filters should do with packets of pools.
 type Filtering struct {
 	// Accept is whether the packets are let through, if that can be done.
@@ -43,12 +46,27 @@ func (s *Span) watchFilters(ctx context.Context) {
 		case <-s.refilter:
 		case <-s.moved:
 			look = !slices.Equal(last, s.interfaces())
+		case <-s.disturbed:
+			f, _ := s.filtering()
+			look = f.Accept
 		case <-time.After(filterPause):
 		}
 		if look {
 			s.noteFiltered(ctx)
 			last = s.interfaces()
+			pause(ctx, filterAtLeast)
 		}
+	}
+}
+
+// watchRules has the filters looked at again when others have changed them. Without, that waits for the
+// next look.
+func (s *Span) watchRules(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := s.config.WatchFilter(ctx, func() { kick(s.disturbed) }); err != nil {
+			s.config.Logger.Warn("changes of the filters are noticed within a minute only", "error", err)
+		}
+		pause(ctx, filterPause)
 	}
 }
 

@@ -41,28 +41,34 @@ func TestFiltering(t *testing.T) {
 		h.keeps(true, configOf(t, "web", "routed", "10.94.0.0/16"), configOf(t, "level", "flat", "10.93.0.0/16"))
 		end := h.run(t)
 		defer end()
-		settle()
+		looks()
 		requireText(t, "at first", h.filterings(), "report web, spared old")
+		h.disturb <- struct{}{}
+		looks()
+		requireText(t, "of others' changes, to report", h.filterings(), "")
 		h.Configure(Settings{Accept: true})
-		settle()
+		looks()
 		requireText(t, "with accept", h.filterings(), "accept web, spared old")
 		h.table.changes <- struct{}{}
-		settle()
+		looks()
 		requireText(t, "of another change", h.filterings(), "")
 		h.set(func() { h.interfaces = []string{"bridge0"} })
 		h.table.changes <- struct{}{}
-		settle()
+		looks()
 		requireText(t, "with an interface", h.filterings(), "accept web, spared old")
+		h.disturb <- struct{}{}
+		looks()
+		requireText(t, "after others' changes", h.filterings(), "accept web, spared old")
 		h.set(func() { h.unfiltered = errors.New("iptables fails") })
 		h.keeps(true, configOf(t, "web", "vxlan", "10.94.0.0/16"))
 		h.Kick()
-		settle()
+		looks()
 		requireText(t, "failure", h.Status()[0].Problems[0].Text, "iptables fails")
 		h.set(func() { h.inUse = false })
 		h.keeps(true)
 		h.filterings()
 		h.Kick()
-		settle()
+		looks()
 		requireText(t, "without networks", h.filterings(), "accept , spared ")
 	})
 }
@@ -81,4 +87,10 @@ func (h *host) filterings() string {
 	}
 	h.filtered = nil
 	return last
+}
+
+// looks waits for the next look at the filters.
+func looks() {
+	time.Sleep(2 * filterAtLeast)
+	synctest.Wait()
 }

@@ -58,7 +58,7 @@ type Settings struct {
 	Accept bool
 }
 
-// Config configures Span. All fields but Filter, Interfaces and Observer are required.
+// Config configures Span. All fields but Filter, Interfaces, WatchFilter and Observer are required.
 type Config struct {
 	// Kept returns the pools that networks of the host use. If it is not complete, there may
 	// be more.
@@ -78,6 +78,9 @@ type Config struct {
 	// Filter makes the host's filters what they should be, and returns what drops packets
 	// nevertheless. Nil: it is not looked for.
 	Filter func(context.Context, Filtering) (Obstacles, error)
+	// WatchFilter tells of changes of the filters until ctx ends, or it fails. Nil: Filter is called each
+	// minute only.
+	WatchFilter func(ctx context.Context, changed func()) error
 	// Interfaces are those of pools that Filter has to know. Nil: none.
 	Interfaces func(Filtering) []string
 	// Observer counts. Nil: none.
@@ -100,9 +103,10 @@ type Observer interface {
 type Span struct {
 	config Config
 	kicks  chan struct{}
-	// refilter tells of pools and settings that have changed, and moved of the kernel's tables.
-	refilter, moved chan struct{}
-	group           sync.WaitGroup
+	// refilter tells of pools and settings that have changed, moved of the kernel's tables, and disturbed
+	// of its filters.
+	refilter, moved, disturbed chan struct{}
+	group                      sync.WaitGroup
 	// table is nil until it is needed. It is of the loop alone.
 	table Table
 
@@ -119,7 +123,8 @@ type Span struct {
 
 // New returns what Run starts.
 func New(c Config, s Settings) *Span {
-	return &Span{config: c, settings: s, kicks: make(chan struct{}, 1), refilter: make(chan struct{}, 1), moved: make(chan struct{}, 1), runners: map[string]*runner{}, failed: map[string]Problem{}}
+	one := func() chan struct{} { return make(chan struct{}, 1) }
+	return &Span{config: c, settings: s, kicks: one(), refilter: one(), moved: one(), disturbed: one(), runners: map[string]*runner{}, failed: map[string]Problem{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -156,6 +161,9 @@ func (s *Span) Run(ctx context.Context) {
 	defer s.endAll()
 	if s.config.Filter != nil {
 		s.group.Go(func() { s.watchFilters(ctx) })
+	}
+	if s.config.WatchFilter != nil {
+		s.group.Go(func() { s.watchRules(ctx) })
 	}
 	for {
 		s.update(ctx)

@@ -4,6 +4,7 @@
 package route
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"github.com/allocnet/allocnet/agent/span/packetfilter"
 	"github.com/allocnet/allocnet/doctor/forwarding"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -196,5 +198,38 @@ func received(t *testing.T, outside *netns.Namespace, source string, to *host, d
 			return before
 		}
 		before = string(buffer[:n])
+	}
+}
+
+// TestWatch: what others change beside our rules is heard of.
+func TestWatch(t *testing.T) {
+	h := newHosts(t, 1)[0]
+	for _, repeatable := range []string{
+		"iptables-nft -A FORWARD -j ACCEPT",
+		"iptables-nft -A FORWARD -j DROP; iptables-nft -F FORWARD",
+		"ip6tables-nft -P FORWARD DROP",
+		"nft add table inet firewalld; nft delete table inet firewalld",
+		"nft add table inet own; nft 'add chain inet own forwarded { type filter hook forward priority 0; policy drop; }'; nft delete table inet own",
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		changed, ended := make(chan struct{}, 1), make(chan error, 1)
+		go func() {
+			ended <- h.ns.Do(func() error {
+				return packetfilter.Watch(ctx, func() {
+					select {
+					case changed <- struct{}{}:
+					default:
+					}
+				})
+			})
+		}()
+		sandbox.Eventually(t, "it is heard of: "+repeatable, func() bool {
+			h.sh(t, repeatable)
+			return len(changed) > 0
+		})
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }

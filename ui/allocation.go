@@ -1,0 +1,42 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ui
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+// eventsPerAllocation is the most that its page shows.
+const eventsPerAllocation = 50
+
+// allocationPage is what the page of one allocation shows.
+type allocationPage struct {
+	*api.Allocation
+	Problems []problem
+	Events   []event
+}
+
+func (s *Server) allocation(ctx context.Context, r *http.Request) (content, error) {
+	a, err := s.config.Agent.Allocation(ctx, r.PathValue("id"))
+	if err != nil {
+		return content{}, err
+	}
+	p := allocationPage{Allocation: a, Problems: ofAllocation(a)}
+	p.Events = eventsOf(s.feed.newest(eventsPerAllocation, func(e api.Event) bool { return e.Allocation == a.ID }))
+	return content{"allocation", short(a.ID), p}, nil
+}
+
+// indented is JSON for people.
+func indented(data json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Indent(&out, data, "", "  ") != nil {
+		return string(data)
+	}
+	return out.String()
+}

@@ -1,0 +1,69 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ui
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+// eventsPerPage is the most that the page of events shows.
+const eventsPerPage = 300
+
+// event is one with the words for it.
+type event struct {
+	api.Event
+	// What is it in words, and Class how it is shown: good, bad or plain.
+	What, Class string
+}
+
+// eventsPage is what the page of events shows.
+type eventsPage struct {
+	Query  string
+	Events []event
+}
+
+func (s *Server) events(_ context.Context, r *http.Request) (content, error) {
+	query := r.URL.Query().Get("q")
+	words := strings.Fields(strings.ToLower(query))
+	found := s.feed.newest(eventsPerPage, func(e api.Event) bool {
+		text := strings.ToLower(strings.Join([]string{e.Allocation, e.Namespace, e.Job, e.Task, strings.Join(e.Networks, " "), e.Interface, e.Caller, e.Error, nameOf(e)}, "\n"))
+		for _, word := range words {
+			if !strings.Contains(text, word) {
+				return false
+			}
+		}
+		return true
+	})
+	return content{"eventlog", "Events", eventsPage{query, eventsOf(found)}}, nil
+}
+
+func eventsOf(all []api.Event) []event {
+	named := make([]event, len(all))
+	for i, e := range all {
+		named[i] = event{e, nameOf(e), "plain"}
+		switch {
+		case e.Outcome != "done":
+			named[i].Class = "bad"
+		case e.Operation == "attach":
+			named[i].Class = "good"
+		}
+	}
+	return named
+}
+
+// eventNames are those of allocnet events.
+var eventNames = map[string]string{
+	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
+	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
+}
+
+func nameOf(e api.Event) string {
+	plain := e.Operation + " " + e.Outcome
+	return cmp.Or(eventNames[plain+" "+e.Reason], eventNames[plain], plain)
+}

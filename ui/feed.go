@@ -1,0 +1,150 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ui
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+const (
+	// window is what the charts show.
+	window = 15 * time.Minute
+	// step is the time between two samples.
+	step = 10 * time.Second
+	// keptEvents is about what the agent keeps.
+	keptEvents = 6000
+	// reconnect is the pause before the events of an agent that ended are followed again.
+	reconnect = 3 * time.Second
+)
+
+// sample counts at one time.
+type sample struct {
+	time                     time.Time
+	allocations, attachments int
+}
+
+// feed follows the agent for all pages: an agent has a limit of those who follow.
+type feed struct {
+	agent Agent
+
+	mu      sync.Mutex
+	events  []api.Event // the oldest first
+	samples []sample    // the oldest first
+	// silent is why the last sample is missing. Nil: it is not.
+	silent error
+	// version grows with each change, and changed is closed at the next one.
+	version uint64
+	changed chan struct{}
+}
+
+func newFeed(a Agent) *feed { return &feed{agent: a, changed: make(chan struct{})} }
+
+// run follows until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	go f.measure(ctx)
+	for ctx.Err() == nil {
+		for e, err := range f.agent.Events(ctx, api.EventQuery{Follow: true, After: f.last()}) {
+			if err != nil {
+				break // the samples show it
+			}
+			f.add(e)
+		}
+		pause(ctx, reconnect)
+	}
+}
+
+// measure takes samples until ctx ends.
+func (f *feed) measure(ctx context.Context) {
+	for ctx.Err() == nil {
+		limited, stop := context.WithTimeout(ctx, agentTimeout)
+		all, err := f.agent.Allocations(limited)
+		stop()
+		f.sample(all, err, time.Now())
+		pause(ctx, step)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// last is the index of the newest event.
+func (f *feed) last() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.events) == 0 {
+		return 0
+	}
+	return f.events[len(f.events)-1].Index
+}
+
+// add keeps an event.
+func (f *feed) add(e api.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, e)
+	if excess := len(f.events) - keptEvents; excess > 0 {
+		f.events = f.events[excess:]
+	}
+	f.change()
+}
+
+// sample keeps what was counted, or why it was not.
+func (f *feed) sample(all []*api.Allocation, err error, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silent = err; err == nil {
+		s := sample{time: now, allocations: len(all)}
+		for _, a := range all {
+			s.attachments += len(a.Attachments)
+		}
+		f.samples = append(f.samples, s)
+	}
+	for len(f.samples) > 0 && now.Sub(f.samples[0].time) > window {
+		f.samples = f.samples[1:]
+	}
+	f.change()
+}
+
+// change wakes those who wait. The caller has the lock.
+func (f *feed) change() {
+	f.version++
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// next returns the version, and a channel that is closed when there is another one.
+func (f *feed) next() (version uint64, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version, f.changed
+}
+
+// newest returns the events that are selected, the newest first, n at most.
+func (f *feed) newest(n int, selected func(api.Event) bool) []api.Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []api.Event
+	for i := len(f.events) - 1; i >= 0 && len(found) < n; i-- {
+		if selected(f.events[i]) {
+			found = append(found, f.events[i])
+		}
+	}
+	return found
+}
+
+// history returns the samples, and the events of the window before now.
+func (f *feed) history(now time.Time) ([]sample, []api.Event) {
+	recent := f.newest(keptEvents, func(e api.Event) bool { return now.Sub(e.Time) < window })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]sample(nil), f.samples...), recent
+}

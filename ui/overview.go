@@ -1,0 +1,73 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ui
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+const (
+	// shownProblems and shownEvents are the most that the overview shows.
+	shownProblems = 5
+	shownEvents   = 8
+)
+
+// overviewPage is what the overview shows.
+type overviewPage struct {
+	*host
+	Problems []problem
+	// More is how many problems are not shown.
+	More        int
+	Attachments int
+	// ByNetwork counts the attachments to each network.
+	ByNetwork map[string]int
+	// Reached of Nodes answer.
+	Reached, Nodes int
+	Charts         []chart
+	Events         []event
+}
+
+func (s *Server) overview(ctx context.Context, _ *http.Request) (content, error) {
+	h, err := s.look(ctx)
+	if err != nil {
+		return content{}, err
+	}
+	p := overviewPage{host: h, Problems: h.problems(), ByNetwork: map[string]int{}, Charts: s.charts()}
+	if excess := len(p.Problems) - shownProblems; excess > 0 {
+		p.Problems, p.More = p.Problems[:shownProblems], excess
+	}
+	for _, a := range h.Allocations.Value {
+		p.Attachments += len(a.Attachments)
+		for _, n := range a.Attachments {
+			p.ByNetwork[n.Network]++
+		}
+	}
+	p.countNodes()
+	p.Events = eventsOf(s.feed.newest(shownEvents, func(api.Event) bool { return true }))
+	return content{"overview", "Overview", p}, nil
+}
+
+// countNodes counts each host once.
+func (p *overviewPage) countNodes() {
+	if p.Cluster.Err != nil {
+		return
+	}
+	states := map[string]string{}
+	for _, pool := range p.Cluster.Value.Pools {
+		for _, n := range pool.Nodes {
+			if key := n.ID + " " + n.Address; states[key] != "bad" {
+				states[key] = reach(n.Probe)
+			}
+		}
+	}
+	for _, state := range states {
+		p.Nodes++
+		if state == "good" {
+			p.Reached++
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ui
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"time"
+)
+
+//go:embed static
+var static embed.FS
+
+// Config configures a Server. All fields are required.
+type Config struct {
+	Agent Agent
+	// Host is the name of the host.
+	Host string
+	// Listener accepts the browser's connections. It is closed when Serve returns.
+	Listener net.Listener
+}
+
+// Server serves the pages.
+type Server struct {
+	config   Config
+	sessions sessions
+	feed     *feed
+	// base begins the paths of all pages. Cookies are not bound to a port, but to a path: the
+	// pages of another user of this host do not get the cookie, as they do not know it.
+	base string
+	now  func() time.Time
+}
+
+// New returns a server.
+func New(c Config) *Server {
+	return &Server{config: c, feed: newFeed(c.Agent), base: "/" + rand.Text() + "/", now: time.Now}
+}
+
+// URL returns a URL that opens the pages in one browser, once. It ends that of an earlier call.
+func (s *Server) URL() string {
+	return fmt.Sprintf("http://%s/?token=%s", s.config.Listener.Addr(), s.sessions.newToken())
+}
+
+// Serve answers requests until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go s.feed.run(ctx)
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+	}
+	closed := context.AfterFunc(ctx, func() { _ = server.Close() }) // pages are only read
+	defer closed()
+	if err := server.Serve(s.config.Listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("status page: %w", err)
+	}
+	return nil
+}
+
+// handler answers all requests.
+func (s *Server) handler() http.Handler {
+	pages := http.NewServeMux()
+	for path, page := range map[string]http.HandlerFunc{
+		"/{$}":              s.page(s.overview),
+		"/allocations":      s.page(s.allocations),
+		"/allocations/{id}": s.page(s.allocation),
+		"/pools":            s.page(s.pools),
+		"/cluster":          s.page(s.cluster),
+		"/problems":         s.page(s.problems),
+		"/events":           s.page(s.events),
+		"/live":             s.live,
+		"/":                 s.page(notFound),
+	} {
+		pages.HandleFunc(path, page)
+	}
+	mux := http.NewServeMux()
+	files, err := fs.Sub(static, "static")
+	if err != nil { // a name that is not valid
+		panic(err)
+	}
+	mux.Handle("/static/", http.StripPrefix("/static", http.FileServerFS(files)))
+	mux.Handle(s.base, http.StripPrefix(s.base[:len(s.base)-1], s.requireSession(pages)))
+	mux.HandleFunc("/{$}", s.enter)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { s.render(w, http.StatusNotFound, "closed", 0, nil) })
+	return guard(mux)
+}
+
+// enter spends a token. The answer is no redirect: after a link of another site, a browser
+// would not send the cookie with it.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
+	session, ok := s.sessions.spend(r.URL.Query().Get("token"), s.now())
+	if !ok {
+		s.render(w, http.StatusForbidden, "closed", 0, nil)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: session, Path: s.base, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	s.render(w, http.StatusOK, "enter", 0, nil)
+}
+
+// requireSession refuses a request without one.
+func (s *Server) requireSession(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.sessions.use(r, s.now()) {
+			s.render(w, http.StatusForbidden, "closed", 0, nil)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

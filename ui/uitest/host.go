@@ -1,0 +1,124 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package uitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+// Fill makes the host a busy one with n allocations, with one problem of each kind. Times are
+// relative to now.
+func (a *Agent) Fill(n int, now time.Time) {
+	a.Set(api.PathAllocations, Allocations(n, now))
+	a.Set(api.PathNetworks, networks(n))
+	a.Set(api.PathPools, pools(now))
+	a.Set(api.PathCluster, cluster(now))
+	a.Set(api.PathLeaks, api.Leaks{Examined: now.Add(-40 * time.Second), Problems: []string{}, Leaks: []api.Leak{
+		{Kind: "chain", Where: "nat CNI-DN-8ce2a1f0b7d64c1e9f3a2", Allocation: "0f81c2aa-4b4e-4f7e-9d3c-1b0e6a52c7d1", Network: "web", Reason: "its allocation is dead", Error: "the chain is used by a rule of another program"},
+	}})
+	for i := range 60 {
+		a.Emit(operation(i, now))
+	}
+}
+
+// jobs are those of the allocations, in turn.
+var jobs = []struct{ namespace, job, group string }{
+	{"default", "shop", "frontend"}, {"default", "shop", "api"}, {"data", "postgres", "primary"}, {"edge", "dns", "resolver"},
+}
+
+// Allocations are n with two networks each.
+func Allocations(n int, now time.Time) []*api.Allocation {
+	all := make([]*api.Allocation, n)
+	for i := range all {
+		job := jobs[i%len(jobs)]
+		id := fmt.Sprintf("%08x-7a3c-4f5e-8a8e-%012x", uint32(i+1)*2654435761, i)
+		created := now.Add(-time.Duration(i+1) * 7 * time.Minute)
+		all[i] = &api.Allocation{
+			ID: id, Identity: api.Identity{Namespace: job.namespace, Job: job.job, Group: job.group, Region: "global"}, Netns: "/run/netns/" + id, Created: created,
+			DNSSelection: "primary", DNS: api.DNS{Servers: []string{"10.0.0.53"}},
+			Attachments: []api.Attachment{
+				{
+					Network: "web", Interface: "eth0", Primary: true, Phase: api.Attached, MTU: 1500, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i/256, i%256), Attempts: 1, Created: created,
+					Addresses: []netip.Prefix{address(10, 88, i, 16), netip.MustParsePrefix(fmt.Sprintf("fd00:88::%x/64", i+2))}, Gateways: []netip.Addr{netip.MustParseAddr("10.88.0.1")},
+					Ports: []api.MappedPort{{HostPort: int32(20000 + i), ContainerPort: 8080, Protocol: "tcp"}}, DNS: api.DNS{Servers: []string{"10.0.0.53"}},
+					Result: json.RawMessage(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/x"}],"ips":[{"address":"10.88.0.2/16","gateway":"10.88.0.1","interface":0}]}`),
+				},
+				{Network: "storage", Interface: "net1", Phase: api.Attached, Task: "sidecar", MTU: 9000, Attempts: 2, Created: created, Addresses: []netip.Prefix{address(10, 91, i, 26)}},
+			},
+		}
+	}
+	if n > 3 {
+		all[1].Attachments[1].Phase = api.Adding
+		all[2].Attachments[1].Phase, all[2].Attachments[1].Error = api.Pending, "plugin bridge: DEL: device or resource busy"
+	}
+	return all
+}
+
+func address(a, b, i, bits int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(a), byte(b), byte(i >> 8), byte(i + 2)}), bits)
+}
+
+func networks(n int) api.Networks {
+	return api.Networks{
+		Networks: []api.Network{
+			{Name: "web", Path: "/etc/cni/net.d/10-web.conflist", CNIVersion: "1.0.0", Plugins: []string{"bridge", "portmap", "firewall"}, Capabilities: []string{"portMappings"}, Usage: []api.NetworkUsage{{Family: "ipv4", Used: n, Total: 65533}, {Family: "ipv6", Used: n, Total: 1.8446744073709552e19}}},
+			{Name: "storage", Path: "/etc/cni/net.d/20-storage.conflist", CNIVersion: "1.0.0", Plugins: []string{"macvlan"}, Capabilities: []string{"ips", "mac"}, Usage: []api.NetworkUsage{{Family: "ipv4", Used: 57, Total: 61}}},
+			{Name: "lab", Path: "/etc/cni/net.d/30-lab.conflist", CNIVersion: "1.0.0", Plugins: []string{"vlan"}, Capabilities: []string{}, Problem: `master "eth7" does not exist`},
+		},
+		Broken: []string{`/etc/cni/net.d/40-old.conflist: line 3: unexpected end of JSON input`},
+	}
+}
+
+func pools(now time.Time) api.Pools {
+	return api.Pools{Pools: []api.Pool{
+		{
+			Pool: "web", Verified: now.Add(-20 * time.Second), Problems: []api.PoolProblem{},
+			Families: []api.PoolFamily{{Family: "ipv4", Blocks: 2, PoolAddresses: api.PoolAddresses{Used: 57, Cooling: 9, Free: 60}}},
+			Blocks: []api.PoolBlock{
+				{Block: "10.91.0.0/26", State: "held", PoolAddresses: api.PoolAddresses{Used: 52, Cooling: 9, Free: 2}},
+				{Block: "10.91.0.64/26", State: "held", PoolAddresses: api.PoolAddresses{Used: 5, Free: 58}},
+			},
+		},
+		{Pool: "vlan100", Families: []api.PoolFamily{}, Blocks: []api.PoolBlock{}, Problems: []api.PoolProblem{{Problem: "unavailable", Text: "Nomad at http://127.0.0.1:4646 does not answer"}}},
+	}}
+}
+
+func cluster(now time.Time) api.Cluster {
+	route := func(block, state, reason string) api.ClusterRoute {
+		if state != "installed" {
+			return api.ClusterRoute{Block: block, State: state, Reason: reason}
+		}
+		return api.ClusterRoute{Block: block, Via: "192.0.2.12", Device: "eth0", Mode: "routed", State: state}
+	}
+	return api.Cluster{Pools: []api.ClusterPool{{
+		Pool: "web", Mode: "auto", Address: "192.0.2.11", MTU: 1450, Blocks: []string{"10.91.0.0/26", "10.91.0.64/26"}, Listed: now, Applied: now.Add(-3 * time.Second), Problems: []api.ClusterProblem{},
+		Nodes: []api.ClusterNode{
+			{ID: "n2", Name: "client-2", Address: "192.0.2.12", Verified: now.Add(-30 * time.Second), Routes: []api.ClusterRoute{route("10.91.0.128/26", "installed", "")}, Probe: &api.ClusterProbe{Target: "192.0.2.12", Time: now, Seconds: 0.00042}},
+			{ID: "n3", Name: "client-3", Address: "192.0.2.13", Verified: now.Add(-30 * time.Second), Routes: []api.ClusterRoute{route("10.91.0.192/26", "installed", ""), route("10.91.1.0/26", "conflict", "another program has a route to 10.91.1.0/26 by eth1")}, Probe: &api.ClusterProbe{Target: "192.0.2.13", Time: now, Error: "no answer within 1s"}},
+		},
+	}}}
+}
+
+// operation is one of the last minutes.
+func operation(i int, now time.Time) api.Event {
+	job := jobs[i%len(jobs)]
+	e := api.Event{
+		Time: now.Add(-time.Duration(60-i) * 14 * time.Second), Operation: "attach", Outcome: "done", Caller: "allocnet-cni", Allocation: fmt.Sprintf("%08x-7a3c-4f5e-8a8e-%012x", uint32(i%9+1)*2654435761, i%9),
+		Namespace: job.namespace, Job: job.job, Networks: []string{"web"}, Interface: "eth0", Attempts: 1, Seconds: 0.02 + float64(i*i%17)/100,
+	}
+	switch {
+	case i%11 == 5:
+		e.Outcome, e.Error = "failed", "plugin bridge: could not set bridge's mac: invalid argument"
+	case i%3 == 1:
+		e.Operation = "detach"
+	case i%13 == 7:
+		e.Operation, e.Reason, e.Caller = "cleanup", "gc", "agent"
+	}
+	return e
+}

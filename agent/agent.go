@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/hostmap"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -96,6 +97,8 @@ type Config struct {
 	Collect func(ctx context.Context) (*hook.Collected, error)
 	// Leaks serves GET /v1/leaks. Default: the request is not supported.
 	Leaks func() *api.Leaks
+	// Map serves GET /v1/map. Default: the request is not supported.
+	Map func(ctx context.Context) (*hostmap.Map, error)
 	// Events serves GET /v1/events. Default: the request is not supported.
 	Events EventLog
 	// CNI serves POST /v1/cni. Default: the request is not supported.

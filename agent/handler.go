@@ -46,6 +46,7 @@ func (a *Agent) routes() map[string]map[string]route {
 		api.PathPools:       {http.MethodGet: {a.getPools, false}},
 		api.PathCluster:     {http.MethodGet: {a.getCluster, false}},
 		api.PathLeaks:       {http.MethodGet: {a.getLeaks, false}},
+		api.PathMap:         {http.MethodGet: {a.getMap, false}},
 		api.PathEvents:      {http.MethodGet: {a.getEvents, false}},
 		api.PathGC:          {http.MethodPost: {a.postGC, true}},
 		api.PathDescription: {http.MethodGet: {getDescription, false}},

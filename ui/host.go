@@ -33,6 +33,8 @@ type host struct {
 	Pools       part[*api.Pools]
 	Leaks       part[*api.Leaks]
 	Cluster     part[*api.Cluster]
+	// Map is asked for by the page of problems only, because it takes the agent longer.
+	Map part[*api.Map]
 }
 
 // look asks for everything at once. The error is that of an agent that does not answer.

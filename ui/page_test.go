@@ -18,7 +18,7 @@ import (
 )
 
 // paths are those of all pages, and of an allocation.
-var paths = []string{"", "allocations", "allocations/a-1", "pools", "cluster", "events", "problems"}
+var paths = []string{"", "map", "allocations", "allocations/a-1", "pools", "cluster", "events", "problems"}
 
 // requireText fails unless the answer is a page that has all texts.
 func (r *running) requireText(path string, texts ...string) {
@@ -64,6 +64,8 @@ func TestPages(t *testing.T) {
 	r.requireText("cluster", "192.0.2.11", "1450", "client-2", "via 192.0.2.12 on eth0, routed", "0.42 ms", "no answer within 1s", "conflict", "another program has a route")
 	r.requireText("events", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
 	r.requireText("problems", "not removed: the chain is used", "CNI-DN-8ce2a1f0b7d64c1e9f3a2", "device or resource busy", "client-3", "vlan100")
+	r.requireText("problems", ">drift<", "eth1 is down", "eth0 on web: address 10.88.0.2/16 is gone")
+	r.requireText("map", "map.svg?version=")
 	empty := start(t).enter()
 	empty.requireText("", "There is no network", "There is no event yet", "not examined yet")
 	empty.requireText("allocations", "No allocation is set up")
@@ -81,7 +83,7 @@ func TestPages(t *testing.T) {
 // TestUnsupported: an agent whose networks are managed elsewhere has no problem by that.
 func TestUnsupported(t *testing.T) {
 	r := start(t)
-	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster} {
+	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster, api.PathMap} {
 		r.agent.Set(path, &api.Error{CNIVersion: "1.1.0", Code: api.CodeUnsupported, Msg: "unsupported", Status: http.StatusNotImplemented})
 	}
 	r.enter().requireText("problems", "No problem is known", "managed elsewhere")
@@ -122,12 +124,13 @@ func TestHostileNames(t *testing.T) {
 		Pool: hostile, Mode: hostile, Address: hostile, Blocks: []string{hostile}, Problems: []api.ClusterProblem{{Problem: hostile, Text: hostile}},
 		Nodes: []api.ClusterNode{{ID: hostile, Name: hostile, Address: hostile, Routes: []api.ClusterRoute{{Block: hostile, Via: hostile, Device: hostile, Mode: hostile, State: hostile, Reason: hostile}}, Probe: &api.ClusterProbe{Target: hostile, Time: time.Now(), Error: hostile}}},
 	}}})
+	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{{Network: hostile, Text: hostile}, {Network: hostile, Allocation: hostile, Interface: hostile, Text: hostile}}})
 	r.agent.Set(api.PathReady, &api.Error{CNIVersion: "1.1.0", Code: 50, Msg: hostile, Details: hostile, Status: 503})
 	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Networks: []string{hostile}, Interface: hostile, Error: hostile})
 	r.enter().eventually(1)
 	for _, path := range append([]string{"allocations?q=" + "%22%3E%3Cscript%3E", "events?q=%22%3E%3Cscript%3E", "%22%3E%3Cscript%3E"}, paths...) {
 		got := r.page(path)
-		for _, bad := range []string{"<script>", "<img", "\u202e", "\x1b", "\u0085", `href="javascript`} {
+		for _, bad := range []string{"<script>", "<img src=x", "\u202e", "\x1b", "\u0085", `href="javascript`} {
 			if strings.Contains(got.body, bad) {
 				t.Errorf("%s has %q:\n%s", path, bad, got.body)
 			}
@@ -157,7 +160,7 @@ func TestSilentAgent(t *testing.T) {
 	r := start(t).enter()
 	for _, path := range paths {
 		r.agent.Set(api.PathAllocations, &api.Error{CNIVersion: "1.1.0", Code: 999, Msg: "no such file", Status: 500})
-		if got := r.page(path); path != "events" && path != "cluster" && path != "allocations/a-1" && (got.status != http.StatusBadGateway || !strings.Contains(got.body, "no such file")) {
+		if got := r.page(path); path != "events" && path != "cluster" && path != "map" && path != "allocations/a-1" && (got.status != http.StatusBadGateway || !strings.Contains(got.body, "no such file")) {
 			t.Errorf("%s: status %d: %s", path, got.status, got.body)
 		}
 	}
@@ -177,6 +180,8 @@ func (silent) Networks(ctx context.Context) (*api.Networks, error) { return nil,
 func (silent) Pools(ctx context.Context) (*api.Pools, error) { return nil, wait(ctx) }
 
 func (silent) Leaks(ctx context.Context) (*api.Leaks, error) { return nil, wait(ctx) }
+
+func (silent) Map(ctx context.Context) (*api.Map, error) { return nil, wait(ctx) }
 
 func (silent) Cluster(ctx context.Context) (*api.Cluster, error) { return nil, wait(ctx) }
 

@@ -29,14 +29,17 @@ type problemsPage struct {
 }
 
 func (s *Server) problems(ctx context.Context, _ *http.Request) (content, error) {
+	drawn := make(chan part[*api.Map], 1)
+	go func() { drawn <- ask(ctx, s.config.Agent.Map) }()
 	h, err := s.look(ctx)
 	if err != nil {
 		return content{}, err
 	}
-	return content{"problems", "Problems", problemsPage{h.problems(), h.Leaks}}, nil
+	h.Map = <-drawn
+	return content{"problems", "Problems", problemsPage{append(h.problems(), h.ofDrift()...), h.Leaks}}, nil
 }
 
-// problems returns all but the leaks.
+// problems returns all but drift and leaks.
 func (h *host) problems() []problem {
 	all := h.unread()
 	all = append(all, h.ofNetworks()...)
@@ -65,6 +68,7 @@ func (h *host) unread() []problem {
 	}{
 		{"networks", h.Networks.Err, h.Networks.Supported()}, {"pools", h.Pools.Err, h.Pools.Supported()},
 		{"leaks", h.Leaks.Err, h.Leaks.Supported()}, {"cluster", h.Cluster.Err, h.Cluster.Supported()},
+		{"drift", h.Map.Err, h.Map.Supported()},
 	} {
 		if p.err != nil && p.supported {
 			all = append(all, problem{Kind: "agent", Subject: p.subject + " unknown", Text: p.err.Error()})

@@ -72,6 +72,8 @@ func (s *Server) handler() http.Handler {
 		"/{$}":              s.page(s.overview),
 		"/allocations":      s.page(s.allocations),
 		"/allocations/{id}": s.page(s.allocation),
+		"/map":              s.page(s.mapPage),
+		"/map.svg":          s.mapImage,
 		"/pools":            s.page(s.pools),
 		"/cluster":          s.page(s.cluster),
 		"/problems":         s.page(s.problems),

@@ -26,6 +26,7 @@ const (
 	PathPools       = "/v1/pools"
 	PathCluster     = "/v1/cluster"
 	PathLeaks       = "/v1/leaks"
+	PathMap         = "/v1/map"
 	PathEvents      = "/v1/events"
 	PathGC          = "/v1/gc"
 	PathDescription = "/v1/openapi.json"

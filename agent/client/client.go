@@ -125,6 +125,12 @@ func (c *Client) Leaks(ctx context.Context) (*api.Leaks, error) {
 	return call[api.Leaks](ctx, c, http.MethodGet, api.PathLeaks, nil)
 }
 
+// Map returns a picture of the host. It takes longer the more allocations there are: their
+// namespaces are looked into.
+func (c *Client) Map(ctx context.Context) (*api.Map, error) {
+	return call[api.Map](ctx, c, http.MethodGet, api.PathMap, nil)
+}
+
 // Cluster returns the pools whose networks span hosts. ErrUnavailable: the agent does not answer
 // within 10 s, as one that is stopped.
 func (c *Client) Cluster(ctx context.Context) (*api.Cluster, error) {

@@ -71,11 +71,11 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.conflist = d.newConflist()
 	d.pools = d.newPools()
 	d.span = d.newSpan()
-	d.agent = agent.New(d.agentConfig(), engine)
+	d.agent = agent.New(d.agentConfig(engine), engine)
 	return d, nil
 }
 
-func (d *Daemon) agentConfig() agent.Config {
+func (d *Daemon) agentConfig(engine agent.Engine) agent.Config {
 	c, l := d.config, d.config.Limits
 	var events agent.EventLog
 	if c.Hook != hook.NoOp {
@@ -85,7 +85,7 @@ func (d *Daemon) agentConfig() agent.Config {
 		ConfDirs: c.ConfDirs, PluginDirs: c.PluginDirs, Executor: c.Executor, HostNetwork: c.Hook == hook.NoOp, Access: c.Socket.Access, Pprof: c.Pprof,
 		MaxConnections: l.Connections, MaxRequests: l.Requests, MaxBody: l.Body,
 		HeaderTimeout: l.HeaderTimeout, ReadTimeout: l.ReadTimeout, RequestTimeout: l.RequestTimeout, DrainTimeout: l.DrainTimeout,
-		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Events: events, Logger: d.log,
+		Metrics: d.metrics, Ready: d.notReady, Collect: d.reconciler.Collect, CNI: d.cni(), Events: events, Map: d.drawMap(engine), Logger: d.log,
 	}
 	if d.pools != nil {
 		a.Pools, a.Cluster, a.Leaks = d.pools.Status, d.span.Status, d.reconciler.Leaks

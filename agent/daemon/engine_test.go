@@ -62,7 +62,7 @@ func TestHostNetwork(t *testing.T) {
 		t.Error("it executes the CNI plugin")
 	}
 	d.reconciler = d.newReconciler(engine)
-	if c := d.agentConfig(); !c.HostNetwork {
+	if c := d.agentConfig(hostNetwork{}); !c.HostNetwork || c.Map != nil {
 		t.Error("the agent needs CNI networks to be ready")
 	}
 	if left, _ := filepath.Glob(d.config.StateDir + "/*"); left != nil {

@@ -79,6 +79,11 @@ func TestLive(t *testing.T) {
 			t.Errorf("after an update it is not so: %s", so)
 		}
 	}
+	b.do(chromedp.Navigate(base + "map"))
+	b.eventually(`document.querySelector("#map img").naturalWidth > 0`)
+	if picture := script[string](b, `fetch("map.svg").then((answer) => answer.text())`); !strings.Contains(picture, "web-1") {
+		t.Errorf("the map is %s", picture)
+	}
 	b.do(chromedp.Navigate(base+"allocations"), chromedp.SendKeys(chromedp.CSS("#q"), "storage 8080"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".search a")))
 	b.shows("#allocations", "1 of 1 allocation")
 	b.do(chromedp.SendKeys(chromedp.CSS("#q"), kb.End+" none"))

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/hostmap"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
 )
 
 // Fill makes the host a busy one with n allocations, with one problem of each kind. Times are
@@ -22,6 +25,7 @@ func (a *Agent) Fill(n int, now time.Time) {
 	a.Set(api.PathLeaks, api.Leaks{Examined: now.Add(-40 * time.Second), Problems: []string{}, Leaks: []api.Leak{
 		{Kind: "chain", Where: "nat CNI-DN-8ce2a1f0b7d64c1e9f3a2", Allocation: "0f81c2aa-4b4e-4f7e-9d3c-1b0e6a52c7d1", Network: "web", Reason: "its allocation is dead", Error: "the chain is used by a rule of another program"},
 	}})
+	a.Set(api.PathMap, drawing(n))
 	for i := range 60 {
 		a.Emit(operation(i, now))
 	}
@@ -103,6 +107,24 @@ func cluster(now time.Time) api.Cluster {
 			{ID: "n3", Name: "client-3", Address: "192.0.2.13", Verified: now.Add(-30 * time.Second), Routes: []api.ClusterRoute{route("10.91.0.192/26", "installed", ""), route("10.91.1.0/26", "conflict", "another program has a route to 10.91.1.0/26 by eth1")}, Probe: &api.ClusterProbe{Target: "192.0.2.13", Time: now, Error: "no answer within 1s"}},
 		},
 	}}}
+}
+
+// drawing is a map of the first allocations.
+func drawing(n int) api.Map {
+	m := &hostmap.Map{Host: "host-1", Networks: []hostmap.Network{
+		{Name: "web", File: "/etc/cni/net.d/10-web.conflist", Attachments: n, Devices: []hostmap.Device{{Plugin: "bridge", Name: "web0", Bridge: true, State: hostmap.Up, MTU: 1500}}},
+		{Name: "storage", File: "/etc/cni/net.d/20-storage.conflist", Attachments: n, Devices: []hostmap.Device{{Plugin: "macvlan", Name: "eth1", State: hostmap.Down, Drift: "eth1 is down"}}},
+	}}
+	for _, a := range Allocations(n, time.Now()) {
+		drawn := hostmap.Allocation{ID: a.ID, Identity: policy.Identity{Namespace: a.Identity.Namespace, Job: a.Identity.Job, Group: a.Identity.Group}}
+		for _, one := range a.Attachments {
+			drawn.Attachments = append(drawn.Attachments, hostmap.Attachment{Network: one.Network, Interface: one.Interface, Phase: state.Phase(one.Phase), Addresses: one.Addresses})
+		}
+		m.Allocations = append(m.Allocations, drawn)
+	}
+	first := m.Allocations[0]
+	first.Attachments[0].Drift = []string{"address 10.88.0.2/16 is gone"}
+	return api.Map{SVG: hostmap.SVG(m), Drift: []api.Drift{{Network: "storage", Text: "eth1 is down"}, {Network: "web", Allocation: first.ID, Interface: "eth0", Text: "address 10.88.0.2/16 is gone"}}}
 }
 
 // operation is one of the last minutes.

@@ -1,0 +1,69 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ui
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"regexp"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+func (s *Server) mapPage(context.Context, *http.Request) (content, error) {
+	return content{"map", "Map", nil}, nil
+}
+
+// mapImage answers with the picture of the host.
+func (s *Server) mapImage(w http.ResponseWriter, r *http.Request) {
+	ctx, stop := context.WithTimeout(r.Context(), agentTimeout)
+	defer stop()
+	picture, err := s.config.Agent.Map(ctx)
+	if err != nil {
+		http.Error(w, err.Error(), statusOf(err))
+		return
+	}
+	w.Header().Set("Content-Security-Policy", imagePolicy(picture.SVG))
+	w.Header().Set("Content-Type", "image/svg+xml")
+	_, _ = w.Write([]byte(picture.SVG)) // the browser is gone
+}
+
+// styleSheet is that of an SVG.
+var styleSheet = regexp.MustCompile(`(?s)<style>(.*?)</style>`)
+
+// imagePolicy allows an SVG its style sheet, and nothing else: it is a document where it is
+// opened by itself.
+func imagePolicy(svg string) string {
+	allowed := "default-src 'none'; frame-ancestors 'none'"
+	if found := styleSheet.FindStringSubmatch(svg); found != nil {
+		sum := sha256.Sum256([]byte(found[1]))
+		allowed += "; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return allowed
+}
+
+// ofDrift returns how the host differs from the records.
+func (h *host) ofDrift() []problem {
+	if h.Map.Err != nil {
+		return nil
+	}
+	var all []problem
+	for _, d := range h.Map.Value.Drift {
+		all = append(all, driftProblem(d))
+	}
+	return all
+}
+
+func driftProblem(d api.Drift) problem {
+	p := problem{Kind: "drift", Subject: short(d.Allocation), Text: d.Text, Allocation: d.Allocation}
+	switch {
+	case d.Allocation == "":
+		p.Subject = d.Network
+	case d.Interface != "":
+		p.Text = d.Interface + " on " + d.Network + ": " + d.Text
+	}
+	return p
+}

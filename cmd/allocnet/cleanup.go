@@ -55,7 +55,9 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err := state.ValidateID(id); err != nil {
 		return err
 	}
-	engine, err := s.engine(cmd.ErrOrStderr())
+	shown, end := s.progress(cmd.ErrOrStderr(), "cleaning up after "+id)
+	defer end()
+	engine, err := s.engine(shown, shown)
 	if err != nil {
 		return err
 	}
@@ -78,6 +80,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 		failed = engine.Forget(ctx, id)
 	}
 	report, err := collector.Collect(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
+	end()
 	if report == nil {
 		return errors.Join(failed, err)
 	}
@@ -195,16 +198,15 @@ func (f *gcFlags) run(cmd *cobra.Command, s *settings) error {
 }
 
 func collect(cmd *cobra.Command, s *settings, r hook.GCRequest) error {
-	engine, err := s.engine(cmd.ErrOrStderr())
+	shown, end := s.progress(cmd.ErrOrStderr(), "gc")
+	engine, err := s.engine(shown, shown)
 	if err != nil {
+		end()
 		return err
 	}
-	r.Progress = func(done, of int) {
-		if done < of { // the report that follows has the end
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: cleaned up after %d of %d allocations\n", done, of) // there is no other output
-		}
-	}
+	r.Progress = func(done, of int) { shown.step(fmt.Sprintf("cleaned up after %d of %d allocations", done, of), s.json) }
 	done, err := engine.GC(cmd.Context(), r)
+	end()
 	if done == nil {
 		return err
 	}

@@ -6,6 +6,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,5 +34,55 @@ func TestReported(t *testing.T) {
 				t.Errorf("%s: printed %q, error %v, want %q and the error", takes, got, err, want)
 			}
 		})
+	}
+}
+
+// TestProgress: a terminal has a line that changes and is gone at the end, from two seconds on.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stderr bytes.Buffer
+		p := &progress{w: &stderr, columns: 40, doing: "gc"}
+		end := p.begin()
+		want := func(text string) {
+			t.Helper()
+			synctest.Wait()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if got := stderr.String(); got != text {
+				t.Errorf("printed %q, want %q", got, text)
+			}
+			stderr.Reset()
+		}
+		time.Sleep(1900 * time.Millisecond)
+		p.Observe(hook.Observation{Op: hook.OpDetach})
+		p.Observe(hook.Observation{Op: hook.OpCleanup, Objects: 4})
+		p.Observe(hook.Observation{Op: hook.OpDetach, Err: errors.New("failed")})
+		want("")
+		time.Sleep(200 * time.Millisecond)
+		want(eraseLine + "allocnet: gc: 5 removed, 2s")
+		_, _ = fmt.Fprintln(p, "a warning")
+		want(eraseLine + "a warning\n")
+		p.step("cleaned up after 1000 of 3000 allocations", false)
+		time.Sleep(progressInterval)
+		want(eraseLine + "allocnet: gc: cleaned up after 1000 of…")
+		end()
+		want(eraseLine)
+		end()
+		time.Sleep(time.Minute)
+		want("")
+	})
+}
+
+// TestNoProgress: a pipe has a line for each step, and --json none.
+func TestNoProgress(t *testing.T) {
+	for asJSON, want := range map[bool]string{false: "allocnet: 1 of 2\nallocnet: 2 of 2\n", true: ""} {
+		var stderr strings.Builder
+		p, end := (&settings{json: asJSON}).progress(&stderr, "gc")
+		p.step("1 of 2", asJSON)
+		p.step("2 of 2", asJSON)
+		end()
+		if stderr.String() != want {
+			t.Errorf("with JSON %v: %q, want %q", asJSON, stderr.String(), want)
+		}
 	}
 }

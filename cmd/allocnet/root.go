@@ -207,12 +207,13 @@ func (s *settings) logger(stderr io.Writer) (hclog.Logger, error) {
 	}), nil
 }
 
-// engine returns the engine that the flags describe, for commands that change the host.
-func (s *settings) engine(stderr io.Writer) (*hook.Engine, error) {
+// engine returns the engine that the flags describe, for commands that change the host. The
+// observers are told of its operations.
+func (s *settings) engine(stderr io.Writer, observers ...hook.Observer) (*hook.Engine, error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
 	}
-	return s.newEngine(stderr, hook.NewEngine)
+	return s.newEngine(stderr, hook.NewEngine, observers...)
 }
 
 // reader returns an engine for commands that only read.
@@ -220,12 +221,12 @@ func (s *settings) reader(stderr io.Writer) (*hook.Engine, error) {
 	return s.newEngine(stderr, hook.NewReader)
 }
 
-func (s *settings) newEngine(stderr io.Writer, open func(hook.Config) (*hook.Engine, error)) (*hook.Engine, error) {
+func (s *settings) newEngine(stderr io.Writer, open func(hook.Config) (*hook.Engine, error), observers ...hook.Observer) (*hook.Engine, error) {
 	c, err := s.loggedConfig(stderr)
 	if err != nil {
 		return nil, err
 	}
-	c.Observers = []hook.Observer{event.NewRecorder(s.stateDir, s.command, c.Logger)}
+	c.Observers = append(observers, event.NewRecorder(s.stateDir, s.command, c.Logger))
 	return open(c)
 }
 

@@ -43,6 +43,8 @@ type Event struct {
 	Attempts int `json:"attempts,omitempty"`
 	// Objects is the number of leaked objects that were removed.
 	Objects int `json:"objects,omitempty"`
+	// Missing is what a running attachment lacked.
+	Missing []string `json:"missing,omitempty"`
 	// Seconds is the time of all attempts and the pauses between them.
 	Seconds float64 `json:"seconds"`
 	// Error is empty when it succeeded.
@@ -58,6 +60,7 @@ func of(o hook.Observation, caller string) Event {
 		Time: time.Now().UTC(), Operation: o.Op, Outcome: o.Outcome(), Reason: o.Reason, Caller: caller,
 		Allocation: o.Allocation, Namespace: o.Identity.Namespace, Job: o.Identity.Job, Task: o.Task,
 		Networks: slices.Clone(o.Networks), Interface: o.Interface, Attempts: o.Attempts, Objects: o.Objects,
+		Missing: slices.Clone(o.Missing),
 		Seconds: o.Took.Round(100 * time.Microsecond).Seconds(),
 	}
 	if o.Network != "" {
@@ -83,10 +86,11 @@ func plain(text string) string {
 const (
 	// maxLine is the length of the longest line.
 	maxLine = 4 << 10
-	// maxError, maxName and maxNetworks bound what callers choose.
+	// maxError, maxName, maxNetworks and maxMissing bound what callers choose.
 	maxError    = 1 << 10
 	maxName     = 128
 	maxNetworks = 8
+	maxMissing  = 8
 )
 
 // bound shortens what callers choose.
@@ -94,13 +98,19 @@ func (e *Event) bound() {
 	for _, name := range []*string{&e.Caller, &e.Allocation, &e.Namespace, &e.Job, &e.Task, &e.Interface} {
 		*name = shorten(*name, maxName)
 	}
-	if more := len(e.Networks) - maxNetworks; more > 0 {
-		e.Networks = append(slices.Clone(e.Networks[:maxNetworks]), fmt.Sprintf("and %d more", more))
-	}
-	for i, name := range e.Networks {
-		e.Networks[i] = shorten(name, maxName)
-	}
+	e.Networks, e.Missing = boundList(e.Networks, maxNetworks), boundList(e.Missing, maxMissing)
 	e.Error = shorten(e.Error, maxError)
+}
+
+// boundList shortens a list and its texts.
+func boundList(list []string, limit int) []string {
+	if more := len(list) - limit; more > 0 {
+		list = append(slices.Clone(list[:limit]), fmt.Sprintf("and %d more", more))
+	}
+	for i, text := range list {
+		list[i] = shorten(text, maxName)
+	}
+	return list
 }
 
 // shorten cuts a text between two characters.
@@ -128,7 +138,7 @@ func (e Event) line() ([]byte, error) {
 		return append(data, '\n'), nil
 	}
 	// JSON writes a control character in six bytes.
-	e.Networks, e.Error, e.Interface = nil, shorten(e.Error, maxName), ""
+	e.Networks, e.Missing, e.Error, e.Interface = nil, nil, shorten(e.Error, maxName), ""
 	e.Namespace, e.Job, e.Task = "", "", ""
 	if data, err = json.Marshal(e); err != nil {
 		return nil, err

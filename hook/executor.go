@@ -39,6 +39,11 @@ type InProcess interface {
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error
+	// RepairChain returns what repairs the attachment of one network when it executes CHECK.
+	RepairChain(r *inprocess.Repair) Chain
+	// CommitMissing adds what chains that repair have left and the host lacks. What was
+	// missing is in the Repair of each.
+	CommitMissing(ctx context.Context, changes []*inprocess.Changes)
 }
 
 // Chain executes the plugins of one network for one verb.
@@ -62,6 +67,14 @@ func (x executor) Chain() Chain { return &inprocess.Chain{Connect: x.connect} }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error {
 	return inprocess.Commit(ctx, hold, changes)
+}
+
+func (x executor) RepairChain(r *inprocess.Repair) Chain {
+	return &inprocess.Chain{Connect: x.connect, Repair: r}
+}
+
+func (executor) CommitMissing(ctx context.Context, changes []*inprocess.Changes) {
+	inprocess.CommitMissing(ctx, changes)
 }
 
 // validateExecutor checks Config.Executor.

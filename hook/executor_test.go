@@ -47,12 +47,23 @@ func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*inproces
 	return errs
 }
 
+func (f fakeInProcess) RepairChain(r *inprocess.Repair) Chain {
+	c := f.Chain().(*fakeChain)
+	c.repair = r
+	return c
+}
+
+// CommitMissing adds nothing: fakeChain has no rules.
+func (fakeInProcess) CommitMissing(context.Context, []*inprocess.Changes) {}
+
 type fakeChain struct {
 	*fakeExec
 	world   *world
 	changes *inprocess.Changes
 	// calls are those that are to be committed.
 	calls []fakeCall
+	// repair is what CHECK repairs; nil: it only looks.
+	repair *inprocess.Repair
 }
 
 func (c *fakeChain) Changes() *inprocess.Changes { return c.changes }
@@ -62,7 +73,7 @@ func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 	err = c.world.killer.effect(call.String(), func() (err error) {
 		c.world.calls++
 		if err := errors.Join(c.world.failing[call.String()], context.Cause(ctx)); err != nil {
-			return err
+			return c.repaired(call, err)
 		}
 		if call.Verb == "ADD" || call.Verb == "DEL" {
 			c.calls = append(c.calls, call)
@@ -73,6 +84,18 @@ func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 		return err
 	})
 	return result, err
+}
+
+// repaired notes what CHECK fails for as missing, if the chain repairs, and makes it.
+func (c *fakeChain) repaired(call fakeCall, err error) error {
+	if c.repair == nil {
+		return err
+	}
+	c.repair.Missing = append(c.repair.Missing, err.Error())
+	if !c.repair.DryRun {
+		delete(c.world.failing, call.String())
+	}
+	return nil
 }
 
 func (c *fakeChain) commit() error {

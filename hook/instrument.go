@@ -26,7 +26,7 @@ const (
 	OpDetach Op = "detach"
 	// OpCleanup removes by force what DEL leaves.
 	OpCleanup Op = "cleanup"
-	// OpRepair repairs a record.
+	// OpRepair repairs an attachment, or without a Network a record.
 	OpRepair Op = "repair"
 )
 
@@ -78,6 +78,8 @@ type Observation struct {
 	Attempts int
 	// Objects is the number of leaks that were removed.
 	Objects int
+	// Missing is what the repair of an attachment found missing, in words.
+	Missing []string
 	// Took is the time of all attempts and the pauses between them.
 	Took time.Duration
 	// Err is nil when it succeeded.

@@ -39,6 +39,8 @@ type Event struct {
 	Attempts  int      `json:"attempts,omitempty"`
 	// Objects is the number of leaked objects that were removed.
 	Objects int `json:"objects,omitempty"`
+	// Missing is what a running attachment lacked, in words.
+	Missing []string `json:"missing,omitempty"`
 	// Seconds is the time of all attempts and the pauses between them.
 	Seconds float64 `json:"seconds"`
 	Error   string  `json:"error,omitempty"`

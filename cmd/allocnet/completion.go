@@ -44,6 +44,13 @@ func (s *settings) completeFirst(values complete) cobra.CompletionFunc {
 	})
 }
 
+// completeAll completes all arguments, each value once.
+func (s *settings) completeAll(values complete) cobra.CompletionFunc {
+	return s.completion(func(cmd *cobra.Command, args []string, word string) []string {
+		return slices.DeleteFunc(values(cmd, args, word), func(value string) bool { return slices.Contains(args, value) })
+	})
+}
+
 // completeFlags completes the flags of all commands below one.
 func (s *settings) completeFlags(cmd *cobra.Command) {
 	for name, values := range map[string]complete{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,7 +129,7 @@ func (l *eventLines) print(e event.Event) error {
 	if err := l.row(l.cells(e)); err != nil || l.columns == 0 {
 		return err
 	}
-	return l.remark(printable(e.Error))
+	return l.remark(printable(remarkOf(e)))
 }
 
 func (l *eventLines) cells(e event.Event) []cell {
@@ -185,6 +186,9 @@ func (l *eventLines) remark(s string) error {
 	}
 	return nil
 }
+
+// remarkOf is why an operation failed, else what it repaired.
+func remarkOf(e event.Event) string { return cmp.Or(e.Error, strings.Join(e.Missing, "; ")) }
 
 // eventNames have the words for operations and their outcomes.
 var eventNames = map[string]string{

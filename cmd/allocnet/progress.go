@@ -14,25 +14,32 @@ import (
 	"github.com/allocnet/allocnet/internal/termtext"
 )
 
-// quietTime is for how long a command that attaches prints nothing.
+// quietTime is for how long a command that attaches or repairs prints nothing.
 const quietTime = 2 * time.Second
 
 // reported returns what attach does, and prints meanwhile what it waits for if that takes long.
-// With --json it does not: there, stderr has an error as JSON, and nothing else.
-func (s *settings) reported(stderr io.Writer, r hook.Request, attach func() (*hook.Allocation, error)) (*hook.Allocation, error) {
+func (s *settings) reported(stderr io.Writer, r hook.Request, attach func() (*hook.Allocation, error)) (a *hook.Allocation, err error) {
+	waiting := fmt.Sprintf("%s: waiting for the plugins of %s", r.ID, strings.Join(networkNames(r), ", "))
+	s.meanwhile(stderr, waiting, func() { a, err = attach() })
+	return a, err
+}
+
+// meanwhile does something, and prints what it is if that takes long. With --json it does not
+// print: there, stderr has an error as JSON, and nothing else.
+func (s *settings) meanwhile(stderr io.Writer, what string, do func()) {
 	if s.json {
-		return attach()
+		do()
+		return
 	}
 	done := make(chan struct{})
 	timer := time.AfterFunc(quietTime, func() {
 		defer close(done)
-		printError(stderr, fmt.Sprintf("%s: waiting for the plugins of %s", r.ID, strings.Join(networkNames(r), ", ")))
+		printError(stderr, what)
 	})
-	a, err := attach()
+	do()
 	if !timer.Stop() {
 		<-done // so that the error comes last
 	}
-	return a, err
 }
 
 func networkNames(r hook.Request) []string {

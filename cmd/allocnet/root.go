@@ -118,7 +118,7 @@ func (s *settings) addCommands(root *cobra.Command) {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newMap(s), newCheck(s), newEvents(s)}},
+		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newMap(s), newCheck(s), newRepair(s), newEvents(s)}},
 		{"networks", "Networks:", []*cobra.Command{newNetworks(s), newConf(s), newIPAM(s), newCluster(s)}},
 		{"host", "The host:", []*cobra.Command{newDoctor(s), newUI(s), newGC(s), newCleanup(s)}},
 		{"integrations", "Daemon and integrations:", []*cobra.Command{newAgent(s), newPlugin(s), newSystemdRun(s)}},

@@ -83,7 +83,7 @@ func addBridge(c *call) (*current.Result, error) {
 	if err := conf.validateAdd(); err != nil {
 		return nil, err
 	}
-	bridge, err := conf.ensureBridge(c)
+	bridge, err := conf.ensureBridge(c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("failed to create bridge %q: %w", conf.Bridge, err)
 	}

@@ -20,12 +20,12 @@ import (
 // may share one.
 var bridges sync.Mutex
 
-// ensureBridge makes the bridge if it is missing, and sets it up.
-func (conf *bridgeConfig) ensureBridge(c *call) (*netlink.Bridge, error) {
+// ensureBridge makes the bridge if it is missing, with a MAC unless it is nil, and sets it up.
+func (conf *bridgeConfig) ensureBridge(c *call, mac net.HardwareAddr) (*netlink.Bridge, error) {
 	bridges.Lock()
 	defer bridges.Unlock()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = conf.Bridge, conf.MTU
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = conf.Bridge, conf.MTU, mac
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if conf.VLAN != 0 || conf.VLANTrunk != nil {
 		filtering := true

@@ -40,6 +40,8 @@ type call struct {
 	sysctls sysctl.Tree
 	// connect is that of the chain.
 	connect Connect
+	// repair is that of the chain.
+	repair *Repair
 }
 
 // newCall reads a call from a plugin's environment and input. Errors are *types.Error

@@ -23,6 +23,8 @@ type Chain struct {
 	// Connect is for the pools of allocnet-ipam. Nil: the program is executed where the store
 	// of a pool is needed.
 	Connect Connect
+	// Repair is what CHECK finds missing and makes. Nil: CHECK only looks.
+	Repair *Repair
 
 	changes Changes
 }
@@ -66,7 +68,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	if err != nil {
 		return nil, err
 	}
-	call.changes, call.connect = &c.changes, c.Connect
+	call.changes, call.connect, call.repair = &c.changes, c.Connect, c.Repair
 	defer call.sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]
 	if !ok {
@@ -84,6 +86,11 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	case "DEL":
 		return nil, p.del(call)
 	case "CHECK":
+		if c.Repair != nil {
+			c.changes.repair = c.Repair
+			call.repaired(p)
+			return nil, nil
+		}
 		return nil, p.check(call)
 	case "STATUS":
 		return nil, call.status()

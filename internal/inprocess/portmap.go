@@ -268,20 +268,29 @@ func (conf *portmapConfig) forgetFlows(v4 bool) error {
 // routeLocalnet lets connections from 127.0.0.0/8 leave by the link that leads to an address.
 // No route is no error, as in the reference plugin.
 func routeLocalnet(ip net.IP) error {
+	name := linkTo(ip)
+	if name == "" {
+		return nil
+	}
+	var sysctls sysctl.Tree
+	defer sysctls.Close() //nolint:errcheck // it has nothing to write
+	return sysctls.Set(routeLocalnetKey(name), "1")
+}
+
+func routeLocalnetKey(link string) string { return "net/ipv4/conf/" + link + "/route_localnet" }
+
+// linkTo returns the name of the link that leads to an address; empty if none does.
+func linkTo(ip net.IP) string {
 	routes, err := netlink.RouteGet(ip)
 	if err != nil {
-		return nil //nolint:nilerr // see above
+		return ""
 	}
 	for _, route := range routes {
-		link, err := netlink.LinkByIndex(route.LinkIndex)
-		if err != nil {
-			continue
+		if link, err := netlink.LinkByIndex(route.LinkIndex); err == nil {
+			return link.Attrs().Name
 		}
-		var sysctls sysctl.Tree
-		defer sysctls.Close() //nolint:errcheck // it has nothing to write
-		return sysctls.Set("net/ipv4/conf/"+link.Attrs().Name+"/route_localnet", "1")
 	}
-	return nil
+	return ""
 }
 
 func checkPortmap(c *call) error {

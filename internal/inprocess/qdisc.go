@@ -6,6 +6,7 @@ package inprocess
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
@@ -58,6 +59,51 @@ func (l limit) check(link netlink.Link) error {
 	}
 	if !found {
 		return errors.New("Failed to find qdisc") //nolint:staticcheck // the reference plugin's text
+	}
+	return nil
+}
+
+// repair limits what a link sends, if it is not limited so.
+func (l limit) repair(r *Repair, link netlink.Link) error {
+	qdiscs, err := netlinksafe.QdiscList(link)
+	if err != nil {
+		return err
+	}
+	want := l.qdisc(link.Attrs().Index)
+	for _, qdisc := range qdiscs {
+		got, isLimit := qdisc.(*netlink.Tbf)
+		if isLimit && got.Rate == want.Rate && got.Limit == want.Limit && got.Buffer == want.Buffer {
+			return nil
+		}
+	}
+	return r.ensure("limit of "+link.Attrs().Name, func() error { return netlink.QdiscReplace(want) })
+}
+
+// redirects tells whether the packets that a link gets are sent by another one.
+func redirects(from, to netlink.Link) (bool, error) {
+	filters, err := netlinksafe.FilterList(from, netlink.MakeHandle(0xffff, 0))
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(filters, func(filter netlink.Filter) bool {
+		u32, ok := filter.(*netlink.U32)
+		return ok && slices.ContainsFunc(u32.Actions, func(action netlink.Action) bool {
+			mirred, ok := action.(*netlink.MirredAction)
+			return ok && mirred.Ifindex == to.Attrs().Index
+		})
+	}), nil
+}
+
+// dropIngress removes what is done with the packets that a link gets.
+func dropIngress(link netlink.Link) error {
+	qdiscs, err := netlinksafe.QdiscList(link)
+	if err != nil {
+		return err
+	}
+	for _, qdisc := range qdiscs {
+		if _, isIngress := qdisc.(*netlink.Ingress); isIngress {
+			return netlink.QdiscDel(qdisc)
+		}
 	}
 	return nil
 }

@@ -1,0 +1,134 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// driftJSON is what an attachment lacked, as --json prints it.
+type driftJSON struct {
+	hook.Drift
+	Error string `json:"error,omitempty"`
+}
+
+func newRepair(s *settings) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "repair [ID...]",
+		Short: "Make what running allocations lack again",
+		Long: `Compare running allocations, or those with the given IDs, with the host, and make
+what is missing: rules of published ports, masquerading and the firewall, bridges with
+their ports, addresses and MTU, host routes, and in the namespaces the interfaces'
+state, addresses and routes, settings and limits. Whatever is there stays as it is, so
+established connections survive.
+
+An attachment whose interface is gone, or whose plugins allocnet does not know and
+whose CHECK fails, is only reported: it has to be attached again.
+
+An allocation that another call is changing is skipped. The exit code is 1 if
+something is missing afterwards, or with --dry-run if something is missing. The first
+characters of an ID are enough if no other ID begins with them.`,
+		Example: `  allocnet repair --dry-run
+  allocnet repair
+  allocnet repair web-1`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: s.completeAll(s.recordedIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return repair(cmd, s, args, dryRun) },
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "report what is missing, and change nothing")
+	return cmd
+}
+
+func repair(cmd *cobra.Command, s *settings, ids []string, dryRun bool) error {
+	mode := hook.RepairRules
+	if dryRun {
+		mode = hook.RepairReport
+	}
+	engine, err := s.engine(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if ids[i], err = engine.Resolve(id); err != nil {
+			return err
+		}
+	}
+	var drifts []hook.Drift
+	s.meanwhile(cmd.ErrOrStderr(), "comparing the allocations with the host", func() {
+		drifts, err = engine.RepairAttachments(cmd.Context(), hook.RepairRequest{IDs: ids, Mode: mode})
+	})
+	if s.json {
+		return errors.Join(err, printDriftsJSON(cmd.OutOrStdout(), drifts), openDrifts(drifts))
+	}
+	return errors.Join(err, printDrifts(cmd.OutOrStdout(), terminalOf(cmd.OutOrStdout()), drifts), openDrifts(drifts))
+}
+
+// openDrifts is an error if something is missing, or may be.
+func openDrifts(drifts []hook.Drift) error {
+	var errs []error
+	lacking := 0
+	for _, d := range drifts {
+		switch {
+		case d.Err != nil:
+			errs = append(errs, d.Err)
+		case d.Open():
+			lacking++
+		}
+	}
+	if lacking > 0 {
+		errs = append(errs, fmt.Errorf("%s what was made for them", lackingText(lacking)))
+	}
+	return errors.Join(errs...)
+}
+
+func lackingText(count int) string {
+	if count == 1 {
+		return "1 attachment lacks"
+	}
+	return fmt.Sprintf("%d attachments lack", count)
+}
+
+func printDriftsJSON(w io.Writer, drifts []hook.Drift) error {
+	list := make([]driftJSON, len(drifts))
+	for i, d := range drifts {
+		list[i].Drift = d
+		if d.Err != nil {
+			list[i].Error = d.Err.Error()
+		}
+	}
+	return printJSON(w, list)
+}
+
+func printDrifts(w io.Writer, t terminal, drifts []hook.Drift) error {
+	if len(drifts) == 0 {
+		_, err := fmt.Fprintln(w, "Nothing is missing.")
+		return err
+	}
+	table := newTable("ALLOCATION", "INTERFACE", "NETWORK", "OUTCOME", "MISSING")
+	for _, d := range drifts {
+		table = append(table, []cell{text(d.Allocation), text(d.Interface), text(d.Network), repairCell(d), coloured("", append(d.Missing, d.Unrepairable...)...)})
+	}
+	return table.print(w, t.colours)
+}
+
+func repairCell(d hook.Drift) cell {
+	switch {
+	case d.Skipped != "":
+		return coloured(yellow, "skipped: "+d.Skipped)
+	case d.Repaired:
+		return coloured(green, "repaired")
+	case d.Err != nil:
+		return coloured(red, "failed")
+	case len(d.Unrepairable) > 0:
+		return coloured(red, "to be attached again")
+	}
+	return coloured(yellow, "missing")
+}

@@ -1,0 +1,358 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package repair damages what allocations have on a real host, and has it repaired: the host
+// has to be as it was, and established connections have to survive.
+package repair
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.Main(m.Run, func() error { return sandbox.Build(binary, "cmd/allocnet") }))
+}
+
+// binary is allocnet. /run is the sandbox's.
+const binary = "/run/allocnet"
+
+// networks are those of a host. The backend of rules is inserted.
+var networks = map[string]string{
+	"web": `{"cniVersion": "1.0.0", "name": "web", "plugins": [
+		{"type": "bridge", "bridge": "web0", "isGateway": true, "ipMasq": true, "ipMasqBackend": %[1]q, "hairpinMode": true,
+		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}], [{"subnet": "fd00:88::/64"}]], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},
+		{"type": "firewall", "backend": "iptables", "ingressPolicy": "same-bridge"},
+		{"type": "portmap", "backend": %[1]q, "snat": true, "capabilities": {"portMappings": true}}]}`,
+	"peer": `{"cniVersion": "0.4.0", "name": "peer", "allocnet": {"routing": "source"}, "plugins": [
+		{"type": "ptp", "ipMasq": true, "ipMasqBackend": %[1]q, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.90.0.0/16"}], [{"subnet": "fd00:90::/64"}]]}}]}`,
+	"vlan": `{"cniVersion": "1.0.0", "name": "vlan", "plugins": [
+		{"type": "macvlan", "master": "uplink", "mode": "bridge", "ipam": {"type": "host-local", "subnet": "10.91.0.0/16"}}]}`,
+	"tuned": `{"cniVersion": "0.3.1", "name": "tuned", "disableCheck": true, "plugins": [
+		{"type": "bridge", "bridge": "tuned0", "mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.92.0.0/16"}},
+		{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}, "promisc": true, "txQLen": 500},
+		{"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 800000, "egressRate": 80000000, "egressBurst": 800000}]}`,
+}
+
+// host is a host with allocations and a peer, which has no route to their addresses.
+type host struct {
+	testing.TB
+
+	engine *hook.Engine
+	dir    string
+}
+
+const (
+	hostAddress = "192.0.2.1"
+	peerAddress = "192.0.2.2"
+	outside     = "/run/netns/outside"
+)
+
+// newHost returns a host whose networks are executed as the executor says, with a backend of
+// rules. Bridges and what rules share are there already.
+func newHost(t testing.TB, executor, backend string) *host {
+	t.Helper()
+	h := &host{TB: t, dir: t.TempDir()}
+	conf := filepath.Join(h.dir, "conf")
+	if err := os.Mkdir(conf, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range networks {
+		if strings.Contains(text, "%") {
+			text = fmt.Sprintf(text, backend)
+		}
+		sandbox.WriteFile(t, filepath.Join(conf, name+".conflist"), text)
+	}
+	var err error
+	h.engine, err = hook.NewEngine(hook.Config{
+		ConfDirs: []string{conf}, PluginDirs: []string{sandbox.PluginDir()}, StateDir: h.state(), Executor: executor,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell(t, "nft flush ruleset; for i in web0 tuned0; do ip link del $i 2>/dev/null || :; done") // of an earlier host
+	h.connectPeer()
+	h.attach("warm", 8079, further...)
+	h.detach("warm")
+	h.awaitNoPairs()
+	shell(t, "nft flush ruleset") // DEL makes tables of backends that are not used
+	before := withoutRules(h.picture())
+	t.Cleanup(func() {
+		h.awaitNoPairs()
+		after := h.picture()
+		if diff := difference(before, withoutRules(after)); diff != "" {
+			t.Errorf("the host is not as it was without allocations (-before +after):\n%s", diff)
+		}
+		if strings.Contains(after, "CNI-DN-") || strings.Contains(after, "masquerade") && strings.Contains(after, "ip saddr") {
+			t.Errorf("rules are left:\n%s", after)
+		}
+	})
+	return h
+}
+
+func (h *host) state() string { return filepath.Join(h.dir, "state") }
+
+func (h *host) connectPeer() {
+	h.Helper()
+	if _, err := netns.Create(netns.DefaultDir, filepath.Base(outside)); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() {
+		sandbox.Run(h, "ip", "link", "del", "outside0")
+		sandbox.Run(h, "ip", "netns", "del", "outside")
+	})
+	h.run("ip link add outside0 type veth peer name eth0 netns outside")
+	h.run("ip address add " + hostAddress + "/24 dev outside0")
+	h.run("ip link set outside0 up")
+	h.run("ip -n outside address add " + peerAddress + "/24 dev eth0")
+	h.run("ip -n outside link set eth0 up")
+}
+
+func (h *host) run(command string) string {
+	h.Helper()
+	return sandbox.Run(h, strings.Fields(command)...)
+}
+
+// further are the networks beside web.
+var further = []selection.Element{{Name: "peer", Interface: "peer0"}, {Name: "vlan", Interface: "vlan0"}, {Name: "tuned", Interface: "tuned0"}}
+
+// attach attaches an allocation to the network web, with a published port, and to others.
+func (h *host) attach(id string, port int, others ...selection.Element) *hook.Allocation {
+	h.Helper()
+	a, err := h.engine.Setup(context.Background(), hook.Request{
+		ID: id, Primary: &selection.Element{Name: "web", Interface: "eth0", Ports: []string{"http"}},
+		Networks: others,
+		Ports:    []portmap.Port{{Label: "http", HostPort: port, To: 80, Protocol: "tcp"}},
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return a
+}
+
+func (h *host) detach(id string) {
+	h.Helper()
+	if err := h.engine.Teardown(context.Background(), id); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// made is what the kernel makes up, and differs when a link is made again.
+var made = regexp.MustCompile(`(?m)^\d+: | id \d+| state \S+| linkdown| tentative|index \d+ ref|,?(NO-CARRIER|LOWER_UP|M-DOWN)|handle [0-9a-f:]+|expires \d+sec`)
+
+// picture returns what the host has, and what namespaces have.
+func (h *host) picture(namespaces ...string) string {
+	h.Helper()
+	var b strings.Builder
+	for _, section := range strings.Split(sandbox.Snapshot(h), "\n== ") {
+		name, content, _ := strings.Cut(section, "\n")
+		switch {
+		case isOfRules(section):
+			content = byChain(content)
+		case strings.HasPrefix(name, "ip ") || strings.HasPrefix(name, "tc "):
+			content = sorted(content)
+		}
+		fmt.Fprintf(&b, "\n== %s\n%s", name, content)
+	}
+	commands := []string{"ip -6 -o route", "sysctl -e net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.web0.route_localnet"}
+	for _, name := range namespaces {
+		for _, command := range []string{"-o -4 addr", "-o -6 addr show scope global", "-o -4 route", "-o -6 route", "rule", "-o link"} {
+			commands = append(commands, "ip -n "+name+" "+command)
+		}
+		commands = append(commands, "ip -n "+name+" -4 route show table all", "ip netns exec "+name+" sysctl net.ipv4.conf")
+	}
+	for _, command := range commands {
+		fmt.Fprintf(&b, "== %s\n%s\n", command, sorted(h.run(command)))
+	}
+	links := regexp.MustCompile(`veth[0-9a-f]{8}|bwp[0-9a-f]{12}`).FindAllString(h.run("ip -br link"), -1)
+	slices.Sort(links)
+	for _, link := range slices.Compact(links) {
+		fmt.Fprintf(&b, "== %s\n%s%s\n", link, h.run("tc filter show dev "+link+" parent ffff:"), h.run("bridge -d link show dev "+link))
+	}
+	return made.ReplaceAllString(b.String(), "")
+}
+
+// withoutRules returns a picture without the rules: what attachments share stays.
+func withoutRules(picture string) string {
+	sections := strings.Split(picture, "\n== ")
+	return strings.Join(slices.DeleteFunc(sections, isOfRules), "\n== ")
+}
+
+// isOfRules tells whether a section of a picture has rules.
+func isOfRules(section string) bool {
+	name, _, _ := strings.Cut(strings.TrimSpace(section), "\n")
+	return strings.Contains(name, "tables-") || strings.HasPrefix(name, "nft ")
+}
+
+func sorted(text string) string {
+	lines := strings.Split(made.ReplaceAllString(text, ""), "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), " ")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// byChain returns rules in the order of their chains: the order of these does not matter.
+func byChain(text string) string {
+	var table, chain string
+	var lines []string
+	for i, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0 || words[0] == "}":
+			continue
+		case words[0] == "table" || strings.HasPrefix(line, "*"):
+			table, chain = line, ""
+		case words[0] == "chain" || words[0] == "-A":
+			chain = words[1]
+		}
+		if words[0] == "COMMIT" || strings.HasPrefix(line, ":") {
+			chain = ""
+			i = 0
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %05d %s", table, chain, i, strings.Join(words, " ")))
+	}
+	slices.Sort(lines)
+	for i, line := range lines {
+		lines[i] = regexp.MustCompile(` \d{5} `).ReplaceAllString(line, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// requireSame compares the host with a picture.
+func (h *host) requireSame(before string, namespaces ...string) {
+	h.Helper()
+	if diff := difference(before, h.picture(namespaces...)); diff != "" {
+		h.Errorf("the host is not as it was (-before +after):\n%s", diff)
+	}
+}
+
+// awaitNoPairs waits until the kernel has removed the links of allocations that are detached.
+func (h *host) awaitNoPairs() {
+	h.Helper()
+	left := ""
+	sandbox.Eventually(h, "the links of allocations go", func() bool {
+		left = h.run("ip -br link")
+		return !strings.Contains(left, "veth") && !strings.Contains(left, "bwp")
+	}, func() string { return left })
+}
+
+// repair repairs all, or only reports with the mode.
+func (h *host) repair(mode hook.RepairMode) []hook.Drift {
+	h.Helper()
+	drifts, err := h.engine.RepairAttachments(context.Background(), hook.RepairRequest{Mode: mode})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return drifts
+}
+
+// missing returns all that is missing, as text.
+func missing(drifts []hook.Drift) string {
+	var lines []string
+	for _, d := range drifts {
+		lines = append(lines, d.Missing...)
+		lines = append(lines, d.Unrepairable...)
+		if d.Err != nil {
+			lines = append(lines, d.Err.Error())
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// connection is an established connection whose other end echoes.
+type connection struct {
+	name string
+	net.Conn
+}
+
+// connect connects from one namespace, empty for the host's, to a listener of another.
+func (h *host) connect(name, from, to, listen, dial string) connection {
+	h.Helper()
+	var listener net.Listener
+	h.within(to, func() (err error) {
+		listener, err = net.Listen("tcp", listen)
+		return err
+	})
+	h.Cleanup(func() { _ = listener.Close() })
+	go echo(listener)
+	c := connection{name: name}
+	h.within(from, func() (err error) {
+		c.Conn, err = net.DialTimeout("tcp", dial, 5*time.Second)
+		return err
+	})
+	h.Cleanup(func() { _ = c.Close() })
+	h.requireAlive(c)
+	return c
+}
+
+func echo(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			buffer := make([]byte, 1)
+			for {
+				if _, err := conn.Read(buffer); err != nil {
+					return
+				}
+				if _, err := conn.Write(buffer); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func (h *host) within(path string, do func() error) {
+	h.Helper()
+	ns, err := netns.Open(path)
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer ns.Close()
+	if err := ns.Do(do); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// requireAlive fails the test unless an established connection carries data.
+func (h *host) requireAlive(c connection) {
+	h.Helper()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		h.Fatal(err)
+	}
+	buffer := []byte{1}
+	if _, err := c.Write(buffer); err != nil {
+		h.Fatalf("connection %s: %v", c.name, err)
+	}
+	if _, err := c.Read(buffer); err != nil {
+		h.Fatalf("connection %s: %v", c.name, err)
+	}
+}
+
+func shell(t testing.TB, command string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-ec", command).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", command, err, out)
+	}
+}

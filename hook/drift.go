@@ -1,0 +1,60 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"fmt"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+)
+
+// RepairMode is what RepairAttachments does about what is missing.
+type RepairMode string
+
+// Modes of RepairAttachments.
+const (
+	// RepairReport changes nothing.
+	RepairReport RepairMode = "report"
+	// RepairRules makes everything that can be made while interfaces stay in place.
+	RepairRules RepairMode = "rules"
+)
+
+// RepairRequest says what RepairAttachments repairs.
+type RepairRequest struct {
+	// IDs are the allocations. None: all that are recorded.
+	IDs []string
+	// Mode is what is done. Empty: RepairRules.
+	Mode RepairMode
+}
+
+// validate checks the mode.
+func (r RepairRequest) validate() error {
+	switch r.Mode {
+	case RepairReport, RepairRules:
+		return nil
+	}
+	return errdefs.As(errdefs.Refused, fmt.Errorf("repair mode %q: want %q or %q", r.Mode, RepairReport, RepairRules))
+}
+
+// Drift is what an attachment lacks of what was made when it was attached.
+type Drift struct {
+	Allocation string `json:"allocation"`
+	// Network is empty for what belongs to no attachment.
+	Network string `json:"network,omitempty"`
+	// Interface is that of the attachment, or lo. Empty: it is about the allocation.
+	Interface string `json:"interface,omitempty"`
+	// Missing is what was missing, in words.
+	Missing []string `json:"missing,omitempty"`
+	// Unrepairable is what is missing and only comes back if the network is attached again.
+	Unrepairable []string `json:"unrepairable,omitempty"`
+	// Repaired is whether nothing is missing any more.
+	Repaired bool `json:"repaired"`
+	// Skipped says why it was not looked at. Empty: it was.
+	Skipped string `json:"skipped,omitempty"`
+	// Err is why it could not be repaired, or what is missing cannot be told.
+	Err error `json:"-"`
+}
+
+// Open tells whether something is missing still, or may be.
+func (d Drift) Open() bool { return !d.Repaired && d.Skipped == "" }

@@ -1,0 +1,147 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// repairVersion is the least version of the specification in which plugins repair: older ones
+// have no CHECK, or results without some of what they need.
+const repairVersion = "1.0.0"
+
+// plugins repairs what the network's plugins have made. Of plugins that are unknown only their
+// CHECK tells whether something is missing.
+func (p *repairing) plugins(ctx context.Context) {
+	a := *p.attachment()
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		p.Err = fmt.Errorf("recorded conflist: %w", err)
+		return
+	}
+	chain := p.chain(a, list)
+	if chain == nil {
+		p.check(ctx)
+		return
+	}
+	list.DisableCheck = false // of plugins that do not understand CHECK: these do
+	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
+		list.CNIVersion = repairVersion
+	}
+	exec := &checkExec{Exec: &cniexec.Runner{Exec: chain, Limit: p.operation.config.CallTimeout}}
+	if err := p.operation.setResult(exec, a, list.CNIVersion); err != nil {
+		p.Err = err
+		return
+	}
+	cni := libcni.NewCNIConfigWithCacheDir(p.operation.pluginDirs(a), "/dev/null", exec)
+	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.runtimeConf(a, p.operation.record.Allocation.Netns)))
+	p.changes = chain.Changes()
+}
+
+// chain returns what repairs a network in this process; nil if its plugins are unknown. What
+// executed ADD does not matter: the objects are the same.
+func (p *repairing) chain(a state.Attachment, list *libcni.NetworkConfigList) Chain {
+	x := p.operation.config.InProcess
+	if x == nil || a.Executor != state.InProcess && x.Supports(list, p.operation.pluginDirs(a)) != nil {
+		return nil
+	}
+	return x.RepairChain(&p.Repair)
+}
+
+// check asks plugins that are unknown.
+func (p *repairing) check(ctx context.Context) {
+	ns, err := p.operation.namespace()
+	if err == nil {
+		defer ns.Close() //nolint:errcheck // read only
+		var present []netns.Interface
+		if present, err = ns.Interfaces(); err == nil {
+			err = p.operation.check(ctx, *p.attachment(), present).Err
+		}
+	}
+	if err != nil && isDamage(err) {
+		p.Unrepairable = append(p.Unrepairable, err.Error())
+		return
+	}
+	p.Err = errors.Join(p.Err, err)
+}
+
+// around repairs what allocnet has made itself around the plugins of an attachment.
+func (p *repairing) around(ctx context.Context, ns Namespace) error {
+	return errors.Join(p.bridgeMTU(ctx), p.gateways(ns), p.sourceRoutes(ns))
+}
+
+// bridgeMTU repairs the MTU of bridges that the attachment's smaller one would lower.
+func (p *repairing) bridgeMTU(ctx context.Context) error {
+	for name, mtu := range p.attachment().BridgeMTU {
+		bridge, found, err := p.operation.config.Host.FindBridge(name)
+		if err != nil {
+			return err
+		}
+		if !found || bridge.MTU >= mtu {
+			continue
+		}
+		p.ensure(fmt.Sprintf("MTU of %s is %d, the network has %d", name, bridge.MTU, mtu), func() error {
+			_, err := p.operation.pinBridges(ctx, *p.attachment(), map[string]int{name: mtu}, true)
+			return err
+		})
+	}
+	return nil
+}
+
+// gateways repairs the default routes that the attachment had when its batch was complete.
+func (p *repairing) gateways(ns Namespace) error {
+	a := p.attachment()
+	var recorded recordedStatus
+	if err := json.Unmarshal(a.Status, &recorded); err != nil {
+		return fmt.Errorf("read recorded status: %w", err)
+	}
+	routes, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
+	}
+	for _, gateway := range recorded.Gateways {
+		if slices.Contains(gatewaysBy(a.Interface, routes), gateway) {
+			continue
+		}
+		p.ensure(fmt.Sprintf("default route via %s of %s", gateway, a.Interface), func() error { return addDefaultRoute(ns, gateway, a.Interface, routes) })
+	}
+	return nil
+}
+
+// addDefaultRoute makes a default route beside no other one: which of two is right another
+// program may know.
+func addDefaultRoute(ns Namespace, gateway netip.Addr, iface string, present []netns.Route) error {
+	if others := ofFamily(present, gateway.Is6()); len(others) > 0 {
+		return fmt.Errorf("there is another one, via %s dev %s: remove one of them", others[0].Gateway, others[0].Interface)
+	}
+	return ns.SetDefaultRoute(gateway, iface)
+}
+
+// sourceRoutes repairs the routing table of the attachment.
+func (p *repairing) sourceRoutes(ns Namespace) error {
+	routes := p.attachment().SourceRoutes
+	if routes == nil {
+		return nil
+	}
+	missing, err := ns.MissingSourceRoutes(*routes)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	p.Missing = append(p.Missing, missing[1:]...)
+	p.ensure(missing[0], func() error { return ns.AddSourceRoutes(*routes) })
+	return nil
+}

@@ -1,0 +1,251 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// repairBatch is how many allocations are repaired at once. Each is locked meanwhile, with an
+// open file.
+const repairBatch = 250
+
+// RepairAttachments compares attachments with the host and their namespaces, and makes what is
+// missing, as the mode says. What is there stays as it is, so that established connections
+// survive. The result has the attachments that lacked something, and the allocations that were
+// not looked at; those with nothing to say are left out. The error is one of the whole call.
+//
+// What an attachment has to have is what its record says: nothing in its namespace, which its
+// tasks may change, leads to a change of what belongs to another one.
+func (e *Engine) RepairAttachments(ctx context.Context, r RepairRequest) ([]Drift, error) {
+	setDefault(&r.Mode, RepairRules)
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	ids := r.IDs
+	if len(ids) == 0 {
+		var err error
+		if ids, err = e.store.IDs(); err != nil {
+			return nil, err
+		}
+	}
+	var drifts []Drift
+	for part := range slices.Chunk(ids, repairBatch) {
+		found, err := e.repairPart(ctx, part, r)
+		drifts = append(drifts, found...)
+		if err != nil {
+			return drifts, err
+		}
+	}
+	return drifts, nil
+}
+
+// repairPart repairs some allocations together.
+func (e *Engine) repairPart(ctx context.Context, ids []string, r RepairRequest) ([]Drift, error) {
+	round := &repairRound{Engine: e, request: r}
+	defer round.end()
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		round.begin(id)
+	}
+	unlock, err := e.store.RLockHost(ctx) // what is missing is not garbage
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	for _, o := range round.operations {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		round.inspect(ctx, o)
+	}
+	round.commit(ctx)
+	return round.result(), nil
+}
+
+// repairRound is the repair of some allocations.
+type repairRound struct {
+	*Engine
+
+	request    RepairRequest
+	operations []*operation
+	repairs    []*repairing
+	// drifts are those of allocations as a whole.
+	drifts []Drift
+}
+
+// repairing is the repair of one attachment.
+type repairing struct {
+	inprocess.Repair
+
+	operation *operation
+	at        int
+	// changes are the rules that it has to have; nil if there are none.
+	changes *inprocess.Changes
+	started time.Time
+}
+
+func (p *repairing) attachment() *state.Attachment { return &p.operation.record.Attachments[p.at] }
+
+// ensure makes something that is missing, unless nothing is to be made.
+func (p *repairing) ensure(what string, make func() error) {
+	if !slices.Contains(p.Missing, what) { // its plugins may have noted it
+		p.Missing = append(p.Missing, what)
+	}
+	if p.DryRun {
+		return
+	}
+	if err := make(); err != nil {
+		p.Err = errors.Join(p.Err, fmt.Errorf("%s: %w", what, err))
+	}
+}
+
+// begin locks an allocation, unless another call works on it.
+func (r *repairRound) begin(id string) {
+	o, err := r.tryBegin(id)
+	switch {
+	case errors.Is(err, state.ErrLocked):
+		r.drifts = append(r.drifts, Drift{Allocation: id, Skipped: "another call is changing it"})
+	case err != nil:
+		r.drifts = append(r.drifts, Drift{Allocation: id, Err: fmt.Errorf("allocation %s: %w", id, err)})
+	default:
+		r.operations = append(r.operations, o)
+	}
+}
+
+func (r *repairRound) end() {
+	for _, o := range r.operations {
+		o.end()
+	}
+}
+
+// inspect repairs an allocation but for its rules.
+func (r *repairRound) inspect(ctx context.Context, o *operation) {
+	id := o.record.Allocation.ID
+	switch {
+	case !o.hasRecord():
+		if len(r.request.IDs) > 0 {
+			r.drifts = append(r.drifts, Drift{Allocation: id, Err: fmt.Errorf("allocation %s %w", id, state.ErrNotFound)})
+		}
+		return
+	case len(o.record.Damaged) > 0:
+		r.drifts = append(r.drifts, Drift{Allocation: id, Err: o.damagedRecord(nil)})
+		return
+	}
+	ns, err := o.namespace()
+	if errors.Is(err, netns.ErrMissing) {
+		r.drifts = append(r.drifts, Drift{Allocation: id, Skipped: "its namespace is gone"})
+		return
+	}
+	if err == nil {
+		defer ns.Close() //nolint:errcheck // read only
+		err = r.inspectIn(ctx, o, ns)
+	}
+	if err != nil {
+		r.drifts = append(r.drifts, Drift{Allocation: id, Err: fmt.Errorf("allocation %s: %w", id, err)})
+	}
+}
+
+// inspectIn does so in the namespace.
+func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns Namespace) error {
+	if err := r.repairLoopback(o, ns); err != nil {
+		return err
+	}
+	for i, a := range o.record.Attachments {
+		if !isComplete(a) {
+			r.drifts = append(r.drifts, Drift{Allocation: o.record.Allocation.ID, Network: a.Network, Interface: a.Interface, Skipped: fmt.Sprintf("its phase is %q", a.Phase)})
+			continue
+		}
+		p := &repairing{operation: o, at: i, started: time.Now()}
+		p.DryRun = r.request.Mode == RepairReport
+		r.repairs = append(r.repairs, p)
+		p.plugins(ctx)
+		if len(p.Unrepairable) == 0 {
+			p.Err = errors.Join(p.Err, p.around(ctx, ns))
+		}
+	}
+	return nil
+}
+
+func (r *repairRound) repairLoopback(o *operation, ns Namespace) error {
+	present, err := ns.Interfaces()
+	if err != nil || o.checkLoopback(present) == nil {
+		return err
+	}
+	d := Drift{Allocation: o.record.Allocation.ID, Interface: "lo", Missing: []string{"interface lo is down"}}
+	if r.request.Mode != RepairReport {
+		d.Err = ns.SetLoopbackUp()
+		d.Repaired = d.Err == nil
+	}
+	r.drifts = append(r.drifts, d)
+	return nil
+}
+
+// commit adds the rules that are missing, in the order in which they were made first.
+func (r *repairRound) commit(ctx context.Context) {
+	ordered := slices.DeleteFunc(slices.Clone(r.repairs), func(p *repairing) bool { return p.changes == nil || len(p.Unrepairable) > 0 })
+	if len(ordered) == 0 {
+		return
+	}
+	slices.SortStableFunc(ordered, func(a, b *repairing) int { return a.attachment().Created.Compare(b.attachment().Created) })
+	changes := make([]*inprocess.Changes, len(ordered))
+	for i, p := range ordered {
+		changes[i] = p.changes
+	}
+	limit := r.config.CallTimeout
+	limited, stop := context.WithTimeoutCause(ctx, limit, &cniexec.CommitTimeoutError{Limit: limit})
+	defer stop()
+	r.config.InProcess.CommitMissing(limited, changes)
+}
+
+// result returns what was found, and tells the observers of what was repaired.
+func (r *repairRound) result() []Drift {
+	drifts := r.drifts
+	for _, p := range r.repairs {
+		if !p.Found() {
+			continue
+		}
+		drifts = append(drifts, p.drift())
+		if r.request.Mode != RepairReport {
+			r.report(p.observation())
+		}
+	}
+	slices.SortStableFunc(drifts, func(a, b Drift) int { return slices.Compare([]string{a.Allocation}, []string{b.Allocation}) })
+	return drifts
+}
+
+func (p *repairing) drift() Drift {
+	a := p.attachment()
+	d := Drift{
+		Allocation: p.operation.record.Allocation.ID, Network: a.Network, Interface: a.Interface,
+		Missing: p.Missing, Unrepairable: p.Unrepairable,
+	}
+	if p.Err != nil {
+		d.Err = p.operation.failure("repair", *a, 1, p.Err)
+	}
+	d.Repaired = !p.DryRun && d.Err == nil && len(p.Unrepairable) == 0
+	return d
+}
+
+func (p *repairing) observation() Observation {
+	d := p.drift()
+	err := d.Err
+	if err == nil && !d.Repaired {
+		err = p.operation.failure("repair", *p.attachment(), 1, damaged("%s: the network has to be attached again", p.Unrepairable[0]))
+	}
+	observation := p.operation.observation(OpRepair, *p.attachment(), 1, p.started, err)
+	observation.Missing = slices.Concat(p.Missing, p.Unrepairable)
+	return observation
+}

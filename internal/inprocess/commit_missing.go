@@ -1,0 +1,77 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
+)
+
+// CommitMissing adds the rules of chains that repair, as far as they are missing: those of all
+// chains are looked for in one listing of each family and backend, and added in one
+// transaction. What was missing, and why it could not be added, is in the Repair of each chain.
+// Rules that are there stay where they are, except that the rules of one attachment alone, of
+// which some are missing, are replaced in the transaction: their order counts.
+func CommitMissing(ctx context.Context, all []*Changes) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c *Changes) bool { return c.repair == nil || len(c.rules) == 0 })
+	if len(all) == 0 {
+		return
+	}
+	// Other calls make what all attachments share under the same lock.
+	if namespace, err := os.Open("/proc/thread-self/ns/net"); err == nil {
+		defer flock.Close(namespace)
+		_ = flock.Lock(ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
+	}
+	m := &missingRules{ctx: ctx, all: all, incomplete: map[*Changes]bool{}}
+	m.run(m.nftables)
+	for _, family := range iptablesFamilies {
+		m.run(func() error { return m.iptables(family) })
+	}
+	for _, c := range all {
+		if m.incomplete[c] && c.repair.Err == nil && !c.repair.DryRun {
+			c.repair.fail(c.runAfter())
+		}
+	}
+}
+
+// missingRules are the rules of chains that repair.
+type missingRules struct {
+	ctx context.Context
+	all []*Changes
+	// incomplete are those of which rules were missing.
+	incomplete map[*Changes]bool
+}
+
+// run makes an error, or a panic, that of all chains: which of them it is from is unknown.
+func (m *missingRules) run(f func() error) {
+	var err error
+	func() {
+		errs := []error{nil}
+		defer func() { err = errors.Join(err, errs[0]) }()
+		defer recoverInto(errs)
+		err = f()
+	}()
+	if m.ctx.Err() != nil {
+		err = context.Cause(m.ctx)
+	}
+	for _, c := range m.all {
+		c.repair.fail(err)
+	}
+}
+
+// lack notes what is missing of a chain's rules.
+func (m *missingRules) lack(c *Changes, what ...string) {
+	for _, text := range what {
+		m.incomplete[c] = true
+		if !slices.Contains(c.repair.Missing, text) {
+			c.repair.Missing = append(c.repair.Missing, text)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// canonicalRules are the lines that iptables-save prints for rules. iptables itself tells:
+// each rule is added to a chain of its own in an empty network namespace. Only so is a listing
+// of thousands of rules compared without a process for each, whatever the version and backend.
+type canonicalRules struct {
+	family iptables.Protocol
+	// chains have the number of the chain that a rule of a table is in.
+	chains  map[string]int
+	listing iptablesListing
+}
+
+// iptablesTargets are the targets of rules that are not chains.
+var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
+
+// canonical returns the lines of all rules of the changes.
+func canonical(ctx context.Context, family iptables.Protocol, all []*iptablesRules) (*canonicalRules, error) {
+	c := &canonicalRules{family: family, chains: map[string]int{}}
+	text, err := c.text(all)
+	if err != nil {
+		return nil, err
+	}
+	empty, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	defer empty.Close() //nolint:errcheck // it ends with that
+	err = empty.Do(func() error {
+		if err := (&iptablesHost{ctx: ctx, family: family}).restore(text); err != nil {
+			return err
+		}
+		c.listing, err = listIPTables(ctx, family)
+		return err
+	})
+	return c, err
+}
+
+// text returns the input of iptables-restore.
+func (c *canonicalRules) text(all []*iptablesRules) (*iptablesTransaction, error) {
+	t := &iptablesTransaction{}
+	for _, table := range iptablesTables {
+		in := slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.table != table })
+		if len(in) == 0 {
+			continue
+		}
+		t.begin(table)
+		targets := map[string]bool{}
+		for _, r := range in {
+			for _, rule := range r.everyRule() {
+				c.add(t, table, rule, targets)
+			}
+		}
+		t.commit()
+	}
+	return t, t.err
+}
+
+func (c *canonicalRules) add(t *iptablesTransaction, table string, rule iptablesRule, targets map[string]bool) {
+	key := ruleKey(table, rule)
+	if _, done := c.chains[key]; done {
+		return
+	}
+	c.chains[key] = len(c.chains)
+	if target := rule.target(); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
+		targets[target] = true
+		t.line("-N", target, nil)
+	}
+	t.line("-N", canonicalChain(c.chains[key]), nil)
+	t.line("-A", canonicalChain(c.chains[key]), rule.args)
+}
+
+func canonicalChain(number int) string { return fmt.Sprintf("RULE-%d", number) }
+
+// ruleKey identifies a rule whatever its chain.
+func ruleKey(table string, rule iptablesRule) string {
+	return table + "\x00" + strings.Join(rule.args, "\x00")
+}
+
+// of returns the lines of a rule.
+func (c *canonicalRules) of(table string, rule iptablesRule) []string {
+	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
+}
+
+// target returns what the rule does with packets.
+func (r iptablesRule) target() string {
+	at := slices.Index(r.args, "-j")
+	if at < 0 || at+1 >= len(r.args) {
+		return ""
+	}
+	return r.args[at+1]
+}
+
+// everyRule returns the rules with those that are shared.
+func (r *iptablesRules) everyRule() []iptablesRule {
+	var all []iptablesRule
+	for _, group := range r.shared {
+		all = append(all, group.rules...)
+	}
+	return append(all, r.rules...)
+}

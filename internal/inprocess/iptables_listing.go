@@ -1,0 +1,81 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+)
+
+// iptablesListing has the rules of chains as iptables-save prints them, without the name of
+// the chain, by table and chain.
+type iptablesListing map[string]map[string][]string
+
+// listIPTables lists all rules of a family in this network namespace.
+func listIPTables(ctx context.Context, family iptables.Protocol) (iptablesListing, error) {
+	program := "iptables-save"
+	if family == iptables.ProtocolIPv6 {
+		program = "ip6tables-save"
+	}
+	cmd := exec.CommandContext(ctx, program)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	listing, err := parseIPTables(string(out))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", program, err)
+	}
+	return listing, nil
+}
+
+// parseIPTables reads what iptables-save prints. A table with rules that only nft understands
+// is an error: what it has is unknown.
+func parseIPTables(text string) (iptablesListing, error) {
+	listing := iptablesListing{}
+	var table map[string][]string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "# Table ") && strings.Contains(line, "incompatible"):
+			return nil, fmt.Errorf("it cannot list a table: %s", strings.TrimPrefix(line, "# "))
+		case strings.HasPrefix(line, "*"):
+			table = map[string][]string{}
+			listing[line[1:]] = table
+		case strings.HasPrefix(line, ":") && table != nil:
+			chain, _, _ := strings.Cut(line[1:], " ")
+			table[chain] = []string{}
+		case strings.HasPrefix(line, "-A ") && table != nil:
+			chain, rule, _ := strings.Cut(line[len("-A "):], " ")
+			table[chain] = append(table[chain], rule)
+		}
+	}
+	return listing, nil
+}
+
+// hasChain tells whether a table has a chain.
+func (l iptablesListing) hasChain(table, chain string) bool { return l[table][chain] != nil }
+
+// has tells whether a chain has all of the lines.
+func (l iptablesListing) has(table, chain string, lines []string) bool {
+	return !slices.ContainsFunc(lines, func(line string) bool { return !slices.Contains(l[table][chain], line) })
+}
+
+// inOrder tells whether a chain has all of the lines in their order, perhaps with others.
+func (l iptablesListing) inOrder(table, chain string, lines []string) bool {
+	for _, present := range l[table][chain] {
+		if len(lines) > 0 && present == lines[0] {
+			lines = lines[1:]
+		}
+	}
+	return len(lines) == 0
+}

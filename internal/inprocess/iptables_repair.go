@@ -1,0 +1,217 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+)
+
+// repairAttempts is how often rules are listed and added: another process may have made what
+// all attachments share meanwhile.
+const repairAttempts = 3
+
+// ownedIPTables are rules of a chain of plugins.
+type ownedIPTables struct {
+	*iptablesRules
+
+	owner *Changes
+}
+
+// iptables adds what is missing of a family: of all attachments together, else of each alone.
+func (m *missingRules) iptables(family iptables.Protocol) error {
+	var all []ownedIPTables
+	for _, c := range m.all {
+		for _, r := range c.rules {
+			if r.iptables != nil && r.iptables.family == family {
+				all = append(all, ownedIPTables{r.iptables, c})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	lines, err := canonical(m.ctx, family, plainRules(all))
+	if err != nil {
+		return fmt.Errorf("which rules are missing is unknown: %w", err)
+	}
+	for range repairAttempts {
+		if err = m.addMissing(lines, all); err == nil || m.ctx.Err() != nil {
+			return err
+		}
+	}
+	for _, one := range all {
+		if err := m.addMissing(lines, []ownedIPTables{one}); err != nil {
+			one.owner.repair.fail(err)
+		}
+	}
+	return nil
+}
+
+func plainRules(all []ownedIPTables) []*iptablesRules {
+	plain := make([]*iptablesRules, len(all))
+	for i, r := range all {
+		plain[i] = r.iptablesRules
+	}
+	return plain
+}
+
+// addMissing compares rules with those of the host, and adds what is missing.
+func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) error {
+	host, err := listIPTables(m.ctx, lines.family)
+	if err != nil {
+		return err
+	}
+	t := &iptablesTransaction{}
+	for _, table := range iptablesTables {
+		a := &iptablesAddition{table: table, lines: lines, host: host, done: map[string]bool{}}
+		for _, r := range all {
+			if r.table != table {
+				continue
+			}
+			m.lack(r.owner, a.missing(r.iptablesRules)...)
+			if !r.owner.repair.DryRun {
+				a.add(r.iptablesRules)
+			}
+		}
+		a.writeTo(t)
+	}
+	return (&iptablesHost{ctx: m.ctx, family: lines.family}).restore(t)
+}
+
+// iptablesAddition is what is to be added to a table.
+type iptablesAddition struct {
+	table string
+	lines *canonicalRules
+	host  iptablesListing
+	// chains and rules are lines of iptables-restore: all chains are made before any rule.
+	chains, rules iptablesTransaction
+	// done are those lines: attachments share some.
+	done map[string]bool
+}
+
+func (a *iptablesAddition) writeTo(t *iptablesTransaction) {
+	if a.chains.text.Len()+a.rules.text.Len() == 0 {
+		return
+	}
+	t.fail(a.chains.err)
+	t.fail(a.rules.err)
+	t.begin(a.table)
+	t.text.Write(a.chains.text.Bytes())
+	t.text.Write(a.rules.text.Bytes())
+	t.commit()
+}
+
+// once writes a line unless it is written already.
+func (a *iptablesAddition) once(t *iptablesTransaction, verb, chain string, args []string) {
+	key := strings.Join(append([]string{verb, chain}, args...), "\x00")
+	if !a.done[key] {
+		a.done[key] = true
+		t.line(verb, chain, args)
+	}
+}
+
+// missing tells in words what the host lacks of the rules.
+func (a *iptablesAddition) missing(r *iptablesRules) []string {
+	var missing []string
+	for _, group := range r.shared {
+		for _, chain := range group.chains {
+			if !a.host.hasChain(a.table, chain) {
+				missing = append(missing, a.chainText(chain))
+			}
+		}
+		missing = append(missing, a.missingOf(group.rules)...)
+	}
+	own, others := r.split()
+	switch {
+	case r.chain != "" && !a.host.hasChain(a.table, r.chain):
+		missing = append(missing, a.chainText(r.chain))
+	case !a.complete(r.chain, own):
+		missing = append(missing, "rules in "+a.chainText(r.chain))
+	}
+	return append(missing, a.missingOf(others)...)
+}
+
+func (a *iptablesAddition) missingOf(rules []iptablesRule) []string {
+	var missing []string
+	for _, rule := range rules {
+		if lines := a.lines.of(a.table, rule); !a.host.has(a.table, rule.chain, lines) {
+			missing = append(missing, fmt.Sprintf("rule in %s: %s", a.chainText(rule.chain), strings.Join(lines, "; ")))
+		}
+	}
+	return missing
+}
+
+func (a *iptablesAddition) chainText(chain string) string {
+	program := "iptables"
+	if a.lines.family == iptables.ProtocolIPv6 {
+		program = "ip6tables"
+	}
+	return fmt.Sprintf("chain %s of table %s of %s", chain, a.table, program)
+}
+
+// split returns the rules of the attachment's own chain, and those in chains of others.
+func (r *iptablesRules) split() (own, others []iptablesRule) {
+	for _, rule := range r.rules {
+		if rule.chain == r.chain {
+			own = append(own, rule)
+		} else {
+			others = append(others, rule)
+		}
+	}
+	return own, others
+}
+
+// complete tells whether the attachment's own chain has its rules in their order.
+func (a *iptablesAddition) complete(chain string, own []iptablesRule) bool {
+	var lines []string
+	for _, rule := range own {
+		lines = append(lines, a.lines.of(a.table, rule)...)
+	}
+	return a.host.inOrder(a.table, chain, lines)
+}
+
+// add writes the lines that make what is missing of the rules.
+func (a *iptablesAddition) add(r *iptablesRules) {
+	for _, group := range r.shared {
+		for _, chain := range group.chains {
+			a.addChain(chain)
+		}
+		a.addRules(group.rules)
+	}
+	own, others := r.split()
+	if r.chain != "" {
+		a.addChain(r.chain)
+	}
+	if !a.complete(r.chain, own) {
+		if a.host.hasChain(a.table, r.chain) {
+			a.once(&a.chains, "-F", r.chain, nil)
+		}
+		for _, rule := range own {
+			a.once(&a.rules, "-A", rule.chain, rule.args)
+		}
+	}
+	a.addRules(others)
+}
+
+func (a *iptablesAddition) addChain(chain string) {
+	if !a.host.hasChain(a.table, chain) {
+		a.once(&a.chains, "-N", chain, nil)
+	}
+}
+
+func (a *iptablesAddition) addRules(rules []iptablesRule) {
+	for _, rule := range rules {
+		if a.host.has(a.table, rule.chain, a.lines.of(a.table, rule)) {
+			continue
+		}
+		verb := "-A"
+		if rule.first {
+			verb = "-I"
+		}
+		a.once(&a.rules, verb, rule.chain, rule.args)
+	}
+}

@@ -1,0 +1,56 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Repair makes CHECK of a chain bring back what its attachment lacks. What is there is neither
+// removed nor made again, so established connections survive; rules that are missing are made
+// by Commit. What belongs to the attachment is taken from its configuration and result alone:
+// what the namespace says of the host, its tasks may have chosen.
+type Repair struct {
+	// DryRun is whether nothing is made.
+	DryRun bool
+	// Missing is what was missing, in words.
+	Missing []string
+	// Unrepairable is what only DEL and ADD bring back, in words.
+	Unrepairable []string
+	// Err is why something that is missing could not be made, or cannot be looked for.
+	Err error
+}
+
+// Found tells whether there was anything to repair.
+func (r *Repair) Found() bool { return len(r.Missing)+len(r.Unrepairable) > 0 || r.Err != nil }
+
+// ensure notes what is missing, and makes it unless nothing is to be made.
+func (r *Repair) ensure(what string, make func() error) error {
+	r.Missing = append(r.Missing, what)
+	if r.DryRun {
+		return nil
+	}
+	if err := make(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// fail keeps all errors.
+func (r *Repair) fail(err error) { r.Err = errors.Join(r.Err, err) }
+
+// gone notes what only DEL and ADD bring back.
+func (r *Repair) gone(format string, a ...any) {
+	r.Unrepairable = append(r.Unrepairable, fmt.Sprintf(format, a...))
+}
+
+// repaired does what a plugin of the chain has to repair. A failure does not keep the plugins
+// after it from their part; nothing is repaired of an attachment whose interface is gone.
+func (c *call) repaired(p plugin) {
+	if len(c.repair.Unrepairable) > 0 {
+		return
+	}
+	c.repair.fail(p.repair(c))
+}

@@ -1,0 +1,195 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+)
+
+// hostEnd returns the host's end of the attachment's veth pair as the result names it; nil if
+// it is gone. The interface inside is not asked for its peer: a task may have put another
+// there.
+func (c *call) hostEnd(result *current.Result) (netlink.Link, error) {
+	at := slices.IndexFunc(result.Interfaces, func(i *current.Interface) bool { return i.Name == c.ifName && i.Sandbox != "" })
+	if at < 1 || result.Interfaces[at-1].Sandbox != "" {
+		return nil, fmt.Errorf("the result has no host's end of interface %s", c.ifName)
+	}
+	recorded := result.Interfaces[at-1]
+	link, err := findLink(recorded.Name)
+	if err != nil {
+		return nil, err
+	}
+	if link == nil {
+		c.repair.gone("interface %s of the host", recorded.Name)
+		return nil, nil
+	}
+	if _, isVeth := link.(*netlink.Veth); !isVeth {
+		return nil, fmt.Errorf("interface %s is a %s, was set up as veth", recorded.Name, link.Type())
+	}
+	return link, compareMAC(link, recorded)
+}
+
+// findLink returns a link of this namespace; nil if there is none of that name.
+func findLink(name string) (netlink.Link, error) {
+	found, err := existing([]string{name})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// ensureUp sets a link up if it is down.
+func (r *Repair) ensureUp(link netlink.Link) error {
+	if link.Attrs().Flags&net.FlagUp != 0 {
+		return nil
+	}
+	return r.ensure("interface "+link.Attrs().Name+" is down", func() error { return netlink.LinkSetUp(link) })
+}
+
+// ensureSysctl sets a parameter to a value. A kernel without the parameter needs no repair.
+func (c *call) ensureSysctl(key, value string) error {
+	present, err := c.sysctls.Get(key)
+	if err != nil || present == value {
+		return nil //nolint:nilerr // see above
+	}
+	return c.repair.ensure(fmt.Sprintf("%s is %s, was set to %s", key, present, value), func() error { return c.sysctls.Set(key, value) })
+}
+
+// insideRepair is how the interface inside a namespace is repaired.
+type insideRepair struct {
+	// kind is what the link has to be.
+	kind string
+	// direct is whether the networks of the addresses are on the link.
+	direct bool
+	// extra repairs more, after the addresses; nil: nothing.
+	extra func(link netlink.Link, present []netlink.Route) error
+}
+
+// repairInside repairs the interface inside the namespace, with its addresses and routes.
+func (c *call) repairInside(result *current.Result, how insideRepair) error {
+	return withinPath(c.netns, func(ns.NetNS) error {
+		link, err := findLink(c.ifName)
+		if err != nil {
+			return err
+		}
+		if link == nil || link.Type() != how.kind {
+			c.repair.gone("interface %s in the namespace", c.ifName)
+			return nil
+		}
+		return c.repairFound(link, result, how)
+	})
+}
+
+func (c *call) repairFound(link netlink.Link, result *current.Result, how insideRepair) error {
+	lacking, err := c.lacking(link, result)
+	if err != nil {
+		return err
+	}
+	makeLink := func() error {
+		return errors.Join(c.ensureMAC(link, result), c.repair.ensureUp(link), c.ensureAddresses(link, lacking))
+	}
+	if down := link.Attrs().Flags&net.FlagUp == 0; !c.repair.DryRun && (down || len(lacking) > 0) {
+		err = c.withoutDAD(makeLink)
+	} else {
+		err = makeLink()
+	}
+	if err != nil {
+		return err
+	}
+	return c.ensureRoutes(link, result, how)
+}
+
+// settleTimeout is how long the kernel may take for IPv6 addresses that it does not look for
+// duplicates of.
+const settleTimeout = 5 * time.Second
+
+// withoutDAD runs what sets the interface up, or gives it addresses, without a search for
+// duplicates of IPv6 addresses: ADD has looked for them, and it takes seconds in which they
+// have no routes.
+func (c *call) withoutDAD(makeLink func() error) error {
+	key := "net/ipv6/conf/" + c.ifName + "/accept_dad"
+	value, err := c.sysctls.Get(key)
+	if err != nil { // a kernel without IPv6
+		return makeLink()
+	}
+	if err := c.sysctls.Set(key, "0"); err != nil {
+		return err
+	}
+	err = makeLink()
+	if err == nil {
+		err = ip.SettleAddresses(c.ifName, settleTimeout)
+	}
+	return errors.Join(err, c.sysctls.Set(key, value))
+}
+
+// ensureMAC gives the interface the MAC of the result.
+func (c *call) ensureMAC(link netlink.Link, result *current.Result) error {
+	recorded := find(result, c.ifName, c.netns)
+	if recorded == nil || recorded.Mac == "" || compareMAC(link, recorded) == nil {
+		return nil
+	}
+	what := fmt.Sprintf("MAC of %s is %s, was set up as %s", c.ifName, link.Attrs().HardwareAddr, recorded.Mac)
+	return c.repair.ensure(what, func() error { return setMAC(link, recorded.Mac) })
+}
+
+// own returns the addresses of a result that the interface has.
+func (c *call) own(result *current.Result) []*current.IPConfig {
+	return slices.DeleteFunc(slices.Clone(result.IPs), func(address *current.IPConfig) bool {
+		i := address.Interface
+		return i != nil && *i >= 0 && *i < len(result.Interfaces) && result.Interfaces[*i].Name != c.ifName
+	})
+}
+
+// lacking returns the addresses of the result that the interface lacks.
+func (c *call) lacking(link netlink.Link, result *current.Result) ([]net.IPNet, error) {
+	present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	var lacking []net.IPNet
+	for _, address := range c.own(result) {
+		if !hasAddress(present, address.Address) {
+			lacking = append(lacking, address.Address)
+		}
+	}
+	return lacking, nil
+}
+
+func (c *call) ensureAddresses(link netlink.Link, lacking []net.IPNet) error {
+	var errs []error
+	for _, address := range lacking {
+		what := fmt.Sprintf("address %s of %s", address.String(), c.ifName)
+		errs = append(errs, c.repair.ensure(what, func() error { return c.addAddress(link, address) }))
+	}
+	return errors.Join(errs...)
+}
+
+func hasAddress(present []netlink.Addr, address net.IPNet) bool {
+	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })
+}
+
+// addAddress gives the interface an address, as package ipam of the reference plugins does.
+func (c *call) addAddress(link netlink.Link, address net.IPNet) error {
+	if !isIPv4(address.IP) {
+		for _, name := range []string{"lo", c.ifName} {
+			if err := c.sysctls.Set("net/ipv6/conf/"+name+"/disable_ipv6", "0"); err != nil {
+				return err
+			}
+		}
+		if err := c.sysctls.Set("net/ipv6/conf/"+c.ifName+"/keep_addr_on_down", "1"); err != nil {
+			return err
+		}
+	}
+	return netlink.AddrAdd(link, &netlink.Addr{IPNet: &address})
+}

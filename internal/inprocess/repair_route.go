@@ -1,0 +1,136 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ensureRoutes gives the interface the routes that it lacks: those to the networks of its
+// addresses, which the kernel made, and those of the result. Without the addresses the kernel
+// takes none.
+func (c *call) ensureRoutes(link netlink.Link, result *current.Result, how insideRepair) error {
+	present, err := routesOf(link)
+	if err != nil {
+		return err
+	}
+	if how.direct {
+		for _, address := range c.own(result) {
+			if err := c.repair.ensureDirect(link, present, address.Address); err != nil {
+				return err
+			}
+		}
+	}
+	if how.extra != nil {
+		if err := how.extra(link, present); err != nil {
+			return err
+		}
+	}
+	for _, route := range result.Routes {
+		if err := c.repair.ensureRoute(link, present, c.route(link, route, result)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// routesOf returns the routes of all tables through a link.
+func routesOf(link netlink.Link) ([]netlink.Route, error) {
+	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
+	return netlinksafe.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+}
+
+// ensureDirect makes the route to the network of an address that the kernel makes with it.
+func (r *Repair) ensureDirect(link netlink.Link, present []netlink.Route, address net.IPNet) error {
+	ones, bits := address.Mask.Size()
+	if ones == bits {
+		return nil
+	}
+	network := &net.IPNet{IP: address.IP.Mask(address.Mask), Mask: address.Mask}
+	route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: network, Protocol: unix.RTPROT_KERNEL}
+	if isIPv4(address.IP) {
+		route.Scope, route.Src = netlink.SCOPE_LINK, address.IP
+	} else {
+		route.Priority = directMetric
+	}
+	return r.ensureRoute(link, present, route)
+}
+
+// directMetric is the metric of the kernel's IPv6 routes to the networks of addresses.
+const directMetric = 256
+
+// route returns a route of a result, as package ipam of the reference plugins makes it.
+func (c *call) route(link netlink.Link, r *types.Route, result *current.Result) netlink.Route {
+	route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: &r.Dst, Gw: r.GW, Priority: r.Priority}
+	for _, address := range c.own(result) {
+		if route.Gw == nil && address.Gateway != nil && isIPv4(address.Gateway) == isIPv4(r.Dst.IP) {
+			route.Gw = address.Gateway
+		}
+	}
+	if r.Table != nil {
+		route.Table = *r.Table
+	}
+	if r.Scope != nil {
+		route.Scope = netlink.Scope(*r.Scope)
+	}
+	return route
+}
+
+// ensureRoute makes a route unless there is one to the same destination by the same gateway.
+func (r *Repair) ensureRoute(link netlink.Link, present []netlink.Route, route netlink.Route) error {
+	if slices.ContainsFunc(present, func(other netlink.Route) bool { return sameRoute(other, route) }) {
+		return nil
+	}
+	return r.ensure(routeText(link, route), func() error {
+		err := netlink.RouteAddEcmp(&route)
+		if errors.Is(err, unix.EEXIST) { // without its source, or the kernel made it with the link or the address
+			return netlink.RouteReplace(&route)
+		}
+		return err
+	})
+}
+
+// sameRoute compares what makes packets take a route, and the source that it gives them. Results
+// leave out the rest; the kernel gives its own routes the source that it prefers.
+func sameRoute(present, route netlink.Route) bool {
+	table := route.Table
+	if table == unix.RT_TABLE_UNSPEC {
+		table = unix.RT_TABLE_MAIN
+	}
+	sameSource := route.Src == nil || route.Protocol == unix.RTPROT_KERNEL || route.Src.Equal(present.Src)
+	return present.Table == table && present.Gw.Equal(route.Gw) && sameSource &&
+		(route.Priority == 0 || present.Priority == route.Priority) && destination(present.Dst, present.Family) == destination(route.Dst, present.Family)
+}
+
+// destination returns a network as text. Lists of routes may have nil for a default route.
+func destination(network *net.IPNet, family int) string {
+	switch {
+	case network != nil:
+		ones, _ := network.Mask.Size()
+		return fmt.Sprintf("%s/%d", network.IP, ones)
+	case family == netlink.FAMILY_V6:
+		return "::/0"
+	}
+	return "0.0.0.0/0"
+}
+
+func routeText(link netlink.Link, route netlink.Route) string {
+	text := "route to " + destination(route.Dst, netlink.FAMILY_V4)
+	if ones, _ := route.Dst.Mask.Size(); ones == 0 {
+		text = "default route"
+	}
+	if route.Gw != nil {
+		text += " via " + route.Gw.String()
+	}
+	return text + " of " + link.Attrs().Name
+}

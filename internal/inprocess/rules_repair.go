@@ -1,0 +1,52 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import "errors"
+
+// repairPortmap leaves the rules of published ports to be added where they are missing.
+func repairPortmap(c *call) error {
+	conf, result, err := parsePortmap(c)
+	if err != nil || result == nil || len(conf.RuntimeConfig.PortMappings) == 0 {
+		return err
+	}
+	for _, address := range conf.addresses {
+		r, err := conf.rules(address)
+		if err != nil {
+			return err
+		}
+		c.changes.rules = append(c.changes.rules, r)
+		c.changes.after = append(c.changes.after, func() error { return conf.forgetFlows(isIPv4(address.IP)) })
+		if !isIPv4(address.IP) || !conf.snat() {
+			continue
+		}
+		// Without a route of its own the address is reached by another link, where packets
+		// from 127.0.0.0/8 must not leave.
+		if link := linkTo(address.IP); link != "" && find(result, link, "") != nil {
+			if err := c.ensureSysctl(routeLocalnetKey(link), "1"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// repairFirewall leaves the rules of the firewall to be added where they are missing.
+func repairFirewall(c *call) error {
+	conf, result, err := parseFirewall(c)
+	if err != nil {
+		return err
+	}
+	if result == nil {
+		return errors.New("missing prevResult from earlier plugin")
+	}
+	policy, err := conf.ingress(result)
+	if err != nil {
+		return err
+	}
+	for _, r := range append(conf.rules(result), policy...) {
+		c.changes.rules = append(c.changes.rules, rules{iptables: r})
+	}
+	return nil
+}

@@ -35,8 +35,6 @@ type feed struct {
 	mu      sync.Mutex
 	events  []api.Event // the oldest first
 	samples []sample    // the oldest first
-	// silent is why the last sample is missing. Nil: it is not.
-	silent error
 	// version grows with each change, and changed is closed at the next one.
 	version uint64
 	changed chan struct{}
@@ -97,11 +95,12 @@ func (f *feed) add(e api.Event) {
 	f.change()
 }
 
-// sample keeps what was counted, or why it was not.
+// sample keeps what was counted, unless the agent did not answer; either way the pages have
+// another time.
 func (f *feed) sample(all []*api.Allocation, err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.silent = err; err == nil {
+	if err == nil {
 		s := sample{time: now, allocations: len(all)}
 		for _, a := range all {
 			s.attachments += len(a.Attachments)

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -250,6 +251,8 @@ type host struct {
 	interfaces []string
 	// disturb tells of changes of the filters.
 	disturb chan struct{}
+	// watched is whether they were asked for.
+	watched atomic.Bool
 }
 
 func node(id, address string) Node {
@@ -295,6 +298,7 @@ func newHost(t *testing.T, s Settings) *host {
 			return func(*ipam.Config) []string { return h.dropped }, h.unfiltered
 		},
 		WatchFilter: func(ctx context.Context, changed func()) error {
+			h.watched.Store(true)
 			for {
 				select {
 				case <-ctx.Done():

@@ -59,14 +59,16 @@ func (s *Span) watchFilters(ctx context.Context) {
 	}
 }
 
-// watchRules has the filters looked at again when others have changed them. Without, that waits for the
-// next look.
+// watchRules has the filters looked at again when others have changed them, if there is something to keep
+// in them. Without, that waits for the next look.
 func (s *Span) watchRules(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := s.config.WatchFilter(ctx, func() { kick(s.disturbed) }); err != nil {
-			s.config.Logger.Warn("changes of the filters are noticed within a minute only", "error", err)
+		if f, _ := s.filtering(); f.Accept && len(f.Pools) > 0 {
+			if err := s.config.WatchFilter(ctx, func() { kick(s.disturbed) }); err != nil {
+				s.config.Logger.Warn("changes of the filters are noticed within a minute only", "error", err)
+			}
 		}
-		pause(ctx, filterPause)
+		pause(ctx, watchPause)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestIsOfConcern(t *testing.T) {
 		"firewalld":               {message(table, text(unix.NFTA_TABLE_NAME, "firewalld")), true},
 		"another table":           {message(table, text(unix.NFTA_TABLE_NAME, "firewalls")), false},
 		"of another subsystem":    {other, false},
-		"truncated":                 {cut, false},
+		"truncated":               {cut, false},
 		"empty":                   {syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | rule}}, false},
 	} {
 		if got := isOfConcern(test.message); got != test.want {

@@ -34,3 +34,20 @@ func TestChosenPeer(t *testing.T) {
 		t.Errorf("the repair changed the host (-before +after):\n%s", diff)
 	}
 }
+
+// TestSmallerPort: a bridge follows its port with the smallest MTU. That is no damage, and with a
+// larger one the bridge would send packets that the port drops.
+func TestSmallerPort(t *testing.T) {
+	h := newHost(t, hook.ExecutorAuto, "iptables")
+	h.attach("one", 8080, further...)
+	t.Cleanup(func() { h.detach("one") })
+	h.run("ip link add port0 mtu 1300 type veth peer name port1")
+	t.Cleanup(func() { h.run("ip link del port0") })
+	h.run("ip link set port0 master tuned0")
+	if link := h.run("ip -br link show tuned0") + h.run("ip link show tuned0"); !strings.Contains(link, "mtu 1300") {
+		t.Fatalf("the bridge does not follow its port: %s", link)
+	}
+	if found := missing(h.repair(hook.RepairReport)); found != "" {
+		t.Errorf("the repair found:\n%s", found)
+	}
+}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/agent/repair"
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
@@ -85,6 +86,8 @@ type Config struct {
 	// Cluster returns the state of the pools whose networks span hosts. Default: the request is
 	// not supported.
 	Cluster func() []span.Status
+	// Repair returns what attachments lack. Default: the request is not supported.
+	Repair func() repair.Status
 	// Pprof serves /debug/pprof. Default: no.
 	Pprof bool
 	// Metrics counts. Default: a registry of the agent's own.
@@ -165,6 +168,9 @@ func New(c Config, e Engine) *Agent {
 	}
 	if c.Cluster != nil {
 		c.Metrics.registry.MustRegister(clusterCollector{c.Cluster})
+	}
+	if c.Repair != nil {
+		c.Metrics.registry.MustRegister(repairCollector{c.Repair})
 	}
 	if attacher, ok := e.(Attacher); ok && c.Attacher == nil {
 		c.Attacher = attacher

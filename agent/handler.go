@@ -45,6 +45,7 @@ func (a *Agent) routes() map[string]map[string]route {
 		api.PathNetworks:    {http.MethodGet: {a.getNetworks, false}},
 		api.PathPools:       {http.MethodGet: {a.getPools, false}},
 		api.PathCluster:     {http.MethodGet: {a.getCluster, false}},
+		api.PathRepair:      {http.MethodGet: {a.getRepair, false}},
 		api.PathLeaks:       {http.MethodGet: {a.getLeaks, false}},
 		api.PathMap:         {http.MethodGet: {a.getMap, false}},
 		api.PathEvents:      {http.MethodGet: {a.getEvents, false}},

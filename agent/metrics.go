@@ -35,6 +35,9 @@ type Metrics struct {
 	routed     *prometheus.HistogramVec
 	probes     *prometheus.HistogramVec
 	silent     *prometheus.CounterVec
+	drifts     *prometheus.CounterVec
+	repairs    *prometheus.CounterVec
+	repaired   *prometheus.HistogramVec
 }
 
 var _ hook.Observer = (*Metrics)(nil)
@@ -74,6 +77,7 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 	m.rounds.WithLabelValues("unknown")
 	r.MustRegister(m.requests, m.operations, m.cniCalls, m.retries, m.cleanups, m.found, m.removed, m.rounds, m.reloads, m.storeCalls, m.claims, buildInfo())
 	m.registerCluster(r)
+	m.registerRepair(r)
 	return m
 }
 

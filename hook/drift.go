@@ -24,6 +24,8 @@ const (
 type RepairRequest struct {
 	// IDs are the allocations. None: all that are recorded.
 	IDs []string
+	// Except tells which allocations are left out. Nil: none.
+	Except func(id string) bool
 	// Mode is what is done. Empty: RepairRules.
 	Mode RepairMode
 }

@@ -39,6 +39,9 @@ func (e *Engine) RepairAttachments(ctx context.Context, r RepairRequest) ([]Drif
 			return nil, err
 		}
 	}
+	if r.Except != nil {
+		ids = slices.DeleteFunc(slices.Clone(ids), r.Except)
+	}
 	var drifts []Drift
 	for part := range slices.Chunk(ids, repairBatch) {
 		found, err := e.repairPart(ctx, part, r)

@@ -81,6 +81,19 @@ func TestRepairAttachments(t *testing.T) {
 	}
 }
 
+// TestRepairExcept: what is left out is neither looked at nor locked.
+func TestRepairExcept(t *testing.T) {
+	w, _ := repairWorld(t)
+	w.failing["CHECK macvlan net2"] = errors.New("a rule")
+	except := func(id string) bool { return id == "runtime" }
+	if missing, open := requireDrifts(t, w, RepairRequest{Except: except}); missing != nil || open {
+		t.Errorf("repaired %q, open %v, of an allocation that is left out", missing, open)
+	}
+	if missing, _ := requireDrifts(t, w, RepairRequest{}); missing == nil {
+		t.Error("nothing was missing")
+	}
+}
+
 // TestRepairSkips: what another call works on, what is gone, and what was never there is not
 // touched.
 func TestRepairSkips(t *testing.T) {

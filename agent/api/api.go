@@ -25,6 +25,7 @@ const (
 	PathNetworks    = "/v1/networks"
 	PathPools       = "/v1/pools"
 	PathCluster     = "/v1/cluster"
+	PathRepair      = "/v1/repair"
 	PathLeaks       = "/v1/leaks"
 	PathMap         = "/v1/map"
 	PathEvents      = "/v1/events"

@@ -120,6 +120,11 @@ func (c *Client) Pools(ctx context.Context) (*api.Pools, error) {
 	return call[api.Pools](ctx, c, http.MethodGet, api.PathPools, nil)
 }
 
+// Repair returns the attachments that lack something, as the agent has found.
+func (c *Client) Repair(ctx context.Context) (*api.Repair, error) {
+	return call[api.Repair](ctx, c, http.MethodGet, api.PathRepair, nil)
+}
+
 // Leaks returns what the last garbage collection left on the host.
 func (c *Client) Leaks(ctx context.Context) (*api.Leaks, error) {
 	return call[api.Leaks](ctx, c, http.MethodGet, api.PathLeaks, nil)

@@ -35,6 +35,8 @@ type Config struct {
 	Socket    Socket `name:"socket"`
 	Limits    Limits `name:"limits"`
 	Reconcile Reconcile
+	// Repair configures the repair of attachments.
+	Repair Repair
 	// Nomad is nil without the block.
 	Nomad *Nomad `name:"nomad"`
 	// IPAM is nil without the block: then allocnet-ipam stores the pools on this host.
@@ -74,6 +76,12 @@ type Reconcile struct {
 	Interval time.Duration
 	// Leaks is "report" or "remove". Empty: remove.
 	Leaks string
+}
+
+// Repair configures the repair of attachments.
+type Repair struct {
+	// Mode is "report" or "rules", as in package hook. Empty: rules.
+	Mode string
 }
 
 type (
@@ -148,7 +156,7 @@ type Metrics struct {
 // NeedRestart returns the names of the changed settings that a running agent does not
 // apply, in the order of the struct.
 func (c Config) NeedRestart(next Config) []string {
-	next.LogLevel, next.Reconcile, next.IPAM, next.Cluster = c.LogLevel, c.Reconcile, c.IPAM, c.Cluster
+	next.LogLevel, next.Reconcile, next.Repair, next.IPAM, next.Cluster = c.LogLevel, c.Reconcile, c.Repair, c.IPAM, c.Cluster
 	var names []string
 	old, now := reflect.ValueOf(c), reflect.ValueOf(next)
 	for i := range old.NumField() {

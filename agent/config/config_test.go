@@ -64,6 +64,9 @@ reconcile {
   interval = "30s"
   leaks    = "report"
 }
+repair {
+  mode = "report"
+}
 ipam {
   store     = "nomad"
   namespace = "allocnet-ipam"
@@ -90,7 +93,7 @@ multi {
 	want := Config{
 		ConfDirs: []string{"/etc/allocnet/networks", "/opt/cni/config"}, PluginDirs: []string{"/opt/cni/bin", "/usr/libexec/cni"}, CallTimeout: 90 * time.Second, LogLevel: "debug",
 		Socket: Socket{"/run/a/b.sock", agent.Access{Group: 4242}}, Limits: Limits{Connections: 10, DrainTimeout: 2 * time.Minute},
-		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"},
+		Nomad: &Nomad{TokenFile: "/etc/allocnet.d/token", Events: true}, Reconcile: Reconcile{30 * time.Second, "report"}, Repair: Repair{"report"},
 		IPAM:    &IPAM{Store: "nomad", Namespace: "allocnet-ipam", Reclaim: "manual", Grace: 2 * time.Hour, Fence: 12 * time.Hour},
 		Cluster: Cluster{netip.MustParseAddr("10.0.0.5"), []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}, Accept},
 		Multi:   &Multi{Primary: "web", Networks: "storage", Path: "/opt/cni/config/00-multi.conflist", Name: "multi"},
@@ -100,7 +103,7 @@ multi {
 		t.Error(diff)
 	}
 	next := got
-	next.LogLevel, next.Reconcile.Interval, next.ConfDirs, next.Nomad, next.IPAM, next.Cluster = "warn", time.Second, []string{"/x"}, &Nomad{}, nil, Cluster{}
+	next.LogLevel, next.Reconcile.Interval, next.Repair.Mode, next.ConfDirs, next.Nomad, next.IPAM, next.Cluster = "warn", time.Second, "rules", []string{"/x"}, &Nomad{}, nil, Cluster{}
 	if diff := cmp.Diff([]string{"conf_dir", "nomad"}, got.NeedRestart(next)); diff != "" {
 		t.Error(diff)
 	}
@@ -176,6 +179,7 @@ func TestFaultsSayWhere(t *testing.T) {
 		"ipam {\n reclaim = \"never\"\n}":                  `a.hcl:2,12-19: Invalid value; "never": want auto, manual`,
 		"ipam {\n grace = \"0s\"\n}":                       `a.hcl:2,10-14: Invalid value; "0s": want a duration of more than 0`,
 		"ipam {\n fence = \"25h\"\n}":                      `a.hcl:2,10-15: Invalid value; "25h0m0s": want less than 25h0m0s, which is 24h and grace`,
+		"repair {\n mode = \"all\"\n}":                     `want report, rules`,
 		"cluster {\n address = \"here\"\n}":                `a.hcl:2,12-18: Invalid value; "here": want the address of this host that other hosts reach`,
 		"cluster {\n address = \"127.0.0.1\"\n}":           `a.hcl:2,12-23: Invalid value; "127.0.0.1": want the address of this host that other hosts reach, as in "10.0.0.5"`,
 		"cluster {\n address = \"fe80::1%eth0\"\n}":        `a.hcl:2,12-26: Invalid value; "fe80::1%eth0": want the address`,
@@ -186,7 +190,7 @@ func TestFaultsSayWhere(t *testing.T) {
 		"ipam {\n addresses = 1\n}":                        `a.hcl:2,2-11: Unsupported argument`,
 		"ipam {\n store = \"file\"\n region = \"eu\"\n}":   `a.hcl:3,11-15: Invalid value; "eu": with store = "file" there is none`,
 		"hook = \"none\"":                                  `a.hcl:1,8-14: Invalid value; "none": want cni, noop`,
-		"hook = \"noop\"\nnomad {}\nipam {}\ncluster {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, nomad, ipam, cluster, multi, cni`,
+		"hook = \"noop\"\nnomad {}\nipam {}\ncluster {}\nmulti {\n primary = \"web\"\n}\ncni {}\nreconcile {}\nrepair {}": `a.hcl:1,8-14: Invalid value; "noop": want "cni" for the blocks reconcile, repair, nomad, ipam, cluster, multi, cni`,
 	} {
 		_, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
 		var faults *hclfile.Error

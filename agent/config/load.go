@@ -83,6 +83,9 @@ type file struct {
 		Interval hcl.Expression `hcl:"interval,optional"`
 		Leaks    hcl.Expression `hcl:"leaks,optional"`
 	} `hcl:"reconcile,block"`
+	Repair *struct {
+		Mode hcl.Expression `hcl:"mode,optional"`
+	} `hcl:"repair,block"`
 	Nomad   *connect.Nomad     `hcl:"nomad,block"`
 	IPAM    *connect.IPAMBlock `hcl:"ipam,block"`
 	Cluster *struct {
@@ -139,6 +142,9 @@ func (f *file) config() (Config, error) {
 	if r := f.Reconcile; r != nil {
 		c.Reconcile = Reconcile{v.Duration(r.Interval), v.OneOf(r.Leaks, "report", "remove")}
 	}
+	if r := f.Repair; r != nil {
+		c.Repair = Repair{v.OneOf(r.Mode, "report", "rules")}
+	}
 	if b := f.Cluster; b != nil {
 		c.Cluster = Cluster{v.nodeAddress(b.Address), v.prefixes(b.NodeNetworks), v.OneOf(b.Filtering, Report, Accept)}
 	}
@@ -190,7 +196,7 @@ func (f *file) cniBlocks() []string {
 	for _, block := range []struct {
 		name string
 		set  bool
-	}{{"reconcile", f.Reconcile != nil}, {"nomad", f.Nomad != nil}, {"ipam", f.IPAM != nil}, {"cluster", f.Cluster != nil}, {"multi", f.Multi != nil}, {"cni", f.CNI != nil}} {
+	}{{"reconcile", f.Reconcile != nil}, {"repair", f.Repair != nil}, {"nomad", f.Nomad != nil}, {"ipam", f.IPAM != nil}, {"cluster", f.Cluster != nil}, {"multi", f.Multi != nil}, {"cni", f.CNI != nil}} {
 		if block.set {
 			names = append(names, block.name)
 		}

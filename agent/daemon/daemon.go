@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/agent/repair"
 	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
@@ -37,10 +38,11 @@ type Daemon struct {
 	metrics    *agent.Metrics
 	agent      *agent.Agent
 	reconciler *agent.Reconciler
-	nomad      *nomad.Client   // nil without a block nomad
-	conflist   *agent.Conflist // nil without a block multi
-	pools      *pools.Pools    // nil with the hook "noop"
-	span       *span.Span      // nil without pools
+	nomad      *nomad.Client    // nil without a block nomad
+	conflist   *agent.Conflist  // nil without a block multi
+	pools      *pools.Pools     // nil with the hook "noop"
+	span       *span.Span       // nil without pools
+	repairer   *repair.Repairer // nil with the hook "noop"
 	// unlockRoutes lets another process change the routes of the host. Nil: this one has not
 	// needed them. The lock ends with the process.
 	unlockRoutes func()
@@ -71,6 +73,7 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.conflist = d.newConflist()
 	d.pools = d.newPools()
 	d.span = d.newSpan()
+	d.repairer = d.newRepairer(engine)
 	d.agent = agent.New(d.agentConfig(engine), engine)
 	return d, nil
 }
@@ -89,6 +92,9 @@ func (d *Daemon) agentConfig(engine agent.Engine) agent.Config {
 	}
 	if d.pools != nil {
 		a.Pools, a.Cluster, a.Leaks = d.pools.Status, d.span.Status, d.reconciler.Leaks
+	}
+	if d.repairer != nil {
+		a.Repair = d.repairer.Status
 	}
 	return a
 }
@@ -134,6 +140,9 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 	}
 	if d.pools != nil {
 		tasks = append(tasks, d.pools.Run, d.span.Run)
+	}
+	if d.repairer != nil {
+		tasks = append(tasks, d.repairer.Run)
 	}
 	if d.nomad != nil && d.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })

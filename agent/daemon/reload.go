@@ -43,6 +43,9 @@ func (d *Daemon) reload() error {
 	d.log.SetLevel(hclog.LevelFromString(next.LogLevel))
 	d.reconciler.Configure(next.Reconcile.Interval, next.Reconcile.Leaks == "report")
 	d.reconciler.Kick()
+	if d.repairer != nil {
+		d.repairer.Configure(repairMode(next.Repair))
+	}
 	if d.pools != nil {
 		d.pools.Configure(poolSettings(next.IPAM))
 		d.span.Configure(spanSettings(next.Cluster))

@@ -39,7 +39,6 @@ import (
 	"github.com/allocnet/allocnet/nomad/rest"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
-	"github.com/allocnet/allocnet/route"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -129,7 +128,6 @@ var outcomes = map[string]struct {
 	"portmap.ConflictError":               {&portmap.ConflictError{}, refused},
 	"portmap.InvalidPortError":            {&portmap.InvalidPortError{}, refused},
 	"portmap.UnknownLabelError":           {&portmap.UnknownLabelError{}, refused},
-	"route.ErrOverlap":                    {route.ErrOverlap, conflict},
 	"selection.Error":                     {&selection.Error{}, refused},
 	"selection.UnsupportedError":          {&selection.UnsupportedError{}, refused},
 	"state.AmbiguousIDError":              {&state.AmbiguousIDError{}, refused},

@@ -68,7 +68,7 @@ const (
 func newHost(t testing.TB, executor, backend string) *host {
 	t.Helper()
 	h := &host{TB: t, dir: t.TempDir()}
-	conf := filepath.Join(h.dir, "conf")
+	conf := h.conf()
 	if err := os.Mkdir(conf, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +104,8 @@ func newHost(t testing.TB, executor, backend string) *host {
 	})
 	return h
 }
+
+func (h *host) conf() string { return filepath.Join(h.dir, "conf") }
 
 func (h *host) state() string { return filepath.Join(h.dir, "state") }
 

@@ -1,0 +1,42 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/hook"
+)
+
+func (a *Agent) getRepair(r *http.Request) (any, error) {
+	if err := readNothing(r); err != nil {
+		return nil, err
+	}
+	if a.config.Repair == nil {
+		return nil, unsupported("the networks of this agent's host are managed elsewhere")
+	}
+	s := a.config.Repair()
+	wire := &api.Repair{Mode: string(s.Mode), Damaged: []api.Damage{}, Waiting: []api.WaitingRepair{}}
+	for _, d := range s.Drifts {
+		wire.Damaged = append(wire.Damaged, wireDamage(d))
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Repeated)) {
+		wire.Waiting = append(wire.Waiting, api.WaitingRepair{Allocation: id, Repairs: s.Repeated[id]})
+	}
+	return wire, nil
+}
+
+func wireDamage(d hook.Drift) api.Damage {
+	wire := api.Damage{
+		Allocation: d.Allocation, Network: d.Network, Interface: d.Interface,
+		Missing: append([]string{}, d.Missing...), Unrepairable: append([]string{}, d.Unrepairable...),
+	}
+	if d.Err != nil {
+		wire.Error = d.Err.Error()
+	}
+	return wire
+}

@@ -1,0 +1,229 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repair
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// Engine compares attachments with what is there, and repairs them.
+type Engine interface {
+	RepairAttachments(ctx context.Context, r hook.RepairRequest) ([]hook.Drift, error)
+}
+
+// Observer counts what rounds find.
+type Observer interface {
+	// Drifted is an attachment that lacks something, of which nothing was known before.
+	Drifted(network string)
+	// Repaired is a repair of an attachment. The time is that since the kernel told of the
+	// damage; 0 if it did not.
+	Repaired(network string, took time.Duration, err error)
+}
+
+// Config configures a Repairer. All fields but Outside are required.
+type Config struct {
+	Engine Engine
+	// Watch returns a channel that gets a value when something was removed; see Watch.
+	Watch func(context.Context) (<-chan struct{}, error)
+	// Outside returns an error if the process does not see the namespaces of the host; then
+	// rounds do nothing. Nil: it sees them.
+	Outside  func() error
+	Observer Observer
+	// Logger gets a line for each attachment that lacks something, and for what was repaired.
+	Logger hclog.Logger
+}
+
+// Repairer keeps the attachments of a host as they were set up.
+type Repairer struct {
+	config Config
+	kicks  chan struct{}
+	// series are those of the allocations that lacked something. They and known are of the loop
+	// alone.
+	series map[string]*series
+	// known is what each attachment lacked after the last round.
+	known map[attachment]hook.Drift
+
+	mu     sync.Mutex // guards all below
+	status Status
+}
+
+// attachment is one of an allocation.
+type attachment struct{ allocation, iface string }
+
+// New returns a repairer that works in a mode. See Run.
+func New(c Config, mode hook.RepairMode) *Repairer {
+	return &Repairer{config: c, status: Status{Mode: mode}, kicks: make(chan struct{}, 1), series: map[string]*series{}, known: map[attachment]hook.Drift{}}
+}
+
+// Configure sets the mode of the rounds that begin from now on. It may be called at any time.
+func (r *Repairer) Configure(mode hook.RepairMode) {
+	r.mu.Lock()
+	r.status.Mode = mode
+	r.mu.Unlock()
+	select {
+	case r.kicks <- struct{}{}:
+	default: // a round is to begin already
+	}
+}
+
+// Run makes rounds until ctx ends: one at its start, and one after each event, at an interval,
+// and when the pause of an allocation that was repaired too often ends.
+func (r *Repairer) Run(ctx context.Context) {
+	events := r.watch(ctx)
+	first := time.Time{}
+	for ctx.Err() == nil {
+		began := time.Now()
+		r.round(ctx, first)
+		first = awaitRound(ctx, events, time.Since(began), r.nextDue(began))
+	}
+}
+
+// watchPause is the time between two attempts to hear of events.
+const watchPause = 5 * time.Second
+
+// watch returns a channel that is never closed. After a failure to hear, it is tried again.
+func (r *Repairer) watch(ctx context.Context) <-chan struct{} {
+	told := r.kicks
+	go func() {
+		for ctx.Err() == nil {
+			changes, err := r.config.Watch(ctx)
+			if err != nil {
+				r.config.Logger.Warn("damage is noticed at an interval only", "interval", interval, "error", err)
+			} else {
+				for range changes {
+					select {
+					case told <- struct{}{}:
+					default:
+					}
+				}
+			}
+			pause(ctx, watchPause)
+		}
+	}()
+	return told
+}
+
+// nextDue is when the first of the allocations is due that a round has left out, or will; zero if
+// there is none.
+func (r *Repairer) nextDue(round time.Time) (next time.Time) {
+	for _, s := range r.series {
+		if due := s.due(); due.After(round) && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next
+}
+
+// round compares all attachments but those that are not due. The kernel told of the first event at
+// a time, which is zero if it has not.
+func (r *Repairer) round(ctx context.Context, first time.Time) {
+	if r.config.Outside != nil && r.config.Outside() != nil {
+		return
+	}
+	held := r.held(time.Now())
+	request := hook.RepairRequest{Mode: r.Status().Mode, Except: func(id string) bool { return held[id] }}
+	drifts, err := r.config.Engine.RepairAttachments(ctx, request)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.config.Logger.Warn("compare the attachments with what is there", "error", err)
+	}
+	known := map[attachment]hook.Drift{}
+	for a, d := range r.known {
+		if held[a.allocation] {
+			known[a] = d
+		}
+	}
+	drifts = slices.DeleteFunc(drifts, func(d hook.Drift) bool { return d.Skipped != "" })
+	for _, d := range drifts {
+		r.note(d, first)
+		if !d.Repaired {
+			known[attachment{d.Allocation, d.Interface}] = d
+		}
+	}
+	r.count(drifts)
+	r.known = known
+	r.publish()
+}
+
+// held are the allocations that are not due. Series that are over are forgotten.
+func (r *Repairer) held(now time.Time) map[string]bool {
+	held := map[string]bool{}
+	for id, s := range r.series {
+		held[id] = now.Before(s.due())
+		if now.After(s.end()) {
+			delete(r.series, id)
+		}
+	}
+	return held
+}
+
+// count counts the repairs of a round, one for each allocation.
+func (r *Repairer) count(drifts []hook.Drift) {
+	if r.Status().Mode == hook.RepairReport {
+		return
+	}
+	now, failed := time.Now(), map[string]bool{}
+	for _, d := range drifts {
+		failed[d.Allocation] = failed[d.Allocation] || !d.Repaired
+	}
+	for id, failed := range failed {
+		if r.series[id] == nil {
+			r.series[id] = &series{}
+		}
+		r.series[id].repaired(now, failed)
+	}
+}
+
+// note tells of an attachment that lacked something. It is logged once for what stays missing.
+func (r *Repairer) note(d hook.Drift, first time.Time) {
+	before, known := r.known[attachment{d.Allocation, d.Interface}]
+	if !known {
+		r.config.Observer.Drifted(d.Network)
+	}
+	log := r.config.Logger.With("allocation", d.Allocation, "network", d.Network, "interface", d.Interface, "missing", lacking(d))
+	reports := r.Status().Mode == hook.RepairReport
+	if !reports {
+		r.config.Observer.Repaired(d.Network, since(first), failure(d))
+	}
+	switch isNew := !known || !slices.Equal(lacking(before), lacking(d)); {
+	case d.Repaired:
+		log.Warn("repaired an attachment")
+	case isNew && reports:
+		log.Warn("an attachment lacks something")
+	case isNew:
+		log.Error("an attachment is not repaired", "error", failure(d))
+	}
+}
+
+// since is the time since then; 0 if it is not known.
+func since(then time.Time) time.Duration {
+	if then.IsZero() {
+		return 0
+	}
+	return time.Since(then)
+}
+
+var errUnrepairable = errors.New("the network has to be attached again: stop the allocation, and start it again")
+
+// failure is why an attachment is not repaired; nil if it is.
+func failure(d hook.Drift) error {
+	if d.Repaired {
+		return nil
+	}
+	return cmp.Or(d.Err, errUnrepairable)
+}
+
+// lacking is all that was missing, in words.
+func lacking(d hook.Drift) []string { return slices.Concat(d.Missing, d.Unrepairable) }

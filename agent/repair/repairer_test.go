@@ -1,0 +1,251 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repair
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// host has allocations with one attachment each, and is its engine, observer and events.
+type host struct {
+	mu sync.Mutex
+	// damaged are allocations that lack something, and broken those that cannot be repaired.
+	damaged, broken map[string]bool
+	rounds          int
+	// repairs are the times of each allocation's repairs since the begin, and of failed ones.
+	repairs map[string][]time.Duration
+	// took are what the observer was told; drifts the number of attachments.
+	took   []time.Duration
+	drifts int
+	began  time.Time
+	events chan struct{}
+	// hears is why events cannot be heard; nil: they can.
+	hears error
+}
+
+func newHost() *host {
+	return &host{damaged: map[string]bool{}, broken: map[string]bool{}, repairs: map[string][]time.Duration{}, began: time.Now(), events: make(chan struct{}, 1)}
+}
+
+func (h *host) RepairAttachments(_ context.Context, r hook.RepairRequest) (drifts []hook.Drift, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rounds++
+	for id := range h.damaged {
+		if r.Except != nil && r.Except(id) {
+			continue
+		}
+		d := hook.Drift{Allocation: id, Network: "web", Interface: "eth0", Missing: []string{"a rule"}}
+		if r.Mode != hook.RepairReport {
+			h.repairs[id] = append(h.repairs[id], time.Since(h.began))
+			if d.Repaired = !h.broken[id]; d.Repaired {
+				delete(h.damaged, id)
+			} else {
+				d.Err = errors.New("the kernel refuses it")
+			}
+		}
+		drifts = append(drifts, d)
+	}
+	return append(drifts, hook.Drift{Allocation: "busy", Skipped: "another call is changing it"}), nil
+}
+
+func (h *host) Drifted(string) { h.drifts++ }
+
+func (h *host) Repaired(_ string, took time.Duration, err error) {
+	if err == nil {
+		h.took = append(h.took, took)
+	}
+}
+
+func (h *host) watch(ctx context.Context) (<-chan struct{}, error) {
+	if h.hears != nil {
+		return nil, h.hears
+	}
+	changes := make(chan struct{})
+	go func() {
+		defer close(changes)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-h.events:
+				changes <- struct{}{}
+			}
+		}
+	}()
+	return changes, nil
+}
+
+// damage removes something of allocations, and the kernel tells.
+func (h *host) damage(ids ...string) {
+	h.damageSilently(ids...)
+	h.events <- struct{}{}
+}
+
+func (h *host) damageSilently(ids ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range ids {
+		h.damaged[id] = true
+	}
+}
+
+// sleep returns when a time has passed and all has been done until then.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (h *host) repairsOf(id string) []time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.repairs[id])
+}
+
+// run runs a repairer of a host in a mode, and ends it after the test.
+func run(t *testing.T, mode hook.RepairMode, test func(h *host, r *Repairer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := New(Config{Engine: h, Watch: h.watch, Observer: h, Logger: hclog.NewNullLogger()}, mode)
+		var group sync.WaitGroup
+		group.Go(func() { r.Run(ctx) })
+		synctest.Wait()
+		test(h, r)
+		cancel()
+		group.Wait()
+	})
+}
+
+// TestEvent: damage is repaired soon after the kernel has told of it, once, and what took how long
+// is counted.
+func TestEvent(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		sleep(time.Second)
+		h.damage("a", "b")
+		sleep(time.Minute)
+		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{time.Second + settle}) {
+			t.Errorf("repaired at %v, want %v", got, time.Second+settle)
+		}
+		if !slices.Equal(h.took, []time.Duration{settle, settle}) || h.drifts != 2 {
+			t.Errorf("%d drifts, repaired after %v, want two after %v", h.drifts, h.took, settle)
+		}
+		if s := r.Status(); len(s.Drifts) > 0 || len(s.Repeated) > 0 {
+			t.Errorf("%+v after the repair", s)
+		}
+	})
+}
+
+// TestInterval: what the kernel does not tell of is repaired, and its time is not counted.
+func TestInterval(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		h.damageSilently("a")
+		sleep(interval + time.Second)
+		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{interval}) || !slices.Equal(h.took, []time.Duration{0}) {
+			t.Errorf("repaired at %v, took %v, want one at %v of an unknown time", got, h.took, interval)
+		}
+	})
+}
+
+// TestFight: against a program that keeps removing the same, pauses grow. Other allocations are
+// repaired at once meanwhile, and when it ends, the allocation is as well.
+func TestFight(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		for range 600 {
+			sleep(time.Second)
+			h.damage("a")
+		}
+		// 5 at once, then after 1, 2, 4, ... seconds: 4 + 8 in the first 512 seconds.
+		if got := len(h.repairsOf("a")); got < 10 || got > 14 {
+			t.Errorf("%d repairs in 10 minutes: %v", got, h.repairsOf("a"))
+		}
+		if s := r.Status(); s.Repeated["a"] == 0 || len(s.Repeated) != 1 {
+			t.Errorf("%+v, want that a was repaired too often", s)
+		}
+		before := time.Since(h.began)
+		h.damage("b")
+		sleep(time.Second)
+		if got := h.repairsOf("b"); !slices.Equal(got, []time.Duration{before + settle}) {
+			t.Errorf("another allocation was repaired at %v, want %v", got, before+settle)
+		}
+		sleep(2*longestPause + quiet + interval)
+		before = time.Since(h.began)
+		h.damage("a")
+		sleep(time.Second)
+		if got := h.repairsOf("a"); got[len(got)-1] != before+settle {
+			t.Errorf("after the fight it was repaired at %v, want %v", got[len(got)-1], before+settle)
+		}
+		if s := r.Status(); len(s.Repeated) > 0 {
+			t.Errorf("%+v after the fight", s)
+		}
+	})
+}
+
+// TestFailing: a repair that fails is repeated without an event, with growing pauses.
+func TestFailing(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		h.broken["a"] = true
+		h.damage("a")
+		sleep(10 * time.Second)
+		if got := h.repairsOf("a"); len(got) != 4 || got[3]-got[2] < 4*time.Second {
+			t.Errorf("repaired at %v, want pauses of 1, 2, 4, 8 seconds", got)
+		}
+		if s := r.Status(); len(s.Drifts) != 1 || s.Drifts[0].Err == nil || s.Repeated["a"] != 4 {
+			t.Errorf("%+v, want the failure", s)
+		}
+		if h.drifts != 1 {
+			t.Errorf("%d drifts, want that it is counted once", h.drifts)
+		}
+	})
+}
+
+// TestReport: nothing is repaired until the mode is another one, and then at once.
+func TestReport(t *testing.T) {
+	run(t, hook.RepairReport, func(h *host, r *Repairer) {
+		h.damage("a")
+		sleep(5 * interval)
+		if s := r.Status(); len(s.Drifts) != 1 || len(s.Repeated) > 0 || len(h.repairsOf("a")) > 0 || h.drifts != 1 {
+			t.Errorf("%+v, %d drifts, repaired at %v; want one drift", s, h.drifts, h.repairsOf("a"))
+		}
+		before := time.Since(h.began)
+		r.Configure(hook.RepairRules)
+		sleep(time.Second)
+		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{before + settle}) {
+			t.Errorf("repaired at %v, want %v", got, before+settle)
+		}
+	})
+}
+
+// TestDeaf: without events there are rounds at the interval, and a host that is not seen has none.
+func TestDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost()
+		h.hears = errors.New("operation not permitted")
+		ctx, stop := context.WithTimeout(t.Context(), 3*interval+time.Second)
+		defer stop()
+		outside := errors.New("in a container")
+		c := Config{Engine: h, Watch: h.watch, Observer: h, Logger: hclog.NewNullLogger(), Outside: func() error {
+			if time.Since(h.began) < interval {
+				return outside
+			}
+			return nil
+		}}
+		New(c, hook.RepairRules).Run(ctx)
+		sleep(watchPause)
+		if h.rounds != 3 {
+			t.Errorf("%d rounds, want 3", h.rounds)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repair
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// Status is what rounds have found.
+type Status struct {
+	Mode hook.RepairMode
+	// Drifts are the attachments that lacked something after the last round that looked at
+	// them, sorted by allocation and interface.
+	Drifts []hook.Drift
+	// Repeated has the number of repairs of each allocation that was repaired so often, or
+	// whose repair failed so, that the next one waits: another program removes what is repaired.
+	Repeated map[string]int
+}
+
+// Status returns what the rounds so far have found. It may be called at any time.
+func (r *Repairer) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// publish makes what is known now what Status returns.
+func (r *Repairer) publish() {
+	drifts := slices.SortedFunc(maps.Values(r.known), func(a, b hook.Drift) int {
+		return cmp.Or(cmp.Compare(a.Allocation, b.Allocation), cmp.Compare(a.Interface, b.Interface))
+	})
+	repeated := map[string]int{}
+	for id, s := range r.series {
+		if s.pause() > 0 {
+			repeated[id] = s.count
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Drifts, r.status.Repeated = drifts, repeated
+}

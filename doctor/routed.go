@@ -36,16 +36,16 @@ func routedPools(r *Report, networks []network, f *forwarding.Facts) {
 			plugins = append(plugins, routedPlugin{p, n})
 		}
 	}
-	pools := map[string]*ipam.Config{} // by name: several networks may use one
+	seen, pools := map[string]bool{}, map[string]*ipam.Config{} // by name: several networks may use one
 	for i, p := range plugins {
 		p.examineMTU(r, f.VXLANMTU(p.Pool))
 		for _, earlier := range plugins[:i] {
 			p.compare(r, earlier)
 		}
-		if pools[p.Pool.Pool] == nil {
-			p.examineAddresses(r, f.Addresses)
+		if !seen[p.Pool.Pool] && p.examineAddresses(r, f.Addresses) {
+			pools[p.Pool.Pool] = p.Pool
 		}
-		pools[p.Pool.Pool] = p.Pool
+		seen[p.Pool.Pool] = true
 	}
 	subnetsOfOthers(r, networks)
 	obstacles(r, f, slices.Collect(maps.Values(pools)))
@@ -75,8 +75,10 @@ func (p routedPlugin) compare(r *Report, earlier routedPlugin) {
 	}
 }
 
-// examineAddresses reports interfaces of the host with addresses of the pool's subnets, other than the gateway.
-func (p routedPlugin) examineAddresses(r *Report, addresses []forwarding.Address) {
+// examineAddresses reports interfaces of the host with addresses of the pool's subnets, other than the gateway. It
+// returns false if the pool gets no routes for that: what lets its packets through would let those of others in.
+func (p routedPlugin) examineAddresses(r *Report, addresses []forwarding.Address) (routed bool) {
+	routed = true
 	gateways := map[netip.Addr]bool{}
 	for i := range p.Pool.Ranges {
 		gateways[p.Pool.Ranges[i].Gateway] = true
@@ -89,11 +91,13 @@ func (p routedPlugin) examineAddresses(r *Report, addresses []forwarding.Address
 			problem := fmt.Sprintf("subnet %s of pool %s overlaps %s of the interface %s", subnet, p.Pool.Pool, a.Prefix, a.Interface)
 			if subnet.Contains(a.Prefix.Addr()) {
 				r.addError(p.network.Path, problem, "give the pool another subnet")
+				routed = false
 			} else {
 				r.addWarning(p.network.Path, problem+": other hosts with its addresses are not reached", "give the pool another subnet, unless no other host has an address of it")
 			}
 		}
 	}
+	return routed
 }
 
 // subnetsOfOthers reports a subnet of which another pool has a part: this host's routes are for all of

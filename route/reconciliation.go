@@ -36,8 +36,8 @@ type reconciliation struct {
 	overlap error
 }
 
-// errOverlap is a pool whose routes would cut this host off.
-var errOverlap = errdefs.New(errdefs.Conflict, "subnets of a pool have an address that this host needs")
+// ErrOverlap is a pool whose routes would cut this host off.
+var ErrOverlap = errdefs.New(errdefs.Conflict, "subnets of a pool have an address that this host needs")
 
 func (t *Table) begin(p Pool) (*reconciliation, error) {
 	kept, err := t.widen(p)
@@ -111,7 +111,7 @@ func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr e
 	c := chooser{pool: r.pool, own: own, local: r.local.Address, have: r.have, lookup: r.once()}
 	picks := c.choose(targets)
 	if c.overlap != "" {
-		r.overlap = fmt.Errorf("%w: %s have %s: change the ranges of the pool %s, or the address", errOverlap, r.pool.Subnets, c.overlap, r.pool.Name)
+		r.overlap = fmt.Errorf("%w: %s have %s: change the ranges of the pool %s, or the address", ErrOverlap, r.pool.Subnets, c.overlap, r.pool.Name)
 	}
 	l := r.have.link(deviceName(r.pool.Name))
 	if r.pool.hasDevice() && (l == nil || !l.up || !l.isOurs(r.pool.Name)) {

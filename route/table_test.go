@@ -295,7 +295,7 @@ func TestOverlap(t *testing.T) {
 			}
 			continue
 		}
-		if !errors.Is(err, errOverlap) || !strings.Contains(err.Error(), test.want) || f.state() != "" {
+		if !errors.Is(err, ErrOverlap) || !strings.Contains(err.Error(), test.want) || f.state() != "" {
 			t.Errorf("%s: %v, the kernel has:\n%s", name, err, f.state())
 		}
 		for _, r := range report.Routes {
@@ -303,7 +303,7 @@ func TestOverlap(t *testing.T) {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
-		if again, err := table.Apply(p, own, targets); !errors.Is(err, errOverlap) || again.Removed > 0 {
+		if again, err := table.Apply(p, own, targets); !errors.Is(err, ErrOverlap) || again.Removed > 0 {
 			t.Errorf("%s, the second time: %+v, %v", name, again, err)
 		}
 	}

@@ -38,7 +38,7 @@ func (d *Daemon) newSpan() *span.Span {
 func (d *Daemon) filter(ctx context.Context, f span.Filtering) (span.Obstacles, error) {
 	keeper := packetfilter.New(packetfilter.Options{Dir: span.Dir(cmp.Or(d.config.StateDir, state.DefaultDir)), Logger: d.log.Named("cluster")})
 	isOurs := f.Accept && len(f.Pools) > 0 || keeper.HasRecord()
-	if len(f.Pools) == 0 && !isOurs {
+	if len(f.Pools)+len(f.Spared) == 0 && !isOurs {
 		return func(*ipam.Config) []string { return nil }, nil
 	}
 	facts := forwarding.Collect(ctx, f.Node, true)

@@ -77,6 +77,13 @@ func (f *fakeTable) Apply(p route.Pool, own []netip.Prefix, targets []route.Targ
 	return report, nil
 }
 
+// fail has Apply fail.
+func (f *fakeTable) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.apply = err
+}
+
 func (f *fakeTable) Remove(p route.Pool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,10 +25,11 @@ const filterAtLeast = time.Second
 type Filtering struct {
 	// Accept is whether the packets are let through, if that can be done.
 	Accept bool
-	// Pools are those whose networks span hosts, and Spared the names of others which have routes.
+	// Pools are those with routes to other hosts, and Spared the names of others that may need what they have: they
+	// have no network any more, or it is not known yet whether they get routes, and from where packets come.
 	Pools  []*ipam.Config
 	Spared []string
-	// Node is the address that other hosts send to. Not valid: it is not known yet.
+	// Node is the address that other hosts send to. Not valid: no pool is known to have routes.
 	Node netip.Addr
 }
 
@@ -84,13 +85,17 @@ func (s *Span) interfaces() []string {
 func (s *Span) filtering() (f Filtering, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f = Filtering{Accept: s.settings.Accept, Spared: s.spared}
+	f = Filtering{Accept: s.settings.Accept, Spared: slices.Clone(s.spared)}
 	for _, r := range s.runners {
-		f.Pools = append(f.Pools, r.config)
-		if a := r.status().Endpoint.Address; a.IsValid() {
-			f.Node = a
+		switch passage, node := r.passes(); passage {
+		case passageWanted:
+			f.Pools, f.Node = append(f.Pools, r.config), node
+		case passageUnknown:
+			f.Spared = append(f.Spared, r.config.Pool)
+		case passageUnwanted:
 		}
 	}
+	slices.Sort(f.Spared)
 	slices.SortFunc(f.Pools, func(a, b *ipam.Config) int { return cmp.Compare(a.Pool, b.Pool) })
 	return f, s.found
 }
@@ -111,7 +116,10 @@ func (s *Span) noteFiltered(ctx context.Context) {
 		s.config.Logger.Debug("the filters are not changed", "error", err)
 	}
 	s.each(func(r *runner) {
-		texts := obstacles(r.config)
+		var texts []string
+		if passage, _ := r.passes(); passage != passageUnwanted { // what lets it through would let others in
+			texts = obstacles(r.config)
+		}
 		if failed != "" {
 			texts = append(texts, failed)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/allocnet/allocnet/route"
 )
 
 // TestFiltered: what drops packets is a problem soon after a pool is there, and within a minute of
@@ -42,6 +44,9 @@ func TestFiltering(t *testing.T) {
 		end := h.run(t)
 		defer end()
 		looks()
+		requireText(t, "before the store answers", h.filterings(), "report , spared old web")
+		h.peers <- answer{}
+		looks()
 		requireText(t, "at first", h.filterings(), "report web, spared old")
 		if h.watched.Load() {
 			t.Error("the rules are watched although nothing is kept in them")
@@ -74,17 +79,66 @@ func TestFiltering(t *testing.T) {
 	})
 }
 
+// TestFilteringWithoutNomad: what lets packets of a pool through stays as it is until it is known at which address other
+// hosts reach this one, and is looked at as soon as it is.
+func TestFilteringWithoutNomad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{Accept: true})
+		h.nomad.set(errors.New("no servers"))
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		defer end()
+		h.peers <- answer{}
+		time.Sleep(3 * filterPause)
+		synctest.Wait()
+		requireText(t, "without Nomad", h.filterings(), "accept , spared web")
+		h.nomad.set(nil, node("n1", "10.0.0.2"))
+		time.Sleep(2*pendingPause + 2*filterAtLeast)
+		synctest.Wait()
+		requireText(t, "with Nomad", h.filterings(), "accept web, spared ")
+	})
+}
+
+// TestFilteringOverlap: a pool that gets no routes, because its subnets have what this host needs, is not let through,
+// and nothing is said of what drops its packets.
+func TestFilteringOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{Accept: true})
+		h.dropped = []string{"iptables drops them"}
+		h.table.apply = route.ErrOverlap
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		defer end()
+		h.peers <- answer{}
+		looks()
+		requireText(t, "with an overlap", h.filterings(), "accept , spared ")
+		requireText(t, "problems", h.kinds(), "kernel")
+		h.table.fail(nil)
+		time.Sleep(applyPause)
+		looks()
+		requireText(t, "without", h.filterings(), "accept web, spared ")
+		h.table.fail(route.ErrOverlap)
+		time.Sleep(applyPause)
+		looks()
+		requireText(t, "with one again", h.filterings(), "accept , spared ")
+	})
+}
+
 // filterings returns what the filters should have done the last time since it was called.
 func (h *host) filterings() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := ""
 	for _, f := range h.filtered {
+		last = ""
 		var names []string
 		for _, c := range f.Pools {
 			names = append(names, c.Pool)
 		}
-		last = map[bool]string{true: "accept", false: "report"}[f.Accept] + " " + strings.Join(names, " ") + ", spared " + strings.Join(f.Spared, " ")
+		if f.Node.IsValid() != (len(f.Pools) > 0) {
+			last = "with the node " + f.Node.String() + ": "
+		}
+		last += map[bool]string{true: "accept", false: "report"}[f.Accept] + " " + strings.Join(names, " ") + ", spared " + strings.Join(f.Spared, " ")
 	}
 	h.filtered = nil
 	return last

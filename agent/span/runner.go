@@ -5,7 +5,9 @@ package span
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -42,6 +44,8 @@ type runner struct {
 	send     func(context.Context, echo.Request) (time.Duration, error)
 	locator  locator
 	acceptor *acceptor
+	// refilter is what to call when what the filters have to know has changed.
+	refilter func()
 	kicks    chan struct{}
 	stop     context.CancelFunc
 	stopped  chan struct{}
@@ -60,16 +64,28 @@ type runner struct {
 	// changed is when blocks changed that are not routed yet. Zero: all are.
 	changed time.Time
 	current Status
+	passage passage
 	failed  map[Kind]string
 	// answers are the last ones to probes.
 	answers map[probeKey]Probe
 }
 
-func newRunner(c Config, t Table, k Kept, s Settings) *runner {
+// passage is whether packets of a pool are to pass this host.
+type passage int
+
+const (
+	// passageUnknown is that of a pool whose subnets were not compared with what this host has yet.
+	passageUnknown passage = iota
+	// passageWanted is that of a pool that gets routes, and passageUnwanted of one whose subnets are not its own.
+	passageWanted
+	passageUnwanted
+)
+
+func newRunner(c Config, t Table, k Kept, s Settings, refilter func()) *runner {
 	all, nomad := c.Open(k.Config)
 	return &runner{
 		config: k.Config, pool: k.Pool, peers: all, table: t, observer: c.Observer, send: c.Ping, log: c.Logger.With("pool", k.Config.Pool),
-		locator: locator{nomad: nomad, linkLocal: c.LinkLocal}, acceptor: newAcceptor(nomad), kicks: make(chan struct{}, 1),
+		locator: locator{nomad: nomad, linkLocal: c.LinkLocal}, acceptor: newAcceptor(nomad), refilter: refilter, kicks: make(chan struct{}, 1),
 		settings: s, current: Status{Pool: k.Config.Pool, Mode: k.Config.Mode}, failed: map[Kind]string{},
 	}
 }
@@ -173,12 +189,29 @@ func (r *runner) step(ctx context.Context) time.Duration {
 	report, err := r.table.Apply(pool, blocks.Own, targets)
 	r.note(KernelFailed, err)
 	r.applied = r.applied || err == nil
+	r.compared(report, err)
 	r.observe(report, changed, err)
 	r.show(*blocks, verdicts, report, err)
 	if pending && err == nil {
 		return pendingPause
 	}
 	return usual
+}
+
+// compared notes what Apply says of the pool's subnets.
+func (r *runner) compared(report route.Report, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.passage
+	switch {
+	case errors.Is(err, route.ErrOverlap):
+		r.passage = passageUnwanted
+	case err == nil || len(report.Routes) > 0:
+		r.passage = passageWanted
+	}
+	if r.passage != before {
+		r.refilter()
+	}
 }
 
 // targets returns the blocks that are accepted, and whether others may be.
@@ -243,7 +276,22 @@ func (r *runner) tell(ctx context.Context, endpoint ipam.Endpoint, mtu int) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.current.Endpoint.Address != endpoint.Address {
+		r.refilter()
+	}
 	r.current.Endpoint, r.current.MTU = endpoint, mtu
+}
+
+// passes returns whether packets of the pool are to pass, and the address that other hosts send them to. Without
+// one it is unknown by which interface they come.
+func (r *runner) passes() (passage, netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	node := r.current.Endpoint.Address
+	if r.passage == passageWanted && !node.IsValid() {
+		return passageUnknown, node
+	}
+	return r.passage, node
 }
 
 // observe counts, and logs what has changed.

@@ -318,7 +318,7 @@ func (s *Span) run(ctx context.Context, k Kept) {
 	if present != nil {
 		present.end()
 	}
-	r := newRunner(s.config, s.table, k, settings)
+	r := newRunner(s.config, s.table, k, settings, func() { kick(s.refilter) })
 	s.mu.Lock()
 	s.runners[k.Config.Pool] = r
 	s.mu.Unlock()

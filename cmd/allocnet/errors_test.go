@@ -39,6 +39,7 @@ import (
 	"github.com/allocnet/allocnet/nomad/rest"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/route"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -128,6 +129,7 @@ var outcomes = map[string]struct {
 	"portmap.ConflictError":               {&portmap.ConflictError{}, refused},
 	"portmap.InvalidPortError":            {&portmap.InvalidPortError{}, refused},
 	"portmap.UnknownLabelError":           {&portmap.UnknownLabelError{}, refused},
+	"route.ErrOverlap":                    {route.ErrOverlap, conflict},
 	"selection.Error":                     {&selection.Error{}, refused},
 	"selection.UnsupportedError":          {&selection.UnsupportedError{}, refused},
 	"state.AmbiguousIDError":              {&state.AmbiguousIDError{}, refused},

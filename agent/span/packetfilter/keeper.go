@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -47,7 +50,7 @@ func New(o Options) *Keeper {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	return &Keeper{o, host{}}
+	return &Keeper{o, host{programLimit}}
 }
 
 // Facts are what a host does with packets that it forwards; see package forwarding.
@@ -99,6 +102,8 @@ func (k *Keeper) Keep(ctx context.Context, found Found, g Goal) (changed bool, e
 			next.HasRules = true
 		}
 	}
+	ctx, stop := context.WithTimeout(ctx, firewalldLimit)
+	defer stop()
 	for _, s := range add {
 		r.did("source "+s.Subnet.String(), k.addSource(ctx, s))
 	}
@@ -142,18 +147,39 @@ func (noFacts) Interfaces(*ipam.Config) []string { return nil }
 func (noFacts) Disabled([]*ipam.Config) []string { return nil }
 func (noFacts) IsRejected(netip.Prefix) bool     { return false }
 
-// host is the one that this process runs on.
-type host struct{}
+const (
+	// programLimit bounds a program. It is more than lockWait.
+	programLimit = 40 * time.Second
+	// firewalldLimit bounds what is asked of firewalld in a round, whose daemon may not answer.
+	firewalldLimit = 20 * time.Second
+)
 
-func (host) run(ctx context.Context, stdin, name string, args ...string) error {
+// host is the one that this process runs on.
+type host struct {
+	// limit bounds a program.
+	limit time.Duration
+}
+
+// run executes a program, which ends with this process, also if that is killed: rules that it made later would stay.
+func (h host) run(ctx context.Context, stdin, name string, args ...string) error {
+	ctx, stop := context.WithTimeout(ctx, h.limit)
+	defer stop()
+	runtime.LockOSThread() // Pdeathsig is about the thread that starts the program
+	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second // a process that it has started may keep the output open
 	cmd.Stdin = strings.NewReader(stdin)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
+	err := cmd.Run()
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil {
+		return nil
 	}
-	return nil
+	if ctx.Err() != nil {
+		err = fmt.Errorf("does not end: %w", ctx.Err())
+	}
+	return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
 }
 
 func (host) set(path, value string) error {

@@ -1,0 +1,79 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package packetfilter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// TestProgramHangs: a program that does not end is ended by its limit, and with its caller, also if a process that it has
+// started goes on.
+func TestProgramHangs(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	hangs := "cat " + fifo + "; true"
+	err = host{time.Millisecond}.run(t.Context(), "", "sh", "-c", hangs)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not end") {
+		t.Errorf("with a limit: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := (host{programLimit}).run(ctx, "", "sh", "-c", hangs); !errors.Is(err, context.Canceled) {
+		t.Errorf("with its caller: %v", err)
+	}
+	if err := (host{programLimit}).run(t.Context(), "", "sh", "-c", "cat "+fifo+" & exit 0"); err != nil {
+		t.Errorf("it ends, and what it has started does not: %v", err)
+	}
+	var exit *exec.ExitError
+	if err := (host{programLimit}).run(t.Context(), "", "sh", "-c", "echo reason; exit 3"); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "reason") {
+		t.Errorf("it fails: %v", err)
+	}
+}
+
+// TestProgramIsOrphan: a program ends with a process that is killed. It would change rules later, when all are
+// removed.
+func TestProgramIsOrphan(t *testing.T) {
+	const variable = "ALLOCNET_TEST_PROGRAM"
+	if file := os.Getenv(variable); file != "" {
+		_ = host{programLimit}.run(t.Context(), "", "sh", "-c", "echo $$ > "+file+"; exec sleep 600")
+		return
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	parent := exec.Command("/proc/self/exe", "-test.run=^TestProgramIsOrphan$")
+	parent.Env = append(os.Environ(), variable+"="+file)
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid string
+	sandbox.Eventually(t, "the program runs", func() bool {
+		data, err := os.ReadFile(file)
+		pid = strings.TrimSpace(string(data))
+		return err == nil && strings.HasSuffix(string(data), "\n")
+	})
+	_ = parent.Process.Kill()
+	_ = parent.Wait()
+	sandbox.Eventually(t, "the program ends", func() bool {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err != nil || bytes.Contains(stat, []byte(") Z "))
+	})
+}

@@ -66,8 +66,14 @@ type Listing struct {
 	Text string
 }
 
+// HasIptables is whether a program of iptables is installed.
+func HasIptables() bool { return len(installedBackends(system{})) > 0 }
+
+// incompatible is what iptables-save prints, and exits with 0, of a table with rules of nft that it cannot show.
+const incompatible = "# Table `filter' is incompatible"
+
 // Listings returns the rules of all installed backends. It makes no table that is missing. The
-// error has those that cannot be listed.
+// error has those that cannot be listed, as far as the table filter is concerned.
 func Listings(ctx context.Context) ([]Listing, error) {
 	var all []Listing
 	var errs []error
@@ -78,6 +84,10 @@ func Listings(ctx context.Context) ([]Listing, error) {
 		text, err := system{}.run(ctx, nil, b.name+"-save")
 		if err != nil {
 			errs = append(errs, err)
+			continue
+		}
+		if strings.Contains(text, incompatible) {
+			errs = append(errs, fmt.Errorf("%s-save cannot show the table filter, as it has rules that were made with nft: move them to a table of their own", b.name))
 			continue
 		}
 		all = append(all, Listing{b.name, b.family == iptables.ProtocolIPv6, text})

@@ -6,6 +6,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 
@@ -34,19 +35,19 @@ func (d *Daemon) newSpan() *span.Span {
 }
 
 // filter makes the host's filters what they should be, and returns what certainly drops packets of
-// other hosts, with what to do. Without pools it does nothing unless an earlier agent has left something.
+// other hosts, with what to do. The error has also what could not be read. Without pools it does nothing unless an earlier agent has left something.
 func (d *Daemon) filter(ctx context.Context, f span.Filtering) (span.Obstacles, error) {
 	keeper := packetfilter.New(packetfilter.Options{Dir: span.Dir(cmp.Or(d.config.StateDir, state.DefaultDir)), Logger: d.log.Named("cluster")})
-	isOurs := f.Accept && len(f.Pools) > 0 || keeper.HasRecord()
-	if len(f.Pools)+len(f.Spared) == 0 && !isOurs {
+	hasRecord := keeper.HasRecord()
+	if len(f.Pools)+len(f.Spared) == 0 && !hasRecord {
 		return func(*ipam.Config) []string { return nil }, nil
 	}
 	facts := forwarding.Collect(ctx, f.Node, true)
 	var err error
-	if isOurs {
-		goal := packetfilter.Goal{}
+	if f.Accept || hasRecord || packetfilter.HasRules(facts.Listings) {
+		goal := packetfilter.Goal{Known: f.Known}
 		if f.Accept {
-			goal = packetfilter.Goal{Pools: f.Pools, Spared: f.Spared}
+			goal.Pools, goal.Spared = f.Pools, f.Spared
 		}
 		var changed bool
 		changed, err = keeper.Keep(ctx, packetfilter.Found{Facts: facts, Listings: facts.Listings, IsPartial: len(facts.Unread) > 0}, goal)
@@ -54,7 +55,7 @@ func (d *Daemon) filter(ctx context.Context, f span.Filtering) (span.Obstacles, 
 			facts = forwarding.Collect(ctx, f.Node, true)
 		}
 	}
-	return func(c *ipam.Config) []string { return obstacles(facts, c) }, err
+	return func(c *ipam.Config) []string { return obstacles(facts, c) }, errors.Join(append([]error{err}, facts.Unread...)...)
 }
 
 func obstacles(facts *forwarding.Facts, c *ipam.Config) []string {

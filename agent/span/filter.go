@@ -6,6 +6,7 @@ package span
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type Filtering struct {
 	// have no network any more, or it is not known yet whether they get routes, and from where packets come.
 	Pools  []*ipam.Config
 	Spared []string
+	// Known are the subnets of all pools with a network that spans hosts, or routes, by name.
+	Known map[string][]netip.Prefix
 	// Node is the address that other hosts send to. Not valid: no pool is known to have routes.
 	Node netip.Addr
 }
@@ -85,8 +88,9 @@ func (s *Span) interfaces() []string {
 func (s *Span) filtering() (f Filtering, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f = Filtering{Accept: s.settings.Accept, Spared: slices.Clone(s.spared)}
+	f = Filtering{Accept: s.settings.Accept, Spared: slices.Sorted(maps.Keys(s.spared)), Known: maps.Clone(s.spared)}
 	for _, r := range s.runners {
+		f.Known[r.config.Pool] = r.config.Subnets()
 		switch passage, node := r.passes(); passage {
 		case passageWanted:
 			f.Pools, f.Node = append(f.Pools, r.config), node
@@ -113,8 +117,8 @@ func (s *Span) noteFiltered(ctx context.Context) {
 	failed := ""
 	if err != nil {
 		failed = strings.ReplaceAll(err.Error(), "\n", "; ")
-		s.config.Logger.Debug("the filters are not changed", "error", err)
 	}
+	s.noteUnfiltered(failed)
 	s.each(func(r *runner) {
 		var texts []string
 		if passage, _ := r.passes(); passage != passageUnwanted { // what lets it through would let others in
@@ -125,4 +129,17 @@ func (s *Span) noteFiltered(ctx context.Context) {
 		}
 		r.noteText(Filtered, list(texts))
 	})
+}
+
+// noteUnfiltered replaces the problem of the filters of a host without pools, and logs a new one.
+func (s *Span) noteUnfiltered(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.runners) > 0 {
+		text = "" // they have it
+	}
+	if text != "" && text != s.unfiltered {
+		s.config.Logger.Error("what let packets of pools through is not removed", "error", text)
+	}
+	s.unfiltered = text
 }

@@ -124,6 +124,26 @@ func TestFilteringOverlap(t *testing.T) {
 	})
 }
 
+// TestFiltersStay: what cannot be removed is a problem also without pools.
+func TestFiltersStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.left = true
+		h.unfiltered = errors.New("the chain stays")
+		h.keeps(true)
+		end := h.run(t)
+		defer end()
+		time.Sleep(findPause)
+		looks()
+		requireText(t, "problems", h.kinds(), "filtered")
+		requireText(t, "text", h.Status()[0].Problems[0].Text, "the chain stays")
+		h.set(func() { h.unfiltered = nil })
+		time.Sleep(filterPause)
+		looks()
+		requireText(t, "problems when it is removed", h.kinds(), "")
+	})
+}
+
 // filterings returns what the filters should have done the last time since it was called.
 func (h *host) filterings() string {
 	h.mu.Lock()

@@ -113,10 +113,12 @@ type Span struct {
 	mu       sync.Mutex // guards all below
 	settings Settings
 	runners  map[string]*runner
-	// found is whether pools have been looked for, and spared are those without a runner that have
-	// routes.
+	// found is whether pools have been looked for, and spared are the subnets of those without a runner
+	// that have routes.
 	found  bool
-	spared []string
+	spared map[string][]netip.Prefix
+	// unfiltered is the problem of the filters if there are no runners. Empty: none.
+	unfiltered string
 	// failed are the problems of pools without a runner. That of all pools is under "".
 	failed map[string]Problem
 }
@@ -124,7 +126,7 @@ type Span struct {
 // New returns what Run starts.
 func New(c Config, s Settings) *Span {
 	one := func() chan struct{} { return make(chan struct{}, 1) }
-	return &Span{config: c, settings: s, kicks: one(), refilter: one(), moved: one(), disturbed: one(), runners: map[string]*runner{}, failed: map[string]Problem{}}
+	return &Span{config: c, settings: s, kicks: one(), refilter: one(), moved: one(), disturbed: one(), runners: map[string]*runner{}, spared: map[string][]netip.Prefix{}, failed: map[string]Problem{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -272,14 +274,13 @@ func (s *Span) spare() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var spared []string
+	spared := map[string][]netip.Prefix{}
 	for _, p := range recorded {
 		if s.runners[p.Name] == nil {
-			spared = append(spared, p.Name)
+			spared[p.Name] = p.Subnets
 		}
 	}
-	slices.Sort(spared)
-	if !s.found || !slices.Equal(spared, s.spared) {
+	if !s.found || !maps.EqualFunc(spared, s.spared, slices.Equal[[]netip.Prefix]) {
 		kick(s.refilter)
 	}
 	s.found, s.spared = true, spared
@@ -386,7 +387,7 @@ func (s *Span) endAll() {
 // Status returns the state of each pool, by name.
 func (s *Span) Status() []Status {
 	s.mu.Lock()
-	runners, failed := slices.Collect(maps.Values(s.runners)), maps.Clone(s.failed)
+	runners, failed, unfiltered := slices.Collect(maps.Values(s.runners)), maps.Clone(s.failed), s.unfiltered
 	s.mu.Unlock()
 	all := make([]Status, 0, len(runners)+len(failed))
 	for _, r := range runners {
@@ -394,6 +395,9 @@ func (s *Span) Status() []Status {
 	}
 	for pool, p := range failed {
 		all = append(all, Status{Pool: pool, Problems: []Problem{p}})
+	}
+	if unfiltered != "" {
+		all = append(all, Status{Problems: []Problem{{Filtered, unfiltered}}})
 	}
 	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Pool, b.Pool) })
 	return all

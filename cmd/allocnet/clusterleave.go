@@ -44,7 +44,7 @@ type leavingTable interface {
 
 // leavingFilters let packets of pools through; see package packetfilter.
 type leavingFilters interface {
-	Remove(ctx context.Context) error
+	Remove(ctx context.Context, known map[string][]netip.Prefix) error
 }
 
 // leave is what the command cluster leave does.
@@ -77,8 +77,8 @@ conf_dir of the agent's configuration: repeat flags that the agent has instead. 
 networks from the CNI configuration directories before you start the agent.
 
 If the store does not answer, or the network of a pool was removed before, the routes and devices
-are removed nevertheless, the blocks that stay this host's are named, and the exit code is 1. The
-command can be repeated.`,
+are removed nevertheless, the blocks that stay this host's are named, and the exit code is 1. So it is
+if the firewall keeps what lets packets through: the blocks are given back. The command can be repeated.`,
 		Example: `  allocnet cluster leave --yes`,
 		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return l.open(cmd, s, &f) },
@@ -188,13 +188,17 @@ func (l *leave) run(cmd *cobra.Command) error {
 	if err := l.table.RemoveAll(); err != nil {
 		return fmt.Errorf("remove the routes and devices: %w", err)
 	}
-	if err := l.filters.Remove(ctx); err != nil {
-		return fmt.Errorf("remove what lets packets through the firewall: %w", err)
+	err = l.filters.Remove(ctx, l.subnets)
+	if err != nil {
+		err = fmt.Errorf("remove what lets packets through the firewall: %w", err)
 	}
 	if _, err := fmt.Fprintln(out, "removed the routes and devices"); err != nil {
 		return err
 	}
-	return l.release(cmd)
+	if err := errors.Join(err, l.release(cmd)); err != nil {
+		return &exitError{exitFailed, err}
+	}
+	return nil
 }
 
 // unused returns an error that names what has addresses of the pools.
@@ -271,10 +275,7 @@ func (l *leave) release(cmd *cobra.Command) error {
 	for _, name := range slices.Sorted(maps.Keys(l.stranded)) {
 		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, strings.Join(texts(l.stranded[name]), " ")))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return &exitError{exitFailed, err}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // stillHeld is why blocks stay although the store has answered.

@@ -41,7 +41,10 @@ type leftFilters struct {
 	err     error
 }
 
-func (f *leftFilters) Remove(context.Context) error { f.removed++; return f.err }
+func (f *leftFilters) Remove(context.Context, map[string][]netip.Prefix) error {
+	f.removed++
+	return f.err
+}
 
 // leftPool is a pool of which this host has blocks.
 type leftPool struct {
@@ -101,6 +104,7 @@ func TestClusterLeave(t *testing.T) {
 		"of another pool":   {leave{yes: true}, nil, "10.93.0.3", nil, nil, "", 1, exitDone, "pool old: routes and devices, blocks of this host: -\n"},
 		"without the store": {leave{yes: true}, nil, "", ipam.ErrUnavailable, nil, "", 1, exitFailed, "pool web: 10.91.0.0/26 still belong to this host: repeat the command: the store is unavailable"},
 		"kernel refuses":    {leave{yes: true}, nil, "", nil, errors.New("EPERM"), "", 1, exitFailed, "remove the routes and devices: EPERM"},
+		"firewall, blocks":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, exitFailed, "released of pool web: 10.91.0.0/26\n"},
 		"firewall refuses":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, exitFailed, "remove what lets packets through the firewall: locked"},
 	} {
 		table := &leftTable{pools: []route.Pool{{Name: "old", Subnets: []netip.Prefix{netip.MustParsePrefix("10.92.0.0/16")}}}, err: test.kernel}

@@ -140,26 +140,34 @@ func (f *Facts) collectRules(ctx context.Context) {
 	listings, err := cleanup.Listings(ctx)
 	f.unread(err)
 	f.Listings = listings
-	hasIptables := false
+	listed := map[string]bool{}
 	for _, l := range listings {
 		f.rulesets = append(f.rulesets, parseIptables(l))
-		hasIptables = hasIptables || !strings.HasSuffix(l.Program, "-legacy")
+		if !strings.HasSuffix(l.Program, "-legacy") {
+			listed[map[bool]string{false: "ip", true: "ip6"}[l.IPv6]] = true
+		}
 	}
-	f.unread(f.collectNftables(ctx, hasIptables))
+	f.unread(f.collectNftables(ctx, listed))
 	if _, err := exec.LookPath("firewall-cmd"); err != nil {
 		return
 	}
-	if output(ctx, "firewall-cmd", "--state") != nil { // it does not run otherwise
-		f.zones = append([]zone{}, parseZones(string(output(ctx, "firewall-cmd", "--list-all-zones")))...)
+	if output(ctx, "firewall-cmd", "--state") == nil {
+		return // it does not run
 	}
+	zones := output(ctx, "firewall-cmd", "--list-all-zones")
+	if zones == nil {
+		f.unread(errors.New("firewall-cmd --list-all-zones fails: the zones of firewalld are not known"))
+		return
+	}
+	f.zones = append([]zone{}, parseZones(string(zones))...)
 }
 
-func (f *Facts) collectNftables(ctx context.Context, hasIptables bool) error {
+func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) error {
 	chains := output(ctx, "nft", "-j", "list", "chains")
 	if chains == nil {
 		return nil
 	}
-	tables, err := forwardTables(chains, hasIptables)
+	tables, err := forwardTables(chains, listed)
 	if err != nil {
 		return err
 	}

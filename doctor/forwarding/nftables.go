@@ -35,8 +35,8 @@ type nftRule struct {
 type table struct{ family, name string }
 
 // forwardTables returns the tables with chains of forwarded packets. Those of iptables are left
-// out where its programs list them, and so is that of firewalld, whose zones say more.
-func forwardTables(chains []byte, hasIptables bool) ([]table, error) {
+// out in the families for which its programs list them, and so is that of firewalld, whose zones say more.
+func forwardTables(chains []byte, listed map[string]bool) ([]table, error) {
 	var l listing
 	if err := json.Unmarshal(chains, &l); err != nil {
 		return nil, fmt.Errorf("nft -j list chains: %w", err)
@@ -47,7 +47,7 @@ func forwardTables(chains []byte, hasIptables bool) ([]table, error) {
 			continue
 		}
 		t := table{o.Chain.Family, o.Chain.Table}
-		isIPTables := hasIptables && t.name == "filter" && (t.family == "ip" || t.family == "ip6")
+		isIPTables := listed[t.family] && t.name == "filter"
 		if slices.Contains([]string{"ip", "ip6", "inet"}, t.family) && t.name != "firewalld" && !isIPTables && !slices.Contains(all, t) {
 			all = append(all, t)
 		}

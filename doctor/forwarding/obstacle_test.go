@@ -227,12 +227,12 @@ func TestForwardTables(t *testing.T) {
 		chain("ip", "filter", "forward"), chain("inet", "fw", "forward"), chain("inet", "fw", "forward"), chain("inet", "in", "input"),
 		chain("inet", "firewalld", "forward"), chain("bridge", "b", "forward"), chain("inet", "filter", "forward"),
 	}, ", ") + `]}`
-	for hasIptables, want := range map[bool][]table{
-		true: {{"inet", "fw"}, {"inet", "filter"}}, false: {{"ip", "filter"}, {"inet", "fw"}, {"inet", "filter"}},
+	for listed, want := range map[string][]table{
+		"ip": {{"inet", "fw"}, {"inet", "filter"}}, "ip6": {{"ip", "filter"}, {"inet", "fw"}, {"inet", "filter"}},
 	} {
-		got, err := forwardTables([]byte(list), hasIptables)
+		got, err := forwardTables([]byte(list), map[string]bool{listed: true})
 		if err != nil || cmp.Diff(want, got, cmp.AllowUnexported(table{})) != "" {
-			t.Errorf("with iptables %v: %v, %v, want %v", hasIptables, got, err, want)
+			t.Errorf("with iptables of %s: %v, %v, want %v", listed, got, err, want)
 		}
 	}
 }

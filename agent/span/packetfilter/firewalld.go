@@ -44,6 +44,23 @@ func planSources(r record, found Found, g Goal) (add, drop []source) {
 	return add, drop
 }
 
+// changeSources adds and removes sources, and returns those that there may be then. One that firewalld has in another zone is
+// none: it has each in one zone.
+func (r *round) changeSources(ctx context.Context, all, add, drop []source) []source {
+	ctx, stop := context.WithTimeout(ctx, firewalldLimit)
+	defer stop()
+	gone := map[source]bool{}
+	for _, s := range add {
+		err := r.addSource(ctx, s)
+		r.did("source "+s.Subnet.String(), err)
+		gone[s] = exits(err, exitZoneConflict)
+	}
+	for _, s := range drop {
+		gone[s] = r.did("no source "+s.Subnet.String(), r.removeSource(ctx, s))
+	}
+	return slices.DeleteFunc(all, func(s source) bool { return gone[s] })
+}
+
 // addSource adds a source to what firewalld has at present. Its files are the operator's.
 func (k *Keeper) addSource(ctx context.Context, s source) error {
 	return k.system.run(ctx, "", firewallCmd, zoneOption, "--add-source="+s.Subnet.String())
@@ -63,12 +80,18 @@ func (k *Keeper) removeSource(ctx context.Context, s source) error {
 
 // Exit codes of firewall-cmd(1).
 const (
+	exitZoneConflict  = 18
 	exitUnknownSource = 30
 	exitNotRunning    = 252
 )
 
 // isGone is whether firewall-cmd failed because there is no such source.
 func isGone(err error) bool {
+	return errors.Is(err, exec.ErrNotFound) || exits(err, exitZoneConflict, exitUnknownSource, exitNotRunning)
+}
+
+// exits is whether an error is that of a program which exits with one of the codes.
+func exits(err error, codes ...int) bool {
 	var exit interface{ ExitCode() int }
-	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &exit) && slices.Contains([]int{exitUnknownSource, exitNotRunning}, exit.ExitCode())
+	return errors.As(err, &exit) && slices.Contains(codes, exit.ExitCode())
 }

@@ -4,6 +4,7 @@
 package packetfilter
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -29,6 +30,29 @@ const (
 type plan struct {
 	program     string
 	transaction string
+	// removal is a second transaction, which fails if a rule of others leads to our chain. Empty: none.
+	removal string
+}
+
+// restore executes a plan, and returns whether that was done.
+func (r *round) restore(ctx context.Context, p plan) bool {
+	done := true
+	for _, text := range []string{p.transaction, p.removal} {
+		if text == "" || !done {
+			continue
+		}
+		err := r.system.run(ctx, text, p.program+"-restore", "--noflush", "--wait", lockWait)
+		if err != nil && text == p.removal {
+			err = fmt.Errorf("the chain %s stays, empty: remove the rules of others that lead to it: %w", chainName, err)
+		}
+		done = r.did(p.program, err)
+	}
+	return done
+}
+
+// HasRules is whether there is something of ours.
+func HasRules(listings []cleanup.Listing) bool {
+	return slices.ContainsFunc(listings, func(l cleanup.Listing) bool { return readTable(l.Text).hasChain })
 }
 
 // planAll returns what makes the rules of the host those of the goal, and whether it has some of ours
@@ -41,8 +65,9 @@ func planAll(found Found, g Goal) (plans []plan, left bool) {
 			want = nil
 		}
 		left = left || len(want) > 0
-		if text := t.transaction(want); text != "" {
-			plans = append(plans, plan{l.Program, text})
+		if p := t.plan(want); p.transaction+p.removal != "" {
+			p.program = l.Program
+			plans = append(plans, p)
 		}
 	}
 	return plans, left
@@ -134,23 +159,45 @@ func (t table) spared(pools []string) []string {
 	})
 }
 
-// transaction returns what iptables-restore needs to make our rules those that are wanted. Empty: they are.
-func (t table) transaction(want []string) string {
-	same := slices.EqualFunc(t.rules, want, func(a, b string) bool { return slices.Equal(split(a), split(b)) })
+// plan returns what iptables-restore needs to make our rules those that are wanted. Empty: they are.
+func (t table) plan(want []string) plan {
 	switch {
-	case len(want) == 0 && !t.hasChain:
-		return ""
-	case len(want) > 0 && t.hasChain && same && t.isFirst && len(t.jumps) == 1:
-		return ""
+	case len(want) > 0 && t.hasChain && t.has(want) && t.isFirst && len(t.jumps) == 1:
+		return plan{}
+	case len(want) > 0:
+		return plan{transaction: t.transaction(slices.Concat([]string{"-I " + forwardRule}, want))}
+	case !t.hasChain:
+		return plan{}
 	}
-	lines := []string{"*filter", ":" + chainName + " - [0:0]"}
+	p := plan{removal: transaction("-X " + chainName)}
+	if len(t.rules)+len(t.jumps) > 0 {
+		p.transaction = t.transaction(nil)
+	}
+	return p
+}
+
+// has is whether our rules are those that are wanted. Their order does not matter.
+func (t table) has(want []string) bool {
+	sorted := func(rules []string) [][]string {
+		var all [][]string
+		for _, line := range rules {
+			all = append(all, split(line))
+		}
+		slices.SortFunc(all, slices.Compare[[]string])
+		return all
+	}
+	return slices.EqualFunc(sorted(t.rules), sorted(want), slices.Equal[[]string])
+}
+
+// transaction has lines for our chain, empty and called by nothing before.
+func (t table) transaction(lines []string) string {
+	all := []string{":" + chainName + " - [0:0]"}
 	for _, jump := range t.jumps {
-		lines = append(lines, "-D"+strings.TrimPrefix(jump, "-A"))
+		all = append(all, "-D"+strings.TrimPrefix(jump, "-A"))
 	}
-	if len(want) > 0 {
-		lines = append(append(lines, "-I "+forwardRule), want...)
-	} else {
-		lines = append(lines, "-X "+chainName)
-	}
-	return strings.Join(append(lines, "COMMIT"), "\n") + "\n"
+	return transaction(append(all, lines...)...)
+}
+
+func transaction(lines ...string) string {
+	return "*filter\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
 }

@@ -41,6 +41,8 @@ type Keeper struct {
 type system interface {
 	// run executes a program.
 	run(ctx context.Context, stdin, name string, args ...string) error
+	// hasIptables is whether a program of iptables is installed.
+	hasIptables() bool
 	// set sets a parameter of the kernel.
 	set(path, value string) error
 }
@@ -78,6 +80,9 @@ type Goal struct {
 	Pools []*ipam.Config
 	// Spared are names of other pools. What they have stays.
 	Spared []string
+	// Known are the subnets of all pools that are known, by name: if the record is damaged, the sources may be
+	// those. Nil: none.
+	Known map[string][]netip.Prefix
 }
 
 // Keep makes the host let packets of the pools through, and no more than these. What is right is not
@@ -87,37 +92,31 @@ func (k *Keeper) Keep(ctx context.Context, found Found, g Goal) (changed bool, e
 	if err != nil {
 		return false, err
 	}
+	recorded.assume(g.Known)
+	r := round{Keeper: k}
+	if recorded.HasRules && len(found.Listings) == 0 && !k.system.hasIptables() {
+		r.errs = append(r.errs, fmt.Errorf("no program of iptables is installed, and there may be rules of the chain %s: install iptables, or remove %s if there are none", chainName, k.recordPath()))
+		found.IsPartial = true
+	}
 	plans, hasRules := planAll(found, g)
 	add, drop := planSources(recorded, found, g)
-	next := record{hasRules || found.IsPartial && recorded.HasRules, slices.Concat(recorded.Sources, add)}
-	if err := k.writeRecord(record{next.HasRules || recorded.HasRules || len(plans) > 0, next.Sources}); err != nil {
+	next := record{HasRules: hasRules || found.IsPartial && recorded.HasRules, Sources: slices.Concat(recorded.Sources, add)}
+	if err := k.writeRecord(record{HasRules: next.HasRules || recorded.HasRules || len(plans) > 0, Sources: next.Sources}); err != nil {
 		return false, err
 	}
-	r := round{log: k.o.Logger}
 	for _, path := range found.Disabled(g.Pools) {
 		r.did(path, k.system.set(path, "1"))
 	}
 	for _, p := range plans {
-		if !r.did(p.program, k.system.run(ctx, p.transaction, p.program+"-restore", "--noflush", "--wait", lockWait)) {
-			next.HasRules = true
-		}
+		next.HasRules = !r.restore(ctx, p) || next.HasRules
 	}
-	ctx, stop := context.WithTimeout(ctx, firewalldLimit)
-	defer stop()
-	for _, s := range add {
-		r.did("source "+s.Subnet.String(), k.addSource(ctx, s))
-	}
-	for _, s := range drop {
-		if r.did("no source "+s.Subnet.String(), k.removeSource(ctx, s)) {
-			next.Sources = slices.DeleteFunc(next.Sources, func(other source) bool { return other == s })
-		}
-	}
+	next.Sources = r.changeSources(ctx, next.Sources, add, drop)
 	return r.changed, errors.Join(append(r.errs, k.writeRecord(next))...)
 }
 
 // round is one of changes.
 type round struct {
-	log     hclog.Logger
+	*Keeper
 	changed bool
 	errs    []error
 }
@@ -129,14 +128,16 @@ func (r *round) did(what string, err error) bool {
 		return false
 	}
 	r.changed = true
-	r.log.Info("changed what lets packets of pools through", "change", what)
+	r.o.Logger.Info("changed what lets packets of pools through", "change", what)
 	return true
 }
 
-// Remove removes all that is ours, on record or not.
-func (k *Keeper) Remove(ctx context.Context) error {
-	listings, err := cleanup.Listings(ctx)
-	_, keepErr := k.Keep(ctx, Found{noFacts{}, listings, err != nil}, Goal{})
+// Remove removes all that is ours, on record or not. Known is as in Goal.
+func (k *Keeper) Remove(ctx context.Context, known map[string][]netip.Prefix) error {
+	limited, stop := context.WithTimeout(ctx, programLimit)
+	defer stop()
+	listings, err := cleanup.Listings(limited)
+	_, keepErr := k.Keep(ctx, Found{noFacts{}, listings, err != nil}, Goal{Known: known})
 	return errors.Join(err, keepErr)
 }
 
@@ -181,6 +182,8 @@ func (h host) run(ctx context.Context, stdin, name string, args ...string) error
 	}
 	return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
 }
+
+func (host) hasIptables() bool { return cleanup.HasIptables() }
 
 func (host) set(path, value string) error {
 	var parameters sysctl.Tree

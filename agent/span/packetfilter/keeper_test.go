@@ -58,7 +58,11 @@ type fakeSystem struct {
 	dir   string
 	lines []string
 	fail  map[string]error
+	// uninstalled is whether there is no program of iptables.
+	uninstalled bool
 }
+
+func (f *fakeSystem) hasIptables() bool { return !f.uninstalled }
 
 func (f *fakeSystem) note(line string) error {
 	if _, err := os.Stat(filepath.Join(f.dir, recordName)); err != nil && !strings.HasPrefix(line, "set ") {
@@ -70,9 +74,9 @@ func (f *fakeSystem) note(line string) error {
 
 func (f *fakeSystem) run(_ context.Context, stdin, name string, args ...string) error {
 	if stdin != "" {
-		return f.note(name + "\n" + stdin)
+		stdin = "\n" + stdin
 	}
-	return f.note(name + " " + strings.Join(args, " "))
+	return f.note(name + " " + strings.Join(args, " ") + stdin)
 }
 
 func (f *fakeSystem) set(path, value string) error { return f.note("set " + path + "=" + value) }
@@ -118,7 +122,9 @@ const (
 	ruleEth0  = `-A ALLOCNET-FORWARD -s 10.100.0.0/16 -d 10.100.0.0/16 -i eth0 -m comment --comment "allocnet pool web" -j ACCEPT`
 	rulePairs = `-A ALLOCNET-FORWARD -s 10.100.0.0/16 -d 10.100.0.0/16 -i veth+ -m comment --comment "allocnet pool web" -j ACCEPT`
 	ruleOld   = `-A ALLOCNET-FORWARD -s 10.9.0.0/16 -d 10.9.0.0/16 -i vx-old -m comment --comment "allocnet pool old" -j ACCEPT`
-	declared  = "iptables-nft-restore\n*filter\n:ALLOCNET-FORWARD - [0:0]\n"
+	restored  = "iptables-nft-restore --noflush --wait 30\n*filter\n"
+	declared  = restored + ":ALLOCNET-FORWARD - [0:0]\n"
+	removed   = restored + "-X ALLOCNET-FORWARD\nCOMMIT\n"
 	inserted  = "-I FORWARD -j ALLOCNET-FORWARD\n"
 	present   = ":FORWARD DROP [0:0]\n:ALLOCNET-FORWARD - [0:0]\n-A FORWARD -j ALLOCNET-FORWARD\n-A FORWARD -j other\n"
 )
@@ -139,16 +145,19 @@ func TestRules(t *testing.T) {
 		"a rule is missing":      {present + ruleEth0, web, declared + "-D FORWARD -j ALLOCNET-FORWARD\n" + inserted + ruleEth0 + "\n" + rulePairs + "\nCOMMIT\n"},
 		"not called":             {":FORWARD DROP [0:0]\n:ALLOCNET-FORWARD - [0:0]\n" + ruleEth0 + "\n" + rulePairs, web, declared + inserted + ruleEth0 + "\n" + rulePairs + "\nCOMMIT\n"},
 		"not first":              {":FORWARD DROP [0:0]\n:ALLOCNET-FORWARD - [0:0]\n-A FORWARD -j other\n-A FORWARD -j ALLOCNET-FORWARD\n" + ruleEth0 + "\n" + rulePairs, web, declared + "-D FORWARD -j ALLOCNET-FORWARD\n" + inserted + ruleEth0 + "\n" + rulePairs + "\nCOMMIT\n"},
-		"no pool":                {present + ruleEth0, Goal{}, declared + "-D FORWARD -j ALLOCNET-FORWARD\n-X ALLOCNET-FORWARD\nCOMMIT\n"},
+		"no pool":                {present + ruleEth0, Goal{}, declared + "-D FORWARD -j ALLOCNET-FORWARD\nCOMMIT\n\n" + removed},
+		"an empty chain alone":   {":FORWARD DROP [0:0]\n:ALLOCNET-FORWARD - [0:0]\n-A FORWARD -j other", Goal{}, removed},
+		"another order":          {present + rulePairs + "\n" + ruleEth0, web, ""},
+		"called twice":           {present + "-A FORWARD -g ALLOCNET-FORWARD\n" + ruleEth0 + "\n" + rulePairs, web, declared + "-D FORWARD -j ALLOCNET-FORWARD\n-D FORWARD -g ALLOCNET-FORWARD\n" + inserted + ruleEth0 + "\n" + rulePairs + "\nCOMMIT\n"},
 		"no pool, and no rule":   {":FORWARD DROP [0:0]\n-A FORWARD -j other", Goal{}, ""},
-		"another pool is spared": {present + ruleEth0 + "\n" + rulePairs + "\n" + ruleOld, Goal{web.Pools, []string{"old"}}, ""},
-		"a spared pool alone":    {present + ruleEth0 + "\n" + ruleOld, Goal{nil, []string{"old"}}, declared + "-D FORWARD -j ALLOCNET-FORWARD\n" + inserted + ruleOld + "\nCOMMIT\n"},
+		"another pool is spared": {present + ruleEth0 + "\n" + rulePairs + "\n" + ruleOld, Goal{Pools: web.Pools, Spared: []string{"old"}}, ""},
+		"a spared pool alone":    {present + ruleEth0 + "\n" + ruleOld, Goal{Spared: []string{"old"}}, declared + "-D FORWARD -j ALLOCNET-FORWARD\n" + inserted + ruleOld + "\nCOMMIT\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, f := newKeeper(t)
 			keep(t, k, facts, test.rules, test.goal)
 			requireText(t, "executed", f.took(), test.want)
-			left := test.want != "" && !strings.Contains(test.want, "-X") || strings.Contains(name, "there") || strings.Contains(name, "spared")
+			left := test.want != "" && !strings.Contains(test.want, "-X") || strings.Contains(name, "there") || strings.Contains(name, "order") || strings.Contains(name, "spared")
 			if k.HasRecord() != left {
 				t.Errorf("a record: %v, want %v", k.HasRecord(), left)
 			}
@@ -188,10 +197,11 @@ func TestSourceIsGone(t *testing.T) {
 		executed string
 		left     bool
 	}{
-		"in its files":  {nil, query, false},
-		"removed":       {map[string]error{query: exitError(1), remove: exitError(exitUnknownSource)}, query + "\n" + remove, false},
-		"not running":   {map[string]error{query: exitError(252), remove: exitError(exitNotRunning)}, query + "\n" + remove, false},
-		"does not work": {map[string]error{query: exitError(1), remove: exitError(254)}, query + "\n" + remove, true},
+		"in its files":    {nil, query, false},
+		"removed":         {map[string]error{query: exitError(1), remove: exitError(exitUnknownSource)}, query + "\n" + remove, false},
+		"in another zone": {map[string]error{query: exitError(1), remove: exitError(exitZoneConflict)}, query + "\n" + remove, false},
+		"not running":     {map[string]error{query: exitError(252), remove: exitError(exitNotRunning)}, query + "\n" + remove, false},
+		"does not work":   {map[string]error{query: exitError(1), remove: exitError(254)}, query + "\n" + remove, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, f := newKeeper(t)
@@ -237,4 +247,74 @@ func TestUnlisted(t *testing.T) {
 		}
 	}
 	requireText(t, "executed", f.took(), "")
+}
+
+// TestZoneConflict: a subnet that an operator has put into another zone is reported, and never taken for one of ours.
+func TestZoneConflict(t *testing.T) {
+	k, f := newKeeper(t)
+	web := Goal{Pools: []*ipam.Config{pool(t, "web", "auto")}}
+	f.fail["firewall-cmd --zone=trusted --add-source=10.100.0.0/16"] = exitError(exitZoneConflict)
+	_, err := k.Keep(t.Context(), Found{Facts: fakeFacts{rejected: map[string]bool{"10.100.0.0/16": true}}}, web)
+	if err == nil || k.HasRecord() {
+		t.Errorf("%v, a record: %v", err, k.HasRecord())
+	}
+	f.fail["firewall-cmd --zone=trusted --add-source=10.100.0.0/16"] = exitError(254)
+	_, err = k.Keep(t.Context(), Found{Facts: fakeFacts{rejected: map[string]bool{"10.100.0.0/16": true}}}, web)
+	if err == nil || !k.HasRecord() {
+		t.Errorf("after another failure: %v, a record: %v", err, k.HasRecord())
+	}
+}
+
+// TestDamagedRecord: the subnets of pools that are known may be sources of ours.
+func TestDamagedRecord(t *testing.T) {
+	const query, remove = "firewall-cmd --permanent --zone=trusted --query-source=10.100.0.0/16", "firewall-cmd --zone=trusted --remove-source=10.100.0.0/16"
+	web := Goal{Pools: []*ipam.Config{pool(t, "web", "auto")}, Known: map[string][]netip.Prefix{"web": {netip.MustParsePrefix("10.100.0.0/16")}}}
+	for _, damage := range []string{"", "{", "\x00\x00"} {
+		k, f := newKeeper(t)
+		if err := os.WriteFile(k.recordPath(), []byte(damage), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		keep(t, k, fakeFacts{}, "", web)
+		requireText(t, "with the pool", f.took(), "")
+		keep(t, k, fakeFacts{}, "", Goal{})
+		requireText(t, "without", f.took(), query+"\n"+remove)
+		if k.HasRecord() {
+			t.Error("a record is left")
+		}
+	}
+}
+
+// TestRestoreFails: rules of ours may be there, also as the chain that others lead to.
+func TestRestoreFails(t *testing.T) {
+	listings := []cleanup.Listing{{Program: "iptables-nft", Text: save(present + ruleEth0)}}
+	flush := declared + "-D FORWARD -j ALLOCNET-FORWARD\nCOMMIT\n"
+	for name, test := range map[string]struct {
+		fails, executed, want string
+	}{
+		"all":       {flush, flush, "EBUSY"},
+		"the chain": {removed, flush + "\n" + removed, "the chain ALLOCNET-FORWARD stays, empty: remove the rules of others that lead to it: EBUSY"},
+	} {
+		k, f := newKeeper(t)
+		f.fail[test.fails] = errors.New("EBUSY")
+		_, err := k.Keep(t.Context(), Found{Facts: fakeFacts{}, Listings: listings}, Goal{})
+		requireText(t, name, f.took(), test.executed)
+		if err == nil || err.Error() != test.want || !k.HasRecord() {
+			t.Errorf("%s: %v, a record: %v", name, err, k.HasRecord())
+		}
+	}
+}
+
+// TestNoPrograms: what is on record is not forgotten where no program can list it.
+func TestNoPrograms(t *testing.T) {
+	for _, hasRules := range []bool{true, false} {
+		k, f := newKeeper(t)
+		f.uninstalled = true
+		if err := k.writeRecord(record{HasRules: hasRules, Sources: []source{{"web", netip.MustParsePrefix("10.100.0.0/16")}}}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := k.Keep(t.Context(), Found{Facts: fakeFacts{}}, Goal{})
+		if (err != nil) != hasRules || hasRules && !strings.Contains(err.Error(), "install iptables") || k.HasRecord() != hasRules {
+			t.Errorf("rules %v: %v, a record: %v", hasRules, err, k.HasRecord())
+		}
+	}
 }

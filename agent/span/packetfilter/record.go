@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +23,21 @@ type record struct {
 	HasRules bool `json:"rules,omitempty"`
 	// Sources are those of firewalld.
 	Sources []source `json:"sources,omitempty"`
+
+	// isDamaged is whether it could not be read.
+	isDamaged bool
+}
+
+// assume makes a damaged record say that all subnets that are known may be sources.
+func (r *record) assume(known map[string][]netip.Prefix) {
+	if !r.isDamaged {
+		return
+	}
+	for _, pool := range slices.Sorted(maps.Keys(known)) {
+		for _, subnet := range known[pool] {
+			r.Sources = append(r.Sources, source{pool, subnet})
+		}
+	}
 }
 
 // recordName is that of the record. Records of routes have a suffix.
@@ -34,7 +51,7 @@ func (k *Keeper) HasRecord() bool {
 	return err == nil
 }
 
-// readRecord returns the record; an empty one if it is missing or damaged.
+// readRecord returns the record; an empty one if it is missing.
 func (k *Keeper) readRecord() (record, error) {
 	var r record
 	data, err := os.ReadFile(k.recordPath())
@@ -45,7 +62,7 @@ func (k *Keeper) readRecord() (record, error) {
 		return r, fmt.Errorf("read the record of the filters: %w", err)
 	}
 	if json.Unmarshal(data, &r) != nil {
-		return record{HasRules: true}, nil
+		return record{HasRules: true, isDamaged: true}, nil
 	}
 	return r, nil
 }
@@ -66,7 +83,7 @@ func (k *Keeper) writeRecord(want record) error {
 	switch {
 	case !want.HasRules && len(want.Sources) == 0:
 		return k.forget()
-	case have.HasRules == want.HasRules && slices.Equal(have.Sources, want.Sources):
+	case !have.isDamaged && have.HasRules == want.HasRules && slices.Equal(have.Sources, want.Sources):
 		return nil
 	}
 	data, err := json.Marshal(want)

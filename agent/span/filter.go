@@ -121,7 +121,10 @@ func (s *Span) noteFiltered(ctx context.Context) {
 	s.noteUnfiltered(failed)
 	s.each(func(r *runner) {
 		var texts []string
-		if passage, _ := r.passes(); passage != passageUnwanted { // what lets it through would let others in
+		switch passage, _ := r.passes(); {
+		case passage == passageUnwanted: // what lets it through would let others in
+		case passage == passageUnknown && f.Accept: // what there is may be right
+		default:
 			texts = obstacles(r.config)
 		}
 		if failed != "" {

@@ -84,6 +84,7 @@ func TestFiltering(t *testing.T) {
 func TestFilteringWithoutNomad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, Settings{Accept: true})
+		h.dropped = []string{"iptables drops them"}
 		h.nomad.set(errors.New("no servers"))
 		h.keeps(true, config(t, "routed"))
 		end := h.run(t)
@@ -92,6 +93,7 @@ func TestFilteringWithoutNomad(t *testing.T) {
 		time.Sleep(3 * filterPause)
 		synctest.Wait()
 		requireText(t, "without Nomad", h.filterings(), "accept , spared web")
+		requireText(t, "problems without Nomad", h.kinds(), "address")
 		h.nomad.set(nil, node("n1", "10.0.0.2"))
 		time.Sleep(2*pendingPause + 2*filterAtLeast)
 		synctest.Wait()

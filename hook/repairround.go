@@ -16,8 +16,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// repairBatch is how many allocations are repaired at once. Each is locked meanwhile, with an
-// open file.
+// repairBatch is how many allocations are repaired at once. Those that lack something are locked
+// meanwhile, each with an open file.
 const repairBatch = 250
 
 // RepairAttachments compares attachments with the host and their namespaces, and makes what is
@@ -53,8 +53,32 @@ func (e *Engine) RepairAttachments(ctx context.Context, r RepairRequest) ([]Drif
 	return drifts, nil
 }
 
-// repairPart repairs some allocations together.
+// repairPart repairs some allocations together. They are looked at without their locks first, so
+// that callers of those that lack nothing, which are most, do not wait.
 func (e *Engine) repairPart(ctx context.Context, ids []string, r RepairRequest) ([]Drift, error) {
+	seen, err := e.repairRound(ctx, ids, RepairRequest{IDs: r.IDs, Mode: RepairReport}, false)
+	if err != nil {
+		return nil, err
+	}
+	var skipped []Drift
+	var suspects []string
+	for _, d := range seen {
+		switch {
+		case d.Skipped != "":
+			skipped = append(skipped, d)
+		case !slices.Contains(suspects, d.Allocation):
+			suspects = append(suspects, d.Allocation)
+		}
+	}
+	if len(suspects) == 0 {
+		return skipped, nil
+	}
+	drifts, err := e.repairRound(ctx, suspects, r, true)
+	return append(skipped, drifts...), err
+}
+
+// repairRound makes one round, in which the allocations are locked or not.
+func (e *Engine) repairRound(ctx context.Context, ids []string, r RepairRequest, locked bool) ([]Drift, error) {
 	round := &repairRound{Engine: e, request: r}
 	defer round.end()
 	for _, id := range ids {
@@ -62,6 +86,9 @@ func (e *Engine) repairPart(ctx context.Context, ids []string, r RepairRequest) 
 			return nil, context.Cause(ctx)
 		}
 		round.begin(id)
+	}
+	if !locked {
+		round.end()
 	}
 	unlock, err := e.store.RLockHost(ctx) // what is missing is not garbage
 	if err != nil {
@@ -115,7 +142,7 @@ func (p *repairing) ensure(what string, make func() error) {
 	}
 }
 
-// begin locks an allocation, unless another call works on it.
+// begin locks and reads an allocation, unless another call works on it.
 func (r *repairRound) begin(id string) {
 	o, err := r.tryBegin(id)
 	switch {

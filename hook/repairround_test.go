@@ -81,6 +81,36 @@ func TestRepairAttachments(t *testing.T) {
 	}
 }
 
+// probe is an error that looks at something when it is asked for.
+type probe func() string
+
+func (p probe) Error() string { return p() }
+
+// TestRepairLocks: an allocation is not locked while it is only looked at, and is while it is
+// repaired.
+func TestRepairLocks(t *testing.T) {
+	w, _ := repairWorld(t)
+	another, err := state.Open(w.config.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locked []bool
+	w.failing["CHECK macvlan net2"] = probe(func() string {
+		lock, err := another.TryLock("runtime")
+		locked = append(locked, errors.Is(err, state.ErrLocked))
+		if err == nil {
+			lock.Unlock()
+		}
+		return "a rule"
+	})
+	if missing, open := requireDrifts(t, w, RepairRequest{}); !slices.Equal(missing, []string{"net2: a rule"}) || open {
+		t.Errorf("repaired %q, open %v", missing, open)
+	}
+	if !slices.Equal(locked, []bool{false, true}) {
+		t.Errorf("locked: %v, want that it is when it is repaired", locked)
+	}
+}
+
 // TestRepairExcept: what is left out is neither looked at nor locked.
 func TestRepairExcept(t *testing.T) {
 	w, _ := repairWorld(t)

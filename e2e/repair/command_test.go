@@ -55,6 +55,9 @@ func TestCommand(t *testing.T) {
 	if events, _ := h.command("events", "--json", "--allocation", "one"); strings.Count(events, `"operation":"repair"`) != 2 || !strings.Contains(events, "bridge web0") {
 		t.Errorf("events:\n%s", events)
 	}
+	sandbox.Eventually(t, "the kernel uses the IPv6 address of the bridge that was made again", func() bool {
+		return h.run("ip -6 route show table local fd00:88::1 dev web0") != "" && h.run("ip -6 address show dev web0 tentative") == ""
+	})
 	h.requireQuiet()
 }
 

@@ -179,12 +179,18 @@ func TestSources(t *testing.T) {
 	requireText(t, "after a reload", f.took(), command+"add-source=10.100.0.0/16")
 	keep(t, k, trusts, "", Goal{Spared: []string{"web"}})
 	requireText(t, "spared", f.took(), "")
+	keep(t, k, trusts, "", Goal{Pools: []*ipam.Config{pool(t, "renamed", "auto")}})
+	requireText(t, "with another name", f.took(), "")
+	killed := filepath.Join(k.o.Dir, "."+recordName+".new") // a writer was
+	if err := os.WriteFile(killed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	keep(t, k, trusts, "", Goal{})
 	requireText(t, "without the pool", f.took(), permanent+"\n"+command+"remove-source=10.100.0.0/16")
 	keep(t, k, trusts, "", Goal{})
 	requireText(t, "without anything", f.took(), "")
-	if k.HasRecord() {
-		t.Error("a record is left")
+	if left, err := os.ReadDir(k.o.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -28,7 +28,13 @@ type RepairRequest struct {
 	Except func(id string) bool
 	// Mode is what is done. Empty: RepairRules.
 	Mode RepairMode
+	// LastChecks is whether the last outcome of CheckUnknown counts for plugins that allocnet
+	// does not know. Default: their CHECK is run, after all else is repaired.
+	LastChecks bool
 }
+
+// SkippedBusy is Drift.Skipped of an allocation that is locked.
+const SkippedBusy = "another call is changing it"
 
 // validate checks the mode.
 func (r RepairRequest) validate() error {
@@ -54,6 +60,9 @@ type Drift struct {
 	Repaired bool `json:"repaired"`
 	// Skipped says why it was not looked at. Empty: it was.
 	Skipped string `json:"skipped,omitempty"`
+	// Reported is whether an earlier repair has told of it, and nothing was attempted since: it
+	// is an outcome of CheckUnknown.
+	Reported bool `json:"-"`
 	// Err is why it could not be repaired, or what is missing cannot be told.
 	Err error `json:"-"`
 }

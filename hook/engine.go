@@ -32,6 +32,8 @@ type Engine struct {
 	changeFile func(op, path string, change func() error) error
 	// leaks finds and removes leaks; tests replace it.
 	leaks func(ctx context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error)
+	// lastChecks are what plugins that allocnet does not know have said.
+	lastChecks lastChecks
 }
 
 var _ Hook = (*Engine)(nil)
@@ -193,8 +195,8 @@ func (o *operation) closeHold() {
 	}
 }
 
-func (o *operation) pluginDirs(a state.Attachment) []string {
-	return slices.Concat(a.PluginDirs, o.config.PluginDirs)
+func (e *Engine) pluginDirs(a state.Attachment) []string {
+	return slices.Concat(a.PluginDirs, e.config.PluginDirs)
 }
 
 func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.RuntimeConf {

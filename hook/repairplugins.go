@@ -25,19 +25,19 @@ import (
 const repairVersion = "1.0.0"
 
 // plugins repairs what the network's plugins have made. Of plugins that are unknown only their
-// CHECK tells whether something is missing.
-func (p *repairing) plugins(ctx context.Context) {
+// CHECK tells whether something is missing; last is whether what it last said counts.
+func (p *repairing) plugins(ctx context.Context, ns Namespace, last bool) {
 	a := *p.attachment()
 	list, err := cniconf.ParseList(a.ConfList)
 	if err != nil {
 		p.Err = fmt.Errorf("recorded conflist: %w", err)
 		return
 	}
-	chain := p.chain(a, list)
-	if chain == nil {
-		p.check(ctx)
+	if !p.operation.isKnown(a, list) {
+		p.unknown(ns, last)
 		return
 	}
+	chain := p.operation.config.InProcess.RepairChain(&p.Repair)
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
 		list.CNIVersion = repairVersion
@@ -52,26 +52,39 @@ func (p *repairing) plugins(ctx context.Context) {
 	p.changes = chain.Changes()
 }
 
-// chain returns what repairs a network in this process; nil if its plugins are unknown. What
-// executed ADD does not matter: the objects are the same.
-func (p *repairing) chain(a state.Attachment, list *libcni.NetworkConfigList) Chain {
-	x := p.operation.config.InProcess
-	if x == nil || a.Executor != state.InProcess && x.Supports(list, p.operation.pluginDirs(a)) != nil {
-		return nil
-	}
-	return x.RepairChain(&p.Repair)
+// isKnown tells whether an attachment can be repaired in this process. What executed ADD does not
+// matter: the objects are the same.
+func (e *Engine) isKnown(a state.Attachment, list *libcni.NetworkConfigList) bool {
+	x := e.config.InProcess
+	return x != nil && (a.Executor == state.InProcess || x.Supports(list, e.pluginDirs(a)) == nil)
 }
 
-// check asks plugins that are unknown.
-func (p *repairing) check(ctx context.Context) {
-	ns, err := p.operation.namespace()
+// unknown compares the interface, which anyone can. What plugins that are unknown say is known
+// from before, or they are to be asked.
+func (p *repairing) unknown(ns Namespace, last bool) {
+	present, err := ns.Interfaces()
 	if err == nil {
-		defer ns.Close() //nolint:errcheck // read only
-		var present []netns.Interface
-		if present, err = ns.Interfaces(); err == nil {
-			err = p.operation.check(ctx, *p.attachment(), present).Err
-		}
+		err = compare(*p.attachment(), present)
 	}
+	if err != nil || !last {
+		p.asks = err == nil
+		p.judge(err)
+		return
+	}
+	key := keyOf(p.operation.record, *p.attachment())
+	outcome, _ := p.operation.lastChecks.of(key)
+	p.told = outcome.reported && outcome.err != nil
+	p.judge(outcome.err)
+	if !p.DryRun {
+		p.operation.lastChecks.report(key)
+	}
+}
+
+// isTold tells whether an earlier repair has told of all that was found.
+func (p *repairing) isTold() bool { return p.told && len(p.Missing) == 0 }
+
+// judge notes what was seen to be wrong, or why it cannot be seen.
+func (p *repairing) judge(err error) {
 	if err != nil && isDamage(err) {
 		p.Unrepairable = append(p.Unrepairable, err.Error())
 		return

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -56,7 +58,7 @@ func (e *Engine) RepairAttachments(ctx context.Context, r RepairRequest) ([]Drif
 // repairPart repairs some allocations together. They are looked at without their locks first, so
 // that callers of those that lack nothing, which are most, do not wait.
 func (e *Engine) repairPart(ctx context.Context, ids []string, r RepairRequest) ([]Drift, error) {
-	seen, err := e.repairRound(ctx, ids, RepairRequest{IDs: r.IDs, Mode: RepairReport}, false)
+	seen, err := e.repairRound(ctx, ids, RepairRequest{IDs: r.IDs, Mode: RepairReport, LastChecks: r.LastChecks}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -90,19 +92,30 @@ func (e *Engine) repairRound(ctx context.Context, ids []string, r RepairRequest,
 	if !locked {
 		round.end()
 	}
-	unlock, err := e.store.RLockHost(ctx) // what is missing is not garbage
-	if err != nil {
+	if err := round.restore(ctx); err != nil {
 		return nil, err
 	}
-	defer unlock()
-	for _, o := range round.operations {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		round.inspect(ctx, o)
+	if locked {
+		round.ask(ctx)
 	}
-	round.commit(ctx)
 	return round.result(), nil
+}
+
+// restore makes what is missing, but does not ask plugins that are unknown.
+func (r *repairRound) restore(ctx context.Context) error {
+	unlock, err := r.store.RLockHost(ctx) // what is missing is not garbage
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, o := range r.operations {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r.inspect(ctx, o)
+	}
+	r.commit(ctx)
+	return nil
 }
 
 // repairRound is the repair of some allocations.
@@ -124,7 +137,10 @@ type repairing struct {
 	at        int
 	// changes are the rules that it has to have; nil if there are none.
 	changes *inprocess.Changes
-	started time.Time
+	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
+	// earlier repair has told of what they said.
+	asks, told bool
+	started    time.Time
 }
 
 func (p *repairing) attachment() *state.Attachment { return &p.operation.record.Attachments[p.at] }
@@ -147,7 +163,7 @@ func (r *repairRound) begin(id string) {
 	o, err := r.tryBegin(id)
 	switch {
 	case errors.Is(err, state.ErrLocked):
-		r.drifts = append(r.drifts, Drift{Allocation: id, Skipped: "another call is changing it"})
+		r.drifts = append(r.drifts, Drift{Allocation: id, Skipped: SkippedBusy})
 	case err != nil:
 		r.drifts = append(r.drifts, Drift{Allocation: id, Err: fmt.Errorf("allocation %s: %w", id, err)})
 	default:
@@ -201,7 +217,7 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns Namespace)
 		p := &repairing{operation: o, at: i, started: time.Now()}
 		p.DryRun = r.request.Mode == RepairReport
 		r.repairs = append(r.repairs, p)
-		p.plugins(ctx)
+		p.plugins(ctx, ns, r.request.LastChecks)
 		if len(p.Unrepairable) == 0 {
 			p.Err = errors.Join(p.Err, p.around(ctx, ns))
 		}
@@ -240,15 +256,42 @@ func (r *repairRound) commit(ctx context.Context) {
 	r.config.InProcess.CommitMissing(limited, changes)
 }
 
+// ask runs CHECK of plugins that are unknown. They may hang: meanwhile only their allocations are
+// locked.
+func (r *repairRound) ask(ctx context.Context) {
+	var group errgroup.Group
+	group.SetLimit(parallelChecks)
+	asking := map[*operation]bool{}
+	for _, p := range r.repairs {
+		asking[p.operation] = asking[p.operation] || p.asks
+	}
+	for _, o := range r.operations {
+		if !asking[o] {
+			o.end()
+		}
+	}
+	for _, p := range r.repairs {
+		if p.asks {
+			group.Go(func() error {
+				_, err := p.operation.checkPlugins(ctx, *p.attachment())
+				p.judge(err)
+				p.asks = false
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // each keeps its own
+}
+
 // result returns what was found, and tells the observers of what was repaired.
 func (r *repairRound) result() []Drift {
 	drifts := r.drifts
 	for _, p := range r.repairs {
-		if !p.Found() {
+		if !p.Found() && !p.asks {
 			continue
 		}
 		drifts = append(drifts, p.drift())
-		if r.request.Mode != RepairReport {
+		if r.request.Mode != RepairReport && !p.isTold() {
 			r.report(p.observation())
 		}
 	}
@@ -260,7 +303,7 @@ func (p *repairing) drift() Drift {
 	a := p.attachment()
 	d := Drift{
 		Allocation: p.operation.record.Allocation.ID, Network: a.Network, Interface: a.Interface,
-		Missing: p.Missing, Unrepairable: p.Unrepairable,
+		Missing: p.Missing, Unrepairable: p.Unrepairable, Reported: p.isTold(),
 	}
 	if p.Err != nil {
 		d.Err = p.operation.failure("repair", *a, 1, p.Err)

@@ -19,6 +19,7 @@ import (
 // Engine compares attachments with what is there, and repairs them.
 type Engine interface {
 	RepairAttachments(ctx context.Context, r hook.RepairRequest) ([]hook.Drift, error)
+	CheckUnknown(ctx context.Context, r hook.CheckRequest) error
 }
 
 // Observer counts what rounds find.
@@ -55,6 +56,8 @@ type Repairer struct {
 
 	mu     sync.Mutex // guards all below
 	status Status
+	// told is when the kernel last told of something.
+	told time.Time
 }
 
 // attachment is one of an allocation.
@@ -79,6 +82,9 @@ func (r *Repairer) Configure(mode hook.RepairMode) {
 // Run makes rounds until ctx ends: one at its start, and one after each event, at an interval,
 // and when the pause of an allocation that was repaired too often ends.
 func (r *Repairer) Run(ctx context.Context) {
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	checks.Go(func() { r.checkUnknown(ctx) })
 	events := r.watch(ctx)
 	first := time.Time{}
 	for ctx.Err() == nil {
@@ -101,6 +107,7 @@ func (r *Repairer) watch(ctx context.Context) <-chan struct{} {
 				r.config.Logger.Warn("damage is noticed at an interval only", "interval", interval, "error", err)
 			} else {
 				for range changes {
+					r.hear()
 					select {
 					case told <- struct{}{}:
 					default:
@@ -131,13 +138,16 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 		return
 	}
 	held := r.held(time.Now())
-	request := hook.RepairRequest{Mode: r.Status().Mode, Except: func(id string) bool { return held[id] }}
+	request := hook.RepairRequest{Mode: r.Status().Mode, LastChecks: true, Except: func(id string) bool { return held[id] }}
 	drifts, err := r.config.Engine.RepairAttachments(ctx, request)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
 		r.config.Logger.Warn("compare the attachments with what is there", "error", err)
+	}
+	for _, d := range drifts {
+		held[d.Allocation] = held[d.Allocation] || d.Skipped == hook.SkippedBusy
 	}
 	known := map[attachment]hook.Drift{}
 	for a, d := range r.known {
@@ -176,7 +186,9 @@ func (r *Repairer) count(drifts []hook.Drift) {
 	}
 	now, failed := time.Now(), map[string]bool{}
 	for _, d := range drifts {
-		failed[d.Allocation] = failed[d.Allocation] || !d.Repaired
+		if !d.Reported {
+			failed[d.Allocation] = failed[d.Allocation] || !d.Repaired
+		}
 	}
 	for id, failed := range failed {
 		if r.series[id] == nil {
@@ -194,7 +206,7 @@ func (r *Repairer) note(d hook.Drift, first time.Time) {
 	}
 	log := r.config.Logger.With("allocation", d.Allocation, "network", d.Network, "interface", d.Interface, "missing", lacking(d))
 	reports := r.Status().Mode == hook.RepairReport
-	if !reports {
+	if !reports && !d.Reported {
 		r.config.Observer.Repaired(d.Network, since(first), failure(d))
 	}
 	switch isNew := !known || !slices.Equal(lacking(before), lacking(d)); {

@@ -30,6 +30,9 @@ type host struct {
 	drifts int
 	began  time.Time
 	events chan struct{}
+	// checks are the times at which unknown plugins were asked, and hangs is whether they never answer.
+	checks []time.Duration
+	hangs  bool
 	// hears is why events cannot be heard; nil: they can.
 	hears error
 }
@@ -58,6 +61,26 @@ func (h *host) RepairAttachments(_ context.Context, r hook.RepairRequest) (drift
 		drifts = append(drifts, d)
 	}
 	return append(drifts, hook.Drift{Allocation: "busy", Skipped: "another call is changing it"}), nil
+}
+
+func (h *host) CheckUnknown(ctx context.Context, r hook.CheckRequest) error {
+	if r.Except("a") || r.Every < 5*time.Minute {
+		return nil
+	}
+	h.mu.Lock()
+	h.checks = append(h.checks, time.Since(h.began))
+	hangs := h.hangs
+	h.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+func (h *host) checksSoFar() []time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.checks)
 }
 
 func (h *host) Drifted(string) { h.drifts++ }

@@ -1,0 +1,47 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repair
+
+import (
+	"context"
+	"time"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+const (
+	// checkEvery is the least time between two CHECKs of an attachment whose plugins allocnet
+	// does not know: what they cost, and what they do, is unknown.
+	checkEvery = 5 * time.Minute
+	// calm is the time without an event after which such plugins are run.
+	calm = 2 * time.Second
+)
+
+// checkUnknown has plugins that allocnet does not know examine what they have made, until ctx
+// ends. Rounds do not wait for them.
+func (r *Repairer) checkUnknown(ctx context.Context) {
+	request := hook.CheckRequest{Every: checkEvery, Except: func(string) bool { return !r.isCalm() }}
+	for pause(ctx, interval); ctx.Err() == nil; pause(ctx, interval) {
+		if r.config.Outside != nil && r.config.Outside() != nil {
+			continue
+		}
+		if err := r.config.Engine.CheckUnknown(ctx, request); err != nil && ctx.Err() == nil {
+			r.config.Logger.Warn("check attachments whose plugins are unknown", "error", err)
+		}
+	}
+}
+
+// hear notes an event.
+func (r *Repairer) hear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = time.Now()
+}
+
+// isCalm tells whether there was no event for a while.
+func (r *Repairer) isCalm() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.told) >= calm
+}

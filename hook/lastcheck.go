@@ -1,0 +1,160 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/state"
+)
+
+const (
+	// parallelChecks is how many plugins that allocnet does not know run at once: each is a
+	// process, and it may hang.
+	parallelChecks = 4
+	// lastCheckLimit is the deadline of a CHECK by CheckUnknown, if CallTimeout is not shorter:
+	// no caller waits for it, but its allocation is locked.
+	lastCheckLimit = 10 * time.Second
+)
+
+// CheckRequest says what CheckUnknown examines.
+type CheckRequest struct {
+	// Every is the least time between two CHECKs of an attachment.
+	Every time.Duration
+	// Except tells which allocations are left out now. Nil: none.
+	Except func(id string) bool
+}
+
+// CheckUnknown runs CHECK of attachments whose plugins allocnet does not know, and keeps the
+// outcomes for RepairAttachments. An allocation that another call is changing is left out.
+func (e *Engine) CheckUnknown(ctx context.Context, r CheckRequest) error {
+	ids, err := e.store.IDs()
+	if err != nil {
+		return err
+	}
+	e.lastChecks.keep(ids)
+	var group errgroup.Group
+	group.SetLimit(parallelChecks)
+	errs := make([]error, len(ids))
+	for i, id := range ids {
+		group.Go(func() error {
+			if ctx.Err() == nil && (r.Except == nil || !r.Except(id)) {
+				errs[i] = e.checkUnknown(ctx, id, r.Every)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each reports its own
+	return errors.Join(errs...)
+}
+
+// checkUnknown locks an allocation only if there is something to be done.
+func (e *Engine) checkUnknown(ctx context.Context, id string, every time.Duration) error {
+	record, err := e.store.Read(id)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil || len(e.dueChecks(record, every)) == 0 {
+		return err
+	}
+	o, err := e.tryBegin(id)
+	if errors.Is(err, state.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	for _, a := range e.dueChecks(o.record, every) {
+		limited, stop := context.WithTimeout(ctx, lastCheckLimit)
+		_, err := o.checkPlugins(limited, a)
+		stop()
+		if ctx.Err() == nil {
+			e.lastChecks.put(keyOf(o.record, a), err)
+		}
+	}
+	return nil
+}
+
+// dueChecks returns the attachments whose plugins are unknown, and were not asked for a time.
+func (e *Engine) dueChecks(record state.Record, every time.Duration) []state.Attachment {
+	if len(record.Damaged) > 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(record.Attachments), func(a state.Attachment) bool {
+		if !isComplete(a) {
+			return true
+		}
+		if last, found := e.lastChecks.of(keyOf(record, a)); found && time.Since(last.at) < every {
+			return true
+		}
+		list, err := cniconf.ParseList(a.ConfList)
+		return err != nil || e.isKnown(a, list) // RepairAttachments reports the error
+	})
+}
+
+// lastChecks are the outcomes of CheckUnknown. The zero value has none.
+type lastChecks struct {
+	mu       sync.Mutex
+	outcomes map[checkKey]lastCheck
+}
+
+// checkKey is that of an attachment. One that is made again is another one.
+type checkKey struct {
+	allocation, iface string
+	created           int64
+}
+
+func keyOf(r state.Record, a state.Attachment) checkKey {
+	return checkKey{r.Allocation.ID, a.Interface, a.Created.UnixNano()}
+}
+
+// lastCheck is the outcome of a CHECK.
+type lastCheck struct {
+	at  time.Time
+	err error
+	// reported is whether a repair has told of it.
+	reported bool
+}
+
+func (l *lastChecks) of(k checkKey) (lastCheck, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, found := l.outcomes[k]
+	return last, found
+}
+
+func (l *lastChecks) put(k checkKey, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.outcomes == nil {
+		l.outcomes = map[checkKey]lastCheck{}
+	}
+	l.outcomes[k] = lastCheck{at: time.Now(), err: err}
+}
+
+// report notes that a repair tells of an outcome.
+func (l *lastChecks) report(k checkKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, found := l.outcomes[k]; found {
+		last.reported = true
+		l.outcomes[k] = last
+	}
+}
+
+// keep forgets allocations that are none of these.
+func (l *lastChecks) keep(ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.outcomes, func(k checkKey, _ lastCheck) bool { return !slices.Contains(ids, k.allocation) })
+}

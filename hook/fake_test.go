@@ -6,6 +6,7 @@ package hook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -482,6 +483,13 @@ func (n *fakeNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error 
 	n.routes = slices.DeleteFunc(n.routes, func(r netns.Route) bool { return r.Gateway.Is6() == gateway.Is6() })
 	n.routes = append(n.routes, netns.Route{Interface: iface, Gateway: gateway})
 	return nil
+}
+
+func (n *fakeNamespace) AddDefaultRoute(gateway netip.Addr, iface string) error {
+	if others := ofFamily(n.routes, gateway.Is6()); len(others) > 0 {
+		return errors.New("there is another one")
+	}
+	return n.SetDefaultRoute(gateway, iface)
 }
 
 // fakeHost is a host without links.

@@ -350,6 +350,10 @@ func (n killedNamespace) RemoveSourceRoutes(s netns.SourceRoutes) error {
 	return n.world.killer.effect("remove source routes", func() error { return n.fakeNamespace.RemoveSourceRoutes(s) })
 }
 
+func (n killedNamespace) AddDefaultRoute(gateway netip.Addr, iface string) error {
+	return n.world.killer.effect("default route", func() error { return n.fakeNamespace.AddDefaultRoute(gateway, iface) })
+}
+
 func (n killedNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 	return n.world.killer.effect("default route", func() error { return n.fakeNamespace.SetDefaultRoute(gateway, iface) })
 }

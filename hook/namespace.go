@@ -41,6 +41,8 @@ type Namespace interface {
 	DefaultRoutes() ([]netns.Route, error)
 	// SetDefaultRoute makes the gateway the only default route of its family.
 	SetDefaultRoute(gateway netip.Addr, iface string) error
+	// AddDefaultRoute makes the gateway a default route if its family has none.
+	AddDefaultRoute(gateway netip.Addr, iface string) error
 	// UsedTables returns the numbers of routing tables that are not free.
 	UsedTables() (map[int]bool, error)
 	// RoutesOf returns the routes of the main table through an interface, those without

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/cniexec"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -130,18 +128,9 @@ func (p *repairing) gateways(ns Namespace) error {
 		if slices.Contains(gatewaysBy(a.Interface, routes), gateway) {
 			continue
 		}
-		p.ensure(fmt.Sprintf("default route via %s of %s", gateway, a.Interface), func() error { return addDefaultRoute(ns, gateway, a.Interface, routes) })
+		p.ensure(fmt.Sprintf("default route via %s of %s", gateway, a.Interface), func() error { return ns.AddDefaultRoute(gateway, a.Interface) })
 	}
 	return nil
-}
-
-// addDefaultRoute makes a default route beside no other one: which of two is right another
-// program may know.
-func addDefaultRoute(ns Namespace, gateway netip.Addr, iface string, present []netns.Route) error {
-	if others := ofFamily(present, gateway.Is6()); len(others) > 0 {
-		return fmt.Errorf("there is another one, via %s dev %s: remove one of them", others[0].Gateway, others[0].Interface)
-	}
-	return ns.SetDefaultRoute(gateway, iface)
 }
 
 // sourceRoutes repairs the routing table of the attachment.

@@ -202,6 +202,9 @@ func (c *call) repairForwarding(isV4 bool) error {
 // repairPort makes a link a port of the bridge, with its settings.
 func (conf *bridgeConfig) repairPort(r *Repair, bridge *netlink.Bridge, port netlink.Link, vlan int, trunk []uint16) error {
 	name := port.Attrs().Name
+	if err := refuseOtherMaster(bridge, port); err != nil {
+		return err
+	}
 	if bridge == nil || port.Attrs().MasterIndex != bridge.Index {
 		return r.ensure(fmt.Sprintf("port %s of the bridge %s", name, conf.Bridge), func() error { return conf.connect(bridge, port, vlan, trunk) })
 	}
@@ -216,6 +219,20 @@ func (conf *bridgeConfig) repairPort(r *Repair, bridge *netlink.Bridge, port net
 		err = errors.Join(err, r.ensure("isolation of the port "+name, func() error { return netlink.LinkSetIsolated(port, conf.PortIsolation) }))
 	}
 	return errors.Join(err, repairVLANs(r, port, vlan, trunk))
+}
+
+// refuseOtherMaster refuses a port that an operator has given to another bridge, for example to take an
+// allocation off the network.
+func refuseOtherMaster(bridge *netlink.Bridge, port netlink.Link) error {
+	master := port.Attrs().MasterIndex
+	if master == 0 || bridge != nil && master == bridge.Index {
+		return nil
+	}
+	name := fmt.Sprintf("interface %d", master)
+	if link, err := netlink.LinkByIndex(master); err == nil {
+		name = link.Attrs().Name
+	}
+	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, name)
 }
 
 // repairVLANs adds the VLANs that a port lacks.

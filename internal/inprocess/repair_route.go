@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -37,11 +38,51 @@ func (c *call) ensureRoutes(link netlink.Link, result *current.Result, how insid
 		}
 	}
 	for _, route := range result.Routes {
-		if err := c.repair.ensureRoute(link, present, c.route(link, route, result)); err != nil {
+		if err := c.repair.ensureUnopposed(link, present, c.route(link, route, result)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ensureUnopposed makes a route unless there is another one to the same destination: a task has
+// replaced it by that of a tunnel, for example, and packets must not take both.
+func (r *Repair) ensureUnopposed(link netlink.Link, present []netlink.Route, route netlink.Route) error {
+	if hasRoute(present, route) {
+		return nil
+	}
+	all, err := netlinksafe.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: tableOf(route)}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if isIPv4(route.Dst.IP) != (other.Family == netlink.FAMILY_V4) || destination(other.Dst, other.Family) != destination(route.Dst, other.Family) {
+			continue
+		}
+		if slices.ContainsFunc(other.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == route.LinkIndex && hop.Gw.Equal(route.Gw) }) {
+			return nil
+		}
+		if other.LinkIndex != route.LinkIndex || !other.Gw.Equal(route.Gw) {
+			return fmt.Errorf("%s is missing, and there is another one, %s: remove one of them", routeText(link, route), hopText(other))
+		}
+	}
+	return r.ensureRoute(link, present, route)
+}
+
+// hopText is where a route leads.
+func hopText(route netlink.Route) string {
+	if len(route.MultiPath) > 0 {
+		return "with several next hops"
+	}
+	text := ""
+	if route.Gw != nil {
+		text = "via " + route.Gw.String() + " "
+	}
+	link, err := netlink.LinkByIndex(route.LinkIndex)
+	if err != nil {
+		return text + "of an interface that is gone"
+	}
+	return text + "dev " + link.Attrs().Name
 }
 
 // routesOf returns the routes of all tables through a link.
@@ -88,7 +129,7 @@ func (c *call) route(link netlink.Link, r *types.Route, result *current.Result) 
 
 // ensureRoute makes a route unless there is one to the same destination by the same gateway.
 func (r *Repair) ensureRoute(link netlink.Link, present []netlink.Route, route netlink.Route) error {
-	if slices.ContainsFunc(present, func(other netlink.Route) bool { return sameRoute(other, route) }) {
+	if hasRoute(present, route) {
 		return nil
 	}
 	return r.ensure(routeText(link, route), func() error {
@@ -100,15 +141,18 @@ func (r *Repair) ensureRoute(link netlink.Link, present []netlink.Route, route n
 	})
 }
 
+func hasRoute(present []netlink.Route, route netlink.Route) bool {
+	return slices.ContainsFunc(present, func(other netlink.Route) bool { return sameRoute(other, route) })
+}
+
+// tableOf is the table that the kernel puts a route into.
+func tableOf(route netlink.Route) int { return cmp.Or(route.Table, unix.RT_TABLE_MAIN) }
+
 // sameRoute compares what makes packets take a route, and the source that it gives them. Results
 // leave out the rest; the kernel gives its own routes the source that it prefers.
 func sameRoute(present, route netlink.Route) bool {
-	table := route.Table
-	if table == unix.RT_TABLE_UNSPEC {
-		table = unix.RT_TABLE_MAIN
-	}
 	sameSource := route.Src == nil || route.Protocol == unix.RTPROT_KERNEL || route.Src.Equal(present.Src)
-	return present.Table == table && present.Gw.Equal(route.Gw) && sameSource &&
+	return present.Table == tableOf(route) && present.Gw.Equal(route.Gw) && sameSource &&
 		(route.Priority == 0 || present.Priority == route.Priority) && destination(present.Dst, present.Family) == destination(route.Dst, present.Family)
 }
 

@@ -136,35 +136,57 @@ func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
 // SetDefaultRoute makes the route through a gateway on an interface the only default
 // route of its address family. It is safe to repeat.
 func (n *Namespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
-	fail := func(err error) error {
-		return fmt.Errorf("default route via %s dev %s: %w", gateway, iface, err)
-	}
-	link, err := n.link.LinkByName(iface)
-	if err != nil {
-		return fail(err)
-	}
+	return n.makeDefaultRoute(gateway, iface, func(present []netlink.Route) error {
+		// The previous routes are removed first: the kernel has one route for each
+		// destination and metric. Setup rolls back when adding the new one fails.
+		for _, old := range present {
+			if err := n.link.RouteDel(&old); err != nil {
+				return fmt.Errorf("remove the previous route: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// AddDefaultRoute makes the route through a gateway on an interface, and fails if its family has
+// any default route: which of two is right another program may know.
+func (n *Namespace) AddDefaultRoute(gateway netip.Addr, iface string) error {
+	return n.makeDefaultRoute(gateway, iface, func(present []netlink.Route) error {
+		if len(present) == 0 {
+			return nil
+		}
+		other := nextHops(present)[0]
+		link, err := n.link.LinkByIndex(other.LinkIndex)
+		if err != nil {
+			return fmt.Errorf("find the interface of another default route: %w", err)
+		}
+		text := "dev " + link.Attrs().Name
+		if other.Gw != nil {
+			text = "via " + other.Gw.String() + " " + text
+		}
+		return fmt.Errorf("it is missing, and there is another one, %s: remove one of them", text)
+	})
+}
+
+// makeDefaultRoute adds a default route, unless something is wrong with those that there are.
+func (n *Namespace) makeDefaultRoute(gateway netip.Addr, iface string, prepare func(present []netlink.Route) error) error {
 	family, bits := netlink.FAMILY_V4, 32
 	if gateway.Is6() {
 		family, bits = netlink.FAMILY_V6, 128
 	}
-	wanted := netlink.Route{
-		LinkIndex: link.Attrs().Index,
-		Dst:       &net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)},
-		Gw:        gateway.AsSlice(),
-	}
-	present, err := n.defaultRoutes(family)
-	if err != nil {
-		return fail(err)
-	}
-	// The previous routes are removed first: the kernel has one route for each
-	// destination and metric. Setup rolls back when adding the new one fails.
-	for _, old := range present {
-		if err := n.link.RouteDel(&old); err != nil {
-			return fail(fmt.Errorf("remove the previous route: %w", err))
+	link, err := n.link.LinkByName(iface)
+	if err == nil {
+		var present []netlink.Route
+		if present, err = n.defaultRoutes(family); err == nil {
+			err = prepare(present)
 		}
 	}
-	if err := n.link.RouteAdd(&wanted); err != nil {
-		return fail(err)
+	if err == nil {
+		all := &net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
+		err = n.link.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: all, Gw: gateway.AsSlice()})
+	}
+	if err != nil {
+		return fmt.Errorf("default route via %s dev %s: %w", gateway, iface, err)
 	}
 	return nil
 }

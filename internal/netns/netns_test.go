@@ -229,6 +229,9 @@ func TestInterfacesAndRoutes(t *testing.T) {
 	if err != nil || fmt.Sprint(routes) != fmt.Sprint(wanted) {
 		t.Errorf("routes %v, %v, want %v: the other family is to be left alone", routes, err, wanted)
 	}
+	if err := n.AddDefaultRoute(netip.MustParseAddr("10.1.0.1"), "na"); err == nil || !strings.Contains(err.Error(), "there is another one, via 10.2.0.1 dev nb") {
+		t.Errorf("beside another default route: %v", err)
+	}
 	if err := n.SetDefaultRoute(netip.MustParseAddr("192.0.2.1"), "nb"); err == nil || !strings.Contains(err.Error(), "192.0.2.1 dev nb") {
 		t.Errorf("gateway out of reach: %v", err)
 	}

@@ -1,0 +1,49 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repair
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// opposed are changes that another program has made on purpose, with what is reported.
+var opposed = []damage{
+	{"a tunnel has the default routes", `ip -n $NS link add wg0 type bridge; ip -n $NS link set wg0 up
+		ip -n $NS address add 10.200.0.2/24 dev wg0; ip -n $NS route replace default via 10.200.0.1 dev wg0
+		ip -n $NS address add fd00:200::2/64 dev wg0 nodad; ip -n $NS -6 route del default; ip -n $NS -6 route add default via fd00:200::1 dev wg0 metric 1024`,
+		[]string{"and there is another one, via 10.200.0.1 dev wg0: remove one of them"}},
+	{"a tunnel has a default route with a metric", `ip -n $NS link add wg0 type bridge; ip -n $NS link set wg0 up
+		ip -n $NS route del default; ip -n $NS route add default dev wg0 metric 50`,
+		[]string{"and there is another one, dev wg0: remove one of them"}},
+	{"a port of another bridge", "ip link add quarantine type bridge; ip link set quarantine up; ip link set $PORT master quarantine",
+		[]string{"is a port of quarantine"}},
+}
+
+// TestOpposed: what another program has put into the place of what is missing is reported, and stays.
+func TestOpposed(t *testing.T) {
+	for _, d := range opposed {
+		t.Run(d.name, func(t *testing.T) {
+			h := newHost(t, hook.ExecutorAuto, "iptables")
+			a := h.attach("one", 8080, further...)
+			t.Cleanup(func() {
+				h.detach("one")
+				shell(t, "ip link del quarantine 2>/dev/null || true")
+			})
+			shell(t, h.variables(a)+d.command)
+			before := h.picture("one")
+			for range 2 {
+				reported := missing(h.repair(hook.RepairRules))
+				for _, word := range d.words {
+					if !strings.Contains(reported, word) {
+						t.Errorf("the report does not have %q:\n%s", word, reported)
+					}
+				}
+			}
+			h.requireSame(before, "one")
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad"
@@ -45,6 +46,9 @@ type Doctor struct {
 	Unprivileged bool
 	// Store has the records.
 	Store *state.Store
+	// Drifts compares running attachments with the host, and changes nothing. Nil: they are not
+	// compared.
+	Drifts func(context.Context) ([]hook.Drift, error)
 	// Collector finds leaks.
 	Collector *cleanup.Collector
 }
@@ -66,7 +70,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 		d.sharedPools(ctx, r, networks)
 	}
 	if d.Unprivileged {
-		r.addWarning("doctor", "rules of iptables and nftables, leaks, used addresses and records are not examined without root", "run as root")
+		r.addWarning("doctor", "rules of iptables and nftables, leaks, used addresses, records and attachments are not examined without root", "run as root")
 	} else {
 		d.asRoot(ctx, r, networks)
 	}
@@ -80,4 +84,6 @@ func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
 	d.leaks(ctx, r)
 	pools(r, networks)
 	d.records(ctx, r)
+	d.drifts(ctx, r)
+	d.fights(ctx, r)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad"
 )
@@ -24,9 +25,9 @@ func newDoctor(s *settings) *cobra.Command {
 		Long: `Examine this host for problems with attaching allocations and tearing them down:
 network configurations, plugins, kernel settings, rules in both iptables backends,
 leaks, ports published for dead allocations, address pools (those of allocnet-ipam also in
-their store), and records. Plugins of
-networks that allocnet executes itself are not needed. Nothing
-is changed. If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with
+their store), records, and running attachments that lack something, or were repaired
+again and again in the last 10 minutes. Plugins of networks that allocnet executes
+itself are not needed. Nothing is changed. If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with
 --nomad-conf-dir, networks are compared with what Nomad offers. Without root, only configurations, plugins and kernel settings are examined.
 
 The exit code is 1 if there is an error, and 0 if there are only warnings.`,
@@ -82,6 +83,9 @@ func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 		}
 		d.Collector = engine.Collector()
 		d.Store = d.Collector.Store
+		d.Drifts = func(ctx context.Context) ([]hook.Drift, error) {
+			return engine.RepairAttachments(ctx, hook.RepairRequest{Mode: hook.RepairReport})
+		}
 	}
 	return d.Examine(cmd.Context()), nil
 }

@@ -1,0 +1,130 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/allocnet/allocnet/event"
+	"github.com/allocnet/allocnet/hook"
+)
+
+const (
+	// fightTime is how far back repairs are looked for, and fightRepairs the number of them that an
+	// operator who reloads rules does not cause.
+	fightTime    = 10 * time.Minute
+	fightRepairs = 3
+)
+
+// fights reports attachments that were repaired again and again.
+func (d *Doctor) fights(ctx context.Context, r *Report) {
+	var repairs []event.Event
+	for e, err := range (event.Log{StateDir: d.StateDir}).Events(ctx, event.Filter{}, false) {
+		if err != nil {
+			r.addWarning("events", err.Error(), "make root the owner of the state directory")
+			return
+		}
+		if e.Operation == hook.OpRepair && e.Outcome == hook.Done && len(e.Missing) > 0 {
+			repairs = append(repairs, e)
+		}
+	}
+	fightFindings(r, repairs, time.Now(), running("/proc"))
+}
+
+// fight is that with another program about an attachment.
+type fight struct{ repairs []event.Event }
+
+// fightFindings finds fights among repairs, the oldest first. The programs are those that run.
+func fightFindings(r *Report, repairs []event.Event, now time.Time, programs []string) {
+	fights := map[[2]string]*fight{}
+	var order []*fight
+	for _, e := range repairs {
+		if now.Sub(e.Time) > fightTime {
+			continue
+		}
+		key := [2]string{e.Allocation, e.Interface}
+		if fights[key] == nil {
+			fights[key] = &fight{}
+			order = append(order, fights[key])
+		}
+		fights[key].repairs = append(fights[key].repairs, e)
+	}
+	for _, f := range order {
+		if len(f.repairs) >= fightRepairs {
+			f.report(r, now, programs)
+		}
+	}
+}
+
+func (f *fight) report(r *Report, now time.Time, programs []string) {
+	first := f.repairs[0]
+	problem := fmt.Sprintf("%s was repaired %d times in the last %s, by %s: another program removes %s",
+		nameOf(first.Interface, strings.Join(first.Networks, ", ")), len(f.repairs), minutesText(now.Sub(first.Time)), f.callers(), listing(f.removed()))
+	if len(programs) > 0 {
+		problem += "; of those that do such things, here run " + strings.Join(programs, ", ")
+	}
+	r.addWarning(first.Allocation, problem, "stop that program, or exclude these from it; when it happened: allocnet events --allocation "+first.Allocation)
+}
+
+// minutesText rounds a duration up.
+func minutesText(d time.Duration) string {
+	if minutes := int(d/time.Minute) + 1; minutes > 1 {
+		return fmt.Sprintf("%d minutes", minutes)
+	}
+	return "minute"
+}
+
+// callers are the programs that repaired.
+func (f *fight) callers() string {
+	var callers []string
+	for _, e := range f.repairs {
+		if !slices.Contains(callers, e.Caller) {
+			callers = append(callers, e.Caller)
+		}
+	}
+	return strings.Join(callers, ", ")
+}
+
+// removed is what was missing often, the most frequent first; all, if nothing was.
+func (f *fight) removed() []string {
+	times := map[string]int{}
+	var all []string
+	for _, e := range f.repairs {
+		for _, what := range e.Missing {
+			if times[what]++; times[what] == 1 {
+				all = append(all, what)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return times[b] - times[a] })
+	often := slices.IndexFunc(all, func(what string) bool { return times[what] < fightRepairs })
+	if often > 0 {
+		return all[:often]
+	}
+	return all
+}
+
+// rewriters are the names, as the kernel shortens them, of programs that are known to remove rules,
+// links, addresses or routes of others.
+var rewriters = []string{"NetworkManager", "calico-node", "cilium-agent", "dockerd", "firewalld", "kube-proxy", "systemd-network"}
+
+// running returns the rewriters that run, by what is in /proc.
+func running(proc string) []string {
+	var found []string
+	files, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "comm")) // the pattern is correct
+	for _, file := range files {
+		name, _ := os.ReadFile(file) // a process that has ended does not run
+		if text := strings.TrimSpace(string(name)); slices.Contains(rewriters, text) && !slices.Contains(found, text) {
+			found = append(found, text)
+		}
+	}
+	slices.Sort(found)
+	return found
+}

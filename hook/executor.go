@@ -42,8 +42,8 @@ type InProcess interface {
 	// RepairChain returns what repairs the attachment of one network when it executes CHECK.
 	RepairChain(r *inprocess.Repair) Chain
 	// CommitMissing adds what chains that repair have left and the host lacks. What was
-	// missing is in the Repair of each.
-	CommitMissing(ctx context.Context, changes []*inprocess.Changes)
+	// missing is in the Repair of each. Programs that it runs inherit the holds.
+	CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes)
 }
 
 // Chain executes the plugins of one network for one verb.
@@ -73,8 +73,8 @@ func (x executor) RepairChain(r *inprocess.Repair) Chain {
 	return &inprocess.Chain{Connect: x.connect, Repair: r}
 }
 
-func (executor) CommitMissing(ctx context.Context, changes []*inprocess.Changes) {
-	inprocess.CommitMissing(ctx, changes)
+func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes) {
+	inprocess.CommitMissing(ctx, holds, changes)
 }
 
 // validateExecutor checks Config.Executor.

@@ -54,7 +54,7 @@ func (f fakeInProcess) RepairChain(r *inprocess.Repair) Chain {
 }
 
 // CommitMissing adds nothing: fakeChain has no rules.
-func (fakeInProcess) CommitMissing(context.Context, []*inprocess.Changes) {}
+func (fakeInProcess) CommitMissing(context.Context, []*os.File, []*inprocess.Changes) {}
 
 type fakeChain struct {
 	*fakeExec

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -247,13 +248,17 @@ func (r *repairRound) commit(ctx context.Context) {
 	}
 	slices.SortStableFunc(ordered, func(a, b *repairing) int { return a.attachment().Created.Compare(b.attachment().Created) })
 	changes := make([]*inprocess.Changes, len(ordered))
+	var holds []*os.File
 	for i, p := range ordered {
 		changes[i] = p.changes
+		if lock := p.operation.lock.File(); lock != nil && !slices.Contains(holds, lock) {
+			holds = append(holds, lock)
+		}
 	}
 	limit := r.config.CallTimeout
 	limited, stop := context.WithTimeoutCause(ctx, limit, &cniexec.CommitTimeoutError{Limit: limit})
 	defer stop()
-	r.config.InProcess.CommitMissing(limited, changes)
+	r.config.InProcess.CommitMissing(limited, holds, changes)
 }
 
 // ask runs CHECK of plugins that are unknown. They may hang: meanwhile only their allocations are

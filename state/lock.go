@@ -180,6 +180,11 @@ func stillAt(file *os.File, path string) (bool, error) {
 	return err == nil && os.SameFile(locked, present), err
 }
 
+// File is the lock itself, for a program to inherit; nil after Unlock. The allocation stays locked,
+// after kill -9 of this process, until the program has ended. It must not start others that
+// stay: those would keep the lock.
+func (l *Locked) File() *os.File { return l.file }
+
 // Hold opens the allocation's directory with a shared lock, for plugins to
 // inherit: the lock lasts as long as any process has the file open, so that
 // after kill -9 of this process WaitForPlugins sees that its plugins still run.

@@ -75,6 +75,31 @@ func TestHoldOutlivesTheHolder(t *testing.T) {
 	must(t, l.WaitForPlugins(context.Background()))
 }
 
+// TestLockOutlivesTheHolder: an allocation stays locked until a program has ended that inherits
+// the lock.
+func TestLockOutlivesTheHolder(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	child := exec.Command("/proc/self/exe")
+	child.Env = append(os.Environ(), actAs+"=holder")
+	child.ExtraFiles = []*os.File{l.File()}
+	must(t, child.Start())
+	another, err := Open(s.dir)
+	must(t, err)
+	must(t, l.File().Close()) // as a killed process does
+	if _, err := another.TryLock("a"); !errors.Is(err, ErrLocked) {
+		t.Errorf("while the child runs: %v, want ErrLocked", err)
+	}
+	must(t, child.Process.Kill())
+	_ = child.Wait() // killed
+	taken, err := another.TryLock("a")
+	must(t, err)
+	taken.Unlock()
+	if taken.File() != nil {
+		t.Error("the lock has a file after Unlock")
+	}
+}
+
 // TestNoRecordIsNoDirectory: what a killed process left of a directory goes with
 // the next lock; a record stays as long as any file of it does.
 func TestNoRecordIsNoDirectory(t *testing.T) {

@@ -35,7 +35,10 @@ type Changes struct {
 func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	errs := make([]error, len(all))
 	rules, links := make([]error, len(all)), make([]error, len(all))
-	host := &rulesHost{ctx: ctx, hold: hold}
+	host := &rulesHost{ctx: ctx}
+	if hold != nil {
+		host.holds = []*os.File{hold}
+	}
 	if slices.ContainsFunc(all, func(c *Changes) bool { return len(c.rules) > 0 }) {
 		// It is closed when nothing else remains to be done: closing waits until the kernel has
 		// freed what was removed.
@@ -112,8 +115,8 @@ type rules struct {
 // rulesHost is the host's rules of both backends.
 type rulesHost struct {
 	ctx context.Context
-	// hold is inherited by programs, unless it is nil.
-	hold *os.File
+	// holds are inherited by programs.
+	holds []*os.File
 	// socket is nil if there are no rules, and if it cannot be had because of err.
 	socket *nftablesSocket
 	err    error
@@ -125,6 +128,6 @@ type rulesHost struct {
 func (h *rulesHost) commit(all []*Changes, errs []error) {
 	commitNFTables(h.socket, h.err, all, errs)
 	for _, family := range iptablesFamilies {
-		(&iptablesHost{ctx: h.ctx, hold: h.hold, family: family, socket: h.socket}).commit(all, errs)
+		(&iptablesHost{ctx: h.ctx, holds: h.holds, family: family, socket: h.socket}).commit(all, errs)
 	}
 }

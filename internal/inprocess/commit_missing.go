@@ -18,8 +18,10 @@ import (
 // chains are looked for in one listing of each family and backend, and added in one
 // transaction. What was missing, and why it could not be added, is in the Repair of each chain.
 // Rules that are there stay where they are, except that the rules of one attachment alone, of
-// which some are missing, are replaced in the transaction: their order counts.
-func CommitMissing(ctx context.Context, all []*Changes) {
+// which some are missing, are replaced in the transaction: their order counts. Programs that
+// change rules inherit the holds, such as locks: after kill -9 of this process these tell that
+// one still runs.
+func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c *Changes) bool { return c.repair == nil || len(c.rules) == 0 })
 	if len(all) == 0 {
 		return
@@ -29,7 +31,7 @@ func CommitMissing(ctx context.Context, all []*Changes) {
 		defer flock.Close(namespace)
 		_ = flock.Lock(ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
 	}
-	m := &missingRules{ctx: ctx, all: all, incomplete: map[*Changes]bool{}}
+	m := &missingRules{ctx: ctx, holds: holds, all: all, incomplete: map[*Changes]bool{}}
 	m.run(m.nftables)
 	for _, family := range iptablesFamilies {
 		m.run(func() error { return m.iptables(family) })
@@ -44,7 +46,9 @@ func CommitMissing(ctx context.Context, all []*Changes) {
 // missingRules are the rules of chains that repair.
 type missingRules struct {
 	ctx context.Context
-	all []*Changes
+	// holds are inherited by programs that change rules.
+	holds []*os.File
+	all   []*Changes
 	// incomplete are those of which rules were missing.
 	incomplete map[*Changes]bool
 }

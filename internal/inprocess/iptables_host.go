@@ -19,8 +19,8 @@ import (
 // iptablesHost is iptables of one family on this host.
 type iptablesHost struct {
 	ctx context.Context
-	// hold is inherited by programs, unless it is nil.
-	hold   *os.File
+	// holds are inherited by programs.
+	holds  []*os.File
 	family iptables.Protocol
 	// socket is nil if there is no connection.
 	socket *nftablesSocket

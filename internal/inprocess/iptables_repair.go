@@ -79,7 +79,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 		}
 		a.writeTo(t)
 	}
-	return (&iptablesHost{ctx: m.ctx, family: lines.family}).restore(t)
+	return (&iptablesHost{ctx: m.ctx, holds: m.holds, family: lines.family}).restore(t)
 }
 
 // iptablesAddition is what is to be added to a table.

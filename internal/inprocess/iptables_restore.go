@@ -6,7 +6,6 @@ package inprocess
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 
 	"github.com/coreos/go-iptables/iptables"
@@ -23,9 +22,7 @@ func (h *iptablesHost) restore(t *iptablesTransaction) error {
 	program := restoreProgram(h.family)
 	cmd := exec.CommandContext(h.ctx, program, "--noflush", fmt.Sprintf("--wait=%d", lockTimeout))
 	cmd.Stdin = bytes.NewReader(t.text.Bytes())
-	if h.hold != nil {
-		cmd.ExtraFiles = []*os.File{h.hold}
-	}
+	cmd.ExtraFiles = h.holds
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(out))

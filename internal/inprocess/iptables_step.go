@@ -10,7 +10,7 @@ import (
 )
 
 // iptablesSteps reads rules of one table with iptables, and changes them with
-// iptables-restore, which inherits the host's hold: after kill -9 of this process no change
+// iptables-restore, which inherits the host's holds: after kill -9 of this process no change
 // comes unseen.
 type iptablesSteps struct {
 	*iptables.IPTables

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -124,13 +126,24 @@ func (p *repairing) gateways(ns Namespace) error {
 	if err != nil {
 		return err
 	}
+	present, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
 	for _, gateway := range recorded.Gateways {
-		if slices.Contains(gatewaysBy(a.Interface, routes), gateway) {
+		if slices.Contains(gatewaysBy(a.Interface, routes), gateway) || !hasFamily(present, a.Interface, gateway.Is6()) {
 			continue
 		}
 		p.ensure(fmt.Sprintf("default route via %s of %s", gateway, a.Interface), func() error { return ns.AddDefaultRoute(gateway, a.Interface) })
 	}
 	return nil
+}
+
+// hasFamily tells whether an interface has an address of a family: IPv6 may have been switched off.
+func hasFamily(present []netns.Interface, iface string, v6 bool) bool {
+	return slices.ContainsFunc(present, func(i netns.Interface) bool {
+		return i.Name == iface && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() == v6 && !a.Addr().IsLinkLocalUnicast() })
+	})
 }
 
 // sourceRoutes repairs the routing table of the attachment.

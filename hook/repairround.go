@@ -84,16 +84,16 @@ func (e *Engine) repairPart(ctx context.Context, ids []string, r RepairRequest) 
 func (e *Engine) repairRound(ctx context.Context, ids []string, r RepairRequest, locked bool) ([]Drift, error) {
 	round := &repairRound{Engine: e, request: r}
 	defer round.end()
-	for _, id := range ids {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	unlock := func() {}
+	if locked { // what is missing is not garbage; no allocation waits for the end of a collection
+		var err error
+		if unlock, err = e.store.RLockHost(ctx); err != nil {
+			return nil, err
 		}
-		round.begin(id)
 	}
-	if !locked {
-		round.end()
-	}
-	if err := round.restore(ctx); err != nil {
+	err := round.restoreAll(ctx, ids, locked)
+	unlock()
+	if err != nil {
 		return nil, err
 	}
 	if locked {
@@ -102,13 +102,22 @@ func (e *Engine) repairRound(ctx context.Context, ids []string, r RepairRequest,
 	return round.result(), nil
 }
 
+// restoreAll makes what allocations lack, which are locked or not.
+func (r *repairRound) restoreAll(ctx context.Context, ids []string, locked bool) error {
+	for _, id := range ids {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r.begin(id)
+	}
+	if !locked {
+		r.end()
+	}
+	return r.restore(ctx)
+}
+
 // restore makes what is missing, but does not ask plugins that are unknown.
 func (r *repairRound) restore(ctx context.Context) error {
-	unlock, err := r.store.RLockHost(ctx) // what is missing is not garbage
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	for _, o := range r.operations {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -219,7 +228,7 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns Namespace)
 		p.DryRun = r.request.Mode == RepairReport
 		r.repairs = append(r.repairs, p)
 		p.plugins(ctx, ns, r.request.LastChecks)
-		if len(p.Unrepairable) == 0 {
+		if len(p.Unrepairable) == 0 && p.Err == nil {
 			p.Err = errors.Join(p.Err, p.around(ctx, ns))
 		}
 	}

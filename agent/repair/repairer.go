@@ -137,14 +137,19 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	if r.config.Outside != nil && r.config.Outside() != nil {
 		return
 	}
-	held := r.held(time.Now())
-	request := hook.RepairRequest{Mode: r.Status().Mode, LastChecks: true, Except: func(id string) bool { return held[id] }}
-	drifts, err := r.config.Engine.RepairAttachments(ctx, request)
+	held, recorded := r.held(time.Now()), map[string]bool{}
+	except := func(id string) bool {
+		recorded[id] = true
+		return held[id]
+	}
+	drifts, err := r.config.Engine.RepairAttachments(ctx, hook.RepairRequest{Mode: r.Status().Mode, LastChecks: true, Except: except})
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
 		r.config.Logger.Warn("compare the attachments with what is there", "error", err)
+	} else {
+		r.forget(held, recorded)
 	}
 	for _, d := range drifts {
 		held[d.Allocation] = held[d.Allocation] || d.Skipped == hook.SkippedBusy
@@ -165,6 +170,16 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	r.count(drifts)
 	r.known = known
 	r.publish()
+}
+
+// forget drops what is known of allocations that are gone: one may come that has the same ID.
+func (r *Repairer) forget(held, recorded map[string]bool) {
+	for id := range held {
+		if !recorded[id] {
+			delete(held, id)
+			delete(r.series, id)
+		}
+	}
 }
 
 // held are the allocations that are not due. Series that are over are forgotten.

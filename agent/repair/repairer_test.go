@@ -22,7 +22,9 @@ type host struct {
 	mu sync.Mutex
 	// damaged are allocations that lack something, and broken those that cannot be repaired.
 	damaged, broken map[string]bool
-	rounds          int
+	// recorded are all that are on record.
+	recorded map[string]bool
+	rounds   int
 	// repairs are the times of each allocation's repairs since the begin, and of failed ones.
 	repairs map[string][]time.Duration
 	// took are what the observer was told; drifts the number of attachments.
@@ -38,15 +40,15 @@ type host struct {
 }
 
 func newHost() *host {
-	return &host{damaged: map[string]bool{}, broken: map[string]bool{}, repairs: map[string][]time.Duration{}, began: time.Now(), events: make(chan struct{}, 1)}
+	return &host{damaged: map[string]bool{}, broken: map[string]bool{}, recorded: map[string]bool{}, repairs: map[string][]time.Duration{}, began: time.Now(), events: make(chan struct{}, 1)}
 }
 
 func (h *host) RepairAttachments(_ context.Context, r hook.RepairRequest) (drifts []hook.Drift, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rounds++
-	for id := range h.damaged {
-		if r.Except != nil && r.Except(id) {
+	for id := range h.recorded {
+		if r.Except != nil && r.Except(id) || !h.damaged[id] {
 			continue
 		}
 		d := hook.Drift{Allocation: id, Network: "web", Interface: "eth0", Missing: []string{"a rule"}}
@@ -120,7 +122,7 @@ func (h *host) damageSilently(ids ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range ids {
-		h.damaged[id] = true
+		h.damaged[id], h.recorded[id] = true, true
 	}
 }
 
@@ -230,6 +232,34 @@ func TestFailing(t *testing.T) {
 		}
 		if h.drifts != 1 {
 			t.Errorf("%d drifts, want that it is counted once", h.drifts)
+		}
+	})
+}
+
+// TestGone: an allocation that is gone is not damaged any more, and one that has its ID afterwards is
+// repaired at once.
+func TestGone(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		h.broken["a"] = true
+		h.damage("a")
+		sleep(2 * time.Minute)
+		if s := r.Status(); len(s.Drifts) != 1 || s.Repeated["a"] == 0 {
+			t.Fatalf("%+v, want a repair that fails", s)
+		}
+		h.mu.Lock()
+		delete(h.recorded, "a")
+		delete(h.damaged, "a")
+		h.mu.Unlock()
+		sleep(interval)
+		if s := r.Status(); len(s.Drifts) > 0 || len(s.Repeated) > 0 {
+			t.Errorf("%+v of an allocation that is gone", s)
+		}
+		h.broken["a"] = false
+		before := time.Since(h.began)
+		h.damage("a")
+		sleep(time.Second)
+		if got := h.repairsOf("a"); got[len(got)-1] != before+settle {
+			t.Errorf("repaired at %v, want %v", got[len(got)-1], before+settle)
 		}
 	})
 }

@@ -17,17 +17,16 @@ const (
 	// from the first event: what removes one thing may be removing others.
 	settle        = 50 * time.Millisecond
 	longestSettle = 500 * time.Millisecond
-	// restShare is the time between two rounds in durations of the first one, up to longestRest:
-	// on a host where much is attached and detached there are always events.
-	restShare   = 4
-	longestRest = 10 * time.Second
+	// restShare is the time between two rounds in durations of the first one: on a host where much
+	// is attached and detached there are always events.
+	restShare = 4
 )
 
 // awaitRound returns when the next round shall begin after one that took some time: soon after an
 // event, or at a time, or after the interval. The time may be zero: there is none. It reports when
 // the first event came; zero if there was none.
 func awaitRound(ctx context.Context, events <-chan struct{}, took time.Duration, at time.Time) (first time.Time) {
-	rest := min(restShare*took, longestRest)
+	rest := restShare * took
 	wait := max(interval, idleShare*took)
 	if !at.IsZero() {
 		wait = min(wait, time.Until(at))

@@ -25,7 +25,7 @@ func TestAwaitRound(t *testing.T) {
 		"two events":                {events: []time.Duration{2 * time.Second, 2*time.Second + settle/2}, want: 2*time.Second + 3*settle/2, first: 2 * time.Second},
 		"a stream":                  {events: every(settle/2, 100), want: settle/2 + longestSettle, first: settle / 2},
 		"after a long round":        {events: []time.Duration{1}, took: time.Second, want: restShare * time.Second, first: 1},
-		"after a very long round":   {events: []time.Duration{1}, took: time.Minute, want: longestRest, first: 1},
+		"after a very long round":   {events: []time.Duration{1}, took: time.Minute, want: restShare * time.Minute, first: 1},
 		"without, after such a one": {took: time.Minute, want: idleShare * time.Minute},
 		"an allocation is due":      {due: 3 * time.Second, want: 3 * time.Second},
 		"it is due already":         {due: -time.Second, took: time.Second, want: restShare * time.Second},

@@ -45,7 +45,7 @@ var networks = map[string]string{
 		{"type": "macvlan", "master": "uplink", "mode": "bridge", "ipam": {"type": "host-local", "subnet": "10.91.0.0/16"}}]}`,
 	"tuned": `{"cniVersion": "0.3.1", "name": "tuned", "disableCheck": true, "plugins": [
 		{"type": "bridge", "bridge": "tuned0", "mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.92.0.0/16"}},
-		{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}, "promisc": true, "txQLen": 500},
+		{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1", "net.ipv4.ip_local_port_range": "10000 20000", "net.ipv4.conf.IFNAME.arp_announce": "0x2"}, "promisc": true, "txQLen": 500},
 		{"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 800000, "egressRate": 80000000, "egressBurst": 800000}]}`,
 }
 

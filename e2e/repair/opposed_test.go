@@ -19,6 +19,12 @@ var opposed = []damage{
 	{"a tunnel has a default route with a metric", `ip -n $NS link add wg0 type bridge; ip -n $NS link set wg0 up
 		ip -n $NS route del default; ip -n $NS route add default dev wg0 metric 50`,
 		[]string{"and there is another one, dev wg0: remove one of them"}},
+	{"IPv6 is switched off", "ip netns exec $NS sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1", nil},
+	{"an address on another link", `ip -n $NS link add br0 type bridge; ip -n $NS link set br0 up; ip -n $NS address flush dev eth0 scope global
+		ip -n $NS address add $ADDRESS/16 dev br0`, []string{"a task has moved it, so nothing inside is repaired"}},
+	{"a machine behind a bridge", `ip -n $NS address flush dev eth0 scope global; ip -n $NS link set eth0 address 02:00:00:00:00:99
+		ip -n $NS link add br0 type bridge; ip -n $NS link set br0 up; ip -n $NS link set eth0 master br0`,
+		[]string{"eth0 is a port of br0, and something of it is missing: a task has moved it"}},
 	{"a port of another bridge", "ip link add quarantine type bridge; ip link set quarantine up; ip link set $PORT master quarantine",
 		[]string{"is a port of quarantine"}},
 }

@@ -171,7 +171,9 @@ func (conf *bridgeConfig) repairGateway(r *Repair, bridge *netlink.Bridge, gatew
 		}
 	}
 	what := fmt.Sprintf("address %s of %s", gateway.String(), conf.gatewayLink())
-	return r.ensure(what, func() error { return conf.addGateway(bridge, gateway, &current.Result{}) })
+	gentle := *conf
+	gentle.ForceAddress = false // ADD may remove another address; a repair never does
+	return r.ensure(what, func() error { return gentle.addGateway(bridge, gateway, &current.Result{}) })
 }
 
 // repairVLANPort makes the port for the VLAN that exists a port of the bridge again.
@@ -228,11 +230,7 @@ func refuseOtherMaster(bridge *netlink.Bridge, port netlink.Link) error {
 	if master == 0 || bridge != nil && master == bridge.Index {
 		return nil
 	}
-	name := fmt.Sprintf("interface %d", master)
-	if link, err := netlink.LinkByIndex(master); err == nil {
-		name = link.Attrs().Name
-	}
-	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, name)
+	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, linkName(master))
 }
 
 // repairVLANs adds the VLANs that a port lacks.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-iptables/iptables"
 )
@@ -25,6 +26,7 @@ func listIPTables(ctx context.Context, family iptables.Protocol) (iptablesListin
 		program = "ip6tables-save"
 	}
 	cmd := exec.CommandContext(ctx, program)
+	cmd.WaitDelay = time.Second // a child of it may live on
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

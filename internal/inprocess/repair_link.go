@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -60,10 +62,20 @@ func (r *Repair) ensureUp(link netlink.Link) error {
 // ensureSysctl sets a parameter to a value. A kernel without the parameter needs no repair.
 func (c *call) ensureSysctl(key, value string) error {
 	present, err := c.sysctls.Get(key)
-	if err != nil || present == value {
+	if err != nil || sameParameter(present, value) {
 		return nil //nolint:nilerr // see above
 	}
 	return c.repair.ensure(fmt.Sprintf("%s is %s, was set to %s", key, present, value), func() error { return c.sysctls.Set(key, value) })
+}
+
+// sameParameter compares values of a parameter as the kernel reads them: numbers of any base, between
+// any spaces.
+func sameParameter(present, value string) bool {
+	return slices.EqualFunc(strings.Fields(present), strings.Fields(value), func(a, b string) bool {
+		x, errA := strconv.ParseInt(a, 0, 64)
+		y, errB := strconv.ParseInt(b, 0, 64)
+		return a == b || errA == nil && errB == nil && x == y
+	})
 }
 
 // insideRepair is how the interface inside a namespace is repaired.
@@ -96,6 +108,14 @@ func (c *call) repairFound(link netlink.Link, result *current.Result, how inside
 	if err != nil {
 		return err
 	}
+	isPort := link.Attrs().MasterIndex != 0
+	if c.hasMAC(link, result) && len(lacking) == 0 {
+		if isPort { // its routes are on the bridge
+			return c.repair.ensureUp(link)
+		}
+	} else if err := c.refuseMoved(link, result); err != nil {
+		return err
+	}
 	makeLink := func() error {
 		return errors.Join(c.ensureMAC(link, result), c.repair.ensureUp(link), c.ensureAddresses(link, lacking))
 	}
@@ -110,9 +130,48 @@ func (c *call) repairFound(link netlink.Link, result *current.Result, how inside
 	return c.ensureRoutes(link, result, how)
 }
 
+// refuseMoved refuses to give an interface what a task has moved behind it on purpose, as one that
+// runs a virtual machine: to another link of the namespace, or to what is behind a bridge there.
+func (c *call) refuseMoved(link netlink.Link, result *current.Result) error {
+	if master := link.Attrs().MasterIndex; master != 0 {
+		return fmt.Errorf("%s is a port of %s, and something of it is missing: a task has moved it, so nothing inside is repaired", c.ifName, linkName(master))
+	}
+	links, err := netlinksafe.LinkList()
+	if err != nil {
+		return err
+	}
+	for _, other := range links {
+		if other.Attrs().Index == link.Attrs().Index {
+			continue
+		}
+		if !c.hasMAC(link, result) && c.hasMAC(other, result) {
+			return fmt.Errorf("%s has the MAC of %s: a task has moved it, so nothing inside is repaired", other.Attrs().Name, c.ifName)
+		}
+		present, err := netlinksafe.AddrList(other, netlink.FAMILY_ALL)
+		if err != nil {
+			return err
+		}
+		for _, address := range c.own(result) {
+			if slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IP.Equal(address.Address.IP) }) {
+				return fmt.Errorf("%s has the address %s of %s: a task has moved it, so nothing inside is repaired", other.Attrs().Name, address.Address.IP, c.ifName)
+			}
+		}
+	}
+	return nil
+}
+
+// linkName returns the name of a link of this namespace, or its index if it is gone.
+func linkName(index int) string {
+	link, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return fmt.Sprintf("interface %d", index)
+	}
+	return link.Attrs().Name
+}
+
 // settleTimeout is how long the kernel may take for IPv6 addresses that it does not look for
-// duplicates of.
-const settleTimeout = 5 * time.Second
+// duplicates of. It is not for those that a task adds.
+const settleTimeout = time.Second
 
 // withoutDAD runs what sets the interface up, or gives it addresses, without a search for
 // duplicates of IPv6 addresses: ADD has looked for them, and it takes seconds in which they
@@ -135,12 +194,18 @@ func (c *call) withoutDAD(makeLink func() error) error {
 
 // ensureMAC gives the interface the MAC of the result.
 func (c *call) ensureMAC(link netlink.Link, result *current.Result) error {
-	recorded := find(result, c.ifName, c.netns)
-	if recorded == nil || recorded.Mac == "" || compareMAC(link, recorded) == nil {
+	if c.hasMAC(link, result) {
 		return nil
 	}
+	recorded := find(result, c.ifName, c.netns)
 	what := fmt.Sprintf("MAC of %s is %s, was set up as %s", c.ifName, link.Attrs().HardwareAddr, recorded.Mac)
 	return c.repair.ensure(what, func() error { return setMAC(link, recorded.Mac) })
+}
+
+// hasMAC tells whether a link has the MAC of the interface in the result, which may have none.
+func (c *call) hasMAC(link netlink.Link, result *current.Result) bool {
+	recorded := find(result, c.ifName, c.netns)
+	return recorded == nil || compareMAC(link, recorded) == nil
 }
 
 // own returns the addresses of a result that the interface has.
@@ -151,7 +216,8 @@ func (c *call) own(result *current.Result) []*current.IPConfig {
 	})
 }
 
-// lacking returns the addresses of the result that the interface lacks.
+// lacking returns the addresses of the result that the interface lacks. IPv6 that is off was
+// switched off on purpose.
 func (c *call) lacking(link netlink.Link, result *current.Result) ([]net.IPNet, error) {
 	present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
@@ -159,7 +225,7 @@ func (c *call) lacking(link netlink.Link, result *current.Result) ([]net.IPNet, 
 	}
 	var lacking []net.IPNet
 	for _, address := range c.own(result) {
-		if !hasAddress(present, address.Address) {
+		if !hasAddress(present, address.Address) && (isIPv4(address.Address.IP) || !c.isIPv6Off()) {
 			lacking = append(lacking, address.Address)
 		}
 	}
@@ -179,14 +245,15 @@ func hasAddress(present []netlink.Addr, address net.IPNet) bool {
 	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })
 }
 
+// isIPv6Off tells whether the interface has no IPv6.
+func (c *call) isIPv6Off() bool {
+	value, err := c.sysctls.Get("net/ipv6/conf/" + c.ifName + "/disable_ipv6")
+	return err != nil || value == "1"
+}
+
 // addAddress gives the interface an address, as package ipam of the reference plugins does.
 func (c *call) addAddress(link netlink.Link, address net.IPNet) error {
 	if !isIPv4(address.IP) {
-		for _, name := range []string{"lo", c.ifName} {
-			if err := c.sysctls.Set("net/ipv6/conf/"+name+"/disable_ipv6", "0"); err != nil {
-				return err
-			}
-		}
 		if err := c.sysctls.Set("net/ipv6/conf/"+c.ifName+"/keep_addr_on_down", "1"); err != nil {
 			return err
 		}

@@ -25,8 +25,12 @@ func (c *call) ensureRoutes(link netlink.Link, result *current.Result, how insid
 	if err != nil {
 		return err
 	}
+	ipv6Off := c.isIPv6Off()
 	if how.direct {
 		for _, address := range c.own(result) {
+			if ipv6Off && !isIPv4(address.Address.IP) {
+				continue
+			}
 			if err := c.repair.ensureDirect(link, present, address.Address); err != nil {
 				return err
 			}
@@ -38,6 +42,9 @@ func (c *call) ensureRoutes(link netlink.Link, result *current.Result, how insid
 		}
 	}
 	for _, route := range result.Routes {
+		if ipv6Off && !isIPv4(route.Dst.IP) {
+			continue
+		}
 		if err := c.repair.ensureUnopposed(link, present, c.route(link, route, result)); err != nil {
 			return err
 		}
@@ -78,11 +85,7 @@ func hopText(route netlink.Route) string {
 	if route.Gw != nil {
 		text = "via " + route.Gw.String() + " "
 	}
-	link, err := netlink.LinkByIndex(route.LinkIndex)
-	if err != nil {
-		return text + "of an interface that is gone"
-	}
-	return text + "dev " + link.Attrs().Name
+	return text + "dev " + linkName(route.LinkIndex)
 }
 
 // routesOf returns the routes of all tables through a link.

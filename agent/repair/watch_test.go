@@ -50,6 +50,25 @@ func TestRemovals(t *testing.T) {
 	}
 }
 
+// TestTold: a removal is told, once for several, and so is a loss of messages: one may have been lost.
+func TestTold(t *testing.T) {
+	w := &watch{changes: make(chan struct{}, 1)}
+	l := w.listener(removesRule)
+	deleted := message(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_DELRULE)
+	for name, tell := range map[string]func(){
+		"removals": func() { l.Seen(deleted); l.Seen(deleted) },
+		"a loss":   func() { l.Lost() },
+	} {
+		if tell(); len(w.changes) != 1 {
+			t.Fatalf("%s: told %d times, want once", name, len(w.changes))
+		}
+		<-w.changes
+	}
+	if l.Seen(message(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE)); len(w.changes) > 0 {
+		t.Error("an addition is told")
+	}
+}
+
 // TestLegacy: a table that has become smaller is told, and one that has grown is not.
 func TestLegacy(t *testing.T) {
 	nat, filter := legacyTable{iptables.ProtocolIPv4, "nat"}, legacyTable{iptables.ProtocolIPv6, "filter"}

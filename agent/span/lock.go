@@ -44,10 +44,12 @@ func Lock(dir string) (unlock func(), err error) {
 	return nil, ErrLocked
 }
 
-// tryLock fails with fs.ErrNotExist if the file was removed meanwhile: another process locks a
-// new one then.
+// tryLock fails with fs.ErrNotExist if the file or its directory was removed meanwhile: another
+// process locks a new one then.
 func tryLock(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); errors.Is(err, fs.ErrExist) { // it was there, and is gone
+		return nil, fs.ErrNotExist
+	} else if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, lockName)

@@ -73,51 +73,48 @@ func (r *Repairer) Configure(mode hook.RepairMode) {
 	r.mu.Lock()
 	r.status.Mode = mode
 	r.mu.Unlock()
+	kick(r.kicks)
+}
+
+// kick sends a value unless one is waiting.
+func kick(c chan<- struct{}) {
 	select {
-	case r.kicks <- struct{}{}:
-	default: // a round is to begin already
+	case c <- struct{}{}:
+	default:
 	}
 }
 
 // Run makes rounds until ctx ends: one at its start, and one after each event, at an interval,
 // and when the pause of an allocation that was repaired too often ends.
 func (r *Repairer) Run(ctx context.Context) {
-	var checks sync.WaitGroup
-	defer checks.Wait()
-	checks.Go(func() { r.checkUnknown(ctx) })
-	events := r.watch(ctx)
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() { r.checkUnknown(ctx) })
+	background.Go(func() { r.watch(ctx) })
 	first := time.Time{}
 	for ctx.Err() == nil {
 		began := time.Now()
 		r.round(ctx, first)
-		first = awaitRound(ctx, events, time.Since(began), r.nextDue(began))
+		first = awaitRound(ctx, r.kicks, time.Since(began), r.nextDue(began))
 	}
 }
 
 // watchPause is the time between two attempts to hear of events.
 const watchPause = 5 * time.Second
 
-// watch returns a channel that is never closed. After a failure to hear, it is tried again.
-func (r *Repairer) watch(ctx context.Context) <-chan struct{} {
-	told := r.kicks
-	go func() {
-		for ctx.Err() == nil {
-			changes, err := r.config.Watch(ctx)
-			if err != nil {
-				r.config.Logger.Warn("damage is noticed at an interval only", "interval", interval, "error", err)
-			} else {
-				for range changes {
-					r.hear()
-					select {
-					case told <- struct{}{}:
-					default:
-					}
-				}
-			}
-			pause(ctx, watchPause)
+// watch kicks a round for each event until ctx ends. After a failure to hear, it is tried again.
+func (r *Repairer) watch(ctx context.Context) {
+	for ; ctx.Err() == nil; pause(ctx, watchPause) {
+		changes, err := r.config.Watch(ctx)
+		if err != nil {
+			r.config.Logger.Warn("damage is noticed at an interval only", "interval", interval, "error", err)
+			continue
 		}
-	}()
-	return told
+		for range changes {
+			r.hear()
+			kick(r.kicks)
+		}
+	}
 }
 
 // nextDue is when the first of the allocations is due that a round has left out, or will; zero if

@@ -24,9 +24,6 @@ var links = kernelevents.Subscription{
 	AllNamespaces: true,
 }
 
-// rules are those of nftables, which iptables-nft makes as well.
-var rules = kernelevents.Subscription{Protocol: unix.NETLINK_NETFILTER, Groups: []uint{unix.NFNLGRP_NFTABLES}}
-
 // Watch returns a channel that gets a value when something was removed from the host's kernel
 // tables, or from those of a namespace that a veth interface leads to. Several are one value, and
 // so is a loss of messages. What is added is not told. The channel is closed when the context ends
@@ -37,7 +34,7 @@ func Watch(ctx context.Context) (<-chan struct{}, error) {
 	for _, source := range []struct {
 		kernelevents.Subscription
 		removes func(syscall.NetlinkMessage) bool
-	}{{links, removesLink}, {rules, removesRule}} {
+	}{{links, removesLink}, {kernelevents.NFTables, removesRule}} {
 		w.sources.Add(1)
 		if err := source.Start(ctx, w.listener(source.removes)); err != nil {
 			w.sources.Done()
@@ -65,12 +62,7 @@ func (w *watch) end() {
 	close(w.changes)
 }
 
-func (w *watch) tell() {
-	select {
-	case w.changes <- struct{}{}:
-	default: // one is waiting
-	}
-}
+func (w *watch) tell() { kick(w.changes) }
 
 func (w *watch) listener(removes func(syscall.NetlinkMessage) bool) kernelevents.Listener {
 	return kernelevents.Listener{

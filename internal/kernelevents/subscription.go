@@ -23,6 +23,9 @@ type Subscription struct {
 	AllNamespaces bool
 }
 
+// NFTables tells of the tables, chains and rules of nftables, which iptables-nft makes as well.
+var NFTables = Subscription{Protocol: unix.NETLINK_NETFILTER, Groups: []uint{unix.NFNLGRP_NFTABLES}}
+
 // Listener hears of what happens. Its functions are called one after the other.
 type Listener struct {
 	// Seen gets each message.

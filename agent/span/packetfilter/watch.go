@@ -21,8 +21,7 @@ import (
 // returns when the context ends, or the kernel cannot be asked any more.
 func Watch(ctx context.Context, changed func()) error {
 	ended := make(chan struct{})
-	all := kernelevents.Subscription{Protocol: unix.NETLINK_NETFILTER, Groups: []uint{unix.NFNLGRP_NFTABLES}}
-	err := all.Start(ctx, kernelevents.Listener{
+	err := kernelevents.NFTables.Start(ctx, kernelevents.Listener{
 		Seen: func(m syscall.NetlinkMessage) {
 			if isOfConcern(m) {
 				changed()

@@ -19,7 +19,7 @@ import (
 // TestTerminal: on a terminal, Enter prints another URL, and Ctrl-C ends the command without an
 // error.
 func TestTerminal(t *testing.T) {
-	cmd := exec.Command("script", "--quiet", "--return", "--command", binary+" ui --socket "+uitest.Start(t).Socket, "/dev/null")
+	cmd := exec.Command("script", "--quiet", "--return", "--command", "exec "+binary+" ui --socket "+uitest.Start(t).Socket, "/dev/null")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/agent/repair"
 )
 
 func (a *Agent) getRepair(r *http.Request) (any, error) {
@@ -30,10 +30,10 @@ func (a *Agent) getRepair(r *http.Request) (any, error) {
 	return wire, nil
 }
 
-func wireDamage(d hook.Drift) api.Damage {
+func wireDamage(d repair.Damage) api.Damage {
 	wire := api.Damage{
 		Allocation: d.Allocation, Network: d.Network, Interface: d.Interface,
-		Missing: append([]string{}, d.Missing...), Unrepairable: append([]string{}, d.Unrepairable...),
+		Since: d.Since, Missing: append([]string{}, d.Missing...), Unrepairable: append([]string{}, d.Unrepairable...),
 	}
 	if d.Err != nil {
 		wire.Error = d.Err.Error()

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,12 +19,13 @@ import (
 
 // TestRepair: what attachments lack is as the description says, in the answer and in the metrics.
 func TestRepair(t *testing.T) {
+	since := time.Unix(1, 0).UTC()
 	r := start(t, Config{Repair: func() repair.Status {
 		return repair.Status{
 			Mode: hook.RepairRules, Repeated: map[string]int{"web-2": 7, "web-1": 9},
-			Drifts: []hook.Drift{
-				{Allocation: "web-1", Network: "web", Interface: "eth0", Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, Err: errors.New("x")},
-				{Allocation: "web-2", Interface: "lo"},
+			Drifts: []repair.Damage{
+				{Drift: hook.Drift{Allocation: "web-1", Network: "web", Interface: "eth0", Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, Err: errors.New("x")}, Since: since},
+				{Drift: hook.Drift{Allocation: "web-2", Interface: "lo"}, Since: since},
 			},
 		}
 	}}, &scripted{})
@@ -34,8 +36,8 @@ func TestRepair(t *testing.T) {
 	want := &api.Repair{
 		Mode: "rules", Waiting: []api.WaitingRepair{{Allocation: "web-1", Repairs: 9}, {Allocation: "web-2", Repairs: 7}},
 		Damaged: []api.Damage{
-			{Allocation: "web-1", Network: "web", Interface: "eth0", Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, Error: "x"},
-			{Allocation: "web-2", Interface: "lo", Missing: []string{}, Unrepairable: []string{}},
+			{Allocation: "web-1", Network: "web", Interface: "eth0", Since: since, Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, Error: "x"},
+			{Allocation: "web-2", Interface: "lo", Since: since, Missing: []string{}, Unrepairable: []string{}},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/allocnet/allocnet/agent/api"
 )
@@ -27,7 +28,8 @@ func (s *Server) allocation(ctx context.Context, r *http.Request) (content, erro
 	if err != nil {
 		return content{}, err
 	}
-	p := allocationPage{Allocation: a, Problems: ofAllocation(a)}
+	h := &host{Repair: ask(ctx, s.config.Agent.Repair)}
+	p := allocationPage{Allocation: a, Problems: slices.Concat(ofAllocation(a), h.unread(), h.ofRepair(func(id string) bool { return id == a.ID }))}
 	p.Events = eventsOf(s.feed.newest(eventsPerAllocation, func(e api.Event) bool { return e.Allocation == a.ID }))
 	return content{"allocation", short(a.ID), p}, nil
 }

@@ -33,6 +33,7 @@ type host struct {
 	Pools       part[*api.Pools]
 	Leaks       part[*api.Leaks]
 	Cluster     part[*api.Cluster]
+	Repair      part[*api.Repair]
 	// Map is asked for by the page of problems only, because it takes the agent longer.
 	Map part[*api.Map]
 }
@@ -47,6 +48,7 @@ func (s *Server) look(ctx context.Context) (*host, error) {
 	group.Go(func() { h.Pools = ask(ctx, a.Pools) })
 	group.Go(func() { h.Leaks = ask(ctx, a.Leaks) })
 	group.Go(func() { h.Cluster = ask(ctx, a.Cluster) })
+	group.Go(func() { h.Repair = ask(ctx, a.Repair) })
 	group.Wait()
 	return h, h.Allocations.Err
 }

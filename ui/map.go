@@ -45,14 +45,16 @@ func imagePolicy(svg string) string {
 	return allowed
 }
 
-// ofDrift returns how the host differs from the records.
+// ofDrift returns how the host differs from the records, but for what the repairer says.
 func (h *host) ofDrift() []problem {
 	if h.Map.Err != nil {
 		return nil
 	}
 	var all []problem
 	for _, d := range h.Map.Value.Drift {
-		all = append(all, driftProblem(d))
+		if !h.isDamaged(d) {
+			all = append(all, driftProblem(d))
+		}
 	}
 	return all
 }

@@ -57,14 +57,14 @@ func TestPages(t *testing.T) {
 	r.agent.Fill(12, now)
 	r.enter().eventually(60)
 	id := uitest.Allocations(12, now)[2].ID
-	r.requireText("", ">ready<", ">12<", "24 attachments", "57 <span", "of 61 IPv4", "1.8 × 10¹⁹ IPv6", "1 of 2", "1 more problem", "60 operations in the last 15 minutes, 5 of them failed", "collected")
+	r.requireText("", ">ready<", ">12<", "24 attachments", "57 <span", "of 61 IPv4", "1.8 × 10¹⁹ IPv6", "1 of 2", "3 more problems", "60 operations in the last 15 minutes, 5 of them failed", "collected")
 	r.requireText("allocations", "12 allocations", `title="`+id+`"`, "data/postgres · primary", "10.88.0.4/16", "20002→8080/tcp", ">pending<")
 	r.requireText("allocations/"+id, "<h1 class=\"id\">"+id, "02:00:00:00:00:02", "device or resource busy", "via 10.88.0.1", "9000", "sidecar", "/run/netns/"+id, "&#34;cniVersion&#34;: &#34;1.0.0&#34;", "attach failed")
 	r.requireText("pools", "bridge, portmap, firewall", "does not exist", "40-old.conflist: line 3", "57 used, 9 cooling, 60 free", "10.91.0.64/26", "client-3", "does not answer (unavailable)")
 	r.requireText("cluster", "192.0.2.11", "1450", "client-2", "via 192.0.2.12 on eth0, routed", "0.42 ms", "no answer within 1s", "conflict", "another program has a route")
 	r.requireText("events", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
 	r.requireText("problems", "not removed: the chain is used", "CNI-DN-8ce2a1f0b7d64c1e9f3a2", "device or resource busy", "client-3", "vlan100")
-	r.requireText("problems", ">drift<", "eth1 is down", "eth0 on web: address 10.88.0.2/16 is gone")
+	r.requireText("problems", ">drift<", "eth1 is down", "eth0 on web is not as it was attached", "found <time", "missing: address 10.88.0.2/16 of eth0", "not repaired: address", "6 repairs in short", "9 repairs in short")
 	r.requireText("map", "map.svg?version=")
 	empty := start(t).enter()
 	empty.requireText("", "There is no network", "There is no event yet", "not examined yet")
@@ -83,7 +83,7 @@ func TestPages(t *testing.T) {
 // TestUnsupported: an agent whose networks are managed elsewhere has no problem by that.
 func TestUnsupported(t *testing.T) {
 	r := start(t)
-	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster, api.PathMap} {
+	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster, api.PathMap, api.PathRepair} {
 		r.agent.Set(path, &api.Error{CNIVersion: "1.1.0", Code: api.CodeUnsupported, Msg: "unsupported", Status: http.StatusNotImplemented})
 	}
 	r.enter().requireText("problems", "No problem is known", "managed elsewhere")
@@ -125,6 +125,7 @@ func TestHostileNames(t *testing.T) {
 		Nodes: []api.ClusterNode{{ID: hostile, Name: hostile, Address: hostile, Routes: []api.ClusterRoute{{Block: hostile, Via: hostile, Device: hostile, Mode: hostile, State: hostile, Reason: hostile}}, Probe: &api.ClusterProbe{Target: hostile, Time: time.Now(), Error: hostile}}},
 	}}})
 	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{{Network: hostile, Text: hostile}, {Network: hostile, Allocation: hostile, Interface: hostile, Text: hostile}}})
+	r.agent.Set(api.PathRepair, api.Repair{Mode: hostile, Damaged: []api.Damage{{Allocation: "a-1", Network: hostile, Interface: hostile, Missing: []string{hostile}, Unrepairable: []string{hostile}, Error: hostile}}, Waiting: []api.WaitingRepair{{Allocation: hostile}}})
 	r.agent.Set(api.PathReady, &api.Error{CNIVersion: "1.1.0", Code: 50, Msg: hostile, Details: hostile, Status: 503})
 	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Networks: []string{hostile}, Interface: hostile, Error: hostile})
 	r.enter().eventually(1)
@@ -182,6 +183,8 @@ func (silent) Pools(ctx context.Context) (*api.Pools, error) { return nil, wait(
 func (silent) Leaks(ctx context.Context) (*api.Leaks, error) { return nil, wait(ctx) }
 
 func (silent) Map(ctx context.Context) (*api.Map, error) { return nil, wait(ctx) }
+
+func (silent) Repair(ctx context.Context) (*api.Repair, error) { return nil, wait(ctx) }
 
 func (silent) Cluster(ctx context.Context) (*api.Cluster, error) { return nil, wait(ctx) }
 

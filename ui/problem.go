@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
 )
@@ -18,6 +19,10 @@ import (
 type problem struct {
 	// Kind is what is wrong, and Subject which one of its kind.
 	Kind, Subject, Text string
+	// Details are more of the text, each by itself.
+	Details []string
+	// Since is when it was found. Zero: it is not known.
+	Since time.Time
 	// Allocation has a page with more. Empty: none.
 	Allocation string
 }
@@ -25,7 +30,9 @@ type problem struct {
 // problemsPage is what the page of problems shows.
 type problemsPage struct {
 	Problems []problem
-	Leaks    part[*api.Leaks]
+	// ReportOnly is whether the agent repairs nothing.
+	ReportOnly bool
+	Leaks      part[*api.Leaks]
 }
 
 func (s *Server) problems(ctx context.Context, _ *http.Request) (content, error) {
@@ -36,10 +43,10 @@ func (s *Server) problems(ctx context.Context, _ *http.Request) (content, error)
 		return content{}, err
 	}
 	h.Map = <-drawn
-	return content{"problems", "Problems", problemsPage{append(h.problems(), h.ofDrift()...), h.Leaks}}, nil
+	return content{"problems", "Problems", problemsPage{append(h.problems(), h.ofDrift()...), h.isReportOnly(), h.Leaks}}, nil
 }
 
-// problems returns all but drift and leaks.
+// problems returns all but leaks and what only the map has.
 func (h *host) problems() []problem {
 	all := h.unread()
 	all = append(all, h.ofNetworks()...)
@@ -47,7 +54,7 @@ func (h *host) problems() []problem {
 	for _, a := range h.Allocations.Value {
 		all = append(all, ofAllocation(a)...)
 	}
-	return all
+	return append(all, h.ofRepair(func(string) bool { return true })...)
 }
 
 // unread returns what the agent says of itself, and does not answer.
@@ -68,7 +75,7 @@ func (h *host) unread() []problem {
 	}{
 		{"networks", h.Networks.Err, h.Networks.Supported()}, {"pools", h.Pools.Err, h.Pools.Supported()},
 		{"leaks", h.Leaks.Err, h.Leaks.Supported()}, {"cluster", h.Cluster.Err, h.Cluster.Supported()},
-		{"drift", h.Map.Err, h.Map.Supported()},
+		{"drift", h.Map.Err, h.Map.Supported()}, {"repairs", h.Repair.Err, h.Repair.Supported()},
 	} {
 		if p.err != nil && p.supported {
 			all = append(all, problem{Kind: "agent", Subject: p.subject + " unknown", Text: p.err.Error()})

@@ -3,6 +3,8 @@
 
 package api
 
+import "time"
+
 // Repair is what the agent has found of attachments that lack something.
 type Repair struct {
 	// Mode is "report" or "rules".
@@ -21,6 +23,8 @@ type Damage struct {
 	Network string `json:"network,omitempty"`
 	// Interface is that of the attachment, or lo. Empty: it is about the allocation.
 	Interface string `json:"interface,omitempty"`
+	// Since is when the agent found it first.
+	Since time.Time `json:"since"`
 	// Missing is what a repair can restore, in words.
 	Missing []string `json:"missing"`
 	// Unrepairable is what only comes back if the network is attached again, in words.

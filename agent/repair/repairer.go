@@ -52,7 +52,7 @@ type Repairer struct {
 	// alone.
 	series map[string]*series
 	// known is what each attachment lacked after the last round.
-	known map[attachment]hook.Drift
+	known map[attachment]Damage
 
 	mu     sync.Mutex // guards all below
 	status Status
@@ -65,7 +65,7 @@ type attachment struct{ allocation, iface string }
 
 // New returns a repairer that works in a mode. See Run.
 func New(c Config, mode hook.RepairMode) *Repairer {
-	return &Repairer{config: c, status: Status{Mode: mode}, kicks: make(chan struct{}, 1), series: map[string]*series{}, known: map[attachment]hook.Drift{}}
+	return &Repairer{config: c, status: Status{Mode: mode}, kicks: make(chan struct{}, 1), series: map[string]*series{}, known: map[attachment]Damage{}}
 }
 
 // Configure sets the mode of the rounds that begin from now on. It may be called at any time.
@@ -151,7 +151,7 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	for _, d := range drifts {
 		held[d.Allocation] = held[d.Allocation] || d.Skipped == hook.SkippedBusy
 	}
-	known := map[attachment]hook.Drift{}
+	known := map[attachment]Damage{}
 	for a, d := range r.known {
 		if held[a.allocation] {
 			known[a] = d
@@ -161,12 +161,20 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	for _, d := range drifts {
 		r.note(d, first)
 		if !d.Repaired {
-			known[attachment{d.Allocation, d.Interface}] = d
+			known[attachment{d.Allocation, d.Interface}] = Damage{d, r.damagedSince(d)}
 		}
 	}
 	r.count(drifts)
 	r.known = known
 	r.publish()
+}
+
+// damagedSince is when an attachment that lacks something was found to, without a pause.
+func (r *Repairer) damagedSince(d hook.Drift) time.Time {
+	if before, known := r.known[attachment{d.Allocation, d.Interface}]; known {
+		return before.Since
+	}
+	return time.Now()
 }
 
 // forget drops what is known of allocations that are gone: one may come that has the same ID.
@@ -221,7 +229,7 @@ func (r *Repairer) note(d hook.Drift, first time.Time) {
 	if !reports && !d.Reported {
 		r.config.Observer.Repaired(d.Network, since(first), failure(d))
 	}
-	switch isNew := !known || !slices.Equal(lacking(before), lacking(d)); {
+	switch isNew := !known || !slices.Equal(lacking(before.Drift), lacking(d)); {
 	case d.Repaired:
 		log.Warn("repaired an attachment")
 	case isNew && reports:

@@ -230,10 +230,11 @@ func TestFailing(t *testing.T) {
 		if s := r.Status(); len(s.Drifts) != 1 || s.Drifts[0].Err == nil || s.Repeated["a"] != 4 {
 			t.Errorf("%+v, want the failure", s)
 		}
+		first := h.began.Add(h.repairsOf("a")[0])
 		h.damage("b")
 		sleep(time.Second)
-		if s := r.Status(); len(h.repairsOf("b")) != 1 || len(s.Drifts) != 1 || s.Drifts[0].Allocation != "a" {
-			t.Errorf("%+v after a round that left it out, want that it is still damaged", s)
+		if s := r.Status(); len(h.repairsOf("b")) != 1 || len(s.Drifts) != 1 || s.Drifts[0].Allocation != "a" || !s.Drifts[0].Since.Equal(first) {
+			t.Errorf("%+v after a round that left it out, want that it is damaged since %s", s, first)
 		}
 		if h.drifts != 2 {
 			t.Errorf("%d drifts, want that each is counted once", h.drifts)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/allocnet/allocnet/hook"
 )
@@ -16,10 +17,19 @@ type Status struct {
 	Mode hook.RepairMode
 	// Drifts are the attachments that lacked something after the last round that looked at
 	// them, sorted by allocation and interface.
-	Drifts []hook.Drift
+	Drifts []Damage
 	// Repeated has the number of repairs of each allocation that was repaired so often, or
 	// whose repair failed so, that the next one waits: another program removes what is repaired.
 	Repeated map[string]int
+}
+
+// Damage is what an attachment lacks.
+type Damage struct {
+	hook.Drift
+
+	// Since is when the first of the rounds that found so ended. It is not that of the events, which
+	// may tell of the damage of others.
+	Since time.Time
 }
 
 // Status returns what the rounds so far have found. It may be called at any time.
@@ -31,7 +41,7 @@ func (r *Repairer) Status() Status {
 
 // publish makes what is known now what Status returns.
 func (r *Repairer) publish() {
-	drifts := slices.SortedFunc(maps.Values(r.known), func(a, b hook.Drift) int {
+	drifts := slices.SortedFunc(maps.Values(r.known), func(a, b Damage) int {
 		return cmp.Or(cmp.Compare(a.Allocation, b.Allocation), cmp.Compare(a.Interface, b.Interface))
 	})
 	repeated := map[string]int{}

@@ -38,7 +38,7 @@ func Start(t testing.TB) *Agent {
 	}
 	a := &Agent{Socket: filepath.Join(dir, "agent.sock"), emitted: make(chan struct{}), answers: map[string]any{
 		api.PathHealth: api.Health{Status: "alive"}, api.PathReady: api.Health{Status: "ready"},
-		api.PathAllocations: []*api.Allocation{}, api.PathNetworks: api.Networks{}, api.PathPools: api.Pools{}, api.PathLeaks: api.Leaks{}, api.PathCluster: api.Cluster{}, api.PathMap: api.Map{},
+		api.PathAllocations: []*api.Allocation{}, api.PathNetworks: api.Networks{}, api.PathPools: api.Pools{}, api.PathLeaks: api.Leaks{}, api.PathCluster: api.Cluster{}, api.PathMap: api.Map{}, api.PathRepair: api.Repair{},
 	}}
 	listener, err := net.Listen("unix", a.Socket)
 	if err != nil {

@@ -26,6 +26,7 @@ func (a *Agent) Fill(n int, now time.Time) {
 		{Kind: "chain", Where: "nat CNI-DN-8ce2a1f0b7d64c1e9f3a2", Allocation: "0f81c2aa-4b4e-4f7e-9d3c-1b0e6a52c7d1", Network: "web", Reason: "its allocation is dead", Error: "the chain is used by a rule of another program"},
 	}})
 	a.Set(api.PathMap, drawing(n))
+	a.Set(api.PathRepair, damages(n, now))
 	for i := range 60 {
 		a.Emit(operation(i, now))
 	}
@@ -125,6 +126,20 @@ func drawing(n int) api.Map {
 	first := m.Allocations[0]
 	first.Attachments[0].Drift = []string{"address 10.88.0.2/16 is gone"}
 	return api.Map{SVG: hostmap.SVG(m), Drift: []api.Drift{{Network: "storage", Text: "eth1 is down"}, {Network: "web", Allocation: first.ID, Interface: "eth0", Text: "address 10.88.0.2/16 is gone"}}}
+}
+
+// damages are what the first allocation lacks, which the map shows as well, and one that another
+// program damages again and again.
+func damages(n int, now time.Time) api.Repair {
+	all := Allocations(n, now)
+	return api.Repair{
+		Mode: "rules",
+		Damaged: []api.Damage{{
+			Allocation: all[0].ID, Network: "web", Interface: "eth0", Since: now.Add(-3 * time.Minute), Missing: []string{"address 10.88.0.2/16 of eth0", "rules in chain CNI-DN-8ce2a1f0b7d64c1e9f3a2 of table nat of iptables"},
+			Unrepairable: []string{}, Error: "address 10.88.0.2/16 of eth0: another link has it",
+		}},
+		Waiting: []api.WaitingRepair{{Allocation: all[0].ID, Repairs: 6}, {Allocation: all[n-1].ID, Repairs: 9}},
+	}
 }
 
 // operation is one of the last minutes.

@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ui
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/agent/api"
+)
+
+// reportMode is the repair mode in which the agent repairs nothing.
+const reportMode = "report"
+
+func (h *host) isReportOnly() bool { return h.Repair.Err == nil && h.Repair.Value.Mode == reportMode }
+
+// ofRepair returns what attachments of the selected allocations lack, and the allocations that are
+// repaired again and again.
+func (h *host) ofRepair(selected func(allocation string) bool) []problem {
+	if h.Repair.Err != nil {
+		return nil
+	}
+	var all []problem
+	repeated := map[string]int{}
+	for _, w := range h.Repair.Value.Waiting {
+		repeated[w.Allocation] = w.Repairs
+	}
+	for _, d := range h.Repair.Value.Damaged {
+		if selected(d.Allocation) {
+			all = append(all, damageProblem(d, repeated[d.Allocation]))
+		}
+	}
+	for _, w := range h.Repair.Value.Waiting {
+		isDamaged := func(d api.Damage) bool { return d.Allocation == w.Allocation }
+		if selected(w.Allocation) && !slices.ContainsFunc(h.Repair.Value.Damaged, isDamaged) {
+			all = append(all, problem{Kind: "drift", Subject: short(w.Allocation), Text: repeatedText(w.Repairs), Allocation: w.Allocation})
+		}
+	}
+	return all
+}
+
+// damageProblem says what an attachment lacks, whose allocation waits for its next repair after a
+// number of repairs.
+func damageProblem(d api.Damage, repairs int) problem {
+	p := problem{Kind: "drift", Subject: short(d.Allocation), Allocation: d.Allocation, Since: d.Since, Text: "differs from its record"}
+	switch {
+	case d.Network != "":
+		p.Text = d.Interface + " on " + d.Network + " is not as it was attached"
+	case d.Interface != "":
+		p.Text = d.Interface + " is not as it was set up"
+	}
+	for _, text := range d.Missing {
+		p.Details = append(p.Details, "missing: "+text)
+	}
+	for _, text := range d.Unrepairable {
+		p.Details = append(p.Details, "to be attached again: "+text)
+	}
+	if d.Error != "" {
+		p.Details = append(p.Details, "not repaired: "+d.Error)
+	}
+	if repairs > 0 {
+		p.Details = append(p.Details, repeatedText(repairs))
+	}
+	return p
+}
+
+func repeatedText(repairs int) string {
+	return counted(repairs, "repair") + " in short succession: the next one waits"
+}
+
+// isDamaged tells whether the repairer has found the attachment, or lo, to lack something.
+func (h *host) isDamaged(d api.Drift) bool {
+	if h.Repair.Err != nil || d.Allocation == "" {
+		return false
+	}
+	if d.Interface == "" && strings.HasPrefix(d.Text, "interface lo ") {
+		d.Interface = "lo"
+	}
+	return slices.ContainsFunc(h.Repair.Value.Damaged, func(other api.Damage) bool {
+		return other.Allocation == d.Allocation && other.Interface == d.Interface
+	})
+}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // ErrRunning is a socket on which another agent answers.
@@ -24,7 +26,7 @@ var ErrRunning = errors.New("another agent is running")
 // ErrRunning. Other files in the directory are not touched.
 func Listen(path string, access Access) (net.Listener, error) {
 	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("socket %q: want an absolute path such as /run/allocnet/agent.sock", path)
+		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("socket %q: want an absolute path such as /run/allocnet/agent.sock", path))
 	}
 	dir := filepath.Dir(path)
 	if err := prepareDir(dir, access); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -80,7 +81,7 @@ func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*
 // validateExecutor checks Config.Executor.
 func (c Config) validateExecutor() error {
 	if c.Executor != ExecutorAuto && c.Executor != ExecutorPlugins {
-		return fmt.Errorf("unknown executor %q: want %q or %q", c.Executor, ExecutorAuto, ExecutorPlugins)
+		return errdefs.As(errdefs.Refused, fmt.Errorf("executor %q: want %q or %q", c.Executor, ExecutorAuto, ExecutorPlugins))
 	}
 	return nil
 }

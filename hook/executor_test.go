@@ -343,7 +343,7 @@ func TestCommitHasADeadline(t *testing.T) {
 // TestUnknownExecutor is refused.
 func TestUnknownExecutor(t *testing.T) {
 	_, err := NewEngine(Config{Executor: "native", StateDir: t.TempDir()})
-	if err == nil || err.Error() != `unknown executor "native": want "auto" or "plugins"` {
+	if err == nil || err.Error() != `executor "native": want "auto" or "plugins"` {
 		t.Errorf("got %v", err)
 	}
 }

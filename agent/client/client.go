@@ -165,9 +165,9 @@ func (c *Client) stream(ctx context.Context, path string, next func(api.Event) b
 	if err != nil {
 		return err
 	}
-	response, err := c.http.Do(request)
+	response, err := c.do(request)
 	if err != nil {
-		return fmt.Errorf("agent at %s: %w", c.socket, err)
+		return err
 	}
 	defer response.Body.Close() //nolint:errcheck // read only
 	if response.StatusCode != http.StatusOK {
@@ -189,6 +189,19 @@ func (c *Client) stream(ctx context.Context, path string, next func(api.Event) b
 			return nil
 		}
 	}
+}
+
+// do makes a request. Its error has the path of the socket, and not the URL, whose host is none.
+func (c *Client) do(request *http.Request) (*http.Response, error) {
+	response, err := c.http.Do(request)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("agent at %s: %w", c.socket, err)
+	}
+	return response, nil
 }
 
 // GC tears down dead allocations and removes leaks.
@@ -241,9 +254,9 @@ func once[T any](ctx context.Context, c *Client, method, path string, body []byt
 	if len(body) > 0 {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := c.http.Do(request)
+	response, err := c.do(request)
 	if err != nil {
-		return nil, fmt.Errorf("agent at %s: %w", c.socket, err)
+		return nil, err
 	}
 	defer response.Body.Close() //nolint:errcheck // read only
 	data, err := io.ReadAll(response.Body)

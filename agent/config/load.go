@@ -57,7 +57,7 @@ func decode(body hcl.Body, into any) error {
 type file struct {
 	ConfDir     string         `hcl:"conf_dir,optional"`
 	PluginDirs  []string       `hcl:"plugin_dirs,optional"`
-	Executor    string         `hcl:"executor,optional"`
+	Executor    hcl.Expression `hcl:"executor,optional"`
 	StateDir    string         `hcl:"state_dir,optional"`
 	CallTimeout hcl.Expression `hcl:"call_timeout,optional"`
 	LogLevel    hcl.Expression `hcl:"log_level,optional"`
@@ -126,7 +126,8 @@ func directories(list string) []string {
 func (f *file) config() (Config, error) {
 	var v values
 	c := Config{
-		ConfDirs: directories(f.ConfDir), PluginDirs: f.PluginDirs, Executor: f.Executor, StateDir: f.StateDir, Pprof: f.Pprof, ReadyFile: f.ReadyFile,
+		ConfDirs: directories(f.ConfDir), PluginDirs: f.PluginDirs, StateDir: f.StateDir, Pprof: f.Pprof, ReadyFile: f.ReadyFile,
+		Executor:    v.OneOf(f.Executor, hook.ExecutorAuto, hook.ExecutorPlugins),
 		CallTimeout: v.Duration(f.CallTimeout),
 		LogLevel:    v.OneOf(f.LogLevel, "trace", "debug", "info", "warn", "error", "off"),
 		LogFormat:   v.OneOf(f.LogFormat, "text", "json", "journal"),

@@ -13,13 +13,16 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/nomad/rest"
 )
 
 // CheckPaths reports each file and directory of the configuration that this user cannot
-// read, or that does not exist: the agent would start, and fail later. The agent itself
-// does not require them at its start, because they may be made after it.
+// read, or that does not exist, the address of Nomad, and a main network that no directory
+// has: the agent would start, and fail later. The agent itself does not require them at its
+// start, because they may be made after it.
 func CheckPaths(c config.Config) error {
 	var faults pathFaults
 	if c.Hook != hook.NoOp {
@@ -34,11 +37,17 @@ func CheckPaths(c config.Config) error {
 		faults.file("nomad: ca_file", n.CAFile)
 		faults.file("nomad: cert_file", n.CertFile)
 		faults.file("nomad: key_file", n.KeyFile)
+		if _, err := rest.New(rest.Config{Address: n.Address}); err != nil {
+			faults = append(faults, err)
+		}
 	}
 	if m := c.Multi; m != nil {
 		faults.file("multi: source", m.Source)
 		if m.Path != "" {
 			faults.dir("multi: path", filepath.Dir(m.Path))
+		}
+		if m.Primary != "" && len(faults) == 0 {
+			faults.network("multi: primary", m.Primary, c.ConfDirs)
 		}
 	}
 	if m := c.Metrics; m != nil {
@@ -82,6 +91,17 @@ func (f *pathFaults) file(key, path string) {
 		f.add(key, path, errors.New("is no regular file"))
 	case info.Size() == 0:
 		f.add(key, path, errors.New("is empty"))
+	}
+}
+
+// network checks that the directories have a network.
+func (f *pathFaults) network(key, name string, dirs []string) {
+	catalog, err := cniconf.Load(dirs...)
+	if err == nil {
+		_, err = catalog.Lookup(name)
+	}
+	if err != nil {
+		*f = append(*f, fmt.Errorf("%s: %w", key, err))
 	}
 }
 

@@ -22,6 +22,13 @@ func TestCheckPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	networks := filepath.Join(dir, "networks")
+	if err := os.Mkdir(networks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(networks, "web.conflist"), []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "bridge"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	gone := missing + " does not exist: create it, or correct the path"
 	for name, test := range map[string]struct {
 		config config.Config
@@ -31,7 +38,7 @@ func TestCheckPaths(t *testing.T) {
 			ConfDirs: []string{dir}, PluginDirs: []string{missing, dir}, Nomad: &config.Nomad{TokenFile: full, CAFile: full, CertFile: full, KeyFile: full},
 			Multi: &config.Multi{Source: full, Path: missing}, CNI: config.CNI{Plugin: "full", Chroot: dir},
 		}, nil},
-		"defaults": {config.Config{Nomad: &config.Nomad{}, Multi: &config.Multi{Primary: "web"}}, nil},
+		"defaults": {config.Config{Nomad: &config.Nomad{}, ConfDirs: []string{networks}, Multi: &config.Multi{Primary: "web"}}, nil},
 		"all missing": {config.Config{
 			ConfDirs: []string{dir, missing}, PluginDirs: []string{missing}, Nomad: &config.Nomad{TokenFile: missing, CAFile: missing, CertFile: missing, KeyFile: missing},
 			Multi: &config.Multi{Source: missing, Path: missing + "/00-multi.conflist"}, CNI: config.CNI{Plugin: "x", Chroot: missing},
@@ -42,6 +49,12 @@ func TestCheckPaths(t *testing.T) {
 		}},
 		"other kinds of files": {config.Config{ConfDirs: []string{full}, Nomad: &config.Nomad{TokenFile: empty, CAFile: dir}}, []string{
 			"conf_dir: " + full + " is no directory", "nomad: token_file: " + empty + " is empty", "nomad: ca_file: " + dir + " is no regular file",
+		}},
+		"address of Nomad": {config.Config{Nomad: &config.Nomad{Address: "ftp://127.0.0.1"}}, []string{
+			`nomad address "ftp://127.0.0.1": want one such as http://127.0.0.1:4646`,
+		}},
+		"unknown main network": {config.Config{ConfDirs: []string{networks}, Multi: &config.Multi{Primary: "wbe"}}, []string{
+			`multi: primary: unknown network "wbe": ` + networks + " offers web",
 		}},
 		"hook noop": {config.Config{Hook: hook.NoOp, ConfDirs: []string{missing}, PluginDirs: []string{missing}}, nil},
 	} {

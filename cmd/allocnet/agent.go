@@ -59,7 +59,7 @@ all rights of root.`,
 	}
 	cmd.Flags().StringVar(&f.config, "config", config.DefaultDir, "configuration: a .hcl file, or a directory of .hcl files")
 	cmd.Flags().StringVar(&f.socket, "socket", api.DefaultSocket, "path of the socket")
-	cmd.Flags().BoolVar(&f.check, "check-config", false, "validate the configuration and the files that it names, and exit")
+	cmd.Flags().BoolVar(&f.check, "check-config", false, "validate the configuration, and the files and the main network that it names, and exit")
 	cmd.Flags().BoolVar(&f.prepare, "prepare", false, "load kernel modules and set owner and group of the existing socket, and exit")
 	cmd.MarkFlagsMutuallyExclusive("check-config", "prepare")
 	return cmd

@@ -108,7 +108,7 @@ func TestClusterStatusFails(t *testing.T) {
 		}
 	}
 	code, _, errs := runs(t, "cluster", "status", "--socket", t.TempDir()+"/none.sock")
-	if code != exitFailed || !strings.Contains(errs, "the agent does not answer") {
+	if code != exitFailed || !strings.Contains(errs, "none.sock: the agent does not answer: dial unix") || !strings.Contains(errs, "start it") {
 		t.Errorf("without an agent: exit code %d, %s", code, errs)
 	}
 }

@@ -4,12 +4,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,7 +134,8 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 		}
 	}
 	if len(args) > 0 && len(results) == 0 {
-		return nil, usage(fmt.Errorf("no node %q has blocks of a pool whose network spans hosts: want one of %q", args[0], names))
+		slices.Sort(names)
+		return nil, usage(fmt.Errorf("no node %q has blocks of a pool whose network spans hosts: want one of %s", args[0], cmp.Or(strings.Join(slices.Compact(names), ", "), "none: no other host has any")))
 	}
 	var group sync.WaitGroup
 	slots := make(chan struct{}, mostPinged)

@@ -42,13 +42,15 @@ func (d *display) register(cmd *cobra.Command, names string) {
 	flags.StringVarP(&d.template, "template", "t", "", "print by a template of Go, which gets what --json prints")
 	flags.DurationVar(&d.watch, "watch", 0, "print again when the output changes, examined at this interval")
 	flags.Lookup("watch").NoOptDefVal = "2s"
-	cmd.MarkFlagsMutuallyExclusive("quiet", "template")
 }
 
 // run prints what look returns, with --watch until look fails or the context ends.
 func (d *display) run(cmd *cobra.Command, asJSON bool, look func(context.Context) (view, error)) error {
 	if d.watch < 0 {
 		return usage(fmt.Errorf("--watch %s: want more than 0", d.watch))
+	}
+	if d.quiet && d.template != "" {
+		return usage(errors.New("--quiet and --template: want one of them"))
 	}
 	parsed, err := d.parse()
 	if err != nil {

@@ -24,7 +24,8 @@ the state directory, and needs no agent.
 
 Events: attached, attach retried, attach failed, attach refused, rolled back (removed
 because another attachment of the call failed), detached, detach failed, cleaned up
-(removed by force), cleanup failed, collected (by a garbage collection), repaired.
+(removed by force), cleanup failed, collected (by a garbage collection), repaired, repair
+failed.
 
 About the last 6,000 events are kept, in 2.5 MB. If one job causes too many, its own oldest
 ones are dropped first.
@@ -109,7 +110,7 @@ func newEventLines(w io.Writer) *eventLines { return &eventLines{w: w, terminal:
 func (l *eventLines) heading() error {
 	heading := []string{"TIME", "EVENT", "ALLOCATION", "NETWORK", "CALLER", "TOOK"}
 	if l.columns == 0 {
-		heading = append(heading, "ERROR")
+		heading = append(heading, "REMARK")
 	}
 	return l.row(newTable(heading...)[0])
 }
@@ -134,7 +135,7 @@ func (l *eventLines) print(e event.Event) error {
 
 func (l *eventLines) cells(e event.Event) []cell {
 	name, shade := eventName(e)
-	texts := []string{e.Time.UTC().Format(time.RFC3339), name, orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), e.Error}
+	texts := []string{e.Time.UTC().Format(time.RFC3339), name, orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), remarkOf(e)}
 	if l.columns > 0 {
 		texts = texts[:len(texts)-1]
 		texts[0] = e.Time.Local().Format(time.TimeOnly)

@@ -33,7 +33,7 @@ var observations = []hook.Observation{
 	{Op: hook.OpDetach, Reason: hook.ReasonGC, Allocation: "web-1", Network: "web", Interface: "eth0", Took: 2 * time.Minute},
 	{Op: hook.OpCleanup, Reason: hook.ReasonGC, Allocation: "web-1", Networks: []string{"web"}, Objects: 4},
 	{Op: hook.OpCleanup, Allocation: "web-1", Network: "web", Interface: "eth0"},
-	{Op: hook.OpRepair, Allocation: "web-1"},
+	{Op: hook.OpRepair, Allocation: "web-1", Missing: []string{"bridge web0"}},
 }
 
 func recordEvents(t *testing.T) (dir string) {
@@ -97,7 +97,7 @@ func TestEvents(t *testing.T) {
 		{[]string{"--allocation", "web-1", "--network", "web"}, exitDone, 4, "web-1"},
 		{[]string{"--allocation", "web"}, exitDone, 1, "EVENT"},
 		{[]string{"--network", "none"}, exitDone, 1, "EVENT"},
-		{[]string{"--after", "8"}, exitDone, 2, "repaired"},
+		{[]string{"--after", "8"}, exitDone, 2, "bridge web0"},
 		{[]string{"--after", "8", "--json"}, exitDone, 1, `"operation":"repair"`},
 		{[]string{"--state-dir", dir + "/none"}, exitDone, 1, "EVENT"},
 		{[]string{"--state-dir", dir + "/none", "--json"}, exitDone, 0, ""},
@@ -128,7 +128,7 @@ func TestEventsJSON(t *testing.T) {
 			keys[key] = true
 		}
 	}
-	for _, key := range []string{"version", "index", "time", "operation", "outcome", "reason", "caller", "allocation", "networks", "interface", "attempts", "objects", "seconds", "error"} {
+	for _, key := range []string{"version", "index", "time", "operation", "outcome", "reason", "caller", "allocation", "networks", "interface", "attempts", "objects", "seconds", "error", "missing"} {
 		if !keys[key] {
 			t.Errorf("no event has %s", key)
 		}

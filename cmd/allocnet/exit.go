@@ -12,6 +12,9 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -78,8 +81,11 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	if errors.As(err, &exit) && exit.err == nil {
 		return code
 	}
-	if os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission) {
+	switch {
+	case os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission):
 		err = fmt.Errorf("%w: run as root", err)
+	case errors.Is(err, client.ErrUnavailable) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)):
+		err = fmt.Errorf("%w: start it (systemctl start allocnet.service), or name its socket (--socket)", err)
 	}
 	if asJSON {
 		_ = json.NewEncoder(stderr).Encode(errorJSON{code, err.Error()}) // there is no other output

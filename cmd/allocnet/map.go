@@ -75,6 +75,9 @@ func (f *mapFlags) run(cmd *cobra.Command, s *settings) error {
 	if !slices.Contains(mapFormats, f.format) {
 		return usage(fmt.Errorf("--format %q: want %s", f.format, strings.Join(mapFormats, ", ")))
 	}
+	if (f.format == "svg" || f.format == "dot") && (s.json || f.quiet || f.template != "") {
+		return usage(fmt.Errorf("--format %s and one of --json, --quiet and --template: want one of them", f.format))
+	}
 	engine, err := s.reader(cmd.ErrOrStderr())
 	if err != nil {
 		return err

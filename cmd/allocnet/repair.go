@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -61,6 +62,8 @@ func repair(cmd *cobra.Command, s *settings, ids []string, dryRun bool) error {
 			return err
 		}
 	}
+	slices.Sort(ids) // the same one twice would find itself locked
+	ids = slices.Compact(ids)
 	var drifts []hook.Drift
 	s.meanwhile(cmd.ErrOrStderr(), "comparing the allocations with the host", func() {
 		drifts, err = engine.RepairAttachments(cmd.Context(), hook.RepairRequest{IDs: ids, Mode: mode})
@@ -84,16 +87,16 @@ func openDrifts(drifts []hook.Drift) error {
 		}
 	}
 	if lacking > 0 {
-		errs = append(errs, fmt.Errorf("%s what was made for them", lackingText(lacking)))
+		errs = append(errs, errors.New(lackingText(lacking)))
 	}
 	return errors.Join(errs...)
 }
 
 func lackingText(count int) string {
 	if count == 1 {
-		return "1 attachment lacks"
+		return "1 attachment lacks what was made for it"
 	}
-	return fmt.Sprintf("%d attachments lack", count)
+	return fmt.Sprintf("%d attachments lack what was made for them", count)
 }
 
 func printDriftsJSON(w io.Writer, drifts []hook.Drift) error {

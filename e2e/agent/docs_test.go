@@ -40,6 +40,7 @@ func TestConfigurationOfTheDocs(t *testing.T) {
 	for _, file := range []string{"etc/allocnet.d/nomad.token", "etc/allocnet.d/web.yml", "etc/nomad.d/ca.pem", "etc/nomad.d/client.pem", "etc/nomad.d/client-key.pem", "opt/cni/bin/allocnet-cni"} {
 		sandbox.WriteFile(t, dir+"/"+file, "{}")
 	}
+	sandbox.WriteFile(t, dir+"/opt/cni/config/10-web.conflist", `{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "bridge"}]}`)
 	h.configure(regexp.MustCompile(`([":])(/(?:etc|opt)/)`).ReplaceAllString(text, "${1}"+dir+"${2}"))
 	if out, code := h.allocnet("agent", "--check-config"); code != 0 {
 		t.Error(out)

@@ -40,6 +40,8 @@ type MissingPluginError struct {
 	Missing map[string]string
 	// Dirs are the directories that were searched.
 	Dirs []string
+	// Why is why the network needs them: often a mistake in its configuration. Nil: not known.
+	Why error
 }
 
 func (e *MissingPluginError) Error() string {
@@ -47,7 +49,11 @@ func (e *MissingPluginError) Error() string {
 	for _, name := range slices.Sorted(maps.Keys(e.Missing)) {
 		parts = append(parts, fmt.Sprintf("plugin %q %s", name, e.Missing[name]))
 	}
-	return fmt.Sprintf("network %q: %s (searched %s)", e.Network, strings.Join(parts, ", "), strings.Join(e.Dirs, ", "))
+	text := fmt.Sprintf("network %q: %s (searched %s)", e.Network, strings.Join(parts, ", "), strings.Join(e.Dirs, ", "))
+	if e.Why != nil {
+		text += fmt.Sprintf("; allocnet does not execute the network itself: %v", e.Why)
+	}
+	return text
 }
 
 // Kind is that of package errdefs.

@@ -15,8 +15,9 @@ type Host struct {
 	PluginDirs []string
 	// HasLink tells whether a master exists. Required.
 	HasLink HasLink
-	// InProcess tells whether a network needs no plugins. Nil: all need them.
-	InProcess func(*Network) bool
+	// WhyPlugins returns why a network needs its plugins, and nil if it needs none. Nil: all
+	// need them.
+	WhyPlugins func(*Network) error
 }
 
 // Usable is a catalog together with the host: it tells the networks that the host can
@@ -43,10 +44,14 @@ func (u Usable) Check(n *Network) error {
 // checkPlugins tells which plugins are missing, of a network that needs them.
 func (u Usable) checkPlugins(n *Network) error {
 	err := n.CheckPlugins(u.host.PluginDirs)
-	if err != nil && u.host.InProcess != nil && u.host.InProcess(n) {
+	var missing *MissingPluginError
+	if u.host.WhyPlugins == nil || !errors.As(err, &missing) {
+		return err
+	}
+	if missing.Why = u.host.WhyPlugins(n); missing.Why == nil {
 		return nil
 	}
-	return err
+	return missing
 }
 
 // creators returns the networks that create a bridge and have their plugins.

@@ -35,8 +35,9 @@ type Doctor struct {
 	// PluginDirs have the CNI plugins. Default: CNI_PATH, else
 	// cniconf.DefaultPluginDirs.
 	PluginDirs []string
-	// InProcess tells which networks are executed without their plugins. Default: none.
-	InProcess func(*cniconf.Network) bool
+	// WhyPlugins returns why a network is executed by its plugins, and nil for one that is not.
+	// Default: all are.
+	WhyPlugins func(*cniconf.Network) error
 	// StateDir is the directory of the records.
 	StateDir string
 	// PoolSource connects to a pool of allocnet-ipam. Nil: pools are not examined.

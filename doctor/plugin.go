@@ -26,7 +26,11 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 		if len(networks) == 0 {
 			return
 		}
-		r.addError(strings.Join(dirs, " "), "there are no CNI plugins", "install the reference plugins, such as the Debian package containernetworking-plugins, or set --plugin-dir to their directory")
+		problem := "there are no CNI plugins"
+		for _, n := range networks {
+			problem += d.why(n)
+		}
+		r.addError(strings.Join(dirs, " "), problem, "correct the networks, or install the reference plugins, such as the Debian package containernetworking-plugins, or set --plugin-dir to their directory")
 		return
 	}
 	versionSkew(ctx, r, dirs)
@@ -38,7 +42,7 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 			lacking = m.Missing
 		}
 		for _, name := range slices.Sorted(maps.Keys(lacking)) {
-			r.addError(n.Path, fmt.Sprintf("network %q: plugin %q %s", n.Name, name, lacking[name]),
+			r.addError(n.Path, fmt.Sprintf("network %q: plugin %q %s%s", n.Name, name, lacking[name], d.why(n)),
 				fmt.Sprintf("install %s into one of %s", name, strings.Join(dirs, ", ")))
 		}
 		for _, name := range n.PluginTypes() {
@@ -60,10 +64,18 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 
 // byPlugins returns the networks that are executed by plugins.
 func (d *Doctor) byPlugins(networks []network) []network {
-	if d.InProcess == nil {
+	if d.WhyPlugins == nil {
 		return networks
 	}
-	return slices.DeleteFunc(slices.Clone(networks), func(n network) bool { return d.InProcess(n.Network) })
+	return slices.DeleteFunc(slices.Clone(networks), func(n network) bool { return d.WhyPlugins(n.Network) == nil })
+}
+
+// why tells why a network is executed by its plugins, which may be a mistake in its configuration.
+func (d *Doctor) why(n network) string {
+	if d.WhyPlugins == nil {
+		return ""
+	}
+	return fmt.Sprintf("; allocnet does not execute network %q itself: %v", n.Name, d.WhyPlugins(n.Network))
 }
 
 // tooOld reports a plugin without the operations of newer CNI versions.

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,9 +39,14 @@ func TestNoPlugins(t *testing.T) {
 	requireProblems(t, r, "error "+empty+" "+missing+": there are no CNI plugins")
 
 	r = &Report{}
-	inProcess := func(*cniconf.Network) bool { return true }
-	(&Doctor{PluginDirs: []string{empty, missing}, InProcess: inProcess}).plugins(t.Context(), r, load(t, published))
+	inProcess := func(*cniconf.Network) error { return nil }
+	(&Doctor{PluginDirs: []string{empty, missing}, WhyPlugins: inProcess}).plugins(t.Context(), r, load(t, published))
 	requireProblems(t, r)
+
+	r = &Report{}
+	mistaken := func(*cniconf.Network) error { return errors.New(`unknown field "isGatewy"`) }
+	(&Doctor{PluginDirs: []string{empty, missing}, WhyPlugins: mistaken}).plugins(t.Context(), r, load(t, published))
+	requireProblems(t, r, `: unknown field "isGatewy"`)
 }
 
 func TestVersionSkew(t *testing.T) {

@@ -3,7 +3,12 @@
 
 package e2e
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
 
 // TestMistakes: what is wrong on a command line is refused, with what would be right.
 func TestMistakes(t *testing.T) {
@@ -15,6 +20,21 @@ func TestMistakes(t *testing.T) {
 		"--format svg and one of --json, --quiet and --template: want one ": {"map", "--format", "svg", "--json"},
 	} {
 		h.refuse(2, []string{want}, args...)
+	}
+}
+
+// TestMistakeInANetwork: a mistake in the configuration of a network has it executed by plugins.
+// That these are not installed is not what is wrong.
+func TestMistakeInANetwork(t *testing.T) {
+	h := newHost(t)
+	h.plugins, h.onlyOwn = t.TempDir(), true
+	sandbox.WriteFile(t, h.conf+"/86-mistaken.conflist", `{"cniVersion": "1.0.0", "name": "mistaken", "plugins": [{"type": "bridge", "isGatewy": true}]}`)
+	const want = `itself: plugin "bridge": json: unknown field "isGatewy"`
+	h.refuse(2, []string{`plugin "bridge" is not installed`, want}, "attach", "m1", "--primary", "mistaken")
+	for _, command := range []string{"networks", "doctor"} {
+		if o := h.allocnet(command); o.code != 1 || !strings.Contains(o.stdout, want) {
+			t.Errorf("%s: exit code %d, and not %q in\n%s%s", command, o.code, want, o.stdout, o.stderr)
+		}
 	}
 }
 

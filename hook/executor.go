@@ -119,7 +119,7 @@ func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
 			_, found, err := c.Host.LinkMTU(name)
 			return found, err
 		},
-		InProcess: func(n *cniconf.Network) bool { return c.WhyPlugins(n) == nil },
+		WhyPlugins: c.WhyPlugins,
 	})
 }
 

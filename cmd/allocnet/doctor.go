@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/ipam"
@@ -73,7 +72,7 @@ func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 	d := doctor.Doctor{
 		ConfDirs: c.ConfDirs, NomadConfDir: s.nomadDir, PluginDirs: c.PluginDirs,
 		StateDir: c.StateDir, PoolSource: poolSource,
-		InProcess: func(n *cniconf.Network) bool { return c.WhyPlugins(n) == nil },
+		WhyPlugins: c.WhyPlugins,
 	}
 	askNomad(cmd.Context(), &d)
 	if d.Unprivileged = requireRoot() != nil; !d.Unprivileged {

@@ -11,19 +11,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/netns"
-)
-
-// advertisements is what an interface does with IPv6 router advertisements. They would
-// give it addresses and a default route beside those of its network's plugins.
-type advertisements int
-
-const (
-	// ignoreAdvertisements is for networks without the option.
-	ignoreAdvertisements advertisements = iota
-	acceptAdvertisements
-	// leaveAdvertisements is for networks with a plugin that sets accept_ra: its CHECK
-	// compares.
-	leaveAdvertisements
+	"github.com/allocnet/allocnet/state"
 )
 
 // setsAcceptRA tells whether a plugin of the network sets accept_ra, as the tuning
@@ -53,17 +41,17 @@ func (o *operation) presetAcceptRA(ns Namespace, p *plan) error {
 		return nil
 	}
 	// Only an interface that accepts them when it is set up asks for one.
-	accept := slices.ContainsFunc(p.added, func(a planned) bool { return a.advertisements == acceptAdvertisements })
+	accept := slices.ContainsFunc(p.added, func(a planned) bool { return a.attachment.AcceptRA != nil && *a.attachment.AcceptRA })
 	return ns.SetAcceptRA(netns.NewInterfaces, accept)
 }
 
-// setAcceptRA has an attached interface accept router advertisements or ignore them.
-func (o *operation) setAcceptRA(ns Namespace, p planned) error {
-	if p.advertisements == leaveAdvertisements {
+// setAcceptRA has an attached interface accept router advertisements or ignore them. They would
+// give it addresses and a default route beside those of its network's plugins.
+func (o *operation) setAcceptRA(ns Namespace, a *state.Attachment) error {
+	if a.AcceptRA == nil {
 		return nil
 	}
-	a := p.attachment
-	if err := ns.SetAcceptRA(a.Interface, p.advertisements == acceptAdvertisements); err != nil {
+	if err := ns.SetAcceptRA(a.Interface, *a.AcceptRA); err != nil {
 		return o.failure("attach", *a, a.Attempts, err)
 	}
 	return nil

@@ -4,6 +4,8 @@
 package hook
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -69,7 +71,34 @@ func TestAcceptRA(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("set %v, want %v", got, test.want)
 			}
+			requireAcceptRARepaired(t, m, a)
 		})
+	}
+}
+
+// requireAcceptRARepaired: a task turns what its interfaces do around, and a repair turns it back where
+// allocnet has set it.
+func requireAcceptRARepaired(t *testing.T, m *memory, a *Allocation) {
+	t.Helper()
+	ns := m.namespaces.at[a.Netns]
+	set := slices.DeleteFunc(slices.Clone(ns.acceptRA), func(s string) bool { return strings.HasPrefix(s, netns.NewInterfaces) })
+	for _, s := range set {
+		name, value, _ := strings.Cut(s, "=")
+		ns.acceptRA = append(ns.acceptRA, fmt.Sprintf("%s=%t", name, value != "true"))
+	}
+	o, err := m.begin(t.Context(), a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.end()
+	for i := range o.record.Attachments {
+		p := &repairing{operation: o, at: i}
+		if err := errors.Join(p.acceptRA(ns), p.Err, p.acceptRA(ns)); err != nil || len(p.Missing) != len(set)/len(o.record.Attachments) {
+			t.Errorf("missing %q, %v", p.Missing, err)
+		}
+	}
+	if got := ns.acceptRA[len(ns.acceptRA)-len(set):]; !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(set))) {
+		t.Errorf("repaired to %v, want %v", got, set)
 	}
 }
 

@@ -118,7 +118,7 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain
 			if chains[i], err = o.add(ctx, abort, a); err != nil {
 				return err
 			}
-			return o.setAcceptRA(ns, p.added[i])
+			return o.setAcceptRA(ns, a)
 		}
 		if err := o.instrument(OpAttach, a, attach); err != nil {
 			fail(err)

@@ -400,6 +400,20 @@ func (n *fakeNamespace) SetAcceptRA(iface string, accept bool) error {
 	return nil
 }
 
+// AcceptsRA: an interface ignores router advertisements unless the last call set it to accept
+// them, as those of the kernel do in a namespace that allocnet made.
+func (n *fakeNamespace) AcceptsRA(iface string, accept bool) (bool, error) {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	last := false
+	for _, set := range n.acceptRA {
+		if name, value, _ := strings.Cut(set, "="); name == iface {
+			last = value == "true"
+		}
+	}
+	return last == accept, nil
+}
+
 // UsedTables: another program has the first table.
 func (n *fakeNamespace) UsedTables() (map[int]bool, error) {
 	if err := n.all.failure("UsedTables", n.path); err != nil {

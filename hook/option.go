@@ -18,11 +18,8 @@ func (p *plan) readOptions() error {
 		}
 		added.executor = options.Executor
 		added.sourceRouting = options.Routing == policy.SourceRouting
-		switch {
-		case options.AcceptRA:
-			added.advertisements = acceptAdvertisements
-		case setsAcceptRA(added.network.List):
-			added.advertisements = leaveAdvertisements
+		if options.AcceptRA || !setsAcceptRA(added.network.List) {
+			added.attachment.AcceptRA = &options.AcceptRA
 		}
 	}
 	return nil

@@ -36,8 +36,6 @@ type planned struct {
 	network *cniconf.Network
 	// attachment is a part of the operation's record from addTo on.
 	attachment *state.Attachment
-	// advertisements says what its interface does with those of IPv6 routers.
-	advertisements advertisements
 	// sourceRouting is whether it gets a routing table of its own.
 	sourceRouting bool
 	// executor is Rules.Executor of the network.

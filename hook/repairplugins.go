@@ -94,7 +94,25 @@ func (p *repairing) judge(err error) {
 
 // around repairs what allocnet has made itself around the plugins of an attachment.
 func (p *repairing) around(ctx context.Context, ns Namespace) error {
-	return errors.Join(p.bridgeMTU(ctx), p.gateways(ns), p.sourceRoutes(ns))
+	return errors.Join(p.bridgeMTU(ctx), p.acceptRA(ns), p.gateways(ns), p.sourceRoutes(ns))
+}
+
+// acceptRA repairs what the interface does with IPv6 router advertisements.
+func (p *repairing) acceptRA(ns Namespace) error {
+	a := *p.attachment()
+	if a.AcceptRA == nil {
+		return nil
+	}
+	is, err := ns.AcceptsRA(a.Interface, *a.AcceptRA)
+	if err != nil || is {
+		return err
+	}
+	what := fmt.Sprintf("%s has to ignore IPv6 router advertisements", a.Interface)
+	if *a.AcceptRA {
+		what = fmt.Sprintf("%s has to accept IPv6 router advertisements", a.Interface)
+	}
+	p.ensure(what, func() error { return p.operation.setAcceptRA(ns, &a) })
+	return nil
 }
 
 // bridgeMTU repairs the MTU of bridges that the attachment's smaller one would lower.

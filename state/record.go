@@ -182,6 +182,9 @@ type Attachment struct {
 	// Result is what ADD returned, or in phase Adding the part of its chain
 	// that is done; nil until then.
 	Result json.RawMessage `json:"result,omitempty"`
+	// AcceptRA is whether its interface was set to accept IPv6 router advertisements, or to
+	// ignore them. nil: it is left to a plugin, or the record is of an earlier build.
+	AcceptRA *bool `json:"acceptRA,omitempty"`
 	// Status is the attachment as inspected in the namespace; nil until its whole batch
 	// is attached.
 	Status json.RawMessage `json:"status,omitempty"`

@@ -47,6 +47,7 @@ var damages = []damage{
 	{"all routes deleted inside", "ip -n $NS route flush dev eth0; ip -n $NS -6 route flush root fd00:88::/64 dev eth0; ip -n $NS -6 route del default", []string{"route to 10.88.0.0/16 of eth0"}},
 	{"interfaces down inside", "for i in lo eth0 peer0 vlan0 tuned0; do ip -n $NS link set $i down; done", []string{"interface lo is down", "interface eth0 is down", "interface peer0 is down", "interface vlan0 is down"}},
 	{"addresses deleted inside", "for i in eth0 peer0 vlan0; do ip -n $NS address flush dev $i scope global; done", []string{"address 10.88.", "address fd00:88::", "address 10.90.", "address 10.91."}},
+	{"router advertisements accepted inside", "ip netns exec $NS sysctl -qw net.ipv6.conf.eth0.accept_ra=1", []string{"eth0 has to ignore IPv6 router advertisements"}},
 	{"MAC changed inside", "ip -n $NS link set eth0 address 02:00:00:00:00:01", []string{"MAC of eth0 is 02:00:00:00:00:01"}},
 	{"host's end of ptp without routes", "ip address flush dev $PEER scope global; ip route flush dev $PEER; ip -6 route flush root fd00:90::/64 dev $PEER", []string{"address 10.90.0.1/32 of"}},
 	{"rules of source routing deleted", "ip -n $NS rule flush table 20000; ip -n $NS route flush table 20000", []string{"table 20000"}},
@@ -146,6 +147,9 @@ func (h *host) requireRepaired(d damage, before string) {
 		if !drift.Repaired || drift.Err != nil {
 			h.Errorf("not repaired: %+v", drift)
 		}
+	}
+	if tentative := h.run("ip -n one -6 -o address show scope global tentative"); tentative != "" {
+		h.Errorf("the kernel looks for duplicates of addresses, which have no routes meanwhile:\n%s", tentative)
 	}
 	h.requireSame(before, "one")
 	if again := missing(h.repair(hook.RepairRules)); again != "" {

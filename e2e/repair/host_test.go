@@ -155,7 +155,7 @@ func (h *host) detach(id string) {
 }
 
 // made is what the kernel makes up, and differs when a link is made again.
-var made = regexp.MustCompile(`(?m)^\d+: | id \d+| state \S+| linkdown| tentative|index \d+ ref|,?(NO-CARRIER|LOWER_UP|M-DOWN)|handle [0-9a-f:]+|expires \d+sec`)
+var made = regexp.MustCompile(`(?m)^\d+: | id \d+| state \S+| linkdown| tentative| nodad|index \d+ ref|,?(NO-CARRIER|LOWER_UP|M-DOWN)|handle [0-9a-f:]+|expires \d+sec`)
 
 // picture returns what the host has, and what namespaces have.
 func (h *host) picture(namespaces ...string) string {
@@ -176,7 +176,8 @@ func (h *host) picture(namespaces ...string) string {
 		for _, command := range []string{"-o -4 addr", "-o -6 addr show scope global", "-o -4 route", "-o -6 route", "rule", "-o link"} {
 			commands = append(commands, "ip -n "+name+" "+command)
 		}
-		commands = append(commands, "ip -n "+name+" -4 route show table all", "ip netns exec "+name+" sysctl net.ipv4.conf")
+		settings := "ip netns exec " + name + " sysctl -e net.ipv4.conf net.ipv6.conf.eth0.accept_ra net.ipv6.conf.eth0.accept_dad"
+		commands = append(commands, "ip -n "+name+" -4 route show table all", settings)
 	}
 	for _, command := range commands {
 		fmt.Fprintf(&b, "== %s\n%s\n", command, sorted(h.run(command)))

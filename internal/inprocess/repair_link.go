@@ -10,13 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // hostEnd returns the host's end of the attachment's veth pair as the result names it; nil if
@@ -116,15 +115,12 @@ func (c *call) repairFound(link netlink.Link, result *current.Result, how inside
 	} else if err := c.refuseMoved(link, result); err != nil {
 		return err
 	}
-	makeLink := func() error {
-		return errors.Join(c.ensureMAC(link, result), c.repair.ensureUp(link), c.ensureAddresses(link, lacking))
+	if down := link.Attrs().Flags&net.FlagUp == 0; down && !c.repair.DryRun {
+		if err := c.skipSearch(link, result); err != nil {
+			return err
+		}
 	}
-	if down := link.Attrs().Flags&net.FlagUp == 0; !c.repair.DryRun && (down || len(lacking) > 0) {
-		err = c.withoutDAD(makeLink)
-	} else {
-		err = makeLink()
-	}
-	if err != nil {
+	if err := errors.Join(c.ensureMAC(link, result), c.repair.ensureUp(link), c.ensureAddresses(link, lacking)); err != nil {
 		return err
 	}
 	return c.ensureRoutes(link, result, how)
@@ -169,27 +165,32 @@ func linkName(index int) string {
 	return link.Attrs().Name
 }
 
-// settleTimeout is how long the kernel may take for IPv6 addresses that it does not look for
-// duplicates of. It is not for those that a task adds.
-const settleTimeout = time.Second
-
-// withoutDAD runs what sets the interface up, or gives it addresses, without a search for
-// duplicates of IPv6 addresses: ADD has looked for them, and it takes seconds in which they
-// have no routes.
-func (c *call) withoutDAD(makeLink func() error) error {
-	key := "net/ipv6/conf/" + c.ifName + "/accept_dad"
-	value, err := c.sysctls.Get(key)
-	if err != nil { // a kernel without IPv6
-		return makeLink()
-	}
-	if err := c.sysctls.Set(key, "0"); err != nil {
+// skipSearch has the kernel not look for duplicates of the IPv6 addresses that an interface has, which
+// is down: it would when the interface is set up.
+func (c *call) skipSearch(link netlink.Link, result *current.Result) error {
+	present, err := netlinksafe.AddrList(link, netlink.FAMILY_V6)
+	if err != nil {
 		return err
 	}
-	err = makeLink()
-	if err == nil {
-		err = ip.SettleAddresses(c.ifName, settleTimeout)
+	for _, address := range c.own(result) {
+		if !isIPv4(address.Address.IP) && hasAddress(present, address.Address) {
+			if err := netlink.AddrReplace(link, unsearched(address.Address)); err != nil {
+				return fmt.Errorf("address %s of %s: %w", address.Address.String(), c.ifName, err)
+			}
+		}
 	}
-	return errors.Join(err, c.sysctls.Set(key, value))
+	return nil
+}
+
+// unsearched is an address of which the kernel looks for no duplicates: ADD has, and it takes
+// seconds in which IPv6 addresses have no routes. Unlike accept_dad of the interface, this says nothing
+// of addresses that a task adds, and needs no restoration.
+func unsearched(address net.IPNet) *netlink.Addr {
+	a := &netlink.Addr{IPNet: &address}
+	if !isIPv4(address.IP) {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return a
 }
 
 // ensureMAC gives the interface the MAC of the result.
@@ -258,5 +259,5 @@ func (c *call) addAddress(link netlink.Link, address net.IPNet) error {
 			return err
 		}
 	}
-	return netlink.AddrAdd(link, &netlink.Addr{IPNet: &address})
+	return netlink.AddrAdd(link, unsearched(address))
 }

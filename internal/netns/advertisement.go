@@ -38,6 +38,34 @@ func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
 	return nil
 }
 
+// AcceptsRA tells whether an interface is set as SetAcceptRA sets it, to accept router
+// advertisements or to ignore them. One without IPv6, or that is missing, is.
+func (n *Namespace) AcceptsRA(iface string, accept bool) (is bool, err error) {
+	wanted := "0"
+	if accept {
+		wanted = accepting
+	}
+	err = n.Do(func() error {
+		var s sysctl.Tree
+		defer s.Close() //nolint:errcheck // it has nothing to write
+		present, err := s.Get("net/ipv6/conf/" + iface + "/accept_ra")
+		if errors.Is(err, fs.ErrNotExist) {
+			is = true
+			return nil
+		}
+		is = present == wanted
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("read accept_ra of %s in %s: %w", iface, n.path, err)
+	}
+	return is, nil
+}
+
+// accepting is accept_ra of interfaces that accept router advertisements: 1 would depend on
+// forwarding.
+const accepting = "2"
+
 // writeAcceptRA sets the parameters of an interface. It has none where IPv6 is off, and Linux
 // before 5.12 has no metric.
 func writeAcceptRA(parameters string, accept bool) error {
@@ -48,7 +76,7 @@ func writeAcceptRA(parameters string, accept bool) error {
 	}
 	return errors.Join(
 		setExisting(&s, parameters+"/ra_defrtr_metric", fmt.Sprint(advertisedMetric)),
-		setExisting(&s, parameters+"/accept_ra", "2"), // 1 would depend on forwarding
+		setExisting(&s, parameters+"/accept_ra", accepting),
 	)
 }
 

@@ -64,12 +64,14 @@ func TestAcceptRA(t *testing.T) {
 			t.Fatal(err)
 		}
 		requireAdvertised(t, false)
+		requireAccepts(t, n, false)
 	}
 	advertise(t)
 	requireAdvertised(t, false)
 	if err := n.SetAcceptRA("eth0", true); err != nil {
 		t.Fatal(err)
 	}
+	requireAccepts(t, n, true)
 	advertise(t)
 	requireAdvertised(t, true)
 	if routes, err := n.DefaultRoutes(); err != nil || len(routes) > 0 {
@@ -83,6 +85,18 @@ func TestAcceptRA(t *testing.T) {
 	}
 	if err := n.SetAcceptRA("none0", false); err != nil {
 		t.Errorf("without an interface: %v", err)
+	}
+}
+
+// requireAccepts: an interface is set one way and not the other. One that is missing is set either way.
+func requireAccepts(t *testing.T, n *netns.Namespace, accept bool) {
+	t.Helper()
+	for iface, want := range map[string][2]bool{"eth0": {true, false}, "none0": {true, true}} {
+		for i, other := range []bool{accept, !accept} {
+			if is, err := n.AcceptsRA(iface, other); err != nil || is != want[i] {
+				t.Errorf("%s accepts router advertisements as for %v: %v, %v, want %v", iface, other, is, err, want[i])
+			}
+		}
 	}
 }
 

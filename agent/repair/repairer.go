@@ -91,11 +91,13 @@ func (r *Repairer) Run(ctx context.Context) {
 	defer background.Wait()
 	background.Go(func() { r.checkUnknown(ctx) })
 	background.Go(func() { r.watch(ctx) })
-	first := time.Time{}
+	first, rests := time.Time{}, rests{}
 	for ctx.Err() == nil {
 		began := time.Now()
 		r.round(ctx, first)
-		first = awaitRound(ctx, r.kicks, time.Since(began), r.nextDue(began))
+		ended := time.Now()
+		took := ended.Sub(began)
+		first = awaitRound(ctx, r.kicks, took, rests.after(ended, took), r.nextDue(began))
 	}
 }
 
@@ -121,7 +123,7 @@ func (r *Repairer) watch(ctx context.Context) {
 // there is none.
 func (r *Repairer) nextDue(round time.Time) (next time.Time) {
 	for _, s := range r.series {
-		if due := s.due(); due.After(round) && (next.IsZero() || due.Before(next)) {
+		if due := s.due(); s.pause() > 0 && due.After(round) && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}

@@ -17,16 +17,32 @@ const (
 	// from the first event: what removes one thing may be removing others.
 	settle        = 50 * time.Millisecond
 	longestSettle = 500 * time.Millisecond
-	// restShare is the time between two rounds in durations of the first one: on a host where much
-	// is attached and detached there are always events.
-	restShare = 4
+	// restShare is the rest that a round owes, in its durations: on a host where much is attached
+	// and detached there are always events. Rest is taken from what is owed beyond a credit, so that
+	// damage soon after other damage is repaired at once.
+	restShare  = 4
+	restCredit = 10 * time.Second
 )
 
+// rests is what rounds owe. Its zero value is for a first round.
+type rests struct {
+	owed time.Duration
+	// since is when the last round ended.
+	since time.Time
+}
+
+// after returns the rest after a round that took some time and has ended now.
+func (r *rests) after(now time.Time, took time.Duration) time.Duration {
+	rested := now.Sub(r.since) - took
+	r.owed = max(r.owed-rested, 0) + restShare*took
+	r.since = now
+	return max(r.owed-restCredit, 0)
+}
+
 // awaitRound returns when the next round shall begin after one that took some time: soon after an
-// event, or at a time, or after the interval. The time may be zero: there is none. It reports when
-// the first event came; zero if there was none.
-func awaitRound(ctx context.Context, events <-chan struct{}, took time.Duration, at time.Time) (first time.Time) {
-	rest := restShare * took
+// event, or at a time, or after the interval, but not before a rest. The time may be zero: there is
+// none. It reports when the first event came; zero if there was none.
+func awaitRound(ctx context.Context, events <-chan struct{}, took, rest time.Duration, at time.Time) (first time.Time) {
 	wait := max(interval, idleShare*took)
 	if !at.IsZero() {
 		wait = min(wait, time.Until(at))

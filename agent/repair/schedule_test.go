@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/allocnet/allocnet/hook"
 )
 
 // TestAwaitRound: a round begins soon after an event, but not while more come, and rounds do not
@@ -40,7 +42,7 @@ func TestAwaitRound(t *testing.T) {
 				if test.due != 0 {
 					at = began.Add(test.due)
 				}
-				first := awaitRound(t.Context(), events, test.took, at)
+				first := awaitRound(t.Context(), events, test.took, restShare*test.took, at)
 				defer synctest.Wait()
 				defer time.Sleep(time.Minute) // the events end
 				if got := time.Since(began); got != test.want {
@@ -51,6 +53,51 @@ func TestAwaitRound(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRests: the first rounds after a quiet time follow each other at once, and many rounds take a
+// fifth of the time.
+func TestRests(t *testing.T) {
+	const took, rounds = time.Second, 100
+	began := time.Now()
+	var owed rests
+	now := began
+	for round := range rounds {
+		now = now.Add(took)
+		rest := owed.after(now, took)
+		if prompt := rest == 0; prompt != (round < 2) {
+			t.Errorf("after round %d: a rest of %v", round, rest)
+		}
+		now = now.Add(rest)
+	}
+	if got, want := now.Sub(began), rounds*(1+restShare)*took-restCredit; got != want {
+		t.Errorf("%d rounds took %v, want %v", rounds, got, want)
+	}
+	now = now.Add(time.Minute)
+	if rest := owed.after(now.Add(took), took); rest != 0 {
+		t.Errorf("a rest of %v after a quiet minute", rest)
+	}
+}
+
+// TestNextDue: an allocation that waits is due after its pause, and one that was repaired is not.
+func TestNextDue(t *testing.T) {
+	began := time.Now()
+	for name, test := range map[string]struct {
+		last   series
+		failed bool
+		want   time.Time
+	}{
+		"repaired":       {want: time.Time{}},
+		"failed":         {failed: true, want: began.Add(time.Second + firstPause)},
+		"once too often": {last: series{count: promptRepairs - 1, last: began}, want: began.Add(time.Second + firstPause)},
+	} {
+		r := New(Config{}, hook.RepairRules)
+		test.last.repaired(began.Add(time.Second), test.failed)
+		r.series["a"] = &test.last
+		if next := r.nextDue(began); !next.Equal(test.want) {
+			t.Errorf("%s: the next round is at %v, want %v", name, next, test.want)
+		}
 	}
 }
 
@@ -79,7 +126,7 @@ func TestAwaitEnds(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		began := time.Now()
-		if first := awaitRound(ctx, nil, 0, time.Time{}); !first.IsZero() || time.Since(began) != time.Second {
+		if first := awaitRound(ctx, nil, 0, 0, time.Time{}); !first.IsZero() || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", first, time.Since(began))
 		}
 	})

@@ -24,8 +24,8 @@ var links = kernelevents.Subscription{
 	AllNamespaces: true,
 }
 
-// Watch returns a channel that gets a value when something was removed from the host's kernel
-// tables, or from those of a namespace that a veth interface leads to. Several are one value, and
+// Watch returns a channel that gets a value at once, as a round that has begun before may have missed
+// what was removed meanwhile, and then when something was removed from the host's kernel tables, or from those of a namespace that a veth interface leads to. Several are one value, and
 // so is a loss of messages. What is added is not told. The channel is closed when the context ends
 // or nothing can be heard any more.
 func Watch(ctx context.Context) (<-chan struct{}, error) {
@@ -43,6 +43,7 @@ func Watch(ctx context.Context) (<-chan struct{}, error) {
 			return nil, err
 		}
 	}
+	w.tell()
 	w.sources.Go(func() { watchLegacy(ctx, legacySizes, w.tell) })
 	go w.end()
 	return w.changes, nil

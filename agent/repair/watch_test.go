@@ -104,7 +104,7 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// TestWatchEnds: the channel is closed when the context ends. Listening to links needs no rights;
+// TestWatchEnds: there is a value at once, and the channel is closed when the context ends. Listening to links needs no rights;
 // those who may not hear of rules get an error.
 func TestWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,6 +116,7 @@ func TestWatchEnds(t *testing.T) {
 		}
 		return
 	}
+	<-changes
 	cancel()
 	for range changes { // other processes of the host may remove something
 	}

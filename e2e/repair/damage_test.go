@@ -81,10 +81,25 @@ func ofRules() []damage {
 
 // TestLegacyDamages does so with iptables-legacy, for the damages of rules.
 func TestLegacyDamages(t *testing.T) {
+	useLegacy(t)
+	testDamages(t, hook.ExecutorAuto, "iptables", legacyDamages())
+}
+
+// ofNFTables are the damages of rules that the program nft makes.
+func ofNFTables() []damage {
+	return slices.DeleteFunc(ofRules(), func(d damage) bool { return !strings.HasPrefix(d.command, "nft ") })
+}
+
+// useLegacy makes iptables that of iptables-legacy.
+func useLegacy(t *testing.T) {
+	t.Helper()
 	t.Setenv("PATH", sandbox.PathOfIPTables(t, "legacy"))
 	t.Cleanup(func() { sandbox.FlushLegacy(t) })
-	withoutNFT := slices.DeleteFunc(ofRules(), func(d damage) bool { return strings.Contains(d.command, "nft ") })
-	testDamages(t, hook.ExecutorAuto, "iptables", withoutNFT)
+}
+
+// legacyDamages are those of the rules of iptables-legacy.
+func legacyDamages() []damage {
+	return slices.DeleteFunc(ofRules(), func(d damage) bool { return strings.Contains(d.command, "nft ") })
 }
 
 func testDamages(t *testing.T, executor, backend string, damages []damage) {

@@ -285,19 +285,30 @@ type connection struct {
 	net.Conn
 }
 
-// connect connects from one namespace, empty for the host's, to a listener of another.
+// connect connects from one namespace to a listener of another.
 func (h *host) connect(name, from, to, listen, dial string) connection {
 	h.Helper()
+	h.listen(to, listen)
+	return h.dial(name, from, dial)
+}
+
+// listen accepts connections in a namespace.
+func (h *host) listen(in, address string) {
+	h.Helper()
 	var listener net.Listener
-	h.within(to, func() (err error) {
-		listener, err = net.Listen("tcp", listen)
+	h.within(in, func() (err error) {
+		listener, err = net.Listen("tcp", address)
 		return err
 	})
 	h.Cleanup(func() { _ = listener.Close() })
 	go echo(listener)
+}
+
+func (h *host) dial(name, from, to string) connection {
+	h.Helper()
 	c := connection{name: name}
 	h.within(from, func() (err error) {
-		c.Conn, err = net.DialTimeout("tcp", dial, 5*time.Second)
+		c.Conn, err = net.DialTimeout("tcp", to, 5*time.Second)
 		return err
 	})
 	h.Cleanup(func() { _ = c.Close() })

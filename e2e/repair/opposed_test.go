@@ -31,9 +31,10 @@ var opposed = []damage{
 
 // TestOpposed: what another program has put into the place of what is missing is reported, and stays.
 func TestOpposed(t *testing.T) {
+	shared := newHost(t, hook.ExecutorAuto, "iptables")
 	for _, d := range opposed {
 		t.Run(d.name, func(t *testing.T) {
-			h := newHost(t, hook.ExecutorAuto, "iptables")
+			h := &host{TB: t, engine: shared.engine, dir: shared.dir}
 			a := h.attach("one", 8080, further...)
 			t.Cleanup(func() {
 				h.detach("one")

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/netip"
 	"slices"
@@ -50,6 +51,7 @@ type leavingFilters interface {
 // leave is what the command cluster leave does.
 type leave struct {
 	yes     bool
+	json    bool
 	table   leavingTable
 	filters leavingFilters
 	pools   map[string]leavingPool
@@ -67,18 +69,22 @@ func newClusterLeave(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Remove all that networks that span hosts have on this host",
-		Long: `Remove the routes to other hosts, the VXLAN devices, and what lets packets through
-the firewall (filtering = "accept"), and give this host's blocks of the pools whose networks
-span hosts back to the store. The command shows what it would remove, and asks.
+		Long: `Remove the routes to other hosts, the VXLAN devices, and what lets packets through the
+firewall (filtering = "accept"), and give this host's blocks of the pools whose networks span
+hosts back to the store. The command shows what it would remove, and asks.
 
 First stop the allocations that have addresses of these pools, as with nomad node drain, and
-stop the agent: it would make the routes again. The command refuses otherwise. It reads state_dir and
-conf_dir of the agent's configuration: repeat flags that the agent has instead. Afterwards, remove the
-networks from the CNI configuration directories before you start the agent.
+stop the agent: it would make the routes again. The command refuses otherwise. It reads
+state_dir and conf_dir of the agent's configuration: repeat flags that the agent has instead.
+Afterwards, remove the networks from the CNI configuration directories before you start the
+agent.
 
-If the store does not answer, or the network of a pool was removed before, the routes and devices
-are removed nevertheless, the blocks that stay this host's are named, and the exit code is 1. So it is
-if the firewall keeps what lets packets through: the blocks are given back. The command can be repeated.`,
+If the store does not answer, or the network of a pool was removed before, the routes and
+devices are removed nevertheless, the blocks that stay this host's are named, and the exit
+code is 1. So it is if the firewall keeps what lets packets through: the blocks are given
+back. The command can be repeated.
+
+--json prints a list of what was given back of each pool, and needs --yes.`,
 		Example: `  allocnet cluster leave --yes`,
 		Args:    noArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return l.open(cmd, s, &f) },
@@ -93,6 +99,9 @@ if the firewall keeps what lets packets through: the blocks are given back. The 
 func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
 	if err := requireRoot(); err != nil {
 		return err
+	}
+	if l.json = s.json; l.json && !l.yes {
+		return errJSONAsks
 	}
 	c, err := f.load(cmd.Flags(), s)
 	if err != nil {
@@ -158,6 +167,9 @@ func (l *leave) findStranded(stateDir string, found []*ipam.Config) error {
 
 func (l *leave) run(cmd *cobra.Command) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	if l.json {
+		out = io.Discard
+	}
 	recorded, err := l.table.Pools()
 	if err != nil {
 		return err
@@ -195,7 +207,11 @@ func (l *leave) run(cmd *cobra.Command) error {
 	if _, err := fmt.Fprintln(out, "removed the routes and devices"); err != nil {
 		return err
 	}
-	if err := errors.Join(err, l.release(cmd)); err != nil {
+	released, errRelease := l.release(ctx, out)
+	if l.json {
+		errRelease = errors.Join(errRelease, printJSON(cmd.OutOrStdout(), released))
+	}
+	if err := errors.Join(err, errRelease); err != nil {
 		return &exitError{exitFailed, err}
 	}
 	return nil
@@ -257,25 +273,27 @@ func (l *leave) blocks(ctx context.Context) (map[string][]ipam.Block, error) {
 }
 
 // release gives the blocks back. All pools are attempted.
-func (l *leave) release(cmd *cobra.Command) error {
+func (l *leave) release(ctx context.Context, out io.Writer) ([]releasedJSON, error) {
 	var errs []error
+	all := []releasedJSON{}
 	for _, name := range slices.Sorted(maps.Keys(l.pools)) {
-		ctx, stop := context.WithTimeout(cmd.Context(), storeTimeout)
-		released, err := l.pools[name].Leave(ctx)
+		limited, stop := context.WithTimeout(ctx, storeTimeout)
+		released, err := l.pools[name].Leave(limited)
 		stop()
+		all = append(all, releasedJSON{name, append([]ipam.Block{}, released...), []netip.Addr{}})
 		if len(released) > 0 {
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "released of pool %s: %s\n", name, strings.Join(texts(released), " ")) // the exit code tells
+			_, _ = fmt.Fprintf(out, "released of pool %s: %s\n", name, strings.Join(texts(released), " ")) // the exit code tells
 		}
-		left, errLeft := l.blocks(cmd.Context())
+		left, errLeft := l.blocks(ctx)
 		if err = errors.Join(err, errLeft); len(left[name]) > 0 {
-			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(texts(left[name]), " "), cmp.Or(err, l.stillHeld(cmd.Context())))
+			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(texts(left[name]), " "), cmp.Or(err, l.stillHeld(ctx)))
 		}
 		errs = append(errs, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.stranded)) {
 		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, strings.Join(texts(l.stranded[name]), " ")))
 	}
-	return errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // stillHeld is why blocks stay although the store has answered.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -102,6 +103,16 @@ func TestClusterLeave(t *testing.T) {
 		"without its lease": {leave{yes: true}, nil, "10.91.0.3", nil, nil, "", 0, exitRefused, "10.91.0.3 (namespace /run/netns/x, pool web)"},
 		"with no network":   {leave{yes: true}, nil, "10.92.0.3", nil, nil, "", 0, exitRefused, "10.92.0.3 (namespace /run/netns/x, pool old)"},
 		"of another pool":   {leave{yes: true}, nil, "10.93.0.3", nil, nil, "", 1, exitDone, "pool old: routes and devices, blocks of this host: -\n"},
+		"as JSON": {leave{yes: true, json: true}, nil, "", nil, nil, "", 1, exitDone, `[
+  {
+    "pool": "web",
+    "blocks": [
+      "10.91.0.0/26"
+    ],
+    "addresses": []
+  }
+]
+`},
 		"without the store": {leave{yes: true}, nil, "", ipam.ErrUnavailable, nil, "", 1, exitFailed, "pool web: 10.91.0.0/26 still belong to this host: repeat the command: the store is unavailable"},
 		"kernel refuses":    {leave{yes: true}, nil, "", nil, errors.New("EPERM"), "", 1, exitFailed, "remove the routes and devices: EPERM"},
 		"firewall, blocks":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, exitFailed, "released of pool web: 10.91.0.0/26\n"},
@@ -178,10 +189,7 @@ func TestClusterLeaveKeeps(t *testing.T) {
 			used:  func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil },
 		}
 		l.subnets = map[string][]netip.Prefix{"web": {netip.MustParsePrefix("10.91.0.0/16")}}
-		cmd := &cobra.Command{}
-		cmd.SetContext(t.Context())
-		cmd.SetOut(&bytes.Buffer{})
-		err := l.release(cmd)
+		_, err := l.release(t.Context(), io.Discard)
 		if leases == nil && err != nil {
 			t.Error(err)
 		}

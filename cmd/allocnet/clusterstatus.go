@@ -19,15 +19,15 @@ import (
 const clusterStatusLong = `Show, for each pool whose network spans hosts, the hosts that have blocks of it, and how
 this host reaches them. The agent answers from what it knows.
 
-VIA is the next hop, and MODE is routed or vxlan. STATE is installed, refused (the route is not
-safe, or the host cannot be reached in the mode of the pool), conflict (another program has a
-route to the block), failed, or replaced (this host has the address of the block's host, which
-it replaces; the block is reclaimed later); the reason follows the table. PROBE is the time that the host
-took to answer the agent's last echo request, and VERIFIED when Nomad said last that the
-node has the address.
+VIA is the next hop, and MODE is routed or vxlan. STATE is installed, refused (the route is
+not safe, or the host cannot be reached in the mode of the pool), conflict (another program
+has a route to the block), failed, or replaced (this host has the address of the block's
+host, which it replaces; the block is reclaimed later); the reason follows the table. PROBE
+is the time that the host took to answer the agent's last echo request, and VERIFIED when
+Nomad said last that the node has the address.
 
-The exit code is 1 if a route is refused, in conflict or failed, a host does not answer, or there
-is another problem.`
+The exit code is 1 if a route is refused, in conflict or failed, a host does not answer, or
+there is another problem.`
 
 func newClusterStatus(s *settings) *cobra.Command {
 	var d display

@@ -115,6 +115,15 @@ func TestIPAMReserve(t *testing.T) {
 	if code, _, errs = runs(t, "ipam", "unreserve", "vlan100", "10.91.0.20"); code != exitDone {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
+	var kept reservationJSON
+	code, out, errs = runs(t, "ipam", "reserve", "vlan100", "10.91.0.21", "--job", "db", "--json")
+	if err := json.Unmarshal([]byte(out), &kept); code != exitDone || err != nil || kept.Pool != "vlan100" || kept.Job == nil || kept.Job.Job != "db" {
+		t.Errorf("--json: exit code %d, %v: %s%s", code, err, out, errs)
+	}
+	code, out, errs = runs(t, "ipam", "unreserve", "vlan100", "10.91.0.21", "--json")
+	if err := json.Unmarshal([]byte(out), &kept); code != exitDone || err != nil || strings.Contains(out, "job") {
+		t.Errorf("unreserve --json: exit code %d, %v: %s%s", code, err, out, errs)
+	}
 	if _, out, _ = runs(t, "ipam", "show"); strings.Contains(out, "default/db") {
 		t.Errorf("still kept:\n%s", out)
 	}
@@ -128,9 +137,10 @@ func TestIPAMRefuses(t *testing.T) {
 		"ipam show a b":                                "got 2 arguments: want one pool, or none for all",
 		"ipam show other":                              `uses a pool "other" of allocnet-ipam; there are vlan100`,
 		"ipam release":                                 "--node is required",
+		"ipam release --node n1 --json":                "--json: want --yes, too",
 		"ipam reserve vlan100":                         "want a pool and an address",
 		"ipam reserve vlan100 10.91.0.20":              "--job is required",
-		"ipam reserve vlan100 10.91.0.99 --job db":     "10.91.0.99 is no reserved address of pool vlan100: want one of [10.91.0.16/28]",
+		"ipam reserve vlan100 10.91.0.99 --job db":     "10.91.0.99 is no reserved address of pool vlan100: want one of 10.91.0.16/28",
 		"ipam reserve vlan100 db --job db":             `address "db": want one such as 10.91.0.20`,
 		"ipam unreserve other 10.91.0.20":              `a pool "other"`,
 		"ipam show --conf-dir " + emptyDir(t):          "uses allocnet-ipam",
@@ -213,6 +223,7 @@ func TestIPAMRelease(t *testing.T) {
 		"gone, and no":       {release{node: "n1"}, gone(true, nil), "\n", "", "nothing is released"},
 		"gone, no answer":    {release{node: "n1"}, gone(true, nil), "", "", "nothing is released"},
 		"gone, --yes":        {release{node: "n1", yes: true}, gone(true, nil), "", "n1", ""},
+		"gone, --json":       {release{node: "n1", yes: true, json: true}, gone(true, nil), "", "n1", ""},
 		"alive":              {release{node: "n1", yes: true}, gone(false, nil), "", "", "nomad knows node n1"},
 		"alive, --force":     {release{node: "n1", yes: true, force: true}, gone(false, nil), "", "n1", ""},
 		"unknown":            {release{node: "n1", yes: true}, gone(false, errors.New("500")), "", "", "it is not known whether node n1 is gone"},
@@ -232,7 +243,11 @@ func TestIPAMRelease(t *testing.T) {
 		if strings.Join(p.released, " ") != test.want || (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || exitCode(err) != exitRefused) {
 			t.Errorf("%s: released %q, %v, want %q\n%s", name, p.released, err, test.want, &out)
 		}
-		if test.want != "" && !strings.Contains(out.String(), "node n1 has of pool vlan100: 10.91.0.0/26\n") {
+		says := "node n1 has of pool vlan100: 10.91.0.0/26\n"
+		if test.release.json {
+			says = "[\n  {\n    \"pool\": \"vlan100\",\n    \"blocks\": ["
+		}
+		if test.want != "" && !strings.Contains(out.String(), says) {
 			t.Errorf("%s: does not say what it releases:\n%s", name, &out)
 		}
 	}

@@ -24,6 +24,14 @@ import (
 type release struct {
 	node       string
 	yes, force bool
+	json       bool
+}
+
+// releasedJSON is what was released of a pool, as --json prints it.
+type releasedJSON struct {
+	Pool      string       `json:"pool"`
+	Blocks    []ipam.Block `json:"blocks"`
+	Addresses []netip.Addr `json:"addresses"`
 }
 
 func newIPAMRelease(s *settings) *cobra.Command {
@@ -38,7 +46,9 @@ node with blocks has it. The command shows what it would release, and asks.
 If the node still runs, its allocations keep their addresses, and other hosts assign the same
 ones. So the command refuses if Nomad knows the node, has an allocation of it that has not
 ended, or does not answer. With --force, which you need after you have switched off the
-node, it does not ask Nomad.`,
+node, it does not ask Nomad.
+
+--json prints a list of what was released, and needs --yes.`,
 		Example:           `  allocnet ipam release --node 6ee5b9c4-9c1a-4cf0-9f50-0a0ad44dbb37 --yes`,
 		Args:              atMostOnePool,
 		ValidArgsFunction: s.completeFirst(s.poolNames),
@@ -54,6 +64,9 @@ node, it does not ask Nomad.`,
 func (r *release) run(cmd *cobra.Command, s *settings, args []string) error {
 	if r.node == "" {
 		return usage(errors.New("--node is required: the ID or the name of a Nomad node"))
+	}
+	if r.json = s.json; r.json && !r.yes {
+		return errJSONAsks
 	}
 	configs, broken, err := s.pools(args)
 	if err != nil {
@@ -81,7 +94,7 @@ type possession struct {
 }
 
 func (p possession) String() string {
-	return fmt.Sprintf("pool %s: %s", p.config.Pool, strings.Join(append(texts(p.blocks), texts(p.addresses)...), " "))
+	return fmt.Sprintf("pool %s: %s", p.config.Pool, orDash(strings.Join(append(texts(p.blocks), texts(p.addresses)...), " ")))
 }
 
 func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
@@ -90,9 +103,11 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
+	if r.json {
+		out = io.Discard
+	}
 	if len(found) == 0 {
-		_, err := fmt.Fprintf(out, "node %s has nothing\n", printable(r.node))
-		return err
+		_, _ = fmt.Fprintf(out, "node %s has nothing\n", printable(r.node)) // nothing is to be reported
 	}
 	for _, p := range found {
 		_, _ = fmt.Fprintf(out, "node %s has of %s\n", printable(node), p) // the last write reports
@@ -102,19 +117,30 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 			return err
 		}
 	}
-	if !r.yes {
+	if !r.yes && len(found) > 0 {
 		if err := confirm(cmd.InOrStdin(), out, "Release this?", "nothing is released"); err != nil {
 			return err
 		}
 	}
+	released, err := r.each(cmd.Context(), out, node, found)
+	if r.json {
+		err = errors.Join(err, printJSON(cmd.OutOrStdout(), released))
+	}
+	return err
+}
+
+// each releases what the node has of the pools, until one fails.
+func (r *release) each(ctx context.Context, out io.Writer, node string, found []possession) ([]releasedJSON, error) {
+	released := []releasedJSON{}
 	for _, p := range found {
-		blocks, addresses, err := p.pool.ReleaseNode(cmd.Context(), node)
-		_, _ = fmt.Fprintf(out, "released %d blocks and %d addresses of pool %s\n", len(blocks), len(addresses), p.config.Pool)
+		blocks, addresses, err := p.pool.ReleaseNode(ctx, node)
+		released = append(released, releasedJSON{p.config.Pool, append([]ipam.Block{}, blocks...), append([]netip.Addr{}, addresses...)})
+		_, _ = fmt.Fprintf(out, "released of %s\n", possession{p.poolAccess, blocks, addresses})
 		if err != nil {
-			return fmt.Errorf("pool %s: %w", p.config.Pool, err)
+			return released, fmt.Errorf("pool %s: %w", p.config.Pool, err)
 		}
 	}
-	return nil
+	return released, nil
 }
 
 // find returns the ID of the node, and what it has.
@@ -167,6 +193,9 @@ func (r *release) allowed(ctx context.Context, node string, p possession) error 
 	}
 	return nil
 }
+
+// errJSONAsks is --json where a question would be between the JSON.
+var errJSONAsks = usage(errors.New("--json: want --yes, too: a question is no JSON"))
 
 // confirm asks a person. The error is what a no means.
 func confirm(in io.Reader, out io.Writer, question, no string) error {

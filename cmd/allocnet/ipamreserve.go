@@ -4,13 +4,23 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/ipam"
 )
+
+// reservationJSON is an address and the job that it is kept for, none after unreserve, as
+// --json prints it.
+type reservationJSON struct {
+	Pool    string     `json:"pool"`
+	Address netip.Addr `json:"address"`
+	Job     *ipam.Job  `json:"job,omitempty"`
+}
 
 func newIPAMReserve(s *settings) *cobra.Command {
 	var job ipam.Job
@@ -33,6 +43,9 @@ what the job passes, or the index of the allocation.`,
 			}
 			if err := a.pool.Reserve(cmd.Context(), address, job); err != nil {
 				return err
+			}
+			if s.json {
+				return printJSON(cmd.OutOrStdout(), reservationJSON{args[0], address, &job})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of pool %s is kept for job %s\n", address, args[0], printable(job.Job))
 			return err
@@ -63,6 +76,9 @@ allocation has stays its own until the allocation ends.`,
 			if err := a.pool.Unreserve(cmd.Context(), address); err != nil {
 				return err
 			}
+			if s.json {
+				return printJSON(cmd.OutOrStdout(), reservationJSON{args[0], address, nil})
+			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of pool %s is not kept for a job\n", address, args[0])
 			return err
 		},
@@ -87,7 +103,7 @@ func (s *settings) reserved(args []string) (poolAccess, netip.Addr, error) {
 		return poolAccess{}, address, usage(fmt.Errorf("address %q: want one such as 10.91.0.20", args[1]))
 	}
 	if !configs[0].IsReserved(address) {
-		return poolAccess{}, address, usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %v", address, args[0], configs[0].Reserved))
+		return poolAccess{}, address, usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %s", address, args[0], cmp.Or(strings.Join(texts(configs[0].Reserved), ", "), "its key reserved, which it has not")))
 	}
 	a, err := access(configs[0])
 	return a, address, err

@@ -178,10 +178,14 @@ func options(p *manpage.Page, title string, flags *pflag.FlagSet) {
 		}
 		value, text := pflag.UnquoteUsage(flag)
 		term := strings.TrimSpace("--" + flag.Name + " " + value)
+		if without := flag.NoOptDefVal; without != "" && without != "true" {
+			term = "--" + flag.Name + "[=" + value + "]"
+			text += " (without a value: " + without + ")"
+		}
 		if flag.Shorthand != "" {
 			term = "-" + flag.Shorthand + ", " + term
 		}
-		if !slices.Contains([]string{"", "false", "0", "[]"}, flag.DefValue) {
+		if !slices.Contains([]string{"", "false", "0", "0s", "[]"}, flag.DefValue) {
 			text += " (default " + flag.DefValue + ")"
 		}
 		p.Item(term, text)

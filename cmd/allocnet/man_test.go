@@ -23,6 +23,7 @@ func TestMan(t *testing.T) {
 	requirePage(t, dir+"/man5/allocnet-agent.hcl.5", ".TH ALLOCNET-AGENT.HCL 5 2023-11-14", `\fBjob_networks\fR`, `\fBdrain_timeout\fR`, ".SS Block multi")
 	requirePage(t, dir+"/man8/allocnet-ipam.8", ".TH ALLOCNET-IPAM 8 2023-11-14", `\fBblockSize\fR`, ".SH REQUESTS")
 	requirePage(t, dir+"/man8/allocnet-cni.8", ".TH ALLOCNET-CNI 8 2023-11-14", `\fBpassArgs\fR`, `\fBdefault\-route\fR`, ".SH TROUBLESHOOTING")
+	requirePage(t, dir+"/man1/allocnet-map.1", `\-\-watch[=duration]`, "(without a value: 2s)")
 	root := newRoot(&settings{})
 	root.InitDefaultHelpCmd()
 	pages := 0

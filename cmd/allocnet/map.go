@@ -21,14 +21,14 @@ import (
 	"github.com/allocnet/allocnet/ipam/pool"
 )
 
-const mapLong = `Draw the host: its networks with their bridges or masters and the use of their pools, and its
-allocations with job, group, interfaces, addresses, ports, phase, and the task that attached a
-network. A line leads from each network to the interfaces that are attached to it.
+const mapLong = `Draw the host: its networks with their bridges or masters and the use of their pools, and
+its allocations with job, group, interfaces, addresses, ports, phase, and the task that
+attached a network. A line leads from each network to the interfaces that are attached to it.
 
 What differs from the records is marked with "!": a bridge or master that is missing or
-down, and inside of namespaces interfaces that are missing or down, and addresses and default
-routes that are gone. The command runs no plugin and takes no lock; "allocnet check" also examines
-what plugins made on the host.
+down, and inside of namespaces interfaces that are missing or down, and addresses and
+default routes that are gone. The command runs no plugin and takes no lock; "allocnet check"
+also examines what plugins made on the host.
 
 --format svg, dot (for Graphviz) and json print the same for other programs. On a terminal
 the text is made to fit; a pipe gets complete IDs. NO_COLOR turns colours off. In a locale

@@ -19,14 +19,14 @@ import (
 	"github.com/allocnet/allocnet/ui"
 )
 
-const uiLong = `Serve a status page of this host on 127.0.0.1, and print its URL: networks with the use of
-their pools, allocations with search, their attachments and events, leaks, and with networks
-that span hosts the routes and whether the other hosts reply. The page is read only.
+const uiLong = `Serve a status page of this host on 127.0.0.1, and print its URL: networks with the use
+of their pools, allocations with search, their attachments and events, leaks, and with
+networks that span hosts the routes and whether the other hosts reply. The page is read only.
 
 The page shows what the agent answers on its socket. The command needs no other rights than
-access to it. The URL opens the page in one browser, once. On a terminal,
-Enter prints another one. A session ends after 30 minutes without a request, and all of them
-when the command ends.
+access to it. The URL opens the page in one browser, once. On a terminal, Enter prints
+another one. A session ends after 30 minutes without a request, and all of them when the
+command ends.
 
 To see the page of another host, forward a port to it:
   ssh -L 8321:127.0.0.1:8321 HOST allocnet ui --port 8321`

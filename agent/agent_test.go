@@ -13,6 +13,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,17 @@ func (e *scripted) Status(_ context.Context, id string) (*hook.Allocation, error
 		return nil, err
 	}
 	return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
+}
+
+func (e *scripted) Details(ctx context.Context, id string) ([]hook.Details, error) {
+	if _, err := e.Status(ctx, id); err != nil {
+		return nil, err
+	}
+	return []hook.Details{{
+		Network: "web", Interface: "eth0", ContainerID: id, Executor: state.InProcess, CNIVersion: "1.0.0", Plugins: []string{"bridge"}, Updated: time.Unix(1, 0).UTC(),
+		Rules:  []hook.Rule{{Program: "nft", Table: "ip a", Chain: "b", Rule: "c", Present: true}},
+		Leases: []hook.Lease{{Address: netip.MustParseAddr("10.0.0.2"), Plugin: "host-local", Pool: "web", Block: netip.MustParsePrefix("10.0.0.0/26"), Since: time.Unix(1, 0).UTC(), Problem: "d"}}, RulesError: "e",
+	}}, nil
 }
 
 func (e *scripted) GC(context.Context, hook.GCRequest) (*hook.Collected, error) {
@@ -298,6 +310,9 @@ func TestAnswers(t *testing.T) {
 		{"DELETE /v1/allocations/%2e%2e/attachments/net1", "", 422, 7, "allocation ID"},
 		{"DELETE /v1/allocations/a/attachments/net1", "x", 400, 6, "want no body"},
 		{"GET /v1/allocations/a/attachments", "", 405, 100, "want POST"},
+		{"GET /v1/allocations/known/details", "", 200, 0, `"present":true`},
+		{"GET /v1/allocations/a/details", "", 404, 3, "not set up"},
+		{"GET /v1/allocations/known/details", "{}", 400, 6, ""},
 		{"POST /v1/cni", `{"env": ` + add + `, "config": {"a": 1}}`, 200, 0, `{"a":1}`},
 		{"POST /v1/cni", `{"env": ` + del + `, "config": {}}`, 204, 0, ""},
 		{"POST /v1/cni", `{"env": {"LD_PRELOAD": "x"}, "config": {}}`, 422, 4, "LD_PRELOAD"},
@@ -365,7 +380,8 @@ func TestNotSupported(t *testing.T) {
 	for request, body := range map[string]string{
 		"POST /v1/allocations/a/attachments":        `{"networks": "storage"}`,
 		"DELETE /v1/allocations/a/attachments/net1": "",
-		"POST /v1/cni": `{"env": {"CNI_COMMAND": "ADD"}, "config": {}}`,
+		"POST /v1/cni":                      `{"env": {"CNI_COMMAND": "ADD"}, "config": {}}`,
+		"GET /v1/allocations/known/details": "",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		if status, _, answer := r.exchange(method, path, body); status != http.StatusNotImplemented || !strings.Contains(answer, `"code":2`) {

@@ -40,6 +40,7 @@ func (a *Agent) routes() map[string]map[string]route {
 			http.MethodPut:    {a.putAllocation, true},
 			http.MethodDelete: {a.deleteAllocation, true},
 		},
+		api.PathDetails:     {http.MethodGet: {a.getDetails, true}},
 		api.PathAttachments: {http.MethodPost: {a.postAttachments, true}},
 		api.PathAttachment:  {http.MethodDelete: {a.deleteAttachment, true}},
 		api.PathNetworks:    {http.MethodGet: {a.getNetworks, false}},

@@ -68,11 +68,18 @@ func TestWireResponses(t *testing.T) {
 		DNSSelection: "merge", DNS: hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
 		ResolvConf: "/etc/netns/a/resolv.conf", Created: created, Damaged: []string{"d"}, Error: "e",
 	}
+	known, err := (&scripted{}).Details(t.Context(), "known")
+	if err != nil {
+		t.Fatal(err)
+	}
+	details := &known[0]
+	wired := wireDetails(*details)
 	collected := &hook.Collected{
 		TornDown: []string{"a"}, Networks: []string{"web"}, Skipped: map[string]string{"a": "b"}, Postponed: map[string]string{"a": "b"},
 	}
 	for name, test := range map[string]struct{ engine, wire any }{
 		"allocation": {allocation, wireAllocation(allocation)},
+		"details":    {details, &wired},
 		"collected":  {collected, wireCollected(collected)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,6 +45,8 @@ type InProcess interface {
 	// CommitMissing adds what chains that repair have left and the host lacks. What was
 	// missing is in the Repair of each. Programs that it runs inherit the holds.
 	CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes)
+	// ListRules returns the rules that a chain which repairs has left.
+	ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error)
 }
 
 // Chain executes the plugins of one network for one verb.
@@ -76,6 +78,10 @@ func (x executor) RepairChain(r *inprocess.Repair) Chain {
 
 func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes) {
 	inprocess.CommitMissing(ctx, holds, changes)
+}
+
+func (executor) ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
+	return inprocess.ListRules(ctx, changes)
 }
 
 // validateExecutor checks Config.Executor.

@@ -56,6 +56,17 @@ func (f fakeInProcess) RepairChain(r *inprocess.Repair) Chain {
 // CommitMissing adds nothing: fakeChain has no rules.
 func (fakeInProcess) CommitMissing(context.Context, []*os.File, []*inprocess.Changes) {}
 
+// ListRules has what CHECK of the chain finds missing for a rule that is not there.
+func (f fakeInProcess) ListRules(_ context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	var rules []inprocess.Rule
+	for _, what := range f.world.chains[changes].repair.Missing {
+		rules = append(rules, inprocess.Rule{Program: "iptables", Table: "nat", Chain: "POSTROUTING", Text: what})
+	}
+	return rules, nil
+}
+
 type fakeChain struct {
 	*fakeExec
 	world   *world

@@ -37,6 +37,12 @@ func (p *repairing) plugins(ctx context.Context, ns Namespace, last bool) {
 		p.unknown(ns, last)
 		return
 	}
+	p.supported(ctx, list)
+}
+
+// supported repairs what plugins that allocnet knows have made, but leaves their rules to be added.
+func (p *repairing) supported(ctx context.Context, list *libcni.NetworkConfigList) {
+	a := *p.attachment()
 	chain := p.operation.config.InProcess.RepairChain(&p.Repair)
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {

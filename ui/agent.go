@@ -15,6 +15,7 @@ type Agent interface {
 	Ready(ctx context.Context) error
 	Allocations(ctx context.Context) ([]*api.Allocation, error)
 	Allocation(ctx context.Context, id string) (*api.Allocation, error)
+	Details(ctx context.Context, id string) (*api.Details, error)
 	Networks(ctx context.Context) (*api.Networks, error)
 	Pools(ctx context.Context) (*api.Pools, error)
 	Leaks(ctx context.Context) (*api.Leaks, error)

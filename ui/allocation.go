@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
 )
@@ -16,22 +18,93 @@ import (
 // eventsPerAllocation is the most that its page shows.
 const eventsPerAllocation = 50
 
+// detailsTimeout bounds what the page waits for the rules of the host: the rest is of more use than
+// nothing.
+const detailsTimeout = 5 * time.Second
+
 // allocationPage is what the page of one allocation shows.
 type allocationPage struct {
 	*api.Allocation
 	Problems []problem
-	Events   []event
+	Details  part[*api.Details]
+	Rules    []ownedRule
+	Leases   []ownedLease
+	// Missing is how many rules the host lacks.
+	Missing int
+	Events  []event
 }
 
+// ownedRule and ownedLease are those of an interface.
+type (
+	ownedRule struct {
+		Interface string
+		api.Rule
+	}
+	ownedLease struct {
+		Interface string
+		api.Lease
+	}
+)
+
 func (s *Server) allocation(ctx context.Context, r *http.Request) (content, error) {
-	a, err := s.config.Agent.Allocation(ctx, r.PathValue("id"))
+	id, h := r.PathValue("id"), &host{}
+	var p allocationPage
+	var err error
+	var group sync.WaitGroup
+	group.Go(func() { p.Allocation, err = s.config.Agent.Allocation(ctx, id) })
+	group.Go(func() { h.Repair = ask(ctx, s.config.Agent.Repair) })
+	group.Go(func() {
+		limited, stop := context.WithTimeout(ctx, detailsTimeout)
+		defer stop()
+		p.Details = ask(limited, func(ctx context.Context) (*api.Details, error) { return s.config.Agent.Details(ctx, id) })
+	})
+	group.Wait()
 	if err != nil {
 		return content{}, err
 	}
-	h := &host{Repair: ask(ctx, s.config.Agent.Repair)}
-	p := allocationPage{Allocation: a, Problems: slices.Concat(ofAllocation(a), h.unread(), h.ofRepair(func(id string) bool { return id == a.ID }))}
-	p.Events = eventsOf(s.feed.newest(eventsPerAllocation, func(e api.Event) bool { return e.Allocation == a.ID }))
-	return content{"allocation", short(a.ID), p}, nil
+	p.Problems = slices.Concat(ofAllocation(p.Allocation), h.unread(), h.ofRepair(func(damaged string) bool { return damaged == id }))
+	p.Events = eventsOf(s.feed.newest(eventsPerAllocation, func(e api.Event) bool { return e.Allocation == id }))
+	p.list()
+	return content{"allocation", short(id), p}, nil
+}
+
+// list lists the rules and leases of all attachments.
+func (p *allocationPage) list() {
+	if p.Details.Err != nil {
+		return
+	}
+	for _, d := range p.Details.Value.Attachments {
+		for _, r := range d.Rules {
+			p.Rules = append(p.Rules, ownedRule{d.Interface, r})
+			if !r.Present {
+				p.Missing++
+			}
+		}
+		for _, l := range d.Leases {
+			p.Leases = append(p.Leases, ownedLease{d.Interface, l})
+		}
+	}
+}
+
+// Of returns the details of an attachment; nil if they are not known.
+func (p allocationPage) Of(iface string) *api.AttachmentDetails {
+	if p.Details.Err != nil {
+		return nil
+	}
+	at := slices.IndexFunc(p.Details.Value.Attachments, func(d api.AttachmentDetails) bool { return d.Interface == iface })
+	if at < 0 {
+		return nil
+	}
+	return &p.Details.Value.Attachments[at]
+}
+
+// JSON is the allocation as the agent's API gives it.
+func (p allocationPage) JSON() string {
+	data, err := json.Marshal(p.Allocation)
+	if err != nil { // no value of it can fail
+		return err.Error()
+	}
+	return indented(data)
 }
 
 // indented is JSON for people.

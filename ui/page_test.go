@@ -59,10 +59,10 @@ func TestPages(t *testing.T) {
 	id := uitest.Allocations(12, now)[2].ID
 	r.requireText("", ">ready<", ">12<", "24 attachments", "57 <span", "of 61 IPv4", "1.8 × 10¹⁹ IPv6", "1 of 2", "3 more problems", "60 operations in the last 15 minutes, 5 of them failed", "collected")
 	r.requireText("allocations", "12 allocations", `title="`+id+`"`, "data/postgres · primary", "10.88.0.4/16", "20002→8080/tcp", ">pending<")
-	r.requireText("allocations/"+id, "<h1 class=\"id\">"+id, "02:00:00:00:00:02", "device or resource busy", "via 10.88.0.1", "9000", "sidecar", "/run/netns/"+id, "&#34;cniVersion&#34;: &#34;1.0.0&#34;", "attach failed")
+	r.requireText("allocations/"+id, "<h1 class=\"id\">"+id, "02:00:00:00:00:02", "device or resource busy", "via 10.88.0.1", "9000", "sidecar", "4 rules, ", "1 missing", ">missing<", "CNI-FORWARD", "net1: the network has plugins", "10.91.0.0/26", "has the lease", "in-process", "bridge, portmap, firewall", "&#34;dnsSelection&#34;", "/run/netns/"+id, "&#34;cniVersion&#34;: &#34;1.0.0&#34;", "attach failed")
 	r.requireText("pools", "bridge, portmap, firewall", "does not exist", "40-old.conflist: line 3", "57 used, 9 cooling, 60 free", "10.91.0.64/26", "client-3", "does not answer (unavailable)")
 	r.requireText("cluster", "192.0.2.11", "1450", "client-2", "via 192.0.2.12 on eth0, routed", "0.42 ms", "no answer within 1s", "conflict", "another program has a route")
-	r.requireText("events", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
+	r.requireText("events", "repaired", "missing: bridge web0; address 10.88.0.1/16 of web0", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
 	r.requireText("problems", "not removed: the chain is used", "CNI-DN-8ce2a1f0b7d64c1e9f3a2", "device or resource busy", "client-3", "vlan100")
 	r.requireText("problems", ">drift<", "eth1 is down", "eth0 on web is not as it was attached", "found <time", "missing: address 10.88.0.2/16 of eth0", "not repaired: address", "6 repairs in short", "9 repairs in short")
 	r.requireText("map", "map.svg?version=")
@@ -83,12 +83,16 @@ func TestPages(t *testing.T) {
 // TestUnsupported: an agent whose networks are managed elsewhere has no problem by that.
 func TestUnsupported(t *testing.T) {
 	r := start(t)
-	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster, api.PathMap, api.PathRepair} {
+	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster, api.PathMap, api.PathRepair, api.PathDetails} {
 		r.agent.Set(path, &api.Error{CNIVersion: "1.1.0", Code: api.CodeUnsupported, Msg: "unsupported", Status: http.StatusNotImplemented})
 	}
 	r.enter().requireText("problems", "No problem is known", "managed elsewhere")
 	r.requireText("pools", "This agent has no pools")
 	r.requireText("cluster", "managed elsewhere")
+	r.agent.Set(api.PathAllocations, []*api.Allocation{{ID: "a-1"}})
+	r.requireText("allocations/a-1", "Not known: unsupported")
+	r.agent.Set(api.PathDetails, api.Details{})
+	r.requireText("allocations/a-1", "no rules of its own", "No address of it is from a pool")
 	r.requireText("")
 }
 
@@ -126,8 +130,12 @@ func TestHostileNames(t *testing.T) {
 	}}})
 	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{{Network: hostile, Text: hostile}, {Network: hostile, Allocation: hostile, Interface: hostile, Text: hostile}}})
 	r.agent.Set(api.PathRepair, api.Repair{Mode: hostile, Damaged: []api.Damage{{Allocation: "a-1", Network: hostile, Interface: hostile, Missing: []string{hostile}, Unrepairable: []string{hostile}, Error: hostile}}, Waiting: []api.WaitingRepair{{Allocation: hostile}}})
+	r.agent.Set(api.PathDetails, api.Details{Attachments: []api.AttachmentDetails{{
+		Interface: hostile, ContainerID: hostile, Executor: hostile, CNIVersion: hostile, Plugins: []string{hostile}, RulesError: hostile,
+		Rules: []api.Rule{{Program: hostile, Table: hostile, Chain: hostile, Rule: hostile}}, Leases: []api.Lease{{Plugin: hostile, Pool: hostile, Problem: hostile}},
+	}}})
 	r.agent.Set(api.PathReady, &api.Error{CNIVersion: "1.1.0", Code: 50, Msg: hostile, Details: hostile, Status: 503})
-	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Networks: []string{hostile}, Interface: hostile, Error: hostile})
+	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Missing: []string{hostile}, Networks: []string{hostile}, Interface: hostile, Error: hostile})
 	r.enter().eventually(1)
 	for _, path := range append([]string{"allocations?q=" + "%22%3E%3Cscript%3E", "events?q=%22%3E%3Cscript%3E", "%22%3E%3Cscript%3E"}, paths...) {
 		got := r.page(path)
@@ -175,6 +183,8 @@ type silent struct{ Agent }
 func (silent) Ready(ctx context.Context) error { return wait(ctx) }
 
 func (silent) Allocations(ctx context.Context) ([]*api.Allocation, error) { return nil, wait(ctx) }
+
+func (silent) Details(ctx context.Context, _ string) (*api.Details, error) { return nil, wait(ctx) }
 
 func (silent) Networks(ctx context.Context) (*api.Networks, error) { return nil, wait(ctx) }
 

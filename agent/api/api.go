@@ -20,6 +20,7 @@ const (
 	PathCNI         = "/v1/cni"
 	PathAllocations = "/v1/allocations"
 	PathAllocation  = "/v1/allocations/{id}"
+	PathDetails     = "/v1/allocations/{id}/details"
 	PathAttachments = "/v1/allocations/{id}/attachments"
 	PathAttachment  = "/v1/allocations/{id}/attachments/{interface}"
 	PathNetworks    = "/v1/networks"

@@ -74,6 +74,12 @@ func (c *Client) Allocation(ctx context.Context, id string) (*api.Allocation, er
 	return call[api.Allocation](ctx, c, http.MethodGet, allocationPath(id), nil)
 }
 
+// Details returns what is recorded of the attachments of an allocation beside what Allocation
+// returns, and their rules and leases on the host. The agent lists the host's rules for that.
+func (c *Client) Details(ctx context.Context, id string) (*api.Details, error) {
+	return call[api.Details](ctx, c, http.MethodGet, allocationPath(id)+"/details", nil)
+}
+
 // Allocations returns all recorded allocations, in the order of their IDs. One whose
 // record cannot be read has its ID and an Error only.
 func (c *Client) Allocations(ctx context.Context) ([]*api.Allocation, error) {

@@ -68,7 +68,7 @@ func TestLive(t *testing.T) {
 	h.shell("allocnet attach web-1 --primary web --networks storage --publish 8080:80")
 	b.shows("#overview", "web-1")
 	b.do(chromedp.Click(chromedp.CSS(`a[href$="allocations/web-1"]`)), chromedp.WaitVisible(chromedp.CSS("#allocation")))
-	b.shows("body", "eth0 on web", "net1 on storage", "8080 → 80/tcp")
+	b.shows("body", "eth0 on web", "net1 on storage", "8080 → 80/tcp", "all present", "host-local")
 	b.do(chromedp.Click(chromedp.CSS("summary")), chromedp.Focus(chromedp.CSS("summary")))
 	script[bool](b, "window.kept = true")
 	h.shell("allocnet attach web-1 --networks peer@net7")

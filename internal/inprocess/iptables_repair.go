@@ -146,11 +146,7 @@ func (a *iptablesAddition) missingOf(rules []iptablesRule) []string {
 }
 
 func (a *iptablesAddition) chainText(chain string) string {
-	program := "iptables"
-	if a.lines.family == iptables.ProtocolIPv6 {
-		program = "ip6tables"
-	}
-	return fmt.Sprintf("chain %s of table %s of %s", chain, a.table, program)
+	return fmt.Sprintf("chain %s of table %s of %s", chain, a.table, programOf(a.lines.family))
 }
 
 // split returns the rules of the attachment's own chain, and those in chains of others.

@@ -52,6 +52,7 @@ func (m masquerade) nftables() *nftablesRules {
 		r.rules = append(r.rules, nftablesRule{
 			chain:   masqueradeChain,
 			comment: m.comment(hash),
+			text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", nftablesFamily(network.IP), network.IP, masked(network)),
 			exprs: statement(
 				familyMatch(network.IP),
 				sourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
@@ -61,6 +62,11 @@ func (m masquerade) nftables() *nftablesRules {
 		})
 	}
 	return r
+}
+
+// masked is the network of an address.
+func masked(address net.IPNet) *net.IPNet {
+	return &net.IPNet{IP: address.IP.Mask(address.Mask), Mask: address.Mask}
 }
 
 // maxComment is the length of comments that nft accepts, and so of those of the reference

@@ -51,6 +51,8 @@ type nftablesRule struct {
 	chain   string
 	exprs   []expr.Any
 	comment string
+	// text is the rule in the language of nft. Empty: all attachments share it.
+	text string
 }
 
 // nftablesAttempts is how often a batch is tried: between listing and removing, another

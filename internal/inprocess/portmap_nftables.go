@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -74,7 +75,7 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 		if err != nil {
 			return nil, fmt.Errorf("unable to set up nftables rules for port mappings: %w", err)
 		}
-		r.rules = append(r.rules, nftablesRule{chain: publishedChain, exprs: exprs, comment: conf.containerID})
+		r.rules = append(r.rules, nftablesRule{chain: publishedChain, exprs: exprs, comment: conf.containerID, text: mapping.nftablesText(address.IP)})
 	}
 	if conf.snat() {
 		r.rules = append(r.rules, conf.hairpin(address.IP)...)
@@ -94,7 +95,8 @@ func (conf *portmapConfig) hairpin(ip net.IP) []nftablesRule {
 	}
 	var all []nftablesRule
 	for _, source := range sources {
-		all = append(all, nftablesRule{chain: hairpinChain, comment: conf.containerID, exprs: statement(
+		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", nftablesFamily(ip), source, ip)
+		all = append(all, nftablesRule{chain: hairpinChain, comment: conf.containerID, text: text, exprs: statement(
 			sourceMatch(expr.CmpOpEq, hostNetwork(source)),
 			destinationMatch(expr.CmpOpEq, hostNetwork(ip)),
 			[]expr.Any{&expr.Masq{}},
@@ -127,6 +129,23 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 		return nil, fmt.Errorf("host IP %q is not an address", m.HostIP)
 	}
 	return statement(destinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil
+}
+
+// nftablesText is what nft prints for the rule that publishes a port.
+func (m portMapping) nftablesText(target net.IP) string {
+	text := fmt.Sprintf("%s dport %d dnat to %s", m.Protocol, m.HostPort, net.JoinHostPort(target.String(), strconv.Itoa(m.ContainerPort)))
+	if m.bound() {
+		text = nftablesFamily(target) + " daddr " + m.HostIP + " " + text
+	}
+	return text
+}
+
+// nftablesFamily is what nft calls the header of packets to an address.
+func nftablesFamily(ip net.IP) string {
+	if isIPv4(ip) {
+		return "ip"
+	}
+	return "ip6"
 }
 
 // checkNFTables counts the rules of one address.

@@ -172,12 +172,11 @@ func (s *Store) Remove(id, ifname string, ip net.IP) (bool, error) {
 // Owner returns the attachment that has the lease of an address. The interface is empty in
 // leases of an old version. It returns false if there is no lease.
 func (s *Store) Owner(ip net.IP) (id, ifname string, leased bool, err error) {
-	content, err := readLease(filepath.Join(s.dir, ip.String()))
+	lease, err := Read(s.dir, ip.String())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", false, nil
 	}
-	id, ifname, _ = strings.Cut(content, "\r\n")
-	return id, ifname, err == nil, err
+	return lease.ID, lease.Interface, err == nil, err
 }
 
 // List returns the addresses of a network that have a lease, in no order. It takes no lock.

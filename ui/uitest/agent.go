@@ -103,6 +103,7 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+api.PathEvents, a.stream)
 	mux.HandleFunc("GET "+api.PathAllocation, a.allocation)
+	mux.HandleFunc("GET "+api.PathDetails, a.details)
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		answer := a.answers[r.URL.Path]
@@ -121,17 +122,42 @@ func send(w http.ResponseWriter, answer any) {
 
 // allocation answers with one of the list.
 func (a *Agent) allocation(w http.ResponseWriter, r *http.Request) {
+	if one := a.find(r.PathValue("id")); one != nil {
+		send(w, one)
+		return
+	}
+	send(w, notSetUp)
+}
+
+// details answers with what Set has made the answer for all allocations, or with those of one.
+func (a *Agent) details(w http.ResponseWriter, r *http.Request) {
+	one := a.find(r.PathValue("id"))
+	a.mu.Lock()
+	answer := a.answers[api.PathDetails]
+	a.mu.Unlock()
+	switch {
+	case one == nil:
+		answer = notSetUp
+	case answer == nil:
+		answer = details(one)
+	}
+	send(w, answer)
+}
+
+// find returns one of the list; nil if it has none with the ID.
+func (a *Agent) find(id string) *api.Allocation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all, _ := a.answers[api.PathAllocations].([]*api.Allocation)
 	for _, one := range all {
-		if one.ID == r.PathValue("id") {
-			send(w, one)
-			return
+		if one.ID == id {
+			return one
 		}
 	}
-	send(w, &api.Error{CNIVersion: "1.1.0", Code: api.CodeUnknownContainer, Msg: "allocation is not set up here", Status: http.StatusNotFound})
+	return nil
 }
+
+var notSetUp = &api.Error{CNIVersion: "1.1.0", Code: api.CodeUnknownContainer, Msg: "allocation is not set up here", Status: http.StatusNotFound}
 
 // stream answers with all events, then with those that are emitted.
 func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {

@@ -142,6 +142,33 @@ func damages(n int, now time.Time) api.Repair {
 	}
 }
 
+// details are those of an allocation, with a rule that is missing and a lease of another one.
+func details(a *api.Allocation) api.Details {
+	wire := api.Details{Attachments: []api.AttachmentDetails{}}
+	for _, n := range a.Attachments {
+		d := api.AttachmentDetails{Network: n.Network, Interface: n.Interface, ContainerID: a.ID, Executor: "in-process", CNIVersion: "1.0.0", Plugins: []string{"bridge", "portmap", "firewall"}, Updated: a.Created.Add(time.Second)}
+		for i, address := range n.Addresses {
+			l := api.Lease{Address: address.Addr(), Plugin: "host-local", Pool: n.Network, Since: a.Created}
+			if n.Network == "storage" {
+				l.Plugin, l.Block, l.Problem = "allocnet-ipam", netip.PrefixFrom(address.Addr(), 26).Masked(), `container "web-9", interface "eth0" has the lease`
+			}
+			d.Leases = append(d.Leases, l)
+			if n.Primary {
+				program := []string{"iptables", "ip6tables"}[i]
+				d.Rules = append(d.Rules,
+					api.Rule{Program: program, Table: "nat", Chain: "POSTROUTING", Rule: "-s " + address.Addr().String() + ` -m comment --comment "name: \"web\" id: \"` + a.ID + `\"" -j CNI-8ce2a1f0b7d64c1e9f3a2b5c`, Present: true},
+					api.Rule{Program: program, Table: "filter", Chain: "CNI-FORWARD", Rule: "-s " + address.Addr().String() + " -j ACCEPT", Present: i == 0},
+				)
+			}
+		}
+		if n.Phase == api.Pending {
+			d.Rules, d.RulesError = nil, "the network has plugins or options that allocnet does not know, and rules of theirs are not listed"
+		}
+		wire.Attachments = append(wire.Attachments, d)
+	}
+	return wire
+}
+
 // operation is one of the last minutes.
 func operation(i int, now time.Time) api.Event {
 	job := jobs[i%len(jobs)]
@@ -154,6 +181,8 @@ func operation(i int, now time.Time) api.Event {
 		e.Outcome, e.Error = "failed", "plugin bridge: could not set bridge's mac: invalid argument"
 	case i%3 == 1:
 		e.Operation = "detach"
+	case i%13 == 8:
+		e.Operation, e.Caller, e.Missing = "repair", "agent", []string{"bridge web0", "address 10.88.0.1/16 of web0"}
 	case i%13 == 7:
 		e.Operation, e.Reason, e.Caller = "cleanup", "gc", "agent"
 	}

@@ -1,0 +1,62 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Details are those of an allocation's attachments, in their order.
+type Details struct {
+	Attachments []AttachmentDetails `json:"attachments"`
+}
+
+// AttachmentDetails are what is recorded of an attachment beside Attachment, and what it has on the
+// host beside links.
+type AttachmentDetails struct {
+	Network   string `json:"network"`
+	Interface string `json:"interface"`
+	// ContainerID is what its plugins get as CNI_CONTAINERID.
+	ContainerID string `json:"containerID"`
+	// Executor is what executed ADD, in-process or plugins. Empty: ADD has not begun.
+	Executor string `json:"executor,omitempty"`
+	// CNIVersion is that of the recorded conflist, and Plugins are its plugins.
+	CNIVersion string   `json:"cniVersion,omitempty"`
+	Plugins    []string `json:"plugins,omitempty"`
+	// Updated is when the record was changed last.
+	Updated time.Time `json:"updated"`
+	// Rules are those that the attachment has to have for itself.
+	Rules []Rule `json:"rules,omitempty"`
+	// RulesError is why not all rules are known. Empty: they are.
+	RulesError string  `json:"rulesError,omitempty"`
+	Leases     []Lease `json:"leases,omitempty"`
+}
+
+// Rule is a rule of the host's packet filters.
+type Rule struct {
+	// Program is iptables, ip6tables or nft.
+	Program string `json:"program"`
+	// Table has the family before the name for nft.
+	Table string `json:"table"`
+	Chain string `json:"chain"`
+	// Rule is what the program prints for it.
+	Rule    string `json:"rule"`
+	Present bool   `json:"present"`
+}
+
+// Lease is that of an address from a pool of host-local or allocnet-ipam.
+type Lease struct {
+	Address netip.Addr `json:"address"`
+	// Plugin is host-local or allocnet-ipam.
+	Plugin string `json:"plugin"`
+	// Pool is the name of the pool of allocnet-ipam, and the network for host-local.
+	Pool string `json:"pool"`
+	// Block is that of allocnet-ipam. Zero: the address is reserved, or of host-local.
+	Block netip.Prefix `json:"block,omitzero"`
+	// Since is when the lease was made. Zero: there is none.
+	Since time.Time `json:"since,omitzero"`
+	// Problem is why the attachment does not have the lease. Empty: it does.
+	Problem string `json:"problem,omitempty"`
+}

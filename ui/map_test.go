@@ -39,3 +39,26 @@ func TestMap(t *testing.T) {
 		t.Errorf("without a session: status %d", got.status)
 	}
 }
+
+// TestMapOfMany: the picture of 1,000 allocations, of two attachments each, is sent compressed to
+// those who ask for that, and is the same for others.
+func TestMapOfMany(t *testing.T) {
+	r := start(t).enter()
+	r.agent.Fill(1000, time.Now())
+	with := func(encoding string) answer {
+		request, err := http.NewRequest(http.MethodGet, r.at(r.server.base+"map.svg"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept-Encoding", encoding)
+		return r.do(request)
+	}
+	plain, small := with("identity"), with("gzip, br")
+	if plain.header.Get("Content-Encoding") != "" || small.header.Get("Content-Encoding") != "gzip" || len(small.body) > len(plain.body)/5 {
+		t.Errorf("%d bytes are sent as %d", len(plain.body), len(small.body))
+	}
+	t.Logf("%d bytes are sent as %d", len(plain.body), len(small.body))
+	if again := r.page("map.svg"); again.body != plain.body { // Go's client decompresses it
+		t.Error("the compressed picture is another one")
+	}
+}

@@ -174,13 +174,13 @@ func uses(n *cniconf.Network, name string) bool {
 func (d *Doctor) unusedPools(r *Report, found []*ipam.Config) {
 	dir := filepath.Join(d.StateDir, "ipam", "pools")
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !(d.Unprivileged && errors.Is(err, fs.ErrPermission)) {
 		r.addError(dir, err.Error(), "correct the mode of the directory")
 	}
 	for _, entry := range entries {
 		if !slices.ContainsFunc(found, func(c *ipam.Config) bool { return c.Pool == entry.Name() }) {
 			r.addWarning(filepath.Join(dir, entry.Name()), "has the records of a pool that no network uses: this host's blocks of it stay claimed",
-				"restore the network, then: allocnet ipam release --node NODE "+entry.Name()+"; remove the directory together with the network")
+				"restore the network. Or give the blocks up, if nothing is attached: remove the directory, and run on another host: allocnet ipam release --force --node NODE "+entry.Name()+", with the ID of this node")
 		}
 	}
 }

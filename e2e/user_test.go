@@ -55,6 +55,11 @@ func TestWithoutRoot(t *testing.T) {
 	if o := h.unprivileged("networks", "-q"); !strings.Contains(o.stdout, "storage\n") || strings.Contains(o.stderr, "root") {
 		t.Errorf("networks: exit code %d, %s\n%s", o.code, o.stdout, o.stderr)
 	}
+	hidden := filepath.Join(h.state, "ipam", "pools") // as all of the state directory is, if it is not a test's
+	if err := os.MkdirAll(hidden, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(filepath.Dir(hidden))
 	if o := h.unprivileged("doctor"); !strings.Contains(o.stdout, "not examined without root") || strings.Contains(o.stdout, "ermission denied") {
 		t.Errorf("doctor: exit code %d, %s\n%s", o.code, o.stdout, o.stderr)
 	}

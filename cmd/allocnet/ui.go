@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -75,6 +76,9 @@ func (f *uiFlags) run(cmd *cobra.Command, s *settings) error {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", f.port))
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("--port %d: another program has it: want a free one, or no --port: %w", f.port, err)
+	}
 	if err != nil {
 		return err
 	}

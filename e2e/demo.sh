@@ -26,8 +26,10 @@ cp "$root"/dist/conf/*.conflist /run/demo/conf/
 export PATH="$root/build/bin:$root/build/demo:$PATH"
 export ALLOCNET_CONF_DIR=/run/demo/conf ALLOCNET_PLUGIN_DIR=/run/demo/none # allocnet does the work of the plugins
 
-say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
-run() { printf '\033[36m$ %s\033[0m\n' "$*"; "$@"; }
+bold='' cyan='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\033[1m' cyan=$'\033[36m' plain=$'\033[0m'; fi
+say() { printf '\n%s# %s%s\n' "$bold" "$*" "$plain"; }
+run() { printf '%s$ %s%s\n' "$cyan" "$*" "$plain"; "$@"; }
 host() { # what allocnet and the plugins could leave behind
 	ip -o link | sed -E 's/^[0-9]+: ([^:@]+).*/link \1/' | sort
 	iptables-save | grep -v '^#' | sed -E 's/\[[0-9]+:[0-9]+\]//'

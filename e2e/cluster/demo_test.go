@@ -22,7 +22,7 @@ func TestDemo(t *testing.T) {
 	cmd := exec.Command(binary)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "ALLOCNET_SANDBOX=") })
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"allocnet cluster status", "vx-span", "Each allocation has the address that it had"} {
+	for _, want := range []string{"allocnet cluster status", "vx-span", "allocnet cluster ping", "Each allocation has the address that it had"} {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Fatalf("%v, want %q\n%s", err, want, out)
 		}

@@ -115,7 +115,10 @@ func span(c *cluster.Cluster) error {
 		return err
 	}
 	say("The way from c1 to the others")
-	return run(c, "c1", "allocnet", "cluster", "status")
+	if err := run(c, "c1", "allocnet", "cluster", "status"); err != nil {
+		return err
+	}
+	return run(c, "c1", "allocnet", "cluster", "ping")
 }
 
 // claimed is an error until each client has a block beside its reserved addresses.
@@ -178,7 +181,7 @@ func table(list []cluster.Allocation) {
 
 // run shows a command and what it prints, on a client.
 func run(c *cluster.Cluster, client string, words ...string) error {
-	fmt.Printf("\033[36m%s$ %s\033[0m\n", client, strings.Join(words, " "))
+	fmt.Println(shaded("36", client+"$ "+strings.Join(words, " ")))
 	for _, m := range c.Clients {
 		if m.Name == client {
 			out, err := m.Run(words...)
@@ -192,5 +195,13 @@ func run(c *cluster.Cluster, client string, words ...string) error {
 var begun = time.Now()
 
 func say(text string) {
-	fmt.Printf("\n\033[1m# %3.0f s  %s\033[0m\n", time.Since(begun).Seconds(), text)
+	fmt.Println("\n" + shaded("1", fmt.Sprintf("# %3.0f s  %s", time.Since(begun).Seconds(), text)))
+}
+
+// shaded is a text in a colour, or bold, on a terminal.
+func shaded(code, text string) string {
+	if info, err := os.Stdout.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 || os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	return "\033[" + code + "m" + text + "\033[0m"
 }

@@ -112,6 +112,7 @@ func wireEvent(e event.Event) api.Event {
 	return api.Event{
 		Version: e.Version, Index: e.Index, Time: e.Time, Operation: string(e.Operation), Outcome: string(e.Outcome),
 		Reason: string(e.Reason), Caller: e.Caller, Allocation: e.Allocation, Namespace: e.Namespace, Job: e.Job, Task: e.Task,
-		Networks: e.Networks, Interface: e.Interface, Attempts: e.Attempts, Objects: e.Objects, Missing: e.Missing, Seconds: e.Seconds, Error: e.Error,
+		Networks: e.Networks, Interface: e.Interface, Attempts: e.Attempts, Objects: e.Objects, Missing: e.Missing,
+		RemovedBy: wireRemovers(e.RemovedBy), Seconds: e.Seconds, Error: e.Error,
 	}
 }

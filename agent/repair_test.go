@@ -23,8 +23,9 @@ func TestRepair(t *testing.T) {
 	r := start(t, Config{Repair: func() repair.Status {
 		return repair.Status{
 			Mode: hook.RepairRules, Repeated: map[string]int{"web-2": 7, "web-1": 9},
+			RemovedBy: map[string][]hook.Remover{"web-1": {{Name: "iptables", PID: 12, Parent: "dockerd"}}},
 			Drifts: []repair.Damage{
-				{Drift: hook.Drift{Allocation: "web-1", Network: "web", Interface: "eth0", Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, Err: errors.New("x")}, Since: since},
+				{Drift: hook.Drift{Allocation: "web-1", Network: "web", Interface: "eth0", Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, RemovedBy: []hook.Remover{{Name: "nft", PID: 13}}, Err: errors.New("x")}, Since: since},
 				{Drift: hook.Drift{Allocation: "web-2", Interface: "lo"}, Since: since},
 			},
 		}
@@ -34,9 +35,9 @@ func TestRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &api.Repair{
-		Mode: "rules", Waiting: []api.WaitingRepair{{Allocation: "web-1", Repairs: 9}, {Allocation: "web-2", Repairs: 7}},
+		Mode: "rules", Waiting: []api.WaitingRepair{{Allocation: "web-1", Repairs: 9, RemovedBy: []api.Remover{{Name: "iptables", PID: 12, Parent: "dockerd"}}}, {Allocation: "web-2", Repairs: 7}},
 		Damaged: []api.Damage{
-			{Allocation: "web-1", Network: "web", Interface: "eth0", Since: since, Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, Error: "x"},
+			{Allocation: "web-1", Network: "web", Interface: "eth0", Since: since, Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, RemovedBy: []api.Remover{{Name: "nft", PID: 13}}, Error: "x"},
 			{Allocation: "web-2", Interface: "lo", Since: since, Missing: []string{}, Unrepairable: []string{}},
 		},
 	}

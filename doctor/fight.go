@@ -67,7 +67,9 @@ func (f *fight) report(r *Report, now time.Time, programs []string) {
 	first := f.repairs[0]
 	problem := fmt.Sprintf("%s was repaired %d times in the last %s, by %s: another program removes %s",
 		nameOf(first.Interface, strings.Join(first.Networks, ", ")), len(f.repairs), minutesText(now.Sub(first.Time)), f.callers(), listing(f.removed()))
-	if len(programs) > 0 {
+	if removers := f.removers(); len(removers) > 0 {
+		problem += "; removed by " + listing(removers)
+	} else if len(programs) > 0 {
 		problem += "; of those that do such things, here run " + strings.Join(programs, ", ")
 	}
 	r.addWarning(first.Allocation, problem, "stop that program, or exclude these from it; when it happened: allocnet events --allocation "+first.Allocation)
@@ -94,19 +96,45 @@ func (f *fight) callers() string {
 
 // removed is what was missing often, the most frequent first; all, if nothing was.
 func (f *fight) removed() []string {
+	missing := make([][]string, len(f.repairs))
+	for i, e := range f.repairs {
+		missing[i] = e.Missing
+	}
+	return often(missing)
+}
+
+// removers are the processes that have removed it often, by names, each with its last number.
+func (f *fight) removers() []string {
+	last := map[string]hook.Remover{}
+	names := make([][]string, len(f.repairs))
+	for i, e := range f.repairs {
+		for _, by := range e.RemovedBy {
+			name := by.Name + "\x00" + by.Parent
+			last[name] = by
+			names[i] = append(names[i], name)
+		}
+	}
+	texts := often(names)
+	for i, name := range texts {
+		texts[i] = last[name].String()
+	}
+	return texts
+}
+
+// often returns what is in several of the lists, the most frequent first; all, if nothing is.
+func often(lists [][]string) (all []string) {
 	times := map[string]int{}
-	var all []string
-	for _, e := range f.repairs {
-		for _, what := range e.Missing {
-			if times[what]++; times[what] == 1 {
-				all = append(all, what)
+	for _, list := range lists {
+		for _, one := range list {
+			if times[one]++; times[one] == 1 {
+				all = append(all, one)
 			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b string) int { return times[b] - times[a] })
-	often := slices.IndexFunc(all, func(what string) bool { return times[what] < fightRepairs })
-	if often > 0 {
-		return all[:often]
+	rare := slices.IndexFunc(all, func(one string) bool { return times[one] < fightRepairs })
+	if rare > 0 {
+		return all[:rare]
 	}
 	return all
 }

@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/event"
+	"github.com/allocnet/allocnet/hook"
 )
 
-// TestFights: an attachment that is repaired again and again is a warning with both sides; one
-// that was repaired long ago, or seldom, is not.
+// TestFights: an attachment that is repaired again and again is a warning with both sides: with
+// the process that has removed it, if that is known. One that was repaired long ago, or seldom, is not.
 func TestFights(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	repair := func(allocation, iface, caller string, ago time.Duration, missing ...string) event.Event {
@@ -40,6 +41,14 @@ func TestFights(t *testing.T) {
 	requireFindings(t, r,
 		"warning fought: eth0 on web was repaired 3 times in the last 8 minutes, by agent, allocnet repair: another program removes chain X"+others+fix+"fought",
 		"warning various: eth0 on web was repaired 3 times in the last minute, by agent: another program removes 1, 2, 3"+others+fix+"various",
+	)
+	for i, pid := range []int{12, 13, 14} {
+		repairs[7+i].RemovedBy = []hook.Remover{{Name: "iptables", PID: pid, Parent: "dockerd"}, {Name: "nft", PID: 1}}[:1+i%2]
+	}
+	r = &Report{}
+	fightFindings(r, repairs[7:], now, []string{"firewalld"})
+	requireFindings(t, r,
+		"warning various: eth0 on web was repaired 3 times in the last minute, by agent: another program removes 1, 2, 3; removed by iptables (PID 14), started by dockerd"+fix+"various",
 	)
 	r = &Report{}
 	fightFindings(r, repairs[3:7], now, nil)

@@ -45,6 +45,8 @@ type Event struct {
 	Objects int `json:"objects,omitempty"`
 	// Missing is what a running attachment lacked.
 	Missing []string `json:"missing,omitempty"`
+	// RemovedBy are the processes that are known to have removed some of it. They chose their names.
+	RemovedBy []hook.Remover `json:"removedBy,omitempty"`
 	// Seconds is the time of all attempts and the pauses between them.
 	Seconds float64 `json:"seconds"`
 	// Error is empty when it succeeded.
@@ -60,7 +62,7 @@ func of(o hook.Observation, caller string) Event {
 		Time: time.Now().UTC(), Operation: o.Op, Outcome: o.Outcome(), Reason: o.Reason, Caller: caller,
 		Allocation: o.Allocation, Namespace: o.Identity.Namespace, Job: o.Identity.Job, Task: o.Task,
 		Networks: slices.Clone(o.Networks), Interface: o.Interface, Attempts: o.Attempts, Objects: o.Objects,
-		Missing: slices.Clone(o.Missing),
+		Missing: slices.Clone(o.Missing), RemovedBy: slices.Clone(o.RemovedBy),
 		Seconds: o.Took.Round(100 * time.Microsecond).Seconds(),
 	}
 	if o.Network != "" {
@@ -86,11 +88,12 @@ func plain(text string) string {
 const (
 	// maxLine is the length of the longest line.
 	maxLine = 4 << 10
-	// maxError, maxName, maxNetworks and maxMissing bound what callers choose.
+	// maxError, maxName, maxNetworks, maxMissing and maxRemovers bound what callers choose.
 	maxError    = 1 << 10
 	maxName     = 128
 	maxNetworks = 8
 	maxMissing  = 8
+	maxRemovers = 4
 )
 
 // bound shortens what callers choose.
@@ -99,6 +102,12 @@ func (e *Event) bound() {
 		*name = shorten(*name, maxName)
 	}
 	e.Networks, e.Missing = boundList(e.Networks, maxNetworks), boundList(e.Missing, maxMissing)
+	e.RemovedBy = e.RemovedBy[:min(len(e.RemovedBy), maxRemovers)]
+	for i := range e.RemovedBy {
+		for _, name := range []*string{&e.RemovedBy[i].Name, &e.RemovedBy[i].Parent} {
+			*name = shorten(*name, maxName)
+		}
+	}
 	e.Error = shorten(e.Error, maxError)
 }
 
@@ -138,7 +147,7 @@ func (e Event) line() ([]byte, error) {
 		return append(data, '\n'), nil
 	}
 	// JSON writes a control character in six bytes.
-	e.Networks, e.Missing, e.Error, e.Interface = nil, nil, shorten(e.Error, maxName), ""
+	e.Networks, e.Missing, e.RemovedBy, e.Error, e.Interface = nil, nil, nil, shorten(e.Error, maxName), ""
 	e.Namespace, e.Job, e.Task = "", "", ""
 	if data, err = json.Marshal(e); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -190,7 +191,7 @@ func TestBounds(t *testing.T) {
 	r.full, r.kept = 16<<10, 64<<10
 	hostile := strings.Repeat("\x1b[2J\x00é", 10_000)
 	for i := range 300 {
-		add(t, r, Event{Allocation: fmt.Sprintf("crash-%d", i), Job: "crash", Namespace: "default", Networks: []string{hostile, hostile}, Error: hostile})
+		add(t, r, Event{Allocation: fmt.Sprintf("crash-%d", i), Job: "crash", Namespace: "default", Networks: []string{hostile, hostile}, RemovedBy: slices.Repeat([]hook.Remover{{Name: hostile, Parent: hostile}}, 10), Error: hostile})
 		if i == 0 || i == 150 {
 			add(t, r, Event{Allocation: "web-1"}, Event{Allocation: "db-1", Job: "db", Namespace: "prod"})
 		}

@@ -31,6 +31,30 @@ type RepairRequest struct {
 	// LastChecks is whether the last outcome of CheckUnknown counts for plugins that allocnet
 	// does not know. Default: their CHECK is run, after all else is repaired.
 	LastChecks bool
+	// Announce is whether the kernel shall tell the host's namespace of changes in those of the
+	// allocations from now on.
+	Announce bool
+	// RemovedBy returns the processes that are known to have removed what an allocation lacks, in
+	// words. It is asked once that is known. Nil: none is known.
+	RemovedBy func(id string, missing []string) []Remover
+}
+
+// Remover is a process that has removed rules, as the kernel has told.
+type Remover struct {
+	// Name is what the process calls itself, printable.
+	Name string `json:"name"`
+	// PID is the process's, in the first PID namespace.
+	PID int `json:"pid"`
+	// Parent is the name of the process that started it, printable. Empty: it is not known.
+	Parent string `json:"parent,omitempty"`
+}
+
+func (r Remover) String() string {
+	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
+	if r.Parent != "" {
+		text += ", started by " + r.Parent
+	}
+	return text
 }
 
 // SkippedBusy is Drift.Skipped of an allocation that is locked.
@@ -56,6 +80,8 @@ type Drift struct {
 	Missing []string `json:"missing,omitempty"`
 	// Unrepairable is what is missing and only comes back if the network is attached again.
 	Unrepairable []string `json:"unrepairable,omitempty"`
+	// RemovedBy are the processes that are known to have removed some of it.
+	RemovedBy []Remover `json:"removedBy,omitempty"`
 	// Repaired is whether nothing is missing any more.
 	Repaired bool `json:"repaired"`
 	// Skipped says why it was not looked at. Empty: it was.

@@ -343,9 +343,16 @@ type fakeNamespace struct {
 	acceptRA   []string
 	// sources are the routing tables of interfaces, each once.
 	sources []netns.SourceRoutes
+	// announced is whether Announce was called, which fails.
+	announced bool
 }
 
 func (n *fakeNamespace) ID() string { return n.id }
+
+func (n *fakeNamespace) Announce() error {
+	n.announced = true
+	return errors.New("operation not permitted")
+}
 
 func (n *fakeNamespace) Close() error {
 	n.all.mu.Lock()

@@ -80,6 +80,8 @@ type Observation struct {
 	Objects int
 	// Missing is what the repair of an attachment found missing, in words.
 	Missing []string
+	// RemovedBy are the processes that are known to have removed some of it.
+	RemovedBy []Remover
 	// Took is the time of all attempts and the pauses between them.
 	Took time.Duration
 	// Err is nil when it succeeded.

@@ -31,6 +31,9 @@ type Namespace interface {
 	ID() string
 	// Interfaces returns its interfaces, sorted by name.
 	Interfaces() ([]netns.Interface, error)
+	// Announce has the kernel tell the caller's namespace of changes in it, for those who listen
+	// to all namespaces.
+	Announce() error
 	// SetLoopbackUp sets its loopback interface up.
 	SetLoopbackUp() error
 	// SetAcceptRA has an interface, or netns.NewInterfaces, accept IPv6 router

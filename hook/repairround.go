@@ -59,7 +59,7 @@ func (e *Engine) RepairAttachments(ctx context.Context, r RepairRequest) ([]Drif
 // repairPart repairs some allocations together. They are looked at without their locks first, so
 // that callers of those that lack nothing, which are most, do not wait.
 func (e *Engine) repairPart(ctx context.Context, ids []string, r RepairRequest) ([]Drift, error) {
-	seen, err := e.repairRound(ctx, ids, RepairRequest{IDs: r.IDs, Mode: RepairReport, LastChecks: r.LastChecks}, false)
+	seen, err := e.repairRound(ctx, ids, RepairRequest{IDs: r.IDs, Mode: RepairReport, LastChecks: r.LastChecks, Announce: r.Announce}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +150,7 @@ type repairing struct {
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
 	// earlier repair has told of what they said.
 	asks, told bool
+	removers   []Remover
 	started    time.Time
 }
 
@@ -207,6 +208,9 @@ func (r *repairRound) inspect(ctx context.Context, o *operation) {
 	}
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only
+		if r.request.Announce {
+			_ = ns.Announce() // without it changes are seen by the next comparison
+		}
 		err = r.inspectIn(ctx, o, ns)
 	}
 	if err != nil {
@@ -304,6 +308,9 @@ func (r *repairRound) result() []Drift {
 		if !p.Found() && !p.asks {
 			continue
 		}
+		if r.request.RemovedBy != nil {
+			p.removers = r.request.RemovedBy(p.operation.record.Allocation.ID, p.Missing)
+		}
 		drifts = append(drifts, p.drift())
 		if r.request.Mode != RepairReport && !p.isTold() {
 			r.report(p.observation())
@@ -317,7 +324,7 @@ func (p *repairing) drift() Drift {
 	a := p.attachment()
 	d := Drift{
 		Allocation: p.operation.record.Allocation.ID, Network: a.Network, Interface: a.Interface,
-		Missing: p.Missing, Unrepairable: p.Unrepairable, Reported: p.isTold(),
+		Missing: p.Missing, Unrepairable: p.Unrepairable, RemovedBy: p.removers, Reported: p.isTold(),
 	}
 	if p.Err != nil {
 		d.Err = p.operation.failure("repair", *a, 1, p.Err)
@@ -334,5 +341,6 @@ func (p *repairing) observation() Observation {
 	}
 	observation := p.operation.observation(OpRepair, *p.attachment(), 1, p.started, err)
 	observation.Missing = slices.Concat(p.Missing, p.Unrepairable)
+	observation.RemovedBy = p.removers
 	return observation
 }

@@ -70,10 +70,23 @@ func TestRepairAttachments(t *testing.T) {
 	if len(*seen) > 0 {
 		t.Errorf("reports were observed as %v", *seen)
 	}
-	if missing, open := requireDrifts(t, w, RepairRequest{}); !slices.Equal(missing, want) || open {
+	if ns.announced {
+		t.Error("the namespace is announced, and the request does not say so")
+	}
+	by := []Remover{{Name: "nft", PID: 1}}
+	removedBy := func(id string, missing []string) []Remover {
+		if id != "runtime" || !slices.Equal(missing, []string{"a rule"}) {
+			t.Errorf("asked who removed %q of %s", missing, id)
+		}
+		return by
+	}
+	if missing, open := requireDrifts(t, w, RepairRequest{RemovedBy: removedBy, Announce: true}); !slices.Equal(missing, want) || open {
 		t.Errorf("repaired %q, open %v, want %q", missing, open, want)
 	}
-	if len(*seen) != 1 || (*seen)[0].Interface != "net2" || !slices.Equal((*seen)[0].Missing, []string{"a rule"}) || (*seen)[0].Err != nil {
+	if !ns.announced {
+		t.Error("the namespace is not announced")
+	}
+	if len(*seen) != 1 || !slices.Equal((*seen)[0].RemovedBy, by) || (*seen)[0].Interface != "net2" || !slices.Equal((*seen)[0].Missing, []string{"a rule"}) || (*seen)[0].Err != nil {
 		t.Errorf("observed %+v", *seen)
 	}
 	if missing, _ := requireDrifts(t, w, RepairRequest{}); missing != nil {

@@ -29,8 +29,19 @@ type Damage struct {
 	Missing []string `json:"missing"`
 	// Unrepairable is what only comes back if the network is attached again, in words.
 	Unrepairable []string `json:"unrepairable"`
+	// RemovedBy are the processes that are known to have removed some of it.
+	RemovedBy []Remover `json:"removedBy,omitempty"`
 	// Error is why a repair has failed.
 	Error string `json:"error,omitempty"`
+}
+
+// Remover is a process that has removed rules, as the kernel has told.
+type Remover struct {
+	// Name is what the process calls itself, printable.
+	Name string `json:"name"`
+	PID  int    `json:"pid"`
+	// Parent is the name of the process that started it. Empty: it is not known.
+	Parent string `json:"parent,omitempty"`
 }
 
 // WaitingRepair is an allocation that is repaired again after a pause.
@@ -38,4 +49,6 @@ type WaitingRepair struct {
 	Allocation string `json:"allocation"`
 	// Repairs is the number of those in short succession.
 	Repairs int `json:"repairs"`
+	// RemovedBy are the processes that were last known to have removed what these restored.
+	RemovedBy []Remover `json:"removedBy,omitempty"`
 }

@@ -34,8 +34,8 @@ type Observer interface {
 // Config configures a Repairer. All fields but Outside are required.
 type Config struct {
 	Engine Engine
-	// Watch returns a channel that gets a value when something was removed; see Watch.
-	Watch func(context.Context) (<-chan struct{}, error)
+	// Watch tells of what is removed until the context ends; see the function Watch.
+	Watch func(ctx context.Context, removed func(Removal)) error
 	// Outside returns an error if the process does not see the namespaces of the host; then
 	// rounds do nothing. Nil: it sees them.
 	Outside  func() error
@@ -53,9 +53,17 @@ type Repairer struct {
 	series map[string]*series
 	// known is what each attachment lacked after the last round.
 	known map[attachment]Damage
+	// looked is when the last round began, and unseen when the last one that looked at an
+	// allocation did, of those that the last round left out.
+	looked time.Time
+	unseen map[string]time.Time
+	// busy is whether the last round left out an allocation that another call was changing.
+	busy bool
 
 	mu     sync.Mutex // guards all below
 	status Status
+	// removals are those of which is known who made them.
+	removals removals
 	// told is when the kernel last told of something.
 	told time.Time
 }
@@ -107,21 +115,22 @@ const watchPause = 5 * time.Second
 // watch kicks a round for each event until ctx ends. After a failure to hear, it is tried again.
 func (r *Repairer) watch(ctx context.Context) {
 	for ; ctx.Err() == nil; pause(ctx, watchPause) {
-		changes, err := r.config.Watch(ctx)
-		if err != nil {
+		if err := r.config.Watch(ctx, r.hear); err != nil {
 			r.config.Logger.Warn("damage is noticed at an interval only", "interval", interval, "error", err)
-			continue
-		}
-		for range changes {
-			r.hear()
-			kick(r.kicks)
 		}
 	}
 }
 
+// busyPause is the time from a round that left out an allocation that another call was changing to the
+// next one.
+const busyPause = time.Second
+
 // nextDue is when the first of the allocations is due that a round has left out, or will; zero if
 // there is none.
 func (r *Repairer) nextDue(round time.Time) (next time.Time) {
+	if r.busy {
+		next = round.Add(busyPause)
+	}
 	for _, s := range r.series {
 		if due := s.due(); s.pause() > 0 && due.After(round) && (next.IsZero() || due.Before(next)) {
 			next = due
@@ -141,7 +150,10 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 		recorded[id] = true
 		return held[id]
 	}
-	drifts, err := r.config.Engine.RepairAttachments(ctx, hook.RepairRequest{Mode: r.Status().Mode, LastChecks: true, Except: except})
+	began := time.Now()
+	drifts, err := r.config.Engine.RepairAttachments(ctx, hook.RepairRequest{
+		Mode: r.Status().Mode, LastChecks: true, Except: except, RemovedBy: r.removedBy, Announce: true,
+	})
 	if ctx.Err() != nil {
 		return
 	}
@@ -150,8 +162,11 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	} else {
 		r.forget(held, recorded)
 	}
+	r.busy = false
 	for _, d := range drifts {
-		held[d.Allocation] = held[d.Allocation] || d.Skipped == hook.SkippedBusy
+		if d.Skipped == hook.SkippedBusy {
+			held[d.Allocation], r.busy = true, true
+		}
 	}
 	known := map[attachment]Damage{}
 	for a, d := range r.known {
@@ -163,20 +178,52 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	for _, d := range drifts {
 		r.note(d, first)
 		if !d.Repaired {
-			known[attachment{d.Allocation, d.Interface}] = Damage{d, r.damagedSince(d)}
+			known[attachment{d.Allocation, d.Interface}] = r.damage(d)
 		}
 	}
 	r.count(drifts)
 	r.known = known
+	r.look(began, held)
 	r.publish()
 }
 
-// damagedSince is when an attachment that lacks something was found to, without a pause.
-func (r *Repairer) damagedSince(d hook.Drift) time.Time {
-	if before, known := r.known[attachment{d.Allocation, d.Interface}]; known {
-		return before.Since
+// damage is that of an attachment that lacks something, and may have lacked it before. A later
+// round does not know any more who has removed it.
+func (r *Repairer) damage(d hook.Drift) Damage {
+	before, known := r.known[attachment{d.Allocation, d.Interface}]
+	if !known {
+		return Damage{d, time.Now()}
 	}
-	return time.Now()
+	if len(d.RemovedBy) == 0 {
+		d.RemovedBy = before.RemovedBy
+	}
+	return Damage{d, before.Since}
+}
+
+// removedBy returns the processes that have removed what an allocation lacks.
+func (r *Repairer) removedBy(id string, missing []string) []hook.Remover {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.removals.of(missing, r.lookedAt(id))
+}
+
+// lookedAt is when the last round began that looked at an allocation.
+func (r *Repairer) lookedAt(id string) time.Time {
+	if at, left := r.unseen[id]; left {
+		return at
+	}
+	return r.looked
+}
+
+// look notes that a round looked at all allocations but those that were held.
+func (r *Repairer) look(began time.Time, held map[string]bool) {
+	unseen := map[string]time.Time{}
+	for id, held := range held {
+		if held {
+			unseen[id] = r.lookedAt(id)
+		}
+	}
+	r.looked, r.unseen = began, unseen
 }
 
 // forget drops what is known of allocations that are gone: one may come that has the same ID.
@@ -206,10 +253,11 @@ func (r *Repairer) count(drifts []hook.Drift) {
 	if r.Status().Mode == hook.RepairReport {
 		return
 	}
-	now, failed := time.Now(), map[string]bool{}
+	now, failed, removers := time.Now(), map[string]bool{}, map[string][]hook.Remover{}
 	for _, d := range drifts {
 		if !d.Reported {
 			failed[d.Allocation] = failed[d.Allocation] || !d.Repaired
+			removers[d.Allocation] = union(removers[d.Allocation], d.RemovedBy)
 		}
 	}
 	for id, failed := range failed {
@@ -217,7 +265,20 @@ func (r *Repairer) count(drifts []hook.Drift) {
 			r.series[id] = &series{}
 		}
 		r.series[id].repaired(now, failed)
+		if by := removers[id]; len(by) > 0 {
+			r.series[id].removers = by
+		}
 	}
+}
+
+// union returns the processes of both.
+func union(a, b []hook.Remover) []hook.Remover {
+	for _, by := range b {
+		if !slices.Contains(a, by) {
+			a = append(a, by)
+		}
+	}
+	return a
 }
 
 // note tells of an attachment that lacked something. It is logged once for what stays missing.
@@ -227,6 +288,9 @@ func (r *Repairer) note(d hook.Drift, first time.Time) {
 		r.config.Observer.Drifted(d.Network)
 	}
 	log := r.config.Logger.With("allocation", d.Allocation, "network", d.Network, "interface", d.Interface, "missing", lacking(d))
+	if len(d.RemovedBy) > 0 {
+		log = log.With("removed_by", d.RemovedBy)
+	}
 	reports := r.Status().Mode == hook.RepairReport
 	if !reports && !d.Reported {
 		r.config.Observer.Repaired(d.Network, since(first), failure(d))

@@ -22,16 +22,20 @@ type host struct {
 	mu sync.Mutex
 	// damaged are allocations that lack something, and broken those that cannot be repaired.
 	damaged, broken map[string]bool
+	// busy are those that another call is changing.
+	busy map[string]bool
 	// recorded are all that are on record.
 	recorded map[string]bool
 	rounds   int
 	// repairs are the times of each allocation's repairs since the begin, and of failed ones.
 	repairs map[string][]time.Duration
+	// removedBy are those that have removed what each round found missing of an allocation.
+	removedBy map[string][][]hook.Remover
 	// took are what the observer was told; drifts the number of attachments.
 	took   []time.Duration
 	drifts int
 	began  time.Time
-	events chan struct{}
+	events chan Removal
 	// checks are the times at which unknown plugins were asked, and hangs is whether they never answer.
 	checks []time.Duration
 	hangs  bool
@@ -40,7 +44,7 @@ type host struct {
 }
 
 func newHost() *host {
-	return &host{damaged: map[string]bool{}, broken: map[string]bool{}, recorded: map[string]bool{}, repairs: map[string][]time.Duration{}, began: time.Now(), events: make(chan struct{}, 1)}
+	return &host{damaged: map[string]bool{}, broken: map[string]bool{}, busy: map[string]bool{}, recorded: map[string]bool{}, repairs: map[string][]time.Duration{}, removedBy: map[string][][]hook.Remover{}, began: time.Now(), events: make(chan Removal, 1)}
 }
 
 func (h *host) RepairAttachments(_ context.Context, r hook.RepairRequest) (drifts []hook.Drift, err error) {
@@ -48,10 +52,16 @@ func (h *host) RepairAttachments(_ context.Context, r hook.RepairRequest) (drift
 	defer h.mu.Unlock()
 	h.rounds++
 	for id := range h.recorded {
-		if r.Except != nil && r.Except(id) || !h.damaged[id] {
+		switch {
+		case r.Except != nil && r.Except(id) || !h.damaged[id]:
+			continue
+		case h.busy[id]:
+			drifts = append(drifts, hook.Drift{Allocation: id, Skipped: hook.SkippedBusy})
 			continue
 		}
-		d := hook.Drift{Allocation: id, Network: "web", Interface: "eth0", Missing: []string{"a rule"}}
+		d := hook.Drift{Allocation: id, Network: "web", Interface: "eth0", Missing: []string{"a rule in chain one of table nat of iptables"}}
+		d.RemovedBy = r.RemovedBy(id, d.Missing)
+		h.removedBy[id] = append(h.removedBy[id], d.RemovedBy)
 		if r.Mode != hook.RepairReport {
 			h.repairs[id] = append(h.repairs[id], time.Since(h.began))
 			if d.Repaired = !h.broken[id]; d.Repaired {
@@ -62,7 +72,7 @@ func (h *host) RepairAttachments(_ context.Context, r hook.RepairRequest) (drift
 		}
 		drifts = append(drifts, d)
 	}
-	return append(drifts, hook.Drift{Allocation: "busy", Skipped: "another call is changing it"}), nil
+	return append(drifts, hook.Drift{Allocation: "gone", Skipped: "its namespace is gone"}), nil
 }
 
 func (h *host) CheckUnknown(ctx context.Context, r hook.CheckRequest) error {
@@ -93,29 +103,24 @@ func (h *host) Repaired(_ string, took time.Duration, err error) {
 	}
 }
 
-func (h *host) watch(ctx context.Context) (<-chan struct{}, error) {
+func (h *host) watch(ctx context.Context, removed func(Removal)) error {
 	if h.hears != nil {
-		return nil, h.hears
+		return h.hears
 	}
-	changes := make(chan struct{})
-	go func() {
-		defer close(changes)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-h.events:
-				changes <- struct{}{}
-			}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case one := <-h.events:
+			removed(one)
 		}
-	}()
-	return changes, nil
+	}
 }
 
 // damage removes something of allocations, and the kernel tells.
 func (h *host) damage(ids ...string) {
 	h.damageSilently(ids...)
-	h.events <- struct{}{}
+	h.events <- Removal{}
 }
 
 func (h *host) damageSilently(ids ...string) {
@@ -160,9 +165,9 @@ func TestEvent(t *testing.T) {
 	run(t, hook.RepairRules, func(h *host, r *Repairer) {
 		sleep(time.Second)
 		h.damage("a", "b")
-		sleep(time.Minute)
-		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{time.Second + settle}) {
-			t.Errorf("repaired at %v, want %v", got, time.Second+settle)
+		sleep(interval - 1)
+		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{time.Second + settle}) || h.rounds != 2 {
+			t.Errorf("repaired at %v in %d rounds, want %v in the second", got, h.rounds, time.Second+settle)
 		}
 		if !slices.Equal(h.took, []time.Duration{settle, settle}) || h.drifts != 2 {
 			t.Errorf("%d drifts, repaired after %v, want two after %v", h.drifts, h.took, settle)
@@ -180,6 +185,22 @@ func TestInterval(t *testing.T) {
 		sleep(interval + time.Second)
 		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{interval}) || !slices.Equal(h.took, []time.Duration{0}) {
 			t.Errorf("repaired at %v, took %v, want one at %v of an unknown time", got, h.took, interval)
+		}
+	})
+}
+
+// TestBusy: an allocation that another call was changing is repaired soon after that.
+func TestBusy(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		h.busy["a"] = true
+		h.damage("a")
+		sleep(5 * busyPause / 2)
+		h.mu.Lock()
+		delete(h.busy, "a")
+		h.mu.Unlock()
+		sleep(interval - 5*busyPause/2 - 1)
+		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{settle + 3*busyPause}) || h.rounds != 5 {
+			t.Errorf("repaired at %v in %d rounds, want %v in 5", got, h.rounds, settle+3*busyPause)
 		}
 	})
 }

@@ -3,7 +3,11 @@
 
 package repair
 
-import "time"
+import (
+	"time"
+
+	"github.com/allocnet/allocnet/hook"
+)
 
 const (
 	// promptRepairs of an allocation are made without a pause: an operator may reload rules
@@ -25,12 +29,14 @@ type series struct {
 	last  time.Time
 	// steps is the number of pauses, each of them longer than the one before.
 	steps int
+	// removers are the processes that were last known to have removed what was restored.
+	removers []hook.Remover
 }
 
 // repaired counts a repair. One that has failed is followed by a pause, also if it is the first.
 func (s *series) repaired(now time.Time, failed bool) {
 	if now.After(s.end()) {
-		s.count, s.steps = 0, 0
+		*s = series{}
 	}
 	s.count++
 	s.last = now

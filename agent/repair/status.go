@@ -21,6 +21,9 @@ type Status struct {
 	// Repeated has the number of repairs of each allocation that was repaired so often, or
 	// whose repair failed so, that the next one waits: another program removes what is repaired.
 	Repeated map[string]int
+	// RemovedBy has the processes that were last known to have removed what the repairs of each
+	// of those allocations restored.
+	RemovedBy map[string][]hook.Remover
 }
 
 // Damage is what an attachment lacks.
@@ -44,13 +47,13 @@ func (r *Repairer) publish() {
 	drifts := slices.SortedFunc(maps.Values(r.known), func(a, b Damage) int {
 		return cmp.Or(cmp.Compare(a.Allocation, b.Allocation), cmp.Compare(a.Interface, b.Interface))
 	})
-	repeated := map[string]int{}
+	repeated, removedBy := map[string]int{}, map[string][]hook.Remover{}
 	for id, s := range r.series {
 		if s.pause() > 0 {
-			repeated[id] = s.count
+			repeated[id], removedBy[id] = s.count, s.removers
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status.Drifts, r.status.Repeated = drifts, repeated
+	r.status.Drifts, r.status.Repeated, r.status.RemovedBy = drifts, repeated, removedBy
 }

@@ -32,11 +32,15 @@ func (r *Repairer) checkUnknown(ctx context.Context) {
 	}
 }
 
-// hear notes an event.
-func (r *Repairer) hear() {
+// hear notes that something was removed, and kicks a round.
+func (r *Repairer) hear(one Removal) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.told = time.Now()
+	if one.By.Name != "" {
+		r.removals.add(one, r.told)
+	}
+	r.mu.Unlock()
+	kick(r.kicks)
 }
 
 // isCalm tells whether there was no event for a while.

@@ -21,7 +21,7 @@ func TestUnknownPlugins(t *testing.T) {
 	run(t, hook.RepairRules, func(h *host, r *Repairer) {
 		for range 60 {
 			sleep(time.Second)
-			h.events <- struct{}{}
+			h.events <- Removal{}
 		}
 		if got := h.checksSoFar(); len(got) > 0 {
 			t.Errorf("asked at %v, while events came", got)

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/kernelevents"
 )
 
@@ -24,57 +25,68 @@ var links = kernelevents.Subscription{
 	AllNamespaces: true,
 }
 
-// Watch returns a channel that gets a value at once, as a round that has begun before may have missed
-// what was removed meanwhile, and then when something was removed from the host's kernel tables, or from those of a namespace that a veth interface leads to. Several are one value, and
-// so is a loss of messages. What is added is not told. The channel is closed when the context ends
+// Watch calls removed at once, as a round that has begun before may have missed what was removed
+// meanwhile, and then when something was removed from the host's kernel tables, or from those of a
+// namespace that has an ID in the host's. A loss of messages counts as a removal; what is added is
+// not told. It may be called by several goroutines at once. Watch returns when the context ends
 // or nothing can be heard any more.
-func Watch(ctx context.Context) (<-chan struct{}, error) {
+func Watch(ctx context.Context, removed func(Removal)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{changes: make(chan struct{}, 1), cancel: cancel}
+	w := &watch{removed: removed}
+	defer w.sources.Wait()
+	defer cancel()
 	for _, source := range []struct {
 		kernelevents.Subscription
-		removes func(syscall.NetlinkMessage) bool
-	}{{links, removesLink}, {kernelevents.NFTables, removesRule}} {
+		kernelevents.Listener
+	}{{links, w.links()}, {kernelevents.NFTables, w.rules(ownProcesses().remover)}} {
 		w.sources.Add(1)
-		if err := source.Start(ctx, w.listener(source.removes)); err != nil {
+		source.Ended = func() { cancel(); w.sources.Done() }
+		if err := source.Start(ctx, source.Listener); err != nil {
 			w.sources.Done()
-			cancel()
-			w.end()
-			return nil, err
+			return err
 		}
 	}
 	w.tell()
-	w.sources.Go(func() { watchLegacy(ctx, legacySizes, w.tell) })
-	go w.end()
-	return w.changes, nil
+	watchLegacy(ctx, legacySizes, w.tell)
+	return nil
 }
 
 // watch has several sources of changes, which end together.
 type watch struct {
-	changes chan struct{}
-	cancel  context.CancelFunc
+	removed func(Removal)
 	sources sync.WaitGroup
 }
 
-// end closes the channel when no source is left.
-func (w *watch) end() {
-	w.sources.Wait()
-	w.cancel()
-	close(w.changes)
+// tell tells that something was removed.
+func (w *watch) tell() { w.removed(Removal{}) }
+
+// links returns what hears of links, addresses and routes.
+func (w *watch) links() kernelevents.Listener {
+	return kernelevents.Listener{Lost: w.tell, Seen: func(m syscall.NetlinkMessage) {
+		if removesLink(m) {
+			w.tell()
+		}
+	}}
 }
 
-func (w *watch) tell() { kick(w.changes) }
-
-func (w *watch) listener(removes func(syscall.NetlinkMessage) bool) kernelevents.Listener {
-	return kernelevents.Listener{
-		Seen: func(m syscall.NetlinkMessage) {
-			if removes(m) {
-				w.tell()
-			}
-		},
-		Lost:  w.tell,
-		Ended: func() { w.cancel(); w.sources.Done() },
+// rules returns what hears of nftables: of each change of a transaction, and then of its thread.
+func (w *watch) rules(lookup func(thread int, name string) (hook.Remover, bool)) kernelevents.Listener {
+	var t transaction
+	lost := func() {
+		t = transaction{}
+		w.tell()
 	}
+	return kernelevents.Listener{Lost: lost, Seen: func(m syscall.NetlinkMessage) {
+		if removesRule(m) {
+			t.add(m)
+			w.tell()
+		}
+		if m.Header.Type == unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN {
+			if r, isKnown := t.commit(m, lookup); isKnown {
+				w.removed(r)
+			}
+		}
+	}}
 }
 
 // removesLink tells whether an attachment may have lost something. A link that is down has lost its

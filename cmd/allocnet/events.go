@@ -188,8 +188,14 @@ func (l *eventLines) remark(s string) error {
 	return nil
 }
 
-// remarkOf is why an operation failed, else what it repaired.
-func remarkOf(e event.Event) string { return cmp.Or(e.Error, strings.Join(e.Missing, "; ")) }
+// remarkOf is why an operation failed, else what it repaired, and who had removed it.
+func remarkOf(e event.Event) string {
+	remark := cmp.Or(e.Error, strings.Join(e.Missing, "; "))
+	for _, r := range e.RemovedBy {
+		remark += "; removed by " + r.String()
+	}
+	return remark
+}
 
 // eventNames have the words for operations and their outcomes.
 var eventNames = map[string]string{

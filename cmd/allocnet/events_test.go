@@ -33,7 +33,7 @@ var observations = []hook.Observation{
 	{Op: hook.OpDetach, Reason: hook.ReasonGC, Allocation: "web-1", Network: "web", Interface: "eth0", Took: 2 * time.Minute},
 	{Op: hook.OpCleanup, Reason: hook.ReasonGC, Allocation: "web-1", Networks: []string{"web"}, Objects: 4},
 	{Op: hook.OpCleanup, Allocation: "web-1", Network: "web", Interface: "eth0"},
-	{Op: hook.OpRepair, Allocation: "web-1", Missing: []string{"bridge web0"}},
+	{Op: hook.OpRepair, Allocation: "web-1", Missing: []string{"bridge web0"}, RemovedBy: []hook.Remover{{Name: "nft", PID: 12}}},
 }
 
 func recordEvents(t *testing.T) (dir string) {
@@ -76,7 +76,7 @@ func TestEventsOnTerminal(t *testing.T) {
 			t.Errorf("%d columns: %q", utf8.RuneCountInString(line), line)
 		}
 	}
-	for _, want := range []string{"attached", "attach retried", "attach failed", "rolled back", "attach refused", "collected", "cleaned up", "repaired", "5c2e9a0e ", `\x1b[2J`, "48ms", "3.0s", "2m"} {
+	for _, want := range []string{"attached", "attach retried", "attach failed", "rolled back", "attach refused", "collected", "cleaned up", "repaired", "5c2e9a0e ", `\x1b[2J`, "48ms", "3.0s", "2m", "bridge web0; removed by nft (PID 12)"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, &out)
 		}

@@ -267,6 +267,23 @@ func (n *Namespace) Do(fn func() error) error {
 	})
 }
 
+// Announce has the kernel tell the caller's namespace of changes in this one, to those who listen to
+// all namespaces: they hear of those with a number in their own, as the peer of a veth interface
+// has. The number goes with the namespace.
+func (n *Namespace) Announce() error {
+	id, err := netlink.GetNetNsIdByFd(int(n.handle))
+	if err == nil && id == unix.NETNSA_NSID_NOT_ASSIGNED {
+		err = netlink.SetNetNsIdByFd(int(n.handle), unix.NETNSA_NSID_NOT_ASSIGNED) // the kernel chooses one
+		if errors.Is(err, unix.EEXIST) {                                           // meanwhile
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("announce network namespace %s: %w", n.path, err)
+	}
+	return nil
+}
+
 // Close releases the namespace. It may be called more than once.
 func (n *Namespace) Close() error {
 	if n.link != nil {

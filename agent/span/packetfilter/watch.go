@@ -4,7 +4,6 @@
 package packetfilter
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -41,36 +40,15 @@ func isOfConcern(m syscall.NetlinkMessage) bool {
 	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < nl.SizeofNfgenmsg {
 		return false
 	}
-	a := attributesOf(m.Data[nl.SizeofNfgenmsg:])
+	a := kernelevents.AttributesOf(m.Data[nl.SizeofNfgenmsg:])
 	switch m.Header.Type & 0xff {
 	case unix.NFT_MSG_NEWTABLE:
-		return a.text(unix.NFTA_TABLE_NAME) == "firewalld"
+		return a.Text(unix.NFTA_TABLE_NAME) == "firewalld"
 	case unix.NFT_MSG_NEWCHAIN:
-		hook := attributesOf(a[unix.NFTA_CHAIN_HOOK])[unix.NFTA_HOOK_HOOKNUM]
+		hook := kernelevents.AttributesOf(a[unix.NFTA_CHAIN_HOOK])[unix.NFTA_HOOK_HOOKNUM]
 		return len(hook) == 4 && binary.BigEndian.Uint32(hook) == unix.NF_INET_FORWARD
 	case unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE:
-		return a.text(unix.NFTA_RULE_TABLE) == "filter" && slices.Contains([]string{"FORWARD", chainName}, a.text(unix.NFTA_RULE_CHAIN))
+		return a.Text(unix.NFTA_RULE_TABLE) == "filter" && slices.Contains([]string{"FORWARD", chainName}, a.Text(unix.NFTA_RULE_CHAIN))
 	}
 	return false
-}
-
-// attributes are those of a message, by type.
-type attributes map[uint16][]byte
-
-// attributesOf reads attributes; none if they are damaged.
-func attributesOf(data []byte) attributes {
-	list, err := nl.ParseRouteAttr(data)
-	if err != nil {
-		return nil
-	}
-	a := attributes{}
-	for _, one := range list {
-		a[one.Attr.Type&nl.NLA_TYPE_MASK] = one.Value
-	}
-	return a
-}
-
-func (a attributes) text(kind uint16) string {
-	text, _, _ := bytes.Cut(a[kind], []byte{0})
-	return string(text)
 }

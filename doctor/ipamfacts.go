@@ -174,7 +174,8 @@ func uses(n *cniconf.Network, name string) bool {
 func (d *Doctor) unusedPools(r *Report, found []*ipam.Config) {
 	dir := filepath.Join(d.StateDir, "ipam", "pools")
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !(d.Unprivileged && errors.Is(err, fs.ErrPermission)) {
+	hidden := d.Unprivileged && errors.Is(err, fs.ErrPermission)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !hidden {
 		r.addError(dir, err.Error(), "correct the mode of the directory")
 	}
 	for _, entry := range entries {

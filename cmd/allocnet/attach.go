@@ -67,13 +67,14 @@ func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := s.engine(cmd.ErrOrStderr())
+	shown := s.waiting(cmd.ErrOrStderr(), request)
+	engine, err := s.engine(shown, shown)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	allocation, err := s.reported(cmd.ErrOrStderr(), request, func() (*hook.Allocation, error) { return engine.SetupOrExtend(ctx, request) })
+	allocation, err := s.reported(shown, func() (*hook.Allocation, error) { return engine.SetupOrExtend(ctx, request) })
 	if err != nil {
 		return err
 	}

@@ -17,10 +17,21 @@ import (
 // quietTime is for how long a command that attaches or repairs prints nothing.
 const quietTime = 2 * time.Second
 
-// reported returns what attach does, and prints meanwhile what it waits for if that takes long.
-func (s *settings) reported(stderr io.Writer, r hook.Request, attach func() (*hook.Allocation, error)) (a *hook.Allocation, err error) {
-	waiting := fmt.Sprintf("%s: waiting for the plugins of %s", r.ID, strings.Join(networkNames(r), ", "))
-	s.meanwhile(stderr, waiting, func() { a, err = attach() })
+// waiting returns the progress of attaching an allocation. It is for its engine, too: the first
+// engine of a boot removes what the boots before have left.
+func (s *settings) waiting(stderr io.Writer, r hook.Request) *progress {
+	return s.newProgress(stderr, fmt.Sprintf("%s: waiting for the plugins of %s", r.ID, strings.Join(networkNames(r), ", ")))
+}
+
+// reported returns what attach does, and shows meanwhile what it waits for if that takes long:
+// without a terminal, in a line.
+func (s *settings) reported(p *progress, attach func() (*hook.Allocation, error)) (a *hook.Allocation, err error) {
+	if p.columns > 0 && !s.json {
+		end := p.begin()
+		defer end()
+		return attach()
+	}
+	s.meanwhile(p.w, p.doing, func() { a, err = attach() })
 	return a, err
 }
 
@@ -64,8 +75,10 @@ type progress struct {
 	// mu is for all below.
 	mu      sync.Mutex
 	removed int
-	done    string
-	shown   bool
+	// booted is how many attachments of earlier boots were cleaned up.
+	booted int
+	done   string
+	shown  bool
 }
 
 var _ hook.Observer = (*progress)(nil)
@@ -79,11 +92,15 @@ const eraseLine = "\r\x1b[K"
 // progress shows what a command does, from quietTime until end is called. It shows nothing
 // without a terminal, and with --json.
 func (s *settings) progress(stderr io.Writer, doing string) (p *progress, end func()) {
-	p = &progress{w: stderr, columns: terminalOf(stderr).columns, doing: doing}
+	p = s.newProgress(stderr, doing)
 	if p.columns == 0 || s.json {
 		return p, func() {}
 	}
 	return p, p.begin()
+}
+
+func (*settings) newProgress(stderr io.Writer, doing string) *progress {
+	return &progress{w: stderr, columns: terminalOf(stderr).columns, doing: doing}
 }
 
 // begin shows the line at times, until end is called.
@@ -116,6 +133,8 @@ func (p *progress) show(elapsed time.Duration) {
 	switch {
 	case p.done != "":
 		text += ": " + p.done
+	case p.booted > 0:
+		text += fmt.Sprintf(": %d of earlier boots removed", p.booted)
 	case p.removed > 0:
 		text += fmt.Sprintf(": %d removed", p.removed)
 	}
@@ -150,6 +169,10 @@ func (p *progress) Write(text []byte) (int, error) {
 func (p *progress) Observe(o hook.Observation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if o.Err == nil && o.Reason == hook.ReasonBoot {
+		p.booted++
+		return
+	}
 	if o.Err == nil && (o.Op == hook.OpDetach || o.Op == hook.OpCleanup) {
 		p.removed += max(1, o.Objects)
 	}

@@ -26,7 +26,8 @@ func TestReported(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var stderr bytes.Buffer
-			_, err := (&settings{}).reported(&stderr, r, func() (*hook.Allocation, error) {
+			s := &settings{}
+			_, err := s.reported(s.waiting(&stderr, r), func() (*hook.Allocation, error) {
 				time.Sleep(takes)
 				return nil, failed
 			})
@@ -35,6 +36,26 @@ func TestReported(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBootProgress: on a terminal, the first command that attaches after a reboot says what it removes.
+func TestBootProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stderr bytes.Buffer
+		p := (&settings{}).waiting(&stderr, hook.Request{ID: "web-1", Primary: &selection.Element{Name: "web"}})
+		p.columns = 100
+		_, err := (&settings{}).reported(p, func() (*hook.Allocation, error) {
+			for range 250 {
+				p.Observe(hook.Observation{Op: hook.OpCleanup, Reason: hook.ReasonBoot})
+			}
+			time.Sleep(quietTime + time.Millisecond)
+			return nil, nil
+		})
+		const want = eraseLine + "allocnet: web-1: waiting for the plugins of web: 250 of earlier boots removed, 2s" + eraseLine
+		if got := stderr.String(); err != nil || got != want {
+			t.Errorf("printed %q, %v, want %q", got, err, want)
+		}
+	})
 }
 
 // TestProgress: a terminal has a line that changes and is gone at the end, from two seconds on.

@@ -46,12 +46,13 @@ The exit code is the command's, 128+N if signal N killed it, 127 if it is not fo
 			if err != nil {
 				return err
 			}
-			engine, err := s.engine(cmd.ErrOrStderr())
+			shown := s.waiting(cmd.ErrOrStderr(), request)
+			engine, err := s.engine(shown, shown)
 			if err != nil {
 				return runFailure(err)
 			}
 			defer s.retryLater(engine, cmd.ErrOrStderr())
-			return s.runIn(cmd, engine, request, args)
+			return s.runIn(cmd, engine, shown, request, args)
 		},
 	}
 	flags.register(cmd.Flags())
@@ -70,13 +71,13 @@ func wantCommand(cmd *cobra.Command, args []string) error {
 
 // runIn sets an allocation up, runs the command in it, and tears it down,
 // whatever the command did.
-func (s *settings) runIn(cmd *cobra.Command, engine *hook.Engine, r hook.Request, args []string) error {
+func (s *settings) runIn(cmd *cobra.Command, engine *hook.Engine, shown *progress, r hook.Request, args []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
 
 	r.Fresh = true // the allocation of another command is not removed at the end of this one
-	allocation, err := s.reported(cmd.ErrOrStderr(), r, func() (*hook.Allocation, error) {
+	allocation, err := s.reported(shown, func() (*hook.Allocation, error) {
 		return setupUnlessSignalled(cmd.Context(), engine, r, signals)
 	})
 	if err != nil {

@@ -46,11 +46,12 @@ func newSystemdRun(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			engine, err := s.engine(cmd.ErrOrStderr())
+			shown := s.waiting(cmd.ErrOrStderr(), request)
+			engine, err := s.engine(shown, shown)
 			if err != nil {
 				return runFailure(err)
 			}
-			return u.run(cmd, s, engine, request, args)
+			return u.run(cmd, s, engine, shown, request, args)
 		},
 	}
 	flags.register(cmd.Flags())
@@ -70,13 +71,13 @@ type transientUnit struct {
 
 // run attaches, then starts the unit. If systemd does not accept the unit, run detaches
 // the networks.
-func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine, r hook.Request, args []string) error {
+func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine, shown *progress, r hook.Request, args []string) error {
 	r.Fresh = true // a unit of this name has them otherwise
 	var err error
 	if r.Owner, err = unit.Owner(u.name); err != nil {
 		return runFailure(err)
 	}
-	allocation, err := s.reported(cmd.ErrOrStderr(), r, func() (*hook.Allocation, error) { return engine.Setup(cmd.Context(), r) })
+	allocation, err := s.reported(shown, func() (*hook.Allocation, error) { return engine.Setup(cmd.Context(), r) })
 	if err != nil {
 		return runFailure(err)
 	}

@@ -58,6 +58,37 @@ func anchors(document []byte) []string {
 	return all
 }
 
+var (
+	image    = regexp.MustCompile(`!\[[^\]]*\]\(([^)]+)\)`)
+	packaged = regexp.MustCompile(`src: "?([^",]+)"?, dst: /usr/share/doc/allocnet/`)
+)
+
+// TestPackagedImages: the packages have the images of the documents that they have.
+func TestPackagedImages(t *testing.T) {
+	var patterns []string
+	for _, m := range packaged.FindAllSubmatch(read(t, "../../dist/nfpm.yaml"), -1) {
+		patterns = append(patterns, string(m[1]))
+	}
+	has := func(path string) bool {
+		return slices.ContainsFunc(patterns, func(pattern string) bool { ok, err := filepath.Match(pattern, path); return err == nil && ok })
+	}
+	found := 0
+	for _, path := range files(t, "../..", markdown) {
+		if !has(path) {
+			continue
+		}
+		for _, m := range image.FindAllSubmatch(read(t, filepath.Join("../..", path)), -1) {
+			found++
+			if target := filepath.Join(filepath.Dir(path), string(m[1])); !has(target) {
+				t.Errorf("%s shows %s, which dist/nfpm.yaml does not pack", path, target)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d images in the documents of %q", found, patterns)
+	}
+}
+
 // TestBrokenLinksAreFound: by file and by heading.
 func TestBrokenLinksAreFound(t *testing.T) {
 	root := t.TempDir()

@@ -51,7 +51,7 @@ func show() error {
 		return err
 	}
 	defer c.Close()
-	if err := c.Start(); err != nil {
+	if err := await("the servers and clients start", c.Start); err != nil {
 		return err
 	}
 	before, err := share(c)
@@ -74,7 +74,7 @@ func share(c *cluster.Cluster) ([]cluster.Allocation, error) {
 	if err := c.Submit(job); err != nil {
 		return nil, err
 	}
-	list, err := c.AwaitRunning(job.ID, job.Count)
+	list, err := awaitRunning(c, job)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +84,24 @@ func share(c *cluster.Cluster) ([]cluster.Allocation, error) {
 		return nil, err
 	}
 	say("What Nomad's variables say of the addresses")
-	if err := cluster.Await("the agents have claimed blocks", func() error { return claimed(c) }); err != nil {
+	if err := awaitUntil("the agents have claimed blocks", func() error { return claimed(c) }); err != nil {
 		return nil, err
 	}
 	return list, run(c, "c1", "allocnet", "ipam", "show", cluster.Kept)
+}
+
+// awaitRunning returns the allocations of a job when they run.
+func awaitRunning(c *cluster.Cluster, j cluster.Job) (list []cluster.Allocation, err error) {
+	err = await("until the allocations of "+j.ID+" run", func() error {
+		list, err = c.AwaitRunning(j.ID, j.Count)
+		return err
+	})
+	return list, err
+}
+
+// awaitUntil waits until something is so.
+func awaitUntil(what string, is func() error) error {
+	return await("until "+what, func() error { return cluster.Await(what, is) })
 }
 
 // reach has the first allocation talk to the others.
@@ -106,7 +120,7 @@ func span(c *cluster.Cluster) error {
 	if err := c.Submit(spread); err != nil {
 		return err
 	}
-	list, err := c.AwaitRunning(spread.ID, spread.Count)
+	list, err := awaitRunning(c, spread)
 	if err != nil {
 		return err
 	}
@@ -137,7 +151,7 @@ func lose(c *cluster.Cluster, before []cluster.Allocation) error {
 	lost := c.Clients[2]
 	say("The machine " + lost.Name + " loses power. Nomad starts its allocations elsewhere: they wait for their addresses, because " + lost.Name + " could be alive")
 	lost.Off()
-	if err := cluster.Await(lost.Name+" is down", func() error { return c.RequireStatus(lost, "down") }); err != nil {
+	if err := awaitUntil(lost.Name+" is down", func() error { return c.RequireStatus(lost, "down") }); err != nil {
 		return err
 	}
 	say("The operator knows that it is off")
@@ -148,7 +162,7 @@ func lose(c *cluster.Cluster, before []cluster.Allocation) error {
 	if err := run(c, "c1", "allocnet", "ipam", "release", "--node", nodes[0].ID, "--force", "--yes"); err != nil {
 		return err
 	}
-	after, err := c.AwaitRunning(job.ID, job.Count)
+	after, err := awaitRunning(c, job)
 	if err != nil {
 		return err
 	}

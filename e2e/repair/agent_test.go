@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/stream"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -66,19 +67,12 @@ type agentHost struct {
 	variables string
 	// ways are those of the traffic: through a published port, to the outside, and between the
 	// allocations. apart is one that no damage interrupts.
-	ways  []way
-	apart way
+	ways  []stream.Way
+	apart stream.Way
 	// streams are new connections on the ways.
-	streams []*stream
+	streams []*stream.Stream
 	// gaps are those of the damages that interrupt the streams.
 	gaps []time.Duration
-}
-
-// way leads from a namespace to an address. On the translated ones, that is not the server's, or
-// the server does not see that of the client.
-type way struct {
-	name, from, to string
-	translated     bool
 }
 
 func newAgentHost(t testing.TB, backend string) *agentHost {
@@ -92,23 +86,29 @@ func newAgentHost(t testing.TB, backend string) *agentHost {
 	})
 	h.variables = h.host.variables(first)
 	address := func(i int) string { return second.Attachments[i].Addresses[0].Addr().String() }
-	h.listen(first.Netns, ":80")
-	h.listen(second.Netns, ":80")
-	h.listen(outside, ":443")
-	h.ways = []way{
-		{"to the published port", outside, hostAddress + ":8080", true},
-		{"to the outside", first.Netns, peerAddress + ":443", true},
-		{"to the other allocation", first.Netns, address(0) + ":80", false},
+	stream.Listen(t, first.Netns, ":80")
+	stream.Listen(t, second.Netns, ":80")
+	stream.Listen(t, outside, ":443")
+	h.ways = []stream.Way{
+		{Name: published, From: outside, To: hostAddress + ":8080"},
+		{Name: masqueraded, From: first.Netns, To: peerAddress + ":443"},
+		{Name: "to the other allocation", From: first.Netns, To: address(0) + ":80"},
 	}
-	h.apart = way{"of the host on another network", own, address(1) + ":80", false}
+	h.apart = stream.Way{Name: "of the host on another network", From: own, To: address(1) + ":80"}
 	for _, w := range h.ways {
-		h.streams = append(h.streams, h.stream(w, step))
+		h.streams = append(h.streams, stream.Start(t, w, stream.Step))
 	}
 	return h
 }
 
 // own is the host's namespace.
 const own = "/proc/self/ns/net"
+
+// The ways on which addresses are translated.
+const (
+	published   = "to the published port"
+	masqueraded = "to the outside"
+)
 
 // TestAgentRepairs damages a host in the ways of its operators, and the agent repairs it when the
 // kernel tells: new connections can be made again, and no established one is lost.
@@ -140,31 +140,30 @@ func testAgent(t *testing.T, backend string, damages []damage) {
 func (h *agentHost) testDamage(t *testing.T, d damage, before string) {
 	on := &host{TB: t, engine: h.engine, dir: h.dir}
 	socket := on.startAgent("two") // another one would pause between many repairs
-	var talks []*talk
-	for _, w := range h.ways {
-		talks = append(talks, on.talk(w))
+	var talks []*stream.Talk
+	for _, w := range append(slices.Clone(h.ways), h.apart) {
+		talks = append(talks, stream.StartTalk(t, w))
 	}
-	apart := on.talk(h.apart)
-	on.awaitFlow(h.streams)
+	stream.AwaitFlow(t, h.streams)
 	began := time.Now()
 	shell(t, h.variables+d.command)
-	on.awaitFlow(h.streams)
+	stream.AwaitFlow(t, h.streams)
 	diff := "" // what these connections do not need may take a little longer
 	sandbox.Eventually(t, "the host is as it was", func() bool {
 		diff = difference(before, on.picture("one", "two"))
 		return diff == ""
 	}, func() string { return diff })
-	on.awaitFlow(h.streams)
-	gap := longestGap(h.streams, began)
+	stream.AwaitFlow(t, h.streams)
+	gap := stream.LongestGap(h.streams, began)
 	if gap > 0 {
 		h.gaps = append(h.gaps, gap)
 	}
-	for _, talk := range append(talks, apart) {
-		if !talk.translated || !slices.Contains(untranslated, d.name) {
-			on.requireKept(talk)
+	for _, talk := range talks {
+		if isTranslated := talk.Name == published || talk.Name == masqueraded; !isTranslated || !slices.Contains(untranslated, d.name) {
+			stream.RequireKept(t, talk)
 		}
 	}
-	t.Logf("new connections after %s; silence of established ones %s", gap.Round(time.Millisecond), silences(append(talks, apart)))
+	t.Logf("new connections after %s; silence of established ones %s", gap.Round(time.Millisecond), stream.Silences(talks))
 	on.requireTold(socket)
 }
 

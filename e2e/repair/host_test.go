@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/stream"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -288,20 +289,8 @@ type connection struct {
 // connect connects from one namespace to a listener of another.
 func (h *host) connect(name, from, to, listen, dial string) connection {
 	h.Helper()
-	h.listen(to, listen)
+	stream.Listen(h, to, listen)
 	return h.dial(name, from, dial)
-}
-
-// listen accepts connections in a namespace.
-func (h *host) listen(in, address string) {
-	h.Helper()
-	var listener net.Listener
-	h.within(in, func() (err error) {
-		listener, err = net.Listen("tcp", address)
-		return err
-	})
-	h.Cleanup(func() { _ = listener.Close() })
-	go echo(listener)
 }
 
 func (h *host) dial(name, from, to string) connection {
@@ -314,27 +303,6 @@ func (h *host) dial(name, from, to string) connection {
 	h.Cleanup(func() { _ = c.Close() })
 	h.requireAlive(c)
 	return c
-}
-
-func echo(listener net.Listener) {
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer conn.Close()
-			buffer := make([]byte, 1)
-			for {
-				if _, err := conn.Read(buffer); err != nil {
-					return
-				}
-				if _, err := conn.Write(buffer); err != nil {
-					return
-				}
-			}
-		}()
-	}
 }
 
 func (h *host) within(path string, do func() error) {

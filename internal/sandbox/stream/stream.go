@@ -1,30 +1,37 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package repair
+// Package stream is steady traffic of the tests while something fails: new connections, and
+// established ones.
+package stream
 
 import (
 	"fmt"
 	"net"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
+// Way leads from the network namespace at a path to an address.
+type Way struct{ Name, From, To string }
+
 const (
-	// step is the time between two connections of a stream, and lost is when one that is not
-	// established has failed: before TCP sends its first packet once more, so what repairs the way
-	// later is seen by later ones alone.
-	step = 40 * time.Millisecond
+	// Step is the time between two bytes of a Talk, and what it should be between two connections
+	// of a Stream unless there are many.
+	Step = 40 * time.Millisecond
+	// lost is when a connection that is not established has failed: before TCP sends its first
+	// packet once more, so what repairs the way later is seen by later ones alone.
 	lost = 500 * time.Millisecond
 )
 
-// stream makes a new connection at each step.
-type stream struct {
-	way
-	ns *netns.Namespace
+// Stream makes a new connection at each step.
+type Stream struct {
+	way Way
+	ns  *netns.Namespace
 
 	mu       sync.Mutex // guards attempts
 	attempts []attempt
@@ -36,14 +43,14 @@ type attempt struct {
 	ended, answered bool
 }
 
-// stream starts a stream, which ends with the test.
-func (h *host) stream(w way, step time.Duration) *stream {
-	h.Helper()
-	ns, err := netns.Open(w.from)
+// Start starts a stream, which ends with the test.
+func Start(t testing.TB, w Way, step time.Duration) *Stream {
+	t.Helper()
+	ns, err := netns.Open(w.From)
 	if err != nil {
-		h.Fatal(err)
+		t.Fatal(err)
 	}
-	s := &stream{way: w, ns: ns}
+	s := &Stream{way: w, ns: ns}
 	ticker, done := time.NewTicker(step), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -59,7 +66,7 @@ func (h *host) stream(w way, step time.Duration) *stream {
 			}
 		}
 	})
-	h.Cleanup(func() {
+	t.Cleanup(func() {
 		ticker.Stop()
 		close(done)
 		group.Wait()
@@ -68,9 +75,9 @@ func (h *host) stream(w way, step time.Duration) *stream {
 	return s
 }
 
-func (s *stream) connect(i int) {
+func (s *Stream) connect(i int) {
 	err := s.ns.Do(func() error {
-		conn, err := net.DialTimeout("tcp", s.to, lost)
+		conn, err := net.DialTimeout("tcp", s.way.To, lost)
 		if err == nil {
 			_ = conn.(*net.TCPConn).SetLinger(0) // the next ones need ports
 			_ = conn.Close()
@@ -84,7 +91,7 @@ func (s *stream) connect(i int) {
 
 // flows tells whether a connection that began after a time was established, and all before it have
 // been or have failed.
-func (s *stream) flows(after time.Time) bool {
+func (s *Stream) flows(after time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.attempts {
@@ -100,7 +107,7 @@ func (s *stream) flows(after time.Time) bool {
 
 // gap is the time from the damage to the first connection after the last that has failed; 0 if
 // none has.
-func (s *stream) gap(damage time.Time) (gap time.Duration) {
+func (s *Stream) gap(damage time.Time) (gap time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed := false
@@ -116,17 +123,18 @@ func (s *stream) gap(damage time.Time) (gap time.Duration) {
 	return gap
 }
 
-// awaitFlow waits until connections of each stream are established that begin from now on.
-func (h *host) awaitFlow(streams []*stream) {
-	h.Helper()
+// AwaitFlow waits until connections of each stream are established that begin from now on.
+func AwaitFlow(t testing.TB, streams []*Stream) {
+	t.Helper()
 	now := time.Now()
 	for _, s := range streams {
-		sandbox.Eventually(h, fmt.Sprintf("connections %s are established", s.name), func() bool { return s.flows(now) })
+		sandbox.Eventually(t, fmt.Sprintf("connections %s are established", s.way.Name), func() bool { return s.flows(now) })
 	}
 }
 
-// longestGap is that of all streams.
-func longestGap(streams []*stream, damage time.Time) (longest time.Duration) {
+// LongestGap is the longest time of all streams from the damage to the first connection after the
+// last that has failed; 0 if none has.
+func LongestGap(streams []*Stream, damage time.Time) (longest time.Duration) {
 	for _, s := range streams {
 		longest = max(longest, s.gap(damage))
 	}

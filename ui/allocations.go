@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/allocnet/allocnet/agent/api"
 )
@@ -21,6 +22,8 @@ const perPage = 1000
 type allocationsPage struct {
 	Query       string
 	Allocations []*api.Allocation
+	// Damaged are those that lack something of what was made for them.
+	Damaged map[string]bool
 	// Found of All are selected by the query.
 	Found, All int
 	// Before and After are the numbers of other pages. 0: there is none.
@@ -28,13 +31,20 @@ type allocationsPage struct {
 }
 
 func (s *Server) allocations(ctx context.Context, r *http.Request) (content, error) {
-	all, err := s.config.Agent.Allocations(ctx)
+	var all []*api.Allocation
+	var err error
+	var repair part[*api.Repair]
+	var group sync.WaitGroup
+	group.Go(func() { all, err = s.config.Agent.Allocations(ctx) })
+	group.Go(func() { repair = ask(ctx, s.config.Agent.Repair) })
+	group.Wait()
 	if err != nil {
 		return content{}, err
 	}
 	query := r.URL.Query().Get("q")
-	found := search(all, query)
-	p := allocationsPage{Query: query, Found: len(found), All: len(all)}
+	p := allocationsPage{Query: query, All: len(all), Damaged: damagedIDs(repair)}
+	found := search(all, query, p.Damaged)
+	p.Found = len(found)
 	p.cut(found, r.URL.Query().Get("page"))
 	return content{"allocations", "Allocations", p}, nil
 }
@@ -55,13 +65,16 @@ func (p *allocationsPage) cut(found []*api.Allocation, number string) {
 }
 
 // search returns the allocations that have each word of a query.
-func search(all []*api.Allocation, query string) []*api.Allocation {
+func search(all []*api.Allocation, query string, damaged map[string]bool) []*api.Allocation {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(a *api.Allocation) bool {
 		text := searchable(a)
+		if damaged[a.ID] {
+			text += "\ndrift"
+		}
 		return slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 	})
 }

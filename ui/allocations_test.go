@@ -19,15 +19,16 @@ func TestSearch(t *testing.T) {
 	all := uitest.Allocations(12, now)
 	for query, want := range map[string]int{
 		"": 12, "  ": 12, "shop": 6, "SHOP": 6, "shop api": 3, "api shop": 3, "postgres storage": 3, "10.88.0.4/16": 1, "fd00:88::5": 1, "20003/tcp": 1, "02:00:00:00:00:01": 1,
-		"sidecar": 12, "pending": 1, "adding": 1, all[4].ID: 1, all[4].ID[:8]: 1, "nothing": 0, "shop nothing": 0, "%": 0,
+		"sidecar": 12, "pending": 1, "adding": 1, all[4].ID: 1, all[4].ID[:8]: 1, "drift": 1, "nothing": 0, "shop nothing": 0, "%": 0,
 	} {
-		if got := len(search(all, query)); got != want {
+		if got := len(search(all, query, map[string]bool{all[7].ID: true})); got != want {
 			t.Errorf("%q finds %d, want %d", query, got, want)
 		}
 	}
 	r := start(t)
 	r.agent.Fill(12, now)
 	r.enter().requireText("allocations?q="+url.QueryEscape("shop api"), "3 of 12 allocations", `value="shop api"`, "Show all")
+	r.requireText("allocations?q=drift", "1 of 12 allocations", ">drift<")
 	r.requireText("allocations?q=nothing", "No allocation has all of these words")
 	r.eventually(60)
 	r.requireText("events?q=failed", "attach failed", "could not set")

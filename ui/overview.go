@@ -20,8 +20,8 @@ const (
 type overviewPage struct {
 	*host
 	Problems []problem
-	// More is how many problems are not shown.
-	More        int
+	// Found is the number of problems, and More how many of them are not shown.
+	Found, More int
 	Attachments int
 	// ByNetwork counts the attachments to each network.
 	ByNetwork map[string]int
@@ -37,7 +37,8 @@ func (s *Server) overview(ctx context.Context, _ *http.Request) (content, error)
 		return content{}, err
 	}
 	p := overviewPage{host: h, Problems: h.problems(), ByNetwork: map[string]int{}, Charts: s.charts()}
-	if excess := len(p.Problems) - shownProblems; excess > 0 {
+	p.Found = len(p.Problems)
+	if excess := p.Found - shownProblems; excess > 0 {
 		p.Problems, p.More = p.Problems[:shownProblems], excess
 	}
 	for _, a := range h.Allocations.Value {

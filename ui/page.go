@@ -44,7 +44,12 @@ func (s *Server) page(show func(context.Context, *http.Request) (content, error)
 		shown, err := show(ctx, r)
 		status := http.StatusOK
 		if err != nil {
-			status, shown = statusOf(err), content{"failed", "Not shown", err.Error()}
+			status = statusOf(err)
+			title := "The agent does not say"
+			if status == http.StatusNotFound {
+				title = "Not found"
+			}
+			shown = content{"failed", title, err.Error()}
 		}
 		s.render(w, status, shown.template, version, &shown)
 	}

@@ -40,6 +40,18 @@ func (h *host) ofRepair(selected func(allocation string) bool) []problem {
 	return all
 }
 
+// damagedIDs are the allocations that lack something; none if that is not known.
+func damagedIDs(r part[*api.Repair]) map[string]bool {
+	if r.Err != nil {
+		return nil
+	}
+	ids := map[string]bool{}
+	for _, d := range r.Value.Damaged {
+		ids[d.Allocation] = true
+	}
+	return ids
+}
+
 // damageProblem says what an attachment lacks, whose allocation waits for its next repair after a
 // number of repairs.
 func damageProblem(d api.Damage, repairs int) problem {

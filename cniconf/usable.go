@@ -35,14 +35,15 @@ func (c *Catalog) Usable(h Host) Usable { return Usable{c, h} }
 // network is not missing, because a request can select both. The error is a
 // *MissingPluginError, a *MissingMasterError, or that of HasLink.
 func (u Usable) Check(n *Network) error {
-	if err := u.checkPlugins(n); err != nil {
+	if err := u.CheckPlugins(n); err != nil {
 		return err
 	}
 	return n.CheckMasters(u.orCreated(u.creators))
 }
 
-// checkPlugins tells which plugins are missing, of a network that needs them.
-func (u Usable) checkPlugins(n *Network) error {
+// CheckPlugins tells which plugins are missing, of a network that needs them. The error is a
+// *MissingPluginError.
+func (u Usable) CheckPlugins(n *Network) error {
 	err := n.CheckPlugins(u.host.PluginDirs)
 	var missing *MissingPluginError
 	if u.host.WhyPlugins == nil || !errors.As(err, &missing) {
@@ -57,7 +58,7 @@ func (u Usable) checkPlugins(n *Network) error {
 // creators returns the networks that create a bridge and have their plugins.
 func (u Usable) creators(bridge string) []*Network {
 	return slices.DeleteFunc(creators(u.catalog.Networks, bridge), func(n *Network) bool {
-		return u.checkPlugins(n) != nil
+		return u.CheckPlugins(n) != nil
 	})
 }
 

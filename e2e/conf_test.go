@@ -61,6 +61,18 @@ func TestConfGenerate(t *testing.T) {
 	}
 }
 
+// TestConfWithoutPlugins: a network that allocnet executes itself needs no plugins, and one that
+// it does not names why.
+func TestConfWithoutPlugins(t *testing.T) {
+	h := newHost(t)
+	h.plugins, h.onlyOwn = t.TempDir(), true
+	h.installPlugin()
+	sandbox.WriteFile(t, h.conf+"/86-mistaken.conflist", `{"cniVersion": "1.0.0", "name": "mistaken", "plugins": [{"type": "bridge", "isGatewy": true}]}`)
+	h.refuse(2, []string{`unknown field "isGatewy"`}, "conf", "generate", "web", "--networks", "mistaken", "--alloc-dir", "none")
+	h.refuse(2, []string{`unknown network "wbe"`}, "conf", "generate", "wbe") // and does not ask for Nomad
+	h.must("conf", "generate", "web", "--networks", "storage", "--alloc-dir", "none")
+}
+
 // TestConfDirectories: networks with a policy are in a directory of their own, and doctor
 // reports those that Nomad would offer.
 func TestConfDirectories(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -103,10 +104,14 @@ func (g *generation) run(ctx context.Context, stdout, stderr io.Writer, s *setti
 			return fmt.Errorf("%w: Nomad would offer no network at all: fix or remove the file", broken)
 		}
 	}
+	attached, err := g.attached(s, offered, primary)
+	if err != nil {
+		return err
+	}
 	if err := g.findAllocDir(ctx, stderr); err != nil {
 		return err
 	}
-	list, err := g.generate(s, offered, primary)
+	list, err := g.generate(s, offered, primary, attached)
 	if err != nil {
 		return err
 	}
@@ -165,11 +170,7 @@ func (g *generation) adapt(version nomad.Version, stderr io.Writer) {
 }
 
 // generate returns the conflist, and checks that it would work on this host.
-func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary string) ([]byte, error) {
-	attached, err := g.attached(offered, primary)
-	if err != nil {
-		return nil, err
-	}
+func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary string, attached []*cniconf.Network) ([]byte, error) {
 	multi, err := g.multi(s, primary)
 	if err != nil {
 		return nil, err
@@ -187,16 +188,11 @@ func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary str
 			return nil, usage(fmt.Errorf("network %q is itself one of allocnet-cni: want one that it can attach", n.Name))
 		}
 	}
-	for _, n := range append(attached, generated) {
-		if err := n.CheckPlugins(filepath.SplitList(s.pluginDir)); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return list, generated.CheckPlugins(s.pluginDirs())
 }
 
-// attached returns the networks that every allocation gets.
-func (g *generation) attached(offered *cniconf.Catalog, primary string) ([]*cniconf.Network, error) {
+// attached returns the networks that every allocation gets. The host has the plugins that they need.
+func (g *generation) attached(s *settings, offered *cniconf.Catalog, primary string) ([]*cniconf.Network, error) {
 	network, err := offered.Lookup(primary)
 	if err != nil {
 		return nil, err
@@ -212,6 +208,16 @@ func (g *generation) attached(offered *cniconf.Catalog, primary string) ([]*cnic
 			return nil, fmt.Errorf("--networks: %w", err)
 		}
 		attached = append(attached, n)
+	}
+	c, err := s.config(hclog.NewNullLogger())
+	if err != nil {
+		return nil, err
+	}
+	usable := c.Usable(offered)
+	for _, n := range attached {
+		if err := usable.CheckPlugins(n); err != nil {
+			return nil, err
+		}
 	}
 	return attached, nil
 }

@@ -62,7 +62,7 @@ func TestPages(t *testing.T) {
 	r.requireText("allocations/"+id, "<h1 class=\"id\">"+id, "02:00:00:00:00:02", "device or resource busy", "via 10.88.0.1", "9000", "sidecar", "4 rules, ", "1 missing", ">missing<", "CNI-FORWARD", "net1: the network has plugins", "10.91.0.0/26", "has the lease", "in-process", "bridge, portmap, firewall", "&#34;dnsSelection&#34;", "/run/netns/"+id, "&#34;cniVersion&#34;: &#34;1.0.0&#34;", "attach failed")
 	r.requireText("pools", "bridge, portmap, firewall", "does not exist", "40-old.conflist: line 3", "57 used, 9 cooling, 60 free", "10.91.0.64/26", "client-3", "does not answer (unavailable)")
 	r.requireText("cluster", "192.0.2.11", "1450", "client-2", "via 192.0.2.12 on eth0, routed", "0.42 ms", "no answer within 1s", "conflict", "another program has a route")
-	r.requireText("events", "repaired", "missing: bridge web0; address 10.88.0.1/16 of web0", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
+	r.requireText("events", "repaired", "missing: bridge web0; address 10.88.0.1/16 of web0; removed by nft (PID 4711), started by bash", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
 	r.requireText("problems", "not removed: the chain is used", "CNI-DN-8ce2a1f0b7d64c1e9f3a2", "device or resource busy", "client-3", "vlan100")
 	r.requireText("problems", ">drift<", "eth1 is down", "eth0 on web is not as it was attached", "found <time", "missing: address 10.88.0.2/16 of eth0", "not repaired: address", "6 repairs in short", "9 repairs in short")
 	r.requireText("map", "map.svg?version=")
@@ -129,13 +129,13 @@ func TestHostileNames(t *testing.T) {
 		Nodes: []api.ClusterNode{{ID: hostile, Name: hostile, Address: hostile, Routes: []api.ClusterRoute{{Block: hostile, Via: hostile, Device: hostile, Mode: hostile, State: hostile, Reason: hostile}}, Probe: &api.ClusterProbe{Target: hostile, Time: time.Now(), Error: hostile}}},
 	}}})
 	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{{Network: hostile, Text: hostile}, {Network: hostile, Allocation: hostile, Interface: hostile, Text: hostile}}})
-	r.agent.Set(api.PathRepair, api.Repair{Mode: hostile, Damaged: []api.Damage{{Allocation: "a-1", Network: hostile, Interface: hostile, Missing: []string{hostile}, Unrepairable: []string{hostile}, Error: hostile}}, Waiting: []api.WaitingRepair{{Allocation: hostile}}})
+	r.agent.Set(api.PathRepair, api.Repair{Mode: hostile, Damaged: []api.Damage{{Allocation: "a-1", Network: hostile, Interface: hostile, RemovedBy: []api.Remover{{Name: hostile, Parent: hostile}}, Missing: []string{hostile}, Unrepairable: []string{hostile}, Error: hostile}}, Waiting: []api.WaitingRepair{{Allocation: hostile}}})
 	r.agent.Set(api.PathDetails, api.Details{Attachments: []api.AttachmentDetails{{
 		Interface: hostile, ContainerID: hostile, Executor: hostile, CNIVersion: hostile, Plugins: []string{hostile}, RulesError: hostile,
 		Rules: []api.Rule{{Program: hostile, Table: hostile, Chain: hostile, Rule: hostile}}, Leases: []api.Lease{{Plugin: hostile, Pool: hostile, Problem: hostile}},
 	}}})
 	r.agent.Set(api.PathReady, &api.Error{CNIVersion: "1.1.0", Code: 50, Msg: hostile, Details: hostile, Status: 503})
-	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Missing: []string{hostile}, Networks: []string{hostile}, Interface: hostile, Error: hostile})
+	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Missing: []string{hostile}, RemovedBy: []api.Remover{{Name: hostile, Parent: hostile}}, Networks: []string{hostile}, Interface: hostile, Error: hostile})
 	r.enter().eventually(1)
 	for _, path := range append([]string{"allocations?q=" + "%22%3E%3Cscript%3E", "events?q=%22%3E%3Cscript%3E", "%22%3E%3Cscript%3E"}, paths...) {
 		got := r.page(path)

@@ -4,6 +4,7 @@
 package ui
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,19 +23,19 @@ func (h *host) ofRepair(selected func(allocation string) bool) []problem {
 		return nil
 	}
 	var all []problem
-	repeated := map[string]int{}
+	waiting := map[string]api.WaitingRepair{}
 	for _, w := range h.Repair.Value.Waiting {
-		repeated[w.Allocation] = w.Repairs
+		waiting[w.Allocation] = w
 	}
 	for _, d := range h.Repair.Value.Damaged {
 		if selected(d.Allocation) {
-			all = append(all, damageProblem(d, repeated[d.Allocation]))
+			all = append(all, damageProblem(d, waiting[d.Allocation]))
 		}
 	}
 	for _, w := range h.Repair.Value.Waiting {
 		isDamaged := func(d api.Damage) bool { return d.Allocation == w.Allocation }
 		if selected(w.Allocation) && !slices.ContainsFunc(h.Repair.Value.Damaged, isDamaged) {
-			all = append(all, problem{Kind: "drift", Subject: short(w.Allocation), Text: repeatedText(w.Repairs), Allocation: w.Allocation})
+			all = append(all, problem{Kind: "drift", Subject: short(w.Allocation), Text: repeatedText(w.Repairs), Details: removers(w.RemovedBy), Allocation: w.Allocation})
 		}
 	}
 	return all
@@ -52,9 +53,8 @@ func damagedIDs(r part[*api.Repair]) map[string]bool {
 	return ids
 }
 
-// damageProblem says what an attachment lacks, whose allocation waits for its next repair after a
-// number of repairs.
-func damageProblem(d api.Damage, repairs int) problem {
+// damageProblem says what an attachment lacks. Its allocation may wait for the next repair.
+func damageProblem(d api.Damage, w api.WaitingRepair) problem {
 	p := problem{Kind: "drift", Subject: short(d.Allocation), Allocation: d.Allocation, Since: d.Since, Text: "differs from its record"}
 	switch {
 	case d.Network != "":
@@ -68,13 +68,37 @@ func damageProblem(d api.Damage, repairs int) problem {
 	for _, text := range d.Unrepairable {
 		p.Details = append(p.Details, "to be attached again: "+text)
 	}
+	by := slices.Clone(d.RemovedBy)
+	for _, r := range w.RemovedBy {
+		if !slices.Contains(by, r) {
+			by = append(by, r)
+		}
+	}
+	p.Details = append(p.Details, removers(by)...)
 	if d.Error != "" {
 		p.Details = append(p.Details, "not repaired: "+d.Error)
 	}
-	if repairs > 0 {
-		p.Details = append(p.Details, repeatedText(repairs))
+	if w.Repairs > 0 {
+		p.Details = append(p.Details, repeatedText(w.Repairs))
 	}
 	return p
+}
+
+// removers says who has removed something.
+func removers(all []api.Remover) []string {
+	var texts []string
+	for _, r := range all {
+		texts = append(texts, "removed by "+removerText(r))
+	}
+	return texts
+}
+
+func removerText(r api.Remover) string {
+	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
+	if r.Parent != "" {
+		text += ", started by " + r.Parent
+	}
+	return text
 }
 
 func repeatedText(repairs int) string {

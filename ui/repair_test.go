@@ -13,7 +13,7 @@ import (
 // TestDriftOnce: what both the repairer and the map have found is one problem, and what only one of
 // them has is not lost.
 func TestDriftOnce(t *testing.T) {
-	r := start(t)
+	r, nft := start(t), api.Remover{Name: "nft", PID: 9, Parent: "bash"}
 	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{
 		{Network: "web", Text: "web0 is down"},
 		{Allocation: "a", Text: "interface lo is down: set it up"},
@@ -23,20 +23,23 @@ func TestDriftOnce(t *testing.T) {
 	}})
 	r.agent.Set(api.PathRepair, api.Repair{Mode: "report", Damaged: []api.Damage{
 		{Allocation: "a", Interface: "lo", Missing: []string{"interface lo is down"}},
-		{Allocation: "a", Network: "web", Interface: "eth0", Missing: []string{"state of eth0"}, Unrepairable: []string{"interface eth0"}},
+		{Allocation: "a", Network: "web", Interface: "eth0", Missing: []string{"state of eth0"}, Unrepairable: []string{"interface eth0"}, RemovedBy: []api.Remover{nft}},
 		{Allocation: "c", Error: "a plugin hangs"},
-	}, Waiting: []api.WaitingRepair{{Allocation: "a", Repairs: 7}, {Allocation: "d", Repairs: 1}}})
+	}, Waiting: []api.WaitingRepair{{Allocation: "a", Repairs: 7, RemovedBy: []api.Remover{nft}}, {Allocation: "d", Repairs: 1, RemovedBy: []api.Remover{{Name: "firewalld", PID: 8}}}}})
 	body := r.enter().page("problems").body
 	if got := strings.Count(body, ">drift<"); got != 7 {
 		t.Errorf("%d problems, want 7: %s", got, body)
 	}
 	for _, text := range []string{
 		"web0 is down", "lo is not as it was set up", "beside another", "missing: state of eth0", "to be attached again: interface eth0", "address is gone", "differs from its record", "a plugin hangs",
-		"7 repairs in short", "1 repair in short", "repair mode is <code>report</code>",
+		"7 repairs in short", "removed by firewalld (PID 8)<", "1 repair in short", "repair mode is <code>report</code>",
 	} {
 		if !strings.Contains(body, text) {
 			t.Errorf("no %q", text)
 		}
+	}
+	if got := strings.Count(body, "removed by nft (PID 9), started by bash"); got != 2 { // of lo, and of eth0
+		t.Errorf("who has removed it is told %d times, want 2", got)
 	}
 	if strings.Contains(body, "eth0 on web: interface is down") || strings.Contains(body, "set it up") {
 		t.Error("what the repairer has found is there twice")

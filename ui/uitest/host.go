@@ -183,6 +183,7 @@ func operation(i int, now time.Time) api.Event {
 		e.Operation = "detach"
 	case i%13 == 8:
 		e.Operation, e.Caller, e.Missing = "repair", "agent", []string{"bridge web0", "address 10.88.0.1/16 of web0"}
+		e.RemovedBy = []api.Remover{{Name: "nft", PID: 4711, Parent: "bash"}}
 	case i%13 == 7:
 		e.Operation, e.Reason, e.Caller = "cleanup", "gc", "agent"
 	}

@@ -30,7 +30,7 @@ func driftFindings(r *Report, drifts []hook.Drift) {
 		switch again := "allocnet repair " + d.Allocation; {
 		case !d.Open() || errors.As(d.Err, &damaged): // which recordFindings reports
 		case len(d.Unrepairable) > 0:
-			r.addError(d.Allocation, lacks(d, d.Unrepairable), "stop the allocation, and start it again")
+			r.addError(d.Allocation, lacks(d, d.Unrepairable), again+" --reattach, or stop the allocation and start it again")
 		case len(d.Missing) > 0:
 			r.addError(d.Allocation, lacks(d, d.Missing), again)
 		case d.Err != nil:

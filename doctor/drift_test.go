@@ -30,7 +30,7 @@ func TestDrifts(t *testing.T) {
 		"error a: eth0 on web lacks: bridge web0, port vethab of the bridge web0 => allocnet repair a",
 		"error b: lo lacks: interface lo is down => allocnet repair b",
 		"error c: eth0 on web lacks: 1, 2, 3, 4, 5, and 2 more => allocnet repair c",
-		"error d: eth0 on web lacks: interface is gone => stop the allocation, and start it again",
+		"error d: eth0 on web lacks: interface is gone => allocnet repair d --reattach, or stop the allocation and start it again",
 		"error e: cannot be compared with the host: iptables is missing => fix the cause that the error names, then: allocnet repair e",
 	)
 }

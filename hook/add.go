@@ -141,6 +141,11 @@ func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
 	if err := errors.Join(err, o.commit(undoing, o.hold, o.log, c)[0]); err != nil {
 		return err
 	}
+	return o.recordUndone(a)
+}
+
+// recordUndone records that nothing is left of an attachment.
+func (o *operation) recordUndone(a *state.Attachment) error {
 	undone := *a
 	undone.Planned, undone.Result = true, nil
 	if err := o.lock.Write(undone); err != nil {

@@ -18,6 +18,9 @@ const (
 	RepairReport RepairMode = "report"
 	// RepairRules makes everything that can be made while interfaces stay in place.
 	RepairRules RepairMode = "rules"
+	// RepairReattach does so, and detaches what is missing still and attaches it again, with the
+	// same name, addresses, MAC and ports.
+	RepairReattach RepairMode = "reattach"
 )
 
 // RepairRequest says what RepairAttachments repairs.
@@ -37,6 +40,9 @@ type RepairRequest struct {
 	// RemovedBy returns the processes that are known to have removed what an allocation lacks, in
 	// words. It is asked once that is known. Nil: none is known.
 	RemovedBy func(id string, missing []string) []Remover
+	// Defer is whether RepairReattach leaves what has to be attached again to another call, because
+	// that may take long: Drift.Skipped is SkippedReattachment. Default: it is attached again.
+	Defer bool
 }
 
 // Remover is a process that has removed rules, as the kernel has told.
@@ -57,16 +63,19 @@ func (r Remover) String() string {
 	return text
 }
 
+// SkippedReattachment is Drift.Skipped of an attachment that has to be attached again; see Defer.
+const SkippedReattachment = "it has to be attached again"
+
 // SkippedBusy is Drift.Skipped of an allocation that is locked.
 const SkippedBusy = "another call is changing it"
 
 // validate checks the mode.
 func (r RepairRequest) validate() error {
 	switch r.Mode {
-	case RepairReport, RepairRules:
+	case RepairReport, RepairRules, RepairReattach:
 		return nil
 	}
-	return errdefs.As(errdefs.Refused, fmt.Errorf("repair mode %q: want %q or %q", r.Mode, RepairReport, RepairRules))
+	return errdefs.As(errdefs.Refused, fmt.Errorf("repair mode %q: want %q, %q or %q", r.Mode, RepairReport, RepairRules, RepairReattach))
 }
 
 // Drift is what an attachment lacks of what was made when it was attached.
@@ -82,6 +91,9 @@ type Drift struct {
 	Unrepairable []string `json:"unrepairable,omitempty"`
 	// RemovedBy are the processes that are known to have removed some of it.
 	RemovedBy []Remover `json:"removedBy,omitempty"`
+	// Reattached is whether it was detached and attached again, so that nothing of Unrepairable is
+	// missing any more.
+	Reattached bool `json:"reattached,omitempty"`
 	// Repaired is whether nothing is missing any more.
 	Repaired bool `json:"repaired"`
 	// Skipped says why it was not looked at. Empty: it was.

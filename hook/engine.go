@@ -200,13 +200,17 @@ func (e *Engine) pluginDirs(a state.Attachment) []string {
 }
 
 func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{
+	rt := &libcni.RuntimeConf{
 		ContainerID:    a.ContainerID,
 		NetNS:          path,
 		IfName:         a.Interface,
 		Args:           a.Args,
 		CapabilityArgs: a.CapabilityArgs,
 	}
+	if isReattached(a) {
+		askForFormer(rt, a)
+	}
+	return rt
 }
 
 func (o *operation) failure(op string, a state.Attachment, attempts int, err error) error {

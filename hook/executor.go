@@ -161,9 +161,9 @@ func replaces(changes *inprocess.Changes, a state.Attachment) bool {
 // the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
 func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*chain, error) {
-	list, err := cniconf.ParseList(a.ConfList)
+	list, err := confList(a)
 	if err != nil {
-		return nil, fmt.Errorf("recorded conflist: %w", err)
+		return nil, err
 	}
 	exec, changes := o.exec(a, list, partial != nil)
 	runner := &cniexec.Runner{Exec: exec, Limit: o.config.CallTimeout}

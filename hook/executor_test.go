@@ -86,6 +86,9 @@ func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 		if err := errors.Join(c.world.failing[call.String()], context.Cause(ctx)); err != nil {
 			return c.repaired(call, err)
 		}
+		if gone := !slices.Contains(c.world.namespaces.interfaces(call.Environ["CNI_NETNS"]), call.Environ["CNI_IFNAME"]); gone && c.repair != nil {
+			c.repair.Unrepairable = []string{"interface " + call.Environ["CNI_IFNAME"]}
+		}
 		if call.Verb == "ADD" || call.Verb == "DEL" {
 			c.calls = append(c.calls, call)
 		}

@@ -178,6 +178,13 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		return conf.PrevResult, nil
 	case c.Verb == "ADD":
 		mac, address := fmt.Sprintf("02:00:00:00:00:%02x", number), fmt.Sprintf("10.0.0.%d/24", number)
+		for _, pair := range strings.Split(c.Environ["CNI_ARGS"], ";") { // what is requested
+			if requested, ok := strings.CutPrefix(pair, "IP="); ok {
+				address = requested + "/24"
+			} else if requested, ok := strings.CutPrefix(pair, "MAC="); ok {
+				mac = requested
+			}
+		}
 		x.namespaces.add(path, netns.Interface{Name: iface, MAC: mac, MTU: 1500, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}})
 		gateway := ""
 		if conf.Gateway != "" {
@@ -516,12 +523,15 @@ func (n *fakeNamespace) AddDefaultRoute(gateway netip.Addr, iface string) error 
 // fakeHost is a host without links.
 type fakeHost struct {
 	listeners []listener.Listener
-	filtered  int
+	// veths are the ends of veth pairs, by name.
+	veths    map[string]string
+	filtered int
 }
 
 func (*fakeHost) LinkMTU(string) (int, bool, error)             { return 0, false, nil }
 func (*fakeHost) BridgeMAC(string) (string, bool, error)        { return "", false, nil }
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
+func (h *fakeHost) HasVeth(name, mac string) bool               { return h.veths[name] == mac }
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }
 func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }

@@ -34,7 +34,7 @@ func (o *operation) holdForPlugins() error {
 // their share of the call's time, and at most the time of a plugin call.
 func (o *operation) waitForOrphans(ctx context.Context) error {
 	interrupted := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
-		return a.Phase == state.Adding || a.Phase == state.Deleting
+		return a.Phase == state.Adding || a.Phase == state.Deleting || a.FormerResult != nil
 	})
 	boot, err := state.BootID()
 	if err != nil {

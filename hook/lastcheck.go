@@ -91,10 +91,11 @@ func (e *Engine) dueChecks(record state.Record, every time.Duration) []state.Att
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(record.Attachments), func(a state.Attachment) bool {
-		if !isComplete(a) {
+		if !isComplete(a) || a.FormerResult != nil {
 			return true
 		}
-		if last, found := e.lastChecks.of(keyOf(record, a)); found && time.Since(last.at) < every {
+		last, found := e.lastChecks.of(keyOf(record, a))
+		if found && last.damages != 1 && time.Since(last.at) < every { // what was seen once is looked at again soon
 			return true
 		}
 		list, err := cniconf.ParseList(a.ConfList)
@@ -122,6 +123,10 @@ func keyOf(r state.Record, a state.Attachment) checkKey {
 type lastCheck struct {
 	at  time.Time
 	err error
+	// damages is how many CHECKs have reported damage since the last one that did not, and
+	// succeeded whether any has succeeded.
+	damages   int
+	succeeded bool
 	// reported is whether a repair has told of it.
 	reported bool
 }
@@ -139,7 +144,26 @@ func (l *lastChecks) put(k checkKey, err error) {
 	if l.outcomes == nil {
 		l.outcomes = map[checkKey]lastCheck{}
 	}
-	l.outcomes[k] = lastCheck{at: time.Now(), err: err}
+	last := lastCheck{at: time.Now(), err: err, succeeded: err == nil || l.outcomes[k].succeeded}
+	if err != nil && isDamage(err) {
+		last.damages = l.outcomes[k].damages + 1
+	}
+	l.outcomes[k] = last
+}
+
+// forget drops the outcomes of an attachment that was attached again.
+func (l *lastChecks) forget(k checkKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.outcomes, k)
+}
+
+// judged is what the outcome proves.
+func (l lastCheck) judged() error {
+	if l.damages == 1 {
+		return seenOnce(l.err)
+	}
+	return l.err
 }
 
 // report notes that a repair tells of an outcome.

@@ -109,6 +109,7 @@ func TestLastCheck(t *testing.T) {
 			seen := &repairs{}
 			m.config.Observers = []Observer{seen}
 			requireCheck(t, m, CheckRequest{})
+			requireCheck(t, m, CheckRequest{}) // of damage, one is no proof
 			for i, mode := range []RepairMode{RepairReport, RepairRules, RepairRules} {
 				drifts := requireRepair(t, m, RepairRequest{Mode: mode, LastChecks: true})
 				if len(drifts) != 1 || !drifts[0].Open() || drifts[0].Reported != (i == 2) || (len(drifts[0].Unrepairable) > 0) != test.unrepairable || len(*seen) != min(i, 1) {

@@ -5,7 +5,6 @@ package hook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -33,7 +32,11 @@ func (p *repairing) plugins(ctx context.Context, ns Namespace, last bool) {
 		p.Err = fmt.Errorf("recorded conflist: %w", err)
 		return
 	}
-	if !p.operation.isKnown(a, list) {
+	if a.FormerResult != nil {
+		p.Unrepairable = append(p.Unrepairable, unfinishedReattachment)
+		return
+	}
+	if p.inProcess = p.operation.isKnown(a, list); !p.inProcess {
 		p.unknown(ns, last)
 		return
 	}
@@ -71,6 +74,7 @@ func (p *repairing) unknown(ns Namespace, last bool) {
 	present, err := ns.Interfaces()
 	if err == nil {
 		err = compare(*p.attachment(), present)
+		p.differs = err
 	}
 	if err != nil || !last {
 		p.asks = err == nil
@@ -80,7 +84,10 @@ func (p *repairing) unknown(ns Namespace, last bool) {
 	key := keyOf(p.operation.record, *p.attachment())
 	outcome, _ := p.operation.lastChecks.of(key)
 	p.told = outcome.reported && outcome.err != nil
-	p.judge(outcome.err)
+	p.judge(outcome.judged())
+	if len(p.Unrepairable) > 0 && !outcome.succeeded && p.reattaches {
+		p.Err = fmt.Errorf("it is not attached again: its CHECK has not passed since the agent began, so it may never pass: to attach it again nevertheless: allocnet repair --reattach %s", key.allocation)
+	}
 	if !p.DryRun {
 		p.operation.lastChecks.report(key)
 	}
@@ -88,6 +95,24 @@ func (p *repairing) unknown(ns Namespace, last bool) {
 
 // isTold tells whether an earlier repair has told of all that was found.
 func (p *repairing) isTold() bool { return p.told && len(p.Missing) == 0 }
+
+// askTwice runs CHECK, and again after a while if it reports damage: a task may be changing something.
+func (p *repairing) askTwice(ctx context.Context) error {
+	_, err := p.operation.checkPlugins(ctx, *p.attachment())
+	if err == nil || !isDamage(err) {
+		return err
+	}
+	if interrupted := p.operation.pause(ctx, verifyPause); interrupted != nil {
+		return seenOnce(err)
+	}
+	_, err = p.operation.checkPlugins(ctx, *p.attachment())
+	return err
+}
+
+// seenOnce is damage that only one CHECK has reported: no proof of damage.
+func seenOnce(err error) error {
+	return fmt.Errorf("a CHECK of its plugins failed, and the next one tells whether it is damaged: %s", err.Error())
+}
 
 // judge notes what was seen to be wrong, or why it cannot be seen.
 func (p *repairing) judge(err error) {
@@ -142,9 +167,9 @@ func (p *repairing) bridgeMTU(ctx context.Context) error {
 // gateways repairs the default routes that the attachment had when its batch was complete.
 func (p *repairing) gateways(ns Namespace) error {
 	a := p.attachment()
-	var recorded recordedStatus
-	if err := json.Unmarshal(a.Status, &recorded); err != nil {
-		return fmt.Errorf("read recorded status: %w", err)
+	recorded, err := readStatus(*a)
+	if err != nil {
+		return err
 	}
 	routes, err := ns.DefaultRoutes()
 	if err != nil {

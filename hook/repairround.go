@@ -98,6 +98,7 @@ func (e *Engine) repairRound(ctx context.Context, ids []string, r RepairRequest,
 	}
 	if locked {
 		round.ask(ctx)
+		round.reattachAll(ctx)
 	}
 	return round.result(), nil
 }
@@ -151,7 +152,15 @@ type repairing struct {
 	// earlier repair has told of what they said.
 	asks, told bool
 	removers   []Remover
-	started    time.Time
+	// inProcess is whether it is repaired in this process, and differs how the interface of one whose plugins are
+	// unknown differs from what was attached; nil if it does not.
+	inProcess bool
+	differs   error
+	// reattaches is whether it is attached again if it has to be, deferred whether that is left to
+	// another call, and reattached whether it was.
+	reattaches, deferred, reattached bool
+
+	started time.Time
 }
 
 func (p *repairing) attachment() *state.Attachment { return &p.operation.record.Attachments[p.at] }
@@ -228,7 +237,7 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns Namespace)
 			r.drifts = append(r.drifts, Drift{Allocation: o.record.Allocation.ID, Network: a.Network, Interface: a.Interface, Skipped: fmt.Sprintf("its phase is %q", a.Phase)})
 			continue
 		}
-		p := &repairing{operation: o, at: i, started: time.Now()}
+		p := &repairing{operation: o, at: i, started: time.Now(), reattaches: r.request.Mode == RepairReattach}
 		p.DryRun = r.request.Mode == RepairReport
 		r.repairs = append(r.repairs, p)
 		p.plugins(ctx, ns, r.request.LastChecks)
@@ -281,7 +290,7 @@ func (r *repairRound) ask(ctx context.Context) {
 	group.SetLimit(parallelChecks)
 	asking := map[*operation]bool{}
 	for _, p := range r.repairs {
-		asking[p.operation] = asking[p.operation] || p.asks
+		asking[p.operation] = asking[p.operation] || p.asks || p.reattaches && len(p.Unrepairable) > 0
 	}
 	for _, o := range r.operations {
 		if !asking[o] {
@@ -291,8 +300,7 @@ func (r *repairRound) ask(ctx context.Context) {
 	for _, p := range r.repairs {
 		if p.asks {
 			group.Go(func() error {
-				_, err := p.operation.checkPlugins(ctx, *p.attachment())
-				p.judge(err)
+				p.judge(p.askTwice(ctx))
 				p.asks = false
 				return nil
 			})
@@ -312,7 +320,7 @@ func (r *repairRound) result() []Drift {
 			p.removers = r.request.RemovedBy(p.operation.record.Allocation.ID, p.Missing)
 		}
 		drifts = append(drifts, p.drift())
-		if r.request.Mode != RepairReport && !p.isTold() {
+		if r.request.Mode != RepairReport && !p.isTold() && !p.deferred {
 			r.report(p.observation())
 		}
 	}
@@ -329,7 +337,11 @@ func (p *repairing) drift() Drift {
 	if p.Err != nil {
 		d.Err = p.operation.failure("repair", *a, 1, p.Err)
 	}
-	d.Repaired = !p.DryRun && d.Err == nil && len(p.Unrepairable) == 0
+	d.Reattached = p.reattached
+	d.Repaired = !p.DryRun && d.Err == nil && (len(p.Unrepairable) == 0 || p.reattached)
+	if p.deferred {
+		d.Skipped = SkippedReattachment
+	}
 	return d
 }
 

@@ -46,6 +46,23 @@ type recordedStatus struct {
 	Configured []netip.Prefix `json:"configured,omitempty"`
 }
 
+// readStatus returns what is on record of what was observed of an attachment.
+func readStatus(a state.Attachment) (seen recordedStatus, err error) {
+	if err := json.Unmarshal(a.Status, &seen); err != nil {
+		return seen, fmt.Errorf("interface %s: read recorded status: %w", a.Interface, err)
+	}
+	return seen, nil
+}
+
+// mappings returns the ports.
+func (s recordedStatus) mappings() []cni.PortMapping {
+	var all []cni.PortMapping
+	for _, port := range s.Ports {
+		all = append(all, cni.PortMapping(port))
+	}
+	return all
+}
+
 // inspect joins what the plugins reported of an attachment with what the
 // namespace shows of its interface.
 func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []cni.PortMapping) (recordedStatus, error) {

@@ -343,16 +343,15 @@ func (o *operation) updateGateways(a *state.Attachment, routes []netns.Route) er
 	if a.Status == nil {
 		return nil
 	}
-	var seen recordedStatus
-	if err := json.Unmarshal(a.Status, &seen); err != nil {
-		return fmt.Errorf("interface %s: read recorded status: %w", a.Interface, err)
+	seen, err := readStatus(*a)
+	if err != nil {
+		return err
 	}
 	gateways := gatewaysBy(a.Interface, routes)
 	if slices.Equal(seen.Gateways, gateways) {
 		return nil
 	}
 	seen.Gateways = gateways
-	var err error
 	if a.Status, err = json.Marshal(seen); err != nil {
 		return o.failure("attach", *a, a.Attempts, err)
 	}

@@ -178,7 +178,7 @@ func (o *operation) commitDetached(ctx context.Context, attachments []state.Atta
 // namespace plugins report success and leave rules: see suspects.
 func (o *operation) forgetDetached(a state.Attachment, path string) error {
 	o.attachmentLog(a).Info("detached")
-	if path == "" {
+	if path == "" || a.FormerResult != nil {
 		return nil
 	}
 	return o.lock.Delete(a.Interface)
@@ -187,10 +187,10 @@ func (o *operation) forgetDetached(a state.Attachment, path string) error {
 // forgetPlanned deletes the records of attachments whose ADD has not begun, and returns
 // the others: DEL could remove an interface that another program has made under the
 // name. Without the namespace it runs for all, because a power cut may have brought such a
-// record back.
+// record back. It runs for those that a repair was attaching again, whose addresses are kept.
 func (o *operation) forgetPlanned(path string, attachments []state.Attachment) (begun []state.Attachment, err error) {
 	for _, a := range attachments {
-		if path == "" || !a.Planned {
+		if path == "" || !a.Planned || a.FormerResult != nil {
 			begun = append(begun, a)
 			continue
 		}
@@ -241,12 +241,13 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	return c, nil
 }
 
-// suspects returns the attachments whose DEL failed, and all of them if the namespace is
-// missing: plugins then report success and leave their rules.
+// suspects returns the attachments whose DEL failed, those whose interface was gone before DEL, because
+// a repair was attaching them again, and all of them if the namespace is missing: plugins then
+// report success and leave their rules.
 func suspects(attachments []state.Attachment, errs []error, missing bool) []state.Suspect {
 	var found []state.Suspect
 	for i, a := range attachments {
-		if errs[i] != nil || missing {
+		if errs[i] != nil || missing || a.FormerResult != nil {
 			found = append(found, state.Suspect{Attachment: a, DelErr: errs[i]})
 		}
 	}

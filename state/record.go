@@ -182,6 +182,10 @@ type Attachment struct {
 	// Result is what ADD returned, or in phase Adding the part of its chain
 	// that is done; nil until then.
 	Result json.RawMessage `json:"result,omitempty"`
+	// FormerResult is the result from before a repair that attaches it again, until that is
+	// done: DEL and ADD may have run, and Result and Planned are those of the last ADD. nil: no
+	// repair does so.
+	FormerResult json.RawMessage `json:"formerResult,omitempty"`
 	// AcceptRA is whether its interface was set to accept IPv6 router advertisements, or to
 	// ignore them. nil: it is left to a plugin, or the record is of an earlier build.
 	AcceptRA *bool `json:"acceptRA,omitempty"`

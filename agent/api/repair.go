@@ -7,7 +7,7 @@ import "time"
 
 // Repair is what the agent has found of attachments that lack something.
 type Repair struct {
-	// Mode is "report" or "rules".
+	// Mode is "report", "rules" or "reattach".
 	Mode string `json:"mode"`
 	// Damaged are the attachments that are not repaired.
 	Damaged []Damage `json:"damaged"`

@@ -80,7 +80,7 @@ type Reconcile struct {
 
 // Repair configures the repair of attachments.
 type Repair struct {
-	// Mode is "report" or "rules", as in package hook. Empty: rules.
+	// Mode is "report", "rules" or "reattach", as in package hook. Empty: rules.
 	Mode string
 }
 

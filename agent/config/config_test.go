@@ -180,7 +180,7 @@ func TestFaultsSayWhere(t *testing.T) {
 		"ipam {\n reclaim = \"never\"\n}":                     `a.hcl:2,12-19: Invalid value; "never": want auto, manual`,
 		"ipam {\n grace = \"0s\"\n}":                          `a.hcl:2,10-14: Invalid value; "0s": want a duration of more than 0`,
 		"ipam {\n fence = \"25h\"\n}":                         `a.hcl:2,10-15: Invalid value; "25h0m0s": want less than 25h0m0s, which is 24h and grace`,
-		"repair {\n mode = \"all\"\n}":                        `want report, rules`,
+		"repair {\n mode = \"all\"\n}":                        `want report, rules, reattach`,
 		"cluster {\n address = \"here\"\n}":                   `a.hcl:2,12-18: Invalid value; "here": want the address of this host that other hosts reach`,
 		"cluster {\n address = \"127.0.0.1\"\n}":              `a.hcl:2,12-23: Invalid value; "127.0.0.1": want the address of this host that other hosts reach, as in "10.0.0.5"`,
 		"cluster {\n address = \"fe80::1%eth0\"\n}":           `a.hcl:2,12-26: Invalid value; "fe80::1%eth0": want the address`,

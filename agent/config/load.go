@@ -144,7 +144,7 @@ func (f *file) config() (Config, error) {
 		c.Reconcile = Reconcile{v.Duration(r.Interval), v.OneOf(r.Leaks, "report", "remove")}
 	}
 	if r := f.Repair; r != nil {
-		c.Repair = Repair{v.OneOf(r.Mode, "report", "rules")}
+		c.Repair = Repair{v.OneOf(r.Mode, "report", "rules", "reattach")}
 	}
 	if b := f.Cluster; b != nil {
 		c.Cluster = Cluster{v.nodeAddress(b.Address), v.prefixes(b.NodeNetworks), v.OneOf(b.Filtering, Report, Accept)}

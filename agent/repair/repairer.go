@@ -60,6 +60,8 @@ type Repairer struct {
 	// busy is whether the last round left out an allocation that another call was changing.
 	busy bool
 
+	reattachments reattachments
+
 	mu     sync.Mutex // guards all below
 	status Status
 	// removals are those of which is known who made them.
@@ -97,6 +99,7 @@ func kick(c chan<- struct{}) {
 func (r *Repairer) Run(ctx context.Context) {
 	var background sync.WaitGroup
 	defer background.Wait()
+	defer r.reattachments.group.Wait()
 	background.Go(func() { r.checkUnknown(ctx) })
 	background.Go(func() { r.watch(ctx) })
 	first, rests := time.Time{}, rests{}
@@ -145,14 +148,18 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	if r.config.Outside != nil && r.config.Outside() != nil {
 		return
 	}
+	running := r.end()
 	held, recorded := r.held(time.Now()), map[string]bool{}
+	for _, id := range running {
+		held[id] = true
+	}
 	except := func(id string) bool {
 		recorded[id] = true
 		return held[id]
 	}
 	began := time.Now()
 	drifts, err := r.config.Engine.RepairAttachments(ctx, hook.RepairRequest{
-		Mode: r.Status().Mode, LastChecks: true, Except: except, RemovedBy: r.removedBy, Announce: true,
+		Mode: r.Status().Mode, LastChecks: true, Except: except, RemovedBy: r.removedBy, Announce: true, Defer: true,
 	})
 	if ctx.Err() != nil {
 		return
@@ -164,8 +171,12 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	}
 	r.busy = false
 	for _, d := range drifts {
-		if d.Skipped == hook.SkippedBusy {
+		switch d.Skipped {
+		case hook.SkippedBusy:
 			held[d.Allocation], r.busy = true, true
+		case hook.SkippedReattachment:
+			held[d.Allocation] = true
+			r.reattach(ctx, d.Allocation, first)
 		}
 	}
 	known := map[attachment]Damage{}
@@ -313,7 +324,7 @@ func since(then time.Time) time.Duration {
 	return time.Since(then)
 }
 
-var errUnrepairable = errors.New("the network has to be attached again: stop the allocation, and start it again")
+var errUnrepairable = errors.New("the network has to be attached again: allocnet repair --reattach, or stop the allocation and start it again")
 
 // failure is why an attachment is not repaired; nil if it is.
 func failure(d hook.Drift) error {

@@ -21,7 +21,7 @@ type driftJSON struct {
 }
 
 func newRepair(s *settings) *cobra.Command {
-	var dryRun bool
+	var dryRun, reattach bool
 	cmd := &cobra.Command{
 		Use:   "repair [ID...]",
 		Short: "Make what running allocations lack again",
@@ -32,27 +32,39 @@ state, addresses and routes, settings and limits. Whatever is there stays as it 
 established connections survive.
 
 An attachment whose interface is gone, or whose plugins allocnet does not know and
-whose CHECK fails, is only reported: it has to be attached again.
+whose CHECK fails twice, has to be attached again. With --reattach that is done, with
+the same interface name, addresses, MAC and ports; otherwise it is only reported.
 
 An allocation that another call is changing is skipped. The exit code is 1 if
 something is missing afterwards, or with --dry-run if something is missing. The first
 characters of an ID are enough if no other ID begins with them.`,
 		Example: `  allocnet repair --dry-run
   allocnet repair
-  allocnet repair web-1`,
+  allocnet repair web-1
+  allocnet repair --reattach web-1`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: s.completeAll(s.recordedIDs),
-		RunE:              func(cmd *cobra.Command, args []string) error { return repair(cmd, s, args, dryRun) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return repair(cmd, s, args, repairMode(dryRun, reattach))
+		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "report what is missing, and change nothing")
+	cmd.Flags().BoolVar(&reattach, "reattach", false, "attach again what only comes back so; it is interrupted meanwhile")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "reattach")
 	return cmd
 }
 
-func repair(cmd *cobra.Command, s *settings, ids []string, dryRun bool) error {
-	mode := hook.RepairRules
-	if dryRun {
-		mode = hook.RepairReport
+func repairMode(dryRun, reattach bool) hook.RepairMode {
+	switch {
+	case dryRun:
+		return hook.RepairReport
+	case reattach:
+		return hook.RepairReattach
 	}
+	return hook.RepairRules
+}
+
+func repair(cmd *cobra.Command, s *settings, ids []string, mode hook.RepairMode) error {
 	engine, err := s.engine(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -126,6 +138,8 @@ func repairCell(d hook.Drift) cell {
 	switch {
 	case d.Skipped != "":
 		return coloured(yellow, "skipped: "+d.Skipped)
+	case d.Repaired && d.Reattached:
+		return coloured(green, "attached again")
 	case d.Repaired:
 		return coloured(green, "repaired")
 	case d.Err != nil:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,10 +60,15 @@ func TestCommand(t *testing.T) {
 	h.requireQuiet()
 }
 
+// environment has the flags of commands on the host.
+func (h *host) environment() []string {
+	return []string{"ALLOCNET_CONF_DIR=" + h.conf(), "ALLOCNET_STATE_DIR=" + h.state(), "ALLOCNET_PLUGIN_DIR=" + sandbox.PluginDir()}
+}
+
 func (h *host) command(args ...string) (out string, code int) {
 	h.Helper()
 	cmd := exec.Command(binary, args...)
-	cmd.Env = append(os.Environ(), "ALLOCNET_CONF_DIR="+filepath.Join(h.dir, "conf"), "ALLOCNET_STATE_DIR="+h.state(), "ALLOCNET_PLUGIN_DIR="+sandbox.PluginDir())
+	cmd.Env = append(os.Environ(), h.environment()...)
 	text, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		h.Fatal(err)

@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(m.Run, func() error { return sandbox.Build(binary, "cmd/allocnet") }))
+	os.Exit(sandbox.Main(m.Run, sandbox.InstallIPAM, func() error { return sandbox.Build(binary, "cmd/allocnet") }))
 }
 
 // binary is allocnet. /run is the sandbox's.

@@ -69,8 +69,11 @@ func ipConfig(a ipam.Assigned) *current.IPConfig {
 	return c
 }
 
-// Del frees the addresses of an attachment, which may have none.
+// Del frees the addresses of an attachment, which may have none, unless it is attached again.
 func (p *Plugin) Del(ctx context.Context, c Call) error {
+	if args, err := parseArgs(c.Args); err == nil && args.keeps() {
+		return nil
+	}
 	opened, err := p.open(c)
 	if err != nil {
 		return err

@@ -29,6 +29,30 @@ func TestStatus(t *testing.T) {
 	t.Error("a pool of two addresses is not full")
 }
 
+// TestKeep: an attachment whose DEL keeps its addresses gets the same again, and no other one gets them
+// meanwhile.
+func TestKeep(t *testing.T) {
+	p, c := newPlugin(t.TempDir())
+	before, err := p.Add(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := c
+	kept.Args = ipam.KeepArg + "=true"
+	if err := p.Del(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	other := c
+	other.ContainerID = "other"
+	if result, err := p.Add(t.Context(), other); err == nil && result.IPs[0].Address.IP.Equal(before.IPs[0].Address.IP) {
+		t.Errorf("another attachment has %s", result.IPs[0])
+	}
+	after, err := p.Add(t.Context(), kept)
+	if err != nil || !after.IPs[0].Address.IP.Equal(before.IPs[0].Address.IP) {
+		t.Errorf("%v, %v, want %v", after, err, before)
+	}
+}
+
 // indexed knows the index of each allocation.
 type indexed struct {
 	Connection

@@ -1,0 +1,117 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package repair
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// reattacher is an engine of a host with an allocation "gone", which has to be attached again. That
+// takes a while, and fails a number of times.
+type reattacher struct {
+	*host
+
+	takes    time.Duration
+	failures int
+
+	mu    sync.Mutex
+	calls []time.Duration
+	done  bool
+}
+
+func (e *reattacher) RepairAttachments(ctx context.Context, r hook.RepairRequest) ([]hook.Drift, error) {
+	gone := hook.Drift{Allocation: "gone", Network: "web", Interface: "eth0", Unrepairable: []string{"interface eth0"}}
+	if r.Defer {
+		drifts, err := e.host.RepairAttachments(ctx, r)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !e.done && !r.Except("gone") {
+			gone.Skipped = hook.SkippedReattachment
+			drifts = append(drifts, gone)
+		}
+		return drifts, err
+	}
+	if !slices.Equal(r.IDs, []string{"gone"}) || r.Mode != hook.RepairReattach || !r.LastChecks {
+		return nil, errors.New("want one allocation, and what its plugins have last said")
+	}
+	time.Sleep(e.takes)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls = append(e.calls, time.Since(e.began))
+	if e.done = len(e.calls) > e.failures; e.done {
+		gone.Repaired, gone.Reattached = true, true
+	} else {
+		gone.Err = errors.New("the address is taken")
+	}
+	return []hook.Drift{gone}, nil
+}
+
+func (e *reattacher) callsSoFar() []time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.calls)
+}
+
+func runReattacher(t *testing.T, e *reattacher, test func(r *Repairer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		e.host = newHost()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := New(Config{Engine: e, Watch: e.watch, Observer: e, Logger: hclog.NewNullLogger()}, hook.RepairReattach)
+		var group sync.WaitGroup
+		group.Go(func() { r.Run(ctx) })
+		synctest.Wait()
+		test(r)
+		cancel()
+		group.Wait()
+	})
+}
+
+// TestReattachmentBeside: while an allocation is attached again, others are repaired at once.
+func TestReattachmentBeside(t *testing.T) {
+	e := &reattacher{takes: time.Minute}
+	runReattacher(t, e, func(r *Repairer) {
+		sleep(time.Second)
+		e.damage("a")
+		sleep(time.Second)
+		if got := e.repairsOf("a"); !slices.Equal(got, []time.Duration{time.Second + settle}) || len(e.callsSoFar()) > 0 {
+			t.Errorf("repaired at %v, attached again at %v", got, e.callsSoFar())
+		}
+		sleep(2 * time.Minute)
+		if got := e.callsSoFar(); !slices.Equal(got, []time.Duration{time.Minute}) || len(r.Status().Drifts) > 0 {
+			t.Errorf("attached again at %v, %+v", got, r.Status())
+		}
+	})
+}
+
+// TestReattachmentFails: one that fails is repeated after the pauses of repairs, and shown until then.
+func TestReattachmentFails(t *testing.T) {
+	e := &reattacher{failures: 5}
+	runReattacher(t, e, func(r *Repairer) {
+		sleep(time.Second / 2)
+		if s := r.Status(); len(s.Drifts) != 1 || s.Drifts[0].Err == nil || s.Repeated["gone"] != 1 {
+			t.Errorf("%+v", s)
+		}
+		sleep(5 * time.Minute)
+		calls := e.callsSoFar()
+		for i := 1; i < len(calls); i++ {
+			if pause := calls[i] - calls[i-1]; pause < firstPause<<(i-1) {
+				t.Errorf("call %d after %v", i, pause)
+			}
+		}
+		if s := r.Status(); len(calls) != 6 || len(s.Drifts) > 0 {
+			t.Errorf("called at %v, %+v", calls, s)
+		}
+	})
+}

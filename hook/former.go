@@ -1,0 +1,137 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/state"
+)
+
+// isReattached tells whether DEL and ADD of an attachment are those of a repair, which asks for what
+// the attachment had.
+func isReattached(a state.Attachment) bool { return a.FormerResult != nil && a.Phase == state.Attached }
+
+// confList returns the conflist with which an attachment is added and deleted. host-local reads several
+// addresses only from the key "args".
+func confList(a state.Attachment) (*libcni.NetworkConfigList, error) {
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return nil, fmt.Errorf("recorded conflist: %w", err)
+	}
+	if !isReattached(a) || ipamOf(list) != "host-local" {
+		return list, nil
+	}
+	former, err := formerAddresses(a)
+	if err != nil || len(former) == 0 {
+		return list, err
+	}
+	for i, p := range list.Plugins {
+		if p.Network.IPAM.Type == "" {
+			continue
+		}
+		if list.Plugins[i], err = libcni.InjectConf(p, map[string]any{"args": withAddresses(p.Bytes, former)}); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// withAddresses returns the key "args" of a plugin configuration with these addresses.
+func withAddresses(config []byte, addresses []netip.Prefix) map[string]any {
+	var conf struct {
+		Args map[string]any `json:"args"`
+	}
+	_ = json.Unmarshal(config, &conf) // it was parsed before
+	args := map[string]any{}
+	if given, ok := conf.Args["cni"].(map[string]any); ok {
+		maps.Copy(args, given)
+	}
+	args["ips"] = bare(addresses)
+	all := map[string]any{}
+	maps.Copy(all, conf.Args)
+	all["cni"] = args
+	return all
+}
+
+// ipamOf returns the type of the IPAM plugin of a conflist; empty if it has none.
+func ipamOf(list *libcni.NetworkConfigList) string {
+	for _, p := range list.Plugins {
+		if p.Network.IPAM.Type != "" {
+			return p.Network.IPAM.Type
+		}
+	}
+	return ""
+}
+
+// formerAddresses are those that an attachment had before a repair began to attach it again.
+func formerAddresses(a state.Attachment) ([]netip.Prefix, error) {
+	result, err := parseResult(a.FormerResult)
+	if err != nil {
+		return nil, err
+	}
+	return resultAddresses(result), nil
+}
+
+// askForFormer adds to the arguments of an attachment what plugins understand as requests for its
+// addresses and its MAC: capabilities, of which libcni passes those that plugins declare, and CNI_ARGS.
+// Pools of allocnet-ipam give only reserved addresses to those that request them; of these, the leases
+// are kept. The plugins static and dhcp give the same addresses without a request.
+func askForFormer(rt *libcni.RuntimeConf, a state.Attachment) {
+	list, err := cniconf.ParseList(a.ConfList)
+	former, unread := formerAddresses(a)
+	seen, unseen := readStatus(a)
+	if err != nil || unread != nil || unseen != nil { // ADD fails for the same reason
+		return
+	}
+	extra := [][2]string{{ipam.KeepArg, "true"}, {"MAC", seen.MAC}}
+	capabilities := map[string]any{}
+	if seen.MAC != "" {
+		capabilities["mac"] = seen.MAC
+	}
+	switch ipamOf(list) {
+	case "allocnet-ipam", "static", "dhcp":
+	default:
+		if len(former) > 0 {
+			capabilities["ips"] = texts(former)
+			extra = append(extra, [2]string{"IP", former[0].Addr().String()})
+		}
+	}
+	maps.Copy(capabilities, a.CapabilityArgs) // a request of the job stays as it is
+	rt.CapabilityArgs = capabilities
+	rt.Args = slices.Clone(rt.Args)
+	for _, arg := range extra {
+		given := slices.ContainsFunc(rt.Args, func(other [2]string) bool { return strings.EqualFold(other[0], arg[0]) })
+		if arg[1] != "" && !given {
+			rt.Args = append(rt.Args, arg)
+		}
+	}
+}
+
+// texts returns addresses as texts.
+func texts(addresses []netip.Prefix) []string {
+	list := make([]string, len(addresses))
+	for i, address := range addresses {
+		list[i] = address.String()
+	}
+	return list
+}
+
+// bare returns addresses as texts without the lengths of their prefixes.
+func bare(addresses []netip.Prefix) []string {
+	list := make([]string, len(addresses))
+	for i, address := range addresses {
+		list[i] = address.Addr().String()
+	}
+	return list
+}

@@ -1,0 +1,332 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// parallelReattachments is how many allocations have attachments attached again at once.
+const parallelReattachments = 4
+
+// unfinishedReattachment is what an attachment lacks that is being attached again.
+const unfinishedReattachment = "all: it was detached to be attached again, which is not done"
+
+// reattachAll attaches again what only comes back so. Of one allocation that is done in the order in
+// which its attachments were made.
+func (r *repairRound) reattachAll(ctx context.Context) {
+	if r.request.Mode != RepairReattach {
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(parallelReattachments)
+	for _, o := range r.operations {
+		group.Go(func() error {
+			for _, p := range r.repairs {
+				due := p.operation == o && p.reattaches && len(p.Unrepairable) > 0 && p.Err == nil && ctx.Err() == nil
+				if due && r.request.Defer {
+					p.deferred = true
+				} else if due {
+					p.reattach(ctx)
+				}
+			}
+			o.end()
+			return nil
+		})
+	}
+	_ = group.Wait() // each keeps its own errors
+}
+
+// reattach attaches an attachment again, if that cannot harm what a task has moved on purpose.
+func (p *repairing) reattach(ctx context.Context) {
+	ns, err := p.operation.namespace()
+	if err != nil {
+		p.Err = err
+		return
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	if err := p.confirm(ctx, ns); err != nil || len(p.Unrepairable) == 0 {
+		p.Err = err
+		return
+	}
+	if err := p.refuseReattachment(ns); err != nil {
+		p.Err = fmt.Errorf("it is not attached again: %w", err)
+		return
+	}
+	if err := p.operation.reattach(ctx, ns, p.attachment()); err != nil {
+		p.Err = fmt.Errorf("attach it again: %w", err)
+		return
+	}
+	p.reattached = true
+	p.operation.lastChecks.forget(keyOf(p.operation.record, *p.attachment()))
+	p.Err = p.around(ctx, ns)
+}
+
+// confirm looks again after a while at an interface that is there, and differs from what was attached:
+// a task may be changing it.
+func (p *repairing) confirm(ctx context.Context, ns Namespace) error {
+	if p.differs == nil {
+		return nil
+	}
+	if err := p.operation.pause(ctx, verifyPause); err != nil {
+		return err
+	}
+	present, err := ns.Interfaces()
+	if err == nil && compare(*p.attachment(), present) == nil {
+		p.Unrepairable = nil
+	}
+	return err
+}
+
+// reattach runs DEL and ADD of an attachment. Before each it is on record that it begins, so that a
+// process that finds the record after a kill repeats both. What the attachment had stays on record
+// until all of it is there again; after a failure nothing of it is left on the host.
+//
+// The caller cannot cancel it: without ADD the attachment would be missing until the next repair.
+func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachment) error {
+	unlock, err := o.store.RLockHost(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := o.waitForOrphans(ctx); err != nil {
+		return err
+	}
+	if err := o.holdForPlugins(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := o.detachAgain(ctx, a); err != nil {
+		return err
+	}
+	if err := o.attachAgain(ctx, ns, a); err != nil {
+		o.removeSourceRoutes(*a, o.record.Allocation.Netns)
+		return errors.Join(err, o.undoAdd(ctx, a))
+	}
+	return nil
+}
+
+// detachAgain removes what is left of an attachment, and records that. It has the leases of the pools
+// of allocnet-ipam kept, so that nothing else gets its addresses meanwhile.
+func (o *operation) detachAgain(ctx context.Context, a *state.Attachment) error {
+	if a.FormerResult == nil {
+		a.FormerResult = a.Result
+	} else if a.Planned { // an earlier attempt has removed it
+		return nil
+	}
+	found := []state.Attachment{*a}
+	o.recallResults(found)
+	*a = found[0]
+	a.Updated = time.Now().UTC()
+	if err := o.lock.Write(*a); err != nil {
+		return err
+	}
+	o.removeSourceRoutes(*a, o.record.Allocation.Netns)
+	c, err := o.del(ctx, *a, o.record.Allocation.Netns)
+	err = errors.Join(err, o.commit(ctx, o.hold, o.log, c)[0])
+	if err != nil || replaces(c.changes, *a) {
+		if err := o.clean(ctx, []state.Suspect{{Attachment: *a, DelErr: err}}); err != nil {
+			return err
+		}
+	}
+	return o.recordUndone(a)
+}
+
+// attachAgain runs ADD, and repairs what allocnet makes around it.
+func (o *operation) attachAgain(ctx context.Context, ns Namespace, a *state.Attachment) error {
+	before, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
+	}
+	if err := o.refuseName(ns, *a); err != nil {
+		return err
+	}
+	a.Attempts = 0
+	c, err := o.add(ctx, ctx, a)
+	if err != nil {
+		return err
+	}
+	if err := o.commit(ctx, o.hold, o.log, c)[0]; err != nil {
+		return err
+	}
+	if err := requireFormerAddresses(*a); err != nil {
+		return err
+	}
+	if err := o.setAcceptRA(ns, a); err != nil {
+		return err
+	}
+	if a.SourceRoutes != nil {
+		if err := ns.AddSourceRoutes(*a.SourceRoutes); err != nil {
+			return err
+		}
+	}
+	if err := o.restoreGateways(ns, a, before); err != nil {
+		return err
+	}
+	return o.finishReattachment(ns, a)
+}
+
+// refuseName refuses an attachment whose name another interface has by now.
+func (o *operation) refuseName(ns Namespace, a state.Attachment) error {
+	present, err := ns.Interfaces()
+	if err == nil && slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface }) {
+		return &InterfaceExistsError{Netns: o.record.Allocation.Netns, Interface: a.Interface, Network: a.Network}
+	}
+	return err
+}
+
+// requireFormerAddresses requires the addresses that the attachment had: they are in what other hosts
+// and programs know of the allocation, and in rules of its other attachments.
+func requireFormerAddresses(a state.Attachment) error {
+	former, err := parseResult(a.FormerResult)
+	if err != nil {
+		return err
+	}
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return err
+	}
+	want, got := resultAddresses(former), resultAddresses(result)
+	if !slices.Equal(want, got) {
+		return fmt.Errorf("the network gives it the addresses %s, and it had %s: start the allocation again to have others", strings.Join(texts(got), ", "), strings.Join(texts(want), ", "))
+	}
+	return nil
+}
+
+// restoreGateways has the default routes be as before: those that the attachment had, unless another
+// program has made one meanwhile, and otherwise those of others.
+func (o *operation) restoreGateways(ns Namespace, a *state.Attachment, before []netns.Route) error {
+	seen, err := readStatus(*a)
+	if err != nil {
+		return err
+	}
+	now, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
+	}
+	for _, v6 := range []bool{false, true} {
+		wanted, ok := o.formerRoute(a.Interface, seen, ofFamily(before, v6), v6)
+		if !ok {
+			continue
+		}
+		reported, err := reportsDefaultRoute(*a, v6)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(ofFamily(now, v6), []netns.Route{wanted}) || reported != (wanted.Interface == a.Interface) {
+			if err := o.setDefaultRoute(ns, wanted); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reportsDefaultRoute tells whether the result of an attachment has a default route of a family.
+func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(result.Routes, func(r *types.Route) bool {
+		return isDefault(r) && (r.Dst.IP.To4() == nil) == v6
+	}), nil
+}
+
+// formerRoute returns the default route that the namespace has to have; ok is false if no attachment
+// was seen to have one.
+func (o *operation) formerRoute(iface string, seen recordedStatus, before []netns.Route, v6 bool) (wanted netns.Route, ok bool) {
+	for _, gateway := range seen.Gateways {
+		if gateway.Is6() == v6 && !ok {
+			wanted, ok = netns.Route{Interface: iface, Gateway: gateway}, true
+		}
+	}
+	for _, other := range before {
+		ours := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == other.Interface })
+		if !ok || !ours {
+			return other, true
+		}
+	}
+	return wanted, ok
+}
+
+// finishReattachment records that all is there again.
+func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error {
+	seen, err := readStatus(*a)
+	if err != nil {
+		return err
+	}
+	present, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
+	done := *a
+	done.FormerResult, done.Updated = nil, time.Now().UTC()
+	var routes []netns.Route
+	for _, gateway := range seen.Gateways {
+		routes = append(routes, netns.Route{Interface: a.Interface, Gateway: gateway})
+	}
+	if done.Status, err = encodeStatus(done, present, routes, seen.mappings()); err != nil {
+		return err
+	}
+	if err := o.lock.Write(done); err != nil {
+		return err
+	}
+	*a = done
+	if err := o.writeCache(done); err != nil { // DEL takes what is on record
+		o.attachmentLog(done).Warn("libcni's cache has other arguments than the record", "error", err)
+	}
+	return o.writeResolvConf(nil)
+}
+
+// refuseReattachment returns why an attachment must not be detached.
+func (p *repairing) refuseReattachment(ns Namespace) error {
+	a := *p.attachment()
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return fmt.Errorf("recorded conflist: %w", err)
+	}
+	if err := p.operation.lacksPlugin(a, list); err != nil {
+		return err
+	}
+	if a.FormerResult != nil {
+		return nil
+	}
+	present, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
+	if err := p.operation.refuseMoved(a, present); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface }) {
+		return nil
+	}
+	if p.inProcess {
+		return fmt.Errorf("the namespace has an interface %s that is not the one which was attached: remove it, or rename it", a.Interface)
+	}
+	return p.operation.refuseMaster(a)
+}
+
+// lacksPlugin returns why ADD could not run: a plugin is not installed any more.
+func (e *Engine) lacksPlugin(a state.Attachment, list *libcni.NetworkConfigList) error {
+	if a.Executor == state.InProcess && e.config.InProcess != nil {
+		return nil
+	}
+	n := cniconf.Network{Name: list.Name, List: list}
+	return n.CheckPlugins(e.pluginDirs(a))
+}

@@ -1,0 +1,372 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// reattach attaches again what only comes back so.
+func reattach(w *world) error {
+	drifts, err := w.RepairAttachments(w.ctx, RepairRequest{Mode: RepairReattach})
+	for _, d := range drifts {
+		err = errors.Join(err, d.Err)
+	}
+	return err
+}
+
+// inNamespace is what a namespace has, as text: interfaces with addresses and MAC, routes, tables.
+func inNamespace(w *world, path string) string {
+	ns := w.namespaces.at[path]
+	interfaces := slices.SortedFunc(slices.Values(ns.interfaces), func(a, b netns.Interface) int { return strings.Compare(a.Name, b.Name) })
+	return fmt.Sprintf("%+v\n%v\n%+v", interfaces, ns.routes, ns.sources)
+}
+
+// recordedStatusOf is what is on record of an allocation, as text.
+func recordedStatusOf(w *world, id string) string {
+	w.t.Helper()
+	a, err := w.Status(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range a.Attachments {
+		a.Attachments[i].Attempts = 0
+	}
+	text, err := json.MarshalIndent(a, "", " ")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// damagedWorld has an allocation, one of whose interfaces is gone, and tells what was there.
+func damagedWorld(t *testing.T, i installation) (w *world, before string) {
+	t.Helper()
+	w = newWorld(t, i)
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	before = inNamespace(w, runtimeNetns) + recordedStatusOf(w, "runtime")
+	w.namespaces.removeInterface(runtimeNetns, "net2")
+	w.restart()
+	return w, before
+}
+
+// requireAsBefore: the allocation is as it was before the damage.
+func requireAsBefore(t *testing.T, w *world, before string) {
+	t.Helper()
+	if after := inNamespace(w, runtimeNetns) + recordedStatusOf(w, "runtime"); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	w.wantRecorded()
+}
+
+// bothExecutors runs a test with networks that are executed as plugins, and in process.
+func bothExecutors(t *testing.T, test func(t *testing.T, i installation)) {
+	for name, inProcess := range map[string]bool{"plugins": false, "in process": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i := install(t)
+			i.inProcess = inProcess
+			test(t, i)
+		})
+	}
+}
+
+// TestReattach: an attachment whose interface is gone is attached again as it was. Only the mode does
+// it, once, and plugins of other attachments are not called.
+func TestReattach(t *testing.T) {
+	bothExecutors(t, func(t *testing.T, i installation) {
+		w, before := damagedWorld(t, i)
+		for _, mode := range []RepairMode{RepairReport, RepairRules} {
+			if drifts, err := w.RepairAttachments(t.Context(), RepairRequest{Mode: mode}); err != nil || len(drifts) != 1 || !drifts[0].Open() || len(drifts[0].Unrepairable) != 1 {
+				t.Errorf("%s: %+v, %v", mode, drifts, err)
+			}
+		}
+		drifts, err := w.RepairAttachments(t.Context(), RepairRequest{Mode: RepairReattach, Defer: true})
+		if err != nil || len(drifts) != 1 || drifts[0].Skipped != SkippedReattachment || slices.ContainsFunc(w.killer.seen, func(e string) bool { return strings.HasPrefix(e, "DEL") }) {
+			t.Errorf("deferred: %+v, %v, %q", drifts, err, w.killer.seen)
+		}
+		drifts, err = w.RepairAttachments(t.Context(), RepairRequest{Mode: RepairReattach})
+		if err != nil || len(drifts) != 1 || !drifts[0].Repaired || !drifts[0].Reattached {
+			t.Errorf("%+v, %v", drifts, err)
+		}
+		requireAsBefore(t, w, before)
+		for _, effect := range w.killer.seen {
+			if strings.HasSuffix(effect, " net1") && (strings.HasPrefix(effect, "DEL") || strings.HasPrefix(effect, "commit DEL")) {
+				t.Errorf("another attachment: %s", effect)
+			}
+		}
+		if drifts, err := w.RepairAttachments(t.Context(), RepairRequest{Mode: RepairReattach}); err != nil || len(drifts) > 0 {
+			t.Errorf("again: %+v, %v", drifts, err)
+		}
+	})
+}
+
+// afterKilledReattachment is how a host goes on after a process died that attached something again.
+var afterKilledReattachment = map[string]func(w *world) error{
+	"reattach":          reattach,
+	"GC, reattach":      inTurn(collect, reattach),
+	"detach":            func(w *world) error { return w.Detach(w.ctx, "runtime", "net2") },
+	"Setup, reattach":   inTurn(setup(runtimeRequest), reattach),
+	"Teardown":          teardown("runtime"),
+	"without namespace": func(w *world) error { w.lose(runtimeNetns); return collect(w) },
+}
+
+// TestKilledReattachment: wherever a process dies that attaches something again, the next one does so,
+// or removes all of it. Until then no garbage collection removes the allocation.
+func TestKilledReattachment(t *testing.T) {
+	bothExecutors(t, func(t *testing.T, i installation) {
+		w, _ := damagedWorld(t, i)
+		if err := reattach(w); err != nil {
+			t.Fatal(err)
+		}
+		for at, effect := range w.killer.seen {
+			for after, next := range afterKilledReattachment {
+				for _, made := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%d, %s, made %v/%s", at, effect, made, after), func(t *testing.T) {
+						w, before := damagedWorld(t, i)
+						w.killAt(at, made)
+						_ = reattach(w) // a dead process returns nothing
+						w.bury()
+						if err := next(w); err != nil {
+							t.Error(err)
+						}
+						w.wantRecorded()
+						if strings.HasSuffix(after, "reattach") {
+							requireAsBefore(t, w, before)
+						}
+						if err := w.Teardown(t.Context(), "runtime"); err != nil {
+							t.Error(err)
+						}
+						w.wantNothing()
+					})
+				}
+			}
+		}
+	})
+}
+
+// TestReattachmentFails: when ADD fails, nothing is left of the attachment but its record, and the next
+// repair attaches it. GC leaves the allocation alone, which can be detached.
+func TestReattachmentFails(t *testing.T) {
+	bothExecutors(t, func(t *testing.T, i installation) {
+		for _, end := range []string{"reattach", "Teardown"} {
+			w, before := damagedWorld(t, i)
+			w.failing["ADD tuning net2"] = errStuck
+			for range 2 {
+				if err := errors.Join(reattach(w), collect(w)); !errors.Is(err, errStuck) {
+					t.Fatalf("%v, want %v", err, errStuck)
+				}
+				for object := range w.objects {
+					if strings.HasSuffix(object, " net2") {
+						t.Errorf("%s is left", object)
+					}
+				}
+			}
+			clear(w.failing)
+			if end == "reattach" {
+				if err := reattach(w); err != nil {
+					t.Error(err)
+				}
+				requireAsBefore(t, w, before)
+			}
+			if err := w.Teardown(t.Context(), "runtime"); err != nil {
+				t.Error(err)
+			}
+			w.wantNothing()
+		}
+	})
+}
+
+// TestReattachOtherAddress: an attachment that would get another address than it had is not attached.
+func TestReattachOtherAddress(t *testing.T) {
+	m := newMemory(t, nil)
+	m.network(t, "web", `{"type": "bridge", "ipam": {"type": "static"}}`, "static")
+	path := m.namespaces.create("/run/netns/w1")
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("web")}); err != nil {
+		t.Fatal(err)
+	}
+	m.namespaces.removeInterface(path, "net1")
+	drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
+	if len(drifts) != 1 || drifts[0].Err == nil || !strings.Contains(drifts[0].Err.Error(), "and it had 10.0.0.1/24") || !drifts[0].Open() {
+		t.Errorf("%+v", drifts)
+	}
+	if got := m.namespaces.interfaces(path); len(got) > 0 {
+		t.Errorf("the namespace has %v", got)
+	}
+}
+
+// TestNotReattached: what a task has moved, or has put into the place of an interface, is left alone.
+func TestNotReattached(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(m *memory, ns *fakeNamespace)
+		want   string
+	}{
+		"another link has the MAC": {func(_ *memory, ns *fakeNamespace) { ns.interfaces[0].Name = "renamed" }, "renamed has the MAC of net1"},
+		"another link has the address": {func(_ *memory, ns *fakeNamespace) {
+			ns.interfaces[0].Name, ns.interfaces[0].MAC = "tap0", ""
+		}, "tap0 has the address 10.0.0.1 of net1"},
+		"in another namespace": {func(m *memory, ns *fakeNamespace) {
+			ns.interfaces, m.host.veths = nil, map[string]string{"host0": "02:00:00:00:00:99"}
+		}, "the host has its end host0 of net1"},
+		"the plugin is gone": {func(m *memory, ns *fakeNamespace) {
+			ns.interfaces, m.config.PluginDirs = nil, []string{t.TempDir()}
+		}, "bridge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, nil)
+			m.network(t, "web", "bridge")
+			path := m.namespaces.create("/run/netns/w1")
+			if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("web")}); err != nil {
+				t.Fatal(err)
+			}
+			requireRecordedEnd(t, m, "w1")
+			test.change(m, m.namespaces.at[path])
+			m.exec.names() // are forgotten
+			drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
+			if len(drifts) != 1 || drifts[0].Err == nil || !strings.Contains(drifts[0].Err.Error(), test.want) || !drifts[0].Open() {
+				t.Errorf("%+v, want an error with %q", drifts, test.want)
+			}
+			if calls := m.exec.names(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DEL") }) {
+				t.Errorf("called %q", calls)
+			}
+		})
+	}
+}
+
+// requireRecordedEnd puts an end of a veth pair on the host into the recorded result, and has the plugin
+// directory be that of the configuration.
+func requireRecordedEnd(t *testing.T, m *memory, id string) {
+	t.Helper()
+	o, err := m.begin(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.end()
+	a := &o.record.Attachments[0]
+	a.PluginDirs = nil
+	a.Result = []byte(strings.Replace(string(a.Result), `"interfaces":[`, `"interfaces":[{"name":"host0","mac":"02:00:00:00:00:99"},`, 1))
+	a.Result = []byte(strings.Replace(string(a.Result), `"interface":0`, `"interface":1`, 1))
+	if err := o.lock.Write(*a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReattachAfterChecks: of plugins that are unknown, a CHECK that fails is no proof. The agent
+// attaches again when two in a row have failed, and one has passed before; an operator's call runs two.
+func TestReattachAfterChecks(t *testing.T) {
+	damage := &types.Error{Code: 999, Msg: "no route"}
+	for name, test := range map[string]struct {
+		answers []error
+		want    string
+	}{
+		"none":                       {nil, "[]"},
+		"passed":                     {[]error{nil}, "[]"},
+		"failed once":                {[]error{nil, damage}, "open"},
+		"failed once, then passed":   {[]error{nil, damage, nil}, "[]"},
+		"failed twice":               {[]error{nil, damage, damage}, "reattached"},
+		"failed, passed, and failed": {[]error{nil, damage, nil, damage}, "open"},
+		"has always failed":          {[]error{damage, damage, damage}, "open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var answer error
+			m := unknownPlugins(t, func(container string) error {
+				if strings.HasPrefix(container, "a") {
+					return answer
+				}
+				return nil
+			})
+			for _, answer = range test.answers {
+				requireCheck(t, m, CheckRequest{})
+			}
+			got := "[]"
+			for _, d := range requireRepair(t, m, RepairRequest{Mode: RepairReattach, LastChecks: true}) {
+				got = map[bool]string{true: "reattached", false: "open"}[d.Reattached && d.Repaired]
+			}
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+			if test.want == "reattached" { // its outcomes are those of another attachment
+				requireCheck(t, m, CheckRequest{Every: time.Hour})
+				requireCheck(t, m, CheckRequest{Every: time.Hour})
+				if drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach, LastChecks: true}); len(drifts) != 1 || drifts[0].Reattached {
+					t.Errorf("a CHECK that never passes: %+v", drifts)
+				}
+			}
+		})
+	}
+	failures := 1
+	m := unknownPlugins(t, func(string) error {
+		if failures--; failures < 0 {
+			return nil
+		}
+		return damage
+	})
+	if drifts := requireRepair(t, m, RepairRequest{IDs: []string{"a"}, Mode: RepairReattach}); len(drifts) > 0 {
+		t.Errorf("a CHECK failed, and the next one passed: %+v", drifts)
+	}
+	failures = 2
+	if drifts := requireRepair(t, m, RepairRequest{IDs: []string{"a"}, Mode: RepairReattach}); len(drifts) != 1 || !drifts[0].Reattached {
+		t.Errorf("two CHECKs failed: %+v", drifts)
+	}
+}
+
+// TestConfirmedDifference: an interface that is there, of unknown plugins, is looked at twice.
+func TestConfirmedDifference(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		m := unknownPlugins(t, func(string) error { return nil })
+		ns := m.namespaces.at[m.config.NetnsDir+"/a"]
+		at := slices.IndexFunc(ns.interfaces, func(i netns.Interface) bool { return i.Name == "eth0" })
+		ns.interfaces[at].Up = false
+		m.pause = func(context.Context, time.Duration) error {
+			ns.interfaces[at].Up = back
+			return nil
+		}
+		drifts := requireRepair(t, m, RepairRequest{IDs: []string{"a"}, Mode: RepairReattach, LastChecks: true})
+		if back && len(drifts) > 0 || !back && (len(drifts) != 1 || !drifts[0].Reattached) {
+			t.Errorf("set up again %v: %+v", back, drifts)
+		}
+	}
+}
+
+// TestAskForFormer: plugins get the addresses and the MAC in the forms that they understand.
+func TestAskForFormer(t *testing.T) {
+	const kept = "IgnoreUnknown=true;ALLOCNET_KEEP_ADDRESSES=true;MAC=02:00:00:00:00:01"
+	for ipam, want := range map[string]struct{ args, cni, ips string }{
+		"host-local":    {kept + ";IP=10.0.0.1", `"cni":{"ips":["10.0.0.1"],"other":1}`, `["10.0.0.1/24"]`},
+		"allocnet-ipam": {kept, `"cni":{"other":1}`, ""},
+		"other":         {kept + ";IP=10.0.0.1", `"cni":{"other":1}`, `["10.0.0.1/24"]`},
+	} {
+		t.Run(ipam, func(t *testing.T) {
+			m := newMemory(t, nil)
+			m.network(t, ipam, ipam) // is installed
+			m.network(t, "web", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": %q}, "args": {"cni": {"other": 1}}, "capabilities": {"ips": true, "mac": true}}`, ipam))
+			path := m.namespaces.create("/run/netns/w1")
+			if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("web")}); err != nil {
+				t.Fatal(err)
+			}
+			m.namespaces.removeInterface(path, "net1")
+			m.exec.calls = nil
+			_ = requireRepair(t, m, RepairRequest{Mode: RepairReattach})
+			for _, c := range m.exec.calls {
+				ips := want.ips == "" || strings.Contains(string(c.Stdin), `"ips":`+want.ips)
+				if c.Environ["CNI_ARGS"] != want.args || !strings.Contains(string(c.Stdin), want.cni) || !ips || !strings.Contains(string(c.Stdin), `"mac":"02:00:00:00:00:01"`) {
+					t.Errorf("%s with CNI_ARGS %s: %s, want %+v", c, c.Environ["CNI_ARGS"], c.Stdin, want)
+				}
+			}
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 
 // startAgent starts an agent of the host, which ends with the test, and returns its socket when its
 // first repair, of an allocation, is complete.
-func (h *host) startAgent(id string) (socket string) {
+func (h *host) startAgent(id string, blocks ...string) (socket string) {
 	h.Helper()
 	h.run("ip -n " + id + " link set lo down")
 	conf := filepath.Join(h.dir, "agent.hcl")
@@ -38,7 +39,7 @@ state_dir = "`+h.state()+`"
 socket {
   path = "`+socket+`"
 }
-`)
+`+strings.Join(blocks, "\n"))
 	cmd := exec.Command(binary, "agent", "--config", conf)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -102,6 +102,20 @@ func TestReattach(t *testing.T) {
 	}
 }
 
+// TestAgentReattaches: in its mode the agent attaches deleted interfaces again, after the kernel has told.
+func TestAgentReattaches(t *testing.T) {
+	h, a := newReattachHost(t, hook.ExecutorAuto)
+	before := h.picture("one")
+	h.startAgent("one", "repair {\n  mode = \"reattach\"\n}")
+	shell(t, "for i in eth0 vlan0 pool0; do ip -n one link del $i; done")
+	diff := ""
+	sandbox.Eventually(t, "the host is as it was", func() bool {
+		diff = difference(withoutMade(before), withoutMade(h.picture("one")))
+		return diff == ""
+	}, func() string { return diff })
+	h.connect("to the published port", outside, a.Netns, ":80", hostAddress+":8080")
+}
+
 // TestReattachUnknown: damage that only CHECK of an unknown plugin sees.
 func TestReattachUnknown(t *testing.T) {
 	h, _ := newReattachHost(t, hook.ExecutorAuto)

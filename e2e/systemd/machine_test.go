@@ -46,7 +46,7 @@ func prepare(run func() int) (int, error) {
 			return 1, fmt.Errorf("%s is missing: run: make deps", tool)
 		}
 	}
-	for _, program := range []string{system("root") + "/usr/lib/systemd/systemd", system("firewalld") + "/usr/sbin/firewalld"} {
+	for _, program := range []string{system("root") + "/usr/lib/systemd/systemd", system("firewalld") + "/usr/sbin/firewalld", system("firewalld") + "/sbin/ifup"} {
 		if _, err := os.Stat(program); err != nil {
 			return 1, fmt.Errorf("a Debian system of the tests is missing: %w: run: make systemd", err)
 		}
@@ -75,7 +75,7 @@ func prepare(run func() int) (int, error) {
 }
 
 // system returns the root directory of a Debian system that `make systemd` builds: "root", or
-// "firewalld" with that.
+// "firewalld" with that and ifupdown.
 func system(name string) string {
 	return filepath.Join(sandbox.Root(), "build", "systemd", name)
 }

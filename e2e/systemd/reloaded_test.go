@@ -5,6 +5,8 @@ package systemd
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +59,7 @@ func TestReloadedFirewalld(t *testing.T) {
 		for _, command := range []string{"firewall-cmd --reload", "firewall-cmd --complete-reload", "systemctl restart firewalld.service"} {
 			t.Run(backend+", "+command, func(t *testing.T) {
 				m := &machine{T: t, leader: m.leader, client: m.client}
-				m.testCommand(ways, strings.Fields(command)...)
+				m.testCommand(ways, command, m.awaitFirewalld)
 			})
 		}
 	}
@@ -71,8 +73,8 @@ func (m *machine) awaitFirewalld() {
 	m.await("firewalld runs", func() bool { _, code := m.exitCode("firewall-cmd", "--state"); return code == 0 })
 }
 
-// testCommand runs a command that removes rules, while there is traffic.
-func (m *machine) testCommand(ways []stream.Way, command ...string) {
+// testCommand runs a command that damages allocations until it has settled, while there is traffic.
+func (m *machine) testCommand(ways []stream.Way, command string, settle func()) {
 	m.must("systemctl", "reset-failed")
 	m.must("systemctl", "restart", "allocnet.service") // another one would pause between many repairs
 	m.await("the agent is ready", func() bool { return m.client.Ready(ctx) == nil })
@@ -88,8 +90,8 @@ func (m *machine) testCommand(ways []stream.Way, command ...string) {
 	}
 	before := m.repairs()
 	began := time.Now()
-	m.must(command...)
-	m.awaitFirewalld()
+	m.must("sh", "-ec", command)
+	settle()
 	m.awaitRepaired()
 	stream.AwaitFlow(m, streams)
 	m.Logf("new connections after %s; silence of established ones: %s", stream.LongestGap(streams, began).Round(time.Millisecond), stream.Silences(talks))
@@ -98,6 +100,27 @@ func (m *machine) testCommand(ways []stream.Way, command ...string) {
 	}
 	if m.repairs() == before {
 		m.Error("the command has removed nothing that the agent has repaired")
+	}
+}
+
+// TestIfupdown: a bridge that ifupdown removes and makes again has its ports again, with the file of
+// docs/repair.md also if the agent is faster than ifup.
+func TestIfupdown(t *testing.T) {
+	text, err := os.ReadFile("../../docs/repair.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := regexp.MustCompile("(?s)<!-- file: (/etc/network/interfaces) -->\n```\\w*\n(.*?)```").FindStringSubmatch(string(text))
+	if file == nil {
+		t.Fatal("docs/repair.md has no file of ifupdown")
+	}
+	m := bootSystem(t, system("firewalld"))
+	m.must("systemctl", "stop", "firewalld.service")
+	m.write(file[1], strings.NewReplacer("web0", "iptables0", "10.88.", "10.96.").Replace(file[2]))
+	m.must("ifup", "iptables0")
+	ways := m.traffic("iptables")
+	for _, between := range []string{"true", "until ip link show iptables0; do sleep 0.05; done"} {
+		m.testCommand(ways, "ifdown iptables0; "+between+"; ifup iptables0", func() { m.must("ifquery", "--state", "iptables0") })
 	}
 }
 

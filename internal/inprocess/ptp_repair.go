@@ -95,7 +95,7 @@ func (c *call) repairHostEnd(host netlink.Link, result *current.Result) error {
 }
 
 func (c *call) repairHostRoutes(host netlink.Link, result *current.Result) error {
-	present, err := routesOf(host)
+	present, err := routesOf(host, unix.RT_TABLE_MAIN)
 	if err != nil {
 		return err
 	}

@@ -12,16 +12,23 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // ensureRoutes gives the interface the routes that it lacks: those to the networks of its
 // addresses, which the kernel made, and those of the result. Without the addresses the kernel
 // takes none.
 func (c *call) ensureRoutes(link netlink.Link, result *current.Result, how insideRepair) error {
-	present, err := routesOf(link)
+	tables := []int{unix.RT_TABLE_MAIN}
+	for _, route := range result.Routes {
+		if route.Table != nil {
+			tables = append(tables, *route.Table)
+		}
+	}
+	present, err := routesOf(link, tables...)
 	if err != nil {
 		return err
 	}
@@ -58,7 +65,7 @@ func (r *Repair) ensureUnopposed(link netlink.Link, present []netlink.Route, rou
 	if hasRoute(present, route) {
 		return nil
 	}
-	all, err := netlinksafe.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: tableOf(route)}, netlink.RT_FILTER_TABLE)
+	all, err := routesThrough(0, tableOf(route))
 	if err != nil {
 		return err
 	}
@@ -88,10 +95,35 @@ func hopText(route netlink.Route) string {
 	return text + "dev " + linkName(route.LinkIndex)
 }
 
-// routesOf returns the routes of all tables through a link.
-func routesOf(link netlink.Link) ([]netlink.Route, error) {
-	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-	return netlinksafe.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+// maxRoutes is how many routes of a table are compared: a task may make any number.
+const maxRoutes = 20_000
+
+// routesOf returns the routes of tables through a link.
+func routesOf(link netlink.Link, tables ...int) ([]netlink.Route, error) {
+	return routesThrough(link.Attrs().Index, tables...)
+}
+
+// routesThrough returns the routes of tables through a link, or with index 0 through any.
+func routesThrough(index int, tables ...int) (all []netlink.Route, err error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	slices.Sort(tables)
+	for _, table := range slices.Compact(tables) {
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			found, err := netns.Routes(h, family, netlink.Route{LinkIndex: index, Table: table}, maxRoutes+1, nil)
+			if err != nil {
+				return nil, err
+			}
+			if len(found) > maxRoutes {
+				return nil, fmt.Errorf("table %d has more than %d routes: those of allocnet are not looked for among so many", table, maxRoutes)
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
 }
 
 // ensureDirect makes the route to the network of an address that the kernel makes with it.

@@ -117,20 +117,20 @@ func nextHops(routes []netlink.Route) []netlink.NexthopInfo {
 }
 
 func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
-	routes, err := Whole(func() ([]netlink.Route, error) { return n.link.RouteList(nil, family) })
+	routes, err := Routes(n.link, family, netlink.Route{Table: unix.RT_TABLE_MAIN}, 0, func(r netlink.Route) bool {
+		if r.Protocol == unix.RTPROT_RA && r.Priority == advertisedMetric {
+			return false
+		}
+		if r.Dst == nil { // older versions of the library
+			return true
+		}
+		ones, _ := r.Dst.Mask.Size()
+		return ones == 0 && r.Dst.IP.IsUnspecified()
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
 	}
-	return slices.DeleteFunc(routes, func(r netlink.Route) bool {
-		if r.Protocol == unix.RTPROT_RA && r.Priority == advertisedMetric {
-			return true
-		}
-		if r.Dst == nil { // older versions of the library
-			return false
-		}
-		ones, _ := r.Dst.Mask.Size()
-		return ones != 0 || !r.Dst.IP.IsUnspecified()
-	}), nil
+	return routes, nil
 }
 
 // SetDefaultRoute makes the route through a gateway on an interface the only default

@@ -68,9 +68,7 @@ func (n *Namespace) rules(family int) ([]netlink.Rule, error) {
 
 // tableRoutes returns the routes of a table; RT_TABLE_UNSPEC stands for all tables.
 func (n *Namespace) tableRoutes(family, table int) ([]netlink.Route, error) {
-	routes, err := Whole(func() ([]netlink.Route, error) {
-		return n.link.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
-	})
+	routes, err := Routes(n.link, family, netlink.Route{Table: table}, 0, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
 	}

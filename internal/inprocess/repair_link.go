@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
@@ -115,13 +116,19 @@ func (c *call) repairFound(link netlink.Link, result *current.Result, how inside
 	} else if err := c.refuseMoved(link, result); err != nil {
 		return err
 	}
-	if down := link.Attrs().Flags&net.FlagUp == 0; down && !c.repair.DryRun {
+	down := link.Attrs().Flags&net.FlagUp == 0
+	if down && !c.repair.DryRun {
 		if err := c.skipSearch(link, result); err != nil {
 			return err
 		}
 	}
 	if err := errors.Join(c.ensureMAC(link, result), c.repair.ensureUp(link), c.ensureAddresses(link, lacking)); err != nil {
 		return err
+	}
+	if !c.repair.DryRun && (down || len(lacking) > 0) {
+		if err := c.awaitAccepted(link, result); err != nil {
+			return err
+		}
 	}
 	return c.ensureRoutes(link, result, how)
 }
@@ -191,6 +198,31 @@ func unsearched(address net.IPNet) *netlink.Addr {
 		a.Flags = unix.IFA_F_NODAD
 	}
 	return a
+}
+
+// acceptTimeout is how long the kernel may take to accept IPv6 addresses that are not searched.
+const acceptTimeout = 500 * time.Millisecond
+
+// awaitAccepted waits until the kernel has accepted the IPv6 addresses of the result, a little after
+// the interface is up: before, it takes no routes that have them as their source. Addresses that a
+// task adds are not waited for, nor is one without a carrier.
+func (c *call) awaitAccepted(link netlink.Link, result *current.Result) error {
+	for deadline := time.Now().Add(acceptTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		now, err := netlinksafe.LinkByName(c.ifName)
+		if err != nil {
+			return err
+		}
+		present, err := netlinksafe.AddrList(link, netlink.FAMILY_V6)
+		if err != nil {
+			return err
+		}
+		tentative := slices.DeleteFunc(present, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_TENTATIVE == 0 })
+		isOwn := func(address *current.IPConfig) bool { return hasAddress(tentative, address.Address) }
+		if now.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 || !slices.ContainsFunc(c.own(result), isOwn) {
+			return nil
+		}
+	}
+	return nil // the routes tell what is wrong
 }
 
 // ensureMAC gives the interface the MAC of the result.

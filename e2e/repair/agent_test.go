@@ -6,6 +6,7 @@ package repair
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,9 +177,11 @@ var untranslated = []string{"nft flush ruleset", "tables deleted"}
 // of the kernel: the comparison at an interval would come too late for the traffic.
 func (h *host) requireTold(socket string) {
 	h.Helper()
-	if all, told := h.repairs(socket); told == 0 || told < all-1 {
-		h.Errorf("the kernel told of the damage of %d of %d repairs", told, all)
-	}
+	var all, told int
+	sandbox.Eventually(h, "the kernel told of the damage that is repaired", func() bool {
+		all, told = h.repairs(socket) // they are counted after the traffic is back
+		return all > 1 && told >= all-1
+	}, func() string { return fmt.Sprintf("of %d of %d", told, all) })
 }
 
 // repairs are those of an agent, and those of damage of which the kernel told.

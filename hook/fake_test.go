@@ -414,6 +414,17 @@ func (n *fakeNamespace) SetAcceptRA(iface string, accept bool) error {
 	return nil
 }
 
+// RestoreAcceptRA notes it, such as "net1=false kept".
+func (n *fakeNamespace) RestoreAcceptRA(iface string, accept bool) error {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.acceptRA = append(n.acceptRA, fmt.Sprintf("%s=%t%s", iface, accept, kept))
+	return nil
+}
+
+// kept marks what kept its addresses.
+const kept = " kept"
+
 // AcceptsRA: an interface ignores router advertisements unless the last call set it to accept
 // them, as those of the kernel do in a namespace that allocnet made.
 func (n *fakeNamespace) AcceptsRA(iface string, accept bool) (bool, error) {
@@ -422,7 +433,7 @@ func (n *fakeNamespace) AcceptsRA(iface string, accept bool) (bool, error) {
 	last := false
 	for _, set := range n.acceptRA {
 		if name, value, _ := strings.Cut(set, "="); name == iface {
-			last = value == "true"
+			last = strings.TrimSuffix(value, kept) == "true"
 		}
 	}
 	return last == accept, nil

@@ -342,6 +342,10 @@ func (n killedNamespace) SetAcceptRA(iface string, accept bool) error {
 	return n.world.killer.effect("accept_ra of "+iface, func() error { return n.fakeNamespace.SetAcceptRA(iface, accept) })
 }
 
+func (n killedNamespace) RestoreAcceptRA(iface string, accept bool) error {
+	return n.world.killer.effect("accept_ra of "+iface, func() error { return n.fakeNamespace.RestoreAcceptRA(iface, accept) })
+}
+
 func (n killedNamespace) AddSourceRoutes(s netns.SourceRoutes) error {
 	return n.world.killer.effect("add source routes", func() error { return n.fakeNamespace.AddSourceRoutes(s) })
 }

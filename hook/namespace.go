@@ -39,6 +39,8 @@ type Namespace interface {
 	// SetAcceptRA has an interface, or netns.NewInterfaces, accept IPv6 router
 	// advertisements, or ignore them and lose what earlier ones gave it.
 	SetAcceptRA(iface string, accept bool) error
+	// RestoreAcceptRA does so, and takes nothing from the interface.
+	RestoreAcceptRA(iface string, accept bool) error
 	// AcceptsRA tells whether an interface is as SetAcceptRA leaves it.
 	AcceptsRA(iface string, accept bool) (bool, error)
 	// DefaultRoutes returns its default routes, IPv4 first, without those of accepted

@@ -128,7 +128,7 @@ func (p *repairing) around(ctx context.Context, ns Namespace) error {
 	return errors.Join(p.bridgeMTU(ctx), p.acceptRA(ns), p.gateways(ns), p.sourceRoutes(ns))
 }
 
-// acceptRA repairs what the interface does with IPv6 router advertisements.
+// acceptRA repairs what the interface does with IPv6 router advertisements, not what they gave it.
 func (p *repairing) acceptRA(ns Namespace) error {
 	a := *p.attachment()
 	if a.AcceptRA == nil {
@@ -142,7 +142,7 @@ func (p *repairing) acceptRA(ns Namespace) error {
 	if *a.AcceptRA {
 		what = fmt.Sprintf("%s has to accept IPv6 router advertisements", a.Interface)
 	}
-	p.ensure(what, func() error { return p.operation.setAcceptRA(ns, &a) })
+	p.ensure(what, func() error { return ns.RestoreAcceptRA(a.Interface, *a.AcceptRA) })
 	return nil
 }
 

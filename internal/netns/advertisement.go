@@ -28,11 +28,19 @@ const advertisedMetric = 2048
 // from earlier ones, except from one that the kernel is processing at that instant. An
 // interface without IPv6 has neither.
 func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
-	err := n.Do(func() error { return writeAcceptRA("net/ipv6/conf/"+iface, accept) })
-	if err == nil && !accept && iface != NewInterfaces {
-		err = n.removeAdvertised(iface)
+	if err := n.RestoreAcceptRA(iface, accept); err != nil || accept || iface == NewInterfaces {
+		return err
 	}
-	if err != nil {
+	if err := n.removeAdvertised(iface); err != nil {
+		return fmt.Errorf("remove from %s in %s what router advertisements gave it: %w", iface, n.path, err)
+	}
+	return nil
+}
+
+// RestoreAcceptRA is SetAcceptRA for an interface that is in use: it keeps its addresses and routes.
+// Some that a program has set, as a client of DHCPv6, look like those of advertisements.
+func (n *Namespace) RestoreAcceptRA(iface string, accept bool) error {
+	if err := n.Do(func() error { return writeAcceptRA("net/ipv6/conf/"+iface, accept) }); err != nil {
 		return fmt.Errorf("set accept_ra of %s in %s: %w", iface, n.path, err)
 	}
 	return nil

@@ -88,6 +88,22 @@ func TestAcceptRA(t *testing.T) {
 	}
 }
 
+// TestRestoreAcceptRA: an interface in use ignores further router advertisements, and keeps what it has.
+func TestRestoreAcceptRA(t *testing.T) {
+	n := advertised(t)
+	connect(t)
+	advertise(t)
+	ip(t, "-n host address add fd00:2::5/64 dev eth0 valid_lft 3600 preferred_lft 3600 nodad")
+	if err := n.RestoreAcceptRA("eth0", false); err != nil {
+		t.Fatal(err)
+	}
+	requireAccepts(t, n, false)
+	requireAdvertised(t, true)
+	if address := sandbox.Run(t, "ip", "-n", "host", "-6", "address"); !strings.Contains(address, "fd00:2::5/64") {
+		t.Errorf("an address with a lifetime is gone:\n%s", address)
+	}
+}
+
 // requireAccepts: an interface is set one way and not the other. One that is missing is set either way.
 func requireAccepts(t *testing.T, n *netns.Namespace, accept bool) {
 	t.Helper()

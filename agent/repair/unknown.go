@@ -5,6 +5,7 @@ package repair
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/allocnet/allocnet/hook"
@@ -14,20 +15,34 @@ const (
 	// checkEvery is the least time between two CHECKs of an attachment whose plugins allocnet
 	// does not know: what they cost, and what they do, is unknown.
 	checkEvery = 5 * time.Minute
-	// calm is the time without an event after which such plugins are run.
-	calm = 2 * time.Second
+	// calm is the time without an event after which such plugins are run. longestCalm is how long
+	// any of them waits for that: a task can make events in its own namespace.
+	calm        = 2 * time.Second
+	longestCalm = checkEvery
 )
 
 // checkUnknown has plugins that allocnet does not know examine what they have made, until ctx
 // ends. Rounds do not wait for them.
 func (r *Repairer) checkUnknown(ctx context.Context) {
-	request := hook.CheckRequest{Every: checkEvery, Except: func(string) bool { return !r.isCalm() }}
+	complete := time.Now() // when nothing was left out last
 	for pause(ctx, interval); ctx.Err() == nil; pause(ctx, interval) {
 		if r.config.Outside != nil && r.config.Outside() != nil {
 			continue
 		}
-		if err := r.config.Engine.CheckUnknown(ctx, request); err != nil && ctx.Err() == nil {
+		waits := time.Since(complete) < longestCalm
+		var leftOut atomic.Bool
+		err := r.config.Engine.CheckUnknown(ctx, hook.CheckRequest{Every: checkEvery, Except: func(string) bool {
+			if !waits || r.isCalm() {
+				return false
+			}
+			leftOut.Store(true)
+			return true
+		}})
+		if err != nil && ctx.Err() == nil {
 			r.config.Logger.Warn("check attachments whose plugins are unknown", "error", err)
+		}
+		if !leftOut.Load() {
+			complete = time.Now()
 		}
 	}
 }

@@ -33,6 +33,21 @@ func TestUnknownPlugins(t *testing.T) {
 	})
 }
 
+// TestNeverCalm: a task that keeps making events delays what is asked of the plugins of others, and does
+// not prevent it.
+func TestNeverCalm(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		const every = calm - calm/20
+		for range 4 * longestCalm / every {
+			sleep(every)
+			h.events <- Removal{}
+		}
+		if got, want := h.checksSoFar(), []time.Duration{longestCalm, 2 * longestCalm, 3 * longestCalm}; !slices.Equal(got, want) {
+			t.Errorf("asked at %v, want %v", got, want)
+		}
+	})
+}
+
 // TestUnknownPluginsHang: what can be repaired is repaired at once meanwhile.
 func TestUnknownPluginsHang(t *testing.T) {
 	run(t, hook.RepairRules, func(h *host, r *Repairer) {

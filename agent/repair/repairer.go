@@ -57,8 +57,9 @@ type Repairer struct {
 	// allocation did, of those that the last round left out.
 	looked time.Time
 	unseen map[string]time.Time
-	// busy is whether the last round left out an allocation that another call was changing.
-	busy bool
+	// busy is the pause after the last round, if that has left out an allocation that another call was
+	// changing; else 0.
+	busy time.Duration
 
 	reattachments reattachments
 
@@ -124,15 +125,15 @@ func (r *Repairer) watch(ctx context.Context) {
 	}
 }
 
-// busyPause is the time from a round that left out an allocation that another call was changing to the
-// next one.
+// busyPause is the time from the first round that left out an allocation that another call was changing
+// to the next one. It doubles with each further one, up to the interval: the call may hang.
 const busyPause = time.Second
 
 // nextDue is when the first of the allocations is due that a round has left out, or will; zero if
 // there is none.
 func (r *Repairer) nextDue(round time.Time) (next time.Time) {
-	if r.busy {
-		next = round.Add(busyPause)
+	if r.busy > 0 && r.busy < interval {
+		next = round.Add(r.busy)
 	}
 	for _, s := range r.series {
 		if due := s.due(); s.pause() > 0 && due.After(round) && (next.IsZero() || due.Before(next)) {
@@ -169,16 +170,17 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	} else {
 		r.forget(held, recorded)
 	}
-	r.busy = false
+	busy := time.Duration(0)
 	for _, d := range drifts {
 		switch d.Skipped {
 		case hook.SkippedBusy:
-			held[d.Allocation], r.busy = true, true
+			held[d.Allocation], busy = true, min(max(2*r.busy, busyPause), interval)
 		case hook.SkippedReattachment:
 			held[d.Allocation] = true
 			r.reattach(ctx, d.Allocation, first)
 		}
 	}
+	r.busy = busy
 	known := map[attachment]Damage{}
 	for a, d := range r.known {
 		if held[a.allocation] {

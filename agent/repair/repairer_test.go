@@ -95,6 +95,12 @@ func (h *host) checksSoFar() []time.Duration {
 	return slices.Clone(h.checks)
 }
 
+func (h *host) roundsSoFar() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rounds
+}
+
 func (h *host) Drifted(string) { h.drifts++ }
 
 func (h *host) Repaired(_ string, took time.Duration, err error) {
@@ -199,8 +205,31 @@ func TestBusy(t *testing.T) {
 		delete(h.busy, "a")
 		h.mu.Unlock()
 		sleep(interval - 5*busyPause/2 - 1)
-		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{settle + 3*busyPause}) || h.rounds != 5 {
-			t.Errorf("repaired at %v in %d rounds, want %v in 5", got, h.rounds, settle+3*busyPause)
+		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{settle + 3*busyPause}) || h.rounds != 4 {
+			t.Errorf("repaired at %v in %d rounds, want %v in 4", got, h.rounds, settle+3*busyPause)
+		}
+		h.mu.Lock()
+		h.busy["a"] = true
+		h.mu.Unlock()
+		before := h.roundsSoFar()
+		h.damage("a")
+		sleep(settle + busyPause)
+		if got := h.roundsSoFar() - before; got != 2 {
+			t.Errorf("%d rounds a second after damage of another busy allocation, want 2", got)
+		}
+	})
+}
+
+// TestBusyShare: while a call hangs, its allocation takes no more of the time than without.
+func TestBusyShare(t *testing.T) {
+	run(t, hook.RepairRules, func(h *host, r *Repairer) {
+		h.busy["a"] = true
+		h.damage("a")
+		sleep(4 * interval)
+		before := h.roundsSoFar()
+		sleep(10 * interval)
+		if got := h.roundsSoFar() - before; got != 10 {
+			t.Errorf("%d rounds in 10 intervals, want 10", got)
 		}
 	})
 }

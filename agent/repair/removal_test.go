@@ -4,6 +4,7 @@
 package repair
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -13,8 +14,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -154,6 +157,42 @@ func TestRemovedBy(t *testing.T) {
 			t.Errorf("removed by %s, want %s", got, want)
 		}
 	})
+}
+
+// TestRemovedMeanwhile: who removes something while a round runs, which finds it or not, is known to the
+// next one.
+func TestRemovedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &slowEngine{host: newHost()}
+		r := New(Config{Engine: engine, Observer: engine, Logger: hclog.NewNullLogger()}, hook.RepairRules)
+		engine.meanwhile = func() {
+			sleep(time.Second)
+			r.hear(Removal{By: hook.Remover{Name: "nft", PID: 1}, chains: map[string]bool{"one of table nat of iptables": true}})
+			sleep(time.Second)
+		}
+		r.round(t.Context(), time.Time{})
+		engine.damageSilently("a")
+		r.round(t.Context(), time.Time{})
+		if got := fmt.Sprint(engine.removedBy["a"]); got != "[[nft (PID 1)]]" {
+			t.Errorf("removed by %s", got)
+		}
+	})
+}
+
+// slowEngine is one whose first round lasts.
+type slowEngine struct {
+	*host
+
+	meanwhile func()
+}
+
+func (s *slowEngine) RepairAttachments(ctx context.Context, r hook.RepairRequest) ([]hook.Drift, error) {
+	drifts, err := s.host.RepairAttachments(ctx, r)
+	if s.meanwhile != nil {
+		s.meanwhile()
+		s.meanwhile = nil
+	}
+	return drifts, err
 }
 
 // TestRemovedByReport: who has removed what is missing is known as long as it is.

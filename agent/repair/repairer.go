@@ -35,7 +35,7 @@ type Observer interface {
 type Config struct {
 	Engine Engine
 	// Watch tells of what is removed until the context ends; see the function Watch.
-	Watch func(ctx context.Context, removed func(Removal)) error
+	Watch func(ctx context.Context, removed func(Removal), deaf func(error)) error
 	// Outside returns an error if the process does not see the namespaces of the host; then
 	// rounds do nothing. Nil: it sees them.
 	Outside  func() error
@@ -116,11 +116,20 @@ func (r *Repairer) Run(ctx context.Context) {
 // watchPause is the time between two attempts to hear of events.
 const watchPause = 5 * time.Second
 
-// watch kicks a round for each event until ctx ends. After a failure to hear, it is tried again.
+// watch kicks a round for each event until ctx ends. After a failure to hear, it is tried again, and
+// logged if it is another one.
 func (r *Repairer) watch(ctx context.Context) {
+	last := ""
+	warn := func(text string, err error) {
+		if err.Error() != last {
+			r.config.Logger.Warn(text, "interval", interval, "error", err)
+		}
+		last = err.Error()
+	}
+	deaf := func(err error) { warn("damage in namespaces is noticed at an interval only", err) }
 	for ; ctx.Err() == nil; pause(ctx, watchPause) {
-		if err := r.config.Watch(ctx, r.hear); err != nil {
-			r.config.Logger.Warn("damage is noticed at an interval only", "interval", interval, "error", err)
+		if err := r.config.Watch(ctx, r.hear, deaf); err != nil {
+			warn("damage is noticed at an interval only", err)
 		}
 	}
 }

@@ -6,7 +6,9 @@ package repair
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -109,7 +111,7 @@ func (h *host) Repaired(_ string, took time.Duration, err error) {
 	}
 }
 
-func (h *host) watch(ctx context.Context, removed func(Removal)) error {
+func (h *host) watch(ctx context.Context, removed func(Removal), _ func(error)) error {
 	if h.hears != nil {
 		return h.hears
 	}
@@ -337,7 +339,8 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// TestDeaf: without events there are rounds at the interval, and a host that is not seen has none.
+// TestDeaf: without events there are rounds at the interval, which is logged once, and a host that is not
+// seen has none.
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost()
@@ -345,7 +348,8 @@ func TestDeaf(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 3*interval+time.Second)
 		defer stop()
 		outside := errors.New("in a container")
-		c := Config{Engine: h, Watch: h.watch, Observer: h, Logger: hclog.NewNullLogger(), Outside: func() error {
+		var log strings.Builder
+		c := Config{Engine: h, Watch: h.watch, Observer: h, Logger: hclog.New(&hclog.LoggerOptions{Output: &log}), Outside: func() error {
 			if time.Since(h.began) < interval {
 				return outside
 			}
@@ -355,6 +359,29 @@ func TestDeaf(t *testing.T) {
 		sleep(watchPause)
 		if h.rounds != 3 {
 			t.Errorf("%d rounds, want 3", h.rounds)
+		}
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "damage is noticed at an interval only") {
+			t.Errorf("logged %s", text)
+		}
+	})
+}
+
+// TestHardOfHearing: what the kernel does not tell of namespaces is logged once for each reason, also if
+// the host is heard again and again.
+func TestHardOfHearing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		h := newHost()
+		ctx, stop := context.WithTimeout(t.Context(), 4*watchPause-time.Second)
+		defer stop()
+		began := time.Now()
+		watch := func(_ context.Context, _ func(Removal), deaf func(error)) error {
+			deaf(fmt.Errorf("reason %d", time.Since(began)/(2*watchPause)))
+			return nil
+		}
+		New(Config{Engine: h, Watch: watch, Observer: h, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}, hook.RepairRules).Run(ctx)
+		if text := log.String(); strings.Count(text, "\n") != 2 || strings.Count(text, "damage in namespaces is noticed at an interval only") != 2 {
+			t.Errorf("logged %s", text)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"syscall"
 
@@ -28,9 +29,10 @@ var links = kernelevents.Subscription{
 // Watch calls removed at once, as a round that has begun before may have missed what was removed
 // meanwhile, and then when something was removed from the host's kernel tables, or from those of a
 // namespace that has an ID in the host's. A loss of messages counts as a removal; what is added is
-// not told. It may be called by several goroutines at once. Watch returns when the context ends
-// or nothing can be heard any more.
-func Watch(ctx context.Context, removed func(Removal)) error {
+// not told. It may be called by several goroutines at once. Without the right to hear of namespaces,
+// which it calls deaf with, Watch tells of the host. It returns when the context ends or nothing can be
+// heard any more.
+func Watch(ctx context.Context, removed func(Removal), deaf func(error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{removed: removed}
 	defer w.sources.Wait()
@@ -41,7 +43,13 @@ func Watch(ctx context.Context, removed func(Removal)) error {
 	}{{links, w.links()}, {kernelevents.NFTables, w.rules(ownProcesses().remover)}} {
 		w.sources.Add(1)
 		source.Ended = func() { cancel(); w.sources.Done() }
-		if err := source.Start(ctx, source.Listener); err != nil {
+		err := source.Start(ctx, source.Listener)
+		if source.AllNamespaces && errors.Is(err, unix.EPERM) { // CAP_NET_BROADCAST
+			deaf(err)
+			source.AllNamespaces = false
+			err = source.Start(ctx, source.Listener)
+		}
+		if err != nil {
 			w.sources.Done()
 			return err
 		}

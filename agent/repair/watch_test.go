@@ -110,12 +110,12 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// TestWatchEnds: it tells at once, and returns when the context ends. Listening to links needs no
-// rights; those who may not hear of rules get an error.
+// TestWatchEnds: it tells at once, and returns when the context ends. Those who may not hear of rules
+// get an error.
 func TestWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := Watch(ctx, func(Removal) { cancel() }); err != nil && !errors.Is(err, unix.EPERM) {
+	if err := Watch(ctx, func(Removal) { cancel() }, func(error) {}); err != nil && !errors.Is(err, unix.EPERM) {
 		t.Error(err)
 	}
 }

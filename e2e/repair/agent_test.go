@@ -41,7 +41,8 @@ socket {
   path = "`+socket+`"
 }
 `+strings.Join(blocks, "\n"))
-	cmd := exec.Command(binary, "agent", "--config", conf)
+	args := append(slices.Clone(h.launcher), binary, "agent", "--config", conf)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)

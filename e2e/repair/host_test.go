@@ -56,6 +56,8 @@ type host struct {
 
 	engine *hook.Engine
 	dir    string
+	// launcher is the command that executes the agent. Empty: none.
+	launcher []string
 }
 
 const (

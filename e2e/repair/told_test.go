@@ -151,3 +151,16 @@ func TestToldOfNamespaces(t *testing.T) {
 		})
 	}
 }
+
+// TestToldOfHost: without CAP_NET_BROADCAST the kernel tells of the host alone.
+func TestToldOfHost(t *testing.T) {
+	h := newHost(t, hook.ExecutorAuto, "iptables")
+	h.launcher = []string{"setpriv", "--bounding-set", "-net_broadcast"}
+	a := h.attach("one", 8080)
+	t.Cleanup(func() { h.detach("one") })
+	h.startAgent("one")
+	before := h.picture("one")
+	for _, command := range []string{"iptables -D CNI-FORWARD -s " + a.Attachments[0].Addresses[0].Addr().String() + " -j ACCEPT", "ip link set web0 down"} {
+		h.awaitRepair(before, func() { shell(t, command) })
+	}
+}

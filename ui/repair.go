@@ -105,9 +105,13 @@ func repeatedText(repairs int) string {
 	return counted(repairs, "repair") + " in short succession: the next one waits"
 }
 
-// isDamaged tells whether the repairer has found the attachment, or lo, to lack something.
+// isDamaged tells whether the repairer has found the attachment, or lo, to lack something. What it knows
+// of an allocation that waits may be old.
 func (h *host) isDamaged(d api.Drift) bool {
 	if h.Repair.Err != nil || d.Allocation == "" {
+		return false
+	}
+	if slices.ContainsFunc(h.Repair.Value.Waiting, func(w api.WaitingRepair) bool { return w.Allocation == d.Allocation }) {
 		return false
 	}
 	if d.Interface == "" && strings.HasPrefix(d.Text, "interface lo ") {

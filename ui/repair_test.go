@@ -20,25 +20,27 @@ func TestDriftOnce(t *testing.T) {
 		{Allocation: "a", Text: "default route via 10.0.0.1 dev wg0 is beside another"},
 		{Network: "web", Allocation: "a", Interface: "eth0", Text: "interface is down"},
 		{Network: "web", Allocation: "b", Interface: "eth0", Text: "address is gone"},
+		{Network: "web", Allocation: "w", Interface: "eth0", Text: "interface eth0 is missing"},
 	}})
 	r.agent.Set(api.PathRepair, api.Repair{Mode: "report", Damaged: []api.Damage{
 		{Allocation: "a", Interface: "lo", Missing: []string{"interface lo is down"}},
 		{Allocation: "a", Network: "web", Interface: "eth0", Missing: []string{"state of eth0"}, Unrepairable: []string{"interface eth0"}, RemovedBy: []api.Remover{nft}},
 		{Allocation: "c", Error: "a plugin hangs"},
-	}, Waiting: []api.WaitingRepair{{Allocation: "a", Repairs: 7, RemovedBy: []api.Remover{nft}}, {Allocation: "d", Repairs: 1, RemovedBy: []api.Remover{{Name: "firewalld", PID: 8}}}}})
+		{Allocation: "w", Network: "web", Interface: "eth0", Missing: []string{"rule in chain X"}},
+	}, Waiting: []api.WaitingRepair{{Allocation: "w", Repairs: 7, RemovedBy: []api.Remover{nft}}, {Allocation: "d", Repairs: 1, RemovedBy: []api.Remover{{Name: "firewalld", PID: 8}}}}})
 	body := r.enter().page("problems").body
-	if got := strings.Count(body, ">drift<"); got != 7 {
-		t.Errorf("%d problems, want 7: %s", got, body)
+	if got := strings.Count(body, ">drift<"); got != 9 {
+		t.Errorf("%d problems, want 9: %s", got, body)
 	}
 	for _, text := range []string{
 		"web0 is down", "lo is not as it was set up", "beside another", "missing: state of eth0", "to be attached again: interface eth0", "address is gone", "differs from its record", "a plugin hangs",
-		"7 repairs in short", "removed by firewalld (PID 8)<", "1 repair in short", "repair mode is <code>report</code>",
+		"7 repairs in short", "eth0 on web: interface eth0 is missing", "removed by firewalld (PID 8)<", "1 repair in short", "repair mode is <code>report</code>",
 	} {
 		if !strings.Contains(body, text) {
 			t.Errorf("no %q", text)
 		}
 	}
-	if got := strings.Count(body, "removed by nft (PID 9), started by bash"); got != 2 { // of lo, and of eth0
+	if got := strings.Count(body, "removed by nft (PID 9), started by bash"); got != 2 { // of a, and of w
 		t.Errorf("who has removed it is told %d times, want 2", got)
 	}
 	if strings.Contains(body, "eth0 on web: interface is down") || strings.Contains(body, "set it up") {

@@ -71,6 +71,38 @@ func TestForcedCleanup(t *testing.T) {
 	}
 }
 
+// TestLostInterface: DEL of plugins succeeds and leaves rules if a task has deleted the interface.
+func TestLostInterface(t *testing.T) {
+	for name, deleted := range map[string]string{"deleted": "eth0", "another deleted": "net1", "nothing deleted": ""} {
+		t.Run(name, func(t *testing.T) {
+			var cleaned []string
+			m := newMemory(t, func(c *Config) {
+				c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
+					for _, s := range left[0].Suspects {
+						cleaned = append(cleaned, s.Attachment.Interface)
+					}
+					return make([]error, len(left))
+				})
+			})
+			m.network(t, "web", "bridge")
+			a, err := m.Setup(t.Context(), Request{ID: "w1", Primary: &selection.Element{Name: "web", Interface: "eth0"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.namespaces.removeInterface(a.Netns, deleted)
+			if err := m.Teardown(t.Context(), "w1"); err != nil {
+				t.Error(err)
+			}
+			if isCleaned := slices.Equal(cleaned, []string{"eth0"}); isCleaned != (deleted == "eth0") {
+				t.Errorf("forced cleanup of %q", cleaned)
+			}
+			if _, err := m.Status(t.Context(), "w1"); !errors.Is(err, state.ErrNotFound) {
+				t.Errorf("it is on record: %v", err)
+			}
+		})
+	}
+}
+
 // TestCleanerByDefault is that of package cleanup, with the engine's cache of
 // libcni.
 func TestCleanerByDefault(t *testing.T) {

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -129,6 +131,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 		return err
 	}
 	o.recallResults(attachments)
+	lost := o.lost(path, attachments)
 	o.markDeleting(attachments)
 	if err := o.writeResolvConf(attachments); err != nil { // it must not keep anything attached
 		o.log.Warn("resolv.conf still has the DNS of detached networks", "error", err)
@@ -139,15 +142,36 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	errs, chains := make([]error, len(attachments)), make([]*chain, len(attachments))
 	inOrder(dels, len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
 		errs[i] = o.instrument(OpDetach, &attachments[i], func() (err error) {
-			chains[i], err = o.detach(dels, &attachments[i], path)
+			chains[i], err = o.detach(dels, &attachments[i], path, lost)
 			return err
 		})
 	})
-	o.commitDetached(dels, attachments, chains, errs, path)
+	o.commitDetached(dels, attachments, chains, errs, lost)
 	if path != "" {
 		o.cleanReplaced(ctx, attachments, chains, errs)
 	}
-	return o.removeLeftovers(ctx, suspects(attachments, errs, path == ""))
+	return o.removeLeftovers(ctx, suspects(attachments, errs, lost))
+}
+
+// lost returns the interfaces that ADD has made and that are gone before DEL: plugins then report
+// success and leave their rules. Without the namespace all are; if it cannot be read, none.
+func (o *operation) lost(path string, attachments []state.Attachment) map[string]bool {
+	lost := map[string]bool{}
+	present, err := o.interfacesAt(path)
+	for _, a := range attachments {
+		isGone := err == nil && len(a.Result) > 0 && !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface })
+		lost[a.Interface] = path == "" || a.FormerResult != nil || isGone
+	}
+	return lost
+}
+
+func (o *operation) interfacesAt(path string) ([]netns.Interface, error) {
+	ns, err := o.config.Namespaces.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	return ns.Interfaces()
 }
 
 // cleanReplaced runs forced cleanup for attachments that were removed in process in place of their
@@ -163,22 +187,22 @@ func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attac
 
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
 // removes what it can. It adds the errors.
-func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, path string) {
+func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, lost map[string]bool) {
 	for i, err := range o.commit(ctx, o.hold, o.log, chains...) {
 		switch {
 		case err != nil:
 			errs[i] = errors.Join(errs[i], o.failure("detach", attachments[i], attachments[i].Attempts, err))
 		case errs[i] == nil && chains[i].changes != nil && !replaces(chains[i].changes, attachments[i]):
-			errs[i] = o.forgetDetached(attachments[i], path)
+			errs[i] = o.forgetDetached(attachments[i], lost)
 		}
 	}
 }
 
-// forgetDetached deletes the record of an attachment that DEL has removed. Without the
-// namespace plugins report success and leave rules: see suspects.
-func (o *operation) forgetDetached(a state.Attachment, path string) error {
+// forgetDetached deletes the record of an attachment that DEL has removed, unless forced
+// cleanup follows: see suspects.
+func (o *operation) forgetDetached(a state.Attachment, lost map[string]bool) error {
 	o.attachmentLog(a).Info("detached")
-	if path == "" || a.FormerResult != nil {
+	if lost[a.Interface] {
 		return nil
 	}
 	return o.lock.Delete(a.Interface)
@@ -228,7 +252,7 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 
 // detach runs DEL. The record of an attachment whose plugins are executed is deleted at once:
 // after a kill DEL would remove an interface that another program has given the same name.
-func (o *operation) detach(ctx context.Context, a *state.Attachment, path string) (*chain, error) {
+func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, lost map[string]bool) (*chain, error) {
 	a.Attempts++
 	o.removeSourceRoutes(*a, path)
 	c, err := o.del(ctx, *a, path)
@@ -236,18 +260,16 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	case err != nil:
 		return c, o.failure("detach", *a, a.Attempts, err)
 	case c.changes == nil:
-		return c, o.forgetDetached(*a, path)
+		return c, o.forgetDetached(*a, lost)
 	}
 	return c, nil
 }
 
-// suspects returns the attachments whose DEL failed, those whose interface was gone before DEL, because
-// a repair was attaching them again, and all of them if the namespace is missing: plugins then
-// report success and leave their rules.
-func suspects(attachments []state.Attachment, errs []error, missing bool) []state.Suspect {
+// suspects returns the attachments whose DEL failed, and those whose interface was gone before.
+func suspects(attachments []state.Attachment, errs []error, lost map[string]bool) []state.Suspect {
 	var found []state.Suspect
 	for i, a := range attachments {
-		if errs[i] != nil || missing || a.FormerResult != nil {
+		if errs[i] != nil || lost[a.Interface] {
 			found = append(found, state.Suspect{Attachment: a, DelErr: errs[i]})
 		}
 	}

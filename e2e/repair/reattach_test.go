@@ -178,10 +178,21 @@ func TestKilledReattach(t *testing.T) {
 				}
 				h.requireAsBefore(before)
 			}
-			if executor == hook.ExecutorAuto { // DEL of plugins leaves rules of an interface that is gone
-				shell(t, "ip -n one link del eth0")
-				h.kill(100*time.Millisecond, "repair", "--reattach")
-			}
+			shell(t, "ip -n one link del eth0") // it is detached so
+			h.kill(100*time.Millisecond, "repair", "--reattach")
+		})
+	}
+}
+
+// TestLostInterface: detaching an allocation whose task has deleted its interface leaves nothing,
+// though DEL of bridge and ptp then leaves rules.
+func TestLostInterface(t *testing.T) {
+	for name, executor := range map[string]string{"in process": hook.ExecutorAuto, "plugins": hook.ExecutorPlugins} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, executor, "iptables")
+			h.attach("one", 8080, further...)
+			shell(t, "for i in eth0 peer0; do ip -n one link del $i; done")
+			h.detach("one")
 		})
 	}
 }

@@ -170,9 +170,9 @@ func TestRemovedMeanwhile(t *testing.T) {
 			r.hear(Removal{By: hook.Remover{Name: "nft", PID: 1}, chains: map[string]bool{"one of table nat of iptables": true}})
 			sleep(time.Second)
 		}
-		r.round(t.Context(), time.Time{})
+		r.round(t.Context())
 		engine.damageSilently("a")
-		r.round(t.Context(), time.Time{})
+		r.round(t.Context())
 		if got := fmt.Sprint(engine.removedBy["a"]); got != "[[nft (PID 1)]]" {
 			t.Errorf("removed by %s", got)
 		}

@@ -60,6 +60,8 @@ type Repairer struct {
 	// busy is the pause after the last round, if that has left out an allocation that another call was
 	// changing; else 0.
 	busy time.Duration
+	// late are those allocations, with when the kernel told of damage that may be theirs; zero if it has not.
+	late map[string]time.Time
 
 	reattachments reattachments
 
@@ -67,8 +69,9 @@ type Repairer struct {
 	status Status
 	// removals are those of which is known who made them.
 	removals removals
-	// told is when the kernel last told of something.
-	told time.Time
+	// told is when the kernel last told of something, and unanswered when it first did after the last
+	// round had looked; zero if it has not.
+	told, unanswered time.Time
 }
 
 // attachment is one of an allocation.
@@ -103,13 +106,13 @@ func (r *Repairer) Run(ctx context.Context) {
 	defer r.reattachments.group.Wait()
 	background.Go(func() { r.checkUnknown(ctx) })
 	background.Go(func() { r.watch(ctx) })
-	first, rests := time.Time{}, rests{}
+	rests := rests{}
 	for ctx.Err() == nil {
 		began := time.Now()
-		r.round(ctx, first)
+		r.round(ctx)
 		ended := time.Now()
 		took := ended.Sub(began)
-		first = awaitRound(ctx, r.kicks, took, rests.after(ended, took), r.nextDue(began))
+		awaitRound(ctx, r.kicks, took, rests.after(ended, took), r.nextDue(began))
 	}
 }
 
@@ -152,9 +155,8 @@ func (r *Repairer) nextDue(round time.Time) (next time.Time) {
 	return next
 }
 
-// round compares all attachments but those that are not due. The kernel told of the first event at
-// a time, which is zero if it has not.
-func (r *Repairer) round(ctx context.Context, first time.Time) {
+// round compares all attachments but those that are not due.
+func (r *Repairer) round(ctx context.Context) {
 	if r.config.Outside != nil && r.config.Outside() != nil {
 		return
 	}
@@ -179,14 +181,15 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	} else {
 		r.forget(held, recorded)
 	}
-	busy := time.Duration(0)
+	first, busy, late := r.answer(began), time.Duration(0), map[string]time.Time{}
 	for _, d := range drifts {
 		switch d.Skipped {
 		case hook.SkippedBusy:
 			held[d.Allocation], busy = true, min(max(2*r.busy, busyPause), interval)
+			late[d.Allocation] = r.toldOf(d.Allocation, first)
 		case hook.SkippedReattachment:
 			held[d.Allocation] = true
-			r.reattach(ctx, d.Allocation, first)
+			r.reattach(ctx, d.Allocation, r.toldOf(d.Allocation, first))
 		}
 	}
 	r.busy = busy
@@ -198,15 +201,24 @@ func (r *Repairer) round(ctx context.Context, first time.Time) {
 	}
 	drifts = slices.DeleteFunc(drifts, func(d hook.Drift) bool { return d.Skipped != "" })
 	for _, d := range drifts {
-		r.note(d, first)
+		r.note(d, r.toldOf(d.Allocation, first))
 		if !d.Repaired {
 			known[attachment{d.Allocation, d.Interface}] = r.damage(d)
 		}
 	}
 	r.count(drifts)
-	r.known = known
+	r.known, r.late = known, late
 	r.look(began, held)
 	r.publish()
+}
+
+// toldOf returns when the kernel told of damage that may be an allocation's, and which it told of
+// first since the round before; zero if it has not.
+func (r *Repairer) toldOf(id string, first time.Time) time.Time {
+	if at, was := r.late[id]; was && !at.IsZero() {
+		return at
+	}
+	return first
 }
 
 // damage is that of an attachment that lacks something, and may have lacked it before. A later

@@ -186,6 +186,31 @@ func TestEvent(t *testing.T) {
 	})
 }
 
+// TestToldMeanwhile: of damage that a round repairs, the kernel may tell while it runs, and of damage
+// that it has not seen too.
+func TestToldMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Config{}, hook.RepairRules)
+		began := time.Now()
+		if at := r.answer(began); !at.IsZero() {
+			t.Errorf("told at %v, want never", at)
+		}
+		for _, at := range []time.Duration{time.Second, 2 * time.Second} {
+			sleep(time.Until(began.Add(at)))
+			r.hear(Removal{})
+		}
+		if at := r.answer(began); at.Sub(began) != time.Second {
+			t.Errorf("told after %v, want 1s", at.Sub(began))
+		}
+		if at := r.answer(began.Add(3 * time.Second)); at.Sub(began) != 2*time.Second {
+			t.Errorf("told after %v, want 2s, which may be after the look", at.Sub(began))
+		}
+		if at := r.answer(began.Add(4 * time.Second)); !at.IsZero() {
+			t.Errorf("told at %v, want never: a round has looked since", at)
+		}
+	})
+}
+
 // TestInterval: what the kernel does not tell of is repaired, and its time is not counted.
 func TestInterval(t *testing.T) {
 	run(t, hook.RepairRules, func(h *host, r *Repairer) {
@@ -209,6 +234,9 @@ func TestBusy(t *testing.T) {
 		sleep(interval - 5*busyPause/2 - 1)
 		if got := h.repairsOf("a"); !slices.Equal(got, []time.Duration{settle + 3*busyPause}) || h.rounds != 4 {
 			t.Errorf("repaired at %v in %d rounds, want %v in 4", got, h.rounds, settle+3*busyPause)
+		}
+		if !slices.Equal(h.took, []time.Duration{settle + 3*busyPause}) {
+			t.Errorf("repaired after %v, want the time since the kernel told", h.took)
 		}
 		h.mu.Lock()
 		h.busy["a"] = true

@@ -21,7 +21,7 @@ const (
 	// and detached there are always events. Rest is taken from what is owed beyond a credit, so that
 	// damage soon after other damage is repaired at once.
 	restShare  = 4
-	restCredit = 10 * time.Second
+	restCredit = 20 * time.Second
 )
 
 // rests is what rounds owe. Its zero value is for a first round.
@@ -41,8 +41,8 @@ func (r *rests) after(now time.Time, took time.Duration) time.Duration {
 
 // awaitRound returns when the next round shall begin after one that took some time: soon after an
 // event, or at a time, or after the interval, but not before a rest. The time may be zero: there is
-// none. It reports when the first event came; zero if there was none.
-func awaitRound(ctx context.Context, events <-chan struct{}, took, rest time.Duration, at time.Time) (first time.Time) {
+// none.
+func awaitRound(ctx context.Context, events <-chan struct{}, took, rest time.Duration, at time.Time) {
 	wait := max(interval, idleShare*took)
 	if !at.IsZero() {
 		wait = min(wait, time.Until(at))
@@ -50,18 +50,16 @@ func awaitRound(ctx context.Context, events <-chan struct{}, took, rest time.Dur
 	rested, over := time.After(rest), time.After(max(wait, rest))
 	select {
 	case <-ctx.Done():
-		return time.Time{}
+		return
 	case <-over:
-		return time.Time{}
+		return
 	case <-events:
 	}
-	first = time.Now()
 	awaitQuiet(ctx, events)
 	select {
 	case <-ctx.Done():
 	case <-rested:
 	}
-	return first
 }
 
 // awaitQuiet returns when no event has come for a while, or when they do not end.

@@ -51,11 +51,27 @@ func (r *Repairer) checkUnknown(ctx context.Context) {
 func (r *Repairer) hear(one Removal) {
 	r.mu.Lock()
 	r.told = time.Now()
+	if r.unanswered.IsZero() {
+		r.unanswered = r.told
+	}
 	if one.By.Name != "" {
 		r.removals.add(one, r.told)
 	}
 	r.mu.Unlock()
 	kick(r.kicks)
+}
+
+// answer returns when the kernel first told of what a round, which began at a time, has looked for; zero
+// if it has not. What it told since may be for the next one.
+func (r *Repairer) answer(began time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.unanswered
+	r.unanswered = time.Time{}
+	if !r.told.Before(began) {
+		r.unanswered = r.told
+	}
+	return first
 }
 
 // isCalm tells whether there was no event for a while.

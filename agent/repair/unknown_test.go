@@ -84,7 +84,7 @@ func TestReportedOutcome(t *testing.T) {
 		r := New(Config{Engine: engine, Observer: engine, Logger: hclog.NewNullLogger()}, hook.RepairRules)
 		for _, found := range []hook.Drift{failed, failed, {Allocation: "a", Skipped: hook.SkippedBusy}, failed} {
 			engine.drifts = []hook.Drift{found}
-			r.round(t.Context(), time.Time{})
+			r.round(t.Context())
 			if s := r.Status(); len(s.Drifts) != 1 || s.Drifts[0].Err == nil || len(s.Repeated) > 0 {
 				t.Errorf("%+v after %+v", s, found)
 			}
@@ -93,7 +93,7 @@ func TestReportedOutcome(t *testing.T) {
 			t.Errorf("%d repairs are counted, and %d drifts, want none and one", len(r.series), engine.host.drifts)
 		}
 		engine.drifts = []hook.Drift{{Allocation: "a", Skipped: "its namespace is gone"}}
-		if r.round(t.Context(), time.Time{}); len(r.Status().Drifts) > 0 {
+		if r.round(t.Context()); len(r.Status().Drifts) > 0 {
 			t.Errorf("%+v without the namespace", r.Status())
 		}
 	})

@@ -45,7 +45,7 @@ func repairBridge(c *call) error {
 	if !conf.IPMasq || conf.IPAM.Type == "" {
 		return nil
 	}
-	return c.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+	return c.repairMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
 }
 
 // repairHost repairs what the attachment has on the host.

@@ -23,6 +23,8 @@ type Changes struct {
 	leases []func(context.Context) error
 	// after are run when the rules have been added, until one fails.
 	after []func() error
+	// translations are those that a repair adds.
+	translations []translation
 	// repair is whose rules are added only if they are missing; nil for other verbs than CHECK.
 	repair *Repair
 }

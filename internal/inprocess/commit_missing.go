@@ -36,11 +36,7 @@ func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
 	for _, family := range iptablesFamilies {
 		m.run(func() error { return m.iptables(family) })
 	}
-	for _, c := range all {
-		if m.incomplete[c] && c.repair.Err == nil && !c.repair.DryRun {
-			c.repair.fail(c.runAfter())
-		}
-	}
+	m.forgetFlows()
 }
 
 // missingRules are the rules of chains that repair.

@@ -44,7 +44,7 @@ func repairPTP(c *call) error {
 	if !conf.IPMasq {
 		return nil
 	}
-	return c.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+	return c.repairMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
 }
 
 // ensureIndirect makes the routes that lead all packets through the gateway, and removes the

@@ -17,7 +17,7 @@ func repairPortmap(c *call) error {
 			return err
 		}
 		c.changes.rules = append(c.changes.rules, r)
-		c.changes.after = append(c.changes.after, func() error { return conf.forgetFlows(isIPv4(address.IP)) })
+		c.changes.translations = append(c.changes.translations, publication{address.IP, conf.RuntimeConfig.PortMappings})
 		if !isIPv4(address.IP) || !conf.snat() {
 			continue
 		}

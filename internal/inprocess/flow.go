@@ -1,0 +1,171 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// flow is one that the kernel tracks. Package vishvananda/netlink does not tell whether it has been
+// answered.
+type flow struct {
+	// original are the addresses of its first packet, and reply those of packets in the other
+	// direction: what is translated, these do not share.
+	original, reply flowTuple
+	protocol        uint8
+	// answered is whether there have been packets in both directions.
+	answered bool
+	// state is that of TCP.
+	state uint8
+	// message is what the kernel says of it, and identifies it.
+	message []byte
+}
+
+// flowTuple is one direction of a flow.
+type flowTuple struct {
+	source, destination         netip.Addr
+	sourcePort, destinationPort uint16
+}
+
+// seenReply is IPS_SEEN_REPLY of the kernel.
+const seenReply = 1 << 1
+
+// nfgenmsgLength is the length of what precedes the attributes of a message.
+const nfgenmsgLength = 4
+
+func parseFlow(message []byte) (flow, error) {
+	f := flow{message: message}
+	if len(message) < nfgenmsgLength {
+		return f, fmt.Errorf("a flow of %d bytes", len(message))
+	}
+	attributes, err := netlink.NewAttributeDecoder(message[nfgenmsgLength:])
+	if err != nil {
+		return f, err
+	}
+	attributes.ByteOrder = binary.BigEndian
+	for attributes.Next() {
+		switch attributes.Type() {
+		case nl.CTA_TUPLE_ORIG:
+			attributes.Nested(func(a *netlink.AttributeDecoder) error { return f.parseTuple(a, &f.original) })
+		case nl.CTA_TUPLE_REPLY:
+			attributes.Nested(func(a *netlink.AttributeDecoder) error { return f.parseTuple(a, &f.reply) })
+		case nl.CTA_STATUS:
+			f.answered = attributes.Uint32()&seenReply != 0
+		case nl.CTA_PROTOINFO:
+			attributes.Nested(f.parseState)
+		}
+	}
+	return f, attributes.Err()
+}
+
+func (f *flow) parseTuple(attributes *netlink.AttributeDecoder, t *flowTuple) error {
+	for attributes.Next() {
+		switch attributes.Type() {
+		case nl.CTA_TUPLE_IP:
+			attributes.Nested(t.parseAddresses)
+		case nl.CTA_TUPLE_PROTO:
+			attributes.Nested(func(a *netlink.AttributeDecoder) error { return f.parsePorts(a, t) })
+		}
+	}
+	return nil
+}
+
+func (t *flowTuple) parseAddresses(attributes *netlink.AttributeDecoder) error {
+	for attributes.Next() {
+		address, _ := netip.AddrFromSlice(attributes.Bytes())
+		switch attributes.Type() {
+		case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
+			t.source = address
+		case nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST:
+			t.destination = address
+		}
+	}
+	return nil
+}
+
+func (f *flow) parsePorts(attributes *netlink.AttributeDecoder, t *flowTuple) error {
+	for attributes.Next() {
+		switch attributes.Type() {
+		case nl.CTA_PROTO_NUM:
+			f.protocol = attributes.Uint8()
+		case nl.CTA_PROTO_SRC_PORT:
+			t.sourcePort = attributes.Uint16()
+		case nl.CTA_PROTO_DST_PORT:
+			t.destinationPort = attributes.Uint16()
+		}
+	}
+	return nil
+}
+
+func (f *flow) parseState(attributes *netlink.AttributeDecoder) error {
+	for attributes.Next() {
+		if attributes.Type() == nl.CTA_PROTOINFO_TCP {
+			attributes.Nested(func(a *netlink.AttributeDecoder) error {
+				for a.Next() {
+					if a.Type() == nl.CTA_PROTOINFO_TCP_STATE {
+						f.state = a.Uint8()
+					}
+				}
+				return nil
+			})
+		}
+	}
+	return nil
+}
+
+// flowSocket is a connection to the flows of this network namespace.
+type flowSocket struct{ *netlink.Conn }
+
+func dialFlows(ctx context.Context) (*flowSocket, error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: receiveBuffer})
+	if err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return &flowSocket{conn}, nil
+}
+
+// list returns the flows of both families.
+func (s *flowSocket) list() ([]flow, error) {
+	messages, err := s.Execute(flowRequest(nl.IPCTNL_MSG_CT_GET, netlink.Dump, []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}))
+	if err != nil {
+		return nil, err
+	}
+	flows := make([]flow, len(messages))
+	for i, m := range messages {
+		if flows[i], err = parseFlow(m.Data); err != nil {
+			return nil, err
+		}
+	}
+	return flows, nil
+}
+
+// forget has the kernel forget a flow: it decides about the next packet as about a first one. That
+// it has ended meanwhile is no error.
+func (s *flowSocket) forget(f flow) error {
+	_, err := s.Execute(flowRequest(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, f.message))
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+func flowRequest(kind uint16, flags netlink.HeaderFlags, data []byte) netlink.Message {
+	return netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | kind), Flags: netlink.Request | flags},
+		Data:   data,
+	}
+}

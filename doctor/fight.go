@@ -68,7 +68,7 @@ func (f *fight) report(r *Report, now time.Time, programs []string) {
 	problem := fmt.Sprintf("%s was repaired %d times in the last %s, by %s: another program removes %s",
 		nameOf(first.Interface, strings.Join(first.Networks, ", ")), len(f.repairs), minutesText(now.Sub(first.Time)), f.callers(), listing(f.removed()))
 	if removers := f.removers(); len(removers) > 0 {
-		problem += "; removed by " + listing(removers)
+		problem += "; rules of its chains removed by " + listing(removers)
 	} else if len(programs) > 0 {
 		problem += "; of those that do such things, here run " + strings.Join(programs, ", ")
 	}

@@ -48,7 +48,7 @@ func TestFights(t *testing.T) {
 	r = &Report{}
 	fightFindings(r, repairs[7:], now, []string{"firewalld"})
 	requireFindings(t, r,
-		"warning various: eth0 on web was repaired 3 times in the last minute, by agent: another program removes 1, 2, 3; removed by iptables (PID 14), started by dockerd"+fix+"various",
+		"warning various: eth0 on web was repaired 3 times in the last minute, by agent: another program removes 1, 2, 3; rules of its chains removed by iptables (PID 14), started by dockerd"+fix+"various",
 	)
 	r = &Report{}
 	fightFindings(r, repairs[3:7], now, nil)

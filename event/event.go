@@ -45,7 +45,7 @@ type Event struct {
 	Objects int `json:"objects,omitempty"`
 	// Missing is what a running attachment lacked.
 	Missing []string `json:"missing,omitempty"`
-	// RemovedBy are the processes that are known to have removed some of it. They chose their names.
+	// RemovedBy are the processes that are known to have removed rules of the chains that lack some. They chose their names.
 	RemovedBy []hook.Remover `json:"removedBy,omitempty"`
 	// Seconds is the time of all attempts and the pauses between them.
 	Seconds float64 `json:"seconds"`

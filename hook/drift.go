@@ -37,8 +37,8 @@ type RepairRequest struct {
 	// Announce is whether the kernel shall tell the host's namespace of changes in those of the
 	// allocations from now on.
 	Announce bool
-	// RemovedBy returns the processes that are known to have removed what an allocation lacks, in
-	// words. It is asked once that is known. Nil: none is known.
+	// RemovedBy returns the processes that are known to have removed rules of the chains of which an
+	// allocation lacks some, in words. It is asked once that is known. Nil: none is known.
 	RemovedBy func(id string, missing []string) []Remover
 	// Defer is whether RepairReattach leaves what has to be attached again to another call, because
 	// that may take long: Drift.Skipped is SkippedReattachment. Default: it is attached again.
@@ -89,7 +89,7 @@ type Drift struct {
 	Missing []string `json:"missing,omitempty"`
 	// Unrepairable is what is missing and only comes back if the network is attached again.
 	Unrepairable []string `json:"unrepairable,omitempty"`
-	// RemovedBy are the processes that are known to have removed some of it.
+	// RemovedBy are the processes that are known to have removed rules of the chains that lack some.
 	RemovedBy []Remover `json:"removedBy,omitempty"`
 	// Reattached is whether it was detached and attached again, so that nothing of Unrepairable is
 	// missing any more.

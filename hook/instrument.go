@@ -80,7 +80,7 @@ type Observation struct {
 	Objects int
 	// Missing is what the repair of an attachment found missing, in words.
 	Missing []string
-	// RemovedBy are the processes that are known to have removed some of it.
+	// RemovedBy are the processes that are known to have removed rules of the chains that lack some.
 	RemovedBy []Remover
 	// Took is the time of all attempts and the pauses between them.
 	Took time.Duration

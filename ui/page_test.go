@@ -62,7 +62,7 @@ func TestPages(t *testing.T) {
 	r.requireText("allocations/"+id, "<h1 class=\"id\">"+id, "02:00:00:00:00:02", "device or resource busy", "via 10.88.0.1", "9000", "sidecar", "4 rules, ", "1 missing", ">missing<", "CNI-FORWARD", "net1: the network has plugins", "10.91.0.0/26", "has the lease", "in-process", "bridge, portmap, firewall", "&#34;dnsSelection&#34;", "/run/netns/"+id, "&#34;cniVersion&#34;: &#34;1.0.0&#34;", "attach failed")
 	r.requireText("pools", "bridge, portmap, firewall", "does not exist", "40-old.conflist: line 3", "57 used, 9 cooling, 60 free", "10.91.0.64/26", "client-3", "does not answer (unavailable)")
 	r.requireText("cluster", "192.0.2.11", "1450", "client-2", "via 192.0.2.12 on eth0, routed", "0.42 ms", "no answer within 1s", "conflict", "another program has a route")
-	r.requireText("events", "repaired", "missing: bridge web0; address 10.88.0.1/16 of web0; removed by nft (PID 4711), started by bash", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
+	r.requireText("events", "repaired", "missing: bridge web0; address 10.88.0.1/16 of web0; rules of its chains removed by nft (PID 4711), started by bash", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
 	r.requireText("problems", "not removed: the chain is used", "CNI-DN-8ce2a1f0b7d64c1e9f3a2", "device or resource busy", "client-3", "vlan100")
 	r.requireText("problems", ">drift<", "eth1 is down", "eth0 on web is not as it was attached", "found <time", "missing: address 10.88.0.2/16 of eth0", "not repaired: address", "6 repairs in short", "9 repairs in short")
 	r.requireText("map", "map.svg?version=")

@@ -84,11 +84,11 @@ func damageProblem(d api.Damage, w api.WaitingRepair) problem {
 	return p
 }
 
-// removers says who has removed something.
+// removers says who has removed rules.
 func removers(all []api.Remover) []string {
 	var texts []string
 	for _, r := range all {
-		texts = append(texts, "removed by "+removerText(r))
+		texts = append(texts, "rules of its chains removed by "+removerText(r))
 	}
 	return texts
 }

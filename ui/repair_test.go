@@ -34,13 +34,13 @@ func TestDriftOnce(t *testing.T) {
 	}
 	for _, text := range []string{
 		"web0 is down", "lo is not as it was set up", "beside another", "missing: state of eth0", "to be attached again: interface eth0", "address is gone", "differs from its record", "a plugin hangs",
-		"7 repairs in short", "eth0 on web: interface eth0 is missing", "removed by firewalld (PID 8)<", "1 repair in short", "repair mode is <code>report</code>",
+		"7 repairs in short", "eth0 on web: interface eth0 is missing", "rules of its chains removed by firewalld (PID 8)<", "1 repair in short", "repair mode is <code>report</code>",
 	} {
 		if !strings.Contains(body, text) {
 			t.Errorf("no %q", text)
 		}
 	}
-	if got := strings.Count(body, "removed by nft (PID 9), started by bash"); got != 2 { // of a, and of w
+	if got := strings.Count(body, "rules of its chains removed by nft (PID 9), started by bash"); got != 2 { // of a, and of w
 		t.Errorf("who has removed it is told %d times, want 2", got)
 	}
 	if strings.Contains(body, "eth0 on web: interface is down") || strings.Contains(body, "set it up") {

@@ -29,7 +29,7 @@ type Damage struct {
 	Missing []string `json:"missing"`
 	// Unrepairable is what only comes back if the network is attached again, in words.
 	Unrepairable []string `json:"unrepairable"`
-	// RemovedBy are the processes that are known to have removed some of it.
+	// RemovedBy are the processes that are known to have removed rules of the chains that lack some.
 	RemovedBy []Remover `json:"removedBy,omitempty"`
 	// Error is why a repair has failed.
 	Error string `json:"error,omitempty"`
@@ -49,6 +49,6 @@ type WaitingRepair struct {
 	Allocation string `json:"allocation"`
 	// Repairs is the number of those in short succession.
 	Repairs int `json:"repairs"`
-	// RemovedBy are the processes that were last known to have removed what these restored.
+	// RemovedBy are those that were last known to have removed rules of the chains that these restored.
 	RemovedBy []Remover `json:"removedBy,omitempty"`
 }

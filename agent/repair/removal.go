@@ -26,7 +26,8 @@ type Removal struct {
 	chains map[string]bool
 }
 
-// explains tells whether a removal took something that is missing, in the words of the engine.
+// explains tells whether a removal may have taken something that is missing, in the words of the
+// engine: it took rules of the same chain.
 func (r Removal) explains(missing []string) bool {
 	return slices.ContainsFunc(missing, func(what string) bool {
 		_, chain, _ := strings.Cut(what, "chain ")
@@ -110,7 +111,7 @@ func (r *removals) add(one Removal, now time.Time) {
 // maxRemovers is how many processes are told to have removed what one attachment lacks.
 const maxRemovers = 4
 
-// of returns the processes that have removed what is missing since then, the newest first, and of
+// of returns the processes that may have removed what is missing since then, the newest first, and of
 // those with the same name, one.
 func (r removals) of(missing []string, since time.Time) (by []hook.Remover) {
 	for _, one := range slices.Backward(r) {

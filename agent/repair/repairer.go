@@ -234,7 +234,8 @@ func (r *Repairer) damage(d hook.Drift) Damage {
 	return Damage{d, before.Since}
 }
 
-// removedBy returns the processes that have removed what an allocation lacks.
+// removedBy returns the processes that have removed rules of the chains of which an allocation lacks
+// some. Which rules they were is not known.
 func (r *Repairer) removedBy(id string, missing []string) []hook.Remover {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,7 @@ type Status struct {
 	// Repeated has the number of repairs of each allocation that was repaired so often, or
 	// whose repair failed so, that the next one waits: another program removes what is repaired.
 	Repeated map[string]int
-	// RemovedBy has the processes that were last known to have removed what the repairs of each
+	// RemovedBy has the processes that were last known to have removed rules of the chains that the repairs of each
 	// of those allocations restored.
 	RemovedBy map[string][]hook.Remover
 }

@@ -192,7 +192,7 @@ func (l *eventLines) remark(s string) error {
 func remarkOf(e event.Event) string {
 	remark := cmp.Or(e.Error, strings.Join(e.Missing, "; "))
 	for _, r := range e.RemovedBy {
-		remark += "; removed by " + r.String()
+		remark += "; rules of its chains removed by " + r.String()
 	}
 	return remark
 }

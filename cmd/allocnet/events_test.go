@@ -76,7 +76,7 @@ func TestEventsOnTerminal(t *testing.T) {
 			t.Errorf("%d columns: %q", utf8.RuneCountInString(line), line)
 		}
 	}
-	for _, want := range []string{"attached", "attach retried", "attach failed", "rolled back", "attach refused", "collected", "cleaned up", "repaired", "5c2e9a0e ", `\x1b[2J`, "48ms", "3.0s", "2m", "bridge web0; removed by nft (PID 12)"} {
+	for _, want := range []string{"attached", "attach retried", "attach failed", "rolled back", "attach refused", "collected", "cleaned up", "repaired", "5c2e9a0e ", `\x1b[2J`, "48ms", "3.0s", "2m", "bridge web0; rules of its chains removed by nft (PID 12)"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, &out)
 		}

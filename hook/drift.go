@@ -49,7 +49,7 @@ type RepairRequest struct {
 type Remover struct {
 	// Name is what the process calls itself, printable.
 	Name string `json:"name"`
-	// PID is the process's, in the first PID namespace.
+	// PID is the process's, in the first PID namespace. Of one that has ended it is that of its thread.
 	PID int `json:"pid"`
 	// Parent is the name of the process that started it, printable. Empty: it is not known.
 	Parent string `json:"parent,omitempty"`

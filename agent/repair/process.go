@@ -5,6 +5,7 @@ package repair
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/procfs"
@@ -31,12 +32,30 @@ func (p processes) remover(thread int, name string) (hook.Remover, bool) {
 	}
 	stat, err := p.stat(thread)
 	if err != nil || stat.Comm != name {
-		return r, !strings.Contains(name, "tables-") // as iptables-restore, which allocnet executes
+		return r, !slices.Contains(restorers, name)
 	}
+	r.PID = p.group(thread)
 	if parent, err := p.stat(stat.PPID); err == nil && stat.PPID > 1 {
 		r.Parent = termtext.Printable(parent.Comm)
 	}
 	return r, !p.isOwn(stat)
+}
+
+// restorers are the names that the kernel has for iptables-restore and ip6tables-restore, which
+// allocnet executes.
+var restorers = []string{"iptables-restor", "ip6tables-resto"}
+
+// group is the process of a thread; the thread, if it is not known.
+func (p processes) group(thread int) int {
+	process, err := p.process(thread)
+	if err != nil {
+		return thread
+	}
+	status, err := process.NewStatus()
+	if err != nil || status.TGID == 0 {
+		return thread
+	}
+	return status.TGID
 }
 
 // maxAncestors is how far a child may be from this process.
@@ -57,13 +76,17 @@ func (p processes) isOwn(stat procfs.ProcStat) bool {
 }
 
 func (p processes) stat(id int) (procfs.ProcStat, error) {
-	fs, err := procfs.NewFS(p.proc)
-	if err != nil {
-		return procfs.ProcStat{}, err
-	}
-	process, err := fs.Proc(id)
+	process, err := p.process(id)
 	if err != nil {
 		return procfs.ProcStat{}, err
 	}
 	return process.Stat()
+}
+
+func (p processes) process(id int) (procfs.Proc, error) {
+	fs, err := procfs.NewFS(p.proc)
+	if err != nil {
+		return procfs.Proc{}, err
+	}
+	return fs.Proc(id)
 }

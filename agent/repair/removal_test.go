@@ -230,9 +230,12 @@ func TestProcesses(t *testing.T) {
 		parent int
 	}{
 		{1, "systemd", 0}, {100, "allocnet", 1}, {101, "portmap", 100}, {102, "iptables", 101}, {103, "iptables-restor", 100},
-		{200, "docker\x1b[2J", 1}, {201, "iptables", 200}, {202, "iptables-restor", 200}, {203, "firewalld", 1}, {204, "other", 1},
+		{200, "docker\x1b[2J", 1}, {201, "iptables", 200}, {202, "iptables-restor", 200}, {203, "firewalld", 1}, {204, "other", 1}, {205, "dockerd", 1}, {206, "dockerd", 1},
 	} {
 		process(t, p.proc, one.pid, one.name, one.parent)
+	}
+	if err := os.WriteFile(filepath.Join(p.proc, "206", "status"), []byte("Name:\tdockerd\nTgid:\t205\nPid:\t206\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	for _, test := range []struct {
 		thread int
@@ -250,6 +253,8 @@ func TestProcesses(t *testing.T) {
 		{202, "iptables-restor", `iptables-restor (PID 202), started by docker\x1b[2J`},
 		{203, "firewalld", "firewalld (PID 203)"},
 		{300, "nft", "nft (PID 300)"},
+		{300, "nftables-fix", "nftables-fix (PID 300)"},
+		{206, "dockerd", "dockerd (PID 205)"}, // a thread of it
 		{300, "a\nb\xff\x1b", "a; b\ufffd\\x1b (PID 300)"},
 	} {
 		by, told := p.remover(test.thread, test.name)

@@ -152,7 +152,7 @@ func (o *operation) attachAgain(ctx context.Context, ns Namespace, a *state.Atta
 	if err != nil {
 		return err
 	}
-	if err := o.refuseName(ns, *a); err != nil {
+	if err := errors.Join(o.refuseName(ns, *a), o.refuseOtherRoutes(*a, before)); err != nil {
 		return err
 	}
 	a.Attempts = 0
@@ -303,8 +303,12 @@ func (p *repairing) refuseReattachment(ns Namespace) error {
 	if err := p.operation.lacksPlugin(a, list); err != nil {
 		return err
 	}
-	if a.FormerResult != nil {
-		return nil
+	routes, err := ns.DefaultRoutes()
+	if err == nil {
+		err = p.operation.refuseOtherRoutes(a, routes)
+	}
+	if err != nil || a.FormerResult != nil {
+		return err
 	}
 	present, err := ns.Interfaces()
 	if err != nil {

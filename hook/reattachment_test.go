@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -241,6 +242,44 @@ func TestNotReattached(t *testing.T) {
 				t.Errorf("%+v, want an error with %q", drifts, test.want)
 			}
 			if calls := m.exec.names(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DEL") }) {
+				t.Errorf("called %q", calls)
+			}
+		})
+	}
+}
+
+// TestNotReattachedBesideRoute: an attachment that may make a default route is not attached again where
+// another program has made one, also without a gateway. Those that were there before do not matter.
+func TestNotReattachedBesideRoute(t *testing.T) {
+	tunnel := netns.Route{Interface: "wg0"}
+	for name, test := range map[string]struct {
+		network string // that is attached again
+		before  []netns.Route
+		added   netns.Route
+		want    string
+	}{
+		"a tunnel":                     {"a", nil, tunnel, "another default route, dev wg0"},
+		"another gateway":              {"a", nil, netns.Route{Interface: "wg0", Gateway: netip.MustParseAddr("10.9.0.1")}, "via 10.9.0.1 dev wg0"},
+		"of the other family":          {"a", nil, netns.Route{Interface: "wg0", Gateway: netip.MustParseAddr("fd00::1")}, ""},
+		"network without one":          {"c", nil, tunnel, "another default route, dev wg0"}, // plugins that are unknown
+		"network without one, earlier": {"c", []netns.Route{tunnel}, tunnel, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := routed(t)
+			path := m.namespaces.create("/run/netns/w1")
+			m.namespaces.at[path].routes = test.before
+			if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named(test.network)}); err != nil {
+				t.Fatal(err)
+			}
+			m.namespaces.removeInterface(path, "net1")
+			m.namespaces.at[path].routes = []netns.Route{test.added}
+			m.exec.names() // are forgotten
+			drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
+			refused := len(drifts) == 1 && drifts[0].Err != nil && strings.Contains(drifts[0].Err.Error(), test.want)
+			if len(drifts) != 1 || drifts[0].Reattached == (test.want != "") || refused != (test.want != "") {
+				t.Errorf("%+v, want %q", drifts, test.want)
+			}
+			if calls := m.exec.names(); test.want != "" && len(calls) > 0 {
 				t.Errorf("called %q", calls)
 			}
 		})

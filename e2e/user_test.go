@@ -42,13 +42,14 @@ func TestWithoutRoot(t *testing.T) {
 	defer h.must("detach", "web-1")
 	requireRoot := func(args ...string) {
 		t.Helper()
-		if o := h.unprivileged(args...); o.code == 0 || !strings.Contains(o.stderr, "run as root") || strings.Count(o.stderr, "\n") != 1 {
+		if o := h.unprivileged(args...); o.code != 2 || !strings.Contains(o.stderr, "run as root") || strings.Count(o.stderr, "\n") != 1 {
 			t.Errorf("allocnet %q: exit code %d\n%s", args, o.code, o.stderr)
 		}
 	}
 	for _, args := range [][]string{
 		{"attach", "web-2", "--primary", "web"}, {"detach", "web-1"}, {"check", "web-1"}, {"gc"}, {"cleanup", "web-1"},
 		{"run", "--primary", "web", "--", "true"}, {"systemd-run", "--primary", "web", "--", "true"}, {"status"}, {"status", "web-1"},
+		{"map"}, {"events"}, {"repair"}, {"cluster", "ping"},
 	} {
 		requireRoot(args...)
 	}

@@ -99,8 +99,8 @@ func (p *ping) run(cmd *cobra.Command, s *settings, args []string) error {
 	if p.count < 1 {
 		return usage(fmt.Errorf("--count %d: want 1 or more", p.count))
 	}
-	if err := requireRoot(); err != nil {
-		return err
+	if requireRoot() != nil {
+		return usage(errors.New("this command sends ICMP echo requests the way of the packets of allocations: run as root"))
 	}
 	all, err := p.client().Cluster(cmd.Context())
 	if err != nil {

@@ -84,6 +84,9 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 	switch {
 	case os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission):
 		err = fmt.Errorf("%w: run as root", err)
+		if code == exitFailed && requireRoot() != nil { // what could change anything was refused before
+			code = exitRefused
+		}
 	case errors.Is(err, client.ErrUnavailable) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)):
 		err = fmt.Errorf("%w: start it (systemctl start allocnet.service), or name its socket (--socket)", err)
 	}

@@ -75,7 +75,7 @@ func (f *mapFlags) run(cmd *cobra.Command, s *settings) error {
 	if !slices.Contains(mapFormats, f.format) {
 		return usage(fmt.Errorf("--format %q: want %s", f.format, strings.Join(mapFormats, ", ")))
 	}
-	if (f.format == "svg" || f.format == "dot") && (s.json || f.quiet || f.template != "") {
+	if f.format != mapFormats[0] && (s.json && f.format != "json" || f.quiet || f.template != "") {
 		return usage(fmt.Errorf("--format %s and one of --json, --quiet and --template: want one of them", f.format))
 	}
 	engine, err := s.reader(cmd.ErrOrStderr())

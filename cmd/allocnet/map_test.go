@@ -74,7 +74,8 @@ func TestMapForms(t *testing.T) {
 func TestMapExitCodes(t *testing.T) {
 	mapHost(t)
 	for args, want := range map[string]int{
-		"map --format png": exitRefused, "map --phase up": exitRefused, "map web-1": exitRefused, "map --allocation none": exitNotSetUp,
+		"map --format png": exitRefused, "map --phase up": exitRefused, "map --format json --quiet": exitRefused, "map --format json --template x": exitRefused, "map --format svg --json": exitRefused,
+		"map --format json --json": exitDone, "map web-1": exitRefused, "map --allocation none": exitNotSetUp,
 		"map --allocation 5c2e9a0e": exitRefused, "map --conf-dir /none": exitDone, "map --allocation web-1": exitDone,
 	} {
 		if code, out, errs := runs(t, strings.Fields(args)...); code != want {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -38,7 +39,7 @@ const agentPatience = 10 * time.Second
 // uiFlags are the flags of ui.
 type uiFlags struct {
 	agentSocket
-	port uint16
+	port int
 }
 
 func newUI(s *settings) *cobra.Command {
@@ -53,7 +54,7 @@ func newUI(s *settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	f.register(cmd)
-	cmd.Flags().Uint16Var(&f.port, "port", 0, "port on 127.0.0.1 (default: a free one)")
+	cmd.Flags().IntVar(&f.port, "port", 0, "port on 127.0.0.1 (default: a free one)")
 	return cmd
 }
 
@@ -63,6 +64,9 @@ type pageJSON struct {
 }
 
 func (f *uiFlags) run(cmd *cobra.Command, s *settings) error {
+	if f.port < 0 || f.port > math.MaxUint16 {
+		return usage(fmt.Errorf("--port %d: want 1 to %d, or 0 for a free one", f.port, math.MaxUint16))
+	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	agent := f.client()

@@ -26,13 +26,53 @@ type flowTable interface {
 // translation tells which flows rules of an attachment would translate if they began now. It is
 // asked about UDP, and about connections that are not established.
 type translation interface {
+	// keys are those of the flows that it may want.
+	keys() []flowKey
 	wants(f flow, isLocal func(netip.Addr) bool) bool
+}
+
+// flowKey has the source of flows, or their port and protocol: a host may have many flows and many
+// attachments.
+type flowKey struct {
+	source   netip.Addr
+	port     uint16
+	protocol uint8
+}
+
+// translations are those of several attachments.
+type translations map[flowKey][]translation
+
+func translationsOf(all []*Changes) translations {
+	found := translations{}
+	for _, c := range all {
+		for _, t := range c.translations {
+			for _, key := range t.keys() {
+				found[key] = append(found[key], t)
+			}
+		}
+	}
+	return found
+}
+
+func (all translations) want(f flow, isLocal func(netip.Addr) bool) bool {
+	wants := func(t translation) bool { return t.wants(f, isLocal) }
+	return slices.ContainsFunc(all[flowKey{source: f.original.source}], wants) ||
+		slices.ContainsFunc(all[flowKey{port: f.original.destinationPort, protocol: f.protocol}], wants)
 }
 
 // repairMasquerade leaves the rules to be added where they are missing.
 func (c *call) repairMasquerade(m masquerade) error {
 	c.changes.translations = append(c.changes.translations, m)
 	return c.addMasquerade(m)
+}
+
+func (m masquerade) keys() []flowKey {
+	var keys []flowKey
+	for _, network := range m.networks {
+		source, _ := netip.AddrFromSlice(ipBytes(network.IP))
+		keys = append(keys, flowKey{source: source})
+	}
+	return keys
 }
 
 // wants tells whether a flow leaves with the address of the attachment and has no answer: who has no
@@ -61,6 +101,14 @@ type publication struct {
 	mappings []portMapping
 }
 
+func (p publication) keys() []flowKey {
+	var keys []flowKey
+	for _, m := range p.mappings {
+		keys = append(keys, flowKey{port: uint16(m.HostPort), protocol: nftablesProtocols[strings.ToLower(m.Protocol)]})
+	}
+	return keys
+}
+
 // wants tells whether a flow to a published port has reached the host itself. One of UDP may have
 // been answered by a program there.
 func (p publication) wants(f flow, isLocal func(netip.Addr) bool) bool {
@@ -81,14 +129,12 @@ func forgetFlows(table flowTable, all []*Changes) error {
 	if err != nil {
 		return fmt.Errorf("which flows began without the rules is unknown: %w", err)
 	}
+	wanted := translationsOf(all)
 	for _, f := range flows {
 		if f.protocol != unix.IPPROTO_UDP && !f.begins() {
 			continue
 		}
-		wanted := slices.ContainsFunc(all, func(c *Changes) bool {
-			return slices.ContainsFunc(c.translations, func(t translation) bool { return t.wants(f, table.isLocal) })
-		})
-		if !wanted {
+		if !wanted.want(f, table.isLocal) {
 			continue
 		}
 		if err := table.forget(f); err != nil {

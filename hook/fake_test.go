@@ -89,8 +89,8 @@ func (m *memory) network(t *testing.T, name string, plugins ...string) {
 }
 
 // fakeExec records the calls of plugins. By itself the first ADD of a chain puts an
-// interface with an address into the namespace, DEL removes it, and every other
-// call succeeds.
+// interface with an address into the namespace, whose other end is host0 unless the
+// plugin is ipvlan, DEL removes it, and every other call succeeds.
 type fakeExec struct {
 	version.PluginDecoder
 	namespaces *fakeNamespaces
@@ -194,8 +194,12 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		if conf.DNS != nil {
 			dns = fmt.Sprintf(`, "dns": %s`, conf.DNS)
 		}
-		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": 0, "address": %q%s}]%s}`,
-			conf.CNIVersion, iface, mac, path, address, gateway, dns), nil
+		end, inside := `{"name": "host0", "mac": "02:00:00:00:00:99"}, `, 1
+		if c.Plugin == "ipvlan" {
+			end, inside = "", 0
+		}
+		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [%s{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": %d, "address": %q%s}]%s}`,
+			conf.CNIVersion, end, iface, mac, path, inside, address, gateway, dns), nil
 	case c.Verb == "DEL":
 		x.namespaces.removeInterface(path, iface)
 	}
@@ -531,18 +535,17 @@ func (n *fakeNamespace) AddDefaultRoute(gateway netip.Addr, iface string) error 
 	return n.SetDefaultRoute(gateway, iface)
 }
 
-// fakeHost is a host without links.
+// fakeHost is a host without bridges.
 type fakeHost struct {
 	listeners []listener.Listener
-	// veths are the ends of veth pairs, by name.
-	veths    map[string]string
+	// links are those of the host, by name.
+	links    map[string]bool
 	filtered int
 }
 
-func (*fakeHost) LinkMTU(string) (int, bool, error)             { return 0, false, nil }
+func (h *fakeHost) LinkMTU(name string) (int, bool, error)      { return 0, h.links[name], nil }
 func (*fakeHost) BridgeMAC(string) (string, bool, error)        { return "", false, nil }
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
-func (h *fakeHost) HasVeth(name, mac string) bool               { return h.veths[name] == mac }
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }
 func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }

@@ -19,8 +19,6 @@ type Host interface {
 	BridgeMAC(name string) (mac string, ok bool, err error)
 	// FindBridge returns a bridge; ok is false when there is none of that name.
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)
-	// HasVeth tells whether there is an end of a veth pair with a name and a MAC.
-	HasVeth(name, mac string) bool
 	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
 	PinMTU(bridge string, mtu int) error
 	// FilterBridges has bridged traffic pass iptables.
@@ -37,7 +35,6 @@ var _ Host = kernelHost{}
 func (kernelHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
 func (kernelHost) BridgeMAC(name string) (string, bool, error)        { return netns.BridgeMAC(name) }
 func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
-func (kernelHost) HasVeth(name, mac string) bool                      { return netns.HasLink(name, "veth", mac) }
 func (kernelHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
 func (kernelHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }
 func (kernelHost) Listeners() ([]listener.Listener, error)            { return listener.All() }

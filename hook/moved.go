@@ -8,6 +8,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/containernetworking/cni/libcni"
+	types "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -44,19 +47,47 @@ func (o *operation) isAttached(name string) bool {
 	return slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == name })
 }
 
-// refuseOtherNamespace refuses an attachment whose interface is gone, but not its end on the host: both
-// ends of a veth pair go together.
+// refuseOtherNamespace refuses an attachment whose interface may be in another namespace, where a task has
+// moved it. That it is gone only its end on the host proves: both ends of a veth pair go together.
 func (o *operation) refuseOtherNamespace(a state.Attachment) error {
-	result, err := parseResult(a.Result)
+	end, err := hostEnd(a)
 	if err != nil {
 		return err
 	}
-	for _, i := range result.Interfaces {
-		if i.Sandbox == "" && i.Mac != "" && o.config.Host.HasVeth(i.Name, i.Mac) {
-			return fmt.Errorf("the host has its end %s of %s: a task has moved it to another namespace, or has renamed it", i.Name, a.Interface)
-		}
+	if end == nil {
+		return fmt.Errorf("its plugin makes no veth pair, so that nothing tells whether %s is gone or a task has moved it to another namespace: start the allocation again", a.Interface)
 	}
-	return nil
+	_, there, err := o.config.Host.LinkMTU(end.Name)
+	if err != nil || !there {
+		return err
+	}
+	return fmt.Errorf("the host has its end %s of %s: a task has moved it to another namespace, or has renamed it", end.Name, a.Interface)
+}
+
+// hostEnd returns the end on the host of an attachment's veth pair, which plugins that make one report
+// before the end inside; nil if they report none.
+func hostEnd(a state.Attachment) (*types.Interface, error) {
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return nil, err
+	}
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return nil, fmt.Errorf("recorded conflist: %w", err)
+	}
+	inside := slices.IndexFunc(result.Interfaces, func(i *types.Interface) bool { return i.Sandbox != "" && i.Name == a.Interface })
+	if inside < 1 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	end := result.Interfaces[inside-1]
+	shared := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		conf, err := decodePlugin(p)
+		return err != nil || conf.link() == end.Name
+	})
+	if end.Sandbox != "" || end.Mac == "" || shared {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return end, nil
 }
 
 // refuseMaster refuses an attachment whose interface is the master of others: DEL would remove them.

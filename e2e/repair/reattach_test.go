@@ -85,11 +85,11 @@ func TestReattach(t *testing.T) {
 			before := h.picture("one")
 			peer := a.Attachments[1].Addresses[0].Addr().String()
 			other := h.connect("through the other attachment", "/proc/self/ns/net", a.Netns, ":81", peer+":81")
-			shell(t, "for i in eth0 vlan0 tuned0 unknown0 pool0; do ip -n one link del $i; done")
-			if out, code := h.command("repair"); code != 1 || strings.Count(out, "to be attached again") != 5 {
+			shell(t, "for i in eth0 tuned0 unknown0 pool0; do ip -n one link del $i; done")
+			if out, code := h.command("repair"); code != 1 || strings.Count(out, "to be attached again") != 4 {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
-			if out, code := h.command("repair", "--reattach", "one"); code != 0 || strings.Count(out, "attached again") != 5 {
+			if out, code := h.command("repair", "--reattach", "one"); code != 0 || strings.Count(out, "attached again") != 4 {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
 			h.requireAlive(other)
@@ -107,7 +107,7 @@ func TestAgentReattaches(t *testing.T) {
 	h, a := newReattachHost(t, hook.ExecutorAuto)
 	before := h.picture("one")
 	h.startAgent("one", "repair {\n  mode = \"reattach\"\n}")
-	shell(t, "for i in eth0 vlan0 pool0; do ip -n one link del $i; done")
+	shell(t, "for i in eth0 tuned0 pool0; do ip -n one link del $i; done")
 	diff := ""
 	sandbox.Eventually(t, "the host is as it was", func() bool {
 		diff = difference(withoutMade(before), withoutMade(h.picture("one")))
@@ -135,17 +135,18 @@ func TestReattachUnknown(t *testing.T) {
 func TestReattachTaken(t *testing.T) {
 	h, a := newReattachHost(t, hook.ExecutorAuto)
 	before := h.picture("one")
-	lease := filepath.Join("/var/lib/cni/networks/vlan", a.Attachments[2].Addresses[0].Addr().String())
-	shell(t, "ip -n one link del vlan0; ip link set uplink name other")
+	last := "/var/lib/cni/networks/tuned/last_reserved_ip.0"
+	lease := filepath.Join(filepath.Dir(last), a.Attachments[3].Addresses[0].Addr().String())
+	shell(t, "ip -n one link del tuned0; mv "+last+" "+h.dir+"/last; mkdir "+last)
 	for _, step := range []struct {
 		command, word string
 		code          int
 	}{
-		{"test ! -e " + lease + "; echo another >" + lease, "Link not found", 1},
-		{"ip link set other name uplink", "requested IP address", 1},
+		{"test ! -e " + lease + "; echo another >" + lease, "is not a regular file", 1},
+		{"rmdir " + last + "; mv " + h.dir + "/last " + last, "requested IP address", 1},
 		{"rm " + lease, "attached again", 0},
 	} {
-		if step.word == "Link not found" { // the lease of an attachment is freed with it
+		if step.word == "is not a regular file" { // the lease of an attachment is freed with it
 			if out, code := h.command("repair", "--reattach"); code != step.code || !strings.Contains(out, step.word) {
 				t.Errorf("exit code %d, want %d, and %q:\n%s", code, step.code, step.word, out)
 			}
@@ -160,6 +161,25 @@ func TestReattachTaken(t *testing.T) {
 	h.requireAsBefore(before)
 }
 
+// TestReattachMoved: a task has moved its macvlan interface into a namespace of its own. DEL would free
+// the address that is in use there.
+func TestReattachMoved(t *testing.T) {
+	for name, executor := range map[string]string{"in process": hook.ExecutorAuto, "plugins": hook.ExecutorPlugins} {
+		t.Run(name, func(t *testing.T) {
+			h, a := newReattachHost(t, executor)
+			address := a.Attachments[2].Addresses[0]
+			shell(t, "ip netns add nested; ip -n one link set vlan0 netns nested; ip -n nested addr add "+address.String()+" dev vlan0; ip -n nested link set vlan0 up")
+			defer shell(t, "ip netns del nested")
+			before := h.picture("one")
+			if out, code := h.command("repair", "--reattach", "one"); code != 1 || !strings.Contains(out, "nothing tells whether vlan0 is gone") {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+			h.requireAsBefore(before)
+			h.run("test -e /var/lib/cni/networks/vlan/" + address.Addr().String())
+		})
+	}
+}
+
 // TestKilledReattach kills allocnet repair --reattach at many instants. GC leaves the allocation alone,
 // and the next repair completes what was begun.
 func TestKilledReattach(t *testing.T) {
@@ -168,7 +188,7 @@ func TestKilledReattach(t *testing.T) {
 			h, _ := newReattachHost(t, executor)
 			before := h.picture("one")
 			for delay := 20 * time.Millisecond; delay < 400*time.Millisecond; delay += 30 * time.Millisecond {
-				shell(t, "for i in eth0 vlan0 pool0; do ip -n one link del $i; done")
+				shell(t, "for i in eth0 tuned0 pool0; do ip -n one link del $i; done")
 				h.kill(delay, "repair", "--reattach")
 				if _, err := h.engine.GC(context.Background(), hook.GCRequest{}); err != nil {
 					t.Errorf("killed after %s: GC: %v", delay, err)

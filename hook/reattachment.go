@@ -23,32 +23,56 @@ import (
 // parallelReattachments is how many allocations have attachments attached again at once.
 const parallelReattachments = 4
 
+// reattachmentGrace is how long an attachment may be attached again when its caller has ended.
+const reattachmentGrace = 30 * time.Second
+
 // unfinishedReattachment is what an attachment lacks that is being attached again.
 const unfinishedReattachment = "all: it was detached to be attached again, which is not done"
 
-// reattachAll attaches again what only comes back so. Of one allocation that is done in the order in
-// which its attachments were made.
-func (r *repairRound) reattachAll(ctx context.Context) {
-	if r.request.Mode != RepairReattach {
-		return
+// reattachEach repairs allocations together, and attaches again what only comes back so in one allocation
+// after the other, a few at a time: plugins may hang, and other allocations are not locked meanwhile.
+func (e *Engine) reattachEach(ctx context.Context, ids []string, r RepairRequest) ([]Drift, error) {
+	deferring := r
+	deferring.Defer = true
+	found, err := e.repairParts(ctx, ids, deferring)
+	if err != nil {
+		return found, err
 	}
+	var drifts []Drift
+	var due []string
+	for _, d := range found {
+		switch {
+		case d.Skipped != SkippedReattachment:
+			drifts = append(drifts, d)
+		case !slices.Contains(due, d.Allocation):
+			due = append(due, d.Allocation)
+		}
+	}
+	reattached := make([][]Drift, len(due))
 	var group errgroup.Group
 	group.SetLimit(parallelReattachments)
-	for _, o := range r.operations {
-		group.Go(func() error {
-			for _, p := range r.repairs {
-				due := p.operation == o && p.reattaches && len(p.Unrepairable) > 0 && p.Err == nil && ctx.Err() == nil
-				if due && r.request.Defer {
-					p.deferred = true
-				} else if due {
-					p.reattach(ctx)
-				}
-			}
-			o.end()
-			return nil
+	for i, id := range due {
+		group.Go(func() (err error) {
+			reattached[i], err = e.repairPart(ctx, []string{id}, r)
+			return err
 		})
 	}
-	_ = group.Wait() // each keeps its own errors
+	err = group.Wait()
+	drifts = append(drifts, slices.Concat(reattached...)...)
+	slices.SortStableFunc(drifts, func(a, b Drift) int { return strings.Compare(a.Allocation, b.Allocation) })
+	return drifts, err
+}
+
+// reattachAll attaches again what only comes back so, in the order in which attachments were made.
+func (r *repairRound) reattachAll(ctx context.Context) {
+	for _, p := range r.repairs {
+		due := p.reattaches && len(p.Unrepairable) > 0 && p.Err == nil && ctx.Err() == nil
+		if due && r.request.Defer {
+			p.deferred = true
+		} else if due {
+			p.reattach(ctx)
+		}
+	}
 }
 
 // reattach attaches an attachment again, if that cannot harm what a task has moved on purpose.
@@ -96,7 +120,8 @@ func (p *repairing) confirm(ctx context.Context, ns Namespace) error {
 // process that finds the record after a kill repeats both. What the attachment had stays on record
 // until all of it is there again; after a failure nothing of it is left on the host.
 //
-// The caller cannot cancel it: without ADD the attachment would be missing until the next repair.
+// When the caller ends, it goes on for a while: without ADD the attachment would be missing until the next
+// repair.
 func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachment) error {
 	unlock, err := o.store.RLockHost(ctx)
 	if err != nil {
@@ -109,7 +134,8 @@ func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachm
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx, stop := graced(ctx, reattachmentGrace)
+	defer stop()
 	if err := o.detachAgain(ctx, a); err != nil {
 		return err
 	}
@@ -118,6 +144,16 @@ func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachm
 		return errors.Join(err, o.undoAdd(ctx, a))
 	}
 	return nil
+}
+
+// graced returns a context that ends a while after another one.
+func graced(ctx context.Context, grace time.Duration) (longer context.Context, stop func()) {
+	longer, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	unwatch := context.AfterFunc(ctx, func() {
+		_ = sleep(longer, grace) // is over, or the attachment is there
+		end(context.Cause(ctx))
+	})
+	return longer, func() { unwatch(); end(nil) }
 }
 
 // detachAgain removes what is left of an attachment, and records that. It has the leases of the pools

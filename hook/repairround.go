@@ -45,6 +45,14 @@ func (e *Engine) RepairAttachments(ctx context.Context, r RepairRequest) ([]Drif
 	if r.Except != nil {
 		ids = slices.DeleteFunc(slices.Clone(ids), r.Except)
 	}
+	if r.Mode == RepairReattach && !r.Defer && len(ids) > 1 {
+		return e.reattachEach(ctx, ids, r)
+	}
+	return e.repairParts(ctx, ids, r)
+}
+
+// repairParts repairs allocations, a number of them at once.
+func (e *Engine) repairParts(ctx context.Context, ids []string, r RepairRequest) ([]Drift, error) {
 	var drifts []Drift
 	for part := range slices.Chunk(ids, repairBatch) {
 		found, err := e.repairPart(ctx, part, r)

@@ -12,6 +12,10 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
+// parallelReattachments is how many allocations are attached again at once, each with its plugins: the
+// interfaces of all may go with one link of the host.
+const parallelReattachments = 4
+
 // reattachments are calls beside the rounds that attach again what only comes back so: plugins may
 // take minutes. The zero value has none.
 type reattachments struct {
@@ -30,12 +34,13 @@ type reattachment struct {
 	drifts []hook.Drift
 }
 
-// reattach begins to attach again what an allocation lacks, unless that has begun.
+// reattach begins to attach again what an allocation lacks, unless that has begun. When too many are, a
+// later round does it: one follows the end of each.
 func (r *Repairer) reattach(ctx context.Context, id string, first time.Time) {
 	calls := &r.reattachments
 	calls.mu.Lock()
 	defer calls.mu.Unlock()
-	if calls.running[id] {
+	if calls.running[id] || len(calls.running) >= parallelReattachments {
 		return
 	}
 	if calls.running == nil {

@@ -6,6 +6,8 @@ package repair
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -113,5 +115,59 @@ func TestReattachmentFails(t *testing.T) {
 		if s := r.Status(); len(calls) != 6 || len(s.Drifts) > 0 {
 			t.Errorf("called at %v, %+v", calls, s)
 		}
+	})
+}
+
+// crowded is an engine of a host with many allocations that have to be attached again.
+type crowded struct {
+	*host
+
+	mu               sync.Mutex
+	left             map[string]bool
+	at, most, called int
+}
+
+func (e *crowded) RepairAttachments(_ context.Context, r hook.RepairRequest) (drifts []hook.Drift, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !r.Defer {
+		e.called++
+		e.at++
+		e.most = max(e.most, e.at)
+		e.mu.Unlock()
+		time.Sleep(time.Minute)
+		e.mu.Lock()
+		e.at--
+		delete(e.left, r.IDs[0])
+		return []hook.Drift{{Allocation: r.IDs[0], Repaired: true, Reattached: true}}, nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.left)) {
+		if !r.Except(id) {
+			drifts = append(drifts, hook.Drift{Allocation: id, Skipped: hook.SkippedReattachment})
+		}
+	}
+	return drifts, nil
+}
+
+// TestReattachmentsOfMany: a few are attached again at once, and the others soon after.
+func TestReattachmentsOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &crowded{host: newHost(), left: map[string]bool{}}
+		for i := range 3*parallelReattachments - 1 {
+			e.left[fmt.Sprintf("a%02d", i)] = true
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		r := New(Config{Engine: e, Watch: e.watch, Observer: e, Logger: hclog.NewNullLogger()}, hook.RepairReattach)
+		var group sync.WaitGroup
+		group.Go(func() { r.Run(ctx) })
+		time.Sleep(3*time.Minute + time.Second)
+		synctest.Wait()
+		e.mu.Lock()
+		if len(e.left) > 0 || e.most != parallelReattachments || e.called != 3*parallelReattachments-1 {
+			t.Errorf("left %v, %d at once, %d calls", e.left, e.most, e.called)
+		}
+		e.mu.Unlock()
+		cancel()
+		group.Wait()
 	})
 }

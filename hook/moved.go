@@ -24,7 +24,7 @@ func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) e
 		return err
 	}
 	for _, other := range present {
-		if o.isAttached(other.Name) {
+		if other.Name == a.Interface || o.isAttached(other) {
 			continue
 		}
 		if seen.MAC != "" && other.MAC == seen.MAC {
@@ -36,15 +36,56 @@ func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) e
 			}
 		}
 	}
-	if slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface }) {
-		return nil
+	if at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface }); at >= 0 {
+		return refuseUsed(present[at], seen.MAC, present)
 	}
 	return o.refuseOtherNamespace(a)
 }
 
-// isAttached tells whether an interface is that of an attachment.
-func (o *operation) isAttached(name string) bool {
-	return slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == name })
+// refuseUsed refuses to remove an interface that is not the one which was attached, or that a task uses
+// for others: what is behind it would be interrupted.
+func refuseUsed(i netns.Interface, mac string, present []netns.Interface) error {
+	if i.Master != 0 {
+		return fmt.Errorf("%s is a port of another interface of the namespace: a task has moved it", i.Name)
+	}
+	if i.MAC != mac {
+		return notAttached(i)
+	}
+	for _, other := range present {
+		if i.Index != 0 && other.Link == i.Index && !other.LinkOutside {
+			return fmt.Errorf("%s is on %s, and would be removed", other.Name, i.Name)
+		}
+	}
+	return nil
+}
+
+func notAttached(i netns.Interface) error {
+	return fmt.Errorf("the namespace has an interface %s that is not the one which was attached, its MAC is %s: remove it, or rename it", i.Name, i.MAC)
+}
+
+// refuseForeign refuses to go on with a reattachment that was interrupted if DEL would remove an
+// interface that is neither the former one nor what ADD has reported: a task may have made it since.
+func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface) error {
+	seen, err := readStatus(a)
+	if err != nil || a.Planned { // before ADD there is no DEL
+		return err
+	}
+	found := []state.Attachment{a}
+	o.recallResults(found)
+	for _, i := range present {
+		if i.Name == a.Interface && i.MAC != seen.MAC && !shows(found[0], []netns.Interface{i}) {
+			return notAttached(i)
+		}
+	}
+	return nil
+}
+
+// isAttached tells whether an interface is that of an attachment: names may have been swapped.
+func (o *operation) isAttached(i netns.Interface) bool {
+	return slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+		seen, err := readStatus(a)
+		return err == nil && a.Interface == i.Name && seen.MAC == i.MAC
+	})
 }
 
 // refuseOtherNamespace refuses an attachment whose interface may be in another namespace, where a task has

@@ -343,21 +343,25 @@ func (p *repairing) refuseReattachment(ns Namespace) error {
 	if err == nil {
 		err = p.operation.refuseOtherRoutes(a, routes)
 	}
-	if err != nil || a.FormerResult != nil {
+	if err != nil {
 		return err
 	}
 	present, err := ns.Interfaces()
 	if err != nil {
 		return err
 	}
+	if a.FormerResult != nil {
+		return p.operation.refuseForeign(a, present)
+	}
 	if err := p.operation.refuseMoved(a, present); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface }) {
+	at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface })
+	if at < 0 {
 		return nil
 	}
 	if p.inProcess {
-		return fmt.Errorf("the namespace has an interface %s that is not the one which was attached: remove it, or rename it", a.Interface)
+		return notAttached(present[at])
 	}
 	return p.operation.refuseMaster(a)
 }

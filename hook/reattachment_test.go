@@ -220,6 +220,16 @@ func TestNotReattached(t *testing.T) {
 		"another link has the address": {func(_ *memory, ns *fakeNamespace) {
 			ns.interfaces[0].Name, ns.interfaces[0].MAC = "tap0", ""
 		}, "tap0 has the address 10.0.0.1 of net1"},
+		"another MAC": {func(_ *memory, ns *fakeNamespace) {
+			ns.interfaces[0].MAC = "02:00:00:00:00:99"
+		}, "is not the one which was attached, its MAC is 02:00:00:00:00:99"},
+		"a port of a bridge": {func(_ *memory, ns *fakeNamespace) {
+			ns.interfaces[0].Up, ns.interfaces[0].Master = false, 7
+		}, "net1 is a port of another interface"},
+		"another link is on it": {func(_ *memory, ns *fakeNamespace) {
+			ns.interfaces[0].Up, ns.interfaces[0].Index = false, 7
+			ns.interfaces = append(ns.interfaces, netns.Interface{Name: "macvtap0", Link: 7})
+		}, "macvtap0 is on net1"},
 		"in another namespace": {func(m *memory, ns *fakeNamespace) {
 			ns.interfaces, m.host.links = nil, map[string]bool{"host0": true}
 		}, "the host has its end host0 of net1"},
@@ -246,6 +256,51 @@ func TestNotReattached(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNotReattachedSwapped: a task has swapped the names of two interfaces.
+func TestNotReattachedSwapped(t *testing.T) {
+	m := newMemory(t, nil)
+	m.network(t, "web", "bridge")
+	m.network(t, "storage", "macvlan")
+	path := m.namespaces.create("/run/netns/w1")
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("web", "storage")}); err != nil {
+		t.Fatal(err)
+	}
+	all := m.namespaces.at[path].interfaces
+	all[0].Name, all[1].Name = all[1].Name, all[0].Name
+	m.exec.names() // are forgotten
+	drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
+	if len(drifts) != 2 || !strings.Contains(fmt.Sprint(drifts[0].Err), "net2 has the MAC of net1") || !strings.Contains(fmt.Sprint(drifts[1].Err), "net1 has the MAC of net2") {
+		t.Errorf("%+v", drifts)
+	}
+	if calls := m.exec.names(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DEL") }) {
+		t.Errorf("called %q", calls)
+	}
+}
+
+// TestNotReattachedInterrupted: wherever a process dies that attaches something again, an interface that
+// a task then makes under the name is not removed.
+func TestNotReattachedInterrupted(t *testing.T) {
+	bothExecutors(t, func(t *testing.T, i installation) {
+		w, _ := damagedWorld(t, i)
+		if err := reattach(w); err != nil {
+			t.Fatal(err)
+		}
+		for at, effect := range w.killer.seen {
+			w, _ := damagedWorld(t, i)
+			w.killAt(at, true)
+			_ = reattach(w) // a dead process returns nothing
+			w.bury()
+			w.namespaces.removeInterface(runtimeNetns, "net2")
+			own := netns.Interface{Name: "net2", MAC: "02:00:00:00:00:99", Up: true}
+			w.namespaces.add(runtimeNetns, own)
+			_ = reattach(w) // it may have been completed
+			if !strings.Contains(inNamespace(w, runtimeNetns), own.MAC) {
+				t.Errorf("%s: the interface is gone", effect)
+			}
+		}
+	})
 }
 
 // TestNotReattachedBesideRoute: an attachment that may make a default route is not attached again where

@@ -27,6 +27,9 @@ type Interface struct {
 	Link int
 	// LinkOutside is whether that is in another namespace.
 	LinkOutside bool
+	// Index is the kernel's, and Master that of the bridge or the like of which it is a port; 0 if it
+	// is none.
+	Index, Master int
 	// Received and Sent count bytes.
 	Received, Sent uint64
 }
@@ -47,7 +50,7 @@ func (n *Namespace) Interfaces() ([]Interface, error) {
 		i := Interface{
 			Name: attrs.Name, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU,
 			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
-			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0,
+			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex,
 		}
 		if attrs.Statistics != nil {
 			i.Received, i.Sent = attrs.Statistics.RxBytes, attrs.Statistics.TxBytes

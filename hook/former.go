@@ -94,7 +94,10 @@ func askForFormer(rt *libcni.RuntimeConf, a state.Attachment) {
 	if err != nil || unread != nil || unseen != nil { // ADD fails for the same reason
 		return
 	}
-	extra := [][2]string{{ipam.KeepArg, "true"}, {"MAC", seen.MAC}}
+	extra := [][2]string{{"MAC", seen.MAC}}
+	if a.Result == nil || requireFormerAddresses(a) == nil { // others that ADD gave are given back
+		extra = slices.Insert(extra, 0, [2]string{ipam.KeepArg, "true"})
+	}
 	capabilities := map[string]any{}
 	if seen.MAC != "" {
 		capabilities["mac"] = seen.MAC

@@ -192,7 +192,8 @@ func TestReattachmentFails(t *testing.T) {
 	})
 }
 
-// TestReattachOtherAddress: an attachment that would get another address than it had is not attached.
+// TestReattachOtherAddress: an attachment that would get another address than it had is not attached, and
+// only what it had is kept.
 func TestReattachOtherAddress(t *testing.T) {
 	m := newMemory(t, nil)
 	m.network(t, "web", `{"type": "bridge", "ipam": {"type": "static"}}`, "static")
@@ -201,7 +202,15 @@ func TestReattachOtherAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.namespaces.removeInterface(path, "net1")
+	added := len(m.exec.calls)
 	drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
+	var keeping []string
+	for _, c := range m.exec.calls[added:] {
+		keeping = append(keeping, fmt.Sprint(c.Verb, " ", strings.Contains(c.Environ["CNI_ARGS"], "ALLOCNET_KEEP_ADDRESSES=true")))
+	}
+	if got := strings.Join(keeping, ", "); !strings.HasPrefix(got, "DEL true, ") || !strings.HasSuffix(got, ", DEL false") {
+		t.Errorf("addresses are kept: %s", got)
+	}
 	if len(drifts) != 1 || drifts[0].Err == nil || !strings.Contains(drifts[0].Err.Error(), "and it had 10.0.0.1/24") || !drifts[0].Open() {
 		t.Errorf("%+v", drifts)
 	}
@@ -441,6 +450,9 @@ func TestAskForFormer(t *testing.T) {
 				ips := want.ips == "" || strings.Contains(string(c.Stdin), `"ips":`+want.ips)
 				if c.Environ["CNI_ARGS"] != want.args || !strings.Contains(string(c.Stdin), want.cni) || !ips || !strings.Contains(string(c.Stdin), `"mac":"02:00:00:00:00:01"`) {
 					t.Errorf("%s with CNI_ARGS %s: %s, want %+v", c, c.Environ["CNI_ARGS"], c.Stdin, want)
+				}
+				if c.Verb == "ADD" { // what follows undoes it
+					break
 				}
 			}
 		})

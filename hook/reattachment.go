@@ -27,7 +27,7 @@ const parallelReattachments = 4
 const reattachmentGrace = 30 * time.Second
 
 // unfinishedReattachment is what an attachment lacks that is being attached again.
-const unfinishedReattachment = "all: it was detached to be attached again, which is not done"
+const unfinishedReattachment = "it was detached to be attached again, which is not done"
 
 // reattachEach repairs allocations together, and attaches again what only comes back so in one allocation
 // after the other, a few at a time: plugins may hang, and other allocations are not locked meanwhile.
@@ -90,6 +90,9 @@ func (p *repairing) reattach(ctx context.Context) {
 	if err := p.refuseReattachment(ns); err != nil {
 		p.Err = fmt.Errorf("it is not attached again: %w", err)
 		return
+	}
+	if a := p.attachment(); a.FormerResult == nil {
+		a.Error = strings.Join(p.Unrepairable, ", ") + ": " + unfinishedReattachment
 	}
 	if err := p.operation.reattach(ctx, ns, p.attachment()); err != nil {
 		p.Err = fmt.Errorf("attach it again: %w", err)
@@ -311,7 +314,7 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 		return err
 	}
 	done := *a
-	done.FormerResult, done.Updated = nil, time.Now().UTC()
+	done.FormerResult, done.Error, done.Updated = nil, "", time.Now().UTC()
 	var routes []netns.Route
 	for _, gateway := range seen.Gateways {
 		routes = append(routes, netns.Route{Interface: a.Interface, Gateway: gateway})

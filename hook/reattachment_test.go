@@ -177,6 +177,12 @@ func TestReattachmentFails(t *testing.T) {
 					}
 				}
 			}
+			if missing, _ := requireDrifts(t, w, RepairRequest{Mode: RepairReport}); len(missing) != 1 || !strings.Contains(missing[0], "is gone") && !strings.Contains(missing[0], "interface net2") {
+				t.Errorf("missing is %q", missing)
+			}
+			if status := recordedStatusOf(w, "runtime"); strings.Count(status, unfinishedReattachment) != 1 {
+				t.Errorf("status:\n%s", status)
+			}
 			clear(w.failing)
 			if end == "reattach" {
 				if err := reattach(w); err != nil {

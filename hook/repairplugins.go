@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (p *repairing) plugins(ctx context.Context, ns Namespace, last bool) {
 		return
 	}
 	if a.FormerResult != nil {
-		p.Unrepairable = append(p.Unrepairable, unfinishedReattachment)
+		p.Unrepairable = append(p.Unrepairable, cmp.Or(a.Error, unfinishedReattachment))
 		return
 	}
 	if p.inProcess = p.operation.isKnown(a, list); !p.inProcess {

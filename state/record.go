@@ -194,7 +194,7 @@ type Attachment struct {
 	Status json.RawMessage `json:"status,omitempty"`
 	// Attempts counts ADD, or in the phases of teardown DEL.
 	Attempts int `json:"attempts,omitempty"`
-	// Error says why the phase is Pending.
+	// Error says why the phase is Pending, or what was missing when a repair began to attach it again.
 	Error   string    `json:"error,omitempty"`
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`

@@ -535,6 +535,15 @@ func (n *fakeNamespace) AddDefaultRoute(gateway netip.Addr, iface string) error 
 	return n.SetDefaultRoute(gateway, iface)
 }
 
+func (n *fakeNamespace) RemoveDefaultRoutes(iface string, v6 bool) error {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.routes = slices.DeleteFunc(n.routes, func(r netns.Route) bool {
+		return r.Interface == iface && r.Gateway.IsValid() && r.Gateway.Is6() == v6
+	})
+	return nil
+}
+
 // fakeHost is a host without bridges.
 type fakeHost struct {
 	listeners []listener.Listener

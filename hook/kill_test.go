@@ -362,6 +362,10 @@ func (n killedNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error
 	return n.world.killer.effect("default route", func() error { return n.fakeNamespace.SetDefaultRoute(gateway, iface) })
 }
 
+func (n killedNamespace) RemoveDefaultRoutes(iface string, v6 bool) error {
+	return n.world.killer.effect("remove default routes", func() error { return n.fakeNamespace.RemoveDefaultRoutes(iface, v6) })
+}
+
 // lose removes a namespace with all that is in it, as the end of its last process
 // does.
 func (w *world) lose(path string) {

@@ -50,6 +50,8 @@ type Namespace interface {
 	SetDefaultRoute(gateway netip.Addr, iface string) error
 	// AddDefaultRoute makes the gateway a default route if its family has none.
 	AddDefaultRoute(gateway netip.Addr, iface string) error
+	// RemoveDefaultRoutes removes those of a family by gateways through an interface.
+	RemoveDefaultRoutes(iface string, v6 bool) error
 	// UsedTables returns the numbers of routing tables that are not free.
 	UsedTables() (map[int]bool, error)
 	// RoutesOf returns the routes of the main table through an interface, those without

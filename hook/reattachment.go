@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -213,7 +214,7 @@ func (o *operation) attachAgain(ctx context.Context, ns Namespace, a *state.Atta
 			return err
 		}
 	}
-	if err := o.restoreGateways(ns, a, before); err != nil {
+	if err := o.restoreGateways(ns, a); err != nil {
 		return err
 	}
 	return o.finishReattachment(ns, a)
@@ -246,9 +247,9 @@ func requireFormerAddresses(a state.Attachment) error {
 	return nil
 }
 
-// restoreGateways has the default routes be as before: those that the attachment had, unless another
-// program has made one meanwhile, and otherwise those of others.
-func (o *operation) restoreGateways(ns Namespace, a *state.Attachment, before []netns.Route) error {
+// restoreGateways gives the attachment the default routes that it had. Of the others, ADD has made some
+// and set-up has removed them; those of other interfaces stay as they are.
+func (o *operation) restoreGateways(ns Namespace, a *state.Attachment) error {
 	seen, err := readStatus(*a)
 	if err != nil {
 		return err
@@ -258,21 +259,52 @@ func (o *operation) restoreGateways(ns Namespace, a *state.Attachment, before []
 		return err
 	}
 	for _, v6 := range []bool{false, true} {
-		wanted, ok := o.formerRoute(a.Interface, seen, ofFamily(before, v6), v6)
-		if !ok {
-			continue
-		}
-		reported, err := reportsDefaultRoute(*a, v6)
-		if err != nil {
-			return err
-		}
-		if !slices.Equal(ofFamily(now, v6), []netns.Route{wanted}) || reported != (wanted.Interface == a.Interface) {
-			if err := o.setDefaultRoute(ns, wanted); err != nil {
+		had := slices.DeleteFunc(slices.Clone(seen.Gateways), func(g netip.Addr) bool { return g.Is6() != v6 })
+		changed := !slices.Equal(gatewaysBy(a.Interface, ofFamily(now, v6)), had)
+		if changed {
+			if err := replaceGateways(ns, a.Interface, v6, had); err != nil {
 				return err
 			}
 		}
+		if err := o.recordGateways(a, v6, had, changed); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func replaceGateways(ns Namespace, iface string, v6 bool, gateways []netip.Addr) error {
+	err := ns.RemoveDefaultRoutes(iface, v6)
+	for _, gateway := range gateways {
+		err = errors.Join(err, ns.AddDefaultRoute(gateway, iface))
+	}
+	return err
+}
+
+// recordGateways has the result say of default routes what the namespace has.
+func (o *operation) recordGateways(a *state.Attachment, v6 bool, gateways []netip.Addr, changed bool) error {
+	former := *a
+	former.Result = a.FormerResult
+	reported, err := reportsDefaultRoute(*a, v6)
+	if err != nil {
+		return err
+	}
+	before, err := reportsDefaultRoute(former, v6)
+	if err != nil || !changed && reported == before {
+		return err
+	}
+	if len(gateways) > 0 {
+		return o.recordDefaultRoute(netns.Route{Interface: a.Interface, Gateway: gateways[0]})
+	}
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return err
+	}
+	result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool { return isDefault(r) && (r.Dst.IP.To4() == nil) == v6 })
+	if err := o.replaceResult(a, result, result.CNIVersion); err != nil {
+		return err
+	}
+	return o.lock.Write(*a)
 }
 
 // reportsDefaultRoute tells whether the result of an attachment has a default route of a family.
@@ -284,23 +316,6 @@ func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
 	return slices.ContainsFunc(result.Routes, func(r *types.Route) bool {
 		return isDefault(r) && (r.Dst.IP.To4() == nil) == v6
 	}), nil
-}
-
-// formerRoute returns the default route that the namespace has to have; ok is false if no attachment
-// was seen to have one.
-func (o *operation) formerRoute(iface string, seen recordedStatus, before []netns.Route, v6 bool) (wanted netns.Route, ok bool) {
-	for _, gateway := range seen.Gateways {
-		if gateway.Is6() == v6 && !ok {
-			wanted, ok = netns.Route{Interface: iface, Gateway: gateway}, true
-		}
-	}
-	for _, other := range before {
-		ours := slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Interface == other.Interface })
-		if !ok || !ours {
-			return other, true
-		}
-	}
-	return wanted, ok
 }
 
 // finishReattachment records that all is there again.

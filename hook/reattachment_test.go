@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
 )
 
 // reattach attaches again what only comes back so.
@@ -268,6 +269,44 @@ func TestNotReattached(t *testing.T) {
 			}
 			if calls := m.exec.names(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DEL") }) {
 				t.Errorf("called %q", calls)
+			}
+		})
+	}
+}
+
+// TestReattachKeepsDefaultRoutes: default routes of others stay, and those of the attachment are as they
+// were, also where its plugins make others.
+func TestReattachKeepsDefaultRoutes(t *testing.T) {
+	for name, test := range map[string]struct {
+		networks []selection.Element
+		before   []netns.Route
+		want     string
+	}{
+		"of another attachment": {named("a", "b"), nil, "net1 by 10.0.0.254, net1 by 10.0.0.254"},
+		"that is asked for":     {[]selection.Element{{Name: "c"}, {Name: "b", DefaultRoute: []string{"10.1.0.9"}}}, nil, "net2 by 10.1.0.9"},
+		"the namespace's":       {named("c", "b"), []netns.Route{{Interface: "lo", Gateway: netip.MustParseAddr("10.9.0.1")}}, "lo by 10.9.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := routed(t)
+			path := m.namespaces.create("/run/netns/w1")
+			ns := m.namespaces.at[path]
+			ns.routes = test.before
+			if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: test.networks}); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(test.want, "net1") == 2 { // with another metric
+				ns.routes = append(ns.routes, ns.routes[0])
+			}
+			before := recordedStatusOf(&world{t: t, Engine: m.Engine}, "w1")
+			m.namespaces.removeInterface(path, "net2")
+			if drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach}); len(drifts) != 1 || !drifts[0].Repaired {
+				t.Errorf("%+v", drifts)
+			}
+			if got := m.defaultRoutes(path); got != test.want {
+				t.Errorf("default routes %q, want %q", got, test.want)
+			}
+			if after := recordedStatusOf(&world{t: t, Engine: m.Engine}, "w1"); after != before {
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})
 	}

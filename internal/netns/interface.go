@@ -171,6 +171,32 @@ func (n *Namespace) AddDefaultRoute(gateway netip.Addr, iface string) error {
 	})
 }
 
+// RemoveDefaultRoutes removes the default routes of a family through gateways on an interface. Those
+// of other interfaces stay.
+func (n *Namespace) RemoveDefaultRoutes(iface string, v6 bool) error {
+	family, all := netlink.FAMILY_V4, &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+	if v6 {
+		family, all = netlink.FAMILY_V6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+	}
+	link, err := n.link.LinkByName(iface)
+	if err != nil {
+		return fmt.Errorf("find %s of %s: %w", iface, n.path, err)
+	}
+	present, err := n.defaultRoutes(family)
+	for _, r := range present {
+		for _, hop := range nextHops([]netlink.Route{r}) {
+			if hop.LinkIndex != link.Attrs().Index || hop.Gw == nil {
+				continue
+			}
+			removed := &netlink.Route{LinkIndex: hop.LinkIndex, Dst: all, Gw: hop.Gw, Priority: r.Priority, Table: unix.RT_TABLE_MAIN}
+			if err := n.link.RouteDel(removed); err != nil {
+				return fmt.Errorf("remove the default route via %s dev %s: %w", hop.Gw, iface, err)
+			}
+		}
+	}
+	return err
+}
+
 // makeDefaultRoute adds a default route, unless something is wrong with those that there are.
 func (n *Namespace) makeDefaultRoute(gateway netip.Addr, iface string, prepare func(present []netlink.Route) error) error {
 	family, bits := netlink.FAMILY_V4, 32

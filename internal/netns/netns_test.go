@@ -240,6 +240,31 @@ func TestInterfacesAndRoutes(t *testing.T) {
 	}
 }
 
+// TestRemoveDefaultRoutes: those of other interfaces stay, also as a path of a route of several, and so do
+// those without a gateway.
+func TestRemoveDefaultRoutes(t *testing.T) {
+	n := openNamespace(t, create(t, "removed"))
+	for _, args := range []string{
+		"link add na type veth peer name nb", "link set na up", "link set nb up",
+		"addr add 10.1.0.2/24 dev na", "addr add fd00:1::2/64 dev na nodad", "addr add 10.2.0.2/24 dev nb", "addr add fd00:2::2/64 dev nb nodad",
+		"route add default via 10.1.0.1 dev na", "route add default via 10.1.0.9 dev na metric 100", "route add default dev na metric 200", "route add default via 10.2.0.1 dev nb metric 50",
+		"-6 route add default via fd00:1::1 dev na", "-6 route append default via fd00:2::1 dev nb",
+	} {
+		ip(t, "-n removed "+args)
+	}
+	for range 2 {
+		for _, v6 := range []bool{false, true} {
+			if err := n.RemoveDefaultRoutes("na", v6); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	routes, err := n.DefaultRoutes()
+	if got, want := fmt.Sprint(routes), "[{nb 10.2.0.1} {na invalid IP} {nb fd00:2::1}]"; err != nil || got != want {
+		t.Errorf("routes %s, %v, want %s", got, err, want)
+	}
+}
+
 // TestMainThreadStays: a main thread that entered a namespace would stay there.
 func TestMainThreadStays(t *testing.T) {
 	before, err := os.Readlink("/proc/thread-self/ns/net")

@@ -352,6 +352,7 @@ type fakeNamespace struct {
 	interfaces []netns.Interface
 	routes     []netns.Route
 	acceptRA   []string
+	ipv6Off    bool
 	// sources are the routing tables of interfaces, each once.
 	sources []netns.SourceRoutes
 	// announced is whether Announce was called, which fails.
@@ -442,6 +443,8 @@ func (n *fakeNamespace) AcceptsRA(iface string, accept bool) (bool, error) {
 	}
 	return last == accept, nil
 }
+
+func (n *fakeNamespace) IsIPv6Off(string) (bool, error) { return n.ipv6Off, nil }
 
 // UsedTables: another program has the first table.
 func (n *fakeNamespace) UsedTables() (map[int]bool, error) {

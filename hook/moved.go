@@ -80,6 +80,19 @@ func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface)
 	return nil
 }
 
+// refuseIPv6 refuses to attach an interface again on which IPv6 was switched off: ADD would switch it on.
+func refuseIPv6(ns Namespace, a state.Attachment) error {
+	seen, err := readStatus(a)
+	if err != nil || !slices.ContainsFunc(seen.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		return err
+	}
+	off, err := ns.IsIPv6Off(a.Interface)
+	if err == nil && off {
+		err = fmt.Errorf("IPv6 is switched off on %s, and would be switched on: switch it on, or start the allocation again", a.Interface)
+	}
+	return err
+}
+
 // isAttached tells whether an interface is that of an attachment: names may have been swapped.
 func (o *operation) isAttached(i netns.Interface) bool {
 	return slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {

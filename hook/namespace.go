@@ -43,6 +43,8 @@ type Namespace interface {
 	RestoreAcceptRA(iface string, accept bool) error
 	// AcceptsRA tells whether an interface is as SetAcceptRA leaves it.
 	AcceptsRA(iface string, accept bool) (bool, error)
+	// IsIPv6Off tells whether IPv6 is switched off on an interface.
+	IsIPv6Off(iface string) (bool, error)
 	// DefaultRoutes returns its default routes, IPv4 first, without those of accepted
 	// router advertisements.
 	DefaultRoutes() ([]netns.Route, error)

@@ -381,6 +381,9 @@ func (p *repairing) refuseReattachment(ns Namespace) error {
 	if p.inProcess {
 		return notAttached(present[at])
 	}
+	if err := refuseIPv6(ns, a); err != nil {
+		return err
+	}
 	return p.operation.refuseMaster(a)
 }
 

@@ -312,6 +312,32 @@ func TestReattachKeepsDefaultRoutes(t *testing.T) {
 	}
 }
 
+// TestNotReattachedWithoutIPv6: IPv6 that a task has switched off stays off, with plugins that are unknown.
+func TestNotReattachedWithoutIPv6(t *testing.T) {
+	for _, off := range []bool{true, false} {
+		m := newMemory(t, nil)
+		m.network(t, "web", "bridge")
+		path := m.namespaces.create("/run/netns/w1")
+		m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+			if c.Verb != "ADD" {
+				return false, nil, nil
+			}
+			m.namespaces.add(path, netns.Interface{Name: "net1", MAC: "02:00:00:00:00:01", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("fd00::2/64")}})
+			return true, fmt.Appendf(nil, `{"cniVersion": "1.1.0", "interfaces": [{"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": %q}], "ips": [{"interface": 0, "address": "fd00::2/64"}]}`, path), nil
+		}
+		if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("web")}); err != nil {
+			t.Fatal(err)
+		}
+		ns := m.namespaces.at[path]
+		ns.interfaces[0].Addresses, ns.ipv6Off = nil, off
+		drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
+		refused := len(drifts) == 1 && drifts[0].Err != nil && strings.Contains(drifts[0].Err.Error(), "IPv6 is switched off on net1")
+		if len(drifts) != 1 || drifts[0].Reattached == off || refused != off {
+			t.Errorf("off %v: %+v", off, drifts)
+		}
+	}
+}
+
 // TestNotReattachedSwapped: a task has swapped the names of two interfaces.
 func TestNotReattachedSwapped(t *testing.T) {
 	m := newMemory(t, nil)

@@ -265,6 +265,17 @@ func TestRemoveDefaultRoutes(t *testing.T) {
 	}
 }
 
+func TestIsIPv6Off(t *testing.T) {
+	n := openNamespace(t, create(t, "six"))
+	ip(t, "-n six link add na type veth peer name nb")
+	sandbox.Run(t, "ip", "netns", "exec", "six", "sysctl", "-w", "net.ipv6.conf.na.disable_ipv6=1")
+	for iface, want := range map[string]bool{"na": true, "nb": false} {
+		if off, err := n.IsIPv6Off(iface); off != want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", iface, off, err, want)
+		}
+	}
+}
+
 // TestMainThreadStays: a main thread that entered a namespace would stay there.
 func TestMainThreadStays(t *testing.T) {
 	before, err := os.Readlink("/proc/thread-self/ns/net")

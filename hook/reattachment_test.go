@@ -338,6 +338,23 @@ func TestNotReattachedWithoutIPv6(t *testing.T) {
 	}
 }
 
+// TestReattachedAcceptRA: the new interface ignores router advertisements, and loses what they gave it.
+func TestReattachedAcceptRA(t *testing.T) {
+	m := newMemory(t, nil)
+	m.network(t, "web", "bridge")
+	path := m.namespaces.create("/run/netns/w1")
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("web")}); err != nil {
+		t.Fatal(err)
+	}
+	m.namespaces.at[path].interfaces[0].Up, m.namespaces.at[path].acceptRA = false, nil
+	if drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach}); len(drifts) != 1 || !drifts[0].Reattached {
+		t.Errorf("%+v", drifts)
+	}
+	if got := m.namespaces.at[path].acceptRA; !slices.Equal(got, []string{"net1=false"}) {
+		t.Errorf("set %q", got)
+	}
+}
+
 // TestNotReattachedSwapped: a task has swapped the names of two interfaces.
 func TestNotReattachedSwapped(t *testing.T) {
 	m := newMemory(t, nil)

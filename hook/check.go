@@ -17,7 +17,6 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -116,9 +115,9 @@ func isDamage(err error) bool {
 }
 
 func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipped string, err error) {
-	list, err := cniconf.ParseList(a.ConfList)
+	list, err := recordedList(a)
 	if err != nil {
-		return "", fmt.Errorf("recorded conflist: %w", err)
+		return "", err
 	}
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
@@ -207,7 +206,7 @@ func compare(a state.Attachment, present []netns.Interface) error {
 	if err := json.Unmarshal(a.Status, &seen); err != nil {
 		return fmt.Errorf("read recorded status: %w", err)
 	}
-	at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface })
+	at := indexOf(present, a.Interface)
 	if at < 0 {
 		return damaged("interface is gone")
 	}

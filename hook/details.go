@@ -93,9 +93,9 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 // describeHost adds what an attachment has on the host. The error is why its rules are not known.
 func (o *operation) describeHost(ctx context.Context, at int, d *Details) error {
 	a := o.record.Attachments[at]
-	list, err := cniconf.ParseList(a.ConfList)
+	list, err := recordedList(a)
 	if err != nil {
-		return fmt.Errorf("recorded conflist: %w", err)
+		return err
 	}
 	n := cniconf.Network{Name: list.Name, List: list}
 	d.CNIVersion, d.Plugins, d.Leases = list.CNIVersion, n.PluginTypes(), leasesOf(a, n.Pools())

@@ -5,6 +5,8 @@ package hook
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
@@ -107,3 +109,8 @@ type Drift struct {
 
 // Open tells whether something is missing still, or may be.
 func (d Drift) Open() bool { return !d.Repaired && d.Skipped == "" }
+
+// sortDrifts sorts by allocation; those of one stay in their order.
+func sortDrifts(all []Drift) {
+	slices.SortStableFunc(all, func(a, b Drift) int { return strings.Compare(a.Allocation, b.Allocation) })
+}

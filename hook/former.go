@@ -22,12 +22,21 @@ import (
 // the attachment had.
 func isReattached(a state.Attachment) bool { return a.FormerResult != nil && a.Phase == state.Attached }
 
-// confList returns the conflist with which an attachment is added and deleted. host-local reads several
-// addresses only from the key "args".
-func confList(a state.Attachment) (*libcni.NetworkConfigList, error) {
+// recordedList returns the conflist of an attachment's record.
+func recordedList(a state.Attachment) (*libcni.NetworkConfigList, error) {
 	list, err := cniconf.ParseList(a.ConfList)
 	if err != nil {
 		return nil, fmt.Errorf("recorded conflist: %w", err)
+	}
+	return list, nil
+}
+
+// confList returns the conflist with which an attachment is added and deleted. host-local reads several
+// addresses only from the key "args".
+func confList(a state.Attachment) (*libcni.NetworkConfigList, error) {
+	list, err := recordedList(a)
+	if err != nil {
+		return nil, err
 	}
 	if !isReattached(a) || ipamOf(list) != "host-local" {
 		return list, nil

@@ -68,7 +68,7 @@ func (o *operation) checkInnerMaster(list *libcni.NetworkConfigList, name string
 // host.
 func isOuterMaster(interfaces []netns.Interface, master, name string, failed bool) bool {
 	find := func(name string) (netns.Interface, bool) {
-		i := slices.IndexFunc(interfaces, func(i netns.Interface) bool { return i.Name == name })
+		i := indexOf(interfaces, name)
 		if i < 0 {
 			return netns.Interface{}, false
 		}

@@ -36,7 +36,7 @@ func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) e
 			}
 		}
 	}
-	if at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface }); at >= 0 {
+	if at := indexOf(present, a.Interface); at >= 0 {
 		return refuseUsed(present[at], seen.MAC, present)
 	}
 	return o.refuseOtherNamespace(a)
@@ -125,9 +125,9 @@ func hostEnd(a state.Attachment) (*types.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := cniconf.ParseList(a.ConfList)
+	list, err := recordedList(a)
 	if err != nil {
-		return nil, fmt.Errorf("recorded conflist: %w", err)
+		return nil, err
 	}
 	inside := slices.IndexFunc(result.Interfaces, func(i *types.Interface) bool { return i.Sandbox != "" && i.Name == a.Interface })
 	if inside < 1 {

@@ -5,6 +5,7 @@ package hook
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -101,4 +102,9 @@ func (o *operation) namespace() (Namespace, error) { return o.openNamespace(o.re
 
 func (e *Engine) openNamespace(a state.Allocation) (Namespace, error) {
 	return state.OpenNamespace(a, e.config.Namespaces.Open)
+}
+
+// indexOf returns where an interface is in a list; -1 if it has none of the name.
+func indexOf(list []netns.Interface, name string) int {
+	return slices.IndexFunc(list, func(i netns.Interface) bool { return i.Name == name })
 }

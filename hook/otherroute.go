@@ -11,7 +11,6 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -23,9 +22,9 @@ func (o *operation) refuseOtherRoutes(a state.Attachment, present []netns.Route)
 	if err != nil {
 		return err
 	}
-	list, err := cniconf.ParseList(a.ConfList)
+	list, err := recordedList(a)
 	if err != nil {
-		return fmt.Errorf("recorded conflist: %w", err)
+		return err
 	}
 	makes := !o.isKnown(a, list) || namesDefaultRoute(list)
 	for _, r := range present {

@@ -11,7 +11,6 @@ import (
 	"github.com/containerd/go-cni"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -216,7 +215,7 @@ func (p *plan) checkInterfaces(path string, ns Namespace) error {
 		return err
 	}
 	taken := func(name string) bool {
-		return slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == name }) ||
+		return indexOf(present, name) >= 0 ||
 			slices.ContainsFunc(p.existing, func(a state.Attachment) bool { return a.Interface == name })
 	}
 	for _, added := range p.added {

@@ -60,7 +60,7 @@ func (e *Engine) reattachEach(ctx context.Context, ids []string, r RepairRequest
 	}
 	err = group.Wait()
 	drifts = append(drifts, slices.Concat(reattached...)...)
-	slices.SortStableFunc(drifts, func(a, b Drift) int { return strings.Compare(a.Allocation, b.Allocation) })
+	sortDrifts(drifts)
 	return drifts, err
 }
 
@@ -223,7 +223,7 @@ func (o *operation) attachAgain(ctx context.Context, ns Namespace, a *state.Atta
 // refuseName refuses an attachment whose name another interface has by now.
 func (o *operation) refuseName(ns Namespace, a state.Attachment) error {
 	present, err := ns.Interfaces()
-	if err == nil && slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface }) {
+	if err == nil && indexOf(present, a.Interface) >= 0 {
 		return &InterfaceExistsError{Netns: o.record.Allocation.Netns, Interface: a.Interface, Network: a.Network}
 	}
 	return err
@@ -232,7 +232,7 @@ func (o *operation) refuseName(ns Namespace, a state.Attachment) error {
 // requireFormerAddresses requires the addresses that the attachment had: they are in what other hosts
 // and programs know of the allocation, and in rules of its other attachments.
 func requireFormerAddresses(a state.Attachment) error {
-	former, err := parseResult(a.FormerResult)
+	want, err := formerAddresses(a)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func requireFormerAddresses(a state.Attachment) error {
 	if err != nil {
 		return err
 	}
-	want, got := resultAddresses(former), resultAddresses(result)
+	got := resultAddresses(result)
 	if !slices.Equal(want, got) {
 		return fmt.Errorf("the network gives it the addresses %s, and it had %s: start the allocation again to have others", strings.Join(texts(got), ", "), strings.Join(texts(want), ", "))
 	}
@@ -300,7 +300,7 @@ func (o *operation) recordGateways(a *state.Attachment, v6 bool, gateways []neti
 	if err != nil {
 		return err
 	}
-	result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool { return isDefault(r) && (r.Dst.IP.To4() == nil) == v6 })
+	result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, v6) })
 	if err := o.replaceResult(a, result, result.CNIVersion); err != nil {
 		return err
 	}
@@ -313,10 +313,11 @@ func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(result.Routes, func(r *types.Route) bool {
-		return isDefault(r) && (r.Dst.IP.To4() == nil) == v6
-	}), nil
+	return slices.ContainsFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, v6) }), nil
 }
+
+// isDefaultOf tells whether a route is the default route of a family.
+func isDefaultOf(r *types.Route, v6 bool) bool { return isDefault(r) && (r.Dst.IP.To4() == nil) == v6 }
 
 // finishReattachment records that all is there again.
 func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error {
@@ -350,9 +351,9 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 // refuseReattachment returns why an attachment must not be detached.
 func (p *repairing) refuseReattachment(ns Namespace) error {
 	a := *p.attachment()
-	list, err := cniconf.ParseList(a.ConfList)
+	list, err := recordedList(a)
 	if err != nil {
-		return fmt.Errorf("recorded conflist: %w", err)
+		return err
 	}
 	if err := p.operation.lacksPlugin(a, list); err != nil {
 		return err
@@ -374,7 +375,7 @@ func (p *repairing) refuseReattachment(ns Namespace) error {
 	if err := p.operation.refuseMoved(a, present); err != nil {
 		return err
 	}
-	at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface })
+	at := indexOf(present, a.Interface)
 	if at < 0 {
 		return nil
 	}

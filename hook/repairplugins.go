@@ -14,7 +14,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -28,9 +27,9 @@ const repairVersion = "1.0.0"
 // CHECK tells whether something is missing; last is whether what it last said counts.
 func (p *repairing) plugins(ctx context.Context, ns Namespace, last bool) {
 	a := *p.attachment()
-	list, err := cniconf.ParseList(a.ConfList)
+	list, err := recordedList(a)
 	if err != nil {
-		p.Err = fmt.Errorf("recorded conflist: %w", err)
+		p.Err = err
 		return
 	}
 	if a.FormerResult != nil {

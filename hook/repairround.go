@@ -332,7 +332,7 @@ func (r *repairRound) result() []Drift {
 			r.report(p.observation())
 		}
 	}
-	slices.SortStableFunc(drifts, func(a, b Drift) int { return slices.Compare([]string{a.Allocation}, []string{b.Allocation}) })
+	sortDrifts(drifts)
 	return drifts
 }
 

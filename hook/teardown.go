@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -159,7 +158,7 @@ func (o *operation) lost(path string, attachments []state.Attachment) map[string
 	lost := map[string]bool{}
 	present, err := o.interfacesAt(path)
 	for _, a := range attachments {
-		isGone := err == nil && len(a.Result) > 0 && !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == a.Interface })
+		isGone := err == nil && len(a.Result) > 0 && indexOf(present, a.Interface) < 0
 		lost[a.Interface] = path == "" || a.FormerResult != nil || isGone
 	}
 	return lost

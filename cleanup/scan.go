@@ -154,7 +154,7 @@ func (f *scanResult) scanNamespaces(except map[string]bool) error {
 
 func (f *scanResult) scanNamespace(path string, except map[string]bool) error {
 	ns, err := f.host.orDefault().kernel.open(path)
-	if errors.Is(err, netns.ErrMissing) || errors.Is(err, os.ErrNotExist) { // ended meanwhile
+	if errors.Is(err, netns.ErrMissing) { // ended meanwhile
 		return nil
 	}
 	if err != nil {

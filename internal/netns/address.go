@@ -6,7 +6,6 @@ package netns
 import (
 	"errors"
 	"net/netip"
-	"os"
 )
 
 // Addresses returns the addresses of scope global in all network namespaces but the
@@ -28,7 +27,7 @@ func Addresses() (map[netip.Addr]string, error) {
 
 func addAddresses(used map[netip.Addr]string, path string) error {
 	n, err := Open(path)
-	if errors.Is(err, ErrMissing) || errors.Is(err, os.ErrNotExist) { // ended meanwhile
+	if errors.Is(err, ErrMissing) { // ended meanwhile
 		return nil
 	}
 	if err != nil {

@@ -204,10 +204,27 @@ func refer(path string) (vishns.NsHandle, error) {
 	if path == "" {
 		return 0, &MissingError{path, "its path is unknown"}
 	}
+	return settled(func() (vishns.NsHandle, error) { return openNamespace(path) })
+}
+
+// settled opens once more what may not be opened: the path of a process that ends
+// meanwhile answers so for an instant, and is missing then.
+func settled(open func() (vishns.NsHandle, error)) (vishns.NsHandle, error) {
+	handle, err := open()
+	if errors.Is(err, fs.ErrPermission) {
+		return open()
+	}
+	return handle, err
+}
+
+func openNamespace(path string) (vishns.NsHandle, error) {
 	if err := inspect(path); err != nil {
 		return 0, err
 	}
 	handle, err := vishns.GetFromPath(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, &MissingError{path, "the path does not exist any more"}
+	}
 	if err != nil {
 		return 0, fmt.Errorf("open network namespace %s: %w", path, err)
 	}

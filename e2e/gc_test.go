@@ -266,8 +266,13 @@ func TestGCWhileAttaching(t *testing.T) {
 				collected <- fmt.Errorf("GC: %w", err)
 				return
 			}
-			if report, err := collector.Collect(ctx, cleanup.Scope{}, cleanup.NoneLive); err != nil || report.Removed > 0 {
-				collected <- fmt.Errorf("collected %+v: %w", report.Leaked(), err)
+			report, err := collector.Collect(ctx, cleanup.Scope{}, cleanup.NoneLive)
+			if err != nil {
+				collected <- fmt.Errorf("collect: %w", err)
+				return
+			}
+			if report.Removed > 0 {
+				collected <- fmt.Errorf("collected %+v", report.Leaked())
 				return
 			}
 		}

@@ -65,8 +65,7 @@ func TestConfGenerate(t *testing.T) {
 // it does not names why.
 func TestConfWithoutPlugins(t *testing.T) {
 	h := newHost(t)
-	h.plugins, h.onlyOwn = t.TempDir(), true
-	t.Setenv("ALLOCNET_EXECUTOR", "auto")
+	h.withoutPlugins()
 	h.installPlugin()
 	sandbox.WriteFile(t, h.conf+"/86-mistaken.conflist", `{"cniVersion": "1.0.0", "name": "mistaken", "plugins": [{"type": "bridge", "isGatewy": true}]}`)
 	h.refuse(2, []string{`unknown field "isGatewy"`}, "conf", "generate", "web", "--networks", "mistaken", "--alloc-dir", "none")

@@ -62,6 +62,14 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
+// withoutPlugins makes the host one on which no plugin is installed, whichever executor the
+// tests run with.
+func (h *host) withoutPlugins() {
+	h.t.Helper()
+	h.plugins, h.onlyOwn = h.t.TempDir(), true
+	h.t.Setenv("ALLOCNET_EXECUTOR", "auto")
+}
+
 // awaitProcesses waits for those that retry in the background: the last thing that they write
 // is an event.
 func (h *host) awaitProcesses() {

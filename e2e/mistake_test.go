@@ -27,7 +27,7 @@ func TestMistakes(t *testing.T) {
 // That these are not installed is not what is wrong.
 func TestMistakeInANetwork(t *testing.T) {
 	h := newHost(t)
-	h.plugins, h.onlyOwn = t.TempDir(), true
+	h.withoutPlugins()
 	sandbox.WriteFile(t, h.conf+"/86-mistaken.conflist", `{"cniVersion": "1.0.0", "name": "mistaken", "plugins": [{"type": "bridge", "isGatewy": true}]}`)
 	const want = `itself: plugin "bridge": json: unknown field "isGatewy"`
 	h.refuse(2, []string{`plugin "bridge" is not installed`, want}, "attach", "m1", "--primary", "mistaken")

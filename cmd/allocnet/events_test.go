@@ -85,7 +85,7 @@ func TestEventsOnTerminal(t *testing.T) {
 
 // TestEvents: what a pipe gets, filters and exit codes.
 func TestEvents(t *testing.T) {
-	dir := recordEvents(t)
+	dir, empty := recordEvents(t), t.TempDir()
 	for _, test := range []struct {
 		args  []string
 		code  int
@@ -99,8 +99,8 @@ func TestEvents(t *testing.T) {
 		{[]string{"--network", "none"}, exitDone, 1, "EVENT"},
 		{[]string{"--after", "8"}, exitDone, 2, "bridge web0"},
 		{[]string{"--after", "8", "--json"}, exitDone, 1, `"operation":"repair"`},
-		{[]string{"--state-dir", dir + "/none"}, exitDone, 1, "EVENT"},
-		{[]string{"--state-dir", dir + "/none", "--json"}, exitDone, 0, ""},
+		{[]string{"--state-dir", empty}, exitDone, 1, "EVENT"},
+		{[]string{"--state-dir", empty, "--json"}, exitDone, 0, ""},
 		{[]string{"--allocation", "../web"}, exitRefused, 0, "allocation ID"},
 		{[]string{"web-1"}, exitRefused, 0, "want no arguments"},
 	} {

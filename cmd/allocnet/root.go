@@ -6,10 +6,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +100,7 @@ func newRoot(s *settings) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          knownCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return fromEnvironment(cmd.Flags())
+			return errors.Join(s.requireStateDir(cmd), fromEnvironment(cmd.Flags()))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -159,6 +162,21 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.logLevel, "log-level", "warn", "trace, debug, info, warn, error or off; debug and info are log lines with times, and debug has every call of a plugin")
 	flags.DurationVar(&s.callTimeout, "call-timeout", time.Minute, "deadline of one plugin call, after which the plugin is killed")
 	flags.BoolVar(&s.json, "json", false, "print JSON, errors too")
+}
+
+// makers are the commands to which a new state directory can be named.
+var makers = []string{"agent", "attach", "generate", "plugin", "run", "systemd-run"}
+
+// requireStateDir refuses --state-dir with a missing directory: mistyped, it would look like a host without
+// allocations. The default one, and that of the environment, are of the host and may be missing on a new one.
+func (s *settings) requireStateDir(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed("state-dir") || slices.Contains(makers, cmd.Name()) {
+		return nil
+	}
+	if _, err := os.Stat(s.stateDir); !errors.Is(err, fs.ErrNotExist) {
+		return nil // what uses it says what is wrong
+	}
+	return usage(fmt.Errorf("--state-dir %q: no such directory: want the one that the agent and attach use; the default is %s", s.stateDir, state.DefaultDir))
 }
 
 // fromEnvironment sets the flags that were not given from ALLOCNET_<FLAG>.

@@ -1,0 +1,34 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestMissingStateDir: a state directory that is named and missing is refused by commands for what
+// exists, and not made. That of the environment may be missing.
+func TestMissingStateDir(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "typo")
+	for _, command := range []string{
+		"status", "map", "check a", "repair", "repair a", "detach a", "gc --dry-run", "cleanup a", "doctor", "events",
+		"cluster status", "cluster leave --yes", "ipam show", "networks",
+	} {
+		code, _, errs := runs(t, slices.Concat(strings.Fields(command), []string{"--state-dir", missing})...)
+		if want := `--state-dir "` + missing + `": no such directory: want`; code != exitRefused || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, want %d: %s", command, code, exitRefused, errs)
+		}
+		if _, err := os.Lstat(missing); err == nil {
+			t.Fatalf("%s makes %s", command, missing)
+		}
+	}
+	t.Setenv("ALLOCNET_STATE_DIR", missing)
+	if code, _, errs := runs(t, "status"); code != exitDone {
+		t.Errorf("of the environment: exit code %d: %s", code, errs)
+	}
+}

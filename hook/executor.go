@@ -161,11 +161,15 @@ func replaces(changes *inprocess.Changes, a state.Attachment) bool {
 // the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
 func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*chain, error) {
+	recorded, err := recordedList(a)
+	if err != nil {
+		return nil, err
+	}
 	list, err := confList(a)
 	if err != nil {
 		return nil, err
 	}
-	exec, changes := o.exec(a, list, partial != nil)
+	exec, changes := o.exec(a, recorded, partial != nil)
 	runner := &cniexec.Runner{Exec: exec, Limit: o.config.CallTimeout}
 	if partial != nil && changes == nil {
 		runner.Added = func(index int, result []byte) {

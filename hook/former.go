@@ -14,7 +14,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -31,45 +30,61 @@ func recordedList(a state.Attachment) (*libcni.NetworkConfigList, error) {
 	return list, nil
 }
 
-// confList returns the conflist with which an attachment is added and deleted. host-local reads several
-// addresses only from the key "args".
+// confList returns the conflist with which an attachment is added and deleted. What only a repair may
+// ask of an IPAM plugin is in the key "args", where no job writes it: not in CNI_ARGS or "cni".
 func confList(a state.Attachment) (*libcni.NetworkConfigList, error) {
 	list, err := recordedList(a)
-	if err != nil {
-		return nil, err
+	if err != nil || !isReattached(a) {
+		return list, err
 	}
-	if !isReattached(a) || ipamOf(list) != "host-local" {
-		return list, nil
-	}
-	former, err := formerAddresses(a)
-	if err != nil || len(former) == 0 {
+	section, values, err := formerArgs(list, a)
+	if err != nil || values == nil {
 		return list, err
 	}
 	for i, p := range list.Plugins {
 		if p.Network.IPAM.Type == "" {
 			continue
 		}
-		if list.Plugins[i], err = libcni.InjectConf(p, map[string]any{"args": withAddresses(p.Bytes, former)}); err != nil {
+		if list.Plugins[i], err = libcni.InjectConf(p, map[string]any{"args": withArgs(p.Bytes, section, values)}); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
 }
 
-// withAddresses returns the key "args" of a plugin configuration with these addresses.
-func withAddresses(config []byte, addresses []netip.Prefix) map[string]any {
+// formerArgs returns what a repair asks of the IPAM plugin, and the section of "args" where it reads that:
+// of host-local, several addresses; of allocnet-ipam, that DEL keeps the leases. Others that ADD gave are
+// given back. There may be nothing to ask.
+func formerArgs(list *libcni.NetworkConfigList, a state.Attachment) (section string, values map[string]any, err error) {
+	switch ipamOf(list) {
+	case "host-local":
+		former, err := formerAddresses(a)
+		if err != nil || len(former) == 0 {
+			return "", nil, err
+		}
+		return "cni", map[string]any{"ips": bare(former)}, nil
+	case "allocnet-ipam":
+		if a.Result == nil || requireFormerAddresses(a) == nil {
+			return "allocnet", map[string]any{"keepAddresses": true}, nil
+		}
+	}
+	return "", nil, nil
+}
+
+// withArgs returns the key "args" of a plugin configuration with these values in one of its sections.
+func withArgs(config []byte, section string, values map[string]any) map[string]any {
 	var conf struct {
 		Args map[string]any `json:"args"`
 	}
 	_ = json.Unmarshal(config, &conf) // it was parsed before
 	args := map[string]any{}
-	if given, ok := conf.Args["cni"].(map[string]any); ok {
+	if given, ok := conf.Args[section].(map[string]any); ok {
 		maps.Copy(args, given)
 	}
-	args["ips"] = bare(addresses)
+	maps.Copy(args, values)
 	all := map[string]any{}
 	maps.Copy(all, conf.Args)
-	all["cni"] = args
+	all[section] = args
 	return all
 }
 
@@ -94,8 +109,7 @@ func formerAddresses(a state.Attachment) ([]netip.Prefix, error) {
 
 // askForFormer adds to the arguments of an attachment what plugins understand as requests for its
 // addresses and its MAC: capabilities, of which libcni passes those that plugins declare, and CNI_ARGS.
-// Pools of allocnet-ipam give only reserved addresses to those that request them; of these, the leases
-// are kept. The plugins static and dhcp give the same addresses without a request.
+// Pools of allocnet-ipam give only reserved addresses to those that request them, and keep the leases. The plugins static and dhcp give the same addresses without a request.
 func askForFormer(rt *libcni.RuntimeConf, a state.Attachment) {
 	list, err := cniconf.ParseList(a.ConfList)
 	former, unread := formerAddresses(a)
@@ -104,9 +118,6 @@ func askForFormer(rt *libcni.RuntimeConf, a state.Attachment) {
 		return
 	}
 	extra := [][2]string{{"MAC", seen.MAC}}
-	if a.Result == nil || requireFormerAddresses(a) == nil { // others that ADD gave are given back
-		extra = slices.Insert(extra, 0, [2]string{ipam.KeepArg, "true"})
-	}
 	capabilities := map[string]any{}
 	if seen.MAC != "" {
 		capabilities["mac"] = seen.MAC

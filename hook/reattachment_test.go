@@ -203,7 +203,8 @@ func TestReattachmentFails(t *testing.T) {
 // only what it had is kept.
 func TestReattachOtherAddress(t *testing.T) {
 	m := newMemory(t, nil)
-	m.network(t, "web", `{"type": "bridge", "ipam": {"type": "static"}}`, "static")
+	m.network(t, "allocnet-ipam", "allocnet-ipam") // is installed
+	m.network(t, "web", `{"type": "bridge", "ipam": {"type": "allocnet-ipam"}}`)
 	path := m.namespaces.create("/run/netns/w1")
 	if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("web")}); err != nil {
 		t.Fatal(err)
@@ -213,7 +214,7 @@ func TestReattachOtherAddress(t *testing.T) {
 	drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
 	var keeping []string
 	for _, c := range m.exec.calls[added:] {
-		keeping = append(keeping, fmt.Sprint(c.Verb, " ", strings.Contains(c.Environ["CNI_ARGS"], "ALLOCNET_KEEP_ADDRESSES=true")))
+		keeping = append(keeping, fmt.Sprint(c.Verb, " ", strings.Contains(string(c.Stdin), `"allocnet":{"keepAddresses":true}`)))
 	}
 	if got := strings.Join(keeping, ", "); !strings.HasPrefix(got, "DEL true, ") || !strings.HasSuffix(got, ", DEL false") {
 		t.Errorf("addresses are kept: %s", got)
@@ -517,11 +518,11 @@ func TestConfirmedDifference(t *testing.T) {
 
 // TestAskForFormer: plugins get the addresses and the MAC in the forms that they understand.
 func TestAskForFormer(t *testing.T) {
-	const kept = "IgnoreUnknown=true;ALLOCNET_KEEP_ADDRESSES=true;MAC=02:00:00:00:00:01"
+	const mac = "IgnoreUnknown=true;MAC=02:00:00:00:00:01"
 	for ipam, want := range map[string]struct{ args, cni, ips string }{
-		"host-local":    {kept + ";IP=10.0.0.1", `"cni":{"ips":["10.0.0.1"],"other":1}`, `["10.0.0.1/24"]`},
-		"allocnet-ipam": {kept, `"cni":{"other":1}`, ""},
-		"other":         {kept + ";IP=10.0.0.1", `"cni":{"other":1}`, `["10.0.0.1/24"]`},
+		"host-local":    {mac + ";IP=10.0.0.1", `"cni":{"ips":["10.0.0.1"],"other":1}`, `["10.0.0.1/24"]`},
+		"allocnet-ipam": {mac, `"args":{"allocnet":{"keepAddresses":true},"cni":{"other":1}}`, ""},
+		"other":         {mac + ";IP=10.0.0.1", `"cni":{"other":1}`, `["10.0.0.1/24"]`},
 	} {
 		t.Run(ipam, func(t *testing.T) {
 			m := newMemory(t, nil)

@@ -43,9 +43,6 @@ func (a args) list(key string) []string {
 	return nil
 }
 
-// keeps tells whether the addresses stay those of the attachment after DEL.
-func (a args) keeps() bool { return a[ipam.KeepArg] == "true" }
-
 // job returns the job of the container as Nomad sets it, which is zero if the runtime is
 // another one, or if the pairs are those of another allocation.
 func (a args) job(containerID string) ipam.Job {

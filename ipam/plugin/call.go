@@ -39,6 +39,11 @@ type config struct {
 			IPs        []string `json:"ips"`
 			AddressKey string   `json:"addressKey"`
 		} `json:"cni"`
+		Allocnet struct {
+			// KeepAddresses has DEL keep the addresses for the next ADD. It is not in CNI_ARGS or
+			// "cni", because jobs write these.
+			KeepAddresses bool `json:"keepAddresses"`
+		} `json:"allocnet"`
 	} `json:"args"`
 }
 

@@ -71,7 +71,7 @@ func ipConfig(a ipam.Assigned) *current.IPConfig {
 
 // Del frees the addresses of an attachment, which may have none, unless it is attached again.
 func (p *Plugin) Del(ctx context.Context, c Call) error {
-	if args, err := parseArgs(c.Args); err == nil && args.keeps() {
+	if conf, err := c.config(); err == nil && conf.Args.Allocnet.KeepAddresses {
 		return nil
 	}
 	opened, err := p.open(c)

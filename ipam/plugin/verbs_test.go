@@ -5,6 +5,8 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -38,7 +40,7 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := c
-	kept.Args = ipam.KeepArg + "=true"
+	kept.Config = slices.Concat([]byte(`{"args": {"allocnet": {"keepAddresses": true}}, `), c.Config[1:])
 	if err := p.Del(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +53,26 @@ func TestKeep(t *testing.T) {
 	if err != nil || !after.IPs[0].Address.IP.Equal(before.IPs[0].Address.IP) {
 		t.Errorf("%v, %v, want %v", after, err, before)
 	}
+}
+
+// TestJobKeepsNothing: what jobs write into CNI_ARGS and "cni" keeps no address after DEL.
+func TestJobKeepsNothing(t *testing.T) {
+	p, c := newPlugin(t.TempDir())
+	c.Args = "ALLOCNET_KEEP_ADDRESSES=true;keepAddresses=true"
+	c.Config = slices.Concat([]byte(`{"args": {"cni": {"keepAddresses": true, "allocnet": {"keepAddresses": true}}}, `), c.Config[1:])
+	result, err := p.Add(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	previous, err := json.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Del(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	c.Config = slices.Concat([]byte(`{"prevResult": `), previous, []byte(", "), c.Config[1:])
+	requireCode(t, "CHECK", p.Check(t.Context(), c), types.ErrInternal, "no lease")
 }
 
 // indexed knows the index of each allocation.

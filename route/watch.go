@@ -94,31 +94,37 @@ func (t *Table) unfollow(pool string) {
 	delete(t.concerns, pool)
 }
 
-func (t *Table) concerned(e event) bool {
+// concerned returns the pools that an event concerns.
+func (t *Table) concerned(e event) []string {
 	t.watched.Lock()
 	defer t.watched.Unlock()
-	for _, c := range t.concerns {
+	var pools []string
+	for name, c := range t.concerns {
 		if c.has(e) {
-			return true
+			pools = append(pools, name)
 		}
 	}
-	return false
+	return pools
 }
 
-// Changes returns a channel that gets a value when something has changed that Apply should look
-// at: our routes, neighbours and devices, addresses and routes that are in their way, and the
-// interfaces that they use. Several changes may be one value; lost ones are one, too. The channel
-// is closed when the context ends, or the kernel cannot be asked any more.
-func (t *Table) Changes(ctx context.Context) (<-chan struct{}, error) {
-	changes := make(chan struct{}, 1)
+// Changes returns a channel that gets the names of pools when something has changed that Apply should
+// look at: routes, neighbours and devices of the pool, addresses and routes that are in their way, and
+// the interfaces that they use. Several changes may be one value, with all of their pools; lost ones
+// concern all pools. The channel is closed when the context ends, or the kernel cannot be asked any more.
+func (t *Table) Changes(ctx context.Context) (<-chan []string, error) {
+	changes := make(chan []string, 1)
 	seen := func(e event) {
-		if !t.concerned(e) {
+		pools := t.concerned(e)
+		if len(pools) == 0 {
 			return
 		}
 		select {
-		case changes <- struct{}{}:
-		default: // one is waiting
+		case waiting := <-changes:
+			pools = append(pools, waiting...)
+		default:
 		}
+		slices.Sort(pools)
+		changes <- slices.Compact(pools) // there is room: nothing else sends
 	}
 	if err := t.kernel.watch(ctx, seen, func() { close(changes) }); err != nil {
 		return nil, err

@@ -54,11 +54,11 @@ func TestConcern(t *testing.T) {
 		"a route around the subnet":   {event{kind: routeEvent, prefix: cidr("10.0.0.0/8")}, false},
 		"a route in a reserved block": {event{kind: routeEvent, prefix: cidr("10.60.1.0/28")}, false},
 	} {
-		if got := table.concerned(test.event); got != test.want {
+		if got := len(table.concerned(test.event)) > 0; got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
-	if err := table.Remove(p); err != nil || table.concerned(event{}) {
+	if err := table.Remove(p); err != nil || len(table.concerned(event{})) > 0 {
 		t.Errorf("without pools there is nothing to tell, %v", err)
 	}
 }
@@ -86,6 +86,39 @@ func TestCoalesced(t *testing.T) {
 	cancel()
 	if _, open := <-changes; open {
 		t.Error("a value without an event")
+	}
+}
+
+// TestChangedPools: an event is told of the pools that it concerns, also if it comes before an earlier one was
+// taken.
+func TestChangedPools(t *testing.T) {
+	f, p, other := newFake(), testPool(ipam.ModeRouted), testPool(ipam.ModeRouted)
+	other.Name, other.Subnets = "other", []netip.Prefix{cidr("10.61.0.0/16")}
+	table := start(t, f, p)
+	if _, _, err := table.Device(other, ipam.Endpoint{Address: ip("192.0.2.1")}); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := table.Changes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, others := event{kind: routeEvent, prefix: cidr("10.60.1.0/26")}, event{kind: routeEvent, prefix: cidr("10.61.1.0/26")}
+	for _, test := range []struct {
+		events []event
+		want   []string
+	}{
+		{[]event{others}, []string{"other"}},
+		{[]event{ours, ours}, []string{"net"}},
+		{[]event{others, ours, others}, []string{"net", "other"}},
+		{[]event{{kind: linkEvent, index: 2, name: "eth0"}}, []string{"net", "other"}},
+		{[]event{{}}, []string{"net", "other"}},
+	} {
+		for _, e := range test.events {
+			f.seen(e)
+		}
+		if got := <-changes; !slices.Equal(got, test.want) {
+			t.Errorf("%+v: %s, want %s", test.events, got, test.want)
+		}
 	}
 }
 

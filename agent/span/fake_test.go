@@ -29,14 +29,14 @@ type fakeTable struct {
 	applied map[string]string
 	device  error
 	apply   error
-	changes chan struct{}
+	changes chan []string
 	refuse  map[string]string
 	// damaged is whether the records cannot be read.
 	damaged bool
 }
 
 func newFakeTable() *fakeTable {
-	return &fakeTable{applied: map[string]string{}, changes: make(chan struct{}), refuse: map[string]string{}}
+	return &fakeTable{applied: map[string]string{}, changes: make(chan []string), refuse: map[string]string{}}
 }
 
 func (f *fakeTable) call(format string, args ...any) {
@@ -109,7 +109,7 @@ func (f *fakeTable) Pools() ([]route.Pool, error) {
 	return all, nil
 }
 
-func (f *fakeTable) Changes(context.Context) (<-chan struct{}, error) { return f.changes, nil }
+func (f *fakeTable) Changes(context.Context) (<-chan []string, error) { return f.changes, nil }
 
 // took returns the calls since the last time.
 func (f *fakeTable) took() string {

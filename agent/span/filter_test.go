@@ -54,11 +54,11 @@ func TestFiltering(t *testing.T) {
 		h.Configure(Settings{Accept: true})
 		looks()
 		requireText(t, "with accept", h.filterings(), "accept web, spared old")
-		h.table.changes <- struct{}{}
+		h.table.changes <- []string{"web"}
 		looks()
 		requireText(t, "of another change", h.filterings(), "")
 		h.set(func() { h.interfaces = []string{"bridge0"} })
-		h.table.changes <- struct{}{}
+		h.table.changes <- []string{"web"}
 		looks()
 		requireText(t, "with an interface", h.filterings(), "accept web, spared old")
 		time.Sleep(watchPause)

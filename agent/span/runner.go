@@ -50,7 +50,7 @@ type runner struct {
 	stop     context.CancelFunc
 	stopped  chan struct{}
 
-	// These are of the loop alone. published is what the pool has, told when it was told last,
+	// These are of the loop alone. published is what the pool has, told when it was told last (zero: the device has failed since),
 	// prepared whether the table knows this host, and applied whether the kernel's tables are
 	// this runner's work.
 	published         ipam.Endpoint
@@ -141,12 +141,12 @@ func (r *runner) watch(ctx context.Context) {
 func (r *runner) listed(blocks peers.Blocks) {
 	now := time.Now()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.blocks == nil || !sameBlocks(*r.blocks, blocks) {
 		r.changed = now
+		r.reapply()
 	}
 	r.blocks, r.current.Listed = &blocks, now
-	r.mu.Unlock()
-	r.reapply()
 }
 
 // keep applies the blocks until ctx ends.
@@ -240,18 +240,23 @@ func (r *runner) publish(ctx context.Context, pool route.Pool) bool {
 	located := err == nil
 	if !located {
 		endpoint = r.published // the device is to stay, too
-		endpoint.MAC = ""
 	}
-	if !endpoint.Address.IsValid() {
+	endpoint.MAC = r.published.MAC
+	switch {
+	case !endpoint.Address.IsValid():
 		return false
+	case located && endpoint == r.published && time.Since(r.told) < applyPause:
+		return true // Apply keeps the device
 	}
 	mac, mtu, err := r.table.Device(pool, endpoint)
 	r.note(DeviceFailed, err)
 	r.prepared = true // also with an error: without its device a pool has routes to the hosts on the link
-	if err == nil {
-		endpoint.MAC = mac
-		r.tell(ctx, endpoint, mtu)
+	if err != nil {
+		r.told = time.Time{}
+		return located
 	}
+	endpoint.MAC = mac
+	r.tell(ctx, endpoint, mtu)
 	return located
 }
 
@@ -391,5 +396,7 @@ func (r *runner) status() Status {
 
 // sameBlocks is whether two readings mean the same routes.
 func sameBlocks(a, b peers.Blocks) bool {
-	return slices.Equal(a.Own, b.Own) && slices.Equal(a.Remote, b.Remote)
+	return slices.Equal(a.Own, b.Own) && slices.Equal(a.Remote, b.Remote) && slices.EqualFunc(a.Invalid, b.Invalid, func(x, y peers.Invalid) bool {
+		return x.Path == y.Path && x.Err.Error() == y.Err.Error()
+	})
 }

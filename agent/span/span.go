@@ -37,7 +37,7 @@ type Table interface {
 	Apply(p route.Pool, own []netip.Prefix, targets []route.Target) (route.Report, error)
 	Remove(p route.Pool) error
 	Pools() ([]route.Pool, error)
-	Changes(ctx context.Context) (<-chan struct{}, error)
+	Changes(ctx context.Context) (<-chan []string, error)
 }
 
 // Kept is a pool that networks of the host use.
@@ -201,8 +201,12 @@ func (s *Span) watchKernel(ctx context.Context, table Table) {
 		if err != nil {
 			s.config.Logger.Warn("changes of the kernel's routes are noticed within 10 seconds only", "error", err)
 		} else {
-			for range changes {
-				s.each(func(r *runner) { r.reapply() })
+			for pools := range changes {
+				s.each(func(r *runner) {
+					if slices.Contains(pools, r.config.Pool) {
+						r.reapply()
+					}
+				})
 				kick(s.moved)
 			}
 		}

@@ -142,7 +142,7 @@ func TestKernelChanges(t *testing.T) {
 		settle()
 		h.table.took()
 		for range 5 {
-			h.table.changes <- struct{}{}
+			h.table.changes <- []string{"web"}
 		}
 		settle()
 		if n := strings.Count(h.table.took(), "apply"); n < 1 || n > 2 {
@@ -150,6 +150,75 @@ func TestKernelChanges(t *testing.T) {
 		}
 		time.Sleep(applyPause + time.Second)
 		requireText(t, "calls without a change", h.table.took(), "device web 10.0.0.1, apply web")
+	})
+}
+
+// TestOneLook: an event, or changed blocks, are one look at the kernel's tables, and an answer of the store that
+// says nothing new is none: pools wait for each other there.
+func TestOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "vxlan"))
+		end := h.run(t)
+		defer end()
+		first, second := block("10.91.0.0/26", "n1", "10.0.0.2", 5), block("10.91.0.64/26", "n2", "10.0.0.3", 6)
+		looks := func(what string, b peers.Blocks, want string) {
+			t.Helper()
+			h.table.took()
+			h.peers <- answer{blocks: b}
+			settle()
+			requireText(t, what, h.table.took(), want)
+		}
+		invalid := func(text string) []peers.Invalid {
+			return []peers.Invalid{{Path: "allocnet/ipam/web/b/x", Err: errors.New(text)}}
+		}
+		settle()
+		looks("the first answer, without blocks", peers.Blocks{}, "apply web")
+		looks("a block", peers.Blocks{Remote: []peers.Remote{first}}, "apply web")
+		looks("the same block", peers.Blocks{Remote: []peers.Remote{first}}, "")
+		looks("another one", peers.Blocks{Remote: []peers.Remote{first, second}}, "apply web")
+		looks("an own one", peers.Blocks{Remote: []peers.Remote{first}, Own: []netip.Prefix{second.Block}}, "apply web")
+		looks("what is no block", peers.Blocks{Remote: []peers.Remote{first}, Invalid: invalid("checksum")}, "apply web")
+		looks("the same", peers.Blocks{Remote: []peers.Remote{first}, Invalid: invalid("checksum")}, "")
+		looks("with another reason", peers.Blocks{Remote: []peers.Remote{first}, Invalid: invalid("version")}, "apply web")
+		h.table.changes <- []string{"web"}
+		settle()
+		requireText(t, "an event", h.table.took(), "apply web")
+		for _, state := range []struct {
+			address, want string
+			device        error
+		}{{"10.0.0.9", "address device", errors.New("no interface has it")}, {"10.0.0.1", "", nil}} {
+			h.set(func() { h.address = netip.MustParseAddr(state.address) })
+			h.table.mu.Lock()
+			h.table.device = state.device
+			h.table.mu.Unlock()
+			h.table.changes <- []string{"web"}
+			settle()
+			requireText(t, "problems with "+state.address, h.kinds(), strings.TrimSpace(state.want+" invalid"))
+		}
+	})
+}
+
+// TestChangeOfOnePool: what happens to the routes of a pool is no reason to look at those of the others.
+func TestChangeOfOnePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"), configOf(t, "db", "routed", "10.92.0.0/16"))
+		end := h.run(t)
+		defer end()
+		settle()
+		h.peers <- answer{}
+		h.peers <- answer{}
+		settle()
+		h.table.took()
+		h.table.changes <- []string{"db"}
+		settle()
+		requireText(t, "calls after a change of one", h.table.took(), "apply db")
+		h.table.changes <- []string{"db", "web"}
+		settle()
+		if calls := h.table.took(); !strings.Contains(calls, "apply db") || !strings.Contains(calls, "apply web") {
+			t.Errorf("calls after a change of both: %s", calls)
+		}
 	})
 }
 
@@ -173,7 +242,7 @@ func TestOwnAddress(t *testing.T) {
 		time.Sleep(2 * selfAgain)
 		requireText(t, "Nomad does not answer", h.kinds()+h.pool.got(), "")
 		h.set(func() { h.address = netip.MustParseAddr("10.0.0.7") })
-		h.table.changes <- struct{}{}
+		h.table.changes <- []string{"web"}
 		settle()
 		requireText(t, "no interface has the address", h.kinds()+h.pool.got(), "address")
 		h.table.took()
@@ -187,7 +256,7 @@ func TestOwnAddress(t *testing.T) {
 		time.Sleep(3 * selfSoon)
 		requireText(t, "soon after Nomad has another one", h.kinds()+h.pool.got(), "10.0.0.7 fe80::1 02:00:00:00:00:01")
 		h.set(func() { h.address = netip.MustParseAddr("10.0.0.6") })
-		h.table.changes <- struct{}{}
+		h.table.changes <- []string{"web"}
 		settle()
 		h.nomad.mu.Lock()
 		h.nomad.self = node("n0", "10.0.0.6")

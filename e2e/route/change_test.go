@@ -35,7 +35,7 @@ func TestChanges(t *testing.T) {
 func requireTold(t *testing.T, h *host, command string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	var changes <-chan struct{}
+	var changes <-chan []string
 	h.do(t, func() (err error) {
 		changes, err = h.table.Changes(ctx)
 		return err

@@ -62,6 +62,8 @@ func (s *settings) completeFlags(cmd *cobra.Command) {
 		"executor": func(*cobra.Command, []string, string) []string {
 			return []string{hook.ExecutorAuto, hook.ExecutorPlugins}
 		},
+		// A node that is gone is known to the store only, which no completion asks. It is no file.
+		"node":   func(*cobra.Command, []string, string) []string { return nil },
 		"phase":  func(*cobra.Command, []string, string) []string { return phases },
 		"format": func(*cobra.Command, []string, string) []string { return mapFormats },
 		"log-level": func(*cobra.Command, []string, string) []string {

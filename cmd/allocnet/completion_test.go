@@ -55,6 +55,9 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q, want %q", test.args, code, values, test.want)
 		}
 	}
+	if _, out, _ := runs(t, "__complete", "ipam", "release", "--node", ""); out != ":4\n" { // no file names
+		t.Errorf("a node: %q", out)
+	}
 	t.Setenv("ALLOCNET_WATCH", "soon")
 	if code, out, _ := runs(t, "__complete", "status", ""); code != exitDone || strings.Contains(out, "web") {
 		t.Errorf("with an invalid environment: exit code %d, %s", code, out)

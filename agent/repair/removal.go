@@ -26,16 +26,6 @@ type Removal struct {
 	chains map[string]bool
 }
 
-// explains tells whether a removal may have taken something that is missing, in the words of the
-// engine: it took rules of the same chain.
-func (r Removal) explains(missing []string) bool {
-	return slices.ContainsFunc(missing, func(what string) bool {
-		_, chain, _ := strings.Cut(what, "chain ")
-		chain, _, _ = strings.Cut(chain, ": ") // the rule
-		return r.chains[chain]
-	})
-}
-
 // maxChains is how many of those that a transaction removes are looked at.
 const maxChains = 4096
 
@@ -91,33 +81,55 @@ func (t *transaction) commit(m syscall.NetlinkMessage, lookup func(thread int, n
 	return Removal{By: by, chains: chains}, isKnown
 }
 
-// maxRemovals is how many removals are remembered, the newest.
-const maxRemovals = 64
+// maxRemovers is how many processes are remembered of a chain, the last ones, and told to have removed
+// what one attachment lacks.
+const maxRemovers = 4
 
-// removals are those that are known, the oldest first.
-type removals []timedRemoval
+// removals are the processes that were last known to have removed rules, by chain: however often others
+// are removed, what is known of a chain stays. They are those since about maxChains chains ago, and those
+// of about as many chains before.
+type removals struct {
+	newer, older map[string][]timedRemover
+}
 
-type timedRemoval struct {
-	Removal
+type timedRemover struct {
+	hook.Remover
 
 	at time.Time
 }
 
-// add remembers a removal.
-func (r *removals) add(one Removal, now time.Time) {
-	*r = append((*r)[max(0, len(*r)-maxRemovals+1):], timedRemoval{one, now})
+// isLike tells whether another process has the same name and was started by the same program.
+func (t timedRemover) isLike(other timedRemover) bool {
+	return t.Name == other.Name && t.Parent == other.Parent
 }
 
-// maxRemovers is how many processes are told to have removed what one attachment lacks.
-const maxRemovers = 4
+// add remembers a removal.
+func (r *removals) add(one Removal, now time.Time) {
+	if r.newer == nil || len(r.newer) > maxChains {
+		r.newer, r.older = map[string][]timedRemover{}, r.newer
+	}
+	by := timedRemover{one.By, now}
+	for chain := range one.chains {
+		others := slices.DeleteFunc(r.newer[chain], by.isLike)
+		r.newer[chain] = append(others[max(0, len(others)-maxRemovers+1):], by)
+	}
+}
 
-// of returns the processes that may have removed what is missing since then, the newest first, and of
-// those with the same name, one.
-func (r removals) of(missing []string, since time.Time) (by []hook.Remover) {
-	for _, one := range slices.Backward(r) {
-		isTold := slices.ContainsFunc(by, func(b hook.Remover) bool { return b.Name == one.By.Name && b.Parent == one.By.Parent })
-		if !one.at.Before(since) && !isTold && len(by) < maxRemovers && one.explains(missing) {
-			by = append(by, one.By)
+// of returns the processes that may have removed what is missing, in the words of the engine, since then:
+// they removed rules of the same chains. The newest is the first, and of those with the same name there is one.
+func (r *removals) of(missing []string, since time.Time) (by []hook.Remover) {
+	var found []timedRemover
+	for _, what := range missing {
+		_, chain, _ := strings.Cut(what, "chain ")
+		chain, _, _ = strings.Cut(chain, ": ") // the rule
+		found = append(append(found, r.older[chain]...), r.newer[chain]...)
+	}
+	slices.Reverse(found)
+	found = slices.DeleteFunc(found, func(t timedRemover) bool { return t.at.Before(since) })
+	slices.SortStableFunc(found, func(a, b timedRemover) int { return b.at.Compare(a.at) })
+	for i, one := range found {
+		if len(by) < maxRemovers && !slices.ContainsFunc(found[:i], one.isLike) {
+			by = append(by, one.Remover)
 		}
 	}
 	return by

@@ -121,11 +121,23 @@ func TestRemovalBounds(t *testing.T) {
 		t.Errorf("%d chains", len(one.chains))
 	}
 	var many removals
-	for i := range 3 * maxRemovals {
-		many.add(Removal{By: hook.Remover{Name: strconv.Itoa(i)}, chains: map[string]bool{"c": true}}, time.Unix(int64(i), 0))
+	for i := range 3 * maxChains {
+		many.add(Removal{By: hook.Remover{Name: strconv.Itoa(i)}, chains: map[string]bool{"c": true, strconv.Itoa(i): true}}, time.Unix(int64(i), 0))
 	}
-	if got := many.of([]string{"chain c"}, time.Time{}); len(many) != maxRemovals || len(got) != maxRemovers || got[0].Name != strconv.Itoa(3*maxRemovals-1) {
-		t.Errorf("%d removals by %v", len(many), got)
+	if got := many.of([]string{"chain c"}, time.Time{}); len(many.newer)+len(many.older) > 3*maxChains || len(got) != maxRemovers || got[0].Name != strconv.Itoa(3*maxChains-1) {
+		t.Errorf("%d and %d chains, removed by %v", len(many.newer), len(many.older), got)
+	}
+}
+
+// TestManyTransactions: who has removed rules stays known, however many of other chains are removed then.
+func TestManyTransactions(t *testing.T) {
+	var known removals
+	known.add(Removal{By: hook.Remover{Name: "nft"}, chains: map[string]bool{"one": true}}, time.Unix(1, 0))
+	for i := range maxChains {
+		known.add(Removal{By: hook.Remover{Name: "iptables"}, chains: map[string]bool{strconv.Itoa(i): true}}, time.Unix(2, 0))
+	}
+	if got := fmt.Sprint(known.of([]string{"chain one: a rule", "chain 0"}, time.Unix(1, 0))); got != "[iptables (PID 0) nft (PID 0)]" {
+		t.Errorf("removed by %s", got)
 	}
 }
 

@@ -94,8 +94,8 @@ back. The command can be repeated.
 	return cmd
 }
 
-// open finds the pools, and leaves them while no agent can start: one with the same state directory, which has
-// the records of the routes, too.
+// open finds the pools, and leaves them while no agent with the same state directory can start, which has the
+// records of the routes, too.
 func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
 	if err := requireRoot(); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
 		return err
 	}
 	dir := span.Dir(c.StateDir)
-	unlock, err := span.Lock(dir)
+	unlock, err := lockRoutes(dir)
 	if errors.Is(err, span.ErrLocked) {
 		return usage(fmt.Errorf("nothing is removed: %w: stop the agent first (systemctl stop allocnet.service allocnet.socket)", err))
 	}
@@ -124,6 +124,14 @@ func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
 		return err
 	}
 	return span.RemoveDir(dir)
+}
+
+// lockRoutes keeps agents out that have the same state directory, and refuses if one with another runs.
+func lockRoutes(dir string) (unlock func(), err error) {
+	if err := span.RequireNoOther(); err != nil {
+		return nil, err
+	}
+	return span.Lock(dir)
 }
 
 // findPools opens those whose networks span hosts.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -252,6 +253,24 @@ func TestClusterLeaveRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
+	agent := exec.Command("sleep", "1000") // with the lock of an agent that has another state directory
+	elsewhere := span.Dir(t.TempDir())
+	if err := os.MkdirAll(elsewhere, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(elsewhere, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.Stdin = lock
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _, _ = agent.Process.Kill(), agent.Wait(), lock.Close() }) // killed
+	code, _, errs := runs(t, "cluster", "leave", "--yes", "--state-dir", t.TempDir())
+	if code != exitRefused || !strings.Contains(errs, "whose records are in "+elsewhere) {
+		t.Errorf("with an agent elsewhere: exit code %d: %s", code, errs)
+	}
 	file := filepath.Join(t.TempDir(), "agent.hcl")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "state_dir = %q\n", state), 0o600); err != nil {
 		t.Fatal(err)
@@ -262,7 +281,7 @@ func TestClusterLeaveRefuses(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", flag, code, errs)
 		}
 	}
-	code, _, errs := runs(t, "cluster", "leave", "--yes", "--config", file+".hcl")
+	code, _, errs = runs(t, "cluster", "leave", "--yes", "--config", file+".hcl")
 	if code == exitDone || !strings.Contains(errs, file+".hcl") {
 		t.Errorf("without the configuration: exit code %d: %s", code, errs)
 	}

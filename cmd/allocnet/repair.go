@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -127,11 +128,49 @@ func printDrifts(w io.Writer, t terminal, drifts []hook.Drift) error {
 		_, err := fmt.Fprintln(w, "Nothing is missing.")
 		return err
 	}
-	table := newTable("ALLOCATION", "INTERFACE", "NETWORK", "OUTCOME", "MISSING")
+	name, table := func(id string) string { return id }, newTable("ALLOCATION", "INTERFACE", "NETWORK", "OUTCOME")
+	if t.columns > 0 {
+		short := shortIDs(allocationsOf(drifts))
+		name = func(id string) string { return cmp.Or(short[id], id) }
+	}
 	for _, d := range drifts {
-		table = append(table, []cell{text(d.Allocation), text(d.Interface), text(d.Network), repairCell(d), coloured("", append(d.Missing, d.Unrepairable...)...)})
+		table = append(table, []cell{text(name(d.Allocation)), text(d.Interface), text(d.Network), repairCell(d)})
+	}
+	room := t.columns - table.width() - len(gap)
+	table[0] = append(table[0], text("MISSING"))
+	for i, d := range drifts {
+		table[i+1] = append(table[i+1], missingCell(append(d.Missing, d.Unrepairable...), room))
 	}
 	return table.print(w, t.colours)
+}
+
+func allocationsOf(drifts []hook.Drift) []string {
+	ids := make([]string, len(drifts))
+	for i, d := range drifts {
+		ids[i] = d.Allocation
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// leastRoom is a width to which texts are not broken: the table is too wide for the terminal anyway.
+const leastRoom = 16
+
+// missingCell has a line for each text, broken if there is a terminal with room for that.
+func missingCell(missing []string, room int) cell {
+	if room < leastRoom {
+		return coloured("", missing...)
+	}
+	var lines []string
+	for _, text := range missing {
+		for i, line := range wrap(text, room-len(gap)) {
+			if i > 0 {
+				line = gap + line
+			}
+			lines = append(lines, line)
+		}
+	}
+	return coloured("", lines...)
 }
 
 func repairCell(d hook.Drift) cell {

@@ -100,13 +100,11 @@ func newRoot(s *settings) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          knownCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(s.requireStateDir(cmd), fromEnvironment(cmd.Flags()))
+			return errors.Join(requireOne(cmd), s.requireStateDir(cmd), fromEnvironment(cmd.Flags()))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath()))
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate(ownVersion().String())
 	s.register(root.PersistentFlags())
 	s.addCommands(root)
@@ -173,7 +171,8 @@ func (s *settings) requireStateDir(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("state-dir") || slices.Contains(makers, cmd.Name()) {
 		return nil
 	}
-	if _, err := os.Stat(s.stateDir); !errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(s.stateDir)
+	if err == nil && info.IsDir() || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil // what uses it says what is wrong
 	}
 	return usage(fmt.Errorf("--state-dir %q: no such directory: want the one that the agent and attach use; the default is %s", s.stateDir, state.DefaultDir))
@@ -189,7 +188,11 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 			return
 		}
 		if err := flags.Set(flag.Name, value); err != nil && failed == nil {
-			failed = usage(fmt.Errorf("%s=%q: %w", name, value, err))
+			given := fmt.Sprintf("%s=%q", name, value)
+			failed = usage(fmt.Errorf("%s: %w", given, err))
+			if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+				failed = usage(valueError(given, invalid))
+			}
 		}
 	})
 	return failed

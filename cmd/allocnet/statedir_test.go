@@ -27,6 +27,13 @@ func TestMissingStateDir(t *testing.T) {
 			t.Fatalf("%s makes %s", command, missing)
 		}
 	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runs(t, "status", "--state-dir", file); code != exitRefused || !strings.Contains(errs, `--state-dir "`+file+`": no such directory`) {
+		t.Errorf("a file: exit code %d: %s", code, errs)
+	}
 	t.Setenv("ALLOCNET_STATE_DIR", missing)
 	if code, _, errs := runs(t, "status"); code != exitDone {
 		t.Errorf("of the environment: exit code %d: %s", code, errs)

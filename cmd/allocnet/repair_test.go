@@ -1,0 +1,38 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/allocnet/allocnet/hook"
+)
+
+// TestPrintDrifts: a terminal gets short IDs and lines that fit, a pipe gets all.
+func TestPrintDrifts(t *testing.T) {
+	drifts := []hook.Drift{
+		{Allocation: first, Interface: "eth0", Network: "web", Missing: []string{"port veth9476fcac of the bridge web0", "rule of chain CNI-DN-0123456789abcdef01234 of table nat of iptables: -p tcp -j DNAT"}},
+		{Allocation: "web-1", Interface: "net1", Network: "storage", Repaired: true, Missing: []string{"bridge storage0"}},
+	}
+	var piped, shown strings.Builder
+	if err := printDrifts(&piped, terminal{}, drifts); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(piped.String(), first+" ") || !strings.Contains(piped.String(), drifts[0].Missing[1]+"\n") {
+		t.Errorf("a pipe gets\n%s", &piped)
+	}
+	if err := printDrifts(&shown, terminal{columns: 80}, drifts); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(shown.String()) {
+		if utf8.RuneCountInString(line) > 81 {
+			t.Errorf("too long: %s", line)
+		}
+	}
+	if strings.Contains(shown.String(), first) || strings.Join(strings.Fields(shown.String()), "") != strings.Join(strings.Fields(strings.ReplaceAll(piped.String(), first, first[:shortID])), "") {
+		t.Errorf("a terminal gets\n%s", &shown)
+	}
+}

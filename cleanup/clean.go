@@ -37,22 +37,20 @@ type Cleaner struct {
 func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error {
 	s := scanner{cacheDir: c.CacheDir, host: c.host.orDefault()}
 	var flows []flow
-	var dead []state.Record
 	for _, leftover := range leftovers {
-		record := leftover.Record()
-		dead = append(dead, record)
-		for _, a := range record.Attachments {
+		attachments := leftover.Record().Attachments
+		for _, a := range attachments {
 			s.confLists = append(s.confLists, a.ConfList)
 			s.known = append(s.known, ownerOf(a.Network, a.ContainerID, a.Interface))
 		}
-		flows = append(flows, published(record.Attachments)...)
-		c.reportManual(record.Attachments)
+		flows = append(flows, published(attachments)...)
+		c.reportManual(attachments)
 	}
 	found, err := s.scan(ctx)
 	for _, p := range found.Problems {
 		c.log().Warn("skipped", "path", p.Where, "reason", p.Reason)
 	}
-	objects, useErr := found.objectsOf(dead)
+	objects, useErr := found.objectsOf(leftovers)
 	failures := found.remove(ctx, objects)
 	for _, o := range objects {
 		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", o.Owner.Allocation)
@@ -104,15 +102,16 @@ func (c *Cleaner) log() hclog.Logger {
 }
 
 // objectsOf returns the objects of the attachments, the interfaces first.
-func (f *scanResult) objectsOf(dead []state.Record) ([]Object, error) {
+func (f *scanResult) objectsOf(dead []state.Leftover) ([]Object, error) {
 	var objects []Object
 	byContainer := map[string][]state.Attachment{}
 	addresses := map[netip.Addr]Owner{}
-	for _, record := range dead {
-		alive := f.host.orDefault().namespaceOf(record.Allocation) != ""
-		for _, a := range record.Attachments {
+	for _, leftover := range dead {
+		alive := f.host.orDefault().namespaceOf(leftover.Allocation) != ""
+		for _, suspect := range leftover.Suspects {
+			a := suspect.Attachment
 			byContainer[a.ContainerID] = append(byContainer[a.ContainerID], a)
-			objects = append(objects, f.host.orDefault().linksOf(record.Allocation, a, alive)...)
+			objects = append(objects, f.host.orDefault().linksOf(leftover.Allocation, a, alive && !suspect.Replaced)...)
 			for _, address := range resultAddresses(a.Result) {
 				addresses[address] = ownerOf(a.Network, a.ContainerID, a.Interface)
 			}
@@ -143,7 +142,7 @@ func (o Owner) matches(a state.Attachment) bool {
 
 // addressRules returns the rules of the addresses, which were the attachments',
 // unless an address is in use in another namespace by now.
-func (f *scanResult) addressRules(dead []state.Record, addresses map[netip.Addr]Owner) ([]Object, error) {
+func (f *scanResult) addressRules(dead []state.Leftover, addresses map[netip.Addr]Owner) ([]Object, error) {
 	var rules []Object
 	for _, o := range f.Objects {
 		if !o.addressOnly {
@@ -158,8 +157,8 @@ func (f *scanResult) addressRules(dead []state.Record, addresses map[netip.Addr]
 		return nil, nil
 	}
 	own := map[string]bool{}
-	for _, record := range dead {
-		own[f.host.orDefault().namespaceOf(record.Allocation)] = true
+	for _, leftover := range dead {
+		own[f.host.orDefault().namespaceOf(leftover.Allocation)] = true
 	}
 	if err := f.scanNamespaces(own); err != nil {
 		return nil, fmt.Errorf("find the namespaces that use the addresses: %w", err)

@@ -29,7 +29,7 @@ func TestOneAttachmentOfSeveral(t *testing.T) {
 	}
 	attribute(catalogue, objects, known)
 	found := &scanResult{Objects: objects}
-	left, err := found.objectsOf([]state.Record{{Allocation: state.Allocation{ID: "a", Netns: "/nonexistent"}, Attachments: []state.Attachment{gone}}})
+	left, err := found.objectsOf([]state.Leftover{{Allocation: state.Allocation{ID: "a", Netns: "/nonexistent"}, Suspects: []state.Suspect{{Attachment: gone}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

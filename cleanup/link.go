@@ -56,13 +56,13 @@ func (l *link) remove(k kernel) error {
 	return errors.Join(ns.RemoveInterface(l.name, l.moved), ns.Close())
 }
 
-// linksOf returns the interface of an attachment and the host's ends of its
+// linksOf returns the interface of an attachment, if the namespace may have it, and the host's ends of its
 // pairs, as its result names them, that are there. A bridge is not the
 // attachment's.
-func (h *host) linksOf(a state.Allocation, attachment state.Attachment, alive bool) []Object {
+func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside bool) []Object {
 	owner := ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface)
 	var list []Object
-	if alive {
+	if inside {
 		list = append(list, Object{
 			Kind: Link, Owner: owner, Where: "link " + attachment.Interface + " in " + a.Netns,
 			link: &link{name: attachment.Interface, netns: a.Netns, moved: h.catalog.movesLink(attachment)},

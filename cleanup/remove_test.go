@@ -42,7 +42,7 @@ func TestTransactionFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects, err := found.objectsOf([]state.Record{leftover(`{"type": "bridge"}`).Record()})
+			objects, err := found.objectsOf([]state.Leftover{leftover(`{"type": "bridge"}`)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -137,9 +137,16 @@ func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
 	}
 	undoing, stop := Undoing(ctx)
 	defer stop()
-	c, err := o.del(undoing, *a, o.record.Allocation.Netns)
+	path := o.record.Allocation.Netns
+	is := o.absences(path, []state.Attachment{*a})[a.Interface]
+	c, err := o.del(undoing, *a, pathOf(path, is))
 	if err := errors.Join(err, o.commit(undoing, o.hold, o.log, c)[0]); err != nil {
 		return err
+	}
+	if is == isReplaced {
+		if err := o.clean(undoing, []state.Suspect{suspect(*a, nil, is)}); err != nil {
+			return err
+		}
 	}
 	return o.recordUndone(a)
 }

@@ -46,7 +46,8 @@ type Attachment struct {
 	Interface string `json:"interface"`
 	Primary   bool   `json:"primary"`
 	// Task is Request.Task of the Extend that attached it.
-	Task  string      `json:"task,omitempty"`
+	Task string `json:"task,omitempty"`
+	// Phase is that of the record, or Reattaching.
 	Phase state.Phase `json:"phase"`
 	Observed
 	// Attempts is the number of ADD calls, or in phase "pending" of teardowns.
@@ -179,6 +180,9 @@ func describeAttachment(r state.Attachment) (Attachment, error) {
 	a := Attachment{
 		Network: r.Network, Interface: r.Interface, Primary: r.Primary, Task: r.Task, Phase: r.Phase,
 		Attempts: r.Attempts, Error: r.Error, Created: r.Created, Result: r.Result,
+	}
+	if isReattached(r) {
+		a.Phase = Reattaching
 	}
 	if r.Status == nil {
 		return a, nil

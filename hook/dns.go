@@ -80,7 +80,7 @@ func selectedDNS(selection string, attachments []Attachment) (DNS, []string) {
 	var found []resolvconf.Config
 	for _, a := range attachments {
 		c := resolvconf.Config(a.DNS)
-		if a.Phase != state.Attached || !hasSelectedDNS(selection, a) || c.IsEmpty() {
+		if a.Phase != state.Attached && a.Phase != Reattaching || !hasSelectedDNS(selection, a) || c.IsEmpty() {
 			continue
 		}
 		found = append(found, c)

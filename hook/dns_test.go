@@ -172,3 +172,13 @@ func TestDNSOfNetworkNamedPrimary(t *testing.T) {
 		}
 	}
 }
+
+// TestDNSOfReattaching: the DNS of an attachment that is being attached again stays that of the allocation.
+func TestDNSOfReattaching(t *testing.T) {
+	for phase, want := range map[state.Phase]DNS{Reattaching: storageDNS, state.Deleting: {}} {
+		got, _ := selectedDNS(PrimaryDNS, []Attachment{{Network: "storage", Primary: true, Phase: phase, Observed: Observed{DNS: storageDNS}}})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", phase, diff)
+		}
+	}
+}

@@ -83,6 +83,7 @@ func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 	call := newFakeCall(path, stdin, environ)
 	err = c.world.killer.effect(call.String(), func() (err error) {
 		c.world.calls++
+		c.world.notifyCall(false)
 		if err := errors.Join(c.world.failing[call.String()], context.Cause(ctx)); err != nil {
 			return c.repaired(call, err)
 		}

@@ -185,7 +185,7 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 				mac = requested
 			}
 		}
-		x.namespaces.add(path, netns.Interface{Name: iface, MAC: mac, MTU: 1500, Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}})
+		x.namespaces.add(path, netns.Interface{Name: iface, MAC: mac, MTU: 1500, Up: true, Link: 9, LinkOutside: true, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}})
 		gateway := ""
 		if conf.Gateway != "" {
 			gateway = fmt.Sprintf(`, "gateway": %q`, conf.Gateway)

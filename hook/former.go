@@ -17,6 +17,10 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
+// Reattaching is the phase of an attachment that was detached to be attached again, and is not attached yet.
+// Records have Attached, so that nothing rolls the allocation back, and the former result.
+const Reattaching state.Phase = "reattaching"
+
 // isReattached tells whether DEL and ADD of an attachment are those of a repair, which asks for what
 // the attachment had.
 func isReattached(a state.Attachment) bool { return a.FormerResult != nil && a.Phase == state.Attached }

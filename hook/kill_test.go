@@ -266,13 +266,14 @@ func (w *world) Clean(_ context.Context, leftovers []state.Leftover) []error {
 	errs := make([]error, len(leftovers))
 	for i, l := range leftovers {
 		for _, s := range l.Suspects {
-			errs[i] = errors.Join(errs[i], w.killer.effect("clean "+s.Attachment.Interface, func() error { return w.force(l.Allocation.Netns, s.Attachment) }))
+			errs[i] = errors.Join(errs[i], w.killer.effect("clean "+s.Attachment.Interface, func() error { return w.force(l.Allocation.Netns, s) }))
 		}
 	}
 	return errs
 }
 
-func (w *world) force(path string, a state.Attachment) error {
+func (w *world) force(path string, s state.Suspect) error {
+	a := s.Attachment
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.failing["clean "+a.Interface]; err != nil {
@@ -283,7 +284,9 @@ func (w *world) force(path string, a state.Attachment) error {
 			delete(w.objects, object)
 		}
 	}
-	w.namespaces.removeInterface(path, a.Interface)
+	if !s.Replaced {
+		w.namespaces.removeInterface(path, a.Interface)
+	}
 	cached := fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
 	if err := os.Remove(filepath.Join(w.config.CacheDir, "results", cached)); !errors.Is(err, fs.ErrNotExist) {
 		return err

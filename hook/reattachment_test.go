@@ -181,7 +181,7 @@ func TestReattachmentFails(t *testing.T) {
 			if missing, _ := requireDrifts(t, w, RepairRequest{Mode: RepairReport}); len(missing) != 1 || !strings.Contains(missing[0], "is gone") && !strings.Contains(missing[0], "interface net2") {
 				t.Errorf("missing is %q", missing)
 			}
-			if status := recordedStatusOf(w, "runtime"); strings.Count(status, unfinishedReattachment) != 1 {
+			if status := recordedStatusOf(w, "runtime"); strings.Count(status, unfinishedReattachment) != 1 || strings.Count(status, `"phase": "reattaching"`) != 1 {
 				t.Errorf("status:\n%s", status)
 			}
 			clear(w.failing)

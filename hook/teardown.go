@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -130,7 +129,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 		return err
 	}
 	o.recallResults(attachments)
-	lost := o.lost(path, attachments)
+	absences := o.absences(path, attachments)
 	o.markDeleting(attachments)
 	if err := o.writeResolvConf(attachments); err != nil { // it must not keep anything attached
 		o.log.Warn("resolv.conf still has the DNS of detached networks", "error", err)
@@ -141,67 +140,46 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	errs, chains := make([]error, len(attachments)), make([]*chain, len(attachments))
 	inOrder(dels, len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
 		errs[i] = o.instrument(OpDetach, &attachments[i], func() (err error) {
-			chains[i], err = o.detach(dels, &attachments[i], path, lost)
+			chains[i], err = o.detach(dels, &attachments[i], path, absences[attachments[i].Interface])
 			return err
 		})
 	})
-	o.commitDetached(dels, attachments, chains, errs, lost)
+	o.commitDetached(dels, attachments, chains, errs, absences)
 	if path != "" {
-		o.cleanReplaced(ctx, attachments, chains, errs)
+		o.cleanReplaced(ctx, attachments, chains, errs, absences)
 	}
-	return o.removeLeftovers(ctx, suspects(attachments, errs, lost))
-}
-
-// lost returns the interfaces that ADD has made and that are gone before DEL: plugins then report
-// success and leave their rules. Without the namespace all are; if it cannot be read, none.
-func (o *operation) lost(path string, attachments []state.Attachment) map[string]bool {
-	lost := map[string]bool{}
-	present, err := o.interfacesAt(path)
-	for _, a := range attachments {
-		isGone := err == nil && len(a.Result) > 0 && indexOf(present, a.Interface) < 0
-		lost[a.Interface] = path == "" || a.FormerResult != nil || isGone
-	}
-	return lost
-}
-
-func (o *operation) interfacesAt(path string) ([]netns.Interface, error) {
-	ns, err := o.config.Namespaces.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close() //nolint:errcheck // read only
-	return ns.Interfaces()
+	return o.removeLeftovers(ctx, suspects(attachments, errs, absences))
 }
 
 // cleanReplaced runs forced cleanup for attachments that were removed in process in place of their
 // plugins, each by itself: the failure of another one does not keep its record, because a
 // further DEL would remove an interface that another program has given the same name.
-func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error) {
+func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, absences map[string]absence) {
 	for i, a := range attachments {
 		if errs[i] == nil && replaces(chains[i].changes, a) {
-			errs[i] = o.removeLeftovers(ctx, []state.Suspect{{Attachment: a}})
+			errs[i] = o.removeLeftovers(ctx, []state.Suspect{suspect(a, nil, absences[a.Interface])})
 		}
 	}
 }
 
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
 // removes what it can. It adds the errors.
-func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, lost map[string]bool) {
+func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, absences map[string]absence) {
 	for i, err := range o.commit(ctx, o.hold, o.log, chains...) {
 		switch {
 		case err != nil:
 			errs[i] = errors.Join(errs[i], o.failure("detach", attachments[i], attachments[i].Attempts, err))
 		case errs[i] == nil && chains[i].changes != nil && !replaces(chains[i].changes, attachments[i]):
-			errs[i] = o.forgetDetached(attachments[i], lost)
+			errs[i] = o.forgetDetached(attachments[i], absences[attachments[i].Interface])
 		}
 	}
 }
 
 // forgetDetached deletes the record of an attachment that DEL has removed, unless forced
 // cleanup follows: see suspects.
-func (o *operation) forgetDetached(a state.Attachment, lost map[string]bool) error {
+func (o *operation) forgetDetached(a state.Attachment, is absence) error {
 	o.attachmentLog(a).Info("detached")
-	if lost[a.Interface] {
+	if is != isPresent {
 		return nil
 	}
 	return o.lock.Delete(a.Interface)
@@ -251,28 +229,32 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 
 // detach runs DEL. The record of an attachment whose plugins are executed is deleted at once:
 // after a kill DEL would remove an interface that another program has given the same name.
-func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, lost map[string]bool) (*chain, error) {
+func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, is absence) (*chain, error) {
 	a.Attempts++
 	o.removeSourceRoutes(*a, path)
-	c, err := o.del(ctx, *a, path)
+	c, err := o.del(ctx, *a, pathOf(path, is))
 	switch {
 	case err != nil:
 		return c, o.failure("detach", *a, a.Attempts, err)
 	case c.changes == nil:
-		return c, o.forgetDetached(*a, lost)
+		return c, o.forgetDetached(*a, is)
 	}
 	return c, nil
 }
 
 // suspects returns the attachments whose DEL failed, and those whose interface was gone before.
-func suspects(attachments []state.Attachment, errs []error, lost map[string]bool) []state.Suspect {
+func suspects(attachments []state.Attachment, errs []error, absences map[string]absence) []state.Suspect {
 	var found []state.Suspect
 	for i, a := range attachments {
-		if errs[i] != nil || lost[a.Interface] {
-			found = append(found, state.Suspect{Attachment: a, DelErr: errs[i]})
+		if is := absences[a.Interface]; errs[i] != nil || is != isPresent {
+			found = append(found, suspect(a, errs[i], is))
 		}
 	}
 	return found
+}
+
+func suspect(a state.Attachment, err error, is absence) state.Suspect {
+	return state.Suspect{Attachment: a, DelErr: err, Replaced: is == isReplaced}
 }
 
 // removeLeftovers runs forced cleanup for the suspects and removes their records. Those that

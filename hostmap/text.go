@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/termtext"
 	"github.com/allocnet/allocnet/state"
 )
@@ -290,7 +291,7 @@ func pad(s string, columns int) string {
 }
 
 func phaseStyle(phase state.Phase) style {
-	return map[state.Phase]style{state.Adding: yellow, state.Attached: green, state.Deleting: yellow, state.Pending: red}[phase]
+	return map[state.Phase]style{state.Adding: yellow, state.Attached: green, hook.Reattaching: red, state.Deleting: yellow, state.Pending: red}[phase]
 }
 
 // style is the parameter of a terminal's SGR sequence; empty for the default.

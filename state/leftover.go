@@ -16,6 +16,9 @@ type Suspect struct {
 	Attachment Attachment
 	// DelErr is the error of DEL; nil: DEL succeeded or was not run.
 	DelErr error
+	// Replaced is whether the namespace has another interface of the attachment's name, which
+	// has to stay.
+	Replaced bool
 }
 
 // Record returns the allocation with its suspects.

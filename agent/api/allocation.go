@@ -45,6 +45,8 @@ const (
 	Adding Phase = "adding"
 	// Attached: ADD succeeded.
 	Attached Phase = "attached"
+	// Reattaching: it was detached to be attached again, and is not attached yet; Error says why.
+	Reattaching Phase = "reattaching"
 	// Deleting: DEL was started.
 	Deleting Phase = "deleting"
 	// Pending: DEL and forced cleanup failed, and are retried.

@@ -217,6 +217,35 @@ func TestLostInterface(t *testing.T) {
 	}
 }
 
+// TestDetachKeepsInterfaceOfTask: a task makes an interface of the name after its attachment was not attached
+// again. Detaching leaves it, and nothing of the attachment.
+func TestDetachKeepsInterfaceOfTask(t *testing.T) {
+	for name, executor := range map[string]string{"in process": hook.ExecutorAuto, "plugins": hook.ExecutorPlugins} {
+		t.Run(name, func(t *testing.T) {
+			h, a := newReattachHost(t, executor)
+			last := "/var/lib/cni/networks/tuned/last_reserved_ip.0"
+			lease := filepath.Join(filepath.Dir(last), a.Attachments[3].Addresses[0].Addr().String())
+			shell(t, "ip -n one link del tuned0; ip -n one link del peer0; mv "+last+" "+h.dir+"/last; mkdir "+last)
+			if out, code := h.command("repair", "--reattach"); code != 1 || !strings.Contains(out, "last_reserved_ip.0") {
+				t.Errorf("exit code %d:\n%s", code, out)
+			}
+			shell(t, "rmdir "+last+"; mv "+h.dir+"/last "+last+"; for i in tuned0 vlan0; do ip -n one link del $i 2>/dev/null || :; ip -n one link add $i type bridge; done")
+			if out, _ := h.command("status", "one"); !strings.Contains(out, "reattaching") {
+				t.Errorf("status:\n%s", out)
+			}
+			for _, iface := range []string{"tuned0", "vlan0"} {
+				if err := h.engine.Detach(context.Background(), "one", iface); err != nil {
+					t.Error(err)
+				}
+				if out := h.run("ip -n one -d link show " + iface); !strings.Contains(out, "bridge forward_delay") {
+					t.Errorf("the task's interface is removed:\n%s", out)
+				}
+			}
+			h.run("test ! -e " + lease)
+		})
+	}
+}
+
 // kill runs a command and kills it after a time.
 func (h *host) kill(delay time.Duration, args ...string) {
 	h.Helper()

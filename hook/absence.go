@@ -1,0 +1,94 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// absence is that of the interface which ADD has made for an attachment.
+type absence int
+
+const (
+	// isPresent: the interface is there, or may be.
+	isPresent absence = iota
+	// isGone: the namespace has none of the name.
+	isGone
+	// isReplaced: the namespace has another one of the name, which is not the attachment's to remove.
+	isReplaced
+)
+
+// absences returns those of interfaces before DEL, by name. Plugins report success when an interface is gone, and leave
+// its rules; they remove another one that has its name. Without the namespace all are gone; if it cannot be
+// read, none.
+func (o *operation) absences(path string, attachments []state.Attachment) map[string]absence {
+	absences := map[string]absence{}
+	interfaces, err := o.interfacesAt(path)
+	for _, a := range attachments {
+		at := indexOf(interfaces, a.Interface)
+		switch {
+		case path == "":
+			absences[a.Interface] = isGone
+		case err == nil && at >= 0 && !mayOwn(a, interfaces[at]):
+			absences[a.Interface] = isReplaced
+		case a.FormerResult != nil || err == nil && at < 0 && len(a.Result) > 0:
+			absences[a.Interface] = isGone
+		}
+	}
+	return absences
+}
+
+func (o *operation) interfacesAt(path string) ([]netns.Interface, error) {
+	ns, err := o.config.Namespaces.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close() //nolint:errcheck // read only
+	return ns.Interfaces()
+}
+
+// pathOf returns what the plugins of an attachment get as CNI_NETNS for DEL. They remove the interface
+// that has the name in the namespace, so that with another one there they get none.
+func pathOf(path string, is absence) string {
+	if is == isReplaced {
+		return ""
+	}
+	return path
+}
+
+// mayOwn tells whether an interface that has the name of an attachment may be the attachment's. One that has
+// another MAC is not if the host has the other end of the attachment's, or none, by which forced cleanup removes it: or
+// if what its plugin makes has its link on the host, as the other end of a pair, and this has not. Of what other plugins
+// make that has lost its MAC, or of which a failed ADD has told nothing, nothing proves whose it is: then
+// DEL removes it, as CNI requires.
+func mayOwn(a state.Attachment, i netns.Interface) bool {
+	if a.Planned && a.FormerResult != nil { // nothing of it is left: see recordUndone
+		return false
+	}
+	seen, err := readStatus(a)
+	if err == nil && seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC) || shows(a, []netns.Interface{i}) {
+		return true
+	}
+	if end, err := hostEnd(a); err == nil && end != nil {
+		return false
+	}
+	return i.LinkOutside || !makesOuterLink(a)
+}
+
+// makesOuterLink tells whether the interface of an attachment is known to have its link on the host.
+func makesOuterLink(a state.Attachment) bool {
+	list, err := recordedList(a)
+	if err != nil || len(list.Plugins) == 0 {
+		return false
+	}
+	conf, err := decodePlugin(list.Plugins[0])
+	if err != nil {
+		return false
+	}
+	return conf.Type == "bridge" || conf.Type == "ptp" || slices.Contains(innerMasterPlugins, conf.Type) && !conf.LinkInContainer
+}

@@ -1,0 +1,155 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// ofTask returns an interface that a task makes itself.
+func ofTask(name string) netns.Interface {
+	return netns.Interface{Name: name, MAC: "02:00:00:00:77:77", Up: true}
+}
+
+// requireOfTask: the task's interface is there still.
+func requireOfTask(w *world, name string) {
+	w.t.Helper()
+	if !slices.ContainsFunc(w.namespaces.at[runtimeNetns].interfaces, func(i netns.Interface) bool { return i.Name == name && i.MAC == ofTask(name).MAC }) {
+		w.t.Errorf("the task's interface %s is removed, the namespace has %v", name, w.namespaces.interfaces(runtimeNetns))
+	}
+}
+
+// TestTaskKeepsInterface: what a task has made under the name of an attachment that is not there stays, however the
+// attachment is removed; nothing of this is left.
+func TestTaskKeepsInterface(t *testing.T) {
+	bothExecutors(t, func(t *testing.T, i installation) {
+		for name, lose := range map[string]func(w *world){
+			"it was deleted": func(*world) {},
+			"its reattachment has failed": func(w *world) {
+				w.failing["ADD tuning net2"] = errStuck
+				if err := reattach(w); !errors.Is(err, errStuck) {
+					w.t.Errorf("%v, want %v", err, errStuck)
+				}
+			},
+			"its reattachment was killed": func(w *world) {
+				w.killer.at = "ADD macvlan net2"
+				_ = reattach(w) // a dead process returns nothing
+				w.bury()
+			},
+		} {
+			for end, remove := range map[string]func(w *world) error{
+				"Detach":         func(w *world) error { return w.Detach(w.ctx, "runtime", "net2") },
+				"Teardown":       teardown("runtime"),
+				"failing DEL":    inTurn(failing(teardown("runtime"), "DEL tuning net2", "DEL macvlan net2"), teardown("runtime")),
+				"failing clean":  inTurn(func(w *world) error { _ = failing(teardown("runtime"), "clean net2")(w); return nil }, teardown("runtime")),
+				"reattach, last": func(w *world) error { _ = reattach(w); return w.Teardown(w.ctx, "runtime") },
+			} {
+				t.Run(name+"/"+end, func(t *testing.T) {
+					w, _ := damagedWorld(t, i)
+					w.killer.onDeath = func() {}
+					lose(w)
+					w.killer.at = ""
+					clear(w.failing)
+					w.namespaces.add(runtimeNetns, ofTask("net2"))
+					if err := remove(w); err != nil {
+						t.Error(err)
+					}
+					requireOfTask(w, "net2")
+					w.namespaces.removeInterface(runtimeNetns, "net2")
+					if err := w.Teardown(t.Context(), "runtime"); err != nil {
+						t.Error(err)
+					}
+					w.wantNothing()
+				})
+			}
+		}
+	})
+}
+
+// TestTaskKeepsInterfaceOfFailedAdd: a task makes an interface of the name while ADD runs, which is why that fails.
+// It stays, and no attempt takes its place.
+func TestTaskKeepsInterfaceOfFailedAdd(t *testing.T) {
+	bothExecutors(t, func(t *testing.T, i installation) {
+		for name, attach := range map[string]func(w *world) error{
+			"Setup": setup(runtimeRequest), "Extend": extend(runtimeRequest),
+			"reattach": func(w *world) error {
+				if err := setup(runtimeRequest)(w); err != nil {
+					return err
+				}
+				w.namespaces.removeInterface(runtimeNetns, "net2")
+				return reattach(w)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t, i)
+				w.onCall = func(int, bool) {
+					made := w.namespaces.interfaces(runtimeNetns)
+					if last := w.killer.seen[len(w.killer.seen)-1]; last == "ADD macvlan net2" && !slices.Contains(made, "net2") && (name != "reattach" || slices.Contains(w.killer.seen, "DEL macvlan net2")) {
+						w.failing[last] = errors.New("file exists")
+						w.namespaces.add(runtimeNetns, ofTask("net2"))
+					}
+				}
+				if err := attach(w); err == nil || !strings.Contains(err.Error(), "file exists") {
+					t.Errorf("%v, want that of the name", err)
+				}
+				requireOfTask(w, "net2")
+				w.onCall = nil
+				clear(w.failing)
+				if err := w.Teardown(t.Context(), "runtime"); err != nil {
+					t.Error(err)
+				}
+				requireOfTask(w, "net2")
+				w.namespaces.removeInterface(runtimeNetns, "net2")
+				w.wantNothing()
+			})
+		}
+	})
+}
+
+// TestMayOwn: only what is known not to be the attachment's stays.
+func TestMayOwn(t *testing.T) {
+	const pair, single = `{"interfaces": [{"name": "host0", "mac": "02:00:00:00:00:99"}, {"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": "/n"}]}`, `{"interfaces": [{"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": "/n"}]}`
+	own, outer, inner := "02:00:00:00:00:01", netns.Interface{Name: "net1", MAC: "02:00:00:00:00:02", Link: 3, LinkOutside: true}, ofTask("net1")
+	for name, test := range map[string]struct {
+		plugin, result, status string
+		planned                bool
+		i                      netns.Interface
+		want                   bool
+	}{
+		"its MAC":                             {"bridge", pair, "", false, netns.Interface{Name: "net1", MAC: own}, true},
+		"its MAC on record":                   {"bridge", "", `{"mac": "02:00:00:00:00:01"}`, false, netns.Interface{Name: "net1", MAC: strings.ToUpper(own)}, true},
+		"another pair":                        {"bridge", pair, "", false, outer, false},
+		"no pair":                             {"bridge", pair, "", false, inner, false},
+		"ADD has told nothing":                {"bridge", "", "", false, outer, true},
+		"ADD has told nothing, another":       {"ptp", "", "", false, inner, false},
+		"macvlan with another MAC":            {`macvlan", "master": "up0`, single, "", false, outer, true},
+		"no macvlan":                          {`macvlan", "master": "up0`, single, "", false, inner, false},
+		"a master inside":                     {`macvlan", "linkInContainer": true, "master": "net0`, single, "", false, inner, true},
+		"of another plugin":                   {"host-device", single, "", false, inner, true},
+		"nothing is left of an attachment":    {"host-device", single, `{"mac": "02:00:00:00:77:77"}`, true, inner, false},
+		"another MAC of an unreadable record": {"bridge", "{", "{", false, outer, true},
+	} {
+		plugin := fmt.Sprintf(`{"type": "%s"}`, test.plugin)
+		a := state.Attachment{Interface: "net1", ConfList: fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "plugins": [%s]}`, plugin)}
+		if test.result != "" {
+			a.Result = []byte(`{"cniVersion": "1.0.0", ` + strings.TrimPrefix(test.result, "{"))
+		}
+		if test.status != "" {
+			a.Status = []byte(test.status)
+		}
+		if test.planned {
+			a.Planned, a.FormerResult = true, a.Result
+		}
+		if got := mayOwn(a, test.i); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

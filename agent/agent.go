@@ -71,7 +71,7 @@ type Config struct {
 	// Default: 5 s.
 	HeaderTimeout time.Duration
 	// ReadTimeout is the deadline of a client to send a whole request, and to
-	// read an answer. Default: 30 s.
+	// read each part of an answer. Default: 30 s.
 	ReadTimeout time.Duration
 	// RequestTimeout is the deadline of the execution of a request. Default: 5 min.
 	RequestTimeout time.Duration

@@ -27,6 +27,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
@@ -444,8 +445,13 @@ func TestConnectionLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, _, body := r.exchange("GET", "/healthz", ""); status != 503 || !strings.Contains(body, "1 connections are open") {
-		t.Errorf("beside a silent connection: %d %s", status, body)
+	for _, path := range []string{"/v1/allocations", "/metrics"} {
+		if status, _, body := r.exchange("GET", path, ""); status != 503 || !strings.Contains(body, "1 connections are open") {
+			t.Errorf("%s beside a silent connection: %d %s", path, status, body)
+		}
+	}
+	if status, _, body := r.exchange("GET", "/healthz", ""); status != 200 {
+		t.Errorf("the watchdog of a busy agent gets %d %s", status, body)
 	}
 	_ = held.Close()
 	if _, err := r.client.Allocations(context.Background()); err != nil {
@@ -491,6 +497,35 @@ func TestSlowAndMalformedClients(t *testing.T) {
 	}
 	if _, err := r.client.Allocations(context.Background()); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestClientDoesNotRead: the agent hangs up on one who does not read its answer.
+func TestClientDoesNotRead(t *testing.T) {
+	large := errors.New(strings.Repeat("x", 4<<20)) // more than the kernel keeps for a reader
+	metrics := NewMetrics(prometheus.NewRegistry())
+	metrics.Observe(hook.Observation{Op: hook.OpAttach, Network: large.Error()})
+	r := start(t, Config{ReadTimeout: 100 * time.Millisecond, Metrics: metrics}, &scripted{list: []error{&state.UnreadableError{ID: "a", Err: large}}})
+	for _, path := range []string{"/v1/allocations", "/metrics"} {
+		t.Run(path, func(t *testing.T) {
+			c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: r.socket})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			file, err := c.File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			hungUp := []unix.PollFd{{Fd: int32(file.Fd())}}
+			if n, err := unix.Poll(hungUp, 20_000); n != 1 || hungUp[0].Revents&unix.POLLHUP == 0 {
+				t.Errorf("the agent holds the connection: %d, %v", n, err)
+			}
+		})
 	}
 }
 

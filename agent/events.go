@@ -100,7 +100,6 @@ func (a *Agent) sendStream(w http.ResponseWriter, s *stream) {
 			a.log.Warn("the events cannot be read", "error", err)
 			panic(http.ErrAbortHandler)
 		}
-		_ = connection.SetWriteDeadline(time.Now().Add(a.config.ReadTimeout)) // the next error has the same cause
 		if encoder.Encode(wireEvent(e)) != nil || connection.Flush() != nil {
 			return
 		}

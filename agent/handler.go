@@ -72,7 +72,7 @@ func (a *Agent) handler() http.Handler {
 		mux.Handle(path+"symbol", a.page(path+"symbol", http.HandlerFunc(pprof.Symbol)))
 	}
 	mux.Handle("/", a.handle("other", nil))
-	return mux
+	return withDeadline(mux, a.config.ReadTimeout)
 }
 
 // handle answers the methods of one path. A path without methods is unknown.
@@ -164,6 +164,9 @@ func (a *Agent) page(path string, h http.Handler) http.Handler {
 // admit refuses a request whose connection is not admitted, and closes it.
 func (a *Agent) admit(w http.ResponseWriter, r *http.Request) error {
 	c, err := connOf(r.Context())
+	if err == nil && r.URL.Path != api.PathHealth { // a busy agent is alive: its watchdog must not end it
+		err = c.checkLimit()
+	}
 	if err == nil {
 		err = c.admit(a.config.Access)
 	}

@@ -66,11 +66,16 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// admit refuses a connection above the limit, or of a user without access.
-func (c *conn) admit(a Access) error {
+// checkLimit refuses a connection above the limit.
+func (c *conn) checkLimit() error {
 	if c.tooMany {
 		return tryAgainLater(fmt.Sprintf("%d connections are open, which is the limit", c.listener.limit))
 	}
+	return nil
+}
+
+// admit refuses a connection of a user without access.
+func (c *conn) admit(a Access) error {
 	if c.unknown != nil {
 		return forbidden(fmt.Sprintf("the user of the caller is unknown: %v", c.unknown))
 	}

@@ -48,7 +48,7 @@ func (a *Agent) routes() map[string]map[string]route {
 		api.PathCluster:     {http.MethodGet: {a.getCluster, false}},
 		api.PathRepair:      {http.MethodGet: {a.getRepair, false}},
 		api.PathLeaks:       {http.MethodGet: {a.getLeaks, false}},
-		api.PathMap:         {http.MethodGet: {a.getMap, false}},
+		api.PathMap:         {http.MethodGet: {a.getMap, true}},
 		api.PathEvents:      {http.MethodGet: {a.getEvents, false}},
 		api.PathGC:          {http.MethodPost: {a.postGC, true}},
 		api.PathDescription: {http.MethodGet: {getDescription, false}},

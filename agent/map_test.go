@@ -56,3 +56,26 @@ func TestMap(t *testing.T) {
 		t.Errorf("without a map: status %d: %s", status, body)
 	}
 }
+
+// TestMapLimit: a map costs more than a list of records, and counts against the limit.
+func TestMapLimit(t *testing.T) {
+	began, release := make(chan struct{}), make(chan struct{})
+	r := start(t, Config{MaxRequests: 1, Map: func(context.Context) (*hostmap.Map, error) {
+		close(began)
+		<-release
+		return &hostmap.Map{}, nil
+	}}, &scripted{})
+	first := make(chan error, 1)
+	go func() {
+		_, err := r.client.Map(context.Background())
+		first <- err
+	}()
+	<-began
+	if status, _, body := r.exchange("PUT", "/v1/allocations/a", "{}"); status != 503 {
+		t.Errorf("a request beside a map: status %d: %s", status, body)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}

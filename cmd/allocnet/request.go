@@ -26,7 +26,7 @@ type requestFlags struct {
 func (f *requestFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.primary, "primary", "", "main network, as NAME, NAME@INTERFACE or a JSON object (default interface eth0)")
 	flags.StringVar(&f.networks, "networks", "", "extra networks, as NAME[@INTERFACE],... or a JSON list (default interfaces net1, net2, ...)")
-	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "port, as [LABEL=][HOST-IP:]HOST-PORT[:PORT][/PROTOCOL], or range, as 8000-8010:8000-8010; tcp (default), udp, sctp, or several, as tcp+udp; may be repeated")
+	flags.StringArrayVarP(&f.publish, "publish", "p", nil, "port, as [LABEL=][IP:]HOST-PORT[:PORT][/PROTOCOL], or range, as 8000-8010:8000-8010; tcp (default), udp, sctp, or several, as tcp+udp; may be repeated")
 	flags.StringVar(&f.dns, "dns", "", "DNS of the allocation: primary, merge (the primary's, then those of the extra networks), or the name of a network (default: as configured, else primary)")
 	flags.StringVar(&f.identity.Namespace, "namespace", "", "Nomad namespace of the allocation, for the rules of the networks (default unknown)")
 	flags.StringVar(&f.identity.Job, "job", "", "Nomad job of the allocation, for the rules of the networks (default unknown)")

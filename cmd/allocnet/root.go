@@ -106,6 +106,13 @@ func newRoot(s *settings) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate(ownVersion().String())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if t := terminalOf(cmd.OutOrStdout()); t.columns > 0 {
+			fitHelp(cmd, t.columns)
+		}
+		help(cmd, args)
+	})
 	s.register(root.PersistentFlags())
 	s.addCommands(root)
 	s.noteRunning(root)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -55,7 +56,7 @@ func (s *socket) doRoute(v verb, e entry) error {
 	case add:
 		return s.RouteAdd(r)
 	case replace:
-		if old, ok := s.present[e.place()]; ok && e.prefix.Addr().Is4() && !old.odd {
+		if old, ok := s.present[e.place()]; ok && !old.odd && e.canBeBeside(old) {
 			return s.succeed(old, r)
 		}
 		return s.RouteChange(r)
@@ -63,9 +64,14 @@ func (s *socket) doRoute(v verb, e entry) error {
 	return s.RouteDel(r)
 }
 
-// succeed puts a route of IPv4 in the place of another one of ours. The kernel would replace any route there,
-// also one that another program has made since the list. So the new one is appended, and used as soon as the
-// old one is gone, which is known by its protocol and next hop. IPv6 would make them one route.
+// canBeBeside is whether the kernel takes both routes. IPv6 refuses a second one with the same next hop.
+func (e entry) canBeBeside(old entry) bool {
+	return e.prefix.Addr().Is4() || e.via != old.via || e.device != old.device
+}
+
+// succeed puts a route in the place of another one of ours. The kernel would replace any route there, also one
+// that another program has made since the list. So the new one is appended, and used alone as soon as the old one
+// is gone, which is known by its protocol and next hop.
 func (s *socket) succeed(old entry, r *netlink.Route) error {
 	before, err := old.route(s.indexes)
 	if err != nil {
@@ -74,10 +80,29 @@ func (s *socket) succeed(old entry, r *netlink.Route) error {
 	if err := s.RouteAppend(r); err != nil {
 		return err
 	}
-	if err := s.RouteDel(before); !isGone(err) {
+	err = s.RouteDel(before)
+	if err != nil && !isGone(err) {
 		return err
 	}
-	return nil
+	if r.Dst.IP.To4() == nil && (err != nil || !s.isFirst(r)) {
+		err = s.RouteDel(r)
+	}
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// isFirst is whether a route of IPv6 is not beside one of another program, which the kernel would use as well, and
+// show in place of ours. A narrower route says nothing of that.
+func (s *socket) isFirst(r *netlink.Route) bool {
+	found, err := s.RouteGetWithOptions(r.Dst.IP, &netlink.RouteGetOptions{FIBMatch: true})
+	if err != nil {
+		return true
+	}
+	return !slices.ContainsFunc(found, func(f netlink.Route) bool {
+		return f.Dst != nil && f.Dst.String() == r.Dst.String() && f.Protocol != Protocol
+	})
 }
 
 func (s *socket) doNeighbour(v verb, device string, n netlink.Neigh, mac string) error {

@@ -206,7 +206,7 @@ func TestMovedBlock(t *testing.T) {
 	b, c := hosts[1], hosts[2]
 	moved := []route.Target{{Block: b.blocks[0], Node: "c", Endpoint: c.endpoint}, {Block: b.blocks[1], Node: "c", Endpoint: c.endpoint}}
 	changes := a.changes(t, func() { apply(a.blocks, moved...) })
-	want := []string{"new " + b.blocks[0].String(), "gone " + b.blocks[0].String(), "new " + b.blocks[1].String(), "gone " + c.blocks[0].String(), "gone " + c.blocks[1].String()}
+	want := []string{"new " + b.blocks[0].String(), "gone " + b.blocks[0].String(), "new " + b.blocks[1].String(), "gone " + b.blocks[1].String(), "gone " + c.blocks[0].String(), "gone " + c.blocks[1].String()}
 	if !slices.Equal(changes, want) {
 		t.Errorf("%q, want %q", changes, want)
 	}

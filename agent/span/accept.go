@@ -92,7 +92,7 @@ func (a *acceptor) same(r peers.Remote, networks []netip.Prefix, index uint64) b
 // one returns the verdict on a block, after err or nothing from Nomad.
 func (a *acceptor) one(r peers.Remote, networks []netip.Prefix, err error) verdict {
 	id, address := r.Host.NodeID, r.Endpoint.Address
-	k, asked := a.nodes.known[id]
+	k := a.nodes.known[id]
 	v := verdict{name: k.Name, verified: k.asked}
 	before := a.accepted[r.Block]
 	switch {
@@ -102,7 +102,7 @@ func (a *acceptor) one(r peers.Remote, networks []netip.Prefix, err error) verdi
 		v.accepted = true
 	case a.same(r, networks, r.Index), err != nil && a.same(r, networks, before.index):
 		return before.verdict
-	case !asked:
+	case !k.whole: // the list may lack the address
 		v.reason, v.pending = fmt.Sprintf("it is not known yet whether node %q has the address %s", id, address), true
 	case k.ID == "":
 		v.reason = fmt.Sprintf("nomad knows no node %q", id)

@@ -6,6 +6,7 @@ package span
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -130,6 +131,97 @@ func TestStoreFails(t *testing.T) {
 	})
 }
 
+// TestStorePauses: the pause after a failure of the store grows, and is short again after an answer.
+func TestStorePauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		end := h.run(t)
+		defer end()
+		settle()
+		failed := answer{err: errors.New("503")}
+		h.peers <- failed
+		for _, test := range []struct {
+			next answer
+			want time.Duration
+		}{{failed, 1}, {failed, 2}, {failed, 4}, {failed, 8}, {failed, 10}, {answer{}, 10}, {failed, 0}, {failed, 1}} {
+			began := time.Now()
+			h.peers <- test.next
+			if took := time.Since(began); took != test.want*time.Second {
+				t.Errorf("asked again after %s, want %ds", took, test.want)
+			}
+		}
+	})
+}
+
+// TestManyNodes: nodes that are not known by the first questions, as the list has other addresses of them, are
+// asked for soon. Until then the routes that an earlier agent has made to them stay.
+func TestManyNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		const count = 8 * mostSingle
+		var remote []peers.Remote
+		var all []Node
+		for i := range count {
+			n := node(fmt.Sprint("m", i), fmt.Sprint("10.1.0.", i))
+			second := netip.MustParseAddr(fmt.Sprint("10.2.0.", i))
+			n.Addresses = append(n.Addresses, second)
+			all, remote = append(all, n), append(remote, block(fmt.Sprintf("10.91.%d.0/26", i), n.ID, second.String(), 5))
+		}
+		h.nomad.set(nil, all...)
+		h.nomad.short = true
+		end := h.run(t)
+		defer end()
+		h.peers <- answer{blocks: peers.Blocks{Remote: remote}}
+		settle()
+		if calls := h.table.took(); strings.Contains(calls, "apply") {
+			t.Errorf("calls before all nodes are known: %s", calls)
+		}
+		time.Sleep(2 * pendingPause)
+		if got := strings.Count(h.table.routes("web"), "via"); got != count {
+			t.Errorf("%d routes, want %d", got, count)
+		}
+		h.peers <- answer{}
+		settle()
+		h.nomad.set(nil, all...)
+		h.peers <- answer{blocks: peers.Blocks{Remote: remote}}
+		settle()
+		if got := strings.Count(h.table.routes("web"), "via"); got != 4*mostSingle {
+			t.Errorf("%d routes after the first questions, want %d", got, 4*mostSingle)
+		}
+		time.Sleep(2 * pendingPause)
+		if got := strings.Count(h.table.routes("web"), "via"); got != count {
+			t.Errorf("%d routes after the second questions, want %d", got, count)
+		}
+	})
+}
+
+// TestFirstApplyFails: after a failure of the kernel, the routes of an earlier agent are still not touched before it
+// is known of each block whether it is accepted.
+func TestFirstApplyFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "routed"))
+		h.table.fail(errors.New("EPERM"))
+		end := h.run(t)
+		defer end()
+		first := block("10.91.0.0/26", "n1", "10.0.0.2", 5)
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{first}}}
+		settle()
+		if calls := h.table.took(); !strings.Contains(calls, "apply") {
+			t.Errorf("calls with a failure: %s", calls)
+		}
+		h.table.fail(nil)
+		h.nomad.set(errors.New("503"))
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{first, block("10.91.0.64/26", "n2", "10.0.0.3", 6)}}}
+		settle()
+		if calls := h.table.took(); strings.Contains(calls, "apply") {
+			t.Errorf("calls while a node is not known: %s", calls)
+		}
+	})
+}
+
 // TestKernelChanges: what happens to the kernel's tables is noticed at once, and at the latest
 // after 10 s. Many changes are one.
 func TestKernelChanges(t *testing.T) {
@@ -177,7 +269,7 @@ func TestOneLook(t *testing.T) {
 		looks("a block", peers.Blocks{Remote: []peers.Remote{first}}, "apply web")
 		looks("the same block", peers.Blocks{Remote: []peers.Remote{first}}, "")
 		looks("another one", peers.Blocks{Remote: []peers.Remote{first, second}}, "apply web")
-		looks("an own one", peers.Blocks{Remote: []peers.Remote{first}, Own: []netip.Prefix{second.Block}}, "apply web")
+		looks("an own one", peers.Blocks{Remote: []peers.Remote{first, second}, Own: []netip.Prefix{netip.MustParsePrefix("10.91.0.128/26")}}, "apply web")
 		looks("what is no block", peers.Blocks{Remote: []peers.Remote{first}, Invalid: invalid("checksum")}, "apply web")
 		looks("the same", peers.Blocks{Remote: []peers.Remote{first}, Invalid: invalid("checksum")}, "")
 		looks("with another reason", peers.Blocks{Remote: []peers.Remote{first}, Invalid: invalid("version")}, "apply web")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
@@ -45,6 +46,9 @@ type RepairRequest struct {
 	// Defer is whether RepairReattach leaves what has to be attached again to another call, because
 	// that may take long: Drift.Skipped is SkippedReattachment. Default: it is attached again.
 	Defer bool
+	// Grace is how long an attachment may be attached again when ctx has ended, until its ADD is
+	// given up and undone; at most 30 s. Default: 30 s.
+	Grace time.Duration
 }
 
 // Remover is a process that has removed rules, as the kernel has told.

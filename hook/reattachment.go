@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,11 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// parallelReattachments is how many allocations have attachments attached again at once.
-const parallelReattachments = 4
+// ParallelReattachments is how many allocations are attached again at once, each with its plugins: the
+// interfaces of all may go with one link of the host.
+const ParallelReattachments = 4
 
-// reattachmentGrace is how long an attachment may be attached again when its caller has ended.
+// reattachmentGrace is the most of RepairRequest.Grace.
 const reattachmentGrace = 30 * time.Second
 
 // unfinishedReattachment is what an attachment lacks that is being attached again.
@@ -51,7 +53,7 @@ func (e *Engine) reattachEach(ctx context.Context, ids []string, r RepairRequest
 	}
 	reattached := make([][]Drift, len(due))
 	var group errgroup.Group
-	group.SetLimit(parallelReattachments)
+	group.SetLimit(ParallelReattachments)
 	for i, id := range due {
 		group.Go(func() (err error) {
 			reattached[i], err = e.repairPart(ctx, []string{id}, r)
@@ -71,13 +73,13 @@ func (r *repairRound) reattachAll(ctx context.Context) {
 		if due && r.request.Defer {
 			p.deferred = true
 		} else if due {
-			p.reattach(ctx)
+			p.reattach(ctx, r.request.Grace)
 		}
 	}
 }
 
 // reattach attaches an attachment again, if that cannot harm what a task has moved on purpose.
-func (p *repairing) reattach(ctx context.Context) {
+func (p *repairing) reattach(ctx context.Context, grace time.Duration) {
 	ns, err := p.operation.namespace()
 	if err != nil {
 		p.Err = err
@@ -95,7 +97,7 @@ func (p *repairing) reattach(ctx context.Context) {
 	if a := p.attachment(); a.FormerResult == nil {
 		a.Error = strings.Join(p.Unrepairable, ", ") + ": " + unfinishedReattachment
 	}
-	if err := p.operation.reattach(ctx, ns, p.attachment()); err != nil {
+	if err := p.operation.reattach(ctx, ns, p.attachment(), grace); err != nil {
 		p.Err = fmt.Errorf("attach it again: %w", err)
 		return
 	}
@@ -126,7 +128,7 @@ func (p *repairing) confirm(ctx context.Context, ns Namespace) error {
 //
 // When the caller ends, it goes on for a while: without ADD the attachment would be missing until the next
 // repair.
-func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachment) error {
+func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachment, grace time.Duration) error {
 	unlock, err := o.store.RLockHost(ctx)
 	if err != nil {
 		return err
@@ -138,7 +140,7 @@ func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachm
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
-	ctx, stop := graced(ctx, reattachmentGrace)
+	ctx, stop := graced(ctx, cmp.Or(min(grace, reattachmentGrace), reattachmentGrace))
 	defer stop()
 	if err := o.detachAgain(ctx, a); err != nil {
 		return err

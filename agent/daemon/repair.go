@@ -19,7 +19,7 @@ func (d *Daemon) newRepairer(engine agent.Engine) *repair.Repairer {
 		return nil
 	}
 	return repair.New(repair.Config{
-		Engine: repairs, Watch: repair.Watch, Observer: d.metrics, Logger: d.log.Named("repair"),
+		Engine: repairs, Watch: repair.Watch, Observer: d.metrics, Logger: d.log.Named("repair"), DrainTimeout: d.config.Limits.DrainTimeout,
 		Outside: func() error { return outside(d.config.CNI.Chroot) },
 	}, repairMode(d.config.Repair))
 }

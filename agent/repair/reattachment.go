@@ -12,10 +12,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// parallelReattachments is how many allocations are attached again at once, each with its plugins: the
-// interfaces of all may go with one link of the host.
-const parallelReattachments = 4
-
 // reattachments are calls beside the rounds that attach again what only comes back so: plugins may
 // take minutes. The zero value has none.
 type reattachments struct {
@@ -40,7 +36,7 @@ func (r *Repairer) reattach(ctx context.Context, id string, first time.Time) {
 	calls := &r.reattachments
 	calls.mu.Lock()
 	defer calls.mu.Unlock()
-	if calls.running[id] || len(calls.running) >= parallelReattachments {
+	if calls.running[id] || len(calls.running) >= hook.ParallelReattachments {
 		return
 	}
 	if calls.running == nil {
@@ -48,7 +44,7 @@ func (r *Repairer) reattach(ctx context.Context, id string, first time.Time) {
 	}
 	calls.running[id] = true
 	calls.group.Go(func() {
-		drifts, err := r.config.Engine.RepairAttachments(ctx, hook.RepairRequest{IDs: []string{id}, Mode: hook.RepairReattach, LastChecks: true})
+		drifts, err := r.config.Engine.RepairAttachments(ctx, hook.RepairRequest{IDs: []string{id}, Mode: hook.RepairReattach, LastChecks: true, Grace: r.config.DrainTimeout})
 		if err != nil && ctx.Err() == nil {
 			drifts = append(drifts, hook.Drift{Allocation: id, Err: err})
 		}

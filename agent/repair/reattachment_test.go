@@ -44,8 +44,8 @@ func (e *reattacher) RepairAttachments(ctx context.Context, r hook.RepairRequest
 		}
 		return drifts, err
 	}
-	if !slices.Equal(r.IDs, []string{"gone"}) || r.Mode != hook.RepairReattach || !r.LastChecks {
-		return nil, errors.New("want one allocation, and what its plugins have last said")
+	if !slices.Equal(r.IDs, []string{"gone"}) || r.Mode != hook.RepairReattach || !r.LastChecks || r.Grace != 7*time.Second {
+		return nil, errors.New("want one allocation, what its plugins have last said, and the time to stop")
 	}
 	time.Sleep(e.takes)
 	e.mu.Lock()
@@ -70,7 +70,7 @@ func runReattacher(t *testing.T, e *reattacher, test func(r *Repairer)) {
 	synctest.Test(t, func(t *testing.T) {
 		e.host = newHost()
 		ctx, cancel := context.WithCancel(t.Context())
-		r := New(Config{Engine: e, Watch: e.watch, Observer: e, Logger: hclog.NewNullLogger()}, hook.RepairReattach)
+		r := New(Config{Engine: e, Watch: e.watch, Observer: e, DrainTimeout: 7 * time.Second, Logger: hclog.NewNullLogger()}, hook.RepairReattach)
 		var group sync.WaitGroup
 		group.Go(func() { r.Run(ctx) })
 		synctest.Wait()
@@ -153,7 +153,7 @@ func (e *crowded) RepairAttachments(_ context.Context, r hook.RepairRequest) (dr
 func TestReattachmentsOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &crowded{host: newHost(), left: map[string]bool{}}
-		for i := range 3*parallelReattachments - 1 {
+		for i := range 3*hook.ParallelReattachments - 1 {
 			e.left[fmt.Sprintf("a%02d", i)] = true
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -163,7 +163,7 @@ func TestReattachmentsOfMany(t *testing.T) {
 		time.Sleep(3*time.Minute + time.Second)
 		synctest.Wait()
 		e.mu.Lock()
-		if len(e.left) > 0 || e.most != parallelReattachments || e.called != 3*parallelReattachments-1 {
+		if len(e.left) > 0 || e.most != hook.ParallelReattachments || e.called != 3*hook.ParallelReattachments-1 {
 			t.Errorf("left %v, %d at once, %d calls", e.left, e.most, e.called)
 		}
 		e.mu.Unlock()

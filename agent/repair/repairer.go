@@ -31,7 +31,7 @@ type Observer interface {
 	Repaired(network string, took time.Duration, err error)
 }
 
-// Config configures a Repairer. All fields but Outside are required.
+// Config configures a Repairer. All fields but Outside and DrainTimeout are required.
 type Config struct {
 	Engine Engine
 	// Watch tells of what is removed until the context ends; see the function Watch.
@@ -40,6 +40,9 @@ type Config struct {
 	// rounds do nothing. Nil: it sees them.
 	Outside  func() error
 	Observer Observer
+	// DrainTimeout is how long an attachment may be attached again when the repairer is stopped, at most
+	// 30 s. Default: 30 s.
+	DrainTimeout time.Duration
 	// Logger gets a line for each attachment that lacks something, and for what was repaired.
 	Logger hclog.Logger
 }

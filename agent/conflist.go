@@ -35,8 +35,11 @@ type Conflist struct {
 	written atomic.Bool
 }
 
-// Written tells whether the file has been up to date.
-func (c *Conflist) Written() bool { return c.written.Load() }
+// Written tells whether the file is there, and has been up to date.
+func (c *Conflist) Written() bool {
+	_, err := os.Stat(c.Path)
+	return err == nil && c.written.Load()
+}
 
 // Keep writes the file, and again after each change of its source, until ctx ends.
 // While the source is invalid or missing, the file is not changed.

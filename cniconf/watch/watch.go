@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -19,31 +20,47 @@ import (
 // installs several files is one change.
 const settle = 200 * time.Millisecond
 
+// interval is the time after which a link that leads to another directory is noticed, of
+// which the kernel does not tell.
+const interval = 30 * time.Second
+
 // Dirs reports changes in directories and their subdirectories, also when one is
 // created or removed, until ctx ends; then the channel is closed. Several changes at a
 // time, and those while the caller does not receive, are reported as one.
 func Dirs(ctx context.Context, dirs ...string) (<-chan struct{}, error) {
-	watcher, err := fsnotify.NewWatcher()
+	w, err := newWatch(dirs)
 	if err != nil {
-		return nil, fmt.Errorf("watch %v: %w", dirs, err)
+		return nil, err
 	}
-	w := &watch{watcher: watcher, dirs: dirs, changed: make(chan struct{}, 1)}
-	w.addAll()
-	go w.run(ctx)
+	go w.run(ctx, interval)
 	return w.changed, nil
 }
 
 type watch struct {
 	watcher *fsnotify.Watcher
 	dirs    []string
+	// targets are where the directories lead to, in their order.
+	targets []string
 	changed chan struct{}
 }
 
-func (w *watch) run(ctx context.Context) {
+func newWatch(dirs []string) (*watch, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch %v: %w", dirs, err)
+	}
+	w := &watch{watcher: watcher, dirs: dirs, changed: make(chan struct{}, 1)}
+	w.addAll()
+	return w, nil
+}
+
+func (w *watch) run(ctx context.Context, every time.Duration) {
 	defer close(w.changed)
 	defer w.watcher.Close() //nolint:errcheck // read only
 	quiet := time.NewTimer(settle)
 	quiet.Stop()
+	links := time.NewTicker(every)
+	defer links.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,6 +69,10 @@ func (w *watch) run(ctx context.Context) {
 			quiet.Reset(settle)
 		case <-w.watcher.Errors: //nolint:errcheck // events were lost, so any file may have changed
 			quiet.Reset(settle)
+		case <-links.C:
+			if !slices.Equal(w.targets, targetsOf(w.dirs)) {
+				quiet.Reset(settle)
+			}
 		case <-quiet.C:
 			w.addAll()
 			select {
@@ -62,9 +83,27 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// addAll watches the directories that exist. Adding one twice is one watch.
+// targetsOf returns where directories lead to; one that is missing is itself.
+func targetsOf(dirs []string) []string {
+	targets := slices.Clone(dirs)
+	for i, dir := range dirs {
+		if target, err := filepath.EvalSymlinks(dir); err == nil {
+			targets[i] = target
+		}
+	}
+	return targets
+}
+
+// addAll watches the directories that exist. Adding one twice is one watch. If one leads
+// to another place than before, the watches begin anew: they would stay with the old one.
 func (w *watch) addAll() {
-	for _, dir := range w.dirs {
+	if targets := targetsOf(w.dirs); !slices.Equal(w.targets, targets) {
+		for _, old := range w.watcher.WatchList() {
+			_ = w.watcher.Remove(old) // it may be removed
+		}
+		w.targets = targets
+	}
+	for _, dir := range w.targets {
 		if w.watcher.Add(dir) != nil {
 			w.addParent(dir)
 			continue

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -53,4 +54,30 @@ func TestDirs(t *testing.T) {
 	stop()
 	for range changed { // ends when the channel is closed
 	}
+}
+
+// TestSwitchedLink: a directory that is a link leads to another one from now on.
+func TestSwitchedLink(t *testing.T) {
+	root := t.TempDir()
+	link, next := filepath.Join(root, "nets"), filepath.Join(root, "r2")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(filepath.Join(root, "r1", "net"), 0o700))
+	must(os.Mkdir(next, 0o700))
+	must(os.Symlink("r1", link))
+	w, err := newWatch([]string{link})
+	must(err)
+	go w.run(t.Context(), settle)
+	must(os.Symlink("r2", link+".new"))
+	must(os.Rename(link+".new", link))
+	<-w.changed
+	if watched := w.watcher.WatchList(); !slices.Equal(watched, []string{next}) {
+		t.Errorf("watched is %v", watched)
+	}
+	must(os.WriteFile(filepath.Join(next, "a.conf"), nil, 0o600))
+	<-w.changed
 }

@@ -6,12 +6,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/cleanup"
@@ -65,7 +66,7 @@ type Reconciler struct {
 	kicks    chan struct{}
 	// round serializes rounds; two in parallel would count a leak twice. It guards
 	// abandoned.
-	round     sync.Mutex
+	round     *semaphore.Weighted
 	abandoned abandoned
 	last      atomic.Pointer[api.Leaks]
 }
@@ -75,7 +76,7 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
-	r := &Reconciler{config: c, kicks: make(chan struct{}, 1), abandoned: abandoned{unused: netns.Unused}}
+	r := &Reconciler{config: c, kicks: make(chan struct{}, 1), round: semaphore.NewWeighted(1), abandoned: abandoned{unused: netns.Unused}}
 	r.Configure(0, false)
 	return r
 }
@@ -122,11 +123,13 @@ func (r *Reconciler) Run(ctx context.Context) {
 // grace is longer than an ADD of another runtime takes, which a round may overlap.
 const grace = 2 * time.Minute
 
-// Collect runs one round. If the live allocations are unknown, nothing is removed and
+// Collect runs one round, after the one that may be running. If the live allocations are unknown, nothing is removed and
 // the error is "try again later".
 func (r *Reconciler) Collect(ctx context.Context) (*hook.Collected, error) {
-	r.round.Lock()
-	defer r.round.Unlock()
+	if err := r.round.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("another round of the reconciler has not ended: %w", context.Cause(ctx))
+	}
+	defer r.round.Release(1)
 	if err := r.outside(); err != nil {
 		r.config.Metrics.round("unknown")
 		return nil, err

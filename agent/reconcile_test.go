@@ -108,6 +108,40 @@ func TestOutsideRemovesNothing(t *testing.T) {
 	}
 }
 
+// hanging is a collector whose first round lasts until it is released.
+type hanging struct{ release chan struct{} }
+
+func (h hanging) GC(context.Context, hook.GCRequest) (*hook.Collected, error) {
+	<-h.release
+	return &hook.Collected{}, nil
+}
+
+// TestRoundWhileAnotherRuns: a request waits for the round that runs until its own deadline.
+func TestRoundWhileAnotherRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hanging{make(chan struct{})}
+		r := NewReconciler(ReconcilerConfig{Collector: h, Metrics: NewMetrics(prometheus.NewRegistry())})
+		first := make(chan error, 1)
+		go func() {
+			_, err := r.Collect(context.Background())
+			first <- err
+		}()
+		synctest.Wait()
+		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		if _, err := r.Collect(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another round") {
+			t.Errorf("beside a round that hangs: %v, want the deadline", err)
+		}
+		close(h.release)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Collect(context.Background()); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+	})
+}
+
 func TestReportOnly(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
 	d := &dead{leaks: map[cleanup.Kind]int{"lease": 3}}

@@ -96,7 +96,8 @@ func (c *Collector) examine(ctx context.Context, scope Scope, live Live) (*Repor
 
 // Collect removes leaked objects of allocations that are not on record: Engine.GC
 // tears down those that are. Objects of an allocation that is set up meanwhile
-// are kept.
+// are kept. The error joins the sources that could not be listed and the objects that
+// are left.
 func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Report, error) {
 	report, found, err := c.examine(ctx, scope, live)
 	if err != nil {
@@ -126,6 +127,9 @@ func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Repor
 		c.report(done, len(ids), report)
 	}
 	errs := []error{c.Store.RemoveStale()}
+	if found.unlisted != nil {
+		errs = append(errs, fmt.Errorf("leaks may be left: %w", found.unlisted))
+	}
 	for _, failure := range report.Failures {
 		errs = append(errs, failure)
 	}

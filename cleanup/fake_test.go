@@ -65,8 +65,16 @@ func (f *fakeSystem) installed(name string) bool {
 	return ok
 }
 
-func (f *fakeSystem) run(_ context.Context, stdin []byte, name string, _ ...string) (string, error) {
-	return f.saved[strings.TrimSuffix(name, "-save")], f.call(name, string(stdin))
+// errHangs has a program run until its context ends.
+var errHangs = errors.New("it hangs")
+
+func (f *fakeSystem) run(ctx context.Context, stdin []byte, name string, _ ...string) (string, error) {
+	err := f.call(name, string(stdin))
+	if errors.Is(err, errHangs) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	}
+	return f.saved[strings.TrimSuffix(name, "-save")], err
 }
 
 func (f *fakeSystem) legacyTables(string) ([]byte, error) { return []byte(f.legacy), nil }

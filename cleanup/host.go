@@ -5,6 +5,7 @@ package cleanup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,18 @@ type host struct {
 	kernel   kernel
 	// resolvConfDir has the files of namespaces that allocnet made. Empty: none.
 	resolvConfDir string
+	// patience limits the time of each listing and of each transaction: a program that
+	// hangs must not keep leaks from being removed ever after. Default: a minute.
+	patience time.Duration
 }
 
-var thisHost = &host{catalogue, system{}, system{}, resolvconf.DefaultDir}
+// limit returns a context with the host's patience.
+func (h *host) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := cmp.Or(h.patience, time.Minute) // iptables itself waits 30 s for its lock
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s: %w", limit, context.DeadlineExceeded))
+}
+
+var thisHost = &host{catalog: catalogue, programs: system{}, kernel: system{}, resolvConfDir: resolvconf.DefaultDir}
 
 // orDefault returns the host, or this one when it is nil.
 func (h *host) orDefault() *host {
@@ -92,7 +102,11 @@ func (system) run(ctx context.Context, stdin []byte, name string, args ...string
 	cmd.WaitDelay = time.Second // a process that it has started may keep the output open
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	if err := cmd.Run(); err != nil && (!errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil) {
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: %w", name, context.Cause(ctx))
+	}
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return "", fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil

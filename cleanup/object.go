@@ -98,6 +98,8 @@ type scanResult struct {
 	inUse map[netip.Addr]string
 
 	leaseDirs []string
+	// unlisted joins the errors of the sources that could not be listed. Nil: all were.
+	unlisted error
 	// host is the one that was scanned. Nil: this one.
 	host *host
 }

@@ -32,7 +32,9 @@ func (f Failure) Unwrap() error { return f.Err }
 
 // remove removes objects of a scan and returns those that are still there. All
 // rules of a backend go in one transaction. It is safe to repeat, and to be
-// killed at any instant: what shows the owner of other objects goes last.
+// killed at any instant: what shows the owner of other objects goes last, and stays
+// while such an object may be left: a rule that is left must not lead to the next
+// allocation with the address.
 //
 // host-local gives out no address meanwhile. A rule that names only an address
 // stays when another allocation has a lease of that address by now.
@@ -47,12 +49,14 @@ func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 	}
 	defer unlock()
 	r.rules(f.withoutReassigned(rules, objects))
-	r.forEach(files, Object.removeFile)
-	r.forEach(results, func(o Object) error {
-		if r.failed(o.Owner) {
+	r.forEach(append(files, results...), func(o Object) error {
+		switch {
+		case f.unlisted != nil:
+			return errors.New("kept, because it may show the owner of objects that could not be listed")
+		case r.failed(o.Owner):
 			return errors.New("kept, because it shows the owner of the objects that are left")
 		}
-		return o.file.remove()
+		return o.removeFile()
 	})
 	return r.failures
 }
@@ -131,10 +135,12 @@ func (r *removal) rules(objects []Object) {
 		tables[o.chain.backend] = append(tables[o.chain.backend], o)
 		flows = append(flows, o.chain.udp...)
 	}
+	ctx, stop := r.host.limit(r.ctx)
+	defer stop()
 	var group errgroup.Group
 	remove := func(objects []Object, remove func(context.Context, programs, []Object) []error) {
 		group.Go(func() error {
-			for i, err := range remove(r.ctx, r.host.programs, objects) {
+			for i, err := range remove(ctx, r.host.programs, objects) {
 				r.fail(objects[i], err)
 			}
 			return nil

@@ -50,12 +50,14 @@ func (s scanner) scan(ctx context.Context) (*scanResult, error) {
 	found := &fromCache
 	found.host = s.host
 	maps.Copy(found.alive, pinned())
+	ctx, stop := s.host.limit(ctx)
+	defer stop()
 	sources := s.rules(ctx)
 	sources[s.host.resolvConfDir] = func() (scanResult, error) { return scanResolvConf(s.host.resolvConfDir) }
 	maps.Copy(sources, s.leaks(ctx, found))
-	err := found.gather(sources)
+	found.unlisted = found.gather(sources)
 	attribute(s.host.catalog, found.Objects, append(owners(found.Objects), s.known...))
-	return found, err
+	return found, found.unlisted
 }
 
 // source lists one kind of objects.

@@ -168,9 +168,11 @@ func (c *Collector) removeBatch(ctx context.Context, ids []string, byAllocation 
 	}
 	var objects []Object
 	for _, id := range ids {
-		if _, known := slices.BinarySearch(recorded, id); !known && live(id) == "" && !netns.Exists(filepath.Join(netns.DefaultDir, id)) {
-			objects = append(objects, byAllocation[id]...)
+		if _, known := slices.BinarySearch(recorded, id); known || live(id) != "" || netns.Exists(filepath.Join(netns.DefaultDir, id)) {
+			report.spared = append(report.spared, id)
+			continue
 		}
+		objects = append(objects, byAllocation[id]...)
 	}
 	failures := found.remove(ctx, objects)
 	report.Removed += len(objects) - len(failures)

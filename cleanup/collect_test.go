@@ -92,6 +92,21 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// TestRecordedIsNotGone: what is on record is left to its teardown, and not reported as removed.
+func TestRecordedIsNotGone(t *testing.T) {
+	_, c := collection(t)
+	record(t, c, recordedA1, setUpIn(state.Pending))
+	scope := Scope{Allocation: "a1"}
+	before, err := c.Examine(t.Context(), scope, NoneLive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := c.Collect(t.Context(), scope, NoneLive)
+	if err != nil || len(report.Leaked()) != 4 || report.Removed > 0 || len(report.Gone()) > 0 || len(before.GoneBy(report)) > 0 {
+		t.Errorf("%d leaked, gone %v, %v, %v, want four and none", len(report.Leaked()), report.Gone(), before.GoneBy(report), err)
+	}
+}
+
 // TestExamine decides by records, namespaces and the live set, and changes nothing.
 func TestExamine(t *testing.T) {
 	for name, test := range map[string]struct {

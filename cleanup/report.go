@@ -32,6 +32,10 @@ type Report struct {
 	Alive string `json:"alive,omitempty"`
 	// Failures are leaked objects that are still there.
 	Failures []Failure `json:"-"`
+
+	// spared are the allocations whose objects were not to be removed after all: by then they
+	// were on record or alive.
+	spared []string
 }
 
 // Leaked returns the decisions on leaked objects.
@@ -40,10 +44,17 @@ func (r *Report) Leaked() []Decision {
 }
 
 // Gone returns the decisions on leaked objects that were removed.
-func (r *Report) Gone() []Decision {
+func (r *Report) Gone() []Decision { return r.GoneBy(r) }
+
+// GoneBy returns the decisions on leaked objects that a later collection has removed, or has
+// not found.
+func (r *Report) GoneBy(later *Report) []Decision {
 	left := map[string]bool{}
-	for _, f := range r.Failures {
+	for _, f := range later.Failures {
 		left[f.Where] = true
+	}
+	for _, v := range later.Leaked() {
+		left[v.Where] = left[v.Where] || slices.Contains(later.spared, v.Owner.Allocation)
 	}
 	return slices.DeleteFunc(r.Leaked(), func(v Decision) bool { return left[v.Where] })
 }

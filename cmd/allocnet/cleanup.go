@@ -112,8 +112,7 @@ type cleanedJSON struct {
 
 // printCleanup prints the objects that were there before and are gone.
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
-	before.Failures = after.Failures
-	removed := before.Gone()
+	removed := before.GoneBy(after)
 	if asJSON {
 		return printJSON(w, cleanedJSON{id, removed})
 	}

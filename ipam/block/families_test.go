@@ -82,6 +82,22 @@ func (m *machine) requireReleased(t *testing.T, store *storetest.Fake, families 
 	}
 }
 
+// TestOtherFamily: a block that another process has claimed meanwhile is no answer to a claim of the other family.
+func TestOtherFamily(t *testing.T) {
+	m := newMachine(t, &storetest.Fake{}, nil, "")
+	m.configure(t, `"ranges": [{"subnet": "10.91.0.0/24"}, {"subnet": "fd91::/64"}], "stateDir": "`+m.dir+`"`)
+	first, err := m.Claim(t.Context(), ipam.IPv6, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.Claim(t.Context(), ipam.IPv4, nil); err != nil || ipam.FamilyOf(got.Addr()) != ipam.IPv4 {
+		t.Errorf("claimed %s, %v, want a block of IPv4", got, err)
+	}
+	if got, err := m.Claim(t.Context(), ipam.IPv6, nil); err != nil || got != first {
+		t.Errorf("claimed %s, %v, want %s, which is there", got, err, first)
+	}
+}
+
 // TestMaxBlocks: a host has no more blocks of a family than it may, whatever is free.
 func TestMaxBlocks(t *testing.T) {
 	m := newMachine(t, &storetest.Fake{}, nil, "")

@@ -91,6 +91,7 @@ func (c *Collector) examine(ctx context.Context, scope Scope, live Live) (*Repor
 			report.Decisions = append(report.Decisions, v)
 		}
 	}
+	c.logFuture(report.Leaked(), records)
 	return report, found, nil
 }
 

@@ -4,6 +4,7 @@
 package cleanup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/state"
 )
@@ -356,5 +359,42 @@ func TestTornDownDuringScan(t *testing.T) {
 	}
 	if got := reasons(report, a1); !strings.HasPrefix(got, "leaked") {
 		t.Errorf("%q, want a leak: it was there before the next scan", got)
+	}
+}
+
+// TestGrace: a lease keeps its allocation for the grace period only, also if the clock was set
+// back by a day since it was made.
+func TestGrace(t *testing.T) {
+	for name, test := range map[string]struct {
+		age          time.Duration
+		reason, logs string
+	}{
+		"of now":      {0, "its allocation has a lease within the grace period", ""},
+		"of before":   {time.Hour, "leaked: no allocation of that ID", ""},
+		"of tomorrow": {-24 * time.Hour, "leaked: no allocation of that ID", "the clock was set back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, c := collection(t)
+			var log bytes.Buffer
+			c.Grace, c.Logger = time.Minute, hclog.New(&hclog.LoggerOptions{Output: &log})
+			leases := t.TempDir()
+			writeFile(t, c.ConfDirs[0]+"/web.conf", `{"cniVersion": "1.0.0", "name": "web", "type": "bridge", "ipam": {"type": "host-local", "dataDir": "`+leases+`"}}`)
+			lease, made := leases+"/web/10.0.0.2", time.Now().Add(-test.age)
+			writeFile(t, lease, "a1\r\neth0")
+			writeFile(t, leases+"/web/lock", "")
+			if err := os.Chtimes(lease, made, made); err != nil {
+				t.Fatal(err)
+			}
+			report, err := c.Examine(t.Context(), Scope{}, NoneLive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := reasons(report, a1); !strings.HasPrefix(got, test.reason) {
+				t.Errorf("%s, want %s", got, test.reason)
+			}
+			if !strings.Contains(log.String(), test.logs) || test.logs == "" && log.Len() > 0 {
+				t.Errorf("the log has %q, want %q", log.String(), test.logs)
+			}
+		})
 	}
 }

@@ -26,7 +26,7 @@ func plan(found *scanResult, records recordSet, live Live) ([]Decision, error) {
 	}
 	p := planner{found, records, live, map[netip.Addr][]Decision{}, map[string]bool{}}
 	for _, o := range found.Objects {
-		p.recent[o.Owner.Allocation] = p.recent[o.Owner.Allocation] || !records.graceCutoff.IsZero() && o.Created.After(records.graceCutoff)
+		p.recent[o.Owner.Allocation] = p.recent[o.Owner.Allocation] || records.isRecent(o)
 	}
 	decisions := make([]Decision, len(found.Objects))
 	for i, o := range found.Objects {
@@ -53,7 +53,7 @@ type planner struct {
 	live    Live
 	// claims are the decisions on the objects that name an address and an owner.
 	claims map[netip.Addr][]Decision
-	// recent are the allocations with objects that were made after graceCutoff.
+	// recent are the allocations with objects that were made within the grace period.
 	recent map[string]bool
 }
 

@@ -60,10 +60,22 @@ func TestPlan(t *testing.T) {
 		"of a pool that two networks use": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "web2"}}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.networks["web2"] = true }},
 		"of a pool that a foreign network uses, too": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "theirs"}}}, why: `network "theirs" is neither configured nor recorded`},
-		"lease within the grace period": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}, {Kind: Masquerade, Owner: ours}}, why: "within the grace period",
-			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
-		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(98, 0)}}, leaked: true, why: "no allocation of that ID",
-			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.graceCutoff = time.Unix(99, 0) }},
+		"lease within the grace period": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(101, 0)}, {Kind: Masquerade, Owner: ours}}, why: "within the grace period",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
+				r.now, r.grace = time.Unix(160, 0), time.Minute
+			}},
+		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}}, leaked: true, why: "no allocation of that ID",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
+				r.now, r.grace = time.Unix(160, 0), time.Minute
+			}},
+		"lease from shortly before the clock was set back a little": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(219, 0)}}, why: "within the grace period",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
+				r.now, r.grace = time.Unix(160, 0), time.Minute
+			}},
+		"lease from long before the clock was set back": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(220, 0)}}, leaked: true, why: "no allocation of that ID",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
+				r.now, r.grace = time.Unix(160, 0), time.Minute
+			}},
 		"torn down during the scan": {objects: []Object{lease, firewall}, why: "torn down during the scan", change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.ended = map[string]bool{"a": true} }},
 		"unknown owner":             {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",

@@ -39,9 +39,32 @@ type recordSet struct {
 	// ended are the allocations whose records were removed during the scan: what it found
 	// of them may be gone. Nil: none.
 	ended map[string]bool
-	// graceCutoff keeps allocations with objects that were made later: another
-	// program that is about to attach has a lease first. Zero: no grace period.
-	graceCutoff time.Time
+	// grace keeps allocations with objects that are younger: another program that is
+	// about to attach has a lease first. Zero: no grace period.
+	grace time.Duration
+	// now is when the records were read.
+	now time.Time
+}
+
+// isRecent tells whether an object was made within the grace period.
+func (r recordSet) isRecent(o Object) bool {
+	return r.now.Sub(o.Created).Abs() < r.grace
+}
+
+// isFuture tells whether the clock was set back since an object was made, by so much that
+// its time is no proof that it is recent: it would be so until the clock has caught up.
+func (r recordSet) isFuture(o Object) bool {
+	return r.grace > 0 && o.Created.Sub(r.now) >= r.grace
+}
+
+// logFuture says of which objects the grace period does not hold because of the clock.
+func (c *Collector) logFuture(leaked []Decision, records recordSet) {
+	for _, v := range leaked {
+		if c.Logger != nil && records.isFuture(v.Object) {
+			c.Logger.Warn("the clock was set back: the grace period does not hold for an object from the future",
+				"object", v.Where, "allocation", v.Owner.Allocation, "time", v.Created)
+		}
+	}
 }
 
 // scanner returns one that knows the directories and owners of the CNI configuration
@@ -94,10 +117,7 @@ func (c *Collector) networks() (*cniconf.Catalog, error) {
 // records reads the networks and records, after the scan. An allocation whose
 // record cannot be read counts as live. before are the IDs on record before the scan.
 func (c *Collector) records(ctx context.Context, before []string) (recordSet, error) {
-	r := recordSet{networks: map[string]bool{}, allocations: map[string]recordedAllocation{}, ended: map[string]bool{}, orchestrated: c.Orchestrated}
-	if c.Grace > 0 {
-		r.graceCutoff = time.Now().Add(-c.Grace)
-	}
+	r := recordSet{networks: map[string]bool{}, allocations: map[string]recordedAllocation{}, ended: map[string]bool{}, orchestrated: c.Orchestrated, grace: c.Grace, now: time.Now()}
 	catalog, err := c.networks()
 	if err != nil {
 		return r, err

@@ -111,9 +111,17 @@ func cachePaths(dir, allocation string) ([]string, error) {
 }
 
 func (o *operation) cachePath(a state.Attachment) string {
-	name := fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
-	return filepath.Join(o.config.CacheDir, "results", name)
+	return filepath.Join(o.config.CacheDir, "results", cacheName(a))
 }
+
+// cacheName is the name of an attachment's file in libcni's cache.
+func cacheName(a state.Attachment) string {
+	return fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
+}
+
+// maxCacheName is how long such a name can be: a file that is lost is written again under a
+// temporary name, which is longer.
+const maxCacheName = unix.NAME_MAX - len(".") - len(".new")
 
 // restoreCache writes the recorded result to libcni's cache if it is lost there: CHECK
 // and DEL get their prevResult from the cache.

@@ -65,6 +65,19 @@ func TestContainerIDs(t *testing.T) {
 	}
 }
 
+// TestLongNames: network, container ID and interface are together a file name in libcni's cache.
+func TestLongNames(t *testing.T) {
+	e := &Engine{}
+	for length, want := range map[int]string{116: "", 117: "1 bytes shorter", 200: "84 bytes shorter"} {
+		request := Request{ID: strings.Repeat("x", 128)}
+		_, err := e.newAttachment(request, selection.Element{Name: strings.Repeat("n", length), Interface: "eth0"}, true)
+		var refused *RequestError
+		if want == "" && err != nil || want != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Reason, want)) {
+			t.Errorf("a network of %d bytes: %v, want %q", length, err, want)
+		}
+	}
+}
+
 // TestRecalledContainerIDs: libcni's cache has the attachments under different
 // container IDs, and another runtime's and another allocation's beside them.
 func TestRecalledContainerIDs(t *testing.T) {

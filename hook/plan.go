@@ -117,6 +117,9 @@ func (e *Engine) newAttachment(r Request, element selection.Element, primary boo
 	if err := state.ValidateContainerID(a.ContainerID); err != nil {
 		return nil, &RequestError{"allocation ID", r.ID, fmt.Sprintf("the container ID of interface %s would have %d bytes, want at most 128: use a shorter ID", a.Interface, len(a.ContainerID))}
 	}
+	if excess := len(cacheName(*a)) - maxCacheName; excess > 0 {
+		return nil, &RequestError{"network", a.Network, fmt.Sprintf("libcni's cache could not keep the result of interface %s: use a name or an allocation ID that is %d bytes shorter", a.Interface, excess)}
+	}
 	return a, nil
 }
 

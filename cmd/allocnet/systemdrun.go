@@ -159,9 +159,10 @@ func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unit.Outco
 		return nil, err
 	}
 	// All processes of a unit are in its network and mount namespace. The teardown has to
-	// be in the host's, and privileged, regardless of User=.
+	// be in the host's, and privileged, regardless of User=. A state directory that is lost must not
+	// keep it from removing what is left, as one that is named by --state-dir would.
 	var down []string
-	for _, word := range []string{"nsenter", "--mount=/proc/1/ns/mnt", "--net=/proc/1/ns/net", self, "detach", "--state-dir", state, a.ID} {
+	for _, word := range []string{"nsenter", "--mount=/proc/1/ns/mnt", "--net=/proc/1/ns/net", "env", "ALLOCNET_STATE_DIR=" + state, self, "detach", a.ID} {
 		down = append(down, strconv.Quote(word))
 	}
 	words := []string{

@@ -308,4 +308,10 @@ func TestSystemdRun(t *testing.T) {
 		// The networks are gone before systemd unloads the unit and frees its name.
 		m.await("the unit is unloaded", func() bool { return m.property("web-1.service", "LoadState") == "not-found" })
 	}
+
+	m.must("allocnet", "systemd-run", "--state-dir", "/run/lost", "--unit", "web-1", "--primary", "web", "--publish", "8080:80", "--", "/usr/local/bin/web", "serve", "hello")
+	m.must("rm", "-r", "/run/lost")
+	m.must("systemctl", "stop", "web-1.service")
+	m.must("rm", "-rf", "/run/lost")
+	m.requireSame(before)
 }

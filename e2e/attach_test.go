@@ -442,7 +442,7 @@ func TestRefusedNamespace(t *testing.T) {
 	foreign(t, "n2")
 	h.refuse(2, []string{"network namespace exists already", "/run/netns/n2"}, "attach", "n2", "--primary", "web")
 	h.refuse(2, []string{"network namespace exists already"}, "run", "--id", "n2", "--primary", "web", "--", "true")
-	h.refuse(2, []string{"none of the others can be"}, "attach", "n3", "--file", "x.hcl", "--primary", "web")
+	h.refuse(2, []string{"--file and --primary: want one of them"}, "attach", "n3", "--file", "x.hcl", "--primary", "web")
 	h.refuse(2, []string{"unknown command"}, "atach")
 	if _, err := os.Stat("/run/netns/n2"); err != nil {
 		t.Error(err)

@@ -62,9 +62,8 @@ func pathOf(path string, is absence) string {
 }
 
 // mayOwn tells whether an interface that has the name of an attachment may be the attachment's. One that has
-// another MAC is not if the host has the other end of the attachment's, or none, by which forced cleanup removes it: or
-// if what its plugin makes has its link on the host, as the other end of a pair, and this has not. Of what other plugins
-// make that has lost its MAC, or of which a failed ADD has told nothing, nothing proves whose it is: then
+// another MAC is not if what its plugin makes has its link on the host, as the other end of a pair, and this has
+// none outside of the namespace. Else a task may have changed the MAC, and nothing proves whose it is: then
 // DEL removes it, as CNI requires.
 func mayOwn(a state.Attachment, i netns.Interface) bool {
 	if a.Planned && a.FormerResult != nil { // nothing of it is left: see recordUndone
@@ -74,14 +73,14 @@ func mayOwn(a state.Attachment, i netns.Interface) bool {
 	if err == nil && seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC) || shows(a, []netns.Interface{i}) {
 		return true
 	}
-	if end, err := hostEnd(a); err == nil && end != nil {
-		return false
-	}
 	return i.LinkOutside || !makesOuterLink(a)
 }
 
 // makesOuterLink tells whether the interface of an attachment is known to have its link on the host.
 func makesOuterLink(a state.Attachment) bool {
+	if end, err := hostEnd(a); err == nil && end != nil {
+		return true
+	}
 	list, err := recordedList(a)
 	if err != nil || len(list.Plugins) == 0 {
 		return false

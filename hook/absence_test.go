@@ -126,7 +126,7 @@ func TestMayOwn(t *testing.T) {
 	}{
 		"its MAC":                             {"bridge", pair, "", false, netns.Interface{Name: "net1", MAC: own}, true},
 		"its MAC on record":                   {"bridge", "", `{"mac": "02:00:00:00:00:01"}`, false, netns.Interface{Name: "net1", MAC: strings.ToUpper(own)}, true},
-		"another pair":                        {"bridge", pair, "", false, outer, false},
+		"a pair with another MAC":             {"bridge", pair, "", false, outer, true},
 		"no pair":                             {"bridge", pair, "", false, inner, false},
 		"ADD has told nothing":                {"bridge", "", "", false, outer, true},
 		"ADD has told nothing, another":       {"ptp", "", "", false, inner, false},
@@ -134,6 +134,8 @@ func TestMayOwn(t *testing.T) {
 		"no macvlan":                          {`macvlan", "master": "up0`, single, "", false, inner, false},
 		"a master inside":                     {`macvlan", "linkInContainer": true, "master": "net0`, single, "", false, inner, true},
 		"of another plugin":                   {"host-device", single, "", false, inner, true},
+		"of another plugin, a pair":           {"other", pair, "", false, outer, true},
+		"of another plugin, no pair":          {"other", pair, "", false, inner, false},
 		"nothing is left of an attachment":    {"host-device", single, `{"mac": "02:00:00:00:77:77"}`, true, inner, false},
 		"another MAC of an unreadable record": {"bridge", "{", "{", false, outer, true},
 	} {

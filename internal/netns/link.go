@@ -6,6 +6,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	vishns "github.com/vishvananda/netns"
@@ -73,7 +74,7 @@ func HasLink(name, kind, mac string) bool { return findLink(name, kind, mac) != 
 
 func findLink(name, kind, mac string) netlink.Link {
 	link, err := netlink.LinkByName(name)
-	if err != nil || link.Type() != kind || mac != "" && link.Attrs().HardwareAddr.String() != mac {
+	if err != nil || link.Type() != kind || mac != "" && !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac) {
 		return nil
 	}
 	return link

@@ -146,9 +146,10 @@ func (c *Collector) report(done, of int, report *Report) {
 	}
 }
 
-// removeBatch removes the objects of allocations that are still dead. It holds the
-// lock of the host, so that nothing is attached meanwhile, and returns for how
-// long.
+// removeBatch removes the objects of allocations that are still dead. One that has lost a
+// file since the scan was set up and torn down meanwhile, also between the two readings of the
+// records: what it has left the next collection finds. It holds the lock of the host, so that
+// nothing is attached meanwhile, and returns for how long.
 func (c *Collector) removeBatch(ctx context.Context, ids []string, byAllocation map[string][]Object, found *scanResult, report *Report) (time.Duration, error) {
 	live := Live(NoneLive)
 	if c.RefreshLive != nil {
@@ -169,7 +170,8 @@ func (c *Collector) removeBatch(ctx context.Context, ids []string, byAllocation 
 	}
 	var objects []Object
 	for _, id := range ids {
-		if _, known := slices.BinarySearch(recorded, id); known || live(id) != "" || netns.Exists(filepath.Join(netns.DefaultDir, id)) {
+		_, known := slices.BinarySearch(recorded, id)
+		if known || live(id) != "" || netns.Exists(filepath.Join(netns.DefaultDir, id)) || slices.ContainsFunc(byAllocation[id], Object.isGone) {
 			report.spared = append(report.spared, id)
 			continue
 		}

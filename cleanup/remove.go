@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -59,6 +60,15 @@ func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 		return o.removeFile()
 	})
 	return r.failures
+}
+
+// isGone tells whether the object is a file that has been removed since the scan.
+func (o Object) isGone() bool {
+	if o.file == nil {
+		return false
+	}
+	_, err := os.Lstat(o.file.path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // removeFile removes a file of an allocation.

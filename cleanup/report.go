@@ -34,7 +34,7 @@ type Report struct {
 	Failures []Failure `json:"-"`
 
 	// spared are the allocations whose objects were not to be removed after all: by then they
-	// were on record or alive.
+	// were on record or alive, or had been torn down.
 	spared []string
 }
 

@@ -222,11 +222,16 @@ func openNamespace(path string) (vishns.NsHandle, error) {
 		return 0, err
 	}
 	handle, err := vishns.GetFromPath(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, unix.ENOENT) {
 		return 0, &MissingError{path, "the path does not exist any more"}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	var opened unix.Statfs_t
+	if err := unix.Fstatfs(int(handle), &opened); err == nil && opened.Type != unix.NSFS_MAGIC {
+		_ = handle.Close()                                                    // read only
+		return 0, &MissingError{path, "the path is not a namespace any more"} // unmounted meanwhile
 	}
 	if kind, err := unix.IoctlRetInt(int(handle), unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
 		_ = handle.Close() // read only

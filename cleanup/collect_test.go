@@ -246,20 +246,28 @@ const forwarded = `*filter
 COMMIT
 `
 
+// leased is a collection with the rules and the lease of a dead allocation.
+func leased(t *testing.T) (f *fakeSystem, c *Collector, lease string) {
+	t.Helper()
+	f, c = collection(t)
+	root := t.TempDir()
+	lease = root + "/var/lib/cni/networks/web/10.0.0.2"
+	c.host = f.host(catalogue.within(root))
+	writeFile(t, filepath.Dir(lease)+"/lock", "")
+	writeFile(t, lease, "a1\r\neth0")
+	f.saved["iptables-nft"] = forwarded
+	return f, c, lease
+}
+
 // TestUnlisted: while rules are not listed, because the program fails or hangs, what shows their
 // owner is kept, and the collection has failed. The next one removes all.
 func TestUnlisted(t *testing.T) {
 	for name, fault := range map[string]error{"fails": errFake, "hangs": errHangs} {
 		t.Run(name, func(t *testing.T) {
-			f, c := collection(t)
-			root := t.TempDir()
-			lease, cached := root+"/var/lib/cni/networks/web/10.0.0.2", filepath.Join(c.CacheDir, "results", "web-a1-eth0")
-			c.host = f.host(catalogue.within(root))
+			f, c, _ := leased(t)
 			c.host.patience = 10 * time.Millisecond
-			writeFile(t, filepath.Dir(lease)+"/lock", "")
-			writeFile(t, lease, "a1\r\neth0")
-			writeFile(t, cached, `{"containerId": "a1", "networkName": "web", "ifName": "eth0"}`)
-			f.saved["iptables-nft"], f.errs["iptables-nft-save"] = forwarded, fault
+			writeFile(t, filepath.Join(c.CacheDir, "results", "web-a1-eth0"), `{"containerId": "a1", "networkName": "web", "ifName": "eth0"}`)
+			f.errs["iptables-nft-save"] = fault
 			report, err := c.Collect(t.Context(), Scope{}, NoneLive)
 			if err == nil || !strings.Contains(err.Error(), "leaks may be left: list iptables-nft: ") || report.Removed > 0 || len(report.Failures) != 2 {
 				t.Errorf("removed %d, left %v: %v, want lease and result left", report.Removed, report.Failures, err)
@@ -276,13 +284,7 @@ func TestUnlisted(t *testing.T) {
 // TestTornDownMeanwhile: an allocation that is set up after the first reading of the records and torn
 // down before the second is not taken for a leak.
 func TestTornDownMeanwhile(t *testing.T) {
-	f, c := collection(t)
-	root := t.TempDir()
-	lease := root + "/var/lib/cni/networks/web/10.0.0.2"
-	c.host = f.host(catalogue.within(root))
-	writeFile(t, filepath.Dir(lease)+"/lock", "")
-	writeFile(t, lease, "a1\r\neth0")
-	f.saved["iptables-nft"] = forwarded
+	f, c, lease := leased(t)
 	c.RefreshLive = func(context.Context) (Live, error) { return NoneLive, os.Remove(lease) }
 	report, err := c.Collect(t.Context(), Scope{}, NoneLive)
 	if err != nil || report.Removed > 0 || len(report.Gone()) > 0 || f.made("iptables-nft-restore") {
@@ -292,13 +294,7 @@ func TestTornDownMeanwhile(t *testing.T) {
 
 // TestRulesAreLeft: while a rule to an address cannot be removed, the address is not free.
 func TestRulesAreLeft(t *testing.T) {
-	f, c := collection(t)
-	root := t.TempDir()
-	lease := root + "/var/lib/cni/networks/web/10.0.0.2"
-	c.host = f.host(catalogue.within(root))
-	writeFile(t, filepath.Dir(lease)+"/lock", "")
-	writeFile(t, lease, "a1\r\neth0")
-	f.saved["iptables-nft"] = forwarded
+	f, c, lease := leased(t)
 	f.errs["iptables-nft-restore"], f.errs["delete"] = errFake, errFake
 	report, err := c.Collect(t.Context(), Scope{}, NoneLive)
 	if _, gone := os.Stat(lease); gone != nil || err == nil || report.Removed > 0 {

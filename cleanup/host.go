@@ -102,12 +102,8 @@ func (system) run(ctx context.Context, stdin []byte, name string, args ...string
 	cmd.WaitDelay = time.Second // a process that it has started may keep the output open
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s: %w", name, context.Cause(ctx))
-	}
-	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return "", fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
+	if err := cmd.Run(); err != nil && (!errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil) {
+		return "", fmt.Errorf("%s: %w: %s", name, cmp.Or(context.Cause(ctx), err), strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

@@ -218,7 +218,7 @@ func settled(open func() (vishns.NsHandle, error)) (vishns.NsHandle, error) {
 }
 
 func openNamespace(path string) (vishns.NsHandle, error) {
-	if err := inspect(path); err != nil {
+	if err := inspect(path, func(s *unix.Statfs_t) error { return unix.Statfs(path, s) }); err != nil {
 		return 0, err
 	}
 	handle, err := vishns.GetFromPath(path)
@@ -228,10 +228,10 @@ func openNamespace(path string) (vishns.NsHandle, error) {
 	if err != nil {
 		return 0, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	var opened unix.Statfs_t
-	if err := unix.Fstatfs(int(handle), &opened); err == nil && opened.Type != unix.NSFS_MAGIC {
-		_ = handle.Close()                                                    // read only
-		return 0, &MissingError{path, "the path is not a namespace any more"} // unmounted meanwhile
+	// It may have been unmounted meanwhile: then the file below is open.
+	if err := inspect(path, func(s *unix.Statfs_t) error { return unix.Fstatfs(int(handle), s) }); err != nil {
+		_ = handle.Close() // read only
+		return 0, err
 	}
 	if kind, err := unix.IoctlRetInt(int(handle), unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
 		_ = handle.Close() // read only
@@ -240,9 +240,10 @@ func openNamespace(path string) (vishns.NsHandle, error) {
 	return handle, nil
 }
 
-func inspect(path string) error {
+// inspect tells whether what statfs says is of a namespace.
+func inspect(path string, statfs func(*unix.Statfs_t) error) error {
 	var fs unix.Statfs_t
-	err := unix.Statfs(path, &fs)
+	err := statfs(&fs)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return &MissingError{path, "the path does not exist"}
 	}

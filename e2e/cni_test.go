@@ -26,9 +26,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// buildPlugin builds allocnet-cni once, into the sandbox's /run.
-var buildPlugin = sync.OnceValues(func() (string, error) {
-	return "/run/built", sandbox.BuildRaced("/run/built/allocnet-cni", "cmd/allocnet-cni")
+// installPlugin installs allocnet-cni once, into the sandbox's /run.
+var installPlugin = sync.OnceValues(func() (string, error) {
+	return "/run/built", sandbox.InstallRaced("/run/built", "allocnet-cni")
 })
 
 // runtime is a CNI runtime with a conflist of allocnet-cni.
@@ -54,7 +54,7 @@ func (h *host) entry(more string) string {
 func (h *host) runtimeOf(conflist string) *runtime {
 	h.t.Helper()
 	h.t.Setenv("GORACE", "atexit_sleep_ms=0")
-	dir, err := buildPlugin()
+	dir, err := installPlugin()
 	if err != nil {
 		h.t.Fatal(err)
 	}

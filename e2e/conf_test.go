@@ -19,7 +19,7 @@ import (
 // installPlugin puts allocnet-cni into the host's plugin directory.
 func (h *host) installPlugin() {
 	h.t.Helper()
-	dir, err := buildPlugin()
+	dir, err := installPlugin()
 	if err == nil {
 		err = os.Symlink(filepath.Join(dir, "allocnet-cni"), filepath.Join(h.plugins, "allocnet-cni"))
 	}

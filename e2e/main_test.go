@@ -28,10 +28,10 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(sandbox.Main(m.Run, func() error { return sandbox.BuildRaced(binary, "cmd/allocnet") }))
+	os.Exit(sandbox.MainDivided(m.Run, func() error { return sandbox.InstallRaced(filepath.Dir(binary), "allocnet") }))
 }
 
-// binary is allocnet, built with the race detector. /run is the sandbox's.
+// binary is allocnet. /run is the sandbox's.
 const binary = "/run/allocnet"
 
 // host is a CNI configuration directory, a plugin directory and a state directory.

@@ -35,7 +35,7 @@ func newPeers(b *testing.B, conf string) *peers {
 	b.Helper()
 	p := &peers{conf: conf, bin: b.TempDir(), state: b.TempDir(), socket: filepath.Join(b.TempDir(), "run", "agent.sock")}
 	sandbox.Warm(b, p.conf)
-	if err := sandbox.Build(p.bin+"/", "cmd/allocnet", "cmd/allocnet-cni"); err != nil {
+	if err := sandbox.Install(p.bin, "allocnet", "allocnet-cni"); err != nil {
 		b.Fatal(err)
 	}
 	return p

@@ -62,7 +62,7 @@ func TestContainerImage(t *testing.T) {
 	dir := t.TempDir()
 	sandbox.WriteFile(t, dir+"/containers.conf", "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\nruntime = \"runc\"\n")
 	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
-	if err := sandbox.Build(dir+"/bin/allocnet", "cmd/allocnet"); err != nil {
+	if err := sandbox.Install(dir+"/bin", "allocnet"); err != nil {
 		t.Fatal(err)
 	}
 	podman := newPodman(t, dir)
@@ -115,7 +115,7 @@ func TestPodman(t *testing.T) {
 	sandbox.WriteFile(t, dir+"/containers.conf", fmt.Sprintf(podmanConfig, h.conf, dirs))
 	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
 	root := filepath.Join(dir, "rootfs")
-	if err := sandbox.Build(root+"/web", "e2e/web"); err != nil {
+	if err := sandbox.Install(root, "web"); err != nil {
 		t.Fatal(err)
 	}
 	podman := newPodman(t, dir)

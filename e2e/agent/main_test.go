@@ -41,7 +41,7 @@ const (
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(sandbox.Main(m.Run, sandbox.InstallIPAM, func() error { return sandbox.BuildRaced(bin+"/", "cmd/allocnet", "cmd/allocnet-cni") }))
+	os.Exit(sandbox.MainDivided(m.Run, sandbox.InstallIPAM, func() error { return sandbox.InstallRaced(bin, "allocnet", "allocnet-cni") }))
 }
 
 // host has a CNI configuration directory, plugin directories and a state directory,

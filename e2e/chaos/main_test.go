@@ -49,14 +49,14 @@ func chance(seed, round uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, r
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(sandbox.Main(m.Run, build))
+	os.Exit(sandbox.MainDivided(m.Run, install))
 }
 
-// build prints the seeds, and builds the programs without the race detector, which would
+// install prints the seeds, and installs the programs without the race detector, which would
 // change instants, memory and open files.
-func build() error {
+func install() error {
 	fmt.Printf("ALLOCNET_CHAOS_SEED=%d ALLOCNET_CHAOS_ROUNDS=%d ALLOCNET_CHAOS_KILLS=%d\n", seed, rounds, kills)
-	return sandbox.Build(bin+"/", "cmd/allocnet", "cmd/allocnet-cni")
+	return sandbox.Install(bin, "allocnet", "allocnet-cni")
 }
 
 // host is a CNI configuration directory, a plugin directory and a state directory.

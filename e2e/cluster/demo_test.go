@@ -17,9 +17,9 @@ import (
 // TestDemo runs what `make demo-cluster` runs, in a sandbox of its own.
 func TestDemo(t *testing.T) {
 	t.Parallel() // with TestLeaderStopped: both wait most of the time
-	binary := filepath.Join(t.TempDir(), "demo")
-	must(t, sandbox.Build(binary, "e2e/cluster/demo"))
-	cmd := exec.Command(binary)
+	dir := t.TempDir()
+	must(t, sandbox.Install(dir, "demo"))
+	cmd := exec.Command(filepath.Join(dir, "demo"))
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "ALLOCNET_SANDBOX=") })
 	out, err := cmd.CombinedOutput()
 	for _, want := range []string{"allocnet cluster status", "vx-span", "allocnet cluster ping", "Each allocation has the address that it had"} {

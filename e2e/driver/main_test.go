@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -53,5 +54,5 @@ func prepare() error {
 			return err
 		}
 	}
-	return sandbox.Build(allocnet, "cmd/allocnet")
+	return sandbox.Install(filepath.Dir(allocnet), "allocnet")
 }

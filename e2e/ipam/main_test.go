@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(m.Run, sandbox.InstallIPAM, func() error { return sandbox.Build(allocnet, "cmd/allocnet") }))
+	os.Exit(sandbox.MainDivided(m.Run, sandbox.InstallIPAM, func() error { return sandbox.Install(filepath.Dir(allocnet), "allocnet") }))
 }
 
 // allocnet is the command line. /run is the sandbox's.

@@ -6,6 +6,7 @@
 package nomad
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -40,10 +41,5 @@ func prepare() error {
 			return err
 		}
 	}
-	for path, folder := range map[string]string{plugins + "/allocnet-cni": "cmd/allocnet-cni", allocnet: "cmd/allocnet", web: "e2e/web"} {
-		if err := sandbox.Build(path, folder); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(sandbox.Install(plugins, "allocnet-cni"), sandbox.Install(dir, "allocnet", "web"))
 }

@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(m.Run, sandbox.InstallIPAM, func() error { return sandbox.Build(binary, "cmd/allocnet") }))
+	os.Exit(sandbox.MainDivided(m.Run, sandbox.InstallIPAM, func() error { return sandbox.Install(filepath.Dir(binary), "allocnet") }))
 }
 
 // binary is allocnet. /run is the sandbox's.

@@ -57,7 +57,7 @@ func prepare(run func() int) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	packages = dir
-	if err := sandbox.Build(dir+"/bin/", "cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-ipam", "e2e/web"); err != nil {
+	if err := sandbox.Install(dir+"/bin", "allocnet", "allocnet-cni", "allocnet-ipam", "web"); err != nil {
 		return 1, err
 	}
 	nfpm := filepath.Join(sandbox.Root(), "build", "tools", "nfpm")

@@ -21,7 +21,7 @@ import (
 const binary = "/run/bin/allocnet"
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(m.Run, func() error { return sandbox.Build("/run/bin/", "cmd/allocnet") }))
+	os.Exit(sandbox.MainDivided(m.Run, func() error { return sandbox.Install("/run/bin", "allocnet") }))
 }
 
 // command is an `allocnet ui` that runs.

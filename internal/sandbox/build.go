@@ -4,30 +4,171 @@
 package sandbox
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/flock"
 )
 
-// Build builds programs as they are released, from their folders in the module
-// such as cmd/allocnet: one into the file path, several into the directory.
-func Build(path string, folders ...string) error {
-	return build([]string{"CGO_ENABLED=0"}, []string{"-trimpath", "-ldflags", "-s -w", "-o", path}, folders)
-}
+// hashVariable has the hash of the programs under test, so that Go runs a test again when one of them
+// has changed. Without it, the tests build the programs themselves.
+const hashVariable = "ALLOCNET_PROGRAMS"
 
-// BuildRaced is Build with the race detector.
-func BuildRaced(path string, folders ...string) error {
-	return build(nil, []string{"-race", "-o", path}, folders)
-}
+// raceVariable, if it is set, has InstallRaced install programs with the race detector.
+const raceVariable = "ALLOCNET_TEST_RACE"
 
-func build(env, flags, folders []string) error {
-	for _, folder := range folders {
-		flags = append(flags, "./"+folder)
+// folders are the programs under test, by their folders in the module, and raced those that are
+// built with the race detector, too.
+var (
+	folders = []string{"cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-ipam", "e2e/web", "e2e/traffic", "e2e/cluster/demo"}
+	raced   = []string{"cmd/allocnet", "cmd/allocnet-cni"}
+)
+
+// The environment and the flags with which make build builds.
+var (
+	released      = []string{"CGO_ENABLED=0"}
+	releasedFlags = []string{"-trimpath", "-ldflags", "-s -w"}
+)
+
+func programDir() string { return filepath.Join(Root(), "build", "programs") }
+
+func racedDir() string { return filepath.Join(programDir(), "race") }
+
+// BuildPrograms builds all programs under test as they are released, below build, and returns their
+// hash. A program that has not changed keeps its file. Several processes may call it at once.
+func BuildPrograms() (hash string, err error) {
+	if err := os.MkdirAll(racedDir(), 0o755); err != nil {
+		return "", err
 	}
-	cmd := exec.Command("go", append([]string{"build"}, flags...)...)
+	lock, err := os.Create(filepath.Join(Root(), "build", "programs.lock"))
+	if err != nil {
+		return "", err
+	}
+	defer flock.Close(lock)
+	if err := flock.Lock(context.Background(), lock, unix.LOCK_EX); err != nil {
+		return "", err
+	}
+	if err := build(programDir(), released, releasedFlags, folders); err != nil {
+		return "", err
+	}
+	if os.Getenv(raceVariable) != "" {
+		if err := build(racedDir(), nil, []string{"-race"}, raced); err != nil {
+			return "", err
+		}
+	}
+	return hashPrograms()
+}
+
+// build builds the programs of folders, and replaces those of a directory that differ.
+func build(dir string, env, flags, folders []string) error {
+	fresh, err := os.MkdirTemp(filepath.Dir(programDir()), "programs-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(fresh) //nolint:errcheck // it is below build
+	if err := compile(fresh+"/", env, flags, folders); err != nil {
+		return err
+	}
+	var errs []error
+	for _, folder := range folders {
+		errs = append(errs, replace(filepath.Join(fresh, filepath.Base(folder)), filepath.Join(dir, filepath.Base(folder))))
+	}
+	return errors.Join(errs...)
+}
+
+func compile(path string, env, flags, folders []string) error {
+	words := append(append([]string{"build"}, flags...), "-o", path)
+	for _, folder := range folders {
+		words = append(words, "./"+folder)
+	}
+	cmd := exec.Command("go", words...)
 	cmd.Dir, cmd.Env = Root(), append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %v: %w: %s", folders, err, out)
+	}
+	return nil
+}
+
+// replace moves a file to another one's place, unless that has the same content.
+func replace(fresh, path string) error {
+	now, err := os.ReadFile(fresh)
+	if err != nil {
+		return err
+	}
+	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, now) {
+		return nil
+	}
+	return os.Rename(fresh, path)
+}
+
+// hashPrograms returns the hash of the programs that are there.
+func hashPrograms() (string, error) {
+	sum := sha256.New()
+	err := filepath.WalkDir(programDir(), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		_, _ = fmt.Fprintf(sum, "%s %x\n", strings.TrimPrefix(path, programDir()), sha256.Sum256(data)) // never fails
+		return err
+	})
+	return fmt.Sprintf("%x", sum.Sum(nil)), err
+}
+
+// readyPrograms sees to it that the programs are there, as they are in the source. The hash in the
+// environment says that its setter has just built them.
+func readyPrograms() error {
+	if dir, err := os.Getwd(); err == nil && strings.HasPrefix(dir, filepath.Join(Root(), "internal")) {
+		return nil // unit tests use none
+	}
+	said := os.Getenv(hashVariable)
+	if said == "" {
+		_, err := BuildPrograms()
+		return err
+	}
+	hash, err := hashPrograms()
+	if err != nil {
+		return fmt.Errorf("the programs under test are missing: %w: run: make programs", err)
+	}
+	if hash != said {
+		return fmt.Errorf("%s=%s, and build/programs has %s: run: make programs, and set what it prints", hashVariable, said, hash)
+	}
+	return nil
+}
+
+// Install copies programs under test, as they are released, into a directory, which it makes if it is missing.
+func Install(dir string, names ...string) error { return install(programDir(), dir, names) }
+
+// InstallRaced is Install with the race detector, if the environment asks for it.
+func InstallRaced(dir string, names ...string) error {
+	if os.Getenv(raceVariable) == "" {
+		return Install(dir, names...)
+	}
+	return install(racedDir(), dir, names)
+}
+
+func install(from, to string, names []string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, name), data, 0o755); err != nil { //nolint:gosec // a program
+			return err
+		}
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const pluginDir = "/run/cni-plugins"
 // ALLOCNET_IPAM=allocnet-ipam.
 func usesOwnIPAM() bool { return os.Getenv("ALLOCNET_IPAM") == OwnIPAM }
 
-// InstallIPAM builds OwnIPAM, and makes PluginDir a directory that has it beside the other
+// InstallIPAM makes PluginDir a directory that has it beside the other
 // plugins. It is a step for Main, which runs it itself if usesOwnIPAM.
 func InstallIPAM() error {
 	if _, err := os.Stat(pluginDir); err == nil {
@@ -36,7 +36,7 @@ func InstallIPAM() error {
 	for _, path := range plugins {
 		errs = append(errs, os.Symlink(path, filepath.Join(pluginDir, filepath.Base(path))))
 	}
-	errs = append(errs, Build(filepath.Join(pluginDir, OwnIPAM), "cmd/"+OwnIPAM), os.Setenv("ALLOCNET_TEST_CNI", pluginDir))
+	errs = append(errs, Install(pluginDir, OwnIPAM), os.Setenv("ALLOCNET_TEST_CNI", pluginDir))
 	return errors.Join(errs...)
 }
 

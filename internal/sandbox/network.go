@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -91,10 +92,20 @@ func uplink() error {
 	return runAll("ip link add uplink type veth peer name wire", "ip link set uplink up", "ip link set wire up")
 }
 
-// Warm sets every network up and down once with libcni alone, so that what the
-// plugins make once and keep, such as bridges and shared chains, is there.
+// warmed are the networks of a configuration that Warm has set up in this sandbox.
+var warmed = map[string]bool{}
+
+// Warm sets every network up and down with libcni alone, so that what the
+// plugins make once and keep, such as bridges and shared chains, is there. Networks that were
+// warmed before still have it: a test that removes it fails.
 func Warm(t testing.TB, confDir string) {
 	t.Helper()
+	what := files(t, confDir)
+	what = regexp.MustCompile(`"stateDir":[^,]*,`).ReplaceAllString(strings.ReplaceAll(what, confDir, ""), "")
+	if warmed[what] {
+		return
+	}
+	defer func() { warmed[what] = !t.Failed() }()
 	path, err := netns.Create(netns.DefaultDir, "warm")
 	if err != nil {
 		t.Fatal(err)

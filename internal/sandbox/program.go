@@ -55,7 +55,7 @@ func (l Linked) forbids(path string) bool {
 func RequireSmall(t *testing.T, name string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), name)
-	if err := Build(binary, "cmd/"+name); err != nil {
+	if err := compile(binary, released, releasedFlags, []string{"cmd/" + name}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(binary)

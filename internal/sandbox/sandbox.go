@@ -8,6 +8,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -15,21 +16,41 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
 // inside marks a process of a sandbox: with how far it has come and, until that is
-// prepared, the mount namespace of the machine.
-const inside = "ALLOCNET_SANDBOX"
+// prepared, the mount namespace of the machine. A process that only lists its tests is listing.
+const (
+	inside  = "ALLOCNET_SANDBOX"
+	listing = "list"
+)
 
 // Main runs a program's tests in a sandbox and returns their exit code: the
 // program is executed once more in fresh namespaces, the steps make there what
 // the tests need, and run runs them. What the tests start ends with them.
-func Main(run func() int, steps ...func() error) int {
-	return enter(func() int {
+func Main(run func() int, steps ...func() error) int { return enter(undivided, run, steps) }
+
+// MainDivided is Main for tests that share nothing: each CPU runs a part of them, in a sandbox of its own.
+func MainDivided(run func() int, steps ...func() error) int { return enter(divide, run, steps) }
+
+func enter(divide func() ([][]string, error), run func() int, steps []func() error) int {
+	stage, machine, _ := strings.Cut(os.Getenv(inside), " ")
+	var code int
+	var err error
+	switch stage {
+	case "":
+		code, err = outside(divide)
+	case "init":
+		code, err = initProcess(machine)
+	case listing:
+		return run()
+	default:
 		first := []func() error{prepare, uplink}
 		if usesOwnIPAM() {
 			first = append(first, InstallIPAM)
@@ -41,20 +62,6 @@ func Main(run func() int, steps ...func() error) int {
 			}
 		}
 		return run()
-	})
-}
-
-func enter(fn func() int) int {
-	stage, machine, _ := strings.Cut(os.Getenv(inside), " ")
-	var code int
-	var err error
-	switch stage {
-	case "":
-		code, err = outside()
-	case "init":
-		code, err = initProcess(machine)
-	default:
-		return fn()
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(os.Stderr, "enter the sandbox: %v (it needs root)\n", err)
@@ -62,25 +69,53 @@ func enter(fn func() int) int {
 	return code
 }
 
-// outside executes the program as the first process of new namespaces.
-func outside() (int, error) {
+// outside executes the program in sandboxes, each with a part of the tests.
+func outside(divide func() ([][]string, error)) (int, error) {
 	if err := checkTools(); err != nil {
+		return 1, err
+	}
+	if err := readyPrograms(); err != nil {
 		return 1, err
 	}
 	machine, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return 1, err
 	}
-	cmd := again("init " + machine)
+	parts, err := divide()
+	if err != nil {
+		return 1, err
+	}
+	log := testLog(value("testlogfile"))
+	codes, outputs := make([]int, len(parts)), make([]bytes.Buffer, len(parts))
+	var group errgroup.Group
+	for i, args := range parts {
+		cmd := again("init "+machine, append(args, log.of(i))...)
+		if i > 0 { // what several print at once would be mixed up
+			cmd.Stdout, cmd.Stderr = &outputs[i], &outputs[i]
+		}
+		group.Go(func() (err error) {
+			codes[i], err = execute(cmd)
+			return err
+		})
+	}
+	err = group.Wait()
+	for i := range outputs {
+		_, _ = outputs[i].WriteTo(os.Stdout) // nobody reads it then
+	}
+	return slices.Max(codes), errors.Join(err, log.join(len(parts)))
+}
+
+// execute executes a command as the first process of new namespaces.
+func execute(cmd *exec.Cmd) (int, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Pdeathsig:  unix.SIGKILL,
 	}
 	runtime.LockOSThread() // Pdeathsig is about the thread
-	err = cmd.Run()
+	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return exit.ExitCode(), nil
+		return max(exit.ExitCode(), 1), nil
 	}
 	if err != nil {
 		return 1, err
@@ -120,9 +155,9 @@ func initProcess(machine string) (int, error) {
 	}
 }
 
-// again is this program with the same arguments, at a stage of the sandbox.
-func again(stage string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+// again is this program with further arguments, at a stage of the sandbox.
+func again(stage string, further ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", slices.Concat(os.Args[1:], further)...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), inside+"="+stage)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -139,28 +174,13 @@ func prepare() error {
 	if err := os.Setenv(inside, "prepared"); err != nil {
 		return err
 	}
-	for _, dir := range []string{"/run", "/var/lib"} {
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-			return fmt.Errorf("cover %s: %w", dir, err)
-		}
-	}
-	if err := coverEtc(); err != nil {
-		return fmt.Errorf("cover /etc: %w", err)
+	if err := hide(); err != nil {
+		return err
 	}
 	if err := MountSys(); err != nil {
 		return fmt.Errorf("mount /sys of the new namespace: %w", err)
 	}
 	return runAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
-}
-
-// coverEtc makes changes of /etc the sandbox's own. It has /etc/netns, which stays once it
-// is made.
-func coverEtc() error {
-	const dir = "/run/etc"
-	if err := errors.Join(os.MkdirAll(dir+"/changes/netns", 0o755), os.MkdirAll(dir+"/work", 0o755)); err != nil {
-		return err
-	}
-	return unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir="+dir+"/changes,workdir="+dir+"/work")
 }
 
 // MountSys mounts the sysfs of the new network namespace, and in it the control

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -46,21 +47,32 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	return b.String()
 }
 
+// settled is how long a difference stays that nothing is about to remove. It is no measure of speed: on no
+// machine do the kernel and processes that end need as much for one step.
+const settled = time.Minute
+
 // RequireSame fails the test when the host is not as the snapshot has it. The
 // kernel takes a moment to remove the links of a namespace that is gone, longer
 // on a loaded machine.
 func RequireSame(t testing.TB, before string, dirs ...string) {
 	t.Helper()
-	diff := ""
-	same := func() bool {
-		diff = gocmp.Diff(strings.Split(before, "\n"), strings.Split(Snapshot(t, dirs...), "\n"))
-		return diff == ""
+	difference := func() string {
+		return gocmp.Diff(strings.Split(before, "\n"), strings.Split(Snapshot(t, dirs...), "\n"))
 	}
-	if t.Failed() && !same() { // the leak of a failed test remains
+	diff := difference()
+	if t.Failed() && diff != "" { // the leak of a failed test remains
 		t.Logf("the host is not as it was (-before +after):\n%s", diff)
 		return
 	}
-	Eventually(t, "the host is as it was (-before +after)", same, func() string { return diff })
+	for since := time.Now(); diff != ""; time.Sleep(5 * time.Millisecond) {
+		now := difference()
+		if now != diff {
+			diff, since = now, time.Now()
+		}
+		if time.Since(since) > settled {
+			t.Fatalf("the host is not as it was (-before +after):\n%s", diff)
+		}
+	}
 }
 
 // Run runs a command and returns what it prints; its failure is the test's.

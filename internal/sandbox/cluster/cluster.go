@@ -112,7 +112,7 @@ func prepare() error {
 	if err := runAll("ip address add "+router+"/24 dev "+management, "ip address add "+routerBeyond+"/24 dev "+beyond); err != nil {
 		return err
 	}
-	return sandbox.Build(programs+"/", "cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-ipam", "e2e/web", "e2e/traffic")
+	return sandbox.Install(programs, "allocnet", "allocnet-cni", "allocnet-ipam", "web", "traffic")
 }
 
 // Start boots all machines, starts Nomad and the allocnet agents, and waits until jobs

@@ -1,0 +1,68 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// foreignFiles are files of a machine with Nomad, allocnet and other programs, foreignVariables those of
+// its environment.
+var (
+	foreignFiles = []string{
+		"/etc/netns/foreign/resolv.conf", "/etc/netns/warm/resolv.conf", "/var/lib/allocnet/allocations/foreign/lock",
+		"/var/lib/cni/networks/web/10.88.0.2", "/run/netns/foreign",
+	}
+	foreignVariables = []string{
+		"NOMAD_ADDR=http://192.0.2.1:4646", "ALLOCNET_CONF_DIR=/nowhere", "ALLOCNET_STATE_DIR=/nowhere", "ALLOCNET_JSON=true", "CNI_PATH=/nowhere",
+	}
+)
+
+// TestForeignFiles: the tests do not depend on what the machine has installed and configured. This sandbox
+// is the machine of another one.
+func TestForeignFiles(t *testing.T) {
+	before := sandbox.Snapshot(t)
+	for _, path := range foreignFiles {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		sandbox.WriteFile(t, path, "nameserver 192.0.2.1\n")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^Test(DefaultRoute|SlowADD|HungCHECK|NothingForeign)$", "-test.v")
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "ALLOCNET_SANDBOX=") }), foreignVariables...)
+	out, err := cmd.CombinedOutput()
+	if passed := strings.Count(string(out), "\n--- PASS"); err != nil || passed < 4 {
+		t.Errorf("%v, %d tests have passed, want 4\n%s", err, passed, out)
+	}
+	for _, path := range foreignFiles {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+		for dir := filepath.Dir(path); os.Remove(dir) == nil; { // until one is not empty
+			dir = filepath.Dir(dir)
+		}
+	}
+	sandbox.RequireSame(t, before)
+}
+
+// TestNothingForeign: a sandbox has nothing of the machine's.
+func TestNothingForeign(t *testing.T) {
+	for _, path := range foreignFiles {
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s is there", path)
+		}
+	}
+	for _, variable := range foreignVariables {
+		if name, value, _ := strings.Cut(variable, "="); os.Getenv(name) == value {
+			t.Errorf("%s is set", variable)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sandbox
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// fewest is the number of tests that are worth a sandbox of their own.
+const fewest = 4
+
+// whole are the flags of a test program whose results are those of one process.
+var whole = []string{"bench", "fuzz", "list", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "coverprofile", "gocoverdir"}
+
+// value returns the value of a flag of this test program; of two, that of the last.
+func value(name string) string {
+	flag.Parse()
+	return flag.Lookup("test." + name).Value.String()
+}
+
+// isWhole tells whether the selected tests run in one process.
+func isWhole() bool {
+	return flag.NArg() > 0 || strings.Contains(value("run"), "/") || slices.ContainsFunc(whole, func(name string) bool { return value(name) != "" })
+}
+
+// divide returns, for one process for each CPU, the arguments that select a part of the tests. Tests that
+// are few stay together.
+func divide() ([][]string, error) {
+	if isWhole() {
+		return undivided()
+	}
+	names, err := list()
+	if err != nil {
+		return nil, err
+	}
+	count := min(runtime.NumCPU(), len(names)/fewest)
+	if count < 2 {
+		return undivided()
+	}
+	parts := make([][]string, count)
+	for i, name := range names {
+		parts[i%count] = append(parts[i%count], name)
+	}
+	divided := make([][]string, count)
+	for i, part := range parts {
+		divided[i] = []string{"-test.run=^(" + strings.Join(part, "|") + ")$"}
+	}
+	return divided, nil
+}
+
+func undivided() ([][]string, error) { return [][]string{nil}, nil }
+
+// isTest matches the lines that a list of tests has, except benchmarks.
+var isTest = regexp.MustCompile(`^(Test|Example|Fuzz)\S*$`)
+
+// list returns the selected tests, in their order.
+func list() ([]string, error) {
+	cmd := again(listing, "-test.list="+cmp.Or(value("run"), "."))
+	var out, fault bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &fault
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("list the tests: %w: %s%s", err, &out, &fault)
+	}
+	return slices.DeleteFunc(strings.Split(out.String(), "\n"), func(line string) bool { return !isTest.MatchString(line) }), nil
+}
+
+// testLog is the file in which a test program tells Go which files and variables its result depends on.
+type testLog string
+
+// of returns the argument that names the log of a part.
+func (l testLog) of(part int) string {
+	if l == "" {
+		return "-test.testlogfile="
+	}
+	return "-test.testlogfile=" + l.part(part)
+}
+
+func (l testLog) part(i int) string { return fmt.Sprintf("%s.%d", string(l), i) }
+
+// join writes the log of all parts. The programs under test are what a result depends on, too: either
+// their hash, or, if this process has built them, a file that is too new for Go to keep the result.
+func (l testLog) join(parts int) error {
+	if l == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	text.WriteString("# test log\n")
+	for i := range parts {
+		part, err := os.ReadFile(l.part(i))
+		if err != nil { // the part has not come so far; it has failed
+			continue
+		}
+		text.Write(bytes.TrimPrefix(part, []byte("# test log\n")))
+	}
+	fmt.Fprintf(&text, "getenv %s\ngetenv %s\n", hashVariable, raceVariable)
+	if os.Getenv(hashVariable) == "" {
+		fresh := programDir() + ".fresh"
+		if err := os.WriteFile(fresh, nil, 0o644); err != nil { //nolint:gosec // it is empty
+			return err
+		}
+		fmt.Fprintf(&text, "open %s\n", fresh)
+	}
+	return os.WriteFile(string(l), text.Bytes(), 0o644) //nolint:gosec // as Go makes it
+}

@@ -1,0 +1,80 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hidden are the directories of the machine that allocnet, CNI plugins, runtimes and Nomad read or
+// write. In a sandbox they are empty, where the machine has them. Changes of the rest of /etc are the
+// sandbox's own.
+var hidden = []string{"/etc/netns", "/etc/allocnet", "/etc/cni", "/etc/nomad.d", "/opt/cni", "/usr/lib/cni", "/usr/libexec/cni"}
+
+// configuration matches the environment variables that configure these programs, and forTests those of
+// allocnet's that configure tests.
+var (
+	configuration = regexp.MustCompile(`^(ALLOCNET|CNI|CONSUL|NETCONFPATH|NOMAD|NOTIFY_SOCKET|VAULT)(_|=)`)
+	forTests      = regexp.MustCompile(`^ALLOCNET_(CHAOS|CLUSTER|DIFFERENTIAL|IPAM|KEEP|MODEL|POOL|REPAIR|ROUTE|SEED|STATE_TEST|TEST)|^ALLOCNET_(EXECUTOR|PLOT|PROGRAMS|SANDBOX|SCREENSHOTS|WRITE_GOLDEN)=`)
+)
+
+// hide makes the sandbox independent of what the machine has installed and configured.
+func hide() error {
+	if err := clearEnvironment(); err != nil {
+		return err
+	}
+	for _, step := range []func() error{func() error { return cover("/run") }, func() error { return cover("/var/lib") }, overlayEtc} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	for _, dir := range hidden {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := cover(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cover(dir string) error {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("cover %s: %w", dir, err)
+	}
+	return nil
+}
+
+// overlayEtc makes changes of /etc the sandbox's own. It has /etc/netns, which stays once it
+// is made.
+func overlayEtc() error {
+	const dir = "/run/etc"
+	if err := errors.Join(os.MkdirAll(dir+"/changes/netns", 0o755), os.MkdirAll(dir+"/work", 0o755)); err != nil {
+		return err
+	}
+	if err := unix.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir="+dir+"/changes,workdir="+dir+"/work"); err != nil {
+		return fmt.Errorf("cover /etc: %w", err)
+	}
+	return nil
+}
+
+func clearEnvironment() error {
+	for _, variable := range os.Environ() {
+		if configuration.MatchString(variable) && !forTests.MatchString(variable) {
+			name, _, _ := strings.Cut(variable, "=")
+			if err := os.Unsetenv(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -46,9 +46,9 @@ func prepare(run func() int) (int, error) {
 			return 1, fmt.Errorf("%s is missing: run: make deps", tool)
 		}
 	}
-	for _, program := range []string{system("root") + "/usr/lib/systemd/systemd", system("firewalld") + "/usr/sbin/firewalld", system("firewalld") + "/sbin/ifup"} {
-		if _, err := os.Stat(program); err != nil {
-			return 1, fmt.Errorf("a Debian system of the tests is missing: %w: run: make systemd", err)
+	for _, program := range []string{"/usr/lib/systemd/systemd", "/usr/sbin/firewalld", "/sbin/ifup"} {
+		if _, err := os.Stat(system() + program); err != nil {
+			return 1, fmt.Errorf("the Debian system of the tests is missing: %w: run: make systemd", err)
 		}
 	}
 	dir, err := os.MkdirTemp("", "allocnet-packages")
@@ -74,11 +74,9 @@ func prepare(run func() int) (int, error) {
 	return run(), nil
 }
 
-// system returns the root directory of a Debian system that `make systemd` builds: "root", or
-// "firewalld" with that and ifupdown.
-func system(name string) string {
-	return filepath.Join(sandbox.Root(), "build", "systemd", name)
-}
+// system returns the root directory of the Debian system that `make systemd` builds, with firewalld and
+// ifupdown.
+func system() string { return filepath.Join(sandbox.Root(), "build", "systemd", "root") }
 
 // machine is a booted Debian system. Its file system is an overlay over the shared one.
 type machine struct {
@@ -88,25 +86,33 @@ type machine struct {
 }
 
 // boot mounts an overlay over the Debian system and boots it. The mounts are in a mount
-// namespace that ends with the machine.
+// namespace that ends with the machine. Further arguments are files that the machine does not have.
 const boot = `
-mount -t tmpfs tmpfs "$1"
-mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
+dir=$1
+mount -t tmpfs tmpfs "$dir"
+mkdir "$dir/upper" "$dir/work" "$dir/root"
+mount -t overlay overlay -o "lowerdir=$2,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
+shift 2
+for file; do rm "$dir/root$file"; done
+set -- "$dir"
 exec systemd-nspawn -D "$1/root" --register=no --keep-unit --private-network --console=pipe --boot
 `
 
-// newMachine boots a machine, and installs the CNI plugins, the example networks and the
-// package.
+// firewalld are the files by which systemd, D-Bus and allocnet know that firewalld is installed.
+var firewalld = []string{"/usr/sbin/firewalld", "/usr/bin/firewall-cmd", "/lib/systemd/system/firewalld.service", "/usr/share/dbus-1/system.d/FirewallD.conf"}
+
+// newMachine boots a machine without firewalld, and installs the CNI plugins, the example networks and
+// the package.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	return bootSystem(t, system("root"))
+	return bootWithout(t, firewalld...)
 }
 
-func bootSystem(t *testing.T, root string) *machine {
+// bootWithout is newMachine of a system that lacks these files only.
+func bootWithout(t *testing.T, files ...string) *machine {
 	t.Helper()
 	var console bytes.Buffer
-	nspawn := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", boot, "sh", t.TempDir(), root)
+	nspawn := exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-ec", boot, "sh", t.TempDir(), system()}, files...)...)
 	nspawn.Stdout, nspawn.Stderr = &console, &console
 	nspawn.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := nspawn.Start(); err != nil {

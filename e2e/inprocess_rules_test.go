@@ -135,8 +135,8 @@ func compareHistory(t *testing.T, name string, want, got []string) {
 // history returns what the host has after each verb on a fresh host, and the results.
 func (c rulesCase) history(t *testing.T, verbs []string, executor func(int) rulesExecutor) []string {
 	t.Helper()
-	flushRules(t)
-	defer flushRules(t)
+	sandbox.FlushRules(t)
+	defer sandbox.FlushRules(t)
 	if strings.Contains(c.plugins[0], "EXTERNAL") {
 		sandbox.Run(t, "iptables", "-t", "nat", "-N", "EXTERNAL")
 	}
@@ -244,21 +244,14 @@ func rulesOf(t *testing.T) string {
 	return all.String()
 }
 
-// flushRules removes all rules.
-func flushRules(t *testing.T) {
-	t.Helper()
-	sandbox.FlushLegacy(t)
-	sandbox.Run(t, "nft", "flush", "ruleset")
-}
-
 // TestNarrowRulesInProcess: what all attachments share is made also where the administrator has
 // rules that lead to the same chains for some packets only.
 func TestNarrowRulesInProcess(t *testing.T) {
 	c := rulesCase{plugins: []string{`{"type": "firewall"}`, `{"type": "portmap", "backend": "iptables", "snat": false}`}, addresses: v4, mappings: oneMapping}
 	var got [2]string
 	for i, executor := range []rulesExecutor{byReference, inProcess} {
-		flushRules(t)
-		defer flushRules(t)
+		sandbox.FlushRules(t)
+		defer sandbox.FlushRules(t)
 		for _, rule := range []string{
 			"filter -N CNI-FORWARD", "filter -N CNI-ADMIN", "nat -N CNI-HOSTPORT-DNAT",
 			"filter -A FORWARD -i eth9 -j CNI-FORWARD", "filter -A CNI-FORWARD -s 192.0.2.1 -j CNI-ADMIN",
@@ -290,8 +283,8 @@ func TestRulesOfManyInProcess(t *testing.T) {
 
 func compareCrowd(t *testing.T, backend string) {
 	c := rulesCase{plugins: []string{`{"type": "firewall", "ingressPolicy": "isolated"}`, fmt.Sprintf(`{"type": "portmap", "backend": %q}`, backend)}, addresses: dual, mappings: oneMapping}
-	flushRules(t)
-	defer flushRules(t)
+	sandbox.FlushRules(t)
+	defer sandbox.FlushRules(t)
 	c.each(t, "ADD", 1)
 	c.each(t, "DEL", 1)
 	shared := rulesOf(t)
@@ -299,7 +292,7 @@ func compareCrowd(t *testing.T, backend string) {
 	c.each(t, "CHECK", manyRules)
 	c.each(t, "DEL", manyRules)
 	compareHistory(t, "after the removal of all", strings.Split(shared, "\n"), strings.Split(rulesOf(t), "\n"))
-	flushRules(t)
+	sandbox.FlushRules(t)
 	c.each(t, "ADD", manyRules)
 	c.each(t, "CHECK", manyRules)
 	c.each(t, "DEL", manyRules)
@@ -324,8 +317,8 @@ func (c rulesCase) each(t *testing.T, verb string, count int) {
 // TestRulesOfOthersInProcess has the rules of one attachment fail: those of the others in the
 // same transaction are made.
 func TestRulesOfOthersInProcess(t *testing.T) {
-	flushRules(t)
-	defer flushRules(t)
+	sandbox.FlushRules(t)
+	defer sandbox.FlushRules(t)
 	good := rulesCase{plugins: []string{`{"type": "firewall"}`, `{"type": "portmap", "backend": "iptables"}`}, addresses: v4, mappings: oneMapping}
 	bad := good
 	bad.plugins = []string{`{"type": "portmap", "backend": "iptables", "externalSetMarkChain": "MISSING"}`}
@@ -353,7 +346,7 @@ func TestRulesOfOthersInProcess(t *testing.T) {
 		t.Error(err)
 	}
 	got := rulesOf(t)
-	flushRules(t)
+	sandbox.FlushRules(t)
 	if _, err := inProcess(t, good, "ADD", "one"); err != nil {
 		t.Fatal(err)
 	}

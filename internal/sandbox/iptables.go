@@ -28,9 +28,17 @@ func PathOfIPTables(t testing.TB, backend string) string {
 	return dir + ":" + os.Getenv("PATH")
 }
 
+// FlushRules removes all rules.
+func FlushRules(t testing.TB) {
+	t.Helper()
+	FlushLegacy(t)
+	Run(t, "nft", "flush", "ruleset")
+}
+
 // FlushLegacy empties the tables of iptables-legacy: other tests need hosts with one backend.
 func FlushLegacy(t testing.TB) {
 	t.Helper()
+	clear(warmed)
 	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
 		for _, table := range []string{"nat", "filter"} {
 			Run(t, program, "-t", table, "-F")

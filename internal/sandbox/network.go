@@ -97,7 +97,7 @@ var warmed = map[string]bool{}
 
 // Warm sets every network up and down with libcni alone, so that what the
 // plugins make once and keep, such as bridges and shared chains, is there. Networks that were
-// warmed before still have it: a test that removes it fails.
+// warmed before still have it, unless all rules have been flushed since.
 func Warm(t testing.TB, confDir string) {
 	t.Helper()
 	what := files(t, confDir)

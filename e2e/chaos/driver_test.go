@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	goplugin "github.com/hashicorp/go-plugin"
-	base "github.com/hashicorp/nomad/plugins/base/proto"
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
 	"google.golang.org/grpc"
+
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // driver is an operation of the driver plugin, which is started and called as Nomad does.
@@ -63,7 +63,7 @@ func (d *driver) serve() {
 	}
 	conn := raw.(*grpc.ClientConn)
 	config := d.pack(map[string]any{"conf_dir": d.conf, "plugin_dirs": []string{d.plugins}, "state_dir": d.state})
-	if _, err := base.NewBasePluginClient(conn).SetConfig(d.Context(), &base.SetConfigRequest{MsgpackConfig: config}); err != nil {
+	if _, err := proto.NewBasePluginClient(conn).SetConfig(d.Context(), &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
 		d.Fatal(err)
 	}
 	d.client = proto.NewDriverClient(conn)

@@ -49,6 +49,7 @@ func TestDriver(t *testing.T) {
 		run  func(*agent)
 	}{
 		{"Job", testJob},
+		{"Answers", testAnswers},
 		{"Ports", testPorts},
 		{"Documentation", testDocumentation},
 		{"Files", testFiles},

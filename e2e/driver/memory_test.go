@@ -15,12 +15,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/go-plugin"
-	base "github.com/hashicorp/nomad/plugins/base/proto"
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
 	"google.golang.org/grpc"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // connection has the clients of both services.
@@ -55,7 +54,7 @@ func startPlugin(t *testing.T) (proto.DriverClient, *exec.Cmd) {
 	}
 	conn := raw.(*grpc.ClientConn)
 	config := pack(t, map[string]any{"conf_dir": confDir, "plugin_dirs": []string{sandbox.PluginDir()}})
-	if _, err := base.NewBasePluginClient(conn).SetConfig(t.Context(), &base.SetConfigRequest{MsgpackConfig: config}); err != nil {
+	if _, err := proto.NewBasePluginClient(conn).SetConfig(t.Context(), &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
 		t.Fatal(err)
 	}
 	return proto.NewDriverClient(conn), cmd

@@ -192,7 +192,7 @@ func addModules(t *testing.T, modules map[string]string, program []byte) {
 	}
 }
 
-// requireSBOM holds an SPDX document to name all modules.
+// requireSBOM holds an SPDX document to name all modules, each with its license.
 func requireSBOM(t *testing.T, path string, modules map[string]string) {
 	t.Helper()
 	var document struct {
@@ -203,6 +203,7 @@ func requireSBOM(t *testing.T, path string, modules map[string]string) {
 		} `json:"creationInfo"`
 		Packages []struct {
 			Version   string `json:"versionInfo"`
+			License   string `json:"licenseDeclared"`
 			Locations []struct {
 				Type string `json:"referenceType"`
 				URL  string `json:"referenceLocator"`
@@ -215,19 +216,24 @@ func requireSBOM(t *testing.T, path string, modules map[string]string) {
 	if document.Version != "SPDX-2.3" || document.Name != "allocnet-"+version.Version || document.Creation.Created != "2023-11-14T22:13:20Z" {
 		t.Errorf("%s is %s, %s, of %s", path, document.Version, document.Name, document.Creation.Created)
 	}
-	found := map[string]bool{}
+	licenses := map[string]string{}
 	for _, p := range document.Packages {
 		for _, l := range p.Locations {
-			found[l.URL+" "+p.Version] = true
+			licenses[l.URL+" "+p.Version] = p.License
 		}
 	}
 	if len(modules) < 20 {
 		t.Errorf("only %d modules: %v", len(modules), modules)
 	}
 	for module, v := range modules {
-		if want := fmt.Sprintf("pkg:golang/%s@%s %s", strings.ToLower(module), v, v); !found[want] {
-			t.Errorf("%s does not have %s", path, want)
+		name := fmt.Sprintf("pkg:golang/%s@%s %s", strings.ToLower(module), v, v)
+		if license, found := licenses[name]; !found || license == "" || license == "NOASSERTION" {
+			t.Errorf("%s has %s: %t, with the license %q", path, name, found, license)
 		}
+	}
+	own := fmt.Sprintf("pkg:golang/github.com/allocnet/allocnet@%s %[1]s", version.Version)
+	if licenses[own] != "MPL-2.0" {
+		t.Errorf("%s has %s with the license %q", path, own, licenses[own])
 	}
 }
 

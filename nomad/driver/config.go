@@ -13,23 +13,22 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
-	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
 
 // pluginSchema is the schema of the block plugin "allocnet" { config {} } in the
 // configuration of Nomad's agent.
-var pluginSchema = hclspec.NewObject(map[string]*hclspec.Spec{
-	"conf_dir":    hclspec.NewAttr("conf_dir", "string", false),
-	"plugin_dirs": hclspec.NewAttr("plugin_dirs", "list(string)", false),
-	"state_dir":   hclspec.NewAttr("state_dir", "string", false),
-	"executor":    hclspec.NewAttr("executor", "string", false),
-	"policy_file": hclspec.NewAttr("policy_file", "string", false),
+var pluginSchema = object(map[string]*proto.Spec{
+	"conf_dir":    attr("conf_dir", "string"),
+	"plugin_dirs": attr("plugin_dirs", "list(string)"),
+	"state_dir":   attr("state_dir", "string"),
+	"executor":    attr("executor", "string"),
+	"policy_file": attr("policy_file", "string"),
 })
 
 // pluginConfig is the plugin block. Empty fields keep the values of the command
@@ -60,22 +59,22 @@ func (p pluginConfig) apply(c hook.Config) hook.Config {
 }
 
 // taskSchema is the schema of a task's config block.
-var taskSchema = hclspec.NewObject(map[string]*hclspec.Spec{
-	"network": hclspec.NewBlockMap("network", []string{"name"}, hclspec.NewObject(map[string]*hclspec.Spec{
-		"interface":       hclspec.NewAttr("interface", "string", false),
-		"ips":             hclspec.NewAttr("ips", "list(string)", false),
-		"mac":             hclspec.NewAttr("mac", "string", false),
-		"mtu":             hclspec.NewAttr("mtu", "number", false),
-		"ports":           hclspec.NewAttr("ports", "list(string)", false),
-		"default_route":   hclspec.NewAttr("default_route", "list(string)", false),
-		"cni_args":        hclspec.NewAttr("cni_args", "list(map(string))", false),
-		"infiniband_guid": hclspec.NewAttr("infiniband_guid", "string", false),
-		"advertise":       hclspec.NewAttr("advertise", "bool", false),
-		"bandwidth": hclspec.NewBlock("bandwidth", false, hclspec.NewObject(map[string]*hclspec.Spec{
-			"ingress_rate":  hclspec.NewAttr("ingress_rate", "number", false),
-			"ingress_burst": hclspec.NewAttr("ingress_burst", "number", false),
-			"egress_rate":   hclspec.NewAttr("egress_rate", "number", false),
-			"egress_burst":  hclspec.NewAttr("egress_burst", "number", false),
+var taskSchema = object(map[string]*proto.Spec{
+	"network": blockMap("network", []string{"name"}, object(map[string]*proto.Spec{
+		"interface":       attr("interface", "string"),
+		"ips":             attr("ips", "list(string)"),
+		"mac":             attr("mac", "string"),
+		"mtu":             attr("mtu", "number"),
+		"ports":           attr("ports", "list(string)"),
+		"default_route":   attr("default_route", "list(string)"),
+		"cni_args":        attr("cni_args", "list(map(string))"),
+		"infiniband_guid": attr("infiniband_guid", "string"),
+		"advertise":       attr("advertise", "bool"),
+		"bandwidth": block("bandwidth", object(map[string]*proto.Spec{
+			"ingress_rate":  attr("ingress_rate", "number"),
+			"ingress_burst": attr("ingress_burst", "number"),
+			"egress_rate":   attr("egress_rate", "number"),
+			"egress_burst":  attr("egress_burst", "number"),
 		})),
 	})),
 })

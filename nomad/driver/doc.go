@@ -6,8 +6,7 @@
 // its config. The task runs as long as they are attached. Stopping it detaches
 // them.
 //
-// Nomad calls the driver by gRPC (hashicorp/go-plugin, protocol version 2). Of
-// Nomad's module only the protobuf packages are imported. Attachments are in the
-// engine's records, under the allocation's ID and the task's name. The state in
-// memory may be lost with the process.
+// Nomad calls the driver by gRPC (hashicorp/go-plugin, protocol version 2, and package
+// proto). Attachments are in the engine's records, under the allocation's ID and the
+// task's name. The state in memory may be lost with the process.
 package driver

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
-	structs "github.com/hashicorp/nomad/plugins/shared/structs/proto"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/keylock"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -137,7 +136,7 @@ func startFailure(err error) error {
 	if !errors.As(err, &failed) {
 		return status.Error(codes.InvalidArgument, validUTF8(err.Error()))
 	}
-	s, detailed := status.New(codes.FailedPrecondition, validUTF8(err.Error())).WithDetails(&structs.RecoverableError{Recoverable: true})
+	s, detailed := status.New(codes.FailedPrecondition, validUTF8(err.Error())).WithDetails(&proto.RecoverableError{Recoverable: true})
 	if detailed != nil {
 		return status.Error(codes.Internal, errors.Join(err, detailed).Error())
 	}
@@ -230,7 +229,9 @@ func (*driver) ExecTask(context.Context, *proto.ExecTaskRequest) (*proto.ExecTas
 // ExecTaskStreaming is not supported.
 func (*driver) ExecTaskStreaming(proto.Driver_ExecTaskStreamingServer) error { return noExec }
 
-var noExec = status.Error(codes.Unimplemented, "an attachment has no process to execute in: use a main task, which has the same network namespace")
+// noExec fits into the frame that closes a websocket, of 123 bytes: `nomad alloc exec`
+// prints "unexpected EOF" for a longer error.
+var noExec = status.Error(codes.Unimplemented, "an attachment has no process to execute in: name a main task of its group")
 
 // TaskEvents streams the events of all tasks.
 func (d *driver) TaskEvents(_ *proto.TaskEventsRequest, stream proto.Driver_TaskEventsServer) error {

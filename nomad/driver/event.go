@@ -7,10 +7,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // backlog is the number of events that are kept while Nomad does not read them.

@@ -12,13 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
-	structs "github.com/hashicorp/nomad/plugins/shared/structs/proto"
-
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // countInterval is the time between two counts of free addresses. The number changes
@@ -85,7 +83,7 @@ func (d *driver) engineConfig() hook.Config {
 // fingerprint returns the present attributes and health. The driver is healthy if at
 // least one network is usable. It offers no other networks.
 func (d *driver) fingerprint() *proto.FingerprintResponse {
-	attributes := map[string]*structs.Attribute{}
+	attributes := map[string]*proto.Attribute{}
 	fail := func(reason string) *proto.FingerprintResponse {
 		return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_UNHEALTHY, HealthDescription: validUTF8(reason)}
 	}
@@ -128,9 +126,9 @@ func join(separator string, problems []error) string {
 // networkAttributes returns the attributes of one network. The number of free
 // addresses has the prefix "unique", which Nomad excludes from the node class: it is
 // different on every node.
-func networkAttributes(n *cniconf.Network) map[string]*structs.Attribute {
+func networkAttributes(n *cniconf.Network) map[string]*proto.Attribute {
 	name := prefix + ".network." + n.Name
-	attributes := map[string]*structs.Attribute{name: text("1")}
+	attributes := map[string]*proto.Attribute{name: text("1")}
 	if mtu := configuredMTU(n); mtu > 0 {
 		attributes[name+".mtu"] = text(strconv.Itoa(mtu))
 	}
@@ -145,6 +143,6 @@ func networkAttributes(n *cniconf.Network) map[string]*structs.Attribute {
 	return attributes
 }
 
-func text(s string) *structs.Attribute {
-	return &structs.Attribute{Value: &structs.Attribute_StringVal{StringVal: s}}
+func text(s string) *proto.Attribute {
+	return &proto.Attribute{Value: &proto.Attribute_StringVal{StringVal: s}}
 }

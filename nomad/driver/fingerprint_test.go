@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // TestFingerprint: the attributes follow the CNI configuration directory, by inotify

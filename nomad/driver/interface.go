@@ -10,9 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
-
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/state"
 )
 

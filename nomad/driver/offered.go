@@ -13,11 +13,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
-	structs "github.com/hashicorp/nomad/plugins/shared/structs/proto"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -41,7 +40,7 @@ func (d *driver) stateRoot() (*os.Root, error) {
 // offered returns the attributes that an earlier process sent, with empty values. It
 // returns none without the file.
 func (d *driver) offered() *proto.FingerprintResponse {
-	last := &proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{}}
+	last := &proto.FingerprintResponse{Attributes: map[string]*proto.Attribute{}}
 	var names []string
 	data, err := d.readOffered()
 	if err != nil || json.Unmarshal(data, &names) != nil {

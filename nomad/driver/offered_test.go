@@ -9,10 +9,9 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
-	structs "github.com/hashicorp/nomad/plugins/shared/structs/proto"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // inRefusedDir returns a driver whose state directory others can write to, with
@@ -67,7 +66,7 @@ func TestOfferedReplacesALink(t *testing.T) {
 		t.Errorf("read through a link: %v", last)
 	}
 	name := prefix + ".network.storage"
-	d.saveOffered(&proto.FingerprintResponse{Attributes: map[string]*structs.Attribute{name: text("1")}})
+	d.saveOffered(&proto.FingerprintResponse{Attributes: map[string]*proto.Attribute{name: text("1")}})
 	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
 		t.Errorf("the target of the link: %s, %v", data, err)
 	}

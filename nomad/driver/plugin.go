@@ -11,13 +11,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
-	base "github.com/hashicorp/nomad/plugins/base/proto"
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // Name of the driver in jobs.
@@ -53,7 +52,7 @@ func Wanted() bool { return os.Getenv(handshake.MagicCookieKey) == handshake.Mag
 // plugins are the two services of a driver plugin.
 func plugins(d *driver) plugin.PluginSet {
 	return plugin.PluginSet{
-		"base":   service{register: func(s *grpc.Server) { base.RegisterBasePluginServer(s, &basePlugin{driver: d}) }},
+		"base":   service{register: func(s *grpc.Server) { proto.RegisterBasePluginServer(s, &basePlugin{driver: d}) }},
 		"driver": service{register: func(s *grpc.Server) { proto.RegisterDriverServer(s, d) }},
 	}
 }
@@ -77,14 +76,14 @@ func (service) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn)
 
 // basePlugin is the service that every Nomad plugin has.
 type basePlugin struct {
-	base.UnimplementedBasePluginServer
+	proto.UnimplementedBasePluginServer
 	driver *driver
 }
 
 // PluginInfo returns the type, the name and the versions of the plugin.
-func (*basePlugin) PluginInfo(context.Context, *base.PluginInfoRequest) (*base.PluginInfoResponse, error) {
-	return &base.PluginInfoResponse{
-		Type:              base.PluginType_DRIVER,
+func (*basePlugin) PluginInfo(context.Context, *proto.PluginInfoRequest) (*proto.PluginInfoResponse, error) {
+	return &proto.PluginInfoResponse{
+		Type:              proto.PluginType_DRIVER,
 		PluginApiVersions: []string{apiVersion},
 		PluginVersion:     version.Version,
 		Name:              Name,
@@ -92,13 +91,13 @@ func (*basePlugin) PluginInfo(context.Context, *base.PluginInfoRequest) (*base.P
 }
 
 // ConfigSchema returns the schema of the plugin block.
-func (*basePlugin) ConfigSchema(context.Context, *base.ConfigSchemaRequest) (*base.ConfigSchemaResponse, error) {
-	return &base.ConfigSchemaResponse{Spec: pluginSchema}, nil
+func (*basePlugin) ConfigSchema(context.Context, *proto.ConfigSchemaRequest) (*proto.ConfigSchemaResponse, error) {
+	return &proto.ConfigSchemaResponse{Spec: pluginSchema}, nil
 }
 
 // SetConfig reads the plugin block. It never fails, because the Nomad agent would not
 // start. Mistakes make the driver unhealthy instead.
-func (b *basePlugin) SetConfig(_ context.Context, r *base.SetConfigRequest) (*base.SetConfigResponse, error) {
+func (b *basePlugin) SetConfig(_ context.Context, r *proto.SetConfigRequest) (*proto.SetConfigResponse, error) {
 	b.driver.configure(r.GetMsgpackConfig())
-	return &base.SetConfigResponse{}, nil
+	return &proto.SetConfigResponse{}, nil
 }

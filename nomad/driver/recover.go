@@ -10,9 +10,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
-
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/state"
 )
 

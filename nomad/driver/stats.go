@@ -6,10 +6,11 @@ package driver
 import (
 	"time"
 
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
 // TaskStats streams the resource usage of a task until it ends. It is zero, because

@@ -15,11 +15,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/nomad/plugins/drivers/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/policy"
 )
 

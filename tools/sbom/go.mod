@@ -5,6 +5,7 @@ module github.com/allocnet/allocnet/tools/sbom
 go 1.26.3
 
 require (
+	github.com/google/licensecheck v0.3.1
 	github.com/google/osv-scalibr v0.5.3
 	github.com/google/uuid v1.6.0
 )

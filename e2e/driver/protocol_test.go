@@ -1,0 +1,169 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+	"github.com/allocnet/allocnet/nomad/driver/proto"
+)
+
+// TestProtocol: each method, message, field and value of package proto is one of the
+// agent's, with the same numbers and types. The agent's program has its definitions.
+func TestProtocol(t *testing.T) {
+	theirs := programDeclarations(t, nomadagent.Binary(), "plugins/base/proto/base.proto", "plugins/drivers/proto/driver.proto",
+		"plugins/shared/hclspec/hcl_spec.proto", "plugins/shared/structs/proto/attribute.proto", "plugins/shared/structs/proto/recoverable_error.proto")
+	ours := ownDeclarations()
+	if len(ours) < 100 || len(theirs) < len(ours) {
+		t.Errorf("%d declarations, and the agent has %d", len(ours), len(theirs))
+	}
+	for _, d := range ours {
+		if !slices.Contains(theirs, d) {
+			t.Errorf("the agent does not have: %s", d)
+		}
+	}
+	// What is read from a program is all that it has.
+	var paths []string
+	for _, file := range ownFiles {
+		paths = append(paths, file.GetName())
+	}
+	if read := programDeclarations(t, allocnet, paths...); !slices.Equal(read, ours) {
+		t.Errorf("read from allocnet are %q, want %q", read, ours)
+	}
+}
+
+// ownFiles are the definitions of package proto.
+var ownFiles = []*descriptorpb.FileDescriptorProto{
+	protodesc.ToFileDescriptorProto(proto.File_nomad_driver_proto_base_proto), protodesc.ToFileDescriptorProto(proto.File_nomad_driver_proto_driver_proto),
+	protodesc.ToFileDescriptorProto(proto.File_nomad_driver_proto_hclspec_proto), protodesc.ToFileDescriptorProto(proto.File_nomad_driver_proto_structs_proto),
+}
+
+func ownDeclarations() []string {
+	var all []string
+	for _, file := range ownFiles {
+		all = append(all, declarations(file)...)
+	}
+	return all
+}
+
+// programDeclarations returns what the definitions of a program declare in the files.
+func programDeclarations(t *testing.T, program string, paths ...string) []string {
+	t.Helper()
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compressed := compressedDefinitions(data)
+	var all []string
+	for _, path := range paths {
+		file := compressed[path]
+		if file == nil {
+			file = plainDefinition(data, path)
+		}
+		if file == nil {
+			t.Fatalf("%s has no definitions of %s", program, path)
+		}
+		all = append(all, declarations(file)...)
+	}
+	return all
+}
+
+// compressedDefinitions returns the definitions that are in a program as protoc-gen-go
+// before 1.20 puts them: one gzip stream for each file.
+func compressedDefinitions(program []byte) map[string]*descriptorpb.FileDescriptorProto {
+	files := map[string]*descriptorpb.FileDescriptorProto{}
+	begin := []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff")
+	for rest := program; ; rest = rest[len(begin):] {
+		at := bytes.Index(rest, begin)
+		if at < 0 {
+			return files
+		}
+		rest = rest[at:]
+		stream, err := gzip.NewReader(bytes.NewReader(rest))
+		if err != nil {
+			continue
+		}
+		stream.Multistream(false)
+		file := &descriptorpb.FileDescriptorProto{}
+		if data, err := io.ReadAll(stream); err == nil && protobuf.Unmarshal(data, file) == nil {
+			files[file.GetName()] = file
+		}
+	}
+}
+
+// plainDefinition returns the definition of a file that is in a program as later
+// protoc-gen-go puts it, nil if it is not. The syntax is its last field.
+func plainDefinition(program []byte, path string) *descriptorpb.FileDescriptorProto {
+	at := bytes.Index(program, protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), path))
+	if at < 0 {
+		return nil
+	}
+	end := at
+	for {
+		number, _, length := protowire.ConsumeField(program[end:])
+		if length < 0 {
+			return nil
+		}
+		end += length
+		if number == 12 {
+			break
+		}
+	}
+	file := &descriptorpb.FileDescriptorProto{}
+	if protobuf.Unmarshal(program[at:end], file) != nil {
+		return nil
+	}
+	return file
+}
+
+// declarations returns what a file declares, each as a line with all that is on the wire.
+func declarations(file *descriptorpb.FileDescriptorProto) []string {
+	scope := "." + file.GetPackage()
+	all := enumDeclarations(scope, file.GetEnumType())
+	for _, m := range file.GetMessageType() {
+		all = append(all, messageDeclarations(scope, m)...)
+	}
+	for _, s := range file.GetService() {
+		for _, m := range s.GetMethod() {
+			all = append(all, fmt.Sprintf("method %s.%s/%s: %s (stream: %t) returns %s (stream: %t)", scope, s.GetName(), m.GetName(),
+				m.GetInputType(), m.GetClientStreaming(), m.GetOutputType(), m.GetServerStreaming()))
+		}
+	}
+	return all
+}
+
+func messageDeclarations(scope string, m *descriptorpb.DescriptorProto) []string {
+	name := scope + "." + m.GetName()
+	all := append([]string{"message " + name}, enumDeclarations(name, m.GetEnumType())...)
+	for _, f := range m.GetField() {
+		all = append(all, fmt.Sprintf("field %s.%s = %d: %s %s %s", name, strings.ToLower(f.GetName()), f.GetNumber(), f.GetLabel(), f.GetType(), f.GetTypeName()))
+	}
+	for _, nested := range m.GetNestedType() {
+		all = append(all, messageDeclarations(name, nested)...)
+	}
+	return all
+}
+
+func enumDeclarations(scope string, enums []*descriptorpb.EnumDescriptorProto) []string {
+	var all []string
+	for _, e := range enums {
+		for _, v := range e.GetValue() {
+			all = append(all, fmt.Sprintf("value %s.%s.%s = %d", scope, e.GetName(), v.GetName(), v.GetNumber()))
+		}
+	}
+	return all
+}

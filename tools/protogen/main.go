@@ -1,0 +1,108 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command protogen generates the Go code of protobuf files, with the generators that
+// this module pins. It has to run in its own directory.
+//
+// Usage: go run -C tools/protogen . ROOT OUT FILE...
+//
+// The files are relative to ROOT, and so are their imports. Each generated file has the
+// path of its source, in OUT.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "protogen:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) < 3 {
+		return fmt.Errorf("got %d arguments: want ROOT OUT FILE...", len(args))
+	}
+	request, err := compile(args[0], args[2:])
+	if err != nil {
+		return err
+	}
+	for _, generator := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+		if err := generate(generator, request, args[1]); err != nil {
+			return fmt.Errorf("%s: %w", generator, err)
+		}
+	}
+	return nil
+}
+
+// compile returns what the generators are asked for: the files, after what they import.
+func compile(root string, files []string) ([]byte, error) {
+	compiler := protocompile.Compiler{
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{root}}),
+		SourceInfoMode: protocompile.SourceInfoStandard, // comments
+	}
+	compiled, err := compiler.Compile(context.Background(), files...)
+	if err != nil {
+		return nil, err
+	}
+	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: files, Parameter: proto.String("paths=source_relative")}
+	seen := map[string]bool{}
+	for _, file := range compiled {
+		request.ProtoFile = appendFile(request.ProtoFile, seen, file)
+	}
+	return proto.Marshal(request)
+}
+
+// appendFile appends a file that was not seen, after what it imports.
+func appendFile(all []*descriptorpb.FileDescriptorProto, seen map[string]bool, file protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
+	if seen[file.Path()] {
+		return all
+	}
+	seen[file.Path()] = true
+	for i := range file.Imports().Len() {
+		all = appendFile(all, seen, file.Imports().Get(i).FileDescriptor)
+	}
+	return append(all, protodesc.ToFileDescriptorProto(file))
+}
+
+// generate writes what a generator answers.
+func generate(generator string, request []byte, out string) error {
+	cmd := exec.Command("go", "tool", generator)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
+	data, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(data, &response); err != nil {
+		return err
+	}
+	if response.Error != nil {
+		return errors.New(response.GetError())
+	}
+	for _, file := range response.File {
+		path := filepath.Join(out, file.GetName())
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(file.GetContent()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

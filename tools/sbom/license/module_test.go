@@ -1,0 +1,77 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package license
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the repository.
+const root = "../../.."
+
+const own = "github.com/allocnet/allocnet"
+
+// lists are the arguments of `go list -deps` for what the project builds of a Go module
+// of the repository, if they are not packages and tools.
+var lists = map[string][][]string{
+	".":               {{"-test", "./..."}},
+	"tools/cni-1.1.1": {{"github.com/containernetworking/plugins/plugins/..."}},
+	"tools/cni-1.5.1": {{"github.com/containernetworking/plugins/plugins/..."}},
+	"tools/promtool":  {{"-tags", "remove_all_sd", "tool"}},
+	"tools/protogen":  {{"-test", "./..."}, {"tool"}},
+	"tools/sbom":      {{"-test", "./..."}},
+}
+
+// TestModules: each module of which a package is built, in any Go module of the
+// repository, for the architectures of the releases, has a license file, and only of
+// open-source licenses. Modules that `go list -m all` has as well, and of which nothing is
+// built, are not downloaded.
+func TestModules(t *testing.T) {
+	files, err := filepath.Glob(root + "/tools/*/go.mod")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("Go modules %v, %v", files, err)
+	}
+	for _, file := range append(files, root+"/go.mod") {
+		dir := filepath.Dir(file)
+		name, err := filepath.Rel(root, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patterns, ok := lists[name]
+			if !ok {
+				patterns = [][]string{{"tool"}}
+			}
+			requireOpen(t, dir, patterns)
+		})
+	}
+}
+
+func requireOpen(t *testing.T, dir string, patterns [][]string) {
+	t.Helper()
+	for _, environ := range [][]string{{"CGO_ENABLED=1"}, {"CGO_ENABLED=0", "GOARCH=amd64"}, {"CGO_ENABLED=0", "GOARCH=arm64"}} {
+		for _, args := range patterns {
+			modules, err := Modules(dir, environ, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(modules) < 2 {
+				t.Errorf("%v lists the modules %v alone", args, slices.Collect(maps.Keys(modules)))
+			}
+			for _, m := range modules {
+				if strings.HasPrefix(m.Path, own) {
+					continue // of this repository
+				}
+				if _, err := m.Licenses(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -33,7 +34,7 @@ func TestCancelledAtEveryCall(t *testing.T) {
 			}
 			for n := first + 1; n <= w.calls; n++ {
 				for _, during := range []bool{false, true} {
-					t.Run(fmt.Sprintf("call %d, during %t", n-first, during), func(t *testing.T) {
+					exhaustive.Run(t, fmt.Sprintf("call %d, during %t", n-first, during), func(t *testing.T) {
 						k.cancel(t, k.world(t, i), n, during)
 					})
 				}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
@@ -800,7 +801,7 @@ func killAll(t *testing.T, i installation, killables map[string]killable) {
 			t.Parallel()
 			for at, effect := range k.effects(t, i) {
 				for after, recover := range afterKill {
-					t.Run(fmt.Sprintf("before %d, %s/%s", at, effect, after), func(t *testing.T) {
+					exhaustive.Run(t, fmt.Sprintf("before %d, %s/%s", at, effect, after), func(t *testing.T) {
 						w := k.world(t, i)
 						w.killAt(at, false)
 						k.dieAndRecover(t, w, recover)
@@ -808,7 +809,7 @@ func killAll(t *testing.T, i installation, killables map[string]killable) {
 					if isRecorded(effect) { // then it is like a death before the next effect
 						continue
 					}
-					t.Run(fmt.Sprintf("after %d, %s/%s", at, effect, after), func(t *testing.T) {
+					exhaustive.Run(t, fmt.Sprintf("after %d, %s/%s", at, effect, after), func(t *testing.T) {
 						w := k.world(t, i)
 						w.killAt(at, true)
 						k.dieAndRecover(t, w, recover)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -138,7 +139,7 @@ func TestKilledReattachment(t *testing.T) {
 		for at, effect := range w.killer.seen {
 			for after, next := range afterKilledReattachment {
 				for _, made := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%d, %s, made %v/%s", at, effect, made, after), func(t *testing.T) {
+					exhaustive.Run(t, fmt.Sprintf("%d, %s, made %v/%s", at, effect, made, after), func(t *testing.T) {
 						w, before := damagedWorld(t, i)
 						w.killAt(at, made)
 						_ = reattach(w) // a dead process returns nothing

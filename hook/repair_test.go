@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -56,7 +57,7 @@ func TestDamageOfEachLine(t *testing.T) {
 				"Repair": func(w *world) error { return w.Repair(w.ctx, "own") },
 				"Check":  func(w *world) error { _, err := w.Check(w.ctx, "own"); return err },
 			} {
-				t.Run(fmt.Sprintf("line %d, %s/%s", line+1, name, call), func(t *testing.T) {
+				exhaustive.Run(t, fmt.Sprintf("line %d, %s/%s", line+1, name, call), func(t *testing.T) {
 					w := intact.world(t, i)
 					objects := len(w.objects)
 					damageLine(t, journal(w), line+1, how)

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/exhaustive"
 )
 
 var errKilled = errors.New("killed")
@@ -201,7 +203,7 @@ func TestKilledAtEveryChange(t *testing.T) {
 		n, before, after := w.changes(t)
 		for _, how := range killings {
 			for at := range n {
-				t.Run(fmt.Sprintf("%s/%d, %s", name, at, how), func(t *testing.T) {
+				exhaustive.Run(t, fmt.Sprintf("%s/%d, %s", name, at, how), func(t *testing.T) {
 					s := open(t)
 					s.Intercept(withoutSync)
 					empty := files(t, s)
@@ -333,7 +335,7 @@ func TestFaultAtEveryChange(t *testing.T) {
 		n, before, after := w.changes(t)
 		for at := range n {
 			for _, made := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%d, made %t", name, at, made), func(t *testing.T) {
+				exhaustive.Run(t, fmt.Sprintf("%s/%d, made %t", name, at, made), func(t *testing.T) {
 					s := open(t)
 					s.Intercept(withoutSync)
 					l := lock(t, s, "a")

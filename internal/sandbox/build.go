@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/flock"
 )
 
@@ -99,7 +100,7 @@ func compile(path string, env, flags, folders []string) error {
 	return nil
 }
 
-// replace moves a file to another one's place, unless that has the same content.
+// replace gives a file the content of another one, unless it has that already.
 func replace(fresh, path string) error {
 	now, err := os.ReadFile(fresh)
 	if err != nil {
@@ -108,7 +109,7 @@ func replace(fresh, path string) error {
 	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, now) {
 		return nil
 	}
-	return os.Rename(fresh, path)
+	return atomicfile.Write(path, now, atomicfile.Options{Mode: 0o755})
 }
 
 // hashPrograms returns the hash of the programs that are there.

@@ -17,8 +17,10 @@ printf init >/proc/self/comm # a host is known by the name of its process 1
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
 mount -t sysfs sysfs /sys
-mkdir -p /run/etc/upper /run/etc/work # /etc/netns stays once it was made
+mkdir -p /run/etc/upper/netns /run/etc/work
 mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work /etc
+mount -t tmpfs tmpfs /etc/netns # without what the machine has there
+while IFS= read -r variable; do unset "$variable"; done < <(compgen -e | grep -E '^(ALLOCNET|CNI|NOMAD)_')
 ip link set lo up
 ip link add uplink type veth peer name wire
 ip link set uplink up

@@ -26,6 +26,9 @@ type Config struct {
 const config = `
 data_dir  = %q
 bind_addr = %[2]q
+
+disable_update_check = true # the sandbox has no other network
+
 advertise {
   http = %[2]q
   rpc  = %[2]q

@@ -10,18 +10,19 @@ import (
 	"strconv"
 )
 
-// pluginCalls returns the processes of CNI calls on all machines.
-func pluginCalls() (pids []int, err error) {
+// pluginCalls returns the processes of CNI calls on the machines of the cluster.
+func (s *scene) pluginCalls() (pids []int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
+		dir := filepath.Dir(file)
 		environ, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(environ, []byte("CNI_CONTAINERID=")) {
+		if err != nil || !bytes.Contains(environ, []byte("CNI_CONTAINERID=")) || !lab.Has(dir) {
 			continue
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {
 			return nil, err
 		}

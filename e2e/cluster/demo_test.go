@@ -16,7 +16,6 @@ import (
 
 // TestDemo runs what `make demo-cluster` runs, in a sandbox of its own.
 func TestDemo(t *testing.T) {
-	t.Parallel() // with TestLeaderStopped: both wait most of the time
 	dir := t.TempDir()
 	must(t, sandbox.Install(dir, "demo"))
 	cmd := exec.Command(filepath.Join(dir, "demo"))

@@ -16,14 +16,16 @@ import (
 
 // bothKinds are a client whose plugins do their work in process, and one whose plugins are
 // programs.
-func bothKinds() []*cluster.Machine { return []*cluster.Machine{lab.Clients[0], lab.Clients[2]} }
+func (s *scene) bothKinds() []*cluster.Machine {
+	return []*cluster.Machine{lab.Clients[0], lab.Clients[2]}
+}
 
 // TestClientKilledWhileStopping kills clients in the middle of the first DEL of a job whose
 // allocations have all ended. Nomad 1.11.3 restores them as terminal, and then neither detaches
 // them nor removes their namespaces: the agent does.
 func TestClientKilledWhileStopping(t *testing.T) {
 	s := begin(t)
-	for _, m := range bothKinds() {
+	for _, m := range s.bothKinds() {
 		job := cluster.Job{ID: s.name("stopped"), Network: cluster.Flat, Count: 4, Group: on(m)}
 		s.start(job)
 		s.killDuring("DEL", m, func() error { return lab.Deregister(job.ID) }, func() error { return lab.RequireEnded(job.ID) })
@@ -35,7 +37,7 @@ func TestClientKilledWhileStopping(t *testing.T) {
 // before they are back: Nomad has no state of its allocations' tasks, and forgets them.
 func TestClientKilledWhileStarting(t *testing.T) {
 	s := begin(t)
-	for _, m := range bothKinds() {
+	for _, m := range s.bothKinds() {
 		job := cluster.Job{ID: s.name("started"), Network: cluster.Flat, Count: 4, Group: on(m)}
 		s.killDuring("ADD", m, func() error { return lab.Submit(job) }, func() error { return nil })
 		must(t, lab.Deregister(job.ID))
@@ -47,11 +49,11 @@ func TestClientKilledWhileStarting(t *testing.T) {
 // allocations is left.
 func (s *scene) requireNothingLater() {
 	s.Helper()
-	for _, m := range bothKinds() {
+	for _, m := range s.bothKinds() {
 		must(s, lab.StartNomad(m))
 	}
 	must(s, lab.AwaitReady())
-	for _, m := range bothKinds() {
+	for _, m := range s.bothKinds() {
 		s.requireNothing(m)
 	}
 }

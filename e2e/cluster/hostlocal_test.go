@@ -14,8 +14,8 @@ import (
 // TestHostLocal shows that the watcher of the other tests sees duplicates: each host gives
 // out the same addresses with host-local.
 func TestHostLocal(t *testing.T) {
-	begin(t)
-	w := watch(t, cluster.LocalSubnet)
+	s := begin(t)
+	w := s.watch(cluster.LocalSubnet)
 	job := cluster.Job{ID: "hostlocal", Network: cluster.Local, Count: 6}
 	must(t, lab.Submit(job))
 	_, err := lab.AwaitRunning(job.ID, job.Count)
@@ -24,11 +24,11 @@ func TestHostLocal(t *testing.T) {
 	must(t, lab.Stop(job.ID))
 }
 
-func watch(t *testing.T, subnet string) *cluster.Watcher {
-	t.Helper()
+func (s *scene) watch(subnet string) *cluster.Watcher {
+	s.Helper()
 	w, err := lab.Watch(netip.MustParsePrefix(subnet))
-	must(t, err)
-	t.Cleanup(w.Close)
+	must(s, err)
+	s.Cleanup(w.Close)
 	return w
 }
 

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -19,14 +20,14 @@ func TestPluginKilled(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		for range 10 {
-			must(t, cluster.Await("a CNI call is killed", killCall))
+			must(t, cluster.Await("a CNI call is killed", s.killCall))
 		}
 	})
 }
 
 // killCall kills one of the CNI calls that run on any machine, after a random while.
-func killCall() error {
-	calls, err := pluginCalls()
+func (s *scene) killCall() error {
+	calls, err := s.pluginCalls()
 	if err != nil || len(calls) == 0 {
 		return fmt.Errorf("no CNI call runs: %w", err)
 	}
@@ -62,58 +63,87 @@ func TestLeaderKilled(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		for range 2 {
-			m := s.leader()
+			m := s.leader(nil)
 			s.restart(m, cluster.Nomad, func() error { return lab.RestartServer(m) })
-			s.leader()
+			s.leader(nil)
 		}
 	})
 }
 
-// TestLeaderStopped stops the leader for 30 s: it does not answer, and believes to be the
-// leader when it goes on.
+// TestLeaderStopped stops the leader until another one schedules: it does not answer, and believes to
+// be the leader when it goes on.
 func TestLeaderStopped(t *testing.T) {
-	t.Parallel() // with TestDemo, which has a cluster of its own
 	s := begin(t)
 	s.during(func() {
-		m := s.leader()
+		m := s.leader(nil)
 		must(t, m.Signal(cluster.Nomad, unix.SIGSTOP))
-		time.Sleep(30 * time.Second)
+		job := s.scheduleWithout(m)
 		must(t, m.Signal(cluster.Nomad, unix.SIGCONT))
+		s.finish(job)
 	})
 }
 
-// leader waits until there is one.
-func (s *scene) leader() (m *cluster.Machine) {
+// scheduleWithout waits until there is another leader, which places the allocations of a job. Clients
+// may not know of them as long as they ask the old one.
+func (s *scene) scheduleWithout(old *cluster.Machine) cluster.Job {
+	s.Helper()
+	s.leader(old)
+	job := cluster.Job{ID: s.name("scheduled"), Network: cluster.Flat, Count: 3}
+	must(s, lab.Submit(job))
+	must(s, cluster.Await("the job is scheduled", func() error {
+		list, err := lab.Allocations(job.ID)
+		if err == nil && len(list) < job.Count {
+			err = fmt.Errorf("%d allocations: %s", len(list), cluster.Explain(list))
+		}
+		return err
+	}))
+	return job
+}
+
+// finish waits until the allocations of a job run, and stops it.
+func (s *scene) finish(job cluster.Job) {
+	s.Helper()
+	list, err := lab.AwaitRunning(job.ID, job.Count)
+	must(s, errors.Join(err, distinct(list)))
+	must(s, lab.Stop(job.ID))
+}
+
+// leader waits until there is one, which is not another one.
+func (s *scene) leader(not *cluster.Machine) (m *cluster.Machine) {
 	s.Helper()
 	must(s, cluster.Await("there is a leader", func() (err error) {
-		m, err = lab.Leader()
+		m, err = lab.Leader(not)
 		return err
 	}))
 	return m
 }
 
 // TestClientPartitioned takes a client off the servers until its allocations are lost, and
-// others have been started in their place.
+// others have been started in their place: there are two generations of allocations at once.
 func TestClientPartitioned(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		m := lab.Clients[0]
 		must(t, m.Unplug())
 		must(t, cluster.Await("the node is down", func() error { return lab.RequireStatus(m, "down") }))
-		time.Sleep(5 * time.Second) // of two generations of allocations at once
+		others, err := lab.AwaitRunning(s.steady.ID, s.steady.Count)
+		must(t, err)
+		must(t, cluster.Await("the watcher sees the addresses", s.answering(others)))
 		must(t, m.Plug())
 		must(t, lab.AwaitReady())
 	})
 }
 
-// TestServerPartitioned takes the leader off the other servers. Clients reach all of them.
+// TestServerPartitioned takes the leader off the other servers, until another one starts what it had
+// begun. Clients reach all of them.
 func TestServerPartitioned(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
-		m := s.leader()
+		m := s.leader(nil)
 		s.route(m, "add")
-		time.Sleep(5 * time.Second) // it steps down within one, and others start what it had begun
+		job := s.scheduleWithout(m)
 		s.route(m, "delete")
+		s.finish(job)
 	})
 }
 

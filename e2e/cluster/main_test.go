@@ -12,12 +12,12 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// lab is the cluster of all tests: it takes a while to start.
+// lab is the cluster of all tests of this process: it takes a while to start.
 var lab *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(cluster.Run(cluster.Layout{}, func(c *cluster.Cluster) int {
+	os.Exit(cluster.Run(cluster.Layout{}, func(c *cluster.Cluster) error {
 		lab = c
-		return m.Run()
-	}))
+		return nil
+	}, m.Run))
 }

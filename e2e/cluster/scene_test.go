@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ type scene struct {
 	*testing.T
 	watchers []*cluster.Watcher
 	jobs     int
+	// steady is the job whose allocations run during a fault.
+	steady cluster.Job
 }
 
 // begin returns the cluster with all its parts running. When the test ends, no address may
@@ -31,7 +34,8 @@ type scene struct {
 // next test has a new cluster.
 func begin(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t, watchers: []*cluster.Watcher{watch(t, cluster.FlatSubnet), watch(t, cluster.KeptSubnet)}}
+	s := &scene{T: t}
+	s.watchers = []*cluster.Watcher{s.watch(cluster.FlatSubnet)}
 	t.Cleanup(s.renew)
 	t.Cleanup(s.end)
 	s.heal()
@@ -129,11 +133,12 @@ func (s *scene) stopAll() {
 func (s *scene) requireNothing(m *cluster.Machine) {
 	s.Helper()
 	must(s, cluster.Await("nothing is left on "+m.Name, func() error {
-		out, err := m.Run("sh", "-c", "ls /run/netns 2>/dev/null; find /var/lib/cni/networks -name '10.9*' 2>/dev/null || true")
-		if err == nil && strings.TrimSpace(out) != "" {
-			err = errors.New(out)
+		namespaces, _ := filepath.Glob(m.Path("/run/netns/*")) // the patterns are right
+		leases, _ := filepath.Glob(m.Path("/var/lib/cni/networks/*/10.9*"))
+		if left := append(namespaces, leases...); len(left) > 0 {
+			return fmt.Errorf("left are %s", left)
 		}
-		return err
+		return nil
 	}))
 }
 
@@ -177,10 +182,10 @@ func (s *scene) name(prefix string) string {
 // may move.
 func (s *scene) during(fault func()) {
 	s.Helper()
-	steady := cluster.Job{ID: s.name("steady"), Network: cluster.Flat, Count: 6}
-	must(s, cluster.Await("the watcher sees the addresses", s.answering(s.start(steady))))
+	s.steady = cluster.Job{ID: s.name("steady"), Network: cluster.Flat, Count: 6}
+	must(s, cluster.Await("the watcher sees the addresses", s.answering(s.start(s.steady))))
 	s.beside(fault)
-	list, err := lab.AwaitRunning(steady.ID, steady.Count)
+	list, err := lab.AwaitRunning(s.steady.ID, s.steady.Count)
 	must(s, errors.Join(err, distinct(list)))
 }
 
@@ -236,8 +241,8 @@ func pause(limit time.Duration) { time.Sleep(rand.N(limit)) }
 // restart kills a daemon at a random instant, and starts it again after another while.
 func (s *scene) restart(m *cluster.Machine, daemon string, start func() error) {
 	s.Helper()
-	pause(3 * time.Second)
+	pause(1500 * time.Millisecond)
 	must(s, m.Signal(daemon, unix.SIGKILL))
-	pause(2 * time.Second)
+	pause(time.Second)
 	must(s, start())
 }

@@ -14,6 +14,7 @@ import (
 // address.
 func TestSticky(t *testing.T) {
 	s := begin(t)
+	s.watchers = append(s.watchers, s.watch(cluster.KeptSubnet))
 	spread := "spread {\n attribute = \"${node.unique.name}\"\n}"
 	job := cluster.Job{ID: s.name("kept"), Network: cluster.Kept, Count: 3, Group: spread}
 	address, moved := map[string]string{}, 0

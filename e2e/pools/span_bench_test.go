@@ -294,7 +294,7 @@ func heap() float64 {
 func (s *servers) listing(b *testing.B) {
 	const blocks, listings = 1000, 20
 	p := s.newSpanned(b, "bench-span-listing", blocks/blocksPerHost)
-	leader, err := s.Leader()
+	leader, err := s.Leader(nil)
 	if err != nil {
 		b.Fatal(err)
 	}

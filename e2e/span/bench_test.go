@@ -30,14 +30,15 @@ type path struct {
 // back end host-gw. They come in turn; the figures are medians of rounds, and ratios to the plain
 // route in the same round.
 func BenchmarkSpanPaths(b *testing.B) {
-	all := peers(b)
-	from, to := on(all, lab.Clients[0]), on(all, lab.Clients[1])
-	paths := []*path{plain(b), hostGateway(b)}
+	s := take(b)
+	s.runJob()
+	from, to := s.on(0), s.on(1)
+	paths := []*path{s.plain(b), s.hostGateway(b)}
 	for _, network := range networks {
 		paths = append(paths, &path{name: network, client: from.command, address: to.addresses[network][0].String()})
 	}
 	must(b, from.reach([]peer{from, to}))
-	silence(b)
+	s.silence()
 	for b.Loop() {
 		for round := range 10 {
 			for i := range paths {
@@ -58,12 +59,12 @@ func BenchmarkSpanPaths(b *testing.B) {
 }
 
 // silence ends all daemons: what is measured is the kernel's work.
-func silence(b *testing.B) {
-	b.Helper()
+func (s *scene) silence() {
+	s.Helper()
 	for _, m := range append(lab.Servers, lab.Clients...) {
 		for _, daemon := range []string{cluster.Agent, cluster.Nomad} {
 			if m.Runs(daemon) {
-				must(b, m.Signal(daemon, 9))
+				must(s, m.Signal(daemon, 9))
 			}
 		}
 	}
@@ -95,18 +96,18 @@ func ratio(values, others []float64) float64 {
 }
 
 // plain is a route to each client, whose namespaces have a veth pair.
-func plain(b *testing.B) *path {
+func (s *scene) plain(b *testing.B) *path {
 	b.Helper()
-	return byHand(b, "plain", 200, func(m *cluster.Machine, subnet string) []string {
+	return s.byHand(b, "plain", 200, func(m *cluster.Machine, subnet string) []string {
 		return []string{"ip link set plain0 up", "ip address add " + subnet + ".1/24 dev plain0"}
 	})
 }
 
 // hostGateway is a bridge on each client, a route to the other, and rules as those of flannel:
 // packets between allocations are accepted, and are not masqueraded.
-func hostGateway(b *testing.B) *path {
+func (s *scene) hostGateway(b *testing.B) *path {
 	b.Helper()
-	return byHand(b, "hostgw", 201, func(m *cluster.Machine, subnet string) []string {
+	return s.byHand(b, "hostgw", 201, func(m *cluster.Machine, subnet string) []string {
 		return []string{
 			"ip link add cni0 type bridge", "ip link set cni0 up", "ip address add " + subnet + ".1/24 dev cni0",
 			"ip link set hostgw0 master cni0 up",
@@ -121,7 +122,7 @@ func hostGateway(b *testing.B) *path {
 }
 
 // byHand makes a namespace on each of the first two clients, with routes to the other.
-func byHand(b *testing.B, name string, number int, host func(m *cluster.Machine, subnet string) []string) *path {
+func (s *scene) byHand(b *testing.B, name string, number int, host func(m *cluster.Machine, subnet string) []string) *path {
 	b.Helper()
 	inside := func(m *cluster.Machine) func(words ...string) *exec.Cmd {
 		return func(words ...string) *exec.Cmd {

@@ -21,35 +21,36 @@ import (
 // TestDocuments runs the jobs of docs/cluster.md on its networks: what their services register are
 // addresses that allocations of other jobs reach.
 func TestDocuments(t *testing.T) {
-	ledger, mirror := submitExample(t, "spanning cni"), submitExample(t, "spanning driver")
-	from := awaitExample(t, ledger)[0]
-	awaitExample(t, mirror)
+	s := take(t)
+	ledger, mirror := s.submitExample("spanning cni"), s.submitExample("spanning driver")
+	from := s.awaitExample(ledger)[0]
+	s.awaitExample(mirror)
 	for service, subnet := range map[string]string{"ledger": "10.110.0.0/16", "ledger-repl": "10.111.0.0/16", "mirror-repl": "10.111.0.0/16"} {
-		requireService(t, from, service, netip.MustParsePrefix(subnet))
+		s.requireService(from, service, netip.MustParsePrefix(subnet))
 	}
-	requireStatus(t)
+	s.requireStatus()
 	must(t, lab.Stop("ledger", "mirror"))
 }
 
 // requireStatus: the page's commands show its pools. Their exit code is 1 because the third client
 // is not reached by other pools of this cluster, and there is no other reason.
-func requireStatus(t *testing.T) {
-	t.Helper()
+func (s *scene) requireStatus() {
+	s.Helper()
 	text, err := cluster.Example("tested: spanning status", "sh")
-	must(t, err)
+	must(s, err)
 	m := lab.Clients[2]
 	for line := range strings.Lines(text) {
 		out, err := m.Run(strings.Fields(line)...)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-			t.Errorf("%s: %v, want the exit code 1", line, err)
+			s.Errorf("%s: %v, want the exit code 1", line, err)
 		}
 		for _, want := range []string{"backend", "storage", "vx-storage"} {
 			if !strings.Contains(out, want) {
-				t.Errorf("%s shows\n%swant %q", line, out, want)
+				s.Errorf("%s shows\n%swant %q", line, out, want)
 			}
 		}
 	}
-	must(t, cluster.Await("the nodes reply", func() error { return requireReplies(m) }))
+	must(s, cluster.Await("the nodes reply", func() error { return requireReplies(m) }))
 }
 
 // requireReplies is an error unless each node replies to a client that their network has a way to.
@@ -77,53 +78,53 @@ func requireReplies(m *cluster.Machine) error {
 // install writes the networks of the page on all clients. That is done before the first test, because
 // Nomad's client tells the servers of them 5 to 10 s later.
 func install() error {
-	text, err := cluster.Example("tested: spanning client", "sh")
-	if err != nil {
-		return err
-	}
 	for _, m := range lab.Clients {
-		if _, err := m.Run("bash", "-euxo", "pipefail", "-c", text); err != nil {
-			return err
-		}
-		if err := errors.Join(m.Signal(cluster.Nomad, unix.SIGHUP), m.Signal(cluster.Agent, unix.SIGHUP)); err != nil {
+		if err := errors.Join(writeNetworks(m), m.Signal(cluster.Nomad, unix.SIGHUP), m.Signal(cluster.Agent, unix.SIGHUP)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// writeNetworks writes the networks of the page on a client.
+func writeNetworks(m *cluster.Machine) error {
+	text, err := cluster.Example("tested: spanning client", "sh")
+	if err == nil {
+		_, err = m.Run("bash", "-euxo", "pipefail", "-c", text)
+	}
+	return err
+}
+
 // submitExample submits a job of the page, with one allocation on each client, and returns its ID.
-func submitExample(t *testing.T, mark string) string {
-	t.Helper()
+func (s *scene) submitExample(mark string) string {
+	s.Helper()
 	text, err := cluster.Example("tested: "+mark, "hcl")
-	must(t, err)
+	must(s, err)
 	id, rest, _ := strings.Cut(strings.TrimPrefix(text, "job \""), "\"")
 	spread := strings.Replace(rest, "count = 3\n", "count = 3\n"+job.Group, 1)
-	must(t, lab.SubmitText(id, "job \""+id+"\""+spread))
+	must(s, lab.SubmitText(id, "job \""+id+"\""+spread))
 	return id
 }
 
 // awaitExample waits until the job's allocations run.
-func awaitExample(t *testing.T, id string) (found []peer) {
-	t.Helper()
+func (s *scene) awaitExample(id string) (found []peer) {
+	s.Helper()
 	list, err := lab.AwaitRunning(id, 3)
-	must(t, err)
+	must(s, err)
 	for _, a := range list {
-		p, err := examine(a)
-		must(t, err)
-		found = append(found, p)
+		found = append(found, s.examine(a))
 	}
 	return found
 }
 
 // requireService: three instances with addresses of a subnet, which a peer reaches.
-func requireService(t *testing.T, from peer, name string, subnet netip.Prefix) {
-	t.Helper()
+func (s *scene) requireService(from peer, name string, subnet netip.Prefix) {
+	s.Helper()
 	var instances []struct {
 		Address string
 		Port    int
 	}
-	must(t, cluster.Await(name+" is registered", func() error {
+	must(s, cluster.Await(name+" is registered", func() error {
 		err := lab.API(http.MethodGet, "service/"+name, nil, &instances)
 		if err == nil && len(instances) != 3 {
 			err = fmt.Errorf("registered are %v, want three", instances)
@@ -132,12 +133,12 @@ func requireService(t *testing.T, from peer, name string, subnet netip.Prefix) {
 	}))
 	for _, i := range instances {
 		if a, err := netip.ParseAddr(i.Address); err != nil || !subnet.Contains(a) || i.Port == 0 {
-			t.Errorf("%s has the address %s and the port %d, want an address of %s", name, i.Address, i.Port, subnet)
+			s.Errorf("%s has the address %s and the port %d, want an address of %s", name, i.Address, i.Port, subnet)
 			continue
 		}
 		// The jobs of the page do not listen: a reset comes from the address itself.
 		if out, err := from.command("traffic", "refused", i.Address).CombinedOutput(); err != nil {
-			t.Errorf("%s, %s: %v: %s", name, i.Address, err, out)
+			s.Errorf("%s, %s: %v: %s", name, i.Address, err, out)
 		}
 	}
 }

@@ -6,7 +6,6 @@
 package span
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -26,18 +25,15 @@ plugin "allocnet" {
 }
 `
 
-// lab is the cluster of all tests: it takes a while to start.
+// lab is the cluster of all tests of this process: it takes a while to start.
 var lab *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(cluster.Run(cluster.Layout{Router: true, Networks: configurations(), Client: drivers}, func(c *cluster.Cluster) int {
+	layout := cluster.Layout{Router: true, Networks: configurations(), Client: drivers}
+	os.Exit(cluster.Run(layout, func(c *cluster.Cluster) error {
 		lab = c
-		if err := install(); err != nil {
-			_, _ = fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}))
+		return install()
+	}, m.Run))
 }
 
 func must(t testing.TB, err error) {

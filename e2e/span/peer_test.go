@@ -5,12 +5,10 @@ package span
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
@@ -26,50 +24,44 @@ type peer struct {
 // job has an allocation on each network, three of them on each client.
 var job = cluster.Job{
 	ID: "all", Network: networks[0], Count: 9, Command: []string{"traffic", "serve"},
-	Arguments: `networks = "` + strings.Join(networks[1:], ",") + `"`,
-	Group:     "spread {\n attribute = \"${node.unique.name}\"\n}",
+	Networks: networks[1:],
+	Group:    "spread {\n attribute = \"${node.unique.name}\"\n}",
 }
 
-// peers runs the job, unless it runs, and returns its allocations in the order of clients.
-func peers(t testing.TB) []peer {
-	t.Helper()
+// runJob runs the job, unless it runs, and finds its allocations in the order of clients.
+func (s *scene) runJob() {
+	s.Helper()
 	list, err := lab.Running(job.ID, job.Count)
 	if err != nil {
-		must(t, lab.Submit(job))
+		must(s, lab.Submit(job))
 		list, err = lab.AwaitRunning(job.ID, job.Count)
-		must(t, err)
+		must(s, err)
 	}
-	var found []peer
+	s.peers = nil
 	for _, a := range list {
-		p, err := examine(a)
-		must(t, err)
-		found = append(found, p)
+		s.peers = append(s.peers, s.examine(a))
 	}
-	slices.SortFunc(found, func(a, b peer) int { return strings.Compare(a.machine.Name, b.machine.Name) })
-	return found
+	slices.SortFunc(s.peers, func(a, b peer) int { return strings.Compare(a.machine.Name, b.machine.Name) })
 }
 
 // examine asks the machine of an allocation for its addresses.
-func examine(a cluster.Allocation) (peer, error) {
+func (s *scene) examine(a cluster.Allocation) peer {
+	s.Helper()
 	i := slices.IndexFunc(lab.Clients, func(m *cluster.Machine) bool { return m.Name == a.NodeName })
 	if i < 0 {
-		return peer{}, fmt.Errorf("allocation %s is on %q, want a client", a.ID, a.NodeName)
+		s.Fatalf("allocation %s is on %q, want a client", a.ID, a.NodeName)
 	}
 	p := peer{ID: a.ID, machine: lab.Clients[i], addresses: map[string][]netip.Addr{}}
 	out, err := p.machine.Run("allocnet", "status", "--json", a.ID)
-	if err != nil {
-		return peer{}, err
-	}
+	must(s, err)
 	var known hook.Allocation
-	if err := json.Unmarshal([]byte(out), &known); err != nil {
-		return peer{}, fmt.Errorf("%w: %s", err, out)
-	}
+	must(s, json.Unmarshal([]byte(out), &known))
 	for _, attachment := range known.Attachments {
 		for _, address := range attachment.Addresses {
 			p.addresses[attachment.Network] = append(p.addresses[attachment.Network], address.Addr())
 		}
 	}
-	return p, nil
+	return p
 }
 
 // command is one in the network namespace of the allocation.

@@ -13,17 +13,20 @@ import (
 // TestReach: each of nine allocations reaches each other one on each network, by IPv4 and
 // IPv6, with writes of 64 KiB, and is seen with its own address.
 func TestReach(t *testing.T) {
-	requireReach(t, peers(t))
+	s := take(t)
+	s.runJob()
+	s.requireAll()
 }
 
-func requireReach(t *testing.T, all []peer) {
-	t.Helper()
+// requireAll: each peer reaches all others.
+func (s *scene) requireAll() {
+	s.Helper()
 	var group errgroup.Group
 	group.SetLimit(3)
-	for _, p := range all {
-		group.Go(func() error { return p.reach(all) })
+	for _, p := range s.peers {
+		group.Go(func() error { return p.reach(s.peers) })
 	}
-	must(t, group.Wait())
+	must(s, group.Wait())
 }
 
 // reach is an error unless the peer reaches all others.

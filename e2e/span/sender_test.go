@@ -9,15 +9,16 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"testing"
 )
 
 // state is that of a flow, as e2e/traffic prints it.
 type state struct {
 	Flow       string `json:"flow"`
 	Sent, Lost int
-	GapMS      int64 `json:"gapMS"`
-	Flows      bool
+	// Recent are packets that are not counted yet.
+	Recent int
+	GapMS  int64 `json:"gapMS"`
+	Flows  bool
 }
 
 // sender sends a packet every 10 ms on each of its flows.
@@ -28,29 +29,29 @@ type sender struct {
 }
 
 // send starts flows between two peers, by IPv4 and IPv6, on the networks that both have.
-func send(t *testing.T, from, to peer) *sender {
-	t.Helper()
-	return sendOn(t, from, to, shared(from.machine.Name, to.machine.Name)...)
+func (s *scene) send(from, to peer) *sender {
+	s.Helper()
+	return s.sendOn(from, to, shared(from.machine.Name, to.machine.Name)...)
 }
 
 // sendOn is send on given networks.
-func sendOn(t *testing.T, from, to peer, on ...string) *sender {
-	t.Helper()
+func (s *scene) sendOn(from, to peer, on ...string) *sender {
+	s.Helper()
 	words := []string{"traffic", "send"}
 	for _, network := range on {
 		for i, address := range to.addresses[network] {
 			words = append(words, fmt.Sprintf("%s→%s,%s,IPv%d=%s", from.machine.Name, to.machine.Name, network, 4+2*i, address))
 		}
 	}
-	s := &sender{cmd: from.command(words...)}
-	in, err := s.cmd.StdinPipe()
-	must(t, err)
-	out, err := s.cmd.StdoutPipe()
-	must(t, err)
-	s.in, s.out = in, json.NewDecoder(out)
-	must(t, s.cmd.Start())
-	t.Cleanup(func() { _ = errors.Join(s.in.Close(), s.cmd.Wait()) }) // its machine may be gone
-	return s
+	flows := &sender{cmd: from.command(words...)}
+	in, err := flows.cmd.StdinPipe()
+	must(s, err)
+	out, err := flows.cmd.StdoutPipe()
+	must(s, err)
+	flows.in, flows.out = in, json.NewDecoder(out)
+	must(s, flows.cmd.Start())
+	s.Cleanup(func() { _ = errors.Join(flows.in.Close(), flows.cmd.Wait()) }) // its machine may be gone
+	return flows
 }
 
 func (s *sender) ask(line string) (states []state, err error) {

@@ -4,49 +4,15 @@
 package span
 
 import (
-	"errors"
+	"fmt"
+	"slices"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
-
-// TestServersStopped stops all servers for 60 s. No packet is lost for that, and what others
-// remove of the kernel's tables meanwhile is repaired.
-func TestServersStopped(t *testing.T) {
-	s := begin(t)
-	begun := time.Now()
-	s.undisturbed("all servers are killed", func() {
-		for _, m := range lab.Servers {
-			must(t, m.Signal(cluster.Nomad, unix.SIGKILL))
-		}
-		time.Sleep(12 * time.Second)
-	})
-	s.interrupted("routes are flushed", func() {
-		for _, m := range lab.Clients {
-			s.run(m, "ip route flush proto 172; ip -6 route flush proto 172")
-		}
-	})
-	s.interrupted("VXLAN devices are deleted", func() {
-		for _, m := range []*cluster.Machine{lab.Clients[0], lab.Clients[2]} {
-			s.run(m, "for device in $(ip -brief link show type vxlan | cut -d' ' -f1); do ip link delete $device; done")
-		}
-	})
-	s.interrupted("neighbours and forwarding databases are emptied", func() {
-		s.run(lab.Clients[0], "ip neigh flush all nud permanent; for device in $(ip -brief link show type vxlan | cut -d' ' -f1); do ip link set $device down; ip link set $device up; done")
-	})
-	s.undisturbed("agents are killed, and are started while no server answers", s.killAgents)
-	s.undisturbed("the servers are stopped for 60 s", func() { time.Sleep(time.Minute - time.Since(begun)) })
-	s.undisturbed("all servers are started", func() {
-		for _, m := range lab.Servers {
-			must(t, lab.RestartServer(m))
-		}
-		must(t, lab.AwaitReady())
-		time.Sleep(3 * time.Second)
-	})
-}
 
 // TestLeaderKilled kills the leader, and then agents while there is another one.
 func TestLeaderKilled(t *testing.T) {
@@ -64,25 +30,76 @@ func TestLeaderKilled(t *testing.T) {
 	})
 }
 
+// TestServersStopped stops all servers, until the agents have seen it twice. No packet is lost for
+// that, and what others remove of the kernel's tables meanwhile is repaired.
+func TestServersStopped(t *testing.T) {
+	s := begin(t)
+	s.undisturbed("all servers are killed", func() {
+		for _, m := range lab.Servers {
+			must(t, m.Signal(cluster.Nomad, unix.SIGKILL))
+		}
+		s.storeFails(true)
+	})
+	s.interrupted(longest, "routes are flushed", func() {
+		for _, m := range lab.Clients {
+			s.run(m, "ip route flush proto 172; ip -6 route flush proto 172")
+		}
+	})
+	s.interrupted(longest, "VXLAN devices are deleted", func() {
+		for _, m := range []*cluster.Machine{lab.Clients[0], lab.Clients[2]} {
+			s.run(m, "for device in $(ip -brief link show type vxlan | cut -d' ' -f1); do ip link delete $device; done")
+		}
+	})
+	s.interrupted(longest, "neighbours and forwarding databases are emptied", func() {
+		s.run(lab.Clients[0], "ip neigh flush all nud permanent; for device in $(ip -brief link show type vxlan | cut -d' ' -f1); do ip link set $device down; ip link set $device up; done")
+	})
+	s.undisturbed("agents are killed, and are started while no server answers", func() {
+		s.killAgents()
+		s.storeFails(true)
+	})
+	s.undisturbed("all servers are started", func() {
+		for _, m := range lab.Servers {
+			must(t, lab.RestartServer(m))
+		}
+		must(t, lab.AwaitReady())
+		s.storeFails(false)
+	})
+}
+
+// storeFails waits until all agents say that they cannot read the store of a pool, or none does.
+func (s *scene) storeFails(want bool) {
+	s.Helper()
+	for _, m := range lab.Clients {
+		must(s, cluster.Await(fmt.Sprintf("the agent of %s cannot read the store: %t", m.Name, want), func() error {
+			pool, err := statusOf(m, networks[0])
+			if err != nil {
+				return err
+			}
+			if fails := slices.ContainsFunc(pool.Problems, func(p api.ClusterProblem) bool { return p.Problem == "store" }); fails != want {
+				err = fmt.Errorf("the problems are %+v", pool.Problems)
+			}
+			return err
+		}))
+	}
+}
+
 // leader waits until there is one, which is not another one.
 func (s *scene) leader(not *cluster.Machine) (m *cluster.Machine) {
 	s.Helper()
 	must(s, cluster.Await("there is a leader", func() (err error) {
-		if m, err = lab.Leader(); err == nil && m == not {
-			err = errors.New(m.Name + " is the leader")
-		}
+		m, err = lab.Leader(not)
 		return err
 	}))
 	return m
 }
 
-// killAgents kills the agents of all clients, and starts them after a while.
+// killAgents kills the agents of all clients, and starts them after packets were sent without them.
 func (s *scene) killAgents() {
 	s.Helper()
 	for _, m := range lab.Clients {
 		must(s, m.Signal(cluster.Agent, unix.SIGKILL))
 	}
-	time.Sleep(2 * time.Second)
+	s.counted()
 	for _, m := range lab.Clients {
 		must(s, m.StartAgent())
 	}

@@ -20,9 +20,7 @@ const smallPlugin = `{"type": "ptp", "ipMasq": true, "ipam": {"type": "allocnet-
 // withoutJob returns the cluster without the job.
 func withoutJob(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{T: t}
-	t.Cleanup(s.keepLogs)
-	s.heal()
+	s := take(t)
 	must(t, lab.Stop(job.ID))
 	return s
 }
@@ -37,8 +35,7 @@ func (s *scene) attach(m *cluster.Machine, id string) peer {
 // serve lets an attached allocation answer.
 func (s *scene) serve(m *cluster.Machine, id string) peer {
 	s.Helper()
-	p, err := examine(cluster.Allocation{ID: id, NodeName: m.Name})
-	must(s, err)
+	p := s.examine(cluster.Allocation{ID: id, NodeName: m.Name})
 	server := p.command("traffic", "serve")
 	must(s, server.Start())
 	s.Cleanup(func() {

@@ -16,13 +16,14 @@ import (
 // TestStatus: each client has a route to the blocks of each other one, but for those that the
 // mode routed cannot reach, which it says.
 func TestStatus(t *testing.T) {
-	peers(t)
+	s := take(t)
+	s.runJob()
 	for _, m := range lab.Clients {
-		must(t, cluster.Await(m.Name+" has its routes", func() error { return complete(m) }))
+		must(t, cluster.Await(m.Name+" has its routes", func() error { return s.complete(m) }))
 	}
 }
 
-func complete(m *cluster.Machine) error {
+func (s *scene) complete(m *cluster.Machine) error {
 	for _, other := range lab.Clients {
 		for _, network := range networks {
 			want := "installed"

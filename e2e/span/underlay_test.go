@@ -21,27 +21,27 @@ func TestIPv6Nodes(t *testing.T) {
 	s := begin(t)
 	addresses := []string{"fd31::11", "fd31::12", "fd31:1::13"}
 	routers := []string{"fd31::fe", "fd31::fe", "fd31:1::fe"}
-	router(t, "sysctl -qw net.ipv6.conf.all.forwarding=1", "ip address add fd31::fe/64 dev mgmt nodad", "ip address add fd31:1::fe/64 dev mgmt-beyond nodad")
-	s.interrupted("the nodes get IPv6 addresses", func() {
+	s.router("sysctl -qw net.ipv6.conf.all.forwarding=1", "ip address add fd31::fe/64 dev mgmt nodad", "ip address add fd31:1::fe/64 dev mgmt-beyond nodad")
+	s.interrupted(longestMove, "the nodes get IPv6 addresses", func() {
 		for i, m := range lab.Clients {
 			s.run(m, "ip address add "+addresses[i]+"/64 dev mgmt nodad; ip -6 route add default via "+routers[i])
 			s.configure(m, fmt.Sprintf("cluster {\n address = %q\n node_networks = [\"fd31::/16\"]\n}\n", addresses[i]))
 		}
 		for _, m := range lab.Clients {
-			must(t, cluster.Await(m.Name+" has routes to IPv6 addresses", func() error { return requireUnderlay(m, true) }))
+			must(t, cluster.Await(m.Name+" has routes to IPv6 addresses", func() error { return s.requireUnderlay(m, true) }))
 		}
 	})
-	requireReach(t, s.peers)
+	s.requireAll()
 	s.requireNarrow()
-	s.interrupted("the nodes get back their IPv4 addresses", func() {
+	s.interrupted(longestMove, "the nodes get back their IPv4 addresses", func() {
 		for _, m := range lab.Clients {
 			s.configure(m, "")
 		}
 		for _, m := range lab.Clients {
-			must(t, cluster.Await(m.Name+" has routes to IPv4 addresses", func() error { return requireUnderlay(m, false) }))
+			must(t, cluster.Await(m.Name+" has routes to IPv4 addresses", func() error { return s.requireUnderlay(m, false) }))
 		}
 	})
-	requireReach(t, s.peers)
+	s.requireAll()
 }
 
 // requireNarrow: a smaller MTU behind the router is found. The kernels use for forwarded packets of IPv4
@@ -52,7 +52,7 @@ func (s *scene) requireNarrow() {
 		for _, m := range lab.Clients {
 			s.run(m, "sysctl -qw net.ipv4.ip_forward_use_pmtu="+use)
 		}
-		router(s.T, "ip link set mgmt-beyond mtu "+mtu)
+		s.router("ip link set mgmt-beyond mtu " + mtu)
 	}
 	narrow("1", "1400")
 	defer narrow("0", "1500")
@@ -62,12 +62,12 @@ func (s *scene) requireNarrow() {
 }
 
 // router runs commands on the router, which is the sandbox.
-func router(t *testing.T, commands ...string) {
-	t.Helper()
+func (s *scene) router(commands ...string) {
+	s.Helper()
 	for _, command := range commands {
 		words := strings.Fields(command)
 		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
+			s.Fatalf("%s: %v: %s", command, err, out)
 		}
 	}
 }
@@ -81,8 +81,8 @@ func (s *scene) configure(m *cluster.Machine, more string) {
 
 // requireUnderlay is an error unless a client has installed the routes to all other clients that it
 // should have, at addresses of the family.
-func requireUnderlay(m *cluster.Machine, six bool) error {
-	if err := complete(m); err != nil {
+func (s *scene) requireUnderlay(m *cluster.Machine, six bool) error {
+	if err := s.complete(m); err != nil {
 		return err
 	}
 	status, err := askStatus(m)

@@ -37,7 +37,7 @@ job "sleeper" {
 func (s *server) connection(tokenFile string) (*connect.Connection, string) {
 	s.Helper()
 	config, state := s.TempDir(), s.TempDir()
-	sandbox.WriteFile(s, filepath.Join(config, "allocnet.hcl"), fmt.Sprintf("ipam {}\nnomad {\n address = %q\n token_file = %q\n}\n", address, tokenFile))
+	sandbox.WriteFile(s, filepath.Join(config, "allocnet.hcl"), fmt.Sprintf("ipam {}\nnomad {\n address = %q\n token_file = %q\n}\n", s.address, tokenFile))
 	return connect.New(config, state), state
 }
 

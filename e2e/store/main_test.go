@@ -25,5 +25,5 @@ func prepare() error {
 	if _, err := os.Stat(nomadagent.Binary()); err != nil {
 		return fmt.Errorf("the Nomad agent is missing: run: make nomad")
 	}
-	return os.MkdirAll(dir+"/data", 0o755)
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -20,32 +21,39 @@ import (
 	"github.com/allocnet/allocnet/nomad/rest"
 )
 
-const address = "http://127.0.0.1:4646"
-
-var serverConfig = nomadagent.Config{
-	DataDir: dir + "/data",
-	Options: `"driver.allowlist" = "raw_exec"`,
-	More: `
-name = "n1"
+func config(name, ip string) string {
+	return nomadagent.Config{
+		DataDir: filepath.Join(dir, name, "data"),
+		Address: ip,
+		Options: `"driver.allowlist" = "raw_exec"`,
+		More: fmt.Sprintf(`
+name = %q
 limits {
   http_max_conns_per_client = 0 # all simulated hosts have one address
 }
 acl {
   enabled = true
-}`}.String()
+}`, name)}.String()
+}
 
-// server is the Nomad server, which is a client, too. The tests share it.
+// server is a Nomad server, which is a client, too.
 type server struct {
 	*nomadagent.Agent
+	// address is that of its API.
+	address string
 	// root is a management token.
 	root string
 }
 
-// start starts the server with a policy for the pools, and grants anonymous requests everything
+// start starts a server at an address of the loopback interface, with a policy for the pools, and grants anonymous requests everything
 // but variables.
-func start(t *testing.T) *server {
+func start(t *testing.T, name, ip string) *server {
 	t.Helper()
-	s := &server{Agent: nomadagent.NewAgent(t, dir, serverConfig, "", "ERROR|WARN")}
+	if err := os.MkdirAll(filepath.Join(dir, name, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{Agent: nomadagent.NewAgent(t, filepath.Join(dir, name), config(name, ip), "", "ERROR|WARN"), address: "http://" + ip + ":4646"}
+	s.Address = ip
 	ready := make(chan struct{})
 	go func() { // Start waits for the rights
 		defer close(ready)
@@ -82,7 +90,7 @@ func (s *server) token(policies ...string) (file, accessor string) {
 // store returns a store with a token; an empty file: without.
 func (s *server) store(tokenFile string) *nomadstore.Store {
 	s.Helper()
-	client, err := rest.New(rest.Config{Address: address, TokenFile: tokenFile})
+	client, err := rest.New(rest.Config{Address: s.address, TokenFile: tokenFile})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -95,7 +103,7 @@ func (s *server) request(method, path string, body, answer any) error {
 	if body != nil && !isBytes {
 		data, _ = json.Marshal(body)
 	}
-	request, err := http.NewRequest(method, address+"/v1/"+path, bytes.NewReader(data))
+	request, err := http.NewRequest(method, s.address+"/v1/"+path, bytes.NewReader(data))
 	if err != nil {
 		return err
 	}

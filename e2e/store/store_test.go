@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -22,9 +21,10 @@ import (
 
 const prefix = "allocnet/ipam/1/e2e/"
 
-// TestStore runs all tests on one server. The later ones restore and stop it.
+// TestStore runs what leaves its server alone.
 func TestStore(t *testing.T) {
-	s := start(t)
+	t.Parallel()
+	s := start(t, "n1", "127.0.0.1")
 	token, _ := s.token("pools")
 	t.Run("Conforms", func(t *testing.T) {
 		storetest.Conform(t, func(*testing.T) ipam.Store { return s.store(token) })
@@ -32,14 +32,29 @@ func TestStore(t *testing.T) {
 	t.Run("StaleConforms", func(t *testing.T) { // the only server is the leader
 		storetest.Conform(t, func(*testing.T) ipam.Store { return s.store(token).Stale() })
 	})
-	for _, test := range []struct {
-		name string
-		run  func(s *server, store ipam.Store)
-	}{
+	s.run(token, []test{
 		{"Pages", (*server).pages}, {"Rights", (*server).rights}, {"Revoked", (*server).revoked}, {"Limits", (*server).limits}, {"Foreign", (*server).foreign},
-		{"ClaimStorm", (*server).storm}, {"Allocations", (*server).allocations}, {"Restored", (*server).restored}, {"Stopped", (*server).stopped}, {"Killed", (*server).killed},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+		{"ClaimStorm", (*server).storm}, {"Allocations", (*server).allocations},
+	})
+}
+
+// TestFaults restores a server, stops and kills it. It waits most of the time.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	s := start(t, "n2", "127.0.0.2")
+	token, _ := s.token("pools")
+	s.run(token, []test{{"Restored", (*server).restored}, {"Stopped", (*server).stopped}, {"Killed", (*server).killed}})
+}
+
+// test is one of those that share a server.
+type test struct {
+	name string
+	run  func(s *server, store ipam.Store)
+}
+
+func (s *server) run(token string, tests []test) {
+	for _, test := range tests {
+		s.Run(test.name, func(t *testing.T) {
 			before := s.T
 			defer func() { s.T = before }()
 			s.T = t
@@ -107,7 +122,7 @@ func (s *server) rights(store ipam.Store) {
 		file, _ := s.token(append(policies, "nothing")...)
 		limited := s.store(file)
 		const policy = `variables { path "allocnet/ipam/*" { capabilities = ["read", "list", "write", "destroy"] } }`
-		s.want(name+": delete", limited.Delete(s.Context(), path, index), ipam.ErrRefused, policy, address, path)
+		s.want(name+": delete", limited.Delete(s.Context(), path, index), ipam.ErrRefused, policy, s.address, path)
 		if name != "writer" {
 			_, err := limited.Create(s.Context(), prefix+"rights/b", []byte("x"))
 			s.want(name+": create", err, ipam.ErrRefused, policy)
@@ -155,20 +170,29 @@ func (s *server) revoked(store ipam.Store) {
 	s.want("create", err, ipam.ErrRefused)
 	_, err = rotated.List(s.Context(), prefix+"revoked/", 0)
 	s.want("list", err, ipam.ErrRefused)
+	s.mustCreate(store, prefix+"revoked/c") // which ends the wait
 	s.want("the list that waited", <-waited, ipam.ErrRefused)
 	sandbox.WriteFile(s, file, sandbox.Run(s, "cat", other))
 	_, err = rotated.Get(s.Context(), path)
 	s.want("get with the new token", err, nil)
 }
 
-// limits: what Nomad does not store is refused: nothing was done.
+// limits: what Nomad does not store is refused: nothing was done. The largest variable and the
+// longest path are stored.
 func (s *server) limits(store ipam.Store) {
-	_, err := store.Create(s.Context(), prefix+"limits/pool", []byte(strings.Repeat("x", 65<<10)))
-	s.want("a large variable", err, ipam.ErrRefused)
-	for _, path := range []string{prefix + "a.b", prefix + strings.Repeat("a", 128)} {
-		_, err := store.Create(s.Context(), path, []byte("x"))
-		s.want(path, err, ipam.ErrRefused)
+	const most, longest = 64<<10 - len("entry"), 128
+	pad := func(path string, length int) string { return path + strings.Repeat("a", length-len(path)) }
+	for _, refused := range []struct {
+		path string
+		size int
+	}{{prefix + "limits/pool", most + 1}, {prefix + "a.b", 1}, {pad(prefix, longest+1), 1}} {
+		_, err := store.Create(s.Context(), refused.path, []byte(strings.Repeat("x", refused.size)))
+		s.want(refused.path, err, ipam.ErrRefused)
+		_, err = store.Get(s.Context(), prefix+"limits/pool")
+		s.want("get", err, ipam.ErrNotFound)
 	}
+	_, err := store.Create(s.Context(), pad(prefix, longest), []byte(strings.Repeat("x", most)))
+	s.want("the largest", err, nil)
 }
 
 // foreign: a variable that another program has written is an entry without content.
@@ -216,19 +240,15 @@ func (s *server) restored(store ipam.Store) {
 func (s *server) stopped(store ipam.Store) {
 	resume := s.Pause()
 	defer resume()
-	began := time.Now()
 	var group sync.WaitGroup
 	for what, request := range map[string]func() error{
 		"get":    func() error { _, err := store.Get(s.Context(), prefix+"pool"); return err },
 		"list":   func() error { _, err := store.List(s.Context(), prefix, 0); return err },
 		"create": func() error { _, err := store.Create(s.Context(), prefix+"late/pool", []byte("x")); return err },
 	} {
-		group.Go(func() { s.want(what, request(), ipam.ErrUnavailable, address, "no answer within 5s") })
+		group.Go(func() { s.want(what, request(), ipam.ErrUnavailable, s.address, "no answer within 5s") })
 	}
 	group.Wait()
-	if took := time.Since(began); took < 4*time.Second || took > 8*time.Second {
-		s.Errorf("it took %s, want 5 seconds", took)
-	}
 	resume()
 	// The outcome was unknown. Now it is known, whichever it is.
 	_, err := store.Create(s.Context(), prefix+"late/pool", []byte("x"))
@@ -247,12 +267,8 @@ func (s *server) killed(store ipam.Store) {
 	path := prefix + "killed/pool"
 	index := s.mustCreate(store, path)
 	s.Signal(unix.SIGKILL)
-	began := time.Now()
 	_, err := store.Get(s.Context(), path)
-	s.want("get", err, ipam.ErrUnavailable, address, "connection refused")
-	if took := time.Since(began); took > 4*time.Second {
-		s.Errorf("it took %s, want an error at once", took)
-	}
+	s.want("get", err, ipam.ErrUnavailable, s.address, "connection refused")
 	s.Start()
 	s.Await("the entry is there", func() bool {
 		entry, err := store.Get(s.Context(), path)

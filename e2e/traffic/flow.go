@@ -13,11 +13,13 @@ import (
 // late is how long an answer may take.
 const late = time.Second
 
-// State is what is known of a flow. Packets of the last second are not counted.
+// State is what is known of a flow. Packets of the last second are not counted as sent or lost.
 type State struct {
 	Flow string `json:"flow"`
 	Sent int    `json:"sent"`
 	Lost int    `json:"lost"`
+	// Recent are those of the last second.
+	Recent int `json:"recent"`
 	// Gap is the longest time from a packet that was answered to the next one, in
 	// milliseconds, if one between them was not. Without an answer it is that until now.
 	Gap int64 `json:"gapMS"`
@@ -80,7 +82,9 @@ func (f *flow) state(reset bool) State {
 		case !recent:
 			s.Lost++
 		}
-		if !recent {
+		if recent {
+			s.Recent++
+		} else {
 			s.Sent++
 		}
 	}
@@ -88,8 +92,8 @@ func (f *flow) state(reset bool) State {
 		s.Gap = max(s.Gap, now.Sub(f.sent[last]).Milliseconds())
 	}
 	if reset {
-		f.first += uint64(s.Sent)
-		f.sent, f.answered = f.sent[s.Sent:], f.answered[s.Sent:]
+		f.first += uint64(len(f.sent))
+		f.sent, f.answered = nil, nil
 	}
 	return s
 }

@@ -221,7 +221,7 @@ func openNamespace(path string) (vishns.NsHandle, error) {
 	if err := inspect(path, func(s *unix.Statfs_t) error { return unix.Statfs(path, s) }); err != nil {
 		return 0, err
 	}
-	handle, err := vishns.GetFromPath(path)
+	handle, err := openAside(path)
 	if errors.Is(err, unix.ENOENT) {
 		return 0, &MissingError{path, "the path does not exist any more"}
 	}
@@ -238,6 +238,18 @@ func openNamespace(path string) (vishns.NsHandle, error) {
 		return 0, &MissingError{path, "the path is a namespace of another type"}
 	}
 	return handle, nil
+}
+
+// openAside opens a path by a mount of its own: that of the path is not busy then, as it would be
+// for Nomad, which unmounts a namespace only if it is not. It opens the path itself where the kernel
+// has no such mounts (before 5.2), or the caller has no right to them.
+func openAside(path string) (vishns.NsHandle, error) {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return vishns.GetFromPath(path)
+	}
+	defer unix.Close(tree) //nolint:errcheck // it ends with the handle
+	return vishns.GetFromPath(fmt.Sprintf("/proc/self/fd/%d", tree))
 }
 
 // inspect tells whether what statfs says is of a namespace.

@@ -21,10 +21,14 @@ const fewest = 4
 // whole are the flags of a test program whose results are those of one process.
 var whole = []string{"bench", "fuzz", "list", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "coverprofile", "gocoverdir"}
 
-// value returns the value of a flag of this test program; of two, that of the last.
+// value returns the value of a flag of this test program; of two, that of the last. A demo is no test
+// program, and has none.
 func value(name string) string {
 	flag.Parse()
-	return flag.Lookup("test." + name).Value.String()
+	if f := flag.Lookup("test." + name); f != nil {
+		return f.Value.String()
+	}
+	return ""
 }
 
 // isWhole tells whether the selected tests run in one process.

@@ -71,7 +71,7 @@ func (s *Store) write(ctx context.Context, path string, content []byte, index ui
 	r := request(http.MethodPut, path)
 	r.Query.Set("cas", strconv.FormatUint(index, 10))
 	var err error
-	if r.Body, err = encode(content); err != nil {
+	if r.Body, err = encode(path, content); err != nil {
 		return 0, err
 	}
 	answer, err := s.do(ctx, r)

@@ -83,6 +83,27 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// TestNotStored: what no Nomad stores is refused before it is sent, because 1.6.2 answers as a server
+// that has failed.
+func TestNotStored(t *testing.T) {
+	store := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was sent", r.Method, r.URL.Path)
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	for _, test := range []struct{ path, content string }{
+		{"allocnet/a.b", "x"}, {"allocnet/" + strings.Repeat("a", 120), "x"}, {"", "x"}, {"allocnet/a b", "x"},
+		{path, strings.Repeat("x", 64<<10)}, {path, "\xff"},
+	} {
+		_, created := store.Create(t.Context(), test.path, []byte(test.content))
+		_, updated := store.Update(t.Context(), test.path, []byte(test.content), 7)
+		for _, err := range []error{created, updated} {
+			if !errors.Is(err, ipam.ErrRefused) || !strings.Contains(err.Error(), test.path) {
+				t.Errorf("%.200q with %d bytes: error %v, want %v", test.path, len(test.content), err, ipam.ErrRefused)
+			}
+		}
+	}
+}
+
 // TestRefused: the error of a token without rights has the policy that it needs.
 func TestRefused(t *testing.T) {
 	_, err := answering(t, 403, "Permission denied").Create(t.Context(), path, []byte("x"))

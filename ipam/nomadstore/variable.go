@@ -6,6 +6,7 @@ package nomadstore
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -24,9 +25,22 @@ type variable struct {
 	Items       map[string]string
 }
 
-func encode(content []byte) ([]byte, error) {
-	if !utf8.Valid(content) {
-		return nil, fmt.Errorf("%w: a variable is text, and %d bytes are not", ipam.ErrRefused, len(content))
+// What Nomad stores: paths of a form, and variables of at most 64 KiB, with the names of their
+// items. Before it answers so with the status 400, as in 1.6.2, it says it with one that leaves open
+// what was done.
+const mostStored = 64<<10 - len(item)
+
+var validPath = regexp.MustCompile(`^[a-zA-Z0-9-_~/]{1,128}$`)
+
+// encode returns the body of a request to write a variable.
+func encode(path string, content []byte) ([]byte, error) {
+	switch {
+	case !validPath.MatchString(path):
+		return nil, fmt.Errorf("%w: the path %.256q of a variable: want 1 to 128 letters, digits, '-', '_', '~' and '/'", ipam.ErrRefused, path)
+	case len(content) > mostStored:
+		return nil, fmt.Errorf("%w: %s: the content has %d bytes, and a variable at most %d", ipam.ErrRefused, path, len(content), mostStored)
+	case !utf8.Valid(content):
+		return nil, fmt.Errorf("%w: %s: a variable is text, and %d bytes are not", ipam.ErrRefused, path, len(content))
 	}
 	return json.Marshal(map[string]any{"Items": map[string]string{item: string(content)}})
 }

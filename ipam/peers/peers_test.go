@@ -559,3 +559,18 @@ func TestDoubted(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstListing: a server that is behind, as one that has just started, has no say in which blocks
+// there are until it is known.
+func TestFirstListing(t *testing.T) {
+	store := lagging{&testStore{}, &testStore{}}
+	all := blocksOf(t, 3, endpoint("192.0.2.2"))
+	putBlock(t, store.behind, all[0])
+	for _, c := range all {
+		putBlock(t, store.testStore, c)
+	}
+	p := peers.New(peers.Options{Config: config(t), Open: open(store, host("a"))})
+	if got := mustNext(t, p).Remote; len(got) != len(all) {
+		t.Errorf("blocks %v, want %d", got, len(all))
+	}
+}

@@ -24,8 +24,13 @@ type reader struct {
 }
 
 // list lists blocks, and waits until they change if it is told to. A listing with a lower index
-// than the last one is that of a store that was restored, and not of a server that is behind.
+// than the last one is that of a store that was restored, and not of a server that is behind. One
+// without a last one may not be old: a server that has just started does not know of all blocks, and
+// the routes to the others would be removed.
 func (r reader) list(ctx context.Context, prefix string, last uint64, wait bool) (ipam.Listing, error) {
+	if last == 0 {
+		return r.now.List(ctx, prefix, 0)
+	}
 	after := uint64(0)
 	if wait {
 		after = last

@@ -35,6 +35,9 @@ name      = %q
 data_dir  = "/var/lib/nomad"
 bind_addr = "0.0.0.0"
 log_level = "DEBUG"
+
+disable_update_check = true # the machines have no other network
+
 advertise {
   http = %[2]q
   rpc  = %[2]q
@@ -43,16 +46,19 @@ advertise {
 acl {
   enabled = true
 }
+telemetry {
+  collection_interval = "60s" # of what no test reads
+}
 `
 
-// A node whose client has ended is down within 20 s.
+// A node whose client has ended is down within 8 s.
 const serverPart = `
 server {
   enabled                = true
   bootstrap_expect       = 3
-  heartbeat_grace        = "10s"
-  min_heartbeat_ttl      = "5s"
-  failover_heartbeat_ttl = "15s"
+  heartbeat_grace        = "5s"
+  min_heartbeat_ttl      = "2s"
+  failover_heartbeat_ttl = "8s"
   server_join {
     retry_join     = ["172.31.0.1", "172.31.0.2", "172.31.0.3"]
     retry_interval = "1s"
@@ -83,8 +89,9 @@ plugin "raw_exec" {
 
 const agentConfig = `
 nomad {
-  token_file = "` + tokenFile + `"
-  events     = true
+  token_file   = "` + tokenFile + `"
+  events       = true
+  job_networks = true
 }
 reconcile {
   interval = "5s"
@@ -113,7 +120,7 @@ func (m *Machine) startNomad(part, more string) error {
 	if err := errors.Join(m.Write(path, text), m.Write(morePath, more)); err != nil {
 		return err
 	}
-	return m.Start(Nomad, "nomad", "agent", "-config", path, "-config", morePath)
+	return m.Start(Nomad, "env", "GOGC=400", "nomad", "agent", "-config", path, "-config", morePath)
 }
 
 // StartClient boots a client, installs what docs/cluster.md says, and starts Nomad and the

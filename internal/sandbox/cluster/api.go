@@ -20,16 +20,19 @@ import (
 // client has a limit: calls hang while the leader is stopped.
 var client = http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// API asks the servers, one after the other until one answers, for a path below /v1/.
-// Body and answer may be nil.
+// API asks the servers, one after the other until one answers, for a path below /v1/. The first is
+// the one that has answered last: others may be stopped. Body and answer may be nil.
 func (c *Cluster) API(method, path string, body, answer any) error {
 	var errs []error
-	for _, m := range c.Servers {
-		if !m.Runs(Nomad) {
+	first := int(c.answered.Load())
+	for i := range c.Servers {
+		n := (first + i) % len(c.Servers)
+		if !c.Servers[n].Runs(Nomad) {
 			continue
 		}
-		err := c.ask(m, method, path, body, answer)
+		err := c.ask(c.Servers[n], method, path, body, answer)
 		if err == nil {
+			c.answered.Store(int32(n)) //nolint:gosec // there are three
 			return nil
 		}
 		errs = append(errs, err)
@@ -63,18 +66,24 @@ func (c *Cluster) ask(m *Machine, method, path string, body, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// Leader is the server that the servers say is the leader.
-func (c *Cluster) Leader() (*Machine, error) {
-	var address string
-	if err := c.API(http.MethodGet, "status/leader", nil, &address); err != nil {
-		return nil, err
-	}
-	for _, m := range c.Servers {
-		if strings.HasPrefix(address, m.Address.String()+":") {
-			return m, nil
+// Leader is the server that the servers say is the leader. The one that is not asked, if any, is not
+// it.
+func (c *Cluster) Leader(not *Machine) (*Machine, error) {
+	var errs []error
+	for _, asked := range c.Servers {
+		if asked == not || !asked.Runs(Nomad) {
+			continue
 		}
+		var address string
+		errs = append(errs, c.ask(asked, http.MethodGet, "status/leader", nil, &address))
+		for _, m := range c.Servers {
+			if m != not && strings.HasPrefix(address, m.Address.String()+":") {
+				return m, nil
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s says that the leader is %q, want one of the servers", asked.Name, address))
 	}
-	return nil, fmt.Errorf("the leader is %q, want one of the servers", address)
+	return nil, errors.Join(errs...)
 }
 
 // Node is a node in Nomad's API.

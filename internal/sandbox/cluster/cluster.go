@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -64,6 +65,8 @@ type Cluster struct {
 	Token string
 	// Rules is the ACL policy of the allocnet agents.
 	Rules string
+	// answered is the number of the server that has answered last.
+	answered atomic.Int32
 }
 
 // New prepares the machines of a cluster. Rules is the ACL policy of the allocnet agents.
@@ -178,7 +181,7 @@ func Await(what string, try func() error) error {
 		if waited > limit {
 			return fmt.Errorf("waited in vain: %s: %w", what, err)
 		}
-		time.Sleep(50 * time.Millisecond) // the servers answer for it, on the same processors
+		time.Sleep(100 * time.Millisecond) // the servers answer for it, on the same processors
 		waited += min(time.Since(begun), most)
 	}
 }

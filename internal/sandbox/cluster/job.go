@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // Job is a job whose allocations serve HTTP on one network, or run another program.
@@ -17,8 +19,10 @@ type Job struct {
 	ID      string
 	Network string // the CNI configuration
 	Count   int
-	// Group is put into the group, and Arguments into the CNI arguments.
-	Group, Arguments string
+	// Networks are further networks, which the agents read from the job.
+	Networks []string
+	// Group is put into the group.
+	Group string
 	// Command is the program with its arguments, if it is not that of HTTP.
 	Command []string
 }
@@ -59,14 +63,12 @@ func (j Job) hcl() string {
       delay_function = "constant"
       unlimited      = true
     }
+    meta = {
+      "allocnet.networks" = %q
+    }
     %s
     network {
       mode = "cni/job-%s"
-      cni {
-        args = {
-          %s
-        }
-      }
     }
     task "t" {
       driver = "raw_exec"
@@ -87,7 +89,7 @@ func (j Job) hcl() string {
     }
   }
 }
-`, j.ID, j.Count, j.Group, j.Network, j.Arguments, program, arguments)
+`, j.ID, j.Count, strings.Join(j.Networks, ","), j.Group, j.Network, program, arguments)
 }
 
 // Submit submits a job, without waiting for it. It is repeated until a server takes it.
@@ -161,28 +163,35 @@ func (c *Cluster) Running(job string, count int) ([]Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.running(list)
-	if err == nil && len(found) != count {
-		err = fmt.Errorf("%d run: %s", len(found), Explain(list))
+	found := slices.DeleteFunc(slices.Clone(list), func(a Allocation) bool { return !a.runs() })
+	if len(found) != count {
+		return nil, fmt.Errorf("%d run: %s", len(found), Explain(list))
 	}
-	return found, err
-}
-
-// running returns those of a list that run, with their addresses.
-func (c *Cluster) running(list []Allocation) (found []Allocation, err error) {
-	for _, a := range list {
-		if !a.runs() {
-			continue
-		}
-		if err := c.API(http.MethodGet, "allocation/"+a.ID, nil, &a); err != nil {
+	for i, a := range found {
+		if err := c.API(http.MethodGet, "allocation/"+a.ID, nil, &found[i]); err != nil {
 			return nil, err
 		}
-		if !a.Address().IsValid() {
-			return nil, fmt.Errorf("allocation %s of %s has no address", a.ID, a.NodeName)
+		if !found[i].Address().IsValid() {
+			return nil, errors.Join(fmt.Errorf("allocation %s of %s has no address", a.ID, a.NodeName), c.replaceUnattached(a))
 		}
-		found = append(found, a)
 	}
 	return found, nil
+}
+
+// replaceUnattached replaces an allocation, as an operator has to, that its client was about to
+// attach when it was killed: before Nomad calls CHECK at a restart, it takes a namespace that is
+// there for one that it has attached.
+func (c *Cluster) replaceUnattached(a Allocation) error {
+	checks, err := nomadagent.BinaryHas(nomadagent.CheckOnRestart)
+	if err != nil || checks || !c.wasKilled(a.NodeName) {
+		return err
+	}
+	return c.API(http.MethodPost, "allocation/"+a.ID+"/stop", nil, nil)
+}
+
+// wasKilled reports whether the Nomad of a client was killed since the machine was booted.
+func (c *Cluster) wasKilled(client string) bool {
+	return slices.ContainsFunc(c.Clients, func(m *Machine) bool { return m.Name == client && m.killed.Load() })
 }
 
 // Explain says how allocations are, and the last that Nomad says of each.

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,6 +42,8 @@ type Machine struct {
 	init    *exec.Cmd
 	// running has the daemons by name. Tests ask for them while others are started.
 	running sync.Map
+	// killed is whether Nomad was killed on it.
+	killed atomic.Bool
 }
 
 // on boots the machine and connects it to both networks of the cluster.
@@ -49,6 +52,7 @@ func (m *Machine) on() error {
 		return err
 	}
 	m.running.Clear()
+	m.killed.Store(false)
 	m.init = exec.Command("/proc/self/exe")
 	m.init.Env = append(nomadagent.Environ(), machineDir+"="+m.dir)
 	m.init.Stderr = os.Stderr

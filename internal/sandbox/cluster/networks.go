@@ -48,14 +48,30 @@ func (c *Cluster) writeNetworks(m *Machine) error {
 			return err
 		}
 	}
-	executor := "auto"
-	if m == c.Clients[2] {
-		executor = "plugins"
-	}
 	for name := range networks {
-		if _, err := m.Run("allocnet", "conf", "generate", name, "--name", "job-"+name, "--alloc-dir", "none", "--executor", executor); err != nil {
+		if err := c.generate(m, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// generate writes the CNI configuration of jobs for a network. What jobs select, and the index of an
+// allocation, is read from Nomad by the agent. Jobs on Flat do without it: the plugin alone executes
+// their calls, and on the second client it does if the agent does not.
+func (c *Cluster) generate(m *Machine, network string) error {
+	name := "job-" + network
+	words := []string{"allocnet", "conf", "generate", network, "--name", name, "--alloc-dir", "none"}
+	if m == c.Clients[2] {
+		words = append(words, "--executor", "plugins")
+	}
+	if network != Flat {
+		words = append(words, "--job-networks")
+	}
+	if _, err := m.Run(words...); err != nil || network != Flat || m != c.Clients[1] {
+		return err
+	}
+	path := "/opt/cni/config/00-" + name + ".conflist"
+	_, err := m.Run("sh", "-ec", `sed -i 's/"type": "allocnet-cni",/&"agent": {"mode": "prefer"},/' `+path+"; grep -q prefer "+path)
+	return err
 }

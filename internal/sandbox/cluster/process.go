@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,6 +67,18 @@ func (p *process) findChild() error {
 	return fmt.Errorf("process %d has no child", own)
 }
 
+// Has reports whether the process of a directory of /proc runs on one of the clients.
+func (c *Cluster) Has(proc string) bool {
+	namespace, err := os.Readlink(proc + "/ns/pid")
+	return err == nil && slices.ContainsFunc(c.Clients, func(m *Machine) bool {
+		if !m.IsOn() {
+			return false
+		}
+		of, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", m.init.Process.Pid))
+		return err == nil && of == namespace
+	})
+}
+
 // Runs reports whether a daemon of the machine runs.
 func (m *Machine) Runs(name string) bool {
 	p := m.process(name)
@@ -84,6 +97,9 @@ func (m *Machine) Runs(name string) bool {
 func (m *Machine) Signal(name string, signal unix.Signal) error {
 	if !m.Runs(name) {
 		return fmt.Errorf("%s of %s does not run", name, m.Name)
+	}
+	if name == Nomad && signal == unix.SIGKILL {
+		m.killed.Store(true)
 	}
 	p := m.process(name)
 	if err := unix.Kill(p.pid, signal); err != nil {

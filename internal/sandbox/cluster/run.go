@@ -4,8 +4,6 @@
 package cluster
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,36 +11,46 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
-// Run starts a cluster in a sandbox, with the policy of docs/cluster.md, and runs tests on it. It is
-// what TestMain exits with.
-func Run(layout Layout, tests func(*Cluster) int) int {
+// Run divides tests among sandboxes, and starts a cluster in each, with the policy of docs/cluster.md. It
+// is what TestMain exits with. Before the tests, prepare gets the cluster.
+func Run(layout Layout, prepare func(*Cluster) error, tests func() int) int {
 	Main()
-	return sandbox.Main(func() int {
-		return nomadagent.Run(func() int {
-			code, err := run(layout, tests)
-			if err != nil {
-				_, _ = fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			return code
-		})
+	end := func() {}
+	return sandbox.MainDivided(func() int {
+		code := tests()
+		end()
+		return code
+	}, func() (err error) {
+		end, err = start(layout, prepare)
+		return err
 	})
 }
 
-func run(layout Layout, tests func(*Cluster) int) (int, error) {
+// start starts a cluster, until end.
+func start(layout Layout, prepare func(*Cluster) error) (end func(), err error) {
 	rules, err := Policy()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	c, err := New(rules, layout)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer c.Close()
-	if err := c.Start(); err != nil {
-		return 0, err
+	clean, err := nomadagent.Begin()
+	if err != nil {
+		return nil, err
 	}
-	return tests(c), nil
+	end = func() {
+		c.Close()
+		clean()
+	}
+	if err = c.Start(); err == nil {
+		err = prepare(c)
+	}
+	if err != nil {
+		end()
+	}
+	return end, err
 }
 
 // KeepLogs copies the logs of all machines to a test's artifacts.

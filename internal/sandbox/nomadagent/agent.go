@@ -36,10 +36,12 @@ type Agent struct {
 	*testing.T
 	dir, allocnet string
 	// TLS is the client's, of an agent whose configuration has TLS for HTTP.
-	TLS    *tls.Config
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    *os.File
+	TLS *tls.Config
+	// Address is that of its configuration.
+	Address string
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	log     *os.File
 }
 
 // NewAgent returns an agent that has not been started. Its configuration becomes
@@ -116,11 +118,11 @@ func (a *Agent) Pause() (resume func()) {
 // API reads from the agent's HTTP API.
 func (a *Agent) API(path string, target any) error {
 	client := http.Client{Timeout: time.Minute} // a hung agent is an error
-	address := "http://127.0.0.1:4646/v1/"
+	scheme := "http"
 	if a.TLS != nil {
-		client.Transport, address = &http.Transport{TLSClientConfig: a.TLS, DisableKeepAlives: true}, "https://127.0.0.1:4646/v1/"
+		client.Transport, scheme = &http.Transport{TLSClientConfig: a.TLS, DisableKeepAlives: true}, "https"
 	}
-	response, err := client.Get(address + path)
+	response, err := client.Get(scheme + "://" + cmp.Or(a.Address, localhost) + ":4646/v1/" + path)
 	if err != nil {
 		return err
 	}

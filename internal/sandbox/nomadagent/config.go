@@ -3,12 +3,20 @@
 
 package nomadagent
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
-// Config is the configuration of an agent that is server and client, on 127.0.0.1 alone, with
-// the driver raw_exec.
+// localhost is the address of an agent that is alone.
+const localhost = "127.0.0.1"
+
+// Config is the configuration of an agent that is server and client, on one address of the loopback
+// interface alone, with the driver raw_exec.
 type Config struct {
 	DataDir string
+	// Address tells agents of one test from each other. Empty: 127.0.0.1.
+	Address string
 	// Client and Options are further lines of the client and of its options.
 	Client, Options string
 	// More are lines at the top.
@@ -16,12 +24,15 @@ type Config struct {
 }
 
 const config = `
-data_dir  = "%s"
-bind_addr = "127.0.0.1"
+data_dir  = %q
+bind_addr = %[2]q
+
+disable_update_check = true # the sandbox has no other network
+
 advertise {
-  http = "127.0.0.1"
-  rpc  = "127.0.0.1"
-  serf = "127.0.0.1"
+  http = %[2]q
+  rpc  = %[2]q
+  serf = %[2]q
 }
 server {
   enabled          = true
@@ -29,23 +40,23 @@ server {
 }
 client {
   enabled           = true
-  servers           = ["127.0.0.1:4647"]
+  servers           = ["%[2]s:4647"]
   network_interface = "lo"
   options = {
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"
-    %s
+    %[3]s
   }
-  %s
+  %[4]s
 }
 plugin "raw_exec" {
   config {
     enabled = true
   }
 }
-%s
+%[5]s
 `
 
 // String returns the configuration as HCL.
 func (c Config) String() string {
-	return fmt.Sprintf(config, c.DataDir, c.Options, c.Client, c.More)
+	return fmt.Sprintf(config, c.DataDir, cmp.Or(c.Address, localhost), c.Options, c.Client, c.More)
 }

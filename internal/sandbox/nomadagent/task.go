@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -41,31 +40,25 @@ func KillTasks() {
 	}
 }
 
-// Run runs tests, and ends what their agents leave behind: processes, and
-// control groups, which are in no namespace.
+// Run runs tests, and ends what their agents leave behind.
 func Run(run func() int) int {
-	before := controlGroups()
-	code := run()
-	KillTasks()
-	for group := range controlGroups() {
-		if before[group] {
-			continue
-		}
-		if out, err := exec.Command("find", group, "-depth", "-type", "d", "-delete").CombinedOutput(); err != nil {
-			_, _ = fmt.Fprintf(os.Stderr, "control group %s is left: %s\n", group, out) // stderr is the only log
-		}
+	end, err := Begin()
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err) // stderr is the only log
+		return 1
 	}
-	return code
+	defer end()
+	return run()
 }
 
-// controlGroups returns the machine's groups of Nomad.
-func controlGroups() map[string]bool {
-	present := map[string]bool{}
-	for _, pattern := range []string{"/sys/fs/cgroup/nomad*", "/sys/fs/cgroup/*/nomad*"} {
-		found, _ := filepath.Glob(pattern)
-		for _, group := range found {
-			present[group] = true
+// Begin is called before agents are started. With end, what they leave behind ends: processes, and
+// control groups.
+func Begin() (end func(), err error) {
+	groups, err := useGroups()
+	return func() {
+		KillTasks()
+		if err := groups.end(); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err) // stderr is the only log
 		}
-	}
-	return present
+	}, err
 }

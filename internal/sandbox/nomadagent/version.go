@@ -42,6 +42,12 @@ func (a *Agent) Version() nomad.Version {
 	return v
 }
 
+// BinaryHas reports whether Binary has what a version was the first to have.
+func BinaryHas(since nomad.Version) (bool, error) {
+	v, err := version()
+	return v.Has(since), err
+}
+
 // Has reports whether the agent has what a version was the first to have.
 func (a *Agent) Has(since nomad.Version) bool {
 	a.Helper()

@@ -25,10 +25,10 @@ func TestVanished(t *testing.T) {
 	s := withoutJob(t)
 	c1, c2, c3 := lab.Clients[0], lab.Clients[1], lab.Clients[2]
 	first := s.attach(c1, "first")
-	s.senders = []*sender{sendOn(t, first, s.attach(c3, "third"), small)}
+	s.senders = []*sender{s.sendOn(first, s.attach(c3, "third"), small)}
 	killed := s.attach(c2, "killed")
 	s.requireReach(first, killed)
-	moving := sendOn(t, first, killed, small)
+	moving := s.sendOn(first, killed, small)
 	old, err := lab.Nodes(c2)
 	must(t, err)
 
@@ -37,6 +37,7 @@ func TestVanished(t *testing.T) {
 		c2.Off()
 		must(t, c2.Wipe("/"))
 		must(t, lab.BootClient(c2))
+		must(t, writeNetworks(c2))
 		before = s.snapshot(c2)
 		must(t, lab.StartNomad(c2))
 		must(t, c2.StartAgent())

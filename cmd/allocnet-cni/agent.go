@@ -26,9 +26,13 @@ type agentConf struct {
 const (
 	// prefer has the plugin handle a call that the agent does not handle.
 	prefer = "prefer"
-	// require makes such a call fail.
+	// require makes such a call fail, unless it is one of agentless.
 	require = "require"
 )
+
+// agentless are the verbs that work from the record, and never require the agent: Nomad
+// calls DEL once, and then deletes the namespace.
+var agentless = []string{"DEL", "GC"}
 
 // dispatch delegates the call to the agent if the plugin configuration says so,
 // and otherwise runs the verb in this process.
@@ -44,7 +48,7 @@ func (r *request) dispatch(verb func(*request) error) error {
 		return err
 	case errors.As(err, &failed) && !unhandled(failed):
 		return types.NewError(failed.Code, failed.Msg, failed.Details)
-	case r.conf.Agent.Mode == require:
+	case r.conf.Agent.Mode == require && !slices.Contains(agentless, os.Getenv("CNI_COMMAND")):
 		return types.NewError(types.ErrTryAgainLater, "the agent is required: "+err.Error(), "")
 	case r.ctx.Err() != nil:
 		return err

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,7 @@ func TestDispatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		socket   string
 		mode     string
+		verb     string // default: ADD
 		ended    bool
 		code     uint // of a CNI error; 0: the verb ran
 		noError  bool
@@ -85,6 +87,10 @@ func TestDispatch(t *testing.T) {
 		"access denied, required":         {socket: serveAgent(t, 403, api.Error{Code: 102}), mode: require, code: 11},
 		"no agent":                        {socket: filepath.Join(t.TempDir(), "none")},
 		"no agent, required":              {socket: filepath.Join(t.TempDir(), "none"), mode: require, code: 11},
+		"no agent, required for STATUS":   {socket: filepath.Join(t.TempDir(), "none"), mode: require, verb: "STATUS", code: 11},
+		"no agent for DEL, required":      {socket: filepath.Join(t.TempDir(), "none"), mode: require, verb: "DEL"},
+		"overloaded at GC, required":      {socket: serveAgent(t, 503, api.Error{Code: 11}), mode: require, verb: "GC"},
+		"refused DEL":                     {socket: serveAgent(t, 422, refused), mode: require, verb: "DEL", code: 7},
 		"the call's deadline has expired": {socket: filepath.Join(t.TempDir(), "none"), ended: true, code: 999},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +106,7 @@ func TestDispatch(t *testing.T) {
 			if !test.disabled {
 				r.conf.Agent = &agentConf{Socket: test.socket, Mode: test.mode}
 			}
+			t.Setenv("CNI_COMMAND", cmp.Or(test.verb, "ADD"))
 			var err error
 			printed := captureStdout(t, func() { err = r.dispatch(func(*request) error { return own }) })
 			switch {

@@ -60,7 +60,7 @@ const served = `allocnet_requests_total{code="%s",handler="/v1/cni",method="POST
 // it if there is none. Each of the two tears down the allocations of the other.
 func TestPluginUsesTheAgent(t *testing.T) {
 	h := newHost(t)
-	for _, id := range []string{"c1", "c2"} {
+	for _, id := range []string{"c1", "c2", "c4"} {
 		h.namespace(id)
 	}
 	h.start()
@@ -81,7 +81,7 @@ func TestPluginUsesTheAgent(t *testing.T) {
 	if !strings.Contains(stderr, "continuing without the agent") {
 		t.Errorf("it does not say so: %s", stderr)
 	}
-	if out, _, code := h.cni("DEL", "c2", "require"); code == 0 || !strings.Contains(out, `"code": 11`) {
+	if out, _, code := h.cni("ADD", "c4", "require"); code == 0 || !strings.Contains(out, `"code": 11`) {
 		t.Errorf("the agent is required: %d %s", code, out)
 	}
 
@@ -91,6 +91,11 @@ func TestPluginUsesTheAgent(t *testing.T) {
 	}
 	if stdout, stderr, code := h.cni("DEL", "c2", "require"); code != 0 || h.metric(fmt.Sprintf(served, "204")) != 1 {
 		t.Errorf("DEL by the agent: %d %s\n%s", code, stdout, stderr)
+	}
+	h.requireAdded(h.cni("ADD", "c4", "require"))
+	h.end(unix.SIGTERM)
+	if stdout, stderr, code := h.cni("DEL", "c4", "require"); code != 0 || !strings.Contains(stderr, "continuing without the agent") {
+		t.Errorf("DEL without the agent that is required: %d %s\n%s", code, stdout, stderr)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -18,7 +18,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/internal/searchpath"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -27,9 +29,9 @@ const PluginName = "allocnet-cni"
 
 // NetworkSource reads the networks that a job selects outside of the CNI call.
 type NetworkSource interface {
-	// Networks returns the networks of an allocation; none for an allocation that
-	// selects no further networks, or that is not the orchestrator's.
-	Networks(ctx context.Context, id string) ([]selection.Element, error)
+	// Networks returns whose an allocation is, and its networks; neither for an allocation
+	// that is not the orchestrator's.
+	Networks(ctx context.Context, id string) (policy.Identity, []selection.Element, error)
 	// Forget drops the stored networks of an allocation that has ended.
 	Forget(id string) error
 }
@@ -42,7 +44,7 @@ type Plugin struct {
 	// Chroot is where the host's files are; the plugin and those that it
 	// delegates to run there. Empty: where the agent runs.
 	Chroot string
-	// JobNetworks are added to the networks of the call. Nil: none.
+	// JobNetworks are added to the networks of the call, with the identity. Nil: none.
 	JobNetworks NetworkSource
 }
 
@@ -88,7 +90,7 @@ func (p *Plugin) failure(stdout []byte, stderr string, err error) error {
 }
 
 // prepare removes the key agent from the configuration, with which the plugin would
-// call the agent again, and adds the job's networks.
+// call the agent again, and adds what the orchestrator says of the job.
 func (p *Plugin) prepare(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(config, &keys); err != nil {
@@ -98,21 +100,53 @@ func (p *Plugin) prepare(ctx context.Context, env map[string]string, config []by
 	if err := json.Unmarshal(keys["type"], &kind); err != nil || kind != PluginName {
 		return nil, decodingFailure(fmt.Errorf("type %s: want %q, the plugin that the agent runs", keys["type"], PluginName))
 	}
+	if err := p.admit(env["CNI_COMMAND"], keys["agent"]); err != nil {
+		return nil, err
+	}
 	delete(keys, "agent")
 	if p.JobNetworks != nil && (env["CNI_COMMAND"] == "ADD" || env["CNI_COMMAND"] == "CHECK") {
-		if err := p.addJobNetworks(ctx, env["CNI_CONTAINERID"], keys); err != nil {
+		if err := p.addJob(ctx, env["CNI_CONTAINERID"], keys); err != nil {
 			return nil, err
 		}
 	}
 	return json.Marshal(keys)
 }
 
-// addJobNetworks adds the networks to args.cni, where the CNI conventions have the
+// admit refuses a call of a conflist whose jobs select networks that this agent does not
+// read: the allocation would have the main network alone.
+func (p *Plugin) admit(command string, agent json.RawMessage) error {
+	var conf struct {
+		JobNetworks bool `json:"jobNetworks"`
+	}
+	if p.JobNetworks != nil || command != "ADD" && command != "STATUS" || json.Unmarshal(agent, &conf) != nil || !conf.JobNetworks {
+		return nil
+	}
+	return &api.Error{
+		Code: api.CodeInvalidConfig, Msg: "the agent does not read the networks of jobs, and the conflist has \"jobNetworks\"",
+		Details: "set job_networks = true in the block nomad of the agent, or run allocnet conf generate with --job-networks=false", Status: http.StatusUnprocessableEntity,
+	}
+}
+
+// addJob adds identity and networks to args.cni, where the CNI conventions have the
 // arguments of the runtime.
-func (p *Plugin) addJobNetworks(ctx context.Context, id string, keys map[string]json.RawMessage) error {
-	networks, err := p.JobNetworks.Networks(ctx, id)
-	if err != nil || len(networks) == 0 {
+func (p *Plugin) addJob(ctx context.Context, id string, keys map[string]json.RawMessage) error {
+	identity, networks, err := p.JobNetworks.Networks(ctx, id)
+	if err != nil {
 		return err
+	}
+	added := map[string]any{}
+	if identity != (policy.Identity{}) {
+		added["identity"] = identity
+	}
+	if len(networks) > 0 {
+		added["networks"] = networks
+	}
+	return addArgs(keys, added)
+}
+
+func addArgs(keys map[string]json.RawMessage, added map[string]any) error {
+	if len(added) == 0 {
+		return nil
 	}
 	args := map[string]map[string]json.RawMessage{}
 	if keys["args"] != nil {
@@ -123,12 +157,17 @@ func (p *Plugin) addJobNetworks(ctx context.Context, id string, keys map[string]
 	if args["cni"] == nil {
 		args["cni"] = map[string]json.RawMessage{}
 	}
-	if args["cni"]["networks"] != nil {
-		return decodingFailure(errors.New("args.cni.networks: is set already, and the job selects networks by its blocks, too"))
+	for key, value := range added {
+		if args["cni"][key] != nil {
+			return decodingFailure(fmt.Errorf("args.cni.%s: is set already, and Nomad has it for this allocation, too", key))
+		}
+		data, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		args["cni"][key] = data
 	}
-	if args["cni"]["networks"], err = json.Marshal(networks); err != nil {
-		return err
-	}
-	keys["args"], err = json.Marshal(args)
+	data, err := json.Marshal(args)
+	keys["args"] = data
 	return err
 }

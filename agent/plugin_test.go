@@ -15,17 +15,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
 
-// noted has a job network for the allocation "a", and records the forgotten IDs.
+// noted knows the allocation "a" of the namespace prod, which has a job network, and "n", which
+// has none. It records the forgotten IDs.
 type noted struct{ forgotten []string }
 
-func (n *noted) Networks(_ context.Context, id string) ([]selection.Element, error) {
-	if id != "a" {
-		return nil, nil
+func (n *noted) Networks(_ context.Context, id string) (policy.Identity, []selection.Element, error) {
+	who := policy.Identity{Namespace: "prod", Job: "db"}
+	switch id {
+	case "a":
+		return who, []selection.Element{{Name: "storage", Interface: "net5"}}, nil
+	case "n":
+		return who, nil, nil
 	}
-	return []selection.Element{{Name: "storage", Interface: "net5"}}, nil
+	return policy.Identity{}, nil, nil
 }
 
 func (n *noted) Forget(id string) error {
@@ -50,8 +56,10 @@ func TestPluginCall(t *testing.T) {
 		return string(result), err
 	}
 	for _, test := range []struct{ command, id, config, want string }{
-		{"ADD", "a", `{"type": "allocnet-cni", "agent": {"socket": "/x"}}`, `{"args": {"cni": {"networks": [{"name": "storage", "interface": "net5"}]}}, "type": "allocnet-cni"}`},
-		{"ADD", "a", `{"type": "allocnet-cni", "args": {"cni": {"x": 1}, "y": {"z": 2}}}`, `{"args": {"cni": {"networks": [{"name": "storage", "interface": "net5"}], "x": 1}, "y": {"z": 2}}, "type": "allocnet-cni"}`},
+		{"ADD", "a", `{"type": "allocnet-cni", "agent": {"socket": "/x"}}`, `{"args": {"cni": {"identity": {"namespace": "prod", "job": "db"}, "networks": [{"name": "storage", "interface": "net5"}]}}, "type": "allocnet-cni"}`},
+		{"ADD", "n", `{"type": "allocnet-cni"}`, `{"args": {"cni": {"identity": {"namespace": "prod", "job": "db"}}}, "type": "allocnet-cni"}`},
+		{"ADD", "b", `{"type": "allocnet-cni", "agent": {"mode": "require", "jobNetworks": true}}`, `{"type": "allocnet-cni"}`},
+		{"ADD", "a", `{"type": "allocnet-cni", "args": {"cni": {"x": 1}, "y": {"z": 2}}}`, `{"args": {"cni": {"identity": {"namespace": "prod", "job": "db"}, "networks": [{"name": "storage", "interface": "net5"}], "x": 1}, "y": {"z": 2}}, "type": "allocnet-cni"}`},
 		{"ADD", "b", `{"type": "allocnet-cni"}`, `{"type": "allocnet-cni"}`},
 		{"STATUS", "a", `{"type": "allocnet-cni"}`, `{"type": "allocnet-cni"}`},
 	} {
@@ -68,13 +76,31 @@ func TestPluginCall(t *testing.T) {
 	}
 	for config, word := range map[string]string{
 		`{"type": "bridge"}`: "allocnet-cni", `{}`: "allocnet-cni", `[]`: "cannot be read",
-		`{"type": "allocnet-cni", "args": {"cni": {"networks": "x"}}}`: "is set already",
+		`{"type": "allocnet-cni", "args": {"cni": {"networks": "x"}}}`: "args.cni.networks: is set already",
+		`{"type": "allocnet-cni", "args": {"cni": {"identity": {}}}}`:  "args.cni.identity: is set already",
 	} {
 		_, err := call("ADD", "a", config)
 		var refused *api.Error
 		if !errors.As(err, &refused) || refused.Code != api.CodeDecoding || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v, want %q", config, err, word)
 		}
+	}
+}
+
+// TestPluginWithoutJobNetworks: an agent that does not read the networks of jobs attaches none
+// of a conflist whose jobs select networks so.
+func TestPluginWithoutJobNetworks(t *testing.T) {
+	p := script(t, `cat`)
+	const conflist = `{"type": "allocnet-cni", "agent": {"mode": "require", "jobNetworks": true}}`
+	for verb, refuses := range map[string]bool{"ADD": true, "STATUS": true, "CHECK": false, "DEL": false, "GC": false} {
+		_, err := p.Call(t.Context(), map[string]string{"CNI_COMMAND": verb, "CNI_CONTAINERID": "a"}, []byte(conflist))
+		var refused *api.Error
+		if errors.As(err, &refused) != refuses || refuses && (refused.Code != api.CodeInvalidConfig || !strings.Contains(err.Error(), "job_networks = true")) {
+			t.Errorf("%s: %v, want refused: %t", verb, err, refuses)
+		}
+	}
+	if _, err := p.Call(t.Context(), map[string]string{"CNI_COMMAND": "ADD"}, []byte(`{"type": "allocnet-cni", "agent": {"mode": "require"}}`)); err != nil {
+		t.Errorf("without job networks: %v", err)
 	}
 }
 

@@ -46,6 +46,9 @@ type MultiAgent struct {
 	// Mode is "require", or "prefer" when the plugin may execute a call itself
 	// that the agent does not. Empty: prefer.
 	Mode string `json:"mode,omitempty"`
+	// JobNetworks has an agent refuse calls that does not read the networks of jobs.
+	// Requires the mode "require".
+	JobNetworks bool `json:"jobNetworks,omitempty"`
 }
 
 // multiVersion is the highest version with which Nomad always calls DEL: with

@@ -73,6 +73,10 @@ func TestMulti(t *testing.T) {
 			Multi{Name: "multi", Primary: "web", Agent: &MultiAgent{Mode: "require"}},
 			`"primary": "web", "agent": {"mode": "require"}`,
 		},
+		"job networks": {
+			Multi{Name: "multi", Primary: "web", Agent: &MultiAgent{Mode: "require", JobNetworks: true}},
+			`"primary": "web", "agent": {"mode": "require", "jobNetworks": true}`,
+		},
 		"at another socket": {
 			Multi{Name: "multi", Primary: "web", Agent: &MultiAgent{Socket: "/run/a.sock"}},
 			`"primary": "web", "agent": {"socket": "/run/a.sock"}`,

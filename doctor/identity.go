@@ -25,14 +25,40 @@ func (d *Doctor) forgeable(r *Report, c *cniconf.Catalog) {
 	}
 }
 
+// unreadJobs reports conflists of allocnet-cni for a Nomad whose jobs select networks only where
+// the agent reads them, and that do not require it: such a job starts with the main network alone.
+func (d *Doctor) unreadJobs(r *Report, c *cniconf.Catalog) {
+	if d.NomadVersion.Has(nomad.JobArguments) {
+		return
+	}
+	for _, n := range c.Networks {
+		if conf, found := ownConf(n); found && !conf.Agent.JobNetworks {
+			r.addWarning(n.Path, fmt.Sprintf("in Nomad %s a job selects networks by meta and further network blocks, which only the agent reads: with this conflist it starts without them, and no error says so", d.NomadVersion),
+				"run allocnet conf generate again, and allocnet agent with job_networks = true in its block nomad")
+		}
+	}
+}
+
+// ownPluginConf has the keys of a plugin configuration of allocnet-cni that are examined.
+type ownPluginConf struct {
+	Type, Identity string
+	Agent          struct{ JobNetworks bool }
+}
+
+// ownConf returns the plugin configuration of allocnet-cni in a conflist.
+func ownConf(n *cniconf.Network) (ownPluginConf, bool) {
+	for _, plugin := range n.List.Plugins {
+		var conf ownPluginConf
+		if json.Unmarshal(plugin.Bytes, &conf) == nil && conf.Type == ownPlugin {
+			return conf, true
+		}
+	}
+	return ownPluginConf{}, false
+}
+
 // acceptsIdentity is whether a conflist has allocnet-cni with the identity of Nomad, the
 // default.
 func acceptsIdentity(n *cniconf.Network) bool {
-	for _, plugin := range n.List.Plugins {
-		var conf struct{ Type, Identity string }
-		if json.Unmarshal(plugin.Bytes, &conf) == nil && conf.Type == ownPlugin && conf.Identity != "unknown" {
-			return true
-		}
-	}
-	return false
+	conf, found := ownConf(n)
+	return found && conf.Identity != "unknown"
 }

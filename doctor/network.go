@@ -52,6 +52,7 @@ func (d *Doctor) networks(r *Report) []network {
 	d.exposed(r, catalog)
 	d.unread(r, catalog)
 	d.forgeable(r, catalog)
+	d.unreadJobs(r, catalog)
 	var networks []network
 	for _, n := range catalog.Networks {
 		networks = append(networks, describe(n))

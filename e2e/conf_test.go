@@ -118,10 +118,11 @@ func TestConfGenerateAsksNomad(t *testing.T) {
 	h := newHost(t)
 	h.installPlugin()
 	file := h.conf + "/00-multi.conflist"
-	for version, test := range map[string]struct{ identity, warning string }{
-		"1.6.2":  {warning: "in Nomad 1.6.2 a job cannot have CNI arguments"},
-		"1.8.4":  {identity: `"identity": "unknown"`},
-		"1.11.3": {},
+	const meta, arguments, agent = `"allocnet.networks" = "storage,`, `networks = "storage,`, `"jobNetworks": true`
+	for version, test := range map[string]struct{ identity, agent, says string }{
+		"1.6.2":  {agent: agent, says: meta},
+		"1.8.4":  {identity: `"identity": "unknown"`, says: "args = {\n        " + arguments},
+		"1.11.3": {says: "args = {\n        " + arguments},
 	} {
 		nomad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprintf(w, `{"config": {"DataDir": "/data", "Version": {"Version": %q}, "Client": {"Enabled": true, "CNIConfigDir": %q}}}`, version, h.conf)
@@ -132,15 +133,25 @@ func TestConfGenerateAsksNomad(t *testing.T) {
 		if o.code != 0 || !strings.Contains(list, `"allocDir": "/data/alloc"`) || strings.Contains(list, `"identity"`) != (test.identity != "") || !strings.Contains(list, test.identity) {
 			t.Errorf("%s: exit code %d, %s\n%s", version, o.code, o.stderr, list)
 		}
-		if strings.Contains(o.stderr, "warning") != (test.warning != "") || !strings.Contains(o.stderr, test.warning) {
-			t.Errorf("%s: it warns %q, want %q", version, o.stderr, test.warning)
+		if strings.Contains(list, agent) != (test.agent != "") || !strings.Contains(o.stdout, test.says) {
+			t.Errorf("%s: it says %q, want %q\n%s", version, o.stdout, test.says, list)
 		}
 		h.must("conf", "generate", "web", "--check")
 		const problem = "a job can set the namespace"
 		if out := h.allocnet("doctor").stdout; strings.Contains(out, problem) {
 			t.Errorf("%s: doctor:\n%s", version, out)
 		}
-		h.must("conf", "generate", "web", "--identity", "nomad")
+		const unread = "a job selects networks by meta"
+		if out := h.allocnet("doctor").stdout; strings.Contains(out, unread) {
+			t.Errorf("%s: doctor:\n%s", version, out)
+		}
+		out := h.must("conf", "generate", "web", "--identity", "nomad", "--job-networks=false")
+		if strings.Contains(out, "It cannot select other networks") != (test.agent != "") || strings.Contains(read(t, file), agent) {
+			t.Errorf("%s: without the agent:\n%s", version, out)
+		}
+		if out := h.allocnet("doctor").stdout; strings.Contains(out, unread) != (test.agent != "") {
+			t.Errorf("%s: doctor of a conflist without the agent:\n%s", version, out)
+		}
 		if out := h.allocnet("doctor").stdout; strings.Contains(out, problem) != (test.identity != "") {
 			t.Errorf("%s: doctor of the identity of Nomad:\n%s", version, out)
 		}

@@ -15,10 +15,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
 
-// networkCache keeps the job networks of each allocation in a file.
+// job is what Nomad says of an allocation: whose it is, and the networks that its job
+// selects.
+type job struct {
+	Identity policy.Identity     `json:"identity"`
+	Networks []selection.Element `json:"networks"`
+}
+
+// networkCache keeps the job of each allocation in a file.
 type networkCache struct {
 	dir string
 	log hclog.Logger
@@ -26,34 +34,46 @@ type networkCache struct {
 
 func (c networkCache) path(id string) string { return filepath.Join(c.dir, id+".json") }
 
-// load returns the cached networks of an allocation, and whether there are any on
-// disk. A file that a power cut truncated counts as not found: Nomad has the
-// original.
-func (c networkCache) load(id string) (elements []selection.Element, found bool, err error) {
+// load returns the cached job of an allocation; nil if it is not on disk. A file that a
+// power cut truncated counts as not found: Nomad has the original.
+func (c networkCache) load(id string) (*job, error) {
 	data, err := os.ReadFile(c.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	elements, err = selection.Parse(string(data))
-	if err == nil && !bytes.HasPrefix(data, []byte("[")) {
-		err = errors.New("want a JSON list")
-	}
+	j, err := decodeJob(data)
 	if err != nil {
 		c.log.Warn("cached job networks are damaged, asking Nomad", "path", c.path(id), "error", err)
-		return nil, false, nil
+		return nil, nil
 	}
-	return elements, true, nil
+	return j, nil
+}
+
+// decodeJob checks the networks as those of a job.
+func decodeJob(data []byte) (*job, error) {
+	var cached struct {
+		job
+		Networks json.RawMessage `json:"networks"`
+	}
+	if err := json.Unmarshal(data, &cached); err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(cached.Networks, []byte("[")) {
+		return nil, errors.New("networks: want a JSON list")
+	}
+	elements, err := selection.Parse(string(cached.Networks))
+	return &job{cached.Identity, elements}, err
 }
 
 // store replaces the file of an allocation atomically.
-func (c networkCache) store(id string, elements []selection.Element) error {
-	if elements == nil {
-		elements = []selection.Element{}
+func (c networkCache) store(id string, j job) error {
+	if j.Networks == nil {
+		j.Networks = []selection.Element{}
 	}
-	data, err := json.Marshal(elements)
+	data, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}

@@ -7,21 +7,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
 // metaKey is the group's meta that selects networks, in either form of package
 // selection.
-const metaKey = "allocnet.networks"
+const metaKey = ownMeta + "networks"
+
+// ownMeta is the prefix of the keys that are allocnet's: another one is a mistake.
+const ownMeta = "allocnet."
 
 // cniMode is the prefix of a network block's mode that names a CNI network.
 const cniMode = "cni/"
@@ -44,31 +50,49 @@ func (e *SelectionError) Error() string {
 // Kind is that of package errdefs.
 func (*SelectionError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Networks returns the job networks of an allocation: those of the group's
+// Networks returns whose an allocation is, and its job networks: those of the group's
 // network blocks with mode cni/NAME, except the first block, in their order, then
-// those of the group's meta. An allocation whose ID is no UUID is not Nomad's and
-// has none.
+// those of the group's meta. An allocation whose ID is no UUID is not Nomad's: it has no
+// networks, and its identity is not known.
 //
 // The answer is cached, so that a restart of the allocation needs no Nomad
 // server; a job update replaces the allocation. If Nomad cannot be reached, the
 // request is repeated until ctx ends.
-func (c *Client) Networks(ctx context.Context, id string) ([]selection.Element, error) {
+func (c *Client) Networks(ctx context.Context, id string) (policy.Identity, []selection.Element, error) {
 	if !uuid.MatchString(id) {
-		return nil, nil
+		return policy.Identity{}, nil, nil
 	}
-	elements, found, err := c.cache.load(id)
-	if found || err != nil {
-		return elements, err
+	j, err := c.cache.load(id)
+	if err == nil && j == nil {
+		j, err = c.readJob(ctx, id)
 	}
+	if err != nil {
+		return policy.Identity{}, nil, err
+	}
+	return j.Identity, j.Networks, nil
+}
+
+// readJob asks Nomad, and caches the answer.
+func (c *Client) readJob(ctx context.Context, id string) (*job, error) {
 	a, err := c.allocation(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	elements, err = jobNetworks(a)
+	elements, err := jobNetworks(a)
 	if err != nil {
 		return nil, err
 	}
-	return elements, c.cache.store(id, elements)
+	j := job{identity(a), elements}
+	return &j, c.cache.store(id, j)
+}
+
+// identity is what Nomad 1.9.4 and later say of an allocation in CNI arguments.
+func identity(a *api.Allocation) policy.Identity {
+	i := policy.Identity{Namespace: a.Namespace, Job: a.JobID, Group: a.TaskGroup}
+	if a.Job != nil && a.Job.Region != nil {
+		i.Region = *a.Job.Region
+	}
+	return i
 }
 
 // Forget removes the cached networks of an allocation, if any.
@@ -132,7 +156,10 @@ func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := group.Meta[metaKey]
+	text, err := metaNetworks(a, group)
+	if err != nil {
+		return nil, err
+	}
 	if strings.Contains(text, "${") {
 		return nil, &SelectionError{a.ID, "meta " + metaKey, fmt.Sprintf("%q has a variable: Nomad interpolates none there", text)}
 	}
@@ -141,6 +168,28 @@ func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
 		return nil, &SelectionError{a.ID, "meta " + metaKey, err.Error()}
 	}
 	return append(elements, named...), nil
+}
+
+// metaNetworks returns the selection in the meta of a group, which includes that of its job.
+func metaNetworks(a *api.Allocation, group *api.TaskGroup) (string, error) {
+	meta := maps.Clone(a.Job.Meta)
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	maps.Copy(meta, group.Meta)
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
+		if strings.HasPrefix(key, ownMeta) && key != metaKey {
+			return "", &SelectionError{a.ID, "meta " + key, "is unknown: want " + metaKey}
+		}
+	}
+	for _, task := range group.Tasks {
+		for _, key := range slices.Sorted(maps.Keys(task.Meta)) {
+			if strings.HasPrefix(key, ownMeta) {
+				return "", &SelectionError{a.ID, fmt.Sprintf("meta %s of task %s", key, task.Name), "a task has the networks of its group: move it there"}
+			}
+		}
+	}
+	return meta[metaKey], nil
 }
 
 // blockNetworks reads the network blocks after the first. It leaves out blocks

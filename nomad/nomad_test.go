@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -141,7 +142,8 @@ func TestLiveIsUnknown(t *testing.T) {
 
 func allocation(networks []*api.NetworkResource, meta map[string]string) *api.Allocation {
 	name := "g"
-	return &api.Allocation{ID: allocID, TaskGroup: name, Job: &api.Job{TaskGroups: []*api.TaskGroup{{Name: &name, Networks: networks, Meta: meta}}}}
+	region := "eu"
+	return &api.Allocation{ID: allocID, Namespace: "prod", JobID: "db", TaskGroup: name, Job: &api.Job{Region: &region, TaskGroups: []*api.TaskGroup{{Name: &name, Networks: networks, Meta: meta}}}}
 }
 
 func TestJobNetworks(t *testing.T) {
@@ -191,6 +193,29 @@ func TestJobNetworks(t *testing.T) {
 	}
 }
 
+// TestJobMeta: a group has the meta of its job. What would be ignored is an error.
+func TestJobMeta(t *testing.T) {
+	for name, test := range map[string]struct {
+		job, group, task map[string]string
+		want             []selection.Element
+		word             string
+	}{
+		"of the job":        {job: map[string]string{metaKey: "a"}, want: []selection.Element{{Name: "a"}}},
+		"of both":           {job: map[string]string{metaKey: "a"}, group: map[string]string{metaKey: "b"}, want: []selection.Element{{Name: "b"}}},
+		"of others":         {job: map[string]string{"owner": "x"}, group: map[string]string{"allocnetworks": "x"}, task: map[string]string{"rack": "x"}},
+		"of a task":         {task: map[string]string{metaKey: "a"}, word: "meta allocnet.networks of task t"},
+		"mistyped":          {group: map[string]string{"allocnet.network": "a"}, word: "meta allocnet.network: is unknown: want allocnet.networks"},
+		"mistyped in a job": {job: map[string]string{"allocnet.nets": "a"}, word: "meta allocnet.nets"},
+	} {
+		a := allocation(nil, test.group)
+		a.Job.Meta, a.Job.TaskGroups[0].Tasks = test.job, []*api.Task{{Name: "t", Meta: test.task}}
+		got, err := jobNetworks(a)
+		if diff := cmp.Diff(test.want, got); (err != nil) != (test.word != "") || diff != "" || err != nil && !strings.Contains(err.Error(), test.word) {
+			t.Errorf("%s: %v, want %q\n%s", name, err, test.word, diff)
+		}
+	}
+}
+
 func TestNetworksAreCached(t *testing.T) {
 	var calls atomic.Int32
 	answer := allocation([]*api.NetworkResource{{Mode: "cni/m"}, {Mode: "cni/storage"}}, nil)
@@ -203,29 +228,32 @@ func TestNetworksAreCached(t *testing.T) {
 	}})
 	c := newClient(t, s.URL)
 	want := []selection.Element{{Name: "storage"}}
+	whose := policy.Identity{Namespace: "prod", Job: "db", Group: "g", Region: "eu"}
 	for _, when := range []string{"after failures", "from the cache"} {
-		got, err := c.Networks(context.Background(), allocID)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v\n%s", when, err, diff)
+		who, got, err := c.Networks(context.Background(), allocID)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" || who != whose {
+			t.Errorf("%s: %+v, %v\n%s", when, who, err, diff)
 		}
 	}
 	if calls.Load() != 3 {
 		t.Errorf("%d calls, want 3", calls.Load())
 	}
 	s.Close()
-	if got, err := c.Networks(context.Background(), allocID); err != nil || !cmp.Equal(want, got) {
-		t.Errorf("with nomad gone: %v, %v", got, err)
-	}
-	if err := os.WriteFile(c.cache.path(allocID), nil, 0o600); err != nil {
-		t.Fatal(err)
+	if who, got, err := c.Networks(context.Background(), allocID); err != nil || !cmp.Equal(want, got) || who != whose {
+		t.Errorf("with nomad gone: %+v, %v, %v", who, got, err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("the deadline"))
-	if got, err := c.Networks(ctx, allocID); err == nil || !strings.Contains(err.Error(), "the deadline") {
-		t.Errorf("a file that a power cut truncated: %v, %v", got, err)
+	for name, text := range map[string]string{"a file that a power cut truncated": "", "no networks": `{"identity": {}}`, "no list": `{"networks": "a"}`, "of another form": `[{"name": "a"}]`} {
+		if err := os.WriteFile(c.cache.path(allocID), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, err := c.Networks(ctx, allocID); err == nil || !strings.Contains(err.Error(), "the deadline") {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 	for live, count := range map[bool]int{true: 1, false: 0} {
-		if err := c.cache.store(allocID, want); err != nil {
+		if err := c.cache.store(allocID, job{Networks: want}); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Prune(map[string]bool{allocID: live}); err != nil {
@@ -247,17 +275,17 @@ func TestNetworksAreCached(t *testing.T) {
 
 func TestNetworksOfOthers(t *testing.T) {
 	c := newClient(t, serve(t, nil).URL)
-	if got, err := c.Networks(context.Background(), "web-1"); got != nil || err != nil {
-		t.Errorf("not Nomad's: %v, %v", got, err)
+	if who, got, err := c.Networks(context.Background(), "web-1"); got != nil || err != nil || who != (policy.Identity{}) {
+		t.Errorf("not Nomad's: %+v, %v, %v", who, got, err)
 	}
 	var refused *SelectionError
-	if got, err := c.Networks(context.Background(), allocID); !errors.As(err, &refused) {
+	if _, got, err := c.Networks(context.Background(), allocID); !errors.As(err, &refused) {
 		t.Errorf("unknown to Nomad: %v, %v", got, err)
 	}
 	denied := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "Permission denied", http.StatusForbidden)
 	}})
-	if _, err := newClient(t, denied.URL).Networks(context.Background(), allocID); err == nil || !strings.Contains(err.Error(), "Permission denied") {
+	if _, _, err := newClient(t, denied.URL).Networks(context.Background(), allocID); err == nil || !strings.Contains(err.Error(), "Permission denied") {
 		t.Errorf("denied: %v", err)
 	}
 	if err := c.Forget("../x"); err == nil {
@@ -329,14 +357,14 @@ func TestCacheFollowsNoLink(t *testing.T) {
 	if err := os.Symlink(target, c.path(allocID)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.store(allocID, nil); err != nil {
+	if err := c.store(allocID, job{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(target); err == nil {
 		t.Error("the target of the link was written")
 	}
-	if elements, found, err := c.load(allocID); !found || len(elements) != 0 || err != nil {
-		t.Errorf("%v, found %t, %v", elements, found, err)
+	if j, err := c.load(allocID); j == nil || len(j.Networks) != 0 || err != nil {
+		t.Errorf("%+v, %v", j, err)
 	}
 }
 

@@ -130,7 +130,7 @@ type Multi struct {
 	Path string
 	// Agent is "prefer" or "require": calls are delegated to the agent, and the plugin
 	// does the work itself without an agent, or fails. Empty: calls are not delegated,
-	// except with Nomad.JobNetworks, which only the agent reads: then "require".
+	// except with Nomad.JobNetworks, which only the agent reads: then it is "require".
 	Agent string
 }
 

@@ -113,15 +113,19 @@ multi {
 // job.
 func TestJobNetworksRequireTheAgent(t *testing.T) {
 	for text, want := range map[string]string{
-		"multi {\n primary = \"web\"\n}":                                                        "",
-		"multi {\n primary = \"web\"\n agent = \"prefer\"\n}":                                   "prefer",
-		"nomad {\n job_networks = true\n}\nmulti {\n primary = \"web\"\n}":                      "require",
-		"nomad {\n job_networks = true\n}\nmulti {\n primary = \"web\"\n agent = \"prefer\"\n}": "prefer",
+		"multi {\n primary = \"web\"\n}":                                                         "",
+		"multi {\n primary = \"web\"\n agent = \"prefer\"\n}":                                    "prefer",
+		"nomad {\n job_networks = true\n}\nmulti {\n primary = \"web\"\n}":                       "require",
+		"nomad {\n job_networks = true\n}\nmulti {\n primary = \"web\"\n agent = \"require\"\n}": "require",
 	} {
 		got, err := Load(dirWith(t, map[string]string{"a.hcl": text}))
 		if err != nil || got.Multi.Agent != want {
 			t.Errorf("%s: %+v, %v, want %q", text, got.Multi, err, want)
 		}
+	}
+	text := "nomad {\n job_networks = true\n}\nmulti {\n primary = \"web\"\n agent = \"prefer\"\n}"
+	if _, err := Load(dirWith(t, map[string]string{"a.hcl": text})); err == nil || !strings.Contains(err.Error(), `a.hcl:4`) || !strings.Contains(err.Error(), `want "require"`) {
+		t.Errorf("without the agent networks would be missing: %v", err)
 	}
 }
 

@@ -185,7 +185,10 @@ func (f *file) multi(v *values) *Multi {
 		v.Fault(m.Where, "multi", "want either primary, the name of the main network, or source, a file to install without changes")
 	}
 	multi := &Multi{m.Primary, m.Source, cmp.Or(m.Name, "multi"), m.Networks, m.AllocDir, v.OneOf(m.Identity, "nomad", "unknown"), m.Path, v.OneOf(m.Agent, "prefer", "require")}
-	if multi.Agent == "" && f.Nomad != nil && f.Nomad.JobNetworks {
+	if f.Nomad != nil && f.Nomad.JobNetworks {
+		if multi.Agent == "prefer" {
+			v.Fault(m.Where, "multi", "agent: want \"require\" with job_networks: without the agent allocations would start without the networks of their jobs")
+		}
 		multi.Agent = "require"
 	}
 	return multi

@@ -34,7 +34,8 @@ func (d *Daemon) newConflist() *agent.Conflist {
 		multi.StateDir = d.config.StateDir
 	}
 	if m.Agent != "" {
-		multi.Agent = &cniconf.MultiAgent{Socket: d.config.Socket.Path, Mode: m.Agent}
+		n := d.config.Nomad
+		multi.Agent = &cniconf.MultiAgent{Socket: d.config.Socket.Path, Mode: m.Agent, JobNetworks: n != nil && n.JobNetworks}
 	}
 	path := cmp.Or(m.Path, filepath.Join(lastOf(d.config.ConfDirs), "00-"+m.Name+".conflist"))
 	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Metrics: d.metrics, Logger: d.log}

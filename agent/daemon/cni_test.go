@@ -88,6 +88,9 @@ func TestConflist(t *testing.T) {
 	if m := c.Multi; m.PluginDir != "/a:/b" || m.Executor != "plugins" || m.Identity != "unknown" || m.StateDir != d.config.StateDir || m.Agent.Socket != "/run/x.sock" || m.Agent.Mode != "require" {
 		t.Errorf("%+v", m)
 	}
+	if d.config.Nomad = (&config.Nomad{JobNetworks: true}); c.Multi.Agent.JobNetworks || !d.newConflist().Multi.Agent.JobNetworks {
+		t.Error("the conflist does not follow job_networks")
+	}
 	d.config.Multi = &config.Multi{Name: "multi", Source: "/src", Path: "/dst"}
 	if c := d.newConflist(); c.Path != "/dst" || c.Source != "/src" || c.Multi.Agent != nil {
 		t.Errorf("%+v", c)

@@ -21,6 +21,9 @@ type agentConf struct {
 	Socket string `json:"socket"`
 	// Mode is prefer or require. Empty: prefer.
 	Mode string `json:"mode"`
+	// JobNetworks is whether jobs select networks that only the agent reads: one that does
+	// not read them refuses. Requires the mode require.
+	JobNetworks bool `json:"jobNetworks"`
 }
 
 const (

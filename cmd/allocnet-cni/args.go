@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,10 +75,36 @@ func badArg(key, reason string) error {
 	return refuse(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("CNI argument %q: %s", key, reason))
 }
 
-// identity returns the identity that Nomad sets for the allocation. Before 1.9.4 a
+// argIdentity is the key of args.cni in which the agent passes the identity that it has
+// read from Nomad.
+const argIdentity = "identity"
+
+// identity returns the identity that the agent has read from Nomad, else that of the
+// arguments. Arguments that contradict what the agent has read are those of a job.
+func identity(args map[string]string, c *conf, containerID string) (policy.Identity, error) {
+	claimed, err := claimedIdentity(args, c, containerID)
+	given := c.Args.CNI[argIdentity]
+	if err != nil || given == nil {
+		return claimed, err
+	}
+	var read policy.Identity
+	if err := json.Unmarshal(given, &read); err != nil {
+		return read, invalid(fmt.Errorf("args.cni: %s: %w", argIdentity, err))
+	}
+	for _, field := range []struct{ key, claimed, read string }{
+		{argNamespace, claimed.Namespace, read.Namespace}, {argJob, claimed.Job, read.Job}, {argGroup, claimed.Group, read.Group}, {argRegion, claimed.Region, read.Region},
+	} {
+		if field.claimed != "" && field.claimed != field.read {
+			return policy.Identity{}, badArg(field.key, fmt.Sprintf("is %q, and Nomad says %q of the allocation: a job cannot set it", field.claimed, field.read))
+		}
+	}
+	return read, nil
+}
+
+// claimedIdentity returns the identity that Nomad sets for the allocation. Before 1.9.4 a
 // job can set the same keys. So they are accepted only together, and only for this
 // container.
-func identity(args map[string]string, c *conf, containerID string) (policy.Identity, error) {
+func claimedIdentity(args map[string]string, c *conf, containerID string) (policy.Identity, error) {
 	id, hasID := args[argAllocID]
 	_, namespace := args[argNamespace]
 	if c.Identity == "unknown" || !hasID && !namespace {

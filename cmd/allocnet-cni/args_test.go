@@ -107,6 +107,44 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// TestIdentityReadFromNomad: what the agent has read is the identity. Arguments that say
+// something else are refused.
+func TestIdentityReadFromNomad(t *testing.T) {
+	const read = `, "args": {"cni": {"identity": {"namespace": "dev", "job": "db", "group": "g", "region": "eu"}}}`
+	want := policy.Identity{Namespace: "dev", Job: "db", Group: "g", Region: "eu"}
+	told := func(key, value string) map[string]string {
+		args := map[string]string{"NOMAD_ALLOC_ID": "a1", "NOMAD_NAMESPACE": "dev", "NOMAD_JOB_ID": "db", "NOMAD_GROUP_NAME": "g", "NOMAD_REGION": "eu"}
+		args[key] = value
+		return args
+	}
+	for name, test := range map[string]struct {
+		args map[string]string
+		conf string
+		word string // of the error; empty: none
+	}{
+		"no arguments":      {},
+		"the same":          {args: told("networks", "a")},
+		"fewer":             {args: map[string]string{"NOMAD_ALLOC_ID": "a1", "NOMAD_NAMESPACE": "dev"}},
+		"ignored":           {args: told("NOMAD_NAMESPACE", "prod"), conf: `, "identity": "unknown"`},
+		"another namespace": {args: told("NOMAD_NAMESPACE", "prod"), word: `"NOMAD_NAMESPACE": is "prod", and Nomad says "dev"`},
+		"another job":       {args: told("NOMAD_JOB_ID", "x"), word: "NOMAD_JOB_ID"},
+		"another group":     {args: told("NOMAD_GROUP_NAME", "x"), word: "NOMAD_GROUP_NAME"},
+		"another region":    {args: told("NOMAD_REGION", "x"), word: "NOMAD_REGION"},
+		"of another":        {args: told("NOMAD_ALLOC_ID", "a2"), word: "NOMAD_ALLOC_ID"},
+	} {
+		who, err := identity(test.args, good(t, `"primary": "web"`+read+test.conf), "a1")
+		if test.word != "" {
+			requireError(t, err, types.ErrInvalidEnvironmentVariables, test.word)
+			continue
+		}
+		if err != nil || who != want {
+			t.Errorf("%s: %+v, %v", name, who, err)
+		}
+	}
+	_, err := identity(nil, good(t, `"primary": "web", "args": {"cni": {"identity": "dev"}}`), "a1")
+	requireError(t, err, types.ErrInvalidNetworkConfig, "args.cni: identity")
+}
+
 func TestSelected(t *testing.T) {
 	args := map[string]string{
 		"networks": "storage,mgmt@net5", "networks.backup": `{"interface": "net7", "ips": ["10.2.0.10/24"]}`, "networks.audit": "",

@@ -207,6 +207,9 @@ func (c *conf) parseRest() error {
 	if c.Agent != nil && !slices.Contains([]string{"", prefer, require}, c.Agent.Mode) {
 		return fmt.Errorf("agent: mode %q: want %s or %s", c.Agent.Mode, prefer, require)
 	}
+	if c.Agent != nil && c.Agent.JobNetworks && c.Agent.Mode != require {
+		return fmt.Errorf("agent: mode %q: want %s with jobNetworks: the plugin itself does not read the networks of a job", c.Agent.Mode, require)
+	}
 	return c.parseTimeout()
 }
 

@@ -43,6 +43,8 @@ func TestConfRefused(t *testing.T) {
 		`"primary": "a", "identity": "x"`:    {"identity", "x"},
 		`"primary": "a", "timeout": "0"`:     {"timeout", "90s"},
 		`"primary": "a", "logLevel": "loud"`: {"logLevel", "loud"},
+		`"primary": "a", "agent": {"mode": "prefer", "jobNetworks": true}`:          {"agent", "prefer", "want require with jobNetworks"},
+		`"primary": "a", "agent": {"jobNetworks": true}`:                            {"agent", "want require with jobNetworks"},
 		`"delegates": [{"cniVersion": "1.0.0", "name": "multi", "type": "bridge"}]`: {"delegates[0]", "multi"},
 		`"delegates": [{"type": "bridge"}]`:                                         {"delegates[0]"},
 	} {

@@ -36,7 +36,7 @@ func requireSafe(t *testing.T, r *request, s hook.Request) {
 		}
 	}
 	proven := strings.Contains(";"+r.args.Args+";", ";NOMAD_ALLOC_ID="+r.args.ContainerID+";") && r.conf.Identity != "unknown"
-	if s.Identity != (policy.Identity{}) && !proven {
+	if s.Identity != (policy.Identity{}) && !proven && r.conf.Args.CNI[argIdentity] == nil {
 		t.Errorf("%q is taken for %+v", r.args.Args, s.Identity)
 	}
 	if s.ID != r.args.ContainerID || s.Owner != "cni/"+r.conf.Name+"/"+r.args.IfName {
@@ -77,7 +77,7 @@ func FuzzArgs(f *testing.F) {
 func FuzzStdin(f *testing.F) {
 	f.Add([]byte(stdin))
 	f.Add([]byte(`{"cniVersion": "1.0.0", "name": "m", "type": "allocnet-cni", "delegates": [{"cniVersion": "1.0.0", "name": "w", "type": "bridge"}], "networks": "a", "passArgs": ["x"], "identity": "unknown",
-		"runtimeConfig": {"portMappings": [{"hostPort": 80}], "ips": ["10.0.0.1"], "networks": [{"name": "b"}]}, "args": {"cni": {"networks.c": {}}}, "prevResult": {"cniVersion": "1.0.0"}}`))
+		"runtimeConfig": {"portMappings": [{"hostPort": 80}], "ips": ["10.0.0.1"], "networks": [{"name": "b"}]}, "args": {"cni": {"networks.c": {}, "identity": {"namespace": "prod"}}}, "prevResult": {"cniVersion": "1.0.0"}}`))
 	f.Add([]byte(`{"cniVersion": "1.0.0", "name": "m", "primary": {"name": "../w"}, "agent": {"mode": "x"}, "timeout": "-1s"}`))
 	f.Fuzz(func(t *testing.T, stdin []byte) {
 		r, s, err := callOf("networks.job=;NOMAD_ALLOC_ID=a1;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=j;x=y;IgnoreUnknown=true", stdin)

@@ -57,10 +57,12 @@ func selectionSources(args map[string]string, c *conf) ([]selectionSource, error
 		sources = append(sources, selectionSource{place: "the capability arguments", key: argNetworks, value: c.RuntimeConfig.Networks})
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Args.CNI)) {
-		if !selectsNetworks(key) {
+		switch {
+		case selectsNetworks(key):
+			sources = append(sources, selectionSource{place: "args.cni", key: key, value: c.Args.CNI[key]})
+		case key != argIdentity:
 			return nil, invalid(fmt.Errorf("args.cni: %q: unknown key: want networks, or networks.NAME", key))
 		}
-		sources = append(sources, selectionSource{place: "args.cni", key: key, value: c.Args.CNI[key]})
 	}
 	return sources, nil
 }

@@ -41,6 +41,12 @@ func newConf(s *settings) *cobra.Command {
 type generation struct {
 	name, networks, allocDir, identity, out string
 	check                                   bool
+	// jobNetworks has the agent read what jobs select by meta and network blocks.
+	jobNetworks bool
+	// agentChosen is whether a flag sets jobNetworks.
+	agentChosen bool
+	// nomad is the version of the Nomad agent that was asked.
+	nomad nomad.Version
 }
 
 func newConfGenerate(s *settings) *cobra.Command {
@@ -61,6 +67,12 @@ allocation. For that it needs the alloc_dir of the Nomad client. Without --alloc
 the Nomad agent of this host is asked for it, with NOMAD_ADDR, NOMAD_TOKEN and the
 other environment variables of Nomad's CLI; the token needs agent:read.
 
+Before Nomad 1.8.2 a job has no CNI arguments, and selects networks by meta and further
+network blocks. Only the agent reads these, with job_networks = true in its block nomad.
+For a Nomad agent of such a version, and with --job-networks, the file requires the
+agent. With --job-networks=false all allocations get the networks of --networks, and no
+job can select others.
+
 A job of Nomad 1.8.2 to 1.9.3 can set the namespace that allocnet-cni is told, so the
 file says that the identity of allocations is unknown: rules on namespaces then deny. If
 the Nomad agent is not asked, because of --alloc-dir, set --identity for these versions.
@@ -78,6 +90,7 @@ if it differs.`,
 		},
 		ValidArgsFunction: s.completeFirst(s.networkNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			g.agentChosen = cmd.Flags().Changed("job-networks")
 			return g.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), s, args[0])
 		},
 	}
@@ -86,6 +99,7 @@ if it differs.`,
 	flags.StringVar(&g.networks, "networks", "", "networks that every allocation gets, as NAME[@INTERFACE],... or a JSON list")
 	flags.StringVar(&g.allocDir, "alloc-dir", "", "alloc_dir of the Nomad client, or \"none\" to write no files for tasks (default: ask the Nomad agent)")
 	flags.StringVar(&g.identity, "identity", "", "identity of allocations: \"nomad\", or \"unknown\" for Nomad 1.8.2 to 1.9.3 (default: by the version of the Nomad agent that is asked, else nomad)")
+	flags.BoolVar(&g.jobNetworks, "job-networks", false, "require the agent, which reads the networks that a job selects by meta and network blocks (default: for a Nomad agent before 1.8.2 that is asked)")
 	flags.StringVar(&g.out, "out", "", "the file to write (default 00-NAME.conflist in the directory that Nomad reads)")
 	flags.BoolVar(&g.check, "check", false, "compare the file, do not write it")
 	return cmd
@@ -108,7 +122,7 @@ func (g *generation) run(ctx context.Context, stdout, stderr io.Writer, s *setti
 	if err != nil {
 		return err
 	}
-	if err := g.findAllocDir(ctx, stderr); err != nil {
+	if err := g.findAllocDir(ctx); err != nil {
 		return err
 	}
 	list, err := g.generate(s, offered, primary, attached)
@@ -129,7 +143,7 @@ const noAllocDir = "none"
 
 // findAllocDir asks the Nomad agent for the alloc_dir that no flag gives. Without it a
 // template that reads the files for tasks would wait forever, so a failure is an error.
-func (g *generation) findAllocDir(ctx context.Context, stderr io.Writer) error {
+func (g *generation) findAllocDir(ctx context.Context) error {
 	switch {
 	case !slices.Contains([]string{"", identityNomad, identityUnknown}, g.identity):
 		return usage(fmt.Errorf("--identity %q: want %s or %s", g.identity, identityNomad, identityUnknown))
@@ -149,7 +163,7 @@ func (g *generation) findAllocDir(ctx context.Context, stderr io.Writer) error {
 		return fmt.Errorf("the alloc_dir of the Nomad client is not known: %w: start Nomad and set NOMAD_ADDR and NOMAD_TOKEN, or set --alloc-dir to the client's alloc_dir (default: alloc in its data_dir), or to %q", err, noAllocDir)
 	}
 	g.allocDir = client.AllocDir
-	g.adapt(client.Version, stderr)
+	g.adapt(client.Version)
 	return nil
 }
 
@@ -160,12 +174,13 @@ const (
 )
 
 // adapt takes account of what the version of the Nomad agent lacks.
-func (g *generation) adapt(version nomad.Version, stderr io.Writer) {
+func (g *generation) adapt(version nomad.Version) {
+	g.nomad = version
 	if g.identity == "" && version.JobsForgeIdentity() {
 		g.identity = identityUnknown
 	}
-	if !version.Has(nomad.JobArguments) {
-		_, _ = fmt.Fprintf(stderr, "allocnet: warning: in Nomad %s a job cannot have CNI arguments: only \"--networks\", and job_networks of the agent, select networks: upgrade Nomad to %s or later, or use the task driver\n", version, nomad.JobArguments) // nothing else to tell it to
+	if !g.agentChosen {
+		g.jobNetworks = !version.Has(nomad.JobArguments)
 	}
 }
 
@@ -226,6 +241,9 @@ func (g *generation) multi(s *settings, primary string) (cniconf.Multi, error) {
 	m := cniconf.Multi{Name: g.name, Primary: primary, Networks: g.networks, PluginDir: s.pluginDir, AllocDir: g.allocDir}
 	if g.identity == identityUnknown {
 		m.Identity = identityUnknown
+	}
+	if g.jobNetworks {
+		m.Agent = &cniconf.MultiAgent{Mode: "require", JobNetworks: true}
 	}
 	for _, dir := range s.confDirs() {
 		dir, err := filepath.Abs(dir)
@@ -294,7 +312,34 @@ func (g *generation) explain(w io.Writer, offered *cniconf.Catalog, primary stri
 	_, err := fmt.Fprintf(w, `%s: network "%s", main network "%s"
 Let the Nomad client read it (kill -HUP, or a restart). A job then writes, in its group:
 
+%s
+`, g.out, g.name, primary, g.selecting(names, strings.Join(others, ", ")))
+	return err
+}
+
+// selecting is what a group writes to select networks, in the form that works.
+func (g *generation) selecting(names, others string) string {
+	switch {
+	case g.jobNetworks:
+		return fmt.Sprintf(`  meta = {
+    "allocnet.networks" = "%s"
+  }
   network {
+    mode = "cni/%s"
+  }
+
+Networks that it can name: %s
+The agent has to run, with job_networks = true in its block nomad: without it no
+allocation starts.`, names, g.name, others)
+	case !g.nomad.Has(nomad.JobArguments):
+		return fmt.Sprintf(`  network {
+    mode = "cni/%s"
+  }
+
+It cannot select other networks: in Nomad %s a job has no CNI arguments, and without
+--job-networks no agent reads its meta.`, g.name, g.nomad)
+	}
+	return fmt.Sprintf(`  network {
     mode = "cni/%s"
     cni {
       args = {
@@ -303,7 +348,5 @@ Let the Nomad client read it (kill -HUP, or a restart). A job then writes, in it
     }
   }
 
-Networks that it can name: %s
-`, g.out, g.name, primary, g.name, names, strings.Join(others, ", "))
-	return err
+Networks that it can name: %s`, g.name, names, others)
 }

@@ -21,9 +21,9 @@ func testDNS(a *agent) {
 	}
 	sandbox.WriteFile(a, policy.DefaultFile, `{"dns": "merge"}`)
 	defer os.Remove(policy.DefaultFile)
-	const names = `networks = "names"`
-	merged := a.run("merged", group{port: publish, driver: "exec", args: names})[0]
-	own := a.run("own", group{port: publish + "\ndns {\n servers = [\"192.0.2.9\"]\n}", driver: "exec", args: names})[0]
+	const names = `"names"`
+	merged := a.run("merged", group{port: publish, driver: "exec", selects: names})[0]
+	own := a.run("own", group{port: publish + "\ndns {\n servers = [\"192.0.2.9\"]\n}", driver: "exec", selects: names})[0]
 	for alloc, want := range map[*nomadagent.Allocation]string{&merged: "192.0.2.53", &own: "192.0.2.9"} {
 		got := resolvConf(a, *alloc)
 		if !strings.Contains(got, "nameserver "+want+"\n") || strings.Count(got, "nameserver") != 1 {

@@ -22,7 +22,7 @@ import (
 // testAgentRestarts restarts the client agent while allocations run.
 func testAgentRestarts(a *agent) {
 	a.Measured("restart", "yes")
-	alloc := a.run("kept", group{port: publish, args: extra})[0]
+	alloc := a.run("kept", group{port: publish, selects: extra})[0]
 	attached := alloc.Status()
 	url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
 	task := taskOf(a, alloc)
@@ -70,7 +70,7 @@ func testCheck(a *agent) {
 func testNoCheck(a *agent) {
 	a.Measured("check", "no")
 	a.Attr("cni.check", "no")
-	alloc := a.run("checked", group{port: publish, args: extra})[0]
+	alloc := a.run("checked", group{port: publish, selects: extra})[0]
 	a.Signal(unix.SIGTERM)
 	sandbox.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
 	a.restart("the network is damaged")
@@ -98,7 +98,7 @@ func testNoCheck(a *agent) {
 func testCheckPasses(a *agent) {
 	a.Measured("check", "yes")
 	a.Attr("cni.check", "yes")
-	alloc := a.run("checked", group{port: publish, args: extra})[0]
+	alloc := a.run("checked", group{port: publish, selects: extra})[0]
 	before, task := alloc.Setup(), taskOf(a, alloc)
 	conflist := confDir + "/00-multi.conflist"
 	sound := read(a, conflist)
@@ -177,7 +177,7 @@ func (a *agent) logged(words string) int {
 
 // testNamespaceGone deletes a namespace while Nomad's allocation runs.
 func testNamespaceGone(a *agent) {
-	alloc := a.run("gone", group{port: publish, args: extra})[0]
+	alloc := a.run("gone", group{port: publish, selects: extra})[0]
 	sandbox.Run(a, "ip", "netns", "delete", alloc.ID)
 	a.Nomad("job", "stop", "-purge", "-detach", "gone")
 	a.Await("allocnet has no record", func() bool {
@@ -189,7 +189,7 @@ func testNamespaceGone(a *agent) {
 // testReboot removes what a reboot removes, and keeps the files on disk.
 func testReboot(a *agent) {
 	a.Measured("reboot", "yes")
-	job := group{count: 2, port: publish, task: reading, args: `networks = "storage,vlan,backup"`}
+	job := group{count: 2, port: publish, task: reading, selects: `"storage,vlan,backup"`}
 	before := map[string]string{}
 	for _, alloc := range a.run("reborn", job) {
 		before[alloc.ID] = nomadagent.Networks(alloc.Setup())
@@ -229,6 +229,9 @@ func testReboot(a *agent) {
 func (a *agent) reboot() {
 	a.Helper()
 	a.Signal(unix.SIGKILL)
+	if a.daemon != nil {
+		a.daemon.end(unix.SIGKILL)
+	}
 	nomadagent.KillTasks()
 	a.Await("the tasks are gone", func() bool { return len(nomadagent.Tasks()) == 0 })
 	for _, name := range strings.Fields(sandbox.Run(a, "ip", "netns", "list")) {
@@ -250,6 +253,9 @@ func (a *agent) reboot() {
 		a.Fatal(err)
 	}
 	a.newBootID()
+	if a.daemon != nil {
+		a.daemon.launch()
+	}
 }
 
 func (a *agent) newBootID() {

@@ -46,8 +46,6 @@ func TestAllocnetAgent(t *testing.T) {
 	}
 	sandbox.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir(), "--alloc-dir", "none", "--job-networks")
 	a := newAgent(t)
-	a.Measured("job-networks", "yes")
-	a.Measured("agent-job", "yes")
 	sandbox.WriteFile(t, dir+"/agent.hcl", sandbox.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
 	token := make(chan string, 1)
 	go func() { token <- bootstrapACL(a) }() // start waits for the token

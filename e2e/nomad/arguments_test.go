@@ -15,7 +15,6 @@ import (
 // testNoArguments: this version of Nomad refuses a job with CNI arguments. conf generate
 // has jobs select networks by meta, or its --networks gives each allocation the networks.
 func testNoArguments(a *agent, generate []string) {
-	a.Measured("arguments", "no")
 	path := dir + "/arguments.nomad.hcl"
 	sandbox.WriteFile(a, path, group{arguments: true, selects: extra}.hcl("arguments"))
 	out, err := exec.Command(nomadagent.Binary(), "job", "validate", path).CombinedOutput()

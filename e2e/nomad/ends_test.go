@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -72,10 +73,7 @@ func testConnect(a *agent) {
 		example = argumentsBlock.ReplaceAllString(example, "")
 	}
 	onlyConsul := `Constraint "\$\{attr.consul.version\} semver`
-	if a.Has(nomadagent.ConnectOnCNI) {
-		a.Measured("connect", "yes")
-	} else {
-		a.Measured("connect", "no")
+	if !a.Has(nomadagent.ConnectOnCNI) {
 		onlyConsul = `Consul Connect sidecar requires bridge network, found "cni/multi"`
 	}
 	for from, test := range map[string]struct{ to, says string }{
@@ -135,7 +133,6 @@ func testEnds(a *agent) {
 // testUpdates updates a job in place, which keeps its networks, and with a change that
 // replaces its allocation.
 func testUpdates(a *agent) {
-	a.Measured("update", "yes")
 	job := group{port: publish, selects: extra}
 	first := a.run("updated", job)[0]
 	attached := first.Status()

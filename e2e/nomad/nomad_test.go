@@ -227,10 +227,6 @@ func issueJobs(a *agent) (one, two group) {
 
 // testIssue runs the job of the documentation in its two forms.
 func testIssue(a *agent) {
-	a.Measured("main-network", "yes")
-	if a.arguments {
-		a.Measured("arguments", "yes")
-	}
 	jobOne, jobTwo := issueJobs(a)
 	one, two := a.run("one", jobOne)[0], a.run("two", jobTwo)[0]
 

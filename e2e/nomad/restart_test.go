@@ -21,7 +21,6 @@ import (
 
 // testAgentRestarts restarts the client agent while allocations run.
 func testAgentRestarts(a *agent) {
-	a.Measured("restart", "yes")
 	alloc := a.run("kept", group{port: publish, selects: extra})[0]
 	attached := alloc.Status()
 	url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
@@ -68,8 +67,6 @@ func testCheck(a *agent) {
 // repairs a network. allocnet check
 // names the damage, and stopping the allocation replaces it.
 func testNoCheck(a *agent) {
-	a.Measured("check", "no")
-	a.Attr("cni.check", "no")
 	alloc := a.run("checked", group{port: publish, selects: extra})[0]
 	a.Signal(unix.SIGTERM)
 	sandbox.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
@@ -96,8 +93,6 @@ func testNoCheck(a *agent) {
 // agent, a valid plugin configuration, attachments of other callers. Only a damaged
 // network is set up again.
 func testCheckPasses(a *agent) {
-	a.Measured("check", "yes")
-	a.Attr("cni.check", "yes")
 	alloc := a.run("checked", group{port: publish, selects: extra})[0]
 	before, task := alloc.Setup(), taskOf(a, alloc)
 	conflist := confDir + "/00-multi.conflist"
@@ -188,7 +183,6 @@ func testNamespaceGone(a *agent) {
 
 // testReboot removes what a reboot removes, and keeps the files on disk.
 func testReboot(a *agent) {
-	a.Measured("reboot", "yes")
 	job := group{count: 2, port: publish, task: reading, selects: `"storage,vlan,backup"`}
 	before := map[string]string{}
 	for _, alloc := range a.run("reborn", job) {

@@ -45,7 +45,6 @@ func testRestricted(a *agent) {
 		testIdentityUnknown(a)
 		return
 	}
-	a.Measured("identity", "yes")
 	a.submit("permitted", closedInProd)
 	var list []struct{ ID, ClientStatus string }
 	a.Await("the job of the namespace prod runs", func() bool {
@@ -72,7 +71,6 @@ var closedInProd = group{job: `namespace = "prod"`, selects: `"closed"`}
 // testIdentityUnknown: without the identity of allocations, no job gets a network with a
 // rule on namespaces. The error says so.
 func testIdentityUnknown(a *agent) {
-	a.Measured("identity", "no")
 	a.submit("unknown", closedInProd)
 	var failed []struct{ ID, ClientStatus string }
 	a.Await("the job of the namespace prod fails", func() bool {

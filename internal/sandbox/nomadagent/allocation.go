@@ -27,7 +27,10 @@ type Allocation struct {
 		Events   []struct{ Type, DisplayMessage string }
 	}
 	// NetworkStatus and AllocatedResources are empty in a list.
-	NetworkStatus      *struct{ InterfaceName, Address string }
+	NetworkStatus *struct {
+		InterfaceName, Address string
+		DNS                    *struct{ Servers, Searches []string }
+	}
 	AllocatedResources struct {
 		Shared struct {
 			Ports []struct {

@@ -21,17 +21,17 @@ func testNoArguments(a *agent, generate []string) {
 	if want := `Blocks of type "cni" are not expected here`; err == nil || !strings.Contains(unwrap(string(out)), want) {
 		a.Errorf("job validate: %v, want %q\n%s", err, want, out)
 	}
-	said := sandbox.Run(a, append(slices.Clone(generate), "--networks", "storage,mgmt@net5", "--job-networks=false")...)
-	if want := "in Nomad " + a.Version().String() + " a job has no CNI arguments"; !strings.Contains(said, want) {
-		a.Errorf("conf generate does not say %q:\n%s", want, said)
+	printed := sandbox.Run(a, append(slices.Clone(generate), "--networks", "storage,mgmt@net5", "--job-networks=false")...)
+	if want := "in Nomad " + a.Version().String() + " a job has no CNI arguments"; !strings.Contains(printed, want) {
+		a.Errorf("conf generate does not say %q:\n%s", want, printed)
 	}
 	if got := nomadagent.Networks(a.run("plain", group{port: publish})[0].Setup()); got != "eth0=web net1=storage net5=mgmt" {
 		a.Errorf("the allocation has %s", got)
 	}
 	a.Stop("plain")
 	// By itself it requires the agent, which does not run here.
-	if said := sandbox.Run(a, generate...); !strings.Contains(said, `"allocnet.networks" = "`) {
-		a.Errorf("conf generate does not show a job that works:\n%s", said)
+	if printed := sandbox.Run(a, generate...); !strings.Contains(printed, `"allocnet.networks" = "`) {
+		a.Errorf("conf generate does not show a job that works:\n%s", printed)
 	}
 	a.Submit("unread", group{selects: extra}.hcl("unread"))
 	if status := unwrap(a.Nomad("alloc", "status", a.AwaitFailed("unread").ID)); !strings.Contains(status, "the agent is required") {

@@ -58,7 +58,7 @@ func (g group) hcl(id string) string {
     }
     restart {
       attempts = 2
-      delay    = "1s"
+      delay    = "100ms"
       mode     = "fail"
     }
     %s

@@ -55,12 +55,12 @@ func testRestricted(a *agent) {
 	if out := sandbox.Run(a, allocnet, "status", "--namespace", "prod", "--job", "permitted"); !strings.Contains(out, list[0].ID) {
 		a.Errorf("status does not know whose it is:\n%s", out)
 	}
-	a.submit("denied", group{selects: `"closed"`})
-	status := unwrap(a.Nomad("alloc", "status", a.AwaitFailed("denied").ID))
+	a.submit("outside", group{selects: `"closed"`})
+	status := unwrap(a.Nomad("alloc", "status", a.AwaitFailed("outside").ID))
 	if !strings.Contains(status, `network "closed" as net1 is denied`) {
 		a.Errorf("alloc status does not say that it is denied:\n%s", status)
 	}
-	a.Nomad("job", "stop", "-purge", "-detach", "denied")
+	a.Nomad("job", "stop", "-purge", "-detach", "outside")
 	a.Nomad("job", "stop", "-purge", "-namespace", "prod", "permitted")
 	a.Quiet()
 }

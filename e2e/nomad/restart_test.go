@@ -98,9 +98,9 @@ func testCheckPasses(a *agent) {
 	before, task := alloc.Setup(), taskOf(a, alloc)
 	conflist := confDir + "/00-multi.conflist"
 	sound := read(a, conflist)
-	alone := regexp.MustCompile(`,\s*"agent": \{[^}]*\}`).ReplaceAllString(sound, "")
+	agentless := regexp.MustCompile(`,\s*"agent": \{[^}]*\}`).ReplaceAllString(sound, "")
 	with := func(keys string) {
-		sandbox.WriteFile(a, conflist, strings.Replace(alone, `"type": "allocnet-cni",`, `"type": "allocnet-cni", `+keys+`,`, 1))
+		sandbox.WriteFile(a, conflist, strings.Replace(agentless, `"type": "allocnet-cni",`, `"type": "allocnet-cni", `+keys+`,`, 1))
 	}
 	for _, test := range []struct {
 		name    string

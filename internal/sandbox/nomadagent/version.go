@@ -14,7 +14,8 @@ import (
 
 // The first versions with what tests depend on, in addition to those of package nomad.
 var (
-	// TaskDNS: a task gets the DNS of the CNI result, without a dns block.
+	// TaskDNS: a task gets the DNS of the CNI result, without a dns block. So it does from
+	// 1.6.9 on within 1.6.
 	TaskDNS = nomad.Version{1, 7, 6}
 	// LeasesInRun: the leases of Nomad's own bridge network do not outlive a boot.
 	LeasesInRun = nomad.Version{1, 9, 4}

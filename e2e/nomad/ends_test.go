@@ -4,6 +4,7 @@
 package nomad
 
 import (
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 	"github.com/allocnet/allocnet/nomad"
@@ -163,8 +165,13 @@ func testUpdates(a *agent) {
 // testCrowd starts and stops a hundred allocations of three networks at once.
 func testCrowd(a *agent) {
 	owner := map[string]string{}
-	for _, alloc := range a.run("crowd", group{count: 100, port: publish, selects: extra}) {
-		attached := alloc.Setup()
+	started := a.run("crowd", group{count: 100, port: publish, selects: extra})
+	onRecord := setups(a)
+	for _, alloc := range started {
+		attached := onRecord[alloc.ID]
+		if attached == nil {
+			a.Fatalf("%s is not on record", alloc.ID)
+		}
 		if got := nomadagent.Networks(attached); got != "eth0=web net1=storage net2=mgmt" {
 			a.Errorf("%s has %s", alloc.ID, got)
 		}
@@ -179,6 +186,20 @@ func testCrowd(a *agent) {
 		a.Errorf("%d addresses, want 300", len(owner))
 	}
 	a.Stop("crowd")
+}
+
+// setups returns what allocnet has on record, by the ID of the allocation.
+func setups(a *agent) map[string]*hook.Allocation {
+	a.Helper()
+	var all []*hook.Allocation
+	if err := json.Unmarshal([]byte(sandbox.Run(a, allocnet, "status", "--json")), &all); err != nil {
+		a.Fatal(err)
+	}
+	byID := map[string]*hook.Allocation{}
+	for _, one := range all {
+		byID[one.ID] = one
+	}
+	return byID
 }
 
 // mistake is a job that is refused, and what alloc status says of it.

@@ -53,7 +53,7 @@ func TestNomadPage(t *testing.T) {
 	t.Setenv("NETCONFPATH", h.conf)
 	t.Setenv("CNI_PATH", h.plugins+":"+sandbox.PluginDir())
 	nomadSelf(t)
-	h.shell(example(t, "../docs/nomad.md", "tested") + example(t, "../docs/nomad.md", "tested: cnitool"))
+	h.shell(example(t, "../docs/nomad.md", "tested: meta") + example(t, "../docs/nomad.md", "tested") + example(t, "../docs/nomad.md", "tested: cnitool"))
 }
 
 // nomadSelf is a Nomad agent that only describes itself.

@@ -34,6 +34,9 @@ type Config struct {
 	NodeID string
 	// NetworksDir caches the job networks of allocations. Required for Networks.
 	NetworksDir string
+	// JobNetworks is whether Networks is used. False: Logger gets a line for each live
+	// allocation whose job selects networks, because no one attaches them.
+	JobNetworks bool
 	// Logger gets a line for each failed request that is repeated. Default: none.
 	Logger hclog.Logger
 }
@@ -53,6 +56,8 @@ type Client struct {
 	live map[string]bool
 	// lastLive is the last live set that was not nil.
 	lastLive map[string]bool
+	// unread are the live allocations of which Logger was told.
+	unread map[string]bool
 	// ended are the allocations of this node that the last answer says have ended.
 	ended []string
 }

@@ -15,8 +15,18 @@ import (
 // allocationStub has the fields of an allocation that Live needs. The answer has
 // the whole job of each allocation.
 type allocationStub struct {
-	ID           string
-	ClientStatus string
+	ID, JobID, TaskGroup string
+	ClientStatus         string
+	Job                  *api.Job
+}
+
+// selects reports whether the job of an allocation selects networks.
+func (a allocationStub) selects() bool {
+	if a.Job == nil {
+		return false
+	}
+	elements, _ := jobNetworks(&api.Allocation{ID: a.ID, TaskGroup: a.TaskGroup, Job: a.Job}) // of an invalid selection nothing is known
+	return len(elements) > 0
 }
 
 // ended reports whether the client has reported all tasks as dead. An allocation
@@ -67,7 +77,27 @@ func (c *Client) queryLive(ctx context.Context, index uint64) (map[string]bool, 
 			return nil, 0, err
 		}
 	}
+	if !c.config.JobNetworks {
+		c.warnUnread(allocations)
+	}
 	return c.sort(allocations), meta.LastIndex, nil
+}
+
+// warnUnread logs each live allocation that lacks the networks of its job, once.
+func (c *Client) warnUnread(allocations []allocationStub) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	unread := map[string]bool{}
+	for _, a := range allocations {
+		if a.ended() || !a.selects() {
+			continue
+		}
+		unread[a.ID] = true
+		if !c.unread[a.ID] {
+			c.log.Warn("a job selects networks by meta or network blocks, and its allocation has none of them: set job_networks = true in the block nomad", "allocation", a.ID, "job", a.JobID)
+		}
+	}
+	c.unread = unread
 }
 
 // sort returns which allocations live, and keeps the others for Ended.

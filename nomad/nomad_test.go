@@ -4,6 +4,7 @@
 package nomad
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/allocnet/allocnet/policy"
@@ -99,6 +102,41 @@ func TestLive(t *testing.T) {
 	}
 	if slices.ContainsFunc(s.tokens, func(token string) bool { return token != "secret" }) {
 		t.Errorf("tokens %q", s.tokens)
+	}
+}
+
+// TestUnreadJobs: a job that selects networks which no one reads is logged once.
+func TestUnreadJobs(t *testing.T) {
+	list := func(ids ...string) (all []*api.Allocation) {
+		for _, id := range ids {
+			a := allocation([]*api.NetworkResource{{Mode: "cni/m"}}, map[string]string{metaKey: "storage"})
+			a.ID, a.ClientStatus = id, api.AllocClientStatusRunning
+			all = append(all, a)
+		}
+		plain, ended := allocation([]*api.NetworkResource{{Mode: "cni/m"}}, nil), allocation(nil, map[string]string{metaKey: "storage"})
+		plain.ID, ended.ID, ended.ClientStatus = "plain", "ended", api.AllocClientStatusComplete
+		return append(all, plain, ended, &api.Allocation{ID: "without a job"})
+	}
+	s := serve(t, map[string]any{"/v1/agent/self": self()})
+	for reads, want := range map[bool][]string{false: {"a1", "a2", "a1"}, true: nil} {
+		var log bytes.Buffer
+		c, err := New(Config{Address: s.URL, JobNetworks: reads, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ids := range [][]string{{"a1"}, {"a1", "a2"}, {"a2"}, {"a1", "a2"}} { // a1 is unknown for a while
+			s.answers["/v1/node/"+nodeID+"/allocations"] = list(ids...)
+			if _, err := c.Live(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for _, match := range regexp.MustCompile(`job_networks = true.* allocation=(\S+) job=db`).FindAllStringSubmatch(log.String(), -1) {
+			got = append(got, match[1])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("reads %t: logged %q, want %q\n%s", reads, got, want, log.String())
+		}
 	}
 }
 

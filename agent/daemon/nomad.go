@@ -23,7 +23,7 @@ func newNomad(c config.Config, log hclog.Logger) (*nomad.Client, error) {
 	}
 	return nomad.New(nomad.Config{
 		Address: n.Address, TokenFile: n.TokenFile, CAFile: n.CAFile, CertFile: n.CertFile, KeyFile: n.KeyFile, TLSName: n.TLSName,
-		NodeID: n.NodeID, NetworksDir: filepath.Join(c.StateDir, "job-networks"), Logger: log.Named("nomad"),
+		NodeID: n.NodeID, NetworksDir: filepath.Join(c.StateDir, "job-networks"), JobNetworks: n.JobNetworks, Logger: log.Named("nomad"),
 	})
 }
 

@@ -1,5 +1,5 @@
-# One network block for each network. Nomad merges the CNI arguments of all blocks,
-# and otherwise uses only the first block.
+# One network block for each network. Nomad uses only the first block, and the agent
+# reads the others: job_networks = true.
 job "block-for-each" {
   group "app" {
     network {
@@ -10,19 +10,9 @@ job "block-for-each" {
     }
     network {
       mode = "cni/storage"
-      cni {
-        args = {
-          "networks.storage" = jsonencode({ interface = "disk0", mtu = 1400 })
-        }
-      }
     }
     network {
       mode = "cni/vlan"
-      cni {
-        args = {
-          "networks.vlan" = ""
-        }
-      }
     }
 
     task "show" {

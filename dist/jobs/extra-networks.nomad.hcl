@@ -1,17 +1,15 @@
 # A service with a published port on the main network of "multi", and two extra
 # networks: net1 on "storage", and data0 on "vlan". The task reads its addresses
-# from local/networks.json.
+# from local/networks.json. The agent reads the networks from meta: job_networks = true.
 job "extra-networks" {
   group "web" {
+    meta = {
+      "allocnet.networks" = "storage,vlan@data0"
+    }
     network {
       mode = "cni/multi"
       port "http" {
         to = 8080
-      }
-      cni {
-        args = {
-          networks = "storage,vlan@data0"
-        }
       }
     }
 

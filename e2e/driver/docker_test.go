@@ -64,7 +64,6 @@ func docker() job {
 }
 
 func testDocker(a *agent) {
-	a.Measured("driver-docker", "yes")
 	alloc := a.run("docker", docker())[0]
 	if ns := alloc.Setup().Netns; !strings.Contains(ns, "/docker/netns/") {
 		a.Errorf("the namespace is %s, want Docker's", ns)

@@ -102,7 +102,6 @@ const serveDB = busybox + ` ip -o addr > ${NOMAD_ALLOC_DIR}/first.new && ` + bus
 // testJob runs the job of the documentation in the modes bridge and cni/, with exec
 // and raw_exec. Another job discovers the service in Nomad and reaches it.
 func testJob(a *agent) {
-	a.Measured("driver", "yes")
 	services := `service {
         name         = "db-%s"
         provider     = "nomad"

@@ -132,7 +132,6 @@ func testInterfaceDeleted(a *agent) {
 // The stop comes first: Nomad then saves the allocation's network status, which it
 // otherwise does once a minute. Without it Nomad fails the allocation.
 func testKilled(a *agent) {
-	a.Measured("driver-restart", "yes")
 	alloc := a.run("killed", storage())[0]
 	for i, step := range []struct {
 		name string
@@ -169,7 +168,6 @@ func testKilled(a *agent) {
 // The allocation restarts with a new namespace, and the task attaches it again. Where Nomad
 // keeps its leases in /var/lib, docs/nomad.md has the operator remove them.
 func testReboot(a *agent) {
-	a.Measured("driver-reboot", "yes")
 	alloc := a.run("reboot", storage())[0]
 	before := alloc.Setup()
 	main := strings.Fields(alloc.Inside("ip", "-4", "-br", "addr", "show", "eth0"))[2]
@@ -303,7 +301,6 @@ func testCrowd(a *agent) {
 // testScheduling: jobs are placed on the one of two clients that has their network.
 // Without the file of the network the node is not eligible any more.
 func testScheduling(a *agent) {
-	a.Measured("driver-scheduling", "yes")
 	second := startSecond(a)
 	defer second()
 	file := dir + "/second-cni/40-fabric.conflist"

@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command matrix writes the section "Measured" of docs/nomad.md from the results of the
-// tests with several versions of Nomad and of the CNI plugins. `make matrix` runs it.
+// Command matrix writes a table into docs/nomad.md from the results of the tests with several
+// versions of the CNI plugins. `make matrix` runs it.
 package main
 
 import (
@@ -41,20 +41,16 @@ const (
 	end   = "<!-- end: make matrix -->\n"
 )
 
-// replaceSection returns the document with the tables of the results.
+// replaceSection returns the document with the table of the results.
 func replaceSection(document, results string) (string, error) {
 	head, rest, found := strings.Cut(document, begin)
 	_, tail, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		return "", fmt.Errorf("the document lacks %q or %q", strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
-	var tables []string
-	for _, t := range []table{nomadTable, pluginTable} {
-		text, err := t.render(results)
-		if err != nil {
-			return "", err
-		}
-		tables = append(tables, text)
+	table, err := render(results)
+	if err != nil {
+		return "", err
 	}
-	return head + begin + "\n" + strings.Join(tables, "\n") + "\n" + end + tail, nil
+	return head + begin + "\n" + table + "\n" + end + tail, nil
 }

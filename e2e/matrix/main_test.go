@@ -13,16 +13,16 @@ import (
 // results are those of two versions. In the second a test fails, and a package is not
 // built.
 var results = map[string]string{
-	"nomad-1.10.5.json": `{"Action":"start","Package":"p"}
-{"Action":"attr","Package":"p","Test":"TestA/One","Key":"nomad.arguments","Value":"yes"}
+	"cni-1.9.1.json": `{"Action":"start","Package":"p"}
+{"Action":"attr","Package":"p","Test":"TestA/One","Key":"cni.version","Value":"yes"}
 {"Action":"output","Package":"p","Test":"TestA/One","Output":"x\n"}
 {"Action":"pass","Package":"p","Test":"TestA/One"}
 {"Action":"pass","Package":"p","Test":"TestA/Two"}
 {"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"pass","Package":"p"}
 `,
-	"nomad-1.8.4.json": `{"Action":"attr","Package":"p","Test":"TestA/One","Key":"nomad.arguments","Value":"no"}
-{"Action":"attr","Package":"p","Test":"TestA/Two","Key":"nomad.check","Value":"no"}
+	"cni-1.1.1.json": `{"Action":"attr","Package":"p","Test":"TestA/One","Key":"cni.version","Value":"no"}
+{"Action":"attr","Package":"p","Test":"TestA/Two","Key":"cni.nftables","Value":"no"}
 {"Action":"fail","Package":"p","Test":"TestA/One"}
 {"Action":"pass","Package":"p","Test":"TestA/Two"}
 {"Action":"fail","Package":"p","Test":"TestA"}
@@ -54,9 +54,9 @@ func TestSection(t *testing.T) {
 	}
 	text := string(written)
 	for _, want := range []string{
-		"# A\n" + begin + "\n| Nomad | 1.8.4 | 1.10.5 |\n| --- | --- | --- |\n", "\n" + end + "after\n",
-		"| networks by CNI arguments of the job | **fails** | yes |\n",
-		"| a client that restarts calls CHECK, and repairs a network | no | not run |\n",
+		"# A\n" + begin + "\n| CNI plugins | 1.1.1 | 1.9.1 |\n| --- | --- | --- |\n", "\n" + end + "after\n",
+		"| `cniVersion` 1.1.0 | **fails** | yes |\n",
+		"| backend nftables of portmap, bridge and ptp | no | not run |\n",
 		"| tests | 1 passed, 3 failed | 2 passed |\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -75,10 +75,10 @@ func TestErrors(t *testing.T) {
 		want              string
 	}{
 		"no section":   {empty, results, "the document lacks"},
-		"no version":   {complete, map[string]string{"nomad-new.json": ""}, `version "new"`},
-		"no JSON":      {complete, map[string]string{"nomad-1.8.4.json": "FAIL\n"}, "FAIL"},
+		"no version":   {complete, map[string]string{"cni-new.json": ""}, `version "new"`},
+		"no JSON":      {complete, map[string]string{"cni-1.1.1.json": "FAIL\n"}, "FAIL"},
 		"no document":  {nil, results, "a.md"},
-		"another file": {complete, map[string]string{"nomad.json": "x"}, ""},
+		"another file": {complete, map[string]string{"cni.json": "x"}, ""},
 	} {
 		err := run([]string{filepath.Join(write(t, test.document), "a.md"), write(t, test.results)})
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

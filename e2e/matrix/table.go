@@ -13,48 +13,23 @@ import (
 	"github.com/allocnet/allocnet/nomad"
 )
 
-// table has a column for each tested version of a program.
-type table struct {
-	title string
-	// prefix is that of the names of the results' files, PREFIX-VERSION.json, and of the
-	// properties.
-	prefix string
-	rows   []row
-}
-
 // row is a property that tests measure.
 type row struct{ property, text string }
 
-var nomadTable = table{"Nomad", "nomad", []row{
-	{"main-network", "`mode = \"cni/NAME\"`: main network, published ports"},
-	{"arguments", "networks by CNI arguments of the job"},
-	{"job-networks", "networks by blocks and meta of the job, with the agent"},
-	{"update", "a change of the arguments replaces the allocations"},
-	{"identity", "rules on `namespaces` permit a namespace"},
-	{"restart", "networks remain when the client is stopped or killed, and restarts"},
-	{"check", "a client that restarts calls CHECK, and repairs a network"},
-	{"reboot", "networks are attached again after a reboot"},
-	{"connect", "Consul Connect in the mode `cni/NAME`"},
-	{"agent-job", "the agent as a job, with its workload identity"},
-	{"tls", "the agent with a client that requires certificates"},
-	{"driver", "task driver: modes `bridge` and `cni/NAME`, drivers exec and raw_exec"},
-	{"driver-docker", "task driver: Docker"},
-	{"driver-restart", "task driver: client or driver killed"},
-	{"driver-reboot", "task driver: networks are attached again after a reboot"},
-	{"driver-scheduling", "task driver: constraints by network"},
-}}
-
-var pluginTable = table{"CNI plugins", "cni", []row{
-	{"check", "Nomad calls CHECK when its client restarts"},
+var rows = []row{
 	{"check-ports", "CHECK of published ports of IPv6 addresses"},
 	{"inner-master", "`linkInContainer` of macvlan, ipvlan and vlan"},
 	{"nftables", "backend nftables of portmap, bridge and ptp"},
 	{"version", "`cniVersion` 1.1.0"},
-}}
+}
 
-// render returns the table, with the results of a directory.
-func (t table) render(dir string) (string, error) {
-	columns, err := t.columns(dir)
+// prefix is that of the names of the results' files, PREFIX-VERSION.json, and of the
+// properties.
+const prefix = "cni"
+
+// render returns the table, which has a column for each version of the results in a directory.
+func render(dir string) (string, error) {
+	columns, err := readColumns(dir)
 	if err != nil {
 		return "", err
 	}
@@ -66,10 +41,10 @@ func (t table) render(dir string) (string, error) {
 		}
 		b.WriteString("\n")
 	}
-	line(t.title, func(c column) string { return c.version.String() })
+	line("CNI plugins", func(c column) string { return c.version.String() })
 	line("---", func(column) string { return "---" })
-	for _, r := range t.rows {
-		line(r.text, func(c column) string { return cmp.Or(c.result.properties[t.prefix+"."+r.property], "not run") })
+	for _, r := range rows {
+		line(r.text, func(c column) string { return cmp.Or(c.result.properties[prefix+"."+r.property], "not run") })
 	}
 	line("tests", func(c column) string { return c.result.String() })
 	return b.String(), nil
@@ -81,15 +56,15 @@ type column struct {
 	result  *result
 }
 
-// columns reads the files of the table, in the order of their versions.
-func (t table) columns(dir string) ([]column, error) {
-	files, err := filepath.Glob(filepath.Join(dir, t.prefix+"-*.json"))
+// readColumns reads the files of a directory, in the order of their versions.
+func readColumns(dir string) ([]column, error) {
+	files, err := filepath.Glob(filepath.Join(dir, prefix+"-*.json"))
 	if err != nil {
 		return nil, err
 	}
 	var columns []column
 	for _, file := range files {
-		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), t.prefix+"-"), ".json")
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), prefix+"-"), ".json")
 		version, err := nomad.ParseVersion(name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)

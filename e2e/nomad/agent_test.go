@@ -30,6 +30,10 @@ type agent struct {
 	*nomadagent.Agent
 	// checks is whether the client calls CHECK when it restarts.
 	checks bool
+	// arguments is whether jobs select networks by CNI arguments, which the plugin reads
+	// alone. Otherwise daemon reads their meta.
+	arguments bool
+	daemon    *daemon
 }
 
 // newAgent returns an agent that has not been started.

@@ -44,13 +44,8 @@ func TestAllocnetAgent(t *testing.T) {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
 	}
-	if out, err := exec.Command(allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir(), "--alloc-dir", "none").CombinedOutput(); err != nil {
-		t.Fatalf("%s", out)
-	}
-	requireAgent(t)
+	sandbox.Run(t, allocnet, "conf", "generate", "web", "--conf-dir", confDir, "--plugin-dir", plugins+":"+sandbox.PluginDir(), "--alloc-dir", "none", "--job-networks")
 	a := newAgent(t)
-	a.Measured("job-networks", "yes")
-	a.Measured("agent-job", "yes")
 	sandbox.WriteFile(t, dir+"/agent.hcl", sandbox.Run(t, "cat", dir+"/agent.hcl")+"\nacl {\n enabled = true\n}\n")
 	token := make(chan string, 1)
 	go func() { token <- bootstrapACL(a) }() // start waits for the token
@@ -66,20 +61,10 @@ func TestAllocnetAgent(t *testing.T) {
 	d.jobNetworks()
 	d.metadata()
 	d.killed()
+	d.leak()
+	d.unread()
 	d.asJob()
 	d.unreachable()
-}
-
-// requireAgent delegates the calls of the conflist to the agent.
-func requireAgent(t *testing.T) {
-	t.Helper()
-	path := confDir + "/00-multi.conflist"
-	text := sandbox.Run(t, "cat", path)
-	with := strings.Replace(text, `"type": "allocnet-cni",`, `"type": "allocnet-cni", "agent": {"socket": "`+agentSocket+`", "mode": "require"},`, 1)
-	if with == text {
-		t.Fatalf("not the expected conflist:\n%s", text)
-	}
-	sandbox.WriteFile(t, path, with)
 }
 
 // bootstrapACL grants anonymous requests, as those of the test, everything. It returns
@@ -134,25 +119,26 @@ func post(path, token string, body, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
+// configure writes the configuration of the agent: with a token, or with the block of
+// docs/nomad.md.
 func (d *daemon) configure(token string) {
 	d.Helper()
-	sandbox.WriteFile(d, dir+"/token", token+"\n")
+	block := documented(d.T, "tested: agent")
+	if token != "" {
+		block = fmt.Sprintf("nomad {\n token_file = %q\n events = true\n metadata = true\n job_networks = true\n}", dir+"/token")
+		sandbox.WriteFile(d, dir+"/token", token+"\n")
+	}
 	sandbox.WriteFile(d, dir+"/allocnet.hcl", fmt.Sprintf(`
 conf_dir    = %q
 plugin_dirs = [%q, %q]
-nomad {
-  token_file = %q
-  events     = true
-  metadata   = true
-  job_networks = true
-}
+%s
 limits {
   request_timeout = "20s"
 }
 reconcile {
   interval = "1h" # what is seen comes from the event stream
 }
-`, confDir, plugins, sandbox.PluginDir(), dir+"/token"))
+`, ownDir+":"+confDir, plugins, sandbox.PluginDir(), block))
 }
 
 func (d *daemon) launch() {
@@ -198,12 +184,8 @@ func (d *daemon) metric(series string) string {
 // either replaces the allocation.
 func (d *daemon) jobNetworks() {
 	d.Helper()
-	const blocks = `
-    meta = { "allocnet.networks" = "mgmt@net5" }
-    network {
-      mode = "cni/storage"
-    }`
-	first := d.run("selecting", group{port: publish, networks: blocks})[0]
+	job := group{port: publish, selects: `"mgmt@net5"`, networks: "network {\n mode = \"cni/storage\"\n}"}
+	first := d.run("selecting", job)[0]
 	if got := nomadagent.Networks(first.Setup()); got != "eth0=web net1=storage net5=mgmt" {
 		d.Errorf("with blocks and meta it has %s", got)
 	}
@@ -211,8 +193,8 @@ func (d *daemon) jobNetworks() {
 	if out, code := plan(path); code != 0 {
 		d.Errorf("plan of what runs: exit code %d\n%s", code, out)
 	}
-	changed := group{port: publish, networks: strings.Replace(blocks, "cni/storage", "cni/backup", 1)}
-	sandbox.WriteFile(d, path, changed.hcl("selecting"))
+	job.networks = strings.Replace(job.networks, "cni/storage", "cni/backup", 1)
+	sandbox.WriteFile(d, path, job.hcl("selecting"))
 	if out, code := plan(path); code != 1 || !strings.Contains(out, "cni/backup") {
 		d.Errorf("plan of another block: exit code %d\n%s", code, out)
 	}
@@ -258,18 +240,37 @@ func (d *daemon) write(id string, g group) string {
 	return path
 }
 
-// killed stops a job while neither the agent nor the plugin can tear it down.
+// killed stops a job while the agent is dead: the plugin tears it down.
 func (d *daemon) killed() {
 	d.Helper()
 	before := sandbox.Snapshot(d)
-	alloc := d.run("leak", group{port: publish, networks: "network {\n mode = \"cni/storage\"\n}"})[0]
+	alloc := d.run("killed", group{port: publish, selects: `"storage"`})[0]
 	d.end(unix.SIGKILL)
+	d.Stop("killed")
+	if out, err := exec.Command(allocnet, "status", alloc.ID).CombinedOutput(); err == nil {
+		d.Errorf("it is on record still:\n%s", out)
+	}
+	d.launch() // only its cache is left
+	sandbox.RequireSame(d, before)
+}
+
+// leak stops a job while neither the agent nor the plugin can tear it down, as while both are
+// upgraded. The agent does it when Nomad says that the allocation has ended.
+func (d *daemon) leak() {
+	d.Helper()
+	before := sandbox.Snapshot(d)
+	alloc := d.run("leak", group{port: publish, selects: `"storage"`})[0]
+	d.end(unix.SIGKILL)
+	if err := os.Rename(plugins+"/allocnet-cni", dir+"/allocnet-cni"); err != nil {
+		d.Fatal(err)
+	}
 	d.Stop("leak")
 	alloc.Setup() // still on record
-	d.launch()
-	if got := d.metric(`allocnet_leaks_removed_total{kind="allocation"}`); got != "1" {
-		d.Errorf("%s leaks were removed, want 1", got)
+	if err := os.Rename(dir+"/allocnet-cni", plugins+"/allocnet-cni"); err != nil {
+		d.Fatal(err)
 	}
+	d.launch()
+	d.Await("the leak is removed", func() bool { return d.metric(`allocnet_leaks_removed_total{kind="allocation"}`) == "1" })
 	if out, err := exec.Command(allocnet, "status", alloc.ID).CombinedOutput(); err == nil {
 		d.Errorf("it is on record still:\n%s", out)
 	}
@@ -278,6 +279,26 @@ func (d *daemon) killed() {
 		d.Fatal(err)
 	}
 	sandbox.RequireSame(d, before)
+}
+
+// unread starts a job while the agent does not read the networks of jobs: it does not run
+// without them.
+func (d *daemon) unread() {
+	d.Helper()
+	before := sandbox.Snapshot(d)
+	config := read(d, dir+"/allocnet.hcl")
+	d.end(unix.SIGTERM)
+	sandbox.WriteFile(d, dir+"/allocnet.hcl", strings.Replace(config, "job_networks = true", "", 1))
+	d.launch()
+	d.submit("unread", group{selects: `"storage"`})
+	if status := unwrap(d.Nomad("alloc", "status", d.AwaitFailed("unread").ID)); !strings.Contains(status, "set job_networks = true") {
+		d.Errorf("alloc status does not say what is missing:\n%s", status)
+	}
+	d.Stop("unread")
+	sandbox.RequireSame(d, before)
+	sandbox.WriteFile(d, dir+"/allocnet.hcl", config)
+	d.end(unix.SIGTERM)
+	d.launch()
 }
 
 // asJob runs the agent as a job of Nomad, which gives it the rights of its policy.

@@ -4,29 +4,42 @@
 package nomad
 
 import (
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 	"github.com/allocnet/allocnet/nomad"
 )
 
-const extra = `networks = "storage,mgmt"`
+const extra = `"storage,mgmt"`
 
-// testExamples plans and runs every example job, and that of docs/nomad.md. Jobs
-// for the driver are run by e2e/driver.
-func testExamples(a *agent) {
-	shown := regexp.MustCompile("(?s)<!-- tested: job -->\n```hcl\n(.*?)```").FindStringSubmatch(read(a, "../../docs/nomad.md"))
-	if shown == nil {
-		a.Fatal("docs/nomad.md has no job that is marked as tested")
+// documented returns the HCL of docs/nomad.md that follows a mark.
+func documented(t *testing.T, mark string) string {
+	t.Helper()
+	block := regexp.MustCompile("(?s)<!-- " + mark + " -->\n *```hcl\n(.*?)```").FindStringSubmatch(read(t, "../../docs/nomad.md"))
+	if block == nil {
+		t.Fatalf("docs/nomad.md has nothing with the mark %q", mark)
 	}
-	sandbox.WriteFile(a, dir+"/db.nomad.hcl", shown[1])
-	for _, file := range append(glob(a.T, "../../dist/jobs/*.nomad.hcl"), dir+"/db.nomad.hcl") {
+	return block[1]
+}
+
+// testExamples plans and runs every example job, and that of docs/nomad.md, in the form of the
+// agent's jobs. Jobs for the driver are run by e2e/driver.
+func testExamples(a *agent) {
+	mark, jobs := "job", "../../dist/jobs/*.nomad.hcl"
+	if a.arguments {
+		mark, jobs = "arguments job", "../../dist/jobs/arguments/*.nomad.hcl"
+	}
+	sandbox.WriteFile(a, dir+"/db.nomad.hcl", documented(a.T, "tested: "+mark))
+	for _, file := range append(glob(a.T, jobs), dir+"/db.nomad.hcl") {
 		if text := read(a, file); strings.Contains(text, `"allocnet"`) || strings.Contains(text, "connect {") {
 			continue // testConnect, and e2e/driver
 		}
@@ -50,16 +63,19 @@ func testExamples(a *agent) {
 	}
 }
 
+// argumentsBlock is the block of the CNI arguments of an example.
+var argumentsBlock = regexp.MustCompile(`(?s)\n +cni \{.*?\n      \}`)
+
 // testConnect: of the example of the service mesh this client lacks only Consul, if the
 // proxy needs no Docker, or Nomad refuses the mode cni/NAME. Nomad refuses a second
 // network block.
 func testConnect(a *agent) {
-	example := read(a, "../../dist/jobs/connect.nomad.hcl")
+	example := read(a, "../../dist/jobs/arguments/connect.nomad.hcl")
+	if !a.arguments {
+		example = argumentsBlock.ReplaceAllString(example, "")
+	}
 	onlyConsul := `Constraint "\$\{attr.consul.version\} semver`
-	if a.Has(nomadagent.ConnectOnCNI) {
-		a.Measured("connect", "yes")
-	} else {
-		a.Measured("connect", "no")
+	if !a.Has(nomadagent.ConnectOnCNI) {
 		onlyConsul = `Consul Connect sidecar requires bridge network, found "cni/multi"`
 	}
 	for from, test := range map[string]struct{ to, says string }{
@@ -87,19 +103,19 @@ func testEnds(a *agent) {
 			a.Fatalf("that was after: %s", how)
 		}
 	}
-	a.run("stopped", group{port: publish, args: extra})
+	a.run("stopped", group{port: publish, selects: extra})
 	a.Nomad("job", "stop", "-detach", "stopped")
 	leavesNothing("stop")
-	a.run("stopped", group{port: publish, args: extra})
+	a.run("stopped", group{port: publish, selects: extra})
 	a.Stop("stopped")
 	leavesNothing("purge")
 
-	a.run("ten", group{count: 10, port: publish, args: extra})
+	a.run("ten", group{count: 10, port: publish, selects: extra})
 	a.Nomad("job", "scale", "-detach", "ten", "g", "0")
 	leavesNothing("count 0")
 	a.Stop("ten")
 
-	a.run("drained", group{port: publish, args: extra})
+	a.run("drained", group{port: publish, selects: extra})
 	a.Nomad("node", "drain", "-enable", "-self", "-yes", "-detach", "-deadline", "1m")
 	leavesNothing("drain")
 	a.Nomad("node", "drain", "-disable", "-self", "-yes")
@@ -107,7 +123,7 @@ func testEnds(a *agent) {
 	a.Stop("drained")
 	leavesNothing("purge after drain")
 
-	a.Submit("failing", group{port: publish, args: extra, serve: `"fail"`}.hcl("failing"))
+	a.submit("failing", group{port: publish, selects: extra, serve: `"fail"`})
 	alloc := a.AwaitFailed("failing")
 	if alloc.TaskStates["t"].Restarts != 2 {
 		a.Errorf("the task was restarted %d times, want 2", alloc.TaskStates["t"].Restarts)
@@ -119,8 +135,7 @@ func testEnds(a *agent) {
 // testUpdates updates a job in place, which keeps its networks, and with a change that
 // replaces its allocation.
 func testUpdates(a *agent) {
-	a.Measured("update", "yes")
-	job := group{port: publish, args: extra}
+	job := group{port: publish, selects: extra}
 	first := a.run("updated", job)[0]
 	attached := first.Status()
 	job.job = "priority = 70"
@@ -130,8 +145,8 @@ func testUpdates(a *agent) {
 	if diff := cmp.Diff(attached, first.Status()); diff != "" {
 		a.Errorf("after an update in place: %s", diff)
 	}
-	job.args = `networks = "storage,backup"`
-	a.Submit("updated", job.hcl("updated"))
+	job.selects = `"storage,backup"`
+	a.submit("updated", job)
 	var second nomadagent.Allocation
 	a.Await("the allocation is replaced", func() bool {
 		for _, alloc := range a.Allocations("updated") {
@@ -150,8 +165,13 @@ func testUpdates(a *agent) {
 // testCrowd starts and stops a hundred allocations of three networks at once.
 func testCrowd(a *agent) {
 	owner := map[string]string{}
-	for _, alloc := range a.run("crowd", group{count: 100, port: publish, args: extra}) {
-		attached := alloc.Setup()
+	started := a.run("crowd", group{count: 100, port: publish, selects: extra})
+	onRecord := setups(a)
+	for _, alloc := range started {
+		attached := onRecord[alloc.ID]
+		if attached == nil {
+			a.Fatalf("%s is not on record", alloc.ID)
+		}
 		if got := nomadagent.Networks(attached); got != "eth0=web net1=storage net2=mgmt" {
 			a.Errorf("%s has %s", alloc.ID, got)
 		}
@@ -168,32 +188,70 @@ func testCrowd(a *agent) {
 	a.Stop("crowd")
 }
 
+// setups returns what allocnet has on record, by the ID of the allocation.
+func setups(a *agent) map[string]*hook.Allocation {
+	a.Helper()
+	var all []*hook.Allocation
+	if err := json.Unmarshal([]byte(sandbox.Run(a, allocnet, "status", "--json")), &all); err != nil {
+		a.Fatal(err)
+	}
+	byID := map[string]*hook.Allocation{}
+	for _, one := range all {
+		byID[one.ID] = one
+	}
+	return byID
+}
+
+// mistake is a job that is refused, and what alloc status says of it.
+type mistake struct {
+	id    string
+	job   group
+	words []string
+}
+
+// mistakes are those of the form in which jobs select networks.
+func mistakes(a *agent) []mistake {
+	if a.arguments {
+		return []mistake{
+			{"mistyped", group{args: `network = "storage"`}, []string{`CNI argument "network"`, "want networks"}},
+			{"unresolved", group{selects: `"storage@${NOMAD_META_nothing}"`}, []string{"NOMAD_META_nothing", "does not know"}},
+			{"padded", group{selects: `"c3RvcmFnZQ=="`}, []string{"'='"}},
+			{"forged", group{args: `"IP" = "10.2.0.9"`}, []string{`CNI argument "IP"`}},
+			{"forged-identity", group{selects: `"closed"`, args: `"NOMAD_NAMESPACE" = "prod"`}, []string{namespaceOf(a)}},
+		}
+	}
+	return []mistake{
+		{"mistyped", group{networks: `meta = { "allocnet.network" = "storage" }`}, []string{"meta allocnet.network: is unknown", "want allocnet.networks"}},
+		{"misplaced", group{task: `meta = { "allocnet.networks" = "storage" }`}, []string{"meta allocnet.networks of task t", "move it there"}},
+		{"unresolved", group{selects: `"storage@${NOMAD_META_nothing}"`}, []string{"NOMAD_META_nothing", "has a variable"}},
+		{"padded", group{selects: `"c3RvcmFnZQ=="`}, []string{`"c3RvcmFnZQ=="`, "meta allocnet.networks"}},
+		{"lost-port", group{networks: "network {\nmode = \"cni/storage\"\n" + publish + "\n}"}, []string{"network[1].port", "move the port there"}},
+	}
+}
+
+// namespaceOf is what an error says of the namespace of a job. Without the identity of
+// allocations it is unknown.
+func namespaceOf(a *agent) string {
+	if a.arguments && !a.Has(nomad.Identity) {
+		return "the namespace is unknown"
+	}
+	return `namespace "default"`
+}
+
 // testErrors checks the errors that alloc status shows to job authors.
 func testErrors(a *agent) {
-	a.run("taken", group{args: `networks = jsonencode([{ name = "backup", ips = ["10.2.0.9/24"] }])`})
-	a.run("last", group{args: `networks = "tiny"`})
-	namespace := `namespace "default"`
-	if !a.Has(nomad.Identity) {
-		namespace = "the namespace is unknown"
-	}
-	tests := []struct {
-		id    string
-		args  string
-		words []string
-	}{
-		{"unknown", `networks = "storrage"`, []string{`unknown network "storrage"`, "storage"}},
-		{"denied", `networks = "closed"`, []string{`network "closed" as net1 is denied`, namespace, "43-closed.conflist"}},
-		{"dynamic", `networks = jsonencode([{ name = "dynamic", ips = ["10.96.0.9/24"] }])`, []string{"dynamic", "may not choose its addresses"}},
-		{"full", `networks = "tiny"`, []string{`network "tiny" as net1`, "all addresses of the network are in use"}},
-		{"taken-too", `networks = jsonencode([{ name = "backup", ips = ["10.2.0.9/24"] }])`, []string{`network "backup" as net1`, "10.2.0.9", "another allocation has this address"}},
-		{"mistyped", `network = "storage"`, []string{`CNI argument "network"`, "want networks"}},
-		{"unresolved", `networks = "storage@${NOMAD_META_nothing}"`, []string{"NOMAD_META_nothing", "does not know"}},
-		{"padded", `networks = "c3RvcmFnZQ=="`, []string{"'='"}},
-		{"forged", `"IP" = "10.2.0.9"`, []string{`CNI argument "IP"`}},
-		{"forged-identity", "networks = \"closed\"\n\"NOMAD_NAMESPACE\" = \"prod\"", []string{namespace}},
-	}
+	const address = `jsonencode([{ name = "backup", ips = ["10.2.0.9/24"] }])`
+	a.run("taken", group{selects: address})
+	a.run("last", group{selects: `"tiny"`})
+	tests := append(mistakes(a), []mistake{
+		{"unknown", group{selects: `"storrage"`}, []string{`unknown network "storrage"`, "storage"}},
+		{"denied", group{selects: `"closed"`}, []string{`network "closed" as net1 is denied`, namespaceOf(a), "43-closed.conflist"}},
+		{"dynamic", group{selects: `jsonencode([{ name = "dynamic", ips = ["10.96.0.9/24"] }])`}, []string{"dynamic", "may not choose its addresses"}},
+		{"full", group{selects: `"tiny"`}, []string{`network "tiny" as net1`, "all addresses of the network are in use"}},
+		{"taken-too", group{selects: address}, []string{`network "backup" as net1`, "10.2.0.9", "another allocation has this address"}},
+	}...)
 	for _, test := range tests {
-		a.Submit(test.id, group{args: test.args}.hcl(test.id))
+		a.submit(test.id, test.job)
 	}
 	for _, test := range tests {
 		status := a.Nomad("alloc", "status", a.AwaitFailed(test.id).ID)

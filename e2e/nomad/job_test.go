@@ -14,11 +14,16 @@ import (
 // group has the parts in which the jobs of the tests differ.
 type group struct {
 	count int
-	// networks are the network blocks after the first. args are the CNI arguments
-	// of the first.
-	args, networks string
-	port           string
-	driver         string
+	// selects is the selection of networks, as an expression: of meta, or with arguments as
+	// the CNI argument "networks".
+	selects string
+	// arguments has the job select by CNI arguments. args are further ones.
+	arguments bool
+	args      string
+	// networks are the network blocks after the first.
+	networks string
+	port     string
+	driver   string
 	// serve replaces the arguments of the task's program; task is put into the
 	// task, and job into the job.
 	serve, task, job string
@@ -53,9 +58,10 @@ func (g group) hcl(id string) string {
     }
     restart {
       attempts = 2
-      delay    = "1s"
+      delay    = "100ms"
       mode     = "fail"
     }
+    %s
     network {
       mode = "cni/multi"
       %s
@@ -82,16 +88,28 @@ func (g group) hcl(id string) string {
     }
   }
 }
-`, id, g.job, max(1, g.count), g.port, g.arguments(), g.networks, g.driver, command, g.serve, g.task)
+`, id, g.job, max(1, g.count), g.meta(), g.port, g.block(), g.networks, g.driver, command, g.serve, g.task)
 }
 
-// arguments returns the block of the CNI arguments. A Nomad that does not know it accepts
-// a job without it.
-func (g group) arguments() string {
-	if g.args == "" {
+// meta returns the group's meta, which selects networks.
+func (g group) meta() string {
+	if g.selects == "" || g.arguments {
 		return ""
 	}
-	return "cni {\n args = {\n " + g.args + "\n }\n }"
+	return "meta = {\n \"allocnet.networks\" = " + g.selects + "\n }"
+}
+
+// block returns the block of the CNI arguments. A Nomad that does not know it accepts
+// a job without it.
+func (g group) block() string {
+	args := g.args
+	if g.arguments && g.selects != "" {
+		args += "\nnetworks = " + g.selects
+	}
+	if args == "" {
+		return ""
+	}
+	return "cni {\n args = {\n " + args + "\n }\n }"
 }
 
 const publish = "port \"http\" {\n to = 80\n }"
@@ -99,8 +117,15 @@ const publish = "port \"http\" {\n to = 80\n }"
 // run submits a job and returns its allocations when they run.
 func (a *agent) run(id string, g group) []nomadagent.Allocation {
 	a.Helper()
-	a.Submit(id, g.hcl(id))
+	a.submit(id, g)
 	return a.AwaitRunning(id, max(1, g.count))
+}
+
+// submit submits a job in the form of the agent's jobs, without waiting for it.
+func (a *agent) submit(id string, g group) {
+	a.Helper()
+	g.arguments = a.arguments
+	a.Submit(id, g.hcl(id))
 }
 
 // port returns the host port with the label.

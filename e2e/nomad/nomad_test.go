@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
@@ -41,20 +43,29 @@ func bridge(name, subnet, more string) string {
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]]}}]}`, name, more, name+"0", subnet)
 }
 
-// TestNomad uses one agent for all tests: a new one needs half a minute to be ready.
+// TestNomad runs jobs that select networks by meta and network blocks, as each version of Nomad
+// has them. It uses one agent for all tests.
 func TestNomad(t *testing.T) {
-	for name, text := range conf {
-		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
-	}
-	for name, text := range restricted {
-		sandbox.WriteFile(t, filepath.Join(ownDir, name), text)
-	}
-	for _, file := range glob(t, "../../dist/conf/*.conflist") {
-		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
-	}
-	generate := []string{allocnet, "conf", "generate", "web", "--conf-dir", ownDir + ":" + confDir, "--plugin-dir", plugins + ":" + sandbox.PluginDir()}
+	generate := writeNetworks(t)
+	sandbox.Run(t, append(generate, "--alloc-dir", dataDir+"/alloc", "--job-networks")...)
+	a := newAgent(t)
+	a.Start()
+	d := &daemon{agent: a, client: client.New(agentSocket)}
+	d.configure("")
+	d.launch()
+	t.Cleanup(func() { d.end(unix.SIGTERM) })
+	a.daemon = d
+	sandbox.Run(t, append(generate, "--job-networks", "--check")...) // asks Nomad for its alloc_dir
+	testAll(a)
+}
+
+// TestArguments runs jobs that select networks by CNI arguments, without an agent of allocnet. A
+// Nomad without these refuses them.
+func TestArguments(t *testing.T) {
+	generate := writeNetworks(t)
 	sandbox.Run(t, append(slices.Clone(generate), "--alloc-dir", dataDir+"/alloc")...)
 	a := newAgent(t)
+	a.arguments = true
 	a.Start()
 	if !a.Has(nomad.JobArguments) {
 		testNoArguments(a, generate)
@@ -65,6 +76,28 @@ func TestNomad(t *testing.T) {
 		sandbox.Run(t, generate...)
 	}
 	sandbox.Run(t, append(generate, "--check")...) // asks Nomad for its alloc_dir
+	testAll(a)
+}
+
+// writeNetworks writes the networks of the client, and returns the command that generates
+// the conflist of its jobs.
+func writeNetworks(t *testing.T) []string {
+	t.Helper()
+	for name, text := range conf {
+		sandbox.WriteFile(t, filepath.Join(confDir, name), text)
+	}
+	for name, text := range restricted {
+		sandbox.WriteFile(t, filepath.Join(ownDir, name), text)
+	}
+	for _, file := range glob(t, "../../dist/conf/*.conflist") {
+		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
+	}
+	return []string{allocnet, "conf", "generate", "web", "--conf-dir", ownDir + ":" + confDir, "--plugin-dir", plugins + ":" + sandbox.PluginDir()}
+}
+
+// testAll runs the tests with an agent whose jobs select networks in one form.
+func testAll(a *agent) {
+	t := a.T
 	if got := a.attribute("plugins.cni.version.allocnet-cni"); got != "v0.1.0" {
 		t.Errorf("plugins.cni.version.allocnet-cni is %q", got)
 	}
@@ -114,7 +147,7 @@ func TestNomad(t *testing.T) {
 // warm attaches to every network once: bridges and shared chains remain.
 func (a *agent) warm() {
 	a.Helper()
-	a.run("warm", group{port: publish, args: `networks = "storage,vlan,mgmt,backup,dynamic,tiny,names"`})
+	a.run("warm", group{port: publish, selects: `"storage,vlan,mgmt,backup,dynamic,tiny,names"`})
 	a.Stop("warm")
 	sandbox.Run(a, allocnet, "attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
 	sandbox.Run(a, allocnet, "detach", "warm")
@@ -170,11 +203,12 @@ const reading = `
         destination = "local/status.json"
       }`
 
-// testIssue runs the job of the documentation in its two forms.
-func testIssue(a *agent) {
-	a.Measured("main-network", "yes")
-	a.Measured("arguments", "yes")
-	one := a.run("one", group{port: publish, args: `networks = "storage,mgmt@net5"`, task: reading, networks: `
+// issueJobs have the networks of the documentation's job, in each form of the selection. CNI
+// arguments have variables of the allocation.
+func issueJobs(a *agent) (one, two group) {
+	one, two = group{port: publish, task: reading}, group{port: publish, driver: "exec", task: reading}
+	if a.arguments {
+		one.selects, one.networks = `"storage,mgmt@net5"`, `
     network {
       mode = "cni/backup"
       cni {
@@ -182,9 +216,19 @@ func testIssue(a *agent) {
           "networks.backup" = jsonencode({ interface = "net7", ips = ["10.2.0.1${NOMAD_ALLOC_INDEX}/24"] })
         }
       }
-    }`})[0]
-	two := a.run("two", group{port: publish, driver: "exec", task: reading,
-		args: `networks = jsonencode([{ name = "storage", ips = ["10.89.7.7/16"] }, { name = "mgmt" }])`})[0]
+    }`
+		two.selects = `jsonencode([{ name = "storage", ips = ["10.89.7.7/16"] }, { name = "mgmt" }])`
+		return one, two
+	}
+	one.selects = `jsonencode([{ name = "storage" }, { name = "mgmt", interface = "net5" }, { name = "backup", interface = "net7", ips = ["10.2.0.10/24"] }])`
+	two.networks, two.selects = "network {\nmode = \"cni/storage\"\n}", `"mgmt"`
+	return one, two
+}
+
+// testIssue runs the job of the documentation in its two forms.
+func testIssue(a *agent) {
+	jobOne, jobTwo := issueJobs(a)
+	one, two := a.run("one", jobOne)[0], a.run("two", jobTwo)[0]
 
 	first, second := one.Setup(), two.Setup()
 	if got := nomadagent.Networks(first); got != "eth0=web net1=storage net5=mgmt net7=backup" {
@@ -220,7 +264,7 @@ func testIssue(a *agent) {
 		a.Errorf("over the extra network one answers %q", got)
 	}
 	want := policy.Identity{}
-	if a.Has(nomad.Identity) {
+	if !a.arguments || a.Has(nomad.Identity) {
 		want = policy.Identity{Namespace: "default", Job: "one", Group: "g", Region: "global"}
 	}
 	if first.Identity != want {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,8 +22,7 @@ import (
 
 // testAgentRestarts restarts the client agent while allocations run.
 func testAgentRestarts(a *agent) {
-	a.Measured("restart", "yes")
-	alloc := a.run("kept", group{port: publish, args: extra})[0]
+	alloc := a.run("kept", group{port: publish, selects: extra})[0]
 	attached := alloc.Status()
 	url := fmt.Sprintf("http://127.0.0.1:%d", port(alloc, "http"))
 	task := taskOf(a, alloc)
@@ -68,9 +68,7 @@ func testCheck(a *agent) {
 // repairs a network. allocnet check
 // names the damage, and stopping the allocation replaces it.
 func testNoCheck(a *agent) {
-	a.Measured("check", "no")
-	a.Attr("cni.check", "no")
-	alloc := a.run("checked", group{port: publish, args: extra})[0]
+	alloc := a.run("checked", group{port: publish, selects: extra})[0]
 	a.Signal(unix.SIGTERM)
 	sandbox.Run(a, "ip", "-n", alloc.ID, "link", "delete", "net1")
 	a.restart("the network is damaged")
@@ -96,14 +94,13 @@ func testNoCheck(a *agent) {
 // agent, a valid plugin configuration, attachments of other callers. Only a damaged
 // network is set up again.
 func testCheckPasses(a *agent) {
-	a.Measured("check", "yes")
-	a.Attr("cni.check", "yes")
-	alloc := a.run("checked", group{port: publish, args: extra})[0]
+	alloc := a.run("checked", group{port: publish, selects: extra})[0]
 	before, task := alloc.Setup(), taskOf(a, alloc)
 	conflist := confDir + "/00-multi.conflist"
 	sound := read(a, conflist)
+	agentless := regexp.MustCompile(`,\s*"agent": \{[^}]*\}`).ReplaceAllString(sound, "")
 	with := func(keys string) {
-		sandbox.WriteFile(a, conflist, strings.Replace(sound, `"type": "allocnet-cni",`, `"type": "allocnet-cni", `+keys+`,`, 1))
+		sandbox.WriteFile(a, conflist, strings.Replace(agentless, `"type": "allocnet-cni",`, `"type": "allocnet-cni", `+keys+`,`, 1))
 	}
 	for _, test := range []struct {
 		name    string
@@ -177,7 +174,7 @@ func (a *agent) logged(words string) int {
 
 // testNamespaceGone deletes a namespace while Nomad's allocation runs.
 func testNamespaceGone(a *agent) {
-	alloc := a.run("gone", group{port: publish, args: extra})[0]
+	alloc := a.run("gone", group{port: publish, selects: extra})[0]
 	sandbox.Run(a, "ip", "netns", "delete", alloc.ID)
 	a.Nomad("job", "stop", "-purge", "-detach", "gone")
 	a.Await("allocnet has no record", func() bool {
@@ -188,8 +185,7 @@ func testNamespaceGone(a *agent) {
 
 // testReboot removes what a reboot removes, and keeps the files on disk.
 func testReboot(a *agent) {
-	a.Measured("reboot", "yes")
-	job := group{count: 2, port: publish, task: reading, args: `networks = "storage,vlan,backup"`}
+	job := group{count: 2, port: publish, task: reading, selects: `"storage,vlan,backup"`}
 	before := map[string]string{}
 	for _, alloc := range a.run("reborn", job) {
 		before[alloc.ID] = nomadagent.Networks(alloc.Setup())
@@ -229,6 +225,9 @@ func testReboot(a *agent) {
 func (a *agent) reboot() {
 	a.Helper()
 	a.Signal(unix.SIGKILL)
+	if a.daemon != nil {
+		a.daemon.end(unix.SIGKILL)
+	}
 	nomadagent.KillTasks()
 	a.Await("the tasks are gone", func() bool { return len(nomadagent.Tasks()) == 0 })
 	for _, name := range strings.Fields(sandbox.Run(a, "ip", "netns", "list")) {
@@ -250,6 +249,9 @@ func (a *agent) reboot() {
 		a.Fatal(err)
 	}
 	a.newBootID()
+	if a.daemon != nil {
+		a.daemon.launch()
+	}
 }
 
 func (a *agent) newBootID() {

@@ -41,35 +41,37 @@ func testRestricted(a *agent) {
 	a.Nomad("job", "stop", "-purge", "-detach", "own")
 
 	a.Nomad("namespace", "apply", "prod")
-	if !a.Has(nomad.Identity) {
+	if a.arguments && !a.Has(nomad.Identity) {
 		testIdentityUnknown(a)
 		return
 	}
-	a.Measured("identity", "yes")
-	a.Submit("permitted", closedInProd.hcl("permitted"))
+	a.submit("permitted", closedInProd)
+	var list []struct{ ID, ClientStatus string }
 	a.Await("the job of the namespace prod runs", func() bool {
-		var list []struct{ ClientStatus string }
+		list = nil
 		err := a.API("job/permitted/allocations?namespace=prod", &list)
 		return err == nil && len(list) == 1 && list[0].ClientStatus == "running"
 	})
-	a.Submit("denied", group{args: `networks = "closed"`}.hcl("denied"))
-	status := unwrap(a.Nomad("alloc", "status", a.AwaitFailed("denied").ID))
+	if out := sandbox.Run(a, allocnet, "status", "--namespace", "prod", "--job", "permitted"); !strings.Contains(out, list[0].ID) {
+		a.Errorf("status does not know whose it is:\n%s", out)
+	}
+	a.submit("outside", group{selects: `"closed"`})
+	status := unwrap(a.Nomad("alloc", "status", a.AwaitFailed("outside").ID))
 	if !strings.Contains(status, `network "closed" as net1 is denied`) {
 		a.Errorf("alloc status does not say that it is denied:\n%s", status)
 	}
-	a.Nomad("job", "stop", "-purge", "-detach", "denied")
+	a.Nomad("job", "stop", "-purge", "-detach", "outside")
 	a.Nomad("job", "stop", "-purge", "-namespace", "prod", "permitted")
 	a.Quiet()
 }
 
 // closedInProd is a job of the namespace prod, for which alone the network is.
-var closedInProd = group{job: `namespace = "prod"`, args: `networks = "closed"`}
+var closedInProd = group{job: `namespace = "prod"`, selects: `"closed"`}
 
 // testIdentityUnknown: without the identity of allocations, no job gets a network with a
 // rule on namespaces. The error says so.
 func testIdentityUnknown(a *agent) {
-	a.Measured("identity", "no")
-	a.Submit("unknown", closedInProd.hcl("unknown"))
+	a.submit("unknown", closedInProd)
 	var failed []struct{ ID, ClientStatus string }
 	a.Await("the job of the namespace prod fails", func() bool {
 		failed = nil
@@ -85,7 +87,7 @@ func testIdentityUnknown(a *agent) {
 // testForged: a job of this version can set its identity, which the conflist accepts that
 // was generated without asking Nomad. doctor reports it.
 func testForged(a *agent) {
-	forged := group{args: "networks = \"closed\"\n\"NOMAD_NAMESPACE\" = \"prod\"\n\"NOMAD_ALLOC_ID\" = \"${NOMAD_ALLOC_ID}\""}
+	forged := group{selects: `"closed"`, args: "\"NOMAD_NAMESPACE\" = \"prod\"\n\"NOMAD_ALLOC_ID\" = \"${NOMAD_ALLOC_ID}\""}
 	if got := nomadagent.Networks(a.run("forged", forged)[0].Setup()); got != "eth0=web net1=closed" {
 		a.Errorf("the job that forges its namespace has %s", got)
 	}

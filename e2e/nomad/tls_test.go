@@ -107,7 +107,6 @@ func TestTLS(t *testing.T) {
 	}
 	newAuthority(t, other).leaf("cli")
 	a := newAgent(t)
-	a.Measured("tls", "yes")
 	config := strings.ReplaceAll(sandbox.Run(t, "cat", dir+"/agent.hcl"), dataDir, dir+"/tls")
 	sandbox.WriteFile(t, dir+"/agent.hcl", config+fmt.Sprintf(`
 tls {

@@ -27,7 +27,10 @@ type Allocation struct {
 		Events   []struct{ Type, DisplayMessage string }
 	}
 	// NetworkStatus and AllocatedResources are empty in a list.
-	NetworkStatus      *struct{ InterfaceName, Address string }
+	NetworkStatus *struct {
+		InterfaceName, Address string
+		DNS                    *struct{ Servers, Searches []string }
+	}
 	AllocatedResources struct {
 		Shared struct {
 			Ports []struct {
@@ -59,6 +62,9 @@ func (a *Agent) AwaitRunning(job string, count int) []Allocation {
 	var found []Allocation
 	a.Await(fmt.Sprintf("%d allocations of %s run", count, job), func() bool {
 		found = nil
+		if !a.started(job, count) {
+			return false
+		}
 		for _, alloc := range a.Allocations(job) {
 			if alloc.ClientStatus == "failed" {
 				a.Fatalf("an allocation of %s failed:\n%s", job, a.Nomad("alloc", "status", alloc.ID))
@@ -75,6 +81,22 @@ func (a *Agent) AwaitRunning(job string, count int) []Allocation {
 		}
 	}
 	return found
+}
+
+// started reports whether so many allocations of a job run with a task, or one has failed. The
+// summary is small: the list of a hundred would keep the agent busy while it starts them.
+func (a *Agent) started(job string, count int) bool {
+	var summary struct {
+		Summary map[string]struct{ Running, Failed int }
+	}
+	if a.API("job/"+job+"/summary", &summary) != nil {
+		return false
+	}
+	running, failed := 0, 0
+	for _, group := range summary.Summary {
+		running, failed = running+group.Running, failed+group.Failed
+	}
+	return running >= count || failed > 0
 }
 
 // AwaitFailed waits until an allocation of a job has failed, and returns it.

@@ -14,6 +14,9 @@ import (
 
 // The first versions with what tests depend on, in addition to those of package nomad.
 var (
+	// TaskDNS: a task gets the DNS of the CNI result, without a dns block. So it does from
+	// 1.6.9 on within 1.6.
+	TaskDNS = nomad.Version{1, 7, 6}
 	// LeasesInRun: the leases of Nomad's own bridge network do not outlive a boot.
 	LeasesInRun = nomad.Version{1, 9, 4}
 	// CheckOnRestart: the agent calls CHECK when it restarts.
@@ -52,11 +55,4 @@ func BinaryHas(since nomad.Version) (bool, error) {
 func (a *Agent) Has(since nomad.Version) bool {
 	a.Helper()
 	return a.Version().Has(since)
-}
-
-// Measured reports what works with this version of Nomad. `make matrix` writes it into
-// docs/nomad.md if the test passes.
-func (a *Agent) Measured(property, value string) {
-	a.Helper()
-	a.Attr("nomad."+property, value)
 }

@@ -1,0 +1,34 @@
+# A service with a published port on the main network of "multi", and two extra
+# networks: net1 on "storage", and data0 on "vlan". The task reads its addresses
+# from local/networks.json.
+job "extra-networks" {
+  group "web" {
+    network {
+      mode = "cni/multi"
+      port "http" {
+        to = 8080
+      }
+      cni {
+        args = {
+          networks = "storage,vlan@data0"
+        }
+      }
+    }
+
+    task "show" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "ip -brief address; cat local/networks.json; exec sleep 1000000"]
+      }
+      template {
+        source      = "${NOMAD_ALLOC_DIR}/network-status.json"
+        destination = "local/networks.json"
+      }
+      resources {
+        cpu    = 20
+        memory = 20
+      }
+    }
+  }
+}

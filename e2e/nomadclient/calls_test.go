@@ -37,7 +37,7 @@ func TestSameCalls(t *testing.T) {
 	} {
 		sandbox.WriteFile(t, confDir+"/"+name+".conflist", recording(t, name, verbs))
 	}
-	t.Cleanup(func() { sandbox.Run(t, "sh", "-c", "rm "+confDir+"/*") })
+	t.Cleanup(func() { sandbox.Run(t, "sh", "-c", "rm "+confDir+"/*; ip link delete rec0") })
 	real, caller := newRealClient(t), newCaller()
 	for _, test := range []struct {
 		network  string

@@ -39,8 +39,8 @@ func TestForeignFiles(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^Test(DefaultRoute|SlowADD|HungCHECK|NothingForeign)$", "-test.v")
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "ALLOCNET_SANDBOX=") }), foreignVariables...)
 	out, err := cmd.CombinedOutput()
-	if passed := strings.Count(string(out), "\n--- PASS"); err != nil || passed < 4 {
-		t.Errorf("%v, %d tests have passed, want 4\n%s", err, passed, out)
+	if count := strings.Count(string(out), "\n--- PASS"); err != nil || count < 4 {
+		t.Errorf("%v, %d tests pass, want 4\n%s", err, count, out)
 	}
 	for _, path := range foreignFiles {
 		if err := os.Remove(path); err != nil {

@@ -6,7 +6,6 @@ package nomad
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -230,41 +229,8 @@ func (a *agent) reboot() {
 	}
 	nomadagent.KillTasks()
 	a.Await("the tasks are gone", func() bool { return len(nomadagent.Tasks()) == 0 })
-	for _, name := range strings.Fields(sandbox.Run(a, "ip", "netns", "list")) {
-		_ = exec.Command("ip", "netns", "delete", name).Run() // "(id: 0)" is in the list, too
-	}
-	for _, link := range strings.Split(sandbox.Run(a, "ip", "-o", "link"), "\n") {
-		fields := strings.FieldsFunc(link, func(c rune) bool { return c == ':' || c == '@' || c == ' ' })
-		if len(fields) > 1 && fields[1] != "lo" && fields[1] != "uplink" && fields[1] != "wire" {
-			_ = exec.Command("ip", "link", "delete", fields[1]).Run() // the other end of a pair may be gone with the first
-		}
-	}
-	for _, command := range []string{"iptables", "ip6tables"} {
-		for _, table := range []string{"nat", "filter", "mangle"} {
-			sandbox.Run(a, command, "-t", table, "-F")
-			sandbox.Run(a, command, "-t", table, "-X")
-		}
-	}
-	if err := os.RemoveAll("/run/cni"); err != nil {
-		a.Fatal(err)
-	}
-	a.newBootID()
+	sandbox.Reboot(a)
 	if a.daemon != nil {
 		a.daemon.launch()
 	}
-}
-
-func (a *agent) newBootID() {
-	a.Helper()
-	const file = "/proc/sys/kernel/random/boot_id"
-	other := dir + "/boot_id"
-	sandbox.WriteFile(a, other, "00000000-0000-4000-8000-000000000001\n")
-	if err := unix.Mount(other, file, "", unix.MS_BIND, ""); err != nil {
-		a.Fatal(err)
-	}
-	a.Cleanup(func() {
-		if err := unix.Unmount(file, 0); err != nil {
-			a.Error(err)
-		}
-	})
 }

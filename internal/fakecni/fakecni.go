@@ -11,11 +11,13 @@ package fakecni
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,8 @@ type Script struct {
 	// Log is a file that gets a line for each call, as "VERB CNI_IFNAME", or
 	// "GC" and the valid attachments in JSON.
 	Log string `json:"log,omitempty"`
+	// Record is a file that gets a line for each call: a Call in JSON.
+	Record string `json:"record,omitempty"`
 	// Verbs has the keys "ADD", "DEL" and so on.
 	Verbs map[string]Behaviour `json:"verbs,omitempty"`
 }
@@ -49,13 +53,21 @@ type Behaviour struct {
 	// Output is printed instead of a result, Repeat times.
 	Output string `json:"output,omitempty"`
 	Repeat int    `json:"repeat,omitempty"`
-	// Code and Msg are the CNI error to fail with; code 0 does not fail.
+	// Code and Msg are the CNI error to fail with; code 0 does not fail. With Counter, "#" in
+	// Msg is the number of the call.
 	Code uint   `json:"code,omitempty"`
 	Msg  string `json:"msg,omitempty"`
 	// FailTimes makes only the first calls fail, counted in the file Counter.
 	// 0: all of them.
 	FailTimes int    `json:"failTimes,omitempty"`
 	Counter   string `json:"counter,omitempty"`
+}
+
+// Call is what a caller gave the plugin.
+type Call struct {
+	// Env has the variables CNI_*.
+	Env   map[string]string
+	Input map[string]any
 }
 
 // Main acts as the plugin when the program was called as one, and returns
@@ -110,6 +122,9 @@ func run() int {
 	if conf.Fake.Log != "" {
 		appendTo(conf.Fake.Log, verb+" "+os.Getenv("CNI_IFNAME")+string(conf.Valid)+"\n")
 	}
+	if conf.Fake.Record != "" {
+		record(conf.Fake.Record, input)
+	}
 	if code, ended := behave(conf.Fake.Verbs[verb]); ended {
 		return code
 	}
@@ -141,10 +156,33 @@ func behave(b Behaviour) (code int, ended bool) {
 		fmt.Print(strings.Repeat(b.Output, max(1, b.Repeat)))
 		return 0, true
 	}
-	if b.Code == 0 || b.FailTimes > 0 && calls(b.Counter) > b.FailTimes {
+	if b.Code == 0 {
 		return 0, false
 	}
+	if b.Counter != "" {
+		count := calls(b.Counter)
+		if b.FailTimes > 0 && count > b.FailTimes {
+			return 0, false
+		}
+		b.Msg = strings.ReplaceAll(b.Msg, "#", strconv.Itoa(count))
+	}
 	return fail(b.Code, b.Msg), true
+}
+
+// record appends the call to a file.
+func record(path string, input []byte) {
+	call := Call{Env: map[string]string{}}
+	for _, pair := range os.Environ() {
+		if key, value, _ := strings.Cut(pair, "="); strings.HasPrefix(key, "CNI_") {
+			call.Env[key] = value
+		}
+	}
+	err := json.Unmarshal(input, &call.Input)
+	line, encoded := json.Marshal(call)
+	if err != nil || encoded != nil {
+		panic(errors.Join(err, encoded))
+	}
+	appendTo(path, string(line)+"\n")
 }
 
 func fail(code uint, msg string) int {

@@ -132,8 +132,8 @@ func readyPrograms() error {
 	if dir, err := os.Getwd(); err == nil && strings.HasPrefix(dir, filepath.Join(Root(), "internal")) {
 		return nil // unit tests use none
 	}
-	said := os.Getenv(hashVariable)
-	if said == "" {
+	want := os.Getenv(hashVariable)
+	if want == "" {
 		_, err := BuildPrograms()
 		return err
 	}
@@ -141,8 +141,8 @@ func readyPrograms() error {
 	if err != nil {
 		return fmt.Errorf("the programs under test are missing: %w: run: make programs", err)
 	}
-	if hash != said {
-		return fmt.Errorf("%s=%s, and build/programs has %s: run: make programs, and set what it prints", hashVariable, said, hash)
+	if hash != want {
+		return fmt.Errorf("%s=%s, and build/programs has %s: run: make programs, and set what it prints", hashVariable, want, hash)
 	}
 	return nil
 }

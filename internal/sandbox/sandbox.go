@@ -100,7 +100,7 @@ func outside(divide func() ([][]string, error)) (int, error) {
 	}
 	err = group.Wait()
 	for i := range outputs {
-		_, _ = outputs[i].WriteTo(os.Stdout) // nobody reads it then
+		_, _ = outputs[i].WriteTo(os.Stdout) // there is no other place for it
 	}
 	return slices.Max(codes), errors.Join(err, log.join(len(parts)))
 }

@@ -84,7 +84,7 @@ func (s *socket) succeed(old entry, r *netlink.Route) error {
 	if err != nil && !isGone(err) {
 		return err
 	}
-	if r.Dst.IP.To4() == nil && (err != nil || !s.isFirst(r)) {
+	if r.Dst.IP.To4() == nil && (err != nil || !s.isAlone(r)) {
 		err = s.RouteDel(r)
 	}
 	if isGone(err) {
@@ -93,15 +93,15 @@ func (s *socket) succeed(old entry, r *netlink.Route) error {
 	return err
 }
 
-// isFirst is whether a route of IPv6 is not beside one of another program, which the kernel would use as well, and
-// show in place of ours. A narrower route says nothing of that.
-func (s *socket) isFirst(r *netlink.Route) bool {
+// isAlone is whether a route of IPv6 is not beside one of another program, which the kernel would use as well. It
+// shows both as one route with the protocol of either. A narrower route says nothing of that.
+func (s *socket) isAlone(r *netlink.Route) bool {
 	found, err := s.RouteGetWithOptions(r.Dst.IP, &netlink.RouteGetOptions{FIBMatch: true})
 	if err != nil {
 		return true
 	}
 	return !slices.ContainsFunc(found, func(f netlink.Route) bool {
-		return f.Dst != nil && f.Dst.String() == r.Dst.String() && f.Protocol != Protocol
+		return f.Dst != nil && f.Dst.String() == r.Dst.String() && (f.Protocol != Protocol || len(f.MultiPath) > 1)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,11 @@ func enter(divide func() ([][]string, error), run func() int, steps []func() err
 		return run()
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "enter the sandbox: %v (it needs root)\n", err)
+		hint := ""
+		if errors.Is(err, fs.ErrPermission) {
+			hint = " (it needs root)"
+		}
+		_, _ = fmt.Fprintf(os.Stderr, "enter the sandbox: %v%s\n", err, hint)
 	}
 	return code
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // host is that of this process.
@@ -37,6 +39,9 @@ func newHost(legacy bool) (*host, error) {
 	}
 	// Without link-local addresses and duplicate address detection, which come a while after
 	// a link.
+	if err := sandbox.ResetSysctls(); err != nil {
+		return nil, err
+	}
 	err := run("ip link set lo up && sysctl -qw net.ipv6.conf.default.addr_gen_mode=1 net.ipv6.conf.default.accept_dad=0")
 	if err != nil {
 		return nil, err

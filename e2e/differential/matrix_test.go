@@ -6,12 +6,14 @@ package differential
 import (
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/exhaustive"
 )
 
-// TestMatrix: each configuration leaves the same in process as with the plugins.
+// TestMatrix: each configuration, with -short a share of them, leaves the same in process as with the plugins.
 func TestMatrix(t *testing.T) {
 	for _, c := range matrix() {
-		t.Run(c.Name, func(t *testing.T) {
+		exhaustive.Run(t, c.Name, func(t *testing.T) {
 			t.Parallel()
 			requireSame(t, c)
 		})

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/exhaustive"
 )
 
 // TestRandom: random configurations leave the same after random sequences of steps. The seed and
@@ -103,7 +105,7 @@ func TestPreparations(t *testing.T) {
 				continue
 			}
 			known[c.String()] = true
-			t.Run(f.name, func(t *testing.T) {
+			exhaustive.Run(t, f.name+" "+c.String(), func(t *testing.T) {
 				t.Parallel()
 				requireSame(t, c)
 			})

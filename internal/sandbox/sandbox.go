@@ -50,6 +50,9 @@ func enter(divide func() ([][]string, error), run func() int, steps []func() err
 	case "init":
 		code, err = initProcess(machine)
 	case listing:
+		if value("list") == "" {
+			panic("the tests would run on the machine")
+		}
 		return run()
 	default:
 		first := []func() error{prepare, uplink}
@@ -184,6 +187,9 @@ func prepare() error {
 	}
 	if err := MountSys(); err != nil {
 		return fmt.Errorf("mount /sys of the new namespace: %w", err)
+	}
+	if err := ResetSysctls(); err != nil {
+		return err
 	}
 	return runAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
 }

@@ -39,14 +39,28 @@ func (a allocationStub) ended() bool {
 // an error the live set is unknown. While Watch runs, Live sends no request; the
 // answer is at most watchPause older than Nomad's.
 func (c *Client) Live(ctx context.Context) (map[string]bool, error) {
-	c.mu.Lock()
-	watched := maps.Clone(c.live)
-	c.mu.Unlock()
-	if watched != nil {
+	if watched := c.watched(nil); watched != nil {
 		return watched, nil
 	}
 	live, _, err := c.queryLive(ctx, 0)
-	return live, err
+	if err != nil {
+		return nil, err
+	}
+	if watched := c.watched(live); watched != nil {
+		return watched, nil
+	}
+	return live, nil
+}
+
+// watched returns the live set that Watch keeps, nil while it knows none. Then it notes what the caller
+// believes, so that Watch reports an allocation that has ended until its first answer.
+func (c *Client) watched(believed map[string]bool) map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live == nil && believed != nil {
+		c.lastLive = maps.Clone(believed)
+	}
+	return maps.Clone(c.live)
 }
 
 // watchWait is the wait time of a blocking query. Each answer has all allocations

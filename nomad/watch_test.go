@@ -137,6 +137,32 @@ func TestWatchKeepsLiveSet(t *testing.T) {
 	}
 }
 
+// TestWatchBeginsAfterRound: an allocation that ends after a round has read the live set, and before Watch
+// does, is reported as ended.
+func TestWatchBeginsAfterRound(t *testing.T) {
+	list := newNodeList()
+	s := serve(t, map[string]any{
+		"/v1/agent/self": self(), "/v1/node/" + nodeID: api.Node{ID: nodeID},
+		"/v1/node/" + nodeID + "/allocations": list.ServeHTTP,
+	})
+	c := newClient(t, s.URL)
+	list.set(false, api.Allocation{ID: "a", ClientStatus: "running"})
+	if live, err := c.Live(t.Context()); err != nil || !live["a"] {
+		t.Fatalf("%v, %v", live, err)
+	}
+	list.set(false, api.Allocation{ID: "a", ClientStatus: "complete"})
+	ctx, stop := context.WithCancel(t.Context())
+	c.pause = time.Millisecond
+	var ended bool
+	c.Watch(ctx, func() {
+		ended = true
+		stop()
+	})
+	if !ended {
+		t.Error("it is not reported")
+	}
+}
+
 // TestWatchResumes: while Nomad does not answer, the live set is unknown.
 // Allocations that ended meanwhile are reported afterwards.
 func TestWatchResumes(t *testing.T) {

@@ -2,6 +2,9 @@ module github.com/allocnet/allocnet
 
 go 1.26.0
 
+// It may have a Debian system that only root may read.
+ignore ./build
+
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0

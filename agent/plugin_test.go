@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -131,7 +132,8 @@ func TestPluginFails(t *testing.T) {
 	}
 }
 
-func TestPluginInChroot(t *testing.T) {
+func TestRootPluginInChroot(t *testing.T) {
+	roottest.Require(t)
 	// A root without a shell cannot run a script: that it fails shows that the
 	// path is looked up there.
 	p := script(t, `cat`)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 func TestListen(t *testing.T) {
@@ -45,9 +47,10 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestListenForGroup is started again in the directory that it made, and in one
+// TestRootListenForGroup is started again in the directory that it made, and in one
 // that was made for root alone.
-func TestListenForGroup(t *testing.T) {
+func TestRootListenForGroup(t *testing.T) {
+	roottest.Require(t)
 	dir := t.TempDir()
 	if err := os.Mkdir(dir+"/root", 0o700); err != nil {
 		t.Fatal(err)
@@ -86,8 +89,9 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
-// TestAdopt has a socket as systemd makes it: for root, in a directory for root.
-func TestAdopt(t *testing.T) {
+// TestRootAdopt has a socket as systemd makes it: for root, in a directory for root.
+func TestRootAdopt(t *testing.T) {
+	roottest.Require(t)
 	group := Access{Group: 4242}
 	for name, test := range map[string]struct {
 		access      Access
@@ -127,8 +131,9 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptFollowsTheConfiguration from a group to none.
-func TestAdoptFollowsTheConfiguration(t *testing.T) {
+// TestRootAdoptFollowsTheConfiguration from a group to none.
+func TestRootAdoptFollowsTheConfiguration(t *testing.T) {
+	roottest.Require(t)
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	l, err := net.Listen("unix", path)
 	if err != nil {

@@ -17,8 +17,10 @@ import (
 
 // attach embeds the engine. What a DEL leaves is removed by force, as
 // Config.Cleaner is not set.
-func attach(ctx context.Context, confDir, stateDir, netns string) error {
-	engine, err := hook.NewEngine(hook.Config{ConfDirs: []string{confDir}, StateDir: stateDir})
+func attach(ctx context.Context, dir, netns string) error {
+	engine, err := hook.NewEngine(hook.Config{
+		ConfDirs: []string{dir}, StateDir: filepath.Join(dir, "state"), CacheDir: filepath.Join(dir, "cache"),
+	})
 	if err != nil {
 		return err
 	}
@@ -39,7 +41,7 @@ func ExampleEngine() {
 		return
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	err = attach(context.Background(), dir, filepath.Join(dir, "state"), "/run/netns/web-1")
+	err = attach(context.Background(), dir, "/run/netns/web-1")
 	var missing *cniconf.NotFoundError
 	if errors.As(err, &missing) {
 		fmt.Printf("this host has no network %q\n", missing.Name)

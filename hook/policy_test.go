@@ -31,7 +31,7 @@ func TestPolicy(t *testing.T) {
 	write("a.conf", `{"cniVersion": "1.0.0", "name": "a", "type": "plugin", "allocnet": {"namespaces": ["prod"], "staticIPs": false, "staticMAC": false}}`, 0o600)
 	write("b.conf", `{"cniVersion": "1.0.0", "name": "b", "type": "plugin", "allocnet": {"namespace": "typo"}}`, 0o600)
 	write("policy", `{"jobs": ["!bad"]}`, 0o600)
-	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", PolicyFile: dir + "/policy"})
+	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", CacheDir: dir + "/cache", PolicyFile: dir + "/policy"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,28 +7,25 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestPing: an address of this host answers, and one that is not there does not. Without the
-// right to send, the error is that of the system.
-func TestPing(t *testing.T) {
+// TestRootPing: an address of this host answers, and one that is not there does not.
+func TestRootPing(t *testing.T) {
+	roottest.Require(t)
 	ping := func(r Request, limit time.Duration) (time.Duration, error) {
 		ctx, stop := context.WithTimeout(t.Context(), limit)
 		defer stop()
 		return Ping(ctx, r)
 	}
 	local := Request{Target: netip.MustParseAddr("127.0.0.1")}
-	if os.Geteuid() != 0 {
-		if _, err := ping(local, time.Minute); !errors.Is(err, unix.EPERM) {
-			t.Errorf("without root: %v", err)
-		}
-		return
-	}
 	for name, r := range map[string]Request{
 		"by the route": local, "through a device": {Target: local.Target, Device: "lo"}, "from an address": {Target: local.Target, Source: netip.MustParseAddr("127.0.0.2")},
 	} {
@@ -42,5 +39,22 @@ func TestPing(t *testing.T) {
 	}
 	if _, err := ping(Request{Target: local.Target, Device: "none0"}, time.Minute); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("without the device: %v", err)
+	}
+}
+
+// TestNotPermitted: without the right to send, the error is that of the system.
+func TestNotPermitted(t *testing.T) {
+	var err error
+	var group sync.WaitGroup
+	group.Go(func() {
+		runtime.LockOSThread() // the thread, which has no capability any more, ends with the goroutine
+		none := [2]unix.CapUserData{}
+		if err = unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err == nil {
+			_, err = Ping(t.Context(), Request{Target: netip.MustParseAddr("127.0.0.1")})
+		}
+	})
+	group.Wait()
+	if !errors.Is(err, unix.EPERM) {
+		t.Errorf("got %v, want EPERM", err)
 	}
 }

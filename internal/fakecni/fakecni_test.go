@@ -15,17 +15,19 @@ import (
 
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(sandbox.Main(m.Run))
+	os.Exit(sandbox.MainIfRoot(m.Run))
 }
 
-// TestLikeARealPlugin holds the fake to what libcni and a real plugin agree on,
+// TestRootLikeARealPlugin holds the fake to what libcni and a real plugin agree on,
 // in every version of the specification.
-func TestLikeARealPlugin(t *testing.T) {
+func TestRootLikeARealPlugin(t *testing.T) {
+	roottest.Require(t)
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each call otherwise
 	dir := t.TempDir()
 	fakecni.Install(t, dir)
@@ -76,9 +78,10 @@ func TestLikeARealPlugin(t *testing.T) {
 	}
 }
 
-// TestNamespaceMissing: with CNI_NETNS empty, DEL succeeds, also repeated and without an
+// TestRootNamespaceMissing: with CNI_NETNS empty, DEL succeeds, also repeated and without an
 // ADD; ADD and CHECK are refused. The fake does as the real plugins do.
-func TestNamespaceMissing(t *testing.T) {
+func TestRootNamespaceMissing(t *testing.T) {
+	roottest.Require(t)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	dir := t.TempDir()
 	fakecni.Install(t, dir)

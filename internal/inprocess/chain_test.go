@@ -11,6 +11,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 var environ = []string{"CNI_COMMAND=ADD", "CNI_CONTAINERID=c", "CNI_NETNS=/no/such/namespace", "CNI_IFNAME=eth0"}
@@ -26,9 +28,10 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestPanicInNamespace: so does one that panics in the namespace, where another goroutine
+// TestRootPanicInNamespace: so does one that panics in the namespace, where another goroutine
 // runs.
-func TestPanicInNamespace(t *testing.T) {
+func TestRootPanicInNamespace(t *testing.T) {
+	roottest.Require(t)
 	inside := func(c *call) error {
 		return c.inNamespace(func() error { panic("no such index") })
 	}
@@ -37,7 +40,7 @@ func TestPanicInNamespace(t *testing.T) {
 	own := []string{"CNI_COMMAND=CHECK", "CNI_CONTAINERID=c", "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0"}
 	_, err := (&Chain{}).ExecPlugin(t.Context(), "broken", []byte(`{"cniVersion": "1.1.0", "name": "n"}`), own)
 	var coded *types.Error
-	if !errors.As(err, &coded) || coded.Code != types.ErrInternal || coded.Msg != "plugin broken: panic: no such index" || !strings.Contains(coded.Details, "TestPanicInNamespace") {
+	if !errors.As(err, &coded) || coded.Code != types.ErrInternal || coded.Msg != "plugin broken: panic: no such index" || !strings.Contains(coded.Details, "TestRootPanicInNamespace") {
 		t.Errorf("got %v", err)
 	}
 }

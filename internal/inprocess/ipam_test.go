@@ -13,11 +13,14 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestLeasesOfAFailedADD are released by it: there may be no DEL, and the next ADD of the
+// TestRootLeasesOfAFailedADD are released by it: there may be no DEL, and the next ADD of the
 // attachment would be refused. Here the interface does not exist.
-func TestLeasesOfAFailedADD(t *testing.T) {
+func TestRootLeasesOfAFailedADD(t *testing.T) {
+	roottest.Require(t)
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)

@@ -11,11 +11,14 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestSharedIsSeen: rules that all attachments share are recognized as iptables-nft makes them,
+// TestRootSharedIsSeen: rules that all attachments share are recognized as iptables-nft makes them,
 // and those for some packets only are not taken for them.
-func TestSharedIsSeen(t *testing.T) {
+func TestRootSharedIsSeen(t *testing.T) {
+	roottest.Require(t)
 	for _, r := range append(testFirewall(t, "open"), testPortmap(t)) {
 		for _, narrow := range []string{"", "-p tcp ", "-s 192.0.2.1 ", "-m mark --mark 1 "} {
 			seen, err := sharedIsSeen(t, r, narrow)

@@ -14,11 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestSharedIsMadeByOne: what all attachments share is not made while another process of the same
+// TestRootSharedIsMadeByOne: what all attachments share is not made while another process of the same
 // network namespace may make it.
-func TestSharedIsMadeByOne(t *testing.T) {
+func TestRootSharedIsMadeByOne(t *testing.T) {
+	roottest.Require(t)
 	t.Setenv("PATH", t.TempDir()) // no programs, so that nothing takes time but the lock
 	netns, err := ns.TempNetNS()
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/coreos/go-iptables/iptables"
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // committed commits changes of attachments one after another on a host of its own, and returns the
@@ -50,9 +52,10 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 	return lines
 }
 
-// TestRulesAreMadeOnce: those of one address that a chain of plugins adds twice, and those of a
+// TestRootRulesAreMadeOnce: those of one address that a chain of plugins adds twice, and those of a
 // table that was committed before the transaction failed in the next one.
-func TestRulesAreMadeOnce(t *testing.T) {
+func TestRootRulesAreMadeOnce(t *testing.T) {
+	roottest.Require(t)
 	want := []string{
 		"-N CNI-FORWARD",
 		`-A CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -j CNI-ADMIN`,

@@ -9,11 +9,14 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestKilledBeforeMacvlanHasItsName: DEL removes a link that ADD has made and not yet renamed, and
+// TestRootKilledBeforeMacvlanHasItsName: DEL removes a link that ADD has made and not yet renamed, and
 // none of another attachment.
-func TestKilledBeforeMacvlanHasItsName(t *testing.T) {
+func TestRootKilledBeforeMacvlanHasItsName(t *testing.T) {
+	roottest.Require(t)
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)

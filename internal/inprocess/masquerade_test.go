@@ -13,12 +13,15 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/ns"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestMasqueradeRemovalWithoutIPTables: on a host without the program iptables DEL of a network that
+// TestRootMasqueradeRemovalWithoutIPTables: on a host without the program iptables DEL of a network that
 // masquerades succeeds, as that of the reference plugin, also if another program has made the old
 // table nat. Rules that are in it are not left in silence.
-func TestMasqueradeRemovalWithoutIPTables(t *testing.T) {
+func TestRootMasqueradeRemovalWithoutIPTables(t *testing.T) {
+	roottest.Require(t)
 	program, err := exec.LookPath("iptables-legacy")
 	if err != nil {
 		t.Fatal(err)

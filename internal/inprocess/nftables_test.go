@@ -10,6 +10,8 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // publishing returns what publishes a port of each of some attachments, or removes it.
@@ -27,9 +29,10 @@ func publishing(t *testing.T, remove bool, ids ...string) (all []*Changes) {
 	return all
 }
 
-// TestRemovalAfterReload: when all rules are loaded anew between the listing of rules and their
+// TestRootRemovalAfterReload: when all rules are loaded anew between the listing of rules and their
 // removal, the handles are those of other attachments. Nothing of these is removed.
-func TestRemovalAfterReload(t *testing.T) {
+func TestRootRemovalAfterReload(t *testing.T) {
+	roottest.Require(t)
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,13 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestRemoveGroup: links are removed as a group, unless it holds another link.
-func TestRemoveGroup(t *testing.T) {
+// TestRootRemoveGroup: links are removed as a group, unless it holds another link.
+func TestRootRemoveGroup(t *testing.T) {
+	roottest.Require(t)
 	const group = 77
 	netns, err := ns.TempNetNS()
 	if err != nil {
@@ -58,10 +61,11 @@ func TestRemoveGroup(t *testing.T) {
 	}
 }
 
-// TestUnremovableLinkBesideAnother: an interface that cannot be removed, such as lo with the name
+// TestRootUnremovableLinkBesideAnother: an interface that cannot be removed, such as lo with the name
 // of one, which a job with CAP_NET_ADMIN can give it, is the failure of its own network. Others
 // are removed, and their leases released.
-func TestUnremovableLinkBesideAnother(t *testing.T) {
+func TestRootUnremovableLinkBesideAnother(t *testing.T) {
+	roottest.Require(t)
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // TestTuningSettings: the settings that count when the call asks for others.
@@ -54,7 +56,7 @@ func pointer[T any](value T) *T { return &value }
 
 // TestBackup: the file is that of the plugin.
 func TestBackup(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tuning", "c1_eth0.json")
+	path := filepath.Join(t.TempDir(), "c1_eth0.json")
 	settings := linkSettings{MAC: "02:00:00:00:00:01", Promisc: pointer(false), MTU: 1500, TxQLen: pointer(1000)}
 	if err := settings.backup(path); err != nil {
 		t.Fatal(err)
@@ -88,8 +90,9 @@ func TestUnlistedSysctls(t *testing.T) {
 	}
 }
 
-// TestSettingsAreRestored: ADD keeps those that the link had, and DEL restores them.
-func TestSettingsAreRestored(t *testing.T) {
+// TestRootSettingsAreRestored: ADD keeps those that the link had, and DEL restores them.
+func TestRootSettingsAreRestored(t *testing.T) {
+	roottest.Require(t)
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)

@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestAddresses: those of all namespaces but the caller's, with the namespace.
-func TestAddresses(t *testing.T) {
+// TestRootAddresses: those of all namespaces but the caller's, with the namespace.
+func TestRootAddresses(t *testing.T) {
+	roottest.Require(t)
 	path := create(t, "addressed")
 	ip(t, "link add own0 type veth peer name own1")
 	ip(t, "addr add 10.3.0.1/24 dev own0")

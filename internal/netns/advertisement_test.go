@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -52,9 +53,10 @@ func requireAdvertised(t *testing.T, want bool) {
 	}
 }
 
-// TestAcceptRA: an interface ignores router advertisements, and loses what earlier ones
+// TestRootAcceptRA: an interface ignores router advertisements, and loses what earlier ones
 // gave it. It accepts them again.
-func TestAcceptRA(t *testing.T) {
+func TestRootAcceptRA(t *testing.T) {
+	roottest.Require(t)
 	n := advertised(t)
 	connect(t)
 	advertise(t)
@@ -88,8 +90,9 @@ func TestAcceptRA(t *testing.T) {
 	}
 }
 
-// TestRestoreAcceptRA: an interface in use ignores further router advertisements, and keeps what it has.
-func TestRestoreAcceptRA(t *testing.T) {
+// TestRootRestoreAcceptRA: an interface in use ignores further router advertisements, and keeps what it has.
+func TestRootRestoreAcceptRA(t *testing.T) {
+	roottest.Require(t)
 	n := advertised(t)
 	connect(t)
 	advertise(t)
@@ -116,8 +119,9 @@ func requireAccepts(t *testing.T, n *netns.Namespace, accept bool) {
 	}
 }
 
-// TestNewInterfacesIgnoreRA: there is no instant at which a new interface accepts one.
-func TestNewInterfacesIgnoreRA(t *testing.T) {
+// TestRootNewInterfacesIgnoreRA: there is no instant at which a new interface accepts one.
+func TestRootNewInterfacesIgnoreRA(t *testing.T) {
+	roottest.Require(t)
 	n := advertised(t)
 	if err := n.SetAcceptRA(netns.NewInterfaces, false); err != nil {
 		t.Fatal(err)

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestHasLink: the kind and the MAC have to be those of the link, in upper or lower case.
-func TestHasLink(t *testing.T) {
+// TestRootHasLink: the kind and the MAC have to be those of the link, in upper or lower case.
+func TestRootHasLink(t *testing.T) {
+	roottest.Require(t)
 	ip(t, "link add has0 address 02:00:00:00:00:ab type veth peer name has1")
 	defer ip(t, "link delete has0")
 	for _, test := range []struct {

@@ -19,11 +19,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(m.Run))
+	os.Exit(sandbox.MainIfRoot(m.Run))
 }
 
 // create makes a namespace for the length of a test.
@@ -60,7 +61,8 @@ func own(t *testing.T) string {
 	return link
 }
 
-func TestCreateAndRemove(t *testing.T) {
+func TestRootCreateAndRemove(t *testing.T) {
+	roottest.Require(t)
 	before := own(t)
 	path := create(t, "one")
 	if after := own(t); after != before {
@@ -87,9 +89,10 @@ func TestCreateAndRemove(t *testing.T) {
 	}
 }
 
-// TestMount: a new namespace has its identity before it has a path, and does not take
+// TestRootMount: a new namespace has its identity before it has a path, and does not take
 // the path of another.
-func TestMount(t *testing.T) {
+func TestRootMount(t *testing.T) {
+	roottest.Require(t)
 	n, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -112,9 +115,10 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// TestCreateTogether has a directory's first namespaces made at once, as when
+// TestRootCreateTogether has a directory's first namespaces made at once, as when
 // allocations start after a boot: the directory is to be mounted once.
-func TestCreateTogether(t *testing.T) {
+func TestRootCreateTogether(t *testing.T) {
+	roottest.Require(t)
 	for round := range 20 {
 		dir := fmt.Sprintf("/run/together%d", round)
 		start := make(chan struct{})
@@ -149,7 +153,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-func TestIsOwn(t *testing.T) {
+func TestRootIsOwn(t *testing.T) {
+	roottest.Require(t)
 	for path, want := range map[string]bool{create(t, "other"): false, "/proc/self/ns/net": true} {
 		if own, err := netns.IsOwn(path); err != nil || own != want {
 			t.Errorf("%s: %v, %v", path, own, err)
@@ -160,7 +165,8 @@ func TestIsOwn(t *testing.T) {
 	}
 }
 
-func TestIDIsNeverUsedAgain(t *testing.T) {
+func TestRootIDIsNeverUsedAgain(t *testing.T) {
+	roottest.Require(t)
 	seen := map[string]bool{}
 	for range 20 {
 		path := create(t, "again")
@@ -178,7 +184,8 @@ func TestIDIsNeverUsedAgain(t *testing.T) {
 	}
 }
 
-func TestDo(t *testing.T) {
+func TestRootDo(t *testing.T) {
+	roottest.Require(t)
 	n := openNamespace(t, create(t, "do"))
 	before := own(t)
 	var inside string
@@ -201,7 +208,8 @@ func ip(t *testing.T, args string) {
 	}
 }
 
-func TestInterfacesAndRoutes(t *testing.T) {
+func TestRootInterfacesAndRoutes(t *testing.T) {
+	roottest.Require(t)
 	n := openNamespace(t, create(t, "routes"))
 	for _, args := range []string{
 		"link add name na type veth peer name nb", "link set na address 02:00:00:00:00:0a mtu 1400 up", "link set nb up",
@@ -240,9 +248,10 @@ func TestInterfacesAndRoutes(t *testing.T) {
 	}
 }
 
-// TestRemoveDefaultRoutes: those of other interfaces stay, also as a path of a route of several, and so do
+// TestRootRemoveDefaultRoutes: those of other interfaces stay, also as a path of a route of several, and so do
 // those without a gateway.
-func TestRemoveDefaultRoutes(t *testing.T) {
+func TestRootRemoveDefaultRoutes(t *testing.T) {
+	roottest.Require(t)
 	n := openNamespace(t, create(t, "removed"))
 	for _, args := range []string{
 		"link add na type veth peer name nb", "link set na up", "link set nb up",
@@ -265,7 +274,8 @@ func TestRemoveDefaultRoutes(t *testing.T) {
 	}
 }
 
-func TestIsIPv6Off(t *testing.T) {
+func TestRootIsIPv6Off(t *testing.T) {
+	roottest.Require(t)
 	n := openNamespace(t, create(t, "six"))
 	ip(t, "-n six link add na type veth peer name nb")
 	sandbox.Run(t, "ip", "netns", "exec", "six", "sysctl", "-w", "net.ipv6.conf.na.disable_ipv6=1")
@@ -276,8 +286,9 @@ func TestIsIPv6Off(t *testing.T) {
 	}
 }
 
-// TestMainThreadStays: a main thread that entered a namespace would stay there.
-func TestMainThreadStays(t *testing.T) {
+// TestRootMainThreadStays: a main thread that entered a namespace would stay there.
+func TestRootMainThreadStays(t *testing.T) {
+	roottest.Require(t)
 	before, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		t.Fatal(err)
@@ -309,8 +320,9 @@ func TestMainThreadStays(t *testing.T) {
 	}
 }
 
-// TestUnused lists the namespaces that no process is in, and files that are none.
-func TestUnused(t *testing.T) {
+// TestRootUnused lists the namespaces that no process is in, and files that are none.
+func TestRootUnused(t *testing.T) {
+	roottest.Require(t)
 	used, left, file := create(t, "used"), create(t, "left"), filepath.Join(netns.DefaultDir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -10,11 +10,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestRoutes: the kernel selects routes by table and interface, of a family, and the caller leaves out
+// TestRootRoutes: the kernel selects routes by table and interface, of a family, and the caller leaves out
 // some. Other requests with the handle are as before.
-func TestRoutes(t *testing.T) {
+func TestRootRoutes(t *testing.T) {
+	roottest.Require(t)
 	n, err := New()
 	if err != nil {
 		t.Fatal(err)

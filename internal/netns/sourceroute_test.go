@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestSourceRoutes: packets from an address use its table. What is missing is told, and
+// TestRootSourceRoutes: packets from an address use its table. What is missing is told, and
 // all of it can be added again and removed again.
-func TestSourceRoutes(t *testing.T) {
+func TestRootSourceRoutes(t *testing.T) {
+	roottest.Require(t)
 	n := openNamespace(t, create(t, "source"))
 	for _, args := range []string{
 		"link add name na type veth peer name nb", "link set na up", "link set nb up",

@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestUnmountedMeanwhile: a namespace that is removed while it is opened is missing.
-func TestUnmountedMeanwhile(t *testing.T) {
+// TestRootUnmountedMeanwhile: a namespace that is removed while it is opened is missing.
+func TestRootUnmountedMeanwhile(t *testing.T) {
+	roottest.Require(t)
 	done := make(chan error, 1)
 	go func() {
 		for range 400 {

@@ -37,6 +37,15 @@ const (
 // the tests need, and run runs them. What the tests start ends with them.
 func Main(run func() int, steps ...func() error) int { return enter(undivided, run, steps) }
 
+// MainIfRoot is Main with root. Without, the tests run where the program is: those that need root
+// require it.
+func MainIfRoot(run func() int) int {
+	if os.Geteuid() != 0 {
+		return run()
+	}
+	return Main(run)
+}
+
 // MainDivided is Main for tests that share nothing: each CPU runs a part of them, in a sandbox of its own.
 func MainDivided(run func() int, steps ...func() error) int { return enter(divide, run, steps) }
 

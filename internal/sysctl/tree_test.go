@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(m.Run))
+	os.Exit(sandbox.MainIfRoot(m.Run))
 }
 
 const key = "net/ipv4/conf/lo/rp_filter"
@@ -51,7 +52,8 @@ func set(t *testing.T, s *sysctl.Tree, key, value string) {
 	}
 }
 
-func TestTreeIsProcSys(t *testing.T) {
+func TestRootTreeIsProcSys(t *testing.T) {
+	roottest.Require(t)
 	s := tree(t)
 	for _, value := range []string{"2", "0"} {
 		set(t, s, key, value)
@@ -63,7 +65,8 @@ func TestTreeIsProcSys(t *testing.T) {
 	}
 }
 
-func TestTreeIsOfTheNamespaceOfTheThread(t *testing.T) {
+func TestRootTreeIsOfTheNamespaceOfTheThread(t *testing.T) {
+	roottest.Require(t)
 	path, err := netns.Create(netns.DefaultDir, "other")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +90,8 @@ func TestTreeIsOfTheNamespaceOfTheThread(t *testing.T) {
 	require(t, s, key, "0")
 }
 
-func TestErrorsNameTheFile(t *testing.T) {
+func TestRootErrorsNameTheFile(t *testing.T) {
+	roottest.Require(t)
 	s := tree(t)
 	_, err := s.Get("net/ipv4/conf/none/rp_filter")
 	for _, err := range []error{err, s.Set("net/ipv4/conf/none/rp_filter", "1")} {
@@ -101,7 +105,8 @@ func TestErrorsNameTheFile(t *testing.T) {
 }
 
 // Nothing is left in the table of mounts while a tree is open, and no descriptor afterwards.
-func TestMountIsUnseen(t *testing.T) {
+func TestRootMountIsUnseen(t *testing.T) {
+	roottest.Require(t)
 	before := mounts(t)
 	var s sysctl.Tree
 	require(t, &s, "net/ipv4/conf/lo/forwarding", "1")
@@ -145,7 +150,8 @@ func procDescriptors(t *testing.T) (n int) {
 
 // A part of /proc/sys that an administrator protects, even while this process runs, is protected
 // from it as well.
-func TestProtectedParameters(t *testing.T) {
+func TestRootProtectedParameters(t *testing.T) {
+	roottest.Require(t)
 	const forward = "net/ipv4/ip_forward"
 	for name, mount := range map[string][]string{
 		"all read only":        {"mount", "--bind", "-o", "ro", "/proc/sys", "/proc/sys"},
@@ -168,7 +174,8 @@ func TestProtectedParameters(t *testing.T) {
 	}
 }
 
-func TestProcBecomesReadOnly(t *testing.T) {
+func TestRootProcBecomesReadOnly(t *testing.T) {
+	roottest.Require(t)
 	set(t, tree(t), key, "1")
 	sandbox.Run(t, "mount", "-o", "remount,bind,ro", "/proc")
 	err := tree(t).Set(key, "0")
@@ -201,7 +208,8 @@ func TestIsPlain(t *testing.T) {
 }
 
 // Landlock allows what is below a directory. A mount that is nowhere is below none.
-func TestConfinedByPath(t *testing.T) {
+func TestRootConfinedByPath(t *testing.T) {
+	roottest.Require(t)
 	var err error
 	done := make(chan struct{})
 	go func() {

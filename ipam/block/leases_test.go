@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/block"
 	"github.com/allocnet/allocnet/ipam/storetest"
@@ -47,12 +48,12 @@ func testNode(t *testing.T, m ipam.Store, instance, nodeID string) *block.Leases
 	if err := os.WriteFile(filepath.Join(dir, "instance"), []byte(instance+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	machine, _ := os.ReadFile("/etc/machine-id")
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := hostid.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := ipam.Host{Instance: instance, NodeID: nodeID, MachineID: strings.TrimSpace(string(machine)), Boot: strings.TrimSpace(string(boot))}
+	self := id.Host
+	self.NodeID = nodeID
 	return block.New(block.Options{Config: c, Addresses: addresses{}, Connect: func() (ipam.Store, ipam.Host, error) { return m, self, nil }})
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/storetest"
 )
@@ -102,25 +103,19 @@ func newHost(t testing.TB, store ipam.Store, number int, config string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := os.ReadFile("/etc/machine-id")
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
-	self := ipam.Host{
-		Instance: fmt.Sprintf("%032x", number+1), NodeID: fmt.Sprint("node", number), NodeName: fmt.Sprint("name", number),
-		MachineID: strings.TrimSpace(string(machine)), Boot: strings.TrimSpace(string(boot)),
-	}
 	dir := filepath.Join(c.StateDir, "ipam")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "instance"), []byte(self.Instance), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "instance"), fmt.Appendf(nil, "%032x", number+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	id, err := hostid.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := id.Host
+	self.NodeID, self.NodeName = fmt.Sprint("node", number), fmt.Sprint("name", number)
 	h.options = Options{
 		Config: c, Now: func() time.Time { return h.clock },
 		Open: func() (ipam.Store, ipam.Host, error) { return store, self, nil },

@@ -57,7 +57,10 @@ func TestSteadyState(t *testing.T) {
 }
 
 // TestAtOnce: attachments that start at once on a host without a block claim one.
-func TestAtOnce(t *testing.T) {
+func TestAtOnce(t *testing.T) { synctest.Test(t, testAtOnce) }
+
+// testAtOnce runs where time passes only while all wait: how long the machine takes is not limited.
+func testAtOnce(t *testing.T) {
 	store := newStore()
 	h := newHost(t, store, 0, `"blockSize": {"4": 27}, "ranges": [{"subnet": "10.0.0.0/24"}]`)
 	requireDistinct(t, 20, func(i int) string {
@@ -70,7 +73,9 @@ func TestAtOnce(t *testing.T) {
 }
 
 // TestExactFit: hosts that start at once get all addresses of a pool that is just large enough.
-func TestExactFit(t *testing.T) {
+func TestExactFit(t *testing.T) { synctest.Test(t, testExactFit) }
+
+func testExactFit(t *testing.T) {
 	store := newStore()
 	var hosts []*host
 	for i := range 10 {

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/policy"
@@ -206,8 +207,9 @@ func TestSchemaAndCapabilities(t *testing.T) {
 	}
 }
 
-// TestLife calls every method for one task, from start to destroy.
-func TestLife(t *testing.T) {
+// TestRootLife calls every method for one task, from start to destroy.
+func TestRootLife(t *testing.T) {
+	roottest.Require(t)
 	e := &engineFake{interfaces: map[string]string{"storage": "lo"}}
 	c := serve(t, newTestDriver(e))
 	ctx := t.Context()
@@ -364,8 +366,9 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestInterfaceGone: the task fails with the reason.
-func TestInterfaceGone(t *testing.T) {
+// TestRootInterfaceGone: the task fails with the reason.
+func TestRootInterfaceGone(t *testing.T) {
+	roottest.Require(t)
 	e := &engineFake{interfaces: map[string]string{"storage": "vanished"}}
 	c := serve(t, newTestDriver(e))
 	task := taskOf(t, map[string]network{"storage": {}})
@@ -381,8 +384,9 @@ func TestInterfaceGone(t *testing.T) {
 	}
 }
 
-// TestRecover gives a task to a driver that has never seen it.
-func TestRecover(t *testing.T) {
+// TestRootRecover gives a task to a driver that has never seen it.
+func TestRootRecover(t *testing.T) {
+	roottest.Require(t)
 	start := func(t *testing.T, iface string) (*engineFake, *proto.TaskHandle) {
 		e := &engineFake{interfaces: map[string]string{"storage": iface}}
 		d := newTestDriver(e)

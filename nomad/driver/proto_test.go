@@ -11,12 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
-// TestFurtherFields: what the definitions lack of a message is skipped, and goes back to
+// TestRootFurtherFields: what the definitions lack of a message is skipped, and goes back to
 // Nomad in the handle.
-func TestFurtherFields(t *testing.T) {
+func TestRootFurtherFields(t *testing.T) {
+	roottest.Require(t)
 	e := &engineFake{interfaces: map[string]string{"storage": "lo"}}
 	c := serve(t, newTestDriver(e))
 	task := taskOf(t, map[string]network{"storage": {}})

@@ -1,0 +1,91 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package conventions
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestNamesSayRoot: outside of e2e, the tests that `make check` leaves out by their name are those that
+// require root.
+func TestNamesSayRoot(t *testing.T) {
+	named := 0
+	for _, path := range files(t, "../..", regexp.MustCompile(`_test\.go$`)) {
+		if strings.HasPrefix(path, "e2e/") {
+			continue
+		}
+		data := read(t, filepath.Join("../..", path))
+		named += strings.Count(string(data), "\nfunc TestRoot")
+		for _, name := range misnamed(t, path, data) {
+			t.Errorf("%s: %s: want roottest.Require(t) as the first statement of each TestRoot…, and nowhere else; and sandbox.MainIfRoot", path, name)
+		}
+	}
+	if named < 40 {
+		t.Errorf("only %d tests need root", named)
+	}
+}
+
+// misnamed returns the functions of a file that require root without saying so in their name, or
+// the other way round, and those that have all tests of the package require it.
+func misnamed(t *testing.T, path string, data []byte) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, data, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		var want []string
+		if strings.HasPrefix(f.Name.Name, "TestRoot") {
+			want = []string{"roottest.Require"}
+		}
+		if calls := rootCalls(f); !slices.Equal(calls, want) || want != nil && !beginsWith(f, want[0]) {
+			found = append(found, f.Name.Name)
+		}
+	}
+	return found
+}
+
+// rootCalls returns the functions that a function calls which require root.
+func rootCalls(f *ast.FuncDecl) (calls []string) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if name := types.ExprString(s); slices.Contains([]string{"roottest.Require", "sandbox.Main", "sandbox.MainDivided"}, name) {
+				calls = append(calls, name)
+			}
+		}
+		return true
+	})
+	return calls
+}
+
+// beginsWith returns whether the first statement of a function calls another.
+func beginsWith(f *ast.FuncDecl, callee string) bool {
+	first, ok := f.Body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := first.X.(*ast.CallExpr)
+	return ok && types.ExprString(call.Fun) == callee
+}
+
+// TestMisnamedTestsAreFound: by the name, the call and its place.
+func TestMisnamedTestsAreFound(t *testing.T) {
+	code := "package p\n\nfunc TestRootA(t *testing.T) { roottest.Require(t); b() }\nfunc TestRootB(t *testing.T) { b() }\nfunc TestC(t *testing.T) { roottest.Require(t) }\n" +
+		"func TestRootD(t *testing.T) { b(); roottest.Require(t) }\nfunc TestRootE(t *testing.T) { t.Run(\"\", roottest.Require) }\nfunc f(t *testing.T) { func() { roottest.Require(t) }() }\n" +
+		"func TestMain(m *testing.M) { os.Exit(sandbox.Main(m.Run)) }\nfunc TestG(t *testing.T) { sandbox.MainIfRoot(nil) }\n"
+	requireSame(t, "p", misnamed(t, "p_test.go", []byte(code)), []string{"TestRootB", "TestC", "TestRootD", "TestRootE", "f", "TestMain"})
+}

@@ -180,4 +180,6 @@ func (w *witness) isOfAnother(place netns.Place, address netip.Addr, id string) 
 }
 
 // isOurs tells whether a container ID is of the form that only allocnet makes.
-func (o Owner) isOurs() bool { return o.ContainerID != "" && state.AllocationOf(o.ContainerID) != o.ContainerID }
+func (o Owner) isOurs() bool {
+	return o.ContainerID != "" && state.AllocationOf(o.ContainerID) != o.ContainerID
+}

@@ -123,7 +123,7 @@ func (w *world) addAllocation(r *rand.Rand, id string, inode uint64) {
 // else has its addresses. All objects of a dead one are, except those of unknown and other
 // networks, which cleanup of the allocation removes.
 func TestPlanGenerated(t *testing.T) {
-	for seed := range uint64(4000) {
+	for seed := range uint64(1000) {
 		w := generate(rand.New(rand.NewPCG(seed, 0)))
 		live := func(id string) string { return w.listed[id] }
 		decisions, _, err := plan(&w.found, w.records, live, "")

@@ -72,8 +72,8 @@ type Object struct {
 	resolvConf *resolvconf.File
 }
 
-// candidates returns the networks that the object can belong to.
-func (o Object) candidates() []string {
+// Networks returns those that the object can belong to.
+func (o Object) Networks() []string {
 	if o.Owner.Network != "" {
 		return []string{o.Owner.Network}
 	}

@@ -97,10 +97,10 @@ func (p *planner) notRemoved(o Object) string {
 	switch {
 	case o.Kind == ResolvConf || o.Owner.Allocation == p.dead: // ours, of no network; of any network
 		return ""
-	case len(o.candidates()) == 0 && !o.Owner.isOurs():
+	case len(o.Networks()) == 0 && !o.Owner.isOurs():
 		return "its network is unknown"
 	}
-	for _, network := range o.candidates() {
+	for _, network := range o.Networks() {
 		owner := o.Owner
 		owner.Network = network
 		if !p.records.networks[network] && !p.records.isOrchestrated(owner) {

@@ -44,7 +44,9 @@ func TestPlan(t *testing.T) {
 				r.allocations["a"] = recordedAllocation{unknown: "format version 2"}
 			}},
 		"liveness evidence": {objects: []Object{lease}, why: "namespace /run/netns/a",
-			change: func(f *scanResult, _ *recordSet, _ map[string]string) { f.homes = []home{{allocation: "a", why: "namespace /run/netns/a"}} }},
+			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
+				f.homes = []home{{allocation: "a", why: "namespace /run/netns/a"}}
+			}},
 		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", ""), Addresses: address("10.0.0.2")}}, why: `network "nomad" is neither configured nor recorded`},
 		"the orchestrator's own": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
@@ -81,7 +83,9 @@ func TestPlan(t *testing.T) {
 		"torn down during the scan": {objects: []Object{lease, firewall}, why: "torn down during the scan", change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.ended = map[string]bool{"a": true} }},
 		"unknown owner":             {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
-			change: func(f *scanResult, _ *recordSet, _ map[string]string) { f.places = []netns.Place{{Path: "/proc/7/ns/net", Addresses: lease.Addresses}} }},
+			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
+				f.places = []netns.Place{{Path: "/proc/7/ns/net", Addresses: lease.Addresses}}
+			}},
 		"address in use by another, who is on record with it": {
 			objects: []Object{others, {Kind: Masquerade, Owner: ours, Addresses: lease.Addresses}}, leaked: true, why: "no allocation of that ID",
 			change: func(f *scanResult, r *recordSet, _ map[string]string) {

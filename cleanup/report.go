@@ -16,7 +16,7 @@ type Scope struct {
 
 func (s Scope) has(o Object) bool {
 	return (s.Allocation == "" || o.Owner.Allocation == s.Allocation) &&
-		(s.Network == "" || slices.Contains(o.candidates(), s.Network))
+		(s.Network == "" || slices.Contains(o.Networks(), s.Network))
 }
 
 // Report is the outcome of a collection.

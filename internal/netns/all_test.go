@@ -178,4 +178,3 @@ func BenchmarkOthers(b *testing.B) {
 		}
 	}
 }
-

@@ -15,7 +15,7 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// TestLife has all combinations of evidence: one sign of life, or doubt, keeps what is not on
+// TestLife has all combinations: any liveness evidence, or doubt, keeps what is not on
 // record, and without a proof nothing is dead.
 func TestLife(t *testing.T) {
 	some := func(bit, of int) string {
@@ -52,7 +52,7 @@ type world struct {
 	found   scanResult
 	records recordSet
 	listed  map[string]string
-	// signs are the allocations with a sign of life, and proofs those that can be known to be dead.
+	// signs are the allocations with liveness evidence, and proofs those that can be known to be dead.
 	signs, proofs map[string]bool
 }
 
@@ -119,7 +119,7 @@ func (w *world) addAllocation(r *rand.Rand, id string, inode uint64) {
 	w.found.places = append(w.found.places, place)
 }
 
-// TestPlanGenerated: of an allocation with any sign of life no object is in the plan, whatever
+// TestPlanGenerated: of an allocation with any liveness evidence no object is in the plan, whatever
 // else has its addresses. All objects of a dead one are, except those of unknown and other
 // networks, which cleanup of the allocation removes.
 func TestPlanGenerated(t *testing.T) {

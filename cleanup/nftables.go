@@ -47,37 +47,41 @@ func (t nftTable) String() string { return fmt.Sprintf("nft %s %s", t.family, t.
 // nftListing is a table as nft prints it.
 type nftListing struct {
 	Items []struct {
-		Chain *struct{ Name string }
-		Rule  *nftRule
+		Chain *struct {
+			Name string `json:"name"`
+		} `json:"chain"`
+		Rule *nftRule `json:"rule"`
 	} `json:"nftables"`
 }
 
 type nftRule struct {
-	Chain   string
-	Comment string
-	Handle  int
-	Expr    []nftExpression
+	Chain       string          `json:"chain"`
+	Comment     string          `json:"comment"`
+	Handle      int             `json:"handle"`
+	Expressions []nftExpression `json:"expr"`
 }
 
 // nftExpression is a part of a rule that can name the allocation's address: the source of what
 // is masqueraded, the destination of what is forwarded.
 type nftExpression struct {
 	Match struct {
-		Op   string
+		Op   string `json:"op"`
 		Left struct {
-			Payload struct{ Field string }
-		}
-		Right any
-	}
+			Payload struct {
+				Field string `json:"field"`
+			} `json:"payload"`
+		} `json:"left"`
+		Right any `json:"right"`
+	} `json:"match"`
 	DNAT struct {
-		Addr any
-	}
+		Address any `json:"addr"`
+	} `json:"dnat"`
 }
 
 func (r nftRule) addresses() []netip.Addr {
 	var list []netip.Addr
-	for _, e := range r.Expr {
-		value := e.DNAT.Addr
+	for _, e := range r.Expressions {
+		value := e.DNAT.Address
 		if e.Match.Op == "==" && e.Match.Left.Payload.Field == "saddr" {
 			value = e.Match.Right
 		}

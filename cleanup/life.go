@@ -45,7 +45,7 @@ type evidence struct {
 
 // life decides for all objects of the allocation. It is a pure function. The record knows: it
 // was made before the objects, and tells an interrupted set-up from a live allocation. Without
-// it, one sign of life is enough, and death has to be proven.
+// it, any liveness evidence is enough, and death has to be proven.
 func (e evidence) life() (life, string) {
 	switch {
 	case e.listed != "":

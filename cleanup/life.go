@@ -162,7 +162,7 @@ func (w *witness) of(id string) evidence {
 func (w *witness) used(id string) string {
 	for _, address := range w.addresses[id] {
 		for _, place := range w.users[address] {
-			if !w.isOfAnother(place, address, id) {
+			if !w.isOfAnother(place, address) {
 				return fmt.Sprintf("%s is in use in %s", address, place.Path)
 			}
 		}
@@ -172,10 +172,11 @@ func (w *witness) used(id string) string {
 
 // isOfAnother tells whether the namespace is known to be that of another allocation, which has
 // the address: then the address was given out again. That another one has a lease of it proves
-// nothing: networks have leases of the same addresses, in directories of their own.
-func (w *witness) isOfAnother(place netns.Place, address netip.Addr, id string) bool {
+// nothing: networks have leases of the same addresses, in directories of their own. An allocation
+// that is known to be in a namespace lives without that.
+func (w *witness) isOfAnother(place netns.Place, address netip.Addr) bool {
 	return place.Inode != 0 && slices.ContainsFunc(w.residents[place.Inode], func(other string) bool {
-		return other != id && slices.Contains(w.addresses[other], address)
+		return slices.Contains(w.addresses[other], address)
 	})
 }
 

@@ -193,22 +193,37 @@ func TestSecondLease(t *testing.T) {
 		{Kind: Lease, Owner: ownerOf("storage", "b", "eth0"), Addresses: address("10.0.0.2")},
 	}
 	records := recordSet{networks: map[string]bool{"web": true, "storage": true}}
-	places := []netns.Place{{Path: "/proc/7/ns/net", Inode: 7, Addresses: address("10.0.0.2")}}
 	for name, test := range map[string]struct {
+		inode uint64
 		homes []home
 		a, b  bool // leaked
 	}{
-		"whose it is, is unknown": {nil, false, false},
-		"it is b's":               {[]home{{"b", 7, "cached"}}, true, false},
-		"b lives elsewhere":       {[]home{{"b", 8, "cached"}}, false, false},
-		"both are in it":          {[]home{{"b", 7, "cached"}, {"a", 7, "cached"}}, false, false},
+		"whose it is, is unknown":     {7, nil, false, false},
+		"it is b's":                   {7, []home{{"b", 7, "cached"}}, true, false},
+		"b lives elsewhere":           {7, []home{{"b", 8, "cached"}}, false, false},
+		"both are in it":              {7, []home{{"b", 7, "cached"}, {"a", 7, "cached"}}, false, false},
+		"c is in it, with no address": {7, []home{{"c", 7, "cached"}}, false, false},
+		"neither inode can be found":  {0, []home{{"b", 0, "cached"}}, false, false},
 	} {
+		places := []netns.Place{{Path: "/proc/7/ns/net", Inode: test.inode, Addresses: address("10.0.0.2")}}
 		decisions, _, err := plan(&scanResult{Objects: objects, places: places, homes: test.homes}, records, NoneLive, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if decisions[0].Leaked != test.a || decisions[1].Leaked != test.a || decisions[2].Leaked != test.b {
 			t.Errorf("%s: %+v", name, decisions)
+		}
+	}
+}
+
+// TestWithoutProof: what shows neither life nor death is kept, unless the caller knows.
+func TestWithoutProof(t *testing.T) {
+	found := &scanResult{Objects: []Object{{Kind: Tuning, Owner: ownerOf("web", "a", "eth0")}}}
+	records := recordSet{networks: map[string]bool{"web": true}}
+	for deadID, want := range map[string]bool{"": false, "a": true, "b": false} {
+		decisions, _, err := plan(found, records, NoneLive, deadID)
+		if err != nil || decisions[0].Leaked != want {
+			t.Errorf("dead is %q: %+v, %v, want leaked: %v", deadID, decisions, err, want)
 		}
 	}
 }

@@ -74,7 +74,9 @@ func attribute(c catalog, objects []Object, known []Owner) {
 		case len(object.networks) > 0:
 			object.Owner.Network = object.chooseNetwork(known)
 		default:
-			object.Owner.Network = networks[object.Owner.ContainerID]
+			if object.networks = networks[object.Owner.ContainerID]; len(object.networks) == 1 {
+				object.Owner.Network = object.networks[0]
+			}
 		}
 	}
 }
@@ -102,8 +104,8 @@ type keyOwner struct {
 
 // index returns the owners by the keys that plugins derive from them, and the
 // networks by container ID.
-func (c catalog) index(known []Owner) (byKey map[string]keyOwner, networks map[string]string) {
-	byKey, networks = map[string]keyOwner{}, map[string]string{}
+func (c catalog) index(known []Owner) (byKey map[string]keyOwner, networks map[string][]string) {
+	byKey, networks = map[string]keyOwner{}, map[string][]string{}
 	keys := c.keys()
 	for _, o := range known {
 		if o.Network == "" || o.ContainerID == "" {
@@ -113,7 +115,9 @@ func (c catalog) index(known []Owner) (byKey map[string]keyOwner, networks map[s
 			other, taken := byKey[key(o)]
 			byKey[key(o)] = keyOwner{o, other.ambiguous || taken && other.ContainerID != o.ContainerID}
 		}
-		networks[o.ContainerID] = o.Network
+		if !slices.Contains(networks[o.ContainerID], o.Network) {
+			networks[o.ContainerID] = append(networks[o.ContainerID], o.Network)
+		}
 	}
 	return byKey, networks
 }

@@ -38,7 +38,6 @@ func scanCache(dir string) (found scanResult, conflists []json.RawMessage) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		found.problem(dir, err)
 	}
-	found.alive = map[string]string{}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		if strings.HasPrefix(entry.Name(), ".") { // being written
@@ -53,7 +52,7 @@ func scanCache(dir string) (found scanResult, conflists []json.RawMessage) {
 			continue
 		}
 		if netns.Exists(c.Netns) {
-			found.alive[state.AllocationOf(c.ContainerID)] = "namespace " + c.Netns
+			found.homes = append(found.homes, home{state.AllocationOf(c.ContainerID), netns.Inode(c.Netns), "namespace " + c.Netns})
 		}
 		conflists = append(conflists, c.Config)
 		found.Objects = append(found.Objects, c.object(path))
@@ -82,9 +81,15 @@ func readCached(path string) (c cached, err error) {
 func (c cached) object(path string) Object {
 	return Object{
 		Kind: Cache, Owner: ownerOf(c.Network, c.ContainerID, c.Interface),
-		Where: path, Addresses: resultAddresses(c.Result),
+		Where: path, Addresses: resultAddresses(c.Result), provesDeath: c.lostNamespace(),
 		file: &file{path: path, content: c.content},
 	}
+}
+
+// lostNamespace tells whether the attachment was made in a namespace that does not exist. A
+// process that has ended proves nothing: others may be in its namespace.
+func (c cached) lostNamespace() bool {
+	return c.Netns != "" && !strings.HasPrefix(c.Netns, "/proc/") && !netns.Exists(c.Netns)
 }
 
 // resultAddresses returns the addresses of a CNI result of any version.

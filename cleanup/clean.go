@@ -107,11 +107,14 @@ func (f *scanResult) objectsOf(dead []state.Leftover) ([]Object, error) {
 	byContainer := map[string][]state.Attachment{}
 	addresses := map[netip.Addr]Owner{}
 	for _, leftover := range dead {
-		alive := f.host.orDefault().namespaceOf(leftover.Allocation) != ""
+		ns, err := state.OpenNamespace(leftover.Allocation, f.host.orDefault().kernel.open)
+		if err == nil {
+			_ = ns.Close() // only looked for
+		}
 		for _, suspect := range leftover.Suspects {
 			a := suspect.Attachment
 			byContainer[a.ContainerID] = append(byContainer[a.ContainerID], a)
-			objects = append(objects, f.host.orDefault().linksOf(leftover.Allocation, a, alive && !suspect.Replaced)...)
+			objects = append(objects, f.host.orDefault().linksOf(leftover.Allocation, a, err == nil && !suspect.Replaced)...)
 			for _, address := range resultAddresses(a.Result) {
 				addresses[address] = ownerOf(a.Network, a.ContainerID, a.Interface)
 			}
@@ -156,25 +159,26 @@ func (f *scanResult) addressRules(dead []state.Leftover, addresses map[netip.Add
 	if len(rules) == 0 {
 		return nil, nil
 	}
-	own := map[string]bool{}
+	own := map[uint64]bool{}
 	for _, leftover := range dead {
-		own[f.host.orDefault().namespaceOf(leftover.Allocation)] = true
+		ns, err := state.OpenNamespace(leftover.Allocation, f.host.orDefault().kernel.open)
+		if err != nil { // it is missing, or none of those that can be looked into
+			continue
+		}
+		defer ns.Close() //nolint:errcheck // only read; its inode is not used again before that
+		own[ns.Inode()] = true
 	}
-	if err := f.scanNamespaces(own); err != nil {
+	places, err := f.host.orDefault().kernel.namespaces()
+	if err != nil {
 		return nil, fmt.Errorf("find the namespaces that use the addresses: %w", err)
 	}
-	return slices.DeleteFunc(rules, func(o Object) bool { return f.inUse[o.Addresses[0]] != "" }), nil
-}
-
-// namespaceOf returns the identity of the allocation's namespace; empty where it
-// is missing.
-func (h *host) namespaceOf(a state.Allocation) string {
-	ns, err := state.OpenNamespace(a, h.kernel.open)
-	if err != nil {
-		return ""
+	inUse := map[netip.Addr]bool{}
+	for _, place := range places {
+		for _, address := range place.Addresses {
+			inUse[address] = inUse[address] || !own[place.Inode]
+		}
 	}
-	defer ns.Close() //nolint:errcheck // only read
-	return ns.ID()
+	return slices.DeleteFunc(rules, func(o Object) bool { return inUse[o.Addresses[0]] }), nil
 }
 
 // published returns the UDP ports that the attachments publish.

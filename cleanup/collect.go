@@ -63,29 +63,20 @@ func (c *Collector) examine(ctx context.Context, scope Scope, live Live) (*Repor
 		return nil, nil, err
 	}
 	found, scanErr := s.scan(ctx)
-	report := &Report{Problems: found.Problems}
-	if scanErr != nil {
-		report.Problems = append(report.Problems, Problem{"host", scanErr.Error()})
-	}
-	if err := found.scanNamespaces(nil); err != nil {
-		return nil, nil, fmt.Errorf("scan the network namespaces: %w", err)
+	found.places, found.unseen = c.host.orDefault().kernel.namespaces()
+	report := &Report{Problems: found.Problems, Unknown: errors.Join(scanErr, found.unseen)}
+	if report.Unknown != nil {
+		report.Problems = append(report.Problems, Problem{"host", report.Unknown.Error()})
 	}
 	records, err := c.records(ctx, recorded)
 	if err != nil {
 		return nil, nil, err
 	}
-	if scope.Allocation != "" {
-		report.Alive = aliveBy(scope.Allocation, found, records)
-		for _, o := range found.Objects {
-			for _, network := range o.candidates() {
-				records.networks[network] = true
-			}
-		}
-	}
-	decisions, err := plan(found, records, live)
+	decisions, doubt, err := plan(found, records, live, scope.Allocation)
 	if err != nil {
 		return nil, nil, err
 	}
+	report.Alive = doubt
 	for _, v := range decisions {
 		if scope.has(v.Object) {
 			report.Decisions = append(report.Decisions, v)
@@ -128,8 +119,8 @@ func (c *Collector) Collect(ctx context.Context, scope Scope, live Live) (*Repor
 		c.report(done, len(ids), report)
 	}
 	errs := []error{c.Store.RemoveStale()}
-	if found.unlisted != nil {
-		errs = append(errs, fmt.Errorf("leaks may be left: %w", found.unlisted))
+	if report.Unknown != nil {
+		errs = append(errs, fmt.Errorf("leaks may be left: %w", report.Unknown))
 	}
 	for _, failure := range report.Failures {
 		errs = append(errs, failure)

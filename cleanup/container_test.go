@@ -4,7 +4,6 @@
 package cleanup
 
 import (
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,22 +63,22 @@ func TestAllocationLives(t *testing.T) {
 	recorded := records()
 	recorded.allocations["a"] = recordedAllocation{}
 	for name, test := range map[string]struct {
-		alive   map[string]string
+		homes   []home
 		records recordSet
 		live    Live
 	}{
 		"by a source":    {nil, records(), func(id string) string { return map[string]string{"a": "Nomad"}[id] }},
 		"on record":      {nil, recorded, NoneLive},
-		"by a namespace": {map[string]string{"a": "namespace"}, records(), NoneLive},
+		"by a namespace": {[]home{{allocation: "a", why: "namespace"}}, records(), NoneLive},
 	} {
-		found := &scanResult{Objects: []Object{lease}, alive: test.alive, inUse: map[netip.Addr]string{}}
-		decisions, err := plan(found, test.records, test.live)
+		found := &scanResult{Objects: []Object{lease}, homes: test.homes}
+		decisions, _, err := plan(found, test.records, test.live, "")
 		if err != nil || decisions[0].Leaked {
 			t.Errorf("%s: %+v, %v", name, decisions, err)
 		}
 	}
-	found := &scanResult{Objects: []Object{lease}, inUse: map[netip.Addr]string{}}
-	decisions, err := plan(found, records(), NoneLive)
+	found := &scanResult{Objects: []Object{lease}}
+	decisions, _, err := plan(found, records(), NoneLive, "")
 	if err != nil || !decisions[0].Leaked || !(Scope{Allocation: "a"}).has(decisions[0].Object) {
 		t.Errorf("of a dead one: %+v, %v", decisions, err)
 	}
@@ -97,7 +96,7 @@ func TestCacheOfAttachment(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, _ := scanCache(dir)
-	if len(found.Objects) != 1 || found.Objects[0].Owner != ownerOf("web", "a.allocnet.net1", "net1") || found.alive["a"] == "" {
-		t.Errorf("found %+v, alive %v", found.Objects, found.alive)
+	if len(found.Objects) != 1 || found.Objects[0].Owner != ownerOf("web", "a.allocnet.net1", "net1") || len(found.homes) != 1 || found.homes[0].allocation != "a" || found.homes[0].inode == 0 {
+		t.Errorf("found %+v, homes %v", found.Objects, found.homes)
 	}
 }

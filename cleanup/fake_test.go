@@ -5,12 +5,14 @@ package cleanup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +63,9 @@ func (f *fakeSystem) made(call string) bool {
 }
 
 func (f *fakeSystem) installed(name string) bool {
+	if name == "nft" {
+		return len(f.tables) > 0
+	}
 	_, ok := f.saved[name]
 	return ok
 }
@@ -68,8 +73,14 @@ func (f *fakeSystem) installed(name string) bool {
 // errHangs has a program run until its context ends.
 var errHangs = errors.New("it hangs")
 
-func (f *fakeSystem) run(ctx context.Context, stdin []byte, name string, _ ...string) (string, error) {
+func (f *fakeSystem) run(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
 	err := f.call(name, string(stdin))
+	if name == "nft" {
+		if failed := f.errs["nft "+args[5]]; failed != nil {
+			return "", failed
+		}
+		return f.listTable(ctx, args[4], args[5])
+	}
 	if errors.Is(err, errHangs) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
@@ -99,6 +110,26 @@ func (f *fakeSystem) nftables(family knftables.Family, table string) (knftables.
 		return nil, fmt.Errorf("nft: %w", exec.ErrNotFound)
 	}
 	return fake, f.errs["nft "+table]
+}
+
+// listTable prints a table as nft does.
+func (f *fakeSystem) listTable(ctx context.Context, family, name string) (string, error) {
+	fake, ok := f.tables[family+" "+name]
+	if !ok {
+		return "", errors.New("nft: exit status 1: Error: No such file or directory")
+	}
+	chains, err := fake.List(ctx, "chains")
+	items := []map[string]any{{"metainfo": map[string]any{"json_schema_version": 1}}}
+	for _, chain := range chains {
+		items = append(items, map[string]any{"chain": map[string]any{"name": chain}})
+		rules, failed := fake.ListRules(ctx, chain)
+		err = errors.Join(err, failed)
+		for _, r := range rules {
+			items = append(items, map[string]any{"rule": map[string]any{"chain": chain, "comment": r.Comment, "handle": r.Handle}})
+		}
+	}
+	data, failed := json.Marshal(map[string]any{"nftables": items})
+	return string(data), errors.Join(err, failed)
 }
 
 // addTable makes a table of nftables with rules of the given comments.
@@ -138,12 +169,25 @@ func (f *fakeSystem) deleteFlows(family netlink.InetFamily, filters []netlink.Cu
 	return f.call("delete flows", family, len(filters))
 }
 
-func (f *fakeSystem) namespaces() ([]string, error) {
-	paths := []string{"/run/netns/ended"}
-	for path := range f.namespaced {
-		paths = append(paths, path)
+// procfs is opened when the namespaces are listed.
+const procfs = "/proc"
+
+func (f *fakeSystem) namespaces() ([]netns.Place, error) {
+	if f.opened != nil {
+		f.opened(procfs)
 	}
-	return paths, f.errs["namespaces"]
+	var places []netns.Place
+	for path, ns := range f.namespaced {
+		place := netns.Place{Path: path, Inode: ns.Inode()}
+		if strings.HasPrefix(path, netns.DefaultDir) {
+			place.Mounts = []string{path}
+		}
+		for _, prefix := range ns.addresses {
+			place.Addresses = append(place.Addresses, prefix.Addr())
+		}
+		places = append(places, place)
+	}
+	return places, f.errs["namespaces"]
 }
 
 func (f *fakeSystem) open(path string) (namespace, error) {
@@ -170,8 +214,9 @@ func (f *fakeSystem) addNamespace(path, id, prefix string) {
 
 func (n *fakeNamespace) ID() string { return n.id }
 
-func (n *fakeNamespace) Interfaces() ([]netns.Interface, error) {
-	return []netns.Interface{{Name: "eth0", Addresses: n.addresses}}, n.system.errs["interfaces"]
+func (n *fakeNamespace) Inode() uint64 {
+	inode, _ := strconv.ParseUint(n.id, 10, 64)
+	return inode
 }
 
 func (n *fakeNamespace) RemoveInterface(name string, back bool) error {

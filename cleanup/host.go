@@ -76,15 +76,15 @@ type kernel interface {
 	hasLink(name, linkType, mac string) bool
 	removeLink(name, linkType, mac string) error
 	deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error
-	// namespaces returns a path to each network namespace but the caller's.
-	namespaces() ([]string, error)
+	// namespaces returns all but the caller's. The error joins those of the ones that cannot be looked into.
+	namespaces() ([]netns.Place, error)
 	open(path string) (namespace, error)
 }
 
 // namespace is an open network namespace.
 type namespace interface {
 	ID() string
-	Interfaces() ([]netns.Interface, error)
+	Inode() uint64
 	RemoveInterface(name string, back bool) error
 	Close() error
 }
@@ -133,6 +133,6 @@ func (system) deleteFlows(family netlink.InetFamily, filters []netlink.CustomCon
 	return err
 }
 
-func (system) namespaces() ([]string, error) { return netns.Others() }
+func (system) namespaces() ([]netns.Place, error) { return netns.Others() }
 
 func (system) open(path string) (namespace, error) { return netns.Open(path) }

@@ -53,8 +53,8 @@ func TestLeaseUsers(t *testing.T) {
 		if !ok || o.Owner.Network != network {
 			t.Errorf("%s is of network %q, want %q", o.Where, o.Owner.Network, network)
 		}
-		if shared := network == ""; shared != (len(o.candidates()) == 2) {
-			t.Errorf("%s can be of %v", o.Where, o.candidates())
+		if shared := network == ""; shared != (len(o.Networks()) == 2) {
+			t.Errorf("%s can be of %v", o.Where, o.Networks())
 		}
 		delete(want, o.Where)
 	}

@@ -5,11 +5,12 @@ package cleanup
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"os/exec"
+	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/knftables"
 )
@@ -43,66 +44,100 @@ type nftObject struct {
 
 func (t nftTable) String() string { return fmt.Sprintf("nft %s %s", t.family, t.name) }
 
+// nftListing is a table as nft prints it.
+type nftListing struct {
+	Items []struct {
+		Chain *struct {
+			Name string `json:"name"`
+		} `json:"chain"`
+		Rule *nftRule `json:"rule"`
+	} `json:"nftables"`
+}
+
+type nftRule struct {
+	Chain       string          `json:"chain"`
+	Comment     string          `json:"comment"`
+	Handle      int             `json:"handle"`
+	Expressions []nftExpression `json:"expr"`
+}
+
+// nftExpression is a part of a rule that can name the allocation's address: the source of what
+// is masqueraded, the destination of what is forwarded.
+type nftExpression struct {
+	Match struct {
+		Op   string `json:"op"`
+		Left struct {
+			Payload struct {
+				Field string `json:"field"`
+			} `json:"payload"`
+		} `json:"left"`
+		Right any `json:"right"`
+	} `json:"match"`
+	DNAT struct {
+		Address any `json:"addr"`
+	} `json:"dnat"`
+}
+
+func (r nftRule) addresses() []netip.Addr {
+	var list []netip.Addr
+	for _, e := range r.Expressions {
+		value := e.DNAT.Address
+		if e.Match.Op == "==" && e.Match.Left.Payload.Field == "saddr" {
+			value = e.Match.Right
+		}
+		text, _ := value.(string) // else it is none, or several
+		if address, err := netip.ParseAddr(text); err == nil {
+			list = append(list, address)
+		}
+	}
+	return list
+}
+
 func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (scanResult, error) {
 	var found scanResult
-	nft, err := programs.nftables(t.family, t.name)
-	if errors.Is(err, exec.ErrNotFound) {
+	if !programs.installed("nft") {
+		return found, nil
+	}
+	text, err := programs.run(ctx, nil, "nft", "--json", "--terse", "list", "table", string(t.family), t.name)
+	if err != nil && strings.Contains(err.Error(), "No such file or directory") {
 		return found, nil
 	}
 	if err != nil {
 		return found, err
 	}
-	own, err := t.ownChains(ctx, nft, kind)
-	if err != nil {
-		return found, err
+	var listing nftListing
+	if err := json.Unmarshal([]byte(text), &listing); err != nil {
+		return found, fmt.Errorf("read what nft prints of table %s: %w", t.name, err)
 	}
-	for _, chain := range t.chains {
-		rules, err := nft.ListRules(ctx, chain)
-		if knftables.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return found, err
-		}
-		for _, r := range rules {
-			if r.Comment != nil && r.Handle != nil {
-				found.Objects = append(found.Objects, t.object(kind, chain, *r.Comment, *r.Handle))
-			}
+	var own []Object
+	for _, item := range listing.Items {
+		switch {
+		case item.Rule != nil && item.Rule.Comment != "" && slices.Contains(t.chains, item.Rule.Chain):
+			found.Objects = append(found.Objects, t.object(kind, *item.Rule))
+		case item.Chain != nil && t.own.prefix != "" && t.own.matches(item.Chain.Name):
+			own = append(own, t.ownChain(kind, item.Chain.Name))
 		}
 	}
 	found.Objects = append(found.Objects, own...)
 	return found, nil
 }
 
-// ownChains returns the chains that are made for one attachment.
-func (t nftTable) ownChains(ctx context.Context, nft knftables.Interface, kind Kind) ([]Object, error) {
-	if t.own == (hashedName{}) {
-		return nil, nil
+// ownChain is a chain that is made for one attachment.
+func (t nftTable) ownChain(kind Kind, name string) Object {
+	return Object{
+		Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name),
+		nft: &nftObject{table: t, chain: name, whole: true},
 	}
-	names, err := nft.List(ctx, "chain")
-	if knftables.IsNotFound(err) {
-		return nil, nil
-	}
-	var objects []Object
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if t.own.matches(name) {
-			objects = append(objects, Object{
-				Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name),
-				nft: &nftObject{table: t, chain: name, whole: true},
-			})
-		}
-	}
-	return objects, err
 }
 
 // object has the owner that the comment names. Where the key does not say the
 // same, because the plugin truncated a long comment, it has only the key.
-func (t nftTable) object(kind Kind, chain, comment string, handle int) Object {
+func (t nftTable) object(kind Kind, r nftRule) Object {
 	o := Object{
-		Kind: kind, Where: fmt.Sprintf("%s %s handle %d", t, chain, handle),
-		nft: &nftObject{table: t, chain: chain, handle: handle},
+		Kind: kind, Where: fmt.Sprintf("%s %s handle %d", t, r.Chain, r.Handle), Addresses: r.addresses(),
+		nft: &nftObject{table: t, chain: r.Chain, handle: r.Handle},
 	}
-	owner, key, ok := parseOwner(t.comment, comment)
+	owner, key, ok := parseOwner(t.comment, r.Comment)
 	if ok && (t.key == nil || t.key(owner) == key) {
 		o.Owner = owner
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/state"
 )
@@ -56,6 +57,8 @@ type Object struct {
 	networks []string
 	// key is what the plugin derived from the owner; empty where it shows none.
 	key string
+	// provesDeath is whether it is only there, without a record, if its allocation is dead.
+	provesDeath bool
 	// nameOnly is whether the owner was read from a name that can have two.
 	nameOnly bool
 	// addressOnly is whether it names its owner by the address alone.
@@ -69,8 +72,8 @@ type Object struct {
 	resolvConf *resolvconf.File
 }
 
-// candidates returns the networks that the object can belong to.
-func (o Object) candidates() []string {
+// Networks returns those that the object can belong to.
+func (o Object) Networks() []string {
 	if o.Owner.Network != "" {
 		return []string{o.Owner.Network}
 	}
@@ -91,11 +94,12 @@ type scanResult struct {
 	// Problems are places that could not be examined: their objects are not known.
 	Problems []Problem `json:"problems,omitempty"`
 
-	// alive is the liveness evidence by allocation, of any runtime: a namespace
-	// that is named after it or that libcni's cache names.
-	alive map[string]string
-	// inUse are the addresses in network namespaces, with the namespace's path.
-	inUse map[netip.Addr]string
+	// homes are the namespaces that libcni's cache names and that exist.
+	homes []home
+	// places are the network namespaces of the host.
+	places []netns.Place
+	// unseen joins the errors of those that could not be looked into. Nil: all were.
+	unseen error
 
 	leaseDirs []string
 	// unlisted joins the errors of the sources that could not be listed. Nil: all were.

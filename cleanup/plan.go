@@ -6,29 +6,29 @@ package cleanup
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 )
 
 // Decision is whether to remove an object, and why.
 type Decision struct {
 	Object
-	// Leaked is whether its allocation is dead.
+	// Leaked is whether its allocation is dead, and its network one whose objects are removed.
 	Leaked bool `json:"leaked"`
+	// Orphaned is whether its allocation is dead, and its network unknown, or not one whose
+	// objects are removed unasked: to clean up after the allocation removes it.
+	Orphaned bool `json:"orphaned,omitempty"`
 	// Reason is why it is leaked or kept.
 	Reason string `json:"reason"`
 }
 
-// plan decides for every object whether it is leaked. It is a pure function.
-// Without a live set the error is ErrLiveUnknown.
-func plan(found *scanResult, records recordSet, live Live) ([]Decision, error) {
+// plan decides for every object whether it is leaked. It is a pure function. deadID is the
+// allocation of any network that the caller knows to be dead, empty for none; doubt says why it
+// is not. Without a live set the error is ErrLiveUnknown.
+func plan(found *scanResult, records recordSet, live Live, deadID string) (decisions []Decision, doubt string, err error) {
 	if live == nil {
-		return nil, ErrLiveUnknown
+		return nil, "", ErrLiveUnknown
 	}
-	p := planner{found, records, live, map[netip.Addr][]Decision{}, map[string]bool{}}
-	for _, o := range found.Objects {
-		p.recent[o.Owner.Allocation] = p.recent[o.Owner.Allocation] || records.isRecent(o)
-	}
-	decisions := make([]Decision, len(found.Objects))
+	p := planner{newWitness(found, records, live, deadID), map[string]Decision{}, map[netip.Addr][]Decision{}}
+	decisions = make([]Decision, len(found.Objects))
 	for i, o := range found.Objects {
 		if o.addressOnly {
 			continue
@@ -44,91 +44,70 @@ func plan(found *scanResult, records recordSet, live Live) ([]Decision, error) {
 			decisions[i] = p.classifyByAddress(o)
 		}
 	}
-	return decisions, nil
+	if d := p.owner(deadID); deadID != "" && !d.Leaked {
+		doubt = d.Reason
+	}
+	return decisions, doubt, nil
 }
 
 type planner struct {
-	found   *scanResult
-	records recordSet
-	live    Live
+	*witness
+	// owners are the decisions on allocations, without an object.
+	owners map[string]Decision
 	// claims are the decisions on the objects that name an address and an owner.
 	claims map[netip.Addr][]Decision
-	// recent are the allocations with objects that were made within the grace period.
-	recent map[string]bool
 }
 
 func (p *planner) claimRecorded() {
 	for id, r := range p.records.allocations {
-		owner := Object{Owner: Owner{Allocation: id}}
+		d := p.owner(id)
+		d.Owner.Allocation = id
 		for _, address := range r.addresses {
-			p.claims[address] = append(p.claims[address], Decision{owner, r.dead != "", r.dead})
+			p.claims[address] = append(p.claims[address], d)
 		}
 	}
+}
+
+// owner decides on an allocation, once for all of its objects.
+func (p *planner) owner(id string) Decision {
+	d, known := p.owners[id]
+	if !known {
+		life, reason := p.of(id).life()
+		d = Decision{Leaked: life == dead, Reason: reason}
+		p.owners[id] = d
+	}
+	return d
 }
 
 func (p *planner) classify(o Object) Decision {
-	keep := func(format string, a ...any) Decision { return Decision{o, false, fmt.Sprintf(format, a...)} }
 	id := o.Owner.Allocation
-	recorded, known := p.records.allocations[id]
-	switch {
-	case id == "":
-		return keep("its owner is unknown")
-	case p.live(id) != "":
-		return keep("its allocation lives: %s", p.live(id))
-	case known && recorded.unknown != "":
-		return keep("it is unknown whether its allocation lives: %s", recorded.unknown)
-	case known && recorded.dead == "":
-		return keep("its allocation is on record and lives")
-	case known:
-		return Decision{o, true, recorded.dead}
-	case p.records.ended[id]:
-		return keep("its allocation was torn down during the scan")
-	case p.found.alive[id] != "":
-		return keep("its allocation has liveness evidence: %s", p.found.alive[id])
-	case o.Kind == ResolvConf: // ours, of no network
-	case len(o.candidates()) == 0:
-		return keep("its network is unknown")
-	case p.foreign(o) != "":
-		return keep("network %q is neither configured nor recorded here", p.foreign(o))
+	if id == "" {
+		return Decision{Object: o, Reason: "its owner is unknown"}
 	}
-	if p.recent[id] {
-		return keep("its allocation has a lease within the grace period")
+	d := p.owner(id)
+	d.Object = o
+	if why := p.notRemoved(o); d.Leaked && why != "" {
+		d.Leaked, d.Orphaned, d.Reason = false, true, why+": to remove it: allocnet cleanup "+id
 	}
-	if address, where, used := p.used(o); used {
-		return keep("its address %s is in use in %s", address, where)
-	}
-	return Decision{o, true, "no allocation of that ID lives or is on record"}
+	return d
 }
 
-// foreign returns a network that the object can belong to and whose objects are not examined
-// here; empty if there is none.
-func (p *planner) foreign(o Object) string {
-	for _, network := range o.candidates() {
+// notRemoved says why objects of a network are not removed unasked; empty if they are.
+func (p *planner) notRemoved(o Object) string {
+	switch {
+	case o.Kind == ResolvConf || o.Owner.Allocation == p.dead: // ours, of no network; of any network
+		return ""
+	case len(o.Networks()) == 0 && !o.Owner.isOurs():
+		return "its network is unknown"
+	}
+	for _, network := range o.Networks() {
 		owner := o.Owner
 		owner.Network = network
-		if !p.records.networks[network] && (p.records.orchestrated == nil || !p.records.orchestrated(owner)) {
-			return network
+		if !p.records.networks[network] && !p.records.isOrchestrated(owner) {
+			return fmt.Sprintf("network %q is neither configured nor recorded here", network)
 		}
 	}
 	return ""
-}
-
-// used tells whether an address of the object is in use in some namespace. Use by
-// an allocation that has the lease does not count.
-func (p *planner) used(o Object) (address netip.Addr, where string, used bool) {
-	for _, address := range o.Addresses {
-		where, used := p.found.inUse[address]
-		if used && !p.leasedToAnother(address, o.Owner.Allocation) {
-			return address, where, true
-		}
-	}
-	return address, "", false
-}
-
-func (p *planner) leasedToAnother(address netip.Addr, id string) bool {
-	return slices.ContainsFunc(p.found.Objects, func(o Object) bool {
-		return o.Kind == Lease && o.Owner.Allocation != id && slices.Contains(o.Addresses, address)
-	})
 }
 
 // classifyByAddress decides on an object that names an address only. It is leaked
@@ -136,21 +115,23 @@ func (p *planner) leasedToAnother(address netip.Addr, id string) bool {
 // and no namespace or live allocation has the address now.
 func (p *planner) classifyByAddress(o Object) Decision {
 	address := o.Addresses[0]
-	if where, used := p.found.inUse[address]; used {
-		return Decision{o, false, fmt.Sprintf("address %s is in use in %s", address, where)}
+	if users := p.users[address]; len(users) > 0 {
+		return Decision{Object: o, Reason: fmt.Sprintf("address %s is in use in %s", address, users[0].Path)}
 	}
-	dead := -1
-	for i, claim := range p.claims[address] {
+	if p.found.unseen != nil {
+		return Decision{Object: o, Reason: fmt.Sprintf("address %s may be in use where nothing can be seen", address)}
+	}
+	claims := p.claims[address]
+	for _, claim := range claims {
 		if !claim.Leaked {
 			o.Owner = claim.Owner
-			return Decision{o, false, fmt.Sprintf("address %s: %s", address, claim.Reason)}
+			return Decision{Object: o, Orphaned: claim.Orphaned, Reason: fmt.Sprintf("address %s: %s", address, claim.Reason)}
 		}
-		dead = i
 	}
-	if dead < 0 {
-		return Decision{o, false, fmt.Sprintf("the owner of address %s is unknown", address)}
+	if len(claims) == 0 {
+		return Decision{Object: o, Reason: fmt.Sprintf("the owner of address %s is unknown", address)}
 	}
-	claim := p.claims[address][dead]
+	claim := claims[len(claims)-1]
 	o.Owner = claim.Owner
-	return Decision{o, true, claim.Reason}
+	return Decision{Object: o, Leaked: true, Reason: claim.Reason}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 func address(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }
@@ -42,8 +44,10 @@ func TestPlan(t *testing.T) {
 				r.allocations["a"] = recordedAllocation{unknown: "format version 2"}
 			}},
 		"liveness evidence": {objects: []Object{lease}, why: "namespace /run/netns/a",
-			change: func(f *scanResult, _ *recordSet, _ map[string]string) { f.alive["a"] = "namespace /run/netns/a" }},
-		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", "")}}, why: `network "nomad" is neither configured nor recorded`},
+			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
+				f.homes = []home{{allocation: "a", why: "namespace /run/netns/a"}}
+			}},
+		"another network": {objects: []Object{{Kind: Lease, Owner: ownerOf("nomad", "a", ""), Addresses: address("10.0.0.2")}}, why: `network "nomad" is neither configured nor recorded`},
 		"the orchestrator's own": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.orchestrated = func(o Owner) bool { return o.Network == "nomad" && o.Allocation == "a" }
@@ -54,36 +58,38 @@ func TestPlan(t *testing.T) {
 			}},
 		"the orchestrator's own, with a namespace": {objects: []Object{{Kind: Lease, Owner: Owner{Network: "nomad", Allocation: "a"}}}, why: "namespace /run/docker/netns/1",
 			change: func(f *scanResult, r *recordSet, _ map[string]string) {
-				f.alive["a"], r.orchestrated = "namespace /run/docker/netns/1", func(Owner) bool { return true }
+				f.homes, r.orchestrated = []home{{allocation: "a", why: "namespace /run/docker/netns/1"}}, func(Owner) bool { return true }
 			}},
-		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", "")}}, why: "its network is unknown"},
-		"of a pool that two networks use": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "web2"}}}, leaked: true, why: "no allocation of that ID",
+		"unknown network": {objects: []Object{{Kind: Ports, Owner: ownerOf("", "a", ""), Addresses: address("10.0.0.2")}}, why: "its network is unknown"},
+		"of a pool that two networks use": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "web2"}, Addresses: address("10.0.0.2")}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.networks["web2"] = true }},
-		"of a pool that a foreign network uses, too": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "theirs"}}}, why: `network "theirs" is neither configured nor recorded`},
-		"lease within the grace period": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(101, 0)}, {Kind: Masquerade, Owner: ours}}, why: "within the grace period",
+		"of a pool that a foreign network uses, too": {objects: []Object{{Kind: Lease, Owner: ownerOf("", "a", "eth0"), networks: []string{"web", "theirs"}, Addresses: address("10.0.0.2")}}, why: `network "theirs" is neither configured nor recorded`},
+		"lease within the grace period": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(101, 0), Addresses: address("10.0.0.2")}, {Kind: Masquerade, Owner: ours}}, why: "within the grace period",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.now, r.grace = time.Unix(160, 0), time.Minute
 			}},
-		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0)}}, leaked: true, why: "no allocation of that ID",
+		"given out long ago": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(100, 0), Addresses: address("10.0.0.2")}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.now, r.grace = time.Unix(160, 0), time.Minute
 			}},
-		"lease from shortly before the clock was set back a little": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(219, 0)}}, why: "within the grace period",
+		"lease from shortly before the clock was set back a little": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(219, 0), Addresses: address("10.0.0.2")}}, why: "within the grace period",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.now, r.grace = time.Unix(160, 0), time.Minute
 			}},
-		"lease from long before the clock was set back": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(220, 0)}}, leaked: true, why: "no allocation of that ID",
+		"lease from long before the clock was set back": {objects: []Object{{Kind: Lease, Owner: ours, Created: time.Unix(220, 0), Addresses: address("10.0.0.2")}}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.now, r.grace = time.Unix(160, 0), time.Minute
 			}},
 		"torn down during the scan": {objects: []Object{lease, firewall}, why: "torn down during the scan", change: func(_ *scanResult, r *recordSet, _ map[string]string) { r.ended = map[string]bool{"a": true} }},
 		"unknown owner":             {objects: []Object{{Kind: Masquerade, key: "CNI-0"}}, why: "its owner is unknown"},
 		"address in use": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
-			change: func(f *scanResult, _ *recordSet, _ map[string]string) { f.inUse[lease.Addresses[0]] = "/proc/7/ns/net" }},
-		"address in use by another, who has the lease": {
+			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
+				f.places = []netns.Place{{Path: "/proc/7/ns/net", Addresses: lease.Addresses}}
+			}},
+		"address in use by another, who is on record with it": {
 			objects: []Object{others, {Kind: Masquerade, Owner: ours, Addresses: lease.Addresses}}, leaked: true, why: "no allocation of that ID",
 			change: func(f *scanResult, r *recordSet, _ map[string]string) {
-				f.inUse[lease.Addresses[0]], r.allocations["b"] = "/run/netns/b", recordedAllocation{}
+				f.places, r.allocations["b"] = []netns.Place{{Path: "/run/netns/b", Inode: 7, Addresses: lease.Addresses}}, recordedAllocation{inode: 7}
 			}},
 		"address rule of a dead one":    {objects: []Object{lease, firewall}, leaked: true, why: "no allocation of that ID"},
 		"address rule without an owner": {objects: []Object{firewall}, why: "the owner of address 10.0.0.2 is unknown"},
@@ -96,17 +102,17 @@ func TestPlan(t *testing.T) {
 			}},
 		"address rule, address in a namespace": {objects: []Object{lease, firewall}, why: "is in use in",
 			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
-				f.inUse[firewall.Addresses[0]] = "/run/netns/x"
+				f.places = []netns.Place{{Path: "/run/netns/x", Addresses: firewall.Addresses}}
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := &scanResult{Objects: test.objects, alive: map[string]string{}, inUse: map[netip.Addr]string{}}
+			found := &scanResult{Objects: test.objects}
 			records := recordSet{networks: map[string]bool{"web": true}, allocations: map[string]recordedAllocation{}}
 			live := map[string]string{}
 			if test.change != nil {
 				test.change(found, &records, live)
 			}
-			decisions, err := plan(found, records, func(id string) string { return live[id] })
+			decisions, _, err := plan(found, records, func(id string) string { return live[id] }, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +126,7 @@ func TestPlan(t *testing.T) {
 
 func TestPlanWithoutLiveSet(t *testing.T) {
 	found := &scanResult{Objects: []Object{{Kind: Lease, Owner: ownerOf("web", "a", "")}}}
-	decisions, err := plan(found, recordSet{networks: map[string]bool{"web": true}}, nil)
+	decisions, _, err := plan(found, recordSet{networks: map[string]bool{"web": true}}, nil, "")
 	if !errors.Is(err, ErrLiveUnknown) || decisions != nil {
 		t.Errorf("got %v, %v, want no decisions and ErrLiveUnknown", decisions, err)
 	}

@@ -23,6 +23,8 @@ type recordedAllocation struct {
 	unknown string
 	// addresses are those that it was given.
 	addresses []netip.Addr
+	// inode is that of its namespace; 0 if it has none.
+	inode uint64
 }
 
 // recordSet has the networks and allocations that allocnet knows. It is read after
@@ -45,6 +47,9 @@ type recordSet struct {
 	// now is when the records were read.
 	now time.Time
 }
+
+// isOrchestrated tells whether the orchestrator whose live set is queried attached the owner.
+func (r recordSet) isOrchestrated(o Owner) bool { return r.orchestrated != nil && r.orchestrated(o) }
 
 // isRecent tells whether an object was made within the grace period.
 func (r recordSet) isRecent(o Object) bool {
@@ -164,6 +169,7 @@ func (c *Collector) recorded(record state.Record) recordedAllocation {
 	}
 	ns, err := state.OpenNamespace(record.Allocation, c.host.orDefault().kernel.open)
 	if err == nil {
+		r.inode = ns.Inode()
 		_ = ns.Close() // only read
 	}
 	if errors.Is(err, netns.ErrMissing) {
@@ -190,18 +196,4 @@ func (c *Collector) isUnchanged(record state.Record) bool {
 	defer lock.Unlock()
 	now, err := lock.Load()
 	return err == nil && reflect.DeepEqual(now, record)
-}
-
-// aliveBy decides by the record, and without one by the namespaces.
-func aliveBy(id string, found *scanResult, records recordSet) string {
-	recorded, known := records.allocations[id]
-	switch {
-	case !known:
-		return found.alive[id]
-	case recorded.unknown != "":
-		return "it is unknown whether its allocation lives: " + recorded.unknown
-	case recorded.dead == "":
-		return "it is on record, and its namespace exists"
-	}
-	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -33,15 +34,15 @@ func (f Failure) Unwrap() error { return f.Err }
 
 // remove removes objects of a scan and returns those that are still there. All
 // rules of a backend go in one transaction. It is safe to repeat, and to be
-// killed at any instant: what shows the owner of other objects goes last, and stays
-// while such an object may be left: a rule that is left must not lead to the next
+// killed at any instant: what shows the owner of other objects, or that it is dead, goes last,
+// and stays while such an object may be left: a rule that is left must not lead to the next
 // allocation with the address.
 //
 // host-local gives out no address meanwhile. A rule that names only an address
 // stays when another allocation has a lease of that address by now.
 func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 	r := &removal{ctx: ctx, host: f.host.orDefault()}
-	links, rules, files, results := r.sort(objects)
+	links, rules, files := r.sort(objects)
 	r.forEach(links, func(o Object) error { return o.link.remove(r.host.kernel) })
 	unlock, err := lockLeases(ctx, f.dirsToLock(objects))
 	if err != nil {
@@ -50,7 +51,7 @@ func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 	}
 	defer unlock()
 	r.rules(f.withoutReassigned(rules, objects))
-	r.forEach(append(files, results...), func(o Object) error {
+	r.forEach(files, func(o Object) error {
 		switch {
 		case f.unlisted != nil:
 			return errors.New("kept, because it may show the owner of objects that could not be listed")
@@ -87,7 +88,8 @@ type removal struct {
 	failures []Failure
 }
 
-func (r *removal) sort(objects []Object) (links, rules, files, results []Object) {
+func (r *removal) sort(objects []Object) (links, rules, files []Object) {
+	var leases, results []Object
 	for _, o := range objects {
 		switch {
 		case o.Blocked != "":
@@ -100,11 +102,13 @@ func (r *removal) sort(objects []Object) (links, rules, files, results []Object)
 			rules = append(rules, o)
 		case o.Kind == Cache:
 			results = append(results, o)
+		case o.Kind == Lease:
+			leases = append(leases, o)
 		default:
 			files = append(files, o)
 		}
 	}
-	return links, rules, files, results
+	return links, rules, slices.Concat(files, leases, results)
 }
 
 func (r *removal) forEach(objects []Object, remove func(Object) error) {

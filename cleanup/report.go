@@ -7,8 +7,8 @@ import "slices"
 
 // Scope restricts what is examined. The zero value is everything.
 type Scope struct {
-	// Allocation is the ID of the only one to examine, on any network. The caller
-	// knows that it is dead; liveness evidence still keeps its objects. Empty: all.
+	// Allocation is the ID of the only one to examine, on any network, also an unknown one.
+	// The caller knows that it is dead; liveness evidence still keeps its objects. Empty: all.
 	Allocation string
 	// Network is the name of the only one to examine. Empty: all.
 	Network string
@@ -16,7 +16,7 @@ type Scope struct {
 
 func (s Scope) has(o Object) bool {
 	return (s.Allocation == "" || o.Owner.Allocation == s.Allocation) &&
-		(s.Network == "" || slices.Contains(o.candidates(), s.Network))
+		(s.Network == "" || slices.Contains(o.Networks(), s.Network))
 }
 
 // Report is the outcome of a collection.
@@ -25,6 +25,8 @@ type Report struct {
 	Decisions []Decision `json:"objects"`
 	// Problems are places that could not be examined.
 	Problems []Problem `json:"problems,omitempty"`
+	// Unknown joins the errors of what could not be listed or looked into. Nil: all was.
+	Unknown error `json:"-"`
 	// Removed counts the objects that were removed.
 	Removed int `json:"removed"`
 	// Alive says why the allocation of the scope is not dead; empty when it is, or
@@ -41,6 +43,11 @@ type Report struct {
 // Leaked returns the decisions on leaked objects.
 func (r *Report) Leaked() []Decision {
 	return slices.DeleteFunc(slices.Clone(r.Decisions), func(v Decision) bool { return !v.Leaked })
+}
+
+// Orphaned returns the decisions on objects of dead allocations that are not removed unasked.
+func (r *Report) Orphaned() []Decision {
+	return slices.DeleteFunc(slices.Clone(r.Decisions), func(v Decision) bool { return !v.Orphaned })
 }
 
 // Gone returns the decisions on leaked objects that were removed.

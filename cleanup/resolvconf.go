@@ -12,7 +12,7 @@ func scanResolvConf(dir string) (scanResult, error) {
 	files, err := resolvconf.List(dir)
 	for _, f := range files {
 		found.Objects = append(found.Objects, Object{
-			Kind: ResolvConf, Owner: Owner{Allocation: f.Name, ContainerID: f.Name}, Where: f.Path(), resolvConf: &f,
+			Kind: ResolvConf, Owner: Owner{Allocation: f.Name, ContainerID: f.Name}, Where: f.Path(), provesDeath: true, resolvConf: &f,
 		})
 	}
 	return found, err

@@ -33,12 +33,12 @@ func TestResolvConf(t *testing.T) {
 		t.Fatal(err)
 	}
 	records := recordSet{allocations: map[string]recordedAllocation{"recorded": {}}}
-	decisions, err := plan(&found, records, func(id string) string {
+	decisions, _, err := plan(&found, records, func(id string) string {
 		if id == "lives" {
 			return "it runs"
 		}
 		return ""
-	})
+	}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,15 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // scanner lists what CNI made on the host. The zero value is usable.
@@ -49,7 +44,6 @@ func (s scanner) scan(ctx context.Context) (*scanResult, error) {
 	s.confLists = append(conflists, s.confLists...)
 	found := &fromCache
 	found.host = s.host
-	maps.Copy(found.alive, pinned())
 	ctx, stop := s.host.limit(ctx)
 	defer stop()
 	sources := s.rules(ctx)
@@ -123,57 +117,4 @@ func (f *scanResult) gather(sources map[string]source) error {
 		f.Problems = append(f.Problems, results[name].Problems...)
 	}
 	return errors.Join(errs...)
-}
-
-// pinned returns the allocations after which a namespace is named.
-func pinned() map[string]string {
-	alive := map[string]string{}
-	entries, _ := os.ReadDir(netns.DefaultDir) // missing: no namespace is pinned
-	for _, entry := range entries {
-		if path := filepath.Join(netns.DefaultDir, entry.Name()); netns.Exists(path) {
-			alive[entry.Name()] = "namespace " + path
-		}
-	}
-	return alive
-}
-
-// scanNamespaces fills in which addresses are used in network namespaces, except
-// in those whose identities are given. A namespace that cannot be entered is an
-// error.
-func (f *scanResult) scanNamespaces(except map[string]bool) error {
-	f.inUse = map[netip.Addr]string{}
-	paths, err := f.host.orDefault().kernel.namespaces()
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
-		if err := f.scanNamespace(path, except); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f *scanResult) scanNamespace(path string, except map[string]bool) error {
-	ns, err := f.host.orDefault().kernel.open(path)
-	if errors.Is(err, netns.ErrMissing) { // ended meanwhile
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer ns.Close() //nolint:errcheck // only read
-	if except[ns.ID()] {
-		return nil
-	}
-	interfaces, err := ns.Interfaces()
-	if err != nil {
-		return err
-	}
-	for _, i := range interfaces {
-		for _, address := range i.Addresses {
-			f.inUse[address.Addr()] = path
-		}
-	}
-	return nil
 }

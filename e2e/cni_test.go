@@ -408,30 +408,40 @@ func TestStrangers(t *testing.T) {
 	r.del(c)
 }
 
-// TestCollect: GC keeps valid attachments and those of other conflists.
+// TestCollect: GC removes what is not valid and has no namespace any more. A list that lacks what
+// lives is no reason to remove it, and without a list nothing is removed.
 func TestCollect(t *testing.T) {
 	h := newHost(t)
 	r := h.runtime("1.1.0", `"primary": "storage"`)
 	other := h.runtimeOf(`{"cniVersion": "1.1.0", "name": "other", "plugins": [` + h.entry(`"primary": "storage"`) + `]}`)
-	valid, stale, stranger := h.container("valid"), h.container("stale"), h.container("stranger")
+	valid, stale, stranger, lives := h.container("valid"), h.container("stale"), h.container("stranger"), h.container("lives")
 	r.add(valid)
 	r.add(stale)
+	r.add(lives)
 	other.add(stranger)
 	h.must("attach", "by-hand", "--primary", "storage")
 	// libcni runs DEL for the attachments in its cache: GC has to remove this one without
 	// it.
 	removeCache(t, "multi-stale-eth0")
+	removeCache(t, "multi-lives-eth0")
+	sandbox.Run(t, "ip", "netns", "delete", "stale")
+	uncached := libcni.NewCNIConfigWithCacheDir(r.cni.Path, t.TempDir(), nil) // libcni would run DEL for all that it has
+	requireCode(t, uncached.GCNetworkList(context.Background(), r.list, nil), types.ErrInvalidNetworkConfig, "cni.dev/valid-attachments")
+	if o := h.allocnet("status", "stale"); o.code != 0 {
+		t.Errorf("GC without a list: status has %d: %s", o.code, o.stderr)
+	}
 	err := r.cni.GCNetworkList(context.Background(), r.list, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: "valid", IfName: "eth0"}}})
 	if err != nil {
 		t.Error(err)
 	}
-	for id, want := range map[string]int{"valid": 0, "stranger": 0, "by-hand": 0, "stale": 3} {
+	for id, want := range map[string]int{"valid": 0, "stranger": 0, "by-hand": 0, "lives": 0, "stale": 3} {
 		if o := h.allocnet("check", id); o.code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", id, o.code, want, o.stderr)
 		}
 	}
 	r.del(valid)
 	r.del(stale)
+	r.del(lives)
 	other.del(stranger)
 	h.must("detach", "by-hand")
 }

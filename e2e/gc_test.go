@@ -563,3 +563,96 @@ func TestCleanupRefusesTheLiving(t *testing.T) {
 	}
 	h.must("detach", "c5")
 }
+
+// stranger attaches a container of another runtime to a network of the host, with a published
+// port. The runtime keeps its results elsewhere, and the lease is older than any grace period.
+func (h *host) stranger(network, path string, port int) {
+	h.t.Helper()
+	cmd := exec.Command(filepath.Join(sandbox.PluginDir(), "cnitool"), "add", network, path)
+	cmd.Env = append(os.Environ(), "NETCONFPATH="+h.conf, "CNI_PATH="+sandbox.PluginDir(),
+		fmt.Sprintf(`CAP_ARGS={"portMappings": [{"hostPort": %d, "containerPort": 80, "protocol": "tcp"}]}`, port))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		h.t.Fatalf("cnitool: %v\n%s", err, out)
+	}
+	h.loseCache("cnitool")
+}
+
+// TestLivingStrangers: gc takes nothing of the living containers of another runtime, which only
+// their addresses show, wherever their namespaces are mounted: also what names no address, such
+// as bandwidth's device and tuning's file. Once they are dead it takes all of it.
+func TestLivingStrangers(t *testing.T) {
+	for _, backend := range []string{"iptables", "nftables"} {
+		t.Run(backend, func(t *testing.T) {
+			h := newHost(t)
+			sandbox.WriteFile(t, h.conf+"/70-shared.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "shared", "plugins": [
+				{"type": "bridge", "bridge": "shared0", "isGateway": true, "ipMasq": true, "ipMasqBackend": %[1]q, "ipam": {"type": "host-local", "dataDir": "/run/shared", "subnet": "10.94.0.0/24"}},
+				{"type": "bandwidth", "ingressRate": 10000000, "ingressBurst": 1000000, "egressRate": 10000000, "egressBurst": 1000000},
+				{"type": "tuning", "mtu": 1400}, {"type": "firewall"}, {"type": "portmap", "backend": %[1]q, "snat": true, "capabilities": {"portMappings": true}}]}`, backend))
+			h.attach("warm", "--primary", "shared", "--publish", "7500:80")
+			h.must("detach", "warm")
+			h.before = sandbox.Snapshot(t)
+			elsewhere := filepath.Join(t.TempDir(), "ns")
+			sandbox.Run(t, "ip", "netns", "add", "stranger-1")
+			sandbox.Run(t, "ip", "netns", "add", "stranger-2")
+			sandbox.WriteFile(t, elsewhere, "")
+			sandbox.Run(t, "mount", "--bind", "/run/netns/stranger-2", elsewhere)
+			sandbox.Run(t, "ip", "netns", "delete", "stranger-2")
+			t.Cleanup(func() { _ = netns.Remove(elsewhere); _ = netns.Remove("/run/netns/stranger-1") })
+			h.stranger("shared", "/run/netns/stranger-1", 7501)
+			h.stranger("shared", elsewhere, 7502)
+			before := sandbox.Snapshot(t)
+			h.must("gc")
+			h.must("gc", "--network", "shared")
+			sandbox.RequireSame(t, before)
+			sandbox.Run(t, "umount", elsewhere)
+			sandbox.Run(t, "ip", "netns", "delete", "stranger-1")
+			h.must("gc")
+			sandbox.RequireSame(t, h.before)
+		})
+	}
+}
+
+// TestOrphans: what a dead allocation has left on a network whose configuration is gone is listed,
+// and cleanup of the allocation removes it.
+func TestOrphans(t *testing.T) {
+	h := newHost(t)
+	conflist := h.conf + "/71-former.conflist"
+	sandbox.WriteFile(t, conflist, `{"cniVersion": "1.0.0", "name": "former", "plugins": [
+		{"type": "bridge", "bridge": "former0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "10.93.0.0/24"}},
+		{"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": true}}]}`)
+	h.attach("warm", "--primary", "former", "--publish", "7510:80")
+	h.must("detach", "warm")
+	h.before = sandbox.Snapshot(t)
+	h.attach("orphan", "--primary", "former", "--publish", "7511:80")
+	h.loseRecords("orphan")
+	h.loseCache("orphan")
+	if err := os.Remove(conflist); err != nil {
+		t.Fatal(err)
+	}
+	h.refuse(2, []string{"orphan is not dead"}, "cleanup", "orphan")
+	sandbox.Run(t, "ip", "netns", "delete", "orphan")
+	if out := h.must("gc"); !strings.Contains(out, "NOT REMOVED") || !strings.Contains(out, "allocnet cleanup orphan") || !strings.Contains(out, "/var/lib/cni/networks/former/10.93.0.") {
+		t.Errorf("gc does not list what is left:\n%s", out)
+	}
+	h.must("cleanup", "orphan")
+	sandbox.RequireSame(t, h.before)
+}
+
+// TestGCOfOwnConflist: gc does not have allocnet-cni collect the allocations that it has on record
+// and that live, when the result of its runtime is lost.
+func TestGCOfOwnConflist(t *testing.T) {
+	h := newHost(t)
+	r := h.runtime("1.1.0", `"primary": "web", "networks": "storage"`)
+	sandbox.WriteFile(t, h.conf+"/80-multi.conflist", string(r.list.Bytes))
+	c := h.container("owned")
+	r.add(c)
+	removeCache(t, "multi-owned-eth0")
+	before := sandbox.Snapshot(t)
+	h.must("gc")
+	sandbox.RequireSame(t, before)
+	h.must("check", "owned")
+	if err := os.Remove(h.conf + "/80-multi.conflist"); err != nil {
+		t.Fatal(err)
+	}
+	r.del(c)
+}

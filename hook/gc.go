@@ -24,9 +24,6 @@ type GCRequest struct {
 	// them. After an error nothing more is removed. Default: records and namespaces
 	// alone decide.
 	Live func(ctx context.Context) (cleanup.Live, error)
-	// Ended decides, in place of Live and of the namespaces, which of the allocations
-	// on record are torn down. Default: Live and the namespaces decide.
-	Ended func(a *Allocation) bool
 	// Abandoned returns the allocations whose orchestrator has ended them and has left
 	// their network namespaces. They are torn down, and the namespaces are removed. It
 	// is called after Live. Default: none.
@@ -89,41 +86,11 @@ func (e *Engine) GC(ctx context.Context, r GCRequest) (*Collected, error) {
 
 // collectRecorded collects what is on record, then has the networks' plugins
 // collect.
-func (e *Engine) collectRecorded(ctx context.Context, r GCRequest, live cleanup.Live, c *Collected) (err error) {
+func (e *Engine) collectRecorded(ctx context.Context, r GCRequest, live cleanup.Live, c *Collected) error {
 	if err := e.cleanBoot(ctx); err != nil {
 		e.log.Warn("what earlier boots left is not removed yet", "error", err)
 	}
-	if r.Ended != nil {
-		err = e.tearDownEnded(ctx, r, c)
-	} else {
-		err = errors.Join(e.tearDownAbandoned(ctx, r, c), e.tearDownDead(ctx, r, live, c))
-	}
-	return errors.Join(err, e.gcNetworks(ctx, r.inScope, c))
-}
-
-// tearDownEnded tears down the allocations that the caller says have ended.
-func (e *Engine) tearDownEnded(ctx context.Context, r GCRequest, c *Collected) error {
-	var errs []error
-	for a, err := range e.List(ctx) {
-		if ctx.Err() != nil {
-			return errors.Join(append(errs, context.Cause(ctx))...)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		inScope := r.Network == "" || slices.ContainsFunc(a.Attachments, func(a Attachment) bool { return r.inScope(a.Network) })
-		if !inScope || !r.Ended(a) {
-			continue
-		}
-		e.log.Info("tearing down an allocation that has ended", "allocation", a.ID)
-		if err := e.teardownBecause(ctx, a.ID, ReasonGC); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		c.TornDown = append(c.TornDown, a.ID)
-	}
-	return errors.Join(errs...)
+	return errors.Join(e.tearDownAbandoned(ctx, r, c), e.tearDownDead(ctx, r, live, c), e.gcNetworks(ctx, r, live, c))
 }
 
 // tearDownDead tears down the allocations on record that are not alive, several

@@ -56,27 +56,26 @@ func TestGCRequest(t *testing.T) {
 		onHost   error
 		torn     []string
 		networks []string
-		leaks    string // the request to look for leaks
+		leaks    string // the request to look for leaks, after that for what the networks' plugins keep
 		err      error  // then nothing is done
 	}{
-		"zero value":         {GCRequest{}, nil, []string{"gone", "gone-storage"}, []string{"storage", "web"}, "all, remove", nil},
-		"a live set":         {GCRequest{Live: liveSet("gone")}, nil, []string{"gone-storage"}, []string{"storage", "web"}, "all, remove, live gone", nil},
-		"live set unknown":   {GCRequest{Live: func(context.Context) (cleanup.Live, error) { return nil, unknown }}, nil, nil, nil, "", unknown},
-		"in a container":     {GCRequest{}, unknown, nil, nil, "", unknown},
-		"one network":        {GCRequest{Network: "storage"}, nil, []string{"gone-storage"}, []string{"storage"}, "storage, remove", nil},
-		"dry run":            {GCRequest{DryRun: true}, nil, nil, nil, "all, dry run", nil},
-		"leaks reported":     {GCRequest{Leaks: ReportLeaks}, nil, []string{"gone", "gone-storage"}, []string{"storage", "web"}, "all, report", nil},
-		"leaks ignored":      {GCRequest{Leaks: IgnoreLeaks}, nil, []string{"gone", "gone-storage"}, []string{"storage", "web"}, "", nil},
-		"none has ended":     {GCRequest{Ended: func(*Allocation) bool { return false }}, nil, nil, []string{"storage", "web"}, "all, remove", nil},
-		"the living ended":   {GCRequest{Ended: func(a *Allocation) bool { return a.Owner == "test/alive" }}, nil, []string{"alive"}, []string{"storage", "web"}, "all, remove", nil},
-		"ended on a network": {GCRequest{Network: "web", Ended: func(*Allocation) bool { return true }}, nil, []string{"alive", "gone"}, []string{"web"}, "web, remove", nil},
+		"zero value":       {GCRequest{}, nil, []string{"gone", "gone-storage"}, []string{"web"}, "all, remove", nil},
+		"a live set":       {GCRequest{Live: liveSet("gone")}, nil, []string{"gone-storage"}, []string{"web"}, "all, remove, live gone", nil},
+		"live set unknown": {GCRequest{Live: func(context.Context) (cleanup.Live, error) { return nil, unknown }}, nil, nil, nil, "", unknown},
+		"in a container":   {GCRequest{}, unknown, nil, nil, "", unknown},
+		"one network":      {GCRequest{Network: "storage"}, nil, []string{"gone-storage"}, nil, "storage, remove", nil},
+		"dry run":          {GCRequest{DryRun: true}, nil, nil, nil, "all, dry run", nil},
+		"leaks reported":   {GCRequest{Leaks: ReportLeaks}, nil, []string{"gone", "gone-storage"}, []string{"web"}, "all, report", nil},
+		"leaks ignored":    {GCRequest{Leaks: IgnoreLeaks}, nil, []string{"gone", "gone-storage"}, []string{"web"}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := populated(t)
 			m.onHost = func() error { return test.onHost }
 			before, leaks := recorded(t, m.Engine), ""
 			m.leaks = func(_ context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error) {
-				leaks = describeLeaks(r, live)
+				if r.DryRun == test.request.DryRun {
+					leaks = describeLeaks(r, live)
+				}
 				return &cleanup.Report{}, nil
 			}
 			c, err := m.GC(t.Context(), test.request)
@@ -128,9 +127,11 @@ func describeLeaks(r GCRequest, live cleanup.Live) string {
 // teardowns began is not among them, and without an answer leaks stay.
 func TestGCAsksAgain(t *testing.T) {
 	m := populated(t)
-	m.leaks = func(context.Context, GCRequest, cleanup.Live) (*cleanup.Report, error) {
-		t.Error("leaks are looked for")
-		return nil, nil
+	m.leaks = func(_ context.Context, r GCRequest, _ cleanup.Live) (*cleanup.Report, error) {
+		if !r.DryRun {
+			t.Error("leaks are removed")
+		}
+		return &cleanup.Report{}, nil
 	}
 	unknown, asked := errors.New("no answer"), 0
 	c, err := m.GC(t.Context(), GCRequest{Live: func(ctx context.Context) (cleanup.Live, error) {
@@ -171,12 +172,50 @@ func TestGCOfACancelledCaller(t *testing.T) {
 	gaveUp := errors.New("the caller gave up")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gaveUp)
-	for name, r := range map[string]GCRequest{"dead": {}, "ended": {Ended: func(*Allocation) bool { return true }}} {
-		if _, err := m.GC(ctx, r); !errors.Is(err, gaveUp) {
-			t.Errorf("%s: %v, want %v", name, err, gaveUp)
-		}
-		if got := recorded(t, m.Engine); len(got) != 3 {
-			t.Errorf("%s: on record %q", name, got)
-		}
+	if _, err := m.GC(ctx, GCRequest{}); !errors.Is(err, gaveUp) {
+		t.Errorf("%v, want %v", err, gaveUp)
+	}
+	if got := recorded(t, m.Engine); len(got) != 3 {
+		t.Errorf("on record %q", got)
+	}
+}
+
+// TestGCKnowsTheLiving: the plugins of a network are asked to collect only with a list of all that
+// may live on it: also of other runtimes, whose objects are all that shows them.
+func TestGCKnowsTheLiving(t *testing.T) {
+	object := func(network, containerID, iface string) cleanup.Object {
+		return cleanup.Object{Kind: cleanup.Lease, Owner: cleanup.Owner{Network: network, Allocation: containerID, ContainerID: containerID, Interface: iface}}
+	}
+	for name, test := range map[string]struct {
+		report   *cleanup.Report
+		networks []string
+		skipped  string
+	}{
+		"nothing is found":           {&cleanup.Report{}, []string{"web"}, "no attachment to it is known to live"},
+		"a stranger":                 {&cleanup.Report{Decisions: []cleanup.Decision{{Object: object("storage", "c1", "eth0")}}}, []string{"storage", "web"}, ""},
+		"a dead stranger":            {&cleanup.Report{Decisions: []cleanup.Decision{{Object: object("storage", "c1", "eth0"), Leaked: true}}}, []string{"web"}, "no attachment to it is known to live"},
+		"its interface is not known": {&cleanup.Report{Decisions: []cleanup.Decision{{Object: object("storage", "c1", "eth0")}, {Object: object("storage", "c2", "")}}}, []string{"web"}, "the interface of c2 is not known"},
+		"another object tells it":    {&cleanup.Report{Decisions: []cleanup.Decision{{Object: object("storage", "c1", "")}, {Object: object("storage", "c1", "eth0")}}}, []string{"storage", "web"}, ""},
+		"rules cannot be listed":     {&cleanup.Report{Unknown: errors.New("no iptables")}, nil, "no iptables"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := populated(t)
+			m.leaks = func(context.Context, GCRequest, cleanup.Live) (*cleanup.Report, error) { return test.report, nil }
+			c, err := m.GC(t.Context(), GCRequest{})
+			if err != nil || !slices.Equal(c.Networks, test.networks) || !strings.Contains(c.Skipped["storage"], test.skipped) {
+				t.Errorf("collected %+v, %v", c, err)
+			}
+		})
+	}
+}
+
+// TestGCOfOurOwnPlugin: the list of a conflist of allocnet-cni would lack all of its allocations.
+func TestGCOfOurOwnPlugin(t *testing.T) {
+	m := populated(t)
+	m.network(t, "multi", "allocnet-cni")
+	m.leaks = strangerOn("multi")
+	c, err := m.GC(t.Context(), GCRequest{})
+	if err != nil || slices.Contains(c.Networks, "multi") || !strings.Contains(c.Skipped["multi"], "on record") {
+		t.Errorf("collected %+v, %v", c, err)
 	}
 }

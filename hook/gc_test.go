@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
@@ -26,6 +27,14 @@ func collectingEngine(t *testing.T, version string, script fakecni.Script) *Engi
 			t.Fatal(err)
 		}
 	})
+}
+
+// strangerOn is a host on which a container of another runtime may live.
+func strangerOn(network string) func(context.Context, GCRequest, cleanup.Live) (*cleanup.Report, error) {
+	owner := cleanup.Owner{Network: network, Allocation: "c1", ContainerID: "c1", Interface: "eth0"}
+	return func(context.Context, GCRequest, cleanup.Live) (*cleanup.Report, error) {
+		return &cleanup.Report{Decisions: []cleanup.Decision{{Object: cleanup.Object{Owner: owner}}}}, nil
+	}
 }
 
 // TestGCWhileAttaching: with something in flight GC is skipped, and what comes
@@ -58,6 +67,7 @@ func TestGCIsInterrupted(t *testing.T) {
 	defer stop()
 	begun := filepath.Join(t.TempDir(), "begun")
 	e := collectingEngine(t, "1.1.0", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"GC": {Mark: begun, Hang: true}}})
+	e.leaks = strangerOn("n")
 	collected := make(chan error, 1)
 	go func() {
 		c, err := e.GC(ctx, GCRequest{})
@@ -87,6 +97,7 @@ func TestGCIsInterrupted(t *testing.T) {
 func TestGCKeepsTheDamaged(t *testing.T) {
 	calls := filepath.Join(t.TempDir(), "calls")
 	e := collectingEngine(t, "1.1.0", fakecni.Script{Log: calls})
+	e.leaks = strangerOn("n")
 	setUp(t, e, fakecni.Behaviour{}, nil)
 	path := filepath.Join(e.config.StateDir, "allocations", "a1", "journal")
 	data, err := os.ReadFile(path)
@@ -98,7 +109,7 @@ func TestGCKeepsTheDamaged(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := e.GC(t.Context(), GCRequest{Ended: func(*Allocation) bool { return false }})
+	c, err := e.GC(t.Context(), GCRequest{})
 	if log, _ := os.ReadFile(calls); strings.Contains(string(log), "GC") {
 		t.Errorf("collected %+v, %v, although it is not known what a1 has", c, err)
 	}

@@ -46,7 +46,7 @@ func TestObservations(t *testing.T) {
 			[]string{"attach web eth0 true", "cleanup web eth0 false", "detach web eth0 false"}},
 		"nothing to detach": {nil, []func(*memory){detach("w2"), func(m *memory) { _ = m.Detach(context.Background(), "w1", "net9") }}, nil},
 		"gc": {nil, []func(*memory){attach(), func(m *memory) {
-			_, _ = m.GC(context.Background(), GCRequest{Ended: func(*Allocation) bool { return true }})
+			_, _ = m.GC(context.Background(), GCRequest{Abandoned: func() ([]string, error) { return []string{"w1"}, nil }})
 		}}, []string{"attach web eth0 true", "detach web eth0 true gc"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/state"
 )
@@ -20,10 +22,15 @@ import (
 // gcNetworks runs the GC verb of CNI 1.1 on the networks that have it. Nothing is
 // attached meanwhile: plugins would remove an attachment that they are not told of.
 // Set-ups in flight and new ones have priority, because a GC can be repeated.
-func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool, c *Collected) error {
-	networks, err := e.collectable(scope, c)
+func (e *Engine) gcNetworks(ctx context.Context, r GCRequest, live cleanup.Live, c *Collected) error {
+	networks, err := e.collectable(r.inScope, c)
 	if err != nil || len(networks) == 0 {
 		return err
+	}
+	kept, err := e.notDead(ctx, r, live)
+	if err != nil {
+		c.skip(networks, err)
+		return nil
 	}
 	unlock, err := e.store.LockHost(ctx)
 	if errors.Is(err, state.ErrAttaching) {
@@ -43,6 +50,7 @@ func (e *Engine) gcNetworks(ctx context.Context, scope func(network string) bool
 	if err != nil {
 		return err
 	}
+	networks = valid.restrict(networks, kept, c)
 	ctx, stop := e.untilAttachmentWaits(ctx)
 	defer stop()
 	var errs []error
@@ -85,7 +93,7 @@ func (e *Engine) collectable(scope func(network string) bool, c *Collected) ([]*
 		if !scope(network.Name) {
 			continue
 		}
-		if why := noGC(network.List); why != "" {
+		if why := noGC(network); why != "" {
 			c.Skipped[network.Name] = why
 			continue
 		}
@@ -116,8 +124,14 @@ func (e *Engine) untilAttachmentWaits(ctx context.Context) (context.Context, con
 	return ctx, func() { cancel(nil) }
 }
 
-func noGC(list *libcni.NetworkConfigList) string {
-	if list.DisableGC {
+// noGC says why a network is not collected; empty if it is. The attachments of our own plugin are on
+// record under the names of other networks, so that no list for this one would have them.
+func noGC(n *cniconf.Network) string {
+	list := n.List
+	switch {
+	case slices.Contains(n.PluginTypes(), ownPlugin):
+		return "its allocations are on record, from which they are collected"
+	case list.DisableGC:
 		return "the network has disableGC"
 	}
 	if supported, err := version.GreaterThanOrEqualTo(list.CNIVersion, "1.1.0"); err != nil || !supported {
@@ -126,12 +140,56 @@ func noGC(list *libcni.NetworkConfigList) string {
 	return ""
 }
 
+// validList has for each network what its plugins must keep.
+type validList map[string][]types.GCAttachment
+
+// restrict adds the owners of objects that are not known to be dead. It returns the networks for
+// which the list has all that may live: one that lacks an attachment, or is empty, would have the
+// plugins remove what lives.
+func (v validList) restrict(networks []*cniconf.Network, kept []cleanup.Decision, c *Collected) []*cniconf.Network {
+	for _, d := range kept {
+		for _, network := range d.Networks() {
+			if d.Owner.Interface != "" {
+				v[network] = append(v[network], types.GCAttachment{ContainerID: d.Owner.ContainerID, IfName: d.Owner.Interface})
+			}
+		}
+	}
+	return slices.DeleteFunc(networks, func(n *cniconf.Network) bool {
+		if len(v[n.Name]) == 0 {
+			c.Skipped[n.Name] = "no attachment to it is known to live: without one its plugins would remove all"
+			return true
+		}
+		for _, d := range kept {
+			if slices.Contains(d.Networks(), n.Name) && !v.has(n.Name, d.Owner.ContainerID) {
+				c.Skipped[n.Name] = fmt.Sprintf("the interface of %s is not known, which may live: %s", d.Owner.ContainerID, d.Reason)
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (v validList) has(network, containerID string) bool {
+	return slices.ContainsFunc(v[network], func(a types.GCAttachment) bool { return a.ContainerID == containerID })
+}
+
+// notDead returns the decisions on the objects of owners that are not known to be dead, also those of other
+// runtimes. What cannot be listed or looked into is an error.
+func (e *Engine) notDead(ctx context.Context, r GCRequest, live cleanup.Live) ([]cleanup.Decision, error) {
+	r.DryRun, r.Network = true, ""
+	report, err := e.leaks(ctx, r, live)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(report.Decisions, func(d cleanup.Decision) bool { return d.Leaked || d.Owner.ContainerID == "" }), report.Unknown
+}
+
 // validAttachments returns for each network what its plugins must keep: what
 // we have on record, and what libcni's cache has from other runtimes or with a
 // namespace that still exists. A damaged record, which may lack one, is a
 // *DamagedRecordError.
-func (e *Engine) validAttachments(ctx context.Context) (map[string][]types.GCAttachment, error) {
-	valid := map[string][]types.GCAttachment{}
+func (e *Engine) validAttachments(ctx context.Context) (validList, error) {
+	valid := validList{}
 	for record, err := range e.store.List(ctx) {
 		if err != nil {
 			return nil, err

@@ -4,16 +4,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/networkstatus"
@@ -195,17 +196,21 @@ func status(r *request) error {
 	return nil
 }
 
-// gc tears down the attachments of this conflist that are not valid any more, then
-// runs GC of the networks' plugins.
+// gc tears down the allocations whose namespaces are missing, except those that the runtime
+// lists as valid, then runs GC of the networks' plugins. A list that lacks an allocation whose
+// namespace exists is no proof that it is dead, and no list is not an empty one.
 func gc(r *request) error {
-	valid := map[string]bool{}
-	for _, a := range r.conf.Valid {
-		valid[a.ContainerID+" "+r.network()+a.IfName] = true
+	if r.conf.Valid == nil {
+		return refuse(types.ErrInvalidNetworkConfig, `"cni.dev/valid-attachments" is missing: want the list of valid attachments; nothing is removed`)
+	}
+	live := func(id string) string {
+		if slices.ContainsFunc(r.conf.Valid, func(a types.GCAttachment) bool { return a.ContainerID == id }) {
+			return "cni.dev/valid-attachments"
+		}
+		return ""
 	}
 	_, err := r.engine.GC(r.ctx, hook.GCRequest{
-		Ended: func(a *hook.Allocation) bool {
-			return strings.HasPrefix(a.Owner, r.network()) && !valid[a.ID+" "+a.Owner]
-		},
+		Live:  func(context.Context) (cleanup.Live, error) { return live, nil },
 		Leaks: hook.IgnoreLeaks,
 	})
 	return err

@@ -30,7 +30,7 @@ func newCleanup(s *settings) *cobra.Command {
 		Long: `Tear down a dead allocation, then remove its remaining objects by force: rules of
 all backends, leases, devices, saved settings and cached results. The allocation need
 not be recorded: allocnet finds objects by the allocation ID in them, also those of
-other runtimes.
+other runtimes and unknown networks.
 
 A live allocation is refused. With --forget, the record is dropped even if an object
 cannot be removed, for plugins whose DEL will never succeed.
@@ -151,9 +151,11 @@ recorded allocations that are dead, run CNI's GC on the networks whose plugins s
 it, then remove the remaining objects by force, many rules in one transaction.
 
 Only objects of recorded networks, and of those in the CNI configuration directories,
-are examined. An allocation is live if its namespace exists, if libcni's cache or an
-address in a namespace is evidence for it, or if --live names it. If the list of --live
-cannot be read, nothing is removed and the exit code is 1.
+are removed. Those of dead allocations on other or unknown networks are listed as NOT
+REMOVED; allocnet cleanup ID removes them. An allocation is live, with all its objects, if
+its namespace exists, if libcni's cache or an address in a namespace is evidence for it, or
+if --live names it. If the list of --live cannot be read, nothing is removed and the exit
+code is 1.
 
 If another runtime attaches to the same networks, name its allocations with --live:
 there is no liveness evidence of a set-up that has just started.`
@@ -220,9 +222,9 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 		return nil
 	}
 	out := cmd.OutOrStdout()
-	shown := *report
-	shown.Decisions = report.Gone()
 	if asJSON {
+		shown := *report
+		shown.Decisions = slices.Concat(report.Gone(), report.Orphaned())
 		c := collected{Collected: torn, Report: &shown}
 		for _, f := range report.Failures {
 			c.Failures = append(c.Failures, f.Error())
@@ -239,8 +241,13 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 	if torn != nil {
 		printTornDown(out, torn)
 	}
-	if err := printObjects(out, title, shown.Decisions); err != nil {
-		return err
+	for _, table := range []struct {
+		title     string
+		decisions []cleanup.Decision
+	}{{title, report.Gone()}, {"NOT REMOVED", report.Orphaned()}} {
+		if err := printObjects(out, table.title, table.decisions); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintln(out, summary(dryRun, report))
 	return err
@@ -249,7 +256,7 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 // summary counts what was found after the teardowns and the plugins' GC, which remove
 // without counting.
 func summary(dryRun bool, report *cleanup.Report) string {
-	leaked := len(report.Leaked())
+	leaked, orphaned := len(report.Leaked()), len(report.Orphaned())
 	done := fmt.Sprintf("%d leaked, %d removed by force", leaked, report.Removed)
 	switch {
 	case dryRun:
@@ -257,7 +264,7 @@ func summary(dryRun bool, report *cleanup.Report) string {
 	case leaked == 0:
 		done = "no leaks were left to remove by force"
 	}
-	return fmt.Sprintf("%s; objects of live or unknown owners: %d", done, len(report.Decisions)-leaked)
+	return fmt.Sprintf("%s; objects of live or unknown owners: %d", done, len(report.Decisions)-leaked-orphaned)
 }
 
 // printTornDown prints the allocations that GC tore down or postponed.

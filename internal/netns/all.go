@@ -5,9 +5,8 @@ package netns
 
 import (
 	"errors"
-	"io/fs"
+	"net/netip"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,89 +22,84 @@ func Exists(path string) bool {
 	return true
 }
 
-// Others yields a path to each network namespace but the caller's: those that
-// are pinned where `ip netns` and Docker pin them, and those of processes.
-func Others() ([]string, error) {
-	seen := map[[2]uint64]bool{}
-	own, err := identity("/proc/thread-self/ns/net")
+// Inode returns that of the namespace at path; 0 if it cannot be opened.
+func Inode(path string) uint64 {
+	handle, err := refer(path)
+	if err != nil {
+		return 0
+	}
+	defer handle.Close() //nolint:errcheck // read only
+	n := Namespace{handle: handle}
+	return n.Inode()
+}
+
+// Place is a network namespace of the host.
+type Place struct {
+	// Path leads to it. Where none does, it says how the namespace shows.
+	Path string
+	// Mounts are where it is mounted, in any mount namespace.
+	Mounts []string
+	// Inode tells it from others that exist at the same time; 0 where no path leads to it.
+	Inode uint64
+	// Addresses are those in it that are neither of loopback nor link-local.
+	Addresses []netip.Addr
+}
+
+// Others returns the network namespaces of the host but the caller's: those of threads, mounts
+// in all mount namespaces and open descriptors, and those that have a number in the caller's,
+// as each has to which a veth interface leads. The error joins those of the namespaces and
+// processes that could not be looked into; all others are returned.
+func Others() ([]Place, error) {
+	own, err := inodeOf("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, err
 	}
-	seen[own] = true
-	var paths []string
-	for _, pattern := range []string{DefaultDir + "/*", "/run/docker/netns/*", "/proc/[0-9]*/ns/net"} {
-		matches, err := filepath.Glob(pattern)
-		if err != nil {
-			return nil, err
-		}
-		for _, path := range matches {
-			id, err := identity(path)
-			if unreachable(err) {
-				continue
-			}
-			if err != nil {
-				return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
-			}
-			if !seen[id] {
-				seen[id] = true
-				paths = append(paths, path)
-			}
+	numbers, err := openNumbers()
+	if err != nil {
+		return nil, err
+	}
+	defer numbers.close()
+	s := search{look: numbers.look, places: map[uint64]*Place{own: {}}}
+	s.processes()
+	if len(s.hidden) > 0 { // or unmounted meanwhile
+		s.processes()
+	}
+	var places []Place
+	for inode, place := range s.places {
+		if inode != own {
+			places = append(places, *place)
 		}
 	}
-	return paths, nil
+	rest, err := numbers.rest()
+	return append(places, rest...), errors.Join(s.unseen(), err)
 }
 
-// Unused returns those of the paths that exist and at which no process's namespace is.
+// Unused returns those of the paths that exist and at which no process's namespace is. A process
+// that cannot be looked into is an error.
 func Unused(paths []string) (unused []string, err error) {
-	found := map[string][2]uint64{}
+	found := map[string]uint64{}
 	for _, path := range paths {
-		if id, err := identity(path); err == nil {
-			found[path] = id
+		if inode, err := inodeOf(path); err == nil {
+			found[path] = inode
 		}
 	}
 	if len(found) == 0 {
 		return nil, nil
 	}
-	used, err := inUse()
-	if err != nil {
-		return nil, err
-	}
+	s := search{places: map[uint64]*Place{}}
+	s.processes()
 	for _, path := range paths {
-		if id, exists := found[path]; exists && !used[id] {
+		if inode, exists := found[path]; exists && s.places[inode] == nil {
 			unused = append(unused, path)
 		}
 	}
-	return unused, nil
+	return unused, s.unseen()
 }
 
-// inUse returns the namespaces of all threads.
-func inUse() (map[[2]uint64]bool, error) {
-	threads, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/ns/net")
-	if err != nil {
-		return nil, err
-	}
-	used := map[[2]uint64]bool{}
-	for _, path := range threads {
-		id, err := identity(path)
-		if unreachable(err) {
-			continue
-		}
-		if err != nil {
-			return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
-		}
-		used[id] = true
-	}
-	return used, nil
-}
-
-// unreachable is a process that has ended, or one that even root may not inspect,
-// which then is not a program of this host that has attachments.
-func unreachable(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission)
-}
-
-func identity(path string) ([2]uint64, error) {
+func inodeOf(path string) (uint64, error) {
 	var stat unix.Stat_t
-	err := unix.Stat(path, &stat)
-	return [2]uint64{stat.Dev, stat.Ino}, os.NewSyscallError("stat", err)
+	if err := unix.Stat(path, &stat); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return stat.Ino, nil
 }

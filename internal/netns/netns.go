@@ -209,12 +209,12 @@ func refer(path string) (vishns.NsHandle, error) {
 
 // settled opens once more what may not be opened: the path of a process that ends
 // meanwhile answers so for an instant, and is missing then.
-func settled(open func() (vishns.NsHandle, error)) (vishns.NsHandle, error) {
-	handle, err := open()
+func settled[T any](open func() (T, error)) (T, error) {
+	opened, err := open()
 	if errors.Is(err, fs.ErrPermission) {
 		return open()
 	}
-	return handle, err
+	return opened, err
 }
 
 func openNamespace(path string) (vishns.NsHandle, error) {
@@ -270,6 +270,13 @@ func inspect(path string, statfs func(*unix.Statfs_t) error) error {
 
 // ID identifies the namespace. It is never reused, unlike the inode number.
 func (n *Namespace) ID() string { return n.id }
+
+// Inode tells the namespace from others that exist at the same time.
+func (n *Namespace) Inode() uint64 {
+	var stat unix.Stat_t
+	_ = unix.Fstat(int(n.handle), &stat) // an open file has one
+	return stat.Ino
+}
 
 func (n *Namespace) identify() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

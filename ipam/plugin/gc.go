@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/local"
 )
@@ -29,6 +31,9 @@ func (p *Plugin) GC(ctx context.Context, c Call) error {
 	conf, err := c.config()
 	if err != nil {
 		return err
+	}
+	if conf.ValidAttachments == nil {
+		return types.NewError(types.ErrInvalidNetworkConfig, `"cni.dev/valid-attachments" is missing: want the list of valid attachments; nothing is freed`, "")
 	}
 	kept := map[ipam.Owner]bool{}
 	for _, a := range conf.ValidAttachments {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,13 @@ func TestGCKeepsWhatIsMadeMeanwhile(t *testing.T) {
 	p.InUse = func() (map[netip.Addr]string, error) {
 		meanwhile = add("meanwhile")
 		return nil, nil
+	}
+	without := strings.Replace(keys, `"cni.dev/valid-attachments": [], `, "", 1)
+	if err := p.GC(t.Context(), Call{Config: []byte(without)}); err == nil || meanwhile != "" {
+		t.Errorf("GC without a list: %v", err)
+	}
+	if _, err := os.Stat(stale); err != nil {
+		t.Errorf("GC without a list: %v", err)
 	}
 	if err := p.GC(t.Context(), Call{Config: []byte(keys)}); err != nil {
 		t.Fatal(err)

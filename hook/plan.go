@@ -177,7 +177,7 @@ func (e *Engine) permit(r Request, p *plan) error {
 	requested := make([]policy.Attachment, len(p.added))
 	for i, added := range p.added {
 		element := added.element
-		rules, err := policy.Parse(added.network.Path, added.network.Options)
+		rules, err := policy.Of(added.network)
 		if err != nil {
 			return err
 		}

@@ -4,13 +4,7 @@
 package policy
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 )
 
@@ -64,67 +58,6 @@ type Rules struct {
 	// name of one of its networks. On a network it is for the allocations whose primary
 	// it is. Empty: the host's, else that of the primary network.
 	DNS string `json:"dns,omitempty"`
-}
-
-// Source is rules with the file that has them.
-type Source struct {
-	Rules
-	File string
-}
-
-// Load reads the rules of a host. A file that does not exist has none.
-func Load(file string) (Source, error) {
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Source{File: file}, nil
-	}
-	if err != nil {
-		return Source{}, fmt.Errorf("policy: %w", err)
-	}
-	s, err := Parse(file, data)
-	if err != nil {
-		return s, err
-	}
-	for _, option := range []struct {
-		text string
-		set  bool
-	}{
-		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
-		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""},
-	} {
-		if option.set {
-			return s, fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text)
-		}
-	}
-	return s, nil
-}
-
-// Parse reads rules of a file: the host's, or the key "allocnet" of a network. Empty
-// data has no rules. An unknown key is an error: a misspelled rule would deny
-// nothing.
-func Parse(file string, data []byte) (Source, error) {
-	s := Source{File: file}
-	if len(data) == 0 {
-		return s, nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&s.Rules); err != nil {
-		return s, fmt.Errorf("policy in %s: %s", file, describe(err))
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return s, fmt.Errorf("policy in %s: want one JSON object and nothing after it", file)
-	}
-	return s, s.validate()
-}
-
-// describe adds the valid keys to the error of an unknown one.
-func describe(err error) string {
-	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
-	if isJSON && strings.HasPrefix(reason, "unknown field") {
-		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing, executor, dns"
-	}
-	return reason
 }
 
 func (s Source) validate() error {

@@ -6,6 +6,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,63 @@ func source(t *testing.T, file, text string) Source {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// addresses has the job choose addresses of a network with or without ranges.
+func addresses(hasRanges bool, texts ...string) func(*Attachment) {
+	return func(a *Attachment) {
+		a.StaticIPs, a.HasRanges = true, hasRanges
+		for _, text := range texts {
+			address, err := netip.ParsePrefix(text)
+			if err != nil {
+				address = netip.PrefixFrom(netip.MustParseAddr(text), -1)
+			}
+			a.Addresses = append(a.Addresses, address)
+		}
+	}
+}
+
+// TestStaticIPs has ranges of addresses that a job may choose.
+func TestStaticIPs(t *testing.T) {
+	const list = `{"staticIPs": ["192.0.2.64-192.0.2.95/24", "10.0.0.0/30", "2001:db8::/64"]}`
+	for _, test := range []struct {
+		network, host string
+		change        func(*Attachment)
+		allowed       bool
+	}{
+		{"", "", addresses(true, "192.0.2.1"), true},
+		{"", "", addresses(false, "192.0.2.1/24"), false},
+		{`{"staticIPs": true}`, "", addresses(false, "192.0.2.1/24"), false},
+		{`{"staticIPs": true}`, list, addresses(false, "192.0.2.64/24"), false},
+		{"", list, addresses(false, "192.0.2.64/24"), true},
+		{`{"staticIPs": []}`, list, addresses(true, "192.0.2.64"), false},
+		{list, "", addresses(false, "192.0.2.64/24", "192.0.2.95/24", "10.0.0.1/30", "10.0.0.2/30", "2001:db8::1/64"), true},
+		{list, "", addresses(true, "192.0.2.64", "10.0.0.2/30"), true},
+		{list, "", addresses(false, "192.0.2.64"), false},
+		{list, "", addresses(false, "192.0.2.64/25"), false},
+		{list, "", addresses(false, "192.0.2.63/24"), false},
+		{list, "", addresses(false, "192.0.2.96/24"), false},
+		{list, "", addresses(false, "10.0.0.0/30"), false},
+		{list, "", addresses(false, "10.0.0.3/30"), false},
+		{list, "", addresses(false, "2001:db8::/64"), false},
+		{list, "", addresses(false, "2001:db8:0:1::1/64"), false},
+		{list, "", addresses(false, "192.0.2.64/24", "192.0.2.1/24"), false},
+	} {
+		a := Attachment{Network: "n", Interface: "eth0", Rules: source(t, "network", test.network)}
+		test.change(&a)
+		err := Check(Identity{}, source(t, "host", test.host), []Attachment{a})
+		if (err == nil) != test.allowed {
+			t.Errorf("%v with %s and %s: %v", a.Addresses, test.network, test.host, err)
+		}
+	}
+	for _, text := range []string{`["10.0.0.1"]`, `["10.0.0.1/24"]`, `["10.0.0.9-10.0.0.1/24"]`, `["10.0.1.1-10.0.0.9/24"]`, `["10.0.0.1-10.0.0.9"]`, `["fd00::1-10.0.0.9/24"]`, `[1]`, `"yes"`, `{}`, `1`} {
+		if _, err := parse(strictjson.Text{Path: "f", Line: 1, Data: []byte(`{"staticIPs": ` + text + `}`)}); err == nil || !strings.Contains(err.Error(), "staticIPs") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if got, want := source(t, "f", list).Describe(), "static IPs 192.0.2.64-192.0.2.95/24,10.0.0.1-10.0.0.2/30,2001:db8::1-2001:db8::ffff:ffff:ffff:ffff/64"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // ports has the job choose host ports.

@@ -28,9 +28,9 @@ type Rules struct {
 	// MaxAttachments is how often one allocation may attach to one network.
 	// Nil: the host's, else no limit.
 	MaxAttachments *int `json:"maxAttachments,omitempty"`
-	// StaticIPs is whether a job may choose addresses. Nil: the host's, else
-	// it may.
-	StaticIPs *bool `json:"staticIPs,omitempty"`
+	// StaticIPs says which addresses a job may choose. Nil: the host's, else
+	// those in the ranges of the network's IPAM plugin.
+	StaticIPs *StaticIPs `json:"staticIPs,omitempty"`
 	// StaticMAC is whether a job may choose the MAC, or the InfiniBand GUID. Nil:
 	// the host's, else it may.
 	StaticMAC *bool `json:"staticMAC,omitempty"`
@@ -80,7 +80,7 @@ func (s Source) validate() error {
 // Restrict tells whether the rules deny anything that is allowed without rules.
 func (r Rules) Restrict() bool {
 	denied := func(allowed *bool) bool { return allowed != nil && !*allowed }
-	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || denied(r.StaticIPs) || denied(r.StaticMAC) || denied(r.MTU)
+	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || r.StaticIPs != nil && (!r.StaticIPs.Allowed || r.StaticIPs.Ranges != nil) || denied(r.StaticMAC) || denied(r.MTU)
 }
 
 // Describe returns the rules as text; without rules it is "unrestricted".
@@ -95,8 +95,11 @@ func (r Rules) Describe() string {
 	if r.MaxAttachments != nil {
 		parts = append(parts, fmt.Sprintf("at most %d", *r.MaxAttachments))
 	}
-	if r.StaticIPs != nil && !*r.StaticIPs {
+	if r.StaticIPs != nil && !r.StaticIPs.Allowed {
 		parts = append(parts, "no static IPs")
+	}
+	if r.StaticIPs != nil && r.StaticIPs.Ranges != nil {
+		parts = append(parts, "static IPs "+listAddresses(r.StaticIPs.Ranges))
 	}
 	if r.StaticMAC != nil && !*r.StaticMAC {
 		parts = append(parts, "no static MAC")

@@ -16,7 +16,7 @@ import (
 )
 
 // Addresses and MACs that a request chooses, in whatever way, are checked here alone: each has to
-// be one that nobody has.
+// be one that nothing else has.
 
 // readChoices notes what the request chooses for each attachment.
 func (p *plan) readChoices(r Request) error {

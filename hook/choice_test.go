@@ -15,8 +15,8 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// waysIn are the ways by which a request can choose an address or a MAC of an attachment.
-var waysIn = map[string]func(r *Request, network, ip, mac string){
+// sources are the ways by which a request can choose an address or a MAC of an attachment.
+var sources = map[string]func(r *Request, network, ip, mac string){
 	"element": func(r *Request, network, ip, mac string) {
 		e := selection.Element{Name: network, MAC: mac}
 		if ip != "" {
@@ -83,7 +83,7 @@ func newChoices(t *testing.T) *memory {
 	return m
 }
 
-// TestChosenAddresses: what a job may not choose is refused in each way in, before a plugin runs.
+// TestChosenAddresses: what a job may not choose is refused by each source, before a plugin runs.
 func TestChosenAddresses(t *testing.T) {
 	m := newChoices(t)
 	m.exec.names()
@@ -108,7 +108,7 @@ func TestChosenAddresses(t *testing.T) {
 		"the pool's gateway":           {"pool", "172.17.0.1", "", "is the gateway of the network"},
 		"another length than the pool": {"pool", "172.17.0.9/16", "", "has the prefix length 16, and the network has 24"},
 	} {
-		for way, choose := range waysIn {
+		for way, choose := range sources {
 			r := Request{ID: "chooser"}
 			choose(&r, test.network, test.ip, test.mac)
 			_, err := m.Setup(t.Context(), r)
@@ -122,7 +122,7 @@ func TestChosenAddresses(t *testing.T) {
 	}
 }
 
-// TestChosenAddressesAllowed: what is within the rules is attached in each way in, and is free
+// TestChosenAddressesAllowed: what is within the rules is attached by each source, and is free
 // again after the teardown.
 func TestChosenAddressesAllowed(t *testing.T) {
 	m := newChoices(t)
@@ -130,7 +130,7 @@ func TestChosenAddressesAllowed(t *testing.T) {
 		"static": {"static", "172.16.0.9/24", "02:00:00:00:00:09"}, "IPv6": {"static", "2001:db8:1::9/64", ""},
 		"pool": {"pool", "172.17.0.9", ""}, "pool, with its length": {"pool", "172.17.0.9/24", "02:00:00:00:00:09"},
 	} {
-		for way, choose := range waysIn {
+		for way, choose := range sources {
 			if way == "CNI_ARGS" && strings.Contains(test.ip, "/") {
 				continue // the fake takes a plain address there
 			}

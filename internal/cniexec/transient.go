@@ -51,9 +51,9 @@ func transientAnswer(err error, own *types.Error) bool {
 	if number, ok := kernelError(err, own.Msg); ok {
 		return !slices.Contains(permanent, number)
 	}
-	var said referenceError
-	if errors.As(err, &said) {
-		return !isRefusal(said.Cause(), own.Msg)
+	var reference referenceError
+	if errors.As(err, &reference) {
+		return !isRefusal(reference.Cause(), own.Msg)
 	}
 	return true
 }
@@ -90,7 +90,7 @@ func kernelError(err error, text string) (unix.Errno, bool) {
 	return number, ok
 }
 
-// referenceError is an answer of a plugin of the reference set, or of what stands in for it: it
+// referenceError is an answer of a plugin of the reference set, or of what does its work in process: it
 // fails because of the kernel, of a program that it executes, or because it refuses.
 type referenceError interface {
 	error
@@ -106,7 +106,7 @@ func isRefusal(cause error, text string) bool {
 	if strings.Contains(text, "exit status ") || strings.Contains(text, "signal: ") { // a program, such as iptables
 		return false
 	}
-	// A link has vanished while the plugin was at work, unless it is the master: that is said
+	// A link has vanished while the plugin ran, unless it is the master: that is said
 	// without any more words.
 	if strings.HasSuffix(text, ": Link not found") && !strings.Contains(text, "failed to lookup master") {
 		return false

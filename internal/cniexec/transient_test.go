@@ -87,7 +87,7 @@ func TestTransientAnswers(t *testing.T) {
 	}
 }
 
-// TestTransientKernelErrors: a number and its text are the same error, whoever says it.
+// TestTransientKernelErrors: a number and its text are the same error, in process and of a plugin.
 func TestTransientKernelErrors(t *testing.T) {
 	for number := unix.Errno(1); number < 134; number++ {
 		wrapped := fmt.Errorf("set up x0: %w", number)

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package strictjson finds in JSON what encoding/json accepts in silence: keys that nobody
+// Package strictjson finds in JSON what encoding/json accepts in silence: keys that nothing
 // reads, and keys that an object has twice.
 package strictjson
 

@@ -24,7 +24,6 @@ type outer struct {
 	Map   map[string]inner `json:"map"`
 	Raw   json.RawMessage  `json:"raw"`
 	Plain int
-	none  int
 	Not   int `json:"-"`
 }
 

@@ -23,12 +23,10 @@ func answer(path string, printed *types.Error) error {
 }
 
 // referenceAnswer is what a reference plugin printed.
-type referenceAnswer struct{ printed *types.Error }
-
-func (r *referenceAnswer) Error() string { return r.printed.Error() }
+type referenceAnswer struct{ error }
 
 // Unwrap gives what was printed.
-func (r *referenceAnswer) Unwrap() error { return r.printed }
+func (r *referenceAnswer) Unwrap() error { return r.error }
 
 // Cause is not known.
 func (*referenceAnswer) Cause() error { return nil }

@@ -62,14 +62,12 @@ func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, envir
 
 // failure is an answer as the reference plugin would give it, with what it was made of.
 type failure struct {
-	answer *types.Error
-	cause  error
+	error
+	cause error
 }
 
-func (f *failure) Error() string { return f.answer.Error() }
-
 // Unwrap gives both.
-func (f *failure) Unwrap() []error { return []error{f.answer, f.cause} }
+func (f *failure) Unwrap() []error { return []error{f.error, f.cause} }
 
 // Cause is what the answer was made of.
 func (f *failure) Cause() error { return f.cause }

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Mistake is a key that is not read as its author means it.
@@ -35,6 +37,9 @@ func (m *Mistake) Error() string {
 	}
 	return text + "want " + strings.Join(m.Known, ", ")
 }
+
+// Kind is that of package errdefs.
+func (*Mistake) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Form says which keys an object can have.
 type Form struct {

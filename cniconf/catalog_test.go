@@ -77,8 +77,8 @@ func TestLoad(t *testing.T) {
 	if len(c.Shadowed) != 1 || filepath.Base(c.Shadowed[0].Path) != "40-again.conflist" {
 		t.Errorf("shadowed: %v", c.Shadowed)
 	}
-	if string(c.Networks[2].Options) != `{"k": 1}` {
-		t.Errorf("options: %s", c.Networks[2].Options)
+	if string(c.Networks[2].Options.Data) != `{"k": 1}` {
+		t.Errorf("options: %s", c.Networks[2].Options.Data)
 	}
 }
 

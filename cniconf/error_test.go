@@ -66,7 +66,7 @@ func TestLoadErrors(t *testing.T) {
 
 func TestParseNetwork(t *testing.T) {
 	n, err := ParseNetwork("x.conflist: delegates[0]", []byte(`{"cniVersion": "1.0.0", "name": "a", "allocnet": {"jobs": []}, "plugins": [{"type": "bridge"}]}`))
-	if err != nil || n.Name != "a" || n.Path != "x.conflist: delegates[0]" || string(n.Options) != `{"jobs": []}` {
+	if err != nil || n.Name != "a" || n.Path != "x.conflist: delegates[0]" || string(n.Options.Data) != `{"jobs": []}` {
 		t.Errorf("%+v, %v", n, err)
 	}
 	for text, want := range map[string]string{

@@ -137,7 +137,7 @@ func (n *Network) forwardedCapabilities() map[string]bool {
 
 // renamed returns the network, self-contained, under another name.
 func (n *Network) renamed(name string) (json.RawMessage, error) {
-	data, err := n.Render(Edit{Marker: n.Options})
+	data, err := n.Render(Edit{Marker: n.Options.Data})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // Network is one named network. It is immutable, and safe for concurrent use.
@@ -25,8 +27,25 @@ type Network struct {
 	// List is the configuration, with the plugins of the network's
 	// subdirectory.
 	List *libcni.NetworkConfigList
-	// Options is the conflist's top-level key "allocnet"; nil without one.
-	Options json.RawMessage
+	// Options is the conflist's top-level key "allocnet"; without one it has no Data.
+	Options strictjson.Text
+	// Plugins are those of List, as they are written.
+	Plugins []strictjson.Text
+
+	// text is the file, and single is whether it has the configuration of one plugin.
+	text   strictjson.Text
+	single bool
+}
+
+// Texts returns the file of the network, and its plugins unless the file has one alone.
+func (n *Network) Texts() []strictjson.Text {
+	switch {
+	case n.text.Data == nil: // made from a list
+		return nil
+	case n.single:
+		return []strictjson.Text{n.text}
+	}
+	return append([]strictjson.Text{n.text}, n.Plugins...)
 }
 
 // loadFile reads a file of a CNI configuration directory and, unless the network sets
@@ -40,13 +59,17 @@ func loadFile(path string) (*Network, error) {
 	if err != nil {
 		return nil, located(path, data, err)
 	}
-	if err := addSubdirectory(list, path); err != nil {
+	n, err := newNetwork(path, list, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.addSubdirectory(); err != nil {
 		return nil, err
 	}
 	if len(list.Plugins) == 0 {
 		return nil, fmt.Errorf("no plugins, neither under the key \"plugins\" nor in %s", filepath.Join(filepath.Dir(path), list.Name))
 	}
-	return newNetwork(path, list, data)
+	return n, nil
 }
 
 // ParseNetwork parses the configuration of a network that is embedded in the file at
@@ -59,21 +82,58 @@ func ParseNetwork(path string, data []byte) (*Network, error) {
 	return newNetwork(path, list, data)
 }
 
-func newNetwork(path string, list *libcni.NetworkConfigList, data []byte) (*Network, error) {
-	var extra struct {
-		Options json.RawMessage `json:"allocnet"`
-	}
-	if err := json.Unmarshal(data, &extra); err != nil {
-		return nil, located(path, data, err)
-	}
-	return &Network{Name: list.Name, Path: path, List: list, Options: extra.Options}, nil
+// listKeys are the keys of a conflist that are read.
+type listKeys struct {
+	CNIVersion             json.RawMessage `json:"cniVersion"`
+	CNIVersions            json.RawMessage `json:"cniVersions"`
+	Name                   json.RawMessage `json:"name"`
+	DisableCheck           json.RawMessage `json:"disableCheck"`
+	DisableGC              json.RawMessage `json:"disableGC"`
+	LoadOnlyInlinedPlugins json.RawMessage `json:"loadOnlyInlinedPlugins"`
+	Plugins                json.RawMessage `json:"plugins"`
+	Allocnet               json.RawMessage `json:"allocnet"`
 }
 
-func addSubdirectory(list *libcni.NetworkConfigList, path string) error {
+// newNetwork returns the network of a file. A key that is there twice is refused: libcni takes
+// the last one, and the first may be the one that its author means.
+func newNetwork(path string, list *libcni.NetworkConfigList, data []byte) (*Network, error) {
+	n := &Network{Name: list.Name, Path: path, List: list, text: strictjson.Text{Path: path, Line: 1, Data: data}}
+	mistakes, err := n.text.Check(strictjson.Form{Of: "the network", Into: &listKeys{}, Skip: []string{"plugins", "allocnet"}, Ignore: func(string) bool { return true }})
+	if err == nil && len(mistakes) > 0 {
+		err = mistakes[0]
+	}
+	if err != nil {
+		return nil, located(path, data, err)
+	}
+	members, err := n.text.Members()
+	if err != nil {
+		return nil, located(path, data, err)
+	}
+	for _, m := range members {
+		switch m.Key {
+		case "allocnet":
+			n.Options = m.Value
+		case "type":
+			n.single = n.Plugins == nil
+		case "plugins":
+			n.single = false
+			if n.Plugins, err = m.Value.Elements(); err != nil {
+				return nil, located(path, data, err)
+			}
+		}
+	}
+	if n.single {
+		n.Plugins = []strictjson.Text{n.text}
+	}
+	return n, nil
+}
+
+func (n *Network) addSubdirectory() error {
+	list := n.List
 	if list.LoadOnlyInlinedPlugins {
 		return nil
 	}
-	dir := filepath.Join(filepath.Dir(path), list.Name)
+	dir := filepath.Join(filepath.Dir(n.Path), list.Name)
 	files, err := libcni.ConfFiles(dir, []string{".conf"})
 	if err != nil {
 		return fmt.Errorf("read plugin directory: %w", err)
@@ -88,6 +148,7 @@ func addSubdirectory(list *libcni.NetworkConfigList, path string) error {
 			return located(file, data, err)
 		}
 		list.Plugins = append(list.Plugins, plugin)
+		n.Plugins = append(n.Plugins, strictjson.Text{Path: file, Line: 1, Data: data})
 	}
 	return nil
 }
@@ -124,8 +185,13 @@ func parse(data []byte) (*libcni.NetworkConfigList, error) {
 func listOfOne(conf map[string]json.RawMessage) ([]byte, error) {
 	list := map[string]any{"plugins": []any{conf}}
 	for _, key := range []string{"name", "cniVersion", "cniVersions", "disableCheck", "disableGC", "allocnet"} {
-		if value, ok := conf[key]; ok {
-			list[key] = value
+		value, ok := conf[key]
+		if !ok {
+			continue
+		}
+		list[key] = value
+		if key != "name" && key != "cniVersion" {
+			delete(conf, key) // of no plugin
 		}
 	}
 	list["loadOnlyInlinedPlugins"] = true

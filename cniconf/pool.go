@@ -120,10 +120,11 @@ func (p Pool) Leased() ([]netip.Addr, error) {
 
 // CheckRequested tells why the plugin would refuse the addresses that an attachment
 // requests: it wants at most one of each range set, and none that is leased. allocnet-ipam
-// wants reserved ones.
-func (p Pool) CheckRequested(addresses []netip.Addr) error {
+// wants reserved ones. A prefix of an address that is not -1 bits long is that of its subnet.
+func (p Pool) CheckRequested(addresses []netip.Prefix) error {
 	taken := make([]bool, len(p.Sets))
-	for _, address := range addresses {
+	for _, requested := range addresses {
+		address := requested.Addr()
 		i := p.setOf(address)
 		switch {
 		case i < 0:
@@ -135,12 +136,25 @@ func (p Pool) CheckRequested(addresses []netip.Addr) error {
 		case p.Shared != nil && !p.Shared.IsReserved(address):
 			return &AddressError{address, "is excluded, or not a host's: choose another one"}
 		}
+		if bits := p.bitsOf(i, address); requested.Bits() >= 0 && requested.Bits() != bits {
+			return &AddressError{address, fmt.Sprintf("has the prefix length %d, and the network has %d: omit the length, or want %s/%d", requested.Bits(), bits, address, bits)}
+		}
 		taken[i] = true
 		if _, err := os.Lstat(filepath.Join(p.Leases, address.String())); err == nil {
 			return &AddressError{address, "has a lease, so another allocation has this address: choose another one, or run allocnet gc if that allocation is dead"}
 		}
 	}
 	return nil
+}
+
+// bitsOf returns the prefix length of the subnet that an address of a set is in.
+func (p Pool) bitsOf(set int, address netip.Addr) int {
+	for _, r := range p.Sets[set] {
+		if r.Subnet.Contains(address) {
+			return r.Subnet.Bits()
+		}
+	}
+	return -1
 }
 
 // setOf returns the range set that an address can be requested from; -1 if there is none.

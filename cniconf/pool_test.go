@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,13 +108,21 @@ func TestSharedPool(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"10.0.0.41":           "",
+		"10.0.0.41/24":        "",
+		"10.0.0.41/25":        "10.0.0.41 has the prefix length 25, and the network has 24: omit the length, or want 10.0.0.41/24",
+		"fd00::41/0":          "fd00::41 has the prefix length 0",
 		"10.0.0.41 fd00::41":  "",
 		"10.0.0.41 10.0.0.42": "10.0.0.42 is the second one",
 		"10.0.0.14":           "10.0.0.14 is not in a range of the network: want one of 10.0.0.40/29, fd00::40/126",
 	} {
-		var addresses []netip.Addr
+		var addresses []netip.Prefix
 		for _, address := range strings.Fields(text) {
-			addresses = append(addresses, netip.MustParseAddr(address))
+			a, bits, hasLength := strings.Cut(address, "/")
+			length := -1
+			if hasLength {
+				length, _ = strconv.Atoi(bits)
+			}
+			addresses = append(addresses, netip.PrefixFrom(netip.MustParseAddr(a), length))
 		}
 		err := p.CheckRequested(addresses)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -127,7 +136,7 @@ func TestSharedPoolRefuses(t *testing.T) {
 	n := load(t, map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "ipam": {"type": "allocnet-ipam", "pool": "p",
 		"ranges": [{"subnet": "10.0.0.0/24", "exclude": ["10.0.0.2"]}], "reserved": ["10.0.0.0/30"]}}`}).Networks[0]
 	for address, want := range map[string]string{"10.0.0.1": "is the gateway", "10.0.0.2": "is excluded", "10.0.0.0": "not a host's", "10.0.0.3": ""} {
-		err := n.Pools()[0].CheckRequested([]netip.Addr{netip.MustParseAddr(address)})
+		err := n.Pools()[0].CheckRequested([]netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(address), -1)})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
@@ -179,9 +188,14 @@ func TestCheckRequested(t *testing.T) {
 		"10.0.0.11 fd00::20": "fd00::20 has a lease",
 		"10.0.0.10 10.1.0.9": "10.1.0.9 is the second one of its range",
 	} {
-		var addresses []netip.Addr
+		var addresses []netip.Prefix
 		for _, address := range strings.Fields(text) {
-			addresses = append(addresses, netip.MustParseAddr(address))
+			a, bits, hasLength := strings.Cut(address, "/")
+			length := -1
+			if hasLength {
+				length, _ = strconv.Atoi(bits)
+			}
+			addresses = append(addresses, netip.PrefixFrom(netip.MustParseAddr(a), length))
 		}
 		err := p.CheckRequested(addresses)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -5,6 +5,7 @@ package cniconf
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 )
@@ -18,6 +19,8 @@ type Host struct {
 	// WhyPlugins returns why a network needs its plugins, and nil if it needs none. Nil: all
 	// need them.
 	WhyPlugins func(*Network) error
+	// CheckKeys returns why the keys of a network keep it from being attached. Nil: none do.
+	CheckKeys func(*Network) error
 }
 
 // Usable is a catalog together with the host: it tells the networks that the host can
@@ -33,8 +36,13 @@ func (c *Catalog) Usable(h Host) Usable { return Usable{c, h} }
 
 // Check tells why the host cannot attach a network. A master that is the bridge of another
 // network is not missing, because a request can select both. The error is a
-// *MissingPluginError, a *MissingMasterError, or that of HasLink.
+// *MissingPluginError, a *MissingMasterError, or that of HasLink or CheckKeys.
 func (u Usable) Check(n *Network) error {
+	if u.host.CheckKeys != nil {
+		if err := u.host.CheckKeys(n); err != nil {
+			return fmt.Errorf("network %q: %w", n.Name, err)
+		}
+	}
 	if err := u.CheckPlugins(n); err != nil {
 		return err
 	}

@@ -38,6 +38,10 @@ type Doctor struct {
 	// WhyPlugins returns why a network is executed by its plugins, and nil for one that is not.
 	// Default: all are.
 	WhyPlugins func(*cniconf.Network) error
+	// CheckKeys returns why the keys of a network keep it from being attached, and Warnings what
+	// else is wrong with them. Default: they are not examined.
+	CheckKeys func(*cniconf.Network) error
+	Warnings  func(*cniconf.Network) []string
 	// StateDir is the directory of the records.
 	StateDir string
 	// PoolSource connects to a pool of allocnet-ipam. Nil: pools are not examined.

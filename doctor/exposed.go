@@ -68,7 +68,7 @@ func FindExposed(nomadDir string, c *cniconf.Catalog, host policy.Source) ([]Exp
 // cannot be read count as restricting.
 func rulesOf(networks []*cniconf.Network, host policy.Source) string {
 	for _, n := range networks {
-		rules, err := policy.Parse(n.Path, n.Options)
+		rules, err := policy.Of(n)
 		if err != nil || rules.Restrict() {
 			return n.Path
 		}

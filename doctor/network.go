@@ -49,6 +49,7 @@ func (d *Doctor) networks(r *Report) []network {
 	if len(catalog.Networks)+len(catalog.Broken) == 0 {
 		r.addWarning(strings.Join(d.ConfDirs, " "), "there are no network configurations", "put a .conflist there, or set --conf-dir to the directory that has them")
 	}
+	d.keys(r, catalog)
 	d.exposed(r, catalog)
 	d.unread(r, catalog)
 	d.forgeable(r, catalog)
@@ -58,6 +59,22 @@ func (d *Doctor) networks(r *Report) []network {
 		networks = append(networks, describe(n))
 	}
 	return networks
+}
+
+// keys reports keys of networks that nothing reads, or that are there twice.
+func (d *Doctor) keys(r *Report, c *cniconf.Catalog) {
+	for _, n := range c.Networks {
+		if d.CheckKeys != nil {
+			if err := d.CheckKeys(n); err != nil {
+				r.addError(n.Path, fmt.Sprintf("network %q: %v", n.Name, err), "edit "+n.Path)
+			}
+		}
+		if d.Warnings != nil {
+			for _, warning := range d.Warnings(n) {
+				r.addWarning(n.Path, fmt.Sprintf("network %q: %s", n.Name, warning), "correct the key, or remove it")
+			}
+		}
+	}
 }
 
 func describe(n *cniconf.Network) network {

@@ -18,7 +18,7 @@ var sharedPlugins = []string{"macvlan", "ipvlan", "vlan", "host-device"}
 // assign the same addresses.
 func sharedRanges(r *Report, networks []network) {
 	for _, n := range networks {
-		rules, err := policy.Parse(n.Path, n.Options)
+		rules, err := policy.Of(n.Network)
 		if err == nil && rules.HostRange {
 			continue
 		}

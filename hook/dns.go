@@ -37,7 +37,7 @@ func (e *Engine) selectDNS(r Request, p *plan) (string, error) {
 	}
 	if r.Primary != nil && r.DNS == "" {
 		network := p.primary().network
-		options, err := policy.Parse(network.Path, network.Options)
+		options, err := policy.Of(network)
 		if err != nil {
 			return "", err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -35,6 +36,9 @@ const (
 type InProcess interface {
 	// Supports returns why a network cannot be executed; nil if it can.
 	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
+	// Mistakes returns the keys of a plugin's configuration that nothing reads, or that are
+	// there twice.
+	Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*strictjson.Mistake, error)
 	// Chain returns what executes the plugins of one network for one verb.
 	Chain() Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
@@ -64,6 +68,10 @@ type Connect = inprocess.Connect
 
 func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
 	return inprocess.Supports(list, pluginDirs)
+}
+
+func (executor) Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*strictjson.Mistake, error) {
+	return inprocess.Mistakes(plugin.Network.Type, plugin.Network.IPAM.Type, text)
 }
 
 func (x executor) Chain() Chain { return &inprocess.Chain{Connect: x.connect} }
@@ -109,7 +117,7 @@ func (c Config) inProcess(list *libcni.NetworkConfigList, option string) error {
 // WhyPlugins returns why the plugins of a network are executed; nil if the network is
 // executed in process.
 func (c Config) WhyPlugins(n *cniconf.Network) error {
-	options, err := policy.Parse(n.Path, n.Options)
+	options, err := policy.Of(n)
 	if err != nil {
 		return err
 	}
@@ -126,6 +134,7 @@ func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
 			return found, err
 		},
 		WhyPlugins: c.WhyPlugins,
+		CheckKeys:  c.CheckKeys,
 	})
 }
 

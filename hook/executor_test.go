@@ -17,6 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -24,6 +25,10 @@ import (
 // fakeInProcess executes all networks in the process of a world. Interfaces are made at
 // once; objects, and all removals, wait for Commit.
 type fakeInProcess struct{ world *world }
+
+func (fakeInProcess) Mistakes(*libcni.PluginConfig, strictjson.Text) ([]*strictjson.Mistake, error) {
+	return nil, nil
+}
 
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 

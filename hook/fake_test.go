@@ -553,8 +553,11 @@ type fakeHost struct {
 	// links are those of the host, by name.
 	links    map[string]bool
 	filtered int
+	// interfaces are those of Interfaces.
+	interfaces []netns.Interface
 }
 
+func (h *fakeHost) Interfaces() ([]netns.Interface, error)      { return h.interfaces, nil }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error)      { return 0, h.links[name], nil }
 func (*fakeHost) BridgeMAC(string) (string, bool, error)        { return "", false, nil }
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }

@@ -23,6 +23,8 @@ type Host interface {
 	PinMTU(bridge string, mtu int) error
 	// FilterBridges has bridged traffic pass iptables.
 	FilterBridges(log hclog.Logger)
+	// Interfaces returns its interfaces with their addresses.
+	Interfaces() ([]netns.Interface, error)
 	// Listeners returns the sockets that receive what arrives at ports of the host.
 	Listeners() ([]listener.Listener, error)
 }
@@ -38,3 +40,12 @@ func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return n
 func (kernelHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
 func (kernelHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }
 func (kernelHost) Listeners() ([]listener.Listener, error)            { return listener.All() }
+
+func (kernelHost) Interfaces() ([]netns.Interface, error) {
+	own, err := netns.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	defer own.Close() //nolint:errcheck // only read
+	return own.Interfaces()
+}

@@ -12,7 +12,7 @@ func (p *plan) readOptions() error {
 		if err := checkChain(added.network.Name, added.network.List); err != nil {
 			return err
 		}
-		options, err := policy.Parse(added.network.Path, added.network.Options)
+		options, err := policy.Of(added.network)
 		if err != nil {
 			return err
 		}

@@ -33,6 +33,8 @@ type plan struct {
 type planned struct {
 	element selection.Element
 	network *cniconf.Network
+	// choice has the addresses and MACs that are chosen for it.
+	choice selection.Choice
 	// attachment is a part of the operation's record from addTo on.
 	attachment *state.Attachment
 	// sourceRouting is whether it gets a routing table of its own.
@@ -76,13 +78,16 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 		a.Index, a.Batch = first+i, batch
 		p.added = append(p.added, planned{element: element, network: networks[i], attachment: a})
 	}
+	if err := p.readChoices(r); err != nil {
+		return err
+	}
 	if err := e.permit(r, p); err != nil {
 		return err
 	}
 	if err := p.readOptions(); err != nil {
 		return err
 	}
-	if err := p.checkAddresses(); err != nil {
+	if err := p.checkAddresses(e.config.Host); err != nil {
 		return err
 	}
 	if batch == setupBatch {
@@ -177,37 +182,20 @@ func (e *Engine) permit(r Request, p *plan) error {
 	requested := make([]policy.Attachment, len(p.added))
 	for i, added := range p.added {
 		element := added.element
-		rules, err := policy.Parse(added.network.Path, added.network.Options)
+		rules, err := policy.Of(added.network)
 		if err != nil {
 			return err
 		}
 		requested[i] = policy.Attachment{
 			Network: element.Name, Interface: element.Interface, Rules: rules, Existing: existing[element.Name],
-			StaticIPs: element.ChoosesIPs(), StaticMAC: element.ChoosesMAC(), MTU: element.MTU != 0,
+			StaticIPs: len(added.choice.Addresses) > 0, StaticMAC: len(added.choice.Hardware) > 0, MTU: element.MTU != 0,
+			HasRanges: !added.network.UsesIPAM(func(ipam string) bool { return ipam == "static" }),
 		}
 		if !r.Operator && i < len(p.added)-len(r.Defaults) {
-			requested[i].HostPorts = element.HostPorts()
+			requested[i].HostPorts, requested[i].Addresses = element.HostPorts(), added.choice.Addresses
 		}
 	}
 	return policy.Check(r.Identity, host, requested)
-}
-
-// checkAddresses refuses requested addresses that the networks' pools cannot give.
-func (p *plan) checkAddresses() error {
-	for _, added := range p.added {
-		addresses, err := added.element.Addresses()
-		if err != nil {
-			return err
-		}
-		pools := added.network.Pools()
-		if len(pools) != 1 { // other IPAM plugins decide themselves
-			continue
-		}
-		if err := pools[0].CheckRequested(addresses); err != nil {
-			return fmt.Errorf("ips of network %q as %s: %w", added.element.Name, added.element.Interface, err)
-		}
-	}
-	return nil
 }
 
 // checkInterfaces refuses interface names that the namespace or the record has

@@ -45,7 +45,7 @@ func TestPolicy(t *testing.T) {
 		"job, by the host":      {policy.Identity{Namespace: "prod", Job: "bad"}, selection.Element{Name: "a"}, "jobs"},
 		"addresses":             {prod, selection.Element{Name: "a", IPs: []string{"10.0.0.1/24"}}, "staticIPs"},
 		"addresses in the args": {prod, selection.Element{Name: "a", CNIArgs: map[string]any{"IPs": "10.0.0.1"}}, "staticIPs"},
-		"MAC in the args":       {prod, selection.Element{Name: "a", CNIArgs: map[string]any{"mac": "02::"}}, "staticMAC"},
+		"MAC in the args":       {prod, selection.Element{Name: "a", CNIArgs: map[string]any{"mac": "02:00:00:00:00:01"}}, "staticMAC"},
 		"GUID":                  {prod, selection.Element{Name: "a", InfinibandGUID: "02:00:00:00:00:00:00:01"}, "staticMAC"},
 		"GUID in the args":      {prod, selection.Element{Name: "a", CNIArgs: map[string]any{"guid": "02:00:00:00:00:00:00:01"}}, "staticMAC"},
 		"a mistyped rule":       {prod, selection.Element{Name: "b"}, ""},

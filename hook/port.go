@@ -38,19 +38,23 @@ func (e *PortInUseError) Error() string {
 // Kind is that of package errdefs.
 func (*PortInUseError) Kind() errdefs.Kind { return errdefs.Conflict }
 
-// claimPorts refuses a plan with ports that are in use. Otherwise no other call gets a
-// port before release.
+// claimPorts refuses a plan with ports, or with chosen addresses, that are in use. Otherwise no
+// other call gets one of them before release.
 func (o *operation) claimPorts(ctx context.Context, p *plan) (release func(), err error) {
-	if !p.anyPort(allPorts) {
+	choosing := p.anyPort(chosenPorts) || p.choosesAddresses()
+	if !choosing && !p.anyPort(allPorts) {
 		return func() {}, nil
 	}
-	release, err = o.store.LockPorts(ctx, p.anyPort(chosenPorts))
+	release, err = o.store.LockPorts(ctx, choosing)
 	if err != nil {
 		return nil, err
 	}
 	err = o.checkListeners(p)
-	if err == nil {
+	if err == nil && p.anyPort(allPorts) {
 		err = o.checkRecords(ctx, p)
+	}
+	if err == nil {
+		err = o.checkChosen(ctx, p)
 	}
 	if err != nil {
 		release()

@@ -81,7 +81,7 @@ func TestPermanentError(t *testing.T) {
 	m := newMemory(t, nil)
 	m.network(t, "a", "bridge")
 	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
-		return c.Verb == "ADD", nil, types.NewError(999, "requested IP address 10.0.0.9 is not available in range set 10.0.0.1-10.0.0.254", "")
+		return c.Verb == "ADD", nil, types.NewError(999, "failed to add route 10.1.2.3/8: invalid argument", "")
 	}
 	_, err := m.Setup(t.Context(), Request{ID: "w1", Networks: named("a")})
 	if err == nil || strings.Contains(err.Error(), "attempts") {

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +27,10 @@ type Attachment struct {
 	Existing int
 	// StaticIPs, StaticMAC and MTU tell whether the job chooses them.
 	StaticIPs, StaticMAC, MTU bool
+	// Addresses are those that the job chooses, with a length of -1 where it chooses none, and
+	// HasRanges is whether the network's IPAM plugin gives addresses from ranges only.
+	Addresses []netip.Prefix
+	HasRanges bool
 	// HostPorts are the host ports that the job chooses.
 	HostPorts []int
 }
@@ -70,6 +75,9 @@ func (a Attachment) check(identity Identity, host Source, count int) error {
 	if err := a.checkChoices(host); err != nil {
 		return err
 	}
+	if err := a.checkAddresses(host); err != nil {
+		return err
+	}
 	return a.checkHostPorts(host)
 }
 
@@ -99,7 +107,12 @@ func (a Attachment) checkChoices(host Source) error {
 		chosen      bool
 		of          func(Rules) *bool
 	}{
-		{"staticIPs", `a job may not choose its addresses: omit "ips"`, a.StaticIPs, func(r Rules) *bool { return r.StaticIPs }},
+		{"staticIPs", `a job may not choose its addresses: omit "ips"`, a.StaticIPs, func(r Rules) *bool {
+			if r.StaticIPs == nil {
+				return nil
+			}
+			return &r.StaticIPs.Allowed
+		}},
 		{"staticMAC", `a job may not choose its MAC: omit "mac" and "infiniband-guid"`, a.StaticMAC, func(r Rules) *bool { return r.StaticMAC }},
 		{"mtu", `a job may not choose its MTU: omit "mtu"`, a.MTU, func(r Rules) *bool { return r.MTU }},
 	} {

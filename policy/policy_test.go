@@ -5,19 +5,87 @@ package policy
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 func source(t *testing.T, file, text string) Source {
 	t.Helper()
-	s, err := Parse(file, []byte(text))
+	if text == "" {
+		return Source{File: file}
+	}
+	s, err := parse(strictjson.Text{Path: file, Line: 1, Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// addresses has the job choose addresses of a network with or without ranges.
+func addresses(hasRanges bool, texts ...string) func(*Attachment) {
+	return func(a *Attachment) {
+		a.StaticIPs, a.HasRanges = true, hasRanges
+		for _, text := range texts {
+			address, err := netip.ParsePrefix(text)
+			if err != nil {
+				address = netip.PrefixFrom(netip.MustParseAddr(text), -1)
+			}
+			a.Addresses = append(a.Addresses, address)
+		}
+	}
+}
+
+// TestStaticIPs has ranges of addresses that a job may choose.
+func TestStaticIPs(t *testing.T) {
+	const list = `{"staticIPs": ["192.0.2.64-192.0.2.95/24", "10.0.0.0/30", "2001:db8::/64"]}`
+	for _, test := range []struct {
+		network, host string
+		change        func(*Attachment)
+		allowed       bool
+	}{
+		{"", "", addresses(true, "192.0.2.1"), true},
+		{"", "", addresses(false, "192.0.2.1/24"), false},
+		{`{"staticIPs": true}`, "", addresses(false, "192.0.2.1/24"), false},
+		{`{"staticIPs": true}`, list, addresses(false, "192.0.2.64/24"), false},
+		{"", list, addresses(false, "192.0.2.64/24"), true},
+		{`{"staticIPs": []}`, list, addresses(true, "192.0.2.64"), false},
+		{list, "", addresses(false, "192.0.2.64/24", "192.0.2.95/24", "10.0.0.1/30", "10.0.0.2/30", "2001:db8::1/64"), true},
+		{list, "", addresses(true, "192.0.2.64", "10.0.0.2/30"), true},
+		{list, "", addresses(false, "192.0.2.64"), false},
+		{list, "", addresses(false, "192.0.2.64/25"), false},
+		{list, "", addresses(false, "192.0.2.63/24"), false},
+		{list, "", addresses(false, "192.0.2.96/24"), false},
+		{list, "", addresses(false, "10.0.0.0/30"), false},
+		{list, "", addresses(false, "10.0.0.3/30"), false},
+		{list, "", addresses(false, "2001:db8::/64"), false},
+		{list, "", addresses(false, "2001:db8:0:1::1/64"), false},
+		{list, "", addresses(false, "192.0.2.64/24", "192.0.2.1/24"), false},
+	} {
+		a := Attachment{Network: "n", Interface: "eth0", Rules: source(t, "network", test.network)}
+		test.change(&a)
+		err := Check(Identity{}, source(t, "host", test.host), []Attachment{a})
+		if (err == nil) != test.allowed {
+			t.Errorf("%v with %s and %s: %v", a.Addresses, test.network, test.host, err)
+		}
+	}
+	for _, text := range []string{`["10.0.0.1"]`, `["10.0.0.1/24"]`, `["10.0.0.9-10.0.0.1/24"]`, `["10.0.1.1-10.0.0.9/24"]`, `["10.0.0.1-10.0.0.9"]`, `["fd00::1-10.0.0.9/24"]`, `[1]`, `"yes"`, `{}`, `1`} {
+		if _, err := parse(strictjson.Text{Path: "f", Line: 1, Data: []byte(`{"staticIPs": ` + text + `}`)}); err == nil || !strings.Contains(err.Error(), "staticIPs") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if got, want := source(t, "f", list).Describe(), "static IPs 192.0.2.64-192.0.2.95/24,10.0.0.1-10.0.0.2/30,2001:db8::1-2001:db8::ffff:ffff:ffff:ffff/64"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // ports has the job choose host ports.
@@ -137,21 +205,109 @@ func TestParse(t *testing.T) {
 	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing, executor, dns"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
-		`{"namespace": ["prod"]}`:      `unknown field "namespace": ` + keys,
-		`{"namespaces": "prod"}`:       `cannot unmarshal string into Go struct field Rules.namespaces of type []string`,
-		`{"namespaces": ["!"]}`:        `namespaces[0] "!": want a name or a pattern, as in team-* or !team-x`,
-		`{"jobs": ["a", ""]}`:          `jobs[1] "": want a name or a pattern, as in team-* or !team-x`,
-		`{"maxAttachments": -1}`:       `maxAttachments -1: want 0 or more`,
-		`{"hostPorts": ["80-"]}`:       `hostPorts "80-": ` + portRange,
-		`{"hostPorts": ["0"]}`:         `hostPorts "0": ` + portRange,
-		`{"hostPorts": ["80", "9-8"]}`: `hostPorts "9-8": ` + portRange,
-		`{"hostPorts": ["1-65536"]}`:   `hostPorts "1-65536": ` + portRange,
-		`{"routing": "policy"}`:        `routing "policy": want "source", or omit it`,
-		`{`:                            `unexpected EOF`,
-		`{} {"namespaces": []}`:        `want one JSON object and nothing after it`,
+		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,
+		"{\n\n\"Namespaces\": [\"prod\"]}":                    `unknown key "Namespaces" of the policy in x.conflist:3; did you mean namespaces?`,
+		`{"owner": "me"}`:                                     `unknown key "owner" of the policy in x.conflist:1; ` + keys,
+		`{"namespaces": ["prod"], "namespaces": ["*"]}`:       `key "namespaces" of the policy in x.conflist:1 is there twice: remove one of them`,
+		"{\"namespaces\": [\"prod\"],\n\"Namespaces\": null}": `key "Namespaces" of the policy in x.conflist:2 is there twice: remove one of them`,
+		`{"staticIPs": null}`:                                 `policy in x.conflist:1: staticIPs: null: want a value, or omit the key`,
+		`{"namespaces": "prod"}`:                              `policy in x.conflist: cannot unmarshal string into Go struct field Rules.namespaces of type []string`,
+		`{"namespaces": ["!"]}`:                               `policy in x.conflist: namespaces[0] "!": want a name or a pattern, as in team-* or !team-x`,
+		`{"jobs": ["a", ""]}`:                                 `policy in x.conflist: jobs[1] "": want a name or a pattern, as in team-* or !team-x`,
+		`{"maxAttachments": -1}`:                              `policy in x.conflist: maxAttachments -1: want 0 or more`,
+		`{"hostPorts": ["80-"]}`:                              `policy in x.conflist: hostPorts "80-": ` + portRange,
+		`{"hostPorts": ["0"]}`:                                `policy in x.conflist: hostPorts "0": ` + portRange,
+		`{"hostPorts": ["80", "9-8"]}`:                        `policy in x.conflist: hostPorts "9-8": ` + portRange,
+		`{"hostPorts": ["1-65536"]}`:                          `policy in x.conflist: hostPorts "1-65536": ` + portRange,
+		`{"routing": "policy"}`:                               `policy in x.conflist: routing "policy": want "source", or omit it`,
+		`{`:                                                   `policy in x.conflist: EOF`,
+		``:                                                    `policy in x.conflist: want one JSON object`,
+		" \n":                                                 `policy in x.conflist: want one JSON object`,
+		`null`:                                                `policy in x.conflist: want one JSON object`,
+		`[]`:                                                  `policy in x.conflist: want one JSON object`,
+		`{} {"namespaces": []}`:                               `policy in x.conflist: want one JSON object and nothing after it`,
 	} {
-		if _, err := Parse("x.conflist", []byte(text)); err == nil || err.Error() != "policy in x.conflist: "+want {
-			t.Errorf("%s\ngot  %v\nwant policy in x.conflist: %s", text, err, want)
+		_, err := parse(strictjson.Text{Path: "x.conflist", Line: 1, Data: []byte(text)})
+		if err == nil || err.Error() != want || errdefs.Of(err) != errdefs.Refused {
+			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// TestEachKeyTwice: of each key, both are refused, whatever the second one says and how it is written.
+func TestEachKeyTwice(t *testing.T) {
+	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "routing", "executor", "dns"}
+	for _, key := range keys {
+		for _, again := range []string{key, strings.ToUpper(key), strings.ToUpper(key[:1]) + key[1:]} {
+			for _, value := range []string{"null", "[]", "true", `["*"]`, "{}"} {
+				text := fmt.Sprintf(`{%q: %s, %q: %s}`, key, value, again, value)
+				var mistake *strictjson.Mistake
+				if _, err := parse(strictjson.Text{Path: "f", Line: 1, Data: []byte(text)}); !errors.As(err, &mistake) || mistake.Key != again {
+					t.Errorf("%s: %v", text, err)
+				}
+			}
+		}
+	}
+}
+
+// TestPatternsMatchWholeNames: whatever stands before or behind a name, line breaks included,
+// makes it another name.
+func TestPatternsMatchWholeNames(t *testing.T) {
+	around := []string{"", "\n", "\r\n", "x", "\nx", "x\n", "\x00", "\u2028", " "}
+	for _, before := range around {
+		for _, after := range around {
+			name := before + "prod" + after
+			if name == "prod" {
+				continue
+			}
+			for pattern, want := range map[string]bool{"prod": false, "*": true, "*prod*": true, "prod*": before == "", "*prod": after == "", "p*d": false, ".rod": false, "pro[d]": false, before + "prod*": true} {
+				for _, denied := range []bool{false, true} {
+					rules := []string{pattern}
+					if denied {
+						rules = []string{"!" + pattern}
+					}
+					a := Attachment{Network: "n", Rules: Source{Rules: Rules{Namespaces: rules}, File: "f"}}
+					if got := Check(Identity{Namespace: name}, Source{}, []Attachment{a}) == nil; got != (want != denied) {
+						t.Errorf("%q on %q: allowed is %t", rules, name, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestOf: rules have an effect in one place.
+func TestOf(t *testing.T) {
+	network := func(text string) (Source, error) {
+		n, err := cniconf.ParseNetwork("n.conflist", []byte(text))
+		if err != nil {
+			return Source{}, err
+		}
+		return Of(n)
+	}
+	for text, want := range map[string]string{
+		"{\"cniVersion\": \"1.0.0\", \"name\": \"n\",\n\"plugins\": [{\"type\": \"bridge\",\n\"allocnet\": {\"jobs\": []}}]}": `policy in n.conflist:3: the key "allocnet" has no effect there: want "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "alocnet": {"jobs": []}, "plugins": [{"type": "bridge"}]}`:                      `policy in n.conflist:1: the key "alocnet" has no effect there: want "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "Allocnet": {"jobs": []}, "plugins": [{"type": "bridge"}]}`:                     `policy in n.conflist:1: the key "Allocnet" has no effect there: want "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "jobs": [], "plugins": [{"type": "bridge"}]}`:                                   `policy in n.conflist:1: the key "jobs" has no effect there: want it in the object "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}, {"type": "x", "staticIPs": false}]}`:            `policy in n.conflist:1: the key "staticIPs" has no effect there: want it in the object "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "staticMAC": false}`:                                          `policy in n.conflist:1: the key "staticMAC" has no effect there: want it in the object "allocnet" beside "plugins"`,
+		"{\"cniVersion\": \"1.0.0\", \"name\": \"n\", \"plugins\": [{\"type\": \"b\"}],\n\"allocnet\":\n{\n\"job\": []}}":     `unknown key "job" of the policy in n.conflist:4; did you mean jobs?`,
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}], "allocnet": null}`:                                  `policy in n.conflist: want one JSON object`,
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}], "allocnet": {}, "allocnet": {"jobs": []}}`:          `n.conflist: key "allocnet" of the network in n.conflist:1 is there twice: remove one of them`,
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}], "Plugins": []}`:                                     `n.conflist: key "Plugins" of the network in n.conflist:1 is there twice: remove one of them`,
+	} {
+		if _, err := network(text); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}]}`:                                            "unrestricted",
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}], "_comment": "x", "allocnet": {"jobs": []}}`: "jobs none",
+		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "allocnet": {"maxAttachments": 1}}`:                   "at most 1",
+	} {
+		if s, err := network(text); err != nil || s.Describe() != want {
+			t.Errorf("%s: %q, %v, want %q", text, s.Describe(), err, want)
 		}
 	}
 }
@@ -199,7 +355,37 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s in the host's rules: %v", option, err)
 		}
 	}
-	if _, err := Load(t.TempDir()); err == nil {
-		t.Error("a directory is read as a policy")
+}
+
+// TestLoadFailsClosed: only where nothing is are there no rules.
+func TestLoadFailsClosed(t *testing.T) {
+	dir := t.TempDir()
+	link := func(target, name string) {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{"empty": "", "blank": " \n", "null": "null", "rules": `{"jobs": []}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link("/nowhere/policy.json", "dangling")
+	link("dangling", "dangling-twice")
+	link("loop", "loop")
+	link("/nowhere", "no-directory")
+	link("rules", "linked")
+	for name, want := range map[string]bool{
+		"missing": true, "missing/policy.json": true, "missing/a/policy.json": true, "linked": true, "rules": true,
+		"empty": false, "blank": false, "null": false, "pipe": false, ".": false, "dangling": false, "dangling-twice": false, "loop": false,
+		"no-directory/policy.json": false, "no-directory/a/policy.json": false, "rules/policy.json": false,
+	} {
+		s, err := Load(filepath.Join(dir, name))
+		if (err == nil) != want || err == nil && (s.Describe() == "unrestricted") != strings.HasPrefix(name, "missing") {
+			t.Errorf("%s: %q, %v, want rules or none: %t", name, s.Describe(), err, want)
+		}
 	}
 }

@@ -4,13 +4,7 @@
 package policy
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 )
 
@@ -34,9 +28,9 @@ type Rules struct {
 	// MaxAttachments is how often one allocation may attach to one network.
 	// Nil: the host's, else no limit.
 	MaxAttachments *int `json:"maxAttachments,omitempty"`
-	// StaticIPs is whether a job may choose addresses. Nil: the host's, else
-	// it may.
-	StaticIPs *bool `json:"staticIPs,omitempty"`
+	// StaticIPs says which addresses a job may choose. Nil: the host's, else
+	// those in the ranges of the network's IPAM plugin.
+	StaticIPs *StaticIPs `json:"staticIPs,omitempty"`
 	// StaticMAC is whether a job may choose the MAC, or the InfiniBand GUID. Nil:
 	// the host's, else it may.
 	StaticMAC *bool `json:"staticMAC,omitempty"`
@@ -66,67 +60,6 @@ type Rules struct {
 	DNS string `json:"dns,omitempty"`
 }
 
-// Source is rules with the file that has them.
-type Source struct {
-	Rules
-	File string
-}
-
-// Load reads the rules of a host. A file that does not exist has none.
-func Load(file string) (Source, error) {
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Source{File: file}, nil
-	}
-	if err != nil {
-		return Source{}, fmt.Errorf("policy: %w", err)
-	}
-	s, err := Parse(file, data)
-	if err != nil {
-		return s, err
-	}
-	for _, option := range []struct {
-		text string
-		set  bool
-	}{
-		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
-		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""},
-	} {
-		if option.set {
-			return s, fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text)
-		}
-	}
-	return s, nil
-}
-
-// Parse reads rules of a file: the host's, or the key "allocnet" of a network. Empty
-// data has no rules. An unknown key is an error: a misspelled rule would deny
-// nothing.
-func Parse(file string, data []byte) (Source, error) {
-	s := Source{File: file}
-	if len(data) == 0 {
-		return s, nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&s.Rules); err != nil {
-		return s, fmt.Errorf("policy in %s: %s", file, describe(err))
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return s, fmt.Errorf("policy in %s: want one JSON object and nothing after it", file)
-	}
-	return s, s.validate()
-}
-
-// describe adds the valid keys to the error of an unknown one.
-func describe(err error) string {
-	reason, isJSON := strings.CutPrefix(err.Error(), "json: ")
-	if isJSON && strings.HasPrefix(reason, "unknown field") {
-		reason += ": want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing, executor, dns"
-	}
-	return reason
-}
-
 func (s Source) validate() error {
 	for key, patterns := range map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs} {
 		for i, pattern := range patterns {
@@ -147,7 +80,7 @@ func (s Source) validate() error {
 // Restrict tells whether the rules deny anything that is allowed without rules.
 func (r Rules) Restrict() bool {
 	denied := func(allowed *bool) bool { return allowed != nil && !*allowed }
-	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || denied(r.StaticIPs) || denied(r.StaticMAC) || denied(r.MTU)
+	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || r.StaticIPs != nil && (!r.StaticIPs.Allowed || r.StaticIPs.Ranges != nil) || denied(r.StaticMAC) || denied(r.MTU)
 }
 
 // Describe returns the rules as text; without rules it is "unrestricted".
@@ -162,8 +95,11 @@ func (r Rules) Describe() string {
 	if r.MaxAttachments != nil {
 		parts = append(parts, fmt.Sprintf("at most %d", *r.MaxAttachments))
 	}
-	if r.StaticIPs != nil && !*r.StaticIPs {
+	if r.StaticIPs != nil && !r.StaticIPs.Allowed {
 		parts = append(parts, "no static IPs")
+	}
+	if r.StaticIPs != nil && r.StaticIPs.Ranges != nil {
+		parts = append(parts, "static IPs "+listAddresses(r.StaticIPs.Ranges))
 	}
 	if r.StaticMAC != nil && !*r.StaticMAC {
 		parts = append(parts, "no static MAC")

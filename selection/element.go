@@ -60,18 +60,6 @@ func (e Element) Addresses() ([]netip.Addr, error) {
 	return all, nil
 }
 
-// ChoosesIPs tells whether the element requests specific addresses. IPAM plugins
-// accept them in cni-args, too, and ignore the case of the key.
-func (e Element) ChoosesIPs() bool {
-	return len(e.IPs) > 0 || e.hasArg("ips")
-}
-
-// ChoosesMAC tells whether the element requests a specific hardware address: a MAC or
-// an InfiniBand GUID.
-func (e Element) ChoosesMAC() bool {
-	return e.MAC != "" || e.InfinibandGUID != "" || e.hasArg("mac") || e.hasArg("guid") || e.hasArg("infinibandGUID")
-}
-
 // HostPorts are the host ports that the element chooses.
 func (e Element) HostPorts() []int {
 	var ports []int

@@ -4,6 +4,7 @@
 package selection
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,25 +13,43 @@ import (
 )
 
 // TestChoices: rules apply to an option however the job requests it.
+// TestChoices: whatever way an address comes in, it is chosen.
 func TestChoices(t *testing.T) {
+	const guid = "02:00:00:00:00:00:00:01"
 	for name, test := range map[string]struct {
-		element  Element
-		ips, mac bool
+		element Element
+		args    map[string]string
+		want    string
 	}{
-		"none":           {Element{Name: "a", MTU: 1400, CNIArgs: map[string]any{"other": 1}}, false, false},
-		"ips":            {Element{IPs: []string{"10.0.0.1"}}, true, false},
-		"ips in args":    {Element{CNIArgs: map[string]any{"IPs": []string{"10.0.0.1"}}}, true, false},
-		"mac":            {Element{MAC: "02:00:00:00:00:01"}, false, true},
-		"mac in args":    {Element{CNIArgs: map[string]any{"MAC": "02:00:00:00:00:01"}}, false, true},
-		"guid":           {Element{InfinibandGUID: "02:00:00:00:00:00:00:01"}, false, true},
-		"guid in args":   {Element{CNIArgs: map[string]any{"Guid": "x"}}, false, true},
-		"guid as in CNI": {Element{CNIArgs: map[string]any{"infinibandguid": "x"}}, false, true},
+		"none":            {element: Element{Name: "a", MTU: 1400, CNIArgs: map[string]any{"other": 1}}, args: map[string]string{"NOMAD_JOB_ID": "10.0.0.1"}, want: "[] []"},
+		"ips":             {element: Element{IPs: []string{"10.0.0.1", "fd00::1/64", "::ffff:10.0.0.2/120"}}, want: "[10.0.0.1/-1 fd00::1/64 10.0.0.2/24] []"},
+		"ips in args":     {element: Element{CNIArgs: map[string]any{"IPs": []string{"10.0.0.1"}}}, want: "[10.0.0.1/-1] []"},
+		"a list in args":  {element: Element{CNIArgs: map[string]any{"ips": []any{"10.0.0.1/8", "fd00::1"}}}, want: "[10.0.0.1/8 fd00::1/-1] []"},
+		"a text in args":  {element: Element{CNIArgs: map[string]any{"IP": "10.0.0.1, 10.0.0.2"}}, want: "[10.0.0.1/-1 10.0.0.2/-1] []"},
+		"both spellings":  {element: Element{CNIArgs: map[string]any{"ips": "10.0.0.1", "IPS": "10.0.0.2"}}, want: "[10.0.0.2/-1 10.0.0.1/-1] []"},
+		"CNI_ARGS":        {args: map[string]string{"IP": "10.0.0.1/8", "MAC": "02:00:00:00:00:0A"}, want: "[10.0.0.1/8] [02:00:00:00:00:0a]"},
+		"mac":             {element: Element{MAC: "02-00-00-00-00-0A"}, want: "[] [02:00:00:00:00:0a]"},
+		"mac in args":     {element: Element{CNIArgs: map[string]any{"MAC": "02:00:00:00:00:01"}}, want: "[] [02:00:00:00:00:01]"},
+		"guid":            {element: Element{InfinibandGUID: guid}, want: "[] [" + guid + "]"},
+		"guid in args":    {element: Element{CNIArgs: map[string]any{"Guid": guid}}, want: "[] [" + guid + "]"},
+		"guid as in CNI":  {element: Element{CNIArgs: map[string]any{"infinibandguid": guid}}, want: "[] [" + guid + "]"},
+		"no address":      {element: Element{CNIArgs: map[string]any{"ips": "x"}}, want: `cni-args.ips: "x": ` + wantAddress},
+		"a number":        {element: Element{CNIArgs: map[string]any{"ips": []any{1}}}, want: `cni-args.ips: "1": ` + wantAddress},
+		"an object":       {element: Element{CNIArgs: map[string]any{"ips": map[string]any{}}}, want: `cni-args.ips: "map[]": want a text, or a list of texts`},
+		"no MAC":          {args: map[string]string{"mac": "02::"}, want: `CNI argument mac: "02::": want a hardware address, as in 02:00:00:00:00:01`},
+		"empty says none": {element: Element{CNIArgs: map[string]any{"ips": "", "mac": nil}}, want: "[] []"},
 	} {
-		if got := test.element.ChoosesIPs(); got != test.ips {
-			t.Errorf("%s: ChoosesIPs is %t, want %t", name, got, test.ips)
+		c, err := test.element.Choice(test.args)
+		var addresses []string
+		for _, a := range c.Addresses {
+			addresses = append(addresses, fmt.Sprintf("%s/%d", a.Addr(), a.Bits()))
 		}
-		if got := test.element.ChoosesMAC(); got != test.mac {
-			t.Errorf("%s: ChoosesMAC is %t, want %t", name, got, test.mac)
+		got := fmt.Sprint(addresses, " ", c.Hardware)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (e Element) validateIPs(position string) error {
 		at := fmt.Sprintf("%s.ips[%d]", position, i)
 		address, err := parseIP(text)
 		if err != nil {
-			return &Error{at, text, "want an IP address with or without prefix length, as in 10.1.0.9/24"}
+			return &Error{at, text, wantAddress}
 		}
 		if slices.Contains(seen, address) {
 			return &Error{at, text, "duplicate address"}
@@ -86,6 +86,8 @@ func (e Element) validateIPs(position string) error {
 	}
 	return nil
 }
+
+const wantAddress = "want an IP address with or without prefix length, as in 10.1.0.9/24"
 
 func parseIP(text string) (netip.Addr, error) {
 	if strings.Contains(text, "%") {

@@ -163,6 +163,9 @@ type Attachment struct {
 	// ChosenPorts are those of the portMappings in CapabilityArgs, in the same
 	// form, that no scheduler assigned; none: all were assigned.
 	ChosenPorts json.RawMessage `json:"chosenPorts,omitempty"`
+	// Chosen are the addresses and MACs that the request chose, in the kernel's form: nothing
+	// else may get them from now on.
+	Chosen []string `json:"chosen,omitempty"`
 	// BridgeMTU has the bridges that the attachment's smaller MTU must not
 	// lower, with the MTU of the network.
 	BridgeMTU map[string]int `json:"bridgeMTU,omitempty"`

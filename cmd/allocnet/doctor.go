@@ -76,6 +76,8 @@ func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 		ConfDirs: c.ConfDirs, NomadConfDir: s.nomadDir, PluginDirs: c.PluginDirs,
 		StateDir: c.StateDir, PoolSource: poolSource,
 		WhyPlugins: c.WhyPlugins,
+		CheckKeys:  c.CheckKeys,
+		Warnings:   c.Warnings,
 	}
 	askNomad(cmd.Context(), &d)
 	if d.Unprivileged = requireRoot() != nil; !d.Unprivileged {

@@ -32,6 +32,7 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/internal/resolvconf"
+	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/local"
 	"github.com/allocnet/allocnet/ipam/reserved"
@@ -104,6 +105,7 @@ var outcomes = map[string]struct {
 	"hook.UnrecordedError":                {&hook.UnrecordedError{}, conflict},
 	"internal/resolvconf.ErrForeign":      {resolvconf.ErrForeign, conflict},
 	"internal/regularfile.ErrNotRegular":  {regularfile.ErrNotRegular, failed},
+	"internal/strictjson.Mistake":         {&strictjson.Mistake{}, refused},
 	"internal/netns.MissingError":         {&netns.MissingError{}, refused},
 	"ipam.ErrInvalid":                     {ipam.ErrInvalid, refused},
 	"ipam.ErrMismatch":                    {ipam.ErrMismatch, refused},

@@ -36,6 +36,8 @@ type networkJSON struct {
 	Policy string `json:"policy"`
 	// Problem is why the network cannot be attached now; empty if it can.
 	Problem string `json:"problem,omitempty"`
+	// Warnings are mistakes in the configuration with which it can be attached.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // ready tells whether a network could serve an attachment now.
@@ -161,6 +163,9 @@ func printCatalog(w io.Writer, t terminal, all catalogJSON) error {
 		if n.Problem != "" {
 			remarks = append(remarks, n.Problem)
 		}
+		for _, warning := range n.Warnings {
+			remarks = append(remarks, fmt.Sprintf("warning: network %q: %s", n.Name, warning))
+		}
 	}
 	for _, broken := range all.Broken {
 		remarks = append(remarks, "not usable: "+broken)
@@ -187,7 +192,7 @@ func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {
 		{"Network", text(n.Name)}, {"File", text(n.Path)}, {"CNI version", text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", text(n.Problem)},
 		{"Executor", text(string(n.Executor))}, {"Why plugins", text(n.WhyPlugins)},
 		{"Plugins", text(strings.Join(n.Plugins, ","))}, {"Capabilities", text(orDash(strings.Join(n.Capabilities, ",")))},
-		{"Policy", text(n.Policy)}, {"Policy of this host", text(n.HostPolicy)}, {"Not used", coloured("", n.Shadowed...)}, {"Warning", text(n.Warning)},
+		{"Policy", text(n.Policy)}, {"Policy of this host", text(n.HostPolicy)}, {"Not used", coloured("", n.Shadowed...)}, {"Warning", text(n.Warning)}, {"Mistakes", coloured("", n.Warnings...)},
 	} {
 		if strings.Join(row.value.lines, "") != "" {
 			table = append(table, []cell{text(row.name), row.value})

@@ -85,7 +85,7 @@ func (o offer) hostPolicy() string { return fmt.Sprintf("%s (%s)", o.host.Descri
 // permits tells whether the rules allow an identity. A rule about what the identity
 // does not have does not count.
 func (o offer) permits(n *cniconf.Network, identity policy.Identity) bool {
-	rules, err := policy.Parse(n.Path, n.Options)
+	rules, err := policy.Of(n)
 	if err != nil {
 		return identity == policy.Identity{} // it cannot be attached, and is listed with the reason
 	}
@@ -106,7 +106,7 @@ func (o offer) permits(n *cniconf.Network, identity policy.Identity) bool {
 // describe returns a network; the error is why it cannot be attached.
 func (o offer) describe(n *cniconf.Network, err error) networkJSON {
 	network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Ready: notReady}
-	rules, malformed := policy.Parse(n.Path, n.Options)
+	rules, malformed := policy.Of(n)
 	network.Policy = rules.Describe()
 	if malformed != nil {
 		err = malformed
@@ -121,6 +121,7 @@ func (o offer) describe(n *cniconf.Network, err error) networkJSON {
 	if err != nil {
 		network.Problem = err.Error()
 	}
+	network.Warnings = o.engine.Warnings(n)
 	return network
 }
 

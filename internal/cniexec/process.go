@@ -52,7 +52,7 @@ func (*Process) FindInPath(plugin string, dirs []string) (string, error) {
 // ExecPlugin runs a plugin once. Errors are *types.Error as the plugin printed
 // it, *ExecError, or the context's cause.
 func (p *Process) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	call := call{plugin: filepath.Base(path), verb: Verb(environ)}
+	call := call{plugin: filepath.Base(path), path: path, verb: Verb(environ)}
 	ctx, overflow := context.WithCancelCause(ctx)
 	defer overflow(nil)
 	call.stdout.overflow = func() {
@@ -97,9 +97,9 @@ func (p *Process) command(ctx context.Context, path string, environ []string) *e
 
 // call is one run of a plugin and what it printed.
 type call struct {
-	plugin, verb string
-	stdout       head
-	stderr       tail
+	plugin, path, verb string
+	stdout             head
+	stderr             tail
 }
 
 // failure turns the end of a failed plugin into an error: its own, when it
@@ -107,7 +107,7 @@ type call struct {
 func (c *call) failure(err error) error {
 	var own types.Error
 	if json.Unmarshal(c.stdout.data, &own) == nil && (own.Code != 0 || own.Msg != "") {
-		return &own
+		return answer(c.path, &own)
 	}
 	stderr := c.stderr.text()
 	if stderr == "" {

@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Transient tells whether a failed ADD may succeed when repeated. Deadlines
@@ -22,7 +25,7 @@ func Transient(err error) bool {
 	}
 	var own *types.Error
 	if errors.As(err, &own) {
-		return transientCode(own.Code) && !permanentText(own.Msg)
+		return transientAnswer(err, own)
 	}
 	var died *ExecError
 	if errors.As(err, &died) {
@@ -32,31 +35,83 @@ func Transient(err error) bool {
 	return transientText(err.Error())
 }
 
-// transientCode sorts the codes of the CNI specification 1.1, "Error". Code 0
-// is a plugin that gave none.
-func transientCode(code uint) bool {
-	switch code {
-	case 0, types.ErrIOFailure, types.ErrTryAgainLater, types.ErrPluginNotAvailable, types.ErrLimitedConnectivity:
+// transientAnswer sorts the answers of plugins: by their codes (CNI specification 1.1, "Error"),
+// and those of the code for everything else by what is behind them.
+func transientAnswer(err error, own *types.Error) bool {
+	switch own.Code {
+	case types.ErrIOFailure, types.ErrTryAgainLater, types.ErrPluginNotAvailable, types.ErrLimitedConnectivity:
 		return true
 	}
-	return code >= 100
+	if own.Code != 0 && own.Code < 100 { // 0 is a plugin that gave none
+		return false
+	}
+	if strings.Contains(own.Msg, "dial ") { // a daemon that may be about to start
+		return true
+	}
+	if number, ok := kernelError(err, own.Msg); ok {
+		return !slices.Contains(permanent, number)
+	}
+	var reference referenceError
+	if errors.As(err, &reference) {
+		return !isRefusal(reference.Cause(), own.Msg)
+	}
+	return true
 }
 
-// permanentText knows the errors of the reference plugins that only the operator or the
-// author of the job can correct: a master that does not exist, and a requested address
-// that is out of range or leased. They have the code of all other errors.
-func permanentText(msg string) bool {
-	if msg == "Link not found" { // of a master; with other links, the text has more
-		return true
+// permanent are the errors by which the kernel says that what it was asked for is wrong, or that
+// it cannot do it. All others depend on what else happens on the host.
+var permanent = []unix.Errno{
+	unix.EINVAL, unix.ENOENT, unix.EPERM, unix.EACCES, unix.EOPNOTSUPP, unix.ENOSYS, unix.EROFS, unix.ERANGE, unix.EDOM, unix.E2BIG,
+	unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.ENOTTY, unix.ENXIO, unix.EOVERFLOW, unix.EMSGSIZE, unix.EPROTONOSUPPORT,
+	unix.EAFNOSUPPORT, unix.EPFNOSUPPORT, unix.EADDRNOTAVAIL, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENOEXEC, unix.ENOTUNIQ,
+}
+
+// numbers are the kernel's errors by their texts.
+var numbers = func() map[string]unix.Errno {
+	all := map[string]unix.Errno{}
+	for number := unix.Errno(1); number < 134; number++ {
+		all[number.Error()] = number
 	}
-	for _, text := range []string{
-		"failed to lookup master", "requested IP address", "requested ip", "failed to allocate all requested IPs",
-	} {
-		if strings.Contains(msg, text) {
-			return true
-		}
+	return all
+}()
+
+// kernelError returns the kernel's error that an error is made of. Of a plugin, and of much
+// that is executed in process, only its text arrives, behind the last colon.
+func kernelError(err error, text string) (unix.Errno, bool) {
+	var number unix.Errno
+	if errors.As(err, &number) {
+		return number, true
 	}
-	return false
+	last := text
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		last = text[i+len(": "):]
+	}
+	number, ok := numbers[last]
+	return number, ok
+}
+
+// referenceError is an answer of a plugin of the reference set, or of what does its work in process: it
+// fails because of the kernel, of a program that it executes, or because it refuses.
+type referenceError interface {
+	error
+	// Cause is what the answer was made of; nil if only its text is known.
+	Cause() error
+}
+
+// isRefusal tells whether a plugin of the reference set has found something wrong itself.
+func isRefusal(cause error, text string) bool {
+	if kind := errdefs.Of(cause); kind == errdefs.Unavailable || kind == errdefs.Timeout {
+		return false
+	}
+	if strings.Contains(text, "exit status ") || strings.Contains(text, "signal: ") { // a program, such as iptables
+		return false
+	}
+	// A link has vanished while the plugin ran, unless it is the master: that is said
+	// without any more words.
+	if strings.HasSuffix(text, ": Link not found") && !strings.Contains(text, "failed to lookup master") {
+		return false
+	}
+	return !strings.Contains(text, "no IP addresses available") // until one is released
 }
 
 // transientText knows the errors of which only the text arrives: the second

@@ -17,6 +17,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // bridgeConfig is the configuration of the bridge plugin.
@@ -204,7 +206,7 @@ func waitForPort(c *call, name string) (netlink.Link, error) {
 			return link, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("bridge port in error state: %s", link.Attrs().OperState)
+			return nil, errdefs.As(errdefs.Unavailable, fmt.Errorf("bridge port in error state: %s", link.Attrs().OperState))
 		}
 		select {
 		case <-c.ctx.Done():

@@ -57,8 +57,20 @@ func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, envir
 	if errors.As(err, &own) {
 		return nil, own
 	}
-	return nil, types.NewError(types.ErrInternal, err.Error(), "")
+	return nil, &failure{types.NewError(types.ErrInternal, err.Error(), ""), err}
 }
+
+// failure is an answer as the reference plugin would give it, with what it was made of.
+type failure struct {
+	error
+	cause error
+}
+
+// Unwrap gives both.
+func (f *failure) Unwrap() []error { return []error{f.error, f.cause} }
+
+// Cause is what the answer was made of.
+func (f *failure) Cause() error { return f.cause }
 
 // Changes returns what is left to be committed after the chain has succeeded.
 func (c *Chain) Changes() *Changes { return &c.changes }

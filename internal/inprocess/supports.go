@@ -10,10 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // Supports returns nil if a network can be executed in this process: every plugin of its
@@ -95,8 +102,11 @@ func refuseUnknownRouteKeys(ipam []byte) error {
 	return nil
 }
 
-// splitIPAM returns a plugin's configuration with only the type of "ipam", and the object
-// under "ipam".
+// validAttachments is the key of the CNI specification that has the form of a remark.
+const validAttachments = "cni.dev/valid-attachments"
+
+// splitIPAM returns a plugin's configuration without "ipam" and remarks, and the object under
+// "ipam".
 func splitIPAM(config []byte) (rest, ipam []byte, err error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(config, &keys); err != nil {
@@ -104,6 +114,7 @@ func splitIPAM(config []byte) (rest, ipam []byte, err error) {
 	}
 	ipam = keys["ipam"]
 	delete(keys, "ipam")
+	maps.DeleteFunc(keys, func(key string, _ json.RawMessage) bool { return isRemark(key) && key != validAttachments })
 	rest, err = json.Marshal(keys)
 	return rest, ipam, err
 }
@@ -114,6 +125,56 @@ func decodeStrictly(config []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(config))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into)
+}
+
+// otherKeys are those that reference plugins have and that are not executed in process.
+var otherKeys = map[string][]string{"bridge": {"macspoofchk"}}
+
+// Mistakes returns the keys that neither the reference plugin knows nor this package, and those
+// that are there twice, of a plugin's configuration as it is written. Of other plugins there are
+// none: only they know their keys.
+func Mistakes(name, ipamName string, text strictjson.Text) ([]*strictjson.Mistake, error) {
+	known, ok := plugins[name]
+	if !ok {
+		return nil, nil
+	}
+	ignore := func(key string) bool { return isRemark(key) || slices.Contains(otherKeys[name], key) || isListKey(key) }
+	mistakes, err := text.Check(strictjson.Form{Of: name, Into: known.config(), Skip: freeKeys, Ignore: ignore})
+	if err != nil {
+		return nil, err
+	}
+	members, err := text.Members()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		ipam, ok := ipams[ipamName]
+		if m.Key != "ipam" || !ok || ipamName == ownIPAM { // that one knows its keys by itself
+			continue
+		}
+		further, err := m.Value.Check(strictjson.Form{
+			Of: ipamName, Into: ipam.config(), Ignore: isRemark,
+			Instead: map[reflect.Type]reflect.Type{reflect.TypeFor[types.Route](): reflect.TypeFor[routeKeys]()},
+		})
+		if err != nil {
+			return nil, err
+		}
+		mistakes = append(mistakes, further...)
+	}
+	return mistakes, nil
+}
+
+// freeKeys have values in which others may have keys of their own.
+var freeKeys = []string{"ipam", "args", "runtimeConfig", "capabilities", "prevResult"}
+
+// isRemark tells whether a key is for people, or for a program that marks it as its own.
+func isRemark(key string) bool {
+	return strings.ContainsAny(key, "./$#") || strings.HasPrefix(key, "_") || strings.HasPrefix(key, "x-")
+}
+
+// isListKey tells whether a key is one of a list, which the file of a single plugin has as well.
+func isListKey(key string) bool {
+	return slices.Contains([]string{"allocnet", "cniVersions", "disableCheck", "disableGC", "loadOnlyInlinedPlugins"}, key)
 }
 
 // referenceModule begins the package paths of the reference plugins.

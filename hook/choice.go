@@ -1,0 +1,247 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Addresses and MACs that a request chooses, in whatever way, are checked here alone: each has to
+// be one that nothing else has.
+
+// readChoices notes what the request chooses for each attachment.
+func (p *plan) readChoices(r Request) error {
+	for key, value := range r.Args {
+		if strings.EqualFold(key, "GATEWAY") && !r.Operator {
+			return &RequestError{"CNI argument " + key, value, "a job may not choose the gateway of a network: the host may have its address"}
+		}
+	}
+	for i := range p.added {
+		added := &p.added[i]
+		args := maps.Clone(r.Args)
+		if !added.network.UsesIPAM(func(ipam string) bool { return ipam != "" && ipam != "dhcp" }) {
+			maps.DeleteFunc(args, func(key, _ string) bool { return strings.EqualFold(key, "IP") }) // nothing reads it
+		}
+		var err error
+		if added.choice, err = added.element.Choice(args); err != nil {
+			return fmt.Errorf("network %q as %s: %w", added.element.Name, added.element.Interface, err)
+		}
+		for _, address := range added.choice.Addresses {
+			added.attachment.Chosen = append(added.attachment.Chosen, address.Addr().String())
+		}
+		added.attachment.Chosen = append(added.attachment.Chosen, added.choice.Hardware...)
+	}
+	return nil
+}
+
+// choosesAddresses tells whether the request chooses an address or a MAC.
+func (p *plan) choosesAddresses() bool {
+	return slices.ContainsFunc(p.added, func(a planned) bool { return len(a.attachment.Chosen) > 0 })
+}
+
+// refuseChoice refuses what an attachment chooses.
+func (p planned) refuseChoice(what, reason string) error {
+	return &RequestError{fmt.Sprintf("address of network %q as %s", p.element.Name, p.element.Interface), what, reason}
+}
+
+// checkAddresses refuses chosen addresses that the networks cannot give, or that the host has.
+func (p *plan) checkAddresses(host Host) error {
+	if !p.choosesAddresses() {
+		return nil
+	}
+	links, err := host.Interfaces()
+	if err != nil {
+		return err
+	}
+	for i, added := range p.added {
+		for _, check := range []func() error{
+			added.checkPools, added.checkGateways,
+			func() error { return added.checkHost(links) },
+			func() error { return p.checkOwn(i) },
+		} {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkPools refuses addresses that no pool of the network can give.
+func (p planned) checkPools() (err error) {
+	for _, pool := range p.network.Pools() {
+		if err = pool.CheckRequested(p.choice.Addresses); err == nil {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ips of network %q as %s: %w", p.element.Name, p.element.Interface, err)
+	}
+	return nil
+}
+
+// checkGateways refuses the gateways of a network without pools, and what is no host's address.
+func (p planned) checkGateways() error {
+	if len(p.network.Pools()) > 0 {
+		return nil
+	}
+	gateways := p.network.Gateways()
+	for _, address := range p.choice.Addresses {
+		a, first := address.Addr(), address.Masked().Addr()
+		switch {
+		case a.IsUnspecified(), a.IsLoopback(), a.IsMulticast():
+			return p.refuseChoice(a.String(), "want a unicast address")
+		case slices.Contains(gateways, a), p.network.IsGateway() && first.IsValid() && first.Next() == a:
+			return p.refuseChoice(a.String(), "is the gateway of the network: choose another one")
+		}
+	}
+	return nil
+}
+
+// checkHost refuses addresses and MACs of the host, and subnets of it of which the host would get
+// another address and a route.
+func (p planned) checkHost(links []netns.Interface) error {
+	own := map[string]bool{}
+	for _, d := range p.network.Devices() {
+		own[d.Name] = d.Bridge
+	}
+	routed := p.network.IsGateway() && len(p.network.Pools()) == 0
+	for _, link := range links {
+		if slices.Contains(p.choice.Hardware, link.MAC) {
+			return p.refuseChoice(link.MAC, fmt.Sprintf("is the MAC of %s of this host: choose another one", link.Name))
+		}
+		for _, taken := range link.Addresses {
+			for _, address := range p.choice.Addresses {
+				if address.Addr() == taken.Addr() {
+					return p.refuseChoice(address.Addr().String(), fmt.Sprintf("is an address of this host, on %s: choose another one", link.Name))
+				}
+				if routed && !own[link.Name] && address.IsValid() && address.Overlaps(taken) {
+					return p.refuseChoice(address.String(), fmt.Sprintf("is in a subnet of this host, %s on %s, and the host is the gateway of the network: choose one of another subnet", taken.Masked(), link.Name))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkOwn refuses what another attachment of the allocation has.
+func (p *plan) checkOwn(i int) error {
+	others := slices.Clone(p.existing)
+	for j, added := range p.added {
+		if j != i {
+			others = append(others, *added.attachment)
+		}
+	}
+	for _, other := range others {
+		if err := p.added[i].checkTaken("interface "+other.Interface, other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTaken refuses what an attachment on the same network has.
+func (p planned) checkTaken(holder string, a state.Attachment) error {
+	if len(p.attachment.Chosen) == 0 || !sharesLink(p.network, a) {
+		return nil
+	}
+	taken, err := addressesOf(a)
+	if err != nil {
+		return fmt.Errorf("addresses of %s: %w", holder, err)
+	}
+	for _, chosen := range p.attachment.Chosen {
+		if slices.Contains(taken, chosen) {
+			return p.refuseChoice(chosen, fmt.Sprintf("%s has it on network %q: choose another one", holder, a.Network))
+		}
+	}
+	return nil
+}
+
+// sharesLink tells whether an attachment is on a network, or on another one with its bridge or
+// master.
+func sharesLink(n *cniconf.Network, a state.Attachment) bool {
+	if a.Network == n.Name {
+		return true
+	}
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return false // it was never attached
+	}
+	for _, d := range (&cniconf.Network{List: list}).Devices() {
+		if d.Name != "" && slices.ContainsFunc(n.Devices(), func(own cniconf.Device) bool { return own.Name == d.Name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// addressesOf returns the addresses and MACs that an attachment has, or may have soon.
+func addressesOf(a state.Attachment) ([]string, error) {
+	taken := slices.Clone(a.Chosen)
+	if a.Result == nil {
+		return taken, nil
+	}
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range resultAddresses(result) {
+		taken = append(taken, address.Addr().String())
+	}
+	for _, i := range result.Interfaces {
+		if i.Sandbox != "" {
+			taken = append(taken, strings.ToLower(i.Mac))
+		}
+	}
+	return taken, nil
+}
+
+// checkChosen refuses what attachments of other allocations have. The caller has the lock that
+// keeps others from choosing the same. What an unreadable record has is unknown, and so is
+// whether a chosen address is free, unless the network's pool has a lease for each.
+func (o *operation) checkChosen(ctx context.Context, p *plan) error {
+	if !p.choosesAddresses() {
+		return nil
+	}
+	boot, err := state.BootID()
+	if err != nil {
+		return err
+	}
+	for record, err := range o.store.List(ctx) {
+		if err == nil && o.portsUnknown(record) {
+			err = &DamagedRecordError{record.Allocation.ID, record.Damaged, nil}
+		}
+		if err != nil && p.needsRecords() {
+			return fmt.Errorf("no address can be chosen: those of another allocation are unknown: %w", err)
+		}
+		past := record.Allocation.BootID != "" && record.Allocation.BootID != boot
+		if err != nil || past || record.Allocation.ID == o.record.Allocation.ID {
+			continue
+		}
+		for _, a := range record.Attachments {
+			for _, added := range p.added {
+				if err := added.checkTaken("allocation "+record.Allocation.ID, a); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// needsRecords tells whether only records tell of something chosen who has it: of a MAC, and of
+// an address without a pool.
+func (p *plan) needsRecords() bool {
+	return slices.ContainsFunc(p.added, func(a planned) bool {
+		return len(a.choice.Hardware) > 0 || len(a.choice.Addresses) > 0 && len(a.network.Pools()) == 0
+	})
+}

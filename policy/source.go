@@ -1,0 +1,136 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/strictjson"
+)
+
+// Source is rules with the file that has them.
+type Source struct {
+	Rules
+	File string
+}
+
+// Load reads the rules of a host. Only a file that does not exist has none: one that is empty
+// was truncated, and a link that leads nowhere had some.
+func Load(file string) (Source, error) {
+	data, err := regularfile.Read(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Source{File: file}, refuseDangling(file)
+	}
+	if err != nil {
+		return Source{File: file}, errdefs.As(errdefs.Refused, fmt.Errorf("policy: %w", err))
+	}
+	s, err := parse(strictjson.Text{Path: file, Line: 1, Data: data})
+	if err != nil {
+		return s, err
+	}
+	for _, option := range []struct {
+		text string
+		set  bool
+	}{
+		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
+		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""},
+	} {
+		if option.set {
+			return s, refuse(fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text))
+		}
+	}
+	return s, nil
+}
+
+// refuseDangling returns an error if a file is missing because a link, in its place or in that
+// of a directory above, leads nowhere.
+func refuseDangling(file string) error {
+	for path := filepath.Clean(file); path != filepath.Dir(path); path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return refuse(fmt.Errorf("policy in %s: the link %s leads nowhere: correct it, or remove it if there are no rules", file, path))
+		}
+		return nil
+	}
+	return nil
+}
+
+func refuse(err error) error { return errdefs.As(errdefs.Refused, err) }
+
+// Of reads the rules of a network, under the key "allocnet" of its conflist. Without the key
+// there are none. A key that is unknown, there twice or in another place is an error: a
+// misspelled rule would deny nothing.
+func Of(n *cniconf.Network) (Source, error) {
+	if err := refuseMisplaced(n); err != nil {
+		return Source{File: n.Path}, err
+	}
+	if n.Options.Data == nil {
+		return Source{File: n.Path}, nil
+	}
+	return parse(n.Options)
+}
+
+// restricting are the keys of rules, which have no effect outside of "allocnet".
+var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts"}
+
+// refuseMisplaced refuses rules beside the key "allocnet", and in plugins.
+func refuseMisplaced(n *cniconf.Network) error {
+	for i, text := range n.Texts() {
+		members, err := text.Members()
+		if err != nil {
+			return refuse(fmt.Errorf("%s: %w", text.Path, err))
+		}
+		for _, m := range members {
+			want := ""
+			switch {
+			case i == 0 && m.Key == "allocnet":
+			case strings.EqualFold(m.Key, "allocnet"), i == 0 && strictjson.Similar(m.Key, []string{"allocnet"}) != "":
+				want = `want "allocnet" beside "plugins"`
+			case slices.Contains(restricting, m.Key):
+				want = `want it in the object "allocnet" beside "plugins"`
+			}
+			if want != "" {
+				return refuse(fmt.Errorf("policy in %s:%d: the key %q has no effect there: %s", text.Path, m.Line, m.Key, want))
+			}
+		}
+	}
+	return nil
+}
+
+// parse reads rules.
+func parse(t strictjson.Text) (Source, error) {
+	s := Source{File: t.Path}
+	members, err := t.Members()
+	if err != nil {
+		return s, refuse(fmt.Errorf("policy in %s: %w", t.Path, err))
+	}
+	mistakes, err := t.Check(strictjson.Form{Of: "the policy", Into: &s.Rules, Exact: true})
+	if err != nil {
+		return s, refuse(fmt.Errorf("policy in %s: %w", t.Path, err))
+	}
+	if len(mistakes) > 0 {
+		return s, refuse(mistakes[0])
+	}
+	for _, m := range members {
+		if string(m.Value.Data) == "null" {
+			return s, refuse(fmt.Errorf("policy in %s:%d: %s: null: want a value, or omit the key", t.Path, m.Line, m.Key))
+		}
+	}
+	if err := json.Unmarshal(t.Data, &s.Rules); err != nil {
+		return s, refuse(fmt.Errorf("policy in %s: %s", t.Path, strings.TrimPrefix(err.Error(), "json: ")))
+	}
+	return s, refuse(s.validate())
+}

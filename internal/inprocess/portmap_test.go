@@ -5,10 +5,13 @@ package inprocess
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/coreos/go-iptables/iptables"
+	"github.com/google/nftables"
 )
 
 func portmapCall(keys string) *call {
@@ -79,6 +82,31 @@ func TestBackendOfOptions(t *testing.T) {
 			if conf, _, err := parsePortmap(c); err != nil || *conf.Backend != iptablesBackend {
 				t.Errorf("%s with %s: got the error %v, want the backend iptables", verb, keys, err)
 			}
+		}
+	}
+}
+
+// TestPortsAreRemoved: DEL removes what ADD has made, for both families, as the addresses may be unknown.
+func TestPortsAreRemoved(t *testing.T) {
+	for _, name := range []string{iptablesBackend, nftablesBackend} {
+		c := portmapCall(fmt.Sprintf(`"backend": %q, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`, name))
+		c.verb, c.changes = "DEL", &Changes{}
+		if err := delPortmap(c); err != nil {
+			t.Fatal(err)
+		}
+		var places []string
+		for _, r := range c.changes.rules {
+			switch {
+			case !r.remove:
+				t.Errorf("%s: DEL adds rules", name)
+			case r.iptables != nil:
+				places = append(places, fmt.Sprint("iptables ", r.iptables.family == iptables.ProtocolIPv6))
+			case r.nftables != nil:
+				places = append(places, fmt.Sprint("nftables ", r.nftables.table.family == nftables.TableFamilyIPv6))
+			}
+		}
+		if want := []string{name + " false", name + " true"}; !slices.Equal(places, want) {
+			t.Errorf("DEL removes from %q, want %q", places, want)
 		}
 	}
 }

@@ -102,6 +102,46 @@ func TestUnknownRemovesNothing(t *testing.T) {
 	}
 }
 
+// forgetful is an orchestrator that answers once, and has to keep the data of what lives.
+type forgetful struct {
+	*testing.T
+
+	asked int
+}
+
+func (f *forgetful) Live(context.Context) (map[string]bool, error) {
+	if f.asked++; f.asked > 1 {
+		return nil, errors.New("no route to host")
+	}
+	return map[string]bool{"alive": true}, nil
+}
+
+func (*forgetful) Ended() []string { return nil }
+
+func (f *forgetful) Prune(live map[string]bool) error {
+	if !live["alive"] {
+		f.Error("the data of a live allocation is dropped")
+	}
+	return nil
+}
+
+// twice is a collector that asks which allocations live for each of its two steps.
+type twice struct{}
+
+func (twice) GC(ctx context.Context, r hook.GCRequest) (*hook.Collected, error) {
+	_, first := r.Live(ctx)
+	_, second := r.Live(ctx)
+	return &hook.Collected{}, errors.Join(first, second)
+}
+
+// TestUnknownMeanwhile: if the orchestrator fails during a round, nothing of it is dropped.
+func TestUnknownMeanwhile(t *testing.T) {
+	r := NewReconciler(ReconcilerConfig{Collector: twice{}, Metrics: NewMetrics(prometheus.NewRegistry()), Live: &forgetful{T: t}})
+	if _, err := r.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "no route to host") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestOutsideRemovesNothing: an agent that does not see the host's namespaces removes
 // nothing.
 func TestOutsideRemovesNothing(t *testing.T) {

@@ -82,6 +82,39 @@ func TestEarlierBoot(t *testing.T) {
 	}
 }
 
+// TestNextBoot: what was cleaned up in an earlier boot says nothing of this one. What another call has locked is left to it,
+// and of a damaged record is not known what it left.
+func TestNextBoot(t *testing.T) {
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
+	})
+	if err := e.store.SetCleanedBoot("the boot before"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"damaged", "dead", "a-locked"} {
+		earlierBoot(t, e, id, fakeList(t, "n", fakecni.Script{}))
+	}
+	journal, err := os.OpenFile(filepath.Join(e.config.StateDir, "allocations", "damaged", "journal"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := journal.WriteString("damage\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = journal.Close() // written
+	lock, err := e.store.Lock(t.Context(), "a-locked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	if err := e.cleanBoot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(recorded(t, e)); got != "[a-locked damaged]" {
+		t.Errorf("on record are %s", got)
+	}
+}
+
 // TestUnknownBoot: what does not say its boot may be of this one.
 func TestUnknownBoot(t *testing.T) {
 	e := fakeEngine(t, func(c *Config) {

@@ -115,9 +115,9 @@ func TestTaskKeepsInterfaceOfFailedAdd(t *testing.T) {
 	})
 }
 
-// TestGivenUpAfterFailedAdd: nothing is left of an attempt that failed because of a task's interface, also if the
+// TestAbortedAfterFailedAdd: nothing is left of an attempt that failed because of a task's interface, also if the
 // caller gives up before the next one: what an attachment left whose ADD has not begun again is not looked for.
-func TestGivenUpAfterFailedAdd(t *testing.T) {
+func TestAbortedAfterFailedAdd(t *testing.T) {
 	bothExecutors(t, func(t *testing.T, i installation) {
 		for name, attach := range map[string]func(w *world) error{"Setup": setup(runtimeRequest), "Extend": extend(runtimeRequest)} {
 			t.Run(name, func(t *testing.T) {

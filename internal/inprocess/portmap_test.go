@@ -95,12 +95,12 @@ func TestPublishedAddresses(t *testing.T) {
 	if _, err := addPortmap(c); err != nil || len(c.changes.rules) != 2 || len(c.changes.after) != 2 {
 		t.Errorf("rules of %d addresses, and %d steps after them, %v", len(c.changes.rules), len(c.changes.after), err)
 	}
-	alone := portmapCall(ports)
-	alone.changes = &Changes{}
-	if _, err := addPortmap(alone); err == nil || err.Error() != "must be called as chained plugin" {
+	unchained := portmapCall(ports)
+	unchained.changes = &Changes{}
+	if _, err := addPortmap(unchained); err == nil || err.Error() != "must be called as chained plugin" {
 		t.Errorf("ADD without a result: %v", err)
 	}
-	if err := checkPortmap(alone); err == nil || err.Error() != "Required prevResult missing" {
+	if err := checkPortmap(unchained); err == nil || err.Error() != "Required prevResult missing" {
 		t.Errorf("CHECK without a result: %v", err)
 	}
 }

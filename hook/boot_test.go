@@ -15,6 +15,7 @@ import (
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -129,8 +130,9 @@ func TestUnknownBoot(t *testing.T) {
 	}
 }
 
-// TestFilesOfAnEarlierBoot: the file at which a namespace was pinned goes with the record, unless the caller made it.
-func TestFilesOfAnEarlierBoot(t *testing.T) {
+// TestRootFilesOfAnEarlierBoot: the file at which a namespace was pinned goes with the record, unless the caller made it.
+func TestRootFilesOfAnEarlierBoot(t *testing.T) {
+	roottest.Require(t)
 	for _, owned := range []bool{true, false} {
 		dir := t.TempDir()
 		e := fakeEngine(t, func(c *Config) {

@@ -24,6 +24,8 @@ type dead struct {
 	ids    []string
 	leaks  map[cleanup.Kind]int
 	rounds atomic.Int64
+	// abandoned are those that the last round may tear down although their namespaces exist.
+	abandoned []string
 }
 
 func (d *dead) GC(ctx context.Context, r hook.GCRequest) (*hook.Collected, error) {
@@ -35,6 +37,12 @@ func (d *dead) GC(ctx context.Context, r hook.GCRequest) (*hook.Collected, error
 		}
 	}
 	d.rounds.Add(1)
+	if r.Abandoned != nil {
+		var err error
+		if d.abandoned, err = r.Abandoned(); err != nil {
+			return nil, err
+		}
+	}
 	c := &hook.Collected{Leaks: &cleanup.Report{}}
 	for _, id := range d.ids {
 		if live(id) == "" {
@@ -91,6 +99,46 @@ func TestUnknownRemovesNothing(t *testing.T) {
 		if got != 0 {
 			t.Errorf("%s: off by %v", name, got)
 		}
+	}
+}
+
+// forgetful is an orchestrator that answers once, and has to keep the data of what lives.
+type forgetful struct {
+	*testing.T
+
+	asked int
+}
+
+func (f *forgetful) Live(context.Context) (map[string]bool, error) {
+	if f.asked++; f.asked > 1 {
+		return nil, errors.New("no route to host")
+	}
+	return map[string]bool{"alive": true}, nil
+}
+
+func (*forgetful) Ended() []string { return nil }
+
+func (f *forgetful) Prune(live map[string]bool) error {
+	if !live["alive"] {
+		f.Error("the data of a live allocation is dropped")
+	}
+	return nil
+}
+
+// twice is a collector that asks which allocations live for each of its two steps.
+type twice struct{}
+
+func (twice) GC(ctx context.Context, r hook.GCRequest) (*hook.Collected, error) {
+	_, first := r.Live(ctx)
+	_, second := r.Live(ctx)
+	return &hook.Collected{}, errors.Join(first, second)
+}
+
+// TestUnknownMeanwhile: if the orchestrator fails during a round, nothing of it is dropped.
+func TestUnknownMeanwhile(t *testing.T) {
+	r := NewReconciler(ReconcilerConfig{Collector: twice{}, Metrics: NewMetrics(prometheus.NewRegistry()), Live: &forgetful{T: t}})
+	if _, err := r.Collect(t.Context()); err == nil || !strings.Contains(err.Error(), "no route to host") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -153,6 +201,32 @@ func TestReportOnly(t *testing.T) {
 	found, removed := testutil.ToFloat64(m.found.WithLabelValues("lease")), testutil.ToFloat64(m.removed.WithLabelValues("lease"))
 	if found != 3 || removed != 0 || d.leaks["lease"] != 3 {
 		t.Errorf("found %v, removed %v, left %v", found, removed, d.leaks)
+	}
+}
+
+// ended is an orchestrator that has ended one allocation, and left its namespace.
+type ended struct{ liveFunc }
+
+func (ended) Ended() []string { return []string{"left"} }
+
+// TestReportedAbandoned: what the orchestrator has left is torn down after an interval, unless leaks are only reported.
+func TestReportedAbandoned(t *testing.T) {
+	for report, want := range map[bool]int{false: 1, true: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &dead{}
+			r := NewReconciler(ReconcilerConfig{Collector: d, Metrics: NewMetrics(prometheus.NewRegistry()), Live: ended{func() (map[string]bool, error) { return map[string]bool{}, nil }}})
+			r.abandoned.unused = func(paths []string) ([]string, error) { return paths, nil }
+			r.Configure(time.Minute, report)
+			for range 2 {
+				if _, err := r.Collect(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+			}
+			if len(d.abandoned) != want {
+				t.Errorf("report is %t: %q may be torn down, want %d", report, d.abandoned, want)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -107,6 +108,44 @@ func TestTaskKeepsInterfaceOfFailedAdd(t *testing.T) {
 					t.Error(err)
 				}
 				requireOfTask(w, "net2")
+				w.namespaces.removeInterface(runtimeNetns, "net2")
+				w.wantNothing()
+			})
+		}
+	})
+}
+
+// TestAbortedAfterFailedAdd: nothing is left of an attempt that failed because of a task's interface, also if the
+// caller gives up before the next one: what an attachment left whose ADD has not begun again is not looked for.
+func TestAbortedAfterFailedAdd(t *testing.T) {
+	bothExecutors(t, func(t *testing.T, i installation) {
+		for name, attach := range map[string]func(w *world) error{"Setup": setup(runtimeRequest), "Extend": extend(runtimeRequest)} {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t, i)
+				ctx, giveUp := context.WithCancelCause(t.Context())
+				defer giveUp(nil)
+				w.ctx = ctx
+				w.onCall = func(_ int, done bool) {
+					switch w.killer.seen[len(w.killer.seen)-1] {
+					case "ADD tuning net2":
+						if !done {
+							w.failing["ADD tuning net2"] = transient
+							w.namespaces.removeInterface(runtimeNetns, "net2")
+							w.namespaces.add(runtimeNetns, ofTask("net2"))
+						}
+					case "DEL macvlan net2":
+						giveUp(errGaveUp)
+					}
+				}
+				if err := attach(w); !errors.Is(err, errGaveUp) {
+					t.Errorf("%v, want %v", err, errGaveUp)
+				}
+				requireOfTask(w, "net2")
+				w.onCall, w.ctx = nil, t.Context()
+				clear(w.failing)
+				if err := w.Teardown(t.Context(), "runtime"); err != nil {
+					t.Error(err)
+				}
 				w.namespaces.removeInterface(runtimeNetns, "net2")
 				w.wantNothing()
 			})

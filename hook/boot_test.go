@@ -15,19 +15,26 @@ import (
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/state"
 )
 
 // earlierBoot puts an allocation of an earlier boot on record.
 func earlierBoot(t *testing.T, e *Engine, id string, conflist json.RawMessage) {
 	t.Helper()
-	lock, err := e.store.Lock(t.Context(), id)
+	a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: filepath.Join(e.config.NetnsDir, id), NetnsOwned: true, BootID: "the boot before", Digest: "x"}
+	recordOf(t, e, a, conflist)
+}
+
+// recordOf puts an allocation with one attachment on record.
+func recordOf(t *testing.T, e *Engine, a state.Allocation, conflist json.RawMessage) {
+	t.Helper()
+	lock, err := e.store.Lock(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Unlock()
-	a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: filepath.Join(e.config.NetnsDir, id), NetnsOwned: true, BootID: "the boot before", Digest: "x"}
-	attachment := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: id, Phase: state.Attached, ConfList: conflist}
+	attachment := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: a.ID, Phase: state.Attached, ConfList: conflist}
 	if err := lock.Begin(a, []state.Attachment{attachment}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +80,76 @@ func TestEarlierBoot(t *testing.T) {
 	}
 	if pending, err := e.store.Pending(); err != nil || fmt.Sprint(pending) != "[x-unknown]" || !e.RetryDue() {
 		t.Errorf("pending are %v, %v", pending, err)
+	}
+}
+
+// TestNextBoot: what was cleaned up in an earlier boot says nothing of this one. What another call has locked is left to it,
+// and of a damaged record is not known what it left.
+func TestNextBoot(t *testing.T) {
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
+	})
+	if err := e.store.SetCleanedBoot("the boot before"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"damaged", "dead", "a-locked"} {
+		earlierBoot(t, e, id, fakeList(t, "n", fakecni.Script{}))
+	}
+	journal, err := os.OpenFile(filepath.Join(e.config.StateDir, "allocations", "damaged", "journal"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := journal.WriteString("damage\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = journal.Close() // written
+	lock, err := e.store.Lock(t.Context(), "a-locked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	if err := e.cleanBoot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(recorded(t, e)); got != "[a-locked damaged]" {
+		t.Errorf("on record are %s", got)
+	}
+}
+
+// TestUnknownBoot: what does not say its boot may be of this one.
+func TestUnknownBoot(t *testing.T) {
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
+	})
+	recordOf(t, e, state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: filepath.Join(e.config.NetnsDir, "a"), Digest: "x"}, fakeList(t, "n", fakecni.Script{}))
+	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 1 {
+		t.Errorf("%v, on record are %v", err, recorded(t, e))
+	}
+	if a, err := e.Status(t.Context(), "a"); err != nil || a.Attachments[0].Phase != state.Attached {
+		t.Errorf("recorded %+v, %v", a, err)
+	}
+}
+
+// TestRootFilesOfAnEarlierBoot: the file at which a namespace was pinned goes with the record, unless the caller made it.
+func TestRootFilesOfAnEarlierBoot(t *testing.T) {
+	roottest.Require(t)
+	for _, owned := range []bool{true, false} {
+		dir := t.TempDir()
+		e := fakeEngine(t, func(c *Config) {
+			c.NetnsDir = dir
+			c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
+		})
+		path := filepath.Join(dir, "a")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		recordOf(t, e, state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: path, NetnsOwned: owned, BootID: "the boot before", Digest: "x"}, fakeList(t, "n", fakecni.Script{}))
+		if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 0 {
+			t.Errorf("%v, on record are %v", err, recorded(t, e))
+		}
+		if _, err := os.Stat(path); (err == nil) == owned {
+			t.Errorf("owned is %t, and of the file is said: %v", owned, err)
+		}
 	}
 }
 

@@ -59,6 +59,8 @@ func TestConflicts(t *testing.T) {
 		"all of IPv6":         {Port{HostPort: 80, HostIP: "::"}, Port{HostPort: 80, HostIP: "10.0.0.2"}, false},
 		"all":                 {Port{HostPort: 80}, Port{HostPort: 80, HostIP: "fd00::1"}, true},
 		"one address written": {Port{HostPort: 80, HostIP: "fd00::1"}, Port{HostPort: 80, HostIP: "fd00:0::1"}, true},
+		"IPv4 in IPv6":        {Port{HostPort: 80, HostIP: "::ffff:10.0.0.2"}, Port{HostPort: 80, HostIP: "10.0.0.2"}, true},
+		"all of IPv4 in IPv6": {Port{HostPort: 80, HostIP: "::ffff:0.0.0.0"}, Port{HostPort: 80, HostIP: "10.0.0.2"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.a.Label, test.b.Label = "a", "b"

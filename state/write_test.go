@@ -5,10 +5,13 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,6 +81,60 @@ func TestReplacedWhenSynced(t *testing.T) {
 	must(t, l.Repair(Record{Allocation: Allocation{ID: "a", Mode: ModeSetup}}))
 	if synced != 1 {
 		t.Errorf("synced %d times", synced)
+	}
+}
+
+// TestSynced: what is said to outlast a power cut is on disk: the lines of the journal, its name and that of its
+// directory.
+func TestSynced(t *testing.T) {
+	a := Allocation{ID: "a", Mode: ModeSetup}
+	pending := attachment("eth0", strings.Repeat("x", compactFrom))
+	pending.Phase = Pending
+	begin := func(l *Locked) error { return errors.Join(l.Begin(a, []Attachment{attachment("eth0", "")}), l.Sync()) }
+	for name, calls := range map[string][]func(l *Locked) error{
+		"a new one":      {begin},
+		"one more":       {begin, begin},
+		"one line":       {begin, func(l *Locked) error { return l.WriteDurable(pending) }},
+		"a shorter one":  {begin, func(l *Locked) error { return l.WriteDurable(pending) }, func(l *Locked) error { return l.WriteDurable(attachment("eth0", "")) }},
+		"a repaired one": {begin, func(l *Locked) error { return l.Repair(Record{Allocation: a}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			l := lock(t, s, "a")
+			durable := l.path() // the data of the journal, whatever its name is
+			var mu sync.Mutex   // Sync syncs several directories in parallel
+			dirty := map[string]bool{}
+			s.Intercept(func(op, path string, change func() error) error {
+				_, err := os.Lstat(path)
+				isNew := errors.Is(err, fs.ErrNotExist)
+				if err := change(); err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				changed := path
+				if strings.HasSuffix(path, journalFile) {
+					changed = durable
+				}
+				switch {
+				case op == "sync":
+					delete(dirty, changed)
+				case op == "write" || op == "truncate":
+					dirty[changed] = true
+				case isNew && op != "remove" || op == "rename" || op == "link":
+					dirty[filepath.Dir(path)] = true
+				}
+				return nil
+			})
+			for _, call := range calls {
+				must(t, call(l))
+				for _, path := range []string{durable, l.dir(), s.allocations()} {
+					if dirty[path] {
+						t.Errorf("%s is not synced", path)
+					}
+				}
+			}
+		})
 	}
 }
 

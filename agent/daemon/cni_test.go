@@ -88,8 +88,13 @@ func TestConflist(t *testing.T) {
 	if m := c.Multi; m.PluginDir != "/a:/b" || m.Executor != "plugins" || m.Identity != "unknown" || m.StateDir != d.config.StateDir || m.Agent.Socket != "/run/x.sock" || m.Agent.Mode != "require" {
 		t.Errorf("%+v", m)
 	}
-	if d.config.Nomad = (&config.Nomad{JobNetworks: true}); c.Multi.Agent.JobNetworks || !d.newConflist().Multi.Agent.JobNetworks {
-		t.Error("the conflist does not follow job_networks")
+	if c.Multi.Agent.JobNetworks {
+		t.Error("job networks without the block nomad")
+	}
+	for _, on := range []bool{false, true} {
+		if d.config.Nomad = (&config.Nomad{JobNetworks: on}); d.newConflist().Multi.Agent.JobNetworks != on {
+			t.Errorf("the conflist does not follow job_networks = %t", on)
+		}
 	}
 	d.config.Multi = &config.Multi{Name: "multi", Source: "/src", Path: "/dst"}
 	if c := d.newConflist(); c.Path != "/dst" || c.Source != "/src" || c.Multi.Agent != nil {

@@ -367,6 +367,33 @@ func TestReport(t *testing.T) {
 	})
 }
 
+// TestOneOfTwoFails: the repair of an allocation has failed if that of one attachment has, whichever comes last. When
+// nothing more is missing for a while, nothing is kept of it.
+func TestOneOfTwoFails(t *testing.T) {
+	r := New(Config{}, hook.RepairRules)
+	r.count([]hook.Drift{{Allocation: "a", Interface: "eth0"}, {Allocation: "a", Interface: "net1", Repaired: true}})
+	if s := r.series["a"]; s == nil || s.pause() != firstPause {
+		t.Fatalf("%+v, want a pause", s)
+	}
+	end := r.series["a"].end()
+	if r.held(end); len(r.series) != 1 {
+		t.Error("forgotten before its end")
+	}
+	if r.held(end.Add(1)); len(r.series) != 0 {
+		t.Errorf("%v is kept", r.series)
+	}
+}
+
+// TestReportedIsNoRepair: what another program's CHECK has reported is damage, and no repair.
+func TestReportedIsNoRepair(t *testing.T) {
+	h := newHost()
+	r := New(Config{Observer: h, Logger: hclog.NewNullLogger()}, hook.RepairRules)
+	r.note(hook.Drift{Allocation: "a", Repaired: true, Reported: true}, time.Time{})
+	if len(h.took) != 0 || h.drifts != 1 {
+		t.Errorf("%d drifts, repaired after %v; want one drift", h.drifts, h.took)
+	}
+}
+
 // TestDeaf: without events there are rounds at the interval, which is logged once, and a host that is not
 // seen has none.
 func TestDeaf(t *testing.T) {

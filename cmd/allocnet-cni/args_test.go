@@ -141,7 +141,9 @@ func TestIdentityReadFromNomad(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, who, err)
 		}
 	}
-	_, err := identity(nil, good(t, `"primary": "web", "args": {"cni": {"identity": "dev"}}`), "a1")
+	_, err := identity(told("NOMAD_REGION", "x"), good(t, `"primary": "web"`+strings.Replace(read, `, "region": "eu"`, "", 1)), "a1")
+	requireError(t, err, types.ErrInvalidEnvironmentVariables, `"NOMAD_REGION": is "x", and Nomad says ""`)
+	_, err = identity(nil, good(t, `"primary": "web", "args": {"cni": {"identity": "dev"}}`), "a1")
 	requireError(t, err, types.ErrInvalidNetworkConfig, "args.cni: identity")
 }
 

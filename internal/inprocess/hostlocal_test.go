@@ -261,6 +261,30 @@ func changeByHand(t *testing.T, random *rand.Rand, dirs ...string) {
 	}
 }
 
+// TestDELOfAllRanges: DEL frees what the attachment has of each set of ranges, as the plugin does: leases of
+// an old version, which have no interface, only after the others.
+func TestDELOfAllRanges(t *testing.T) {
+	dir := t.TempDir()
+	config := fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "net", "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.1.0.0/26"}], [{"subnet": "fd00:1::/64"}]]}}`, dir)
+	c := &call{ctx: t.Context(), network: "net", containerID: "c1", ifName: "eth0", config: config}
+	if _, err := addHostLocal(c); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(dir, "net", "10.1.0.40")
+	if err := os.WriteFile(old, []byte("c1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := delHostLocal(c); err != nil {
+		t.Fatal(err)
+	}
+	if left := (own{t, dir, nil}).addresses("c1", "eth0"); len(left) > 0 {
+		t.Errorf("DEL leaves %v", left)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("DEL leaves the lease of an old version: %v", err)
+	}
+}
+
 // TestLeasesAtOnce: no address is given to two, whichever store the callers use.
 func TestLeasesAtOnce(t *testing.T) {
 	sets := testRanges(t)[1:]

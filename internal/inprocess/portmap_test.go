@@ -5,10 +5,14 @@ package inprocess
 
 import (
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/coreos/go-iptables/iptables"
+	"github.com/google/nftables"
 )
 
 func portmapCall(keys string) *call {
@@ -83,12 +87,72 @@ func TestBackendOfOptions(t *testing.T) {
 	}
 }
 
+// TestPublishedAddresses: each address that ports are published to gets its rules, and what they need besides.
+func TestPublishedAddresses(t *testing.T) {
+	const ports = `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
+	c := portmapCall(ports + `, "cniVersion": "1.0.0", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.1/24"}, {"address": "fd00::1/64"}]}`)
+	c.verb, c.version, c.changes = "ADD", "1.0.0", &Changes{}
+	if _, err := addPortmap(c); err != nil || len(c.changes.rules) != 2 || len(c.changes.after) != 2 {
+		t.Errorf("rules of %d addresses, and %d steps after them, %v", len(c.changes.rules), len(c.changes.after), err)
+	}
+	unchained := portmapCall(ports)
+	unchained.changes = &Changes{}
+	if _, err := addPortmap(unchained); err == nil || err.Error() != "must be called as chained plugin" {
+		t.Errorf("ADD without a result: %v", err)
+	}
+	if err := checkPortmap(unchained); err == nil || err.Error() != "Required prevResult missing" {
+		t.Errorf("CHECK without a result: %v", err)
+	}
+}
+
+// TestMappingOfFamily: conditions are those of the family, and a host IP that is any address binds to none.
+func TestMappingOfFamily(t *testing.T) {
+	v4, v6 := []string{"-d", "192.0.2.1"}, []string{"-d", "2001:db8::1"}
+	conf := &portmapConfig{ConditionsV4: &v4, ConditionsV6: &v6}
+	for ip, want := range map[string][]string{"10.0.0.1": v4, "fd00::1": v6} {
+		if got := conf.conditions(net.ParseIP(ip)); !slices.Equal(got, want) {
+			t.Errorf("conditions of %s are %q, want %q", ip, got, want)
+		}
+	}
+	for host, want := range map[string]bool{"": false, "0.0.0.0": false, "::": false, "192.0.2.1": true} {
+		if got := (portMapping{HostIP: host}).bound(); got != want {
+			t.Errorf("bound to %q: %t, want %t", host, got, want)
+		}
+	}
+}
+
+// TestPortsAreRemoved: DEL removes what ADD has made, for both families, as the addresses may be unknown.
+func TestPortsAreRemoved(t *testing.T) {
+	for _, name := range []string{iptablesBackend, nftablesBackend} {
+		c := portmapCall(fmt.Sprintf(`"backend": %q, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`, name))
+		c.verb, c.changes = "DEL", &Changes{}
+		if err := delPortmap(c); err != nil {
+			t.Fatal(err)
+		}
+		var places []string
+		for _, r := range c.changes.rules {
+			switch {
+			case !r.remove:
+				t.Errorf("%s: DEL adds rules", name)
+			case r.iptables != nil:
+				places = append(places, fmt.Sprint("iptables ", r.iptables.family == iptables.ProtocolIPv6))
+			case r.nftables != nil:
+				places = append(places, fmt.Sprint("nftables ", r.nftables.table.family == nftables.TableFamilyIPv6))
+			}
+		}
+		if want := []string{name + " false", name + " true"}; !slices.Equal(places, want) {
+			t.Errorf("DEL removes from %q, want %q", places, want)
+		}
+	}
+}
+
 func TestSandboxAddresses(t *testing.T) {
 	result := &current.Result{
-		Interfaces: []*current.Interface{{Name: "br0"}, {Name: "eth0", Sandbox: "/run/netns/a"}, nil},
+		Interfaces: []*current.Interface{{Name: "br0"}, {Name: "eth0", Sandbox: "/run/netns/a"}, nil, {Name: "eth0"}},
 		IPs: []*current.IPConfig{
 			{Address: address(t, "192.0.2.1/24"), Interface: current.Int(0)},
 			{Address: address(t, "192.0.2.2/24"), Interface: current.Int(2)},
+			{Address: address(t, "192.0.2.3/24"), Interface: current.Int(3)},
 			{Address: address(t, "fd00::1/64")},
 			{Address: address(t, "10.0.0.1/24"), Interface: current.Int(1)},
 			{Address: address(t, "10.0.0.2/24"), Interface: current.Int(1)},

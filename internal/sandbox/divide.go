@@ -42,7 +42,7 @@ func divide() ([][]string, error) {
 	if isWhole() {
 		return undivided()
 	}
-	names, err := list()
+	names, err := list(cmp.Or(value("run"), "."))
 	if err != nil {
 		return nil, err
 	}
@@ -50,15 +50,19 @@ func divide() ([][]string, error) {
 	if count < 2 {
 		return undivided()
 	}
-	parts := make([][]string, count)
+	return share(names, count), nil
+}
+
+// share returns, for each of count processes, the argument that selects its tests: each test is one's.
+func share(names []string, count int) [][]string {
+	parts, shared := make([][]string, count), make([][]string, count)
 	for i, name := range names {
 		parts[i%count] = append(parts[i%count], name)
 	}
-	divided := make([][]string, count)
 	for i, part := range parts {
-		divided[i] = []string{"-test.run=^(" + strings.Join(part, "|") + ")$"}
+		shared[i] = []string{"-test.run=^(" + strings.Join(part, "|") + ")$"}
 	}
-	return divided, nil
+	return shared
 }
 
 func undivided() ([][]string, error) { return [][]string{nil}, nil }
@@ -66,9 +70,9 @@ func undivided() ([][]string, error) { return [][]string{nil}, nil }
 // isTest matches the lines that a list of tests has, except benchmarks.
 var isTest = regexp.MustCompile(`^(Test|Example|Fuzz)\S*$`)
 
-// list returns the selected tests, in their order.
-func list() ([]string, error) {
-	cmd := again(listing, "-test.list="+cmp.Or(value("run"), "."))
+// list returns the tests that a pattern selects, in their order.
+func list(pattern string) ([]string, error) {
+	cmd := again(listing, "-test.list="+pattern)
 	var out, fault bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &fault
 	if err := cmd.Run(); err != nil {

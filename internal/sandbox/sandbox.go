@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -103,23 +104,36 @@ func outside(divide func() ([][]string, error)) (int, error) {
 		return 1, err
 	}
 	log := testLog(value("testlogfile"))
-	codes, outputs := make([]int, len(parts)), make([]bytes.Buffer, len(parts))
-	var group errgroup.Group
-	for i, args := range parts {
-		cmd := again("init "+machine, append(args, log.of(i))...)
-		if i > 0 { // what several print at once would be mixed up
-			cmd.Stdout, cmd.Stderr = &outputs[i], &outputs[i]
+	code, err := runParts(len(parts), os.Stdout, func(i int, output io.Writer) (int, error) {
+		cmd := again("init "+machine, append(parts[i], log.of(i))...)
+		if output != nil {
+			cmd.Stdout, cmd.Stderr = output, output
 		}
+		return execute(cmd)
+	})
+	return code, errors.Join(err, log.join(len(parts)))
+}
+
+// runParts runs all parts at once, and returns the highest of their exit codes. What several print at once would be
+// mixed up: the first has no output of its own, and that of the others follows.
+func runParts(count int, stdout io.Writer, run func(part int, output io.Writer) (int, error)) (int, error) {
+	codes, outputs := make([]int, count), make([]bytes.Buffer, count)
+	var group errgroup.Group
+	for i := range count {
 		group.Go(func() (err error) {
-			codes[i], err = execute(cmd)
+			if i == 0 {
+				codes[i], err = run(i, nil)
+			} else {
+				codes[i], err = run(i, &outputs[i])
+			}
 			return err
 		})
 	}
-	err = group.Wait()
+	err := group.Wait()
 	for i := range outputs {
-		_, _ = outputs[i].WriteTo(os.Stdout) // there is no other place for it
+		_, _ = outputs[i].WriteTo(stdout) // there is no other place for it
 	}
-	return slices.Max(codes), errors.Join(err, log.join(len(parts)))
+	return slices.Max(codes), err
 }
 
 // execute executes a command as the first process of new namespaces.
@@ -129,7 +143,11 @@ func execute(cmd *exec.Cmd) (int, error) {
 		Pdeathsig:  unix.SIGKILL,
 	}
 	runtime.LockOSThread() // Pdeathsig is about the thread
-	err := cmd.Run()
+	return exitCode(cmd.Run())
+}
+
+// exitCode returns the exit code of a command, by what Run returned. One that was killed has 1.
+func exitCode(err error) (int, error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1), nil
@@ -164,12 +182,18 @@ func initProcess(machine string) (int, error) {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return 1, fmt.Errorf("wait for the tests: %w", err)
-		case pid == tests.Process.Pid && status.Signaled():
-			return 128 + int(status.Signal()), nil
 		case pid == tests.Process.Pid:
-			return status.ExitStatus(), nil
+			return codeOf(status), nil
 		}
 	}
+}
+
+// codeOf returns the exit code that a shell gives a process.
+func codeOf(status unix.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
 }
 
 // again is this program with further arguments, at a stage of the sandbox.

@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,11 +65,11 @@ func (e *engineFake) Extend(_ context.Context, r hook.Request) (*hook.Allocation
 	return &hook.Allocation{ID: r.ID, Netns: r.Netns, Attachments: e.attached}, nil
 }
 
-func (e *engineFake) Release(_ context.Context, _, task string) error {
+func (e *engineFake) Release(ctx context.Context, _, task string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.releaseErr != nil {
-		return e.releaseErr
+	if err := cmp.Or(e.releaseErr, ctx.Err()); err != nil {
+		return err
 	}
 	e.released = append(e.released, task)
 	e.attached = slices.DeleteFunc(e.attached, func(n hook.Attachment) bool { return n.Task == task })
@@ -204,6 +205,29 @@ func TestSchemaAndCapabilities(t *testing.T) {
 	if !slices.Equal(capabilities.GetNetworkIsolationModes(), []proto.NetworkIsolationSpec_NetworkIsolationMode{proto.NetworkIsolationSpec_GROUP}) ||
 		capabilities.GetMountConfigs() != proto.DriverCapabilities_NO_MOUNTS || !capabilities.GetDisableLogCollection() {
 		t.Errorf("capabilities %v", capabilities)
+	}
+}
+
+// TestStopIsNotInterrupted: a client that disconnects while a task is detached leaves no half of it.
+func TestStopIsNotInterrupted(t *testing.T) {
+	e := &engineFake{attached: []hook.Attachment{{Network: "storage", Interface: "lo", Task: "net"}}}
+	d := newTestDriver(e)
+	c := taskOf(t, nil)
+	running := newTask(c, &hook.Allocation{ID: c.GetAllocId(), Netns: own, Attachments: e.attached}, driverState{})
+	running.stopWatch = func() {}
+	d.add(running)
+	gone, disconnect := context.WithCancel(t.Context())
+	disconnect()
+	if _, err := d.StopTask(gone, &proto.StopTaskRequest{TaskId: c.GetId()}); err != nil || len(e.attached) > 0 {
+		t.Errorf("%v, left: %+v", err, e.attached)
+	}
+}
+
+// TestStartReleases: what a killed process has left of a task goes before it is attached.
+func TestStartReleases(t *testing.T) {
+	e := &engineFake{attached: []hook.Attachment{{Network: "storage", Interface: "lo", Task: "net"}}, extendErr: errors.New("no address is free")}
+	if _, err := newTestDriver(e).StartTask(t.Context(), &proto.StartTaskRequest{Task: taskOf(t, map[string]network{"storage": {}})}); err == nil || len(e.attached) > 0 {
+		t.Errorf("%v, left: %+v", err, e.attached)
 	}
 }
 

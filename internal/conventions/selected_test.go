@@ -1,0 +1,89 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package conventions
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSelected: the tests that make runs by name are in the packages that it names, and something reads the
+// variables that it sets for them. Otherwise Go runs less, and reports success.
+func TestSelected(t *testing.T) {
+	sources := map[string]string{}
+	for _, path := range files(t, "../..", regexp.MustCompile(`\.go$`)) {
+		sources["./"+filepath.Dir(path)] += string(read(t, filepath.Join("../..", path)))
+	}
+	makefile := string(read(t, "../../GNUmakefile"))
+	if found := len(selection.FindAllString(makefile, -1)); found < 5 {
+		t.Errorf("only %d selections in GNUmakefile", found)
+	}
+	for _, name := range unknownSelections(makefile, sources) {
+		t.Errorf("GNUmakefile: %s is not there", name)
+	}
+}
+
+var (
+	// selection is one of tests, in packages.
+	selection = regexp.MustCompile(`-run '?(\^?\$?[^' ]+?)'?((?: \./\S+)+)`)
+	// set is the assignment of a variable for a test.
+	set = regexp.MustCompile(`\b(ALLOCNET_\w+)=`)
+	// assigned is a variable of make.
+	assigned = regexp.MustCompile(`(?m)^(\w+) := (.*)$`)
+)
+
+// unknownSelections returns the tests and variables of a makefile that the sources, by their package, lack.
+func unknownSelections(makefile string, sources map[string]string) (unknown []string) {
+	for _, m := range assigned.FindAllStringSubmatch(makefile, -1) {
+		makefile = strings.ReplaceAll(makefile, "$("+m[1]+")", m[2])
+	}
+	all := ""
+	for _, source := range sources {
+		all += source
+	}
+	for _, m := range set.FindAllStringSubmatch(makefile, -1) {
+		if !strings.Contains(all, `"`+m[1]+`"`) {
+			unknown = append(unknown, m[1])
+		}
+	}
+	for _, m := range selection.FindAllStringSubmatch(makefile, -1) {
+		for _, name := range alternatives(m[1]) {
+			if !slices.ContainsFunc(strings.Fields(m[2]), func(folder string) bool {
+				return strings.Contains(sources[folder], "func "+name+"(")
+			}) {
+				unknown = append(unknown, name+" in"+m[2])
+			}
+		}
+	}
+	return unknown
+}
+
+// alternatives returns the names that a pattern has, of the form that GNUmakefile uses.
+func alternatives(pattern string) (names []string) {
+	pattern, _, _ = strings.Cut(pattern, "/")
+	prefix, rest, several := strings.Cut(strings.Trim(pattern, "^$"), "(")
+	if !several {
+		return []string{prefix}
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(rest, ")"), "|") {
+		names = append(names, prefix+name)
+	}
+	return names
+}
+
+// TestUnknownSelectionsAreFound: by package.
+func TestUnknownSelectionsAreFound(t *testing.T) {
+	const makefile = `
+SOME := ^Test(A|B|C)$$
+one:
+	ALLOCNET_KNOWN=1 ALLOCNET_GONE=$(X) go test -run '$(SOME)' ./e2e ./e2e/agent
+	go test -run '^TestA$$/^(B|C)$$' ./e2e
+	go test -run TestA ./e2e/agent
+`
+	sources := map[string]string{"./e2e": "func TestA(t", "./e2e/agent": `func TestB(t os.Getenv("ALLOCNET_KNOWN")`, "./other": "func TestC(t"}
+	requireSame(t, "makefile", unknownSelections(makefile, sources), []string{"ALLOCNET_GONE", "TestC in ./e2e ./e2e/agent", "TestA in ./e2e/agent"})
+}

@@ -61,7 +61,7 @@ func printSeed() error {
 }
 
 func duration(name string, otherwise time.Duration) time.Duration {
-	text := os.Getenv(name)
+	text := sandbox.Variable(name)
 	if text == "" {
 		return otherwise
 	}

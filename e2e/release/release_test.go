@@ -35,6 +35,11 @@ var rpmNames = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 // machines are the architectures by their names in Debian and in Go.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
+// TestMain: what is built depends on all that dist/release.sh reads.
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.MainOutside(m.Run, "dist", "LICENSE", "CHANGELOG.md", "go.mod", "internal/version/version.go", "build/tools/nfpm", "build/tools/sbom"))
+}
+
 // TestRelease builds a release, and examines each of its files. With -short, it is one for this machine, which
 // is built once.
 func TestRelease(t *testing.T) {

@@ -33,11 +33,13 @@ const (
 var packages string // the directory with both packages
 
 func TestMain(m *testing.M) {
-	code, err := prepare(m.Run)
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
+	os.Exit(sandbox.MainOutside(func() int {
+		code, err := prepare(m.Run)
+		if err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+		}
+		return code
+	}, "dist", "LICENSE", "CHANGELOG.md", "build/tools/nfpm", "build/systemd/.one-image"))
 }
 
 func prepare(run func() int) (int, error) {

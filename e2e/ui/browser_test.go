@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // deadline bounds what a test waits for.
@@ -187,7 +189,7 @@ func (b *browser) shows(selector string, texts ...string) {
 }
 
 // screenshots is the directory that gets pictures of the pages. Empty: none are taken.
-var screenshots = os.Getenv("ALLOCNET_SCREENSHOTS")
+var screenshots = sandbox.Variable("ALLOCNET_SCREENSHOTS")
 
 // shoot takes a picture of the whole page.
 func (b *browser) shoot(name string) {

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"runtime"
 	"slices"
@@ -79,43 +78,4 @@ func list(pattern string) ([]string, error) {
 		return nil, fmt.Errorf("list the tests: %w: %s%s", err, &out, &fault)
 	}
 	return slices.DeleteFunc(strings.Split(out.String(), "\n"), func(line string) bool { return !isTest.MatchString(line) }), nil
-}
-
-// testLog is the file in which a test program tells Go which files and variables its result depends on.
-type testLog string
-
-// of returns the argument that names the log of a part.
-func (l testLog) of(part int) string {
-	if l == "" {
-		return "-test.testlogfile="
-	}
-	return "-test.testlogfile=" + l.part(part)
-}
-
-func (l testLog) part(i int) string { return fmt.Sprintf("%s.%d", string(l), i) }
-
-// join writes the log of all parts. The programs under test are what a result depends on, too: either
-// their hash, or, if this process has built them, a file that is too new for Go to keep the result.
-func (l testLog) join(parts int) error {
-	if l == "" {
-		return nil
-	}
-	var text bytes.Buffer
-	text.WriteString("# test log\n")
-	for i := range parts {
-		part, err := os.ReadFile(l.part(i))
-		if err != nil { // the part has not come so far; it has failed
-			continue
-		}
-		text.Write(bytes.TrimPrefix(part, []byte("# test log\n")))
-	}
-	fmt.Fprintf(&text, "getenv %s\ngetenv %s\n", hashVariable, raceVariable)
-	if os.Getenv(hashVariable) == "" {
-		fresh := programDir() + ".fresh"
-		if err := os.WriteFile(fresh, nil, 0o644); err != nil { //nolint:gosec // it is empty
-			return err
-		}
-		fmt.Fprintf(&text, "open %s\n", fresh)
-	}
-	return os.WriteFile(string(l), text.Bytes(), 0o644) //nolint:gosec // as Go makes it
 }

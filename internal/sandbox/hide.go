@@ -22,7 +22,7 @@ var hidden = []string{"/etc/netns", "/etc/allocnet", "/etc/cni", "/etc/nomad.d",
 // configuration matches the environment variables that configure these programs, and forTests those of
 // allocnet's that configure tests.
 var (
-	configuration = regexp.MustCompile(`^(ALLOCNET|CNI|CONSUL|NETCONFPATH|NOMAD|NOTIFY_SOCKET|VAULT)(_|=)`)
+	configuration = regexp.MustCompile(`^(ALLOCNET|CNI|CONSUL|CONTAINERS?|DBUS|DOCKER|NETCONFPATH|NOMAD|NOTIFY_SOCKET|VAULT)(_|=)`)
 	forTests      = regexp.MustCompile(`^ALLOCNET_(CHAOS|CLUSTER|DIFFERENTIAL|IPAM|KEEP|MODEL|POOL|REPAIR|ROUTE|SEED|STATE_TEST|TEST)|^ALLOCNET_(EXECUTOR|PLOT|PROGRAMS|SANDBOX|SCREENSHOTS|WRITE_GOLDEN)=`)
 )
 

@@ -20,7 +20,9 @@ const pluginDir = "/run/cni-plugins"
 
 // usesOwnIPAM tells whether the networks of WriteConf use OwnIPAM in place of host-local: with
 // ALLOCNET_IPAM=allocnet-ipam.
-func usesOwnIPAM() bool { return os.Getenv("ALLOCNET_IPAM") == OwnIPAM }
+func usesOwnIPAM() bool { return os.Getenv(ipamVariable) == OwnIPAM }
+
+const ipamVariable = "ALLOCNET_IPAM"
 
 // InstallIPAM makes PluginDir a directory that has it beside the other
 // plugins. It is a step for Main, which runs it itself if usesOwnIPAM.
@@ -36,7 +38,7 @@ func InstallIPAM() error {
 	for _, path := range plugins {
 		errs = append(errs, os.Symlink(path, filepath.Join(pluginDir, filepath.Base(path))))
 	}
-	errs = append(errs, Install(pluginDir, OwnIPAM), os.Setenv("ALLOCNET_TEST_CNI", pluginDir))
+	errs = append(errs, Install(pluginDir, OwnIPAM), os.Setenv(pluginsVariable, pluginDir))
 	return errors.Join(errs...)
 }
 

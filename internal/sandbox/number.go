@@ -5,14 +5,13 @@ package sandbox
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 )
 
 // Number returns the number in an environment variable, or otherwise if it is not set. It
 // panics if the variable has another text.
 func Number(name string, otherwise uint64) uint64 {
-	text := os.Getenv(name)
+	text := Variable(name)
 	if text == "" {
 		return otherwise
 	}

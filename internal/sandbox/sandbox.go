@@ -284,11 +284,15 @@ func Root() string {
 
 // Executor is the environment variable of allocnet's commands, for tests that call the engine
 // or its plugin: what executes networks, empty for the default.
-func Executor() string { return os.Getenv("ALLOCNET_EXECUTOR") }
+func Executor() string { return os.Getenv(executorVariable) }
+
+const executorVariable = "ALLOCNET_EXECUTOR"
 
 // PluginDir returns ReferenceDir, or the directory with another version of the CNI plugins that
 // `make test-cni` names in the environment.
-func PluginDir() string { return cmp.Or(os.Getenv("ALLOCNET_TEST_CNI"), ReferenceDir()) }
+func PluginDir() string { return cmp.Or(os.Getenv(pluginsVariable), ReferenceDir()) }
+
+const pluginsVariable = "ALLOCNET_TEST_CNI"
 
 // ReferenceDir returns where `make tools` puts the CNI plugins whose work package inprocess does.
 func ReferenceDir() string { return filepath.Join(Root(), "build", "cni", "bin") }

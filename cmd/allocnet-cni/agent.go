@@ -4,10 +4,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -43,7 +45,8 @@ func (r *request) dispatch(verb func(*request) error) error {
 	if r.conf.Agent == nil {
 		return verb(r)
 	}
-	result, err := client.New(r.conf.Agent.Socket).CNI(r.ctx, r.environment(), r.args.StdinData)
+	alone := r.conf.Agent.Mode != require || slices.Contains(agentless, os.Getenv("CNI_COMMAND"))
+	result, err := r.delegate(alone)
 	var failed *api.Error
 	switch {
 	case err == nil:
@@ -51,7 +54,7 @@ func (r *request) dispatch(verb func(*request) error) error {
 		return err
 	case errors.As(err, &failed) && !unhandled(failed):
 		return types.NewError(failed.Code, failed.Msg, failed.Details)
-	case r.conf.Agent.Mode == require && !slices.Contains(agentless, os.Getenv("CNI_COMMAND")):
+	case !alone:
 		return types.NewError(types.ErrTryAgainLater, "the agent is required: "+err.Error(), "")
 	case r.ctx.Err() != nil:
 		return err
@@ -60,6 +63,32 @@ func (r *request) dispatch(verb func(*request) error) error {
 	// agent, or a plugin that it started, still runs.
 	r.log.Warn("continuing without the agent", "error", err)
 	return verb(r)
+}
+
+// delegate has the agent execute the call. One that the plugin may execute without the agent does not wait for
+// an agent that hangs: it would have no time left.
+func (r *request) delegate(alone bool) ([]byte, error) {
+	agent := client.New(r.conf.Agent.Socket)
+	var answered *api.Error
+	if alone {
+		if err := r.healthy(agent); err != nil && !errors.As(err, &answered) {
+			return nil, err
+		}
+	}
+	return agent.CNI(r.ctx, r.environment(), r.args.StdinData)
+}
+
+// patience is how long an agent may take to say that it is there. It does so while it is busy, too.
+const patience = 10 * time.Second
+
+func (r *request) healthy(agent *client.Client) error {
+	limit := patience
+	if deadline, ok := r.ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/6)
+	}
+	ctx, stop := context.WithTimeout(r.ctx, limit)
+	defer stop()
+	return agent.Healthy(ctx)
 }
 
 // unhandled reports whether the agent did nothing: it is stopping, is overloaded,

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/hashicorp/go-hclog"
@@ -30,6 +31,10 @@ func serveAgent(t *testing.T, status int, answer any) string {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == api.PathHealth {
+			_, _ = w.Write([]byte("{}"))
+			return
+		}
 		var call api.CNI
 		if err := json.NewDecoder(r.Body).Decode(&call); err != nil || call.Env["CNI_CONTAINERID"] != "a1" || call.Env["CNI_NETNS_OVERRIDE"] != "1" || string(call.Config) != strings.ReplaceAll(stdin, " ", "") {
 			t.Errorf("the agent got %+v, %v", call, err)
@@ -40,6 +45,44 @@ func serveAgent(t *testing.T, status int, answer any) string {
 	go server.Serve(listener)
 	t.Cleanup(func() { server.Close() })
 	return path
+}
+
+// hungAgent returns the path of a socket whose agent accepts connections, and never answers.
+func hungAgent(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "socket")
+	listener, err := net.Listen("unix", path) // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return path
+}
+
+// TestHungAgent: the plugin has time left to do the work itself where it may, and where it may not it waits
+// for the agent.
+func TestHungAgent(t *testing.T) {
+	own := errors.New("the verb ran")
+	for _, test := range []struct {
+		mode, verb string
+		ran        bool
+	}{
+		{prefer, "ADD", true}, {prefer, "DEL", true}, {require, "DEL", true}, {require, "GC", true}, {require, "ADD", false}, {require, "STATUS", false},
+	} {
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
+		defer stop()
+		r := &request{ctx: ctx, log: hclog.NewNullLogger(), conf: &conf{Agent: &agentConf{Socket: hungAgent(t), Mode: test.mode}}, args: &skel.CmdArgs{StdinData: []byte(stdin)}}
+		t.Setenv("CNI_COMMAND", test.verb)
+		err := r.dispatch(func(r *request) error {
+			if r.ctx.Err() != nil {
+				t.Errorf("%s %s: the verb has no time", test.mode, test.verb)
+			}
+			return own
+		})
+		if errors.Is(err, own) != test.ran {
+			t.Errorf("%s %s: %v, want that the verb ran: %v", test.mode, test.verb, err, test.ran)
+		}
+	}
 }
 
 // captureStdout returns the standard output of run.

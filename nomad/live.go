@@ -22,9 +22,6 @@ type allocationStub struct {
 
 // selects reports whether the job of an allocation selects networks.
 func (a allocationStub) selects() bool {
-	if a.Job == nil {
-		return false
-	}
 	elements, _ := jobNetworks(&api.Allocation{ID: a.ID, TaskGroup: a.TaskGroup, Job: a.Job}) // of an invalid selection nothing is known
 	return len(elements) > 0
 }

@@ -117,6 +117,9 @@ func (c *Client) allocation(ctx context.Context, id string) (*api.Allocation, er
 			return nil, err
 		}
 		a, _, err := c.api.Allocations().Info(id, options)
+		if err == nil && a.ID != id {
+			return nil, fmt.Errorf("read allocation %s from nomad: the answer is allocation %q", id, a.ID)
+		}
 		if err == nil {
 			return a, nil
 		}
@@ -134,10 +137,10 @@ func (c *Client) allocation(ctx context.Context, id string) (*api.Allocation, er
 }
 
 // finalError returns the error of a request that a retry would not change; nil
-// for a server error or no answer.
+// for a server error, too many connections, or no answer.
 func finalError(id string, err error) error {
 	var answer api.UnexpectedResponseError
-	if !errors.As(err, &answer) || answer.StatusCode() >= http.StatusInternalServerError {
+	if !errors.As(err, &answer) || answer.StatusCode() >= http.StatusInternalServerError || answer.StatusCode() == http.StatusTooManyRequests {
 		return nil
 	}
 	if answer.StatusCode() == http.StatusNotFound {
@@ -146,9 +149,22 @@ func finalError(id string, err error) error {
 	return fmt.Errorf("read allocation %s from nomad: %w", id, err)
 }
 
+// taskGroup returns the group of an allocation; nil if an answer lacks it.
+func taskGroup(a *api.Allocation) *api.TaskGroup {
+	if a.Job == nil {
+		return nil
+	}
+	for _, g := range a.Job.TaskGroups {
+		if g != nil && g.Name != nil && *g.Name == a.TaskGroup {
+			return g
+		}
+	}
+	return nil
+}
+
 // jobNetworks reads the networks that the job of an allocation selects.
 func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
-	group := a.GetTaskGroup()
+	group := taskGroup(a)
 	if group == nil {
 		return nil, &SelectionError{a.ID, "group " + a.TaskGroup, "the job has no such group"}
 	}

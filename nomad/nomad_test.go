@@ -311,6 +311,45 @@ func TestNetworksAreCached(t *testing.T) {
 	}
 }
 
+// TestWrongAnswers: what is not the allocation that was asked for is an error, and is not kept.
+func TestWrongAnswers(t *testing.T) {
+	other := allocation(nil, nil)
+	other.ID = nodeID
+	name := "g"
+	for what, answer := range map[string]any{
+		"nothing": nil, "no allocation": map[string]any{}, "another one": other,
+		"no job":   &api.Allocation{ID: allocID, TaskGroup: name},
+		"no group": &api.Allocation{ID: allocID, TaskGroup: name, Job: &api.Job{TaskGroups: []*api.TaskGroup{nil, {}}}},
+	} {
+		c := newClient(t, serve(t, map[string]any{"/v1/allocation/" + allocID: answer}).URL)
+		who, networks, err := c.Networks(t.Context(), allocID)
+		if err == nil || !strings.Contains(err.Error(), allocID) {
+			t.Errorf("%s: %+v %v, error %v, want one with the allocation", what, who, networks, err)
+		}
+		if left, _ := filepath.Glob(c.config.NetworksDir + "/*"); left != nil {
+			t.Errorf("%s: kept %v", what, left)
+		}
+		if a, is := answer.(*api.Allocation); is {
+			(allocationStub{ID: a.ID, TaskGroup: a.TaskGroup, Job: a.Job}).selects() // must not panic
+		}
+	}
+}
+
+// TestBusyNomad: an agent that limits connections answers later.
+func TestBusyNomad(t *testing.T) {
+	var calls atomic.Int32
+	s := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) == 1 {
+			http.Error(w, "Your IP is issuing too many concurrent connections, please rate limit your calls", http.StatusTooManyRequests)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(allocation(nil, nil))
+	}})
+	if _, _, err := newClient(t, s.URL).Networks(t.Context(), allocID); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNetworksOfOthers(t *testing.T) {
 	c := newClient(t, serve(t, nil).URL)
 	if who, got, err := c.Networks(context.Background(), "web-1"); got != nil || err != nil || who != (policy.Identity{}) {

@@ -18,11 +18,12 @@ import (
 // its environment.
 var (
 	foreignFiles = []string{
-		"/etc/netns/foreign/resolv.conf", "/etc/netns/warm/resolv.conf", "/var/lib/allocnet/allocations/foreign/lock",
+		"/dev/shm/libpod_lock", "/etc/netns/foreign/resolv.conf", "/etc/netns/warm/resolv.conf", "/var/lib/allocnet/allocations/foreign/lock",
 		"/var/lib/cni/networks/web/10.88.0.2", "/run/netns/foreign",
 	}
 	foreignVariables = []string{
 		"NOMAD_ADDR=http://192.0.2.1:4646", "ALLOCNET_CONF_DIR=/nowhere", "ALLOCNET_STATE_DIR=/nowhere", "ALLOCNET_JSON=true", "CNI_PATH=/nowhere",
+		"DOCKER_HOST=tcp://192.0.2.1:2375",
 	}
 )
 
@@ -41,6 +42,9 @@ func TestForeignFiles(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if count := strings.Count(string(out), "\n--- PASS"); err != nil || count < 4 {
 		t.Errorf("%v, %d tests pass, want 4\n%s", err, count, out)
+	}
+	if left, err := filepath.Glob(os.TempDir() + "/allocnet-sandbox-*"); err != nil || left != nil {
+		t.Errorf("%v are left (%v)", left, err)
 	}
 	for _, path := range foreignFiles {
 		if err := os.Remove(path); err != nil {

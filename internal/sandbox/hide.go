@@ -17,7 +17,7 @@ import (
 // hidden are the directories of the machine that allocnet, CNI plugins, runtimes and Nomad read or
 // write. In a sandbox they are empty, where the machine has them. Changes of the rest of /etc are the
 // sandbox's own.
-var hidden = []string{"/etc/netns", "/etc/allocnet", "/etc/cni", "/etc/nomad.d", "/opt/cni", "/usr/lib/cni", "/usr/libexec/cni"}
+var hidden = []string{"/dev/shm", "/etc/netns", "/etc/allocnet", "/etc/cni", "/etc/nomad.d", "/opt/cni", "/usr/lib/cni", "/usr/libexec/cni"}
 
 // configuration matches the environment variables that configure these programs, and forTests those of
 // allocnet's that configure tests.
@@ -31,7 +31,7 @@ func hide() error {
 	if err := clearEnvironment(); err != nil {
 		return err
 	}
-	for _, step := range []func() error{func() error { return cover("/run") }, func() error { return cover("/var/lib") }, overlayEtc} {
+	for _, step := range []func() error{func() error { return cover("/run") }, func() error { return cover("/var/lib") }, overlayEtc, moveTemporary} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -65,6 +65,15 @@ func overlayEtc() error {
 		return fmt.Errorf("cover /etc: %w", err)
 	}
 	return nil
+}
+
+// moveTemporary gives the directory for temporary files a path that is short enough for sockets.
+func moveTemporary() error {
+	const dir = "/srv"
+	if err := unix.Mount(os.TempDir(), dir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", os.TempDir(), dir, err)
+	}
+	return os.Setenv("TMPDIR", dir)
 }
 
 func clearEnvironment() error {

@@ -109,7 +109,7 @@ func outside(divide func() ([][]string, error)) (int, error) {
 		if output != nil {
 			cmd.Stdout, cmd.Stderr = output, output
 		}
-		return execute(cmd)
+		return executeAside(cmd)
 	})
 	return code, errors.Join(err, log.join(len(parts)))
 }
@@ -134,6 +134,18 @@ func runParts(count int, stdout io.Writer, run func(part int, output io.Writer) 
 		_, _ = outputs[i].WriteTo(stdout) // there is no other place for it
 	}
 	return slices.Max(codes), err
+}
+
+// executeAside is execute with a directory for temporary files that ends with the command, however its
+// processes have ended.
+func executeAside(cmd *exec.Cmd) (int, error) {
+	dir, err := os.MkdirTemp("", "allocnet-sandbox-")
+	if err != nil {
+		return 1, err
+	}
+	cmd.Env = append(cmd.Env, "TMPDIR="+dir)
+	code, err := execute(cmd)
+	return code, errors.Join(err, os.RemoveAll(dir))
 }
 
 // execute executes a command as the first process of new namespaces.

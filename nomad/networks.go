@@ -24,10 +24,10 @@ import (
 
 // metaKey is the group's meta that selects networks, in either form of package
 // selection.
-const metaKey = ownMeta + "networks"
+const metaKey = "allocnet.networks"
 
-// ownMeta is the prefix of the keys that are allocnet's: another one is a mistake.
-const ownMeta = "allocnet."
+// ownMeta matches the keys that are meant for allocnet: any but metaKey is a mistake.
+var ownMeta = regexp.MustCompile(`(?i)^allocnet[._-]`)
 
 // cniMode is the prefix of a network block's mode that names a CNI network.
 const cniMode = "cni/"
@@ -194,13 +194,13 @@ func metaNetworks(a *api.Allocation, group *api.TaskGroup) (string, error) {
 	}
 	maps.Copy(meta, group.Meta)
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
-		if strings.HasPrefix(key, ownMeta) && key != metaKey {
+		if ownMeta.MatchString(key) && key != metaKey {
 			return "", &SelectionError{a.ID, "meta " + key, "is unknown: want " + metaKey}
 		}
 	}
 	for _, task := range group.Tasks {
 		for _, key := range slices.Sorted(maps.Keys(task.Meta)) {
-			if strings.HasPrefix(key, ownMeta) {
+			if ownMeta.MatchString(key) {
 				return "", &SelectionError{a.ID, fmt.Sprintf("meta %s of task %s", key, task.Name), "a task has the networks of its group: move it there"}
 			}
 		}

@@ -243,6 +243,8 @@ func TestJobMeta(t *testing.T) {
 		"of others":         {job: map[string]string{"owner": "x"}, group: map[string]string{"allocnetworks": "x"}, task: map[string]string{"rack": "x"}},
 		"of a task":         {task: map[string]string{metaKey: "a"}, word: "meta allocnet.networks of task t"},
 		"mistyped":          {group: map[string]string{"allocnet.network": "a"}, word: "meta allocnet.network: is unknown: want allocnet.networks"},
+		"in capitals":       {group: map[string]string{"Allocnet.Networks": "a"}, word: "meta Allocnet.Networks: is unknown: want allocnet.networks"},
+		"as in a block":     {group: map[string]string{"allocnet_networks": "a"}, word: "meta allocnet_networks: is unknown"},
 		"mistyped in a job": {job: map[string]string{"allocnet.nets": "a"}, word: "meta allocnet.nets"},
 	} {
 		a := allocation(nil, test.group)

@@ -249,7 +249,11 @@ func openAside(path string) (vishns.NsHandle, error) {
 		return vishns.GetFromPath(path)
 	}
 	defer unix.Close(tree) //nolint:errcheck // it ends with the handle
-	return vishns.GetFromPath(fmt.Sprintf("/proc/self/fd/%d", tree))
+	handle, err := vishns.GetFromPath(fmt.Sprintf("/proc/self/fd/%d", tree))
+	if errors.Is(err, unix.ENOENT) { // there is no /proc, and the namespace is not missing
+		return vishns.GetFromPath(path)
+	}
+	return handle, err
 }
 
 // inspect tells whether what statfs says is of a namespace.

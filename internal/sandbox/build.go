@@ -126,11 +126,17 @@ func hashPrograms() (string, error) {
 	return fmt.Sprintf("%x", sum.Sum(nil)), err
 }
 
+// usesPrograms is whether the tests of this directory use the programs: unit tests do not.
+func usesPrograms() bool {
+	dir, err := os.Getwd()
+	return err != nil || !strings.HasPrefix(dir, filepath.Join(Root(), "internal"))
+}
+
 // readyPrograms sees to it that the programs are there, as they are in the source. The hash in the
 // environment says that its setter has just built them.
 func readyPrograms() error {
-	if dir, err := os.Getwd(); err == nil && strings.HasPrefix(dir, filepath.Join(Root(), "internal")) {
-		return nil // unit tests use none
+	if !usesPrograms() {
+		return nil
 	}
 	want := os.Getenv(hashVariable)
 	if want == "" {

@@ -59,8 +59,8 @@ func (l testLog) join(parts int) error {
 const testLogHeader = "# test log\n"
 
 // write writes what the logs have, and what they lack: variables, and the files of programs that tests
-// start. The programs under test are there by their hash, or, if this process has built them, by a
-// file that is too new for Go to keep the result.
+// start. The programs under test are there by their hash, or, if this process has built them or another
+// one has meanwhile, by a file that is too new for Go to keep the result.
 func (l testLog) write(logs []string, files ...string) error {
 	if l == "" {
 		return nil
@@ -80,7 +80,7 @@ func (l testLog) write(logs []string, files ...string) error {
 		fmt.Fprintf(&text, "getenv %s\n", name)
 	}
 	files = append(files, PluginDir(), filepath.Join(Root(), "build", "nomad", "nomad"))
-	if os.Getenv(hashVariable) == "" {
+	if hash, err := hashPrograms(); usesPrograms() && (err != nil || hash != os.Getenv(hashVariable)) {
 		fresh, err := freshFile()
 		if err != nil {
 			return err

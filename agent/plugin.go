@@ -14,11 +14,13 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/searchpath"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -130,6 +132,8 @@ func (p *Plugin) admit(command string, agent json.RawMessage) error {
 // addJob adds identity and networks to args.cni, where the CNI conventions have the
 // arguments of the runtime.
 func (p *Plugin) addJob(ctx context.Context, id string, keys map[string]json.RawMessage) error {
+	ctx, stop := limitRead(ctx, keys["timeout"])
+	defer stop()
 	identity, networks, err := p.JobNetworks.Networks(ctx, id)
 	if err != nil {
 		return err
@@ -142,6 +146,20 @@ func (p *Plugin) addJob(ctx context.Context, id string, keys map[string]json.Raw
 		added["networks"] = networks
 	}
 	return addArgs(keys, added)
+}
+
+// limitRead has a read end before the caller's time is over, which is the key timeout of the plugin
+// configuration: the caller would not hear why.
+func limitRead(ctx context.Context, timeout json.RawMessage) (context.Context, context.CancelFunc) {
+	limit := time.Minute
+	var text string
+	if err := json.Unmarshal(timeout, &text); err == nil {
+		if given, err := time.ParseDuration(text); err == nil { // the plugin refuses any other
+			limit = given
+		}
+	}
+	limit = limit / 6 * 5
+	return context.WithTimeoutCause(ctx, limit, errdefs.New(errdefs.Timeout, fmt.Sprintf("no answer within %s", limit)))
 }
 
 func addArgs(keys map[string]json.RawMessage, added map[string]any) error {

@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
@@ -85,6 +87,26 @@ func TestPluginCall(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Code != api.CodeDecoding || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v, want %q", config, err, word)
 		}
+	}
+}
+
+// silent is a Nomad that does not answer.
+type silent struct{ NetworkSource }
+
+func (silent) Networks(ctx context.Context, _ string) (policy.Identity, []selection.Element, error) {
+	<-ctx.Done()
+	return policy.Identity{}, nil, context.Cause(ctx)
+}
+
+// TestSilentNomad: the caller hears that Nomad does not answer while it still waits.
+func TestSilentNomad(t *testing.T) {
+	p := script(t, "cat")
+	p.JobNetworks = silent{}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	_, err := p.Call(ctx, map[string]string{"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a"}, []byte(`{"type": "allocnet-cni", "timeout": "60ms"}`))
+	if err == nil || err.Error() != "no answer within 50ms" || api.StatusOf(err) != http.StatusGatewayTimeout {
+		t.Errorf("%v, status %d", err, api.StatusOf(err))
 	}
 }
 

@@ -45,8 +45,8 @@ func (r *request) dispatch(verb func(*request) error) error {
 	if r.conf.Agent == nil {
 		return verb(r)
 	}
-	alone := r.conf.Agent.Mode != require || slices.Contains(agentless, os.Getenv("CNI_COMMAND"))
-	result, err := r.delegate(alone)
+	optional := r.conf.Agent.Mode != require || slices.Contains(agentless, os.Getenv("CNI_COMMAND"))
+	result, err := r.delegate(optional)
 	var failed *api.Error
 	switch {
 	case err == nil:
@@ -54,7 +54,7 @@ func (r *request) dispatch(verb func(*request) error) error {
 		return err
 	case errors.As(err, &failed) && !unhandled(failed):
 		return types.NewError(failed.Code, failed.Msg, failed.Details)
-	case !alone:
+	case !optional:
 		return types.NewError(types.ErrTryAgainLater, "the agent is required: "+err.Error(), "")
 	case r.ctx.Err() != nil:
 		return err
@@ -67,10 +67,10 @@ func (r *request) dispatch(verb func(*request) error) error {
 
 // delegate has the agent execute the call. One that the plugin may execute without the agent does not wait for
 // an agent that hangs: it would have no time left.
-func (r *request) delegate(alone bool) ([]byte, error) {
+func (r *request) delegate(optional bool) ([]byte, error) {
 	agent := client.New(r.conf.Agent.Socket)
 	var answered *api.Error
-	if alone {
+	if optional {
 		if err := r.healthy(agent); err != nil && !errors.As(err, &answered) {
 			return nil, err
 		}

@@ -18,12 +18,12 @@ func TestNotBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer netns.Remove(path) //nolint:errcheck // the sandbox ends with it
+	defer netns.Remove(path)
 	n, err := netns.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer n.Close() //nolint:errcheck // read only
+	defer n.Close()
 	if err := unix.Unmount(path, 0); err != nil {
 		t.Errorf("unmount an open namespace: %v", err)
 	}

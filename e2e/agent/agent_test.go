@@ -37,6 +37,8 @@ func web(port int) api.Setup {
 
 func TestLifeOfAnAllocation(t *testing.T) {
 	h := newHost(t)
+	sandbox.WriteFile(t, h.conf+"/50-fixed.conflist", `{"cniVersion": "0.3.1", "name": "fixed", "allocnet": {"staticIPs": ["10.92.0.0/16"]}, "plugins": [
+		{"type": "bridge", "bridge": "fixed0", "capabilities": {"mac": true, "ips": true}, "ipam": {"type": "static"}}]}`)
 	h.start()
 	a := must[*api.Allocation](h)(h.client.Setup(ctx, "web-1", web(8080)))
 	if got := interfaces(a); got != "eth0 net1 net5" {

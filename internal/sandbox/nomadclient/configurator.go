@@ -76,7 +76,7 @@ func loadFile(file string) (name string, text []byte, err error) {
 		}
 		return list.Name, list.Bytes, nil
 	}
-	conf, err := libcni.ConfFromFile(file)
+	conf, err := libcni.ConfFromFile(file) //nolint:staticcheck // Nomad reads such files, with this function
 	if err != nil {
 		return "", nil, err
 	}

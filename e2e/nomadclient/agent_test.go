@@ -106,7 +106,8 @@ func (s *server) describe(g nomadclient.Group) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.allocation = &api.Allocation{Namespace: "default", JobID: g.Job, TaskGroup: g.Name, Job: &api.Job{ID: &g.Job, TaskGroups: []*api.TaskGroup{described}}}
+	region := "global"
+	s.allocation = &api.Allocation{Namespace: "default", JobID: g.Job, TaskGroup: g.Name, Job: &api.Job{ID: &g.Job, Region: &region, TaskGroups: []*api.TaskGroup{described}}}
 }
 
 // allocationOf returns the answer to a request for an allocation.

@@ -77,7 +77,7 @@ func (h *host) requireStatusFile(a *nomadclient.Allocation) {
 func jobs(t *testing.T) (groups []nomadclient.Group) {
 	t.Helper()
 	var texts []string
-	for _, file := range glob(t, "../../dist/jobs/*.nomad.hcl") {
+	for _, file := range glob(t, "../../dist/jobs/arguments/*.nomad.hcl") {
 		texts = append(texts, read(t, file))
 	}
 	for _, block := range regexp.MustCompile("(?s)```hcl\n(job .*?)```").FindAllStringSubmatch(read(t, "../../docs/nomad.md"), -1) {

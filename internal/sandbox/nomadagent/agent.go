@@ -179,6 +179,9 @@ func (a *Agent) Stop(ids ...string) {
 func (a *Agent) Quiet() {
 	a.Helper()
 	a.Await("the namespaces are gone", func() bool {
+		for _, name := range Busy(a.LogPath()) {
+			_ = exec.Command("ip", "netns", "delete", name).Run() // or it is gone
+		}
 		docker, _ := filepath.Glob("/run/docker/netns/*")
 		for _, path := range docker { // it leaves empty files for a while
 			if ns, err := netns.Open(path); err == nil {

@@ -77,13 +77,20 @@ func (h *host) connectPeer() {
 // otherwise store the MAC of another attachment for it.
 func (r *router) sandbox(name string) string {
 	r.t.Helper()
+	path := r.namespace(name)
+	tellAddress(r.t, path, ":80", net.Conn.LocalAddr)
+	return path
+}
+
+// namespace makes a namespace in which nothing runs.
+func (r *router) namespace(name string) string {
+	r.t.Helper()
 	path, err := netns.Create(netns.DefaultDir, name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = netns.Remove(path) }) // some tests remove it
 	sandbox.Run(r.t, "ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
-	tellAddress(r.t, path, ":80", net.Conn.LocalAddr)
 	return path
 }
 
@@ -351,7 +358,7 @@ var partial = map[string]func(r *router){
 	},
 	"cleanup of a dead allocation beside it": func(r *router) {
 		r.setup(natted("w1", r.sandbox("w1"), "nat1@net1", "nat1@net2"))
-		r.setup(natted("w2", r.sandbox("w2"), "nat1@net3", "nat1@data1"))
+		r.setup(natted("w2", r.namespace("w2"), "nat1@net3", "nat1@data1"))
 		r.loseRecords("w2")
 		r.loseCache("w2")
 		sandbox.Run(r.t, "ip", "netns", "del", "w2")

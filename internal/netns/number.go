@@ -6,7 +6,9 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -134,8 +136,18 @@ func (n *numbers) look(path string, inode uint64) (*Place, error) {
 	return place, nil
 }
 
-// rest returns the namespaces that were not met with a path.
+// dying is how long a namespace to which nothing leads may have its number. The kernel removes one a moment
+// after its last user has gone.
+const dying = 3 * time.Second
+
+// rest returns the namespaces that were not met with a path, and that do not end soon.
 func (n *numbers) rest() (places []Place, err error) {
+	for since := time.Now(); len(n.left) > 0 && time.Since(since) < dying; time.Sleep(10 * time.Millisecond) {
+		maps.DeleteFunc(n.left, func(number int, _ bool) bool {
+			_, failed := n.addressesAt(number)
+			return errors.Is(failed, unix.EINVAL)
+		})
+	}
 	for number := range n.left {
 		name := fmt.Sprintf("the network namespace with number %d", number)
 		addresses, failed := n.addressesAt(number)

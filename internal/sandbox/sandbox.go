@@ -143,6 +143,9 @@ func executeAside(cmd *exec.Cmd) (int, error) {
 	if err != nil {
 		return 1, err
 	}
+	if err := os.Chmod(dir, os.ModeSticky|0o777); err != nil { // as /tmp
+		return 1, errors.Join(err, os.RemoveAll(dir))
+	}
 	cmd.Env = append(cmd.Env, "TMPDIR="+dir)
 	code, err := execute(cmd)
 	return code, errors.Join(err, os.RemoveAll(dir))

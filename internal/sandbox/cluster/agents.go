@@ -143,8 +143,16 @@ func (c *Cluster) BootClient(m *Machine) error {
 	return c.Install(m)
 }
 
-// StartNomad starts Nomad on a client that is on.
-func (c *Cluster) StartNomad(m *Machine) error { return m.startNomad(clientPart, c.layout.Client) }
+// StartNomad starts Nomad on a client that is on, and waits until it answers.
+func (c *Cluster) StartNomad(m *Machine) error {
+	if err := m.startNomad(clientPart, c.layout.Client); err != nil {
+		return err
+	}
+	return Await("Nomad of "+m.Name+" answers", func() error {
+		_, err := m.Run("curl", "--silent", "--output", "/dev/null", "http://127.0.0.1:4646/v1/agent/health")
+		return err
+	})
+}
 
 // StartAgent starts the allocnet agent on a client that is on.
 func (m *Machine) StartAgent() error { return m.Start(Agent, "allocnet", "agent") }

@@ -88,6 +88,12 @@ func TestHungPlugin(t *testing.T) {
 	sandbox.WriteFile(t, h.conf+"/98-hung.conf", `{"cniVersion": "1.1.0", "name": "hung", "type": "fakecni", "fake": {"verbs": {"STATUS": {"hang": true}, "GC": {"hang": true}}}}`)
 	r := h.runtime("1.1.0", `"primary": "hung", "timeout": "5s"`)
 	requireCode(t, r.cni.GetStatusNetworkList(context.Background(), r.list), types.ErrPluginNotAvailable, "hung", "did not answer STATUS")
-	requireCode(t, r.cni.GCNetworkList(context.Background(), r.list, &libcni.GCArgs{}), types.ErrTryAgainLater, "hung", "did not answer GC")
+	c := h.container("alive")
+	r.add(c)
+	alive := &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: c.ContainerID, IfName: c.IfName}}}
+	requireCode(t, r.cni.GCNetworkList(context.Background(), r.list, alive), types.ErrTryAgainLater, "hung", "did not answer GC")
+	if err := r.cni.DelNetworkList(context.Background(), r.list, c); err != nil {
+		t.Error(err)
+	}
 	sandbox.RequireNoPlugins(t)
 }

@@ -250,12 +250,12 @@ func (c realClient) stop(t *testing.T, network, id string) string {
 	t.Helper()
 	c.T = t
 	c.Nomad("job", "stop", "-purge", "-detach", network)
-	path, log := netns.DefaultDir+"/"+id, ""
+	path := netns.DefaultDir + "/" + id
 	c.Await("the namespace is destroyed", func() bool {
-		log = sandbox.Run(t, "cat", c.LogPath())
 		_, err := os.Stat(path)
-		return os.IsNotExist(err) || strings.Contains(log, "postrun failed: alloc_id="+id)
+		return os.IsNotExist(err) || strings.Contains(sandbox.Run(t, "cat", c.LogPath()), "postrun failed: alloc_id="+id)
 	})
+	log := sandbox.Run(t, "cat", c.LogPath()) // the teardown has been logged before
 	// Up to 1.10.0 the client cannot unmount a namespace that is busy, and leaves it.
 	if err := netns.Remove(path); err != nil {
 		t.Fatal(err)

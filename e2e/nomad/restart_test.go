@@ -16,7 +16,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
-	"github.com/allocnet/allocnet/state"
 )
 
 // testAgentRestarts restarts the client agent while allocations run.
@@ -136,27 +135,7 @@ func testCheckPasses(a *agent) {
 func (a *agent) interruptExtend(id string) {
 	a.Helper()
 	sandbox.Run(a, allocnet, "attach", id, "--networks", "backup@data0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
-	store, err := state.Open(state.DefaultDir)
-	if err != nil {
-		a.Fatal(err)
-	}
-	lock, err := store.Lock(a.Context(), id)
-	if err != nil {
-		a.Fatal(err)
-	}
-	defer lock.Unlock()
-	record, err := lock.Load()
-	if err != nil {
-		a.Fatal(err)
-	}
-	for _, attachment := range record.Attachments {
-		if attachment.Interface == "data0" {
-			attachment.Phase = state.Adding
-			if err := lock.Write(attachment); err != nil {
-				a.Fatal(err)
-			}
-		}
-	}
+	sandbox.Interrupt(a, id, "data0")
 }
 
 // taskOf returns the processes in the allocation's namespace.

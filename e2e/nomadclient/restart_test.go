@@ -14,7 +14,6 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadclient"
-	"github.com/allocnet/allocnet/state"
 )
 
 func (h *host) restart() {
@@ -110,27 +109,7 @@ func (h *host) requireLeases(id string, want int) {
 func (h *host) interruptExtend(id string) {
 	h.Helper()
 	h.allocnet("attach", id, "--networks", "backup@data0", "--conf-dir", confDir, "--plugin-dir", sandbox.PluginDir())
-	store, err := state.Open(state.DefaultDir)
-	if err != nil {
-		h.Fatal(err)
-	}
-	lock, err := store.Lock(h.Context(), id)
-	if err != nil {
-		h.Fatal(err)
-	}
-	defer lock.Unlock()
-	record, err := lock.Load()
-	if err != nil {
-		h.Fatal(err)
-	}
-	for _, attachment := range record.Attachments {
-		if attachment.Interface == "data0" {
-			attachment.Phase = state.Adding
-			if err := lock.Write(attachment); err != nil {
-				h.Fatal(err)
-			}
-		}
-	}
+	sandbox.Interrupt(h, id, "data0")
 }
 
 // TestCheckNeedsBridge: without a plugin bridge of 1.3.0 or later, Nomad calls no CHECK, whatever the

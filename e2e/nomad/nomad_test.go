@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -133,10 +132,10 @@ func testAll(a *agent) {
 		a.T = t
 	}
 	t.Run("Reboot", func(t *testing.T) { // last: links come back in another order
-		before := inventory(t)
+		before := sandbox.Inventory(t)
 		a.T = t
 		testReboot(a)
-		if diff := cmp.Diff(before, inventory(t)); diff != "" {
+		if diff := cmp.Diff(before, sandbox.Inventory(t)); diff != "" {
 			t.Errorf("the host is not as it was (-before +after):\n%s", diff)
 		}
 		requireNoState(t)
@@ -151,20 +150,6 @@ func (a *agent) warm() {
 	a.Stop("warm")
 	sandbox.Run(a, allocnet, "attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
 	sandbox.Run(a, allocnet, "detach", "warm")
-}
-
-var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
-
-// inventory is the snapshot without order: sorted, and without the numbers of
-// links.
-func inventory(t *testing.T) []string {
-	t.Helper()
-	lines := strings.Split(linkIndex.ReplaceAllString(sandbox.Snapshot(t), ""), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimSpace(line)
-	}
-	slices.Sort(lines)
-	return lines
 }
 
 func glob(t testing.TB, pattern string) []string {

@@ -11,8 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,7 +76,7 @@ func newHost(t *testing.T, version nomad.Version) *host {
 	}
 	h.allocnet(h.generate()...)
 	warm.Do(h.warm)
-	before := inventory(t)
+	before := sandbox.Inventory(t)
 	t.Cleanup(func() {
 		h.requireSame(before)
 		h.requireNoState()
@@ -86,24 +84,11 @@ func newHost(t *testing.T, version nomad.Version) *host {
 	return h
 }
 
-var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
-
-// inventory is the snapshot without order and the numbers of links: after a reboot both are others.
-func inventory(t *testing.T) string {
-	t.Helper()
-	lines := strings.Split(linkIndex.ReplaceAllString(sandbox.Snapshot(t), ""), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimSpace(line)
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
 // requireSame waits until the host is as it was. A test that has failed does not wait.
-func (h *host) requireSame(before string) {
+func (h *host) requireSame(before []string) {
 	h.Helper()
 	sandbox.RequireNothing(h.T, "difference (-before +after)", func() string {
-		return cmp.Diff(strings.Split(before, "\n"), strings.Split(inventory(h.T), "\n"))
+		return cmp.Diff(before, sandbox.Inventory(h.T))
 	})
 }
 

@@ -47,6 +47,20 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	return b.String()
 }
 
+var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
+
+// Inventory returns the lines of the snapshot without their order and the numbers of links: after a reboot both
+// are others.
+func Inventory(t testing.TB) []string {
+	t.Helper()
+	lines := strings.Split(linkIndex.ReplaceAllString(Snapshot(t), ""), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
 // settled is how long a difference stays that nothing is about to remove. It is no measure of speed: on no
 // machine do the kernel and processes that end need as much for one step.
 const settled = time.Minute

@@ -5,9 +5,11 @@ package span
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
+	"github.com/allocnet/allocnet/ipam"
 )
 
 // small is a network with a pool of four blocks, for allocations without Nomad.
@@ -25,10 +27,19 @@ func withoutJob(t *testing.T) *scene {
 	return s
 }
 
-// attach attaches an allocation to the small network, which answers there.
+// attach attaches an allocation to the small network, which answers there. A store that does not
+// answer in time, as Nomad's servers do on a loaded machine, is asked again, as a scheduler does.
 func (s *scene) attach(m *cluster.Machine, id string) peer {
 	s.Helper()
-	s.run(m, "allocnet attach "+id+" --primary "+small)
+	var refused error
+	must(s, cluster.Await("the store is available to "+id, func() error {
+		_, refused = m.Run("allocnet", "attach", id, "--primary", small)
+		if refused != nil && strings.Contains(refused.Error(), ipam.ErrUnavailable.Error()) {
+			return refused
+		}
+		return nil
+	}))
+	must(s, refused)
 	return s.serve(m, id)
 }
 

@@ -4,6 +4,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -96,8 +97,9 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("a program that is missing: code %d, %v", code, err)
 	}
 	for status, want := range map[unix.WaitStatus]int{0: 0, 3 << 8: 3, 9: 137} {
-		if code := codeOf(status); code != want {
-			t.Errorf("status %#x: code %d, want %d", uint32(status), code, want)
+		var log bytes.Buffer
+		if code := codeOf(status, &log); code != want || strings.Contains(log.String(), "ended by SIGKILL") != status.Signaled() {
+			t.Errorf("status %#x: code %d, %q; want %d", uint32(status), code, &log, want)
 		}
 	}
 }

@@ -8,16 +8,32 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// hidden are the directories of the machine that allocnet, CNI plugins, runtimes and Nomad read or
+// hidden returns the directories of the machine that allocnet, CNI plugins, runtimes and Nomad read or
 // write. In a sandbox they are empty, where the machine has them. Changes of the rest of /etc are the
 // sandbox's own.
-var hidden = []string{"/dev/shm", "/etc/netns", "/etc/allocnet", "/etc/cni", "/etc/nomad.d", "/opt/cni", "/usr/lib/cni", "/usr/libexec/cni"}
+func hidden() []string {
+	return append(inHome(".docker", ".config/cni", ".config/containers", ".local/share/containers"),
+		"/dev/shm", "/etc/netns", "/etc/allocnet", "/etc/cni", "/etc/nomad.d", "/opt/cni", "/usr/lib/cni", "/usr/libexec/cni")
+}
+
+// inHome returns directories below that of the user; none if the user has none.
+func inHome(names ...string) (dirs []string) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil
+	}
+	for _, name := range names {
+		dirs = append(dirs, filepath.Join(home, name))
+	}
+	return dirs
+}
 
 // configuration matches the environment variables that configure these programs, and forTests those of
 // allocnet's that configure tests.
@@ -36,7 +52,7 @@ func hide() error {
 			return err
 		}
 	}
-	for _, dir := range hidden {
+	for _, dir := range hidden() {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

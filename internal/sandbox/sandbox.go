@@ -198,14 +198,16 @@ func initProcess(machine string) (int, error) {
 		case err != nil:
 			return 1, fmt.Errorf("wait for the tests: %w", err)
 		case pid == tests.Process.Pid:
-			return codeOf(status), nil
+			return codeOf(status, os.Stderr), nil
 		}
 	}
 }
 
-// codeOf returns the exit code that a shell gives a process.
-func codeOf(status unix.WaitStatus) int {
+// codeOf returns the exit code that a shell gives a process. One that a signal ended has printed no
+// reason, so the reason is written here.
+func codeOf(status unix.WaitStatus, log io.Writer) int {
 	if status.Signaled() {
+		_, _ = fmt.Fprintf(log, "the tests were ended by %s, which may be the kernel's when memory is short: %q\n", unix.SignalName(status.Signal()), os.Args)
 		return 128 + int(status.Signal())
 	}
 	return status.ExitStatus()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -226,8 +227,14 @@ func (*driver) ExecTask(context.Context, *proto.ExecTaskRequest) (*proto.ExecTas
 	return nil, noExec
 }
 
-// ExecTaskStreaming is not supported.
-func (*driver) ExecTaskStreaming(proto.Driver_ExecTaskStreamingServer) error { return noExec }
+// ExecTaskStreaming is not supported. It answers after the client's first message: a client whose
+// message finds the stream ended sees only that, and not the reason.
+func (*driver) ExecTaskStreaming(stream proto.Driver_ExecTaskStreamingServer) error {
+	if _, err := stream.Recv(); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return noExec
+}
 
 // noExec fits into the frame that closes a websocket, of 123 bytes: `nomad alloc exec`
 // prints "unexpected EOF" for a longer error.

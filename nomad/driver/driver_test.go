@@ -467,11 +467,14 @@ func TestRootRecover(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	c := serve(t, newTestDriver(&engineFake{}))
-	_, signal := c.driver.SignalTask(t.Context(), &proto.SignalTaskRequest{})
-	_, exec := c.driver.ExecTask(t.Context(), &proto.ExecTaskRequest{})
 	stream, err := c.driver.ExecTaskStreaming(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	_, signal := c.driver.SignalTask(t.Context(), &proto.SignalTaskRequest{})
+	_, exec := c.driver.ExecTask(t.Context(), &proto.ExecTaskRequest{})
+	if err := stream.Send(&proto.ExecTaskStreamingRequest{}); err != nil { // Nomad gives up then
+		t.Errorf("the stream has ended before its first message: %v", err)
 	}
 	_, streaming := stream.Recv()
 	for _, err := range []error{signal, exec, streaming} {

@@ -91,9 +91,9 @@ func (a *Agent) Start() {
 }
 
 // Environ is the environment of an agent: without what would make it look for a
-// cloud, and with the mark by which Tasks knows what it starts.
+// cloud, with little garbage collection, and with the mark by which Tasks knows what it starts.
 func Environ() []string {
-	return append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), mark())
+	return append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") }), "GOGC=400", mark())
 }
 
 // Signal ends the agent and waits until it has exited.

@@ -34,6 +34,9 @@ advertise {
   rpc  = %[2]q
   serf = %[2]q
 }
+telemetry {
+  collection_interval = "60s" # of what no test reads
+}
 server {
   enabled          = true
   bootstrap_expect = 1

@@ -42,9 +42,9 @@ func TestPrometheusConfig(t *testing.T) {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	program := filepath.Join(sandbox.Root(), "build", "tools", "promtool")
+	program := filepath.Join(sandbox.Root(), "build", "promtool", "promtool")
 	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("%v: run: make build/tools/promtool", err)
+		t.Fatalf("%v: run: make build/promtool/promtool", err)
 	}
 	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, out)

@@ -22,7 +22,6 @@ var lists = map[string][][]string{
 	".":               {{"-test", "./..."}},
 	"tools/cni-1.1.1": {{"github.com/containernetworking/plugins/plugins/..."}},
 	"tools/cni-1.5.1": {{"github.com/containernetworking/plugins/plugins/..."}},
-	"tools/promtool":  {{"-tags", "remove_all_sd", "tool"}},
 	"tools/protogen":  {{"-test", "./..."}, {"tool"}},
 	"tools/sbom":      {{"-test", "./..."}},
 }

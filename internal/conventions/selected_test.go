@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestSelected: the tests that make runs by name are in the packages that it names, and something reads the
+// TestSelected: the tests that make runs, or leaves out, by name are in the packages that it names, and something reads the
 // variables that it sets for them. Otherwise Go runs less, and reports success.
 func TestSelected(t *testing.T) {
 	sources := map[string]string{}
@@ -29,7 +29,7 @@ func TestSelected(t *testing.T) {
 
 var (
 	// selection is one of tests, in packages.
-	selection = regexp.MustCompile(`-run '?(\^?\$?[^' ]+?)'?((?: \./\S+)+)`)
+	selection = regexp.MustCompile(`-(?:run|skip) '?(\^?\$?[^' ]+?)'?((?: \./\S+)+)`)
 	// set is the assignment of a variable for a test.
 	set = regexp.MustCompile(`\b(ALLOCNET_\w+)=`)
 	// assigned is a variable of make.
@@ -83,7 +83,8 @@ one:
 	ALLOCNET_KNOWN=1 ALLOCNET_GONE=$(X) go test -run '$(SOME)' ./e2e ./e2e/agent
 	go test -run '^TestA$$/^(B|C)$$' ./e2e
 	go test -run TestA ./e2e/agent
+	go test -skip '^Test(B|D)$$' ./e2e ./e2e/agent
 `
 	sources := map[string]string{"./e2e": "func TestA(t", "./e2e/agent": `func TestB(t os.Getenv("ALLOCNET_KNOWN")`, "./other": "func TestC(t"}
-	requireSame(t, "makefile", unknownSelections(makefile, sources), []string{"ALLOCNET_GONE", "TestC in ./e2e ./e2e/agent", "TestA in ./e2e/agent"})
+	requireSame(t, "makefile", unknownSelections(makefile, sources), []string{"ALLOCNET_GONE", "TestC in ./e2e ./e2e/agent", "TestA in ./e2e/agent", "TestD in ./e2e ./e2e/agent"})
 }

@@ -118,8 +118,8 @@ func TestCheckDefaultRoutes(t *testing.T) {
 		"as recorded":             {[]netns.Route{own}, ""},
 		"another family's":        {[]netns.Route{own, route("lo", "fe80::1")}, ""},
 		"a second one":            {[]netns.Route{own, route("net2", "fe80::1")}, "as net2 of allocation w1: default route via fe80::1 is not that of a network"},
-		"another gateway":         {[]netns.Route{route("net1", "10.0.0.253")}, "as net1 of allocation w1: default route via 10.0.0.254 is gone"},
-		"none":                    {nil, "as net1 of allocation w1: default route via 10.0.0.254 is gone"},
+		"another gateway":         {[]netns.Route{route("net1", "10.0.0.253")}, "as net1 of allocation w1: missing: default route via 10.0.0.254 of net1: to make it: allocnet repair w1"},
+		"none":                    {nil, "as net1 of allocation w1: missing: default route via 10.0.0.254 of net1: to make it: allocnet repair w1"},
 		"of an interface besides": {[]netns.Route{own, route("eth0", "192.0.2.1")}, "default route via 192.0.2.1 dev eth0 is beside that via 10.0.0.254 dev net1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func (h *bridgeHost) LinkMTU(name string) (int, bool, error) {
 	return b.MTU, ok, h.err
 }
 
-func (h *bridgeHost) BridgeMAC(name string) (string, bool, error) {
+func (h *bridgeHost) LinkMAC(name string) (string, bool, error) {
 	_, ok := h.bridges[name]
 	return "02:00:00:00:00:ff", ok, h.err
 }

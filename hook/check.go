@@ -32,6 +32,8 @@ type Checked struct {
 	Skipped string `json:"skipped,omitempty"`
 	// Unknown is whether Err says why it cannot be told now, not what is damaged.
 	Unknown bool `json:"unknown,omitempty"`
+	// Repairable is whether a repair makes all that is missing.
+	Repairable bool `json:"repairable,omitempty"`
 	// Err is nil when all is as it was set up.
 	Err error `json:"-"`
 }
@@ -62,26 +64,24 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	}
 	checked := make([]Checked, len(o.record.Attachments))
 	errs := make([]error, len(checked))
-	inOrder(ctx, len(checked), func(int) []int { return nil }, func(i int) {
-		a := o.record.Attachments[i]
-		checked[i] = o.check(ctx, a, interfaces)
-		if checked[i].Err == nil {
-			o.setOutcome(&checked[i], a, errors.Join(checkGateways(a, routes), checkSourceRoutes(ns, a)))
+	for i, a := range o.record.Attachments {
+		checked[i] = Checked{Network: a.Network, Interface: a.Interface}
+		if !isComplete(a) {
+			o.setOutcome(&checked[i], a, notComplete(a))
 		}
-		errs[i] = checked[i].Err
-	})
-	return checked, errors.Join(append(errs, damage, o.checkNamespace(interfaces, routes))...)
-}
-
-// check compares an attachment with the namespace, then asks its plugins.
-func (o *operation) check(ctx context.Context, a state.Attachment, present []netns.Interface) Checked {
-	c := Checked{Network: a.Network, Interface: a.Interface}
-	err := compare(a, present)
-	if err == nil {
-		c.Skipped, err = o.checkPlugins(ctx, a)
 	}
-	o.setOutcome(&c, a, err)
-	return c
+	compared := o.compared(ctx, ns, func(state.Attachment) bool { return true })
+	o.notePassed(firstPassed(compared))
+	for _, p := range compared {
+		c := &checked[p.at]
+		c.Skipped = p.skipped
+		o.setOutcome(c, *p.attachment(), errors.Join(p.difference(), foreignGateways(*p.attachment(), routes)))
+		c.Repairable = c.Err != nil && p.isRepairable()
+	}
+	for i := range checked {
+		errs[i] = checked[i].Err
+	}
+	return checked, errors.Join(append(errs, damage, o.checkNamespace(interfaces, routes))...)
 }
 
 // setOutcome notes why an attachment is not as it was set up, unless err is nil.
@@ -114,6 +114,7 @@ func isDamage(err error) bool {
 	return own.Code == types.ErrUnknownContainer || own.Code == 0 || own.Code >= 100
 }
 
+// checkPlugins runs CHECK of plugins that allocnet does not know.
 func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipped string, err error) {
 	list, err := recordedList(a)
 	if err != nil {
@@ -122,7 +123,7 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
-	plugins, changes := o.exec(a, list, false)
+	plugins, _ := o.exec(a, list, false)
 	exec := &checkExec{Exec: &cniexec.Runner{Exec: plugins, Limit: o.config.CallTimeout}}
 	if err := o.setResult(exec, a, list.CNIVersion); err != nil {
 		return "", err
@@ -132,9 +133,6 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	err = cni.CheckNetworkList(ctx, list, o.runtimeConf(a, o.record.Allocation.Netns))
 	if errors.Is(err, libcni.ErrorCheckNotSupp) {
 		return fmt.Sprintf("cniVersion %s has no CHECK", list.CNIVersion), nil
-	}
-	if err != nil && replaces(changes, a) { // no damage: see replaces
-		return "", fmt.Errorf("its plugins are not installed any more; in their place allocnet reports: %s", err.Error())
 	}
 	return "", err
 }
@@ -167,10 +165,9 @@ func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 	return out, err
 }
 
-// setResult gives plugins the recorded result with the MAC that a bridge of the
-// host has now. A bridge without an address takes the lowest MAC of its ports, so
-// it changes when other allocations come and go, and the bridge plugin would call
-// that a fault.
+// setResult gives plugins the recorded result with the MACs that interfaces of the host have now:
+// a bridge without an address takes the lowest MAC of its ports, udev changes MACs that the kernel chose,
+// and the reference plugins would call that a fault.
 func (o *operation) setResult(x *checkExec, a state.Attachment, version string) error {
 	if a.Result == nil {
 		return nil
@@ -180,14 +177,14 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 		return err
 	}
 	for _, i := range result.Interfaces {
-		if i.Sandbox != "" {
+		if i.Sandbox != "" || i.Mac == "" {
 			continue
 		}
-		mac, isBridge, err := o.config.Host.BridgeMAC(i.Name)
+		mac, found, err := o.config.Host.LinkMAC(i.Name)
 		if err != nil {
 			return err
 		}
-		if isBridge {
+		if found {
 			i.Mac = mac
 		}
 	}
@@ -196,11 +193,16 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 	return err
 }
 
-// compare looks for what the attachment had: plugins of the oldest versions
-// have no CHECK, and some look at less.
-func compare(a state.Attachment, present []netns.Interface) error {
-	if a.Phase != state.Attached || a.Status == nil {
-		return damaged("set-up or teardown was interrupted in phase %q: tear it down and set it up again", a.Phase)
+// notComplete is that an attachment is not complete.
+func notComplete(a state.Attachment) error {
+	return damaged("set-up or teardown was interrupted in phase %q: tear it down and set it up again", a.Phase)
+}
+
+// compareInside compares the interface in the namespace with the record, which is possible whatever
+// plugins made it.
+func compareInside(a state.Attachment, present []netns.Interface) error {
+	if !isComplete(a) {
+		return notComplete(a)
 	}
 	var seen recordedStatus
 	if err := json.Unmarshal(a.Status, &seen); err != nil {

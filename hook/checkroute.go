@@ -4,9 +4,7 @@
 package hook
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -54,21 +52,34 @@ func (o *operation) checkOtherRoutes(routes []netns.Route) error {
 	return errors.Join(errs...)
 }
 
-// checkGateways compares the default routes of an attachment with the record.
-func checkGateways(a state.Attachment, routes []netns.Route) error {
-	var recorded recordedStatus
-	if err := json.Unmarshal(a.Status, &recorded); err != nil {
-		return fmt.Errorf("read recorded status: %w", err)
+// lostGateways returns the gateways of recorded default routes that are gone. Without an address of its
+// family an interface has none: IPv6 was switched off.
+func lostGateways(a state.Attachment, recorded []netip.Addr, routes []netns.Route, present []netns.Interface) (lost []netip.Addr) {
+	for _, gateway := range recorded {
+		if !slices.Contains(gatewaysBy(a.Interface, routes), gateway) && hasFamily(present, a.Interface, gateway.Is6()) {
+			lost = append(lost, gateway)
+		}
 	}
-	present := gatewaysBy(a.Interface, routes)
-	lacks := func(list []netip.Addr) func(netip.Addr) bool {
-		return func(gateway netip.Addr) bool { return !slices.Contains(list, gateway) }
+	return lost
+}
+
+// hasFamily tells whether an interface has an address of a family.
+func hasFamily(present []netns.Interface, iface string, v6 bool) bool {
+	return slices.ContainsFunc(present, func(i netns.Interface) bool {
+		return i.Name == iface && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() == v6 && !a.Addr().IsLinkLocalUnicast() })
+	})
+}
+
+// foreignGateways looks for default routes of an attachment's interface that are not recorded.
+func foreignGateways(a state.Attachment, routes []netns.Route) error {
+	recorded, err := readStatus(a)
+	if err != nil {
+		return err
 	}
-	if i := slices.IndexFunc(recorded.Gateways, lacks(present)); i >= 0 {
-		return damaged("default route via %s is gone", recorded.Gateways[i])
-	}
-	if i := slices.IndexFunc(present, lacks(recorded.Gateways)); i >= 0 {
-		return damaged("default route via %s is not that of a network: a router advertisement or another program added it", present[i])
+	for _, gateway := range gatewaysBy(a.Interface, routes) {
+		if !slices.Contains(recorded.Gateways, gateway) {
+			return damaged("default route via %s is not that of a network: a router advertisement or another program added it", gateway)
+		}
 	}
 	return nil
 }

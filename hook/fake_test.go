@@ -559,7 +559,7 @@ type fakeHost struct {
 
 func (h *fakeHost) Interfaces() ([]netns.Interface, error)      { return h.interfaces, nil }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error)      { return 0, h.links[name], nil }
-func (*fakeHost) BridgeMAC(string) (string, bool, error)        { return "", false, nil }
+func (*fakeHost) LinkMAC(string) (string, bool, error)          { return "", false, nil }
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }

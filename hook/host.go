@@ -14,9 +14,8 @@ import (
 type Host interface {
 	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
 	LinkMTU(name string) (mtu int, ok bool, err error)
-	// BridgeMAC returns the MAC of a bridge; ok is false when there is none of that
-	// name.
-	BridgeMAC(name string) (mac string, ok bool, err error)
+	// LinkMAC returns the MAC of a link; ok is false when there is none of that name.
+	LinkMAC(name string) (mac string, ok bool, err error)
 	// FindBridge returns a bridge; ok is false when there is none of that name.
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)
 	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
@@ -35,7 +34,7 @@ type kernelHost struct{}
 var _ Host = kernelHost{}
 
 func (kernelHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
-func (kernelHost) BridgeMAC(name string) (string, bool, error)        { return netns.BridgeMAC(name) }
+func (kernelHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
 func (kernelHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
 func (kernelHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }

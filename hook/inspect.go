@@ -74,12 +74,24 @@ func (e *Engine) inspect(r state.Record) ([]Checked, error) {
 			continue
 		}
 		c := Checked{Network: a.Network, Interface: a.Interface, Skipped: notAsked}
-		err := compare(a, interfaces)
-		if err == nil {
-			err = errors.Join(checkGateways(a, routes), checkSourceRoutes(ns, a))
-		}
-		o.setOutcome(&c, a, err)
+		o.setOutcome(&c, a, compareNamespace(ns, a, interfaces, routes))
 		checked = append(checked, c)
 	}
 	return checked, o.checkNamespace(interfaces, routes)
+}
+
+// compareNamespace compares an attachment with what was listed of the namespace.
+func compareNamespace(ns Namespace, a state.Attachment, interfaces []netns.Interface, routes []netns.Route) error {
+	if err := compareInside(a, interfaces); err != nil {
+		return err
+	}
+	recorded, err := readStatus(a)
+	if err != nil {
+		return err
+	}
+	errs := []error{foreignGateways(a, routes)}
+	if lost := lostGateways(a, recorded.Gateways, routes, interfaces); len(lost) > 0 {
+		errs = append(errs, damaged("default route via %s is gone", lost[0]))
+	}
+	return errors.Join(append(errs, checkSourceRoutes(ns, a))...)
 }

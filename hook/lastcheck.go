@@ -76,10 +76,13 @@ func (e *Engine) checkUnknown(ctx context.Context, id string, every time.Duratio
 	defer o.end()
 	for _, a := range e.dueChecks(o.record, every) {
 		limited, stop := context.WithTimeout(ctx, lastCheckLimit)
-		_, err := o.checkPlugins(limited, a)
+		skipped, err := o.checkPlugins(limited, a)
 		stop()
 		if ctx.Err() == nil {
 			e.lastChecks.put(keyOf(o.record, a), err)
+		}
+		if err == nil && skipped == "" {
+			o.notePassed([]state.Attachment{a})
 		}
 	}
 	return nil
@@ -123,10 +126,8 @@ func keyOf(r state.Record, a state.Attachment) checkKey {
 type lastCheck struct {
 	at  time.Time
 	err error
-	// damages is how many CHECKs have reported damage since the last one that did not, and
-	// succeeded whether any has succeeded.
-	damages   int
-	succeeded bool
+	// damages is how many CHECKs have reported damage since the last one that did not.
+	damages int
 	// reported is whether a repair has told of it.
 	reported bool
 }
@@ -144,7 +145,7 @@ func (l *lastChecks) put(k checkKey, err error) {
 	if l.outcomes == nil {
 		l.outcomes = map[checkKey]lastCheck{}
 	}
-	last := lastCheck{at: time.Now(), err: err, succeeded: err == nil || l.outcomes[k].succeeded}
+	last := lastCheck{at: time.Now(), err: err}
 	if err != nil && isDamage(err) {
 		last.damages = l.outcomes[k].damages + 1
 	}

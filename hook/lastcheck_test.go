@@ -99,7 +99,7 @@ func TestLastCheck(t *testing.T) {
 		"it is broken": {errors.New("exec format error"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := test.err
+			var answer error
 			m := unknownPlugins(t, func(container string) error {
 				if strings.HasPrefix(container, "a") {
 					return answer
@@ -108,6 +108,8 @@ func TestLastCheck(t *testing.T) {
 			})
 			seen := &repairs{}
 			m.config.Observers = []Observer{seen}
+			requireCheck(t, m, CheckRequest{}) // without that a failure proves nothing
+			answer = test.err
 			requireCheck(t, m, CheckRequest{})
 			requireCheck(t, m, CheckRequest{}) // of damage, one is no proof
 			for i, mode := range []RepairMode{RepairReport, RepairRules, RepairRules} {

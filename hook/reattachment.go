@@ -116,7 +116,7 @@ func (p *repairing) confirm(ctx context.Context, ns Namespace) error {
 		return err
 	}
 	present, err := ns.Interfaces()
-	if err == nil && compare(*p.attachment(), present) == nil {
+	if err == nil && compareInside(*p.attachment(), present) == nil {
 		p.Unrepairable = nil
 	}
 	return err
@@ -332,7 +332,7 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 		return err
 	}
 	done := *a
-	done.FormerResult, done.Error, done.Updated = nil, "", time.Now().UTC()
+	done.FormerResult, done.Error, done.CheckPassed, done.Updated = nil, "", false, time.Now().UTC()
 	var routes []netns.Route
 	for _, gateway := range seen.Gateways {
 		routes = append(routes, netns.Route{Interface: a.Interface, Gateway: gateway})

@@ -8,14 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/allocnet/allocnet/internal/cniexec"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -73,7 +70,7 @@ func (e *Engine) isKnown(a state.Attachment, list *libcni.NetworkConfigList) boo
 func (p *repairing) unknown(ns Namespace, last bool) {
 	present, err := ns.Interfaces()
 	if err == nil {
-		err = compare(*p.attachment(), present)
+		err = compareInside(*p.attachment(), present)
 		p.differs = err
 	}
 	if err != nil || !last {
@@ -84,10 +81,7 @@ func (p *repairing) unknown(ns Namespace, last bool) {
 	key := keyOf(p.operation.record, *p.attachment())
 	outcome, _ := p.operation.lastChecks.of(key)
 	p.told = outcome.reported && outcome.err != nil
-	p.judge(outcome.judged())
-	if len(p.Unrepairable) > 0 && !outcome.succeeded && p.reattaches {
-		p.Err = fmt.Errorf("it is not attached again: its CHECK has not passed since the agent began, so it may never pass: to attach it again nevertheless: allocnet repair --reattach %s", key.allocation)
-	}
+	p.judge(p.trusted(outcome.judged()))
 	if !p.DryRun {
 		p.operation.lastChecks.report(key)
 	}
@@ -98,15 +92,14 @@ func (p *repairing) isTold() bool { return p.told && len(p.Missing) == 0 }
 
 // askTwice runs CHECK, and again after a while if it reports damage: a task may be changing something.
 func (p *repairing) askTwice(ctx context.Context) error {
-	_, err := p.operation.checkPlugins(ctx, *p.attachment())
+	err := p.ask(ctx)
 	if err == nil || !isDamage(err) {
 		return err
 	}
 	if interrupted := p.operation.pause(ctx, verifyPause); interrupted != nil {
 		return seenOnce(err)
 	}
-	_, err = p.operation.checkPlugins(ctx, *p.attachment())
-	return err
+	return p.ask(ctx)
 }
 
 // seenOnce is damage that only one CHECK has reported: no proof of damage.
@@ -179,20 +172,10 @@ func (p *repairing) gateways(ns Namespace) error {
 	if err != nil {
 		return err
 	}
-	for _, gateway := range recorded.Gateways {
-		if slices.Contains(gatewaysBy(a.Interface, routes), gateway) || !hasFamily(present, a.Interface, gateway.Is6()) {
-			continue
-		}
+	for _, gateway := range lostGateways(*a, recorded.Gateways, routes, present) {
 		p.ensure(fmt.Sprintf("default route via %s of %s", gateway, a.Interface), func() error { return ns.AddDefaultRoute(gateway, a.Interface) })
 	}
 	return nil
-}
-
-// hasFamily tells whether an interface has an address of a family: IPv6 may have been switched off.
-func hasFamily(present []netns.Interface, iface string, v6 bool) bool {
-	return slices.ContainsFunc(present, func(i netns.Interface) bool {
-		return i.Name == iface && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() == v6 && !a.Addr().IsLinkLocalUnicast() })
-	})
 }
 
 // sourceRoutes repairs the routing table of the attachment.

@@ -159,7 +159,10 @@ type repairing struct {
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
 	// earlier repair has told of what they said.
 	asks, told bool
-	removers   []Remover
+	// skipped says why they were not asked, and passed is whether their CHECK has passed.
+	skipped  string
+	passed   bool
+	removers []Remover
 	// inProcess is whether it is repaired in this process, and differs how the interface of one whose plugins are
 	// unknown differs from what was attached; nil if it does not.
 	inProcess bool
@@ -245,15 +248,20 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns Namespace)
 			r.drifts = append(r.drifts, Drift{Allocation: o.record.Allocation.ID, Network: a.Network, Interface: a.Interface, Skipped: fmt.Sprintf("its phase is %q", a.Phase)})
 			continue
 		}
-		p := &repairing{operation: o, at: i, started: time.Now(), reattaches: r.request.Mode == RepairReattach}
-		p.DryRun = r.request.Mode == RepairReport
-		r.repairs = append(r.repairs, p)
-		p.plugins(ctx, ns, r.request.LastChecks)
-		if len(p.Unrepairable) == 0 && p.Err == nil {
-			p.Err = errors.Join(p.Err, p.around(ctx, ns))
-		}
+		r.inspectAttachment(ctx, o, i, ns)
 	}
 	return nil
+}
+
+// inspectAttachment repairs one but for its rules, and plugins that are still to be asked.
+func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at int, ns Namespace) {
+	p := &repairing{operation: o, at: at, started: time.Now(), reattaches: r.request.Mode == RepairReattach}
+	p.DryRun = r.request.Mode == RepairReport
+	r.repairs = append(r.repairs, p)
+	p.plugins(ctx, ns, r.request.LastChecks)
+	if len(p.Unrepairable) == 0 && p.Err == nil {
+		p.Err = errors.Join(p.Err, p.around(ctx, ns))
+	}
 }
 
 func (r *repairRound) repairLoopback(o *operation, ns Namespace) error {
@@ -281,8 +289,8 @@ func (r *repairRound) commit(ctx context.Context) {
 	var holds []*os.File
 	for i, p := range ordered {
 		changes[i] = p.changes
-		if lock := p.operation.lock.File(); lock != nil && !slices.Contains(holds, lock) {
-			holds = append(holds, lock)
+		if lock := p.operation.lock; lock != nil && lock.File() != nil && !slices.Contains(holds, lock.File()) {
+			holds = append(holds, lock.File())
 		}
 	}
 	limit := r.config.CallTimeout
@@ -315,6 +323,11 @@ func (r *repairRound) ask(ctx context.Context) {
 		}
 	}
 	_ = group.Wait() // each keeps its own
+	for _, o := range r.operations {
+		if asking[o] {
+			o.notePassed(firstPassed(r.repairs))
+		}
+	}
 }
 
 // result returns what was found, and tells the observers of what was repaired.

@@ -65,7 +65,7 @@ func TestSourceRouting(t *testing.T) {
 	}
 	m.namespaces.at[path].sources = m.namespaces.at[path].sources[:1]
 	_, err := m.Check(t.Context(), "w1")
-	if err == nil || !strings.Contains(err.Error(), "as net3 of allocation w1: table 20002 is gone") || !isDamage(err) {
+	if err == nil || !strings.Contains(err.Error(), "as net3 of allocation w1: missing: table 20002: ") || !isDamage(err) {
 		t.Errorf("without a table: %v", err)
 	}
 	if err := m.Verify(t.Context(), Verification{ID: "w1", Netns: path, Interface: "net1"}); err != nil {

@@ -36,25 +36,65 @@ const (
 	lookShare = 1. / 2
 )
 
-// Verify tells whether the attachments of Setup are damaged, for a runtime that tears
-// down the allocation if they are. Damage is an error if two inspections show it. Other
+// Verify tells whether the attachments of Setup are broken, for a runtime that tears
+// down the allocation if they are. What a repair can make is made, and is no error. What is broken is an
+// error if two inspections show it. Other
 // cases are logged, because they prove no damage: an allocation that is locked, a record
-// that cannot be read, a plugin that hangs or is missing. Attachments of Extend are not
-// checked.
+// that cannot be read, a plugin that hangs or is missing, or whose CHECK has never passed. Attachments of
+// Extend are not checked.
 //
 // It works from the record alone, and neither waits for the allocation's lock
-// nor keeps it while plugins run. Nothing is written.
+// nor keeps it while plugins run.
 func (e *Engine) Verify(ctx context.Context, v Verification) error {
 	first, stop := phase(ctx, lookShare, "CHECK")
 	defer stop()
-	if err := e.verifyOnce(first, v); err == nil {
-		return nil
+	seen, err := e.verifyOnce(first, v)
+	if err != nil {
+		if err := e.pause(ctx, verifyPause); err != nil {
+			e.unknown(v, err)
+			return nil
+		}
+		seen, err = e.verifyOnce(ctx, v)
 	}
-	if err := e.pause(ctx, verifyPause); err != nil {
+	e.settle(ctx, v, seen)
+	return err
+}
+
+// verified is what an inspection has found beside damage.
+type verified struct {
+	// repairable is whether a repair makes something that is missing.
+	repairable bool
+	// passed are the attachments whose CHECK has passed for the first time.
+	passed []state.Attachment
+}
+
+// settle repairs what a repair makes, and records whose CHECK has passed. An allocation that another call
+// is changing is left to it.
+func (e *Engine) settle(ctx context.Context, v Verification, seen verified) {
+	if len(seen.passed) > 0 {
+		e.notePassed(v.ID, seen.passed)
+	}
+	if !seen.repairable {
+		return
+	}
+	drifts, err := e.RepairAttachments(ctx, RepairRequest{IDs: []string{v.ID}, LastChecks: true})
+	for _, d := range drifts {
+		e.log.Info("CHECK has repaired a network", "allocation", v.ID, "network", d.Network, "interface", d.Interface, "missing", d.Missing, "repaired", d.Repaired)
+		err = errors.Join(err, d.Err)
+	}
+	if err != nil {
 		e.unknown(v, err)
-		return nil
 	}
-	return e.verifyOnce(ctx, v)
+}
+
+// notePassed does so for an allocation that is not locked.
+func (e *Engine) notePassed(id string, passed []state.Attachment) {
+	o, err := e.tryBegin(id)
+	if err != nil {
+		return // the next CHECK tries again
+	}
+	defer o.end()
+	o.notePassed(passed)
 }
 
 func (e *Engine) unknown(v Verification, why error) {
@@ -62,17 +102,17 @@ func (e *Engine) unknown(v Verification, why error) {
 }
 
 // verifyOnce returns the damage that it sees.
-func (e *Engine) verifyOnce(ctx context.Context, v Verification) error {
+func (e *Engine) verifyOnce(ctx context.Context, v Verification) (verified, error) {
 	ctx, stop := context.WithTimeout(ctx, verifyLimit)
 	defer stop()
 	before, err := e.readUnlocked(v.ID)
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		e.unknown(v, err)
-		return nil
+		return verified{}, nil
 	}
-	err = e.verifyRecord(ctx, v, before)
+	seen, err := e.verifyRecord(ctx, v, before)
 	if err == nil {
-		return nil
+		return seen, nil
 	}
 	// A change meanwhile may be the cause of the damage that was seen.
 	after, changed := e.readUnlocked(v.ID)
@@ -81,9 +121,9 @@ func (e *Engine) verifyOnce(ctx context.Context, v Verification) error {
 	}
 	if changed != nil && !errors.Is(changed, state.ErrNotFound) {
 		e.unknown(v, changed)
-		return nil
+		return verified{}, nil
 	}
-	return err
+	return seen, err
 }
 
 // readUnlocked reads a record while nothing is in flight on it.
@@ -97,32 +137,44 @@ func (e *Engine) readUnlocked(id string) (state.Record, error) {
 }
 
 // verifyRecord returns the damage among what is on record.
-func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.Record) error {
+func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.Record) (verified, error) {
 	set := attachmentsOf(record.Attachments, setupBatch)
 	if record.Allocation.Owner != v.Owner || len(set) == 0 {
-		return e.verifyUnrecorded(v)
+		return verified{}, e.verifyUnrecorded(v)
 	}
 	record.Allocation.Netns = v.Netns // which may be another path to it
 	ns, err := e.openNamespace(record.Allocation)
-	if err == nil {
-		defer ns.Close() //nolint:errcheck // read only
-	}
-	var interfaces []netns.Interface
-	if err == nil {
-		interfaces, err = ns.Interfaces()
-	}
 	if err != nil {
-		return e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
+		return verified{}, e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
+	defer ns.Close() //nolint:errcheck // read only
 	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
-	errs := make([]error, len(set))
-	inOrder(ctx, len(set), func(int) []int { return nil }, func(i int) {
-		if len(record.Damaged) > 0 && !isComplete(set[i]) {
-			e.unknown(v, record.Damaged[0].Err)
-			return
+	errs := []error{o.verifyComplete(v, set)}
+	compared := o.compared(ctx, ns, func(a state.Attachment) bool { return a.Batch == setupBatch })
+	seen := verified{passed: firstPassed(compared)}
+	for _, p := range compared {
+		seen.repairable = seen.repairable || len(p.Missing) > 0
+		for _, err := range []error{p.broken(), p.Err} {
+			if err != nil {
+				errs = append(errs, e.classify(v, o.failure("check", *p.attachment(), 1, err)))
+			}
 		}
-		errs[i] = e.classify(v, o.check(ctx, set[i], interfaces).Err)
-	})
+	}
+	return seen, errors.Join(errs...)
+}
+
+// verifyComplete returns that an attachment is not complete, unless a damaged record leaves that open.
+func (o *operation) verifyComplete(v Verification, set []state.Attachment) error {
+	var errs []error
+	for _, a := range set {
+		switch {
+		case isComplete(a):
+		case len(o.record.Damaged) > 0:
+			o.unknown(v, o.record.Damaged[0].Err)
+		default:
+			errs = append(errs, o.failure("check", a, 1, notComplete(a)))
+		}
+	}
 	return errors.Join(errs...)
 }
 

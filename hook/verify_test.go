@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
@@ -28,7 +30,7 @@ func setUp(t *testing.T, e *Engine, check fakecni.Behaviour, edit func(*state.Al
 	a := state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: "cni/multi/lo", Netns: ownNetns, NetnsID: ns.ID(), Digest: "x"}
 	script := fakecni.Script{Log: filepath.Join(e.config.NetnsDir, "calls"), Verbs: map[string]fakecni.Behaviour{"CHECK": check}}
 	attachments := []state.Attachment{
-		{Network: "n", Interface: "lo", ContainerID: "a1", Batch: setupBatch, Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}")},
+		{Network: "n", Interface: "lo", ContainerID: "a1", Batch: setupBatch, Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}"), CheckPassed: true},
 		{Network: "m", Interface: "none0", Index: 1, Phase: state.Pending, Batch: state.Batch{Kind: state.BatchExtend, ID: "of a task"}, ConfList: fakeList(t, "m", script)},
 	}
 	if edit != nil {
@@ -57,6 +59,7 @@ func TestVerify(t *testing.T) {
 		"cannot tell":          {check: fakecni.Behaviour{Code: 11, Msg: "later"}, calls: 1},
 		"wrong configuration":  {check: fakecni.Behaviour{Code: 7, Msg: "no such key"}, calls: 1},
 		"damaged":              {check: fakecni.Behaviour{Code: 999, Msg: "no rule"}, want: "no rule", calls: 2},
+		"never passed":         {check: fakecni.Behaviour{Code: 999, Msg: "no rule"}, calls: 1, edit: func(_ *state.Allocation, all []state.Attachment) { all[0].CheckPassed = false }},
 		"lacks a program":      {check: fakecni.Behaviour{Code: 999, Msg: `failed to open iptables: exec: "iptables": executable file not found in $PATH`}, calls: 1},
 		"lacks rights":         {check: fakecni.Behaviour{Code: 999, Msg: "iptables v1.8.9: Could not fetch rule set generation id: Permission denied (you must be root)"}, calls: 1},
 		"damaged for a moment": {check: fakecni.Behaviour{Code: 999, Msg: "no rule", FailTimes: 1}, calls: 2},
@@ -185,7 +188,8 @@ func TestVerifyRecordChanges(t *testing.T) {
 	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule", Mark: begun, Await: release}, nil)
 	done := make(chan error, 1)
 	v := Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"}
-	go func() { done <- e.verifyOnce(t.Context(), v) }()
+	look := func() error { _, err := e.verifyOnce(t.Context(), v); return err }
+	go func() { done <- look() }()
 	for {
 		if _, err := os.Stat(begun); err == nil {
 			break
@@ -206,7 +210,7 @@ func TestVerifyRecordChanges(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("damage that nothing proves: %v", err)
 	}
-	if err := e.verifyOnce(t.Context(), v); err == nil {
+	if err := look(); err == nil {
 		t.Error("without a change it is no damage")
 	}
 }
@@ -226,5 +230,41 @@ func TestVerifyLeavesTimeForTheSecondLook(t *testing.T) {
 	err := e.Verify(ctx, Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"})
 	if err == nil || !strings.Contains(err.Error(), "interface is gone") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestVerifyRecordsThatCheckHasPassed: then a failure proves damage, and not before.
+func TestVerifyRecordsThatCheckHasPassed(t *testing.T) {
+	errNoRoute := &types.Error{Code: 999, Msg: "no route"}
+	for name, test := range map[string]struct {
+		answers []error
+		want    string // of the last error
+	}{
+		"never":                    {[]error{errNoRoute, errNoRoute, errNoRoute}, ""},
+		"passed, then failed":      {[]error{nil, errNoRoute, errNoRoute}, "no route"},
+		"passed, then failed once": {[]error{nil, errNoRoute, nil}, ""},
+		"failed, passed, failed":   {[]error{errNoRoute, nil, errNoRoute, errNoRoute}, "no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := test.answers
+			m := unknownPlugins(t, func(container string) error {
+				if !strings.HasPrefix(container, "a") {
+					return nil
+				}
+				answer := answers[0]
+				answers = answers[1:]
+				return answer
+			})
+			a, err := m.Status(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for len(answers) > 0 {
+				err = m.Verify(t.Context(), Verification{ID: "a", Netns: a.Netns, Interface: "eth0"})
+			}
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }

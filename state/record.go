@@ -192,6 +192,9 @@ type Attachment struct {
 	// AcceptRA is whether its interface was set to accept IPv6 router advertisements, or to
 	// ignore them. nil: it is left to a plugin, or the record is of an earlier build.
 	AcceptRA *bool `json:"acceptRA,omitempty"`
+	// CheckPassed is whether CHECK of plugins that allocnet does not know has passed. False: a CHECK that
+	// fails proves no damage.
+	CheckPassed bool `json:"checkPassed,omitempty"`
 	// Status is the attachment as inspected in the namespace; nil until its whole batch
 	// is attached.
 	Status json.RawMessage `json:"status,omitempty"`

@@ -17,6 +17,9 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // hostEnd returns the host's end of the attachment's veth pair as the result names it; nil if
@@ -62,7 +65,7 @@ func (r *Repair) ensureUp(link netlink.Link) error {
 // ensureSysctl sets a parameter to a value. A kernel without the parameter needs no repair.
 func (c *call) ensureSysctl(key, value string) error {
 	present, err := c.sysctls.Get(key)
-	if err != nil || sameParameter(present, value) {
+	if err != nil || sameParameter(present, value) || c.isKernelForm(key, value, present) {
 		return nil //nolint:nilerr // see above
 	}
 	return c.repair.ensure(fmt.Sprintf("%s is %s, was set to %s", key, present, value), func() error { return c.sysctls.Set(key, value) })
@@ -76,6 +79,31 @@ func sameParameter(present, value string) bool {
 		y, errB := strconv.ParseInt(b, 0, 64)
 		return a == b || errA == nil && errB == nil && x == y
 	})
+}
+
+// isKernelForm tells whether the kernel prints a value of a parameter as it is present: ranges, masks and
+// names have other forms, and bounds. The kernel itself tells, in an empty network namespace, where lo stands
+// for the interface.
+func (c *call) isKernelForm(key, value, present string) bool {
+	empty, err := netns.New()
+	if err != nil {
+		return false
+	}
+	defer empty.Close() //nolint:errcheck // it ends with that
+	parts := strings.Split(key, "/")
+	if at := slices.Index(parts, c.ifName); at >= 0 {
+		parts[at] = "lo"
+	}
+	var printed string
+	err = empty.Do(func() (err error) {
+		sysctls := sysctl.Tree{}
+		defer sysctls.Close() //nolint:errcheck // read only
+		if err = sysctls.Set(strings.Join(parts, "/"), value); err == nil {
+			printed, err = sysctls.Get(strings.Join(parts, "/"))
+		}
+		return err
+	})
+	return err == nil && printed == present
 }
 
 // insideRepair is how the interface inside a namespace is repaired.

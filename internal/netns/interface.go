@@ -220,9 +220,8 @@ func (n *Namespace) makeDefaultRoute(gateway netip.Addr, iface string, prepare f
 	return nil
 }
 
-// BridgeMAC returns the MAC of a bridge in the caller's namespace; ok is false
-// when there is no bridge of that name.
-func BridgeMAC(name string) (mac string, ok bool, err error) {
+// LinkMAC returns the MAC of a link in the caller's namespace; ok is false when there is none of that name.
+func LinkMAC(name string) (mac string, ok bool, err error) {
 	link, err := netlink.LinkByName(name)
 	var missing netlink.LinkNotFoundError
 	if errors.As(err, &missing) {
@@ -231,7 +230,7 @@ func BridgeMAC(name string) (mac string, ok bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("get link %s: %w", name, err)
 	}
-	return link.Attrs().HardwareAddr.String(), link.Type() == "bridge", nil
+	return link.Attrs().HardwareAddr.String(), true, nil
 }
 
 // OwnInterfaces returns the interfaces of the caller's namespace, sorted by name.

@@ -1,0 +1,112 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// compared compares attachments of an allocation with the host and the namespace as a repair does, and
+// changes nothing: there is one comparison, of what traffic needs. Plugins that allocnet does not know
+// are asked by their CHECK. The result lacks attachments that are not complete, and those that wanted
+// leaves out.
+func (o *operation) compared(ctx context.Context, ns Namespace, wanted func(state.Attachment) bool) []*repairing {
+	round := &repairRound{Engine: o.Engine, request: RepairRequest{Mode: RepairReport}}
+	for i, a := range o.record.Attachments {
+		if isComplete(a) && wanted(a) {
+			round.inspectAttachment(ctx, o, i, ns)
+		}
+	}
+	round.commit(ctx)
+	var group errgroup.Group
+	group.SetLimit(parallelChecks)
+	for _, p := range round.repairs {
+		if p.asks {
+			group.Go(func() error {
+				p.judge(p.ask(ctx))
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // each keeps its own
+	return round.repairs
+}
+
+// isRepairable tells whether something is missing, and a repair makes all of it.
+func (p *repairing) isRepairable() bool {
+	return len(p.Missing) > 0 && len(p.Unrepairable) == 0 && p.Err == nil
+}
+
+// difference returns what was found as an error; nil if nothing is missing.
+func (p *repairing) difference() error {
+	var errs []error
+	if broken := p.broken(); broken != nil {
+		errs = append(errs, broken)
+	}
+	if len(p.Missing) > 0 {
+		errs = append(errs, damaged("missing: %s: to make it: allocnet repair %s", strings.Join(p.Missing, "; "), p.operation.record.Allocation.ID))
+	}
+	return errors.Join(append(errs, p.Err)...)
+}
+
+// broken returns what no repair makes while the interface stays in place; nil if there is nothing.
+func (p *repairing) broken() error {
+	if len(p.Unrepairable) == 0 {
+		return nil
+	}
+	return damaged("broken: %s: only detaching and attaching it again helps", strings.Join(p.Unrepairable, "; "))
+}
+
+// ask runs CHECK of plugins that allocnet does not know.
+func (p *repairing) ask(ctx context.Context) (err error) {
+	p.skipped, err = p.operation.checkPlugins(ctx, *p.attachment())
+	p.passed = err == nil && p.skipped == ""
+	if p.reattaches { // the caller wants it
+		return err
+	}
+	return p.trusted(err)
+}
+
+// trusted returns what the error of a CHECK proves. It proves damage only if CHECK has passed since the network
+// was attached: some never pass.
+func (p *repairing) trusted(err error) error {
+	if err == nil || !isDamage(err) || p.attachment().CheckPassed {
+		return err
+	}
+	return fmt.Errorf("CHECK of its plugins fails, and has not passed since it was attached, so it may never pass: to attach it again nevertheless: allocnet repair --reattach %s: %s",
+		p.operation.record.Allocation.ID, err.Error())
+}
+
+// firstPassed returns the attachments whose CHECK has passed for the first time.
+func firstPassed(all []*repairing) (passed []state.Attachment) {
+	for _, p := range all {
+		if a := p.attachment(); p.passed && !a.CheckPassed {
+			passed = append(passed, *a)
+		}
+	}
+	return passed
+}
+
+// notePassed records attachments whose CHECK has passed. Without that a later failure proves no damage.
+func (o *operation) notePassed(passed []state.Attachment) {
+	for i := range o.record.Attachments {
+		a := &o.record.Attachments[i]
+		isSame := func(p state.Attachment) bool { return p.Interface == a.Interface && p.Created.Equal(a.Created) }
+		if len(o.record.Damaged) > 0 || a.CheckPassed || !slices.ContainsFunc(passed, isSame) {
+			continue
+		}
+		a.CheckPassed = true
+		if err := o.lock.Write(*a); err != nil {
+			o.attachmentLog(*a).Warn("it is not recorded that CHECK of its plugins has passed", "error", err)
+		}
+	}
+}

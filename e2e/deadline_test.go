@@ -75,10 +75,17 @@ func TestHungCHECK(t *testing.T) {
 		t.Errorf("processes are left: %v", left)
 	}
 	sandbox.Run(t, "ip", "-n", "c1", "link", "set", "eth0", "down")
-	if err := r.check(c); err == nil || !strings.Contains(err.Error(), "eth0") {
-		t.Errorf("CHECK of a link that is down: %v", err)
+	h.refuse(1, []string{"did not answer CHECK", "interface eth0 is down"}, "check", "c1", "--call-timeout", "1s")
+	if err := r.check(c); err != nil {
+		t.Errorf("CHECK of a link that is down, which it can set up: %v", err)
 	}
-	h.refuse(1, []string{"did not answer CHECK", "interface is down"}, "check", "c1", "--call-timeout", "1s")
+	if out := sandbox.Run(t, "ip", "-n", "c1", "link", "show", "eth0"); !strings.Contains(out, ",UP") {
+		t.Errorf("CHECK has repaired nothing:\n%s", out)
+	}
+	sandbox.Run(t, "ip", "-n", "c1", "link", "del", "eth0")
+	if err := r.check(c); err == nil || !strings.Contains(err.Error(), "eth0") {
+		t.Errorf("CHECK of a link that is gone: %v", err)
+	}
 	r.del(c)
 }
 

@@ -71,7 +71,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 		}
 	}
 	compared := o.compared(ctx, ns, func(state.Attachment) bool { return true })
-	o.notePassed(firstPassed(compared))
+	o.noteSucceeded(newlySucceeded(compared))
 	for _, p := range compared {
 		c := &checked[p.at]
 		c.Skipped = p.skipped

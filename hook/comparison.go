@@ -69,7 +69,7 @@ func (p *repairing) broken() error {
 // ask runs CHECK of plugins that allocnet does not know.
 func (p *repairing) ask(ctx context.Context) (err error) {
 	p.skipped, err = p.operation.checkPlugins(ctx, *p.attachment())
-	p.passed = err == nil && p.skipped == ""
+	p.checkSucceeded = err == nil && p.skipped == ""
 	if p.reattaches { // the caller wants it
 		return err
 	}
@@ -86,22 +86,22 @@ func (p *repairing) trusted(err error) error {
 		p.operation.record.Allocation.ID, err.Error())
 }
 
-// firstPassed returns the attachments whose CHECK has passed for the first time.
-func firstPassed(all []*repairing) (passed []state.Attachment) {
+// newlySucceeded returns the attachments whose CHECK has passed for the first time.
+func newlySucceeded(all []*repairing) (succeeded []state.Attachment) {
 	for _, p := range all {
-		if a := p.attachment(); p.passed && !a.CheckPassed {
-			passed = append(passed, *a)
+		if a := p.attachment(); p.checkSucceeded && !a.CheckPassed {
+			succeeded = append(succeeded, *a)
 		}
 	}
-	return passed
+	return succeeded
 }
 
-// notePassed records attachments whose CHECK has passed. Without that a later failure proves no damage.
-func (o *operation) notePassed(passed []state.Attachment) {
+// noteSucceeded records attachments whose CHECK has passed. Without that a later failure proves no damage.
+func (o *operation) noteSucceeded(succeeded []state.Attachment) {
 	for i := range o.record.Attachments {
 		a := &o.record.Attachments[i]
 		isSame := func(p state.Attachment) bool { return p.Interface == a.Interface && p.Created.Equal(a.Created) }
-		if len(o.record.Damaged) > 0 || a.CheckPassed || !slices.ContainsFunc(passed, isSame) {
+		if len(o.record.Damaged) > 0 || a.CheckPassed || !slices.ContainsFunc(succeeded, isSame) {
 			continue
 		}
 		a.CheckPassed = true

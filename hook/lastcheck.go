@@ -82,7 +82,7 @@ func (e *Engine) checkUnknown(ctx context.Context, id string, every time.Duratio
 			e.lastChecks.put(keyOf(o.record, a), err)
 		}
 		if err == nil && skipped == "" {
-			o.notePassed([]state.Attachment{a})
+			o.noteSucceeded([]state.Attachment{a})
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
@@ -37,7 +38,19 @@ func (p *repairing) plugins(ctx context.Context, ns Namespace, last bool) {
 		p.unknown(ns, last)
 		return
 	}
+	if p.stands = a.Executor != state.InProcess && !isInstalled(list, p.operation.pluginDirs(a)); p.stands {
+		p.DryRun = true
+	}
 	p.supported(ctx, list)
+}
+
+// prove makes what is missing of an attachment no damage, and no repair, if the plugins that made it are not
+// installed any more: those may have been of a version that makes other rules.
+func (p *repairing) prove() {
+	if p.stands && len(p.Missing) > 0 {
+		p.Err = errors.Join(p.Err, fmt.Errorf("its plugins are not installed any more; in their place allocnet misses: %s", strings.Join(p.Missing, "; ")))
+		p.Missing = nil
+	}
 }
 
 // supported repairs what plugins that allocnet knows have made, but leaves their rules to be added.

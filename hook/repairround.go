@@ -159,10 +159,12 @@ type repairing struct {
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
 	// earlier repair has told of what they said.
 	asks, told bool
-	// skipped says why they were not asked, and passed is whether their CHECK has passed.
-	skipped  string
-	passed   bool
-	removers []Remover
+	// skipped says why they were not asked, and checkSucceeded is whether their CHECK has.
+	skipped        string
+	checkSucceeded bool
+	removers       []Remover
+	// stands is whether allocnet stands in for plugins that are not installed any more.
+	stands bool
 	// inProcess is whether it is repaired in this process, and differs how the interface of one whose plugins are
 	// unknown differs from what was attached; nil if it does not.
 	inProcess bool
@@ -297,6 +299,9 @@ func (r *repairRound) commit(ctx context.Context) {
 	limited, stop := context.WithTimeoutCause(ctx, limit, &cniexec.CommitTimeoutError{Limit: limit})
 	defer stop()
 	r.config.InProcess.CommitMissing(limited, holds, changes)
+	for _, p := range ordered {
+		p.prove()
+	}
 }
 
 // ask runs CHECK of plugins that are unknown. They may hang: meanwhile only their allocations are
@@ -325,7 +330,7 @@ func (r *repairRound) ask(ctx context.Context) {
 	_ = group.Wait() // each keeps its own
 	for _, o := range r.operations {
 		if asking[o] {
-			o.notePassed(firstPassed(r.repairs))
+			o.noteSucceeded(newlySucceeded(r.repairs))
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (e *Engine) Verify(ctx context.Context, v Verification) error {
 		}
 		seen, err = e.verifyOnce(ctx, v)
 	}
-	e.settle(ctx, v, seen)
+	e.complete(ctx, v, seen)
 	return err
 }
 
@@ -64,15 +64,15 @@ func (e *Engine) Verify(ctx context.Context, v Verification) error {
 type verified struct {
 	// repairable is whether a repair makes something that is missing.
 	repairable bool
-	// passed are the attachments whose CHECK has passed for the first time.
-	passed []state.Attachment
+	// succeeded are the attachments whose CHECK has passed for the first time.
+	succeeded []state.Attachment
 }
 
-// settle repairs what a repair makes, and records whose CHECK has passed. An allocation that another call
+// complete repairs what a repair makes, and records whose CHECK has passed. An allocation that another call
 // is changing is left to it.
-func (e *Engine) settle(ctx context.Context, v Verification, seen verified) {
-	if len(seen.passed) > 0 {
-		e.notePassed(v.ID, seen.passed)
+func (e *Engine) complete(ctx context.Context, v Verification, seen verified) {
+	if len(seen.succeeded) > 0 {
+		e.noteSucceeded(v.ID, seen.succeeded)
 	}
 	if !seen.repairable {
 		return
@@ -87,14 +87,14 @@ func (e *Engine) settle(ctx context.Context, v Verification, seen verified) {
 	}
 }
 
-// notePassed does so for an allocation that is not locked.
-func (e *Engine) notePassed(id string, passed []state.Attachment) {
+// noteSucceeded does so for an allocation that is not locked.
+func (e *Engine) noteSucceeded(id string, succeeded []state.Attachment) {
 	o, err := e.tryBegin(id)
 	if err != nil {
-		return // the next CHECK tries again
+		return // the next CHECK does
 	}
 	defer o.end()
-	o.notePassed(passed)
+	o.noteSucceeded(succeeded)
 }
 
 func (e *Engine) unknown(v Verification, why error) {
@@ -151,7 +151,7 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
 	errs := []error{o.verifyComplete(v, set)}
 	compared := o.compared(ctx, ns, func(a state.Attachment) bool { return a.Batch == setupBatch })
-	seen := verified{passed: firstPassed(compared)}
+	seen := verified{succeeded: newlySucceeded(compared)}
 	for _, p := range compared {
 		seen.repairable = seen.repairable || len(p.Missing) > 0
 		for _, err := range []error{p.broken(), p.Err} {

@@ -19,7 +19,6 @@ var allocationFamily = family{
 		{
 			joined("without addresses", another(2, `{"type":"bridge","bridge":"br2"}`)),
 			joined("one bridge", another(2, `{"type":"bridge","bridge":"br0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","subnet":"10.50.0.0/24"}}`)),
-			joined("gateways of one bridge", another(2, `{"type":"bridge","bridge":"br0","isGateway":true,"ipam":{"type":"host-local","subnet":"10.62.0.0/24"}}`)),
 			joined("v6", another(2, `{"type":"bridge","bridge":"br2","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","subnet":"fd00:62::/64"}}`)),
 			joined("nftables", another(2, `{"type":"bridge","bridge":"br2","isGateway":true,"ipMasq":true,"ipMasqBackend":"nftables","ipam":{"type":"host-local","subnet":"10.62.0.0/24"}}`)),
 			joined("ptp", another(2, `{"type":"ptp","ipMasq":true,"ipam":{"type":"host-local","subnet":"10.62.0.0/24"}}`)),

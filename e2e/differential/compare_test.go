@@ -121,6 +121,7 @@ func (h *host) run(c configuration, a assignment) ([]stage, error) {
 		if s.lines, err = h.snapshots.take(); err != nil {
 			return nil, err
 		}
+		s.lines = withoutDeviations(c.Prepare, s.lines)
 		if step == add {
 			unsettled.note(c.Networks, s.outcomes)
 		}

@@ -120,6 +120,9 @@ func TestAgentReattaches(t *testing.T) {
 func TestReattachUnknown(t *testing.T) {
 	h, _ := newReattachHost(t, hook.ExecutorAuto)
 	before := h.picture("one")
+	if out, code := h.command("check", "one"); code != 0 { // a CHECK that has never passed proves nothing
+		t.Fatalf("check: exit code %d:\n%s", code, out)
+	}
 	h.run("ip -n one route del 198.51.100.0/24")
 	if out, code := h.command("repair"); code != 1 || !strings.Contains(out, "to be attached again") {
 		t.Errorf("exit code %d:\n%s", code, out)

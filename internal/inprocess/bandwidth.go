@@ -167,7 +167,7 @@ func (c *call) hostLink(result *current.Result) (netlink.Link, error) {
 // attachment gets.
 func (conf *bandwidthConfig) limitEgress(host netlink.Link, name string) (netlink.Link, error) {
 	// Without a length of the queue, as in the reference plugin.
-	attrs := netlink.LinkAttrs{Name: name, Flags: net.FlagUp, MTU: host.Attrs().MTU}
+	attrs := netlink.LinkAttrs{Name: name, Flags: net.FlagUp, MTU: host.Attrs().MTU, HardwareAddr: newMAC()}
 	if err := netlink.LinkAdd(&netlink.Ifb{LinkAttrs: attrs}); err != nil {
 		return nil, fmt.Errorf("adding link: %w", err)
 	}

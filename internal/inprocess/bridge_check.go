@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
@@ -110,7 +111,7 @@ func (c *call) checkInside(netns ns.NetNS, result *current.Result) (index, peer 
 
 func compareMAC(link netlink.Link, recorded *current.Interface) error {
 	mac := link.Attrs().HardwareAddr.String()
-	if recorded.Mac != "" && recorded.Mac != mac {
+	if recorded.Mac != "" && !strings.EqualFold(recorded.Mac, mac) {
 		return fmt.Errorf("interface %s has MAC %s, was set up with %s", recorded.Name, mac, recorded.Mac)
 	}
 	return nil

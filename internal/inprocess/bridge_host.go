@@ -4,9 +4,12 @@
 package inprocess
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"slices"
 	"sync"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -14,25 +17,32 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // bridges is held while a bridge is made or gets an address: two networks of an allocation
 // may share one.
 var bridges sync.Mutex
 
-// ensureBridge makes the bridge if it is missing, with a MAC unless it is nil, and sets it up.
+// ensureBridge makes the bridge if it is missing, with a MAC, a random one if it is nil, and sets it up. One that
+// is there stays as it is: it may be the host's way to its network.
 func (conf *bridgeConfig) ensureBridge(c *call, mac net.HardwareAddr) (*netlink.Bridge, error) {
 	bridges.Lock()
 	defer bridges.Unlock()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = conf.Bridge, conf.MTU, mac
+	if mac == nil {
+		attrs.HardwareAddr = newMAC()
+	}
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if conf.VLAN != 0 || conf.VLANTrunk != nil {
 		filtering := true
 		bridge.VlanFiltering = &filtering
 	}
-	if err := netlink.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, fmt.Errorf("could not add %q: %w", conf.Bridge, err)
+	made := netlink.LinkAdd(bridge)
+	if made != nil && !errors.Is(made, unix.EEXIST) {
+		return nil, fmt.Errorf("could not add %q: %w", conf.Bridge, made)
 	}
 	if conf.PromiscMode {
 		if err := netlink.SetPromiscOn(bridge); err != nil {
@@ -43,9 +53,50 @@ func (conf *bridgeConfig) ensureBridge(c *call, mac net.HardwareAddr) (*netlink.
 	if err != nil {
 		return nil, err
 	}
-	_ = c.sysctls.Set("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
+	if made == nil {
+		_ = c.sysctls.Set("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
+	} else if err := conf.keep(bridge); err != nil {
+		return nil, err
+	}
 	return bridge, netlink.LinkSetUp(bridge)
 }
+
+// keep has a bridge that was there keep its MAC and MTU, which follow its ports unless they are set. Ports with
+// the MACs of newPortMAC change nothing if there are others; without any, nothing is reached over it whose
+// entries the kernel would forget with the MAC. The MTU is kept if a port is none of CNI plugins, or there is none
+// and it is not that which the kernel then chooses: the bridge is the operator's.
+func (conf *bridgeConfig) keep(bridge *netlink.Bridge) error {
+	if bridge.RawFlags&unix.IFF_LOWER_UP == 0 {
+		if len(bridge.HardwareAddr) == 0 { // zeros, as the kernel leaves it after the last port
+			bridge.HardwareAddr = newMAC()
+		}
+		if err := netlink.LinkSetHardwareAddr(bridge, bridge.HardwareAddr); err != nil {
+			return fmt.Errorf("could not set the MAC of %q: %w", conf.Bridge, err)
+		}
+	}
+	if cmp.Or(conf.MTU, defaultMTU) >= bridge.MTU {
+		return nil
+	}
+	ports, err := portsOf(bridge)
+	isOther := func(port netlink.Link) bool { return !pluginVeth.MatchString(port.Attrs().Name) }
+	isSet := slices.ContainsFunc(ports, func(port netlink.Link) bool { return port.Attrs().MTU < bridge.MTU })
+	if err != nil || isSet || len(ports) > 0 && !slices.ContainsFunc(ports, isOther) || len(ports) == 0 && bridge.MTU == defaultMTU {
+		return err
+	}
+	return netns.PinMTU(conf.Bridge, bridge.MTU)
+}
+
+// pluginVeth are the names that CNI plugins give the host's ends of veth pairs.
+var pluginVeth = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
+
+// portsOf returns the ports of a bridge.
+func portsOf(bridge *netlink.Bridge) ([]netlink.Link, error) {
+	links, err := netlinksafe.LinkList()
+	return slices.DeleteFunc(links, func(link netlink.Link) bool { return link.Attrs().MasterIndex != bridge.Index }), err
+}
+
+// defaultMTU is that of a veth.
+const defaultMTU = 1500
 
 func bridgeByName(name string) (*netlink.Bridge, error) {
 	link, err := netlinksafe.LinkByName(name)
@@ -158,7 +209,7 @@ func (conf *bridgeConfig) ensureAddress(link netlink.Link, address net.IPNet) er
 		if other.IPNet.String() == address.String() {
 			return nil
 		}
-		if family == netlink.FAMILY_V6 && !other.Contains(address.IP) && !address.Contains(other.IP) {
+		if !other.Contains(address.IP) && !address.Contains(other.IP) {
 			continue // of another network
 		}
 		if !conf.ForceAddress {

@@ -105,24 +105,24 @@ func (conf *bridgeConfig) repairSettings(r *Repair, bridge *netlink.Bridge) erro
 	if filtering := bridge.VlanFiltering; (conf.VLAN != 0 || conf.VLANTrunk != nil) && filtering != nil && !*filtering {
 		errs = append(errs, r.ensure("VLAN filtering of "+conf.Bridge, func() error { return netlink.BridgeSetVlanFiltering(bridge, true) }))
 	}
-	if smaller, err := hasSmallerPort(bridge, conf.MTU); err != nil {
-		errs = append(errs, err)
-	} else if bridge.MTU < conf.MTU && !smaller {
-		what := fmt.Sprintf("MTU of %s is %d, the network has %d", conf.Bridge, bridge.MTU, conf.MTU)
-		errs = append(errs, r.ensure(what, func() error { return netlink.LinkSetMTU(bridge, conf.MTU) }))
+	return errors.Join(append(errs, conf.repairMTU(r, bridge), r.ensureUp(bridge))...)
+}
+
+func (conf *bridgeConfig) repairMTU(r *Repair, bridge *netlink.Bridge) error {
+	if bridge.MTU >= conf.MTU {
+		return nil
 	}
-	return errors.Join(append(errs, r.ensureUp(bridge))...)
+	if smaller, err := hasSmallerPort(bridge, conf.MTU); err != nil || smaller {
+		return err
+	}
+	what := fmt.Sprintf("MTU of %s is %d, the network has %d", conf.Bridge, bridge.MTU, conf.MTU)
+	return r.ensure(what, func() error { return netlink.LinkSetMTU(bridge, conf.MTU) })
 }
 
 // hasSmallerPort tells whether a bridge follows a port with an MTU below that of a network.
 func hasSmallerPort(bridge *netlink.Bridge, mtu int) (bool, error) {
-	if bridge.MTU >= mtu {
-		return false, nil
-	}
-	links, err := netlinksafe.LinkList()
-	return slices.ContainsFunc(links, func(link netlink.Link) bool {
-		return link.Attrs().MasterIndex == bridge.Index && link.Attrs().MTU < mtu
-	}), err
+	ports, err := portsOf(bridge)
+	return slices.ContainsFunc(ports, func(port netlink.Link) bool { return port.Attrs().MTU < mtu }), err
 }
 
 // repairGateways repairs the addresses of the bridge, or of its port for the VLAN, and

@@ -183,6 +183,9 @@ func (conf *macvlanConfig) link(c *call, netns ns.NetNS) (*netlink.Macvlan, erro
 			return nil, fmt.Errorf("invalid args %v for MAC addr: %w", conf.MAC, err)
 		}
 	}
+	if attrs.HardwareAddr == nil && mode != netlink.MACVLAN_MODE_PASSTHRU { // which takes the master's
+		attrs.HardwareAddr = newMAC()
+	}
 	return &netlink.Macvlan{LinkAttrs: attrs, Mode: mode, BCQueueLen: conf.BcQueueLen}, nil
 }
 

@@ -42,7 +42,22 @@ func (c *call) hostEnd(result *current.Result) (netlink.Link, error) {
 	if _, isVeth := link.(*netlink.Veth); !isVeth {
 		return nil, fmt.Errorf("interface %s is a %s, was set up as veth", recorded.Name, link.Type())
 	}
-	return link, compareMAC(link, recorded)
+	return link, c.requireInside(link)
+}
+
+// requireInside refuses a veth of the host that does not lead to the attachment's namespace: another program has
+// made it since. Its MAC does not tell: udev may have changed that.
+func (c *call) requireInside(link netlink.Link) error {
+	namespace, err := ns.GetNS(c.netns)
+	if err != nil {
+		return err
+	}
+	defer namespace.Close() //nolint:errcheck // read only
+	number, err := netlink.GetNetNsIdByFd(int(namespace.Fd()))
+	if err == nil && link.Attrs().NetNsID != number {
+		err = fmt.Errorf("interface %s does not lead to the attachment's namespace: another program has made it", link.Attrs().Name)
+	}
+	return err
 }
 
 // findLink returns a link of this namespace; nil if there is none of that name.

@@ -15,18 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addVeth makes a veth pair: the interface of the attachment, with a MAC unless it is empty, and
+// addVeth makes a veth pair: the interface of the attachment, with a MAC, a random one if it is empty, and
 // an end of the host with a random name, which is set up.
 func (c *call) addVeth(netns ns.NetNS, mtu int, mac string) (host, inside netlink.Link, err error) {
-	veth := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs()}
-	veth.Name, veth.MTU = c.ifName, mtu
+	var own net.HardwareAddr
 	if mac != "" {
-		if veth.HardwareAddr, err = net.ParseMAC(mac); err != nil {
+		if own, err = net.ParseMAC(mac); err != nil {
 			return nil, nil, fmt.Errorf("failed to make veth pair: %w", err)
 		}
 	}
+	var veth *netlink.Veth
 	err = within(netns, func(hostNS ns.NetNS) error {
-		veth.PeerNamespace = netlink.NsFd(int(hostNS.Fd()))
+		veth = newVeth(c.ifName, mtu, hostNS)
+		if own != nil {
+			veth.HardwareAddr = own
+		}
 		inside, err = makeVeth(veth)
 		return err
 	})
@@ -41,6 +44,13 @@ func (c *call) addVeth(netns ns.NetNS, mtu int, mac string) (host, inside netlin
 	}
 	_ = c.sysctls.Set("net/ipv6/conf/"+veth.PeerName+"/accept_ra", "0") // a host without IPv6 has no such key
 	return host, inside, nil
+}
+
+// newVeth returns a pair to be made, with a name for the end of the caller's namespace.
+func newVeth(name string, mtu int, peerNS ns.NetNS) *netlink.Veth {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, newMAC()
+	return &netlink.Veth{LinkAttrs: attrs, PeerHardwareAddr: newPortMAC(), PeerNamespace: netlink.NsFd(int(peerNS.Fd()))}
 }
 
 // peerNames is how many random names are tried.

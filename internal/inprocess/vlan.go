@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -118,15 +117,18 @@ func (conf *bridgeConfig) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, 
 		return nil, fmt.Errorf("failed to find host namespace: %w", err)
 	}
 	defer host.Close() //nolint:errcheck // read only
-	other, _, err := ip.SetupVeth(name, bridge.MTU, "", host)
-	if err != nil {
+	veth := newVeth(name, bridge.MTU, host)
+	if _, err := makeVeth(veth); err != nil {
 		return nil, err
 	}
-	plain := &bridgeConfig{PreserveDefaultVLAN: conf.PreserveDefaultVLAN}
-	port, err := netlinksafe.LinkByName(other.Name)
+	port, err := netlinksafe.LinkByName(veth.PeerName)
 	if err != nil {
-		return nil, fmt.Errorf("failed to lookup %q: %w", other.Name, err)
+		return nil, fmt.Errorf("failed to lookup %q: %w", veth.PeerName, err)
 	}
+	if err := netlink.LinkSetUp(port); err != nil {
+		return nil, fmt.Errorf("failed to set %q up: %w", veth.PeerName, err)
+	}
+	plain := &bridgeConfig{PreserveDefaultVLAN: conf.PreserveDefaultVLAN}
 	if err := plain.connect(bridge, port, conf.VLAN, nil); err != nil {
 		return nil, fmt.Errorf("failed to create vlan gateway %q: %w", name, err)
 	}

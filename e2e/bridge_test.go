@@ -1,0 +1,98 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// TestLinksHaveMACsOfTheirOwn: udev replaces the MACs of links that the kernel has chosen.
+func TestLinksHaveMACsOfTheirOwn(t *testing.T) {
+	const set = "3" // NET_ADDR_SET of the kernel
+	h := newHost(t)
+	h.withoutPlugins()
+	sandbox.WriteFile(t, h.conf+"/60-own.conflist", `{"cniVersion": "1.0.0", "name": "own", "plugins": [
+		{"type": "bridge", "bridge": "own0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "10.97.0.0/24"}},
+		{"type": "bandwidth", "ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000}]}`)
+	sandbox.WriteFile(t, h.conf+"/60-plain.conflist", `{"cniVersion": "1.0.0", "name": "plain", "plugins": [{"type": "bridge", "bridge": "plain0"}]}`)
+	sandbox.WriteFile(t, h.conf+"/60-point.conflist", `{"cniVersion": "1.0.0", "name": "point", "plugins": [
+		{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.98.0.0/24"}}]}`)
+	before := links(t)
+	h.attach("m1", "--primary", "own", "--networks", "plain,point,vlan")
+	made := 0
+	for link := range links(t) {
+		if before[link] {
+			continue
+		}
+		made++
+		got, err := os.ReadFile("/sys/class/net/" + link + "/addr_assign_type")
+		if err != nil || strings.TrimSpace(string(got)) != set {
+			t.Errorf("addr_assign_type of %s is %q, %v: want %s", link, got, err, set)
+		}
+	}
+	if made < 7 { // two bridges, four ends of pairs, one device for limits
+		t.Errorf("%d links were made", made)
+	}
+	inside := sandbox.Run(t, "ip", "netns", "exec", "m1", "sh", "-c", "mount -t sysfs sys /sys && cat /sys/class/net/eth0/addr_assign_type /sys/class/net/net[123]/addr_assign_type")
+	if strings.Join(strings.Fields(inside), " ") != "3 3 3 3" {
+		t.Errorf("inside: %s", inside)
+	}
+	h.must("detach", "m1")
+	for _, bridge := range []string{"own0", "plain0"} {
+		sandbox.Run(t, "ip", "link", "del", bridge)
+	}
+}
+
+// links returns the names of the host's links.
+func links(t *testing.T) map[string]bool {
+	t.Helper()
+	entries, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	return names
+}
+
+// TestOperatorsBridge: a bridge that was there stays as it is, with and without ports of its own.
+func TestOperatorsBridge(t *testing.T) {
+	for name, port := range map[string]string{
+		"with a port":    "ip link add up7 address f6:00:00:00:00:01 mtu 1600 type veth peer name wire7 && ip link set up7 master br7 && ip link set up7 up && ip link set wire7 up",
+		"without a port": "true",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.withoutPlugins()
+			sandbox.WriteFile(t, h.conf+"/60-lan.conflist", `{"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "bridge", "bridge": "br7", "isGateway": true,
+				"mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.97.0.0/24"}}]}`)
+			sandbox.Run(t, "sh", "-c", "ip link add br7 mtu 1600 type bridge && ip link set br7 up && "+port+
+				" && ip addr add 10.99.0.1/24 dev br7 && ip addr add 192.0.2.7/24 dev br7 && sysctl -qw net.ipv6.conf.br7.accept_ra=2")
+			defer sandbox.Run(t, "sh", "-c", "ip link del br7; ip link del up7 || true")
+			picture := func() string {
+				return sandbox.Run(t, "sh", "-c", "ip -o link show br7 | grep -o 'mtu [0-9]*'; cat /sys/class/net/br7/address /proc/sys/net/ipv6/conf/br7/accept_ra; ip -o -4 addr show br7 | grep -v 10.97.0.1/24 | cut -c1-40")
+			}
+			before := picture()
+			for _, id := range []string{"b1", "b2", "b3"} {
+				h.attach(id, "--primary", "lan")
+				if after := picture(); after != before {
+					t.Fatalf("with %s the bridge has become\n%s\nfrom\n%s", id, after, before)
+				}
+			}
+			for _, id := range []string{"b1", "b2", "b3"} {
+				h.must("check", id)
+				h.must("detach", id)
+				if after := picture(); after != before {
+					t.Fatalf("without %s the bridge has become\n%s\nfrom\n%s", id, after, before)
+				}
+			}
+		})
+	}
+}

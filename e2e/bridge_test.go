@@ -17,11 +17,11 @@ func TestLinksHaveMACsOfTheirOwn(t *testing.T) {
 	h := newHost(t)
 	h.withoutPlugins()
 	sandbox.WriteFile(t, h.conf+"/60-own.conflist", `{"cniVersion": "1.0.0", "name": "own", "plugins": [
-		{"type": "bridge", "bridge": "own0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "10.97.0.0/24"}},
+		{"type": "bridge", "bridge": "own0", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "/run/bridges", "subnet": "10.97.0.0/24"}},
 		{"type": "bandwidth", "ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000}]}`)
 	sandbox.WriteFile(t, h.conf+"/60-plain.conflist", `{"cniVersion": "1.0.0", "name": "plain", "plugins": [{"type": "bridge", "bridge": "plain0"}]}`)
 	sandbox.WriteFile(t, h.conf+"/60-point.conflist", `{"cniVersion": "1.0.0", "name": "point", "plugins": [
-		{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.98.0.0/24"}}]}`)
+		{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/run/bridges", "subnet": "10.98.0.0/24"}}]}`)
 	before := links(t)
 	h.attach("m1", "--primary", "own", "--networks", "plain,point,vlan")
 	made := 0
@@ -43,6 +43,7 @@ func TestLinksHaveMACsOfTheirOwn(t *testing.T) {
 		t.Errorf("inside: %s", inside)
 	}
 	h.must("detach", "m1")
+	_ = os.RemoveAll("/run/bridges")
 	for _, bridge := range []string{"own0", "plain0"} {
 		sandbox.Run(t, "ip", "link", "del", bridge)
 	}
@@ -72,10 +73,10 @@ func TestOperatorsBridge(t *testing.T) {
 			h := newHost(t)
 			h.withoutPlugins()
 			sandbox.WriteFile(t, h.conf+"/60-lan.conflist", `{"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "bridge", "bridge": "br7", "isGateway": true,
-				"mtu": 1400, "ipam": {"type": "host-local", "subnet": "10.97.0.0/24"}}]}`)
+				"mtu": 1400, "ipam": {"type": "host-local", "dataDir": "/run/bridges", "subnet": "10.97.0.0/24"}}]}`)
 			sandbox.Run(t, "sh", "-c", "ip link add br7 mtu 1600 type bridge && ip link set br7 up && "+port+
 				" && ip addr add 10.99.0.1/24 dev br7 && ip addr add 192.0.2.7/24 dev br7 && sysctl -qw net.ipv6.conf.br7.accept_ra=2")
-			defer sandbox.Run(t, "sh", "-c", "ip link del br7; ip link del up7 || true")
+			defer sandbox.Run(t, "sh", "-c", "rm -r /run/bridges; ip link del br7; ip link del up7 || true")
 			picture := func() string {
 				return sandbox.Run(t, "sh", "-c", "ip -o link show br7 | grep -o 'mtu [0-9]*'; cat /sys/class/net/br7/address /proc/sys/net/ipv6/conf/br7/accept_ra; ip -o -4 addr show br7 | grep -v 10.97.0.1/24 | cut -c1-40")
 			}

@@ -99,7 +99,7 @@ func TestWireResponses(t *testing.T) {
 func TestWireSelection(t *testing.T) {
 	element := api.Element{
 		Name: "web", Interface: "data0", IPs: []string{"10.0.0.2/24"}, MAC: "02:00:00:00:00:01", MTU: 1400,
-		Bandwidth:    &api.Bandwidth{IngressRate: 1, IngressBurst: 2, EgressRate: 3, EgressBurst: 4},
+		Bandwidth:    &api.Bandwidth{IngressRate: 1001, IngressBurst: 20002, EgressRate: 1003, EgressBurst: 20004},
 		PortMappings: []api.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
 		DefaultRoute: []string{"10.0.0.1"}, CNIArgs: map[string]any{"a": "b"}, InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
 	}

@@ -69,6 +69,10 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Option
 	if err != nil {
 		return Binding{}, err
 	}
+	var limits Bandwidth
+	if e.Bandwidth != nil {
+		limits = e.Bandwidth.withBursts()
+	}
 	b := Binding{CapabilityArgs: map[string]any{}, Mappings: mappings, Chosen: chosen}
 	declared := n.Capabilities()
 	for _, request := range []struct {
@@ -78,7 +82,7 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Option
 	}{
 		{len(e.IPs) > 0, "ips", capIPs, e.IPs},
 		{e.MAC != "", "mac", capMAC, e.MAC},
-		{e.Bandwidth != nil, "bandwidth", capBandwidth, e.Bandwidth},
+		{e.Bandwidth != nil, "bandwidth", capBandwidth, &limits},
 		{e.InfinibandGUID != "", "infiniband-guid", capGUID, e.InfinibandGUID},
 		{len(mappings) > 0, "ports", capPortMappings, portmap.Capability(mappings)},
 	} {

@@ -78,15 +78,6 @@ func (e Element) hasArg(key string) bool {
 	return false
 }
 
-// Bandwidth is the bandwidth capability of the CNI conventions: rates in bits
-// per second, bursts in bits.
-type Bandwidth struct {
-	IngressRate  uint64 `json:"ingressRate,omitempty"`
-	IngressBurst uint64 `json:"ingressBurst,omitempty"`
-	EgressRate   uint64 `json:"egressRate,omitempty"`
-	EgressBurst  uint64 `json:"egressBurst,omitempty"`
-}
-
 // PortMapping is an element of the portMappings capability.
 type PortMapping struct {
 	HostPort int `json:"hostPort"`

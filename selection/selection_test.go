@@ -37,7 +37,7 @@ func TestBothFormsAgree(t *testing.T) {
 
 func TestParseJSON(t *testing.T) {
 	got, err := Parse(`[{"name": "a", "interface": "net9", "ips": ["10.1.0.9/24", "fd00::9"], "mac": "02:00:00:00:00:01", "mtu": 1400,
-		"bandwidth": {"ingressRate": 1000, "ingressBurst": 2000}, "portMappings": [{"hostPort": 80, "containerPort": 8080}],
+		"bandwidth": {"ingressRate": 1000, "ingressBurst": 20000}, "portMappings": [{"hostPort": 80, "containerPort": 8080}],
 		"default-route": ["10.1.0.1"], "cni-args": {"n": 9007199254740993}, "infiniband-guid": "02:00:00:00:00:00:00:01", "ports": ["http"]},
 		{"name": "b", "default-route": []}]`)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestParseJSON(t *testing.T) {
 	}
 	want := []Element{{
 		Name: "a", Interface: "net9", IPs: []string{"10.1.0.9/24", "fd00::9"}, MAC: "02:00:00:00:00:01", MTU: 1400,
-		Bandwidth: &Bandwidth{IngressRate: 1000, IngressBurst: 2000}, PortMappings: []PortMapping{{HostPort: 80, ContainerPort: 8080}},
+		Bandwidth: &Bandwidth{IngressRate: 1000, IngressBurst: 20000}, PortMappings: []PortMapping{{HostPort: 80, ContainerPort: 8080}},
 		DefaultRoute: []string{"10.1.0.1"}, CNIArgs: map[string]any{"n": json.Number("9007199254740993")},
 		InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
 	}, {Name: "b", DefaultRoute: []string{}}}
@@ -89,8 +89,12 @@ func TestRefused(t *testing.T) {
 		"MAC of 8 bytes":    {`[{"name": "a", "mac": "02:00:00:00:00:00:00:01"}]`, `networks[0].mac: "02:00:00:00:00:00:00:01": want an Ethernet address, as in 02:00:00:00:00:01`},
 		"GUID":              {`[{"name": "a", "infiniband-guid": "02:00:00:00:00:01"}]`, `networks[0].infiniband-guid: "02:00:00:00:00:01": want an EUI-64, as in 02:00:00:00:00:00:00:01`},
 		"MTU":               {`[{"name": "a", "mtu": 1279}]`, `networks[0].mtu: "1279": want at least 1280, and at most the network's MTU`},
-		"burst alone":       {`[{"name": "a", "bandwidth": {"egressBurst": 1}}]`, `networks[0].bandwidth.egressBurst: "1": want egressRate and egressBurst together`},
-		"burst too big":     {`[{"name": "a", "bandwidth": {"egressRate": 1, "egressBurst": 34359738360}}]`, `networks[0].bandwidth.egressBurst: "34359738360": want less than 34359738360 bits`},
+		"burst alone":       {`[{"name": "a", "bandwidth": {"egressBurst": 1}}]`, `networks[0].bandwidth.egressBurst: "1": want egressRate too`},
+		"burst too big":     {`[{"name": "a", "bandwidth": {"egressRate": 1000000000, "egressBurst": 34359738360}}]`, `networks[0].bandwidth.egressBurst: "34359738360": want at least 12176 bits, which is a packet of 1500 bytes, and at most 270 seconds of the rate and 24000000000 bits; or none, which is a tenth of a second`},
+		"burst too long":    {`[{"name": "a", "bandwidth": {"ingressRate": 8000, "ingressBurst": 2160001}}]`, `networks[0].bandwidth.ingressBurst: "2160001": want at least 12176 bits, which is a packet of 1500 bytes, and at most 270 seconds of the rate and 24000000000 bits; or none, which is a tenth of a second`},
+		"burst too small":   {`[{"name": "a", "bandwidth": {"ingressRate": 8000, "ingressBurst": 12175}}]`, `networks[0].bandwidth.ingressBurst: "12175": want at least 12176 bits, which is a packet of 1500 bytes, and at most 270 seconds of the rate and 24000000000 bits; or none, which is a tenth of a second`},
+		"rate too small":    {`[{"name": "a", "bandwidth": {"ingressRate": 999}}]`, `networks[0].bandwidth.ingressRate: "999": want 1000 to 100000000000 bits per second`},
+		"rate too big":      {`[{"name": "a", "bandwidth": {"egressRate": 100000000001}}]`, `networks[0].bandwidth.egressRate: "100000000001": want 1000 to 100000000000 bits per second`},
 		"port":              {`[{"name": "a", "portMappings": [{"hostPort": 0}]}]`, `networks[0].portMappings[0]: port "0": host port "0": want 1 to 65535`},
 		"port in the args":  {`[{"name": "a", "cni-args": {"PortMappings": [{"hostPort": 80}]}}]`, `networks[0].cni-args: "portMappings": want it as a key of the element, where it is validated`},
 		"MTU in the args":   {`[{"name": "a", "cni-args": {"Mtu": 68}}]`, `networks[0].cni-args: "mtu": want it as a key of the element, where it is validated`},

@@ -118,9 +118,6 @@ func (e Element) validateHardware(position string) error {
 	return nil
 }
 
-// maxBurst is the bandwidth plugin's: the kernel counts bytes in 32 bits.
-const maxBurst = 1<<32 - 1
-
 func (e Element) validateBandwidth(position string) error {
 	b := e.Bandwidth
 	if b == nil {
@@ -131,11 +128,17 @@ func (e Element) validateBandwidth(position string) error {
 		rate, burst uint64
 	}{{"ingress", b.IngressRate, b.IngressBurst}, {"egress", b.EgressRate, b.EgressBurst}} {
 		at := position + ".bandwidth." + d.direction
-		if (d.rate == 0) != (d.burst == 0) {
-			return &Error{at + "Burst", fmt.Sprint(d.burst), fmt.Sprintf("want %sRate and %sBurst together", d.direction, d.direction)}
-		}
-		if d.burst/8 >= maxBurst {
-			return &Error{at + "Burst", fmt.Sprint(d.burst), fmt.Sprintf("want less than %d bits", uint64(maxBurst)*8)}
+		switch {
+		case d.rate == 0 && d.burst == 0:
+			continue
+		case d.rate == 0:
+			return &Error{at + "Burst", fmt.Sprint(d.burst), fmt.Sprintf("want %sRate too", d.direction)}
+		case d.rate < minRate || d.rate > maxRate:
+			return &Error{at + "Rate", fmt.Sprint(d.rate), fmt.Sprintf("want %d to %d bits per second", minRate, uint64(maxRate))}
+		case d.burst == 0: // see withBursts
+			continue
+		case d.burst < minBurst || d.burst > d.rate*maxBurstSeconds || d.burst > maxBurst:
+			return &Error{at + "Burst", fmt.Sprint(d.burst), fmt.Sprintf("want at least %d bits, which is a packet of 1500 bytes, and at most %d seconds of the rate and %d bits; or none, which is a tenth of a second", minBurst, maxBurstSeconds, uint64(maxBurst))}
 		}
 	}
 	return nil

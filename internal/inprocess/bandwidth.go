@@ -89,6 +89,28 @@ func (l limit) validate() error {
 	return nil
 }
 
+// fits refuses a limit that would drop packets of an MTU, or that the kernel cannot count: see tc-tbf(8).
+func (l limit) fits(mtu int) error {
+	const header, longest, most = 22, 270, 100_000_000_000 // bytes, seconds, bits per second
+	least := 8 * uint64(mtu+header)
+	switch {
+	case l == limit{}:
+		return nil
+	case l.rate < 8 || l.rate > most:
+		return invalid("rate is %d: want 8 to %d bits per second", l.rate, uint64(most))
+	case l.burst < least:
+		return invalid("burst is %d bits, and packets of an interface with MTU %d, which are larger, would be lost: want at least %d", l.burst, mtu, least)
+	case l.burst/longest > l.rate:
+		return invalid("burst is %d bits: want at most %d seconds of the rate, which is %d bits per second", l.burst, longest, l.rate)
+	}
+	return nil
+}
+
+// invalid is a mistake in the configuration, which no attempt can change.
+func invalid(format string, a ...any) error {
+	return types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf(format, a...), "")
+}
+
 func (conf *bandwidthConfig) unlimited() bool {
 	return conf.ingress == limit{} && conf.egress == limit{}
 }
@@ -110,6 +132,11 @@ func addBandwidth(c *call) (*current.Result, error) {
 	host, err := c.hostLink(result)
 	if err != nil {
 		return nil, err
+	}
+	for _, l := range []limit{conf.ingress, conf.egress} {
+		if err := l.fits(host.Attrs().MTU); err != nil {
+			return nil, err
+		}
 	}
 	if conf.ingress != (limit{}) {
 		if err := conf.ingress.apply(host.Attrs().Index); err != nil {

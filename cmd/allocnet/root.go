@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,7 +74,23 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if !s.running && err != nil { // before any command the error is one of usage
 		err = usage(err)
 	}
-	return report(stderr, err, s.json)
+	return report(stderr, err, s.json || !s.running && asksForJSON(args))
+}
+
+// asksForJSON tells whether a command line has --json, or the environment has it, if it could not be parsed.
+func asksForJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	asked, err := strconv.ParseBool(os.Getenv("ALLOCNET_JSON"))
+	asked = asked && err == nil
+	for _, arg := range args {
+		if flag, value, given := strings.Cut(arg, "="); flag == "--json" {
+			on, err := strconv.ParseBool(value)
+			asked = !given || on && err == nil
+		}
+	}
+	return asked
 }
 
 // noteRunning sets running in each command: cobra's own errors about arguments and
@@ -141,6 +158,29 @@ func (s *settings) addCommands(root *cobra.Command) {
 	root.SetCompletionCommandGroupID("program")
 	root.SetHelpCommandGroupID("program")
 	root.AddCommand(newRetry(s))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, command := range root.Commands() {
+		switch command.Name() { // cobra's own do not say what they do not know
+		case "help":
+			command.Args = knownTopic
+		case "completion":
+			command.Args, command.RunE = knownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+}
+
+// knownTopic is the argument check of help, whose arguments are the names of a command.
+func knownTopic(cmd *cobra.Command, args []string) error {
+	at := cmd.Root()
+	for i := range args {
+		below, rest, err := at.Find(args[i : i+1])
+		if err != nil || len(rest) > 0 || below == at {
+			return knownCommand(at, args[i:])
+		}
+		at = below
+	}
+	return nil
 }
 
 // knownCommand is the argument check of a command that only has commands below it: an

@@ -143,6 +143,9 @@ func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
 	}
 	for _, added := range p.added {
 		a := added.attachment
+		if err := requirePresent(*a, interfaces); err != nil {
+			return o.failure("attach", *a, a.Attempts, err)
+		}
 		a.Phase, a.Updated = state.Attached, time.Now().UTC()
 		if a.Status, err = encodeStatus(*a, interfaces, routes, added.mappings); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -42,6 +43,9 @@ func TestPortFamily(t *testing.T) {
 			m.network(t, "web", "bridge", `{"type": "portmap", "capabilities": {"portMappings": true}}`)
 			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
 				result := fmt.Sprintf(`{"cniVersion": "1.1.0", "interfaces": [{"name": "eth0", "sandbox": "/x"}], "ips": [%s]}`, test.ips)
+				if c.Verb == "ADD" {
+					m.namespaces.add(c.Environ["CNI_NETNS"], netns.Interface{Name: "eth0", Up: true})
+				}
 				return c.Verb == "ADD", []byte(result), nil
 			}
 			request := Request{ID: "a", Primary: &selection.Element{Name: "web"}, Ports: []portmap.Port{{Label: "http", HostPort: 8090, To: 80, HostIP: test.hostIP, Protocol: "tcp"}}}

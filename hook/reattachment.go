@@ -331,6 +331,9 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 	if err != nil {
 		return err
 	}
+	if err := requirePresent(*a, present); err != nil {
+		return err
+	}
 	done := *a
 	done.FormerResult, done.Error, done.CheckPassed, done.Updated = nil, "", false, time.Now().UTC()
 	var routes []netns.Route

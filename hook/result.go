@@ -91,6 +91,21 @@ func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 	return seen, nil
 }
 
+// requirePresent refuses a result with an interface in the namespace that is not there. One of a socket or a
+// device that a task drives itself is no interface of the kernel.
+func requirePresent(a state.Attachment, present []netns.Interface) error {
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return err
+	}
+	for _, i := range result.Interfaces {
+		if i.Sandbox != "" && i.SocketPath == "" && i.PciID == "" && indexOf(present, i.Name) < 0 {
+			return fmt.Errorf("the network's plugins report interface %s in the namespace, and it is not there", i.Name)
+		}
+	}
+	return nil
+}
+
 // configured returns those of an interface's addresses that a result has, with the
 // prefix lengths that the interface has.
 func configured(result, present []netip.Prefix) []netip.Prefix {

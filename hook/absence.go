@@ -34,7 +34,7 @@ func (o *operation) absences(path string, attachments []state.Attachment) map[st
 		switch {
 		case path == "":
 			absences[a.Interface] = isGone
-		case err == nil && at >= 0 && !mayOwn(a, interfaces[at]):
+		case err == nil && at >= 0 && !mayOwn(a, interfaces[at]), err == nil && at < 0 && hasAlternative(interfaces, a.Interface):
 			absences[a.Interface] = isReplaced
 		case a.FormerResult != nil || err == nil && at < 0 && len(a.Result) > 0:
 			absences[a.Interface] = isGone
@@ -90,4 +90,9 @@ func makesOuterLink(a state.Attachment) bool {
 		return false
 	}
 	return conf.Type == "bridge" || conf.Type == "ptp" || slices.Contains(innerMasterPlugins, conf.Type) && !conf.LinkInContainer
+}
+
+// hasAlternative tells whether an interface has an alternative name. Plugins take it for the one of that name.
+func hasAlternative(present []netns.Interface, name string) bool {
+	return slices.ContainsFunc(present, func(i netns.Interface) bool { return slices.Contains(i.AlternativeNames, name) })
 }

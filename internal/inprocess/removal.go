@@ -109,7 +109,8 @@ func removeTogether(links []ownedLink) error {
 	return removeGroup(found, int(rand.Int32N(1<<31-2)+1))
 }
 
-// existing returns the links of this namespace that have one of the names.
+// existing returns the links of this namespace that have one of the names. The kernel also finds those that have it
+// as an alternative name: they are others.
 func existing(names []string) ([]netlink.Link, error) {
 	var found []netlink.Link
 	for _, name := range names {
@@ -121,7 +122,9 @@ func existing(names []string) ([]netlink.Link, error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, link)
+		if link.Attrs().Name == name {
+			found = append(found, link)
+		}
 	}
 	return found, nil
 }

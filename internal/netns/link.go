@@ -28,7 +28,7 @@ func (n *Namespace) SetLoopbackUp() error {
 // alias, where the host-device plugin keeps the original name.
 func (n *Namespace) RemoveInterface(name string, back bool) error {
 	link, err := n.link.LinkByName(name)
-	if missingLink(err) {
+	if missingLink(err) || err == nil && link.Attrs().Name != name { // one with that alternative name is another one
 		return nil
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func HasLink(name, kind, mac string) bool { return findLink(name, kind, mac) != 
 
 func findLink(name, kind, mac string) netlink.Link {
 	link, err := netlink.LinkByName(name)
-	if err != nil || link.Type() != kind || mac != "" && !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac) {
+	if err != nil || link.Attrs().Name != name || link.Type() != kind || mac != "" && !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac) {
 		return nil
 	}
 	return link

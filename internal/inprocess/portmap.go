@@ -14,9 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
@@ -245,24 +243,6 @@ func (m portMapping) applies(ip net.IP) bool {
 // bound tells whether a mapping is only for connections to its host IP.
 func (m portMapping) bound() bool {
 	return m.HostIP != "" && !net.ParseIP(m.HostIP).IsUnspecified()
-}
-
-// forgetFlows deletes the UDP flows to the published ports: as long as they exist, they go
-// where they went before the rules were made.
-func (conf *portmapConfig) forgetFlows(v4 bool) error {
-	var family netlink.InetFamily = unix.AF_INET6
-	if v4 {
-		family = unix.AF_INET
-	}
-	for _, mapping := range conf.RuntimeConfig.PortMappings {
-		if !strings.EqualFold(mapping.Protocol, "udp") {
-			continue
-		}
-		if err := utils.DeleteConntrackEntriesForDstPort(uint16(mapping.HostPort), utils.PROTOCOL_UDP, family); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // routeLocalnet lets connections from 127.0.0.0/8 leave by the link that leads to an address.

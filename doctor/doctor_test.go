@@ -76,6 +76,14 @@ func TestSettings(t *testing.T) {
 	if got := examine(); got != "" {
 		t.Errorf("findings on %s, want none", got)
 	}
+	set("net/ipv6/conf/all/forwarding", "0")
+	for _, of := range []string{"all", "default"} {
+		set("net/ipv6/conf/"+of+"/disable_ipv6", "1")
+		if got := examine(); got != "net.ipv6.conf.default.disable_ipv6" { // forwarding is no help then
+			t.Errorf("without IPv6 findings on %s", got)
+		}
+		set("net/ipv6/conf/"+of+"/disable_ipv6", "0")
+	}
 }
 
 func TestOverlaps(t *testing.T) {

@@ -34,7 +34,12 @@ func settings(r *Report, networks []network, dir string) {
 	v6 := slices.ContainsFunc(networks, func(n network) bool {
 		return n.routed && slices.ContainsFunc(n.ranges(), func(a cniconf.AddressRange) bool { return a.Subnet.Addr().Is6() })
 	})
-	if v6 && read("net/ipv6/conf/all/forwarding") == "0" {
+	isOff := v6 && (read("net/ipv6/conf/all/disable_ipv6") == "1" || read("net/ipv6/conf/default/disable_ipv6") == "1")
+	if isOff {
+		r.addError("net.ipv6.conf.default.disable_ipv6", "IPv6 is switched off on this host: networks with IPv6 addresses cannot be attached",
+			"sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0, or remove the IPv6 ranges of the networks")
+	}
+	if v6 && !isOff && read("net/ipv6/conf/all/forwarding") == "0" {
 		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1")
 	}
 	bridgeFilter(r, networks, read)

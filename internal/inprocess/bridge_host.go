@@ -219,7 +219,7 @@ func (conf *bridgeConfig) ensureAddress(link netlink.Link, address net.IPNet) er
 			return fmt.Errorf("could not remove IP address from %q: %w", link.Attrs().Name, err)
 		}
 	}
-	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &address}); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := addHostAddress(link, &address); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("could not add IP address %s to %q: %w", address.String(), link.Attrs().Name, err)
 	}
 	// With a MAC of its own the bridge no longer takes that of its ports.

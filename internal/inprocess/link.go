@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // inNamespace runs f in the namespace of the attachment, unless it is gone.
@@ -62,6 +63,16 @@ func (c *call) removeNamed(name string) (netlink.Link, error) {
 	}
 	c.changes.removeLink(c.netns, name)
 	return found[0], nil
+}
+
+// addHostAddress gives an address to a link of the host.
+func addHostAddress(link netlink.Link, address *net.IPNet) error {
+	err := netlink.AddrAdd(link, &netlink.Addr{IPNet: address})
+	if errors.Is(err, unix.EACCES) && !isIPv4(address.IP) {
+		name := link.Attrs().Name
+		return fmt.Errorf("%w: IPv6 is switched off on %s of the host: switch it on (sysctl net.ipv6.conf.%s.disable_ipv6=0, and net.ipv6.conf.default.disable_ipv6=0 for new ones), or remove the network's IPv6 addresses", err, name, name)
+	}
+	return err
 }
 
 func globalAddresses(link netlink.Link) ([]net.IPNet, error) {

@@ -129,7 +129,7 @@ func routeToPTP(result *current.Result) error {
 	}
 	for _, address := range result.IPs {
 		gateway := single(address.Gateway, address.Address.IP)
-		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: gateway}); err != nil {
+		if err := addHostAddress(link, gateway); err != nil {
 			return fmt.Errorf("failed to add IP addr (%#v) to veth: %w", gateway, err)
 		}
 		err := ip.AddHostRoute(single(address.Address.IP, address.Address.IP), nil, link)

@@ -86,7 +86,7 @@ func (c *call) repairHostEnd(host netlink.Link, result *current.Result) error {
 		gateway := single(address.Gateway, address.Address.IP)
 		if !hasAddress(addresses, *gateway) {
 			what := fmt.Sprintf("address %s of %s", gateway, host.Attrs().Name)
-			if err := c.repair.ensure(what, func() error { return netlink.AddrAdd(host, &netlink.Addr{IPNet: gateway}) }); err != nil {
+			if err := c.repair.ensure(what, func() error { return addHostAddress(host, gateway) }); err != nil {
 				return err
 			}
 		}

@@ -56,6 +56,8 @@ type Rule struct {
 	Present bool   `json:"present"`
 }
 
+const hostLocal = "host-local"
+
 // Lease is that of an address from a pool of host-local or allocnet-ipam.
 type Lease struct {
 	Address netip.Addr `json:"address"`
@@ -157,7 +159,7 @@ func leasesOf(a state.Attachment, pools []cniconf.Pool) []Lease {
 // leaseOf looks for the lease of an address in a pool. It returns false if the address is not one of
 // the pool.
 func leaseOf(a state.Attachment, p cniconf.Pool, address netip.Addr) (Lease, bool) {
-	l := Lease{Address: address, Plugin: "host-local", Pool: a.Network}
+	l := Lease{Address: address, Plugin: hostLocal, Pool: a.Network}
 	if p.Shared != nil {
 		l.Plugin, l.Pool = "allocnet-ipam", p.Shared.Pool
 		if b, ok := p.Shared.BlockOf(address); ok && !p.Shared.IsReserved(address) {

@@ -1,0 +1,33 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/state"
+)
+
+// requireReleased looks for what a DEL that reports success has left: host-local and libcni report no file that
+// they cannot remove. What is found is removed by forced cleanup, or stays on record as pending.
+func (o *operation) requireReleased(a state.Attachment) error {
+	list, err := recordedList(a)
+	if err != nil {
+		return nil //nolint:nilerr // DEL has read it, so it never fails
+	}
+	n := cniconf.Network{Name: list.Name, List: list}
+	var left []error
+	for _, l := range leasesOf(a, n.Pools()) {
+		if l.Plugin == hostLocal && l.Problem == "" {
+			left = append(left, fmt.Errorf("DEL reports success, and the lease of %s in network %s is there still", l.Address, l.Pool))
+		}
+	}
+	path := o.cachePath(a)
+	if entry, err := o.readOwnCache(a); err == nil && entry.owns(a) {
+		left = append(left, fmt.Errorf("DEL reports success, and the cached result %s is there still", path))
+	}
+	return errors.Join(left...)
+}

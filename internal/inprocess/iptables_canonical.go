@@ -43,7 +43,7 @@ func canonical(ctx context.Context, family iptables.Protocol, all []*iptablesRul
 		if err := (&iptablesHost{ctx: ctx, family: family}).restore(text); err != nil {
 			return err
 		}
-		c.listing, err = listIPTables(ctx, family)
+		c.listing, _, err = listIPTables(ctx, family)
 		return err
 	})
 	return c, err

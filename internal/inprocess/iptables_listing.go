@@ -19,8 +19,9 @@ import (
 // the chain, by table and chain.
 type iptablesListing map[string]map[string][]string
 
-// listIPTables lists all rules of a family in this network namespace.
-func listIPTables(ctx context.Context, family iptables.Protocol) (iptablesListing, error) {
+// listIPTables lists all rules of a family in this network namespace, but for the tables that iptables cannot
+// list, which it names.
+func listIPTables(ctx context.Context, family iptables.Protocol) (listing iptablesListing, unlisted []string, err error) {
 	program := "iptables-save"
 	if family == iptables.ProtocolIPv6 {
 		program = "ip6tables-save"
@@ -31,25 +32,23 @@ func listIPTables(ctx context.Context, family iptables.Protocol) (iptablesListin
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(stderr.Bytes()))
+		return nil, nil, fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	listing, err := parseIPTables(string(out))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", program, err)
-	}
-	return listing, nil
+	listing, unlisted = parseIPTables(string(out))
+	return listing, unlisted, nil
 }
 
-// parseIPTables reads what iptables-save prints. A table with rules that only nft understands
-// is an error: what it has is unknown.
-func parseIPTables(text string) (iptablesListing, error) {
-	listing := iptablesListing{}
+// parseIPTables reads what iptables-save prints, and returns the tables with rules that only nft understands: what
+// these have is unknown.
+func parseIPTables(text string) (listing iptablesListing, unlisted []string) {
+	listing = iptablesListing{}
 	var table map[string][]string
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "# Table ") && strings.Contains(line, "incompatible"):
-			return nil, fmt.Errorf("it cannot list a table: %s", strings.TrimPrefix(line, "# "))
+			name, _, _ := strings.Cut(strings.TrimPrefix(line, "# Table `"), "'")
+			unlisted = append(unlisted, name)
 		case strings.HasPrefix(line, "*"):
 			table = map[string][]string{}
 			listing[line[1:]] = table
@@ -61,7 +60,7 @@ func parseIPTables(text string) (iptablesListing, error) {
 			table[chain] = append(table[chain], rule)
 		}
 	}
-	return listing, nil
+	return listing, unlisted
 }
 
 // hasChain tells whether a table has a chain.

@@ -5,6 +5,7 @@ package inprocess
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
@@ -61,7 +62,7 @@ func plainRules(all []ownedIPTables) []*iptablesRules {
 
 // addMissing compares rules with those of the host, and adds what is missing.
 func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) error {
-	host, err := listIPTables(m.ctx, lines.family)
+	host, unlisted, err := listIPTables(m.ctx, lines.family)
 	if err != nil {
 		return err
 	}
@@ -72,6 +73,10 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 			if r.table != table {
 				continue
 			}
+			if slices.Contains(unlisted, table) {
+				m.checkUnlisted(r)
+				continue
+			}
 			m.lack(r.owner, a.missing(r.iptablesRules)...)
 			if !r.owner.repair.DryRun {
 				a.add(r.iptablesRules)
@@ -80,6 +85,18 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 		a.writeTo(t)
 	}
 	return (&iptablesHost{ctx: m.ctx, holds: m.holds, family: lines.family}).restore(t)
+}
+
+// checkUnlisted asks iptables for each rule of a table that it cannot list, because another program has put into it
+// what iptables does not know. Which rules are missing is not told, so none are added.
+func (m *missingRules) checkUnlisted(r ownedIPTables) {
+	if err := r.check(m.ctx); err != nil {
+		r.owner.repair.fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
+	}
+}
+
+func (r *iptablesRules) unlistedError() error {
+	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", programOf(r.family), r.table)
 }
 
 // iptablesAddition is what is to be added to a table.

@@ -55,9 +55,12 @@ func listIPTablesRules(ctx context.Context, family iptables.Protocol, c *Changes
 	if err != nil {
 		return nil, fmt.Errorf("which rules it has to have is unknown: %w", err)
 	}
-	host, err := listIPTables(ctx, family)
+	host, unlisted, err := listIPTables(ctx, family)
 	if err != nil {
 		return nil, err
+	}
+	if at := slices.IndexFunc(all, func(r *iptablesRules) bool { return slices.Contains(unlisted, r.table) }); at >= 0 {
+		return nil, all[at].unlistedError()
 	}
 	var list []Rule
 	for _, r := range all {

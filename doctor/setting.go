@@ -40,7 +40,7 @@ func settings(r *Report, networks []network, dir string) {
 			"sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0, or remove the IPv6 ranges of the networks")
 	}
 	if v6 && !isOff && read("net/ipv6/conf/all/forwarding") == "0" {
-		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1")
+		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1; first, on an interface that has its routes from router advertisements: sysctl -w net.ipv6.conf.INTERFACE.accept_ra=2")
 	}
 	bridgeFilter(r, networks, read)
 	if len(networks) > 1 && read("net/ipv4/conf/all/rp_filter") == "1" {

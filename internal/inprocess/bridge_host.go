@@ -162,18 +162,6 @@ func (conf *bridgeConfig) addGateways(c *call, bridge *netlink.Bridge, gateways 
 	return nil
 }
 
-// forward has the host forward packets of a family.
-func (c *call) forward(isV4 bool) error {
-	key := "net/ipv6/conf/all/forwarding"
-	if isV4 {
-		key = "net/ipv4/ip_forward"
-	}
-	if value, err := c.sysctls.Get(key); err == nil && value == "1" {
-		return nil
-	}
-	return c.sysctls.Set(key, "1")
-}
-
 func (conf *bridgeConfig) addGateway(bridge *netlink.Bridge, gateway net.IPNet, result *current.Result) error {
 	if conf.VLAN == 0 {
 		if err := conf.ensureAddress(bridge, gateway); err != nil {

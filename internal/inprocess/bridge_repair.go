@@ -193,14 +193,6 @@ func (conf *bridgeConfig) repairVLANPort(r *Repair, bridge *netlink.Bridge) erro
 	return errors.Join(plain.repairPort(r, bridge, port, conf.VLAN, nil), r.ensureUp(port), r.ensureUp(link))
 }
 
-// repairForwarding has the host forward packets of a family.
-func (c *call) repairForwarding(isV4 bool) error {
-	if isV4 {
-		return c.ensureSysctl("net/ipv4/ip_forward", "1")
-	}
-	return c.ensureSysctl("net/ipv6/conf/all/forwarding", "1")
-}
-
 // repairPort makes a link a port of the bridge, with its settings.
 func (conf *bridgeConfig) repairPort(r *Repair, bridge *netlink.Bridge, port netlink.Link, vlan int, trunk []uint16) error {
 	name := port.Attrs().Name

@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/advertised"
 	"github.com/allocnet/allocnet/internal/sysctl"
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -188,5 +189,10 @@ func (host) hasIptables() bool { return cleanup.HasIptables() }
 func (host) set(path, value string) error {
 	var parameters sysctl.Tree
 	defer parameters.Close() //nolint:errcheck // of what is only read
+	if path == "net/ipv6/conf/all/forwarding" {
+		if err := advertised.Keep(&parameters); err != nil {
+			return err
+		}
+	}
 	return parameters.Set(path, value)
 }

@@ -129,7 +129,10 @@ func TestCheckDefaultRoutes(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.namespaces.at[path].routes = test.routes
-			_, err := m.Check(t.Context(), "w1")
+			checked, err := m.Check(t.Context(), "w1")
+			if got := slices.ContainsFunc(checked, func(c Checked) bool { return c.Repairable }); got != (name == "none") { // a foreign route is not repaired
+				t.Errorf("repairable: %t", got)
+			}
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

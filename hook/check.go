@@ -75,8 +75,9 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	for _, p := range compared {
 		c := &checked[p.at]
 		c.Skipped = p.skipped
-		o.setOutcome(c, *p.attachment(), errors.Join(p.difference(), foreignGateways(*p.attachment(), routes)))
-		c.Repairable = c.Err != nil && p.isRepairable()
+		foreign := foreignGateways(*p.attachment(), routes)
+		o.setOutcome(c, *p.attachment(), errors.Join(p.difference(), foreign))
+		c.Repairable = foreign == nil && p.isRepairable()
 	}
 	for i := range checked {
 		errs[i] = checked[i].Err

@@ -23,9 +23,10 @@ func newCheck(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check ID",
 		Short: "Check the attachments of an allocation",
-		Long: `Compare every attachment with the namespace, and run CNI's CHECK of its plugins
-(from CNI version 0.4.0). The outcome is ok, failed, or unknown, for example if a
-plugin is missing or the record is damaged. The exit code is 1 unless all are ok.
+		Long: `Compare every attachment with the host and the namespace, as repair does, and change
+nothing. Of plugins that allocnet does not know, CNI's CHECK is run (from CNI version
+0.4.0). The outcome is ok, repairable, broken, or unknown, for example if a plugin is
+missing or the record is damaged. The exit code is 1 unless all are ok.
 
 An allocation with a damaged record is not garbage-collected, and its attachments do
 not change. --repair first rewrites the record from its readable parts, libcni's cache
@@ -88,8 +89,10 @@ func outcomeCell(c hook.Checked) cell {
 	switch {
 	case c.Unknown:
 		return cell{[]string{"unknown"}, yellow}
+	case c.Repairable:
+		return cell{[]string{"repairable"}, yellow}
 	case c.Err != nil:
-		return cell{[]string{"failed"}, red}
+		return cell{[]string{"broken"}, red}
 	case c.Skipped != "":
 		return coloured(green, "ok; CHECK skipped: "+c.Skipped)
 	}

@@ -40,7 +40,7 @@ func settings(r *Report, networks []network, dir string) {
 			"sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0, or remove the IPv6 ranges of the networks")
 	}
 	if v6 && !isOff && read("net/ipv6/conf/all/forwarding") == "0" {
-		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", "sysctl -w net.ipv6.conf.all.forwarding=1; first, on an interface that has its routes from router advertisements: sysctl -w net.ipv6.conf.INTERFACE.accept_ra=2")
+		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", forwardIPv6)
 	}
 	bridgeFilter(r, networks, read)
 	if len(networks) > 1 && read("net/ipv4/conf/all/rp_filter") == "1" {
@@ -48,6 +48,10 @@ func settings(r *Report, networks []network, dir string) {
 			"sysctl -w net.ipv4.conf.all.rp_filter=2")
 	}
 }
+
+// forwardIPv6 switches IPv6 forwarding on. Interfaces that have their routes from router advertisements go on with
+// them, which a host that forwards ignores otherwise.
+const forwardIPv6 = `for i in $(ip -6 route show proto ra | sed -n 's/.* dev \([^ ]*\).*/\1/p' | sort -u); do sysctl -w "net/ipv6/conf/$i/accept_ra=2"; done; sysctl -w net.ipv6.conf.all.forwarding=1`
 
 func bridgeFilter(r *Report, networks []network, read func(string) string) {
 	published := slices.ContainsFunc(networks, func(n network) bool {

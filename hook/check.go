@@ -205,9 +205,9 @@ func compareInside(a state.Attachment, present []netns.Interface) error {
 	if !isComplete(a) {
 		return notComplete(a)
 	}
-	var seen recordedStatus
-	if err := json.Unmarshal(a.Status, &seen); err != nil {
-		return fmt.Errorf("read recorded status: %w", err)
+	seen, err := readStatus(a)
+	if err != nil {
+		return err
 	}
 	at := indexOf(present, a.Interface)
 	if at < 0 {

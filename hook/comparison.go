@@ -27,18 +27,24 @@ func (o *operation) compared(ctx context.Context, ns Namespace, wanted func(stat
 		}
 	}
 	round.commit(ctx)
+	round.askEach(func(p *repairing) error { return p.ask(ctx) })
+	return round.repairs
+}
+
+// askEach has the plugins asked that are still to be, some at once, and notes what that says.
+func (r *repairRound) askEach(ask func(*repairing) error) {
 	var group errgroup.Group
 	group.SetLimit(parallelChecks)
-	for _, p := range round.repairs {
+	for _, p := range r.repairs {
 		if p.asks {
 			group.Go(func() error {
-				p.judge(p.ask(ctx))
+				p.judge(ask(p))
+				p.asks = false
 				return nil
 			})
 		}
 	}
 	_ = group.Wait() // each keeps its own
-	return round.repairs
 }
 
 // isRepairable tells whether something is missing, and a repair makes all of it.

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -307,8 +305,6 @@ func (r *repairRound) commit(ctx context.Context) {
 // ask runs CHECK of plugins that are unknown. They may hang: meanwhile only their allocations are
 // locked.
 func (r *repairRound) ask(ctx context.Context) {
-	var group errgroup.Group
-	group.SetLimit(parallelChecks)
 	asking := map[*operation]bool{}
 	for _, p := range r.repairs {
 		asking[p.operation] = asking[p.operation] || p.asks || p.reattaches && len(p.Unrepairable) > 0
@@ -318,16 +314,7 @@ func (r *repairRound) ask(ctx context.Context) {
 			o.end()
 		}
 	}
-	for _, p := range r.repairs {
-		if p.asks {
-			group.Go(func() error {
-				p.judge(p.askTwice(ctx))
-				p.asks = false
-				return nil
-			})
-		}
-	}
-	_ = group.Wait() // each keeps its own
+	r.askEach(func(p *repairing) error { return p.askTwice(ctx) })
 	for _, o := range r.operations {
 		if asking[o] {
 			o.noteSucceeded(newlySucceeded(r.repairs))

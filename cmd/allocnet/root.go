@@ -82,12 +82,11 @@ func asksForJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
-	asked, err := strconv.ParseBool(os.Getenv("ALLOCNET_JSON"))
-	asked = asked && err == nil
+	asked, _ := strconv.ParseBool(os.Getenv("ALLOCNET_JSON")) // false with an error
 	for _, arg := range args {
 		if flag, value, given := strings.Cut(arg, "="); flag == "--json" {
-			on, err := strconv.ParseBool(value)
-			asked = !given || on && err == nil
+			on, _ := strconv.ParseBool(value)
+			asked = !given || on
 		}
 	}
 	return asked

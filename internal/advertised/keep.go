@@ -13,12 +13,24 @@ import (
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
-// Keep has the caller's namespace go on with the routes and addresses that it has from router advertisements, also
+// Forwarding is the parameter of IPv6 forwarding.
+const Forwarding = "net/ipv6/conf/all/forwarding"
+
+// Forward switches IPv6 forwarding on in the caller's namespace, which goes on with what it has from router
+// advertisements. It is safe to repeat; errors are of the kernel.
+func Forward(sysctls *sysctl.Tree) error {
+	if err := keep(sysctls); err != nil {
+		return err
+	}
+	return sysctls.Set(Forwarding, "1")
+}
+
+// keep has the caller's namespace go on with the routes and addresses that it has from router advertisements, also
 // when it forwards. A host that forwards ignores these, and the kernel then removes its default route, unless
 // accept_ra is 2. That is set for each link that has any and whose accept_ra is 1; with another value, another
 // program takes care of them. It stays, as forwarding does. It is safe to repeat. Source: accept_ra in the kernel's
 // Documentation/networking/ip-sysctl.rst.
-func Keep(sysctls *sysctl.Tree) error {
+func keep(sysctls *sysctl.Tree) error {
 	links, err := receivers()
 	if err != nil {
 		return fmt.Errorf("find what router advertisements have given: %w", err)

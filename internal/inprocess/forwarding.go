@@ -9,29 +9,22 @@ import (
 	"github.com/allocnet/allocnet/internal/advertised"
 )
 
-const (
-	forwardingIPv4 = "net/ipv4/ip_forward"
-	forwardingIPv6 = "net/ipv6/conf/all/forwarding"
-)
-
 // forward has the host forward packets of a family.
 func (c *call) forward(isV4 bool) error {
 	if value, err := c.sysctls.Get(forwarding(isV4)); err == nil && value == "1" {
 		return nil
 	}
 	if !isV4 {
-		if err := advertised.Keep(&c.sysctls); err != nil {
-			return err
-		}
+		return advertised.Forward(&c.sysctls)
 	}
 	return c.sysctls.Set(forwarding(isV4), "1")
 }
 
 func forwarding(isV4 bool) string {
 	if isV4 {
-		return forwardingIPv4
+		return "net/ipv4/ip_forward"
 	}
-	return forwardingIPv6
+	return advertised.Forwarding
 }
 
 // repairForwarding has the host forward packets of a family.

@@ -189,10 +189,8 @@ func (host) hasIptables() bool { return cleanup.HasIptables() }
 func (host) set(path, value string) error {
 	var parameters sysctl.Tree
 	defer parameters.Close() //nolint:errcheck // of what is only read
-	if path == "net/ipv6/conf/all/forwarding" {
-		if err := advertised.Keep(&parameters); err != nil {
-			return err
-		}
+	if path == advertised.Forwarding && value == "1" {
+		return advertised.Forward(&parameters)
 	}
 	return parameters.Set(path, value)
 }

@@ -16,8 +16,8 @@ type link struct {
 	name string
 	// kind and mac tell it from another of the same name on the host.
 	kind, mac string
-	// netns is the namespace that it is in; empty for the host's.
-	netns string
+	// in is the allocation in whose namespace it is; nil: it is in the host's.
+	in *state.Allocation
 	// moved is whether a plugin moved it there from the host.
 	moved bool
 }
@@ -43,10 +43,10 @@ func (p linkPattern) scan(k kernel, kind Kind) (found scanResult, err error) {
 }
 
 func (l *link) remove(k kernel) error {
-	if l.netns == "" {
+	if l.in == nil {
 		return k.removeLink(l.name, l.kind, l.mac)
 	}
-	ns, err := k.open(l.netns)
+	ns, err := state.OpenNamespace(*l.in, k.open) // the path may lead to another one by now
 	if errors.Is(err, netns.ErrMissing) {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 	if inside {
 		list = append(list, Object{
 			Kind: Link, Owner: owner, Where: "link " + attachment.Interface + " in " + a.Netns,
-			link: &link{name: attachment.Interface, netns: a.Netns, moved: h.catalog.movesLink(attachment)},
+			link: &link{name: attachment.Interface, in: &a, moved: h.catalog.movesLink(attachment)},
 		})
 	}
 	var result struct {

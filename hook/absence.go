@@ -28,7 +28,7 @@ const (
 // read, none.
 func (o *operation) absences(path string, attachments []state.Attachment) map[string]absence {
 	absences := map[string]absence{}
-	interfaces, err := o.interfacesAt(path)
+	interfaces, err := o.interfaces()
 	for _, a := range attachments {
 		at := indexOf(interfaces, a.Interface)
 		switch {
@@ -43,12 +43,11 @@ func (o *operation) absences(path string, attachments []state.Attachment) map[st
 	return absences
 }
 
-func (o *operation) interfacesAt(path string) ([]netns.Interface, error) {
-	ns, err := o.config.Namespaces.Open(path)
+func (o *operation) interfaces() ([]netns.Interface, error) {
+	ns, err := o.namespace()
 	if err != nil {
 		return nil, err
 	}
-	defer ns.Close() //nolint:errcheck // read only
 	return ns.Interfaces()
 }
 

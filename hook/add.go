@@ -64,7 +64,8 @@ func abortError(abort context.Context, first error) error {
 
 func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*chain, error) {
 	a.Result = nil
-	c, err := o.chain(*a, func(result []byte) { o.recordPartialResult(a, result) })
+	path := o.record.Allocation.Netns
+	c, err := o.chain(*a, path, func(result []byte) { o.recordPartialResult(a, result) })
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 		if err := o.recordBegun(abort, a); err != nil {
 			return err
 		}
-		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, o.record.Allocation.Netns))
+		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, path))
 		return o.checkInnerMaster(c.list, a.Interface, err)
 	})
 	if err != nil {
@@ -137,7 +138,10 @@ func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
 	}
 	undoing, stop := Undoing(ctx)
 	defer stop()
-	path := o.record.Allocation.Netns
+	path, err := o.namespacePath()
+	if err != nil {
+		return err
+	}
 	is := o.absences(path, []state.Attachment{*a})[a.Interface]
 	c, err := o.del(undoing, *a, pathOf(path, is))
 	if err := errors.Join(err, o.commit(undoing, o.hold, o.log, c)[0]); err != nil {
@@ -165,7 +169,7 @@ func (o *operation) recordUndone(a *state.Attachment) error {
 // del runs DEL with the arguments of ADD and the recorded result. What the chain left is to
 // be committed.
 func (o *operation) del(ctx context.Context, a state.Attachment, path string) (*chain, error) {
-	c, err := o.chain(a, nil)
+	c, err := o.chain(a, path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -132,6 +132,9 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain
 // not outlast a power cut: the namespace is gone after one, and what is to be removed
 // is on record already.
 func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
+	if err := o.requirePath(); err != nil {
+		return err
+	}
 	interfaces, err := ns.Interfaces()
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (o *operation) remove(ctx context.Context, attachments []state.Attachment) 
 	if err := o.waitForOrphans(ctx); err != nil {
 		return err
 	}
-	path, err := o.namespacePath()
+	path, err := o.findNamespace()
 	if err != nil {
 		return err
 	}

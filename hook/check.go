@@ -125,7 +125,11 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 		return "the network has disableCheck", nil
 	}
 	plugins, _ := o.exec(a, list, false)
-	exec := &checkExec{Exec: &cniexec.Runner{Exec: plugins, Limit: o.config.CallTimeout}}
+	runner, err := o.runner(plugins, o.record.Allocation.Netns)
+	if err != nil {
+		return "", err
+	}
+	exec := &checkExec{Exec: runner}
 	if err := o.setResult(exec, a, list.CNIVersion); err != nil {
 		return "", err
 	}

@@ -81,6 +81,7 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 		return nil, err
 	}
 	o := &operation{Engine: e, record: r, log: e.log.With("allocation", id)}
+	defer o.opened.close()
 	var all []Details
 	for i, a := range r.Attachments {
 		d := Details{Network: a.Network, Interface: a.Interface, ContainerID: a.ContainerID, Executor: a.Executor, Updated: a.Updated}

@@ -120,7 +120,9 @@ type operation struct {
 	record state.Record
 	// hold is inherited by the plugins; see state.Locked.Hold.
 	hold *os.File
-	log  hclog.Logger
+	// opened is what namespace returns.
+	opened openedNamespace
+	log    hclog.Logger
 	// reason is why the operation is done if no caller asked for it.
 	reason Reason
 	// notify is Request.Notify.
@@ -184,6 +186,7 @@ func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 
 func (o *operation) end() {
 	o.closeHold()
+	o.opened.close()
 	o.lock.Unlock()
 }
 

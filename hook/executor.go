@@ -166,10 +166,10 @@ func replaces(changes *inprocess.Changes, a state.Attachment) bool {
 	return changes != nil && a.Executor != state.InProcess
 }
 
-// chain returns libcni set up to execute one verb for an attachment. partial is called with
+// chain returns libcni set up to execute one verb for an attachment in the namespace at path. partial is called with
 // the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
-func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*chain, error) {
+func (o *operation) chain(a state.Attachment, path string, partial func(result []byte)) (*chain, error) {
 	recorded, err := recordedList(a)
 	if err != nil {
 		return nil, err
@@ -179,7 +179,10 @@ func (o *operation) chain(a state.Attachment, partial func(result []byte)) (*cha
 		return nil, err
 	}
 	exec, changes := o.exec(a, recorded, partial != nil)
-	runner := &cniexec.Runner{Exec: exec, Limit: o.config.CallTimeout}
+	runner, err := o.runner(exec, path)
+	if err != nil {
+		return nil, err
+	}
 	if partial != nil && changes == nil {
 		runner.Added = func(index int, result []byte) {
 			if index < len(list.Plugins)-1 {

@@ -245,6 +245,10 @@ type fakeNamespaces struct {
 	mu      sync.Mutex
 	at      map[string]*fakeNamespace
 	created int
+	// handled is whether handles differ from paths; most fakes of plugins look for paths.
+	handled bool
+	// made are all, by ID.
+	made map[string]*fakeNamespace
 	// handles are those that were opened and not closed.
 	handles int
 }
@@ -278,7 +282,12 @@ func (n *fakeNamespaces) New() (Namespace, error) {
 // make makes a namespace without a path, under the lock.
 func (n *fakeNamespaces) make() *fakeNamespace {
 	n.created++
-	return &fakeNamespace{all: n, id: fmt.Sprintf("namespace %d", n.created)}
+	ns := &fakeNamespace{all: n, id: fmt.Sprintf("namespace %d", n.created)}
+	if n.made == nil {
+		n.made = map[string]*fakeNamespace{}
+	}
+	n.made[ns.id] = ns
+	return ns
 }
 
 func (n *fakeNamespaces) Open(path string) (Namespace, error) {
@@ -287,11 +296,36 @@ func (n *fakeNamespaces) Open(path string) (Namespace, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if ns, ok := n.at[path]; ok {
+	if ns := n.find(path); ns != nil {
 		n.handles++
 		return ns, nil
 	}
 	return nil, &netns.MissingError{Path: path, Reason: "nothing is there"}
+}
+
+// find returns the namespace to which a path or a handle leads, under the lock.
+func (n *fakeNamespaces) find(path string) *fakeNamespace {
+	if id, ok := strings.CutPrefix(path, "/handle/"); ok {
+		return n.made[id]
+	}
+	return n.at[path]
+}
+
+func (n *fakeNamespaces) Find(id string) (Namespace, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ns := n.made[id]; ns != nil && ns.kept {
+		n.handles++
+		return ns, nil
+	}
+	return nil, &netns.MissingError{Path: id, Reason: "nothing holds it"}
+}
+
+// leads tells whether a path or a handle leads to a namespace.
+func (n *fakeNamespaces) leads(path string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.find(path) != nil
 }
 
 func (n *fakeNamespaces) Exists(path string) bool {
@@ -314,7 +348,7 @@ func (n *fakeNamespaces) Remove(path string) error {
 func (n *fakeNamespaces) add(path string, i netns.Interface) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if ns, ok := n.at[path]; ok {
+	if ns := n.find(path); ns != nil {
 		ns.interfaces = append(ns.interfaces, i)
 	}
 }
@@ -322,7 +356,7 @@ func (n *fakeNamespaces) add(path string, i netns.Interface) {
 func (n *fakeNamespaces) removeInterface(path, name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if ns, ok := n.at[path]; ok {
+	if ns := n.find(path); ns != nil {
 		ns.interfaces = slices.DeleteFunc(ns.interfaces, func(i netns.Interface) bool { return i.Name == name })
 		ns.routes = slices.DeleteFunc(ns.routes, func(r netns.Route) bool { return r.Interface == name })
 	}
@@ -333,7 +367,7 @@ func (n *fakeNamespaces) interfaces(path string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var names []string
-	if ns, ok := n.at[path]; ok {
+	if ns := n.find(path); ns != nil {
 		for _, i := range ns.interfaces {
 			names = append(names, i.Name)
 		}
@@ -357,9 +391,18 @@ type fakeNamespace struct {
 	sources []netns.SourceRoutes
 	// announced is whether Announce was called, which fails.
 	announced bool
+	// kept is whether a process keeps it when it has no path.
+	kept bool
 }
 
 func (n *fakeNamespace) ID() string { return n.id }
+
+func (n *fakeNamespace) Handle() string {
+	if n.all.handled {
+		return "/handle/" + n.id
+	}
+	return n.path
+}
 
 func (n *fakeNamespace) Announce() error {
 	n.announced = true

@@ -249,7 +249,7 @@ func (w *world) count(c fakeCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	object := c.object()
-	alive := w.namespaces.Exists(c.Environ["CNI_NETNS"])
+	alive := w.namespaces.leads(c.Environ["CNI_NETNS"])
 	switch {
 	case c.Verb == "ADD" && w.objects[object]:
 		w.wrong = append(w.wrong, "ADD of what was not deleted: "+object)
@@ -267,13 +267,13 @@ func (w *world) Clean(_ context.Context, leftovers []state.Leftover) []error {
 	errs := make([]error, len(leftovers))
 	for i, l := range leftovers {
 		for _, s := range l.Suspects {
-			errs[i] = errors.Join(errs[i], w.killer.effect("clean "+s.Attachment.Interface, func() error { return w.force(l.Allocation.Netns, s) }))
+			errs[i] = errors.Join(errs[i], w.killer.effect("clean "+s.Attachment.Interface, func() error { return w.force(l.Allocation, s) }))
 		}
 	}
 	return errs
 }
 
-func (w *world) force(path string, s state.Suspect) error {
+func (w *world) force(of state.Allocation, s state.Suspect) error {
 	a := s.Attachment
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,8 +285,11 @@ func (w *world) force(path string, s state.Suspect) error {
 			delete(w.objects, object)
 		}
 	}
-	if !s.Replaced {
-		w.namespaces.removeInterface(path, a.Interface)
+	if ns, err := state.OpenNamespace(of, w.namespaces.Open); err == nil {
+		_ = ns.Close() // of fakes
+		if !s.Replaced {
+			w.namespaces.removeInterface(of.Netns, a.Interface)
+		}
 	}
 	cached := fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
 	if err := os.Remove(filepath.Join(w.config.CacheDir, "results", cached)); !errors.Is(err, fs.ErrNotExist) {

@@ -6,6 +6,7 @@ package hook
 import (
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -19,6 +20,9 @@ type Namespaces interface {
 	// Open opens the namespace at path. The error is netns.ErrMissing when there is
 	// none.
 	Open(path string) (Namespace, error)
+	// Find opens the namespace that has an ID, wherever on the host it is held open. The
+	// error is netns.ErrMissing when there is none, or none that can be looked into.
+	Find(id string) (Namespace, error)
 	// Exists tells whether there is a namespace at path. One that cannot be examined
 	// exists.
 	Exists(path string) bool
@@ -30,6 +34,8 @@ type Namespaces interface {
 type Namespace interface {
 	// ID identifies the namespace for ever; paths and inodes are used again.
 	ID() string
+	// Handle is a path that leads to the namespace until Close, whatever is at its own path.
+	Handle() string
 	// Interfaces returns its interfaces, sorted by name.
 	Interfaces() ([]netns.Interface, error)
 	// Announce has the kernel tell the caller's namespace of changes in it, for those who listen
@@ -97,8 +103,57 @@ func (kernelNamespaces) Open(path string) (Namespace, error) {
 	return ns, nil
 }
 
-// namespace opens the namespace that the allocation has now.
-func (o *operation) namespace() (Namespace, error) { return o.openNamespace(o.record.Allocation) }
+func (kernelNamespaces) Find(id string) (Namespace, error) {
+	ns, err := netns.Find(id)
+	if err != nil {
+		return nil, err // and no *netns.Namespace that is nil
+	}
+	return ns, nil
+}
+
+// namespace returns the namespace of the allocation. An operation opens it once, because its
+// path may lead to another one meanwhile.
+func (o *operation) namespace() (Namespace, error) {
+	a := o.record.Allocation
+	o.opened.mu.Lock()
+	defer o.opened.mu.Unlock()
+	if o.opened.of(a) {
+		return &o.opened, nil
+	}
+	ns, err := o.openNamespace(a)
+	if err != nil {
+		return nil, err
+	}
+	return o.opened.set(ns, a), nil
+}
+
+// openedNamespace is the namespace that an operation has opened.
+type openedNamespace struct {
+	Namespace
+	mu   sync.Mutex
+	path string
+}
+
+// of tells whether it is that of an allocation, which may have been set up anew.
+func (n *openedNamespace) of(a state.Allocation) bool {
+	return n.Namespace != nil && n.path == a.Netns && (a.NetnsID == "" || a.NetnsID == n.ID())
+}
+
+func (n *openedNamespace) set(ns Namespace, a state.Allocation) Namespace {
+	n.close()
+	n.Namespace, n.path = ns, a.Netns
+	return n
+}
+
+// Close does nothing: it is open until the operation ends.
+func (*openedNamespace) Close() error { return nil }
+
+func (n *openedNamespace) close() {
+	if n.Namespace != nil {
+		_ = n.Namespace.Close() // nothing to lose
+		n.Namespace = nil
+	}
+}
 
 func (e *Engine) openNamespace(a state.Allocation) (Namespace, error) {
 	return state.OpenNamespace(a, e.config.Namespaces.Open)

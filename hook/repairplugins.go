@@ -13,7 +13,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
-	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -61,13 +60,19 @@ func (p *repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
 		list.CNIVersion = repairVersion
 	}
-	exec := &checkExec{Exec: &cniexec.Runner{Exec: chain, Limit: p.operation.config.CallTimeout}}
+	path := p.operation.record.Allocation.Netns
+	runner, err := p.operation.runner(chain, path)
+	if err != nil {
+		p.Err = err
+		return
+	}
+	exec := &checkExec{Exec: runner}
 	if err := p.operation.setResult(exec, a, list.CNIVersion); err != nil {
 		p.Err = err
 		return
 	}
 	cni := libcni.NewCNIConfigWithCacheDir(p.operation.pluginDirs(a), "/dev/null", exec)
-	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.runtimeConf(a, p.operation.record.Allocation.Netns)))
+	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.runtimeConf(a, path)))
 	p.changes = chain.Changes()
 }
 

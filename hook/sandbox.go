@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/invoke"
+
+	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -120,6 +123,7 @@ func (o *operation) removeNamespace() error {
 	if err := o.removeResolvConf(); err != nil {
 		return err
 	}
+	o.opened.close() // so that it ends, and what is at the path now counts
 	path, err := o.namespacePath()
 	if err != nil {
 		return err
@@ -127,19 +131,64 @@ func (o *operation) removeNamespace() error {
 	if path == "" && o.config.Namespaces.Exists(o.record.Allocation.Netns) {
 		return nil
 	}
+	o.opened.close()
 	return o.config.Namespaces.Remove(o.record.Allocation.Netns)
 }
 
-// namespacePath is what plugins get as CNI_NETNS: empty when the namespace is
-// missing, as the CNI specification allows for DEL. A path that is no longer
-// the allocation's namespace would make them fail, or harm another one.
+// requirePath requires that the path on record leads to the namespace of the allocation.
+func (o *operation) requirePath() error {
+	ns, err := o.openNamespace(o.record.Allocation)
+	if err != nil {
+		return err
+	}
+	return ns.Close()
+}
+
+// namespacePath is what libcni gets for DEL: empty when the namespace is missing, as the CNI
+// specification allows. A path that is no longer the allocation's namespace would make plugins
+// fail, or harm another one.
 func (o *operation) namespacePath() (path string, err error) {
-	ns, err := o.namespace()
-	switch {
-	case errors.Is(err, netns.ErrMissing):
+	if _, err := o.namespace(); errors.Is(err, netns.ErrMissing) {
 		return "", nil
-	case err != nil:
+	} else if err != nil {
 		return "", err
 	}
-	return o.record.Allocation.Netns, ns.Close()
+	return o.record.Allocation.Netns, nil
+}
+
+// findNamespace is namespacePath. It also finds a namespace that its path does not lead to any more, and
+// that a process keeps: otherwise its interfaces would keep addresses that others get after DEL.
+func (o *operation) findNamespace() (path string, err error) {
+	path, err = o.namespacePath()
+	a := o.record.Allocation
+	if path != "" || err != nil || a.NetnsID == "" {
+		return path, err
+	}
+	if past, err := a.IsOfEarlierBoot(); past || err != nil {
+		return "", err
+	}
+	ns, err := o.config.Namespaces.Find(a.NetnsID)
+	if errors.Is(err, netns.ErrMissing) {
+		o.log.Debug("namespace is missing", "error", err)
+		return "", nil
+	}
+	if err == nil {
+		o.opened.set(ns, a)
+	}
+	return a.Netns, err
+}
+
+// runner executes the plugins of one chain, for which libcni gets a path: that of the namespace of
+// the allocation, or none.
+func (o *operation) runner(exec invoke.Exec, path string) (*cniexec.Runner, error) {
+	r := &cniexec.Runner{Exec: exec, Limit: o.config.CallTimeout}
+	if path == "" {
+		return r, nil
+	}
+	ns, err := o.namespace()
+	if err != nil {
+		return nil, err
+	}
+	r.Namespace = cniexec.Namespace{Path: path, Handle: ns.Handle()}
+	return r, nil
 }

@@ -105,7 +105,7 @@ func (o *operation) removeRecorded(ctx context.Context) error {
 	if err := o.waitForOrphans(ctx); err != nil {
 		return err
 	}
-	path, err := o.namespacePath()
+	path, err := o.findNamespace()
 	if err != nil {
 		return err
 	}

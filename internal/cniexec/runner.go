@@ -20,6 +20,8 @@ type Runner struct {
 	invoke.Exec
 	// Limit is the deadline of one call. Required.
 	Limit time.Duration
+	// Namespace is that of the container. Default: plugins get the path that libcni is given.
+	Namespace Namespace
 	// Added is called with the result of each ADD and its index in the chain,
 	// before the next plugin runs. Default: results are not reported.
 	Added func(index int, result []byte)
@@ -43,7 +45,9 @@ func (r *Runner) ExecPlugin(ctx context.Context, path string, stdin []byte, envi
 	timeout := &TimeoutError{plugin, verb, limit}
 	limited, stop := context.WithTimeoutCause(ctx, limit, timeout)
 	defer stop()
-	result, err := r.Exec.ExecPlugin(limited, path, stdin, environ)
+	result, err := r.Namespace.call(stdin, environ, func(stdin []byte, environ []string) ([]byte, error) {
+		return r.Exec.ExecPlugin(limited, path, stdin, environ)
+	})
 	switch {
 	case err != nil && errors.Is(limited.Err(), context.DeadlineExceeded): // its own, or the operation's at the same time
 		return nil, timeout

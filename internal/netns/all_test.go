@@ -5,6 +5,7 @@ package netns_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -119,7 +120,13 @@ func TestOthers(t *testing.T) {
 				}
 				_ = exec.Command("ip", "link", "delete", "held0").Run() // it may have ended with the namespace
 			})
+			ns, err := netns.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = ns.Close() // it would refer to it
 			hold(t, path)
+			requireFound(t, ns.ID(), name != "a socket")
 			if p := placeOf(t, "10.77.0.2"); p == nil {
 				t.Error("it is not found")
 			} else if name == "a mount elsewhere" && filepath.Base(p.Mounts[0]) != `a b\c` {
@@ -128,6 +135,19 @@ func TestOthers(t *testing.T) {
 		})
 	}
 	sandbox.Eventually(t, "the namespaces that nothing refers to have ended", func() bool { return placeOf(t, "10.77.0.2") == nil })
+}
+
+// requireFound: Find opens what is referred to.
+func requireFound(t *testing.T, id string, want bool) {
+	t.Helper()
+	found, err := netns.Find(id)
+	if !want && errors.Is(err, netns.ErrMissing) {
+		return
+	}
+	if err != nil || !want || found.ID() != id {
+		t.Fatalf("%v, found: %t, want %t", err, found != nil, want)
+	}
+	_ = found.Close() // only looked for
 }
 
 // TestHidden: a mount that another one hides is an error, as nothing leads to its namespace.

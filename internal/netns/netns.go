@@ -275,6 +275,16 @@ func inspect(path string, statfs func(*unix.Statfs_t) error) error {
 // ID identifies the namespace. It is never reused, unlike the inode number.
 func (n *Namespace) ID() string { return n.id }
 
+// Handle is a path that leads to this namespace until Close, in this process and in others,
+// whatever is at its own path meanwhile. Without /proc it is its own path.
+func (n *Namespace) Handle() string {
+	process, err := os.Readlink("/proc/self") // its number in the PID namespace of /proc
+	if err != nil {
+		return n.path
+	}
+	return fmt.Sprintf("/proc/%s/fd/%d", process, int(n.handle))
+}
+
 // Inode tells the namespace from others that exist at the same time.
 func (n *Namespace) Inode() uint64 {
 	var stat unix.Stat_t

@@ -350,3 +350,22 @@ func TestRootUnused(t *testing.T) {
 		t.Errorf("got %q, %v, want nothing", unused, err)
 	}
 }
+
+// TestRootHandle: a handle leads to the namespace, in other processes too, when its path leads to another one.
+func TestRootHandle(t *testing.T) {
+	roottest.Require(t)
+	path, other := create(t, "mine"), openNamespace(t, create(t, "other"))
+	mine := openNamespace(t, path)
+	if err := netns.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Mount(netns.DefaultDir, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if again := openNamespace(t, mine.Handle()); again.ID() != mine.ID() || openNamespace(t, path).ID() != other.ID() {
+		t.Errorf("%s leads to %s, want %s", mine.Handle(), again.ID(), mine.ID())
+	}
+	if inode := sandbox.Run(t, "stat", "-L", "-c", "%i", mine.Handle()); inode != fmt.Sprintln(mine.Inode()) {
+		t.Errorf("for another process it has the inode %s, want %d", inode, mine.Inode())
+	}
+}

@@ -141,12 +141,26 @@ func (s *search) descriptors(dir string) {
 		buffer := make([]byte, 64) // a name that is longer is not a namespace's
 		for _, name := range names {
 			n, err := unix.Readlinkat(int(file.Fd()), name, buffer)
-			if err == nil && strings.HasPrefix(string(buffer[:n]), "net:[") {
-				s.add(dir+"/"+name, string(buffer[:n]))
+			target := string(buffer[:max(n, 0)])
+			if err == nil && target == "/" { // also that of a mount that is gone
+				target = mounted(dir + "/" + name)
+			}
+			if strings.HasPrefix(target, "net:[") {
+				s.add(dir+"/"+name, target)
 			}
 		}
 	}
 	s.fail(err)
+}
+
+// mounted returns the name of the namespace that was opened at a mount; empty if it was none.
+func mounted(descriptor string) string {
+	var of unix.Statfs_t
+	var stat unix.Stat_t
+	if unix.Statfs(descriptor, &of) != nil || of.Type != unix.NSFS_MAGIC || unix.Stat(descriptor, &stat) != nil {
+		return ""
+	}
+	return fmt.Sprintf("net:[%d]", stat.Ino)
 }
 
 // sharesFiles tells whether a thread has the open files of its process.

@@ -355,17 +355,17 @@ func TestRootUnused(t *testing.T) {
 func TestRootHandle(t *testing.T) {
 	roottest.Require(t)
 	path, other := create(t, "mine"), openNamespace(t, create(t, "other"))
-	mine := openNamespace(t, path)
+	first := openNamespace(t, path)
 	if err := netns.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := other.Mount(netns.DefaultDir, "mine"); err != nil {
 		t.Fatal(err)
 	}
-	if again := openNamespace(t, mine.Handle()); again.ID() != mine.ID() || openNamespace(t, path).ID() != other.ID() {
-		t.Errorf("%s leads to %s, want %s", mine.Handle(), again.ID(), mine.ID())
+	if again := openNamespace(t, first.Handle()); again.ID() != first.ID() || openNamespace(t, path).ID() != other.ID() {
+		t.Errorf("%s leads to %s, want %s", first.Handle(), again.ID(), first.ID())
 	}
-	if inode := sandbox.Run(t, "stat", "-L", "-c", "%i", mine.Handle()); inode != fmt.Sprintln(mine.Inode()) {
-		t.Errorf("for another process it has the inode %s, want %d", inode, mine.Inode())
+	if inode := sandbox.Run(t, "stat", "-L", "-c", "%i", first.Handle()); inode != fmt.Sprintln(first.Inode()) {
+		t.Errorf("for another process it has the inode %s, want %d", inode, first.Inode())
 	}
 }

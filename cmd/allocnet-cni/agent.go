@@ -75,7 +75,9 @@ func (r *request) delegate(optional bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return agent.CNI(r.ctx, r.environment(), r.args.StdinData)
+	result, err := agent.CNI(r.ctx, r.environment(), r.args.StdinData)
+	r.unanswered = err != nil && !errors.As(err, &answered)
+	return result, err
 }
 
 // patience is how long an agent may take to say that it is there. It does so while it is busy, too.

@@ -85,6 +85,38 @@ func TestHungAgent(t *testing.T) {
 	}
 }
 
+// TestUnanswered: an agent that ends while it has a call may have attached the container. The plugin then takes
+// what is set up as it would; without an agent that is an error.
+func TestUnanswered(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != api.PathHealth {
+			panic(http.ErrAbortHandler) // it ends the connection
+		}
+		_, _ = w.Write([]byte("{}"))
+	})}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	t.Setenv("CNI_COMMAND", "ADD")
+	for socket, fresh := range map[string]bool{path: false, filepath.Join(t.TempDir(), "none"): true} {
+		r := &request{ctx: t.Context(), log: hclog.NewNullLogger(), conf: &conf{Agent: &agentConf{Socket: socket}}, args: &skel.CmdArgs{StdinData: []byte(stdin)}}
+		err := r.dispatch(func(r *request) error {
+			s, err := r.setup()
+			if s.Fresh != fresh {
+				t.Errorf("%s: fresh is %t", socket, s.Fresh)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // captureStdout returns the standard output of run.
 func captureStdout(t *testing.T, run func()) string {
 	t.Helper()

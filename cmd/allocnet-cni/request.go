@@ -32,6 +32,8 @@ type request struct {
 	conf   *conf
 	engine *hook.Engine
 	log    hclog.Logger
+	// unanswered is whether an agent has begun the call, and may have done all of it.
+	unanswered bool
 	// close releases what the call holds.
 	close func()
 }
@@ -133,7 +135,7 @@ func (r *request) setup() (hook.Request, error) {
 	if err != nil {
 		return hook.Request{}, err
 	}
-	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: true, Args: forwarded(args, r.conf)}
+	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: !r.unanswered, Args: forwarded(args, r.conf)}
 	if s.Identity, err = identity(args, r.conf, s.ID); err != nil {
 		return s, err
 	}

@@ -119,12 +119,15 @@ func TestCatalogue(t *testing.T) {
 				writeFile(t, root+"/run/cni/tuning/a2_eth0.json", "{}")
 			},
 			removed: "/run/cni/tuning/a1_eth0.json", kept: "/run/cni/tuning/a2_eth0.json"},
-		"host-device": {plugins: `{"type": "host-device"}`,
+		"host-device": {plugins: `{"type": "host-device", "device": "lan0"}`,
 			write: func(_ *testing.T, f *fakeSystem, _ string) { f.addNamespace("/run/netns/a1", "1", "10.0.0.2/24") },
-			calls: []string{"remove interface eth0 back: true"}},
+			calls: []string{"return device lan0 eth0"}},
+		"host-device without its namespace": {plugins: `{"type": "host-device", "device": "lan0"}`,
+			write: func(*testing.T, *fakeSystem, string) {},
+			calls: []string{"restore device lan0 eth0"}},
 		"macvlan": {plugins: `{"type": "macvlan"}`,
 			write: func(_ *testing.T, f *fakeSystem, _ string) { f.addNamespace("/run/netns/a1", "1", "10.0.0.2/24") },
-			calls: []string{"remove interface eth0 back: false"}},
+			calls: []string{"remove interface eth0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, f := t.TempDir(), newFakeSystem()

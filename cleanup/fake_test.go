@@ -219,8 +219,16 @@ func (n *fakeNamespace) Inode() uint64 {
 	return inode
 }
 
-func (n *fakeNamespace) RemoveInterface(name string, back bool) error {
-	return n.system.call("remove interface", name, "back:", back)
+func (n *fakeNamespace) RemoveInterface(name string) error {
+	return n.system.call("remove interface", name)
+}
+
+func (n *fakeNamespace) ReturnDevice(d netns.Device) error {
+	return n.system.call("return device", d.Name, d.Interface, d.MAC)
+}
+
+func (f *fakeSystem) restoreDevice(d netns.Device) error {
+	return f.call("restore device", d.Name, d.Interface, d.MAC)
 }
 
 func (n *fakeNamespace) Close() error { return nil }

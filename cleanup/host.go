@@ -75,6 +75,7 @@ type kernel interface {
 	links(linkType string) ([]string, error)
 	hasLink(name, linkType, mac string) bool
 	removeLink(name, linkType, mac string) error
+	restoreDevice(d netns.Device) error
 	deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error
 	// namespaces returns all but the caller's. The error joins those of the ones that cannot be looked into.
 	namespaces() ([]netns.Place, error)
@@ -85,7 +86,8 @@ type kernel interface {
 type namespace interface {
 	ID() string
 	Inode() uint64
-	RemoveInterface(name string, back bool) error
+	RemoveInterface(name string) error
+	ReturnDevice(d netns.Device) error
 	Close() error
 }
 
@@ -125,6 +127,8 @@ func (system) hasLink(name, linkType, mac string) bool { return netns.HasLink(na
 func (system) removeLink(name, linkType, mac string) error {
 	return netns.RemoveLink(name, linkType, mac)
 }
+
+func (system) restoreDevice(d netns.Device) error { return netns.RestoreDevice(d) }
 
 func (system) deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error {
 	_, err := netns.Whole(func() (uint, error) {

@@ -18,8 +18,6 @@ type link struct {
 	kind, mac string
 	// in is the allocation in whose namespace it is; nil: it is in the host's.
 	in *state.Allocation
-	// moved is whether a plugin moved it there from the host.
-	moved bool
 }
 
 // linkPattern is a link that a plugin makes on the host for one attachment.
@@ -53,7 +51,7 @@ func (l *link) remove(k kernel) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(ns.RemoveInterface(l.name, l.moved), ns.Close())
+	return errors.Join(ns.RemoveInterface(l.name), ns.Close())
 }
 
 // linksOf returns the interface of an attachment, if the namespace may have it, and the host's ends of its
@@ -62,10 +60,12 @@ func (l *link) remove(k kernel) error {
 func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside bool) []Object {
 	owner := ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface)
 	var list []Object
-	if inside {
+	if h.catalog.movesLink(attachment) {
+		list = append(list, deviceOf(a, attachment, owner))
+	} else if inside {
 		list = append(list, Object{
 			Kind: Link, Owner: owner, Where: "link " + attachment.Interface + " in " + a.Netns,
-			link: &link{name: attachment.Interface, in: &a, moved: h.catalog.movesLink(attachment)},
+			link: &link{name: attachment.Interface, in: &a},
 		})
 	}
 	var result struct {

@@ -67,7 +67,7 @@ type Object struct {
 	chain *chain
 	nft   *nftObject
 	file  *file
-	link  *link
+	link  interface{ remove(k kernel) error }
 
 	resolvConf *resolvconf.File
 }

@@ -236,4 +236,20 @@ func TestCardComesBack(t *testing.T) {
 	h.breakPlugins(failing)
 	h.must("detach", "c1")
 	sandbox.Run(t, "ip", "link", "show", "card")
+	h.ownPlugins()
+	for id, task := range map[string]string{
+		"renamed": "ip -n renamed link set data0 down; ip -n renamed link set data0 name lan0",
+		"another": "ip -n another link set data0 down; ip -n another link set data0 name lan0; ip -n another link add data0 type veth peer name zz",
+	} {
+		h.attach(id, "--networks", "card@data0")
+		sandbox.Run(t, "sh", "-ec", task)
+		h.must("detach", id)
+		sandbox.Run(t, "ip", "link", "show", "card")
+	}
+	h.attach("clash", "--networks", "card@data0")
+	sandbox.Run(t, "ip", "link", "add", "card", "type", "bridge")
+	h.refuse(1, []string{"device card of the host is interface data0", "the host has another link card"}, "detach", "clash")
+	sandbox.Run(t, "ip", "link", "del", "card")
+	h.must("detach", "clash")
+	sandbox.Run(t, "ip", "link", "show", "card")
 }

@@ -72,7 +72,26 @@ func mayOwn(a state.Attachment, i netns.Interface) bool {
 	if err == nil && seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC) || shows(a, []netns.Interface{i}) {
 		return true
 	}
+	if movesDevice(a) {
+		return i.Alias != ""
+	}
 	return i.LinkOutside || !makesOuterLink(a)
+}
+
+// movesDevice tells whether the interface of an attachment is a device of the host, whose name the plugin keeps in
+// its alias.
+func movesDevice(a state.Attachment) bool {
+	list, err := recordedList(a)
+	return err == nil && len(list.Plugins) > 0 && list.Plugins[0].Network.Type == "host-device"
+}
+
+// deviceOf returns the name on the host of an attachment's interface; empty if it is none of the host's.
+func deviceOf(a state.Attachment, present []netns.Interface) string {
+	at := indexOf(present, a.Interface)
+	if at < 0 || !movesDevice(a) {
+		return ""
+	}
+	return present[at].Alias
 }
 
 // makesOuterLink tells whether the interface of an attachment is known to have its link on the host.

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // requireReleased looks for what a DEL that reports success has left: host-local and libcni report no file that
-// they cannot remove. What is found is removed by forced cleanup, or stays on record as pending.
+// they cannot remove, and host-device takes any interface of the name for its device. What is found is removed by forced cleanup, or stays on record as pending.
 func (o *operation) requireReleased(a state.Attachment) error {
 	list, err := recordedList(a)
 	if err != nil {
@@ -23,6 +24,11 @@ func (o *operation) requireReleased(a state.Attachment) error {
 	for _, l := range leasesOf(a, n.Pools()) {
 		if l.Plugin == hostLocal && l.Problem == "" {
 			left = append(left, fmt.Errorf("DEL reports success, and the lease of %s in network %s is there still", l.Address, l.Pool))
+		}
+	}
+	if a.Device != "" {
+		if _, found, err := o.config.Host.LinkMTU(a.Device); err != nil || !found {
+			left = append(left, cmp.Or(err, fmt.Errorf("DEL reports success, and the host has no device %s", a.Device)))
 		}
 	}
 	path := o.cachePath(a)

@@ -169,6 +169,9 @@ type Attachment struct {
 	// BridgeMTU has the bridges that the attachment's smaller MTU must not
 	// lower, with the MTU of the network.
 	BridgeMTU map[string]int `json:"bridgeMTU,omitempty"`
+	// Device is the name on the host of the interface, if that is a device which a plugin has moved
+	// from there; empty if none has, or until its batch is attached.
+	Device string `json:"device,omitempty"`
 	// Executor is what executed ADD; empty until it began.
 	Executor Executor `json:"executor,omitempty"`
 	// PluginDirs are where the plugins were found.

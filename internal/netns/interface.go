@@ -20,9 +20,11 @@ type Interface struct {
 	Name string
 	// AlternativeNames are further ones, by which programs find it too.
 	AlternativeNames []string
-	MAC              string
-	MTU              int
-	Up               bool
+	// Alias is a note, in which the plugin host-device keeps the name on the host.
+	Alias string
+	MAC   string
+	MTU   int
+	Up    bool
 	// Addresses are those of scope global, IPv4 first, each family in order.
 	Addresses []netip.Prefix
 	// Link is the index of its master or its peer; 0 if it has none.
@@ -50,7 +52,7 @@ func (n *Namespace) Interfaces() ([]Interface, error) {
 	for _, link := range links {
 		attrs := link.Attrs()
 		i := Interface{
-			Name: attrs.Name, AlternativeNames: attrs.AltNames, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU,
+			Name: attrs.Name, AlternativeNames: attrs.AltNames, Alias: attrs.Alias, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU,
 			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
 			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex,
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,11 +21,9 @@ func (n *Namespace) SetLoopbackUp() error {
 	return nil
 }
 
-// RemoveInterface removes an interface of the namespace. A missing interface is not an
-// error. A physical device, and with back an interface that was moved into the
-// namespace, is moved back to the caller's namespace instead, with the name in its
-// alias, where the host-device plugin keeps the original name.
-func (n *Namespace) RemoveInterface(name string, back bool) error {
+// RemoveInterface removes an interface of the namespace; a physical device is moved back to the
+// caller's namespace instead. A missing interface is not an error.
+func (n *Namespace) RemoveInterface(name string) error {
 	link, err := n.link.LinkByName(name)
 	if missingLink(err) || err == nil && link.Attrs().Name != name { // one with that alternative name is another one
 		return nil
@@ -34,32 +31,13 @@ func (n *Namespace) RemoveInterface(name string, back bool) error {
 	if err != nil {
 		return fmt.Errorf("find %s in %s: %w", name, n.path, err)
 	}
-	if back || link.Type() == "device" {
-		err = n.moveBack(link)
-	} else {
-		err = n.link.LinkDel(link)
+	if link.Type() == "device" {
+		return n.ReturnDevice(Device{Interface: name})
 	}
-	if err != nil && !missingLink(err) {
+	if err := n.link.LinkDel(link); err != nil && !missingLink(err) {
 		return fmt.Errorf("remove %s from %s: %w", name, n.path, err)
 	}
 	return nil
-}
-
-func (n *Namespace) moveBack(link netlink.Link) error {
-	host, err := vishns.Get()
-	if err != nil {
-		return err
-	}
-	defer host.Close() //nolint:errcheck // read only
-	if err := n.link.LinkSetDown(link); err != nil {
-		return err
-	}
-	if alias := link.Attrs().Alias; alias != "" {
-		if err := n.link.LinkSetName(link, alias); err != nil {
-			return err
-		}
-	}
-	return n.link.LinkSetNsFd(link, int(host))
 }
 
 // HasLinkNamed tells whether the caller's namespace has a link of the name.

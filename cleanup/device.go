@@ -1,0 +1,51 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// device is one of the host that a plugin has moved into the namespace of an allocation.
+type device struct {
+	netns.Device
+	in state.Allocation
+}
+
+// deviceOf returns that of an attachment, wherever it is by now.
+func deviceOf(a state.Allocation, attachment state.Attachment, owner Owner) Object {
+	d := &device{netns.Device{Name: attachment.Device, Interface: attachment.Interface}, a}
+	var conf struct{ Plugins []struct{ Device string } }
+	if d.Name == "" && json.Unmarshal(attachment.ConfList, &conf) == nil && len(conf.Plugins) > 0 {
+		d.Name = conf.Plugins[0].Device
+	}
+	var result struct {
+		Interfaces []struct{ Name, Mac, Sandbox string }
+	}
+	if json.Unmarshal(attachment.Result, &result) == nil {
+		for _, i := range result.Interfaces {
+			if i.Sandbox != "" && i.Name == attachment.Interface {
+				d.MAC = i.Mac
+			}
+		}
+	}
+	return Object{Kind: Link, Owner: owner, Where: "device " + cmp.Or(d.Name, d.Interface) + " in " + a.Netns, link: d}
+}
+
+// remove gives it back to the host.
+func (d *device) remove(k kernel) error {
+	ns, err := state.OpenNamespace(d.in, k.open)
+	if errors.Is(err, netns.ErrMissing) {
+		return k.restoreDevice(d.Device)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(ns.ReturnDevice(d.Device), ns.Close())
+}

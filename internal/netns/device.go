@@ -1,0 +1,153 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netns
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	vishns "github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Device is a device of the host that the host-device plugin has moved into a namespace.
+type Device struct {
+	// Name is that on the host. Empty: the alias of the interface says it, where the plugin keeps it.
+	Name string
+	// Interface is its name in the namespace, which a task may have changed.
+	Interface string
+	// MAC tells it from others. Empty: it is unknown.
+	MAC string
+}
+
+// ReturnDevice moves a device from the namespace to the caller's, down and under the name that it had there.
+// A device that is not in the namespace is no error. While the caller's has another link of the name it
+// stays, and the error says so.
+func (n *Namespace) ReturnDevice(d Device) error {
+	links, err := Whole(n.link.LinkList)
+	if err != nil {
+		return fmt.Errorf("list interfaces of %s: %w", n.path, err)
+	}
+	link := d.find(links)
+	if link == nil {
+		return nil
+	}
+	attrs := link.Attrs()
+	name := cmp.Or(d.Name, attrs.Alias, attrs.Name)
+	if err := n.returnAs(link, name); err != nil {
+		return fmt.Errorf("device %s of the host is interface %s in %s, and cannot go back: %w", name, attrs.Name, n.path, err)
+	}
+	return nil
+}
+
+// find returns the device among the links of the namespace, or nil. The alias outlasts what tasks rename; a MAC
+// alone proves nothing, as a VLAN on the device has it, too.
+func (d Device) find(links []netlink.Link) netlink.Link {
+	for _, is := range []func(a *netlink.LinkAttrs, kind string) bool{
+		func(a *netlink.LinkAttrs, _ string) bool {
+			return a.Alias != "" && a.Alias == d.Name && d.has(a.HardwareAddr.String())
+		},
+		func(a *netlink.LinkAttrs, _ string) bool { return a.Alias != "" && a.Alias == d.Name },
+		func(a *netlink.LinkAttrs, _ string) bool {
+			return a.Name == d.Interface && (a.Alias != "" && d.Name == "" || d.has(a.HardwareAddr.String()))
+		},
+		func(a *netlink.LinkAttrs, kind string) bool {
+			return kind == "device" && (a.Name == d.Interface || d.has(a.HardwareAddr.String())) && a.Name != "lo"
+		},
+	} {
+		if i := slices.IndexFunc(links, func(link netlink.Link) bool { return is(link.Attrs(), link.Type()) }); i >= 0 {
+			return links[i]
+		}
+	}
+	return nil
+}
+
+func (d Device) has(mac string) bool { return d.MAC != "" && strings.EqualFold(d.MAC, mac) }
+
+// returnAs renames a link of the namespace and moves it to the caller's. On failure it keeps its name.
+func (n *Namespace) returnAs(link netlink.Link, name string) error {
+	if found, err := HasLinkNamed(name); err != nil || found {
+		return cmp.Or(err, fmt.Errorf("the host has another link %s: rename that one, and repeat this", name))
+	}
+	host, err := vishns.Get()
+	if err != nil {
+		return err
+	}
+	defer host.Close() //nolint:errcheck // read only
+	if err := n.link.LinkSetDown(link); err != nil {
+		return err
+	}
+	former := link.Attrs().Name
+	err = n.link.LinkSetName(link, name)
+	if errors.Is(err, unix.EEXIST) { // a task has made one of the name: it gets its own on the host
+		return n.returnThenRename(link, name, int(host))
+	}
+	if err == nil {
+		err = n.link.LinkSetNsFd(link, int(host))
+	}
+	if err != nil {
+		return errors.Join(err, n.link.LinkSetName(link, former))
+	}
+	return clearAlias(name)
+}
+
+// returnThenRename moves a link by a name that nothing has. RestoreDevice goes on after a kill.
+func (n *Namespace) returnThenRename(link netlink.Link, name string, host int) error {
+	passing := fmt.Sprintf("allocnet%d", link.Attrs().Index)
+	if err := n.link.LinkSetName(link, passing); err != nil {
+		return err
+	}
+	if err := n.link.LinkSetNsFd(link, host); err != nil {
+		return err
+	}
+	moved, err := netlink.LinkByName(passing)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetName(moved, name); err != nil {
+		return err
+	}
+	return clearAlias(name)
+}
+
+// clearAlias removes what the plugin has left on the host's link.
+func clearAlias(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetAlias(link, "")
+}
+
+// RestoreDevice gives a device its name that the kernel, when its namespace ended, has moved to the host's
+// under another one. It is known by its alias and its MAC; one that is not there is no error.
+func RestoreDevice(d Device) error {
+	if d.Name == "" || d.MAC == "" {
+		return nil
+	}
+	links, err := Whole(netlink.LinkList)
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, link := range links {
+		attrs := link.Attrs()
+		if attrs.Alias != d.Name || !d.has(attrs.HardwareAddr.String()) {
+			continue
+		}
+		if attrs.Name != d.Name {
+			err = errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, d.Name))
+		}
+		if err == nil {
+			err = netlink.LinkSetAlias(link, "")
+		}
+		if err != nil {
+			return fmt.Errorf("device %s of the host is named %s: rename it: %w", d.Name, attrs.Name, err)
+		}
+	}
+	return nil
+}

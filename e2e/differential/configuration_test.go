@@ -23,6 +23,8 @@ type configuration struct {
 	SabotageAfter int
 	// Legacy is whether iptables is that of the kernel's old backend.
 	Legacy bool
+	// Healthy is whether it is attached by the engine, and examined, instead of its steps.
+	Healthy bool
 }
 
 // String returns all of it, to repeat it manually.

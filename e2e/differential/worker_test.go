@@ -125,7 +125,11 @@ func serve() int {
 			return 1
 		}
 		var a answer
-		if a.Differences, err = h.compare(c); err != nil {
+		run := h.compare
+		if c.Healthy {
+			run = h.healthy
+		}
+		if a.Differences, err = run(c); err != nil {
 			a.Failure = err.Error()
 		}
 		if err := out.Encode(a); err != nil {

@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,6 +128,13 @@ func setMAC(link netlink.Link, text string) error {
 	return netlink.LinkSetHardwareAddr(link, mac)
 }
 
+// sameMAC compares MACs, which have several forms.
+func sameMAC(a, b string) bool {
+	first, err := net.ParseMAC(a)
+	second, failed := net.ParseMAC(b)
+	return a == b || err == nil && failed == nil && bytes.Equal(first, second)
+}
+
 // compare requires that a link has the settings.
 func (s linkSettings) compare(link netlink.Link) error {
 	name, existing := link.Attrs().Name, s.of(link)
@@ -134,7 +142,7 @@ func (s linkSettings) compare(link netlink.Link) error {
 		return fmt.Errorf("Error: Tuning configured %s of %s is %v, current value is %v", what, name, want, got) //nolint:staticcheck // the reference plugin's text
 	}
 	switch {
-	case s.MAC != existing.MAC:
+	case !sameMAC(s.MAC, existing.MAC):
 		return differs("Ethernet", s.MAC, existing.MAC)
 	case s.Promisc != nil && *s.Promisc != *existing.Promisc:
 		return differs("promisc", *s.Promisc, *existing.Promisc)

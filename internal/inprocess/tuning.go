@@ -4,12 +4,14 @@
 package inprocess
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -127,7 +129,7 @@ func addTuning(c *call) (*current.Result, error) {
 
 // apply makes the settings, those of the link after a backup of what it has.
 func (conf *tuningConfig) apply(c *call) error {
-	for _, key := range slices.Sorted(maps.Keys(conf.Sysctl)) {
+	for _, key := range conf.keys() {
 		path, err := sysctlPath(key, c.ifName)
 		if err != nil {
 			return err
@@ -148,6 +150,18 @@ func (conf *tuningConfig) apply(c *call) error {
 		return err
 	}
 	return settings.apply(link)
+}
+
+// ofAll are the sysctls of all interfaces, whose change changes those of each.
+var ofAll = regexp.MustCompile(`\b(?:all|default|ip_forward)\b`)
+
+// keys returns those of the sysctls in the order in which they are set: those of one interface last.
+func (conf *tuningConfig) keys() []string {
+	keys := slices.Sorted(maps.Keys(conf.Sysctl))
+	slices.SortStableFunc(keys, func(a, b string) int {
+		return cmp.Compare(len(ofAll.FindString(b)), len(ofAll.FindString(a)))
+	})
+	return keys
 }
 
 // backupPath is the file that has the settings of the link as they were before ADD.
@@ -171,7 +185,7 @@ func checkTuning(c *call) error {
 
 // check compares the settings with the kernel's.
 func (conf *tuningConfig) check(c *call) error {
-	for _, key := range slices.Sorted(maps.Keys(conf.Sysctl)) {
+	for _, key := range conf.keys() {
 		path, err := sysctlPath(key, c.ifName)
 		if err != nil {
 			return err

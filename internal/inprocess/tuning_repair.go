@@ -6,7 +6,6 @@ package inprocess
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -31,7 +30,7 @@ func repairTuning(c *call) error {
 
 func (conf *tuningConfig) repairSysctls(c *call) error {
 	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(conf.Sysctl)) {
+	for _, key := range conf.keys() {
 		path, err := sysctlPath(key, c.ifName)
 		if err == nil {
 			err = c.ensureSysctl(path, conf.Sysctl[key])

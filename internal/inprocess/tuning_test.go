@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,4 +126,30 @@ func TestRootSettingsAreRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireMTU(1450)
+}
+
+// TestSysctlOrder: those of all interfaces come first, and do not undo that of one.
+func TestSysctlOrder(t *testing.T) {
+	conf := &tuningConfig{Sysctl: map[string]string{}}
+	want := []string{"net.ipv4.ip_forward", "net/ipv4/conf/default/rp_filter", "net.ipv4.conf.all.forwarding", "net.ipv4.conf.IFNAME.forwarding", "net.ipv4.icmp_echo_ignore_all"}
+	for _, key := range want {
+		conf.Sysctl[key] = "1"
+	}
+	if got := conf.keys(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestSameMAC: the form of a MAC does not matter, and what is none equals only itself.
+func TestSameMAC(t *testing.T) {
+	for _, same := range [][2]string{{"02:00:00:00:AB:CD", "02:00:00:00:ab:cd"}, {"02-00-00-00-ab-cd", "02:00:00:00:ab:cd"}, {"", ""}} {
+		if !sameMAC(same[0], same[1]) {
+			t.Errorf("%q differs from %q", same[0], same[1])
+		}
+	}
+	for _, other := range []string{"02:00:00:00:ab:ce", "", "x"} {
+		if sameMAC("02:00:00:00:ab:cd", other) {
+			t.Errorf("%q is taken for the same", other)
+		}
+	}
 }

@@ -124,6 +124,9 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
+	if o.madeByOtherIPTables(a) {
+		return fmt.Sprintf("its plugins made rules with iptables-%s, and the host's iptables is another one now", a.IPTables), nil
+	}
 	plugins, _ := o.exec(a, list, false)
 	runner, err := o.runner(plugins, o.record.Allocation.Netns)
 	if err != nil {

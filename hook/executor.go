@@ -39,13 +39,14 @@ type InProcess interface {
 	// Mistakes returns the keys of a plugin's configuration that nothing reads, or that are
 	// there twice.
 	Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*strictjson.Mistake, error)
-	// Chain returns what executes the plugins of one network for one verb.
-	Chain() Chain
+	// Chain returns what executes the plugins of one network for one verb. iptables is which one has made the rules,
+	// or makes them; empty: that of the host.
+	Chain(iptables string) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error
 	// RepairChain returns what repairs the attachment of one network when it executes CHECK.
-	RepairChain(r *inprocess.Repair) Chain
+	RepairChain(r *inprocess.Repair, iptables string) Chain
 	// CommitMissing adds what chains that repair have left and the host lacks. What was
 	// missing is in the Repair of each. Programs that it runs inherit the holds.
 	CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes)
@@ -74,14 +75,16 @@ func (executor) Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*
 	return inprocess.Mistakes(plugin.Network.Type, plugin.Network.IPAM.Type, text)
 }
 
-func (x executor) Chain() Chain { return &inprocess.Chain{Connect: x.connect} }
+func (x executor) Chain(iptables string) Chain {
+	return &inprocess.Chain{Connect: x.connect, IPTables: inprocess.IPTables(iptables)}
+}
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error {
 	return inprocess.Commit(ctx, hold, changes)
 }
 
-func (x executor) RepairChain(r *inprocess.Repair) Chain {
-	return &inprocess.Chain{Connect: x.connect, Repair: r}
+func (x executor) RepairChain(r *inprocess.Repair, iptables string) Chain {
+	return &inprocess.Chain{Connect: x.connect, Repair: r, IPTables: inprocess.IPTables(iptables)}
 }
 
 func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes) {
@@ -145,7 +148,7 @@ func (e *Engine) chooseExecutor(p *planned) error {
 	if err != nil {
 		return err
 	}
-	p.attachment.Executor = state.Plugins
+	p.attachment.Executor, p.attachment.IPTables = state.Plugins, e.config.Host.IPTables()
 	if e.config.inProcess(list, p.executor) == nil {
 		p.attachment.Executor = state.InProcess
 	}
@@ -200,7 +203,7 @@ func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, add
 	if adding && a.Executor != state.InProcess {
 		return o.processes(o.hold, log), nil
 	}
-	if c := o.inProcessChain(list, o.pluginDirs(a), a.Executor); c != nil {
+	if c := o.inProcessChain(list, o.pluginDirs(a), a.Executor, a.IPTables); c != nil {
 		return cniexec.Logged{Exec: c, Log: log}, c.Changes()
 	}
 	return o.processes(o.hold, log), nil
@@ -209,12 +212,18 @@ func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, add
 // inProcessChain returns what executes a chain in this process; nil if its plugins are
 // executed. It does what it was chosen for, and what lacks a plugin. What was chosen is not
 // judged again: what is supported depends on what the host has, which may have changed.
-func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, chosen state.Executor) Chain {
+func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, chosen state.Executor, iptables string) Chain {
 	x := e.config.InProcess
 	if x == nil || chosen != state.InProcess && (isInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
-	return x.Chain()
+	return x.Chain(iptables)
+}
+
+// madeByOtherIPTables tells whether plugins made the rules of an attachment with an iptables that the host's is not by now.
+// They find none of them.
+func (e *Engine) madeByOtherIPTables(a state.Attachment) bool {
+	return a.Executor != state.InProcess && a.IPTables != "" && a.IPTables != e.config.Host.IPTables()
 }
 
 // isInstalled tells whether the directories have all plugins of a chain.
@@ -236,7 +245,7 @@ func (e *Engine) processes(hold *os.File, log hclog.Logger) invoke.Exec {
 // where they are installed.
 func (e *Engine) networkChain(n *cniconf.Network) *chain {
 	exec, changes := e.processes(nil, e.log), (*inprocess.Changes)(nil)
-	if c := e.inProcessChain(n.List, e.config.PluginDirs, state.Plugins); c != nil {
+	if c := e.inProcessChain(n.List, e.config.PluginDirs, state.Plugins, ""); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.config.CallTimeout}

@@ -32,8 +32,8 @@ func (fakeInProcess) Mistakes(*libcni.PluginConfig, strictjson.Text) ([]*strictj
 
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
-func (f fakeInProcess) Chain() Chain {
-	c := &fakeChain{fakeExec: f.world.exec, world: f.world, changes: &inprocess.Changes{}}
+func (f fakeInProcess) Chain(iptables string) Chain {
+	c := &fakeChain{iptables: iptables, fakeExec: f.world.exec, world: f.world, changes: &inprocess.Changes{}}
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
 	f.world.chains[c.changes] = c
@@ -52,8 +52,8 @@ func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*inproces
 	return errs
 }
 
-func (f fakeInProcess) RepairChain(r *inprocess.Repair) Chain {
-	c := f.Chain().(*fakeChain)
+func (f fakeInProcess) RepairChain(r *inprocess.Repair, iptables string) Chain {
+	c := f.Chain(iptables).(*fakeChain)
 	c.repair = r
 	return c
 }
@@ -73,6 +73,7 @@ func (f fakeInProcess) ListRules(_ context.Context, changes *inprocess.Changes) 
 }
 
 type fakeChain struct {
+	iptables string
 	*fakeExec
 	world   *world
 	changes *inprocess.Changes

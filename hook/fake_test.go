@@ -598,7 +598,10 @@ type fakeHost struct {
 	filtered int
 	// interfaces are those of Interfaces.
 	interfaces []netns.Interface
+	iptables   string
 }
+
+func (h *fakeHost) IPTables() string { return h.iptables }
 
 func (h *fakeHost) Interfaces() ([]netns.Interface, error)      { return h.interfaces, nil }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error)      { return 0, h.links[name], nil }

@@ -6,6 +6,7 @@ package hook
 import (
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -20,6 +21,8 @@ type Host interface {
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)
 	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
 	PinMTU(bridge string, mtu int) error
+	// IPTables is which program iptables is now: "nft", "legacy", or empty if that is unknown or there is none.
+	IPTables() string
 	// FilterBridges has bridged traffic pass iptables.
 	FilterBridges(log hclog.Logger)
 	// Interfaces returns its interfaces with their addresses.
@@ -36,9 +39,11 @@ var _ Host = kernelHost{}
 func (kernelHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
 func (kernelHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
-func (kernelHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
-func (kernelHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }
-func (kernelHost) Listeners() ([]listener.Listener, error)            { return listener.All() }
+func (kernelHost) IPTables() string                                   { return string(inprocess.CurrentIPTables()) }
+
+func (kernelHost) PinMTU(bridge string, mtu int) error     { return netns.PinMTU(bridge, mtu) }
+func (kernelHost) FilterBridges(log hclog.Logger)          { filterBridges(log, "/proc/sys/net/bridge") }
+func (kernelHost) Listeners() ([]listener.Listener, error) { return listener.All() }
 
 func (kernelHost) Interfaces() ([]netns.Interface, error) {
 	own, err := netns.Open("/proc/thread-self/ns/net")

@@ -148,7 +148,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	if path != "" {
 		o.cleanReplaced(ctx, attachments, chains, errs, absences)
 	}
-	return o.removeLeftovers(ctx, suspects(attachments, errs, absences))
+	return o.removeLeftovers(ctx, o.suspects(attachments, errs, absences))
 }
 
 // cleanReplaced runs forced cleanup for attachments that were removed in process in place of their
@@ -182,7 +182,7 @@ func (o *operation) forgetDetached(a state.Attachment, is absence) error {
 		return o.failure("detach", a, a.Attempts, err)
 	}
 	o.attachmentLog(a).Info("detached")
-	if is != isPresent {
+	if is != isPresent || o.madeByOtherIPTables(a) {
 		return nil
 	}
 	return o.lock.Delete(a.Interface)
@@ -245,11 +245,12 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 	return c, nil
 }
 
-// suspects returns the attachments whose DEL failed, and those whose interface was gone before.
-func suspects(attachments []state.Attachment, errs []error, absences map[string]absence) []state.Suspect {
+// suspects returns the attachments whose DEL failed, those whose interface was gone before, and those whose plugins
+// did not find their rules.
+func (e *Engine) suspects(attachments []state.Attachment, errs []error, absences map[string]absence) []state.Suspect {
 	var found []state.Suspect
 	for i, a := range attachments {
-		if is := absences[a.Interface]; errs[i] != nil || is != isPresent {
+		if is := absences[a.Interface]; errs[i] != nil || is != isPresent || e.madeByOtherIPTables(a) {
 			found = append(found, suspect(a, errs[i], is))
 		}
 	}

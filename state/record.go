@@ -174,6 +174,9 @@ type Attachment struct {
 	Device string `json:"device,omitempty"`
 	// Executor is what executed ADD; empty until it began.
 	Executor Executor `json:"executor,omitempty"`
+	// IPTables is which program iptables was at ADD: "nft", "legacy", or empty for unknown. Rules of one
+	// are none of the other's.
+	IPTables string `json:"iptables,omitempty"`
 	// PluginDirs are where the plugins were found.
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// DependsOn names the interfaces whose attachments this one has to follow. An

@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,13 @@ const (
 	nftablesBackend = "nftables"
 )
 
-// backend returns the configured backend, or that which the host has, iptables first.
-func backend(ctx context.Context, configured *string) string {
+// backend returns the configured backend, or that which the host has, iptables first. kind is which iptables the host had
+// when the rules were made.
+func backend(ctx context.Context, configured *string, kind IPTables) string {
 	switch {
 	case configured != nil:
 		return *configured
-	case !supportsIPTables(ctx) && supportsNFTables():
+	case !supportsIPTables(ctx, kind) && supportsNFTables():
 		return nftablesBackend
 	}
 	return iptablesBackend
@@ -31,21 +33,21 @@ func backend(ctx context.Context, configured *string) string {
 
 // supportsIPTables tells whether iptables is usable. It is asked itself only if the answer
 // depends on modules that the kernel may load.
-func supportsIPTables(ctx context.Context) bool {
-	if _, err := exec.LookPath("iptables"); err != nil {
-		return false
+func supportsIPTables(ctx context.Context, kind IPTables) bool {
+	program := kind.program(iptables.ProtocolIPv4, "")
+	if _, err := exec.LookPath(program); err != nil {
+		return kind != "" // it was there, and has to be there to remove them
 	}
-	host := &iptablesHost{family: iptables.ProtocolIPv4}
-	if host.identify(); !host.legacy {
+	if cmp.Or(kind, CurrentIPTables()) == IPTablesNFT {
 		return supportsNFTables()
 	}
-	return canListRules(ctx)
+	return canListRules(ctx, program)
 }
 
 // canListRules tells whether iptables can tell whether a chain exists. If it does not answer
 // because another program has its lock, it is usable.
-func canListRules(ctx context.Context) bool {
-	err := exec.CommandContext(ctx, "iptables", "-t", "filter", "-S", "INPUT", "1", fmt.Sprintf("--wait=%d", lockTimeout)).Run()
+func canListRules(ctx context.Context, program string) bool {
+	err := exec.CommandContext(ctx, program, "-t", "filter", "-S", "INPUT", "1", fmt.Sprintf("--wait=%d", lockTimeout)).Run()
 	var exit *exec.ExitError
 	return err == nil || ctx.Err() != nil || errors.As(err, &exit) && (exit.ExitCode() == noSuchChain || exit.ExitCode() == lockHeld)
 }

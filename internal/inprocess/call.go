@@ -40,6 +40,8 @@ type call struct {
 	sysctls sysctl.Tree
 	// connect is that of the chain.
 	connect Connect
+	// iptables is that of the chain.
+	iptables IPTables
 	// repair is that of the chain.
 	repair *Repair
 }

@@ -25,6 +25,8 @@ type Chain struct {
 	Connect Connect
 	// Repair is what CHECK finds missing and makes. Nil: CHECK only looks.
 	Repair *Repair
+	// IPTables is which iptables makes the rules, or has made them. Empty: that of the host.
+	IPTables IPTables
 
 	changes Changes
 }
@@ -80,7 +82,8 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	if err != nil {
 		return nil, err
 	}
-	call.changes, call.connect, call.repair = &c.changes, c.Connect, c.Repair
+	c.changes.iptables = c.IPTables
+	call.changes, call.connect, call.iptables, call.repair = &c.changes, c.Connect, c.IPTables, c.Repair
 	defer call.sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]
 	if !ok {

@@ -17,7 +17,9 @@ import (
 // and leases to release. The zero value has none.
 type Changes struct {
 	rules []rules
-	links []link
+	// iptables is which program is to change them. Empty: that of the host.
+	iptables IPTables
+	links    []link
 	// leases release addresses when the links that have them, and the rules of the
 	// attachment, are removed: they may be given out again at once.
 	leases []func(context.Context) error
@@ -129,7 +131,9 @@ type rulesHost struct {
 // lacks what all share, each plugin's rules are handled separately.
 func (h *rulesHost) commit(all []*Changes, errs []error) {
 	commitNFTables(h.socket, h.err, all, errs)
-	for _, family := range iptablesFamilies {
-		(&iptablesHost{ctx: h.ctx, holds: h.holds, family: family, socket: h.socket}).commit(all, errs)
+	for _, kind := range kindsOf(all) {
+		for _, family := range iptablesFamilies {
+			(&iptablesHost{ctx: h.ctx, holds: h.holds, kind: kind, family: family, socket: h.socket}).commit(all, errs)
+		}
 	}
 }

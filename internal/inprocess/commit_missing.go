@@ -33,8 +33,10 @@ func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
 	}
 	m := &missingRules{ctx: ctx, holds: holds, all: all, incomplete: map[*Changes]bool{}}
 	m.run(m.nftables)
-	for _, family := range iptablesFamilies {
-		m.run(func() error { return m.iptables(family) })
+	for _, kind := range kindsOf(all) {
+		for _, family := range iptablesFamilies {
+			m.run(func() error { return m.iptables(kind, family) })
+		}
 	}
 	m.forgetFlows()
 }

@@ -130,7 +130,7 @@ func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*i
 
 // checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
 func (r *iptablesRules) checkFirewallSteps(ctx context.Context) error {
-	ipt, err := openIPTables(ctx, r.family)
+	ipt, err := openIPTables(ctx, "", r.family)
 	if err != nil {
 		return err
 	}

@@ -105,13 +105,13 @@ func (h *iptablesHost) commit(all []*Changes, errs []error) {
 	}
 }
 
-// changes returns the changes of the family, without the removal of what is known not to
+// changes returns the changes of the kind and the family, without the removal of what is known not to
 // exist.
 func (h *iptablesHost) changes(all []*Changes) iptablesChangeList {
 	var changes iptablesChangeList
 	for i, c := range all {
 		for _, r := range c.rules {
-			if r.iptables != nil && r.iptables.family == h.family {
+			if c.iptables == h.kind && r.iptables != nil && r.iptables.family == h.family {
 				changes = append(changes, iptablesChange{iptablesRules: r.iptables, remove: r.remove, owner: i})
 			}
 		}

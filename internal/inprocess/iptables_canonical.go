@@ -18,6 +18,7 @@ import (
 // each rule is added to a chain of its own in an empty network namespace. Only so is a listing
 // of thousands of rules compared without a process for each, whatever the version and backend.
 type canonicalRules struct {
+	kind   IPTables
 	family iptables.Protocol
 	// chains have the number of the chain that a rule of a table is in.
 	chains  map[string]int
@@ -28,8 +29,8 @@ type canonicalRules struct {
 var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
 
 // canonical returns the lines of all rules of the changes.
-func canonical(ctx context.Context, family iptables.Protocol, all []*iptablesRules) (*canonicalRules, error) {
-	c := &canonicalRules{family: family, chains: map[string]int{}}
+func canonical(ctx context.Context, kind IPTables, family iptables.Protocol, all []*iptablesRules) (*canonicalRules, error) {
+	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}
 	text, err := c.text(all)
 	if err != nil {
 		return nil, err
@@ -40,10 +41,10 @@ func canonical(ctx context.Context, family iptables.Protocol, all []*iptablesRul
 	}
 	defer empty.Close() //nolint:errcheck // it ends with that
 	err = empty.Do(func() error {
-		if err := (&iptablesHost{ctx: ctx, family: family}).restore(text); err != nil {
+		if err := (&iptablesHost{ctx: ctx, kind: kind, family: family}).restore(text); err != nil {
 			return err
 		}
-		c.listing, _, err = listIPTables(ctx, family)
+		c.listing, _, err = listIPTables(ctx, kind, family)
 		return err
 	})
 	return c, err

@@ -9,21 +9,21 @@ import (
 )
 
 // check looks for all rules of the attachment, in one process if they exist.
-func (r *iptablesRules) check(ctx context.Context) error {
+func (r *iptablesRules) check(ctx context.Context, kind IPTables) error {
 	t := &iptablesTransaction{}
 	t.check(r)
-	if (&iptablesHost{ctx: ctx, family: r.family}).restoreTable(t, r.table) == nil {
+	if (&iptablesHost{ctx: ctx, kind: kind, family: r.family}).restoreTable(t, r.table) == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return r.checkSteps(ctx)
+	return r.checkSteps(ctx, kind)
 }
 
 // checkSteps tells what is missing.
-func (r *iptablesRules) checkSteps(ctx context.Context) error {
-	ipt, err := openIPTables(ctx, r.family)
+func (r *iptablesRules) checkSteps(ctx context.Context, kind IPTables) error {
+	ipt, err := openIPTables(ctx, kind, r.family)
 	if err != nil {
 		return err
 	}

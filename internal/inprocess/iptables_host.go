@@ -5,10 +5,10 @@ package inprocess
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,6 +22,8 @@ type iptablesHost struct {
 	// holds are inherited by programs.
 	holds  []*os.File
 	family iptables.Protocol
+	// kind is which program has made the rules. Empty: that of the host.
+	kind IPTables
 	// socket is nil if there is no connection.
 	socket *nftablesSocket
 	// nft and legacy are whether iptables may be that program. Both: it is unknown, or there
@@ -31,16 +33,12 @@ type iptablesHost struct {
 	missing bool
 }
 
-// identify finds out which program iptables is. Distributions have links to one that has its
-// name.
+// identify finds out which program iptables is.
 func (h *iptablesHost) identify() {
-	h.nft, h.legacy, h.missing = true, true, true
-	if path, err := exec.LookPath(restoreProgram(h.family)); err == nil {
-		h.missing = false
-		name, _ := filepath.EvalSymlinks(path)
-		h.nft = !strings.Contains(filepath.Base(name), "legacy")
-		h.legacy = !strings.Contains(filepath.Base(name), "nft")
-	}
+	_, err := exec.LookPath(h.kind.program(h.family, "-restore"))
+	h.missing = err != nil
+	kind := cmp.Or(h.kind, CurrentIPTables())
+	h.nft, h.legacy = kind != IPTablesLegacy, kind != IPTablesNFT
 }
 
 // lacks tells whether it is certain that a table has no such chain.
@@ -82,7 +80,7 @@ func (h *iptablesHost) nftablesTable(name string) *nftablesTable {
 
 // namesSlowly asks iptables for the rules.
 func (h *iptablesHost) namesSlowly(r *iptablesRules) bool {
-	ipt, err := openIPTables(h.ctx, h.family)
+	ipt, err := openIPTables(h.ctx, h.kind, h.family)
 	if err != nil {
 		return true
 	}

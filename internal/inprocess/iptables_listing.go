@@ -21,11 +21,8 @@ type iptablesListing map[string]map[string][]string
 
 // listIPTables lists all rules of a family in this network namespace, but for the tables that iptables cannot
 // list, which it names.
-func listIPTables(ctx context.Context, family iptables.Protocol) (listing iptablesListing, unlisted []string, err error) {
-	program := "iptables-save"
-	if family == iptables.ProtocolIPv6 {
-		program = "ip6tables-save"
-	}
+func listIPTables(ctx context.Context, kind IPTables, family iptables.Protocol) (listing iptablesListing, unlisted []string, err error) {
+	program := kind.program(family, "-save")
 	cmd := exec.CommandContext(ctx, program)
 	cmd.WaitDelay = time.Second // a child of it may live on
 	var stderr bytes.Buffer

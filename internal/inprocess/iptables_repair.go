@@ -22,12 +22,12 @@ type ownedIPTables struct {
 	owner *Changes
 }
 
-// iptables adds what is missing of a family: of all attachments together, else of each alone.
-func (m *missingRules) iptables(family iptables.Protocol) error {
+// iptables adds what is missing of a kind and a family: of all attachments together, else of each alone.
+func (m *missingRules) iptables(kind IPTables, family iptables.Protocol) error {
 	var all []ownedIPTables
 	for _, c := range m.all {
 		for _, r := range c.rules {
-			if r.iptables != nil && r.iptables.family == family {
+			if c.iptables == kind && r.iptables != nil && r.iptables.family == family {
 				all = append(all, ownedIPTables{r.iptables, c})
 			}
 		}
@@ -35,7 +35,7 @@ func (m *missingRules) iptables(family iptables.Protocol) error {
 	if len(all) == 0 {
 		return nil
 	}
-	lines, err := canonical(m.ctx, family, plainRules(all))
+	lines, err := canonical(m.ctx, kind, family, plainRules(all))
 	if err != nil {
 		return fmt.Errorf("which rules are missing is unknown: %w", err)
 	}
@@ -62,7 +62,7 @@ func plainRules(all []ownedIPTables) []*iptablesRules {
 
 // addMissing compares rules with those of the host, and adds what is missing.
 func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) error {
-	host, unlisted, err := listIPTables(m.ctx, lines.family)
+	host, unlisted, err := listIPTables(m.ctx, lines.kind, lines.family)
 	if err != nil {
 		return err
 	}
@@ -84,13 +84,13 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 		}
 		a.writeTo(t)
 	}
-	return (&iptablesHost{ctx: m.ctx, holds: m.holds, family: lines.family}).restore(t)
+	return (&iptablesHost{ctx: m.ctx, holds: m.holds, kind: lines.kind, family: lines.family}).restore(t)
 }
 
 // checkUnlisted asks iptables for each rule of a table that it cannot list, because another program has put into it
 // what iptables does not know. Which rules are missing is not told, so none are added.
 func (m *missingRules) checkUnlisted(r ownedIPTables) {
-	if err := r.check(m.ctx); err != nil {
+	if err := r.check(m.ctx, r.owner.iptables); err != nil {
 		r.owner.repair.fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"os/exec"
-
-	"github.com/coreos/go-iptables/iptables"
 )
 
 // lockTimeout is how many seconds iptables waits for another process that changes rules.
@@ -19,7 +17,7 @@ func (h *iptablesHost) restore(t *iptablesTransaction) error {
 	if t.err != nil || t.text.Len() == 0 {
 		return t.err
 	}
-	program := restoreProgram(h.family)
+	program := h.kind.program(h.family, "-restore")
 	cmd := exec.CommandContext(h.ctx, program, "--noflush", fmt.Sprintf("--wait=%d", lockTimeout))
 	cmd.Stdin = bytes.NewReader(t.text.Bytes())
 	cmd.ExtraFiles = h.holds
@@ -37,11 +35,4 @@ func (h *iptablesHost) restoreTable(t *iptablesTransaction, table string) error 
 	whole.text.Write(t.text.Bytes())
 	whole.commit()
 	return h.restore(whole)
-}
-
-func restoreProgram(family iptables.Protocol) string {
-	if family == iptables.ProtocolIPv6 {
-		return "ip6tables-restore"
-	}
-	return "iptables-restore"
 }

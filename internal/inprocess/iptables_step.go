@@ -20,7 +20,7 @@ type iptablesSteps struct {
 }
 
 func (h *iptablesHost) steps(table string) (*iptablesSteps, error) {
-	ipt, err := openIPTables(h.ctx, h.family)
+	ipt, err := openIPTables(h.ctx, h.kind, h.family)
 	return &iptablesSteps{ipt, h, table}, err
 }
 

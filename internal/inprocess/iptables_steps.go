@@ -18,7 +18,7 @@ import (
 )
 
 // openIPTables returns iptables that waits for its lock until the deadline of ctx, to the second.
-func openIPTables(ctx context.Context, family iptables.Protocol) (*iptables.IPTables, error) {
+func openIPTables(ctx context.Context, kind IPTables, family iptables.Protocol) (*iptables.IPTables, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -26,7 +26,7 @@ func openIPTables(ctx context.Context, family iptables.Protocol) (*iptables.IPTa
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, int(time.Until(deadline)/time.Second)+1) // 0 is no limit
 	}
-	ipt, err := iptables.New(iptables.IPFamily(family), iptables.Timeout(wait))
+	ipt, err := iptables.New(iptables.IPFamily(family), iptables.Path(kind.program(family, "")), iptables.Timeout(wait))
 	if err != nil {
 		return nil, fmt.Errorf("failed to locate iptables: %w", err)
 	}

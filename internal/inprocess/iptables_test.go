@@ -39,7 +39,7 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 				return errs[0]
 			}
 		}
-		ipt, err := openIPTables(t.Context(), iptables.ProtocolIPv4)
+		ipt, err := openIPTables(t.Context(), "", iptables.ProtocolIPv4)
 		if err != nil {
 			return err
 		}

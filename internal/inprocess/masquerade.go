@@ -22,7 +22,7 @@ type masquerade struct {
 
 // addMasquerade leaves the rules to be added.
 func (c *call) addMasquerade(m masquerade) error {
-	switch backend(c.ctx, m.backend) {
+	switch backend(c.ctx, m.backend, c.iptables) {
 	case iptablesBackend:
 		for _, r := range m.iptables() {
 			c.changes.rules = append(c.changes.rules, rules{iptables: r})

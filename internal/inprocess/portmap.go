@@ -62,7 +62,7 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 		made := iptablesBackend // ADD refuses them with the other, whatever the host has now
 		conf.Backend = &made
 	}
-	if err := conf.complete(c.ctx); err != nil {
+	if err := conf.complete(c.ctx, c.iptables); err != nil {
 		return nil, nil, err
 	}
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -80,7 +80,7 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 }
 
 // complete sets defaults, and refuses what contradicts itself.
-func (conf *portmapConfig) complete(ctx context.Context) error {
+func (conf *portmapConfig) complete(ctx context.Context, kind IPTables) error {
 	if conf.MarkMasqBit != nil && conf.ExternalSetMarkChain != nil {
 		return errors.New("Cannot specify externalSetMarkChain and markMasqBit") //nolint:staticcheck // the reference plugin's text
 	}
@@ -91,7 +91,7 @@ func (conf *portmapConfig) complete(ctx context.Context) error {
 	if *conf.MarkMasqBit < 0 || *conf.MarkMasqBit > 31 {
 		return errors.New("MasqMarkBit must be between 0 and 31")
 	}
-	chosen := backend(ctx, conf.Backend)
+	chosen := backend(ctx, conf.Backend, kind)
 	conf.Backend = &chosen
 	other := iptablesBackend
 	if chosen == iptablesBackend {
@@ -145,7 +145,7 @@ func understandsPortmap(config []byte) error {
 			continue
 		}
 		some := slices.ContainsFunc(*conditions, func(word string) bool { return word != "" })
-		if some && backend(context.Background(), conf.Backend) == nftablesBackend {
+		if some && backend(context.Background(), conf.Backend, "") == nftablesBackend {
 			return fmt.Errorf("%s is in the syntax of nft", name)
 		}
 		if slices.ContainsFunc(*conditions, func(word string) bool { return strings.ContainsAny(word, unreadable) }) {

@@ -146,7 +146,7 @@ func truncateComment(comment string) string {
 func (conf *portmapConfig) checkIPTables(ctx context.Context, address net.IPNet) error {
 	r := conf.iptables(address)
 	r.shared = nil // the reference plugin does not look at them
-	if err := r.check(ctx); err != nil {
+	if err := r.check(ctx, ""); err != nil {
 		return fmt.Errorf("could not check %s dnat: %w", map[bool]string{true: "ipv4", false: "ipv6"}[isIPv4(address.IP)], err)
 	}
 	return nil

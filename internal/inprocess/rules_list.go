@@ -51,11 +51,11 @@ func listIPTablesRules(ctx context.Context, family iptables.Protocol, c *Changes
 	if len(all) == 0 {
 		return nil, nil
 	}
-	lines, err := canonical(ctx, family, all)
+	lines, err := canonical(ctx, c.iptables, family, all)
 	if err != nil {
 		return nil, fmt.Errorf("which rules it has to have is unknown: %w", err)
 	}
-	host, unlisted, err := listIPTables(ctx, family)
+	host, unlisted, err := listIPTables(ctx, c.iptables, family)
 	if err != nil {
 		return nil, err
 	}

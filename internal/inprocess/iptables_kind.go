@@ -1,0 +1,59 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+)
+
+// IPTables is which program iptables is: rules of one are none of the other's. Empty: that of the host now, or unknown.
+type IPTables string
+
+// Kinds of iptables.
+const (
+	IPTablesNFT    IPTables = "nft"
+	IPTablesLegacy IPTables = "legacy"
+)
+
+// CurrentIPTables returns which one iptables is on this host now. Distributions have links to programs that have its name.
+func CurrentIPTables() IPTables {
+	path, err := exec.LookPath("iptables-restore")
+	if err != nil {
+		return ""
+	}
+	name, _ := filepath.EvalSymlinks(path)
+	switch name = filepath.Base(name); {
+	case strings.Contains(name, "legacy"):
+		return IPTablesLegacy
+	case strings.Contains(name, "nft"):
+		return IPTablesNFT
+	}
+	return ""
+}
+
+// program returns the name of a program: iptables, ip6tables-restore and so on. The kind has a name of its own where
+// the host's iptables is the other one by now.
+func (k IPTables) program(family iptables.Protocol, suffix string) string {
+	name := programOf(family)
+	if k != "" && k != CurrentIPTables() {
+		name += "-" + string(k)
+	}
+	return name + suffix
+}
+
+// kindsOf returns those of the attachments, each once.
+func kindsOf(all []*Changes) []IPTables {
+	var kinds []IPTables
+	for _, c := range all {
+		if !slices.Contains(kinds, c.iptables) {
+			kinds = append(kinds, c.iptables)
+		}
+	}
+	return kinds
+}

@@ -20,7 +20,7 @@ type device struct {
 
 // deviceOf returns that of an attachment, wherever it is by now.
 func deviceOf(a state.Allocation, attachment state.Attachment, owner Owner) Object {
-	d := &device{netns.Device{Name: attachment.Device, Interface: attachment.Interface}, a}
+	d := &device{netns.Device{Name: attachment.Device, Interface: attachment.Interface, Index: attachment.DeviceIndex, Kind: attachment.DeviceKind}, a}
 	var conf struct{ Plugins []struct{ Device string } }
 	if d.Name == "" && json.Unmarshal(attachment.ConfList, &conf) == nil && len(conf.Plugins) > 0 {
 		d.Name = conf.Plugins[0].Device

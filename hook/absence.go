@@ -68,6 +68,9 @@ func mayOwn(a state.Attachment, i netns.Interface) bool {
 	if a.Planned && a.FormerResult != nil { // nothing of it is left: see recordUndone
 		return false
 	}
+	if a.DeviceKind != "" { // the plugin would name it after its alias, which a task may have changed
+		return i.Index == a.DeviceIndex && i.Kind == a.DeviceKind && i.Alias == a.Device
+	}
 	seen, err := readStatus(a)
 	if err == nil && seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC) || shows(a, []netns.Interface{i}) {
 		return true
@@ -85,13 +88,12 @@ func movesDevice(a state.Attachment) bool {
 	return err == nil && len(list.Plugins) > 0 && list.Plugins[0].Network.Type == "host-device"
 }
 
-// deviceOf returns the name on the host of an attachment's interface; empty if it is none of the host's.
-func deviceOf(a state.Attachment, present []netns.Interface) string {
-	at := indexOf(present, a.Interface)
-	if at < 0 || !movesDevice(a) {
-		return ""
+// noteDevice writes into the record of an attachment which device of the host its interface is, if it is one.
+func noteDevice(a *state.Attachment, present []netns.Interface) {
+	a.Device, a.DeviceIndex, a.DeviceKind = "", 0, ""
+	if at := indexOf(present, a.Interface); at >= 0 && movesDevice(*a) {
+		a.Device, a.DeviceIndex, a.DeviceKind = present[at].Alias, present[at].Index, present[at].Kind
 	}
-	return present[at].Alias
 }
 
 // makesOuterLink tells whether the interface of an attachment is known to have its link on the host.

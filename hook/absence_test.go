@@ -196,3 +196,30 @@ func TestMayOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestDeviceIsKnownByItsIndex: the plugin would move whatever has the interface's name to the host, under the name in its alias.
+func TestDeviceIsKnownByItsIndex(t *testing.T) {
+	list := []byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "host-device"}]}`)
+	device := netns.Interface{Name: "net1", MAC: "02:00:00:00:00:01", Index: 7, Kind: "device", Alias: "lan0"}
+	a := state.Attachment{Interface: "net1", ConfList: list, Status: []byte(`{"mac": "02:00:00:00:00:01"}`)}
+	noteDevice(&a, []netns.Interface{device})
+	if a.Device != "lan0" || a.DeviceIndex != 7 || a.DeviceKind != "device" {
+		t.Errorf("noted %q %d %q", a.Device, a.DeviceIndex, a.DeviceKind)
+	}
+	for name, test := range map[string]struct {
+		change func(i *netns.Interface)
+		want   bool
+	}{
+		"as it was":     {func(*netns.Interface) {}, true},
+		"another MAC":   {func(i *netns.Interface) { i.MAC = "02:00:00:00:00:02" }, true},
+		"another alias": {func(i *netns.Interface) { i.Alias = "eth9" }, false},
+		"another index": {func(i *netns.Interface) { i.Index = 8 }, false},
+		"another kind":  {func(i *netns.Interface) { i.Kind = "veth" }, false},
+	} {
+		i := device
+		test.change(&i)
+		if got := mayOwn(a, i); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

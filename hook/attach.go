@@ -149,7 +149,8 @@ func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
 		if err := requirePresent(*a, interfaces); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
-		a.Phase, a.Updated, a.Device = state.Attached, time.Now().UTC(), deviceOf(*a, interfaces)
+		a.Phase, a.Updated = state.Attached, time.Now().UTC()
+		noteDevice(a, interfaces)
 		if a.Status, err = encodeStatus(*a, interfaces, routes, added.mappings); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}

@@ -167,7 +167,7 @@ func (p planned) checkTaken(holder string, a state.Attachment) error {
 }
 
 // sharesLink tells whether an attachment is on a network, or on another one with its bridge or
-// master.
+// master. One without a name is that of the default route, which may be any of them.
 func sharesLink(n *cniconf.Network, a state.Attachment) bool {
 	if a.Network == n.Name {
 		return true
@@ -177,7 +177,7 @@ func sharesLink(n *cniconf.Network, a state.Attachment) bool {
 		return false // it was never attached
 	}
 	for _, d := range (&cniconf.Network{List: list}).Devices() {
-		if d.Name != "" && slices.ContainsFunc(n.Devices(), func(own cniconf.Device) bool { return own.Name == d.Name }) {
+		if slices.ContainsFunc(n.Devices(), func(own cniconf.Device) bool { return own.Name == d.Name || own.Name == "" || d.Name == "" }) {
 			return true
 		}
 	}

@@ -180,3 +180,24 @@ func TestChosenTwice(t *testing.T) {
 		t.Errorf("in a later one: %v", err)
 	}
 }
+
+// TestChosenOnTheDefaultMaster: a network without a master is on that of the default route, as another one that names it.
+func TestChosenOnTheDefaultMaster(t *testing.T) {
+	for _, networks := range [][2]string{{"named", "default"}, {"default", "named"}, {"default", "other"}} {
+		m := newMemory(t, nil)
+		m.host.links = map[string]bool{"uplink": true}
+		m.network(t, "named", `{"type": "macvlan", "master": "uplink", "capabilities": {"mac": true}}`)
+		m.network(t, "default", `{"type": "macvlan", "capabilities": {"mac": true}}`)
+		m.network(t, "other", `{"type": "macvlan", "capabilities": {"mac": true}}`)
+		choose := func(id, network string) error {
+			_, err := m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: network, MAC: "02:00:00:00:00:09"}}})
+			return err
+		}
+		if err := choose("holder", networks[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := choose("chooser", networks[1]); err == nil || !strings.Contains(err.Error(), "allocation holder has it") {
+			t.Errorf("%v: %v", networks, err)
+		}
+	}
+}

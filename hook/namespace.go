@@ -18,7 +18,7 @@ type Namespaces interface {
 	// pinned.
 	New() (Namespace, error)
 	// Open opens the namespace at path. The error is netns.ErrMissing when there is
-	// none.
+	// none, or the host's own: plugins would change the host, and DEL its interfaces.
 	Open(path string) (Namespace, error)
 	// Find opens the namespace that has an ID, wherever on the host it is held open. The
 	// error is netns.ErrMissing when there is none, or none that can be looked into.
@@ -99,6 +99,14 @@ func (kernelNamespaces) Open(path string) (Namespace, error) {
 	ns, err := netns.Open(path)
 	if err != nil {
 		return nil, err // and no *netns.Namespace that is nil
+	}
+	own, err := ns.IsOwn()
+	if err == nil && own {
+		err = &netns.MissingError{Path: path, Reason: "the path is the host's own namespace"}
+	}
+	if err != nil {
+		_ = ns.Close() // the first error is returned
+		return nil, err
 	}
 	return ns, nil
 }

@@ -336,7 +336,7 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 	}
 	done := *a
 	done.FormerResult, done.Error, done.CheckPassed, done.Updated = nil, "", false, time.Now().UTC()
-	done.Device = deviceOf(done, present)
+	noteDevice(&done, present)
 	var routes []netns.Route
 	for _, gateway := range seen.Gateways {
 		routes = append(routes, netns.Route{Interface: a.Interface, Gateway: gateway})

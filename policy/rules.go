@@ -63,7 +63,8 @@ type Rules struct {
 func (s Source) validate() error {
 	for key, patterns := range map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs} {
 		for i, pattern := range patterns {
-			if strings.TrimPrefix(pattern, "!") == "" {
+			name := strings.TrimPrefix(pattern, "!")
+			if name == "" || name != strings.TrimSpace(name) || strings.HasPrefix(name, "!") { // one that matches nothing denies nothing
 				return fmt.Errorf("policy in %s: %s[%d] %q: want a name or a pattern, as in team-* or !team-x", s.File, key, i, pattern)
 			}
 		}

@@ -172,6 +172,10 @@ type Attachment struct {
 	// Device is the name on the host of the interface, if that is a device which a plugin has moved
 	// from there; empty if none has, or until its batch is attached.
 	Device string `json:"device,omitempty"`
+	// DeviceIndex and DeviceKind are those of it in the namespace, which tasks cannot change; zero
+	// if they are unknown.
+	DeviceIndex int    `json:"deviceIndex,omitempty"`
+	DeviceKind  string `json:"deviceKind,omitempty"`
 	// Executor is what executed ADD; empty until it began.
 	Executor Executor `json:"executor,omitempty"`
 	// IPTables is which program iptables was at ADD: "nft", "legacy", or empty for unknown. Rules of one

@@ -23,6 +23,9 @@ type Device struct {
 	Interface string
 	// MAC tells it from others. Empty: it is unknown.
 	MAC string
+	// Index and Kind are those that the kernel says in the namespace: a task makes no device, and changes neither. Zero: they are unknown.
+	Index int
+	Kind  string
 }
 
 // ReturnDevice moves a device from the namespace to the caller's, down and under the name that it had there.
@@ -45,10 +48,11 @@ func (n *Namespace) ReturnDevice(d Device) error {
 	return nil
 }
 
-// find returns the device among the links of the namespace, or nil. The alias outlasts what tasks rename; a MAC
-// alone proves nothing, as a VLAN on the device has it, too.
+// find returns the device among the links of the namespace, or nil. The index and the alias outlast what tasks rename; a
+// MAC alone proves nothing, as a VLAN on the device has it, too. An interface of another kind is never the device.
 func (d Device) find(links []netlink.Link) netlink.Link {
 	for _, is := range []func(a *netlink.LinkAttrs, kind string) bool{
+		func(a *netlink.LinkAttrs, _ string) bool { return a.Index == d.Index && d.Kind != "" },
 		func(a *netlink.LinkAttrs, _ string) bool {
 			return a.Alias != "" && a.Alias == d.Name && d.has(a.HardwareAddr.String())
 		},
@@ -60,7 +64,10 @@ func (d Device) find(links []netlink.Link) netlink.Link {
 			return kind == "device" && (a.Name == d.Interface || d.has(a.HardwareAddr.String())) && a.Name != "lo"
 		},
 	} {
-		if i := slices.IndexFunc(links, func(link netlink.Link) bool { return is(link.Attrs(), link.Type()) }); i >= 0 {
+		i := slices.IndexFunc(links, func(link netlink.Link) bool {
+			return (d.Kind == "" || d.Kind == link.Type()) && is(link.Attrs(), link.Type())
+		})
+		if i >= 0 {
 			return links[i]
 		}
 	}

@@ -18,6 +18,7 @@ func TestRootReturnDevice(t *testing.T) {
 	roottest.Require(t)
 	const mac = "02:00:00:00:aa:01"
 	whole := netns.Device{Name: "lan7", Interface: "net1", MAC: mac}
+	known := netns.Device{Name: "lan7", Interface: "net1", MAC: mac, Index: 77, Kind: "veth"}
 	for name, test := range map[string]struct {
 		device netns.Device
 		// task is run in the namespace by ip -batch.
@@ -34,6 +35,8 @@ func TestRootReturnDevice(t *testing.T) {
 		"another MAC and name":             {whole, "link set net1 name mine address 02:00:00:00:aa:02", false},
 		"no alias":                         {whole, `link set net1 alias ""`, false},
 		"a bridge with its MAC":            {whole, "link set net1 name mine\nlink add vlan0 address " + mac + " type bridge", false},
+		"all that a task can change":       {known, `link set net1 name mine address 02:00:00:00:aa:02 alias evil0`, false},
+		"one of another kind has it":       {netns.Device{Name: "lan7", Interface: "net1", MAC: mac, Index: 78, Kind: "veth"}, "link set net1 name mine address 02:00:00:00:aa:02 alias \"\"\nlink add net1 address " + mac + " type bridge\nlink set net1 alias lan7", true},
 		"its name is only in its alias":    {netns.Device{Interface: "net1"}, "", false},
 		"renamed, not on record":           {netns.Device{Interface: "net1"}, "link set net1 name mine", true},
 		"another interface of its name":    {netns.Device{Interface: "net1", MAC: mac}, "link set net1 name mine\nlink add net1 type veth peer name zz", true},
@@ -42,7 +45,7 @@ func TestRootReturnDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := create(t, "device")
 			n := openNamespace(t, path)
-			ip(t, "link add lan7 address "+mac+" type veth peer name lan7peer")
+			ip(t, "link add lan7 index 77 address "+mac+" type veth peer name lan7peer")
 			t.Cleanup(func() { ip(t, "link del lan7peer") })
 			ip(t, "link set lan7 netns device name net1 alias lan7")
 			ip(t, "-n device link set net1 up")
@@ -102,5 +105,23 @@ func TestRootRestoreDevice(t *testing.T) {
 			t.Error(err)
 		}
 		ip(t, "link show lan7")
+	}
+}
+
+// TestRootReturnDeviceByIndex: a task can give an interface of its own all that it can change of a device.
+func TestRootReturnDeviceByIndex(t *testing.T) {
+	roottest.Require(t)
+	n := openNamespace(t, create(t, "device"))
+	d := netns.Device{Name: "lan7", Interface: "net1", MAC: "02:00:00:00:aa:01", Index: 77, Kind: "veth"}
+	ip(t, "link add lan7 index 77 address "+d.MAC+" type veth peer name lan7peer")
+	t.Cleanup(func() { ip(t, "link del lan7peer") })
+	ip(t, "link set lan7 netns device name mine alias mine address 02:00:00:00:aa:02")
+	ip(t, "-n device link add net1 address "+d.MAC+" type veth peer name zz")
+	ip(t, "-n device link set net1 alias lan7")
+	if err := n.ReturnDevice(d); err != nil {
+		t.Error(err)
+	}
+	if links := sandbox.Run(t, "ip", "-o", "link", "show", "lan7"); !strings.Contains(links, "lan7@lan7peer") {
+		t.Errorf("the host's lan7 is the task's:\n%s", links)
 	}
 }

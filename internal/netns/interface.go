@@ -23,8 +23,10 @@ type Interface struct {
 	// Alias is a note, in which the plugin host-device keeps the name on the host.
 	Alias string
 	MAC   string
-	MTU   int
-	Up    bool
+	// Kind is the kernel's, such as veth; that of hardware is device.
+	Kind string
+	MTU  int
+	Up   bool
 	// Addresses are those of scope global, IPv4 first, each family in order.
 	Addresses []netip.Prefix
 	// Link is the index of its master or its peer; 0 if it has none.
@@ -52,7 +54,7 @@ func (n *Namespace) Interfaces() ([]Interface, error) {
 	for _, link := range links {
 		attrs := link.Attrs()
 		i := Interface{
-			Name: attrs.Name, AlternativeNames: attrs.AltNames, Alias: attrs.Alias, MAC: attrs.HardwareAddr.String(), MTU: attrs.MTU,
+			Name: attrs.Name, AlternativeNames: attrs.AltNames, Alias: attrs.Alias, MAC: attrs.HardwareAddr.String(), Kind: link.Type(), MTU: attrs.MTU,
 			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
 			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex,
 		}

@@ -191,12 +191,18 @@ func IsOwn(path string) (bool, error) {
 		return false, err
 	}
 	defer handle.Close() //nolint:errcheck // read only
+	n := Namespace{handle: handle}
+	return n.IsOwn()
+}
+
+// IsOwn tells whether the namespace is the caller's.
+func (n *Namespace) IsOwn() (bool, error) {
 	own, err := vishns.Get()
 	if err != nil {
 		return false, fmt.Errorf("open the own network namespace: %w", err)
 	}
 	defer own.Close() //nolint:errcheck // read only
-	return handle.Equal(own), nil
+	return n.handle.Equal(own), nil
 }
 
 // refer opens the path after checking that it is a network namespace.

@@ -6,6 +6,7 @@ package hook
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -103,7 +104,9 @@ type pluginConf struct {
 	IPAM             struct {
 		Type   string `json:"type"`
 		Routes []struct {
-			Dst string `json:"dst"`
+			Dst      string `json:"dst"`
+			Table    int    `json:"table"`
+			Priority int    `json:"priority"`
 		} `json:"routes"`
 	} `json:"ipam"`
 }
@@ -128,7 +131,7 @@ func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 			return true
 		}
 		for _, route := range conf.IPAM.Routes {
-			if route.Dst == "0.0.0.0/0" || route.Dst == "::/0" {
+			if to, err := netip.ParsePrefix(route.Dst); err == nil && to.Bits() == 0 {
 				return true
 			}
 		}

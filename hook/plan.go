@@ -87,6 +87,9 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 	if err := p.readOptions(); err != nil {
 		return err
 	}
+	if err := p.refuseSharedRoutes(); err != nil {
+		return err
+	}
 	if err := p.checkAddresses(e.config.Host); err != nil {
 		return err
 	}

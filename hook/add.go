@@ -69,6 +69,9 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	if err != nil {
 		return nil, err
 	}
+	if c.changes == nil {
+		o.guardLoopback(ctx, *a)
+	}
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
 		if err := o.recordBegun(abort, a); err != nil {
@@ -84,6 +87,17 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 		return nil, err
 	}
 	return c, o.checkPortFamilies(*a)
+}
+
+// guardLoopback does what is done in process, before the plugin portmap sets route_localnet. A host on which nothing can guard
+// its services is left as the plugin leaves it.
+func (o *operation) guardLoopback(ctx context.Context, a state.Attachment) {
+	if o.config.InProcess == nil || a.CapabilityArgs["portMappings"] == nil {
+		return
+	}
+	if err := o.config.InProcess.GuardLoopback(ctx); err != nil {
+		o.attachmentLog(a).Warn("tasks can reach services of the host that listen on 127.0.0.1: the kernel has no nftables", "error", err)
+	}
 }
 
 // commitAdded makes what the chains of attachments have left. Their results, which DEL needs

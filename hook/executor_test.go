@@ -61,6 +61,14 @@ func (f fakeInProcess) RepairChain(r *inprocess.Repair, iptables string) Chain {
 // CommitMissing adds nothing: fakeChain has no rules.
 func (fakeInProcess) CommitMissing(context.Context, []*os.File, []*inprocess.Changes) {}
 
+// GuardLoopback counts.
+func (f fakeInProcess) GuardLoopback(context.Context) error {
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	f.world.guarded++
+	return nil
+}
+
 // ListRules has what CHECK of the chain finds missing for a rule that is not there.
 func (f fakeInProcess) ListRules(_ context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
 	f.world.mu.Lock()
@@ -366,5 +374,23 @@ func TestUnknownExecutor(t *testing.T) {
 	_, err := NewEngine(Config{Executor: "native", StateDir: t.TempDir()})
 	if err == nil || err.Error() != `executor "native": want "auto" or "plugins"` {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestGuardsLoopback: plugins that publish ports are executed behind the guard.
+func TestGuardsLoopback(t *testing.T) {
+	i := install(t)
+	i.inProcess = true
+	w := newWorld(t, i)
+	o := &operation{Engine: w.Engine, log: w.log}
+	for range 2 {
+		o.guardLoopback(t.Context(), state.Attachment{})
+		if w.guarded != 0 {
+			t.Error("it is made for an attachment without ports")
+		}
+	}
+	o.guardLoopback(t.Context(), state.Attachment{CapabilityArgs: map[string]any{"portMappings": []any{}}})
+	if w.guarded != 1 {
+		t.Errorf("it is made %d times for ports", w.guarded)
 	}
 }

@@ -21,7 +21,7 @@ var (
 )
 
 // withoutDeviations leaves out what is not as with the plugins on purpose (docs/differences.md): the MAC of a bridge that
-// is not configured, and the MTU and accept_ra of bridges that were there before.
+// is not configured, the MTU and accept_ra of bridges that were there before, and the guard of 127.0.0.0/8.
 func withoutDeviations(prepare, lines []string) []string {
 	bridges, before := map[string]bool{}, map[string]bool{}
 	for _, line := range lines {
@@ -33,6 +33,9 @@ func withoutDeviations(prepare, lines []string) []string {
 		before[m[1]] = true
 	}
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		if strings.HasPrefix(line, "nft ") && strings.Contains(line, " table ip allocnet_loopback") {
+			return true
+		}
 		if m := ownMAC.FindStringSubmatch(line); m != nil {
 			return bridges[m[1]]
 		}

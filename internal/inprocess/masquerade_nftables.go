@@ -25,7 +25,7 @@ var masqueradeTable = &nftablesTable{
 		comment: "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet",
 	}, {
 		name: "postrouting",
-		hook: &nftablesHook{nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource},
+		hook: &nftablesHook{number: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource},
 		rules: []nftablesRule{
 			{chain: "postrouting", exprs: returnMulticast(net.IPv4(224, 0, 0, 0), net.CIDRMask(4, 32))},
 			{chain: "postrouting", exprs: returnMulticast(net.ParseIP("ff00::"), net.CIDRMask(8, 128))},

@@ -40,10 +40,11 @@ type nftablesChain struct {
 	rules []nftablesRule
 }
 
-// nftablesHook is the hook of a base chain of type nat.
+// nftablesHook is the hook of a base chain of type nat, or of type filter.
 type nftablesHook struct {
 	number   *nftables.ChainHook
 	priority *nftables.ChainPriority
+	filters  bool
 }
 
 // nftablesRule is a rule in a chain.

@@ -41,7 +41,11 @@ func (b *nftablesBatch) addChain(t *nftablesTable, c *nftablesChain) {
 		text(unix.NFTA_CHAIN_NAME, c.name),
 	}
 	if c.hook != nil {
-		attrs = append(attrs, text(unix.NFTA_CHAIN_TYPE, string(nftables.ChainTypeNAT)), b.nested(unix.NFTA_CHAIN_HOOK,
+		kind := nftables.ChainTypeNAT
+		if c.hook.filters {
+			kind = nftables.ChainTypeFilter
+		}
+		attrs = append(attrs, text(unix.NFTA_CHAIN_TYPE, string(kind)), b.nested(unix.NFTA_CHAIN_HOOK,
 			number(unix.NFTA_HOOK_HOOKNUM, uint32(*c.hook.number)),
 			number(unix.NFTA_HOOK_PRIORITY, uint32(*c.hook.priority))))
 	}

@@ -201,22 +201,26 @@ func addPortmap(c *call) (*current.Result, error) {
 	if len(conf.RuntimeConfig.PortMappings) == 0 {
 		return result, nil
 	}
+	routesLocalnet := conf.routesLocalnet()
+	if routesLocalnet {
+		c.changes.rules = append(c.changes.rules, guardRules())
+	}
 	for _, address := range conf.addresses {
 		r, err := conf.rules(address)
 		if err != nil {
 			return nil, err
 		}
 		c.changes.rules = append(c.changes.rules, r)
-		c.changes.after = append(c.changes.after, func() error { return conf.published(address.IP) })
+		c.changes.after = append(c.changes.after, func() error { return conf.published(address.IP, routesLocalnet) })
 	}
 	return result, nil
 }
 
 // published completes what the rules of an address need. Stale flows are no error, as in the
 // reference plugin.
-func (conf *portmapConfig) published(ip net.IP) error {
+func (conf *portmapConfig) published(ip net.IP, routesLocalnet bool) error {
 	_ = conf.forgetFlows(isIPv4(ip))
-	if !isIPv4(ip) || !conf.snat() {
+	if !isIPv4(ip) || !routesLocalnet {
 		return nil
 	}
 	if err := routeLocalnet(ip); err != nil {

@@ -40,7 +40,7 @@ func hostportTable(ip net.IP, snat bool) *nftablesTable {
 		hostportEntry("output", nftables.ChainHookOutput),
 	}
 	if snat {
-		hook := &nftablesHook{nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource}
+		hook := &nftablesHook{number: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource}
 		table.chains = append(table.chains, nftablesChain{name: hairpinChain, hook: hook})
 	}
 	return table
@@ -50,7 +50,7 @@ func hostportTable(ip net.IP, snat bool) *nftablesTable {
 func hostportEntry(name string, number *nftables.ChainHook) nftablesChain {
 	return nftablesChain{
 		name:  name,
-		hook:  &nftablesHook{number, nftables.ChainPriorityNATDest},
+		hook:  &nftablesHook{number: number, priority: nftables.ChainPriorityNATDest},
 		rules: []nftablesRule{{chain: name, exprs: statement(localMatch(), verdict(expr.VerdictJump, allHostportChain))}},
 	}
 }

@@ -11,6 +11,10 @@ func repairPortmap(c *call) error {
 	if err != nil || result == nil || len(conf.RuntimeConfig.PortMappings) == 0 {
 		return err
 	}
+	routesLocalnet := conf.routesLocalnet()
+	if routesLocalnet {
+		c.changes.rules = append(c.changes.rules, guardRules())
+	}
 	for _, address := range conf.addresses {
 		r, err := conf.rules(address)
 		if err != nil {
@@ -18,7 +22,7 @@ func repairPortmap(c *call) error {
 		}
 		c.changes.rules = append(c.changes.rules, r)
 		c.changes.translations = append(c.changes.translations, publication{address.IP, conf.RuntimeConfig.PortMappings})
-		if !isIPv4(address.IP) || !conf.snat() {
+		if !isIPv4(address.IP) || !routesLocalnet {
 			continue
 		}
 		// Without a route of its own the address is reached by another link, where packets

@@ -95,6 +95,15 @@ func uplink() error {
 // warmed are the networks of a configuration that Warm has set up in this sandbox.
 var warmed = map[string]bool{}
 
+// guard makes the table that keeps packets from elsewhere from 127.0.0.0/8, which stays, too.
+const guard = `table ip allocnet_loopback {
+	comment "nothing from elsewhere to 127.0.0.0/8"
+	chain prerouting {
+		type filter hook prerouting priority raw; policy accept;
+		iifname != "lo" ip daddr 127.0.0.0/8 drop
+	}
+}`
+
 // Warm sets every network up and down with libcni alone, so that what the
 // plugins make once and keep, such as bridges and shared chains, is there. Networks that were
 // warmed before still have it, unless all rules have been flushed since.
@@ -112,6 +121,7 @@ func Warm(t testing.TB, confDir string) {
 	}
 	defer netns.Remove(path) //nolint:errcheck // the snapshots would show it
 	p := NewPlain(t, confDir)
+	Run(t, "nft", guard)
 	for _, err := range []error{p.AddSequential(len(p.lists), "warm", path), p.DelSequential(len(p.lists), "warm", path)} {
 		if err != nil {
 			t.Fatalf("warm up: %v", err)

@@ -96,7 +96,8 @@ func uplink() error {
 var warmed = map[string]bool{}
 
 // guard makes the table that keeps packets from elsewhere from 127.0.0.0/8, which stays, too.
-const guard = `table ip allocnet_loopback {
+const guard = `add table ip allocnet_loopback; flush table ip allocnet_loopback
+table ip allocnet_loopback {
 	comment "nothing from elsewhere to 127.0.0.0/8"
 	chain prerouting {
 		type filter hook prerouting priority raw; policy accept;

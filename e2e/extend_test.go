@@ -65,6 +65,10 @@ func TestAttachToStanding(t *testing.T) {
 	h.refuse(2, []string{"8080/tcp is mapped twice"}, "attach", "e1", "--publish", "x=8080:81/tcp",
 		"--networks", `[{"name": "web", "ports": ["x"]}]`)
 	h.refuse(3, []string{"not set up"}, "detach", "e9", "--interface", "net1")
+	h.refuse(0, []string{"allocation e9 was not set up here"}, "detach", "e9")
+	if out := h.must("detach", "e9", "--json"); !strings.Contains(out, `"recorded": false`) {
+		t.Errorf("detach of what is not set up prints %s", out)
+	}
 	h.must("detach", "e1", "--interface", "net2")
 	h.must("detach", "e1", "--interface", "net1")
 	if out := h.must("status", "e1"); strings.Contains(out, "peer") || strings.Contains(out, "storage") || !strings.Contains(out, "data0") {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
 )
 
 const attachLong = `Attach an allocation to its networks, and print the attachments.
@@ -99,7 +101,8 @@ func newDetach(s *settings) *cobra.Command {
 		Aliases: []string{"rm"},
 		Short:   "Detach an allocation from its networks",
 		Long: `Detach an allocation from all networks, and remove the namespace if attach created
-it. An allocation that is not set up, or whose namespace is gone, is no error.
+it. An allocation that is not set up is no error, and the command says so; nor is one
+whose namespace is gone.
 
 With --interface, only this attachment is removed. You cannot remove the primary, or
 the last of the networks that the allocation was set up with.
@@ -123,6 +126,8 @@ type detachedJSON struct {
 	ID string `json:"id"`
 	// Detached is the interface, or "all".
 	Detached string `json:"detached"`
+	// Recorded is whether the allocation was set up here.
+	Recorded bool `json:"recorded"`
 }
 
 func detach(cmd *cobra.Command, s *settings, id, iface string) error {
@@ -133,6 +138,8 @@ func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 	if id, err = s.resolveToRemove(cmd.ErrOrStderr(), engine, id); err != nil {
 		return err
 	}
+	_, err = engine.Status(cmd.Context(), id)
+	recorded := !errors.Is(err, state.ErrNotFound)
 	if iface != "" {
 		err = engine.Detach(cmd.Context(), id, iface)
 	} else {
@@ -143,9 +150,12 @@ func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 	}
 	s.retryLater(engine, cmd.ErrOrStderr())
 	if s.json {
-		return printJSON(cmd.OutOrStdout(), detachedJSON{id, cmp.Or(iface, "all")})
+		return printJSON(cmd.OutOrStdout(), detachedJSON{id, cmp.Or(iface, "all"), recorded})
 	}
-	return nil
+	if !recorded {
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: allocation %s was not set up here\n", id)
+	}
+	return err
 }
 
 // oneID is the argument check of the commands on one allocation.

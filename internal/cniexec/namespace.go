@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,14 +51,25 @@ func (n Namespace) environ(environ []string) []string {
 	return environ
 }
 
-// replaceText replaces a path in JSON, where it is the whole of a text.
+// literal is a text in JSON.
+var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// replaceText replaces a path in JSON, where it is the whole of a text, however that is escaped.
 func replaceText(data []byte, path, by string) ([]byte, error) {
-	from, err := json.Marshal(path)
+	to, err := json.Marshal(by)
 	if err != nil {
 		return nil, err
 	}
-	to, err := json.Marshal(by)
-	return bytes.ReplaceAll(data, from, to), err
+	if !bytes.ContainsRune(data, '\\') {
+		return bytes.ReplaceAll(data, []byte(`"`+path+`"`), to), nil
+	}
+	return literal.ReplaceAllFunc(data, func(text []byte) []byte {
+		var value string
+		if json.Unmarshal(text, &value) == nil && value == path {
+			return to
+		}
+		return text
+	}), nil
 }
 
 // restore writes the path into an error of a plugin. One that has the handle is of this call.

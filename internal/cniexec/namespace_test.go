@@ -23,6 +23,8 @@ func TestRunnerNamespace(t *testing.T) {
 		fail                        string
 	}{
 		"result":          {`{"prevResult":{"interfaces":[{"sandbox":"/run/netns/a\u0026b"}]}}`, `{"prevResult":{"interfaces":[{"sandbox":"/proc/7/fd/9"}]}}`, `{"interfaces": [{"sandbox": "/proc/7/fd/9"}]}`, `{"interfaces": [{"sandbox": "/run/netns/a\u0026b"}]}`, nil, ""},
+		"escaped":         {"{}", "{}", `{"sandbox": "\/proc\/7\/fd\/9", "x": "\u002fproc/7/fd/9", "y": "a\"/proc/7/fd/9"}`, `{"sandbox": "/run/netns/a\u0026b", "x": "/run/netns/a\u0026b", "y": "a\"/proc/7/fd/9"}`, nil, ""},
+		"not escaped":     {`{"netns":"/run/netns/a&b"}`, `{"netns":"/proc/7/fd/9"}`, "{}", "{}", nil, ""},
 		"other texts":     {`{"name":"/run/netns/a","x":"/run/netns/a\u0026bc"}`, `{"name":"/run/netns/a","x":"/run/netns/a\u0026bc"}`, `{"x":"/proc/7/fd/91"}`, `{"x":"/proc/7/fd/91"}`, nil, ""},
 		"own error":       {"{}", "{}", "", "", types.NewError(104, "open /proc/7/fd/9", "at /proc/7/fd/9"), "open /run/netns/a&b; at /run/netns/a&b"},
 		"no error object": {"{}", "{}", "", "", &ExecError{"p", "ADD", "no /proc/7/fd/9", errors.New("exit status 1")}, "plugin p: ADD: exit status 1: no /run/netns/a&b"},

@@ -106,9 +106,9 @@ func isRefusal(cause error, text string) bool {
 	if strings.Contains(text, "exit status ") || strings.Contains(text, "signal: ") { // a program, such as iptables
 		return false
 	}
-	// A link has vanished while the plugin ran, unless it is the master: that is said
-	// without any more words.
-	if strings.HasSuffix(text, ": Link not found") && !strings.Contains(text, "failed to lookup master") {
+	// A link has vanished while the plugin ran, unless it is the one that the configuration names: that
+	// is said without any more words, or as of a master or a device.
+	if strings.HasSuffix(text, ": Link not found") && !strings.Contains(text, "failed to lookup master") && !strings.Contains(text, "failed to find host device") {
 		return false
 	}
 	return !strings.Contains(text, "no IP addresses available") // until one is released

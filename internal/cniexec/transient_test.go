@@ -67,6 +67,7 @@ func TestTransientAnswers(t *testing.T) {
 		"dial unix /run/cni/dhcp.sock: connect: no such file or directory": {true, true},
 		"Link not found": {true, false},
 		`could not lookup "cni0": Link not found`:                                             {true, true},
+		"failed to find host device: Link not found":                                          {true, false},
 		`failed to lookup master "eth9": Link not found`:                                      {true, false},
 		"running [/sbin/iptables -t nat]: exit status 4: another app holds the lock":          {true, true},
 		"failed to allocate for range 0: requested ip 10.0.0.1 is subnet's gateway":           {true, false},

@@ -68,9 +68,11 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	overlaps(r, networks)
 	sharedRanges(r, networks)
 	settings(r, networks, "/proc/sys")
+	facts := forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged)
 	if hasRoutedPools(networks) {
-		routedPools(r, networks, forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged))
+		routedPools(r, networks, facts)
 	}
+	outward(r, networks, facts)
 	if d.PoolSource != nil {
 		d.sharedPools(ctx, r, networks)
 	}

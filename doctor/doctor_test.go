@@ -73,6 +73,12 @@ func TestSettings(t *testing.T) {
 		t.Errorf("findings on %s", got)
 	}
 	set("net/bridge/bridge-nf-call-iptables", "1")
+	if got := examine(); !strings.HasSuffix(got, "/a.conflist") { // without hairpinMode
+		t.Errorf("findings on %s", got)
+	}
+	for i := range networks {
+		networks[i].hairpin = true
+	}
 	if got := examine(); got != "" {
 		t.Errorf("findings on %s, want none", got)
 	}

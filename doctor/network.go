@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,6 +21,10 @@ type network struct {
 	pools   []cniconf.Pool
 	// routed is whether the host forwards packets for the network.
 	routed bool
+	// mtu is that of the interfaces of bridge and ptp; 0 of others.
+	mtu int
+	// hairpin is whether a bridge returns packets to the port that they came from.
+	hairpin bool
 }
 
 // pluginConf has the fields of a plugin configuration that describe reads.
@@ -29,7 +34,12 @@ type pluginConf struct {
 	IsGateway bool   `json:"isGateway"`
 	IsDefault bool   `json:"isDefaultGateway"`
 	IPMasq    bool   `json:"ipMasq"`
+	MTU       int    `json:"mtu"`
+	Hairpin   bool   `json:"hairpinMode"`
 }
+
+// defaultMTU is what the kernel gives a pair of interfaces.
+const defaultMTU = 1500
 
 // networks reads the CNI configuration directories.
 func (d *Doctor) networks(r *Report) []network {
@@ -85,6 +95,10 @@ func describe(n *cniconf.Network) network {
 			continue
 		}
 		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
+		d.hairpin = d.hairpin || conf.Hairpin
+		if conf.Type == "bridge" || conf.Type == "ptp" {
+			d.mtu = cmp.Or(conf.MTU, defaultMTU)
+		}
 		if conf.Type == "bridge" {
 			d.bridges = append(d.bridges, bridgeName(conf))
 		}

@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/doctor/forwarding"
 )
 
 // settings reports kernel settings that keep allocations from being reached.
@@ -40,7 +42,7 @@ func settings(r *Report, networks []network, dir string) {
 			"sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0, or remove the IPv6 ranges of the networks")
 	}
 	if v6 && !isOff && read("net/ipv6/conf/all/forwarding") == "0" {
-		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", forwardIPv6)
+		r.addWarning("net.ipv6.conf.all.forwarding", "is 0: allocations with IPv6 reach nothing outside their bridge", forwarding.ForwardIPv6)
 	}
 	bridgeFilter(r, networks, read)
 	if len(networks) > 1 && read("net/ipv4/conf/all/rp_filter") == "1" {
@@ -49,11 +51,10 @@ func settings(r *Report, networks []network, dir string) {
 	}
 }
 
-// forwardIPv6 switches IPv6 forwarding on. Interfaces that have their routes from router advertisements go on with
-// them, which a host that forwards ignores otherwise.
-const forwardIPv6 = `for i in $(ip -6 route show proto ra | sed -n 's/.* dev \([^ ]*\).*/\1/p' | sort -u); do sysctl -w "net/ipv6/conf/$i/accept_ra=2"; done; sysctl -w net.ipv6.conf.all.forwarding=1`
-
 func bridgeFilter(r *Report, networks []network, read func(string) string) {
+	if read("net/bridge/bridge-nf-call-iptables") == "1" {
+		ownPorts(r, networks)
+	}
 	published := slices.ContainsFunc(networks, func(n network) bool {
 		return len(n.bridges) > 0 && slices.Contains(n.PluginTypes(), "portmap")
 	})
@@ -68,6 +69,17 @@ func bridgeFilter(r *Report, networks []network, read func(string) string) {
 		case "0":
 			r.addWarning("net.bridge.bridge-nf-call-"+name, "is 0: allocations on one bridge do not reach each other by published ports",
 				"sysctl -w net.bridge.bridge-nf-call-"+name+"=1")
+		}
+	}
+}
+
+// ownPorts reports networks whose allocations do not reach their own published ports: with br_netfilter the bridge would have to
+// return the packet to the port that it came from.
+func ownPorts(r *Report, networks []network) {
+	for _, n := range networks {
+		if len(n.bridges) > 0 && !n.hairpin && slices.Contains(n.PluginTypes(), "portmap") {
+			r.addWarning(n.Path, fmt.Sprintf("network %q: with br_netfilter an allocation does not reach its own published ports", n.Name),
+				"set \"hairpinMode\": true of the plugin bridge in "+n.Path)
 		}
 	}
 }

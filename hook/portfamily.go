@@ -28,6 +28,9 @@ func (e *PortFamilyError) Error() string {
 	if e.Mapping.HostIP == "" {
 		return port + " cannot be mapped: the attachment has no address"
 	}
+	if isLocalIPv6(e.Mapping) {
+		return fmt.Sprintf("%s on %s cannot be mapped: connections to it do not leave the host: choose 127.0.0.1, or another address of the host", port, e.Mapping.HostIP)
+	}
 	family := "IPv4"
 	if host, err := netip.ParseAddr(e.Mapping.HostIP); err == nil && host.Unmap().Is6() {
 		family = "IPv6"
@@ -54,6 +57,9 @@ func (o *operation) checkPortFamilies(a state.Attachment) error {
 	if err != nil {
 		return err
 	}
+	if len(all) > 0 {
+		o.warnUnreachedPorts(a)
+	}
 	addresses := resultAddresses(result)
 	for _, m := range all {
 		if servesPort(addresses, m) {
@@ -68,9 +74,29 @@ func (o *operation) checkPortFamilies(a state.Attachment) error {
 	return nil
 }
 
+// warnUnreachedPorts warns of ports that are mapped in vain.
+func (o *operation) warnUnreachedPorts(a state.Attachment) {
+	list, err := recordedList(a)
+	if err != nil || len(list.Plugins) == 0 {
+		return
+	}
+	if plugin := list.Plugins[0].Network.Type; plugin == "macvlan" || plugin == "ipvlan" {
+		o.attachmentLog(a).Warn("published ports do not answer: the plugin " + plugin + " sends past the host; use the address of the attachment")
+	}
+}
+
+// isLocalIPv6 tells whether a port is mapped on ::1 alone. The kernel lets nothing from there out to an attachment.
+func isLocalIPv6(m cni.PortMapping) bool {
+	host, err := netip.ParseAddr(m.HostIP)
+	return err == nil && host == netip.IPv6Loopback()
+}
+
 // servesPort tells whether an address is of the family of the mapping's host IP. All
 // families have the empty host IP.
 func servesPort(addresses []netip.Prefix, m cni.PortMapping) bool {
+	if isLocalIPv6(m) {
+		return false
+	}
 	host, err := netip.ParseAddr(m.HostIP)
 	return slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return err != nil || p.Addr().Is4() == host.Unmap().Is4() })
 }

@@ -19,6 +19,26 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
+// TestUnreachedPorts: the log warns of ports that a plugin's interface answers past the host.
+func TestUnreachedPorts(t *testing.T) {
+	for plugin, want := range map[string]bool{"macvlan": true, "ipvlan": true, "bridge": false, "ptp": false} {
+		var log bytes.Buffer
+		m := newMemory(t, func(c *Config) { c.Logger = hclog.New(&hclog.LoggerOptions{Output: &log}) })
+		m.network(t, "web", plugin, `{"type": "portmap", "capabilities": {"portMappings": true}}`)
+		for _, ports := range [][]portmap.Port{nil, {{Label: "http", HostPort: 8090, To: 80, Protocol: "tcp"}}} {
+			if _, err := m.Setup(t.Context(), Request{ID: "a", Primary: &selection.Element{Name: "web"}, Ports: ports}); err != nil {
+				t.Fatal(err)
+			}
+			if warned := strings.Contains(log.String(), "published ports do not answer"); warned != (want && ports != nil) {
+				t.Errorf("%s, ports %v: log:\n%s", plugin, ports, &log)
+			}
+			if err := m.Teardown(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // TestPortFamily: the portmap plugin succeeds without a rule when no address of the
 // attachment is of the host IP's family.
 func TestPortFamily(t *testing.T) {
@@ -28,14 +48,15 @@ func TestPortFamily(t *testing.T) {
 		// reason is the end of the error of a chosen port; empty: it is mapped.
 		reason string
 	}{
-		"IPv6 on an IPv4 network":   {v4, "::1", "no IPv6 address, but [10.1.0.2/24]: choose a host IP of their family, or give the network a range of IPv6 addresses"},
+		"IPv6 on an IPv4 network":   {v4, "fd00::1", "no IPv6 address, but [10.1.0.2/24]: choose a host IP of their family, or give the network a range of IPv6 addresses"},
 		"all of IPv6":               {v4, "::", "no IPv6 address, but [10.1.0.2/24]: choose a host IP of their family, or give the network a range of IPv6 addresses"},
 		"IPv4 on an IPv6 network":   {v6, "127.0.0.1", "no IPv4 address, but [fd00::2/64]: choose a host IP of their family, or give the network a range of IPv4 addresses"},
 		"no address":                {"", "", "cannot be mapped: the attachment has no address"},
 		"IPv4":                      {v4, "127.0.0.1", ""},
 		"IPv4 in the form of IPv6":  {v4, "::ffff:127.0.0.1", ""},
 		"all addresses of the host": {v6, "", ""},
-		"both families":             {v4 + ", " + v6, "::1", ""},
+		"both families":             {v4 + ", " + v6, "fd00::1", ""},
+		"the host's own IPv6":       {v4 + ", " + v6, "::1", "::1 cannot be mapped: connections to it do not leave the host: choose 127.0.0.1, or another address of the host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer

@@ -41,6 +41,9 @@ func parseIptables(l cleanup.Listing) *ruleset {
 	if _, ok := s.chains[dockerChain]; ok {
 		chain = dockerChain
 	}
+	s.open = func(subnet netip.Prefix) string {
+		return fmt.Sprintf("%[1]s -I %[2]s -s %[3]s -j ACCEPT; %[1]s -I %[2]s -d %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", l.Program, chain, subnet)
+	}
 	s.accept = func(subnet netip.Prefix) string {
 		return fmt.Sprintf("%s -I %s -s %s -d %s -j ACCEPT", l.Program, chain, subnet, subnet)
 	}

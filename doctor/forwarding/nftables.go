@@ -74,14 +74,24 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 			s.chains[o.Rule.Chain] = append(s.chains[o.Rule.Chain], o.Rule.parse())
 		}
 	}
+	s.open = func(subnet netip.Prefix) string {
+		rule := fmt.Sprintf("nft insert rule %s %s %s ", t.family, t.name, s.forward[0])
+		address := protocolOf(subnet)
+		return fmt.Sprintf("%[1]s%[2]s saddr %[3]s accept; %[1]s%[2]s daddr %[3]s ct state established,related accept; %[1]s%[2]s daddr %[3]s ct status dnat accept", rule, address, subnet)
+	}
 	s.accept = func(subnet netip.Prefix) string {
-		protocol := "ip"
-		if subnet.Addr().Is6() {
-			protocol = "ip6"
-		}
+		protocol := protocolOf(subnet)
 		return fmt.Sprintf("nft insert rule %s %s %s %s saddr %s %s daddr %s accept", t.family, t.name, s.forward[0], protocol, subnet, protocol, subnet)
 	}
 	return s, nil
+}
+
+// protocolOf is what nft calls the header of packets of a subnet.
+func protocolOf(subnet netip.Prefix) string {
+	if subnet.Addr().Is6() {
+		return "ip6"
+	}
+	return "ip"
 }
 
 // parse reads the parts of a rule. One that is not known is a condition.

@@ -42,7 +42,7 @@ func (f *Facts) Obstacles(pools []*ipam.Config) []Obstacle {
 		if f.IsRejected(subnet) {
 			all = append(all, Obstacle{
 				Subject: "firewalld", Problem: fmt.Sprintf("has %s in no zone that accepts everything: packets of other hosts to it are rejected", subnet),
-				Fix: fmt.Sprintf("firewall-cmd --permanent --zone=trusted --add-source=%s && firewall-cmd --reload", subnet),
+				Fix: trust(subnet),
 			})
 		}
 	}
@@ -78,7 +78,7 @@ func (f *Facts) settings(pools []*ipam.Config, subnets []netip.Prefix) []Obstacl
 		set(f.Underlay.key("forwarding"), 1, isUnused, "is 0: this host forwards nothing that other hosts send to this interface")
 	}
 	if hasIPv6 && f.ipv6 == "0" {
-		set("net.ipv6.conf.all.forwarding", 1, isUnused, "is 0: this host forwards no IPv6 to its allocations from other hosts")
+		all = append(all, Obstacle{"net.ipv6.conf.all.forwarding", "is 0: this host forwards no IPv6 to its allocations from other hosts", ForwardIPv6, isUnused})
 	}
 	hasVXLAN := slices.ContainsFunc(pools, func(c *ipam.Config) bool { return c.VXLAN != ipam.VXLAN{} })
 	if hasVXLAN && f.Underlay.strict {
@@ -86,6 +86,10 @@ func (f *Facts) settings(pools []*ipam.Config, subnets []netip.Prefix) []Obstacl
 	}
 	return all
 }
+
+// ForwardIPv6 is the command that switches IPv6 forwarding on. Interfaces that have their routes from router advertisements go on with
+// them, which a host that forwards ignores otherwise.
+const ForwardIPv6 = `for i in $(ip -6 route show proto ra | sed -n 's/.* dev \([^ ]*\).*/\1/p' | sort -u); do sysctl -w "net/ipv6/conf/$i/accept_ra=2"; done; sysctl -w net.ipv6.conf.all.forwarding=1`
 
 // Disabled are the settings of forwarding that are off although the host has attachments, as paths below
 // /proc/sys. None of pools is flat.
@@ -161,7 +165,7 @@ func (s *ruleset) obstacle(chain string, subnet netip.Prefix, interfaces []strin
 	}
 	mayBeAccepted := false
 	for _, name := range from {
-		p := &packet{subnet: subnet, from: name, interfaces: interfaces}
+		p := &packet{source: subnet, destination: subnet, from: name, interfaces: interfaces}
 		v, text := s.decide(chain, p)
 		mayBeAccepted = mayBeAccepted || p.mayBeAccepted
 		if v == dropped && !found {

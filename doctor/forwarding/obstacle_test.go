@@ -48,7 +48,7 @@ func TestSettings(t *testing.T) {
 		"a flat pool":        {Facts{ipv4: "0", ipv6: "0", Underlay: Interface{Name: "eth0", strict: true, forwards: "0"}}, "flat", nil},
 		"no forwarding": {Facts{ipv4: "0", ipv6: "0", Underlay: Interface{Name: "eth0", forwards: "0"}}, "routed", []string{
 			"net.ipv4.ip_forward: is 0: this host forwards nothing to its allocations from other hosts => sysctl -w net.ipv4.ip_forward=1",
-			"net.ipv6.conf.all.forwarding: is 0: this host forwards no IPv6 to its allocations from other hosts => sysctl -w net.ipv6.conf.all.forwarding=1",
+			"net.ipv6.conf.all.forwarding: is 0: this host forwards no IPv6 to its allocations from other hosts => " + ForwardIPv6,
 		}},
 		"the interface does not forward": {Facts{ipv4: "1", ipv6: "1", Underlay: Interface{Name: "eth0", forwards: "0"}}, "routed", []string{
 			"net.ipv4.conf.eth0.forwarding: is 0: this host forwards nothing that other hosts send to this interface => sysctl -w net.ipv4.conf.eth0.forwarding=1",

@@ -46,19 +46,21 @@ type ruleset struct {
 	forward  []string
 	policies map[string]verdict
 	chains   map[string][]rule
-	// accept returns the command for a rule that accepts the packets inside a subnet.
-	accept func(netip.Prefix) string
+	// accept returns the command for a rule that accepts the packets inside a subnet, and open that for what
+	// allocations of one send elsewhere, the answers, and what comes to published ports.
+	accept, open func(netip.Prefix) string
 }
 
 // maxDepth limits chains that go to others. The kernel allows 16.
 const maxDepth = 16
 
-// packet is one inside a subnet, on its way through a ruleset.
+// packet is one on its way through a ruleset.
 type packet struct {
-	subnet netip.Prefix
+	// source and destination are where it may come from and go to, all of it.
+	source, destination netip.Prefix
 	// from is the interface that it comes from. Empty: it is not known.
 	from string
-	// interfaces are those that packets of the subnet come from or go to.
+	// interfaces are those that packets of a pool come from or go to.
 	interfaces []string
 	// mayBeAccepted is whether a rule for some of them accepts it, or goes to another chain.
 	mayBeAccepted bool
@@ -97,7 +99,7 @@ func (s *ruleset) follow(chain string, p *packet, depth int) (verdict, string) {
 
 // matches is whether a rule matches for certain. It notes one that may accept the packet.
 func (p *packet) matches(r rule) bool {
-	if r.isConditional || !covers(r.sources, p.subnet) || !covers(r.destinations, p.subnet) {
+	if r.isConditional || !covers(r.sources, p.source) || !covers(r.destinations, p.destination) {
 		return false
 	}
 	isOther := func(pattern string) bool {

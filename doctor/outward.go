@@ -1,0 +1,62 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/doctor/forwarding"
+)
+
+// outward reports what keeps allocations of networks of this host alone from others: rules of other programs, packets that
+// are too large for the host's interface, and ports that no packet reaches.
+func outward(r *Report, networks []network, f *forwarding.Facts) {
+	for _, n := range networks {
+		largePackets(r, n, f.Underlay)
+		unreachedPorts(r, n)
+		types := n.PluginTypes()
+		if len(n.RoutedPlugins()) > 0 || n.mtu == 0 || !n.routed || slices.Contains(types, "firewall") {
+			continue
+		}
+		by := ""
+		if len(n.bridges) > 0 {
+			by = n.bridges[0]
+		}
+		seen := map[netip.Prefix]bool{}
+		for _, a := range n.ranges() {
+			if seen[a.Subnet] {
+				continue
+			}
+			seen[a.Subnet] = true
+			for _, o := range f.Outward(a.Subnet.Masked(), by) {
+				r.addWarning(o.Subject, fmt.Sprintf("network %q: %s", n.Name, o.Problem), o.Fix+", or add {\"type\": \"firewall\"} to the plugins of "+n.Path)
+			}
+		}
+	}
+}
+
+// largePackets reports a network whose packets the host's interface has to fragment, or drops: where a router on the way
+// sends no ICMP, large transfers then stop.
+func largePackets(r *Report, n network, uplink forwarding.Interface) {
+	if !n.routed || len(n.RoutedPlugins()) > 0 || uplink.MTU <= 0 || n.mtu <= uplink.MTU {
+		return
+	}
+	r.addWarning(n.Path, fmt.Sprintf("network %q has the MTU %d, and %s, by which the host sends, one of %d: large transfers stop where no ICMP comes back", n.Name, n.mtu, uplink.Name, uplink.MTU),
+		fmt.Sprintf("set \"mtu\": %d of the plugin %s in %s", uplink.MTU, n.PluginTypes()[0], n.Path))
+}
+
+// passesHost are plugins whose interfaces send past the host, to its link.
+var passesHost = []string{"macvlan", "ipvlan"}
+
+// unreachedPorts reports a network whose published ports do not answer: answers do not come back by the host.
+func unreachedPorts(r *Report, n network) {
+	types := n.PluginTypes()
+	if !slices.Contains(types, "portmap") || !slices.Contains(passesHost, types[0]) {
+		return
+	}
+	r.addWarning(n.Path, fmt.Sprintf("network %q: published ports do not answer: the plugin %s sends past the host", n.Name, types[0]),
+		"remove the plugin portmap from "+n.Path+", and use the addresses of allocations")
+}

@@ -121,6 +121,7 @@ func TestSetupOrder(t *testing.T) {
 	const (
 		way   = `{"type": "bridge", "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}]}}`
 		way6  = `{"type": "bridge", "ipam": {"type": "static", "routes": [{"dst": "::/0"}]}}`
+		odd   = `{"type": "bridge", "ipam": {"type": "static", "routes": [{"dst": "10.1.2.3/0"}]}}`
 		gate  = `{"type": "bridge", "isDefaultGateway": true}`
 		plain = `{"type": "bridge", "ipam": {"type": "host-local", "routes": [{"dst": "10.0.0.0/8"}]}}`
 		dhcp  = `{"type": "macvlan", "ipam": {"type": "dhcp"}}`
@@ -134,6 +135,7 @@ func TestSetupOrder(t *testing.T) {
 	}{
 		"no default route":         {[]string{plain, plain, plain}, "[] [] []"},
 		"default routes in a row":  {[]string{way, plain, way6, gate}, "[] [] [eth0] [net2]"},
+		"default routes with bits": {[]string{odd, plain, odd}, "[] [] [eth0]"},
 		"unknown plugins, too":     {[]string{alien, dhcp, plain}, "[] [eth0] []"},
 		"on an interface inside":   {[]string{plain, plain, inner}, "[] [] [net1]"},
 		"only the primary's route": {[]string{way, plain}, "[] []"},

@@ -135,25 +135,32 @@ func (p planned) checkHost(links []netns.Interface) error {
 
 // checkOwn refuses what another attachment of the allocation has.
 func (p *plan) checkOwn(i int) error {
-	others := slices.Clone(p.existing)
-	for j, added := range p.added {
-		if j != i {
-			others = append(others, *added.attachment)
+	for _, other := range p.existing {
+		if err := p.added[i].checkTaken("interface "+other.Interface, other); err != nil {
+			return err
 		}
 	}
-	for _, other := range others {
-		if err := p.added[i].checkTaken("interface "+other.Interface, other); err != nil {
+	for j, other := range p.added {
+		if j == i || !sharesDevice(p.added[i].network, other.network) {
+			continue
+		}
+		if err := p.added[i].refuseTaken("interface "+other.element.Interface, *other.attachment); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkTaken refuses what an attachment on the same network has.
+// checkTaken refuses what an attachment on the same network, or on its link, has.
 func (p planned) checkTaken(holder string, a state.Attachment) error {
 	if len(p.attachment.Chosen) == 0 || !sharesLink(p.network, a) {
 		return nil
 	}
+	return p.refuseTaken(holder, a)
+}
+
+// refuseTaken refuses what an attachment has.
+func (p planned) refuseTaken(holder string, a state.Attachment) error {
 	taken, err := addressesOf(a)
 	if err != nil {
 		return fmt.Errorf("addresses of %s: %w", holder, err)
@@ -167,7 +174,7 @@ func (p planned) checkTaken(holder string, a state.Attachment) error {
 }
 
 // sharesLink tells whether an attachment is on a network, or on another one with its bridge or
-// master. One without a name is that of the default route, which may be any of them.
+// master.
 func sharesLink(n *cniconf.Network, a state.Attachment) bool {
 	if a.Network == n.Name {
 		return true
@@ -176,12 +183,15 @@ func sharesLink(n *cniconf.Network, a state.Attachment) bool {
 	if err != nil {
 		return false // it was never attached
 	}
-	for _, d := range (&cniconf.Network{List: list}).Devices() {
-		if slices.ContainsFunc(n.Devices(), func(own cniconf.Device) bool { return own.Name == d.Name || own.Name == "" || d.Name == "" }) {
-			return true
-		}
-	}
-	return false
+	return sharesDevice(n, &cniconf.Network{Name: a.Network, List: list})
+}
+
+// sharesDevice tells whether two networks are one, or have a bridge or master in common. One
+// without a name is that of the default route, which may be any of them.
+func sharesDevice(n, other *cniconf.Network) bool {
+	return n.Name == other.Name || slices.ContainsFunc(other.Devices(), func(d cniconf.Device) bool {
+		return slices.ContainsFunc(n.Devices(), func(own cniconf.Device) bool { return own.Name == d.Name || own.Name == "" || d.Name == "" })
+	})
 }
 
 // addressesOf returns the addresses and MACs that an attachment has, or may have soon.

@@ -193,6 +193,10 @@ func TestChosenOnTheDefaultMaster(t *testing.T) {
 			_, err := m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: network, MAC: "02:00:00:00:00:09"}}})
 			return err
 		}
+		both := []selection.Element{{Name: networks[0], MAC: "02:00:00:00:00:09"}, {Name: networks[1], MAC: "02-00-00-00-00-09"}}
+		if _, err := m.Setup(t.Context(), Request{ID: "both", Networks: both}); err == nil || !strings.Contains(err.Error(), "interface net2 has it") {
+			t.Errorf("%v in one request: %v", networks, err)
+		}
 		if err := choose("holder", networks[0]); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ const ownNetns = "/proc/self/ns/net"
 // ownNamespace has the namespace at ownNetns in memory, which needs no rights, and
 // the others in the kernel.
 type ownNamespace struct {
-	kernelNamespaces
+	*kernelNamespaces
 	own Namespace
 }
 
@@ -48,7 +48,7 @@ func (n ownNamespace) Open(path string) (Namespace, error) {
 func newOwnNamespace() ownNamespace {
 	all := &fakeNamespaces{at: map[string]*fakeNamespace{}}
 	all.add(all.create(ownNetns), loopback)
-	return ownNamespace{own: all.at[ownNetns]}
+	return ownNamespace{&kernelNamespaces{}, all.at[ownNetns]}
 }
 
 // fakeEngine opens an engine whose only plugin is the fake.

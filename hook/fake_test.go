@@ -311,7 +311,7 @@ func (n *fakeNamespaces) find(path string) *fakeNamespace {
 	return n.at[path]
 }
 
-func (n *fakeNamespaces) Find(id string) (Namespace, error) {
+func (n *fakeNamespaces) Find(id string, _ time.Time) (Namespace, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if ns := n.made[id]; ns != nil && ns.kept {

@@ -151,7 +151,7 @@ func (c Config) withDefaults() Config {
 		c.InProcess = executor{c.Connect}
 	}
 	if c.Namespaces == nil {
-		c.Namespaces = kernelNamespaces{}
+		c.Namespaces = &kernelNamespaces{}
 	}
 	if c.Host == nil {
 		c.Host = kernelHost{}

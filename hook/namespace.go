@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -20,9 +21,9 @@ type Namespaces interface {
 	// Open opens the namespace at path. The error is netns.ErrMissing when there is
 	// none, or the host's own: plugins would change the host, and DEL its interfaces.
 	Open(path string) (Namespace, error)
-	// Find opens the namespace that has an ID, wherever on the host it is held open. The
-	// error is netns.ErrMissing when there is none, or none that can be looked into.
-	Find(id string) (Namespace, error)
+	// Find opens the namespace that has an ID and exists since a time, wherever on the host it is held
+	// open. The error is netns.ErrMissing when there is none, or none that can be looked into.
+	Find(id string, since time.Time) (Namespace, error)
 	// Exists tells whether there is a namespace at path. One that cannot be examined
 	// exists.
 	Exists(path string) bool
@@ -80,14 +81,14 @@ type Namespace interface {
 }
 
 // kernelNamespaces are those of the kernel.
-type kernelNamespaces struct{}
+type kernelNamespaces struct{ finder netns.Finder }
 
-var _ Namespaces = kernelNamespaces{}
+var _ Namespaces = (*kernelNamespaces)(nil)
 
-func (kernelNamespaces) Exists(path string) bool  { return netns.Exists(path) }
-func (kernelNamespaces) Remove(path string) error { return netns.Remove(path) }
+func (*kernelNamespaces) Exists(path string) bool  { return netns.Exists(path) }
+func (*kernelNamespaces) Remove(path string) error { return netns.Remove(path) }
 
-func (kernelNamespaces) New() (Namespace, error) {
+func (*kernelNamespaces) New() (Namespace, error) {
 	ns, err := netns.New()
 	if err != nil {
 		return nil, err // and no *netns.Namespace that is nil
@@ -95,7 +96,7 @@ func (kernelNamespaces) New() (Namespace, error) {
 	return ns, nil
 }
 
-func (kernelNamespaces) Open(path string) (Namespace, error) {
+func (*kernelNamespaces) Open(path string) (Namespace, error) {
 	ns, err := netns.Open(path)
 	if err != nil {
 		return nil, err // and no *netns.Namespace that is nil
@@ -111,8 +112,8 @@ func (kernelNamespaces) Open(path string) (Namespace, error) {
 	return ns, nil
 }
 
-func (kernelNamespaces) Find(id string) (Namespace, error) {
-	ns, err := netns.Find(id)
+func (k *kernelNamespaces) Find(id string, since time.Time) (Namespace, error) {
+	ns, err := k.finder.Find(id, since)
 	if err != nil {
 		return nil, err // and no *netns.Namespace that is nil
 	}

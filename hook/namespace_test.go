@@ -16,7 +16,7 @@ import (
 func TestRootHostIsNoNamespace(t *testing.T) {
 	roottest.Require(t)
 	for _, path := range []string{"/proc/self/ns/net", "/proc/thread-self/ns/net"} {
-		_, err := kernelNamespaces{}.Open(path)
+		_, err := (&kernelNamespaces{}).Open(path)
 		if !errors.Is(err, netns.ErrMissing) || errdefs.Of(err) != errdefs.Refused {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -167,7 +167,7 @@ func (o *operation) findNamespace() (path string, err error) {
 	if past, err := a.IsOfEarlierBoot(); past || err != nil {
 		return "", err
 	}
-	ns, err := o.config.Namespaces.Find(a.NetnsID)
+	ns, err := o.config.Namespaces.Find(a.NetnsID, a.Created)
 	if errors.Is(err, netns.ErrMissing) {
 		o.log.Debug("namespace is missing", "error", err)
 		return "", nil

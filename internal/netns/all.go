@@ -74,40 +74,6 @@ func Others() ([]Place, error) {
 	return append(places, rest...), errors.Join(s.unseen(), err)
 }
 
-// Find opens the namespace that has an ID, if a thread, a mount in any mount namespace or an
-// open descriptor refers to it. Else the error is a *MissingError, joined with those of what
-// could not be looked into.
-func Find(id string) (*Namespace, error) {
-	var found *Namespace
-	s := search{places: map[uint64]*Place{}}
-	s.look = func(path string, inode uint64) (*Place, error) {
-		if found != nil {
-			return &Place{}, nil
-		}
-		n, err := Open(path)
-		if errors.Is(err, ErrMissing) {
-			return nil, nil //nolint:nilnil // it is not there any more
-		}
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case n.ID() == id:
-			found = n
-		case n.Inode() != inode:
-			return nil, n.Close()
-		default:
-			_ = n.Close() // only looked into
-		}
-		return &Place{}, nil
-	}
-	s.processes()
-	if found == nil {
-		return nil, errors.Join(&MissingError{id, "nothing refers to it"}, s.unseen())
-	}
-	return found, nil
-}
-
 // Unused returns those of the paths that exist and at which no process's namespace is. A process
 // that cannot be looked into is an error.
 func Unused(paths []string) (unused []string, err error) {

@@ -13,10 +13,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -140,7 +142,7 @@ func TestOthers(t *testing.T) {
 // requireFound: Find opens what is referred to.
 func requireFound(t *testing.T, id string, want bool) {
 	t.Helper()
-	found, err := netns.Find(id)
+	found, err := (&netns.Finder{}).Find(id, time.Now())
 	if !want && errors.Is(err, netns.ErrMissing) {
 		return
 	}
@@ -148,6 +150,33 @@ func requireFound(t *testing.T, id string, want bool) {
 		t.Fatalf("%v, found: %t, want %t", err, found != nil, want)
 	}
 	_ = found.Close() // only looked for
+}
+
+// TestRootFinder: what was not there when the host was searched is missing without a search. What was made since, or has
+// changed its place, is searched for.
+func TestRootFinder(t *testing.T) {
+	roottest.Require(t)
+	var f netns.Finder
+	first := openNamespace(t, create(t, "first"))
+	early := time.Now().Add(-time.Hour)
+	found, err := f.Find(first.ID(), early)
+	if err != nil || found.ID() != first.ID() {
+		t.Fatalf("%v", err)
+	}
+	_ = found.Close() // only looked for
+	second := openNamespace(t, create(t, "second"))
+	if _, err := f.Find(second.ID(), early); !errors.Is(err, netns.ErrMissing) {
+		t.Errorf("it was searched for: %v", err)
+	}
+	if found, err := f.Find(second.ID(), time.Now()); err != nil || found.Close() != nil {
+		t.Errorf("one that was made since: %v", err)
+	}
+	if err := netns.Remove(netns.DefaultDir + "/first"); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := f.Find(first.ID(), early); err != nil || found.Close() != nil { // this process has it open
+		t.Errorf("one that has lost its path: %v", err)
+	}
 }
 
 // TestHidden: a mount that another one hides is an error, as nothing leads to its namespace.

@@ -38,10 +38,12 @@ func CurrentIPTables() IPTables {
 }
 
 // program returns the name of a program: iptables, ip6tables-restore and so on. The kind has a name of its own where
-// the host's iptables is the other one by now.
+// the host's iptables is the other one by now, or none. One that is unknown, as a script, may be any.
 func (k IPTables) program(family iptables.Protocol, suffix string) string {
 	name := programOf(family)
-	if k != "" && k != CurrentIPTables() {
+	current := CurrentIPTables()
+	_, missing := exec.LookPath("iptables-restore")
+	if k != "" && k != current && (current != "" || missing != nil) {
 		name += "-" + string(k)
 	}
 	return name + suffix

@@ -38,7 +38,8 @@ func TestIPTablesKind(t *testing.T) {
 		}
 		for _, made := range []IPTables{IPTablesNFT, IPTablesLegacy, ""} {
 			want := "iptables-restore"
-			if made != "" && made != now {
+			switched := made != "" && made != now && program != "iptables-wrapper"
+			if switched {
 				want = "iptables-" + string(made) + "-restore"
 			}
 			if got := made.program(iptables.ProtocolIPv4, "-restore"); got != want {
@@ -53,7 +54,7 @@ func TestIPTablesKind(t *testing.T) {
 			if kind == "" {
 				kind = now
 			}
-			if h.nft != (kind != IPTablesLegacy) || h.legacy != (kind != IPTablesNFT) || h.missing != (program == "" || made != "" && made != now) {
+			if h.nft != (kind != IPTablesLegacy) || h.legacy != (kind != IPTablesNFT) || h.missing != (program == "" || switched) {
 				t.Errorf("%q while the host has %q: identified as %+v", made, program, h)
 			}
 		}

@@ -147,7 +147,9 @@ func TestForeignNamespace(t *testing.T) {
 		t.Error(err)
 	}
 	var refused *hook.RequestError
-	if _, err := e.Extend(ctx, hook.Request{ID: "n1", Netns: "/proc/self/ns/net", Networks: []selection.Element{{Name: "peer"}}}); !errors.As(err, &refused) {
+	sandbox.Run(t, "ip", "netns", "add", "another")
+	t.Cleanup(func() { sandbox.Run(t, "ip", "netns", "del", "another") })
+	if _, err := e.Extend(ctx, hook.Request{ID: "n1", Netns: "/run/netns/another", Networks: []selection.Element{{Name: "peer"}}}); !errors.As(err, &refused) {
 		t.Errorf("in another namespace: %v", err)
 	}
 	crowd(tasks, tasks, func(i int) {

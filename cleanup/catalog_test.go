@@ -60,6 +60,25 @@ func leftover(plugins string) state.Leftover {
 	}
 }
 
+// TestHostEnd: of pairs the end is removed that has the MAC on record, and no other program's link of its name.
+func TestHostEnd(t *testing.T) {
+	const mac = "02:00:00:00:00:99"
+	for other, removed := range map[string]bool{mac: true, "02:00:00:00:00:98": false} {
+		f := newFakeSystem()
+		f.linkTypes["veth1"], f.macs = "veth", map[string]string{"veth1": other}
+		l := leftover(`{"type": "bridge"}`)
+		l.Suspects[0].Attachment.Result = []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth1", "mac": "` + mac + `"}]}`)
+		root := t.TempDir()
+		c := Cleaner{CacheDir: root, host: f.host(catalogue.within(root))}
+		if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
+			t.Error(errs[0])
+		}
+		if got := slices.Contains(f.calls, "remove link veth veth1 "+mac); got != removed {
+			t.Errorf("a link with %s: calls %q, want it removed: %t", other, f.calls, removed)
+		}
+	}
+}
+
 // TestCatalogue: Clean removes what each plugin writes for an allocation, and
 // leaves the same of another one.
 func TestCatalogue(t *testing.T) {

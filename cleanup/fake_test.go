@@ -31,9 +31,11 @@ type fakeSystem struct {
 	// errs are the errors of calls, by the name that calls have.
 	errs map[string]error
 	// legacy is the kernel's list of legacy tables.
-	legacy     string
-	tables     map[string]*knftables.Fake
-	linkTypes  map[string]string
+	legacy    string
+	tables    map[string]*knftables.Fake
+	linkTypes map[string]string
+	// macs are those of links; one that is not there has any.
+	macs       map[string]string
 	namespaced map[string]*fakeNamespace
 	// opened is called before a namespace is opened. Nil: not called.
 	opened func(path string)
@@ -159,9 +161,15 @@ func (f *fakeSystem) links(linkType string) ([]string, error) {
 	return names, f.errs["links"]
 }
 
-func (f *fakeSystem) hasLink(name, linkType, _ string) bool { return f.linkTypes[name] == linkType }
+func (f *fakeSystem) hasLink(name, linkType, mac string) bool {
+	own, known := f.macs[name]
+	return f.linkTypes[name] == linkType && (mac == "" || !known || own == mac)
+}
 
-func (f *fakeSystem) removeLink(name, linkType, _ string) error {
+func (f *fakeSystem) removeLink(name, linkType, mac string) error {
+	if mac != "" {
+		return f.call("remove link", linkType, name, mac)
+	}
 	return f.call("remove link", linkType, name)
 }
 

@@ -32,7 +32,7 @@ func outward(r *Report, networks []network, f *forwarding.Facts) {
 			}
 			seen[a.Subnet] = true
 			for _, o := range f.Outward(a.Subnet.Masked(), by) {
-				r.addWarning(o.Subject, fmt.Sprintf("network %q: %s", n.Name, o.Problem), o.Fix+", or add {\"type\": \"firewall\"} to the plugins of "+n.Path)
+				r.addWarning(o.Subject, fmt.Sprintf("network %q: %s", n.Name, o.Problem), o.Fix)
 			}
 		}
 	}

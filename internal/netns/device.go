@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -81,7 +80,7 @@ func (n *Namespace) returnAs(link netlink.Link, name string) error {
 	if found, err := HasLinkNamed(name); err != nil || found {
 		return cmp.Or(err, fmt.Errorf("the host has another link %s: rename that one, and repeat this", name))
 	}
-	host, err := vishns.Get()
+	host, err := current()
 	if err != nil {
 		return err
 	}

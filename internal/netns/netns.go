@@ -62,7 +62,7 @@ func New() (*Namespace, error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("create network namespace: %w", err)
 		}
-		handle, err = vishns.Get()
+		handle, err = current()
 		return err
 	})
 	if err != nil {
@@ -197,12 +197,22 @@ func IsOwn(path string) (bool, error) {
 
 // IsOwn tells whether the namespace is the caller's.
 func (n *Namespace) IsOwn() (bool, error) {
-	own, err := vishns.Get()
+	own, err := current()
 	if err != nil {
-		return false, fmt.Errorf("open the own network namespace: %w", err)
+		return false, err
 	}
 	defer own.Close() //nolint:errcheck // read only
 	return n.handle.Equal(own), nil
+}
+
+// current opens the caller's namespace in one system call: a goroutine may be on another thread at
+// the next, and the thread that it was on may have ended.
+func current() (vishns.NsHandle, error) {
+	handle, err := vishns.GetFromPath("/proc/thread-self/ns/net")
+	if err != nil {
+		return handle, fmt.Errorf("open the own network namespace: %w", err)
+	}
+	return handle, nil
 }
 
 // refer opens the path after checking that it is a network namespace.

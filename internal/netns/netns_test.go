@@ -165,6 +165,26 @@ func TestRootIsOwn(t *testing.T) {
 	}
 }
 
+// TestRootIsOwnWhileThreadsEnd: the thread on which a caller was before may have ended.
+func TestRootIsOwnWhileThreadsEnd(t *testing.T) {
+	roottest.Require(t)
+	ns := openNamespace(t, create(t, "other"))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				if err := ns.Do(func() error { return nil }); err != nil {
+					t.Error(err)
+				}
+				if own, err := ns.IsOwn(); err != nil || own {
+					t.Errorf("%v, %v", own, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
 func TestRootIDIsNeverUsedAgain(t *testing.T) {
 	roottest.Require(t)
 	seen := map[string]bool{}

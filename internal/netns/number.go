@@ -60,7 +60,7 @@ func openNumbers() (n *numbers, err error) {
 
 // forgetOwn leaves out a number that the caller's namespace has in itself.
 func (n *numbers) forgetOwn() error {
-	own, err := vishns.Get()
+	own, err := current()
 	if err != nil {
 		return err
 	}

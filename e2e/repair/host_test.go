@@ -160,6 +160,10 @@ func (h *host) detach(id string) {
 // made is what the kernel makes up, and differs when a link is made again.
 var made = regexp.MustCompile(`(?m)^\d+: | id \d+| state \S+| linkdown| tentative| nodad|index \d+ ref|,?(NO-CARRIER|LOWER_UP|M-DOWN)|handle [0-9a-f:]+|expires \d+sec`)
 
+// peer is what the program bridge prints of a veth's other end: it takes the index in the other namespace for
+// one of the host, which may be that of a bridge that is made again.
+var peer = regexp.MustCompile(`@[^:\s]+`)
+
 // picture returns what the host has, and what namespaces have.
 func (h *host) picture(namespaces ...string) string {
 	h.Helper()
@@ -188,7 +192,7 @@ func (h *host) picture(namespaces ...string) string {
 	links := regexp.MustCompile(`veth[0-9a-f]{8}|bwp[0-9a-f]{12}`).FindAllString(h.run("ip -br link"), -1)
 	slices.Sort(links)
 	for _, link := range slices.Compact(links) {
-		fmt.Fprintf(&b, "== %s\n%s%s\n", link, h.run("tc filter show dev "+link+" parent ffff:"), h.run("bridge -d link show dev "+link))
+		fmt.Fprintf(&b, "== %s\n%s%s\n", link, h.run("tc filter show dev "+link+" parent ffff:"), peer.ReplaceAllString(h.run("bridge -d link show dev "+link), ""))
 	}
 	return made.ReplaceAllString(b.String(), "")
 }

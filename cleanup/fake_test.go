@@ -31,7 +31,9 @@ type fakeSystem struct {
 	// errs are the errors of calls, by the name that calls have.
 	errs map[string]error
 	// legacy is the kernel's list of legacy tables.
-	legacy    string
+	legacy string
+	// chains are those that the kernel tells, by "legacy", or family and table of nftables.
+	chains    map[string][]string
 	tables    map[string]*knftables.Fake
 	linkTypes map[string]string
 	// macs are those of links; one that is not there has any.
@@ -90,7 +92,17 @@ func (f *fakeSystem) run(ctx context.Context, stdin []byte, name string, args ..
 	return f.saved[strings.TrimSuffix(name, "-save")], err
 }
 
-func (f *fakeSystem) legacyTables(string) ([]byte, error) { return []byte(f.legacy), nil }
+func (f *fakeSystem) legacyTables(string) ([]byte, error) {
+	return []byte(f.legacy), f.errs["legacy tables"]
+}
+
+func (f *fakeSystem) legacyChains(family knftables.Family, _ string) ([]string, error) {
+	return f.chains["legacy "+string(family)], f.errs["legacy chains"]
+}
+
+func (f *fakeSystem) nftChains(family knftables.Family, table string) ([]string, error) {
+	return f.chains[strings.TrimSpace(string(family)+" "+table)], f.errs["nft chains"]
+}
 
 func (f *fakeSystem) iptables(b backend) (ruleRemover, error) { return f, f.errs["open "+b.name] }
 

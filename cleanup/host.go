@@ -59,6 +59,10 @@ type programs interface {
 	run(ctx context.Context, stdin []byte, name string, args ...string) (string, error)
 	// legacyTables returns the kernel's list of legacy tables in use.
 	legacyTables(path string) ([]byte, error)
+	// legacyChains and nftChains return what the kernel itself tells of a family: names of chains, those of
+	// nftables that have rules, in one table or in all. There may be other words among them.
+	legacyChains(family knftables.Family, table string) ([]string, error)
+	nftChains(family knftables.Family, table string) ([]string, error)
 	iptables(b backend) (ruleRemover, error)
 	nftables(family knftables.Family, table string) (knftables.Interface, error)
 }

@@ -9,10 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
+	"sigs.k8s.io/knftables"
 )
 
 // backend is one of the kernel's four places for iptables rules: a family, in
@@ -38,23 +40,47 @@ var onlyBackends = []backend{{"iptables", iptables.ProtocolIPv4, ""}, {"ip6table
 // installedBackends returns the backends that can be listed. Where a
 // distribution has only one kind of iptables, it has no name of its own.
 func installedBackends(p programs) []backend {
+	present, _ := divided(p)
+	return present
+}
+
+// divided returns the backends that can be listed, and those whose program is missing.
+func divided(p programs) (present, missing []backend) {
 	for _, list := range [][]backend{backends, onlyBackends} {
-		installed := slices.DeleteFunc(slices.Clone(list), func(b backend) bool { return !p.installed(b.name) })
-		if len(installed) > 0 {
-			return installed
+		present, missing = nil, nil
+		for _, b := range list {
+			if p.installed(b.name) {
+				present = append(present, b)
+			} else {
+				missing = append(missing, b)
+			}
+		}
+		if len(present) > 0 {
+			return present, missing
 		}
 	}
-	return nil
+	return nil, backends
 }
 
 // hasRules tells whether the backend can hold rules. To list legacy tables that
 // do not exist would create them.
-func (b backend) hasRules(p programs) bool {
+func (b backend) hasRules(p programs) (bool, error) {
 	if b.names == "" {
-		return true
+		return true, nil
 	}
 	names, err := p.legacyTables(b.names)
-	return err == nil && len(bytes.TrimSpace(names)) > 0
+	if errors.Is(err, fs.ErrNotExist) { // the kernel has none
+		return false, nil
+	}
+	return len(bytes.TrimSpace(names)) > 0, err
+}
+
+// knft is the backend's family as that of nftables.
+func (b backend) knft() knftables.Family {
+	if b.family == iptables.ProtocolIPv6 {
+		return knftables.IPv6Family
+	}
+	return knftables.IPv4Family
 }
 
 // Listing is the output of iptables-save for one of the kernel's places for rules.
@@ -78,7 +104,8 @@ func Listings(ctx context.Context) ([]Listing, error) {
 	var all []Listing
 	var errs []error
 	for _, b := range installedBackends(system{}) {
-		if !b.hasRules(system{}) {
+		if has, err := b.hasRules(system{}); err != nil || !has {
+			errs = append(errs, err)
 			continue
 		}
 		text, err := system{}.run(ctx, nil, b.name+"-save")
@@ -98,8 +125,8 @@ func Listings(ctx context.Context) ([]Listing, error) {
 // scan lists the backend's objects.
 func (b backend) scan(ctx context.Context, h *host) (scanResult, error) {
 	var found scanResult
-	if !b.hasRules(h.programs) {
-		return found, nil
+	if has, err := b.hasRules(h.programs); err != nil || !has {
+		return found, err
 	}
 	text, err := h.programs.run(ctx, nil, b.name+"-save")
 	if err != nil {

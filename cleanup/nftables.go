@@ -93,12 +93,12 @@ func (r nftRule) addresses() []netip.Addr {
 	return list
 }
 
-func (t nftTable) scan(ctx context.Context, programs programs, kind Kind) (scanResult, error) {
+func (t nftTable) scan(ctx context.Context, h *host, kind Kind) (scanResult, error) {
 	var found scanResult
-	if !programs.installed("nft") {
-		return found, nil
+	if !h.programs.installed("nft") {
+		return missing(h, "nft", t.family, t.name, t.ofPlugin)
 	}
-	text, err := programs.run(ctx, nil, "nft", "--json", "--terse", "list", "table", string(t.family), t.name)
+	text, err := h.programs.run(ctx, nil, "nft", "--json", "--terse", "list", "table", string(t.family), t.name)
 	if err != nil && strings.Contains(err.Error(), "No such file or directory") {
 		return found, nil
 	}

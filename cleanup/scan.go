@@ -60,8 +60,12 @@ type source func() (scanResult, error)
 // rules returns the iptables backends, each listed once for all plugins.
 func (s scanner) rules(ctx context.Context) map[string]source {
 	sources := map[string]source{}
-	for _, b := range installedBackends(s.host.programs) {
+	present, absent := divided(s.host.programs)
+	for _, b := range present {
 		sources[b.name] = func() (scanResult, error) { return b.scan(ctx, s.host) }
+	}
+	for _, b := range absent {
+		sources[b.name] = func() (scanResult, error) { return missing(s.host, b.name, b.knft(), "", s.host.catalog.ofPlugin) }
 	}
 	return sources
 }
@@ -71,7 +75,7 @@ func (s scanner) leaks(ctx context.Context, found *scanResult) map[string]source
 	sources := map[string]source{}
 	for l := range s.host.catalog.leaks() {
 		for _, t := range l.tables {
-			sources[t.String()] = func() (scanResult, error) { return t.scan(ctx, s.host.programs, l.kind) }
+			sources[t.String()] = func() (scanResult, error) { return t.scan(ctx, s.host, l.kind) }
 		}
 		for _, p := range l.links {
 			sources[p.String()] = func() (scanResult, error) { return p.scan(s.host.kernel, l.kind) }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,77 @@ func TestIPTablesSwitched(t *testing.T) {
 			}
 			onLegacyTables(t, "-F") // plugins leave what all attachments share
 			onLegacyTables(t, "-X")
+		})
+	}
+}
+
+// hidePrograms takes the programs away whose names begin with one of the prefixes, as a package that is removed.
+func hidePrograms(t *testing.T, prefixes ...string) (restore func()) {
+	t.Helper()
+	dir, path := t.TempDir(), os.Getenv("PATH")
+	for _, from := range filepath.SplitList(path) {
+		list, _ := os.ReadDir(from) // it may be missing
+		for _, program := range list {
+			hidden := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(program.Name(), p) })
+			if err := os.Symlink(filepath.Join(from, program.Name()), filepath.Join(dir, program.Name())); !hidden && err != nil && !os.IsExist(err) {
+				t.Fatal(err)
+			} else if hidden {
+				_ = os.Remove(filepath.Join(dir, program.Name())) // the link may be another one's
+			}
+		}
+	}
+	t.Setenv("PATH", dir)
+	return func() { t.Setenv("PATH", path) }
+}
+
+// TestIPTablesGone: the programs that made rules are removed from the host. A teardown cannot see what is left, says so, and
+// keeps the record; with the programs it leaves nothing. Rules of others, which need them as well, do not count.
+func TestIPTablesGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind    string
+		backend string
+		hidden  []string
+	}{
+		"nft, and there is legacy": {"nft", "iptables", []string{"iptables-nft", "ip6tables-nft"}},
+		"legacy, and there is nft": {"legacy", "iptables", []string{"iptables-legacy", "ip6tables-legacy"}},
+		"nft, and there is none":   {"nft", "iptables", []string{"iptables", "ip6tables"}},
+		"nftables by plugins":      {"nft", "nftables", []string{"nft"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onLegacyTables(t, "-S") // makes them
+			h := newHost(t)
+			useIPTables(t, test.kind)
+			sandbox.WriteFile(t, h.conf+"/60-gone.conflist", `{"cniVersion": "1.0.0", "name": "gone", "plugins": [
+				{"type": "bridge", "bridge": "gone0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "`+test.backend+`",
+				 "ipam": {"type": "host-local", "dataDir": "/run/gone-leases", "subnet": "10.98.0.0/24"}},
+				{"type": "portmap", "backend": "`+test.backend+`", "capabilities": {"portMappings": true}}]}`)
+			rules := func() string {
+				return sandbox.Run(t, "sh", "-c", "iptables-"+test.kind+`-save | grep 's1' || true; nft list ruleset | grep s1 || true`)
+			}
+			h.attach("s1", "--primary", "gone", "--publish", "8310:80")
+			if rules() == "" {
+				t.Fatal("it has no rules")
+			}
+			if test.kind == "legacy" {
+				useIPTables(t, "nft")
+			} else if test.hidden[0] == "iptables-nft" {
+				useIPTables(t, "legacy")
+			}
+			restore := hidePrograms(t, test.hidden...)
+			out := h.allocnet("detach", "s1")
+			restore()
+			left := rules()
+			if (out.code == 0) != (left == "") || out.code != 0 && !strings.Contains(out.stderr, " is not installed") {
+				t.Errorf("%+v\nleft:\n%s", out, left)
+			}
+			h.must("detach", "s1")
+			if left := rules(); left != "" {
+				t.Errorf("with the programs there are left\n%s", left)
+			}
+			onLegacyTables(t, "-F") // plugins leave what all attachments share
+			onLegacyTables(t, "-X")
+			sandbox.Run(t, "sh", "-c", "ip link delete gone0; nft delete table inet cni_plugins_masquerade; nft delete table ip cni_hostport; nft delete table ip6 cni_hostport; true")
+			
 		})
 	}
 }

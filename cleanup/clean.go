@@ -37,11 +37,16 @@ type Cleaner struct {
 func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error {
 	s := scanner{cacheDir: c.CacheDir, host: c.host.orDefault()}
 	var flows []flow
+	wanted := map[string]bool{}
+	s.wanted = func(chain string) bool { return wanted[chain] }
 	for _, leftover := range leftovers {
 		attachments := leftover.Record().Attachments
 		for _, a := range attachments {
 			s.confLists = append(s.confLists, a.ConfList)
 			s.known = append(s.known, ownerOf(a.Network, a.ContainerID, a.Interface))
+			for _, chain := range s.host.catalog.chainsOf(a) {
+				wanted[chain] = true
+			}
 		}
 		flows = append(flows, published(attachments)...)
 		c.reportManual(attachments)

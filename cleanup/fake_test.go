@@ -96,11 +96,11 @@ func (f *fakeSystem) legacyTables(string) ([]byte, error) {
 	return []byte(f.legacy), f.errs["legacy tables"]
 }
 
-func (f *fakeSystem) legacyChains(family knftables.Family, _ string) ([]string, error) {
+func (f *fakeSystem) legacyChains(_ context.Context, family knftables.Family, _ string) ([]string, error) {
 	return f.chains["legacy "+string(family)], f.errs["legacy chains"]
 }
 
-func (f *fakeSystem) nftChains(family knftables.Family, table string) ([]string, error) {
+func (f *fakeSystem) nftChains(_ context.Context, family knftables.Family, table string) ([]string, error) {
 	return f.chains[strings.TrimSpace(string(family)+" "+table)], f.errs["nft chains"]
 }
 

@@ -61,8 +61,8 @@ type programs interface {
 	legacyTables(path string) ([]byte, error)
 	// legacyChains and nftChains return what the kernel itself tells of a family: names of chains, those of
 	// nftables that have rules, in one table or in all. There may be other words among them.
-	legacyChains(family knftables.Family, table string) ([]string, error)
-	nftChains(family knftables.Family, table string) ([]string, error)
+	legacyChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
+	nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
 	iptables(b backend) (ruleRemover, error)
 	nftables(family knftables.Family, table string) (knftables.Interface, error)
 }

@@ -75,12 +75,13 @@ func (b backend) hasRules(p programs) (bool, error) {
 	return len(bytes.TrimSpace(names)) > 0, err
 }
 
-// knft is the backend's family as that of nftables.
-func (b backend) knft() knftables.Family {
+// unlisted has an error if the kernel has wanted chains that the program cannot list, for a reason.
+func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) (scanResult, error) {
+	family := knftables.IPv4Family
 	if b.family == iptables.ProtocolIPv6 {
-		return knftables.IPv6Family
+		family = knftables.IPv6Family
 	}
-	return knftables.IPv4Family
+	return unlisted(ctx, h, b.name, why, family, "", wanted)
 }
 
 // Listing is the output of iptables-save for one of the kernel's places for rules.
@@ -95,8 +96,11 @@ type Listing struct {
 // HasIptables is whether a program of iptables is installed.
 func HasIptables() bool { return len(installedBackends(system{})) > 0 }
 
-// incompatible is what iptables-save prints, and exits with 0, of a table with rules of nft that it cannot show.
-const incompatible = "# Table `filter' is incompatible"
+// What iptables-save prints, and exits with 0, of a table with rules of nft that it cannot show.
+const (
+	incompatible       = "' is incompatible"
+	incompatibleFilter = "# Table `filter" + incompatible
+)
 
 // Listings returns the rules of all installed backends. It makes no table that is missing. The
 // error has those that cannot be listed, as far as the table filter is concerned.
@@ -113,7 +117,7 @@ func Listings(ctx context.Context) ([]Listing, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if strings.Contains(text, incompatible) {
+		if strings.Contains(text, incompatibleFilter) {
 			errs = append(errs, fmt.Errorf("%s-save cannot show the table filter, as it has rules that were made with nft: move them to a table of their own", b.name))
 			continue
 		}
@@ -123,7 +127,7 @@ func Listings(ctx context.Context) ([]Listing, error) {
 }
 
 // scan lists the backend's objects.
-func (b backend) scan(ctx context.Context, h *host) (scanResult, error) {
+func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bool) (scanResult, error) {
 	var found scanResult
 	if has, err := b.hasRules(h.programs); err != nil || !has {
 		return found, err
@@ -131,6 +135,11 @@ func (b backend) scan(ctx context.Context, h *host) (scanResult, error) {
 	text, err := h.programs.run(ctx, nil, b.name+"-save")
 	if err != nil {
 		return found, err
+	}
+	if strings.Contains(text, incompatible) {
+		if found, err = b.unlisted(ctx, h, cannotShow, wanted); err != nil {
+			return found, err
+		}
 	}
 	rules := parseRules(text, h.catalog.mentions())
 	for _, p := range rules.problems {

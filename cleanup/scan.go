@@ -26,6 +26,9 @@ type scanner struct {
 	// hash is attributed to one of them. Default: those that other objects
 	// name.
 	known []Owner
+	// wanted tells of which chains it has to be known what is in them: a place that no program can list is an error only
+	// if it has one. Default: those that can be of an owner that is not known.
+	wanted func(chain string) bool
 	// host is what is scanned. Default: this one.
 	host *host
 }
@@ -44,6 +47,9 @@ func (s scanner) scan(ctx context.Context) (*scanResult, error) {
 	s.confLists = append(conflists, s.confLists...)
 	found := &fromCache
 	found.host = s.host
+	if s.wanted == nil {
+		s.wanted = s.host.catalog.ofUnknown(s.known)
+	}
 	ctx, stop := s.host.limit(ctx)
 	defer stop()
 	sources := s.rules(ctx)
@@ -62,10 +68,10 @@ func (s scanner) rules(ctx context.Context) map[string]source {
 	sources := map[string]source{}
 	present, absent := divided(s.host.programs)
 	for _, b := range present {
-		sources[b.name] = func() (scanResult, error) { return b.scan(ctx, s.host) }
+		sources[b.name] = func() (scanResult, error) { return b.scan(ctx, s.host, s.wanted) }
 	}
 	for _, b := range absent {
-		sources[b.name] = func() (scanResult, error) { return missing(s.host, b.name, b.knft(), "", s.host.catalog.ofPlugin) }
+		sources[b.name] = func() (scanResult, error) { return b.unlisted(ctx, s.host, notInstalled, s.wanted) }
 	}
 	return sources
 }
@@ -75,7 +81,7 @@ func (s scanner) leaks(ctx context.Context, found *scanResult) map[string]source
 	sources := map[string]source{}
 	for l := range s.host.catalog.leaks() {
 		for _, t := range l.tables {
-			sources[t.String()] = func() (scanResult, error) { return t.scan(ctx, s.host, l.kind) }
+			sources[t.String()] = func() (scanResult, error) { return t.scan(ctx, s.host, l.kind, s.wanted) }
 		}
 		for _, p := range l.links {
 			sources[p.String()] = func() (scanResult, error) { return p.scan(s.host.kernel, l.kind) }

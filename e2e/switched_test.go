@@ -142,7 +142,7 @@ func TestIPTablesGone(t *testing.T) {
 			onLegacyTables(t, "-F") // plugins leave what all attachments share
 			onLegacyTables(t, "-X")
 			sandbox.Run(t, "sh", "-c", "ip link delete gone0; nft delete table inet cni_plugins_masquerade; nft delete table ip cni_hostport; nft delete table ip6 cni_hostport; true")
-			
+
 		})
 	}
 }

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -25,4 +26,41 @@ func TestUnlistedTable(t *testing.T) {
 	sandbox.Run(t, "sh", "-ec", `nft flush chain ip nat EXTRA; nft delete chain ip nat EXTRA`)
 	h.must("repair", "u1")
 	h.must("detach", "u1")
+}
+
+// TestSavedRuleset: the operator saves the ruleset of nft and loads it again, as Debian does at boot. The rule is another one for
+// iptables then: what a teardown cannot remove, it says, and keeps on record.
+func TestSavedRuleset(t *testing.T) {
+	t.Setenv("ALLOCNET_EXECUTOR", "auto") // plugins report that they have deleted it
+	h := newHost(t)
+	address := h.attach("u2", "--primary", "web", "--publish", "8301:80").Attachments[0].Addresses[0].Addr().String()
+	rule := func() string {
+		return sandbox.Run(t, "sh", "-c", "nft -a list chain ip filter CNI-FORWARD | grep 'ip daddr "+address+"' || true")
+	}
+	remove := func() {
+		_, handle, _ := strings.Cut(rule(), "handle ")
+		sandbox.Run(t, "sh", "-c", "nft delete rule ip filter CNI-FORWARD handle "+handle)
+	}
+	remove()
+	sandbox.Run(t, "nft", "add rule ip filter CNI-FORWARD ip daddr "+address+" ct state established,related counter accept")
+	if o := h.allocnet("detach", "u2"); (o.code == 0) != (rule() == "") {
+		t.Errorf("%+v, and left is: %s", o, rule())
+	}
+	if rule() != "" {
+		remove()
+	}
+	h.must("detach", "u2")
+}
+
+// TestRuleOfOthers: an operator leads packets through the chain of an attachment. The rule stays, and so the chain.
+func TestRuleOfOthers(t *testing.T) {
+	h := newHost(t)
+	h.attach("u3", "--primary", "web", "--publish", "8302:80")
+	sandbox.Run(t, "sh", "-ec", `chain=$(iptables-save -t nat | grep -o 'CNI-[0-9a-f]\{20,\}' | head -n 1)
+		iptables -t nat -A POSTROUTING -s 172.30.0.0/16 -m comment --comment "vpn clients" -j $chain`)
+	h.refuse(1, []string{"vpn clients"}, "detach", "u3")
+	sandbox.Run(t, "sh", "-ec", `iptables-save -t nat | grep -q 'vpn clients'
+		chain=$(iptables-save -t nat | grep -o 'CNI-[0-9a-f]\{20,\}' | head -n 1)
+		iptables -t nat -D POSTROUTING -s 172.30.0.0/16 -m comment --comment "vpn clients" -j $chain`)
+	h.must("detach", "u3")
 }

@@ -21,6 +21,8 @@ type iptablesRules struct {
 	shared []iptablesGroup
 	// chain is the one of the attachment alone; empty if it has none.
 	chain string
+	// comment is that of the rules in chains of others that lead to the chain: another program's rule may do so, too.
+	comment string
 	// rules are those of the attachment, in its chain and in chains of others.
 	rules []iptablesRule
 	// address is what rules in chains of others name if there is no chain: an earlier

@@ -57,7 +57,10 @@ func (h *iptablesHost) directRemoval(changes iptablesChangeList) (*nftablesBatch
 	return b, left, nil
 }
 
-// removeChain removes a chain, its rules, and the rules of others that lead to it.
+// errCalled is a chain of an attachment that a rule of another program leads to.
+var errCalled = errors.New("a rule of another program leads to the chain")
+
+// removeChain removes a chain, its rules, and what the plugin made that leads to it.
 func (h *iptablesHost) removeChain(b *nftablesBatch, r *iptablesRules, listings *nftablesListings) error {
 	isJump := jumpTo(r.chain)
 	table := h.nftablesTable(r.table)
@@ -67,7 +70,11 @@ func (h *iptablesHost) removeChain(b *nftablesBatch, r *iptablesRules, listings 
 			return err
 		}
 		for _, rule := range rules {
-			if isJump(rule) {
+			switch {
+			case !isJump(rule):
+			case !rule.mentions(r.comment):
+				return errCalled
+			default:
 				listings.deleteRule(b, table, caller, rule)
 			}
 		}

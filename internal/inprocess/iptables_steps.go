@@ -118,7 +118,7 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) error {
 		for _, rule := range r.rules {
 			errs = append(errs, s.deleteRule(rule))
 		}
-		return errors.Join(errs...)
+		return errors.Join(append(errs, h.requireUnnamed(r))...)
 	}
 	for range removalAttempts {
 		var exists bool
@@ -127,7 +127,9 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) error {
 		}
 		t := &iptablesTransaction{}
 		for _, chain := range r.callers() {
-			t.removeCalls(s.IPTables, r.table, chain, r.chain)
+			if err := t.removeCalls(s.IPTables, r, chain); err != nil {
+				return err
+			}
 		}
 		t.removeChain(r.chain)
 		if err = h.restoreTable(t, r.table); err == nil {
@@ -137,19 +139,34 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) error {
 	return err
 }
 
+// requireUnnamed returns an error if rules of nft still name the address: those of a ruleset that was saved and loaded again
+// have another form, which iptables does not know.
+func (h *iptablesHost) requireUnnamed(r *iptablesRules) error {
+	if r.address == nil || h.legacy || h.socket == nil || !h.names(r) {
+		return nil
+	}
+	return fmt.Errorf("chain %s of table %s has rules with %s that iptables does not show as they were made: if a saved ruleset was loaded, delete them with nft -a list ruleset and nft delete rule", chainsOf(r.rules)[0], r.table, r.address)
+}
+
 // removalAttempts is how often what leads to a chain is looked for: another process may be
 // removing the same.
 const removalAttempts = 3
 
-// removeCalls removes the rules of a chain that lead to another one.
-func (t *iptablesTransaction) removeCalls(ipt *iptables.IPTables, table, chain, target string) {
-	lines, err := ipt.List(table, chain)
+// removeCalls removes the rules of the attachment in a chain of others that lead to its own.
+func (t *iptablesTransaction) removeCalls(ipt *iptables.IPTables, r *iptablesRules, caller string) error {
+	lines, err := ipt.List(r.table, caller)
 	if err != nil {
-		return // the chain does not exist, so it has no rule
+		return nil // the chain does not exist, so it has no rule
 	}
 	for _, line := range lines {
-		if rest, ok := strings.CutPrefix(line, "-A "); ok && strings.HasSuffix(line, " -j "+target) {
-			t.text.WriteString("-D " + rest + "\n")
+		rest, ok := strings.CutPrefix(line, "-A ")
+		if !ok || !strings.HasSuffix(line, " -j "+r.chain) {
+			continue
 		}
+		if !strings.Contains(line, ` --comment "`+strings.ReplaceAll(r.comment, `"`, `\"`)+`" `) {
+			return fmt.Errorf("chain %s of table %s stays: %w: %s", r.chain, r.table, errCalled, line)
+		}
+		t.text.WriteString("-D " + rest + "\n")
 	}
+	return nil
 }

@@ -48,7 +48,8 @@ func (c *Changes) removeMasquerade(m masquerade) error {
 // iptables returns the rules, those of each family by themselves.
 func (m masquerade) iptables() []*iptablesRules {
 	chain := utils.FormatChainName(m.network, m.containerID)
-	comment := []string{"-m", "comment", "--comment", utils.FormatComment(m.network, m.containerID)}
+	text := utils.FormatComment(m.network, m.containerID)
+	comment := []string{"-m", "comment", "--comment", text}
 	byFamily := map[iptables.Protocol]*iptablesRules{}
 	var all []*iptablesRules
 	for _, network := range m.networks {
@@ -58,7 +59,7 @@ func (m masquerade) iptables() []*iptablesRules {
 		}
 		r := byFamily[family]
 		if r == nil {
-			r = &iptablesRules{family: family, table: "nat", chain: chain}
+			r = &iptablesRules{family: family, table: "nat", chain: chain, comment: text}
 			byFamily[family] = r
 			all = append(all, r)
 		}

@@ -50,6 +50,12 @@ func (r listedRule) comment() string {
 	return string(bytes.TrimSuffix(comment, []byte{0}))
 }
 
+// mentions tells whether the rule has the comment, one of nft or of an extension of iptables.
+func (r listedRule) mentions(comment string) bool {
+	text := append([]byte(comment), 0)
+	return bytes.Contains(r.exprs, text) || bytes.Contains(r.userdata, text)
+}
+
 // sameRules tells whether a chain has exactly the rules.
 func sameRules(listed []listedRule, rules []nftablesRule, family nftables.TableFamily) bool {
 	if len(listed) != len(rules) {

@@ -117,16 +117,16 @@ func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, add
 func (conf *portmapConfig) iptablesCalls(ip net.IP) *iptablesRules {
 	r := &iptablesRules{
 		family: familyOf(ip), table: "nat",
-		chain: utils.MustFormatChainNameWithPrefix(conf.network, conf.containerID, "DN-"),
+		chain:   utils.MustFormatChainNameWithPrefix(conf.network, conf.containerID, "DN-"),
+		comment: truncateComment(fmt.Sprintf(`dnat name: "%s" id: "%s"`, conf.network, conf.containerID)), //nolint:gocritic // %q would escape
 	}
 	ports := map[string][]string{}
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
 		ports[mapping.Protocol] = append(ports[mapping.Protocol], strconv.Itoa(mapping.HostPort))
 	}
-	comment := truncateComment(fmt.Sprintf(`dnat name: "%s" id: "%s"`, conf.network, conf.containerID)) //nolint:gocritic // %q would escape
 	for _, protocol := range slices.Sorted(maps.Keys(ports)) {
 		for some := range slices.Chunk(ports[protocol], maxPorts) {
-			args := []string{"-m", "comment", "--comment", comment, "-m", "multiport", "-p", protocol, "--destination-ports", strings.Join(some, ",")}
+			args := []string{"-m", "comment", "--comment", r.comment, "-m", "multiport", "-p", protocol, "--destination-ports", strings.Join(some, ",")}
 			args = append(append(args, conf.conditions(ip)...), "-j", r.chain)
 			r.add(iptablesRule{chain: hostportChain, args: args})
 		}

@@ -1,0 +1,122 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
+	"sigs.k8s.io/knftables"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/iptableslegacy"
+	"github.com/allocnet/allocnet/state"
+)
+
+// unlistedError is a place for rules that has chains of plugins, and that its program cannot list: what of them is left by
+// whom is unknown.
+type unlistedError struct {
+	program string
+	why     string
+	chains  []string
+}
+
+func (e *unlistedError) Error() string {
+	return fmt.Sprintf("%s %s, and the kernel has chains of CNI plugins: %s", e.program, e.why, strings.Join(e.chains, ", "))
+}
+
+// Kind is that of package errdefs.
+func (*unlistedError) Kind() errdefs.Kind { return errdefs.Failed }
+
+// Why a program cannot list.
+const (
+	notInstalled = "is not installed (install it, and repeat this)"
+	cannotShow   = "cannot show a table in which another program has rules that iptables does not know (move them to a table of their own, and repeat this)"
+)
+
+// unlisted has an error if the kernel has wanted chains in a place that a program cannot list.
+func unlisted(ctx context.Context, h *host, program, why string, family knftables.Family, table string, wanted func(chain string) bool) (scanResult, error) {
+	list := h.programs.nftChains
+	if strings.HasSuffix(program, "-legacy") {
+		list = h.programs.legacyChains
+	}
+	chains, err := list(ctx, family, table)
+	if err != nil {
+		return scanResult{}, fmt.Errorf("%s %s: %w", program, why, err)
+	}
+	chains = slices.DeleteFunc(chains, func(name string) bool { return !wanted(name) })
+	if len(chains) == 0 {
+		return scanResult{}, nil
+	}
+	slices.Sort(chains)
+	return scanResult{}, &unlistedError{program, why, slices.Compact(chains)}
+}
+
+// chainsOf returns the chains in which an attachment can have rules.
+func (c catalog) chainsOf(a state.Attachment) []string {
+	var chains []string
+	for _, plugin := range pluginTypes(a) {
+		found, _ := c.find(plugin)
+		for _, l := range found.leaves {
+			for _, p := range l.chains {
+				chains = append(chains, p.name.of(ownerOf(a.Network, a.ContainerID, a.Interface)))
+			}
+			for _, p := range l.rules {
+				chains = append(chains, p.chain)
+			}
+			for _, t := range l.tables {
+				chains = append(chains, t.chains...)
+			}
+		}
+	}
+	return chains
+}
+
+// ofUnknown tells whether a chain is one attachment's, and of none of the known owners.
+func (c catalog) ofUnknown(known []Owner) func(chain string) bool {
+	ofKnown := map[string]bool{}
+	for l := range c.leaks() {
+		for _, p := range l.chains {
+			for _, o := range known {
+				ofKnown[p.name.of(o)] = true
+			}
+		}
+	}
+	return func(chain string) bool {
+		for l := range c.leaks() {
+			if slices.ContainsFunc(l.chains, func(p chainPattern) bool { return p.name.matches(chain) }) {
+				return !ofKnown[chain]
+			}
+		}
+		return false
+	}
+}
+
+func (system) legacyChains(_ context.Context, family knftables.Family, _ string) ([]string, error) {
+	proto := iptables.ProtocolIPv4
+	if family == knftables.IPv6Family {
+		proto = iptables.ProtocolIPv6
+	}
+	tables, err := iptableslegacy.Tables(proto)
+	if err != nil {
+		return nil, err
+	}
+	var words []string
+	for _, table := range tables {
+		entries, err := iptableslegacy.Read(proto, table)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, strings.Split(string(entries), "\x00")...)
+	}
+	return words, nil
+}
+
+func (system) nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error) {
+	return inprocess.FilledChains(ctx, string(family), table)
+}

@@ -6,10 +6,14 @@ package advertised
 
 import (
 	"fmt"
+	"net"
+	"regexp"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
@@ -25,30 +29,59 @@ func Forward(sysctls *sysctl.Tree) error {
 	return sysctls.Set(Forwarding, "1")
 }
 
-// keep has the caller's namespace go on with the routes and addresses that it has from router advertisements, also
-// when it forwards. A host that forwards ignores these, and the kernel then removes its default route, unless
-// accept_ra is 2. That is set for each link that has any and whose accept_ra is 1; with another value, another
-// program takes care of them. It stays, as forwarding does. It is safe to repeat. Source: accept_ra in the kernel's
-// Documentation/networking/ip-sysctl.rst.
+// keep has the caller's namespace go on with router advertisements when it forwards. A host that forwards ignores them, and
+// the kernel then removes the default route that they gave, unless accept_ra is 2. That is set where accept_ra is 1, on links
+// that have routes or addresses from advertisements and on those that lead out of the host: their router may be heard later,
+// at boot or after the cable was out. With another value, another program takes care of them. It stays, as forwarding does.
+// It is safe to repeat. Source: accept_ra in the kernel's Documentation/networking/ip-sysctl.rst.
 func keep(sysctls *sysctl.Tree) error {
-	links, err := receivers()
+	receive, err := receivers()
 	if err != nil {
 		return fmt.Errorf("find what router advertisements have given: %w", err)
 	}
-	for index := range links {
-		link, err := netlink.LinkByIndex(index)
-		if err != nil {
-			continue // it is gone, with its routes
+	links, err := netns.Whole(netlink.LinkList)
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	out := uplinks(links)
+	for _, link := range links {
+		if !receive[link.Attrs().Index] && !out[link.Attrs().Index] {
+			continue
 		}
 		key := "net/ipv6/conf/" + link.Attrs().Name + "/accept_ra"
 		if value, err := sysctls.Get(key); err != nil || value != "1" {
 			continue
 		}
 		if err := sysctls.Set(key, "2"); err != nil {
-			return fmt.Errorf("keep what router advertisements have given %s: %w", link.Attrs().Name, err)
+			return fmt.Errorf("keep router advertisements of %s: %w", link.Attrs().Name, err)
 		}
 	}
 	return nil
+}
+
+// hostEnd is the form of the names that CNI plugins give to the host's ends of veth pairs.
+var hostEnd = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
+
+// uplinks returns the indexes of the links that may lead out of the host, and of the bridges that such a link is a port of.
+// What allocations are on is none: an advertisement of a task would give the host a route.
+func uplinks(links []netlink.Link) map[int]bool {
+	out := map[int]bool{}
+	for _, link := range links {
+		a := link.Attrs()
+		switch link.Type() {
+		case "vlan":
+			if slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().Index == a.ParentIndex && l.Type() == "bridge" }) {
+				continue // the plugin bridge makes these
+			}
+			fallthrough
+		case "device", "bond", "team":
+			out[a.Index] = out[a.Index] || a.Flags&net.FlagLoopback == 0
+			out[a.MasterIndex] = out[a.MasterIndex] || out[a.Index]
+		case "veth", "macvlan", "ipvlan": // those of a host that is a container itself
+			out[a.Index] = a.MasterIndex == 0 && !hostEnd.MatchString(a.Name)
+		}
+	}
+	return out
 }
 
 // receivers returns the indexes of the links that have routes or addresses from router advertisements.

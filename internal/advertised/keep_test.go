@@ -6,6 +6,7 @@ package advertised
 import (
 	"errors"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -70,5 +71,41 @@ func testKeep(t *testing.T) {
 				t.Errorf("%s: accept_ra is %s, %v: want %s", name, got, err, test.want)
 			}
 		}
+	}
+}
+
+// TestUplinks: what may lead out of the host goes on with router advertisements; what allocations are on must not.
+func TestUplinks(t *testing.T) {
+	attrs := func(index int, name string, master, parent int) netlink.LinkAttrs {
+		return netlink.LinkAttrs{Index: index, Name: name, MasterIndex: master, ParentIndex: parent}
+	}
+	lo := attrs(1, "lo", 0, 0)
+	lo.Flags = net.FlagLoopback
+	links := []netlink.Link{
+		&netlink.Device{LinkAttrs: lo},
+		&netlink.Device{LinkAttrs: attrs(2, "eth0", 0, 0)},
+		&netlink.Device{LinkAttrs: attrs(3, "eth1", 4, 0)},
+		&netlink.Bridge{LinkAttrs: attrs(4, "br0", 0, 0)},
+		&netlink.Veth{LinkAttrs: attrs(5, "veth0123abcd", 4, 30)},
+		&netlink.Bridge{LinkAttrs: attrs(6, "web0", 0, 0)},
+		&netlink.Veth{LinkAttrs: attrs(7, "veth0123abce", 6, 31)},
+		&netlink.Veth{LinkAttrs: attrs(8, "veth0123abcf", 0, 32)},
+		&netlink.Vlan{LinkAttrs: attrs(9, "eth0.7", 0, 2)},
+		&netlink.Vlan{LinkAttrs: attrs(10, "web0.7", 0, 6)},
+		&netlink.Bond{LinkAttrs: attrs(11, "bond0", 0, 0)},
+		&netlink.Veth{LinkAttrs: attrs(12, "uplink", 0, 33)},
+		&netlink.Macvlan{LinkAttrs: attrs(13, "lan0", 0, 34)},
+		&netlink.Vxlan{LinkAttrs: attrs(14, "vxlan0", 0, 0)},
+		&netlink.Tuntap{LinkAttrs: attrs(15, "tap0", 0, 0)},
+	}
+	want := map[string]bool{"eth0": true, "eth1": true, "br0": true, "eth0.7": true, "bond0": true, "uplink": true, "lan0": true}
+	for range 2 {
+		got := uplinks(links)
+		for _, l := range links {
+			if a := l.Attrs(); got[a.Index] != want[a.Name] {
+				t.Errorf("%s: %v, want %v", a.Name, got[a.Index], want[a.Name])
+			}
+		}
+		slices.Reverse(links)
 	}
 }

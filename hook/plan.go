@@ -90,6 +90,9 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 	if err := p.refuseSharedRoutes(); err != nil {
 		return err
 	}
+	if err := e.refuseSharedNames(p); err != nil {
+		return err
+	}
 	if err := p.checkAddresses(e.config.Host); err != nil {
 		return err
 	}

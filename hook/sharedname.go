@@ -1,0 +1,48 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// refuseSharedNames refuses an attachment that CNI plugins would take for one of another allocation: they name chains and
+// devices after network and container ID in one word, so network "vlan1" of "15" and network "vlan11" of "5" would share them.
+// An allocation whose record cannot be read may have such an attachment.
+func (e *Engine) refuseSharedNames(p *plan) error {
+	for _, added := range p.added {
+		a := added.attachment
+		word := a.Network + a.ContainerID
+		for i := 1; i < len(word); i++ {
+			if i == len(a.Network) || state.ValidateContainerID(word[i:]) != nil {
+				continue
+			}
+			if err := e.refuseNamed(a, word[:i], word[i:]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// refuseNamed refuses an attachment if there is the other one.
+func (e *Engine) refuseNamed(a *state.Attachment, network, containerID string) error {
+	id := state.AllocationOf(containerID)
+	record, err := e.store.Read(id)
+	if errors.Is(err, state.ErrNotFound) || state.ValidateID(id) != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, other := range record.Attachments {
+		if other.Network == network && other.ContainerID == containerID {
+			return &RequestError{"allocation", a.ContainerID, fmt.Sprintf("CNI plugins would take its network %q for network %q of allocation %s, as both make the word %q: choose another ID", a.Network, network, id, network+containerID)}
+		}
+	}
+	return nil
+}

@@ -439,6 +439,16 @@ func (n *fakeNamespace) Interfaces() ([]netns.Interface, error) {
 	return slices.Clone(n.interfaces), nil
 }
 
+func (n *fakeNamespace) RemoveInterface(name string) error {
+	if err := n.all.failure("RemoveInterface", n.path); err != nil {
+		return err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.interfaces = slices.DeleteFunc(n.interfaces, func(i netns.Interface) bool { return i.Name == name })
+	return nil
+}
+
 func (n *fakeNamespace) SetLoopbackUp() error {
 	if err := n.all.failure("SetLoopbackUp", n.path); err != nil {
 		return err

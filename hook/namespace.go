@@ -73,6 +73,8 @@ type Namespace interface {
 	RemoveSourceRoutes(s netns.SourceRoutes) error
 	// MissingSourceRoutes returns those that are not there, as text.
 	MissingSourceRoutes(s netns.SourceRoutes) ([]string, error)
+	// RemoveInterface removes an interface; a missing one is no error.
+	RemoveInterface(name string) error
 	// Mount pins the namespace at dir/name. The error is netns.ErrExists when there
 	// is anything at that path.
 	Mount(dir, name string) (path string, err error)

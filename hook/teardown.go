@@ -235,6 +235,11 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, is absence) (*chain, error) {
 	a.Attempts++
 	o.removeSourceRoutes(*a, path)
+	if path != "" && hasMaster(*a) {
+		if err := o.removeRenamed(*a); err != nil {
+			return nil, o.failure("detach", *a, a.Attempts, err)
+		}
+	}
 	c, err := o.del(ctx, *a, pathOf(path, is))
 	switch {
 	case err != nil:

@@ -1,0 +1,63 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// removeRenamed removes an attachment's interface that a task has renamed: plugins report success when there is none of the
+// name, and give its address to the next attachment, while this one goes on using it.
+func (o *operation) removeRenamed(a state.Attachment) error {
+	ns, err := o.namespace()
+	if errors.Is(err, netns.ErrMissing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	present, err := ns.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, i := range present {
+		if !isRenamed(a, i) || o.isAttached(i) {
+			continue
+		}
+		o.attachmentLog(a).Info("removing the interface, which was renamed", "name", i.Name)
+		if err := ns.RemoveInterface(i.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isRenamed tells whether an interface of another name is the attachment's: one whose master is outside of the namespace, with
+// the recorded MAC or, of a kind that has its master's MAC, a recorded address. The pair of a veth is known by its end on the host.
+func isRenamed(a state.Attachment, i netns.Interface) bool {
+	seen, err := readStatus(a)
+	if err != nil || i.Name == a.Interface || !i.LinkOutside {
+		return false
+	}
+	hasAddress := slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return slices.Contains(seen.Addresses, p) })
+	switch i.Kind {
+	case "macvlan":
+		return hasAddress || seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC)
+	case "ipvlan", "vlan":
+		return hasAddress
+	}
+	return false
+}
+
+// hasMaster tells whether the interface of an attachment is made on a master, and has no end on the host.
+func hasMaster(a state.Attachment) bool {
+	list, err := recordedList(a)
+	return err == nil && len(list.Plugins) > 0 && slices.Contains(innerMasterPlugins, list.Plugins[0].Network.Type)
+}

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,6 +32,17 @@ func TestNamesSayRoot(t *testing.T) {
 	}
 	if named < 40 {
 		t.Errorf("only %d tests need root", named)
+	}
+}
+
+// TestCheckHasNoRoot: make check runs the unit tests without root's capabilities, so that one which needs these
+// fails also where nobody runs it without root.
+func TestCheckHasNoRoot(t *testing.T) {
+	dry := exec.Command("make", "-n", "check", "UNIT=unit", "UNPRIVILEGED=unprivileged")
+	dry.Dir = "../.."
+	out, err := dry.CombinedOutput()
+	if want := " unprivileged go test -vet=off -skip '^TestRoot' unit\n"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("make check: %v, %s, want %q", err, out, want)
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // inside marks a process of a sandbox: with how far it has come and, until that is
@@ -41,7 +43,7 @@ func Main(run func() int, steps ...func() error) int { return enter(undivided, r
 // MainIfRoot is Main with root. Without, the tests run where the program is: those that need root
 // require it.
 func MainIfRoot(run func() int) int {
-	if os.Geteuid() != 0 {
+	if !roottest.IsRoot() {
 		return run()
 	}
 	return Main(run)

@@ -10,7 +10,12 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
+
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.MainIfRoot(m.Run))
+}
 
 // TestRootWithoutCapabilities: root from which make check has taken them does not count as root.
 func TestRootWithoutCapabilities(t *testing.T) {

@@ -31,7 +31,7 @@ import (
 // inside marks a process of a sandbox: with how far it has come and, until that is
 // prepared, the mount namespace of the machine. A process that only lists its tests is listing.
 const (
-	inside  = "ALLOCNET_SANDBOX"
+	inside  = roottest.Sandbox
 	listing = "list"
 )
 
@@ -231,7 +231,7 @@ func prepare() error {
 	if err != nil || !entering || own == machine {
 		return errors.New("not in a sandbox: call sandbox.Main")
 	}
-	if err := os.Setenv(inside, "prepared"); err != nil {
+	if err := os.Setenv(inside, roottest.Prepared); err != nil {
 		return err
 	}
 	if err := hide(); err != nil {

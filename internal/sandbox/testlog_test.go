@@ -11,15 +11,17 @@ import (
 	"time"
 )
 
-// inModule makes an empty module the working directory, and returns it.
+// inModule makes e2e of an empty module the working directory, and returns the module.
 func inModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(dir+"/build", 0o755); err != nil {
-		t.Fatal(err)
+	for _, sub := range []string{"/build", "/e2e"} {
+		if err := os.Mkdir(dir+sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	WriteFile(t, dir+"/GNUmakefile", "")
-	t.Chdir(dir)
+	t.Chdir(dir + "/e2e")
 	return dir
 }
 

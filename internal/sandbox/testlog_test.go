@@ -77,6 +77,17 @@ func TestNeverKept(t *testing.T) {
 	if lines := joined(t, dir); slices.ContainsFunc(lines, isFresh) {
 		t.Errorf("the result would not be kept: %q", lines)
 	}
+	for _, name := range []string{nomadVariable, pluginsVariable} {
+		t.Setenv(name, dir+"/build/other")
+		if lines := joined(t, dir); slices.ContainsFunc(lines, isFresh) {
+			t.Errorf("%s in the module, and the result would not be kept: %q", name, lines)
+		}
+		t.Setenv(name, dir+"-other")
+		if lines := joined(t, dir); !slices.ContainsFunc(lines, isFresh) {
+			t.Errorf("%s outside of the module, and the result would be kept: %q", name, lines)
+		}
+		t.Setenv(name, "")
+	}
 	WriteFile(t, programDir()+"/web", "2")
 	if lines := joined(t, dir); !slices.ContainsFunc(lines, isFresh) {
 		t.Errorf("a program was replaced, and the result would be kept: %q", lines)

@@ -70,7 +70,7 @@ func requireOpen(t *testing.T, dir string, patterns [][]string) {
 				t.Errorf("%v lists the modules %v alone", args, slices.Collect(maps.Keys(modules)))
 			}
 			for _, m := range modules {
-				if strings.HasPrefix(m.Path, own) {
+				if m.Path == own || strings.HasPrefix(m.Path, own+"/") {
 					continue // of this repository
 				}
 				if _, err := m.Licenses(); err != nil {

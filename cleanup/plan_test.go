@@ -100,6 +100,10 @@ func TestPlan(t *testing.T) {
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.allocations["c"] = recordedAllocation{dead: "gone", addresses: firewall.Addresses}
 			}},
+		"address rule of one on record and dead, while another may have the address": {objects: []Object{firewall}, why: "may be in use where nothing can be seen",
+			change: func(f *scanResult, r *recordSet, _ map[string]string) {
+				f.unseen, r.allocations["c"] = errors.New("permission denied"), recordedAllocation{dead: "gone", addresses: firewall.Addresses}
+			}},
 		"address rule, address in a namespace": {objects: []Object{lease, firewall}, why: "is in use in",
 			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
 				f.places = []netns.Place{{Path: "/run/netns/x", Addresses: firewall.Addresses}}

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
 	fakecni.Main()
-	os.Exit(inMemory(m.Run))
+	os.Exit(sandbox.MainIfRoot(func() int { return inMemory(m.Run) }))
 }
 
 // inMemory has the temporary directories of tests with thousands of hosts in memory, where the

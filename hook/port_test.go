@@ -110,6 +110,8 @@ func TestListeners(t *testing.T) {
 	tcpPort, udpPort := tcp.Addr().(*net.TCPAddr).Port, udp.LocalAddr().(*net.UDPAddr).Port
 	overUDP := chosen("free", udpPort, "")
 	overUDP.PortMappings[0].Protocol = "udp"
+	ofIPv4 := chosen("free", udpPort, "192.0.2.1") // a socket of all IPv6 addresses gets its packets, too
+	ofIPv4.PortMappings[0].Protocol = "udp"
 	for name, test := range map[string]struct {
 		request Request
 		refused bool
@@ -120,6 +122,7 @@ func TestListeners(t *testing.T) {
 		"another address":      {Request{Networks: []selection.Element{chosen("free", tcpPort, "127.0.0.2")}}, false},
 		"another family":       {Request{Networks: []selection.Element{chosen("free", tcpPort, "::1")}}, false},
 		"UDP on all addresses": {Request{Networks: []selection.Element{overUDP}}, true},
+		"UDP on one of IPv4":   {Request{Networks: []selection.Element{ofIPv4}}, true},
 		"the operator's":       {Request{Primary: primary, Ports: []portmap.Port{{Label: "x", HostPort: tcpPort}}, Operator: true}, true},
 		"assigned":             {Request{Primary: primary, Ports: []portmap.Port{{Label: "x", HostPort: tcpPort}}}, false},
 	} {

@@ -294,6 +294,7 @@ func TestOf(t *testing.T) {
 		`{"cniVersion": "1.0.0", "name": "n", "Allocnet": {"jobs": []}, "plugins": [{"type": "bridge"}]}`:                     `policy in n.conflist:1: the key "Allocnet" has no effect there: want "allocnet" beside "plugins"`,
 		`{"cniVersion": "1.0.0", "name": "n", "jobs": [], "plugins": [{"type": "bridge"}]}`:                                   `policy in n.conflist:1: the key "jobs" has no effect there: want it in the object "allocnet" beside "plugins"`,
 		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}, {"type": "x", "staticIPs": false}]}`:            `policy in n.conflist:1: the key "staticIPs" has no effect there: want it in the object "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "hostPorts": ["80"]}`:                                         `policy in n.conflist:1: the key "hostPorts" has no effect there: want it in the object "allocnet" beside "plugins"`,
 		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "staticMAC": false}`:                                          `policy in n.conflist:1: the key "staticMAC" has no effect there: want it in the object "allocnet" beside "plugins"`,
 		"{\"cniVersion\": \"1.0.0\", \"name\": \"n\", \"plugins\": [{\"type\": \"b\"}],\n\"allocnet\":\n{\n\"job\": []}}":     `unknown key "job" of the policy in n.conflist:4; did you mean jobs?`,
 		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}], "allocnet": null}`:                                  `policy in n.conflist: want one JSON object`,

@@ -192,3 +192,9 @@ func TestCheckPasses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGCWithoutList: no list of valid attachments is not an empty one.
+func TestGCWithoutList(t *testing.T) {
+	r := newTestHost(t).request(`"primary": "web"`)
+	requireError(t, gc(r), types.ErrInvalidNetworkConfig, "valid-attachments", "nothing is removed")
+}

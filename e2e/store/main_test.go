@@ -6,7 +6,6 @@
 package store
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -18,12 +17,5 @@ import (
 const dir = "/run/e2e-store"
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(func() int { return nomadagent.Run(m.Run) }, prepare))
-}
-
-func prepare() error {
-	if _, err := os.Stat(nomadagent.Binary()); err != nil {
-		return fmt.Errorf("the Nomad agent is missing: run: make nomad")
-	}
-	return nil
+	os.Exit(sandbox.Main(func() int { return nomadagent.Run(m.Run) }))
 }

@@ -4,10 +4,12 @@
 package conventions
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,6 +21,7 @@ import (
 // require root.
 func TestNamesSayRoot(t *testing.T) {
 	named := 0
+	packages := map[string]string{}
 	for _, path := range files(t, "../..", regexp.MustCompile(`_test\.go$`)) {
 		if strings.HasPrefix(path, "e2e/") {
 			continue
@@ -28,9 +31,47 @@ func TestNamesSayRoot(t *testing.T) {
 		for _, name := range misnamed(t, path, data) {
 			t.Errorf("%s: %s: want roottest.Require(t) as the first statement of each TestRoot…, and nowhere else; and sandbox.MainIfRoot", path, name)
 		}
+		packages[filepath.Dir(path)] += string(data)
+	}
+	for _, dir := range onTheMachine(packages) {
+		t.Errorf("%s: its TestRoot… would change the machine: want os.Exit(sandbox.MainIfRoot(…)) in TestMain", dir)
 	}
 	if named < 40 {
 		t.Errorf("only %d tests need root", named)
+	}
+}
+
+// entering is how the tests of a package enter a sandbox.
+var entering = regexp.MustCompile(`\nfunc TestMain\(m \*testing\.M\) \{\n(?:\t.*\n)*\tos\.Exit\(sandbox\.MainIfRoot\(`)
+
+// onTheMachine returns the packages that have tests which need root, and no sandbox for them.
+func onTheMachine(packages map[string]string) (found []string) {
+	for dir, source := range packages {
+		if strings.Contains(source, "\nfunc TestRoot") && !entering.MatchString(source) {
+			found = append(found, dir)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// TestOnTheMachine: by the call in TestMain.
+func TestOnTheMachine(t *testing.T) {
+	const test, inMain = "\nfunc TestRootA(t *testing.T) {\n", "\nfunc TestMain(m *testing.M) {\n\tfakecni.Main()\n\tos.Exit(%s(m.Run))\n}\n"
+	requireSame(t, "packages", onTheMachine(map[string]string{
+		"without": test, "other": test + fmt.Sprintf(inMain, "inMemory"), "elsewhere": test + "\nfunc f() {\n\tos.Exit(sandbox.MainIfRoot(m.Run))\n}\n",
+		"good": test + fmt.Sprintf(inMain, "sandbox.MainIfRoot"), "none": "\nfunc TestA(t *testing.T) {\n",
+	}), []string{"elsewhere", "other", "without"})
+}
+
+// TestCheckHasNoRoot: make check runs the unit tests without root's capabilities, so that one which needs these
+// fails also where nobody runs it without root.
+func TestCheckHasNoRoot(t *testing.T) {
+	dry := exec.Command("make", "-n", "check", "UNIT=unit", "UNPRIVILEGED=unprivileged")
+	dry.Dir = "../.."
+	out, err := dry.CombinedOutput()
+	if want := " unprivileged go test -vet=off -skip '^TestRoot' unit\n"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("make check: %v, %s, want %q", err, out, want)
 	}
 }
 

@@ -17,6 +17,28 @@ import (
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
+// TestMasqueradeRemovalOfBoth: DEL removes the rules of both backends, whichever the configuration has now.
+func TestMasqueradeRemovalOfBoth(t *testing.T) {
+	for _, backend := range []string{iptablesBackend, nftablesBackend} {
+		c := &Changes{}
+		if err := c.removeMasquerade(masquerade{&backend, []net.IPNet{address(t, "10.50.0.2/24"), address(t, "fd00::2/64")}, "net", "eth0", "id"}); err != nil {
+			t.Error(err)
+		}
+		families, tables := 0, 0
+		for _, r := range c.rules {
+			if r.remove && r.iptables != nil {
+				families++
+			}
+			if r.remove && r.nftables != nil {
+				tables++
+			}
+		}
+		if families != 2 || tables != 1 {
+			t.Errorf("%s: removed are rules of %d families in iptables, and %d times in nftables: want 2 and 1", backend, families, tables)
+		}
+	}
+}
+
 // TestRootMasqueradeRemovalWithoutIPTables: on a host without the program iptables DEL of a network that
 // masquerades succeeds, as that of the reference plugin, also if another program has made the old
 // table nat. Rules that are in it are not left in silence.

@@ -13,6 +13,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/coreos/go-iptables/iptables"
 	"github.com/google/nftables"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 func portmapCall(keys string) *call {
@@ -87,8 +89,9 @@ func TestBackendOfOptions(t *testing.T) {
 	}
 }
 
-// TestPublishedAddresses: each address that ports are published to gets its rules, and what they need besides.
-func TestPublishedAddresses(t *testing.T) {
+// TestRootPublishedAddresses: each address that ports are published to gets its rules, and what they need besides.
+func TestRootPublishedAddresses(t *testing.T) {
+	roottest.Require(t)
 	const ports = `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
 	c := portmapCall(ports + `, "cniVersion": "1.0.0", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.1/24"}, {"address": "fd00::1/64"}]}`)
 	c.verb, c.version, c.changes = "ADD", "1.0.0", &Changes{}

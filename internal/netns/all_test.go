@@ -60,8 +60,9 @@ func holder(t *testing.T, script string) {
 	}
 }
 
-// TestOthers finds a namespace by whatever is all that refers to it.
-func TestOthers(t *testing.T) {
+// TestRootOthers finds a namespace by whatever is all that refers to it.
+func TestRootOthers(t *testing.T) {
+	roottest.Require(t)
 	for name, hold := range map[string]func(t *testing.T, path string){
 		"its mount": func(*testing.T, string) {},
 		"a mount elsewhere": func(t *testing.T, path string) {
@@ -179,8 +180,9 @@ func TestRootFinder(t *testing.T) {
 	}
 }
 
-// TestHidden: a mount that another one hides is an error, as nothing leads to its namespace.
-func TestHidden(t *testing.T) {
+// TestRootHidden: a mount that another one hides is an error, as nothing leads to its namespace.
+func TestRootHidden(t *testing.T) {
+	roottest.Require(t)
 	path := create(t, "seen")
 	dir := t.TempDir()
 	if err := os.Mkdir(dir+"/below", 0o700); err != nil {

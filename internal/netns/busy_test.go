@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestNotBusy: a namespace that is open can be unmounted by its owner, who does not detach it as
+// TestRootNotBusy: a namespace that is open can be unmounted by its owner, who does not detach it as
 // Nomad does not, and stays usable.
-func TestNotBusy(t *testing.T) {
+func TestRootNotBusy(t *testing.T) {
+	roottest.Require(t)
 	path, err := netns.Create(netns.DefaultDir, "busy")
 	if err != nil {
 		t.Fatal(err)

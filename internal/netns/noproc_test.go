@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestWithoutProc: where /proc is not mounted, as in a chroot, a namespace is not taken for missing.
-func TestWithoutProc(t *testing.T) {
+// TestRootWithoutProc: where /proc is not mounted, as in a chroot, a namespace is not taken for missing.
+func TestRootWithoutProc(t *testing.T) {
+	roottest.Require(t)
 	path, err := Create(DefaultDir, "without-proc")
 	if err != nil {
 		t.Fatal(err)

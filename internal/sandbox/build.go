@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"golang.org/x/sys/unix"
 
@@ -126,10 +127,10 @@ func hashPrograms() (string, error) {
 	return fmt.Sprintf("%x", sum.Sum(nil)), err
 }
 
-// usesPrograms is whether the tests of this directory use the programs: unit tests do not.
+// usesPrograms is whether this program uses the programs: unit tests, which are outside of e2e, do not.
 func usesPrograms() bool {
 	dir, err := os.Getwd()
-	return err != nil || !strings.HasPrefix(dir, filepath.Join(Root(), "internal"))
+	return !testing.Testing() || err != nil || strings.HasPrefix(dir, filepath.Join(Root(), "e2e"))
 }
 
 // readyPrograms sees to it that the programs are there, as they are in the source. The hash in the

@@ -12,9 +12,7 @@ import (
 
 // TestReadyPrograms: tests run with the programs that the environment names, and with no others.
 func TestReadyPrograms(t *testing.T) {
-	root := t.TempDir()
-	WriteFile(t, filepath.Join(root, "GNUmakefile"), "")
-	t.Chdir(root)
+	inModule(t)
 	program := filepath.Join(programDir(), "allocnet")
 	if err := os.MkdirAll(programDir(), 0o700); err != nil {
 		t.Fatal(err)
@@ -37,5 +35,9 @@ func TestReadyPrograms(t *testing.T) {
 	}
 	if err := readyPrograms(); err == nil || !strings.Contains(err.Error(), "run: make programs") {
 		t.Errorf("no program: %v", err)
+	}
+	t.Chdir(Root())
+	if err := readyPrograms(); err != nil {
+		t.Errorf("no program, and a unit test: %v", err)
 	}
 }

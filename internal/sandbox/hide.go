@@ -39,12 +39,13 @@ func inHome(names ...string) (dirs []string) {
 // allocnet's that configure tests.
 var (
 	configuration = regexp.MustCompile(`^(ALLOCNET|CNI|CONSUL|CONTAINERS?|DBUS|DOCKER|NETCONFPATH|NOMAD|NOTIFY_SOCKET|VAULT)(_|=)`)
-	forTests      = regexp.MustCompile(`^ALLOCNET_(CHAOS|CLUSTER|DIFFERENTIAL|IPAM|KEEP|MODEL|POOL|REPAIR|ROUTE|SEED|STATE_TEST|TEST)|^ALLOCNET_(EXECUTOR|PLOT|PROGRAMS|SANDBOX|SCREENSHOTS|WRITE_GOLDEN)=`)
+	forTests      = regexp.MustCompile(`^ALLOCNET_(CHAOS_(KILLS|ROUNDS|SEED)|CLUSTER_MACHINE|DIFFERENTIAL_(SEED|TIME|WORKER)|EXECUTOR|IPAM|IPAM_SEED|MODEL_(SCHEDULES|SEED)|PLOT|POOL_SEED|` +
+		`PROGRAMS|REPAIR_(ALLOCATIONS|ROUTES)|ROUTE_CHILD|SANDBOX|SCREENSHOTS|SEED|STATE_TEST|TEST_[A-Z_]+|WRITE_GOLDEN)=`)
 )
 
 // hide makes the sandbox independent of what the machine has installed and configured.
 func hide() error {
-	if err := clearEnvironment(); err != nil {
+	if err := ClearEnvironment(); err != nil {
 		return err
 	}
 	for _, step := range []func() error{func() error { return cover("/run") }, func() error { return cover("/var/lib") }, overlayEtc, moveTemporary} {
@@ -92,7 +93,9 @@ func moveTemporary() error {
 	return os.Setenv("TMPDIR", dir)
 }
 
-func clearEnvironment() error {
+// ClearEnvironment removes what configures allocnet, CNI plugins and Nomad from the environment: TestMain of a
+// package calls it whose tests run the command line in their own process.
+func ClearEnvironment() error {
 	for _, variable := range os.Environ() {
 		if configuration.MatchString(variable) && !forTests.MatchString(variable) {
 			name, _, _ := strings.Cut(variable, "=")

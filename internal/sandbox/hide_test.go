@@ -16,7 +16,7 @@ func TestClearEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeps := map[string]bool{"ALLOCNET_CONF_DIR": false, "ALLOCNET_STATE_DIR": false, "CNI_PATH": false, "NOMAD_TOKEN": false, "NOTIFY_SOCKET": false, "PATH": true}
+	keeps := map[string]bool{"ALLOCNET_CONF_DIR": false, "ALLOCNET_STATE_DIR": false, "ALLOCNET_REPAIR": false, "ALLOCNET_SEED_DIR": false, "CNI_PATH": false, "NOMAD_TOKEN": false, "NOTIFY_SOCKET": false, "PATH": true}
 	for _, m := range regexp.MustCompile(`\b(ALLOCNET_\w+)=`).FindAllSubmatch(makefile, -1) {
 		keeps[string(m[1])] = true
 	}
@@ -26,7 +26,7 @@ func TestClearEnvironment(t *testing.T) {
 	for name := range keeps {
 		t.Setenv(name, os.Getenv(name)+"x")
 	}
-	if err := clearEnvironment(); err != nil {
+	if err := ClearEnvironment(); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range keeps {

@@ -24,12 +24,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // inside marks a process of a sandbox: with how far it has come and, until that is
 // prepared, the mount namespace of the machine. A process that only lists its tests is listing.
 const (
-	inside  = "ALLOCNET_SANDBOX"
+	inside  = roottest.Sandbox
 	listing = "list"
 )
 
@@ -41,7 +43,7 @@ func Main(run func() int, steps ...func() error) int { return enter(undivided, r
 // MainIfRoot is Main with root. Without, the tests run where the program is: those that need root
 // require it.
 func MainIfRoot(run func() int) int {
-	if os.Geteuid() != 0 {
+	if !roottest.IsRoot() {
 		return run()
 	}
 	return Main(run)
@@ -229,7 +231,7 @@ func prepare() error {
 	if err != nil || !entering || own == machine {
 		return errors.New("not in a sandbox: call sandbox.Main")
 	}
-	if err := os.Setenv(inside, "prepared"); err != nil {
+	if err := os.Setenv(inside, roottest.Prepared); err != nil {
 		return err
 	}
 	if err := hide(); err != nil {

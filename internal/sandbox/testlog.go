@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,8 +23,21 @@ var variables = struct {
 	sync.Mutex
 	names map[string]bool
 }{names: map[string]bool{
-	hashVariable: true, raceVariable: true, ipamVariable: true, executorVariable: true, pluginsVariable: true, "ALLOCNET_TEST_NOMAD": true,
+	hashVariable: true, raceVariable: true, ipamVariable: true, executorVariable: true, pluginsVariable: true, nomadVariable: true,
 }}
+
+// nomadVariable names another Nomad than that of make nomad.
+const nomadVariable = "ALLOCNET_TEST_NOMAD"
+
+// usesForeign is whether the tests use programs outside of the module, which Go does not look at.
+func usesForeign() bool {
+	for _, name := range []string{nomadVariable, pluginsVariable} {
+		if path := os.Getenv(name); path != "" && !strings.HasPrefix(path, Root()+"/") {
+			return true
+		}
+	}
+	return false
+}
 
 // Variable returns a variable by which tests are configured. Go keeps the result of a test only while it
 // is the same, also if it is read before the tests run.
@@ -60,7 +74,7 @@ const testLogHeader = "# test log\n"
 
 // write writes what the logs have, and what they lack: variables, and the files of programs that tests
 // start. The programs under test are there by their hash, or, if this process has built them or another
-// one has meanwhile, by a file that is too new for Go to keep the result.
+// one has meanwhile, by a file that is too new for Go to keep the result. So are programs outside of the module.
 func (l testLog) write(logs []string, files ...string) error {
 	if l == "" {
 		return nil
@@ -80,7 +94,8 @@ func (l testLog) write(logs []string, files ...string) error {
 		fmt.Fprintf(&text, "getenv %s\n", name)
 	}
 	files = append(files, PluginDir(), filepath.Join(Root(), "build", "nomad", "nomad"))
-	if hash, err := hashPrograms(); usesPrograms() && (err != nil || hash != os.Getenv(hashVariable)) {
+	hash, err := hashPrograms()
+	if usesPrograms() && (err != nil || hash != os.Getenv(hashVariable)) || usesForeign() {
 		fresh, err := freshFile()
 		if err != nil {
 			return err

@@ -11,15 +11,17 @@ import (
 	"time"
 )
 
-// inModule makes an empty module the working directory, and returns it.
+// inModule makes e2e of an empty module the working directory, and returns the module.
 func inModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(dir+"/build", 0o755); err != nil {
-		t.Fatal(err)
+	for _, sub := range []string{"/build", "/e2e"} {
+		if err := os.Mkdir(dir+sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	WriteFile(t, dir+"/GNUmakefile", "")
-	t.Chdir(dir)
+	t.Chdir(dir + "/e2e")
 	return dir
 }
 
@@ -74,6 +76,17 @@ func TestNeverKept(t *testing.T) {
 	setHash(t)
 	if lines := joined(t, dir); slices.ContainsFunc(lines, isFresh) {
 		t.Errorf("the result would not be kept: %q", lines)
+	}
+	for _, name := range []string{nomadVariable, pluginsVariable} {
+		t.Setenv(name, dir+"/build/other")
+		if lines := joined(t, dir); slices.ContainsFunc(lines, isFresh) {
+			t.Errorf("%s in the module, and the result would not be kept: %q", name, lines)
+		}
+		t.Setenv(name, dir+"-other")
+		if lines := joined(t, dir); !slices.ContainsFunc(lines, isFresh) {
+			t.Errorf("%s outside of the module, and the result would be kept: %q", name, lines)
+		}
+		t.Setenv(name, "")
 	}
 	WriteFile(t, programDir()+"/web", "2")
 	if lines := joined(t, dir); !slices.ContainsFunc(lines, isFresh) {

@@ -28,6 +28,7 @@ func (c *Cluster) API(method, path string, body, answer any) error {
 	for i := range c.Servers {
 		n := (first + i) % len(c.Servers)
 		if !c.Servers[n].Runs(Nomad) {
+			errs = append(errs, fmt.Errorf("%s does not run", c.Servers[n].Name))
 			continue
 		}
 		err := c.ask(c.Servers[n], method, path, body, answer)

@@ -52,8 +52,11 @@ func Run(run func() int) int {
 }
 
 // Begin is called before agents are started. With end, what they leave behind ends: processes, and
-// control groups.
+// control groups. Without the program, agents would be waited for in vain.
 func Begin() (end func(), err error) {
+	if _, err := os.Stat(Binary()); err != nil {
+		return nil, fmt.Errorf("the Nomad agent is missing: %w: run: make nomad", err)
+	}
 	groups, err := useGroups()
 	return func() {
 		KillTasks()

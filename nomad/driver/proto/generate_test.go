@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -22,12 +23,18 @@ func TestGenerated(t *testing.T) {
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("definitions %v, %v", sources, err)
 	}
+	generator, err := filepath.Glob(filepath.Join(root, "tools/protogen/*"))
+	if err != nil || len(generator) == 0 {
+		t.Fatalf("generator %v, %v", generator, err)
+	}
+	for _, path := range slices.Concat(sources, generator) {
+		if _, err := os.ReadFile(path); err != nil { // a change invalidates the cached result
+			t.Fatal(err)
+		}
+	}
 	out := t.TempDir()
 	command := []string{"run", "-C", filepath.Join(root, "tools/protogen"), ".", root, out}
 	for _, name := range sources {
-		if _, err := os.ReadFile(name); err != nil { // a change invalidates the cached result
-			t.Fatal(err)
-		}
 		command = append(command, filepath.Join(folder, name))
 	}
 	if text, err := exec.Command("go", command...).CombinedOutput(); err != nil {

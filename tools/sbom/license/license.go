@@ -37,13 +37,41 @@ var read = map[string]string{
 	"github.com/tj/go-spin@v1.1.0/Readme.md":                                              "MIT",        // it says so, and there is no other file
 }
 
+// longer are files that have more than mostWords besides the license, as a maintainer has read them.
+var longer = []string{
+	"github.com/OpenPeeDeeP/depguard/v2@v2.2.1/LICENSE",             // how to apply the GPL
+	"github.com/cyphar/filepath-securejoin@v0.6.0/COPYING.md",       // which file has which license
+	"github.com/xen0n/gosmopolitan@v1.3.0/LICENSE",                  // how to apply the GPL
+	"kernel.org/pub/linux/libs/security/libcap/psx@v1.2.66/License", // or the BSD license, in other words than usual
+}
+
 // leastCoverage is the percentage of a file that has to be the text of licenses. The
 // rest is names and years, or conditions that no license has.
 const leastCoverage = 75
 
+// mostWords is the number of words that a file may have besides the text of licenses, names and years. More of them
+// are conditions, however long the license before them is.
+const mostWords = 100
+
+// closed matches words of conditions that an open-source license does not have.
+var closed = regexp.MustCompile(`(?i)\b(business source|(non-?)?commercial|compet\w*|non-?production)\b`)
+
+// besides returns what a file has besides the text of licenses.
+func besides(text []byte, found []licensecheck.Match) string {
+	var rest strings.Builder
+	at := 0
+	for _, m := range found {
+		rest.Write(text[at:max(at, m.Start)])
+		rest.WriteByte('\n')
+		at = max(at, m.End)
+	}
+	rest.Write(text[at:])
+	return rest.String()
+}
+
 // identify returns the SPDX identifiers of the licenses in a file. It fails for a
-// license that is not open source, and for a text that is none.
-func identify(text []byte) ([]string, error) {
+// license that is not open source, for a text that is none, and for one with more words besides than mostWords.
+func identify(text []byte, mostWords int) ([]string, error) {
 	found := licensecheck.Scan(text)
 	var ids []string
 	for _, m := range found.Match {
@@ -58,6 +86,13 @@ func identify(text []byte) ([]string, error) {
 	if found.Percent < leastCoverage {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 		return nil, fmt.Errorf("is to %.0f%% the text of a license that is known, and begins with %q: want one of %s", found.Percent, line, strings.Join(open, ", "))
+	}
+	rest := besides(text, found.Match)
+	if words := closed.FindString(rest); words != "" {
+		return nil, fmt.Errorf("has conditions besides the license %v, with the words %q", ids, words)
+	}
+	if count := len(strings.Fields(rest)); count > mostWords {
+		return nil, fmt.Errorf("has %d words besides the license %v, want at most %d", count, ids, mostWords)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), nil
@@ -109,7 +144,11 @@ func (m *Module) in(dir string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := identify(text)
+		most := mostWords
+		if slices.Contains(longer, m.String()+strings.TrimPrefix(path, m.root)) {
+			most = len(text)
+		}
+		found, err := identify(text, most)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s %w", m, path, err)
 		}

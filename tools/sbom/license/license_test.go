@@ -50,12 +50,12 @@ permitting limited production use.
 
 func TestIdentify(t *testing.T) {
 	for _, name := range []string{"Apache-2.0", "GPL-3.0", "ISC", "MIT", "MPL-2.0", "Unlicense"} {
-		if ids, err := identify([]byte("Copyright (c) 2020 Example\n\n" + text(t, name))); err != nil || !slices.Equal(ids, []string{name}) {
+		if ids, err := identify([]byte("Copyright (c) 2020 Example\n\n"+text(t, name)), mostWords); err != nil || !slices.Equal(ids, []string{name}) {
 			t.Errorf("%s is %v, %v", name, ids, err)
 		}
 	}
 	both := text(t, "MIT") + "\n\n" + text(t, "Apache-2.0")
-	if ids, err := identify([]byte(both)); err != nil || !slices.Equal(ids, []string{"Apache-2.0", "MIT"}) {
+	if ids, err := identify([]byte(both), mostWords); err != nil || !slices.Equal(ids, []string{"Apache-2.0", "MIT"}) {
 		t.Errorf("two licenses are %v, %v", ids, err)
 	}
 	for name, refused := range map[string]struct{ text, words string }{
@@ -65,12 +65,16 @@ func TestIdentify(t *testing.T) {
 		"Commons Clause":  {text(t, "CommonsClause") + text(t, "Apache-2.0"), "CommonsClause"},
 		"BUSL":            {businessSource, "MariaDB Corporation Ab"},
 		"MIT, then BUSL":  {text(t, "MIT") + businessSource, "want one of"},
+		"MPL, then BUSL":  {text(t, "MPL-2.0") + businessSource, "besides the license"},
+		"BUSL, then GPL":  {businessSource + text(t, "GPL-3.0"), "besides the license"},
+		"Apache, limited": {text(t, "Apache-2.0") + "\nThis software may not be used for any commercial purpose.\n", "commercial"},
+		"GPL, and more":   {text(t, "GPL-2.0") + strings.Repeat("You also agree to what we wrote. ", 20), "140 words"},
 		"its SPDX line":   {"SPDX-License-Identifier: BUSL-1.1\n", "BUSL-1.1"},
 		"no license":      {"All rights reserved.\n", "All rights reserved"},
 		"an empty file":   {"", "want one of"},
 		"AGPL beside MIT": {text(t, "MIT") + "\n\n" + text(t, "AGPL-3.0"), "AGPL-3.0"},
 	} {
-		if ids, err := identify([]byte(refused.text)); err == nil || !strings.Contains(err.Error(), refused.words) {
+		if ids, err := identify([]byte(refused.text), mostWords); err == nil || !strings.Contains(err.Error(), refused.words) {
 			t.Errorf("%s is %v, %v, want an error with %q", name, ids, err, refused.words)
 		}
 	}

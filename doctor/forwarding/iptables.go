@@ -6,6 +6,7 @@ package forwarding
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/cleanup"
@@ -21,7 +22,7 @@ const (
 // parseIptables reads the table filter of a listing.
 func parseIptables(l cleanup.Listing) *ruleset {
 	s := &ruleset{
-		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6,
+		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true, kind: kindOf(l.Program),
 		forward: []string{forwardChain}, policies: map[string]verdict{}, chains: map[string][]rule{},
 	}
 	isFilter := false
@@ -37,14 +38,15 @@ func parseIptables(l cleanup.Listing) *ruleset {
 			s.append(line)
 		}
 	}
+	s.resolve()
 	chain := forwardChain
 	if _, ok := s.chains[dockerChain]; ok {
 		chain = dockerChain
 	}
-	s.open = func(subnet netip.Prefix) string {
+	s.open = func(_ string, subnet netip.Prefix) string {
 		return fmt.Sprintf("%[1]s -I %[2]s -s %[3]s -j ACCEPT; %[1]s -I %[2]s -d %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", l.Program, chain, subnet)
 	}
-	s.accept = func(subnet netip.Prefix) string {
+	s.accept = func(_ string, subnet netip.Prefix) string {
 		return fmt.Sprintf("%s -I %s -s %s -d %s -j ACCEPT", l.Program, chain, subnet, subnet)
 	}
 	return s
@@ -64,61 +66,104 @@ func (s *ruleset) declare(fields []string) {
 	}
 }
 
-// append adds a rule. One that cannot be read counts as conditional.
+// kindOf is the kind of iptables of a program.
+func kindOf(program string) string {
+	_, kind, _ := strings.Cut(program, "-")
+	return kind
+}
+
+// append adds a rule. One that cannot be read may do anything.
 func (s *ruleset) append(line string) {
 	words, err := cleanup.SplitRule(line)
-	if err != nil || len(words) < 2 {
+	if err != nil {
+		words = append(strings.Fields(line)[:min(2, len(strings.Fields(line)))], "-j", "")
+	}
+	if len(words) < 2 {
 		return
 	}
 	r := rule{text: "the rule " + line}
+	isNot := false
 	for i := 2; i < len(words); i++ {
+		if words[i] == "!" {
+			isNot = true
+			continue
+		}
 		argument := ""
 		if i+1 < len(words) {
 			argument = words[i+1]
 		}
-		i += r.option(words[i], argument)
+		i += r.option(words[i], argument, isNot)
+		isNot = false
 	}
 	s.chains[words[1]] = append(s.chains[words[1]], r)
 }
 
+// selectors are the options that are followed.
+var selectors = map[string]selector{
+	"-s": sourceAddress, "-d": destinationAddress, "-i": fromInterface, "-o": toInterface, "-p": protocol, "--ctstate": ctState, "--state": ctState,
+}
+
+// parts are options that leave a part of what is sent by TCP and UDP.
+var parts = []string{"--dport", "--sport", "--dports", "--sports", "--ports", "--icmp-type", "--icmpv6-type"}
+
+// modules are those whose options tell what they match. Others match by themselves, or by something that is not understood.
+var modules = []string{"comment", "conntrack", "state", "tcp", "udp", "icmp", "icmp6", "multiport"}
+
 // option reads an option of a rule, and returns how many arguments it has.
-func (r *rule) option(name, argument string) int {
-	switch name {
-	case "-s":
-		r.sources = r.condition(argument)
-	case "-d":
-		r.destinations = r.condition(argument)
-	case "-j", "-g":
-		r.isGoto = name == "-g"
-		switch argument {
-		case "ACCEPT":
-			r.verdict = accepted
-		case "DROP", "REJECT":
-			r.verdict = dropped
-		case "RETURN":
-			r.verdict = returned
-		default:
-			r.target = argument
+func (r *rule) option(name, argument string, isNot bool) int {
+	s, isFollowed := selectors[name]
+	switch {
+	case isFollowed:
+		c := conditionOf(s, strings.Split(argument, ","))
+		if isNot {
+			c = not(c)
 		}
-	case "-i":
-		r.from = append(r.from, argument)
-	case "-o":
-		r.to = append(r.to, argument)
-	case "--comment", "--reject-with":
-	case "-m":
-		r.isConditional = r.isConditional || argument != "comment"
+		r.conditions = append(r.conditions, c)
+	case name == "-j" || name == "-g":
+		r.isGoto = name == "-g"
+		r.setTarget(argument)
+	case name == "--comment" || name == "--reject-with":
+	case slices.Contains(parts, name):
+		r.conditions = append(r.conditions, always(partly))
+	case name == "-m" && slices.Contains(modules, argument):
 	default:
-		r.isConditional = true
+		r.conditions = append(r.conditions, always(unknown))
 		return 0
 	}
 	return 1
 }
 
-func (r *rule) condition(text string) []netip.Prefix {
-	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		r.isConditional = true
-		return nil
+func (r *rule) setTarget(name string) {
+	switch name {
+	case "ACCEPT":
+		r.verdict = accepted
+	case "DROP", "REJECT":
+		r.verdict = dropped
+	case "RETURN":
+		r.verdict = returned
+	default:
+		r.target = name
 	}
-	return []netip.Prefix{p}
+}
+
+// harmless are targets of iptables after which a packet goes on with the next rule.
+var harmless = []string{
+	"LOG", "NFLOG", "ULOG", "MARK", "CONNMARK", "TCPMSS", "TCPOPTSTRIP", "TOS", "DSCP", "TTL", "HL", "SET", "TRACE", "CLASSIFY",
+	"SECMARK", "CONNSECMARK", "CT", "NOTRACK", "CHECKSUM", "AUDIT", "RATEEST", "LED", "TEE", "ECN", "IDLETIMER",
+}
+
+// resolve makes verdicts of targets that are no chain.
+func (s *ruleset) resolve() {
+	for _, rules := range s.chains {
+		for i := range rules {
+			r := &rules[i]
+			if _, isChain := s.chains[r.target]; isChain || r.target == "" && r.verdict != undecided {
+				continue
+			}
+			if r.target != "" && !slices.Contains(harmless, r.target) {
+				r.verdict = anything
+			}
+			r.target = ""
+		}
+	}
 }

@@ -30,11 +30,11 @@ func TestOutward(t *testing.T) {
 		":FORWARD DROP [0:0]\n:OTHER - [0:0]\n-A FORWARD -j OTHER\n-A OTHER -i web0 -j RETURN": true,
 	} {
 		f := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "iptables", Text: "*filter\n" + rules + "\nCOMMIT\n"})}}
-		found := f.Outward(subnet, "web0")
+		found := f.Outward(Local{Subnet: subnet, By: "web0"})
 		if len(found) > 0 != drops {
 			t.Errorf("%s: %+v, want an obstacle: %t", rules, found, drops)
 		}
-		if len(f.Outward(netip.MustParsePrefix("fd00::/64"), "web0")) > 0 {
+		if len(f.Outward(Local{Subnet: netip.MustParsePrefix("fd00::/64"), By: "web0"})) > 0 {
 			t.Errorf("%s: of IPv4 is an obstacle for IPv6", rules)
 		}
 	}
@@ -52,7 +52,7 @@ func TestOutwardFix(t *testing.T) {
 		"nft insert rule inet mine fwd ip saddr 10.88.0.0/24 accept; nft insert rule inet mine fwd ip daddr 10.88.0.0/24 ct state established,related accept; nft insert rule inet mine fwd ip daddr 10.88.0.0/24 ct status dnat accept",
 		"firewall-cmd --permanent --zone=trusted --add-source=10.88.0.0/24 && firewall-cmd --reload",
 	}
-	found := f.Outward(netip.MustParsePrefix("10.88.0.0/24"), "")
+	found := f.Outward(Local{Subnet: netip.MustParsePrefix("10.88.0.0/24")})
 	if len(found) != len(want) {
 		t.Fatalf("%+v", found)
 	}

@@ -9,13 +9,13 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/doctor/forwarding"
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/hook"
 )
 
 // outward reports what keeps allocations of networks of this host alone from others: rules of other programs, packets that
 // are too large for the host's interface, and ports that no packet reaches.
 func outward(r *Report, networks []network, f *forwarding.Facts) {
-	kind := string(inprocess.CurrentIPTables())
+	kind := hook.IPTables()
 	for _, n := range networks {
 		largePackets(r, n, f.Underlay)
 		unreachedPorts(r, n)

@@ -79,12 +79,7 @@ func conditionOf(s selector, values []string) condition {
 	case fromInterface:
 		return func(p *packet) answer { return named(p.from, values) }
 	case toInterface:
-		return func(p *packet) answer {
-			if a := named(p.to, values); a != yes || !p.isWhole {
-				return a
-			}
-			return unknown // some of a pool's packets go by another of its interfaces
-		}
+		return func(p *packet) answer { return p.goesTo(values) }
 	case sourceAddress:
 		return addresses(values, func(p *packet) side { return p.source })
 	case destinationAddress:
@@ -101,6 +96,18 @@ func conditionOf(s selector, values []string) condition {
 	default:
 		return always(unknown)
 	}
+}
+
+// goesTo is whether the interface that a packet goes to is one of the patterns.
+func (p *packet) goesTo(patterns []string) answer {
+	if len(p.notTo) > 0 && !slices.ContainsFunc(patterns, func(pattern string) bool { return pattern == Pairs || !slices.Contains(p.notTo, pattern) }) {
+		return no
+	}
+	a := named(p.to, patterns)
+	if a == yes && p.isWhole {
+		return unknown // some of a pool's packets go by another of its interfaces
+	}
+	return a
 }
 
 func whether(is bool) answer {

@@ -34,7 +34,7 @@ func parseIptables(l cleanup.Listing) *ruleset {
 		case !isFilter:
 		case strings.HasPrefix(line, ":"):
 			s.declare(strings.Fields(line[1:]))
-		case strings.HasPrefix(line, "-A "):
+		case strings.HasPrefix(line, "-A ") && len(strings.Fields(line)) > 1:
 			s.append(line)
 		}
 	}
@@ -75,13 +75,11 @@ func kindOf(program string) string {
 // append adds a rule. One that cannot be read may do anything.
 func (s *ruleset) append(line string) {
 	words, err := cleanup.SplitRule(line)
-	if err != nil {
-		words = append(strings.Fields(line)[:min(2, len(strings.Fields(line)))], "-j", "")
-	}
-	if len(words) < 2 {
-		return
-	}
 	r := rule{text: "the rule " + line}
+	if err != nil {
+		words, r.verdict = strings.Fields(line)[:2], anything
+		r.conditions = []condition{always(unknown)}
+	}
 	isNot := false
 	for i := 2; i < len(words); i++ {
 		if words[i] == "!" {

@@ -34,7 +34,7 @@ func (f *Facts) Outward(n Local) []Obstacle {
 			continue
 		}
 		for _, chain := range s.forward {
-			p := &packet{source: inside, destination: outside, from: by}
+			p := &packet{source: inside, destination: outside, from: by, notTo: by}
 			v, text := s.decide(chain, p)
 			if v != dropped || s.mayAccept(chain, p) || n.accepts(s, chain) {
 				continue
@@ -61,10 +61,10 @@ func (f *Facts) Outward(n Local) []Obstacle {
 // accepts is whether a chain is that in which the plugin firewall has its rules, or may be: there they come first. What
 // chains of others drop, they do not accept.
 func (n *Local) accepts(s *ruleset, chain string) bool {
-	if !n.HasFirewall || chain != forwardChain {
+	if !n.HasFirewall || chain != forwardChain || !s.isIPTables && s.kind == "" {
 		return false
 	}
-	return s.isIPTables && (n.IPTables == "" || s.kind == "") || s.kind != "" && s.kind == n.IPTables
+	return n.IPTables == "" || s.kind == "" || s.kind == n.IPTables
 }
 
 // namesOf are the interfaces that packets of one come from: for filters, those of an interface of a VRF come from the VRF.

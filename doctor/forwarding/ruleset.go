@@ -62,6 +62,8 @@ type packet struct {
 	source, destination side
 	// from and to are the interfaces that it comes from and goes to: one of these. Empty: any.
 	from, to []string
+	// notTo are interfaces that it does not go to.
+	notTo []string
 	// isTranslated is whether it comes to a published port.
 	isTranslated bool
 	// isWhole is whether it stands for all between allocations of a pool: what accepts a part does not accept it.

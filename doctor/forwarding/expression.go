@@ -110,7 +110,7 @@ func (r *rule) extension(value json.RawMessage) {
 		Name string `json:"name"`
 	}
 	known := json.Unmarshal(value, &x) == nil
-	if known && x.Type == "target" && slices.Contains(harmless, x.Name) {
+	if known && x.Type == "target" && slices.Contains(goingOn, x.Name) {
 		return
 	}
 	r.conditions = append(r.conditions, always(unknown))

@@ -144,8 +144,8 @@ func (r *rule) setTarget(name string) {
 	}
 }
 
-// harmless are targets of iptables after which a packet goes on with the next rule.
-var harmless = []string{
+// goingOn are targets of iptables after which a packet goes on with the next rule.
+var goingOn = []string{
 	"LOG", "NFLOG", "ULOG", "MARK", "CONNMARK", "TCPMSS", "TCPOPTSTRIP", "TOS", "DSCP", "TTL", "HL", "SET", "TRACE", "CLASSIFY",
 	"SECMARK", "CONNSECMARK", "CT", "NOTRACK", "CHECKSUM", "AUDIT", "RATEEST", "LED", "TEE", "ECN", "IDLETIMER",
 }
@@ -158,7 +158,7 @@ func (s *ruleset) resolve() {
 			if _, isChain := s.chains[r.target]; isChain || r.target == "" && r.verdict != undecided {
 				continue
 			}
-			if r.target != "" && !slices.Contains(harmless, r.target) {
+			if r.target != "" && !slices.Contains(goingOn, r.target) {
 				r.verdict = anything
 			}
 			r.target = ""

@@ -72,7 +72,11 @@ func (f *Facts) collectLinks(node netip.Addr) error {
 			f.Devices[pool] = Device{device.MTU, device.Name}
 		}
 	}
-	f.vrfs = vrfsOf(links, byIndex)
+	for _, link := range links {
+		if _, ok := byIndex[link.Attrs().MasterIndex].(*netlink.Vrf); ok {
+			f.inVRF = append(f.inVRF, link.Attrs().Name)
+		}
+	}
 	for i := range addresses {
 		f.add(&addresses[i], byIndex[addresses[i].LinkIndex])
 	}
@@ -81,17 +85,6 @@ func (f *Facts) collectLinks(node netip.Addr) error {
 	}
 	f.setUnderlay(node, links)
 	return nil
-}
-
-// vrfsOf returns the VRF of each interface that has one.
-func vrfsOf(links []netlink.Link, byIndex map[int]netlink.Link) map[string]string {
-	vrfs := map[string]string{}
-	for _, link := range links {
-		if vrf, ok := byIndex[link.Attrs().MasterIndex].(*netlink.Vrf); ok {
-			vrfs[link.Attrs().Name] = vrf.Name
-		}
-	}
-	return vrfs
 }
 
 // add adds an address, unless its interface is gone.

@@ -26,8 +26,8 @@ type Facts struct {
 	// ipv4 and ipv6 are the settings of forwarding: "0", "1", or empty if the kernel has none.
 	ipv4, ipv6 string
 	rulesets   []*ruleset
-	// vrfs are those that interfaces belong to, by the interface.
-	vrfs map[string]string
+	// inVRF are interfaces that belong to a VRF.
+	inVRF []string
 	// zones are those of firewalld. Nil: it does not run.
 	zones []zone
 }

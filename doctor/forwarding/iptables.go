@@ -22,9 +22,10 @@ const (
 // parseIptables reads the table filter of a listing.
 func parseIptables(l cleanup.Listing) *ruleset {
 	s := &ruleset{
-		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true, kind: kindOf(l.Program),
+		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true,
 		forward: []string{forwardChain}, policies: map[string]verdict{}, chains: map[string][]rule{},
 	}
+	_, s.kind, _ = strings.Cut(l.Program, "-")
 	isFilter := false
 	for line := range strings.Lines(l.Text) {
 		line = strings.TrimSpace(line)
@@ -34,11 +35,10 @@ func parseIptables(l cleanup.Listing) *ruleset {
 		case !isFilter:
 		case strings.HasPrefix(line, ":"):
 			s.declare(strings.Fields(line[1:]))
-		case strings.HasPrefix(line, "-A ") && len(strings.Fields(line)) > 1:
+		case strings.HasPrefix(line, "-A "):
 			s.append(line)
 		}
 	}
-	s.resolve()
 	chain := forwardChain
 	if _, ok := s.chains[dockerChain]; ok {
 		chain = dockerChain
@@ -66,19 +66,12 @@ func (s *ruleset) declare(fields []string) {
 	}
 }
 
-// kindOf is the kind of iptables of a program.
-func kindOf(program string) string {
-	_, kind, _ := strings.Cut(program, "-")
-	return kind
-}
-
 // append adds a rule. One that cannot be read may do anything.
 func (s *ruleset) append(line string) {
 	words, err := cleanup.SplitRule(line)
 	r := rule{text: "the rule " + line}
 	if err != nil {
 		words, r.verdict = strings.Fields(line)[:2], anything
-		r.conditions = []condition{always(unknown)}
 	}
 	isNot := false
 	for i := 2; i < len(words); i++ {
@@ -96,72 +89,36 @@ func (s *ruleset) append(line string) {
 	s.chains[words[1]] = append(s.chains[words[1]], r)
 }
 
-// selectors are the options that are followed.
-var selectors = map[string]selector{
-	"-s": sourceAddress, "-d": destinationAddress, "-i": fromInterface, "-o": toInterface, "-p": protocol, "--ctstate": ctState, "--state": ctState,
-}
-
-// parts are options that leave a part of what is sent by TCP and UDP.
-var parts = []string{"--dport", "--sport", "--dports", "--sports", "--ports", "--icmp-type", "--icmpv6-type"}
-
-// modules are those whose options tell what they match. Others match by themselves, or by something that is not understood.
-var modules = []string{"comment", "conntrack", "state", "tcp", "udp", "icmp", "icmp6", "multiport"}
+// goingOn are targets of iptables after which a packet goes on with the next rule.
+var goingOn = []string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "TOS", "DSCP", "SET", "TRACE", "CLASSIFY", "CT", "CHECKSUM", "AUDIT", "TEE"}
 
 // option reads an option of a rule, and returns how many arguments it has.
 func (r *rule) option(name, argument string, isNot bool) int {
-	s, isFollowed := selectors[name]
+	c := conditionOf(name, strings.Split(argument, ","))
 	switch {
-	case isFollowed:
-		c := conditionOf(s, strings.Split(argument, ","))
-		if isNot {
-			c = not(c)
-		}
+	case c != nil && isNot:
+		r.conditions = append(r.conditions, not(c))
+	case c != nil:
 		r.conditions = append(r.conditions, c)
 	case name == "-j" || name == "-g":
 		r.isGoto = name == "-g"
-		r.setTarget(argument)
+		switch argument {
+		case "ACCEPT":
+			r.verdict = accepted
+		case "DROP", "REJECT":
+			r.verdict = dropped
+		case "RETURN":
+			r.verdict = returned
+		default:
+			if !slices.Contains(goingOn, argument) {
+				r.target = argument
+			}
+		}
 	case name == "--comment" || name == "--reject-with":
-	case slices.Contains(parts, name):
-		r.conditions = append(r.conditions, always(partly))
-	case name == "-m" && slices.Contains(modules, argument):
+	case name == "-m" && slices.Contains([]string{"comment", "conntrack", "state"}, argument): // their options tell what they match
 	default:
-		r.conditions = append(r.conditions, always(unknown))
+		r.conditions = append(r.conditions, isUnknown)
 		return 0
 	}
 	return 1
-}
-
-func (r *rule) setTarget(name string) {
-	switch name {
-	case "ACCEPT":
-		r.verdict = accepted
-	case "DROP", "REJECT":
-		r.verdict = dropped
-	case "RETURN":
-		r.verdict = returned
-	default:
-		r.target = name
-	}
-}
-
-// goingOn are targets of iptables after which a packet goes on with the next rule.
-var goingOn = []string{
-	"LOG", "NFLOG", "ULOG", "MARK", "CONNMARK", "TCPMSS", "TCPOPTSTRIP", "TOS", "DSCP", "TTL", "HL", "SET", "TRACE", "CLASSIFY",
-	"SECMARK", "CONNSECMARK", "CT", "NOTRACK", "CHECKSUM", "AUDIT", "RATEEST", "LED", "TEE", "ECN", "IDLETIMER",
-}
-
-// resolve makes verdicts of targets that are no chain.
-func (s *ruleset) resolve() {
-	for _, rules := range s.chains {
-		for i := range rules {
-			r := &rules[i]
-			if _, isChain := s.chains[r.target]; isChain || r.target == "" && r.verdict != undecided {
-				continue
-			}
-			if r.target != "" && !slices.Contains(goingOn, r.target) {
-				r.verdict = anything
-			}
-			r.target = ""
-		}
-	}
 }

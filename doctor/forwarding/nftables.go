@@ -4,10 +4,12 @@
 package forwarding
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // listing is the JSON of nft (libnftables-json(5)).
@@ -15,8 +17,6 @@ type listing struct {
 	Objects []struct {
 		Chain *nftChain `json:"chain"`
 		Rule  *nftRule  `json:"rule"`
-		Set   *nftSet   `json:"set"`
-		Map   *nftSet   `json:"map"`
 	} `json:"nftables"`
 }
 
@@ -31,13 +31,6 @@ type nftChain struct {
 type nftRule struct {
 	Chain      string                       `json:"chain"`
 	Expression []map[string]json.RawMessage `json:"expr"`
-}
-
-// nftSet is a set or a map of a table.
-type nftSet struct {
-	Name     string            `json:"name"`
-	Flags    json.RawMessage   `json:"flags"`
-	Elements []json.RawMessage `json:"elem"`
 }
 
 // table is one of nftables.
@@ -77,14 +70,16 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 	if t.name == "filter" && t.family != "inet" {
 		s.kind = "nft"
 	}
-	sets := setsOf(l)
 	for _, o := range l.Objects {
+		if o.Chain != nil {
+			s.chains[o.Chain.Name] = append(s.chains[o.Chain.Name], []rule{}...) // also without rules
+		}
 		if o.Chain != nil && o.Chain.Hook == "forward" {
 			s.forward = append(s.forward, o.Chain.Name)
 			s.policies[o.Chain.Name] = map[string]verdict{"drop": dropped}[o.Chain.Policy]
 		}
 		if o.Rule != nil {
-			s.chains[o.Rule.Chain] = append(s.chains[o.Rule.Chain], o.Rule.parse(sets)...)
+			s.chains[o.Rule.Chain] = append(s.chains[o.Rule.Chain], o.Rule.parse())
 		}
 	}
 	s.open = func(chain string, subnet netip.Prefix) string {
@@ -105,4 +100,119 @@ func protocolOf(subnet netip.Prefix) string {
 		return "ip6"
 	}
 	return "ip"
+}
+
+// parse reads the parts of a rule. What is behind one that is not known may not be reached.
+func (n *nftRule) parse() rule {
+	r := rule{text: "a rule of the chain " + n.Chain}
+	for _, part := range n.Expression {
+		for name, value := range part {
+			r.part(name, value)
+		}
+	}
+	return r
+}
+
+func (r *rule) part(name string, value json.RawMessage) {
+	if r.verdict == anything {
+		return
+	}
+	switch name {
+	case "counter", "log", "comment", "mangle", "flow", "set", "ct helper":
+	case "accept":
+		r.verdict = accepted
+	case "drop", "reject":
+		r.verdict = dropped
+	case "return":
+		r.verdict = returned
+	case "jump", "goto":
+		var to struct {
+			Target string `json:"target"`
+		}
+		if json.Unmarshal(value, &to) != nil {
+			r.verdict = anything
+		}
+		r.target, r.isGoto = to.Target, name == "goto"
+	case "match":
+		r.conditions = append(r.conditions, matchOf(value))
+	case "limit", "quota":
+		r.conditions = append(r.conditions, isUnknown)
+	default:
+		r.verdict = anything
+	}
+}
+
+// matchOf reads a condition: name and values of what is common, and else that it may be met.
+func matchOf(value json.RawMessage) condition {
+	var m struct {
+		Op   string `json:"op"`
+		Left struct {
+			Payload struct {
+				Protocol string `json:"protocol"`
+				Field    string `json:"field"`
+			} `json:"payload"`
+			Meta struct {
+				Key string `json:"key"`
+			} `json:"meta"`
+			CT struct {
+				Key string `json:"key"`
+			} `json:"ct"`
+		} `json:"left"`
+		Right json.RawMessage `json:"right"`
+	}
+	if json.Unmarshal(value, &m) != nil {
+		return isUnknown
+	}
+	name := "meta " + m.Left.Meta.Key
+	switch protocol := m.Left.Payload.Protocol; {
+	case protocol != "":
+		name = protocol + " " + m.Left.Payload.Field
+	case m.Left.CT.Key != "":
+		name = "ct " + m.Left.CT.Key
+	}
+	values, ok := valuesOf(m.Right)
+	c := conditionOf(name, values)
+	isList := bytes.HasPrefix(m.Right, []byte("[")) // of bits: one of them, or all
+	switch {
+	case !ok || c == nil || m.Op != "in" && isList:
+		c = isUnknown
+	case m.Op == "!=":
+		c = not(c)
+	case m.Op != "==" && m.Op != "in":
+		c = isUnknown
+	}
+	if m.Left.Payload.Protocol == "" {
+		return c
+	}
+	return func(p *packet) answer { return min(p.has(m.Left.Payload.Protocol), c(p)) }
+}
+
+// valuesOf reads a name, an address, a prefix, or several of them.
+func valuesOf(data json.RawMessage) ([]string, bool) {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		return []string{text}, !strings.HasPrefix(text, "@")
+	}
+	var right struct {
+		Prefix struct {
+			Addr string `json:"addr"`
+			Len  int    `json:"len"`
+		} `json:"prefix"`
+		Set []json.RawMessage `json:"set"`
+	}
+	if json.Unmarshal(data, &right.Set) != nil && json.Unmarshal(data, &right) != nil {
+		return nil, false
+	}
+	if right.Prefix.Addr != "" {
+		return []string{fmt.Sprintf("%s/%d", right.Prefix.Addr, right.Prefix.Len)}, true
+	}
+	var all []string
+	for _, element := range right.Set {
+		values, ok := valuesOf(element)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, values...)
+	}
+	return all, len(all) > 0
 }

@@ -165,9 +165,9 @@ func (s *ruleset) obstacle(chain string, subnet netip.Prefix, interfaces []strin
 	}
 	mayBeAccepted := false
 	for _, name := range from {
-		p := &packet{source: side{prefix: subnet}, destination: side{prefix: subnet}, from: []string{name}, to: from, isWhole: true}
+		p := &packet{source: side{prefix: subnet}, destination: side{prefix: subnet}, from: name, to: from, isWhole: true}
 		v, text := s.decide(chain, p)
-		mayBeAccepted = mayBeAccepted || s.mayAccept(chain, p)
+		mayBeAccepted = mayBeAccepted || p.mayBeAccepted || v != dropped
 		if v == dropped && !found {
 			found = true
 			o = Obstacle{Subject: s.name, Problem: fmt.Sprintf("%s drops packets of other hosts to %s", text, subnet), Fix: s.accept(chain, subnet)}

@@ -6,6 +6,7 @@ package forwarding
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Local is a network of this host alone.
@@ -27,23 +28,27 @@ func (f *Facts) Outward(n Local) []Obstacle {
 		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
 	inside, outside := side{prefix: n.Subnet}, side{all, n.Subnet}
-	by := f.namesOf(n.By)
+	by := n.By
+	if slices.Contains(f.inVRF, by) {
+		by = "" // for filters, they come from the VRF
+	}
 	var found []Obstacle
 	for _, s := range f.rulesets {
 		if n.Subnet.Addr().Is4() && !s.ipv4 || n.Subnet.Addr().Is6() && !s.ipv6 {
 			continue
 		}
 		for _, chain := range s.forward {
-			p := &packet{source: inside, destination: outside, from: by, notTo: by}
+			p := &packet{source: inside, destination: outside, from: by, to: []string{""}, notTo: by}
 			v, text := s.decide(chain, p)
-			if v != dropped || s.mayAccept(chain, p) || n.accepts(s, chain) {
+			if v != dropped || p.mayBeAccepted || n.accepts(s, chain) {
 				continue
 			}
 			o := Obstacle{
 				Subject: s.name, IsWarning: true, Fix: s.open(chain, n.Subnet),
 				Problem: fmt.Sprintf("%s drops forwarded packets: allocations of %s reach nothing outside their bridge", text, n.Subnet),
 			}
-			if !s.mayAccept(chain, &packet{source: outside, destination: inside, to: by, isTranslated: true}) {
+			back := &packet{source: outside, destination: inside, to: []string{by}, isTranslated: true}
+			if v, _ := s.decide(chain, back); v == dropped && !back.mayBeAccepted {
 				o.Problem += ", and published ports do not answer"
 			}
 			found = append(found, o)
@@ -65,17 +70,6 @@ func (n *Local) accepts(s *ruleset, chain string) bool {
 		return false
 	}
 	return n.IPTables == "" || s.kind == "" || s.kind == n.IPTables
-}
-
-// namesOf are the interfaces that packets of one come from: for filters, those of an interface of a VRF come from the VRF.
-func (f *Facts) namesOf(name string) []string {
-	if name == "" {
-		return nil
-	}
-	if vrf, ok := f.vrfs[name]; ok {
-		return []string{name, vrf}
-	}
-	return []string{name}
 }
 
 // trust is the command that has firewalld accept everything of a subnet.

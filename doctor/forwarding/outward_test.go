@@ -149,11 +149,11 @@ func TestOutwardInterfaces(t *testing.T) {
 		{"web0.7", "-i web0", 1},
 		{"red0", "-i red", 0},
 		{"red0", "-i red0", 0},
-		{"red0", "-i blue", 1},
+		{"red0", "-i blue", 0},
 		{"", "-i any0", 0},
 	} {
 		s := parseIptables(cleanup.Listing{Program: "iptables", Text: "*filter\n:FORWARD DROP [0:0]\n-A FORWARD " + test.rule + " -j ACCEPT\nCOMMIT\n"})
-		f := &Facts{rulesets: []*ruleset{s}, vrfs: map[string]string{"red0": "red"}}
+		f := &Facts{rulesets: []*ruleset{s}, inVRF: []string{"red0"}}
 		if found := f.Outward(Local{Subnet: webSubnets["ip"], By: test.by}); len(found) != test.want {
 			t.Errorf("%+v: %+v", test, found)
 		}

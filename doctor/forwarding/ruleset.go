@@ -29,9 +29,7 @@ type rule struct {
 	// are not.
 	target string
 	isGoto bool
-	// mayDecide is whether a part that is not understood may be a verdict.
-	mayDecide bool
-	text      string
+	text   string
 }
 
 // ruleset are the chains of a table, for one family or both.
@@ -54,51 +52,68 @@ type ruleset struct {
 	accept, open func(string, netip.Prefix) string
 }
 
-// maxDepth limits chains that go to others. The kernel allows 16.
-const maxDepth = 16
-
 // packet is one on its way through a ruleset: the first of a connection.
 type packet struct {
 	source, destination side
-	// from and to are the interfaces that it comes from and goes to: one of these. Empty: any.
-	from, to []string
-	// notTo are interfaces that it does not go to.
-	notTo []string
+	// from is the interface that it comes from, and to are those that it may go to. An empty name: any, but notTo.
+	from  string
+	to    []string
+	notTo string
 	// isTranslated is whether it comes to a published port.
 	isTranslated bool
 	// isWhole is whether it stands for all between allocations of a pool: what accepts a part does not accept it.
 	isWhole bool
+	// mayBeAccepted is whether a rule that may match, and may not, may accept it.
+	mayBeAccepted bool
+	// known is what became of it, by the chain. Thousands of rules may lead to one.
+	known map[string]rule
 }
 
 // decide returns what becomes of a packet in a chain of forwarded packets, and the rule or
-// policy that says so. Only rules that match for certain count.
+// policy that says so. Other rules may still accept it.
 func (s *ruleset) decide(chain string, p *packet) (verdict, string) {
-	if v, text := s.follow(chain, p, 0); v == accepted || v == dropped {
-		return v, text
+	p.known = map[string]rule{}
+	if end := s.follow(chain, p); end.verdict == accepted || end.verdict == dropped {
+		return end.verdict, end.text
 	}
 	return s.policies[chain], "the policy of the chain " + chain
 }
 
-func (s *ruleset) follow(chain string, p *packet, depth int) (verdict, string) {
-	if depth > maxDepth {
-		return undecided, ""
+// follow returns the verdict of a chain.
+func (s *ruleset) follow(chain string, p *packet) rule {
+	if _, ok := s.chains[chain]; !ok {
+		return rule{verdict: anything}
 	}
+	if _, ok := p.known[chain]; !ok {
+		p.known[chain] = rule{} // the kernel has no circles
+		p.known[chain] = s.walk(chain, p)
+	}
+	return p.known[chain]
+}
+
+// walk goes through the rules of a chain until one decides for certain.
+func (s *ruleset) walk(chain string, p *packet) rule {
 	for _, r := range s.chains[chain] {
-		if s.matches(chain, &r, p) != yes || r.verdict == anything {
+		matches := s.matches(chain, &r, p)
+		if matches == no {
 			continue
 		}
-		if r.target == "" {
-			if r.verdict != undecided {
-				return r.verdict, r.text
+		end := r
+		if r.target != "" {
+			end = s.follow(r.target, p)
+			if end.verdict == undecided || end.verdict == returned {
+				end.verdict = map[bool]verdict{true: returned}[r.isGoto]
 			}
-			continue
 		}
-		v, text := s.follow(r.target, p, depth+1)
-		if v == accepted || v == dropped || r.isGoto {
-			return v, text
+		switch {
+		case end.verdict == undecided:
+		case matches == yes && end.verdict != anything:
+			return end
+		case end.verdict != dropped:
+			p.mayBeAccepted = true
 		}
 	}
-	return undecided, ""
+	return rule{}
 }
 
 // ownDocker are chains that Docker makes anew. They accept packets of its own networks alone: what else their rules
@@ -111,67 +126,10 @@ func (s *ruleset) matches(chain string, r *rule, p *packet) answer {
 	for _, c := range r.conditions {
 		a = min(a, c(p))
 	}
-	if a != yes && (a == partly && p.isWhole || s.isIPTables && slices.Contains(ownDocker, chain)) {
+	if a == partly && p.isWhole || a != yes && s.isIPTables && slices.Contains(ownDocker, chain) {
 		return no
 	}
 	return a
-}
-
-// outcomes are what may become of a packet in a chain.
-type outcomes struct{ accept, drop, pass bool }
-
-func (o outcomes) or(other outcomes) outcomes {
-	return outcomes{o.accept || other.accept, o.drop || other.drop, o.pass || other.pass}
-}
-
-// mayAccept is whether a chain of forwarded packets accepts a packet if rules match that are not understood, or
-// match a part.
-func (s *ruleset) mayAccept(chain string, p *packet) bool {
-	o := s.possible(chain, p, map[string]outcomes{})
-	return o.accept || o.pass && s.policies[chain] != dropped
-}
-
-// possible returns all that may become of a packet in a chain. Each chain is followed once: thousands of rules may lead to one.
-func (s *ruleset) possible(chain string, p *packet, known map[string]outcomes) outcomes {
-	if o, ok := known[chain]; ok {
-		return o
-	}
-	known[chain] = outcomes{pass: true} // the kernel has no circles
-	var all outcomes
-	for _, r := range s.chains[chain] {
-		matches := s.matches(chain, &r, p)
-		if matches == no {
-			continue
-		}
-		o := s.of(&r, p, known)
-		goesOn := matches != yes || o.pass && !r.isGoto && r.verdict != returned
-		if !r.isGoto && r.verdict != returned {
-			o.pass = false // to the next rule
-		}
-		all = all.or(o)
-		if !goesOn {
-			known[chain] = all
-			return all
-		}
-	}
-	all.pass = true
-	known[chain] = all
-	return all
-}
-
-// of returns what may become of a packet that a rule matches. It passes if neither the rule nor the chain it leads to decides.
-func (s *ruleset) of(r *rule, p *packet, known map[string]outcomes) outcomes {
-	switch {
-	case r.target != "":
-		return s.possible(r.target, p, known)
-	case r.verdict == accepted:
-		return outcomes{accept: true}
-	case r.verdict == dropped:
-		return outcomes{drop: true}
-	case r.verdict == anything:
-		return outcomes{true, true, true}
-	}
-	return outcomes{pass: true}
 }
 
 // isNamed is whether an interface is one of a pattern, which ends with + in iptables, and with *

@@ -118,7 +118,7 @@ func (r *rule) part(name string, value json.RawMessage) {
 		return
 	}
 	switch name {
-	case "counter", "log", "comment", "mangle", "flow", "set", "ct helper":
+	case "counter", "log", "comment":
 	case "accept":
 		r.verdict = accepted
 	case "drop", "reject":
@@ -135,7 +135,7 @@ func (r *rule) part(name string, value json.RawMessage) {
 		r.target, r.isGoto = to.Target, name == "goto"
 	case "match":
 		r.conditions = append(r.conditions, matchOf(value))
-	case "limit", "quota":
+	case "limit", "quota", "ct count", "ct helper", "mangle", "flow", "set": // a rule ends where one of them fails
 		r.conditions = append(r.conditions, isUnknown)
 	default:
 		r.verdict = anything
@@ -148,6 +148,7 @@ func matchOf(value json.RawMessage) condition {
 		Op   string `json:"op"`
 		Left struct {
 			Payload struct {
+				Tunnel   string `json:"tunnel"`
 				Protocol string `json:"protocol"`
 				Field    string `json:"field"`
 			} `json:"payload"`
@@ -163,8 +164,8 @@ func matchOf(value json.RawMessage) condition {
 	if json.Unmarshal(value, &m) != nil {
 		return isUnknown
 	}
-	name := "meta " + m.Left.Meta.Key
-	switch protocol := m.Left.Payload.Protocol; {
+	name, protocol := "meta "+m.Left.Meta.Key, m.Left.Payload.Tunnel+m.Left.Payload.Protocol
+	switch {
 	case protocol != "":
 		name = protocol + " " + m.Left.Payload.Field
 	case m.Left.CT.Key != "":
@@ -173,18 +174,15 @@ func matchOf(value json.RawMessage) condition {
 	values, ok := valuesOf(m.Right)
 	c := conditionOf(name, values)
 	isList := bytes.HasPrefix(m.Right, []byte("[")) // of bits: one of them, or all
-	switch {
-	case !ok || c == nil || m.Op != "in" && isList:
+	if !ok || c == nil || m.Op != "in" && isList || !slices.Contains([]string{"==", "!=", "in"}, m.Op) {
 		c = isUnknown
-	case m.Op == "!=":
+	} else if m.Op == "!=" {
 		c = not(c)
-	case m.Op != "==" && m.Op != "in":
-		c = isUnknown
 	}
-	if m.Left.Payload.Protocol == "" {
+	if protocol == "" {
 		return c
 	}
-	return func(p *packet) answer { return min(p.has(m.Left.Payload.Protocol), c(p)) }
+	return func(p *packet) answer { return min(p.has(protocol), c(p)) }
 }
 
 // valuesOf reads a name, an address, a prefix, or several of them.

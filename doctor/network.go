@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/doctor/forwarding"
 )
 
 // network is a network with the parts of its configuration that the
@@ -23,6 +24,8 @@ type network struct {
 	routed bool
 	// mtu is that of the interfaces of bridge and ptp; 0 of others.
 	mtu int
+	// by is the interface of the host by which bridge and ptp send.
+	by string
 	// hairpin is whether a bridge returns packets to the port that they came from.
 	hairpin bool
 }
@@ -31,6 +34,7 @@ type network struct {
 type pluginConf struct {
 	Type      string `json:"type"`
 	Bridge    string `json:"bridge"`
+	VLAN      int    `json:"vlan"`
 	IsGateway bool   `json:"isGateway"`
 	IsDefault bool   `json:"isDefaultGateway"`
 	IPMasq    bool   `json:"ipMasq"`
@@ -102,6 +106,9 @@ func describe(n *cniconf.Network) network {
 		if conf.Type == "bridge" {
 			d.bridges = append(d.bridges, bridgeName(conf))
 		}
+		if d.by == "" {
+			d.by = gatewayName(conf)
+		}
 	}
 	d.pools = n.Pools()
 	return d
@@ -122,6 +129,19 @@ func bridgeName(conf pluginConf) string {
 		return "cni0"
 	}
 	return conf.Bridge
+}
+
+// gatewayName returns the interface of the host from which packets of a plugin come; empty if there is none.
+func gatewayName(conf pluginConf) string {
+	switch {
+	case conf.Type == "ptp":
+		return forwarding.Pairs
+	case conf.Type != "bridge":
+		return ""
+	case conf.VLAN != 0:
+		return fmt.Sprintf("%s.%d", bridgeName(conf), conf.VLAN)
+	}
+	return bridgeName(conf)
 }
 
 // overlaps reports each pair of networks with one bridge or with overlapping

@@ -43,3 +43,16 @@ func TestNetworks(t *testing.T) {
 		t.Errorf("without a directory: %+v, %+v", none, r.Findings)
 	}
 }
+
+// TestGatewayName: packets of a bridge with a VLAN come from the VLAN's interface, and those of ptp from a pair.
+func TestGatewayName(t *testing.T) {
+	for plugin, want := range map[string]string{
+		`"type": "bridge"`: "cni0", `"type": "bridge", "bridge": "web0"`: "web0", `"type": "bridge", "bridge": "web0", "vlan": 7`: "web0.7",
+		`"type": "ptp"`: "veth+", `"type": "macvlan", "master": "eth0"`: "",
+	} {
+		networks := load(t, map[string]string{"a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{` + plugin + `}, {"type": "portmap"}]}`})
+		if len(networks) != 1 || networks[0].by != want {
+			t.Errorf("%s: %+v, want %s", plugin, networks, want)
+		}
+	}
+}

@@ -9,29 +9,28 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/hook"
 )
 
 // outward reports what keeps allocations of networks of this host alone from others: rules of other programs, packets that
 // are too large for the host's interface, and ports that no packet reaches.
 func outward(r *Report, networks []network, f *forwarding.Facts) {
+	kind := hook.IPTables()
 	for _, n := range networks {
 		largePackets(r, n, f.Underlay)
 		unreachedPorts(r, n)
-		types := n.PluginTypes()
-		if len(n.RoutedPlugins()) > 0 || n.mtu == 0 || !n.routed || slices.Contains(types, "firewall") {
+		if len(n.RoutedPlugins()) > 0 || n.mtu == 0 || !n.routed {
 			continue
 		}
-		by := ""
-		if len(n.bridges) > 0 {
-			by = n.bridges[0]
-		}
+		l := forwarding.Local{By: n.by, HasFirewall: slices.Contains(n.PluginTypes(), "firewall"), IPTables: kind}
 		seen := map[netip.Prefix]bool{}
 		for _, a := range n.ranges() {
 			if seen[a.Subnet] {
 				continue
 			}
 			seen[a.Subnet] = true
-			for _, o := range f.Outward(a.Subnet.Masked(), by) {
+			l.Subnet = a.Subnet.Masked()
+			for _, o := range f.Outward(l) {
 				r.addWarning(o.Subject, fmt.Sprintf("network %q: %s", n.Name, o.Problem), o.Fix)
 			}
 		}

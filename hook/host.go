@@ -39,7 +39,7 @@ var _ Host = kernelHost{}
 func (kernelHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
 func (kernelHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
-func (kernelHost) IPTables() string                                   { return string(inprocess.CurrentIPTables()) }
+func (kernelHost) IPTables() string                                   { return IPTables() }
 
 func (kernelHost) PinMTU(bridge string, mtu int) error     { return netns.PinMTU(bridge, mtu) }
 func (kernelHost) FilterBridges(log hclog.Logger)          { filterBridges(log, "/proc/sys/net/bridge") }
@@ -53,3 +53,6 @@ func (kernelHost) Interfaces() ([]netns.Interface, error) {
 	defer own.Close() //nolint:errcheck // only read
 	return own.Interfaces()
 }
+
+// IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.
+func IPTables() string { return string(inprocess.CurrentIPTables()) }

@@ -72,6 +72,11 @@ func (f *Facts) collectLinks(node netip.Addr) error {
 			f.Devices[pool] = Device{device.MTU, device.Name}
 		}
 	}
+	for _, link := range links {
+		if _, ok := byIndex[link.Attrs().MasterIndex].(*netlink.Vrf); ok {
+			f.inVRF = append(f.inVRF, link.Attrs().Name)
+		}
+	}
 	for i := range addresses {
 		f.add(&addresses[i], byIndex[addresses[i].LinkIndex])
 	}

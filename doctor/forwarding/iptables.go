@@ -6,6 +6,7 @@ package forwarding
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/cleanup"
@@ -21,9 +22,10 @@ const (
 // parseIptables reads the table filter of a listing.
 func parseIptables(l cleanup.Listing) *ruleset {
 	s := &ruleset{
-		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6,
+		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true,
 		forward: []string{forwardChain}, policies: map[string]verdict{}, chains: map[string][]rule{},
 	}
+	_, s.kind, _ = strings.Cut(l.Program, "-")
 	isFilter := false
 	for line := range strings.Lines(l.Text) {
 		line = strings.TrimSpace(line)
@@ -41,10 +43,10 @@ func parseIptables(l cleanup.Listing) *ruleset {
 	if _, ok := s.chains[dockerChain]; ok {
 		chain = dockerChain
 	}
-	s.open = func(subnet netip.Prefix) string {
+	s.open = func(_ string, subnet netip.Prefix) string {
 		return fmt.Sprintf("%[1]s -I %[2]s -s %[3]s -j ACCEPT; %[1]s -I %[2]s -d %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", l.Program, chain, subnet)
 	}
-	s.accept = func(subnet netip.Prefix) string {
+	s.accept = func(_ string, subnet netip.Prefix) string {
 		return fmt.Sprintf("%s -I %s -s %s -d %s -j ACCEPT", l.Program, chain, subnet, subnet)
 	}
 	return s
@@ -64,31 +66,41 @@ func (s *ruleset) declare(fields []string) {
 	}
 }
 
-// append adds a rule. One that cannot be read counts as conditional.
+// append adds a rule. One that cannot be read may do anything.
 func (s *ruleset) append(line string) {
 	words, err := cleanup.SplitRule(line)
-	if err != nil || len(words) < 2 {
-		return
-	}
 	r := rule{text: "the rule " + line}
+	if err != nil {
+		words, r.verdict = strings.Fields(line)[:2], anything
+	}
+	isNot := false
 	for i := 2; i < len(words); i++ {
+		if words[i] == "!" {
+			isNot = true
+			continue
+		}
 		argument := ""
 		if i+1 < len(words) {
 			argument = words[i+1]
 		}
-		i += r.option(words[i], argument)
+		i += r.option(words[i], argument, isNot)
+		isNot = false
 	}
 	s.chains[words[1]] = append(s.chains[words[1]], r)
 }
 
+// goingOn are targets of iptables after which a packet goes on with the next rule.
+var goingOn = []string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "TOS", "DSCP", "SET", "TRACE", "CLASSIFY", "CT", "CHECKSUM", "AUDIT", "TEE"}
+
 // option reads an option of a rule, and returns how many arguments it has.
-func (r *rule) option(name, argument string) int {
-	switch name {
-	case "-s":
-		r.sources = r.condition(argument)
-	case "-d":
-		r.destinations = r.condition(argument)
-	case "-j", "-g":
+func (r *rule) option(name, argument string, isNot bool) int {
+	c := conditionOf(name, strings.Split(argument, ","))
+	switch {
+	case c != nil && isNot:
+		r.conditions = append(r.conditions, not(c))
+	case c != nil:
+		r.conditions = append(r.conditions, c)
+	case name == "-j" || name == "-g":
 		r.isGoto = name == "-g"
 		switch argument {
 		case "ACCEPT":
@@ -98,27 +110,15 @@ func (r *rule) option(name, argument string) int {
 		case "RETURN":
 			r.verdict = returned
 		default:
-			r.target = argument
+			if !slices.Contains(goingOn, argument) {
+				r.target = argument
+			}
 		}
-	case "-i":
-		r.from = append(r.from, argument)
-	case "-o":
-		r.to = append(r.to, argument)
-	case "--comment", "--reject-with":
-	case "-m":
-		r.isConditional = r.isConditional || argument != "comment"
+	case name == "--comment" || name == "--reject-with":
+	case name == "-m" && slices.Contains([]string{"comment", "conntrack", "state"}, argument): // their options tell what they match
 	default:
-		r.isConditional = true
+		r.conditions = append(r.conditions, isUnknown)
 		return 0
 	}
 	return 1
-}
-
-func (r *rule) condition(text string) []netip.Prefix {
-	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		r.isConditional = true
-		return nil
-	}
-	return []netip.Prefix{p}
 }

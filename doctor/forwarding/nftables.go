@@ -4,10 +4,12 @@
 package forwarding
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // listing is the JSON of nft (libnftables-json(5)).
@@ -65,7 +67,13 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 		name: "nft table " + t.family + " " + t.name, ipv4: t.family != "ip6", ipv6: t.family != "ip",
 		policies: map[string]verdict{}, chains: map[string][]rule{},
 	}
+	if t.name == "filter" && t.family != "inet" {
+		s.kind = "nft"
+	}
 	for _, o := range l.Objects {
+		if o.Chain != nil {
+			s.chains[o.Chain.Name] = append(s.chains[o.Chain.Name], []rule{}...) // also without rules
+		}
 		if o.Chain != nil && o.Chain.Hook == "forward" {
 			s.forward = append(s.forward, o.Chain.Name)
 			s.policies[o.Chain.Name] = map[string]verdict{"drop": dropped}[o.Chain.Policy]
@@ -74,14 +82,14 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 			s.chains[o.Rule.Chain] = append(s.chains[o.Rule.Chain], o.Rule.parse())
 		}
 	}
-	s.open = func(subnet netip.Prefix) string {
-		rule := fmt.Sprintf("nft insert rule %s %s %s ", t.family, t.name, s.forward[0])
+	s.open = func(chain string, subnet netip.Prefix) string {
+		rule := fmt.Sprintf("nft insert rule %s %s %s ", t.family, t.name, chain)
 		address := protocolOf(subnet)
 		return fmt.Sprintf("%[1]s%[2]s saddr %[3]s accept; %[1]s%[2]s daddr %[3]s ct state established,related accept; %[1]s%[2]s daddr %[3]s ct status dnat accept", rule, address, subnet)
 	}
-	s.accept = func(subnet netip.Prefix) string {
+	s.accept = func(chain string, subnet netip.Prefix) string {
 		protocol := protocolOf(subnet)
-		return fmt.Sprintf("nft insert rule %s %s %s %s saddr %s %s daddr %s accept", t.family, t.name, s.forward[0], protocol, subnet, protocol, subnet)
+		return fmt.Sprintf("nft insert rule %s %s %s %s saddr %s %s daddr %s accept", t.family, t.name, chain, protocol, subnet, protocol, subnet)
 	}
 	return s, nil
 }
@@ -94,7 +102,7 @@ func protocolOf(subnet netip.Prefix) string {
 	return "ip"
 }
 
-// parse reads the parts of a rule. One that is not known is a condition.
+// parse reads the parts of a rule. What is behind one that is not known may not be reached.
 func (n *nftRule) parse() rule {
 	r := rule{text: "a rule of the chain " + n.Chain}
 	for _, part := range n.Expression {
@@ -106,6 +114,9 @@ func (n *nftRule) parse() rule {
 }
 
 func (r *rule) part(name string, value json.RawMessage) {
+	if r.verdict == anything {
+		return
+	}
 	switch name {
 	case "counter", "log", "comment":
 	case "accept":
@@ -118,79 +129,88 @@ func (r *rule) part(name string, value json.RawMessage) {
 		var to struct {
 			Target string `json:"target"`
 		}
-		r.isConditional = r.isConditional || json.Unmarshal(value, &to) != nil
+		if json.Unmarshal(value, &to) != nil {
+			r.verdict = anything
+		}
 		r.target, r.isGoto = to.Target, name == "goto"
 	case "match":
-		r.match(value)
+		r.conditions = append(r.conditions, matchOf(value))
+	case "limit", "quota", "ct count", "ct helper", "mangle", "flow", "set": // a rule ends where one of them fails
+		r.conditions = append(r.conditions, isUnknown)
 	default:
-		r.isConditional = true
+		r.verdict = anything
 	}
 }
 
-// match reads a condition on the source, the destination or an interface.
-func (r *rule) match(value json.RawMessage) {
+// matchOf reads a condition: name and values of what is common, and else that it may be met.
+func matchOf(value json.RawMessage) condition {
 	var m struct {
 		Op   string `json:"op"`
 		Left struct {
 			Payload struct {
-				Field string `json:"field"`
+				Tunnel   string `json:"tunnel"`
+				Protocol string `json:"protocol"`
+				Field    string `json:"field"`
 			} `json:"payload"`
 			Meta struct {
 				Key string `json:"key"`
 			} `json:"meta"`
+			CT struct {
+				Key string `json:"key"`
+			} `json:"ct"`
 		} `json:"left"`
 		Right json.RawMessage `json:"right"`
 	}
-	if json.Unmarshal(value, &m) != nil || m.Op != "==" {
-		r.isConditional = true
-		return
+	if json.Unmarshal(value, &m) != nil {
+		return isUnknown
 	}
-	name := ""
-	switch isName := json.Unmarshal(m.Right, &name) == nil; {
-	case isName && slices.Contains([]string{"iifname", "iif"}, m.Left.Meta.Key):
-		r.from = append(r.from, name)
-		return
-	case isName && slices.Contains([]string{"oifname", "oif"}, m.Left.Meta.Key):
-		r.to = append(r.to, name)
-		return
+	name, protocol := "meta "+m.Left.Meta.Key, m.Left.Payload.Tunnel+m.Left.Payload.Protocol
+	switch {
+	case protocol != "":
+		name = protocol + " " + m.Left.Payload.Field
+	case m.Left.CT.Key != "":
+		name = "ct " + m.Left.CT.Key
 	}
-	prefixes, ok := prefixesOf(m.Right)
-	switch field := m.Left.Payload.Field; {
-	case ok && field == "saddr":
-		r.sources = prefixes
-	case ok && field == "daddr":
-		r.destinations = prefixes
-	default:
-		r.isConditional = true
+	values, ok := valuesOf(m.Right)
+	c := conditionOf(name, values)
+	isList := bytes.HasPrefix(m.Right, []byte("[")) // of bits: one of them, or all
+	if !ok || c == nil || m.Op != "in" && isList || !slices.Contains([]string{"==", "!=", "in"}, m.Op) {
+		c = isUnknown
+	} else if m.Op == "!=" {
+		c = not(c)
 	}
+	if protocol == "" {
+		return c
+	}
+	return func(p *packet) answer { return min(p.has(protocol), c(p)) }
 }
 
-// prefixesOf reads an address, a prefix, or a set of them.
-func prefixesOf(data json.RawMessage) ([]netip.Prefix, bool) {
-	var address netip.Addr
-	if json.Unmarshal(data, &address) == nil && address.IsValid() {
-		return []netip.Prefix{netip.PrefixFrom(address, address.BitLen())}, true
+// valuesOf reads a name, an address, a prefix, or several of them.
+func valuesOf(data json.RawMessage) ([]string, bool) {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		return []string{text}, !strings.HasPrefix(text, "@")
 	}
 	var right struct {
 		Prefix struct {
-			Addr netip.Addr `json:"addr"`
-			Len  int        `json:"len"`
+			Addr string `json:"addr"`
+			Len  int    `json:"len"`
 		} `json:"prefix"`
 		Set []json.RawMessage `json:"set"`
 	}
-	if json.Unmarshal(data, &right) != nil {
+	if json.Unmarshal(data, &right.Set) != nil && json.Unmarshal(data, &right) != nil {
 		return nil, false
 	}
-	if right.Prefix.Addr.IsValid() {
-		return []netip.Prefix{netip.PrefixFrom(right.Prefix.Addr, right.Prefix.Len)}, true
+	if right.Prefix.Addr != "" {
+		return []string{fmt.Sprintf("%s/%d", right.Prefix.Addr, right.Prefix.Len)}, true
 	}
-	var all []netip.Prefix
+	var all []string
 	for _, element := range right.Set {
-		prefixes, ok := prefixesOf(element)
+		values, ok := valuesOf(element)
 		if !ok {
 			return nil, false
 		}
-		all = append(all, prefixes...)
+		all = append(all, values...)
 	}
 	return all, len(all) > 0
 }

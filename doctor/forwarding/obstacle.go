@@ -165,16 +165,16 @@ func (s *ruleset) obstacle(chain string, subnet netip.Prefix, interfaces []strin
 	}
 	mayBeAccepted := false
 	for _, name := range from {
-		p := &packet{source: subnet, destination: subnet, from: name, interfaces: interfaces}
+		p := &packet{source: side{prefix: subnet}, destination: side{prefix: subnet}, from: name, to: from, isWhole: true}
 		v, text := s.decide(chain, p)
-		mayBeAccepted = mayBeAccepted || p.mayBeAccepted
+		mayBeAccepted = mayBeAccepted || p.mayBeAccepted || v != dropped
 		if v == dropped && !found {
 			found = true
-			o = Obstacle{Subject: s.name, Problem: fmt.Sprintf("%s drops packets of other hosts to %s", text, subnet), Fix: s.accept(subnet)}
+			o = Obstacle{Subject: s.name, Problem: fmt.Sprintf("%s drops packets of other hosts to %s", text, subnet), Fix: s.accept(chain, subnet)}
 		}
 	}
 	if o.IsWarning = found && mayBeAccepted; o.IsWarning {
-		o.Problem += ", unless a rule for interfaces accepts them"
+		o.Problem += ", unless a rule for some of them accepts them"
 	}
 	return o, found
 }

@@ -192,6 +192,7 @@ func TestNftables(t *testing.T) {
 		policy6  = "nft table inet fw: the policy of the chain fwd drops packets of other hosts to fd00:100::/64" + fix6
 		rejects4 = "nft table inet fw: a rule of the chain other drops packets of other hosts to 10.100.0.0/16" + fix4
 		rejects6 = "nft table inet fw: a rule of the chain other drops packets of other hosts to fd00:100::/64" + fix6
+		unless   = ", unless a rule for some of them accepts them =>"
 		source4  = `{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": {"prefix": {"addr": "10.0.0.0", "len": 8}}}}`
 		set6     = `{"match": {"op": "==", "left": {"payload": {"protocol": "ip6", "field": "daddr"}}, "right": {"set": ["fd00::1", {"prefix": {"addr": "fd00:100::", "len": 56}}]}}}`
 		named    = `{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "@set"}}`
@@ -205,7 +206,7 @@ func TestNftables(t *testing.T) {
 		"drop":              {"drop", "", []string{policy4, policy6}},
 		"accepted by IPv4":  {"drop", nftRuleOf("fwd", source4+`, {"counter": {}}, {"accept": null}`), []string{policy6}},
 		"accepted by a set": {"drop", nftRuleOf("fwd", set6+`, {"accept": null}`), []string{policy4}},
-		"conditions":        {"drop", nftRuleOf("fwd", iface+`, {"accept": null}`) + nftRuleOf("fwd", named+`, {"accept": null}`), []string{policy4, policy6}},
+		"conditions":        {"drop", nftRuleOf("fwd", iface+`, {"accept": null}`) + nftRuleOf("fwd", named+`, {"accept": null}`), []string{strings.Replace(policy4, " =>", unless, 1), policy6}},
 		"a chain rejects":   {"accept", nftRuleOf("fwd", `{"jump": {"target": "other"}}`) + nftRuleOf("other", `{"reject": {"type": "icmpx"}}`), []string{rejects4, rejects6}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,36 +6,70 @@ package forwarding
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
-// Outward returns what drops packets that allocations of a network of this host alone send elsewhere: of a subnet, by an
-// interface of the host.
-func (f *Facts) Outward(subnet netip.Prefix, by string) []Obstacle {
+// Local is a network of this host alone.
+type Local struct {
+	Subnet netip.Prefix
+	// By is the interface of the host that its packets come from: Pairs for those of the plugin ptp. Empty: not known.
+	By string
+	// HasFirewall is whether the plugin firewall accepts its packets: in the rules of iptables, or in firewalld.
+	HasFirewall bool
+	// IPTables is the kind of iptables that the host's programs use, nft or legacy. Empty: not known.
+	IPTables string
+}
+
+// Outward returns what drops for certain what allocations of a network send elsewhere. A rule that is not understood,
+// or is about a part, may accept it: then nothing is known, and nothing is said.
+func (f *Facts) Outward(n Local) []Obstacle {
 	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if subnet.Addr().Is6() {
+	if n.Subnet.Addr().Is6() {
 		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	inside, outside := side{prefix: n.Subnet}, side{all, n.Subnet}
+	by := n.By
+	if slices.Contains(f.inVRF, by) {
+		by = "" // for filters, they come from the VRF
 	}
 	var found []Obstacle
 	for _, s := range f.rulesets {
-		if subnet.Addr().Is4() && !s.ipv4 || subnet.Addr().Is6() && !s.ipv6 {
+		if n.Subnet.Addr().Is4() && !s.ipv4 || n.Subnet.Addr().Is6() && !s.ipv6 {
 			continue
 		}
 		for _, chain := range s.forward {
-			if v, text := s.decide(chain, &packet{source: subnet, destination: all, from: by}); v == dropped {
-				found = append(found, Obstacle{
-					Subject: s.name, IsWarning: true, Fix: s.open(subnet),
-					Problem: fmt.Sprintf("%s drops forwarded packets: allocations of %s reach nothing outside their bridge, and published ports do not answer", text, subnet),
-				})
+			p := &packet{source: inside, destination: outside, from: by, to: []string{""}, notTo: by}
+			v, text := s.decide(chain, p)
+			if v != dropped || p.mayBeAccepted || n.accepts(s, chain) {
+				continue
 			}
+			o := Obstacle{
+				Subject: s.name, IsWarning: true, Fix: s.open(chain, n.Subnet),
+				Problem: fmt.Sprintf("%s drops forwarded packets: allocations of %s reach nothing outside their bridge", text, n.Subnet),
+			}
+			back := &packet{source: outside, destination: inside, to: []string{by}, isTranslated: true}
+			if v, _ := s.decide(chain, back); v == dropped && !back.mayBeAccepted {
+				o.Problem += ", and published ports do not answer"
+			}
+			found = append(found, o)
 		}
 	}
-	if f.IsRejected(subnet) {
+	if !n.HasFirewall && f.IsRejected(n.Subnet) {
 		found = append(found, Obstacle{
-			Subject: "firewalld", IsWarning: true, Fix: trust(subnet),
-			Problem: fmt.Sprintf("has %s in no zone that accepts everything: it rejects what allocations send elsewhere", subnet),
+			Subject: "firewalld", IsWarning: true, Fix: trust(n.Subnet),
+			Problem: fmt.Sprintf("has %s in no zone that accepts everything: it rejects what allocations send elsewhere", n.Subnet),
 		})
 	}
 	return found
+}
+
+// accepts is whether a chain is that in which the plugin firewall has its rules, or may be: there they come first. What
+// chains of others drop, they do not accept.
+func (n *Local) accepts(s *ruleset, chain string) bool {
+	if !n.HasFirewall || chain != forwardChain || !s.isIPTables && s.kind == "" {
+		return false
+	}
+	return n.IPTables == "" || s.kind == "" || s.kind == n.IPTables
 }
 
 // trust is the command that has firewalld accept everything of a subnet.

@@ -17,17 +17,14 @@ const (
 	accepted
 	dropped
 	returned
+	// anything is that of a program, or of something that is not understood.
+	anything
 )
 
 // rule is one of a chain.
 type rule struct {
-	// sources and destinations are what the packet has to be from and to. Empty: anything.
-	sources, destinations []netip.Prefix
-	// from and to are patterns of the interfaces that the packet has to come from or go to.
-	from, to []string
-	// isConditional is whether the rule has further conditions.
-	isConditional bool
-	verdict       verdict
+	conditions []condition
+	verdict    verdict
 	// target is the chain to go on with. Empty: none. With isGoto, the rules behind this one
 	// are not.
 	target string
@@ -39,6 +36,10 @@ type rule struct {
 type ruleset struct {
 	// name is for people.
 	name string
+	// kind is that of iptables which has its rules here, nft or legacy. Empty: neither, or not known.
+	kind string
+	// isIPTables is whether the rules are those of iptables.
+	isIPTables bool
 	// ipv4 and ipv6 are whether packets of the family get here.
 	ipv4, ipv6 bool
 	// forward are the chains of forwarded packets, and policies what becomes of those that they
@@ -47,69 +48,88 @@ type ruleset struct {
 	policies map[string]verdict
 	chains   map[string][]rule
 	// accept returns the command for a rule that accepts the packets inside a subnet, and open that for what
-	// allocations of one send elsewhere, the answers, and what comes to published ports.
-	accept, open func(netip.Prefix) string
+	// allocations of one send elsewhere, the answers, and what comes to published ports. The first argument is the chain.
+	accept, open func(string, netip.Prefix) string
 }
 
-// maxDepth limits chains that go to others. The kernel allows 16.
-const maxDepth = 16
-
-// packet is one on its way through a ruleset.
+// packet is one on its way through a ruleset: the first of a connection.
 type packet struct {
-	// source and destination are where it may come from and go to, all of it.
-	source, destination netip.Prefix
-	// from is the interface that it comes from. Empty: it is not known.
-	from string
-	// interfaces are those that packets of a pool come from or go to.
-	interfaces []string
-	// mayBeAccepted is whether a rule for some of them accepts it, or goes to another chain.
+	source, destination side
+	// from is the interface that it comes from, and to are those that it may go to. An empty name: any, but notTo.
+	from  string
+	to    []string
+	notTo string
+	// isTranslated is whether it comes to a published port.
+	isTranslated bool
+	// isWhole is whether it stands for all between allocations of a pool: what accepts a part does not accept it.
+	isWhole bool
+	// mayBeAccepted is whether a rule that may match, and may not, may accept it.
 	mayBeAccepted bool
+	// known is what became of it, by the chain. Thousands of rules may lead to one.
+	known map[string]rule
 }
 
 // decide returns what becomes of a packet in a chain of forwarded packets, and the rule or
-// policy that says so.
+// policy that says so. Other rules may still accept it.
 func (s *ruleset) decide(chain string, p *packet) (verdict, string) {
-	if v, text := s.follow(chain, p, 0); v == accepted || v == dropped {
-		return v, text
+	p.known = map[string]rule{}
+	if end := s.follow(chain, p); end.verdict == accepted || end.verdict == dropped {
+		return end.verdict, end.text
 	}
 	return s.policies[chain], "the policy of the chain " + chain
 }
 
-func (s *ruleset) follow(chain string, p *packet, depth int) (verdict, string) {
-	if depth > maxDepth {
-		return undecided, ""
+// follow returns the verdict of a chain.
+func (s *ruleset) follow(chain string, p *packet) rule {
+	if _, ok := s.chains[chain]; !ok {
+		return rule{verdict: anything}
 	}
-	for _, r := range s.chains[chain] {
-		if !p.matches(r) {
-			continue
-		}
-		if r.target == "" {
-			if r.verdict != undecided {
-				return r.verdict, r.text
-			}
-			continue
-		}
-		v, text := s.follow(r.target, p, depth+1)
-		if v == accepted || v == dropped || r.isGoto {
-			return v, text
-		}
+	if _, ok := p.known[chain]; !ok {
+		p.known[chain] = rule{} // the kernel has no circles
+		p.known[chain] = s.walk(chain, p)
 	}
-	return undecided, ""
+	return p.known[chain]
 }
 
-// matches is whether a rule matches for certain. It notes one that may accept the packet.
-func (p *packet) matches(r rule) bool {
-	if r.isConditional || !covers(r.sources, p.source) || !covers(r.destinations, p.destination) {
-		return false
+// walk goes through the rules of a chain until one decides for certain.
+func (s *ruleset) walk(chain string, p *packet) rule {
+	for _, r := range s.chains[chain] {
+		matches := s.matches(chain, &r, p)
+		if matches == no {
+			continue
+		}
+		end := r
+		if r.target != "" {
+			end = s.follow(r.target, p)
+			if end.verdict == undecided || end.verdict == returned {
+				end.verdict = map[bool]verdict{true: returned}[r.isGoto]
+			}
+		}
+		switch {
+		case end.verdict == undecided:
+		case matches == yes && end.verdict != anything:
+			return end
+		case end.verdict != dropped:
+			p.mayBeAccepted = true
+		}
 	}
-	isOther := func(pattern string) bool {
-		return !slices.ContainsFunc(p.interfaces, func(name string) bool { return isNamed(name, pattern) })
+	return rule{}
+}
+
+// ownDocker are chains that Docker makes anew. They accept packets of its own networks alone: what else their rules
+// say, as of a published port of a container, is no reason to believe that they let those of allocations through.
+var ownDocker = []string{"DOCKER", "DOCKER-FORWARD", "DOCKER-CT", "DOCKER-BRIDGE", "DOCKER-INTERNAL", "DOCKER-INGRESS", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2"}
+
+// matches is whether a rule of a chain matches.
+func (s *ruleset) matches(chain string, r *rule, p *packet) answer {
+	a := yes
+	for _, c := range r.conditions {
+		a = min(a, c(p))
 	}
-	named := slices.Concat(r.from, r.to)
-	if len(named) > 0 && !slices.ContainsFunc(named, isOther) && (r.verdict == accepted || r.target != "") {
-		p.mayBeAccepted = true
+	if a == partly && p.isWhole || a != yes && s.isIPTables && slices.Contains(ownDocker, chain) {
+		return no
 	}
-	return len(r.to) == 0 && !slices.ContainsFunc(r.from, func(pattern string) bool { return !isNamed(p.from, pattern) })
+	return a
 }
 
 // isNamed is whether an interface is one of a pattern, which ends with + in iptables, and with *
@@ -124,7 +144,7 @@ func isNamed(name, pattern string) bool {
 
 // covers is whether all addresses of a subnet match.
 func covers(condition []netip.Prefix, subnet netip.Prefix) bool {
-	return len(condition) == 0 || slices.ContainsFunc(condition, func(p netip.Prefix) bool {
+	return slices.ContainsFunc(condition, func(p netip.Prefix) bool {
 		return p.Bits() <= subnet.Bits() && p.Contains(subnet.Addr())
 	})
 }

@@ -1,0 +1,146 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package forwarding
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// answer is whether a condition is met by a packet. The least of several is the answer of all together, and the largest
+// that of their alternatives.
+type answer int
+
+const (
+	no answer = iota
+	// partly is by some of the packets, and not by all.
+	partly
+	// unknown is what is not understood: it may be met.
+	unknown
+	yes
+)
+
+// condition is one of a rule.
+type condition func(*packet) answer
+
+func isUnknown(*packet) answer { return unknown }
+
+// not is the opposite of a condition. That of a part is another part.
+func not(c condition) condition {
+	return func(p *packet) answer {
+		switch a := c(p); a {
+		case no:
+			return yes
+		case yes:
+			return no
+		default:
+			return a
+		}
+	}
+}
+
+// conditionOf is met if the packet has one of the values. The name is that of iptables or nft. Nil: it is not understood.
+func conditionOf(name string, values []string) condition {
+	var is func(p *packet, value string) answer
+	switch name {
+	case "-i", "meta iifname", "meta iif":
+		is = func(p *packet, value string) answer { return named(p.from, value) }
+	case "-o", "meta oifname", "meta oif":
+		is = (*packet).goesTo
+	case "-s", "ip saddr", "ip6 saddr":
+		is = func(p *packet, value string) answer { return p.source.isIn(value) }
+	case "-d", "ip daddr", "ip6 daddr":
+		is = func(p *packet, value string) answer { return p.destination.isIn(value) }
+	case "--ctstate", "--state", "ct state", "ct status":
+		is = (*packet).isTracked
+	case "-p", "meta l4proto", "ip protocol", "ip6 nexthdr":
+		is = (*packet).has
+	default:
+		return nil
+	}
+	return func(p *packet) answer {
+		best := no
+		for _, value := range values {
+			best = max(best, is(p, value))
+		}
+		return best
+	}
+}
+
+func whether(is bool) answer {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// named is whether an interface is one of a pattern. Pairs is some interface of its kind, and an empty name any.
+func named(name, pattern string) answer {
+	prefix, isKind := strings.CutSuffix(name, "+")
+	if name == "" || isKind && strings.HasPrefix(pattern, prefix) && pattern != name {
+		return partly
+	}
+	return whether(isNamed(name, pattern))
+}
+
+// goesTo is whether the packet goes to an interface of a pattern.
+func (p *packet) goesTo(pattern string) answer {
+	if pattern == p.notTo && pattern != Pairs {
+		return no
+	}
+	best := no
+	for _, name := range p.to {
+		best = max(best, named(name, pattern))
+	}
+	if p.isWhole {
+		return min(best, unknown) // some of a pool's packets go by another of its interfaces
+	}
+	return best
+}
+
+// side is where packets come from or go to: a prefix, except another one.
+type side struct{ prefix, except netip.Prefix }
+
+// isIn is whether the addresses are in an address or a prefix.
+func (s side) isIn(text string) answer {
+	p, err := netip.ParsePrefix(text)
+	if a, isAddress := netip.ParseAddr(text); isAddress == nil {
+		p, err = a.Prefix(a.BitLen())
+	}
+	switch {
+	case err != nil:
+		return unknown
+	case !p.Overlaps(s.prefix) || s.except.IsValid() && covers([]netip.Prefix{s.except}, p):
+		return no
+	case p.Bits() <= s.prefix.Bits():
+		return yes
+	}
+	return partly
+}
+
+// isTracked is whether the packet's connection, which is a new one, has a state.
+func (p *packet) isTracked(state string) answer {
+	switch state = strings.ToLower(state); state {
+	case "new":
+		return yes
+	case "dnat":
+		return whether(p.isTranslated)
+	}
+	return min(unknown, whether(!slices.Contains([]string{"established", "related", "invalid"}, state)))
+}
+
+// has is whether the packet has the header of a protocol. What allocations send is TCP and UDP: a rule for ICMP, as those
+// of ufw, lets nothing else through.
+func (p *packet) has(protocol string) answer {
+	switch protocol {
+	case "ip", "ip6":
+		return whether(p.source.prefix.Addr().Is6() == (protocol == "ip6"))
+	case "icmp", "icmpv6", "ipv6-icmp":
+		return no
+	case "tcp", "udp", "th":
+		return partly
+	}
+	return unknown
+}

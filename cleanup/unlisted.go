@@ -12,26 +12,10 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 	"sigs.k8s.io/knftables"
 
-	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/iptableslegacy"
 	"github.com/allocnet/allocnet/state"
 )
-
-// unlistedError is a place for rules that has chains of plugins, and that its program cannot list: what of them is left by
-// whom is unknown.
-type unlistedError struct {
-	program string
-	why     string
-	chains  []string
-}
-
-func (e *unlistedError) Error() string {
-	return fmt.Sprintf("%s %s, and the kernel has chains of CNI plugins: %s", e.program, e.why, strings.Join(e.chains, ", "))
-}
-
-// Kind is that of package errdefs.
-func (*unlistedError) Kind() errdefs.Kind { return errdefs.Failed }
 
 // Why a program cannot list.
 const (
@@ -54,7 +38,8 @@ func unlisted(ctx context.Context, h *host, program, why string, family knftable
 		return scanResult{}, nil
 	}
 	slices.Sort(chains)
-	return scanResult{}, &unlistedError{program, why, slices.Compact(chains)}
+	// What of them is left by whom is unknown.
+	return scanResult{}, fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", program, why, strings.Join(slices.Compact(chains), ", "))
 }
 
 // chainsOf returns the chains in which an attachment can have rules.

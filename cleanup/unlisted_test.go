@@ -77,8 +77,7 @@ func requireUnlisted(t *testing.T, f *fakeSystem, program string, want bool) {
 	t.Helper()
 	c := Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
 	err := c.Clean(t.Context(), []state.Leftover{leftover(`{"type": "bridge"}, {"type": "portmap"}, {"type": "firewall"}`)})[0]
-	var unlisted *unlistedError
-	if errors.As(err, &unlisted) != want || unlisted != nil && unlisted.program != program {
+	if want != (err != nil) || want && !strings.Contains(err.Error(), program+" ") {
 		t.Errorf("%s, and the kernel has %v: %v, want an error: %v", program, maps.Clone(f.chains), err, want)
 	}
 }

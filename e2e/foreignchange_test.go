@@ -1,0 +1,72 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// changedNetwork writes the network "changed", on the bridge change0 unless plugin is another one, with further plugins.
+func (h *host) changedNetwork(plugin, more string) {
+	h.t.Helper()
+	sandbox.WriteFile(h.t, h.conf+"/60-changed.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "changed", "plugins": [{%s, "ipMasq": true,
+		"ipam": {"type": "host-local", "dataDir": "/run/changed", "ranges": [[{"subnet": "10.97.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}%s]}`, plugin, more))
+	h.t.Cleanup(func() { _ = os.RemoveAll("/run/changed") })
+}
+
+const changedBridge = `"type": "bridge", "bridge": "change0", "isGateway": true`
+
+// eachExecutor runs a test with networks in process and with the plugins.
+func eachExecutor(t *testing.T, test func(t *testing.T, h *host)) {
+	t.Helper()
+	for _, executor := range []string{"auto", "plugins"} {
+		t.Run(executor, func(t *testing.T) {
+			t.Setenv("ALLOCNET_EXECUTOR", executor)
+			test(t, newHost(t))
+		})
+	}
+}
+
+// endOf returns the host's end of the pair of an allocation's eth0.
+func endOf(t *testing.T, id string) string {
+	t.Helper()
+	index := strings.TrimSpace(sandbox.Run(t, "ip", "netns", "exec", id, "cat", "/sys/class/net/eth0/iflink"))
+	return strings.TrimSpace(sandbox.Run(t, "sh", "-c", `grep -lx `+index+` /sys/class/net/*/ifindex | cut -d/ -f5`))
+}
+
+// requireHealthy requires that nothing is missing, and that nothing is made.
+func (h *host) requireHealthy(id string) {
+	h.t.Helper()
+	h.must("check", id)
+	h.must("repair", "--dry-run", id)
+	h.must("repair", id)
+}
+
+// TestRenamedHostEnd: an operator's name for the host's end of a pair, even with another MAC, is no damage, and DEL
+// leaves nothing of it.
+func TestRenamedHostEnd(t *testing.T) {
+	const limits = `, {"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}`
+	for name, plugin := range map[string]string{"bridge": changedBridge, "ptp": `"type": "ptp"`} {
+		t.Run(name, func(t *testing.T) {
+			eachExecutor(t, func(t *testing.T, h *host) {
+				h.changedNetwork(plugin, limits)
+				h.attach("renamed1", "--primary", "changed")
+				sandbox.Run(t, "ip", "link", "set", endOf(t, "renamed1"), "name", "tap-renamed1")
+				h.requireHealthy("renamed1")
+				sandbox.Run(t, "ip", "link", "set", "tap-renamed1", "address", "02:99:99:99:99:01")
+				h.requireHealthy("renamed1")
+				h.must("detach", "renamed1")
+				if links(t)["tap-renamed1"] {
+					t.Error("tap-renamed1 is left")
+				}
+				sandbox.Run(t, "sh", "-c", "ip link del change0 2>/dev/null || true")
+			})
+		})
+	}
+}

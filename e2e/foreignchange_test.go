@@ -70,3 +70,43 @@ func TestRenamedHostEnd(t *testing.T) {
 		})
 	}
 }
+
+// gatewayLinks returns how many links of the host have an address.
+func gatewayLinks(t *testing.T, address string) int {
+	t.Helper()
+	return strings.Count(sandbox.Run(t, "ip", "-o", "-4", "addr", "show"), " "+address+"/")
+}
+
+// TestRenamedBridge: a bridge under another name is no damage, and no second one is made with the gateway's address.
+func TestRenamedBridge(t *testing.T) {
+	eachExecutor(t, func(t *testing.T, h *host) {
+		h.changedNetwork(changedBridge, "")
+		h.attach("bridge1", "--primary", "changed")
+		sandbox.Run(t, "ip", "link", "set", "change0", "name", "br-change")
+		defer sandbox.Run(t, "ip", "link", "del", "br-change")
+		h.requireHealthy("bridge1")
+		if links(t)["change0"] {
+			t.Error("a second bridge was made")
+		}
+		sandbox.Run(t, "ip", "link", "set", "br-change", "down")
+		h.must("repair", "bridge1")
+		h.requireHealthy("bridge1")
+		h.must("detach", "bridge1")
+	})
+}
+
+// TestPortInAnotherBridge: a port that an operator has given to another bridge is reported, and nothing is made.
+func TestPortInAnotherBridge(t *testing.T) {
+	eachExecutor(t, func(t *testing.T, h *host) {
+		h.changedNetwork(changedBridge, "")
+		h.attach("port1", "--primary", "changed")
+		sandbox.Run(t, "sh", "-ec", "ip link add br-other type bridge; ip link set "+endOf(t, "port1")+
+			" master br-other; ip link del change0; ip addr add 10.97.0.1/24 dev br-other; ip link set br-other up")
+		defer sandbox.Run(t, "ip", "link", "del", "br-other")
+		h.refuse(1, []string{"is a port of br-other, which another program has made it"}, "repair", "port1")
+		if n := gatewayLinks(t, "10.97.0.1"); n != 1 || links(t)["change0"] {
+			t.Errorf("%d links have the gateway's address, change0 is there: %t", n, links(t)["change0"])
+		}
+		h.must("detach", "port1")
+	})
+}

@@ -110,3 +110,27 @@ func TestPortInAnotherBridge(t *testing.T) {
 		h.must("detach", "port1")
 	})
 }
+
+// TestGatewayWithAnotherPrefix: the operator's address of the bridge may have another length of the prefix than the range.
+// The reference plugin refuses it.
+func TestGatewayWithAnotherPrefix(t *testing.T) {
+	eachExecutor(t, func(t *testing.T, h *host) {
+		h.changedNetwork(changedBridge, "")
+		executed := os.Getenv("ALLOCNET_EXECUTOR") == "plugins"
+		sandbox.Run(t, "sh", "-ec", "ip link add change0 type bridge; ip addr add 10.97.0.1/16 dev change0; ip link set change0 up")
+		defer sandbox.Run(t, "ip", "link", "del", "change0")
+		if executed {
+			h.refuse(1, []string{"already has an IP address"}, "attach", "prefix1", "--primary", "changed")
+			sandbox.Run(t, "ip", "link", "del", "change0")
+		}
+		h.attach("prefix1", "--primary", "changed")
+		for _, address := range []string{"10.97.0.1/16 dev change0", "10.97.0.1/32 dev change0; ip route add 10.97.0.0/24 dev change0"} {
+			sandbox.Run(t, "sh", "-ec", "ip addr flush dev change0 scope global; ip addr add "+address)
+			h.requireHealthy("prefix1")
+			if n := gatewayLinks(t, "10.97.0.1"); n != 1 {
+				t.Errorf("the bridge has the gateway %d times", n)
+			}
+		}
+		h.must("detach", "prefix1")
+	})
+}

@@ -178,7 +178,10 @@ func (conf *bridgeConfig) repairGateway(r *Repair, bridge *netlink.Bridge, gatew
 	}
 	if link != nil {
 		present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
-		if err != nil || hasAddress(present, gateway) {
+		if err != nil {
+			return err
+		}
+		if serves, err := servesNetwork(link, present, gateway); err != nil || serves {
 			return err
 		}
 	}

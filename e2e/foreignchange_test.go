@@ -134,3 +134,26 @@ func TestGatewayWithAnotherPrefix(t *testing.T) {
 		h.must("detach", "prefix1")
 	})
 }
+
+// TestSettingsThatSuffice: route_localnet of all links is as good as that of the bridge, and the route to the network of an
+// address may have any metric.
+func TestSettingsThatSuffice(t *testing.T) {
+	eachExecutor(t, func(t *testing.T, h *host) {
+		h.changedNetwork(changedBridge, `, {"type": "portmap", "capabilities": {"portMappings": true}}`)
+		sandbox.WriteFile(t, h.conf+"/60-direct.conflist", `{"cniVersion": "1.0.0", "name": "direct", "plugins": [{"type": "bridge", "bridge": "change1",
+			"ipam": {"type": "host-local", "dataDir": "/run/changed", "ranges": [[{"subnet": "fd00:97::/64"}]]}}]}`)
+		before := strings.TrimSpace(sandbox.Run(t, "sysctl", "-n", "net.ipv4.conf.all.route_localnet"))
+		h.attach("enough1", "--primary", "changed", "--networks", "direct", "--publish", "8321:80")
+		defer sandbox.Run(t, "sh", "-c", "sysctl -qw net.ipv4.conf.all.route_localnet="+before+"; ip link del change0; ip link del change1")
+		sandbox.Run(t, "sh", "-ec", `sysctl -qw net.ipv4.conf.all.route_localnet=1 net.ipv4.conf.change0.route_localnet=0
+			ip -n enough1 -6 route add fd00:97::/64 dev net1 metric 100; ip -n enough1 -6 route del fd00:97::/64 dev net1 metric 256`)
+		serve(t, "/run/netns/enough1", ":80", "here")
+		requireAnswer(t, "http://127.0.0.1:8321", "here")
+		h.requireHealthy("enough1")
+		sandbox.Run(t, "sysctl", "-qw", "net.ipv4.conf.all.route_localnet=0")
+		h.refuse(1, []string{"net/ipv4/conf/change0/route_localnet is 0"}, "check", "enough1")
+		h.must("repair", "enough1")
+		h.requireHealthy("enough1")
+		h.must("detach", "enough1")
+	})
+}

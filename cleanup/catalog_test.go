@@ -79,6 +79,23 @@ func TestHostEnd(t *testing.T) {
 	}
 }
 
+// TestRenamedHostEnd: an operator's name for the end of a pair keeps it from no removal.
+func TestRenamedHostEnd(t *testing.T) {
+	const mac = "02:00:00:00:00:99"
+	f := newFakeSystem()
+	f.linkTypes["tap0"], f.macs = "veth", map[string]string{"tap0": mac}
+	l := leftover(`{"type": "bridge"}`)
+	l.Suspects[0].Attachment.Result = []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth1", "mac": "` + mac + `"}]}`)
+	root := t.TempDir()
+	c := Cleaner{CacheDir: root, host: f.host(catalogue.within(root))}
+	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	if !slices.Contains(f.calls, "remove link veth tap0 "+mac) {
+		t.Errorf("calls %q", f.calls)
+	}
+}
+
 // TestCatalogue: Clean removes what each plugin writes for an allocation, and
 // leaves the same of another one.
 func TestCatalogue(t *testing.T) {

@@ -173,9 +173,17 @@ func (f *fakeSystem) links(linkType string) ([]string, error) {
 	return names, f.errs["links"]
 }
 
-func (f *fakeSystem) hasLink(name, linkType, mac string) bool {
+func (f *fakeSystem) findLink(name, linkType, mac string) string {
 	own, known := f.macs[name]
-	return f.linkTypes[name] == linkType && (mac == "" || !known || own == mac)
+	if f.linkTypes[name] == linkType && (mac == "" || !known || own == mac) {
+		return name
+	}
+	for other, own := range f.macs {
+		if mac != "" && own == mac && f.linkTypes[other] == linkType {
+			return other
+		}
+	}
+	return ""
 }
 
 func (f *fakeSystem) removeLink(name, linkType, mac string) error {

@@ -77,7 +77,7 @@ type ruleRemover interface {
 // kernel has links, UDP flows and namespaces.
 type kernel interface {
 	links(linkType string) ([]string, error)
-	hasLink(name, linkType, mac string) bool
+	findLink(name, linkType, mac string) (present string)
 	removeLink(name, linkType, mac string) error
 	restoreDevice(d netns.Device) error
 	deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error
@@ -126,7 +126,7 @@ func (system) nftables(family knftables.Family, table string) (knftables.Interfa
 
 func (system) links(linkType string) ([]string, error) { return netns.Links(linkType) }
 
-func (system) hasLink(name, linkType, mac string) bool { return netns.HasLink(name, linkType, mac) }
+func (system) findLink(name, linkType, mac string) string { return netns.FindLink(name, linkType, mac) }
 
 func (system) removeLink(name, linkType, mac string) error {
 	return netns.RemoveLink(name, linkType, mac)

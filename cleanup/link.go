@@ -55,7 +55,7 @@ func (l *link) remove(k kernel) error {
 }
 
 // linksOf returns the interface of an attachment, if the namespace may have it, and the host's ends of its
-// pairs, as its result names them, that are there. A bridge is not the
+// pairs that are there, under the names of its result or, with their MACs, under others. A bridge is not the
 // attachment's.
 func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside bool) []Object {
 	owner := ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface)
@@ -75,10 +75,13 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 		return list
 	}
 	for _, i := range result.Interfaces {
-		if i.Sandbox == "" && h.kernel.hasLink(i.Name, "veth", i.Mac) {
+		if i.Sandbox != "" {
+			continue
+		}
+		if name := h.kernel.findLink(i.Name, "veth", i.Mac); name != "" {
 			list = append(list, Object{
-				Kind: Link, Owner: owner, Where: "link " + i.Name,
-				link: &link{name: i.Name, kind: "veth", mac: i.Mac},
+				Kind: Link, Owner: owner, Where: "link " + name,
+				link: &link{name: name, kind: "veth", mac: i.Mac},
 			})
 		}
 	}

@@ -173,9 +173,9 @@ func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 	return out, err
 }
 
-// setResult gives plugins the recorded result with the MACs that interfaces of the host have now:
-// a bridge without an address takes the lowest MAC of its ports, udev changes MACs that the kernel chose,
-// and the reference plugins would call that a fault.
+// setResult gives plugins the recorded result with the MACs that interfaces of the host have now, and the name of the
+// end of the attachment's pair: a bridge without an address takes the lowest MAC of its ports, udev changes MACs that
+// the kernel chose, operators rename links, and the reference plugins would call that a fault.
 func (o *operation) setResult(x *checkExec, a state.Attachment, version string) error {
 	if a.Result == nil {
 		return nil
@@ -184,9 +184,18 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 	if err != nil {
 		return err
 	}
+	end, err := hostEnd(a)
+	if err != nil {
+		return err
+	}
 	for _, i := range result.Interfaces {
 		if i.Sandbox != "" || i.Mac == "" {
 			continue
+		}
+		if end != nil && i.Name == end.Name {
+			if name, err := findEnd(o.config.Host, end); err == nil && name != "" {
+				i.Name = name
+			}
 		}
 		mac, found, err := o.config.Host.LinkMAC(i.Name)
 		if err != nil {

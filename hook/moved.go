@@ -8,9 +8,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/containernetworking/cni/libcni"
-	types "github.com/containernetworking/cni/pkg/types/100"
-
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -111,37 +108,11 @@ func (o *operation) refuseOtherNamespace(a state.Attachment) error {
 	if end == nil {
 		return fmt.Errorf("its plugin makes no veth pair, so that nothing tells whether %s is gone or a task has moved it to another namespace: start the allocation again", a.Interface)
 	}
-	_, there, err := o.config.Host.LinkMTU(end.Name)
-	if err != nil || !there {
+	name, err := findEnd(o.config.Host, end)
+	if err != nil || name == "" {
 		return err
 	}
-	return fmt.Errorf("the host has its end %s of %s: a task has moved it to another namespace, or has renamed it", end.Name, a.Interface)
-}
-
-// hostEnd returns the end on the host of an attachment's veth pair, which plugins that make one report
-// before the end inside; nil if they report none.
-func hostEnd(a state.Attachment) (*types.Interface, error) {
-	result, err := parseResult(a.Result)
-	if err != nil {
-		return nil, err
-	}
-	list, err := recordedList(a)
-	if err != nil {
-		return nil, err
-	}
-	inside := slices.IndexFunc(result.Interfaces, func(i *types.Interface) bool { return i.Sandbox != "" && i.Name == a.Interface })
-	if inside < 1 {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	end := result.Interfaces[inside-1]
-	shared := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := decodePlugin(p)
-		return err != nil || conf.link() == end.Name
-	})
-	if end.Sandbox != "" || end.Mac == "" || shared {
-		return nil, nil //nolint:nilnil // as above
-	}
-	return end, nil
+	return fmt.Errorf("the host has its end %s of %s: a task has moved it to another namespace, or has renamed it", name, a.Interface)
 }
 
 // refuseMaster refuses an attachment whose interface is the master of others: DEL would remove them.

@@ -251,6 +251,9 @@ func TestNotReattached(t *testing.T) {
 		"in another namespace": {func(m *memory, ns *fakeNamespace) {
 			ns.interfaces, m.host.links = nil, map[string]bool{"host0": true}
 		}, "the host has its end host0 of net1"},
+		"in another namespace, with its end renamed": {func(m *memory, ns *fakeNamespace) {
+			ns.interfaces, m.host.interfaces = nil, []netns.Interface{{Name: "tap0", Kind: "veth", MAC: "02:00:00:00:00:99"}}
+		}, "the host has its end tap0 of net1"},
 		"the plugin is gone": {func(m *memory, ns *fakeNamespace) {
 			ns.interfaces, m.config.PluginDirs = nil, []string{t.TempDir()}
 		}, "bridge"},

@@ -45,6 +45,8 @@ type bridgeConfig struct {
 	mac string
 	// trunk are the IDs of VLANTrunk, sorted.
 	trunk []uint16
+	// vlanPort is the name of the port for the VLAN; empty: BRIDGE.VLAN.
+	vlanPort string
 }
 
 func parseBridge(c *call) (*bridgeConfig, error) {

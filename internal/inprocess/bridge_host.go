@@ -182,8 +182,8 @@ func (conf *bridgeConfig) addGateway(bridge *netlink.Bridge, gateway net.IPNet, 
 	return nil
 }
 
-// ensureAddress gives the link an address. Another one of the same network is an error,
-// unless forceAddress replaces it.
+// ensureAddress gives the link an address, which may be there with another length of the prefix. Another one of
+// the same network is an error, unless forceAddress replaces it.
 func (conf *bridgeConfig) ensureAddress(link netlink.Link, address net.IPNet) error {
 	family := netlink.FAMILY_V6
 	if address.IP.To4() != nil {
@@ -193,10 +193,10 @@ func (conf *bridgeConfig) ensureAddress(link netlink.Link, address net.IPNet) er
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("could not get list of IP addresses: %w", err)
 	}
+	if serves, err := servesNetwork(link, existing, address); err != nil || serves {
+		return err
+	}
 	for _, other := range existing {
-		if other.IPNet.String() == address.String() {
-			return nil
-		}
 		if !other.Contains(address.IP) && !address.Contains(other.IP) {
 			continue // of another network
 		}

@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +29,9 @@ func repairBridge(c *call) error {
 	}
 	port, err := c.hostEnd(result)
 	if err != nil || port == nil {
+		return err
+	}
+	if conf, err = conf.where(c, result, port); err != nil { // before anything is made
 		return err
 	}
 	if err := c.repair.ensureUp(port); err != nil { // without it the other end has no carrier
@@ -134,11 +138,7 @@ func (conf *bridgeConfig) repairGateways(c *call, bridge *netlink.Bridge, result
 	if err := conf.repairVLANPort(c.repair, bridge); err != nil {
 		return err
 	}
-	for _, address := range c.own(result) {
-		gateway := net.IPNet{IP: address.Gateway, Mask: address.Address.Mask}
-		if gateway.IP == nil {
-			gateway.IP = firstAddress(address.Address)
-		}
+	for _, gateway := range c.recordedGateways(result) {
 		if err := conf.repairGateway(c.repair, bridge, gateway); err != nil {
 			return err
 		}
@@ -149,10 +149,22 @@ func (conf *bridgeConfig) repairGateways(c *call, bridge *netlink.Bridge, result
 	return nil
 }
 
+// recordedGateways returns the addresses that the bridge of a result has.
+func (c *call) recordedGateways(result *current.Result) (gateways []net.IPNet) {
+	for _, address := range c.own(result) {
+		gateway := net.IPNet{IP: address.Gateway, Mask: address.Address.Mask}
+		if gateway.IP == nil {
+			gateway.IP = firstAddress(address.Address)
+		}
+		gateways = append(gateways, gateway)
+	}
+	return gateways
+}
+
 // gatewayLink is the name of the link that has the gateways.
 func (conf *bridgeConfig) gatewayLink() string {
 	if conf.VLAN != 0 {
-		return fmt.Sprintf("%s.%d", conf.Bridge, conf.VLAN)
+		return cmp.Or(conf.vlanPort, fmt.Sprintf("%s.%d", conf.Bridge, conf.VLAN))
 	}
 	return conf.Bridge
 }
@@ -166,7 +178,10 @@ func (conf *bridgeConfig) repairGateway(r *Repair, bridge *netlink.Bridge, gatew
 	}
 	if link != nil {
 		present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
-		if err != nil || hasAddress(present, gateway) {
+		if err != nil {
+			return err
+		}
+		if serves, err := servesNetwork(link, present, gateway); err != nil || serves {
 			return err
 		}
 	}
@@ -222,7 +237,11 @@ func refuseOtherMaster(bridge *netlink.Bridge, port netlink.Link) error {
 	if master == 0 || bridge != nil && master == bridge.Index {
 		return nil
 	}
-	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, linkName(master))
+	return otherMaster(port)
+}
+
+func otherMaster(port netlink.Link) error {
+	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, linkName(port.Attrs().MasterIndex))
 }
 
 // repairVLANs adds the VLANs that a port lacks.

@@ -263,6 +263,13 @@ func routeLocalnet(ip net.IP) error {
 
 func routeLocalnetKey(link string) string { return "net/ipv4/conf/" + link + "/route_localnet" }
 
+// routesAllLocalnet tells whether the host lets connections from 127.0.0.0/8 leave by all links: the kernel takes
+// this value or that of the link, and other programs, such as kube-proxy, set it.
+func routesAllLocalnet(get func(key string) (string, error)) bool {
+	value, err := get(routeLocalnetKey("all"))
+	return err == nil && value != "0"
+}
+
 // linkTo returns the name of the link that leads to an address; empty if none does.
 func linkTo(ip net.IP) string {
 	routes, err := netlink.RouteGet(ip)

@@ -22,44 +22,6 @@ import (
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
-// hostEnd returns the host's end of the attachment's veth pair as the result names it; nil if
-// it is gone. The interface inside is not asked for its peer: a task may have put another
-// there.
-func (c *call) hostEnd(result *current.Result) (netlink.Link, error) {
-	at := slices.IndexFunc(result.Interfaces, func(i *current.Interface) bool { return i.Name == c.ifName && i.Sandbox != "" })
-	if at < 1 || result.Interfaces[at-1].Sandbox != "" {
-		return nil, fmt.Errorf("the result has no host's end of interface %s", c.ifName)
-	}
-	recorded := result.Interfaces[at-1]
-	link, err := findLink(recorded.Name)
-	if err != nil {
-		return nil, err
-	}
-	if link == nil {
-		c.repair.gone("interface %s of the host", recorded.Name)
-		return nil, nil
-	}
-	if _, isVeth := link.(*netlink.Veth); !isVeth {
-		return nil, fmt.Errorf("interface %s is a %s, was set up as veth", recorded.Name, link.Type())
-	}
-	return link, c.requireInside(link)
-}
-
-// requireInside refuses a veth of the host that does not lead to the attachment's namespace: another program has
-// made it since. Its MAC does not tell: udev may have changed that.
-func (c *call) requireInside(link netlink.Link) error {
-	namespace, err := ns.GetNS(c.netns)
-	if err != nil {
-		return err
-	}
-	defer namespace.Close() //nolint:errcheck // read only
-	number, err := netlink.GetNetNsIdByFd(int(namespace.Fd()))
-	if err == nil && link.Attrs().NetNsID != number {
-		err = fmt.Errorf("interface %s does not lead to the attachment's namespace: another program has made it", link.Attrs().Name)
-	}
-	return err
-}
-
 // findLink returns a link of this namespace; nil if there is none of that name.
 func findLink(name string) (netlink.Link, error) {
 	found, err := existing([]string{name})

@@ -126,7 +126,8 @@ func routesThrough(index int, tables ...int) (all []netlink.Route, err error) {
 	return all, nil
 }
 
-// ensureDirect makes the route to the network of an address that the kernel makes with it.
+// ensureDirect makes the route to the network of an address that the kernel makes with it. One that is there may have
+// any metric: an operator chooses it with the address.
 func (r *Repair) ensureDirect(link netlink.Link, present []netlink.Route, address net.IPNet) error {
 	ones, bits := address.Mask.Size()
 	if ones == bits {
@@ -134,6 +135,9 @@ func (r *Repair) ensureDirect(link netlink.Link, present []netlink.Route, addres
 	}
 	network := &net.IPNet{IP: address.IP.Mask(address.Mask), Mask: address.Mask}
 	route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: network, Protocol: unix.RTPROT_KERNEL}
+	if hasRoute(present, route) {
+		return nil
+	}
 	if isIPv4(address.IP) {
 		route.Scope, route.Src = netlink.SCOPE_LINK, address.IP
 	} else {

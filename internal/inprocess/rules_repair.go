@@ -22,7 +22,7 @@ func repairPortmap(c *call) error {
 		}
 		c.changes.rules = append(c.changes.rules, r)
 		c.changes.translations = append(c.changes.translations, publication{address.IP, conf.RuntimeConfig.PortMappings})
-		if !isIPv4(address.IP) || !routesLocalnet {
+		if !isIPv4(address.IP) || !routesLocalnet || routesAllLocalnet(c.sysctls.Get) {
 			continue
 		}
 		// Without a route of its own the address is reached by another link, where packets

@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -104,9 +105,9 @@ func removeVLANs(port netlink.Link) error {
 }
 
 // ensureVLANPort returns the port of the bridge that has the gateways of the VLAN: one end of
-// a veth pair in the host's namespace, BRIDGE.VLAN.
+// a veth pair in the host's namespace, BRIDGE.VLAN unless that bridge has been renamed since.
 func (conf *bridgeConfig) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, error) {
-	name := fmt.Sprintf("%s.%d", bridge.Name, conf.VLAN)
+	name := cmp.Or(conf.vlanPort, fmt.Sprintf("%s.%d", bridge.Name, conf.VLAN))
 	link, err := netlinksafe.LinkByName(name)
 	var missing netlink.LinkNotFoundError
 	if err == nil || !errors.As(err, &missing) {

@@ -46,9 +46,36 @@ func HasLinkNamed(name string) (bool, error) {
 	return found, err
 }
 
-// HasLink tells whether the caller's namespace has a link of the name that is of
-// the given kind and, unless mac is empty, has that MAC.
-func HasLink(name, kind, mac string) bool { return findLink(name, kind, mac) != nil }
+// FindLink returns the name that a link of the caller's namespace has now, which is of the given kind and, unless
+// mac is empty, has that MAC; empty if there is none. The name on record is the first guess. An operator may have changed
+// it, and then the only link of that kind with the MAC is the one: some programs give many links the same.
+func FindLink(name, kind, mac string) string {
+	if findLink(name, kind, mac) != nil {
+		return name
+	}
+	if mac == "" {
+		return ""
+	}
+	links, err := Whole(netlink.LinkList)
+	if err != nil {
+		return ""
+	}
+	return onlyLink(links, kind, mac)
+}
+
+func onlyLink(links []netlink.Link, kind, mac string) string {
+	found := ""
+	for _, link := range links {
+		if link.Type() != kind || !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac) {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = link.Attrs().Name
+	}
+	return found
+}
 
 func findLink(name, kind, mac string) netlink.Link {
 	link, err := netlink.LinkByName(name)
@@ -58,7 +85,7 @@ func findLink(name, kind, mac string) netlink.Link {
 	return link
 }
 
-// RemoveLink removes a link of the caller's namespace if HasLink. A missing or different
+// RemoveLink removes a link of the caller's namespace that has that name, kind and MAC. A missing or different
 // link is not an error.
 func RemoveLink(name, kind, mac string) error {
 	link := findLink(name, kind, mac)

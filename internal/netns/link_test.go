@@ -10,24 +10,29 @@ import (
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestRootHasLink: the kind and the MAC have to be those of the link, in upper or lower case.
-func TestRootHasLink(t *testing.T) {
+// TestRootFindLink: the kind and the MAC have to be those of the link, in upper or lower case. With a MAC that only one
+// link has, the name is a hint.
+func TestRootFindLink(t *testing.T) {
 	roottest.Require(t)
 	ip(t, "link add has0 address 02:00:00:00:00:ab type veth peer name has1")
 	defer ip(t, "link delete has0")
-	for _, test := range []struct {
-		name, kind, mac string
-		want            bool
-	}{
-		{"has0", "veth", "02:00:00:00:00:ab", true},
-		{"has0", "veth", "02:00:00:00:00:AB", true},
-		{"has0", "veth", "", true},
-		{"has0", "veth", "02:00:00:00:00:ac", false},
-		{"has0", "bridge", "", false},
-		{"has2", "veth", "", false},
+	ip(t, "link add two0 address 02:00:00:00:00:ad type veth peer name two1 address 02:00:00:00:00:ad")
+	defer ip(t, "link delete two0")
+	for _, test := range []struct{ name, kind, mac, want string }{
+		{"has0", "veth", "02:00:00:00:00:ab", "has0"},
+		{"has0", "veth", "02:00:00:00:00:AB", "has0"},
+		{"has0", "veth", "", "has0"},
+		{"has0", "veth", "02:00:00:00:00:ac", ""},
+		{"has0", "bridge", "", ""},
+		{"has2", "veth", "", ""},
+		{"has2", "veth", "02:00:00:00:00:AB", "has0"},
+		{"has1", "veth", "02:00:00:00:00:ab", "has0"},
+		{"has2", "bridge", "02:00:00:00:00:ab", ""},
+		{"two0", "veth", "02:00:00:00:00:ad", "two0"},
+		{"two2", "veth", "02:00:00:00:00:ad", ""},
 	} {
-		if got := netns.HasLink(test.name, test.kind, test.mac); got != test.want {
-			t.Errorf("%+v: %t", test, got)
+		if got := netns.FindLink(test.name, test.kind, test.mac); got != test.want {
+			t.Errorf("%+v: %q", test, got)
 		}
 	}
 }

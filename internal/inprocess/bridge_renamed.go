@@ -1,0 +1,55 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/vishvananda/netlink"
+)
+
+// where returns the configuration with the name that the attachment's bridge has now: an operator may have renamed it.
+// It refuses a port of any other bridge, before a second bridge with the gateways is made in the place of the one that
+// is missing under the name of the network.
+func (conf *bridgeConfig) where(c *call, result *current.Result, port netlink.Link) (*bridgeConfig, error) {
+	master := port.Attrs().MasterIndex
+	named, err := findLink(conf.Bridge)
+	if err != nil || master == 0 || named != nil && named.Attrs().Index == master {
+		return conf, err
+	}
+	link, err := netlink.LinkByIndex(master)
+	if err != nil {
+		return nil, err
+	}
+	present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	if named != nil || !conf.isRenamed(link, present, find(result, conf.Bridge, ""), c.recordedGateways(result)) {
+		return nil, otherMaster(port)
+	}
+	renamed := *conf
+	renamed.Bridge, renamed.vlanPort = link.Attrs().Name, conf.gatewayLink()
+	return &renamed, nil
+}
+
+// isRenamed tells whether a link with such addresses is the bridge on record under another name: it has its MAC and its
+// gateways, which another bridge has no reason to have.
+func (conf *bridgeConfig) isRenamed(link netlink.Link, present []netlink.Addr, recorded *current.Interface, gateways []net.IPNet) bool {
+	if link.Type() != "bridge" || recorded == nil || !strings.EqualFold(recorded.Mac, link.Attrs().HardwareAddr.String()) {
+		return false
+	}
+	if !conf.IsGateway || conf.VLAN != 0 { // it has none
+		return true
+	}
+	return !slices.ContainsFunc(gateways, func(gateway net.IPNet) bool { return !hasIP(present, gateway.IP) })
+}
+
+func hasIP(present []netlink.Addr, ip net.IP) bool {
+	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IP.Equal(ip) })
+}

@@ -1,0 +1,47 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"net"
+	"testing"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+)
+
+// TestRenamedBridge: a bridge with the MAC and the gateways on record is the attachment's under any name, and no other.
+func TestRenamedBridge(t *testing.T) {
+	gateway := net.IPNet{IP: net.IPv4(10, 88, 0, 1), Mask: net.CIDRMask(24, 32)}
+	wider := net.IPNet{IP: gateway.IP, Mask: net.CIDRMask(16, 32)}
+	attrs := netlink.LinkAttrs{Name: "br-web", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 0x0a}}
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	routed := bridgeConfig{IsGateway: true}
+	for name, test := range map[string]struct {
+		conf bridgeConfig
+		link netlink.Link
+		mac  string
+		has  []net.IPNet
+		want bool
+	}{
+		"renamed":                         {routed, bridge, "02:00:00:00:00:0A", []net.IPNet{gateway}, true},
+		"renamed, with a shorter prefix":  {routed, bridge, "02:00:00:00:00:0a", []net.IPNet{wider}, true},
+		"another one without the gateway": {routed, bridge, "02:00:00:00:00:0a", nil, false},
+		"another one with the gateway":    {routed, bridge, "02:00:00:00:00:0b", []net.IPNet{gateway}, false},
+		"no bridge":                       {routed, &netlink.Vrf{LinkAttrs: attrs}, "02:00:00:00:00:0a", []net.IPNet{gateway}, false},
+		"without gateways":                {bridgeConfig{}, bridge, "02:00:00:00:00:0a", nil, true},
+		"gateways of a VLAN":              {bridgeConfig{IsGateway: true, VLAN: 7}, bridge, "02:00:00:00:00:0a", nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var present []netlink.Addr
+			for _, address := range test.has {
+				present = append(present, netlink.Addr{IPNet: &address})
+			}
+			recorded := &current.Interface{Name: "web0", Mac: test.mac}
+			if got := test.conf.isRenamed(test.link, present, recorded, []net.IPNet{gateway}); got != test.want {
+				t.Errorf("%t", got)
+			}
+		})
+	}
+}

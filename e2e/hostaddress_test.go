@@ -48,3 +48,29 @@ func TestHostsOwnLoopbackLinks(t *testing.T) {
 		require("after the detach")
 	})
 }
+
+// newUplink gives the host a link to a router, 192.0.2.1, and the address 192.0.2.2 there.
+func newUplink(t *testing.T) {
+	t.Helper()
+	sandbox.Run(t, "sh", "-ec", `ip netns add wan; ip link add up0 type veth peer name wan0 netns wan
+		ip addr add 192.0.2.2/24 dev up0; ip link set up0 up; ip -n wan addr add 192.0.2.1/24 dev wan0; ip -n wan link set wan0 up`)
+	t.Cleanup(func() { sandbox.Run(t, "sh", "-ec", "ip netns del wan; rm -rf /run/lan") })
+}
+
+// TestHostsOwnAddress: an IPAM plugin assigns the host's address on the link of the attachment. It is refused and undone, and the
+// next attachment gets the next address.
+func TestHostsOwnAddress(t *testing.T) {
+	bothExecutors(t, func(t *testing.T) {
+		h := newHost(t)
+		newUplink(t)
+		sandbox.WriteFile(t, h.conf+"/16-lan.conflist", `{"cniVersion": "1.0.0", "name": "lan", "plugins": [
+			{"type": "macvlan", "master": "up0", "ipam": {"type": "host-local", "subnet": "192.0.2.0/24", "dataDir": "/run/lan"}}]}`)
+		h.refuse(1, []string{"192.0.2.2, which is an address of this host, on up0", h.conf + "/16-lan.conflist"}, "attach", "c1", "--primary", "lan")
+		h.refuse(3, nil, "check", "c1")
+		a := h.attach("c1", "--primary", "lan")
+		if got := a.Attachments[0].Addresses[0].String(); got != "192.0.2.3/24" {
+			t.Errorf("the next attachment has %s", got)
+		}
+		h.must("detach", "c1")
+	})
+}

@@ -87,6 +87,9 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	if a.Result, err = encodeResult(result, c.list.CNIVersion); err != nil {
 		return nil, err
 	}
+	if err := o.checkAssigned(*a); err != nil {
+		return nil, err
+	}
 	return c, o.checkPortFamilies(*a)
 }
 

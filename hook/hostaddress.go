@@ -1,0 +1,47 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/allocnet/allocnet/state"
+)
+
+// checkAssigned refuses a result with an address that the host itself has: IPAM plugins know the addresses that they assign,
+// and not those of the host, which may be in the same range. What answers for it on the link would be chance.
+func (o *operation) checkAssigned(a state.Attachment) error {
+	result, err := parseResult(a.Result)
+	if err != nil {
+		return err
+	}
+	var assigned []netip.Addr
+	for _, address := range resultAddresses(result) {
+		// Each namespace has its own loopback addresses, and each link its own link-local ones.
+		if ip := address.Addr().Unmap(); !ip.IsLoopback() && !(ip.Is6() && ip.IsLinkLocalUnicast()) {
+			assigned = append(assigned, ip)
+		}
+	}
+	if len(assigned) == 0 {
+		return nil
+	}
+	held, link, err := o.config.Host.Holder(assigned)
+	if err != nil || link == "" {
+		return err
+	}
+	return fmt.Errorf("its IPAM plugin has assigned %s, which is an address of this host, on %s: leave it out of the range in %s (rangeStart, rangeEnd, or exclude of allocnet-ipam)",
+		held, link, o.fileOf(a.Network))
+}
+
+// fileOf returns the file of a network for messages.
+func (e *Engine) fileOf(network string) string {
+	catalog, err := e.Catalog()
+	if err == nil {
+		if n, err := catalog.Lookup(network); err == nil {
+			return n.Path
+		}
+	}
+	return fmt.Sprintf("the configuration of network %q", network)
+}

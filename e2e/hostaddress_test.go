@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,5 +73,23 @@ func TestHostsOwnAddress(t *testing.T) {
 			t.Errorf("the next attachment has %s", got)
 		}
 		h.must("detach", "c1")
+	})
+}
+
+// TestSubnetOfTheUplink: a network with the subnet of the host's link would give the bridge the router's address. It is refused
+// before anything is made, and the doctor says so.
+func TestSubnetOfTheUplink(t *testing.T) {
+	bothExecutors(t, func(t *testing.T) {
+		h := newHost(t)
+		newUplink(t)
+		sandbox.WriteFile(t, h.conf+"/16-lan.conflist", `{"cniVersion": "1.0.0", "name": "lan", "plugins": [
+			{"type": "bridge", "bridge": "lan0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "192.0.2.0/24", "dataDir": "/run/lan"}}]}`)
+		words := []string{"the bridge lan0 gets the address 192.0.2.1, and 192.0.2.0/24 is the subnet of up0", h.conf + "/16-lan.conflist"}
+		h.refuse(2, words, "attach", "c1", "--primary", "lan")
+		serve(t, "/run/netns/wan", "192.0.2.1:99", "the router")
+		requireAnswer(t, "http://192.0.2.1:99", "the router")
+		if text := h.allocnet("doctor").stdout; !strings.Contains(text, words[0]) {
+			t.Errorf("doctor does not say %q:\n%s", words[0], text)
+		}
 	})
 }

@@ -87,7 +87,7 @@ func (o *operation) checkAssigned(a state.Attachment) error {
 	var assigned []netip.Addr
 	for _, address := range resultAddresses(result) {
 		// Each namespace has its own loopback addresses, and each link its own link-local ones.
-		if ip := address.Addr().Unmap(); !ip.IsLoopback() && !(ip.Is6() && ip.IsLinkLocalUnicast()) {
+		if ip := address.Addr().Unmap(); !ip.IsLoopback() && (ip.Is4() || !ip.IsLinkLocalUnicast()) {
 			assigned = append(assigned, ip)
 		}
 	}

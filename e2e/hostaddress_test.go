@@ -93,3 +93,19 @@ func TestSubnetOfTheUplink(t *testing.T) {
 		}
 	})
 }
+
+// TestPortElsewhere: the doctor warns of a port on an address that the host does not have, until it has it.
+func TestPortElsewhere(t *testing.T) {
+	h := newHost(t)
+	newUplink(t)
+	const words = "port 8322/tcp of eth0 is published on 192.0.2.9, which is no address of this host"
+	h.attach("c1", "--primary", "web", "--publish", "192.0.2.9:8322:80")
+	if text := h.allocnet("doctor").stdout; !strings.Contains(text, words) {
+		t.Errorf("doctor does not say %q:\n%s", words, text)
+	}
+	sandbox.Run(t, "ip", "addr", "add", "192.0.2.9/24", "dev", "up0")
+	if text := h.allocnet("doctor").stdout; strings.Contains(text, words) {
+		t.Errorf("doctor says it of an address of the host:\n%s", text)
+	}
+	h.must("detach", "c1")
+}

@@ -268,3 +268,9 @@ func OwnHolder(addresses []netip.Addr) (held netip.Addr, link string, err error)
 	}
 	return netip.Addr{}, "", nil
 }
+
+// OwnsAddress tells whether the kernel takes packets to an address for the caller's namespace: as its own, or by a route of type local.
+func OwnsAddress(address netip.Addr) bool {
+	routes, err := netlink.RouteGet(address.AsSlice())
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+}

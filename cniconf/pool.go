@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/libcni"
+
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -39,25 +41,28 @@ type Pool struct {
 func (n *Network) Pools() []Pool {
 	var pools []Pool
 	for _, plugin := range n.List.Plugins {
-		var conf struct {
-			IPAM json.RawMessage `json:"ipam"`
-		}
-		if json.Unmarshal(plugin.Bytes, &conf) != nil {
-			continue
-		}
-		var pool Pool
-		var ok bool
-		switch plugin.Network.IPAM.Type {
-		case "host-local":
-			pool, ok = localPool(conf.IPAM, n.Name)
-		case "allocnet-ipam":
-			pool, ok = sharedPool(conf.IPAM)
-		}
-		if ok {
+		if pool, ok := n.poolOf(plugin); ok {
 			pools = append(pools, pool)
 		}
 	}
 	return pools
+}
+
+// poolOf returns the pool of one plugin.
+func (n *Network) poolOf(plugin *libcni.PluginConfig) (Pool, bool) {
+	var conf struct {
+		IPAM json.RawMessage `json:"ipam"`
+	}
+	if json.Unmarshal(plugin.Bytes, &conf) != nil {
+		return Pool{}, false
+	}
+	switch plugin.Network.IPAM.Type {
+	case "host-local":
+		return localPool(conf.IPAM, n.Name)
+	case "allocnet-ipam":
+		return sharedPool(conf.IPAM)
+	}
+	return Pool{}, false
 }
 
 // localPool returns the pool of host-local for a network.

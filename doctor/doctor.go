@@ -67,6 +67,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	masters(r, networks, netns.HasLinkNamed)
 	overlaps(r, networks)
 	sharedRanges(r, networks)
+	subnetsOfHost(r, networks, netns.OwnInterfaces)
 	settings(r, networks, "/proc/sys")
 	facts := forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged)
 	if hasRoutedPools(networks) {

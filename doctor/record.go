@@ -20,6 +20,7 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 			continue
 		}
 		recordFindings(r, record)
+		portsElsewhere(r, record, netns.OwnsAddress)
 	}
 	stale, err := d.Store.StaleLocks()
 	if err != nil {

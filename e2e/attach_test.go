@@ -229,13 +229,15 @@ func TestSetupAgain(t *testing.T) {
 	if first.Attachments[0].MAC != again.Attachments[0].MAC {
 		t.Error("the same request attached anew")
 	}
-	h.refuse(2, []string{"different request"}, "attach", "s1", "--primary", "web")
+	h.refuse(2, []string{"different request", "adds web@eth0", "lacks storage@eth0, vlan@net1"}, "attach", "s1", "--primary", "web")
+	h.refuse(2, []string{"adds web@net2", "allocnet attach s1 --networks web"}, "attach", "s1", "--primary", "storage", "--networks", "vlan,web")
+	h.refuse(2, []string{"cannot be mapped"}, "attach", "s2", "--primary", "web", "--publish", "[::1]:8090:80")
 	other, err := netns.Create(netns.DefaultDir, "other")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer netns.Remove(other)
-	h.refuse(2, []string{"different request"}, append([]string{"attach", "--netns", other}, args...)...)
+	h.refuse(2, []string{"different request", "the request names " + other}, append([]string{"attach", "--netns", other}, args...)...)
 	h.must("check", "s1")
 	if err := netns.Remove(other); err != nil {
 		t.Fatal(err)

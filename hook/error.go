@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,8 +47,13 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Kind is Failed, as plugins have run, unless time or the caller ended it.
+// Kind is Failed, as plugins have run, unless time or the caller ended it. A port that no address can serve is refused: only the
+// result tells, and what was done is undone, or else that error is joined to this one.
 func (e *Error) Kind() errdefs.Kind {
+	var port *PortFamilyError
+	if errors.As(e.Err, &port) {
+		return errdefs.Refused
+	}
 	if kind := errdefs.Of(e.Err); kind == errdefs.Timeout || kind == errdefs.Unavailable {
 		return kind
 	}

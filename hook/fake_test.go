@@ -620,3 +620,14 @@ func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.B
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }
 func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }
+
+func (h *fakeHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
+	for _, i := range h.interfaces {
+		for _, taken := range i.Addresses {
+			if slices.Contains(addresses, taken.Addr()) {
+				return taken.Addr(), i.Name, nil
+			}
+		}
+	}
+	return netip.Addr{}, "", nil
+}

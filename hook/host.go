@@ -4,6 +4,8 @@
 package hook
 
 import (
+	"net/netip"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
@@ -27,6 +29,8 @@ type Host interface {
 	FilterBridges(log hclog.Logger)
 	// Interfaces returns its interfaces with their addresses.
 	Interfaces() ([]netns.Interface, error)
+	// Holder returns the first of the addresses that one of its links has, and that link; empty if none has one.
+	Holder(addresses []netip.Addr) (held netip.Addr, link string, err error)
 	// Listeners returns the sockets that receive what arrives at ports of the host.
 	Listeners() ([]listener.Listener, error)
 }
@@ -44,6 +48,10 @@ func (kernelHost) IPTables() string                                   { return I
 func (kernelHost) PinMTU(bridge string, mtu int) error     { return netns.PinMTU(bridge, mtu) }
 func (kernelHost) FilterBridges(log hclog.Logger)          { filterBridges(log, "/proc/sys/net/bridge") }
 func (kernelHost) Listeners() ([]listener.Listener, error) { return listener.All() }
+
+func (kernelHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
+	return netns.OwnHolder(addresses)
+}
 
 func (kernelHost) Interfaces() ([]netns.Interface, error) {
 	own, err := netns.Open("/proc/thread-self/ns/net")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -86,6 +87,9 @@ func TestPortFamily(t *testing.T) {
 			var refused *PortFamilyError
 			if errors.As(err, &refused) != (test.reason != "") || refused != nil && !strings.HasSuffix(refused.Error(), test.reason) {
 				t.Errorf("a chosen port: %v, want %q", err, test.reason)
+			}
+			if test.reason != "" && errdefs.Of(err) != errdefs.Refused {
+				t.Errorf("the kind is %s", errdefs.Of(err))
 			}
 			if calls := m.exec.names(); test.reason != "" && !slices.Equal(calls, []string{"ADD bridge eth0", "ADD portmap eth0", "DEL portmap eth0", "DEL bridge eth0"}) {
 				t.Errorf("calls %v, want one ADD and its DEL", calls)

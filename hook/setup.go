@@ -74,7 +74,7 @@ func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) 
 		}
 		o.rollBackInterrupted(ctx)
 		if !same || o.record.Allocation.Digest != digest {
-			return nil, fmt.Errorf("allocation %s %w", r.ID, ErrConflict)
+			return nil, fmt.Errorf("allocation %s %w: %s", r.ID, ErrConflict, o.difference(r, same))
 		}
 		return describe(o.record)
 	}

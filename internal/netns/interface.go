@@ -243,3 +243,34 @@ func LinkMAC(name string) (mac string, ok bool, err error) {
 func OwnInterfaces() ([]Interface, error) {
 	return (&Namespace{path: "this network namespace", link: &netlink.Handle{}}).Interfaces()
 }
+
+// OwnHolder returns the first of the addresses that a link in the caller's namespace has, and the name of that link; empty if
+// none has one. Addresses of one link alone are left out.
+func OwnHolder(addresses []netip.Addr) (held netip.Addr, link string, err error) {
+	all, err := Whole(func() ([]netlink.Addr, error) { return (&netlink.Handle{}).AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return netip.Addr{}, "", fmt.Errorf("list addresses of this network namespace: %w", err)
+	}
+	for _, a := range all {
+		address, _ := netip.AddrFromSlice(a.IP)
+		if a.Scope != unix.RT_SCOPE_UNIVERSE || !slices.Contains(addresses, address.Unmap()) {
+			continue
+		}
+		holder, err := netlink.LinkByIndex(a.LinkIndex)
+		var missing netlink.LinkNotFoundError
+		if errors.As(err, &missing) {
+			continue
+		}
+		if err != nil {
+			return netip.Addr{}, "", fmt.Errorf("get the link that has %s: %w", address, err)
+		}
+		return address.Unmap(), holder.Attrs().Name, nil
+	}
+	return netip.Addr{}, "", nil
+}
+
+// OwnsAddress tells whether the kernel takes packets to an address for the caller's namespace: as its own, or by a route of type local.
+func OwnsAddress(address netip.Addr) bool {
+	routes, err := netlink.RouteGet(address.AsSlice())
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+}

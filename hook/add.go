@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -66,12 +65,12 @@ func abortError(abort context.Context, first error) error {
 func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*chain, error) {
 	a.Result = nil
 	path := o.record.Allocation.Netns
-	c, err := o.chain(*a, path, func(result []byte) {
-		o.recordPartialResult(a, result)
-		o.guardLoopback(ctx, *a)
-	})
+	c, err := o.chain(*a, path, func(result []byte) { o.recordPartialResult(a, result) })
 	if err != nil {
 		return nil, err
+	}
+	if c.changes == nil {
+		o.guardLoopback(ctx, *a)
 	}
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
@@ -93,21 +92,13 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	return c, o.checkPortFamilies(*a)
 }
 
-// guardLoopback does what is done in process, before the plugin portmap sets route_localnet for the links that lead to the
-// addresses of the result so far. A host on which nothing can guard its services is left as the plugin leaves it.
+// guardLoopback does what is done in process, before the plugin portmap sets route_localnet. A host on which nothing can guard
+// its services is left as the plugin leaves it.
 func (o *operation) guardLoopback(ctx context.Context, a state.Attachment) {
 	if o.config.InProcess == nil || a.CapabilityArgs["portMappings"] == nil {
 		return
 	}
-	result, err := parseResult(a.Result)
-	if err != nil {
-		return // libcni reports it
-	}
-	var addresses []netip.Addr
-	for _, address := range resultAddresses(result) {
-		addresses = append(addresses, address.Addr())
-	}
-	if err := o.config.InProcess.GuardLoopback(ctx, addresses); err != nil {
+	if err := o.config.InProcess.GuardLoopback(ctx); err != nil {
 		o.attachmentLog(a).Warn("tasks can reach services of the host that listen on 127.0.0.1: the kernel has no nftables", "error", err)
 	}
 }

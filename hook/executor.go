@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"time"
 
@@ -51,8 +50,8 @@ type InProcess interface {
 	// CommitMissing adds what chains that repair have left and the host lacks. What was
 	// missing is in the Repair of each. Programs that it runs inherit the holds.
 	CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes)
-	// GuardLoopback keeps what tasks with these addresses send from services of the host that listen on 127.0.0.1.
-	GuardLoopback(ctx context.Context, addresses []netip.Addr) error
+	// GuardLoopback keeps what tasks send from services of the host that listen on 127.0.0.1.
+	GuardLoopback(ctx context.Context) error
 	// ListRules returns the rules that a chain which repairs has left.
 	ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error)
 }
@@ -94,9 +93,7 @@ func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*
 	inprocess.CommitMissing(ctx, holds, changes)
 }
 
-func (executor) GuardLoopback(ctx context.Context, addresses []netip.Addr) error {
-	return inprocess.GuardLoopback(ctx, addresses)
-}
+func (executor) GuardLoopback(ctx context.Context) error { return inprocess.GuardLoopback(ctx) }
 
 func (executor) ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
 	return inprocess.ListRules(ctx, changes)

@@ -88,8 +88,8 @@ type world struct {
 	wrong []string
 	// failing are calls that fail, such as "DEL bridge eth0".
 	failing map[string]error
-	// guarded are the addresses of calls of GuardLoopback.
-	guarded []netip.Addr
+	// guarded counts calls of GuardLoopback.
+	guarded int
 	// calls counts those of plugins.
 	calls int
 	// onCall, unless it is nil, is called for each of them; before it has an effect,

@@ -5,7 +5,6 @@ package inprocess
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -22,11 +21,6 @@ type nftablesRules struct {
 	owns func(comment string) bool
 	// replace is whether an addition removes what an earlier one has left.
 	replace bool
-	// shared is whether the rules are also those of other attachments: one that is there is not added again.
-	shared bool
-	// stale tells by its comment whether a rule in one of the chains has become useless; it is removed where another
-	// one is added. Nil: none is.
-	stale func(comment string) bool
 }
 
 // nftablesTable is a table that all attachments share. It is made where it is missing, and
@@ -180,39 +174,10 @@ func (l *nftablesListings) change(b *nftablesBatch, r *nftablesRules, remove boo
 			}
 		}
 	}
-	if remove {
-		return nil
-	}
-	if r.shared {
-		return l.addShared(b, r)
-	}
-	for _, rule := range r.rules {
-		b.addRule(r.table, rule)
-	}
-	return nil
-}
-
-// addShared adds rules that are not there, and removes stale ones of their chains.
-func (l *nftablesListings) addShared(b *nftablesBatch, r *nftablesRules) error {
-	for _, rule := range r.rules {
-		existing, err := l.of(r.table, rule.chain)
-		if err != nil {
-			return err
+	if !remove {
+		for _, rule := range r.rules {
+			b.addRule(r.table, rule)
 		}
-		if slices.ContainsFunc(existing, func(listed listedRule) bool { return listed.comment() == rule.comment }) {
-			continue
-		}
-		b.addRule(r.table, rule)
-		b.generation = l.number // another process may be adding it
-		kept := []listedRule{newSharedRule(rule)}
-		for _, listed := range existing {
-			if r.stale != nil && r.stale(listed.comment()) {
-				l.deleteRule(b, r.table, rule.chain, listed)
-			} else {
-				kept = append(kept, listed)
-			}
-		}
-		l.set(r.table, rule.chain, kept)
 	}
 	return nil
 }

@@ -41,11 +41,6 @@ func newListedRule(payload []byte) listedRule {
 	return rule
 }
 
-// newSharedRule is a rule of this batch, which has its comment alone.
-func newSharedRule(rule nftablesRule) listedRule {
-	return listedRule{userdata: userdata.AppendString(nil, userdata.TypeComment, rule.comment)}
-}
-
 // comment returns the rule's comment, empty if it has none.
 func (r listedRule) comment() string {
 	if len(r.userdata) < 2 || len(r.userdata) < 2+int(r.userdata[1]) { // userdata.Get does not check

@@ -32,11 +32,6 @@ func (l *nftablesListings) of(t *nftablesTable, chain string) ([]listedRule, err
 	return rules, err
 }
 
-// set has the rules of a chain be as the batch leaves them, for what follows in it.
-func (l *nftablesListings) set(t *nftablesTable, chain string, rules []listedRule) {
-	l.rules[t.key()+" "+chain] = rules
-}
-
 // deleteRule deletes a rule that was listed. A handle belongs to another rule when the table has
 // been made anew meanwhile, as a reload of all rules does.
 func (l *nftablesListings) deleteRule(b *nftablesBatch, t *nftablesTable, chain string, rule listedRule) {

@@ -202,29 +202,28 @@ func addPortmap(c *call) (*current.Result, error) {
 		return result, nil
 	}
 	routesLocalnet := conf.routesLocalnet()
+	if routesLocalnet {
+		c.changes.rules = append(c.changes.rules, guardRules())
+	}
 	for _, address := range conf.addresses {
-		link := "" // for which route_localnet is set
-		if isIPv4(address.IP) && routesLocalnet {
-			link = linkTo(address.IP)
-		}
-		if link != "" {
-			c.changes.rules = append(c.changes.rules, guardRules(link))
-		}
 		r, err := conf.rules(address)
 		if err != nil {
 			return nil, err
 		}
 		c.changes.rules = append(c.changes.rules, r)
-		c.changes.after = append(c.changes.after, func() error { return conf.published(address.IP, link) })
+		c.changes.after = append(c.changes.after, func() error { return conf.published(address.IP, routesLocalnet) })
 	}
 	return result, nil
 }
 
-// published completes what the rules of an address need, which the link leads to. Stale flows are no error, as in the
+// published completes what the rules of an address need. Stale flows are no error, as in the
 // reference plugin.
-func (conf *portmapConfig) published(ip net.IP, link string) error {
+func (conf *portmapConfig) published(ip net.IP, routesLocalnet bool) error {
 	_ = conf.forgetFlows(isIPv4(ip))
-	if err := routeLocalnet(link); err != nil {
+	if !isIPv4(ip) || !routesLocalnet {
+		return nil
+	}
+	if err := routeLocalnet(ip); err != nil {
 		return fmt.Errorf("unable to enable route_localnet: %w", err)
 	}
 	return nil
@@ -251,14 +250,15 @@ func (m portMapping) bound() bool {
 }
 
 // routeLocalnet lets connections from 127.0.0.0/8 leave by the link that leads to an address.
-// No link is no error, as in the reference plugin.
-func routeLocalnet(link string) error {
-	if link == "" {
+// No route is no error, as in the reference plugin.
+func routeLocalnet(ip net.IP) error {
+	name := linkTo(ip)
+	if name == "" {
 		return nil
 	}
 	var sysctls sysctl.Tree
 	defer sysctls.Close() //nolint:errcheck // it has nothing to write
-	return sysctls.Set(routeLocalnetKey(link), "1")
+	return sysctls.Set(routeLocalnetKey(name), "1")
 }
 
 func routeLocalnetKey(link string) string { return "net/ipv4/conf/" + link + "/route_localnet" }

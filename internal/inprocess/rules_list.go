@@ -93,7 +93,7 @@ func listNFTablesRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	listings := socket.listings()
 	var list []Rule
 	for _, r := range c.rules {
-		if r.nftables == nil || r.nftables.shared {
+		if r.nftables == nil {
 			continue
 		}
 		more, err := listings.rulesOf(r.nftables)

@@ -12,6 +12,9 @@ func repairPortmap(c *call) error {
 		return err
 	}
 	routesLocalnet := conf.routesLocalnet()
+	if routesLocalnet {
+		c.changes.rules = append(c.changes.rules, guardRules())
+	}
 	for _, address := range conf.addresses {
 		r, err := conf.rules(address)
 		if err != nil {
@@ -25,7 +28,6 @@ func repairPortmap(c *call) error {
 		// Without a route of its own the address is reached by another link, where packets
 		// from 127.0.0.0/8 must not leave.
 		if link := linkTo(address.IP); link != "" && find(result, link, "") != nil {
-			c.changes.rules = append(c.changes.rules, guardRules(link))
 			if err := c.ensureSysctl(routeLocalnetKey(link), "1"); err != nil {
 				return err
 			}

@@ -95,15 +95,13 @@ func uplink() error {
 // warmed are the networks of a configuration that Warm has set up in this sandbox.
 var warmed = map[string]bool{}
 
-// guard makes the table that keeps packets of allocations from 127.0.0.0/8, which stays, too.
+// guard makes the table that keeps packets from elsewhere from 127.0.0.0/8, which stays, too.
 const guard = `add table ip allocnet_loopback; flush table ip allocnet_loopback
 table ip allocnet_loopback {
-	comment "nothing from allocations to 127.0.0.0/8"
-	chain links {
-	}
+	comment "nothing from elsewhere to 127.0.0.0/8"
 	chain prerouting {
 		type filter hook prerouting priority raw; policy accept;
-		ip daddr 127.0.0.0/8 jump links
+		iifname != "lo" ip daddr 127.0.0.0/8 drop
 	}
 }`
 

@@ -24,9 +24,8 @@ import (
 
 // volatile matches text that changes without a leak: counters,
 // handles, the dates in the comments of iptables-save, whether a bridge without
-// ports has noticed yet that it is down, that no other host uses an address, and the
-// links that allocnet has guarded, whose rules stay as route_localnet does.
-var volatile = regexp.MustCompile(`(?m)^#.*\n|^\t\tiifname "[^"\n]+" drop comment "[^"\n]+"\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+| linkdown| tentative`)
+// ports has noticed yet that it is down, and that no other host uses an address.
+var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+| linkdown| tentative`)
 
 // Snapshot returns as text everything that allocnet and the plugins could leave on
 // the host: links, addresses, routes, rules, queues, files and processes.

@@ -4,10 +4,8 @@
 package e2e
 
 import (
-	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
 )

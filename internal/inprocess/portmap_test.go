@@ -93,7 +93,7 @@ func TestBackendOfOptions(t *testing.T) {
 func TestRootPublishedAddresses(t *testing.T) {
 	roottest.Require(t)
 	const ports = `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
-	c := portmapCall(ports + `, "cniVersion": "1.0.0", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "127.0.0.2/8"}, {"address": "fd00::1/64"}]}`)
+	c := portmapCall(ports + `, "cniVersion": "1.0.0", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.1/24"}, {"address": "fd00::1/64"}]}`)
 	c.verb, c.version, c.changes = "ADD", "1.0.0", &Changes{}
 	if _, err := addPortmap(c); err != nil || len(c.changes.rules) != 3 || len(c.changes.after) != 2 {
 		t.Errorf("rules of %d addresses and a guard, and %d steps after them, %v", len(c.changes.rules), len(c.changes.after), err)

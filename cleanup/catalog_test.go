@@ -60,12 +60,16 @@ func leftover(plugins string) state.Leftover {
 	}
 }
 
-// TestHostEnd: of pairs the end is removed that has the MAC on record, and no other program's link of its name.
+// TestHostEnd: of pairs the end is removed that has the MAC on record, also under an operator's name, and no other program's link
+// of its name.
 func TestHostEnd(t *testing.T) {
-	const mac = "02:00:00:00:00:99"
-	for other, removed := range map[string]bool{mac: true, "02:00:00:00:00:98": false} {
+	const mac, other = "02:00:00:00:00:99", "02:00:00:00:00:98"
+	for _, test := range []struct {
+		name, mac string
+		removed   bool
+	}{{"veth1", mac, true}, {"veth1", other, false}, {"tap0", mac, true}} {
 		f := newFakeSystem()
-		f.linkTypes["veth1"], f.macs = "veth", map[string]string{"veth1": other}
+		f.linkTypes[test.name], f.macs = "veth", map[string]string{test.name: test.mac}
 		l := leftover(`{"type": "bridge"}`)
 		l.Suspects[0].Attachment.Result = []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth1", "mac": "` + mac + `"}]}`)
 		root := t.TempDir()
@@ -73,26 +77,9 @@ func TestHostEnd(t *testing.T) {
 		if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
 			t.Error(errs[0])
 		}
-		if got := slices.Contains(f.calls, "remove link veth veth1 "+mac); got != removed {
-			t.Errorf("a link with %s: calls %q, want it removed: %t", other, f.calls, removed)
+		if got := slices.Contains(f.calls, "remove link veth "+test.name+" "+mac); got != test.removed {
+			t.Errorf("%s with %s: calls %q, want it removed: %t", test.name, test.mac, f.calls, test.removed)
 		}
-	}
-}
-
-// TestRenamedHostEnd: an operator's name for the end of a pair keeps it from no removal.
-func TestRenamedHostEnd(t *testing.T) {
-	const mac = "02:00:00:00:00:99"
-	f := newFakeSystem()
-	f.linkTypes["tap0"], f.macs = "veth", map[string]string{"tap0": mac}
-	l := leftover(`{"type": "bridge"}`)
-	l.Suspects[0].Attachment.Result = []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth1", "mac": "` + mac + `"}]}`)
-	root := t.TempDir()
-	c := Cleaner{CacheDir: root, host: f.host(catalogue.within(root))}
-	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
-		t.Error(errs[0])
-	}
-	if !slices.Contains(f.calls, "remove link veth tap0 "+mac) {
-		t.Errorf("calls %q", f.calls)
 	}
 }
 

@@ -76,7 +76,7 @@ func (b backend) hasRules(p programs) (bool, error) {
 }
 
 // unlisted has an error if the kernel has wanted chains that the program cannot list, for a reason.
-func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) (scanResult, error) {
+func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) error {
 	family := knftables.IPv4Family
 	if b.family == iptables.ProtocolIPv6 {
 		family = knftables.IPv6Family
@@ -137,7 +137,7 @@ func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bo
 		return found, err
 	}
 	if strings.Contains(text, incompatible) {
-		if found, err = b.unlisted(ctx, h, cannotShow, wanted); err != nil {
+		if err := b.unlisted(ctx, h, cannotShow, wanted); err != nil {
 			return found, err
 		}
 	}

@@ -96,7 +96,7 @@ func (r nftRule) addresses() []netip.Addr {
 func (t nftTable) scan(ctx context.Context, h *host, kind Kind, wanted func(chain string) bool) (scanResult, error) {
 	var found scanResult
 	if !h.programs.installed("nft") {
-		return unlisted(ctx, h, "nft", notInstalled, t.family, t.name, wanted)
+		return found, unlisted(ctx, h, "nft", notInstalled, t.family, t.name, wanted)
 	}
 	text, err := h.programs.run(ctx, nil, "nft", "--json", "--terse", "list", "table", string(t.family), t.name)
 	if err != nil && strings.Contains(err.Error(), "No such file or directory") {

@@ -71,7 +71,7 @@ func (s scanner) rules(ctx context.Context) map[string]source {
 		sources[b.name] = func() (scanResult, error) { return b.scan(ctx, s.host, s.wanted) }
 	}
 	for _, b := range absent {
-		sources[b.name] = func() (scanResult, error) { return b.unlisted(ctx, s.host, notInstalled, s.wanted) }
+		sources[b.name] = func() (scanResult, error) { return scanResult{}, b.unlisted(ctx, s.host, notInstalled, s.wanted) }
 	}
 	return sources
 }

@@ -24,22 +24,22 @@ const (
 )
 
 // unlisted has an error if the kernel has wanted chains in a place that a program cannot list.
-func unlisted(ctx context.Context, h *host, program, why string, family knftables.Family, table string, wanted func(chain string) bool) (scanResult, error) {
+func unlisted(ctx context.Context, h *host, program, why string, family knftables.Family, table string, wanted func(chain string) bool) error {
 	list := h.programs.nftChains
 	if strings.HasSuffix(program, "-legacy") {
 		list = h.programs.legacyChains
 	}
 	chains, err := list(ctx, family, table)
 	if err != nil {
-		return scanResult{}, fmt.Errorf("%s %s: %w", program, why, err)
+		return fmt.Errorf("%s %s: %w", program, why, err)
 	}
 	chains = slices.DeleteFunc(chains, func(name string) bool { return !wanted(name) })
 	if len(chains) == 0 {
-		return scanResult{}, nil
+		return nil
 	}
 	slices.Sort(chains)
 	// What of them is left by whom is unknown.
-	return scanResult{}, fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", program, why, strings.Join(slices.Compact(chains), ", "))
+	return fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", program, why, strings.Join(slices.Compact(chains), ", "))
 }
 
 // chainsOf returns the chains in which an attachment can have rules.

@@ -41,6 +41,13 @@ func onLegacyTables(t *testing.T, command string) {
 	}
 }
 
+// clearLegacyTables removes what plugins leave because all attachments share it.
+func clearLegacyTables(t *testing.T) {
+	t.Helper()
+	onLegacyTables(t, "-F")
+	onLegacyTables(t, "-X")
+}
+
 // TestIPTablesSwitched: iptables becomes the other kind, by update-alternatives or an upgrade, while an allocation has
 // rules. They work, so it is whole; it can be repaired, and its teardown leaves none.
 func TestIPTablesSwitched(t *testing.T) {
@@ -70,8 +77,7 @@ func TestIPTablesSwitched(t *testing.T) {
 			if left := rules(); left != "" {
 				t.Errorf("left are\n%s", left)
 			}
-			onLegacyTables(t, "-F") // plugins leave what all attachments share
-			onLegacyTables(t, "-X")
+			clearLegacyTables(t)
 		})
 	}
 }
@@ -139,10 +145,8 @@ func TestIPTablesGone(t *testing.T) {
 			if left := rules(); left != "" {
 				t.Errorf("with the programs there are left\n%s", left)
 			}
-			onLegacyTables(t, "-F") // plugins leave what all attachments share
-			onLegacyTables(t, "-X")
+			clearLegacyTables(t)
 			sandbox.Run(t, "sh", "-c", "ip link delete gone0; nft delete table inet cni_plugins_masquerade; nft delete table ip cni_hostport; nft delete table ip6 cni_hostport; true")
-
 		})
 	}
 }

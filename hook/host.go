@@ -48,18 +48,10 @@ func (kernelHost) IPTables() string                                   { return I
 func (kernelHost) PinMTU(bridge string, mtu int) error     { return netns.PinMTU(bridge, mtu) }
 func (kernelHost) FilterBridges(log hclog.Logger)          { filterBridges(log, "/proc/sys/net/bridge") }
 func (kernelHost) Listeners() ([]listener.Listener, error) { return listener.All() }
+func (kernelHost) Interfaces() ([]netns.Interface, error)  { return netns.OwnInterfaces() }
 
 func (kernelHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
 	return netns.OwnHolder(addresses)
-}
-
-func (kernelHost) Interfaces() ([]netns.Interface, error) {
-	own, err := netns.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return nil, err
-	}
-	defer own.Close() //nolint:errcheck // only read
-	return own.Interfaces()
 }
 
 // IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.

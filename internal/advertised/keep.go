@@ -7,7 +7,6 @@ package advertised
 import (
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -59,9 +58,6 @@ func keep(sysctls *sysctl.Tree) error {
 	return nil
 }
 
-// hostEnd is the form of the names that CNI plugins give to the host's ends of veth pairs.
-var hostEnd = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
-
 // uplinks returns the indexes of the links that may lead out of the host, and of the bridges that such a link is a port of.
 // What allocations are on is none: an advertisement of a task would give the host a route.
 func uplinks(links []netlink.Link) map[int]bool {
@@ -78,7 +74,7 @@ func uplinks(links []netlink.Link) map[int]bool {
 			out[a.Index] = out[a.Index] || a.Flags&net.FlagLoopback == 0
 			out[a.MasterIndex] = out[a.MasterIndex] || out[a.Index]
 		case "veth", "macvlan", "ipvlan": // those of a host that is a container itself
-			out[a.Index] = a.MasterIndex == 0 && !hostEnd.MatchString(a.Name)
+			out[a.Index] = a.MasterIndex == 0 && !netns.IsPluginVeth(a.Name)
 		}
 	}
 	return out

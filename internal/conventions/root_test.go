@@ -65,7 +65,7 @@ func TestOnTheMachine(t *testing.T) {
 }
 
 // TestCheckHasNoRoot: make check runs the unit tests without root's capabilities, so that one which needs these
-// fails also where nobody runs it without root.
+// fails also where all tests run as root.
 func TestCheckHasNoRoot(t *testing.T) {
 	dry := exec.Command("make", "-n", "check", "UNIT=unit", "UNPRIVILEGED=unprivileged")
 	dry.Dir = "../.."

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"sync"
 
@@ -78,16 +77,13 @@ func (conf *bridgeConfig) keep(bridge *netlink.Bridge) error {
 		return nil
 	}
 	ports, err := portsOf(bridge)
-	isOther := func(port netlink.Link) bool { return !pluginVeth.MatchString(port.Attrs().Name) }
+	isOther := func(port netlink.Link) bool { return !netns.IsPluginVeth(port.Attrs().Name) }
 	isSet := slices.ContainsFunc(ports, func(port netlink.Link) bool { return port.Attrs().MTU < bridge.MTU })
 	if err != nil || isSet || len(ports) > 0 && !slices.ContainsFunc(ports, isOther) || len(ports) == 0 && bridge.MTU == defaultMTU {
 		return err
 	}
 	return netns.PinMTU(conf.Bridge, bridge.MTU)
 }
-
-// pluginVeth are the names that CNI plugins give the host's ends of veth pairs.
-var pluginVeth = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
 
 // portsOf returns the ports of a bridge.
 func portsOf(bridge *netlink.Bridge) ([]netlink.Link, error) {

@@ -11,6 +11,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // hostEnd returns the host's end of the attachment's veth pair; nil if it is gone. Its name in the result is a
@@ -78,7 +80,7 @@ func (c *call) renamedEnd(number int) (netlink.Link, error) {
 func endOf(links []netlink.Link, number, inside int) netlink.Link {
 	at := slices.IndexFunc(links, func(link netlink.Link) bool {
 		attrs := link.Attrs()
-		return link.Type() == "veth" && attrs.NetNsID == number && attrs.ParentIndex == inside && !pluginVeth.MatchString(attrs.Name)
+		return link.Type() == "veth" && attrs.NetNsID == number && attrs.ParentIndex == inside && !netns.IsPluginVeth(attrs.Name)
 	})
 	if at < 0 {
 		return nil

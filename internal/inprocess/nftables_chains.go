@@ -6,7 +6,6 @@ package inprocess
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
@@ -14,7 +13,7 @@ import (
 )
 
 // FilledChains returns the names of the chains of nftables that have rules: those of all tables of a family, such as "ip" or
-// "inet", or of one. The program nft is not needed. A kernel without nftables has none.
+// "inet", or of one, once for each rule. The program nft is not needed. A kernel without nftables has none.
 func FilledChains(ctx context.Context, family, table string) ([]string, error) {
 	s, err := dialNFTables(ctx)
 	if err != nil {
@@ -36,6 +35,5 @@ func FilledChains(ctx context.Context, family, table string) ([]string, error) {
 			chains = append(chains, stringOf(payload, unix.NFTA_RULE_CHAIN))
 		}
 	}
-	slices.Sort(chains)
-	return slices.Compact(chains), ignoreUnsupported(err)
+	return chains, ignoreUnsupported(err)
 }

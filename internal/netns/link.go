@@ -6,6 +6,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -62,6 +63,11 @@ func FindLink(name, kind, mac string) string {
 	}
 	return onlyLink(links, kind, mac)
 }
+
+var pluginVeth = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
+
+// IsPluginVeth tells whether CNI plugins give such a name to the host's end of a veth pair.
+func IsPluginVeth(name string) bool { return pluginVeth.MatchString(name) }
 
 func onlyLink(links []netlink.Link, kind, mac string) string {
 	found := ""

@@ -107,7 +107,7 @@ func (n *configurator) setup(a *Allocation) (*NetworkStatus, error) {
 	var first error
 	for attempt := 1; ; attempt++ {
 		// No call has a deadline (v2.0.5 network_hook.go:155,216).
-		result, err := n.cni.Setup(context.TODO(), a.ID, a.path, n.options(a)...)
+		result, err := n.cni.Setup(context.Background(), a.ID, a.path, n.options(a)...)
 		if err == nil {
 			return newNetworkStatus(n.version, result)
 		}
@@ -131,7 +131,7 @@ func (n *configurator) check(a *Allocation) error {
 	if err := n.ready(); err != nil {
 		return err
 	}
-	return n.cni.Check(context.TODO(), a.ID, a.path, n.options(a)...)
+	return n.cni.Check(context.Background(), a.ID, a.path, n.options(a)...)
 }
 
 // teardown calls DEL, without arguments (v2.0.5 networking_cni.go:598). If it fails, only the rules
@@ -141,7 +141,7 @@ func (n *configurator) teardown(a *Allocation) error {
 	if err := n.ready(); err != nil {
 		return err
 	}
-	err := n.cni.Remove(context.TODO(), a.ID, a.path, gocni.WithCapabilityPortMap(a.portMappings()))
+	err := n.cni.Remove(context.Background(), a.ID, a.path, gocni.WithCapabilityPortMap(a.portMappings()))
 	if err == nil {
 		return nil
 	}

@@ -122,6 +122,7 @@ func (p *Pools) update(ctx context.Context) {
 		return // the present pools are as good as they were
 	}
 	present := map[string]bool{}
+	broken = maps.Clone(broken) // Status may be reading the last one
 	if broken == nil {
 		broken = map[string]error{}
 	}

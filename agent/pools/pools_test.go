@@ -210,6 +210,9 @@ func TestBroken(t *testing.T) {
 			if got != want {
 				t.Errorf("not ready because of\n%s\nwant\n%s", got, want)
 			}
+			if len(h.broken) != 2 {
+				t.Errorf("what was found has changed: %v", h.broken)
+			}
 			if n := strings.Count(h.log.String(), "is not kept: pool=x"); n != 1 || h.pools["a"].called("verify") == 0 {
 				t.Errorf("logged %d times\n%s", n, h.log)
 			}

@@ -99,7 +99,7 @@ func (o *operation) guardLoopback(ctx context.Context, a state.Attachment) {
 		return
 	}
 	if err := o.config.InProcess.GuardLoopback(ctx); err != nil {
-		o.attachmentLog(a).Warn("tasks can reach services of the host that listen on 127.0.0.1: the kernel has no nftables", "error", err)
+		o.attachmentLog(a).Warn("tasks can reach services of the host that listen on 127.0.0.1: nftables of this kernel keeps nothing from them", "error", err)
 	}
 }
 

@@ -9,25 +9,42 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
 // loopbackGuard is a table that drops what comes to 127.0.0.0/8 from elsewhere: by a link with route_localnet the kernel
 // lets it in, and a task would reach services that listen on 127.0.0.1. Replies to connections from there have another
-// destination until they are translated. Whatever the backend of a network is, it stays as route_localnet does.
+// destination until they are translated. A host may use addresses of 127.0.0.0/8 on links of its own: what comes by the link
+// that has the destination goes on, and what goes from one such link to another. Whatever the backend of a network is, the
+// table stays as route_localnet does.
 var loopbackGuard = &nftablesTable{
 	family: nftables.TableFamilyIPv4, name: "allocnet_loopback", comment: "nothing from elsewhere to 127.0.0.0/8",
 	chains: []nftablesChain{{
-		name: "prerouting",
+		name: guardChain,
 		hook: &nftablesHook{number: nftables.ChainHookPrerouting, priority: nftables.ChainPriorityRaw, filters: true},
-		rules: []nftablesRule{{chain: "prerouting", exprs: statement(
-			elsewhereMatch(),
-			destinationMatch(expr.CmpOpEq, net.IPNet{IP: net.IPv4(127, 0, 0, 0), Mask: net.CIDRMask(8, 32)}),
-			verdict(expr.VerdictDrop, ""),
-		)}},
+		rules: []nftablesRule{
+			{chain: guardChain, exprs: statement(
+				elsewhereMatch(),
+				destinationMatch(expr.CmpOpEq, loopback),
+				sourceMatch(expr.CmpOpEq, loopback),
+				sourceLinkMatch(),
+				verdict(expr.VerdictReturn, ""),
+			)},
+			{chain: guardChain, exprs: statement(
+				elsewhereMatch(),
+				destinationMatch(expr.CmpOpEq, loopback),
+				foreignAddressMatch(),
+				verdict(expr.VerdictDrop, ""),
+			)},
+		},
 	}},
 }
+
+const guardChain = "prerouting"
+
+var loopback = net.IPNet{IP: net.IPv4(127, 0, 0, 0), Mask: net.CIDRMask(8, 32)}
 
 // elsewhereMatch compares the link by which packets came with lo.
 func elsewhereMatch() []expr.Any {
@@ -36,6 +53,22 @@ func elsewhereMatch() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: name},
+	}
+}
+
+// sourceLinkMatch tells whether the host sends to the packet's source by the link by which it came.
+func sourceLinkMatch() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{1, 0, 0, 0}},
+	}
+}
+
+// foreignAddressMatch tells whether the link by which the packet came lacks its destination.
+func foreignAddressMatch() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
 }
 
@@ -55,9 +88,20 @@ func GuardLoopback(ctx context.Context) error {
 	return socket.commit([]*Changes{{rules: []rules{guardRules()}}})
 }
 
-// routesLocalnet tells whether connections from 127.0.0.0/8 are let out to the addresses: not where the kernel has no
-// nftables, and nothing guards what they let in.
+// routesLocalnet tells whether connections from 127.0.0.0/8 are let out to the addresses: not where nothing guards
+// what they let in.
 func (conf *portmapConfig) routesLocalnet() bool {
 	isV4 := func(address net.IPNet) bool { return isIPv4(address.IP) }
-	return conf.snat() && slices.ContainsFunc(conf.addresses, isV4) && supportsNFTables()
+	return conf.snat() && slices.ContainsFunc(conf.addresses, isV4) && supportsGuard()
+}
+
+// supportsGuard tells whether the kernel accepts the guard, which it is asked without a change. One without nftables does
+// not, nor one whose nftables cannot look into routes.
+func supportsGuard() bool {
+	socket, err := dialNFTables(context.Background())
+	if err != nil {
+		return false
+	}
+	defer socket.Close() //nolint:errcheck // nothing is left to send
+	return socket.accepts(loopbackGuard)
 }

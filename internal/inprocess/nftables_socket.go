@@ -55,16 +55,7 @@ func (s *nftablesSocket) send(b *nftablesBatch) error {
 	if b.err != nil || len(b.messages) == 0 {
 		return b.err
 	}
-	size := 0
-	for _, m := range b.messages {
-		size += unix.NLMSG_HDRLEN + len(m.Data)
-	}
-	if size > sendBuffer {
-		if err := s.SetWriteBuffer(2 * size); err != nil {
-			return err
-		}
-	}
-	begin, end := batchMessage(unix.NFNL_MSG_BATCH_BEGIN), batchMessage(unix.NFNL_MSG_BATCH_END)
+	begin := batchMessage(unix.NFNL_MSG_BATCH_BEGIN)
 	if b.generation != 0 {
 		data, err := netlink.MarshalAttributes([]netlink.Attribute{number(unix.NFNL_BATCH_GENID, b.generation)})
 		if err != nil {
@@ -72,10 +63,36 @@ func (s *nftablesSocket) send(b *nftablesBatch) error {
 		}
 		begin.Data = append(begin.Data, data...)
 	}
-	messages := append(append([]netlink.Message{begin}, b.messages...), end)
+	return s.execute(append(append([]netlink.Message{begin}, b.messages...), batchMessage(unix.NFNL_MSG_BATCH_END)), len(b.messages))
+}
+
+// accepts tells whether the kernel could make a table with its rules. It discards a batch that does not end.
+func (s *nftablesSocket) accepts(t *nftablesTable) bool {
+	b := &nftablesBatch{}
+	b.addTable(t)
+	for i := range t.chains {
+		b.addChain(t, &t.chains[i])
+		for _, rule := range t.chains[i].rules {
+			b.addRule(t, rule)
+		}
+	}
+	return b.err == nil && s.execute(append([]netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...), len(b.messages)) == nil
+}
+
+// execute sends the messages of a batch, and awaits the answer to the last that changes something.
+func (s *nftablesSocket) execute(messages []netlink.Message, last int) error {
+	size := 0
+	for _, m := range messages {
+		size += unix.NLMSG_HDRLEN + len(m.Data)
+	}
+	if size > sendBuffer {
+		if err := s.SetWriteBuffer(2 * size); err != nil {
+			return err
+		}
+	}
 	// One answer is enough: the kernel reports an error in any message, and the success of
 	// the last one after that of the batch.
-	messages[len(b.messages)].Header.Flags |= netlink.Acknowledge
+	messages[last].Header.Flags |= netlink.Acknowledge
 	if _, err := s.SendMessages(messages); err != nil {
 		return fmt.Errorf("failed to send rules to nftables: %w", err)
 	}

@@ -101,7 +101,8 @@ table ip allocnet_loopback {
 	comment "nothing from elsewhere to 127.0.0.0/8"
 	chain prerouting {
 		type filter hook prerouting priority raw; policy accept;
-		iifname != "lo" ip daddr 127.0.0.0/8 drop
+		iifname != "lo" ip daddr 127.0.0.0/8 ip saddr 127.0.0.0/8 fib saddr . iif oif exists return
+		iifname != "lo" ip daddr 127.0.0.0/8 fib daddr . iif type != local drop
 	}
 }`
 

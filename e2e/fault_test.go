@@ -130,18 +130,19 @@ func (s *signalOn) await(t *testing.T) {
 func TestPluginMisbehaves(t *testing.T) {
 	for name, test := range map[string]struct {
 		behaviour fakecni.Behaviour
+		flags     []string
 		words     []string
 	}{
-		"hangs":                {fakecni.Behaviour{Hang: true}, []string{"fakecni did not answer ADD within 5s"}},
-		"prints garbage":       {fakecni.Behaviour{Output: "garbage"}, []string{"net1", "fakecni"}},
-		"prints 100 MB":        {fakecni.Behaviour{Output: "0123456789", Repeat: 10 << 20}, []string{"printed more than 4 MiB"}},
-		"dies by a signal":     {fakecni.Behaviour{Signal: int(unix.SIGKILL)}, []string{"3 attempts", "signal: killed"}},
-		"result of no version": {fakecni.Behaviour{Output: `{"cniVersion": "9.9.9"}`}, []string{"9.9.9"}},
+		"hangs":                {fakecni.Behaviour{Hang: true}, []string{"--call-timeout", "5s"}, []string{"fakecni did not answer ADD within 5s"}},
+		"prints garbage":       {fakecni.Behaviour{Output: "garbage"}, nil, []string{"net1", "fakecni"}},
+		"prints 100 MB":        {fakecni.Behaviour{Output: "0123456789", Repeat: 10 << 20}, nil, []string{"printed more than 4 MiB"}},
+		"dies by a signal":     {fakecni.Behaviour{Signal: int(unix.SIGKILL)}, nil, []string{"3 attempts", "signal: killed"}},
+		"result of no version": {fakecni.Behaviour{Output: `{"cniVersion": "9.9.9"}`}, nil, []string{"9.9.9"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": test.behaviour}})
-			h.refuse(1, test.words, "attach", "m1", "--call-timeout", "5s", "--networks", "fake,storage")
+			h.refuse(1, test.words, append([]string{"attach", "m1", "--networks", "fake,storage"}, test.flags...)...)
 			sandbox.RequireNoPlugins(t)
 		})
 	}

@@ -16,8 +16,10 @@ const never = 5 * time.Minute
 // Eventually waits for a state. Otherwise the test fails with the explanations.
 func Eventually(t testing.TB, what string, so func() bool, explanations ...func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(never); !so(); time.Sleep(5 * time.Millisecond) {
+	deadline := time.Now().Add(never)
+	for look := time.Now(); !so(); look = time.Now() {
 		if time.Now().Before(deadline) {
+			time.Sleep(pauseAfter(time.Since(look)))
 			continue
 		}
 		text := ""
@@ -26,6 +28,12 @@ func Eventually(t testing.TB, what string, so func() bool, explanations ...func(
 		}
 		t.Fatalf("waited in vain: %s%s", what, text)
 	}
+}
+
+// pauseAfter is how long to wait before the next look at a state, after one that took so long. Who waits leaves most of the
+// processors to what is waited for.
+func pauseAfter(look time.Duration) time.Duration {
+	return min(max(5*time.Millisecond, 3*look), time.Second)
 }
 
 // RequireNothing waits until nothing is left of what list names: processes that

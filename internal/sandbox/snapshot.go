@@ -78,7 +78,8 @@ func RequireSame(t testing.TB, before string, dirs ...string) {
 		t.Logf("the host is not as it was (-before +after):\n%s", diff)
 		return
 	}
-	for since := time.Now(); diff != ""; time.Sleep(5 * time.Millisecond) {
+	for since := time.Now(); diff != ""; {
+		look := time.Now()
 		now := difference()
 		if now != diff {
 			diff, since = now, time.Now()
@@ -86,6 +87,7 @@ func RequireSame(t testing.TB, before string, dirs ...string) {
 		if time.Since(since) > settled {
 			t.Fatalf("the host is not as it was (-before +after):\n%s", diff)
 		}
+		time.Sleep(pauseAfter(time.Since(look)))
 	}
 }
 

@@ -51,9 +51,10 @@ var (
 	dual = []string{"fd00::5/64", "10.0.0.5/24", "10.0.0.6/24"}
 )
 
+// manyMappings are more than one rule of iptables takes, which is 15.
 func manyMappings() string {
 	var all []string
-	for port := 7000; port < 7040; port++ {
+	for port := 7000; port < 7017; port++ {
 		all = append(all, fmt.Sprintf(`{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}`, port, port-1000))
 	}
 	return "[" + strings.Join(all, ",") + "]"

@@ -5,6 +5,7 @@ package span
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -29,26 +30,30 @@ func TestVanished(t *testing.T) {
 	killed := s.attach(c2, "killed")
 	s.requireReach(first, killed)
 	moving := s.sendOn(first, killed, small)
-	old, err := lab.Nodes(c2)
+	nodes, err := lab.Nodes(c2)
 	must(t, err)
+	old := nodes[len(nodes)-1].ID
 
 	var before string
 	s.undisturbed("a node is killed and replaced", func() {
 		c2.Off()
+		t.Cleanup(func() { // allocations of other tests would be placed on it
+			must(t, lab.API(http.MethodPost, "node/"+old+"/purge", nil, nil))
+		})
 		must(t, c2.Wipe("/"))
 		must(t, lab.BootClient(c2))
 		must(t, writeNetworks(c2))
 		before = s.snapshot(c2)
 		must(t, lab.StartNomad(c2))
 		must(t, c2.StartAgent())
-		must(t, lab.AwaitReady())
+		must(t, cluster.Await("the new node is ready", func() error { return requireOther(c2, old) }))
 		s.requireReach(first, s.attach(c2, "leaving"))
 		s.count(c2)
 		must(t, cluster.Await("packets to the old block come to the old address", func() error { return s.requireCounted(c2) }))
 	})
 	s.undisturbed("the blocks of the node that was killed are released", func() {
-		s.run(c1, "allocnet ipam release --force --yes --node "+old[len(old)-1].ID)
-		must(t, cluster.Await("its routes are gone", func() error { return requireGone(c1, old[len(old)-1].ID) }))
+		s.run(c1, "allocnet ipam release --force --yes --node "+old)
+		must(t, cluster.Await("its routes are gone", func() error { return requireGone(c1, old) }))
 		s.count(c2)
 	})
 	s.undisturbed("a node leaves", func() {
@@ -71,6 +76,18 @@ func TestVanished(t *testing.T) {
 	if err := s.requireCounted(c2); err == nil {
 		t.Error("packets have come to the node that had the block, after its routes were gone")
 	}
+}
+
+// requireOther is an error unless a machine is ready as another node than the old one.
+func requireOther(m *cluster.Machine, old string) error {
+	nodes, err := lab.Nodes(m)
+	if err != nil {
+		return err
+	}
+	if last := nodes[len(nodes)-1]; last.ID == old {
+		return fmt.Errorf("the nodes of %s are %v, want another one than %s", m.Name, nodes, old)
+	}
+	return lab.RequireStatus(m, "ready")
 }
 
 // count begins to count the packets to allocations of the small network that come to a client which

@@ -25,11 +25,20 @@ plugin "allocnet" {
 }
 `
 
+// patient lets no node count as down, however long its Nomad takes to start on a machine with other load:
+// Nomad would replace its allocations on other nodes, and those to which packets are sent would end.
+const patient = `
+server {
+  heartbeat_grace        = "1h"
+  failover_heartbeat_ttl = "1h"
+}
+`
+
 // lab is the cluster of all tests of this process: it takes a while to start.
 var lab *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	layout := cluster.Layout{Router: true, Networks: configurations(), Client: drivers}
+	layout := cluster.Layout{Router: true, Networks: configurations(), Client: drivers, Server: patient}
 	os.Exit(cluster.Run(layout, func(c *cluster.Cluster) error {
 		lab = c
 		return install()

@@ -5,6 +5,7 @@ package span
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -28,20 +29,38 @@ var job = cluster.Job{
 	Group:    "spread {\n attribute = \"${node.unique.name}\"\n}",
 }
 
-// runJob runs the job, unless it runs, and finds its allocations in the order of clients.
+// runJob runs the job, unless it runs on all clients, and finds its allocations in the order of clients.
+// One that a test that has failed has left on some clients begins anew: Nomad moves none of its allocations.
 func (s *scene) runJob() {
 	s.Helper()
-	list, err := lab.Running(job.ID, job.Count)
+	list, err := runningJob()
 	if err != nil {
+		must(s, lab.Stop(job.ID))
 		must(s, lab.Submit(job))
-		list, err = lab.AwaitRunning(job.ID, job.Count)
-		must(s, err)
+		must(s, cluster.Await("the job "+job.ID+" runs on all clients", func() (err error) {
+			list, err = runningJob()
+			return err
+		}))
 	}
 	s.peers = nil
 	for _, a := range list {
 		s.peers = append(s.peers, s.examine(a))
 	}
 	slices.SortFunc(s.peers, func(a, b peer) int { return strings.Compare(a.machine.Name, b.machine.Name) })
+}
+
+// runningJob returns the allocations of the job. It is an error unless all run, and each client has some.
+func runningJob() ([]cluster.Allocation, error) {
+	list, err := lab.Running(job.ID, job.Count)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range lab.Clients {
+		if !slices.ContainsFunc(list, func(a cluster.Allocation) bool { return a.NodeName == m.Name }) {
+			return nil, fmt.Errorf("none runs on %s: %s", m.Name, cluster.Explain(list))
+		}
+	}
+	return list, nil
 }
 
 // examine asks the machine of an allocation for its addresses.

@@ -60,6 +60,10 @@ func (s *scene) heal() {
 		start := lab.RestartServer
 		if slices.Contains(lab.Clients, m) {
 			start = lab.StartNomad
+			if !m.IsOn() {
+				must(s, lab.BootClient(m))
+				must(s, writeNetworks(m))
+			}
 			if !m.Runs(cluster.Agent) {
 				must(s, m.StartAgent())
 			}
@@ -74,27 +78,25 @@ func (s *scene) heal() {
 // on returns an allocation of a client.
 func (s *scene) on(client int) peer { return on(s.peers, lab.Clients[client]) }
 
-// keepLogs copies the logs of all machines to the artifacts of a test that has failed.
+// keepLogs copies the logs of all machines to the artifacts of a test that has failed, and says how the
+// allocations of the job are.
 func (s *scene) keepLogs() {
-	if s.Failed() {
-		lab.KeepLogs(s)
+	if !s.Failed() {
+		return
 	}
+	list, err := lab.Allocations(job.ID)
+	s.Logf("the allocations of the job %s (error: %v): %s", job.ID, err, cluster.Explain(list))
+	lab.KeepLogs(s)
 }
 
 // flowing waits until all flows flow.
 func (s *scene) flowing() {
 	s.Helper()
 	must(s, cluster.Await("all flows flow", func() error {
-		for _, sender := range s.senders {
-			states, err := sender.ask("")
-			if err != nil {
-				return err
-			}
-			for _, f := range states {
-				if !f.Flows {
-					return fmt.Errorf("%s: %+v", f.Flow, f)
-				}
-			}
+		all := s.each("")
+		dead := slices.DeleteFunc(slices.Clone(all), func(f state) bool { return f.Flows })
+		if len(dead) > 0 {
+			return fmt.Errorf("%d of %d do not: %+v", len(dead), len(all), dead)
 		}
 		return nil
 	}))

@@ -338,7 +338,7 @@ func TestPluginDirs(t *testing.T) {
 
 func TestRender(t *testing.T) {
 	const text = `{"cniVersion": "1.0.0", "name": "a", "site": {"big": 9007199254740991}, "allocnet": {"policy": 1},
-		"plugins": [{"type": "bridge", "mtu": 1500, "args": {"cni": {"a": 1}, "other": 2}}, {"type": "tuning"}]}`
+		"plugins": [{"type": "bridge", "mtu": 1500, "args": {"cni": {"a": 1, "B": 1}, "other": 2}}, {"type": "tuning"}]}`
 	network := load(t, map[string]string{"10-a.conflist": text}).Networks[0]
 	before := string(network.List.Bytes)
 	got, err := network.Render(Edit{MTU: 1400, CNIArgs: map[string]any{"b": "x"}, Marker: []byte(`{"m":1}`)})

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
@@ -92,6 +93,9 @@ func mergeArgs(plugin object, add map[string]any) error {
 	cni, err := members(present)
 	if err != nil {
 		return fmt.Errorf("args.cni: %w", err)
+	}
+	for key := range add { // plugins ignore the case of keys, and would read one of two
+		maps.DeleteFunc(cni, func(present string, _ any) bool { return strings.EqualFold(present, key) })
 	}
 	maps.Copy(cni, add)
 	args["cni"] = cni

@@ -19,7 +19,8 @@ const (
 	isPresent absence = iota
 	// isGone: the namespace has none of the name.
 	isGone
-	// isReplaced: the namespace has another one of the name, which is not the attachment's to remove.
+	// isReplaced: the namespace has another one of the name, which is not the attachment's to remove, or may have one
+	// when a plugin looks, which takes it for a device of the host: see goesByIndex.
 	isReplaced
 )
 
@@ -34,7 +35,7 @@ func (o *operation) absences(path string, attachments []state.Attachment) map[st
 		switch {
 		case path == "":
 			absences[a.Interface] = isGone
-		case err == nil && at >= 0 && !mayOwn(a, interfaces[at]), err == nil && at < 0 && hasAlternative(interfaces, a.Interface):
+		case err == nil && at >= 0 && (!mayOwn(a, interfaces[at]) || o.goesByIndex(a)), err == nil && at < 0 && hasAlternative(interfaces, a.Interface):
 			absences[a.Interface] = isReplaced
 		case a.FormerResult != nil || err == nil && at < 0 && len(a.Result) > 0:
 			absences[a.Interface] = isGone
@@ -79,6 +80,14 @@ func mayOwn(a state.Attachment, i netns.Interface) bool {
 		return i.Alias != ""
 	}
 	return i.LinkOutside || !makesOuterLink(a)
+}
+
+// goesByIndex tells whether forced cleanup gives the interface of an attachment back to the host by its index. Its plugin
+// finds it by its name, and the name on the host in its alias: a task can change both after mayOwn has looked, and the
+// host would get an interface of the task under a name that the task chooses. What forced cleanup does not know, as a
+// lease of DHCP, the plugin has to remove.
+func (o *operation) goesByIndex(a state.Attachment) bool {
+	return a.DeviceKind != "" && o.config.Cleaner.Covers(a)
 }
 
 // movesDevice tells whether the interface of an attachment is a device of the host, whose name the plugin keeps in

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -220,6 +221,51 @@ func TestDeviceIsKnownByItsIndex(t *testing.T) {
 		test.change(&i)
 		if got := mayOwn(a, i); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+// TestDeviceGoesByItsIndex: after the engine has looked, a task gives an interface of its own the name of the attachment,
+// with an alias that the plugin would take for the name on the host. The plugin does not find it if forced cleanup knows
+// all plugins of the network.
+func TestDeviceGoesByItsIndex(t *testing.T) {
+	for plugins, covered := range map[string]bool{`{"type": "host-device"}, {"type": "fakecni"}`: true, `{"type": "host-device"}, {"type": "other"}`: false} {
+		var taken []string
+		var left []state.Leftover
+		m := newMemory(t, func(c *Config) {
+			c.Cleaner = cleanerFunc(func(_ context.Context, l []state.Leftover) []error {
+				left = l
+				return make([]error, len(l))
+			})
+		})
+		m.network(t, "web", "bridge")
+		m.network(t, "card", strings.Split(plugins, ", ")...)
+		m.host.links = map[string]bool{"lan0": !covered}
+		m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+			path := c.Environ["CNI_NETNS"]
+			switch c.String() {
+			case "ADD host-device net1":
+				m.namespaces.add(path, netns.Interface{Name: "net1", MAC: "02:00:00:00:00:01", Index: 7, Kind: "device", Alias: "lan0", Up: true})
+				return true, []byte(`{"cniVersion": "1.1.0", "interfaces": [{"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": "/x"}]}`), nil
+			case "DEL host-device net1":
+				if path != "" {
+					taken = append(taken, path)
+				}
+			}
+			return false, nil, nil
+		}
+		r := Request{ID: "a1", Primary: &selection.Element{Name: "web"}, Networks: []selection.Element{{Name: "card", Interface: "net1"}}}
+		if _, err := m.Setup(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Teardown(t.Context(), "a1"); err != nil {
+			t.Error(err)
+		}
+		if covered != (len(taken) == 0) {
+			t.Errorf("%s: DEL looks for the device in %q", plugins, taken)
+		}
+		if covered && (len(left) != 1 || len(left[0].Suspects) != 1 || left[0].Suspects[0].Attachment.DeviceIndex != 7 || left[0].Suspects[0].DelErr != nil) {
+			t.Errorf("%s: forced cleanup is to remove %+v", plugins, left)
 		}
 	}
 }

@@ -178,7 +178,7 @@ func (o *operation) commitDetached(ctx context.Context, attachments []state.Atta
 // forgetDetached deletes the record of an attachment that DEL has removed, unless forced
 // cleanup follows: see suspects.
 func (o *operation) forgetDetached(a state.Attachment, is absence) error {
-	if err := o.requireReleased(a); err != nil {
+	if err := o.requireReleased(a, is); err != nil {
 		return o.failure("detach", a, a.Attempts, err)
 	}
 	o.attachmentLog(a).Info("detached")

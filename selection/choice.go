@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // Choice is what is chosen of an attachment's addresses, in whatever way.
@@ -49,10 +51,10 @@ func (e Element) Choice(args map[string]string) (Choice, error) {
 // addArg adds what an argument chooses. A list is one of JSON, or has commas.
 func (c *Choice) addArg(position, key string, value any) error {
 	add := c.addHardware
-	switch strings.ToLower(key) {
-	case "ip", "ips":
+	switch strictjson.Fold(key) {
+	case strictjson.Fold("ip"), strictjson.Fold("ips"):
 		add = c.addAddress
-	case "mac", "guid", "infinibandguid":
+	case strictjson.Fold("mac"), strictjson.Fold("guid"), strictjson.Fold("infinibandGUID"):
 	default:
 		return nil
 	}

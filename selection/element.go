@@ -5,10 +5,13 @@ package selection
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // maxNetworks is the number of networks that one allocation may have.
@@ -76,6 +79,32 @@ func (e Element) hasArg(key string) bool {
 		}
 	}
 	return false
+}
+
+// ambiguousKey returns a key that a value, or one in it, has in two spellings. Plugins ignore the case of keys,
+// and read one of them.
+func ambiguousKey(value any) string {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			if key := ambiguousKey(element); key != "" {
+				return key
+			}
+		}
+	case map[string]any:
+		seen := map[string]bool{}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			folded := strictjson.Fold(key)
+			if seen[folded] {
+				return key
+			}
+			seen[folded] = true
+			if inner := ambiguousKey(value[key]); inner != "" {
+				return inner
+			}
+		}
+	}
+	return ""
 }
 
 // PortMapping is an element of the portMappings capability.

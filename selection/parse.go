@@ -9,10 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // maxInput bounds a selection. 64 rich elements have less than half of this.
@@ -102,35 +102,30 @@ func limited(elements []Element) ([]Element, error) {
 	return elements, nil
 }
 
-// keys are the keys of an element.
-var keys = []string{
-	"name", "interface", "ips", "mac", "mtu", "bandwidth", "portMappings",
-	"default-route", "cni-args", "infiniband-guid", "ports",
-}
-
-// decodeElement reads an element. Its keys must match exactly: encoding/json ignores
+// decodeElement reads an element. Its keys, and those of the objects in it, must match exactly: encoding/json ignores
 // their case, other readers of the same text do not.
 func decodeElement(position string, data []byte) (Element, error) {
-	var present map[string]json.RawMessage
-	if err := decode(position, data, &present); err != nil {
+	var e Element
+	if err := decode(position, data, &e); err != nil {
 		return Element{}, err
 	}
-	for _, key := range slices.Sorted(maps.Keys(present)) {
-		if !slices.Contains(keys, key) {
-			return Element{}, &Error{position, key, "unknown key: want " + strings.Join(keys, ", ")}
-		}
+	mistakes, err := strictjson.Text{Data: data}.Check(strictjson.Form{Of: position, Into: &e, Exact: true, Skip: []string{"cni-args"}})
+	if err != nil {
+		return Element{}, decodeError(position, err)
 	}
-	var e Element
-	return e, decode(position, data, &e)
+	if len(mistakes) > 0 { // no key is there twice: see decode
+		m := mistakes[0]
+		return Element{}, &Error{m.Of, m.Key, "unknown key: want " + strings.Join(m.Known, ", ")}
+	}
+	return e, nil
 }
 
-// decode reads exactly one JSON value into target, without unknown and duplicate keys.
+// decode reads exactly one JSON value into target, without duplicate keys.
 func decode(position string, data []byte, target any) error {
 	if key, twice := repeatedKey(data); twice {
 		return &Error{position, key, "duplicate key"}
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
 	decoder.UseNumber()
 	if err := decoder.Decode(target); err != nil {
 		return decodeError(position, err)
@@ -148,9 +143,6 @@ func decodeError(position string, err error) error {
 			position += "." + typed.Field
 		}
 		return &Error{position, "", fmt.Sprintf("is a JSON %s, want %s", typed.Value, jsonType(typed.Type.Kind()))}
-	}
-	if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return &Error{position, strings.Trim(key, `"`), "unknown key"}
 	}
 	return &Error{position, "", "invalid JSON: " + strings.TrimPrefix(err.Error(), "json: ")}
 }

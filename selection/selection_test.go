@@ -79,7 +79,7 @@ func TestRefused(t *testing.T) {
 		"key in capitals":   {`[{"NAME": "a"}]`, `networks[0]: "NAME": unknown key: want name, interface, ips, mac, mtu, bandwidth, portMappings, default-route, cni-args, infiniband-guid, ports`},
 		"Kubernetes's key":  {`[{"name": "a", "namespace": "b"}]`, `networks[0]: "namespace": unknown key: want name, interface, ips, mac, mtu, bandwidth, portMappings, default-route, cni-args, infiniband-guid, ports`},
 		"key twice":         {`[{"name": "a", "name": "b"}]`, `networks: "name": duplicate key`},
-		"nested unknown":    {`[{"name": "a", "bandwidth": {"rate": 1}}]`, `networks[0]: "rate": unknown key`},
+		"nested unknown":    {`[{"name": "a", "bandwidth": {"rate": 1}}]`, `networks[0].bandwidth: "rate": unknown key: want ingressRate, ingressBurst, egressRate, egressBurst`},
 		"wrong type":        {`[{"name": "a", "mtu": "big"}]`, `networks[0].mtu: is a JSON string, want number`},
 		"IP":                {`[{"name": "a", "ips": ["10.0.0.1", "10.0"]}]`, `networks[0].ips[1]: "10.0": want an IP address with or without prefix length, as in 10.1.0.9/24`},
 		"IP with zone":      {`[{"name": "a", "ips": ["fe80::1%eth0"]}]`, `networks[0].ips[0]: "fe80::1%eth0": want an IP address with or without prefix length, as in 10.1.0.9/24`},

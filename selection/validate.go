@@ -63,6 +63,9 @@ func (e Element) validate(position string) error {
 			return fail("cni-args", own, "want it as a key of the element, where it is validated")
 		}
 	}
+	if key := ambiguousKey(e.CNIArgs); key != "" {
+		return fail("cni-args", key, "is there in another spelling, too: plugins ignore the case of keys, so keep one of them")
+	}
 	for _, check := range []func(string) error{e.validateIPs, e.validateHardware, e.validateBandwidth, e.validatePorts, e.validateDefaultRoute} {
 		if err := check(position); err != nil {
 			return err

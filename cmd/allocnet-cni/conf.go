@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -130,6 +131,15 @@ func (c *conf) check(data []byte) error {
 		if !slices.Contains(cniKeys, key) && !slices.Contains(ownKeys, key) && !strings.HasPrefix(key, "cni.dev/") {
 			return invalid(fmt.Errorf("%q: unknown key: want %s", key, strings.Join(ownKeys, ", ")))
 		}
+	}
+	twice, err := strictjson.Text{Path: "the conflist", Data: data}.Check(strictjson.Form{
+		Of: name, Into: c, Skip: []string{"delegates", "ipam", "prevResult"}, Ignore: func(string) bool { return true },
+	})
+	if err != nil {
+		return refuse(types.ErrDecodingFailure, err.Error())
+	}
+	if len(twice) > 0 {
+		return invalid(fmt.Errorf("%s: the key %q is there twice, maybe in another case: remove one of them", twice[0].Of, twice[0].Key))
 	}
 	for _, parse := range []func() error{c.parseDelegates, c.parsePrimary, c.parseRest} {
 		if err := parse(); err != nil {

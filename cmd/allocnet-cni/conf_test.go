@@ -43,10 +43,15 @@ func TestConfRefused(t *testing.T) {
 		`"primary": "a", "identity": "x"`:    {"identity", "x"},
 		`"primary": "a", "timeout": "0"`:     {"timeout", "90s"},
 		`"primary": "a", "logLevel": "loud"`: {"logLevel", "loud"},
-		`"primary": "a", "agent": {"mode": "prefer", "jobNetworks": true}`:          {"agent", "prefer", "want require with jobNetworks"},
-		`"primary": "a", "agent": {"jobNetworks": true}`:                            {"agent", "want require with jobNetworks"},
-		`"delegates": [{"cniVersion": "1.0.0", "name": "multi", "type": "bridge"}]`: {"delegates[0]", "multi"},
-		`"delegates": [{"type": "bridge"}]`:                                         {"delegates[0]"},
+		`"primary": "a", "agent": {"mode": "prefer", "jobNetworks": true}`:                    {"agent", "prefer", "want require with jobNetworks"},
+		`"primary": "a", "agent": {"jobNetworks": true}`:                                      {"agent", "want require with jobNetworks"},
+		`"delegates": [{"cniVersion": "1.0.0", "name": "multi", "type": "bridge"}]`:           {"delegates[0]", "multi"},
+		`"primary": "a", "args": {}, "Args": {}`:                                              {`"Args"`, "unknown key"},
+		`"primary": "a", "primary": "b"`:                                                      {`"primary"`, "twice"},
+		`"primary": "a", "args": {"cni": {}, "CNI": {}}`:                                      {"args", `"CNI"`, "twice"},
+		`"primary": "a", "runtimeConfig": {"ips": [], "ip\u017f": []}`:                        {"runtimeConfig", "twice"},
+		`"primary": "a", "runtimeConfig": {"portMappings": [{"hostPort": 1, "HostPort": 2}]}`: {"portMappings[0]", `"HostPort"`, "twice"},
+		`"delegates": [{"type": "bridge"}]`:                                                   {"delegates[0]"},
 	} {
 		_, err := parsed(t, more)
 		requireError(t, err, types.ErrInvalidNetworkConfig, words...)

@@ -108,14 +108,14 @@ func (c *checker) object(t Text, into reflect.Type, of string) error {
 		name, unknown := m.Key, false
 		field, ok := find(fields, m.Key, c.form.Exact)
 		if known != nil {
-			name = strings.ToLower(name) // also where case counts: the two would differ by nothing else
+			name = Fold(name) // also where case counts: the two would differ by nothing else
 			unknown = !ok && (c.form.Ignore == nil || !c.form.Ignore(m.Key))
 		}
 		if seen[name] || unknown {
 			c.mistakes = append(c.mistakes, &Mistake{m.Key, of, t.Path, m.Line, seen[name], known})
 		}
 		seen[name] = true
-		if of == c.form.Of && slices.Contains(c.form.Skip, m.Key) {
+		if unknown || of == c.form.Of && slices.Contains(c.form.Skip, m.Key) {
 			continue
 		}
 		if into != nil && into.Kind() == reflect.Map {

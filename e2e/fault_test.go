@@ -37,7 +37,7 @@ func TestFailsTwice(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
 	h.fake("fake", fakecni.Script{Log: dir + "/calls", Verbs: map[string]fakecni.Behaviour{
-		"ADD": {Code: 11, Msg: "busy", FailTimes: 2, Counter: dir + "/counter"},
+		"ADD": {Code: 5, Msg: "busy", FailTimes: 2, Counter: dir + "/counter"},
 	}})
 	o := h.allocnet("attach", "f2", "--json", "--primary", "web", "--networks", "fake,storage")
 	if o.code != 0 {

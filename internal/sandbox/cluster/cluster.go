@@ -165,7 +165,7 @@ func each(machines []*Machine, do func(*Machine) error) error {
 }
 
 // limit is the longest wait.
-const limit = 90 * time.Second
+const limit = 4 * time.Minute
 
 // Await waits until there is no error, or returns the last one. Time in which the whole
 // machine was suspended hardly counts. An attempt does not wait itself, or the limit would be

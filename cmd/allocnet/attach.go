@@ -91,7 +91,7 @@ func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
 	return printAllocation(cmd.OutOrStdout(), allocation, s.json)
 }
 
-// requirePrimary refuses a new namespace with further networks alone, which nobody asked for: the ID may be mistyped.
+// requirePrimary refuses a new namespace with further networks alone: the ID may be mistyped.
 func requirePrimary(ctx context.Context, engine *hook.Engine, r hook.Request) error {
 	if r.Primary != nil || r.Netns != "" || len(r.Networks) == 0 {
 		return nil

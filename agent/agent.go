@@ -31,6 +31,7 @@ import (
 type Engine interface {
 	hook.Hook
 	List(ctx context.Context) iter.Seq2[*hook.Allocation, error]
+	Current(a *hook.Allocation) *hook.Allocation
 	Ready(ctx context.Context, n *cniconf.Network) error
 }
 

@@ -97,6 +97,8 @@ func (e *scripted) List(context.Context) iter.Seq2[*hook.Allocation, error] {
 	}
 }
 
+func (e *scripted) Current(a *hook.Allocation) *hook.Allocation { return a }
+
 func (e *scripted) Ready(context.Context, *cniconf.Network) error { return hook.ErrNoStatus }
 
 func (e *scripted) Attach(_ context.Context, id string, n []selection.Element) (*hook.Allocation, error) {

@@ -29,14 +29,18 @@ func (a *Agent) getAllocations(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if strings.HasPrefix(allocation.ID, prefix) {
-			all = append(all, wireAllocation(allocation))
+			all = append(all, wireAllocation(a.engine.Current(allocation)))
 		}
 	}
 	return all, nil
 }
 
 func (a *Agent) getAllocation(r *http.Request) (any, error) {
-	return wireResult(a.engine.Status(r.Context(), r.PathValue("id")))
+	allocation, err := a.engine.Status(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return wireAllocation(a.engine.Current(allocation)), nil
 }
 
 // putAllocation sets an allocation up. A client that disconnects does not learn the

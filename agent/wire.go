@@ -74,7 +74,7 @@ func wireAllocation(a *hook.Allocation) *api.Allocation {
 
 func wireAttachment(a hook.Attachment) api.Attachment {
 	wire := api.Attachment{
-		Network: a.Network, Interface: a.Interface, Primary: a.Primary, Task: a.Task, Phase: api.Phase(a.Phase),
+		Network: a.Network, Interface: a.Interface, Primary: a.Primary, Task: a.Task, Phase: api.Phase(a.Phase), Missing: a.Missing,
 		Addresses: a.Addresses, MAC: a.MAC, MTU: a.MTU, Gateways: a.Gateways, DNS: api.DNS(a.DNS),
 		Attempts: a.Attempts, Error: a.Error, Created: a.Created, Result: a.Result,
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
-	"github.com/allocnet/allocnet/state"
 )
 
 // requireFull fails for a zero field: a test of a conversion would not notice that
@@ -56,7 +55,7 @@ func TestWireResponses(t *testing.T) {
 	allocation := &hook.Allocation{
 		ID: "a", Identity: policy.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"}, Owner: "u", Netns: "/run/netns/a",
 		Attachments: []hook.Attachment{{
-			Network: "web", Interface: "eth0", Primary: true, Task: "t", Phase: state.Attached,
+			Network: "web", Interface: "eth0", Primary: true, Task: "t", Phase: hook.Missing, Missing: "interface gone",
 			Observed: hook.Observed{
 				Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}, MAC: "02:00:00:00:00:01", MTU: 1500,
 				Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},

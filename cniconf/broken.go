@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/cni/pkg/utils"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // maxFile bounds a configuration file. Real ones have a few KiB.
@@ -75,19 +76,7 @@ func (b BrokenFile) keeps(network string) bool {
 // located adds the line and column to an error of encoding/json.
 func located(path string, data []byte, err error) error {
 	broken := BrokenFile{Path: path, Err: err}
-	var syntax *json.SyntaxError
-	var typed *json.UnmarshalTypeError
-	offset := int64(-1)
-	if errors.As(err, &syntax) {
-		offset = syntax.Offset
-	} else if errors.As(err, &typed) {
-		offset = typed.Offset
-	}
-	if offset >= 0 {
-		before := data[:min(int(offset), len(data))]
-		broken.Line = bytes.Count(before, []byte("\n")) + 1
-		broken.Column = max(1, len(before)-(bytes.LastIndexByte(before, '\n')+1))
-	}
+	broken.Line, broken.Column = strictjson.Position(data, err)
 	return broken
 }
 

@@ -39,7 +39,7 @@ func TestCleanupDuringSetup(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
 	h.plain(dir+"/begun", dir+"/go")
-	attach := h.command("attach", "u1", "--networks", "plain")
+	attach := h.command("attach", "u1", "--primary=", "--networks", "plain")
 	if err := attach.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -425,7 +425,11 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := *h
 			h.t = t
-			h.refuse(2, test.words, append([]string{"attach"}, test.args...)...)
+			args := append([]string{"attach"}, test.args...)
+			if !slices.Contains(args, "--primary") {
+				args = append(args, "--primary=")
+			}
+			h.refuse(2, test.words, args...)
 		})
 	}
 	if calls, err := os.ReadFile(log); err == nil {
@@ -442,7 +446,7 @@ func TestNeighbour(t *testing.T) {
 	h := newHost(t)
 	h.must("attach", "a-1", "--primary", "storage")
 	h.refuse(2, []string{`"1-eth0"`, "container ID a-1"}, "attach", "a", "--primary", "storage@1-eth0")
-	h.must("attach", "a", "--networks", "storage@1-eth0") // has a container ID of its own
+	h.must("attach", "a", "--primary=", "--networks", "storage@1-eth0") // has a container ID of its own
 	h.must("detach", "a")
 	h.must("check", "a-1")
 	h.must("detach", "a-1")

@@ -192,9 +192,9 @@ func TestBrokenFileWithRules(t *testing.T) {
 	sandbox.WriteFile(t, later+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", `+plugins)
 	sandbox.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"]}, `+plugins)
 	h.conf = own + ":" + later
-	h.refuse(2, []string{"closed", "is denied"}, "attach", "u1", "--networks", "closed")
+	h.refuse(2, []string{"closed", "is denied"}, "attach", "u1", "--primary=", "--networks", "closed")
 	sandbox.WriteFile(t, own+"/60-closed.conflist", `{"cniVersion": "1.0.0", "name": "closed", "allocnet": {"namespaces": ["prod"],}, `+plugins)
-	h.refuse(2, []string{"60-closed.conflist"}, "attach", "u2", "--networks", "closed")
+	h.refuse(2, []string{"60-closed.conflist"}, "attach", "u2", "--primary=", "--networks", "closed")
 	h.must("detach", "u2")
 	h.conf = later
 }

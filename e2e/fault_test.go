@@ -142,7 +142,7 @@ func TestPluginMisbehaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			h.fake("fake", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": test.behaviour}})
-			h.refuse(1, test.words, append([]string{"attach", "m1", "--networks", "fake,storage"}, test.flags...)...)
+			h.refuse(1, test.words, append([]string{"attach", "m1", "--primary=", "--networks", "fake,storage"}, test.flags...)...)
 			sandbox.RequireNoPlugins(t)
 		})
 	}

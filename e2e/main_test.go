@@ -155,9 +155,12 @@ func (h *host) refuse(code int, words []string, args ...string) {
 	}
 }
 
-// attach attaches and returns the existing attachments.
+// attach attaches and returns the existing attachments. Without a primary the networks are enough.
 func (h *host) attach(args ...string) *hook.Allocation {
 	h.t.Helper()
+	if !slices.ContainsFunc(args, func(a string) bool { return slices.Contains([]string{"--primary", "--netns", "--file"}, a) }) {
+		args = append(slices.Clone(args), "--primary=")
+	}
 	var a hook.Allocation
 	text := h.must(append([]string{"attach", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(text), &a); err != nil {

@@ -98,7 +98,7 @@ func TestChosenMTUAtOnce(t *testing.T) {
 			for mtu := 1280; mtu < 1290; mtu++ {
 				elements = append(elements, fmt.Sprintf(`{"name": "dual", "mtu": %d}`, mtu))
 			}
-			if o := h.allocnet("attach", fmt.Sprint("u", i), "--networks", "["+strings.Join(elements, ",")+"]"); o.code != 0 {
+			if o := h.allocnet("attach", fmt.Sprint("u", i), "--primary=", "--networks", "["+strings.Join(elements, ",")+"]"); o.code != 0 {
 				t.Errorf("exit code %d: %s", o.code, o.stderr)
 			}
 		})
@@ -118,14 +118,14 @@ func TestFailedChosenMTU(t *testing.T) {
 	h.dual(1500, fakecni.Behaviour{})
 	h.attach("u1", "--networks", "dual")
 	for _, mtu := range []string{"68", "1279", "1501"} {
-		h.refuse(2, []string{"mtu", mtu, "1280"}, "attach", "u2", "--networks", `{"name": "dual", "mtu": `+mtu+`}`)
+		h.refuse(2, []string{"mtu", mtu, "1280"}, "attach", "u2", "--primary=", "--networks", `{"name": "dual", "mtu": `+mtu+`}`)
 	}
 	h.requireBridge(1500)
 	h.dual(1500, fakecni.Behaviour{Code: 7, Msg: "no"})
-	h.refuse(1, []string{"dual"}, "attach", "u2", "--networks", `{"name": "dual", "mtu": 1280}`)
+	h.refuse(1, []string{"dual"}, "attach", "u2", "--primary=", "--networks", `{"name": "dual", "mtu": 1280}`)
 	h.requireBridge(1500)
 	h.must("detach", "u1")
-	h.refuse(1, []string{"dual"}, "attach", "u2", "--networks", `{"name": "dual", "mtu": 1280}`) // no port is left
+	h.refuse(1, []string{"dual"}, "attach", "u2", "--primary=", "--networks", `{"name": "dual", "mtu": 1280}`) // no port is left
 	h.requireBridge(1500)
 }
 
@@ -136,7 +136,7 @@ func TestFailedChosenMTUOfTwo(t *testing.T) {
 	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
 	dir := t.TempDir()
 	h.dual(1500, fakecni.Behaviour{Mark: dir + "/begun", Await: dir + "/fail", Code: 7, Msg: "no"})
-	first := h.command("attach", "u1", "--networks", `{"name": "dual", "mtu": 1280}`)
+	first := h.command("attach", "u1", "--primary=", "--networks", `{"name": "dual", "mtu": 1280}`)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}

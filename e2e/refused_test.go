@@ -34,7 +34,7 @@ func TestMasterOfAnotherNetwork(t *testing.T) {
 	sandbox.WriteFile(t, h.conf+"/84-lan.conflist", `{"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "bridge", "bridge": "lan0", "promiscMode": true, "ipam": {"type": "static", "addresses": [{"address": "10.98.6.1/24"}]}}]}`)
 	sandbox.WriteFile(t, h.conf+"/85-on-lan.conflist", `{"cniVersion": "1.0.0", "name": "on-lan", "plugins": [{"type": "macvlan", "master": "lan0", "ipam": {"type": "static", "addresses": [{"address": "10.98.6.2/24"}]}}]}`)
 	defer sandbox.Run(t, "ip", "link", "delete", "lan0")
-	h.refuse(2, []string{`network "on-lan": the host has no link lan0: select network lan, which creates it`}, "attach", "m1", "--networks", "on-lan,lan")
+	h.refuse(2, []string{`network "on-lan": the host has no link lan0: select network lan, which creates it`}, "attach", "m1", "--primary=", "--networks", "on-lan,lan")
 	h.attach("m1", "--primary", "lan", "--networks", "on-lan")
 	h.must("check", "m1")
 	h.must("detach", "m1")
@@ -58,7 +58,7 @@ func TestRequestedAddress(t *testing.T) {
 	for address, want := range map[string]string{
 		"10.98.5.12": "has a lease", "10.98.5.9": "want one of 10.98.5.10 to 10.98.5.20", "10.98.6.12": "is not in a range",
 	} {
-		h.refuse(2, []string{`ips of network "chosen" as net1: ` + address + " ", want}, "attach", "c2", "--networks", element(address))
+		h.refuse(2, []string{`ips of network "chosen" as net1: ` + address + " ", want}, "attach", "c2", "--primary=", "--networks", element(address))
 	}
 	h.must("detach", "c1")
 }

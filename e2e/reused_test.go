@@ -31,7 +31,7 @@ func TestDetachOfReusedInterface(t *testing.T) {
 		if sandbox.PluginsHave(t, sandbox.InnerMaster) {
 			h.attach(id, "--networks", "inner@net1")
 		} else {
-			h.refuse(1, oldInnerMaster, "attach", id, "--networks", "inner@net1")
+			h.refuse(1, oldInnerMaster, "attach", id, "--primary=", "--networks", "inner@net1")
 		}
 		remove()
 	}

@@ -47,8 +47,10 @@ type Attachment struct {
 	Primary   bool   `json:"primary"`
 	// Task is Request.Task of the Extend that attached it.
 	Task string `json:"task,omitempty"`
-	// Phase is that of the record, or Reattaching.
+	// Phase is that of the record, Reattaching, or, from Engine.Current, Missing.
 	Phase state.Phase `json:"phase"`
+	// Missing is what is gone, in the phase Missing.
+	Missing string `json:"missing,omitempty"`
 	Observed
 	// Attempts is the number of ADD calls, or in phase "pending" of teardowns.
 	Attempts int       `json:"attempts"`

@@ -196,6 +196,8 @@ func (e *fakeEngine) List(context.Context) iter.Seq2[*hook.Allocation, error] {
 	}
 }
 
+func (e *fakeEngine) Current(a *hook.Allocation) *hook.Allocation { return a }
+
 func (e *fakeEngine) Inspect(_ context.Context, id string) ([]hook.Checked, error) {
 	e.inspected <- id
 	return nil, &hook.DamageError{Reason: id + " is damaged"}

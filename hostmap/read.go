@@ -22,6 +22,7 @@ import (
 // Engine is what Read asks for allocations; *hook.Engine has it.
 type Engine interface {
 	List(ctx context.Context) iter.Seq2[*hook.Allocation, error]
+	Current(a *hook.Allocation) *hook.Allocation
 	Inspect(ctx context.Context, id string) ([]hook.Checked, error)
 }
 
@@ -66,6 +67,7 @@ func (f *facts) readAllocations(ctx context.Context, h Host) error {
 			errs = append(errs, err)
 			continue
 		}
+		a = h.Engine.Current(a)
 		if h.Select != nil {
 			a = h.Select(a)
 		}

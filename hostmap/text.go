@@ -291,7 +291,7 @@ func pad(s string, columns int) string {
 }
 
 func phaseStyle(phase state.Phase) style {
-	return map[state.Phase]style{state.Adding: yellow, state.Attached: green, hook.Reattaching: red, state.Deleting: yellow, state.Pending: red}[phase]
+	return map[state.Phase]style{state.Adding: yellow, state.Attached: green, hook.Reattaching: red, state.Deleting: yellow, state.Pending: red, hook.Missing: red}[phase]
 }
 
 // style is the parameter of a terminal's SGR sequence; empty for the default.

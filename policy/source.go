@@ -115,11 +115,11 @@ func parse(t strictjson.Text) (Source, error) {
 	s := Source{File: t.Path}
 	members, err := t.Members()
 	if err != nil {
-		return s, refuse(fmt.Errorf("policy in %s: %w", t.Path, err))
+		return s, refuse(fmt.Errorf("policy in %w", t.Located(err)))
 	}
 	mistakes, err := t.Check(strictjson.Form{Of: "the policy", Into: &s.Rules, Exact: true})
 	if err != nil {
-		return s, refuse(fmt.Errorf("policy in %s: %w", t.Path, err))
+		return s, refuse(fmt.Errorf("policy in %w", t.Located(err)))
 	}
 	if len(mistakes) > 0 {
 		return s, refuse(mistakes[0])
@@ -130,7 +130,7 @@ func parse(t strictjson.Text) (Source, error) {
 		}
 	}
 	if err := json.Unmarshal(t.Data, &s.Rules); err != nil {
-		return s, refuse(fmt.Errorf("policy in %s: %s", t.Path, strings.TrimPrefix(err.Error(), "json: ")))
+		return s, refuse(fmt.Errorf("policy in %w", t.Located(err)))
 	}
 	return s, refuse(s.validate())
 }

@@ -81,7 +81,7 @@ func TestParseElementRefuses(t *testing.T) {
 		`{"name": "other"}`:     `networks.backup.name: "other": want "backup", or no name`,
 		`[]`:                    `networks.backup: is a JSON array, want object`,
 		`{"mtu": 1}`:            `networks.backup.mtu: "1": want at least 1280, and at most the network's MTU`,
-		`{"mtu": 1400} {}`:      `networks.backup: want one JSON value and nothing after it`,
+		`{"mtu": 1400} {}`:      `networks.backup: line 1, column 15: invalid JSON: invalid character '{' after top-level value`,
 		`{"mtu": 1, "mtu": 1}`:  `networks.backup: "mtu": duplicate key`,
 		`{"interface": "all"}`:  `networks.backup.interface: interface name "all" is reserved: the kernel has the settings of all interfaces under it`,
 		`{"portMappings": [1]}`: `networks.backup.portMappings: is a JSON number, want object`,

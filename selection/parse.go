@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/strictjson"
@@ -40,7 +39,10 @@ func ParseElement(name, s string) (Element, error) {
 	position := "networks." + name
 	e := Element{}
 	if strings.TrimSpace(s) != "" {
-		var err error
+		err := wellFormed(position, s, s)
+		if err != nil {
+			return Element{}, err
+		}
 		if e, err = decodeElement(position, []byte(s)); err != nil {
 			return Element{}, err
 		}
@@ -73,11 +75,15 @@ func parseShort(s string) ([]Element, error) {
 }
 
 func parseJSON(s string) ([]Element, error) {
+	list := s
 	if s[0] == '{' {
-		s = "[" + s + "]"
+		list = "[" + s + "]"
+	}
+	if err := wellFormed("networks", s, list); err != nil {
+		return nil, err
 	}
 	var items []json.RawMessage
-	if err := decode("networks", []byte(s), &items); err != nil {
+	if err := decode("networks", []byte(list), &items); err != nil {
 		return nil, err
 	}
 	var elements []Element
@@ -93,6 +99,20 @@ func parseJSON(s string) ([]Element, error) {
 		elements = append(elements, e)
 	}
 	return limited(elements)
+}
+
+// wellFormed returns an error with the place in s if the list, which is s or s in brackets, is no JSON.
+func wellFormed(position, s, list string) error {
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal([]byte(list), new(json.RawMessage)), &syntax) {
+		return nil
+	}
+	reason, offset := strictjson.Reason(syntax), syntax.Offset-int64(len(list)-len(s))/2
+	if offset > int64(len(s)) { // the bracket was not expected
+		reason = strictjson.Reason(io.ErrUnexpectedEOF)
+	}
+	line, column := strictjson.Position([]byte(s), &json.SyntaxError{Offset: offset})
+	return &Error{position, "", fmt.Sprintf("line %d, column %d: %s", line, column, reason)}
 }
 
 func limited(elements []Element) ([]Element, error) {
@@ -142,21 +162,12 @@ func decodeError(position string, err error) error {
 		if typed.Field != "" {
 			position += "." + typed.Field
 		}
-		return &Error{position, "", fmt.Sprintf("is a JSON %s, want %s", typed.Value, jsonType(typed.Type.Kind()))}
+		return &Error{position, "", strictjson.Reason(err)}
 	}
-	return &Error{position, "", "invalid JSON: " + strings.TrimPrefix(err.Error(), "json: ")}
-}
-
-func jsonType(kind reflect.Kind) string {
-	switch kind {
-	case reflect.Struct, reflect.Map:
-		return "object"
-	case reflect.Slice:
-		return "array"
-	case reflect.Int, reflect.Uint64:
-		return "number"
+	if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return &Error{position, strings.Trim(key, `"`), "unknown key"}
 	}
-	return kind.String()
+	return &Error{position, "", strictjson.Reason(err)}
 }
 
 // repeatedKey finds a duplicate key in an object: encoding/json would use the last

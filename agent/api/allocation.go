@@ -51,6 +51,8 @@ const (
 	Deleting Phase = "deleting"
 	// Pending: DEL and forced cleanup failed, and are retried.
 	Pending Phase = "pending"
+	// Missing: it is attached on record, and its namespace or its interface is gone.
+	Missing Phase = "missing"
 )
 
 // Attachment is one network of an allocation.
@@ -62,6 +64,8 @@ type Attachment struct {
 	// allocation itself.
 	Task  string `json:"task,omitempty"`
 	Phase Phase  `json:"phase"`
+	// Missing is what is gone, in the phase "missing".
+	Missing string `json:"missing,omitempty"`
 	// Addresses come from the interfaces in the sandbox first, by name.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       string         `json:"mac,omitempty"`

@@ -49,5 +49,8 @@ func (hostNetwork) List(context.Context) iter.Seq2[*hook.Allocation, error] {
 	return func(func(*hook.Allocation, error) bool) {}
 }
 
+// Current returns the allocation.
+func (hostNetwork) Current(a *hook.Allocation) *hook.Allocation { return a }
+
 // Ready returns hook.ErrNoStatus: there are no plugins to ask.
 func (hostNetwork) Ready(context.Context, *cniconf.Network) error { return hook.ErrNoStatus }

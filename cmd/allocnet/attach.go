@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,8 +22,9 @@ import (
 const attachLong = `Attach an allocation to its networks, and print the attachments.
 
 Without --netns, allocnet creates a namespace and pins it as /run/netns/ID; detach
-removes it. Without --primary, only the extra networks are attached, to a namespace
-that has its main network already.
+removes it. With --netns and without --primary, only the extra networks are attached, to
+a namespace that has its main network already. --primary= makes a namespace that has
+extra networks only.
 
 The set-up is all or nothing: if one network fails, the others are removed again.
 Transient errors are retried, three attempts in all. If a plugin says that it cannot have
@@ -33,7 +35,7 @@ prints the existing attachments. --file reads primary, networks, publish,
 dns and netns from a file in HCL.
 
 To attach an allocation that is set up to further networks, leave out --primary and
---netns; its existing attachments do not change.`
+--netns; its existing attachments do not change. An ID that is not set up is refused then.`
 
 // attachFlags are the flags of attach.
 type attachFlags struct {
@@ -76,12 +78,29 @@ func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, unix.SIGTERM)
 	defer stop()
+	if f.file == "" && !cmd.Flags().Changed("primary") {
+		if err := requirePrimary(ctx, engine, request); err != nil {
+			return err
+		}
+	}
 	allocation, err := s.reported(shown, func() (*hook.Allocation, error) { return engine.SetupOrExtend(ctx, request) })
 	if err != nil {
 		return err
 	}
 	s.retryLater(engine, cmd.ErrOrStderr())
 	return printAllocation(cmd.OutOrStdout(), allocation, s.json)
+}
+
+// requirePrimary refuses a new namespace with further networks alone: the ID may be mistyped.
+func requirePrimary(ctx context.Context, engine *hook.Engine, r hook.Request) error {
+	if r.Primary != nil || r.Netns != "" || len(r.Networks) == 0 {
+		return nil
+	}
+	if _, err := engine.Status(ctx, r.ID); !errors.Is(err, state.ErrNotFound) {
+		return nil // that of a record that cannot be read comes from the engine
+	}
+	return &hook.RequestError{Field: "primary", Reason: fmt.Sprintf("allocation %s is not set up, so there is nothing to add networks to: add --primary NETWORK to set it up, "+
+		"--netns PATH if a namespace has its main network already, or --primary= for a new namespace without one", r.ID)}
 }
 
 // load returns the request of the flags, or of the file.

@@ -143,7 +143,7 @@ func fullTable(allocations []*hook.Allocation, short map[string]string) table {
 		for _, n := range a.Attachments {
 			t = append(t, []cell{
 				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), text(orDash(strings.Join(texts(n.Addresses), ","))),
-				text(orDash(n.MAC)), text(orDash(strings.Join(texts(n.Ports), ","))), phaseCell(n.Phase), text(age(time.Since(n.Created))),
+				text(orDash(n.MAC)), text(orDash(strings.Join(texts(n.Ports), ","))), phaseCell(n), text(age(time.Since(n.Created))),
 			})
 		}
 	}
@@ -160,16 +160,20 @@ func stackedTable(allocations []*hook.Allocation, short map[string]string) table
 				stack = []string{"-"}
 			}
 			t = append(t, []cell{
-				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), coloured("", stack...), phaseCell(n.Phase), text(age(time.Since(n.Created))),
+				text(cmp.Or(short[a.ID], a.ID)), text(n.Interface), text(n.Network), coloured("", stack...), phaseCell(n), text(age(time.Since(n.Created))),
 			})
 		}
 	}
 	return t
 }
 
-func phaseCell(p state.Phase) cell {
-	colours := map[state.Phase]colour{state.Adding: yellow, state.Attached: green, hook.Reattaching: red, state.Deleting: yellow, state.Pending: red}
-	return cell{[]string{string(p)}, colours[p]}
+func phaseCell(a hook.Attachment) cell {
+	colours := map[state.Phase]colour{state.Adding: yellow, state.Attached: green, hook.Reattaching: red, state.Deleting: yellow, state.Pending: red, hook.Missing: red}
+	text := string(a.Phase)
+	if a.Missing != "" {
+		text += ": " + a.Missing
+	}
+	return cell{[]string{text}, colours[a.Phase]}
 }
 
 func texts[T fmt.Stringer](items []T) []string {

@@ -19,7 +19,9 @@ shows the momentary state of an allocation that is being set up or torn down. Th
 first characters of an ID are enough if no other ID begins with them.
 
 Phases: adding (set-up in flight or interrupted), attached, deleting (teardown in
-flight or interrupted), pending (teardown failed; detach retries).
+flight or interrupted), pending (teardown failed; detach retries), reattaching (a
+repair detached it and has not attached it again), missing (attached on record, but its
+namespace or interface is gone: "allocnet repair" or "allocnet gc").
 
 On a terminal, Nomad's IDs are shortened, and the table is made to fit; --full shows
 all columns with complete IDs, as a pipe gets them. NO_COLOR turns colours off.
@@ -87,7 +89,7 @@ func (f *statusFlags) viewOne(ctx context.Context, engine *hook.Engine, prefix s
 	if err != nil {
 		return view{}, err
 	}
-	if a = f.selected(a); a == nil {
+	if a = f.selected(engine.Current(a)); a == nil {
 		return view{}, usage(fmt.Errorf("allocation %s has no attachment that the filters select", id))
 	}
 	v := f.view([]*hook.Allocation{a}, []string{id})
@@ -107,7 +109,7 @@ func (f *statusFlags) viewAll(ctx context.Context, engine *hook.Engine) (view, e
 			continue
 		}
 		ids = append(ids, a.ID)
-		if a = f.selected(a); a != nil {
+		if a = f.selected(engine.Current(a)); a != nil {
 			selected = append(selected, a)
 		}
 	}

@@ -68,7 +68,7 @@ func TestEvents(t *testing.T) {
 	h.fake("refusing", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Code: 7, Msg: "no such VLAN"}}})
 	for _, args := range []string{
 		"attach e1 --primary web --networks busy", "detach e1", "detach e1",
-		"attach e2 --primary web --networks refusing", "attach e3 --networks none",
+		"attach e2 --primary web --networks refusing", "attach e3 --primary= --networks none",
 		"attach e4 --primary web", "attach e5 --primary web",
 	} {
 		h.allocnet(strings.Fields(args)...)

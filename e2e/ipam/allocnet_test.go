@@ -74,7 +74,7 @@ func (h *host) must(args ...string) string {
 func (h *host) attach(args ...string) *hook.Allocation {
 	h.Helper()
 	var a hook.Allocation
-	if err := json.Unmarshal([]byte(h.must(append([]string{"attach", "--json"}, args...)...)), &a); err != nil {
+	if err := json.Unmarshal([]byte(h.must(append([]string{"attach", "--json", "--primary="}, args...)...)), &a); err != nil {
 		h.Fatal(err)
 	}
 	return &a
@@ -113,7 +113,7 @@ func TestAllocnet(t *testing.T) {
 func (h *host) requireRequested() {
 	h.Helper()
 	for address, word := range map[string]string{"10.60.0.3": "10.60.0.32/28", "192.0.2.1": "not in a range"} {
-		if out, err := h.allocnet("attach", "a2", "--networks", `[{"name": "one", "ips": ["`+address+`"]}]`); err == nil || !strings.Contains(out, word) {
+		if out, err := h.allocnet("attach", "a2", "--primary=", "--networks", `[{"name": "one", "ips": ["`+address+`"]}]`); err == nil || !strings.Contains(out, word) {
 			h.Errorf("%s: %v: %s, want that it is refused and %q", address, err, out, word)
 		}
 	}
@@ -121,7 +121,7 @@ func (h *host) requireRequested() {
 	if got := a.Attachments[0].Addresses; len(got) == 0 || !slices.Contains(got, netip.MustParsePrefix("10.60.0.40/24")) {
 		h.Errorf("got %v, want 10.60.0.40", got)
 	}
-	if out, err := h.allocnet("attach", "a3", "--networks", `[{"name": "two", "ips": ["10.60.0.40"]}]`); err == nil || !strings.Contains(out, "has a lease") {
+	if out, err := h.allocnet("attach", "a3", "--primary=", "--networks", `[{"name": "two", "ips": ["10.60.0.40"]}]`); err == nil || !strings.Contains(out, "has a lease") {
 		h.Errorf("an address that another has: %v: %s", err, out)
 	}
 	h.must("detach", "a2")
@@ -131,7 +131,7 @@ func (h *host) requireRequested() {
 // nothing records any more, although two networks use the pool.
 func (h *host) requireForcedCleanup() {
 	h.Helper()
-	h.must("attach", "a4", "--networks", "one,two")
+	h.must("attach", "a4", "--primary=", "--networks", "one,two")
 	sandbox.Run(h, "ip", "netns", "delete", "a4")
 	h.must("gc")
 	if left := h.leases(); len(left) > 0 {
@@ -157,7 +157,7 @@ func TestStoreDoesNotAnswer(t *testing.T) {
 	sandbox.WriteFile(t, conf+"/agent.hcl", "ipam {}\nnomad {\n address = \""+address+"\"\n node_id = \"0b2e7b1c-94c2-4c2a-8a0e-5a4e1d0c9f01\"\n}\n")
 	h := &host{pool: newPool(t, map[string]any{"ranges": dual, "configDir": conf}), conf: t.TempDir(), records: t.TempDir()}
 	sandbox.WriteFile(t, h.conf+"/net.conflist", h.network("1.1.0", "net", bridge))
-	out, err := h.allocnet("attach", "a1", "--networks", "net")
+	out, err := h.allocnet("attach", "a1", "--primary=", "--networks", "net")
 	if err == nil || !strings.Contains(out, address) || !strings.Contains(out, "a1: waiting for the plugins of net\n") || strings.Contains(out, "trying again") {
 		t.Errorf("attach: %v: %s\nwant one attempt, what it waits for, and an error that names %s", err, out, address)
 	}

@@ -120,7 +120,7 @@ func attachAll(t *testing.T, hosts map[string]*host) {
 	var group errgroup.Group
 	for id, h := range hosts {
 		group.Go(func() error {
-			out, err := h.allocnet("attach", id, "--networks", "net")
+			out, err := h.allocnet("attach", id, "--primary=", "--networks", "net")
 			if err != nil {
 				return fmt.Errorf("attach %s: %w: %s", id, err, out)
 			}
@@ -202,7 +202,7 @@ func TestRoutedDefaultRoute(t *testing.T) {
 	h := routedHost(t, hook.ExecutorAuto, "", gateway, nil, map[string]any{"subnet": "10.71.0.0/24"}, map[string]any{"subnet": "fd71::/64"})
 	network := strings.Replace(h.network("1.1.0", "net", gateway), `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`, 1)
 	sandbox.WriteFile(t, h.conf+"/net.conflist", network)
-	h.must("attach", "d1", "--networks", `[{"name": "net", "default-route": []}]`)
+	h.must("attach", "d1", "--primary=", "--networks", `[{"name": "net", "default-route": []}]`)
 	defer h.must("detach", "d1")
 	h.must("check", "d1")
 	for family, want := range map[string]string{"-4": "10.71.0.1", "-6": "fd71::1"} {

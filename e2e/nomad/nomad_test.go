@@ -148,7 +148,7 @@ func (a *agent) warm() {
 	a.Helper()
 	a.run("warm", group{port: publish, selects: `"storage,vlan,mgmt,backup,dynamic,tiny,names"`})
 	a.Stop("warm")
-	sandbox.Run(a, allocnet, "attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
+	sandbox.Run(a, allocnet, "attach", "warm", "--primary=", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
 	sandbox.Run(a, allocnet, "detach", "warm")
 }
 

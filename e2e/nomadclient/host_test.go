@@ -103,7 +103,7 @@ var warm sync.Once
 func (h *host) warm() {
 	h.Helper()
 	h.stop(h.one(group("warm", args{"networks": "storage,vlan,mgmt,backup,dynamic,tiny,names"})))
-	h.allocnet("attach", "warm", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
+	h.allocnet("attach", "warm", "--primary=", "--networks", "closed", "--namespace", "prod", "--conf-dir", ownDir, "--plugin-dir", sandbox.PluginDir())
 	h.allocnet("detach", "warm")
 	if err := os.MkdirAll("/var/lib/allocnet/job-networks", 0o700); err != nil { // the agent's
 		h.Fatal(err)

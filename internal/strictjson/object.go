@@ -18,6 +18,8 @@ type Text struct {
 	// Line is that of the first byte, from 1.
 	Line int
 	Data json.RawMessage
+	// IsPart is whether there may be more before it in its first line.
+	IsPart bool
 }
 
 // Member is a key of an object with its value.
@@ -63,7 +65,7 @@ func split(t Text, open json.Delim, want string, begin func(*json.Decoder) (Memb
 		if err := decoder.Decode(&m.Value.Data); err != nil {
 			return nil, err
 		}
-		m.Value.Path, m.Value.Line = t.Path, t.lineAt(decoder.InputOffset()-int64(len(m.Value.Data)))
+		m.Value.Path, m.Value.IsPart, m.Value.Line = t.Path, true, t.lineAt(decoder.InputOffset()-int64(len(m.Value.Data)))
 		members = append(members, m)
 	}
 	if _, err := decoder.Token(); err != nil {

@@ -94,8 +94,11 @@ func (v *visitor) visit(body ast.Node, of *ast.FuncType) {
 }
 
 func (v *visitor) boolean(x ast.Expr) {
-	v.always(x, "true")
-	v.always(x, "false")
+	for _, value := range []string{"true", "false"} {
+		if v.textOf(x.Pos(), x.End()) != value {
+			v.always(x, value)
+		}
+	}
 }
 
 // always makes an operand constant. This is harder to notice than its negation, and than another operator.

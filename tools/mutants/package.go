@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -41,6 +40,7 @@ const maxMemory = 4 << 30
 type packageTests struct {
 	dir, temporary string
 	limit          time.Duration
+	output         bytes.Buffer // of the last tests
 }
 
 // newPackage builds the tests of a package once, with all mutants of the list that can be built, which it returns. It fails
@@ -49,7 +49,7 @@ func newPackage(ctx context.Context, dir string, mutants []mutant) (*packageTest
 	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: maxMemory, Max: maxMemory}); err != nil {
 		return nil, nil, err
 	}
-	temporary, err := os.MkdirTemp("", "mutants-")
+	temporary, err := os.MkdirTemp("/tmp", "mutants-") // tests look at their program, and their sandbox covers that of this one
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,13 +61,13 @@ func newPackage(ctx context.Context, dir string, mutants []mutant) (*packageTest
 	began := time.Now()
 	if got := p.test(ctx, 0); got != survived {
 		p.close()
-		return nil, nil, errors.New("its tests fail without a mutant")
+		return nil, nil, fmt.Errorf("its tests fail without a mutant: %s", p.output.Bytes())
 	}
 	p.limit = 20*time.Second + 5*time.Since(began)
 	return p, mutants, nil
 }
 
-func (p *packageTests) close() { _ = os.RemoveAll(p.temporary) } // temporary files end with the sandbox, too
+func (p *packageTests) close() { _ = os.RemoveAll(p.temporary) } // it is of /tmp
 
 // place matches where the compiler found an error.
 var place = regexp.MustCompile(`(?m)^(?:.*/)?([^/\s]+\.go):(\d+):`)
@@ -153,7 +153,7 @@ func (p *packageTests) pass(ctx context.Context, number int, selection string) b
 	cmd.Dir = p.dir
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, roottest.Sandbox+"=") }), fmt.Sprintf("MUTANT=%d", number))
 	cmd.WaitDelay = time.Second
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
+	p.output.Reset()
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
 	return cmd.Run() == nil
 }

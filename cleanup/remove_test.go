@@ -123,6 +123,7 @@ func TestNftRuleGone(t *testing.T) {
 	}
 	tx := rules.NewTransaction()
 	tx.Delete(&knftables.Rule{Chain: "hostports", Handle: &found.Objects[0].nft.handle})
+	tx.Add(&knftables.Chain{Name: "second"})
 	if err := rules.Run(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +133,12 @@ func TestNftRuleGone(t *testing.T) {
 	if left := rules.Dump(); strings.Contains(left, `"a1"`) || !strings.Contains(left, `"a2"`) {
 		t.Errorf("the rules are\n%s", left)
 	}
+	table := found.Objects[2].nft.table
 	together := []Object{
-		{nft: &nftObject{table: found.Objects[2].nft.table, chain: "hostports", whole: true}}, found.Objects[2],
+		{nft: &nftObject{table: table, chain: "hostports", whole: true}}, {nft: &nftObject{table: table, chain: "second", whole: true}}, found.Objects[2],
 	}
-	if errs := together[0].nft.table.remove(t.Context(), f, together); errors.Join(errs...) != nil || together[0].nft.whole || rules.LastTransaction.NumOperations() != 3 {
-		t.Errorf("%v: want a rule, then its chain, in one transaction of three operations: %s", errs, rules.LastTransaction)
+	if errs := table.remove(t.Context(), f, together); errors.Join(errs...) != nil || together[0].nft.whole || rules.LastTransaction.NumOperations() != 5 {
+		t.Errorf("%v: want a rule, then the chains, in one transaction of five operations: %s", errs, rules.LastTransaction)
 	}
 	f.errs["nft cni_hostport"] = errFake
 	if failures := found.remove(t.Context(), found.Objects); len(failures) != 3 || !errors.Is(failures[0], errFake) {

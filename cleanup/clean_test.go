@@ -74,7 +74,7 @@ func TestFailedReturn(t *testing.T) {
 	}
 }
 
-// TestFormOfFiles: a file of another form is told, and is nobody's. A directory that is missing has none.
+// TestFormOfFiles: a file of another form is told, and has no owner. A directory that is missing has none.
 func TestFormOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir+"/notes", "x")

@@ -317,7 +317,7 @@ func TestGivenAwayMeanwhile(t *testing.T) {
 	}
 }
 
-// TestPinnedMeanwhile: the namespace of a name proves life, whoever made it since the scan.
+// TestPinnedMeanwhile: the namespace of a name proves life, also one that was made since the scan.
 func TestPinnedMeanwhile(t *testing.T) {
 	f, c, _ := leased(t)
 	c.RefreshLive = func(context.Context) (Live, error) {

@@ -39,7 +39,7 @@ func run(count, seed int) int {
 		if strings.HasPrefix(argument, "-test.") { // the sandbox's
 			continue
 		}
-		new, err := try(ctx, argument, count, seed)
+		new, err := attempt(ctx, argument, count, seed)
 		if err != nil {
 			_, _ = fmt.Fprintf(os.Stderr, "%s: %v\n", argument, err)
 			return 1
@@ -53,8 +53,8 @@ func run(count, seed int) int {
 	return 0
 }
 
-// try tries mutants of a package, of a file, or of FILE:LINE, and returns how many results differ from the accepted ones.
-func try(ctx context.Context, argument string, count, seed int) (failed int, err error) {
+// attempt runs the tests with mutants of a package, of a file, or of FILE:LINE, and returns how many results differ from the accepted ones.
+func attempt(ctx context.Context, argument string, count, seed int) (failed int, err error) {
 	mutants, err := mutantsAt(argument)
 	if err != nil {
 		return 0, err

@@ -6,6 +6,10 @@ package cleanup
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/allocnet/allocnet/state"
@@ -33,5 +37,73 @@ func TestUnknownPlugins(t *testing.T) {
 				t.Errorf("%v, want plugin %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestFailureOfNone: what could not be removed, and is of no known allocation, may be any one's.
+func TestFailureOfNone(t *testing.T) {
+	a, b := leftover(`{"type": "bridge"}`), leftover(`{"type": "bridge"}`)
+	b.Allocation.ID = "b"
+	if errs := catalogue.outcomes([]state.Leftover{a, b}, []Failure{{Object{}, errFake}}, nil); !errors.Is(errs[0], errFake) || !errors.Is(errs[1], errFake) {
+		t.Errorf("%v, want the error for both", errs)
+	}
+	if errs := catalogue.outcomes([]state.Leftover{a, b}, []Failure{{Object{Owner: ownerOf("web", "b", "eth0")}, errFake}}, nil); errs[0] != nil || !errors.Is(errs[1], errFake) {
+		t.Errorf("%v, want the error for one", errs)
+	}
+}
+
+// TestFailedReturn: a device or an interface that stays in its namespace is an error, and where the namespace is gone
+// there is no interface.
+func TestFailedReturn(t *testing.T) {
+	f := newFakeSystem()
+	inside := state.Allocation{ID: "a1", Netns: "/run/netns/a1"}
+	if err := (&link{name: "eth0", in: &inside}).remove(f); err != nil {
+		t.Errorf("an interface of a namespace that is gone: %v", err)
+	}
+	f.addNamespace(inside.Netns, "1", "10.0.0.2/24")
+	f.errs["return device"], f.errs["remove interface"] = errFake, errFake
+	if err := (&device{in: inside}).remove(f); !errors.Is(err, errFake) {
+		t.Errorf("a device that stays: %v", err)
+	}
+	if err := (&link{name: "eth0", in: &inside}).remove(f); !errors.Is(err, errFake) {
+		t.Errorf("an interface that stays: %v", err)
+	}
+	f.errs["open namespace"] = errFake
+	if err := (&link{name: "eth0", in: &inside}).remove(f); !errors.Is(err, errFake) || len(f.calls) != 2 {
+		t.Errorf("a namespace that cannot be opened: %v, calls %q", err, f.calls)
+	}
+}
+
+// TestFormOfFiles: a file of another form is told, and has no owner. A directory that is missing has none.
+func TestFormOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/notes", "x")
+	p := filePattern{name: regexp.MustCompile(`^(?P<id>.+)_(?P<interface>.+)$`), want: "ID_INTERFACE"}
+	if found := p.scan(dir, "file"); len(found.Objects) != 0 || len(found.Problems) != 1 {
+		t.Errorf("objects %v, problems %v, want one problem", found.Objects, found.Problems)
+	}
+	if found := p.scan(dir+"/missing", "file"); len(found.Problems) != 0 {
+		t.Errorf("problems %v of a directory that is missing", found.Problems)
+	}
+}
+
+// TestEachLeak: a plugin may leave several kinds.
+func TestEachLeak(t *testing.T) {
+	a, b := &leak{}, &leak{}
+	if all := slices.Collect(catalog{{leaves: []*leak{a, b}}, {leaves: []*leak{a}}}.leaks()); !slices.Equal(all, []*leak{a, b}) {
+		t.Errorf("%d leaks, want both once", len(all))
+	}
+}
+
+// TestNamespaceBehindLink: a namespace that a path leads to exists.
+func TestNamespaceBehindLink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ns")
+	if err := os.Symlink("/proc/self/ns/net", path); err != nil {
+		t.Fatal(err)
+	}
+	for path, lost := range map[string]bool{path: false, path + "-gone": true, "/proc/0/ns/net": false, "": false} {
+		if got := (cached{Netns: path}).lostNamespace(); got != lost {
+			t.Errorf("%q is lost: %t", path, got)
+		}
 	}
 }

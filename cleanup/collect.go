@@ -162,7 +162,7 @@ func (c *Collector) removeBatch(ctx context.Context, ids []string, byAllocation 
 	var objects []Object
 	for _, id := range ids {
 		_, known := slices.BinarySearch(recorded, id)
-		if known || live(id) != "" || netns.Exists(filepath.Join(netns.DefaultDir, id)) || slices.ContainsFunc(byAllocation[id], Object.isGone) {
+		if known || live(id) != "" || c.host.orDefault().kernel.exists(filepath.Join(netns.DefaultDir, id)) || slices.ContainsFunc(byAllocation[id], Object.isGone) {
 			report.spared = append(report.spared, id)
 			continue
 		}

@@ -90,6 +90,9 @@ func TestCollect(t *testing.T) {
 	if len(progress) != 2 || progress[0] != 3 || progress[1] != 3 {
 		t.Errorf("progress %v, want 3 of 3", progress)
 	}
+	if report.Alive != "" {
+		t.Errorf("no allocation is asked for, and one lives: %s", report.Alive)
+	}
 	if got := reasons(report, a2); got != "its owner is unknown" {
 		t.Errorf("a chain without proof: %s", got)
 	}
@@ -169,6 +172,18 @@ func TestExamine(t *testing.T) {
 					}
 				}
 			}},
+		"set up since its record was read": {want: "its allocation is on record and lives",
+			prepare: func(t *testing.T, f *fakeSystem, c *Collector) {
+				f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+				record(t, c, recordedA1, setUpIn(state.Adding))
+				f.opened = func(path string) {
+					if path == "/run/netns/a1" {
+						record(t, c, recordedA1, setUpIn(state.Attached))
+					}
+				}
+			}},
+		"live, in an unknown network": {live: func(string) string { return "Nomad" }, want: "its allocation lives: Nomad",
+			prepare: func(_ *testing.T, _ *fakeSystem, c *Collector) { c.ConfDirs = nil }},
 		"address in use": {want: "its address 10.0.0.2 is in use in /run/netns/other",
 			prepare: func(_ *testing.T, f *fakeSystem, _ *Collector) {
 				f.addNamespace("/run/netns/other", "2", "10.0.0.2/24")
@@ -286,6 +301,49 @@ func TestTornDownMeanwhile(t *testing.T) {
 	report, err := c.Collect(t.Context(), Scope{}, NoneLive)
 	if err != nil || report.Removed > 0 || len(report.Gone()) > 0 || f.made("iptables-nft-restore") {
 		t.Errorf("removed %d, gone %v, calls %q, %v: want nothing removed", report.Removed, report.Gone(), f.calls, err)
+	}
+}
+
+// TestGivenAwayMeanwhile: a rule of an address that another allocation has leased since the scan is that one's.
+func TestGivenAwayMeanwhile(t *testing.T) {
+	f, c, lease := leased(t)
+	c.RefreshLive = func(context.Context) (Live, error) {
+		writeFile(t, lease, "b1\r\neth0")
+		return NoneLive, nil
+	}
+	report, err := c.Collect(t.Context(), Scope{}, NoneLive)
+	if err == nil || !strings.Contains(err.Error(), "has changed") || f.made("iptables-nft-restore") || !exists(lease) {
+		t.Errorf("failures %v, calls %q, %v: want the lease and its rules kept", report.Failures, f.calls, err)
+	}
+}
+
+// TestPinnedMeanwhile: the namespace of a name proves life, also one that was made since the scan.
+func TestPinnedMeanwhile(t *testing.T) {
+	f, c, _ := leased(t)
+	c.RefreshLive = func(context.Context) (Live, error) {
+		f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+		return NoneLive, nil
+	}
+	report, err := c.Collect(t.Context(), Scope{}, NoneLive)
+	if err != nil || report.Removed > 0 || f.made("iptables-nft-restore") {
+		t.Errorf("removed %d, calls %q, %v: want nothing removed", report.Removed, f.calls, err)
+	}
+}
+
+// TestNotAskedAgain: nothing is removed where the live set or the leases cannot be read, and it is an error.
+func TestNotAskedAgain(t *testing.T) {
+	f, c, lease := leased(t)
+	c.RefreshLive = func(context.Context) (Live, error) { return nil, errFake }
+	if report, err := c.Collect(t.Context(), Scope{}, NoneLive); !errors.Is(err, errFake) || report.Removed > 0 || f.made("iptables-nft-restore") {
+		t.Errorf("removed %d without a live set, %v", report.Removed, err)
+	}
+	c.RefreshLive = nil
+	lock := filepath.Dir(lease) + "/lock"
+	if err := errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := c.Collect(t.Context(), Scope{}, NoneLive); err == nil || report.Removed > 0 || len(report.Failures) == 0 || f.made("iptables-nft-restore") {
+		t.Errorf("removed %d without the lock of leases, failures %v, %v", report.Removed, report.Failures, err)
 	}
 }
 

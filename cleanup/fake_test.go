@@ -123,7 +123,10 @@ func (f *fakeSystem) nftables(family knftables.Family, table string) (knftables.
 	if !ok {
 		return nil, fmt.Errorf("nft: %w", exec.ErrNotFound)
 	}
-	return fake, f.errs["nft "+table]
+	if err := f.errs["nft "+table]; err != nil {
+		return nil, err
+	}
+	return fake, nil
 }
 
 // listTable prints a table as nft does.
@@ -228,6 +231,8 @@ func (f *fakeSystem) open(path string) (namespace, error) {
 	}
 	return ns, f.errs["open namespace"]
 }
+
+func (f *fakeSystem) exists(path string) bool { return f.namespaced[path] != nil }
 
 // fakeNamespace is a network namespace with one interface.
 type fakeNamespace struct {

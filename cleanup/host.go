@@ -84,6 +84,7 @@ type kernel interface {
 	// namespaces returns all but the caller's. The error joins those of the ones that cannot be looked into.
 	namespaces() ([]netns.Place, error)
 	open(path string) (namespace, error)
+	exists(path string) bool
 }
 
 // namespace is an open network namespace.
@@ -142,5 +143,7 @@ func (system) deleteFlows(family netlink.InetFamily, filters []netlink.CustomCon
 }
 
 func (system) namespaces() ([]netns.Place, error) { return netns.Others() }
+
+func (system) exists(path string) bool { return netns.Exists(path) }
 
 func (system) open(path string) (namespace, error) { return netns.Open(path) }

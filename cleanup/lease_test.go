@@ -26,6 +26,7 @@ func TestReadLease(t *testing.T) {
 		"fd00::2":  {"a1\r\neth0", ownerOf("web", "a1", "eth0"), ""},
 		"10.0.0.3": {"a1", ownerOf("web", "a1", ""), ""}, // of an old host-local
 		"10.0.0.4": {"", Owner{}, "want a container ID"},
+		"10.0.0.6": {"a1\r\neth0\r\nnet1", Owner{}, "want a container ID"},
 		"10.0.0.5": {"../x\r\neth0", Owner{}, "want a container ID"},
 		"notes":    {"a1\r\neth0", Owner{}, "not an address"},
 	} {

@@ -6,6 +6,7 @@ package cleanup
 import (
 	"cmp"
 	"errors"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,6 +93,25 @@ func TestChainRemovedMeanwhile(t *testing.T) {
 	}
 }
 
+// contested is a host on which another process changes rules: the first attempt to delete one fails.
+type contested struct{ *fakeSystem }
+
+func (c contested) DeleteIfExists(table, chain string, rule ...string) error {
+	err := c.fakeSystem.DeleteIfExists(table, chain, rule...)
+	delete(c.errs, "delete")
+	return err
+}
+
+// TestSecondAttempt: a rule that another process removed between iptables' check and its deletion is gone.
+func TestSecondAttempt(t *testing.T) {
+	f := newFakeSystem()
+	f.errs["delete"] = errFake
+	c := &chain{table: "nat", name: "CNI-a"}
+	if err := c.removeRule(contested{f}, rule{table: "nat", chain: "POSTROUTING", words: []string{"-A", "POSTROUTING"}}); err != nil || len(f.calls) != 2 {
+		t.Errorf("%v after the calls %q", err, f.calls)
+	}
+}
+
 // TestNftRuleGone: the transaction fails where a rule is gone, and the others are
 // removed all the same.
 func TestNftRuleGone(t *testing.T) {
@@ -103,6 +123,7 @@ func TestNftRuleGone(t *testing.T) {
 	}
 	tx := rules.NewTransaction()
 	tx.Delete(&knftables.Rule{Chain: "hostports", Handle: &found.Objects[0].nft.handle})
+	tx.Add(&knftables.Chain{Name: "second"})
 	if err := rules.Run(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +132,13 @@ func TestNftRuleGone(t *testing.T) {
 	}
 	if left := rules.Dump(); strings.Contains(left, `"a1"`) || !strings.Contains(left, `"a2"`) {
 		t.Errorf("the rules are\n%s", left)
+	}
+	table := found.Objects[2].nft.table
+	together := []Object{
+		{nft: &nftObject{table: table, chain: "hostports", whole: true}}, {nft: &nftObject{table: table, chain: "second", whole: true}}, found.Objects[2],
+	}
+	if errs := table.remove(t.Context(), f, together); errors.Join(errs...) != nil || together[0].nft.whole || rules.LastTransaction.NumOperations() != 5 {
+		t.Errorf("%v: want a rule, then the chains, in one transaction of five operations: %s", errs, rules.LastTransaction)
 	}
 	f.errs["nft cni_hostport"] = errFake
 	if failures := found.remove(t.Context(), found.Objects); len(failures) != 3 || !errors.Is(failures[0], errFake) {
@@ -172,10 +200,13 @@ func TestPublishedFlows(t *testing.T) {
 	c := Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
 	l := leftover(`{"type": "portmap"}`)
 	l.Suspects[0].Attachment.CapabilityArgs = map[string]any{"portMappings": []map[string]any{
-		{"hostPort": 53, "protocol": "UDP"}, {"hostPort": 80, "protocol": "tcp"},
+		{"hostPort": 53, "protocol": "UDP"}, {"hostPort": 80, "protocol": "tcp"}, {"hostPort": 123, "protocol": "udp"},
 	}}
-	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil || !f.made("delete flows 2 1") {
-		t.Errorf("%v, calls %q, want one flow of IPv4 deleted", errs[0], f.calls)
+	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil || !f.made("delete flows 2 2") {
+		t.Errorf("%v, calls %q, want two flows of IPv4 deleted", errs[0], f.calls)
+	}
+	if err := deleteFlows(f, []flow{{53, netip.MustParseAddr("fd00::2")}}); err != nil || !f.made("delete flows 10 1") {
+		t.Errorf("%v, calls %q, want one flow of IPv6 deleted", err, f.calls)
 	}
 	f.errs["delete flows"] = errFake
 	if errs := c.Clean(t.Context(), []state.Leftover{l}); !errors.Is(errs[0], errFake) {

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/resolvconf"
+	"github.com/allocnet/allocnet/state"
 )
 
 // TestResolvConf: the file of a dead allocation is removed, also without a record. Those of
@@ -61,5 +63,27 @@ func TestResolvConf(t *testing.T) {
 	}
 	if want := []string{"foreign", "lives", "recorded"}; !slices.Equal(left, want) {
 		t.Errorf("left are %q, want %q", left, want)
+	}
+}
+
+// TestCleanerKeepsResolvConf: the file of a namespace goes with the namespace, which forced cleanup leaves to the engine.
+func TestCleanerKeepsResolvConf(t *testing.T) {
+	f := resolvconf.File{Dir: t.TempDir(), Name: "a1"}
+	if err := f.Write(resolvconf.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	h := newFakeSystem().host(catalogue.within(t.TempDir()))
+	h.resolvConfDir = f.Dir
+	c := Cleaner{CacheDir: t.TempDir(), host: h}
+	if errs := c.Clean(t.Context(), []state.Leftover{leftover(`{"type": "bridge"}`)}); errs[0] != nil || !exists(f.Path()) {
+		t.Errorf("%v, the file is there: %t", errs[0], exists(f.Path()))
+	}
+}
+
+// TestResolvConfStays: what cannot be removed is an error.
+func TestResolvConfStays(t *testing.T) {
+	f := resolvconf.File{Dir: t.TempDir(), Name: strings.Repeat("a", 256)} // longer than a name may be
+	if err := (Object{resolvConf: &f}).removeFile(); err == nil {
+		t.Error("no error")
 	}
 }

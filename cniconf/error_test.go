@@ -5,9 +5,11 @@ package cniconf
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -25,8 +27,8 @@ func TestErrors(t *testing.T) {
 		{BrokenFile{Path: "/c/b.conf", Err: fs.ErrPermission}, errdefs.Failed, "/c/b.conf: permission denied"},
 		{&NotFoundError{Name: "a", Dirs: []string{"/c", "/d"}}, errdefs.Refused, `unknown network "a": /c, /d offers none`},
 		{
-			&NotFoundError{Name: "a", Dirs: []string{"/c"}, Known: []string{"A", "b"}, Broken: []BrokenFile{broken}}, errdefs.Refused,
-			`unknown network "a": /c offers A, b; did you mean "A"?; not usable: /c/b.conf:3:7: invalid`,
+			&NotFoundError{Name: "a", Dirs: []string{"/c"}, Known: []string{"b", "A"}, Broken: []BrokenFile{broken}}, errdefs.Refused,
+			`unknown network "a": /c offers b, A; did you mean "A"?; not usable: /c/b.conf:3:7: invalid`,
 		},
 		{
 			&MissingPluginError{Network: "a", Missing: map[string]string{"y": "is not executable", "x": "is not installed"}, Dirs: []string{"/p", "/q"}}, errdefs.Refused,
@@ -78,6 +80,40 @@ func TestParseNetwork(t *testing.T) {
 		if _, err := ParseNetwork("x", []byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// TestListOfOne: a list of plugins comes before the type of a single one, and the configuration of a single plugin keeps
+// what a plugin reads.
+func TestListOfOne(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"cniVersion": "1.0.0", "name": "a", "type": "x", "plugins": [{"type":"bridge"}]}`:      `{"type":"bridge"}`,
+		`{"cniVersion": "1.0.0", "name": "a", "disableCheck": true, "mtu": 1, "type": "bridge"}`: `{"cniVersion":"1.0.0","mtu":1,"name":"a","type":"bridge"}`,
+	} {
+		list, err := ParseList([]byte(text))
+		if err != nil || len(list.Plugins) != 1 || string(list.Plugins[0].Bytes) != want {
+			t.Errorf("%s: %+v, %v, want %s", text, list, err, want)
+		}
+	}
+}
+
+// TestGateways: what names no gateway has none.
+func TestGateways(t *testing.T) {
+	n, err := ParseNetwork("x", []byte(`{"cniVersion": "1.0.0", "name": "a", "type": "ptp", "ipam": {
+		"addresses": [{"address": "10.0.0.2/24"}, {"address": "10.0.0.3/24", "gateway": "::ffff:10.0.0.1"}], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0", "gw": "fd00::1"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(n.Gateways()); got != "[10.0.0.1 fd00::1]" {
+		t.Errorf("gateways %s", got)
+	}
+}
+
+// TestSubdirectoryIsFile: plugins that cannot be read are not none.
+func TestSubdirectoryIsFile(t *testing.T) {
+	c := load(t, map[string]string{"a": "", "a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}]}`})
+	if n, err := c.Lookup("a"); err == nil || !strings.Contains(err.Error(), "read plugin directory") {
+		t.Errorf("%+v, %v", n, err)
 	}
 }
 

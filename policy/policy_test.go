@@ -223,6 +223,8 @@ func TestParse(t *testing.T) {
 		`{"hostPorts": ["80-"]}`:                              `policy in x.conflist: hostPorts "80-": ` + portRange,
 		`{"hostPorts": ["0"]}`:                                `policy in x.conflist: hostPorts "0": ` + portRange,
 		`{"hostPorts": ["80", "9-8"]}`:                        `policy in x.conflist: hostPorts "9-8": ` + portRange,
+		`{"hostPorts": ["99999999999999999999-80"]}`:          `policy in x.conflist: hostPorts "99999999999999999999-80": ` + portRange,
+		`{"hostPorts": ["80-99999999999999999999"]}`:          `policy in x.conflist: hostPorts "80-99999999999999999999": ` + portRange,
 		`{"hostPorts": ["1-65536"]}`:                          `policy in x.conflist: hostPorts "1-65536": ` + portRange,
 		`{"routing": "policy"}`:                               `policy in x.conflist: routing "policy": want "source", or omit it`,
 		`{`:                                                   `policy in x.conflist:1:1: invalid JSON: the text ends before it is complete: a bracket, a brace or a quote is missing`,
@@ -310,6 +312,7 @@ func TestOf(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}]}`:                                            "unrestricted",
 		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}], "_comment": "x", "allocnet": {"jobs": []}}`: "jobs none",
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b", "alocnet": 1}]}`:                              "unrestricted", // a plugin's own key
 		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "allocnet": {"maxAttachments": 1}}`:                   "at most 1",
 	} {
 		if s, err := network(text); err != nil || s.Describe() != want {
@@ -320,17 +323,19 @@ func TestOf(t *testing.T) {
 
 func TestRestrict(t *testing.T) {
 	for text, want := range map[string]bool{
-		``:                      false,
-		`{}`:                    false,
-		`{"staticIPs": true}`:   false,
-		`{"hostPorts": ["80"]}`: false, // allows
-		`{"hostRange": true}`:   false,
-		`{"namespaces": []}`:    true,
-		`{"jobs": ["a"]}`:       true,
-		`{"maxAttachments": 1}`: true,
-		`{"staticIPs": false}`:  true,
-		`{"staticMAC": false}`:  true,
-		`{"mtu": false}`:        true,
+		``:                                false,
+		`{}`:                              false,
+		`{"staticIPs": true}`:             false,
+		`{"hostPorts": ["80"]}`:           false, // allows
+		`{"hostRange": true}`:             false,
+		`{"namespaces": []}`:              true,
+		`{"jobs": ["a"]}`:                 true,
+		`{"maxAttachments": 1}`:           true,
+		`{"staticIPs": false}`:            true,
+		`{"staticMAC": false}`:            true,
+		`{"staticMAC": true}`:             false,
+		`{"staticIPs": ["192.0.2.1/32"]}`: true,
+		`{"mtu": false}`:                  true,
 	} {
 		if got := source(t, "f", text).Restrict(); got != want {
 			t.Errorf("%s: Restrict is %t, want %t", text, got, want)
@@ -389,9 +394,16 @@ func TestLoadFailsClosed(t *testing.T) {
 		"empty": false, "blank": false, "null": false, "pipe": false, ".": false, "dangling": false, "dangling-twice": false, "loop": false,
 		"no-directory/policy.json": false, "no-directory/a/policy.json": false, "rules/policy.json": false,
 	} {
-		s, err := Load(filepath.Join(dir, name))
+		file := filepath.Join(dir, name)
+		s, err := Load(file)
+		if s.File != file {
+			t.Errorf("%s: the rules are those of %s", name, s.File)
+		}
 		if (err == nil) != want || err == nil && (s.Describe() == "unrestricted") != strings.HasPrefix(name, "missing") {
 			t.Errorf("%s: %q, %v, want rules or none: %t", name, s.Describe(), err, want)
 		}
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "regular file") {
+		t.Errorf("a directory: %v, want that it is no regular file", err)
 	}
 }

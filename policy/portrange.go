@@ -18,10 +18,9 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 	if !isRange {
 		last = first
 	}
-	var errs [2]error
-	r.First, errs[0] = strconv.Atoi(first)
-	r.Last, errs[1] = strconv.Atoi(last)
-	if errs != [2]error{} || r.First < 1 || r.Last > 65535 || r.Last < r.First {
+	r.First, _ = strconv.Atoi(first) // what is no number becomes 0, and one that is too long the largest
+	r.Last, _ = strconv.Atoi(last)
+	if r.First < 1 || r.Last > 65535 || r.Last < r.First {
 		return fmt.Errorf("hostPorts %q: want a port or a range from 1 to 65535, as in 20000-20999", text)
 	}
 	return nil

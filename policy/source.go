@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,11 +115,8 @@ func refuseMisplaced(n *cniconf.Network) error {
 func parse(t strictjson.Text) (Source, error) {
 	s := Source{File: t.Path}
 	members, err := t.Members()
-	if err != nil {
-		return s, refuse(fmt.Errorf("policy in %w", t.Located(err)))
-	}
-	mistakes, err := t.Check(strictjson.Form{Of: "the policy", Into: &s.Rules, Exact: true})
-	if err != nil {
+	mistakes, errForm := t.Check(strictjson.Form{Of: "the policy", Into: &s.Rules, Exact: true})
+	if err := cmp.Or(err, errForm); err != nil {
 		return s, refuse(fmt.Errorf("policy in %w", t.Located(err)))
 	}
 	if len(mistakes) > 0 {

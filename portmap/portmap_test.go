@@ -58,6 +58,7 @@ func TestConflicts(t *testing.T) {
 		"all of IPv4":         {Port{HostPort: 80, HostIP: "0.0.0.0"}, Port{HostPort: 80, HostIP: "10.0.0.2"}, true},
 		"all of IPv6":         {Port{HostPort: 80, HostIP: "::"}, Port{HostPort: 80, HostIP: "10.0.0.2"}, false},
 		"all":                 {Port{HostPort: 80}, Port{HostPort: 80, HostIP: "fd00::1"}, true},
+		"one, and all":        {Port{HostPort: 80, HostIP: "fd00::1"}, Port{HostPort: 80}, true},
 		"one address written": {Port{HostPort: 80, HostIP: "fd00::1"}, Port{HostPort: 80, HostIP: "fd00:0::1"}, true},
 		"IPv4 in IPv6":        {Port{HostPort: 80, HostIP: "::ffff:10.0.0.2"}, Port{HostPort: 80, HostIP: "10.0.0.2"}, true},
 		"all of IPv4 in IPv6": {Port{HostPort: 80, HostIP: "::ffff:0.0.0.0"}, Port{HostPort: 80, HostIP: "10.0.0.2"}, true},
@@ -168,6 +169,9 @@ func TestSelect(t *testing.T) {
 	var unknown *UnknownLabelError
 	if !errors.As(err, &unknown) || err.Error() != `no port has the label "c": the allocation has a, b` || len(rest) != 2 {
 		t.Errorf("got %v, left %v", err, rest)
+	}
+	if _, _, err = Select(ports, []string{"b", "c"}); err == nil || err.Error() != `no port has the label "c": the allocation has a, b` {
+		t.Errorf("a known label and an unknown one: %v", err)
 	}
 	if _, _, err = Select(nil, []string{"c"}); err == nil || err.Error() != `no port has the label "c": the allocation has none` {
 		t.Errorf("without ports: %v", err)

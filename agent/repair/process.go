@@ -30,8 +30,8 @@ func (p processes) remover(thread int, name string) (hook.Remover, bool) {
 	if name == "" || strings.HasPrefix(name, "allocnet") {
 		return r, false
 	}
-	stat, err := p.stat(thread)
-	if err != nil || stat.Comm != name {
+	stat, _ := p.stat(thread)
+	if stat.Comm != name { // it has ended
 		return r, !slices.Contains(restorers, name)
 	}
 	r.PID = p.group(thread)

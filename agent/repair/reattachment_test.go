@@ -171,3 +171,16 @@ func TestReattachmentsOfMany(t *testing.T) {
 		group.Wait()
 	})
 }
+
+// TestReattachmentsEndAtOnce: all of them are noted, and what was left out is no damage.
+func TestReattachmentsEndAtOnce(t *testing.T) {
+	r := New(Config{Observer: newHost(), Logger: hclog.NewNullLogger()}, hook.RepairReattach)
+	for _, id := range []string{"a", "b"} {
+		r.reattachments.ended = append(r.reattachments.ended, reattachment{time.Time{}, []hook.Drift{
+			{Allocation: id, Interface: "eth0", Err: errors.New("the address is taken")}, {Allocation: id, Interface: "net1", Skipped: hook.SkippedBusy},
+		}})
+	}
+	if running := r.end(); len(running) > 0 || len(r.known) != 2 || r.known[attachment{"a", "eth0"}].Err == nil || r.known[attachment{"b", "eth0"}].Err == nil {
+		t.Errorf("running %v, known %+v, want two failures", running, r.known)
+	}
+}

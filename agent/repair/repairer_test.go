@@ -415,6 +415,9 @@ func TestDeaf(t *testing.T) {
 		if h.rounds != 3 {
 			t.Errorf("%d rounds, want 3", h.rounds)
 		}
+		if len(h.checks) == 0 {
+			t.Error("unknown plugins are not asked on a host that is seen")
+		}
 		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "damage is noticed at an interval only") {
 			t.Errorf("logged %s", text)
 		}
@@ -439,4 +442,27 @@ func TestHardOfHearing(t *testing.T) {
 			t.Errorf("logged %s", text)
 		}
 	})
+}
+
+// TestLoggedOnce: what stays missing is logged once, with who has removed it, if that is known.
+func TestLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	r := New(Config{Observer: newHost(), Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}, hook.RepairRules)
+	d := hook.Drift{Allocation: "a", Interface: "eth0", Missing: []string{"a rule"}}
+	for _, test := range []struct {
+		by           []hook.Remover
+		missing      string
+		logged, told bool
+	}{
+		{nil, "a rule", true, false}, {nil, "a rule", false, false},
+		{[]hook.Remover{{Name: "nft", PID: 12}}, "another rule", true, true}, {nil, "another rule", false, false},
+	} {
+		log.Reset()
+		d.RemovedBy, d.Missing = test.by, []string{test.missing}
+		r.note(d, time.Time{})
+		r.known[attachment{"a", "eth0"}] = Damage{Drift: d}
+		if got := log.String(); strings.Contains(got, "an attachment is not repaired") != test.logged || strings.Contains(got, "removed_by") != test.told {
+			t.Errorf("%+v: logged %q", test, got)
+		}
+	}
 }

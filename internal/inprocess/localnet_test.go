@@ -90,7 +90,7 @@ func TestRootLoopbackLinks(t *testing.T) {
 			runScript(t, fmt.Sprintf("ip netns exec %s bash -c 'echo x >/dev/udp/%s/99'", test.from, test.to))
 			_ = test.listener.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 			_, err := test.listener.Read(make([]byte, 8))
-			if reached := err == nil; reached != !(guarded && test.guarded) {
+			if reached := err == nil; reached == (guarded && test.guarded) {
 				t.Errorf("%+v, with the guard: %t: reached: %t", test, guarded, reached)
 			}
 		}

@@ -52,14 +52,23 @@ func unknownSelections(makefile string, sources map[string]string) (unknown []st
 	}
 	for _, m := range selection.FindAllStringSubmatch(makefile, -1) {
 		for _, name := range alternatives(m[1]) {
-			if !slices.ContainsFunc(strings.Fields(m[2]), func(folder string) bool {
-				return strings.Contains(sources[folder], "func "+name+"(")
-			}) {
+			if !slices.ContainsFunc(strings.Fields(m[2]), func(folder string) bool { return has(sources, folder, name) }) {
 				unknown = append(unknown, name+" in"+m[2])
 			}
 		}
 	}
 	return unknown
+}
+
+// has tells whether a folder, or one below if it ends in /..., has the test.
+func has(sources map[string]string, folder, test string) bool {
+	root, below := strings.CutSuffix(folder, "/...")
+	for path, source := range sources {
+		if (path == root || below && strings.HasPrefix(path, root+"/")) && strings.Contains(source, "func "+test+"(") {
+			return true
+		}
+	}
+	return false
 }
 
 // alternatives returns the names that a pattern has, of the form that GNUmakefile uses.

@@ -117,6 +117,7 @@ func TestIPTablesGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onLegacyTables(t, "-S") // makes them
 			h := newHost(t)
+			tables := sandbox.Run(t, "nft", "list", "tables")
 			useIPTables(t, test.kind)
 			sandbox.WriteFile(t, h.conf+"/60-gone.conflist", `{"cniVersion": "1.0.0", "name": "gone", "plugins": [
 				{"type": "bridge", "bridge": "gone0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "`+test.backend+`",
@@ -146,7 +147,12 @@ func TestIPTablesGone(t *testing.T) {
 				t.Errorf("with the programs there are left\n%s", left)
 			}
 			clearLegacyTables(t)
-			sandbox.Run(t, "sh", "-c", "ip link delete gone0; nft delete table inet cni_plugins_masquerade; nft delete table ip cni_hostport; nft delete table ip6 cni_hostport; true")
+			sandbox.Run(t, "ip", "link", "delete", "gone0")
+			for table := range strings.Lines(sandbox.Run(t, "nft", "list", "tables")) {
+				if strings.Contains(table, " cni_") && !strings.Contains(tables, table) { // what attachments share stays
+					sandbox.Run(t, "nft", "delete "+table)
+				}
+			}
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync/atomic"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -95,13 +96,23 @@ func (conf *portmapConfig) routesLocalnet() bool {
 	return conf.snat() && slices.ContainsFunc(conf.addresses, isV4) && supportsGuard()
 }
 
-// supportsGuard tells whether the kernel accepts the guard, which it is asked without a change. One without nftables does
-// not, nor one whose nftables cannot look into routes.
+// guardAccepted is whether the kernel has accepted the guard before.
+var guardAccepted atomic.Bool
+
+// supportsGuard tells whether the kernel accepts the guard. One without nftables does not, nor one whose nftables cannot look
+// into routes. It is asked without a change, where the guard is not there: that takes as long as a change.
 func supportsGuard() bool {
+	if guardAccepted.Load() {
+		return true
+	}
 	socket, err := dialNFTables(context.Background())
 	if err != nil {
 		return false
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
-	return socket.accepts(loopbackGuard)
+	existing, err := socket.list(loopbackGuard, guardChain)
+	if err == nil && sameRules(existing, loopbackGuard.chains[0].rules, loopbackGuard.family) || socket.accepts(loopbackGuard) {
+		guardAccepted.Store(true)
+	}
+	return guardAccepted.Load()
 }

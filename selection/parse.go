@@ -158,14 +158,8 @@ func decode(position string, data []byte, target any) error {
 
 func decodeError(position string, err error) error {
 	var typed *json.UnmarshalTypeError
-	if errors.As(err, &typed) {
-		if typed.Field != "" {
-			position += "." + typed.Field
-		}
-		return &Error{position, "", strictjson.Reason(err)}
-	}
-	if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return &Error{position, strings.Trim(key, `"`), "unknown key"}
+	if errors.As(err, &typed) && typed.Field != "" {
+		position += "." + typed.Field
 	}
 	return &Error{position, "", strictjson.Reason(err)}
 }

@@ -154,11 +154,10 @@ func ofAllocation(a *api.Allocation) []problem {
 		add("the record is damaged: " + strings.Join(a.Damaged, "; "))
 	}
 	for _, n := range a.Attachments {
-		if n.Missing != "" {
-			add(fmt.Sprintf("%s on %s, %s: %s", n.Interface, n.Network, n.Phase, n.Missing))
-		}
-		if n.Error != "" {
-			add(fmt.Sprintf("%s on %s, %s: %s", n.Interface, n.Network, n.Phase, n.Error))
+		for _, what := range []string{n.Missing, n.Error} {
+			if what != "" {
+				add(fmt.Sprintf("%s on %s, %s: %s", n.Interface, n.Network, n.Phase, what))
+			}
 		}
 	}
 	return all

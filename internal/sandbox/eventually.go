@@ -19,7 +19,7 @@ func Eventually(t testing.TB, what string, so func() bool, explanations ...func(
 	deadline := time.Now().Add(never)
 	for look := time.Now(); !so(); look = time.Now() {
 		if time.Now().Before(deadline) {
-			time.Sleep(pauseAfter(time.Since(look)))
+			time.Sleep(PauseAfter(time.Since(look)))
 			continue
 		}
 		text := ""
@@ -30,9 +30,9 @@ func Eventually(t testing.TB, what string, so func() bool, explanations ...func(
 	}
 }
 
-// pauseAfter is how long to wait before the next look at a state, after one that took so long. Who waits leaves most of the
+// PauseAfter is how long to wait before the next look at a state, after one that took so long. Who waits leaves most of the
 // processors to what is waited for.
-func pauseAfter(look time.Duration) time.Duration {
+func PauseAfter(look time.Duration) time.Duration {
 	return min(max(5*time.Millisecond, 3*look), time.Second)
 }
 

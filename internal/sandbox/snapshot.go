@@ -87,7 +87,7 @@ func RequireSame(t testing.TB, before string, dirs ...string) {
 		if time.Since(since) > settled {
 			t.Fatalf("the host is not as it was (-before +after):\n%s", diff)
 		}
-		time.Sleep(pauseAfter(time.Since(look)))
+		time.Sleep(PauseAfter(time.Since(look)))
 	}
 }
 

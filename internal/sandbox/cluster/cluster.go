@@ -181,7 +181,7 @@ func Await(what string, try func() error) error {
 		if waited > limit {
 			return fmt.Errorf("waited in vain: %s: %w", what, err)
 		}
-		time.Sleep(min(max(100*time.Millisecond, 3*time.Since(begun)), time.Second)) // the servers answer, on the same processors
+		time.Sleep(max(100*time.Millisecond, sandbox.PauseAfter(time.Since(begun)))) // the servers answer, on the same processors
 		waited += min(time.Since(begun), most)
 	}
 }

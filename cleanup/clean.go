@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -51,7 +52,7 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 		flows = append(flows, published(attachments)...)
 		c.reportManual(attachments)
 	}
-	found, err := s.scan(ctx)
+	found, _ := s.scan(ctx) // the error is what is unlisted
 	for _, p := range found.Problems {
 		c.log().Warn("skipped", "path", p.Where, "reason", p.Reason)
 	}
@@ -60,7 +61,7 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 	for _, o := range objects {
 		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", o.Owner.Allocation)
 	}
-	return s.host.catalog.outcomes(leftovers, failures, errors.Join(err, useErr, deleteFlows(s.host.kernel, flows)))
+	return s.host.catalog.outcomes(leftovers, failures, errors.Join(found.unlisted, useErr, deleteFlows(s.host.kernel, flows)))
 }
 
 // outcomes returns the errors of each allocation. Failures of none count for all.
@@ -106,20 +107,24 @@ func (c *Cleaner) log() hclog.Logger {
 	return c.Logger
 }
 
-// objectsOf returns the objects of the attachments, the interfaces first.
+// objectsOf returns the objects of the attachments, the interfaces first. What of these cannot be looked for is unlisted, too.
 func (f *scanResult) objectsOf(dead []state.Leftover) ([]Object, error) {
 	var objects []Object
 	byContainer := map[string][]state.Attachment{}
 	addresses := map[netip.Addr]Owner{}
 	for _, leftover := range dead {
 		ns, err := state.OpenNamespace(leftover.Allocation, f.host.orDefault().kernel.open)
-		if err == nil {
+		switch {
+		case err == nil:
 			_ = ns.Close() // only looked for
+		case !errors.Is(err, netns.ErrMissing): // it may have the interfaces
+			f.unlisted = errors.Join(f.unlisted, err)
 		}
 		for _, suspect := range leftover.Suspects {
 			a := suspect.Attachment
 			byContainer[a.ContainerID] = append(byContainer[a.ContainerID], a)
-			objects = append(objects, f.host.orDefault().linksOf(leftover.Allocation, a, err == nil && !suspect.Replaced)...)
+			links, linksErr := f.host.orDefault().linksOf(leftover.Allocation, a, err == nil && !suspect.Replaced)
+			objects, f.unlisted = append(objects, links...), errors.Join(f.unlisted, linksErr)
 			for _, address := range resultAddresses(a.Result) {
 				addresses[address] = ownerOf(a.Network, a.ContainerID, a.Interface)
 			}

@@ -107,3 +107,31 @@ func TestNamespaceBehindLink(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownLinks: that links cannot be listed, or the namespace cannot be opened, does not mean that none is left. The lease
+// stays, and so does the record.
+func TestUnknownLinks(t *testing.T) {
+	for name, fail := range map[string]func(*fakeSystem){
+		"links": func(f *fakeSystem) { f.errs["find link"] = errFake },
+		"namespace": func(f *fakeSystem) {
+			f.namespaced["/run/netns/a1"], f.errs["open namespace"] = &fakeNamespace{system: f}, errFake
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, root := newFakeSystem(), t.TempDir()
+			fail(f)
+			lease := filepath.Join(root, "var/lib/cni/networks/web/10.0.0.2")
+			writeFile(t, filepath.Join(filepath.Dir(lease), "lock"), "")
+			writeFile(t, lease, "a1\r\neth0")
+			cleaner := Cleaner{CacheDir: root, host: f.host(catalogue.within(root))}
+			leftovers := []state.Leftover{leftover(`{"type": "bridge", "ipam": {"type": "host-local"}}`)}
+			if errs := cleaner.Clean(t.Context(), leftovers); !errors.Is(errs[0], errFake) || !exists(lease) {
+				t.Errorf("%v, lease %t", errs[0], exists(lease))
+			}
+			clear(f.errs)
+			if errs := cleaner.Clean(t.Context(), leftovers); errs[0] != nil || exists(lease) {
+				t.Errorf("later: %v, lease %t", errs[0], exists(lease))
+			}
+		})
+	}
+}

@@ -176,17 +176,17 @@ func (f *fakeSystem) links(linkType string) ([]string, error) {
 	return names, f.errs["links"]
 }
 
-func (f *fakeSystem) findLink(name, linkType, mac string) string {
+func (f *fakeSystem) findLink(name, linkType, mac string) (string, error) {
 	own, known := f.macs[name]
 	if f.linkTypes[name] == linkType && (mac == "" || !known || own == mac) {
-		return name
+		return name, f.errs["find link"]
 	}
 	for other, own := range f.macs {
 		if mac != "" && own == mac && f.linkTypes[other] == linkType {
-			return other
+			return other, f.errs["find link"]
 		}
 	}
-	return ""
+	return "", f.errs["find link"]
 }
 
 func (f *fakeSystem) removeLink(name, linkType, mac string) error {

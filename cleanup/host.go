@@ -77,7 +77,7 @@ type ruleRemover interface {
 // kernel has links, UDP flows and namespaces.
 type kernel interface {
 	links(linkType string) ([]string, error)
-	findLink(name, linkType, mac string) (present string)
+	findLink(name, linkType, mac string) (present string, err error)
 	removeLink(name, linkType, mac string) error
 	restoreDevice(d netns.Device) error
 	deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error
@@ -127,7 +127,9 @@ func (system) nftables(family knftables.Family, table string) (knftables.Interfa
 
 func (system) links(linkType string) ([]string, error) { return netns.Links(linkType) }
 
-func (system) findLink(name, linkType, mac string) string { return netns.FindLink(name, linkType, mac) }
+func (system) findLink(name, linkType, mac string) (string, error) {
+	return netns.FindLink(name, linkType, mac)
+}
 
 func (system) removeLink(name, linkType, mac string) error {
 	return netns.RemoveLink(name, linkType, mac)

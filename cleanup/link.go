@@ -57,7 +57,7 @@ func (l *link) remove(k kernel) error {
 // linksOf returns the interface of an attachment, if the namespace may have it, and the host's ends of its
 // pairs that are there, under the names of its result or, with their MACs, under others. A bridge is not the
 // attachment's.
-func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside bool) []Object {
+func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside bool) ([]Object, error) {
 	owner := ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface)
 	var list []Object
 	if h.catalog.movesLink(attachment) {
@@ -72,18 +72,22 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 		Interfaces []struct{ Name, Mac, Sandbox string }
 	}
 	if json.Unmarshal(attachment.Result, &result) != nil {
-		return list
+		return list, nil
 	}
 	for _, i := range result.Interfaces {
 		if i.Sandbox != "" {
 			continue
 		}
-		if name := h.kernel.findLink(i.Name, "veth", i.Mac); name != "" {
+		name, err := h.kernel.findLink(i.Name, "veth", i.Mac)
+		if err != nil {
+			return list, err
+		}
+		if name != "" {
 			list = append(list, Object{
 				Kind: Link, Owner: owner, Where: "link " + name,
 				link: &link{name: name, kind: "veth", mac: i.Mac},
 			})
 		}
 	}
-	return list
+	return list, nil
 }

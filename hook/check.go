@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -193,9 +194,11 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 			continue
 		}
 		if end != nil && i.Name == end.Name {
-			if name, err := findEnd(o.config.Host, end); err == nil && name != "" {
-				i.Name = name
+			name, err := findEnd(o.config.Host, end)
+			if err != nil {
+				return err
 			}
+			i.Name = cmp.Or(name, i.Name)
 		}
 		mac, found, err := o.config.Host.LinkMAC(i.Name)
 		if err != nil {

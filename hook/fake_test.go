@@ -609,13 +609,23 @@ type fakeHost struct {
 	// interfaces are those of Interfaces.
 	interfaces []netns.Interface
 	iptables   string
+	// unlisted is why its links cannot be listed.
+	unlisted error
 }
 
 func (h *fakeHost) IPTables() string { return h.iptables }
 
-func (h *fakeHost) Interfaces() ([]netns.Interface, error)      { return h.interfaces, nil }
-func (h *fakeHost) LinkMTU(name string) (int, bool, error)      { return 0, h.links[name], nil }
-func (*fakeHost) LinkMAC(string) (string, bool, error)          { return "", false, nil }
+func (h *fakeHost) Interfaces() ([]netns.Interface, error) { return h.interfaces, nil }
+func (h *fakeHost) LinkMTU(name string) (int, bool, error) { return 0, h.links[name], nil }
+func (*fakeHost) LinkMAC(string) (string, bool, error)     { return "", false, nil }
+func (h *fakeHost) FindLink(_, kind, mac string) (string, error) {
+	at := slices.IndexFunc(h.interfaces, func(i netns.Interface) bool { return i.Kind == kind && i.MAC == mac })
+	if at < 0 {
+		return "", h.unlisted
+	}
+	return h.interfaces[at].Name, h.unlisted
+}
+
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }

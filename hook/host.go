@@ -19,6 +19,8 @@ type Host interface {
 	LinkMTU(name string) (mtu int, ok bool, err error)
 	// LinkMAC returns the MAC of a link; ok is false when there is none of that name.
 	LinkMAC(name string) (mac string, ok bool, err error)
+	// FindLink returns the name that a link of a kind and with a MAC has now; empty if there is none.
+	FindLink(name, kind, mac string) (string, error)
 	// FindBridge returns a bridge; ok is false when there is none of that name.
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)
 	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
@@ -49,6 +51,10 @@ func (kernelHost) PinMTU(bridge string, mtu int) error     { return netns.PinMTU
 func (kernelHost) FilterBridges(log hclog.Logger)          { filterBridges(log, "/proc/sys/net/bridge") }
 func (kernelHost) Listeners() ([]listener.Listener, error) { return listener.All() }
 func (kernelHost) Interfaces() ([]netns.Interface, error)  { return netns.OwnInterfaces() }
+
+func (kernelHost) FindLink(name, kind, mac string) (string, error) {
+	return netns.FindLink(name, kind, mac)
+}
 
 func (kernelHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
 	return netns.OwnHolder(addresses)

@@ -5,12 +5,10 @@ package hook
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	types "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -41,19 +39,11 @@ func hostEnd(a state.Attachment) (*types.Interface, error) {
 }
 
 // findEnd returns the name that the end of a pair on the host has now; empty if it is gone. An operator may have renamed
-// it: then it is the only one with its MAC. Some plugins give many ends the same.
+// it.
 func findEnd(host Host, end *types.Interface) (string, error) {
 	_, there, err := host.LinkMTU(end.Name)
 	if err != nil || there {
 		return end.Name, err
 	}
-	present, err := host.Interfaces()
-	if err != nil {
-		return "", err
-	}
-	others := slices.DeleteFunc(present, func(i netns.Interface) bool { return i.Kind != "veth" || !strings.EqualFold(i.MAC, end.Mac) })
-	if len(others) != 1 {
-		return "", nil
-	}
-	return others[0].Name, nil
+	return host.FindLink(end.Name, "veth", end.Mac)
 }

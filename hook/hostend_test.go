@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"errors"
 	"testing"
 
 	types "github.com/containernetworking/cni/pkg/types/100"
@@ -11,26 +12,25 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// TestFindEnd: the name of the host's end of a pair is a hint, its MAC tells where it is unless several have that.
+// TestFindEnd: the end on the host of a pair has its name, whatever its MAC is now, or was renamed. That the links cannot be
+// listed does not mean that it is gone.
 func TestFindEnd(t *testing.T) {
-	veth := func(name, mac string) netns.Interface { return netns.Interface{Name: name, Kind: "veth", MAC: mac} }
+	failed := errors.New("no buffer space available")
+	tap := []netns.Interface{{Name: "tap1", Kind: "veth", MAC: "02:00:00:00:00:0a"}}
 	for name, test := range map[string]struct {
-		links      map[string]bool
-		interfaces []netns.Interface
-		want       string
+		host *fakeHost
+		want string
+		err  error
 	}{
-		"not renamed":   {map[string]bool{"veth1": true}, nil, "veth1"},
-		"renamed":       {nil, []netns.Interface{veth("tap1", "02:00:00:00:00:0A"), veth("tap2", "02:00:00:00:00:0b")}, "tap1"},
-		"gone":          {nil, []netns.Interface{veth("tap2", "02:00:00:00:00:0b")}, ""},
-		"a MAC of many": {nil, []netns.Interface{veth("tap1", "02:00:00:00:00:0a"), veth("tap2", "02:00:00:00:00:0a")}, ""},
-		"a bridge with that MAC": {nil, []netns.Interface{
-			{Name: "br0", Kind: "bridge", MAC: "02:00:00:00:00:0a"}, veth("tap1", "02:00:00:00:00:0a"),
-		}, "tap1"},
+		"not renamed": {&fakeHost{links: map[string]bool{"veth1": true}, interfaces: tap}, "veth1", nil},
+		"renamed":     {&fakeHost{interfaces: tap}, "tap1", nil},
+		"gone":        {&fakeHost{}, "", nil},
+		"not listed":  {&fakeHost{unlisted: failed}, "", failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host := &fakeHost{links: test.links, interfaces: test.interfaces}
-			if got, err := findEnd(host, &types.Interface{Name: "veth1", Mac: "02:00:00:00:00:0a"}); err != nil || got != test.want {
-				t.Errorf("%q, %v, want %q", got, err, test.want)
+			got, err := findEnd(test.host, &types.Interface{Name: "veth1", Mac: "02:00:00:00:00:0a"})
+			if !errors.Is(err, test.err) || got != test.want {
+				t.Errorf("%q, %v, want %q, %v", got, err, test.want, test.err)
 			}
 		})
 	}

@@ -50,18 +50,19 @@ func HasLinkNamed(name string) (bool, error) {
 // FindLink returns the name that a link of the caller's namespace has now, which is of the given kind and, unless
 // mac is empty, has that MAC; empty if there is none. The name on record is the first guess. An operator may have changed
 // it, and then the only link of that kind with the MAC is the one: some programs give many links the same.
-func FindLink(name, kind, mac string) string {
-	if findLink(name, kind, mac) != nil {
-		return name
+func FindLink(name, kind, mac string) (string, error) {
+	link, err := findLink(name, kind, mac)
+	if err != nil || link != nil {
+		return name, err
 	}
 	if mac == "" {
-		return ""
+		return "", nil
 	}
 	links, err := Whole(netlink.LinkList)
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("list links: %w", err)
 	}
-	return onlyLink(links, kind, mac)
+	return onlyLink(links, kind, mac), nil
 }
 
 var pluginVeth = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
@@ -83,20 +84,26 @@ func onlyLink(links []netlink.Link, kind, mac string) string {
 	return found
 }
 
-func findLink(name, kind, mac string) netlink.Link {
+// findLink returns nil if there is no such link.
+func findLink(name, kind, mac string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
-	if err != nil || link.Attrs().Name != name || link.Type() != kind || mac != "" && !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac) {
-		return nil
+	switch {
+	case missingLink(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("get link %s: %w", name, err)
+	case link.Attrs().Name != name || link.Type() != kind || mac != "" && !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac):
+		return nil, nil //nolint:nilnil // it is another one
 	}
-	return link
+	return link, nil
 }
 
 // RemoveLink removes a link of the caller's namespace that has that name, kind and MAC. A missing or different
 // link is not an error.
 func RemoveLink(name, kind, mac string) error {
-	link := findLink(name, kind, mac)
-	if link == nil {
-		return nil
+	link, err := findLink(name, kind, mac)
+	if err != nil || link == nil {
+		return err
 	}
 	if err := netlink.LinkDel(link); err != nil && !missingLink(err) {
 		return fmt.Errorf("remove %s: %w", name, err)

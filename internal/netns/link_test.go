@@ -31,8 +31,8 @@ func TestRootFindLink(t *testing.T) {
 		{"two0", "veth", "02:00:00:00:00:ad", "two0"},
 		{"two2", "veth", "02:00:00:00:00:ad", ""},
 	} {
-		if got := netns.FindLink(test.name, test.kind, test.mac); got != test.want {
-			t.Errorf("%+v: %q", test, got)
+		if got, err := netns.FindLink(test.name, test.kind, test.mac); err != nil || got != test.want {
+			t.Errorf("%+v: %q, %v", test, got, err)
 		}
 	}
 }

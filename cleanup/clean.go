@@ -56,6 +56,7 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 	for _, p := range found.Problems {
 		c.log().Warn("skipped", "path", p.Where, "reason", p.Reason)
 	}
+	found.look = func() []Failure { return s.host.stillLeft(ctx, leftovers) }
 	objects, useErr := found.objectsOf(leftovers)
 	failures := found.remove(ctx, objects)
 	for _, o := range objects {

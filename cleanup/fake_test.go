@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"sigs.k8s.io/knftables"
 
+	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -33,7 +34,9 @@ type fakeSystem struct {
 	// legacy is the kernel's list of legacy tables.
 	legacy string
 	// chains are those that the kernel tells, by "legacy", or family and table of nftables.
-	chains    map[string][]string
+	chains map[string][]string
+	// rules are those that searchRules finds, by family, table and chain: their comments or addresses.
+	rules     map[string][]string
 	tables    map[string]*knftables.Fake
 	linkTypes map[string]string
 	// macs are those of links; one that is not there has any.
@@ -102,6 +105,16 @@ func (f *fakeSystem) legacyChains(_ context.Context, family knftables.Family, _ 
 
 func (f *fakeSystem) nftChains(_ context.Context, family knftables.Family, table string) ([]string, error) {
 	return f.chains[strings.TrimSpace(string(family)+" "+table)], f.errs["nft chains"]
+}
+
+func (f *fakeSystem) searchRules(_ context.Context, searches []inprocess.RuleSearch) ([]bool, error) {
+	found := make([]bool, len(searches))
+	for i, s := range searches {
+		found[i] = slices.ContainsFunc(f.rules[s.Family+" "+s.Table+" "+s.Chain], func(rule string) bool {
+			return (s.Comment == nil || s.Comment(rule)) && (!s.Address.IsValid() || rule == s.Address.String())
+		})
+	}
+	return found, f.errs["search rules"]
 }
 
 func (f *fakeSystem) iptables(b backend) (ruleRemover, error) { return f, f.errs["open "+b.name] }

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"sigs.k8s.io/knftables"
 
+	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 )
@@ -63,6 +64,8 @@ type programs interface {
 	// nftables that have rules, in one table or in all. There may be other words among them.
 	legacyChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
 	nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
+	// searchRules tells which of the searches find something in nftables or in legacy tables.
+	searchRules(ctx context.Context, searches []inprocess.RuleSearch) (found []bool, err error)
 	iptables(b backend) (ruleRemover, error)
 	nftables(family knftables.Family, table string) (knftables.Interface, error)
 }

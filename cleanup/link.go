@@ -54,9 +54,7 @@ func (l *link) remove(k kernel) error {
 	return errors.Join(ns.RemoveInterface(l.name), ns.Close())
 }
 
-// linksOf returns the interface of an attachment, if the namespace may have it, and the host's ends of its
-// pairs that are there, under the names of its result or, with their MACs, under others. A bridge is not the
-// attachment's.
+// linksOf returns the interface of an attachment, if the namespace may have it, and the host's ends of its pairs.
 func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside bool) ([]Object, error) {
 	owner := ownerOf(attachment.Network, attachment.ContainerID, attachment.Interface)
 	var list []Object
@@ -68,11 +66,21 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 			link: &link{name: attachment.Interface, in: &a},
 		})
 	}
+	ends, err := h.hostEnds(attachment)
+	for _, end := range ends {
+		list = append(list, Object{Kind: Link, Owner: owner, Where: "link " + end.name, link: end})
+	}
+	return list, err
+}
+
+// hostEnds returns the host's ends of an attachment's pairs that are there, under the names of its result or, with their
+// MACs, under others. A bridge is not the attachment's.
+func (h *host) hostEnds(a state.Attachment) (ends []*link, err error) {
 	var result struct {
 		Interfaces []struct{ Name, Mac, Sandbox string }
 	}
-	if json.Unmarshal(attachment.Result, &result) != nil {
-		return list, nil
+	if json.Unmarshal(a.Result, &result) != nil {
+		return nil, nil
 	}
 	for _, i := range result.Interfaces {
 		if i.Sandbox != "" {
@@ -80,14 +88,11 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 		}
 		name, err := h.kernel.findLink(i.Name, "veth", i.Mac)
 		if err != nil {
-			return list, err
+			return ends, err
 		}
 		if name != "" {
-			list = append(list, Object{
-				Kind: Link, Owner: owner, Where: "link " + name,
-				link: &link{name: name, kind: "veth", mac: i.Mac},
-			})
+			ends = append(ends, &link{name: name, kind: "veth", mac: i.Mac})
 		}
 	}
-	return list, nil
+	return ends, nil
 }

@@ -104,6 +104,8 @@ type scanResult struct {
 	leaseDirs []string
 	// unlisted joins the errors of the sources that could not be listed. Nil: all were.
 	unlisted error
+	// look returns what is left once rules are removed. Nil: nothing else is looked for.
+	look func() []Failure
 	// host is the one that was scanned. Nil: this one.
 	host *host
 }

@@ -57,6 +57,11 @@ func (c catalog) find(name string) (plugin, bool) {
 	return c[i], true
 }
 
+func (c catalog) leavesOf(name string) []*leak {
+	p, _ := c.find(name)
+	return p.leaves
+}
+
 func (c catalog) has(name string) bool {
 	_, ok := c.find(name)
 	return ok

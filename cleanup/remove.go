@@ -51,6 +51,9 @@ func (f *scanResult) remove(ctx context.Context, objects []Object) []Failure {
 	}
 	defer unlock()
 	r.rules(f.withoutReassigned(rules, objects))
+	if f.look != nil {
+		r.look(f.look)
+	}
 	r.forEach(files, func(o Object) error {
 		switch {
 		case f.unlisted != nil:
@@ -124,6 +127,15 @@ func (r *removal) fail(o Object, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, Failure{o, err})
+}
+
+// look adds failures of owners that have none: they say more.
+func (r *removal) look(look func() []Failure) {
+	for _, f := range look() {
+		if !r.failed(f.Owner) {
+			r.fail(f.Object, f.Err)
+		}
+	}
 }
 
 func (r *removal) failed(owner Owner) bool {

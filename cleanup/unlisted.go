@@ -46,8 +46,7 @@ func unlisted(ctx context.Context, h *host, program, why string, family knftable
 func (c catalog) chainsOf(a state.Attachment) []string {
 	var chains []string
 	for _, plugin := range pluginTypes(a) {
-		found, _ := c.find(plugin)
-		for _, l := range found.leaves {
+		for _, l := range c.leavesOf(plugin) {
 			for _, p := range l.chains {
 				chains = append(chains, p.name.of(ownerOf(a.Network, a.ContainerID, a.Interface)))
 			}
@@ -82,18 +81,19 @@ func (c catalog) ofUnknown(known []Owner) func(chain string) bool {
 	}
 }
 
+// protocols are the families that iptables-legacy has.
+var protocols = map[knftables.Family]iptables.Protocol{
+	knftables.IPv4Family: iptables.ProtocolIPv4, knftables.IPv6Family: iptables.ProtocolIPv6,
+}
+
 func (system) legacyChains(_ context.Context, family knftables.Family, _ string) ([]string, error) {
-	proto := iptables.ProtocolIPv4
-	if family == knftables.IPv6Family {
-		proto = iptables.ProtocolIPv6
-	}
-	tables, err := iptableslegacy.Tables(proto)
+	tables, err := iptableslegacy.Tables(protocols[family])
 	if err != nil {
 		return nil, err
 	}
 	var words []string
 	for _, table := range tables {
-		entries, err := iptableslegacy.Read(proto, table)
+		entries, err := iptableslegacy.Read(protocols[family], table)
 		if err != nil {
 			return nil, err
 		}

@@ -47,7 +47,7 @@ func BenchmarkNetworks(b *testing.B) {
 	subjects := []subject{
 		{name: "sequential", add: plain.AddSequential, del: plain.DelSequential},
 		{name: "parallel", add: plain.AddParallel, del: plain.DelParallel},
-		engineSubject(b, conf),
+		engineSubject(b, "allocnet", hook.Config{ConfDirs: []string{conf}}),
 	}
 	for _, k := range []int{1, 2, 3, 5} {
 		b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
@@ -58,9 +58,31 @@ func BenchmarkNetworks(b *testing.B) {
 	}
 }
 
+// BenchmarkLeft compares DEL of executed plugins after which is looked for what they have left with DEL that is believed.
+func BenchmarkLeft(b *testing.B) {
+	conf := sandbox.WriteConf(b)
+	sandbox.Warm(b, conf)
+	config := hook.Config{ConfDirs: []string{conf}, Executor: hook.ExecutorPlugins}
+	subjects := []subject{engineSubject(b, "plugins", config)}
+	config.Cleaner = believing{&cleanup.Cleaner{}}
+	subjects = append(subjects, engineSubject(b, "believed", config))
+	for _, k := range []int{1, 3} {
+		b.Run(fmt.Sprintf("k=%d", k), func(b *testing.B) {
+			_, dels := compare(b, subjects, k)
+			b.ReportMetric(dels[0]/dels[1], "del/believed")
+		})
+	}
+}
+
+// believing is a cleaner that does not look for what plugins have left.
+type believing struct{ *cleanup.Cleaner }
+
+func (believing) Left(context.Context, state.Attachment, string) error { return nil }
+
 // engineSubject is allocnet, with its records on the machine's disk.
-func engineSubject(b *testing.B, conf string) subject {
-	engine, err := hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{sandbox.PluginDir()}, StateDir: filepath.Join(b.TempDir(), "state")})
+func engineSubject(b *testing.B, name string, config hook.Config) subject {
+	config.PluginDirs, config.StateDir = []string{sandbox.PluginDir()}, filepath.Join(b.TempDir(), "state")
+	engine, err := hook.NewEngine(config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -73,7 +95,7 @@ func engineSubject(b *testing.B, conf string) subject {
 		return err
 	}
 	del := func(_ int, id, _ string) error { return engine.Teardown(context.Background(), id) }
-	return subject{name: "allocnet", add: add, del: del}
+	return subject{name: name, add: add, del: del}
 }
 
 // compare reports the medians of each subject, and returns them. They come in

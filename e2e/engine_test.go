@@ -53,6 +53,8 @@ func (c *cleaner) Clean(_ context.Context, leftovers []state.Leftover) []error {
 	return slices.Repeat([]error{c.err}, len(leftovers))
 }
 
+func (c *cleaner) Left(context.Context, state.Attachment, string) error { return nil }
+
 func (c *cleaner) Covers(state.Attachment) bool { return false }
 
 // TestForcedCleanupIsCalled: the cleaner runs when DEL fails, and always when the

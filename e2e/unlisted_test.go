@@ -31,7 +31,6 @@ func TestUnlistedTable(t *testing.T) {
 // TestSavedRuleset: the operator saves the ruleset of nft and loads it again, as Debian does at boot. The rule is another one for
 // iptables then: what a teardown cannot remove, it says, and keeps on record.
 func TestSavedRuleset(t *testing.T) {
-	t.Setenv("ALLOCNET_EXECUTOR", "auto") // plugins report that they have deleted it
 	h := newHost(t)
 	address := h.attach("u2", "--primary", "web", "--publish", "8301:80").Attachments[0].Addresses[0].Addr().String()
 	rule := func() string {

@@ -160,7 +160,7 @@ func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
 		return err
 	}
 	is := o.absences(path, []state.Attachment{*a})[a.Interface]
-	c, err := o.del(undoing, *a, pathOf(path, is))
+	c, err := o.del(undoing, *a, path, is)
 	if err := errors.Join(err, o.commit(undoing, o.hold, o.log, c)[0]); err != nil {
 		return err
 	}
@@ -184,11 +184,16 @@ func (o *operation) recordUndone(a *state.Attachment) error {
 }
 
 // del runs DEL with the arguments of ADD and the recorded result. What the chain left is to
-// be committed.
-func (o *operation) del(ctx context.Context, a state.Attachment, path string) (*chain, error) {
+// be committed. What plugins that are executed leave is an error of theirs, so that the lease stays, which is
+// freed by the first of the chain and so last. It is not looked for where forced cleanup follows anyway.
+func (o *operation) del(ctx context.Context, a state.Attachment, path string, is absence) (*chain, error) {
+	path = pathOf(path, is)
 	c, err := o.chain(a, path, nil)
 	if err != nil {
 		return nil, err
+	}
+	if c.changes == nil && is == isPresent && !o.madeByOtherIPTables(a) {
+		c.runner.Deleted = func(ctx context.Context, plugin string) error { return o.config.Cleaner.Left(ctx, a, plugin) }
 	}
 	if err := o.ownCache(a); err != nil {
 		return nil, err // libcni would pass the result of another attachment

@@ -23,6 +23,8 @@ type cleanerFunc func(ctx context.Context, left []state.Leftover) []error
 
 func (f cleanerFunc) Clean(ctx context.Context, left []state.Leftover) []error { return f(ctx, left) }
 
+func (cleanerFunc) Left(context.Context, state.Attachment, string) error { return nil }
+
 func (f cleanerFunc) Covers(a state.Attachment) bool {
 	return strings.Contains(string(a.ConfList), fakecni.Type)
 }

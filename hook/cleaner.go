@@ -22,6 +22,8 @@ type Cleaner interface {
 	// Covers tells whether Clean removes all that the plugins of an attachment
 	// leave outside of its namespace: then DEL is not needed after a reboot.
 	Covers(a state.Attachment) bool
+	// Left is what a plugin of an attachment has left whose DEL reports success; nil: nothing.
+	Left(ctx context.Context, a state.Attachment, plugin string) error
 }
 
 // NoCleaner turns forced cleanup off.
@@ -42,6 +44,9 @@ func (noCleaner) Clean(_ context.Context, leftovers []state.Leftover) []error {
 
 // Covers is false: every DEL is needed.
 func (noCleaner) Covers(state.Attachment) bool { return false }
+
+// Left is nil: a DEL that reports success has succeeded.
+func (noCleaner) Left(context.Context, state.Attachment, string) error { return nil }
 
 // force has the cleaner remove what allocations left, and reports it.
 func (e *Engine) force(ctx context.Context, reason Reason, leftovers []state.Leftover) []error {

@@ -103,6 +103,47 @@ func TestLostInterface(t *testing.T) {
 	}
 }
 
+// leavingCleaner finds something after each DEL that reports success.
+type leavingCleaner struct {
+	cleanerFunc
+	asked *[]string
+}
+
+func (c leavingCleaner) Left(_ context.Context, _ state.Attachment, plugin string) error {
+	*c.asked = append(*c.asked, plugin)
+	return &cleanup.LeftError{Plugin: plugin}
+}
+
+// TestLeftByPlugins: a DEL that leaves something has failed, and the plugins before it in the chain, of which the first frees
+// the lease, are not called. It is not looked for where forced cleanup follows anyway.
+func TestLeftByPlugins(t *testing.T) {
+	for _, present := range []bool{true, false} {
+		var asked []string
+		var found error
+		m := newMemory(t, func(c *Config) {
+			c.Cleaner = leavingCleaner{func(_ context.Context, left []state.Leftover) []error {
+				found = left[0].Suspects[0].DelErr
+				return make([]error, len(left))
+			}, &asked}
+		})
+		m.network(t, "web", "bridge", "portmap")
+		a, err := m.Setup(t.Context(), Request{ID: "w1", Primary: &selection.Element{Name: "web", Interface: "eth0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !present {
+			m.namespaces.removeInterface(a.Netns, "eth0")
+		}
+		if err := m.Teardown(t.Context(), "w1"); err != nil {
+			t.Error(err)
+		}
+		var left *cleanup.LeftError
+		if errors.As(found, &left) != present || slices.Equal(asked, []string{"portmap"}) != present {
+			t.Errorf("the interface is present: %t: asked of %q, forced cleanup because of: %v", present, asked, found)
+		}
+	}
+}
+
 // TestCleanerByDefault is that of package cleanup, with the engine's cache of
 // libcni.
 func TestCleanerByDefault(t *testing.T) {

@@ -161,8 +161,9 @@ func (e *Engine) chooseExecutor(p *planned) error {
 
 // chain is one verb for one network, set up to run.
 type chain struct {
-	cni  *libcni.CNIConfig
-	list *libcni.NetworkConfigList
+	cni    *libcni.CNIConfig
+	list   *libcni.NetworkConfigList
+	runner *cniexec.Runner
 	// changes are what is left to be committed; nil if plugins are executed.
 	changes *inprocess.Changes
 }
@@ -197,7 +198,7 @@ func (o *operation) chain(a state.Attachment, path string, partial func(result [
 			}
 		}
 	}
-	return &chain{libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, runner), list, changes}, nil
+	return &chain{libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, runner), list, runner, changes}, nil
 }
 
 // exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
@@ -253,7 +254,7 @@ func (e *Engine) networkChain(n *cniconf.Network) *chain {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.config.CallTimeout}
-	return &chain{libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, runner), n.List, changes}
+	return &chain{libcni.NewCNIConfigWithCacheDir(e.config.PluginDirs, e.config.CacheDir, runner), n.List, runner, changes}
 }
 
 // commit makes what chains have left, all together, within the deadline of a call. A chain

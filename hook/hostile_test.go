@@ -37,7 +37,7 @@ func TestCacheOfAnother(t *testing.T) {
 	if err := attacker.ownCache(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)
 	}
-	if _, err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), ""); !errors.As(err, &refused) {
+	if _, err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), "", isGone); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
 	for name, o := range map[string]*operation{"one's own": victim, "without a record": cacheOf(t, "a")} {

@@ -300,6 +300,9 @@ func (w *world) force(of state.Allocation, s state.Suspect) error {
 	return nil
 }
 
+// Left is nothing: the fake plugins remove what they make.
+func (*world) Left(context.Context, state.Attachment, string) error { return nil }
+
 // Covers: of the plugins of this host the cleaner knows all but ipvlan.
 func (w *world) Covers(a state.Attachment) bool { return a.Network != "backup" }
 

@@ -178,7 +178,7 @@ func (o *operation) detachAgain(ctx context.Context, a *state.Attachment) error 
 		return err
 	}
 	o.removeSourceRoutes(*a, o.record.Allocation.Netns)
-	c, err := o.del(ctx, *a, o.record.Allocation.Netns)
+	c, err := o.del(ctx, *a, o.record.Allocation.Netns, isGone)
 	err = errors.Join(err, o.commit(ctx, o.hold, o.log, c)[0])
 	if err != nil || replaces(c.changes, *a) {
 		if err := o.clean(ctx, []state.Suspect{{Attachment: *a, DelErr: err}}); err != nil {

@@ -240,7 +240,7 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 			return nil, o.failure("detach", *a, a.Attempts, err)
 		}
 	}
-	c, err := o.del(ctx, *a, pathOf(path, is))
+	c, err := o.del(ctx, *a, path, is)
 	switch {
 	case err != nil:
 		return c, o.failure("detach", *a, a.Attempts, err)

@@ -73,6 +73,7 @@ var outcomes = map[string]struct {
 	"agent/span.ErrLocked":                {span.ErrLocked, conflict},
 	"cleanup.ErrLiveUnknown":              {cleanup.ErrLiveUnknown, unavailable},
 	"cleanup.Failure":                     {cleanup.Failure{Err: errors.New("x")}, failed},
+	"cleanup.LeftError":                   {&cleanup.LeftError{}, failed},
 	"cleanup.UnknownPluginError":          {&cleanup.UnknownPluginError{}, failed},
 	"cmd/allocnet.exitError":              {&exitError{code: 7}, outcome{7, 500, 999}},
 	"cniconf.BrokenFile":                  {cniconf.BrokenFile{Err: errors.New("x")}, failed},

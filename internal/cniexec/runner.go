@@ -26,6 +26,10 @@ type Runner struct {
 	// before the next plugin runs. Default: results are not reported.
 	Added func(index int, result []byte)
 
+	// Deleted is called after each DEL that reports success, before the next plugin runs. With an error the
+	// DEL has failed. Default: it is not called.
+	Deleted func(ctx context.Context, plugin string) error
+
 	// added counts the results.
 	added int
 }
@@ -53,6 +57,8 @@ func (r *Runner) ExecPlugin(ctx context.Context, path string, stdin []byte, envi
 		return nil, timeout
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case err == nil && verb == "DEL" && r.Deleted != nil:
+		return result, r.Deleted(ctx, plugin)
 	case err != nil || verb != "ADD":
 		return result, err
 	}

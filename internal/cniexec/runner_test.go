@@ -140,3 +140,23 @@ func TestVerb(t *testing.T) {
 		}
 	}
 }
+
+// TestRunnerAsksAfterDEL: a DEL that reports success has failed if the caller says so; it is not asked after one that fails.
+func TestRunnerAsksAfterDEL(t *testing.T) {
+	left := errors.New("a chain is left")
+	var asked []string
+	r := &Runner{Limit: time.Hour, Deleted: func(_ context.Context, plugin string) error { asked = append(asked, plugin); return left }}
+	for _, call := range []struct {
+		verb string
+		err  error
+		want error
+	}{{"DEL", nil, left}, {"DEL", context.Canceled, context.Canceled}, {"ADD", nil, nil}, {"CHECK", nil, nil}} {
+		r.Exec = answers("{}", call.err)
+		if _, err := r.ExecPlugin(t.Context(), "/x/bridge", nil, environ(call.verb)); !errors.Is(err, call.want) {
+			t.Errorf("%s: %v, want %v", call.verb, err, call.want)
+		}
+	}
+	if !slices.Equal(asked, []string{"bridge"}) {
+		t.Errorf("asked %q", asked)
+	}
+}

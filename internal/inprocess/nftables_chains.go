@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -20,10 +19,9 @@ func FilledChains(ctx context.Context, family, table string) ([]string, error) {
 		return nil, ignoreUnsupported(err)
 	}
 	defer s.Close() //nolint:errcheck // read only
-	families := map[string]nftables.TableFamily{"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet}
 	var replies []netlink.Message
 	for range listAttempts { // a listing during a change ends with an error, and may leave rules out
-		replies, err = s.Execute(nftablesMessage(unix.NFT_MSG_GETRULE, netlink.Dump, families[family], nil))
+		replies, err = s.Execute(nftablesMessage(unix.NFT_MSG_GETRULE, netlink.Dump, nftablesFamilies[family], nil))
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}

@@ -105,15 +105,24 @@ func Read(family iptables.Protocol, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer t.close()
-	size, err := t.size()
-	if err != nil {
-		return nil, err
+	for range readAttempts {
+		var size int
+		if size, err = t.size(); err != nil {
+			return nil, err
+		}
+		entries := make([]byte, entriesBegin+size)
+		copy(entries, name)
+		binary.NativeEndian.PutUint32(entries[entriesSize:], uint32(size))
+		err = t.get(getEntries, entries)
+		if err == nil {
+			return entries[entriesBegin:], nil
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			break
+		}
 	}
-	entries := make([]byte, entriesBegin+size)
-	copy(entries, name)
-	binary.NativeEndian.PutUint32(entries[entriesSize:], uint32(size))
-	if err := t.get(getEntries, entries); err != nil { // EAGAIN: it has changed
-		return nil, fmt.Errorf("failed to read table %q of iptables-legacy: %w", name, err)
-	}
-	return entries[entriesBegin:], nil
+	return nil, fmt.Errorf("failed to read table %q of iptables-legacy: %w", name, err)
 }
+
+// readAttempts is how often a table is read that has changed between its size and its entries.
+const readAttempts = 100

@@ -1,0 +1,75 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// RuleSearch is what is looked for in nftables of this network namespace: rules with a comment or an address, else the chain.
+type RuleSearch struct {
+	// Family is "ip", "ip6" or "inet".
+	Family, Table, Chain string
+	// Comment recognizes that of a rule. Nil: any comment.
+	Comment func(comment string) bool
+	// Address is one that a rule compares with. Zero: none.
+	Address netip.Addr
+}
+
+var nftablesFamilies = map[string]nftables.TableFamily{
+	"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet,
+}
+
+// SearchRules tells which of the searches find something. The program nft is not needed. A kernel without nftables has nothing.
+func SearchRules(ctx context.Context, searches []RuleSearch) (found []bool, err error) {
+	found = make([]bool, len(searches))
+	s, err := dialNFTables(ctx)
+	if err != nil {
+		return found, ignoreUnsupported(err)
+	}
+	defer s.Close() //nolint:errcheck // read only
+	listings := s.listings()
+	for i, search := range searches {
+		t := &nftablesTable{family: nftablesFamilies[search.Family], name: search.Table}
+		var failed error
+		if search.isOfChain() {
+			found[i], failed = s.hasChain(t, search.Chain)
+		} else {
+			var rules []listedRule
+			rules, failed = listings.of(t, search.Chain)
+			found[i] = slices.ContainsFunc(rules, search.finds)
+		}
+		err = errors.Join(err, failed)
+	}
+	return found, err
+}
+
+func (s RuleSearch) String() string {
+	what := fmt.Sprintf("chain %s of table %s %s", s.Chain, s.Family, s.Table)
+	switch {
+	case s.Address.IsValid():
+		return fmt.Sprintf("a rule with %s in %s", s.Address, what)
+	case s.Comment != nil:
+		return "a rule of it in " + what
+	}
+	return what
+}
+
+// isOfChain tells whether the chain itself is looked for.
+func (s RuleSearch) isOfChain() bool { return s.Comment == nil && !s.Address.IsValid() }
+
+func (s RuleSearch) finds(rule listedRule) bool {
+	if s.Comment != nil && !s.Comment(rule.comment()) {
+		return false
+	}
+	return !s.Address.IsValid() || bytes.Contains(rule.exprs, attributeOf(unix.NFTA_DATA_VALUE, s.Address.AsSlice()))
+}

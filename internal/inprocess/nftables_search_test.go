@@ -1,0 +1,58 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+
+	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// TestRootSearchRules: chains, comments and addresses are found in the table and the chain that they are in.
+func TestRootSearchRules(t *testing.T) {
+	roottest.Require(t)
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Close()
+	of := func(want string) func(string) bool { return func(comment string) bool { return comment == want } }
+	a, b, other := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("10.0.0.4")
+	searches := map[string]struct {
+		search RuleSearch
+		want   bool
+	}{
+		"chain without rules":  {RuleSearch{Family: "inet", Table: "nat", Chain: "own"}, true},
+		"no such chain":        {RuleSearch{Family: "inet", Table: "nat", Chain: "ow"}, false},
+		"no such table":        {RuleSearch{Family: "ip6", Table: "nat", Chain: "own", Comment: of("x")}, false},
+		"comment":              {RuleSearch{Family: "inet", Table: "nat", Chain: "shared", Comment: of("second")}, true},
+		"comment of no rule":   {RuleSearch{Family: "inet", Table: "nat", Chain: "shared", Comment: of("secon")}, false},
+		"source":               {RuleSearch{Family: "ip", Table: "filter", Chain: "CNI-FORWARD", Address: a}, true},
+		"destination":          {RuleSearch{Family: "ip", Table: "filter", Chain: "CNI-FORWARD", Address: b}, true},
+		"address of no rule":   {RuleSearch{Family: "ip", Table: "filter", Chain: "CNI-FORWARD", Address: other}, false},
+		"address in a comment": {RuleSearch{Family: "ip", Table: "filter", Chain: "FORWARD", Address: a}, false},
+	}
+	err = within(netns, func(ns.NetNS) error { // on one thread
+		sandbox.Run(t, "sh", "-ec", strings.Join([]string{
+			"nft add table inet nat", "nft add chain inet nat own", "nft add chain inet nat shared",
+			"nft add rule inet nat shared accept comment first", "nft add rule inet nat shared accept comment second",
+			"iptables-nft -N CNI-FORWARD", "iptables-nft -A CNI-FORWARD -s 10.0.0.2 -j ACCEPT",
+			"iptables-nft -A CNI-FORWARD -d 10.0.0.3 -j ACCEPT", "iptables-nft -A FORWARD -m comment --comment 10.0.0.2 -j ACCEPT",
+		}, "\n"))
+		for name, test := range searches {
+			if found, err := SearchRules(t.Context(), []RuleSearch{test.search}); err != nil || found[0] != test.want {
+				t.Errorf("%s: %v, %v, want %t", name, found, err, test.want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

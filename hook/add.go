@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -71,6 +73,9 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	}
 	if c.changes == nil {
 		o.guardLoopback(ctx, *a)
+		if err := o.keepAdvertised(c.list); err != nil {
+			return nil, err
+		}
 	}
 	var result types.Result
 	err = o.keepMTU(ctx, *a, func() (err error) {
@@ -101,6 +106,16 @@ func (o *operation) guardLoopback(ctx context.Context, a state.Attachment) {
 	if err := o.config.InProcess.GuardLoopback(ctx); err != nil {
 		o.attachmentLog(a).Warn("tasks can reach services of the host that listen on 127.0.0.1: nftables of this kernel keeps nothing from them", "error", err)
 	}
+}
+
+// keepAdvertised does what is done in process, before plugins switch forwarding on: the kernel would remove what the host has
+// from router advertisements. Whether an address will be of IPv6 the IPAM plugin decides.
+func (e *Engine) keepAdvertised(list *libcni.NetworkConfigList) error {
+	n := cniconf.Network{Name: list.Name, List: list}
+	if e.config.InProcess == nil || !n.IsGateway() {
+		return nil
+	}
+	return e.config.InProcess.KeepAdvertised()
 }
 
 // commitAdded makes what the chains of attachments have left. Their results, which DEL needs

@@ -52,6 +52,8 @@ type InProcess interface {
 	CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes)
 	// GuardLoopback keeps what tasks send from services of the host that listen on 127.0.0.1.
 	GuardLoopback(ctx context.Context) error
+	// KeepAdvertised has the host go on with what it has from router advertisements when it forwards IPv6.
+	KeepAdvertised() error
 	// ListRules returns the rules that a chain which repairs has left.
 	ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error)
 }
@@ -94,6 +96,8 @@ func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*
 }
 
 func (executor) GuardLoopback(ctx context.Context) error { return inprocess.GuardLoopback(ctx) }
+
+func (executor) KeepAdvertised() error { return inprocess.KeepAdvertised() }
 
 func (executor) ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
 	return inprocess.ListRules(ctx, changes)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/strictjson"
@@ -66,6 +67,14 @@ func (f fakeInProcess) GuardLoopback(context.Context) error {
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
 	f.world.guarded++
+	return nil
+}
+
+// KeepAdvertised counts.
+func (f fakeInProcess) KeepAdvertised() error {
+	f.world.mu.Lock()
+	defer f.world.mu.Unlock()
+	f.world.kept++
 	return nil
 }
 
@@ -392,5 +401,24 @@ func TestGuardsLoopback(t *testing.T) {
 	o.guardLoopback(t.Context(), state.Attachment{CapabilityArgs: map[string]any{"portMappings": []any{}}})
 	if w.guarded != 1 {
 		t.Errorf("it is made %d times for ports", w.guarded)
+	}
+}
+
+// TestKeepsAdvertised: before plugins that switch forwarding on.
+func TestKeepsAdvertised(t *testing.T) {
+	i := install(t)
+	i.inProcess = true
+	w := newWorld(t, i)
+	for plugin, want := range map[string]int{
+		`{"type": "bridge"}`: 0, `{"type": "macvlan"}`: 0, `{"type": "bridge", "isGateway": true}`: 1, `{"type": "ptp"}`: 1,
+	} {
+		list, err := cniconf.ParseList([]byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [` + plugin + `]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.kept = 0
+		if err := w.keepAdvertised(list); err != nil || w.kept != want {
+			t.Errorf("%s: %d calls, %v, want %d", plugin, w.kept, err, want)
+		}
 	}
 }

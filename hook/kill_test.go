@@ -90,6 +90,8 @@ type world struct {
 	failing map[string]error
 	// guarded counts calls of GuardLoopback.
 	guarded int
+	// kept counts calls of KeepAdvertised.
+	kept int
 	// calls counts those of plugins.
 	calls int
 	// onCall, unless it is nil, is called for each of them; before it has an effect,

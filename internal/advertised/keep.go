@@ -22,18 +22,18 @@ const Forwarding = "net/ipv6/conf/all/forwarding"
 // Forward switches IPv6 forwarding on in the caller's namespace, which goes on with what it has from router
 // advertisements. It is safe to repeat; errors are of the kernel.
 func Forward(sysctls *sysctl.Tree) error {
-	if err := keep(sysctls); err != nil {
+	if err := Keep(sysctls); err != nil {
 		return err
 	}
 	return sysctls.Set(Forwarding, "1")
 }
 
-// keep has the caller's namespace go on with router advertisements when it forwards. A host that forwards ignores them, and
+// Keep has the caller's namespace go on with router advertisements when it forwards. A host that forwards ignores them, and
 // the kernel then removes the default route that they gave, unless accept_ra is 2. That is set where accept_ra is 1, on links
 // that have routes or addresses from advertisements and on those that lead out of the host: their router may be heard later,
 // at boot or after the cable was out. With another value, another program takes care of them. It stays, as forwarding does.
 // It is safe to repeat. Source: accept_ra in the kernel's Documentation/networking/ip-sysctl.rst.
-func keep(sysctls *sysctl.Tree) error {
+func Keep(sysctls *sysctl.Tree) error {
 	receive, err := receivers()
 	if err != nil {
 		return fmt.Errorf("find what router advertisements have given: %w", err)

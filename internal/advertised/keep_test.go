@@ -64,7 +64,7 @@ func testKeep(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for range 2 {
-			if err := keep(&sysctls); err != nil {
+			if err := Keep(&sysctls); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			if got, err := sysctls.Get(key); err != nil || got != test.want {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/allocnet/allocnet/internal/advertised"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // forward has the host forward packets of a family.
@@ -34,4 +35,15 @@ func (c *call) repairForwarding(isV4 bool) error {
 		return nil //nolint:nilerr // a kernel without the parameter needs no repair
 	}
 	return c.repair.ensure(fmt.Sprintf("%s is %s, was set to 1", forwarding(isV4), value), func() error { return c.forward(isV4) })
+}
+
+// KeepAdvertised has the host go on with what it has from router advertisements, for plugins that switch IPv6 forwarding on.
+// It is safe to repeat.
+func KeepAdvertised() error {
+	var sysctls sysctl.Tree
+	defer sysctls.Close() //nolint:errcheck // it has nothing to write
+	if value, err := sysctls.Get(advertised.Forwarding); err != nil || value == "1" {
+		return nil //nolint:nilerr // a kernel without IPv6 has nothing of it
+	}
+	return advertised.Keep(&sysctls)
 }

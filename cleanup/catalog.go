@@ -13,6 +13,8 @@ import (
 const (
 	// Masquerade is a chain or rule that bridge and ptp make for ipMasq.
 	Masquerade Kind = "masquerade"
+	// SpoofCheck is a chain or rule that bridge makes for macspoofchk.
+	SpoofCheck Kind = "macspoofchk"
 	// Ports is a chain or rule of portmap.
 	Ports Kind = "ports"
 	// Firewall is a rule of the firewall plugin. It names an address only.
@@ -34,7 +36,7 @@ const (
 // v1.9.1 make them. A plugin that is added needs an element here, a test of what
 // it writes in catalog_test.go, and a row in docs/cleanup.md.
 var catalogue = catalog{
-	{name: "bridge", delMayLie: true, leaves: []*leak{masquerade}},
+	{name: "bridge", delMayLie: true, leaves: []*leak{masquerade, spoofCheck}},
 	{name: "ptp", delMayLie: true, leaves: []*leak{masquerade}},
 	{name: "portmap", leaves: []*leak{{
 		kind:   Ports,
@@ -81,6 +83,22 @@ var masquerade = &leak{
 		key:     instance,
 	}},
 }
+
+// spoofCheck is what bridge leaves of macspoofchk.
+var spoofCheck = &leak{
+	kind: SpoofCheck,
+	tables: []nftTable{{
+		family: knftables.BridgeFamily, name: "nat", chains: []string{"PREROUTING"},
+		own: ownChains{"cni-br-iface-", []func(Owner) string{
+			func(o Owner) string { return "cni-br-iface-" + instanceID(o) },
+			func(o Owner) string { return "cni-br-iface-" + instanceID(o) + "-mac" },
+		}},
+		comment: regexp.MustCompile(`^(?P<key>macspoofchk-.+)$`),
+		key:     func(o Owner) string { return "macspoofchk-" + instanceID(o) },
+	}},
+}
+
+func instanceID(o Owner) string { return o.ContainerID + "-" + o.Interface }
 
 // lease is what host-local leaves, and allocnet-ipam, which keeps its leases in the same form.
 var lease = &leak{

@@ -184,13 +184,21 @@ func TestCatalogueNftables(t *testing.T) {
 	}
 	masq := f.addTable(t, knftables.InetFamily, "cni_plugins_masquerade", "masq_checks", eth0("a1"), eth0("a2"))
 	ports := f.addTable(t, knftables.IPv6Family, "cni_hostport", "hostports", "a1", "a2", "not an ID")
+	spoof := f.addTable(t, knftables.BridgeFamily, "nat", "PREROUTING", "macspoofchk-a1-eth0", "macspoofchk-a2-eth0", "of another program")
+	tx := spoof.NewTransaction()
+	for _, chain := range []string{"cni-br-iface-a1-eth0", "cni-br-iface-a1-eth0-mac", "cni-br-iface-a2-eth0"} {
+		tx.Add(&knftables.Chain{Name: chain})
+	}
+	if err := spoof.Run(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
 	c := Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
 	for range 2 { // the second finds nothing to do
 		if errs := c.Clean(t.Context(), []state.Leftover{leftover(`{"type": "bridge"}, {"type": "portmap"}`)}); errs[0] != nil {
 			t.Fatal(errs[0])
 		}
 	}
-	for _, fake := range []*knftables.Fake{masq, ports} {
+	for _, fake := range []*knftables.Fake{masq, ports, spoof} {
 		if rules := fake.Dump(); strings.Contains(rules, "a1") || !strings.Contains(rules, "a2") {
 			t.Errorf("the rules are\n%s\nwant those of a2 only", rules)
 		}
@@ -205,7 +213,7 @@ func TestNewPlugin(t *testing.T) {
 	c := catalog{{name: "vendor", leaves: []*leak{{
 		kind: "vendor",
 		tables: []nftTable{{
-			family: knftables.InetFamily, name: "vendor", chains: []string{"marks"}, own: own,
+			family: knftables.InetFamily, name: "vendor", chains: []string{"marks"}, own: ownChains{own.prefix, []func(Owner) string{own.of}},
 			comment: regexp.MustCompile(`^(?P<network>\w+)/(?P<id>\w+)$`),
 		}},
 		files: []filePattern{{

@@ -94,6 +94,9 @@ func (l *leak) searches(a state.Attachment) (all []inprocess.RuleSearch) {
 		for _, chain := range t.chains {
 			all = append(all, inprocess.RuleSearch{Family: string(t.family), Table: t.name, Chain: chain, Comment: t.isOf(owner)})
 		}
+		for _, name := range t.own.of(owner) {
+			all = append(all, inprocess.RuleSearch{Family: string(t.family), Table: t.name, Chain: name})
+		}
 	}
 	return all
 }

@@ -21,15 +21,30 @@ type nftTable struct {
 	name   string
 	// chains have rules of all allocations.
 	chains []string
-	// own is the name of a chain that is made for one attachment. The rules that
-	// lead to it are in chains. Zero: there is none.
-	own hashedName
+	// own are those that are made for one attachment. The rules that lead to them
+	// are in chains. Zero: there are none.
+	own ownChains
 	// comment is that of the rules, with the groups key, network, id and
 	// interface as far as the plugin writes them.
 	comment *regexp.Regexp
 	// key is what the plugin derives from the owner for the group key. It proves
 	// the other groups. Nil: the comment has no key.
 	key func(Owner) string
+}
+
+// ownChains are chains that a plugin makes for one attachment.
+type ownChains struct {
+	// prefix begins their names, and those of no others.
+	prefix string
+	// names are made of the owner.
+	names []func(Owner) string
+}
+
+func (c ownChains) of(owner Owner) (names []string) {
+	for _, name := range c.names {
+		names = append(names, name(owner))
+	}
+	return names
 }
 
 // nftObject is a rule in one of the tables, or a whole chain. Handles are not used
@@ -112,9 +127,9 @@ func (t nftTable) scan(ctx context.Context, h *host, kind Kind, wanted func(chai
 	var own []Object
 	for _, item := range listing.Items {
 		switch {
-		case item.Rule != nil && item.Rule.Comment != "" && slices.Contains(t.chains, item.Rule.Chain):
+		case item.Rule != nil && t.comment.MatchString(item.Rule.Comment) && slices.Contains(t.chains, item.Rule.Chain):
 			found.Objects = append(found.Objects, t.object(kind, *item.Rule))
-		case item.Chain != nil && t.own.prefix != "" && t.own.matches(item.Chain.Name):
+		case item.Chain != nil && t.own.prefix != "" && strings.HasPrefix(item.Chain.Name, t.own.prefix):
 			own = append(own, t.ownChain(kind, item.Chain.Name))
 		}
 	}

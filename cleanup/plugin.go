@@ -94,9 +94,7 @@ func (c catalog) keys() []func(Owner) string {
 			if t.key != nil {
 				keys = append(keys, t.key)
 			}
-			if t.own != (hashedName{}) {
-				keys = append(keys, t.own.of)
-			}
+			keys = append(keys, t.own.names...)
 		}
 		for _, p := range l.files {
 			keys = append(keys, p.key)

@@ -54,7 +54,11 @@ func (c catalog) chainsOf(a state.Attachment) []string {
 				chains = append(chains, p.chain)
 			}
 			for _, t := range l.tables {
-				chains = append(chains, t.chains...)
+				if own := t.own.of(ownerOf(a.Network, a.ContainerID, a.Interface)); len(own) > 0 {
+					chains = append(chains, own...)
+				} else {
+					chains = append(chains, t.chains...)
+				}
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // leavingNetwork has one plugin of each kind that makes something on the host; %[1]s is the backend of rules.
 const leavingNetwork = `{"cniVersion": "1.0.0", "name": "leaving", "plugins": [
-	{"type": "bridge", "bridge": "leaving0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "%[1]s",
+	{"type": "bridge", "bridge": "leaving0", "isGateway": true, "ipMasq": true, "ipMasqBackend": "%[1]s", "macspoofchk": true,
 		"ipam": {"type": "host-local", "dataDir": "/run/leaving", "ranges": [[{"subnet": "10.86.0.0/24"}], [{"subnet": "fd00:86::/64"}]]}},
 	{"type": "portmap", "backend": "%[1]s", "capabilities": {"portMappings": true}},
 	{"type": "firewall"},

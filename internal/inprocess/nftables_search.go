@@ -17,7 +17,7 @@ import (
 
 // RuleSearch is what is looked for in nftables of this network namespace: rules with a comment or an address, else the chain.
 type RuleSearch struct {
-	// Family is "ip", "ip6" or "inet".
+	// Family is "ip", "ip6", "inet" or "bridge".
 	Family, Table, Chain string
 	// Comment recognizes that of a rule. Nil: any comment.
 	Comment func(comment string) bool
@@ -26,7 +26,7 @@ type RuleSearch struct {
 }
 
 var nftablesFamilies = map[string]nftables.TableFamily{
-	"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet,
+	"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet, "bridge": nftables.TableFamilyBridge,
 }
 
 // SearchRules tells which of the searches find something. The program nft is not needed. A kernel without nftables has nothing.

@@ -28,11 +28,11 @@ func TestRootSearchRules(t *testing.T) {
 		search RuleSearch
 		want   bool
 	}{
-		"chain without rules":  {RuleSearch{Family: "inet", Table: "nat", Chain: "own"}, true},
-		"no such chain":        {RuleSearch{Family: "inet", Table: "nat", Chain: "ow"}, false},
+		"chain without rules":  {RuleSearch{Family: "bridge", Table: "nat", Chain: "own"}, true},
+		"no such chain":        {RuleSearch{Family: "bridge", Table: "nat", Chain: "ow"}, false},
 		"no such table":        {RuleSearch{Family: "ip6", Table: "nat", Chain: "own", Comment: of("x")}, false},
-		"comment":              {RuleSearch{Family: "inet", Table: "nat", Chain: "shared", Comment: of("second")}, true},
-		"comment of no rule":   {RuleSearch{Family: "inet", Table: "nat", Chain: "shared", Comment: of("secon")}, false},
+		"comment":              {RuleSearch{Family: "bridge", Table: "nat", Chain: "shared", Comment: of("second")}, true},
+		"comment of no rule":   {RuleSearch{Family: "bridge", Table: "nat", Chain: "shared", Comment: of("secon")}, false},
 		"source":               {RuleSearch{Family: "ip", Table: "filter", Chain: "CNI-FORWARD", Address: a}, true},
 		"destination":          {RuleSearch{Family: "ip", Table: "filter", Chain: "CNI-FORWARD", Address: b}, true},
 		"address of no rule":   {RuleSearch{Family: "ip", Table: "filter", Chain: "CNI-FORWARD", Address: other}, false},
@@ -40,8 +40,8 @@ func TestRootSearchRules(t *testing.T) {
 	}
 	err = within(netns, func(ns.NetNS) error { // on one thread
 		sandbox.Run(t, "sh", "-ec", strings.Join([]string{
-			"nft add table inet nat", "nft add chain inet nat own", "nft add chain inet nat shared",
-			"nft add rule inet nat shared accept comment first", "nft add rule inet nat shared accept comment second",
+			"nft add table bridge nat", "nft add chain bridge nat own", "nft add chain bridge nat shared",
+			"nft add rule bridge nat shared accept comment first", "nft add rule bridge nat shared accept comment second",
 			"iptables-nft -N CNI-FORWARD", "iptables-nft -A CNI-FORWARD -s 10.0.0.2 -j ACCEPT",
 			"iptables-nft -A CNI-FORWARD -d 10.0.0.3 -j ACCEPT", "iptables-nft -A FORWARD -m comment --comment 10.0.0.2 -j ACCEPT",
 		}, "\n"))

@@ -28,6 +28,8 @@ type network struct {
 	by string
 	// hairpin is whether a bridge returns packets to the port that they came from.
 	hairpin bool
+	// unmasqueraded is whether ports are published to the allocations of a bridge without masquerading.
+	unmasqueraded bool
 }
 
 // pluginConf has the fields of a plugin configuration that describe reads.
@@ -40,6 +42,7 @@ type pluginConf struct {
 	IPMasq    bool   `json:"ipMasq"`
 	MTU       int    `json:"mtu"`
 	Hairpin   bool   `json:"hairpinMode"`
+	SNAT      *bool  `json:"snat"`
 }
 
 // defaultMTU is what the kernel gives a pair of interfaces.
@@ -100,6 +103,7 @@ func describe(n *cniconf.Network) network {
 		}
 		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
 		d.hairpin = d.hairpin || conf.Hairpin
+		d.unmasqueraded = d.unmasqueraded || conf.Type == "portmap" && conf.SNAT != nil && !*conf.SNAT && len(d.bridges) > 0
 		if conf.Type == "bridge" || conf.Type == "ptp" {
 			d.mtu = cmp.Or(conf.MTU, defaultMTU)
 		}

@@ -55,10 +55,7 @@ func bridgeFilter(r *Report, networks []network, read func(string) string) {
 	if read("net/bridge/bridge-nf-call-iptables") == "1" {
 		ownPorts(r, networks)
 	}
-	published := slices.ContainsFunc(networks, func(n network) bool {
-		return len(n.bridges) > 0 && slices.Contains(n.PluginTypes(), "portmap")
-	})
-	if !published {
+	if !slices.ContainsFunc(networks, func(n network) bool { return n.unmasqueraded }) {
 		return
 	}
 	for _, name := range []string{"iptables", "ip6tables"} {

@@ -41,10 +41,7 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 		if m, ok := missing(n.CheckPlugins(dirs)); ok {
 			lacking = m.Missing
 		}
-		for _, name := range slices.Sorted(maps.Keys(lacking)) {
-			r.addError(n.Path, fmt.Sprintf("network %q: plugin %q %s%s", n.Name, name, lacking[name], d.why(n)),
-				fmt.Sprintf("install %s into one of %s", name, strings.Join(dirs, ", ")))
-		}
+		d.lacking(r, n, lacking, dirs)
 		for _, name := range n.PluginTypes() {
 			if _, gone := lacking[name]; gone || supported[name] != nil {
 				continue
@@ -68,6 +65,23 @@ func (d *Doctor) byPlugins(networks []network) []network {
 		return networks
 	}
 	return slices.DeleteFunc(slices.Clone(networks), func(n network) bool { return d.WhyPlugins(n.Network) == nil })
+}
+
+// lacking reports the plugins that a network lacks, after why they are needed.
+func (d *Doctor) lacking(r *Report, n network, lacking map[string]string, dirs []string) {
+	if len(lacking) == 0 {
+		return
+	}
+	names := slices.Sorted(maps.Keys(lacking))
+	var problems []string
+	for _, name := range names {
+		problems = append(problems, fmt.Sprintf("plugin %q %s", name, lacking[name]))
+	}
+	problem, fix := strings.Join(problems, ", "), fmt.Sprintf("install %s into one of %s", strings.Join(names, ", "), strings.Join(dirs, ", "))
+	if d.WhyPlugins != nil {
+		problem, fix = fmt.Sprintf("%v; therefore its plugins are executed: %s", d.WhyPlugins(n.Network), problem), "correct the network, or "+fix
+	}
+	r.addError(n.Path, fmt.Sprintf("network %q: %s", n.Name, problem), fix)
 }
 
 // why tells why a network is executed by its plugins, which may be a mistake in its configuration.

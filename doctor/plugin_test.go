@@ -4,11 +4,14 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/cniconf"
 )
 
 // script writes an executable shell script.
@@ -50,4 +53,18 @@ func TestPlugins(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLackingPlugins: one finding for a network, which begins with the reason for which it needs plugins.
+func TestLackingPlugins(t *testing.T) {
+	dir := t.TempDir()
+	script(t, filepath.Join(dir, "other"), "exit 3")
+	r := &Report{}
+	mistaken := func(*cniconf.Network) error {
+		return errors.New(`plugin "portmap": conditionsV4 is in the syntax of nft`)
+	}
+	networks := load(t, map[string]string{"a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}, {"type": "portmap"}]}`})
+	(&Doctor{PluginDirs: []string{dir}, WhyPlugins: mistaken}).plugins(t.Context(), r, networks)
+	requireProblems(t, r, `network "a": plugin "portmap": conditionsV4 is in the syntax of nft; therefore its plugins are executed: `+
+		`plugin "bridge" is not installed, plugin "portmap" is not installed`)
 }

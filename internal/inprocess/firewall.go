@@ -17,7 +17,7 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 )
 
-// firewallConfig is the configuration of the firewall plugin, with the backend iptables.
+// firewallConfig is the configuration of the firewall plugin.
 type firewallConfig struct {
 	types.NetConf
 	Backend                string `json:"backend"`
@@ -53,8 +53,12 @@ func addFirewall(c *call) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range conf.rules(result) {
-		c.changes.rules = append(c.changes.rules, rules{iptables: r})
+	isFirewalld, err := conf.withSources(c.ctx, result, (*sources).add)
+	if err != nil {
+		return nil, err
+	}
+	if !isFirewalld {
+		policy = append(conf.rules(result), policy...)
 	}
 	for _, r := range policy {
 		c.changes.rules = append(c.changes.rules, rules{iptables: r})
@@ -100,6 +104,10 @@ func checkFirewall(c *call) error {
 	}
 	if result == nil {
 		return errors.New("missing prevResult from earlier plugin")
+	}
+	isFirewalld, err := conf.withSourcesOfRunning(c.ctx, result, (*sources).check)
+	if isFirewalld || err != nil {
+		return err
 	}
 	all := conf.rules(result)
 	for _, family := range iptablesFamilies {
@@ -162,6 +170,10 @@ func delFirewall(c *call) error {
 	}
 	if result == nil {
 		return nil // only its addresses tell which rules are the attachment's
+	}
+	// Rules of iptables as well: firewalld may have been started since ADD.
+	if _, err := conf.withSourcesOfRunning(c.ctx, result, (*sources).remove); err != nil {
+		return err
 	}
 	for _, r := range conf.rules(result) {
 		c.changes.rules = append(c.changes.rules, rules{remove: true, iptables: r})

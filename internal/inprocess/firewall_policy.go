@@ -4,11 +4,8 @@
 package inprocess
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
@@ -68,36 +65,4 @@ func isolationGroup(bridge, comment string, isolated bool) iptablesGroup {
 		rule(isolationChain2, true, common, "-o", bridge, "-j", "DROP"),
 		rule(isolationChain2, false, common, "-j", "RETURN"))
 	return group
-}
-
-// Where the D-Bus daemon listens, and where its policies are: firewalld can only have its name
-// on the bus if one allows it.
-var (
-	busSocket         = "/run/dbus/system_bus_socket"
-	firewalldPolicies = []string{"/usr/share/dbus-1/system.d/FirewallD.conf", "/etc/dbus-1/system.d/FirewallD.conf"}
-)
-
-// understandsFirewall refuses the backend firewalld, also where the reference plugin would
-// choose it because firewalld runs. Whether it does is not asked: where it is installed, the
-// backend has to be configured.
-func understandsFirewall(config []byte) error {
-	conf := &firewallConfig{}
-	if err := json.Unmarshal(config, conf); err != nil {
-		return err
-	}
-	if conf.Backend == "firewalld" {
-		return errors.New("backend firewalld is not executed in process")
-	}
-	if conf.Backend == iptablesBackend || !exists(busSocket) && os.Getenv("DBUS_SYSTEM_BUS_ADDRESS") == "" {
-		return nil
-	}
-	if slices.ContainsFunc(firewalldPolicies, exists) {
-		return errors.New(`firewalld is installed, and the plugin uses it if it runs: set "backend": "iptables" if it shall not`)
-	}
-	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

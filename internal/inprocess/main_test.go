@@ -13,3 +13,9 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.MainIfRoot(m.Run))
 }
+
+// exists tells whether there is a file.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -32,7 +32,7 @@ type plugin struct {
 var plugins = map[string]plugin{
 	"bandwidth": {func() any { return &bandwidthConfig{} }, addBandwidth, checkBandwidth, delBandwidth, nil, nil, repairBandwidth},
 	"bridge":    {func() any { return &bridgeConfig{} }, addBridge, checkBridge, delBridge, nil, nil, repairBridge},
-	"firewall":  {func() any { return &firewallConfig{} }, addFirewall, checkFirewall, delFirewall, understandsFirewall, nil, repairFirewall},
+	"firewall":  {func() any { return &firewallConfig{} }, addFirewall, checkFirewall, delFirewall, nil, nil, repairFirewall},
 	"loopback":  {func() any { return &loopbackConfig{} }, addLoopback, checkLoopback, delLoopback, nil, nil, repairLoopback},
 	"macvlan":   {func() any { return &macvlanConfig{} }, addMacvlan, checkMacvlan, delMacvlan, nil, nil, repairMacvlan},
 	"portmap":   {func() any { return &portmapConfig{} }, addPortmap, checkPortmap, delPortmap, understandsPortmap, nil, repairPortmap},

@@ -49,7 +49,14 @@ func repairFirewall(c *call) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range append(conf.rules(result), policy...) {
+	isFirewalld, err := conf.withSourcesOfRunning(c.ctx, result, func(s *sources) error { return s.repair(c.repair) })
+	if err != nil {
+		return err
+	}
+	if !isFirewalld {
+		policy = append(conf.rules(result), policy...)
+	}
+	for _, r := range policy {
 		c.changes.rules = append(c.changes.rules, rules{iptables: r})
 	}
 	return nil

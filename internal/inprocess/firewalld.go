@@ -1,0 +1,165 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/godbus/dbus/v5"
+)
+
+// Where firewalld is on the bus; see firewalld.dbus(5).
+const (
+	firewalldName = "org.fedoraproject.FirewallD1"
+	firewalldPath = dbus.ObjectPath("/org/fedoraproject/FirewallD1")
+	zoneInterface = firewalldName + ".zone."
+)
+
+// Beginnings of errors of firewalld by which a source is as wanted.
+const (
+	alreadySource = "ZONE_ALREADY_SET"
+	noSource      = "UNKNOWN_SOURCE"
+)
+
+// firewalldBackend is the name of the backend of the plugin firewall.
+const firewalldBackend = "firewalld"
+
+// firewalldLimit bounds what is asked of firewalld, whose daemon may hang.
+const firewalldLimit = 20 * time.Second
+
+// busSocket is where the D-Bus daemon listens.
+var busSocket = "/run/dbus/system_bus_socket"
+
+// errNoFirewalld is that firewalld does not run.
+var errNoFirewalld = errors.New("firewalld does not run")
+
+// sources are the addresses of an attachment as sources of a zone, which lets their packets through until firewalld is
+// reloaded.
+type sources struct {
+	ctx       context.Context
+	firewalld interface {
+		CallWithContext(ctx context.Context, method string, flags dbus.Flags, args ...any) *dbus.Call
+	}
+	zone      string
+	addresses []string
+}
+
+// withSources does something with the sources of an attachment. Without firewalld it does nothing, unless the configuration
+// requires it: then the error is errNoFirewalld. It tells whether firewalld is the backend.
+func (conf *firewallConfig) withSources(ctx context.Context, result *current.Result, do func(*sources) error) (bool, error) {
+	if conf.Backend == iptablesBackend {
+		return false, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, firewalldLimit)
+	defer stop()
+	conn, err := dialFirewalld(ctx)
+	if errors.Is(err, errNoFirewalld) && conf.Backend != firewalldBackend {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is left to send
+	s := &sources{ctx: ctx, firewalld: conn.Object(firewalldName, firewalldPath), zone: cmp.Or(conf.FirewalldZone, "trusted")}
+	for _, address := range result.IPs {
+		network := hostNetwork(address.Address.IP)
+		s.addresses = append(s.addresses, network.String())
+	}
+	return true, do(s)
+}
+
+// withSourcesOfRunning is withSources, but without firewalld there are none: what it does not filter passes.
+func (conf *firewallConfig) withSourcesOfRunning(ctx context.Context, result *current.Result, do func(*sources) error) (bool, error) {
+	isFirewalld, err := conf.withSources(ctx, result, do)
+	if errors.Is(err, errNoFirewalld) {
+		return isFirewalld, nil
+	}
+	return isFirewalld, err
+}
+
+// dialFirewalld connects to the bus. The error is errNoFirewalld where there is no bus, or no firewalld on it.
+func dialFirewalld(ctx context.Context) (*dbus.Conn, error) {
+	if _, err := os.Stat(busSocket); errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoFirewalld
+	}
+	conn, err := dbus.Connect("unix:path="+busSocket, dbus.WithContext(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s, to ask for firewalld: %w", busSocket, err)
+	}
+	var runs bool
+	if err = conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, firewalldName).Store(&runs); err == nil && !runs {
+		err = errNoFirewalld
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// call calls a method for an address.
+func (s *sources) call(method, address string, into any) error {
+	err := s.firewalld.CallWithContext(s.ctx, zoneInterface+method, 0, s.zone, address).Store(into)
+	if err != nil {
+		return fmt.Errorf("firewalld: %s of the address %s and the zone %s: %w", method, address, s.zone, err)
+	}
+	return nil
+}
+
+// add makes all addresses sources.
+func (s *sources) add() error {
+	var zone string
+	for _, address := range s.addresses {
+		if err := s.call("addSource", address, &zone); err != nil && !strings.Contains(err.Error(), alreadySource) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes all. One that is none is no error.
+func (s *sources) remove() error {
+	var errs []error
+	var zone string
+	for _, address := range s.addresses {
+		if err := s.call("removeSource", address, &zone); err != nil && !strings.Contains(err.Error(), noSource) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// check fails if one is none.
+func (s *sources) check() error {
+	r := &Repair{DryRun: true}
+	if err := s.repair(r); err != nil || len(r.Missing) == 0 {
+		return err
+	}
+	return errors.New("missing: " + strings.Join(r.Missing, ", "))
+}
+
+// repair adds those that are missing: firewalld forgets all when it is reloaded.
+func (s *sources) repair(r *Repair) error {
+	for _, address := range s.addresses {
+		var is bool
+		if err := s.call("querySource", address, &is); err != nil {
+			return err
+		}
+		if is {
+			continue
+		}
+		if err := r.ensure(fmt.Sprintf("source %s of firewalld's zone %s", address, s.zone), s.add); err != nil {
+			return err
+		}
+	}
+	return nil
+}

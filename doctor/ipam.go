@@ -68,6 +68,9 @@ type poolReport struct {
 
 // readiness reports why the host cannot use the pool, or the store.
 func (p poolReport) readiness() {
+	if dir := filepath.Join(p.Config.StateDir, "ipam"); p.Usage.Copied {
+		p.addError(p.subject, "a copy of this machine has used the store within the last hour, and was refused", fmt.Sprintf("on the copy: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools", dir))
+	}
 	var reported []string
 	for _, err := range []error{p.Unusable, p.Unread} {
 		if err == nil || slices.Contains(reported, err.Error()) {

@@ -77,6 +77,10 @@ func TestExaminePool(t *testing.T) {
 			func(f *PoolFacts) { f.Unusable = cause(ipam.ErrTwin) },
 			[]string{"error pool vlan: list: another host has this host's identity | on the clone: stop all allocations with addresses of the pool, then rm -r /var/lib/allocnet/ipam/instance"},
 		},
+		"copied": {
+			func(f *PoolFacts) { f.Usage.Copied = true },
+			[]string{"error pool vlan: a copy of this machine has used the store within the last hour, and was refused | on the copy: stop all allocations with addresses of the pool, then rm -r /var/lib/allocnet/ipam/instance"},
+		},
 		"refused": {
 			func(f *PoolFacts) { f.Unread, f.Unusable = cause(ipam.ErrRefused), cause(ipam.ErrRefused) },
 			[]string{"error pool vlan: list: the store refuses access | replace the token of the block nomad in /etc/allocnet.d"},

@@ -50,6 +50,8 @@ type Config struct {
 	// DataDir has the leases, StateDir what the host knows of its blocks, and ConfigDir the
 	// agent's configuration with the store and its credentials.
 	DataDir, StateDir, ConfigDir string
+	// RunDir has what the host knows of this boot, and a boot empties.
+	RunDir string
 }
 
 // Range is a part of a subnet.
@@ -233,7 +235,7 @@ func (c *Config) validateReserved() error {
 }
 
 func (c *Config) validateDirs() error {
-	for field, dir := range map[string]string{"dataDir": c.DataDir, "stateDir": c.StateDir, "configDir": c.ConfigDir} {
+	for field, dir := range map[string]string{"dataDir": c.DataDir, "stateDir": c.StateDir, "runDir": c.RunDir, "configDir": c.ConfigDir} {
 		if !filepath.IsAbs(dir) {
 			return invalid(field, dir, "want an absolute path")
 		}

@@ -71,9 +71,14 @@ type NodeContent struct {
 	// Contested: the host has found a clone's nonce in place of its own. Neither gives out
 	// addresses until the entry is deleted.
 	Contested bool `json:"contested,omitempty"`
+	// Insists: the host was there before a clone that is in another boot, which is refused.
+	Insists bool `json:"insists,omitempty"`
 	// Challenger is an instance that takes the blocks of this one unless it writes its entry
 	// anew.
 	Challenger string `json:"challenger,omitempty"`
+	// Fence is for how long after it was last written the host may give out addresses, in
+	// nanoseconds. 0: 20 h.
+	Fence int64 `json:"fence,omitempty"`
 }
 
 // Content returns what the hosts have to agree on.
@@ -110,7 +115,7 @@ func (p PoolContent) String() string { return string(marshal(p)) }
 func (p PoolContent) Config() (*Config, error) {
 	c := &Config{
 		Pool: p.Pool, Ranges: slices.Clone(p.Ranges), Reserved: p.Reserved, BlockSize: p.BlockSize,
-		Mode: p.Mode, VXLAN: p.VXLAN, DataDir: defaultDataDir, StateDir: defaultStateDir, ConfigDir: defaultConfigDir,
+		Mode: p.Mode, VXLAN: p.VXLAN, DataDir: defaultDataDir, StateDir: defaultStateDir, RunDir: defaultRunDir, ConfigDir: defaultConfigDir,
 	}
 	for i := range c.Ranges {
 		if !c.Ranges[i].Subnet.IsValid() {

@@ -5,10 +5,12 @@ package ipam
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 const (
 	defaultDataDir   = "/var/lib/cni/networks"
 	defaultStateDir  = "/var/lib/allocnet"
+	defaultRunDir    = "/run/allocnet"
 	defaultConfigDir = "/etc/allocnet.d"
 	defaultCooldown  = "60s"
 	defaultMaxBlocks = 20
@@ -42,6 +45,7 @@ type document struct {
 	VXLAN             vxlanDocument   `json:"vxlan"`
 	DataDir           string          `json:"dataDir"`
 	StateDir          string          `json:"stateDir"`
+	RunDir            string          `json:"runDir"`
 	ConfigDir         string          `json:"configDir"`
 }
 
@@ -73,12 +77,21 @@ func Parse(config []byte) (*Config, error) {
 	}
 	c := &Config{
 		Pool: d.Pool, Probe: d.Probe, Sticky: d.Sticky, MaxReservedPerJob: d.MaxReservedPerJob, MaxBlocks: d.MaxBlocks,
-		VXLAN: VXLAN(d.VXLAN), Routes: d.Routes, DNS: d.DNS, DataDir: d.DataDir, StateDir: d.StateDir, ConfigDir: d.ConfigDir,
+		VXLAN: VXLAN(d.VXLAN), Routes: d.Routes, DNS: d.DNS, DataDir: d.DataDir, StateDir: d.StateDir, RunDir: runDir(d.RunDir, d.StateDir), ConfigDir: d.ConfigDir,
 	}
 	if err := c.parse(&d); err != nil {
 		return nil, err
 	}
 	return c, c.validate()
+}
+
+// runDir returns the directory of what is true of this boot. Beside another state directory than
+// the usual one, it is in that one.
+func runDir(configured, stateDir string) string {
+	if configured == "" && stateDir == defaultStateDir {
+		return defaultRunDir
+	}
+	return cmp.Or(configured, filepath.Join(stateDir, "run"))
 }
 
 func (c *Config) parse(d *document) (err error) {

@@ -44,6 +44,12 @@ func Stale(s Store) Store {
 	return s
 }
 
+// IsPrivate tells whether a store is this machine's alone, so that no other can object in it.
+func IsPrivate(s Store) bool {
+	p, ok := s.(interface{ Private() bool })
+	return ok && p.Private()
+}
+
 // Entry is an entry of a store.
 type Entry struct {
 	Path    string

@@ -26,7 +26,7 @@ const (
 	// Unavailable is a store that does not answer. Blocks that the host holds are in use
 	// nevertheless.
 	Unavailable Kind = "unavailable"
-	// Twin is another host with the identity of this one.
+	// Twin is another host with the identity of this one, which may have been refused.
 	Twin Kind = "twin"
 	// Mismatch is a configuration that differs from that of other hosts.
 	Mismatch Kind = "mismatch"
@@ -92,6 +92,9 @@ func problems(u pool.Usage, lost []netip.Addr, errs []error, fence time.Duration
 	}
 	if len(lostBlocks)+len(lost) > 0 {
 		f.add(Lost, "another host owns what this host has used: "+strings.TrimSpace(join(lostBlocks)+" "+join(lost)))
+	}
+	if u.Copied {
+		f.add(Twin, "a copy of this machine has used the store within the last hour, and was refused: stop it, or remove instance, node.json and pools from the directory ipam of its state directory")
 	}
 	for _, family := range u.Families {
 		if family.Free == 0 && family.Used+family.Cooling > 0 {

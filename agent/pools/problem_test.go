@@ -51,6 +51,10 @@ func TestProblems(t *testing.T) {
 			usage: pool.Usage{Verified: now, Blocks: []pool.BlockUsage{held}, Closed: fmt.Errorf("at start: %w", ipam.ErrTwin)},
 			want:  []Problem{{Twin, "at start: another host has this host's identity"}},
 		},
+		"a clone that was refused": {
+			usage: pool.Usage{Verified: now, Blocks: []pool.BlockUsage{held}, Copied: true},
+			want:  []Problem{{Twin, "a copy of this machine has used the store within the last hour, and was refused: stop it, or remove instance, node.json and pools from the directory ipam of its state directory"}},
+		},
 		"lost": {
 			usage: pool.Usage{Verified: now, Blocks: []pool.BlockUsage{held, lost}}, lost: []netip.Addr{netip.MustParseAddr("10.91.9.1")},
 			want: []Problem{{Lost, "another host owns what this host has used: 10.91.1.0/26 10.91.9.1"}},

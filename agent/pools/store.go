@@ -61,6 +61,9 @@ func (s observedStore) Stale() ipam.Store {
 	return observedStore{ipam.Stale(s.Store), s.pool, s.observer}
 }
 
+// Private tells whether no other machine uses the store; see ipam.IsPrivate.
+func (s observedStore) Private() bool { return ipam.IsPrivate(s.Store) }
+
 func (s observedStore) observe(operation string, began time.Time, err error) {
 	s.observer.StoreCall(operation, code(err), time.Since(began))
 }

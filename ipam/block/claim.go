@@ -28,7 +28,7 @@ const (
 // next call finds out.
 func (l *Leases) Claim(ctx context.Context, family ipam.Family, known []ipam.Block) (claimed ipam.Block, err error) {
 	err = l.withSole(ctx, func(s *session) error {
-		if b := s.records.beside(known, family); b.IsValid() {
+		if b := s.records.beside(known, family, s.host.Boot); b.IsValid() {
 			claimed = b
 			return nil
 		}
@@ -38,10 +38,10 @@ func (l *Leases) Claim(ctx context.Context, family ipam.Family, known []ipam.Blo
 	return claimed, err
 }
 
-// beside returns a held block of a family that is not among those that are known.
-func (r *records) beside(known []ipam.Block, family ipam.Family) ipam.Block {
+// beside returns an open block of a family that is not among those that are known.
+func (r *records) beside(known []ipam.Block, family ipam.Family, boot string) ipam.Block {
 	for _, b := range r.Blocks {
-		if b.State == Held && ipam.FamilyOf(b.Block.Addr()) == family && !slices.Contains(known, b.Block) {
+		if r.isOpen(b, boot) && ipam.FamilyOf(b.Block.Addr()) == family && !slices.Contains(known, b.Block) {
 			return b.Block
 		}
 	}
@@ -156,7 +156,7 @@ func (s *session) findClaim(ctx context.Context, r Record, missing error) (held 
 		return false, missing
 	case s.owns(o) && s.isNew && !s.knows(s.path(r.Block), o.ClaimID):
 		return false, fmt.Errorf("%w: block %s may be that of a copy of this machine: it is taken %s after this machine was registered", ipam.ErrExhausted, r.Block, settle)
-	case s.owns(o):
+	case s.owns(o) && s.mayBeOurs(r.Block, o):
 		return true, s.replace(ctx, r, r.found(o))
 	}
 	s.view.note(s.path(r.Block), o.index)

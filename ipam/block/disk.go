@@ -27,7 +27,11 @@ type disk interface {
 }
 
 // directory is the disk of a real host.
-type directory struct{ path, lockName string }
+type directory struct {
+	path, lockName string
+	// volatile: the directory is gone after a boot, and may be missing.
+	volatile bool
+}
 
 func (d *directory) pathOf(name string) string { return filepath.Join(d.path, name) }
 
@@ -40,7 +44,12 @@ func (d *directory) read(name string) ([]byte, error) {
 }
 
 func (d *directory) write(name string, data []byte) error {
-	return atomicfile.Write(d.pathOf(name), data, atomicfile.Options{Durable: true})
+	if d.volatile {
+		if err := os.MkdirAll(d.path, 0o700); err != nil {
+			return err
+		}
+	}
+	return atomicfile.Write(d.pathOf(name), data, atomicfile.Options{Durable: !d.volatile})
 }
 
 func (d *directory) lock(ctx context.Context) (func(), error) {

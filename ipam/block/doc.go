@@ -18,26 +18,46 @@
 // store.lock, and each process that claims a block writes it to the block's entry. node.json has
 // what this host wrote to its own entry below nodes/, and is common to all pools.
 //
+// # This boot
+//
+// present.json and a copy of node.json are in a directory that a boot empties. Records whose
+// generation is not that of present.json were restored from a backup, or are of another boot:
+// nothing of them is given out before they were compared with the store.
+//
 // # Clones
 //
 // A machine whose disk was copied has the instance of the original, and what is the instance's
 // would be given out by both. So a machine writes a nonce to the instance's entry below nodes/
-// when it first uses the store in a boot, and one that finds a nonce that it did not write
-// objects, or is refused. In the boot in which the instance was made, a machine needs no entry
-// until it finds one: a copy starts in another boot and writes its own, and the original
-// objects when it verifies. So 50 new hosts make 50 writes, and not 100. A machine that finds a
-// block of its instance that it has not claimed writes its nonce, too, and does not touch the
-// block for a while: a virtual machine may have been copied with its memory, before its first
-// claim.
+// when it first uses the store in a boot, and one that finds a nonce that it did not write is not
+// alone. Blocks that it has had since before its boot are closed until its nonce has been there
+// for 40 s and was not opposed. The original, which verifies at least every 10 s, finds the nonce
+// of the copy meanwhile, and insists: it writes its own again, and the copy is refused. If it
+// cannot know that it is in time, both are refused. Blocks that a machine claims in its boot are
+// open at once: no copy has them. They are left alone by the original for good, because the copy
+// may have addresses of them when it is refused.
 //
-// For the same while after each nonce that it has written, a machine does not change where
-// blocks are reached that it has had since an earlier boot: a copy would draw the traffic of the
-// original. Blocks that it has claimed in this boot are no copy's.
+// A virtual machine that is copied with its memory is in the same boot, and has the same nonce. So
+// agents write a new nonce every 40 s, and others when they verify, once in an hour: the
+// second of the two finds one that it did not write, and both are refused. Until then both
+// give out addresses of the same blocks.
+//
+// In the boot in which the instance was made, a machine without an agent needs no entry until it
+// finds one, or verifies. A machine that finds a block of its instance that it has not claimed
+// writes its nonce, too, and does not touch the block for a while.
+//
+// For 40 s after it has registered in a boot, a machine does not change where blocks are reached
+// that it has had since an earlier boot: a copy would draw the traffic of the original.
+//
+// # Nodes that are gone
+//
+// Nomad forgets a node when an operator says so, also one that lives. So what a host had is
+// reclaimed only if its entry below nodes/ has not changed for its fence and two hours, by the
+// uptime of the host that reclaims: the other one gives out no address any more.
 //
 // # What is not prevented
 //
-// A virtual machine that is copied with its memory, after it has claimed, is in the same boot,
-// and knows the same nonce. Neither is detected.
+// A copy of a machine's disk that boots while the original cannot reach the store, or has no agent
+// and attaches nothing, is not opposed. Nor is the copy with the memory, until a nonce is renewed.
 //
 // A block that was claimed after a snapshot is not in the store when that snapshot is
 // restored. Its owner creates it again when it verifies, which agents do at least every 10 s,

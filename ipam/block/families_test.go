@@ -6,6 +6,8 @@ package block_test
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -132,5 +134,7 @@ func (m *machine) configure(t *testing.T, keys string) {
 // age lets the machine have its place for so long that it may give back blocks.
 func (m *machine) age(t *testing.T) {
 	t.Helper()
-	write(t, m.path("node.json"), replacing(`"uptime":`, `"uptime":-`)(read(t, m.path("node.json"))))
+	for _, path := range []string{m.path("node.json"), filepath.Join(m.dir, "run/ipam/node.json")} {
+		write(t, path, regexp.MustCompile(`("registered":{"time":"[^"]*","uptime":)`).ReplaceAllString(read(t, path), "$1-"))
+	}
 }

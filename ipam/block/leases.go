@@ -4,6 +4,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -32,6 +33,13 @@ const (
 	// refreshAfter is the age at which a process without an agent verifies, at most once in
 	// refreshPause, for at most refreshTimeout.
 	refreshAfter, refreshPause, refreshTimeout = time.Hour, 10 * time.Minute, 5 * time.Second
+	// renewAfter is the age at which an agent writes the host's entry below nodes/ anew, so that a
+	// copy with the memory of this machine finds what it did not write, and others see that the
+	// host lives.
+	renewAfter = 40 * time.Second
+	// silence is how much longer than for its fence a host that is gone has not written its entry:
+	// it may have verified for an hour without writing it, and clocks differ.
+	silence = 2 * refreshAfter
 )
 
 // Addresses are those of the host's blocks, which package local keeps.
@@ -69,8 +77,11 @@ type Leases struct {
 	// random returns 128 random bits as hexadecimal digits, and pick a number below n.
 	random func() string
 	pick   func(n uint64) uint64
-	// pool and node are the directories of the pool, and of what is common to all pools.
-	pool, node disk
+	// pool and node are the directories of the pool, and of what is common to all pools; run and
+	// runNode are the same of what a boot ends.
+	pool, node, run, runNode disk
+	// attends: this process verifies all the time.
+	attends atomic.Bool
 	// trusted: the store has answered all the time since all entries were read.
 	trusted atomic.Bool
 	// self reads who this host is from files, without what Nomad knows.
@@ -83,9 +94,11 @@ func New(o Options) *Leases {
 		o.Logger = hclog.NewNullLogger()
 	}
 	dir := filepath.Join(o.Config.StateDir, "ipam")
+	run := filepath.Join(cmp.Or(o.Config.RunDir, filepath.Join(o.Config.StateDir, "run")), "ipam")
 	return &Leases{Options: o, clock: kernelClock{}, random: randomID, pick: mathrand.N[uint64],
 		pool: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
 		node: &directory{path: dir, lockName: "node.lock"},
+		run:  &directory{path: filepath.Join(run, "pools", o.Config.Pool), volatile: true}, runNode: &directory{path: run, volatile: true},
 		self: func() (hostid.Identity, error) { return hostid.Read(dir) },
 	}
 }

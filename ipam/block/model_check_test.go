@@ -4,6 +4,7 @@
 package block
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -81,9 +82,12 @@ func (g *ghost) before(s *fakeStore, r *request) {
 	for _, owner := range r.previous {
 		switch {
 		case !owner.uses(r.path):
-		case owner.twin != nil && owner.twin == r.host && (!owner.informed() || !r.host.informed()):
+		case owner.twin != nil && owner.twin == r.host && !owner.couldObject():
 			g.set(r.path, owner, true)
-			s.counts["excused: deleted by an unknown twin"]++
+			s.counts["excused: deleted by a twin to which the other could not object"]++
+		case s.now-owner.answered > defaultFence:
+			g.set(r.path, owner, true)
+			s.counts["excused: the owner was silent for the fence"]++
 		default:
 			s.fail("%s deleted %s, of which %s has addresses in use", r.host, r.path, owner)
 		}
@@ -128,6 +132,9 @@ func (g *ghost) moved(s *fakeStore, r *request) {
 		return
 	}
 	inPlace := x.confirmed >= 0 && x.confirmed < r.host.registered
+	if r.host.memory {
+		inPlace = r.host.couldObject()
+	}
 	if inPlace && x.attentive(s.now-settle, s.now) {
 		s.fail("the clone %s changed the endpoint of %s, which %s has", r.host, r.path, x)
 	}
@@ -143,9 +150,18 @@ func (g *ghost) registered(r *request) {
 	if r.host.registered < 0 {
 		r.host.registered = r.host.now
 	}
-	if c := r.host.twin; c != nil && c.clone && !strings.Contains(string(c.files[nodeFile]), content.Nonce) {
+	if c := r.host.twin; c != nil && c.clone && !c.stood() && !strings.Contains(string(c.files[nodeFile]), content.Nonce) {
 		c.superseded = r.host.now
 	}
+}
+
+// stood tells whether a machine has had its place for so long that it keeps it.
+func (h *fakeHost) stood() bool {
+	n := &node{}
+	if data := h.files[nodeFile]; data == nil || json.Unmarshal(data, n) != nil || n.Boot != h.self.Boot || n.Registered.isZero() {
+		return false
+	}
+	return int64(fakeClock{h}.uptime())-n.Registered.Uptime >= int64(settle)
 }
 
 // judge decides whether a host may have claimed a block of which x has addresses in use. What
@@ -288,20 +304,36 @@ func (h *fakeHost) verifiedIn(from, to time.Duration) bool {
 	return slices.ContainsFunc(h.verifications, func(v verification) bool { return v.start >= from && v.end <= to })
 }
 
-// informed tells whether the host could know that another machine has its state directory: it
-// verified after the other one wrote its nonce.
+// noticed is within what time two machines with one memory know of each other: the nonce is
+// renewed, and each reads it.
+const noticed = renewAfter + 4*attention
+
+// couldObject tells whether the original of a twin could say, or its copy see, that there are
+// two of them.
+func (h *fakeHost) couldObject() bool {
+	o, c := h, h.twin
+	if o.clone {
+		o, c = c, o
+	}
+	if c.memory {
+		from := h.now - noticed
+		return from >= c.forked && o.attentive(from, h.now) && c.attentive(from, h.now)
+	}
+	return c.registered < 0 || o.attentive(c.registered, min(h.now, c.registered+settle))
+}
+
+// informed tells whether the copy of a disk could know of its original: that one had its place
+// before, and has read the nonce of the copy, which has verified since.
 func (h *fakeHost) informed() bool {
 	t := h.twin
 	switch {
-	case t == nil:
+	case t == nil, !h.clone, h.memory:
 		return false
-	case !h.clone:
-		return t.registered >= 0 && h.verifiedIn(t.registered+staleness, h.now)
 	case h.marked && h.self.MachineID != t.self.MachineID, h.superseded >= 0 && h.verifiedIn(h.superseded+staleness, h.now):
 		return true
 	}
 	for _, v := range t.verifications { // the original objects if it was there before, in this boot
-		inPlace := t.confirmed >= 0 && t.confirmed < h.registered
+		inPlace := t.confirmed >= 0 && t.confirmed+settle < h.registered
 		if inPlace && v.start >= h.registered+staleness && h.verifiedIn(v.end+staleness, h.now) {
 			return true
 		}
@@ -349,8 +381,8 @@ func (h *fakeHost) checkPair(path string, n, m *namespace) {
 	switch {
 	case (n.host != m.host || m.since < n.host.created) && (excused[n.host] || excused[m.host]):
 		h.counts["excused: twice after a snapshot or a twin"]++
-	case n.host.twin == m.host && !n.informed:
-		h.counts["excused: twice by an unknown twin"]++
+	case n.host.twin == m.host && !h.couldObject():
+		h.counts["excused: twice by a twin to which the other could not object"]++
 	default:
 		h.fail("%s of %s also has %s", n.address, m.host, n.host)
 	}

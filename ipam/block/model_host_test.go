@@ -25,7 +25,11 @@ type fakeHost struct {
 	// born is on the disk.
 	born birth
 	// files are those of the state directory; leases and freed those of package local.
-	files      map[string][]byte
+	// present has the files that are gone after a boot.
+	files, present map[string][]byte
+	// backup are the files of a backup, of the instance backupOf.
+	backup     map[string][]byte
+	backupOf   string
 	leases     map[netip.Addr]*namespace
 	freed      map[netip.Addr]time.Time
 	namespaces []*namespace
@@ -46,6 +50,9 @@ type fakeHost struct {
 	twin *fakeHost
 	// clone: the host is a copy of twin.
 	clone bool
+	// memory: it was made with the memory of the original, at forked.
+	memory bool
+	forked time.Duration
 	// marked: the original had used the store, and the clone's disk says on which machine.
 	marked bool
 	// registered is when the machine first wrote its nonce in this boot.
@@ -81,7 +88,7 @@ type namespace struct {
 }
 
 func (w *world) newHost(name string) *fakeHost {
-	h := &fakeHost{world: w, name: name, files: map[string][]byte{}, leases: map[netip.Addr]*namespace{}, freed: map[netip.Addr]time.Time{},
+	h := &fakeHost{world: w, name: name, files: map[string][]byte{}, present: map[string][]byte{}, leases: map[netip.Addr]*namespace{}, freed: map[netip.Addr]time.Time{},
 		booted: w.now, created: w.now, silent: -1, registered: -1, confirmed: -1, superseded: -1}
 	h.self = ipam.Host{Instance: w.id(), NodeID: "node-" + w.id(), NodeName: name, MachineID: "machine-" + name, Boot: w.id()}
 	h.bear()
@@ -112,18 +119,36 @@ func (c fakeClock) uptime() time.Duration { return c.world.now - c.booted }
 type fakeDisk struct {
 	*fakeHost
 	locks *fakeLock
+	// volatile are those that a boot ends.
+	volatile bool
 }
 
-func (d *fakeDisk) read(name string) ([]byte, error) { return d.files[name], nil }
+func (d *fakeDisk) all() map[string][]byte {
+	if d.volatile {
+		return d.present
+	}
+	return d.files
+}
+
+func (d *fakeDisk) read(name string) ([]byte, error) {
+	data := d.all()[name]
+	if d.flaw != nil && data != nil {
+		data = d.flaw(d.fakeHost, name, data)
+	}
+	return data, nil
+}
 
 func (d *fakeDisk) pathOf(name string) string { return name }
 
 func (d *fakeDisk) write(name string, data []byte) error {
 	p := d.current
 	p.step()
-	d.files[name] = slices.Clone(data)
+	d.all()[name] = slices.Clone(data)
 	if name == nodeFile && d.confirmed < 0 && strings.Contains(string(data), `"registered":{"time":"20`) {
 		d.confirmed = d.now
+	}
+	if name == nodeFile && strings.Contains(string(data), `"registered":{"time":"0001`) { // refused, or in another boot
+		d.registered, d.confirmed = -1, -1
 	}
 	d.logf("%s %s writes %s %s", d.fakeHost, p.name, name, data)
 	p.step()
@@ -139,7 +164,8 @@ func (h *fakeHost) open() *Leases {
 	}})
 	l.clock, l.random = fakeClock{h}, h.id
 	l.pick = func(n uint64) uint64 { return h.rnd.Uint64N(n) }
-	l.pool, l.node = &fakeDisk{h, &h.pool}, &fakeDisk{h, &h.node}
+	l.pool, l.node = &fakeDisk{h, &h.pool, false}, &fakeDisk{h, &h.node, false}
+	l.run, l.runNode = &fakeDisk{h, nil, true}, &fakeDisk{h, nil, true}
 	l.self = func() (hostid.Identity, error) {
 		return hostid.Identity{Host: h.self, Born: h.born == birth{h.self.Instance, h.self.MachineID, h.self.Boot}}, nil
 	}
@@ -261,6 +287,7 @@ func (h *fakeHost) collect() {
 // verify is a round of the agent.
 func (h *fakeHost) verify() {
 	start := h.now
+	h.agent.attends.Store(true)
 	err := h.agent.Verify(context.Background())
 	h.logf("%s verified: %v", h, err)
 	if err == nil || onlyTwin(err) {
@@ -313,6 +340,7 @@ func (h *fakeHost) records() records {
 func (h *fakeHost) reboot() {
 	h.logf("%s reboots", h)
 	h.stop()
+	h.present = map[string][]byte{}
 	h.booted, h.self.Boot, h.registered, h.confirmed = h.now, h.id(), -1, -1
 	h.agent = h.open()
 	h.start(h, "collect", h.collect)
@@ -320,11 +348,7 @@ func (h *fakeHost) reboot() {
 
 // stop ends all processes and namespaces.
 func (h *fakeHost) stop() {
-	for _, p := range slices.Clone(h.processes) {
-		if p.host == h {
-			h.kill(p)
-		}
-	}
+	h.end()
 	for _, n := range h.namespaces {
 		n.alive = false
 	}

@@ -24,7 +24,7 @@ import (
 // features are what can happen in a schedule. Each has some of them, so that rare sequences of
 // a few are found, too.
 type features struct {
-	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn, endpoints bool
+	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn, endpoints, copies, backups, purges bool
 }
 
 // schedules is how many there are in a run unless the environment says so.
@@ -36,7 +36,7 @@ const schedules = 10_000
 func TestModel(t *testing.T) {
 	first, count := storetest.Schedules(t, schedules)
 	if count == 1 {
-		w := runSchedule(first, true)
+		w := runSchedule(first, true, nil)
 		t.Logf("%s\n%v", w, w.counts)
 		if w.failure != "" {
 			t.Error(w.failure)
@@ -66,7 +66,7 @@ func runSchedules(t *testing.T, first, count uint64) map[string]int {
 				if i >= count {
 					return
 				}
-				w := runSchedule(first+i, false)
+				w := runSchedule(first+i, false, nil)
 				if w.failure != "" {
 					failed.Add(1)
 					t.Errorf("ALLOCNET_MODEL_SCHEDULES=1 ALLOCNET_MODEL_SEED=%d: %s", first+i, w.failure)
@@ -96,10 +96,11 @@ var poolConfigs = []*ipam.Config{poolConfig(27, 30), poolConfig(27, 29), poolCon
 
 func newWorld(seed uint64) *world {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	w := &world{rnd: rnd, counts: map[string]int{}, now: time.Hour, config: poolConfigs[rnd.IntN(len(poolConfigs))]}
+	w := &world{rnd: rnd, counts: map[string]int{}, purged: map[string]bool{}, now: time.Hour, config: poolConfigs[rnd.IntN(len(poolConfigs))]}
 	w.store = &fakeStore{world: w, faults: []int{0, 5, 20}[rnd.IntN(3)], snapshot: snapshot{entries: map[string]ipam.Entry{}, index: 10, table: 10}, ghost: newGhost()}
 	for _, f := range []*bool{&w.features.kills, &w.features.reboots, &w.features.partitions, &w.features.refusals, &w.features.restores,
-		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections, &w.features.churn, &w.features.endpoints} {
+		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections, &w.features.churn, &w.features.endpoints,
+		&w.features.copies, &w.features.backups, &w.features.purges} {
 		*f = w.chance(3)
 	}
 	for i := range 2 + rnd.IntN(2) {
@@ -108,10 +109,14 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// runSchedule runs one schedule to its end.
-func runSchedule(seed uint64, tracing bool) *world {
+// runSchedule runs one schedule to its end, maybe with a bug.
+func runSchedule(seed uint64, tracing bool, b *bug) *world {
 	w := newWorld(seed)
 	w.tracing = tracing
+	if b != nil {
+		b.enable(&w.features)
+		w.flaw = b.read
+	}
 	w.logf("features: %+v, %d%% faults", w.features, w.store.faults)
 	if !w.chance(3) { // hosts that have been there for so long that they may release
 		w.round()
@@ -200,8 +205,12 @@ func (w *world) maintain(h *fakeHost) {
 	w.start(h, "reclaim", func() { _, _ = h.agent.Reclaim(context.Background(), time.Hour, w.gone) })
 }
 
-// gone tells whether no host has had the ID of a node for a day.
+// gone tells whether Nomad does not know a node: no host has had its ID for a day, or an operator
+// has removed it.
 func (w *world) gone(_ context.Context, nodeID string) (bool, error) {
+	if w.purged[nodeID] {
+		return true, nil
+	}
 	for _, h := range w.hosts {
 		if h.self.NodeID == nodeID && (h.silent < 0 || w.now-h.silent < 24*time.Hour) {
 			return false, nil
@@ -248,7 +257,15 @@ func (w *world) round() {
 // disturb lets one of the rarer things happen.
 func (w *world) disturb(h *fakeHost) {
 	f := &w.features
-	switch n := w.rnd.IntN(12); {
+	switch n := w.rnd.IntN(16); {
+	case n == 12 && f.copies && len(w.hosts) < 4:
+		w.copy(h)
+	case n == 13 && f.backups, n == 14 && f.backups && h.backup == nil:
+		h.save()
+	case n == 14 && f.backups:
+		h.recover()
+	case n == 15 && f.purges:
+		w.purge(h)
 	case n == 0 && f.reboots:
 		h.reboot()
 	case n == 1 && f.partitions:
@@ -256,7 +273,7 @@ func (w *world) disturb(h *fakeHost) {
 	case n == 2 && f.refusals:
 		h.refused = !h.refused
 	case n == 3 && f.clocks:
-		h.skew += time.Duration(w.rnd.IntN(96)-48) * time.Hour / 2
+		h.skew += time.Duration(w.rnd.IntN(101)-50) * time.Hour / 2
 	case n == 4 && f.wipes && h.twin == nil:
 		h.wipe(w.chance(2))
 	case n == 5 && f.clones && len(w.hosts) < 4:
@@ -303,11 +320,7 @@ func (w *world) restore() {
 // wipe removes the state directory, and maybe the leases.
 func (h *fakeHost) wipe(leases bool) {
 	h.logf("%s loses its state, leases: %v", h, leases)
-	for _, p := range slices.Clone(h.processes) {
-		if p.host == h {
-			h.kill(p)
-		}
-	}
+	h.end()
 	h.files, h.verifications, h.created, h.registered, h.confirmed = map[string][]byte{}, nil, h.now, -1, -1
 	h.separate()
 	h.self.Instance = h.id()
@@ -326,6 +339,50 @@ func (h *fakeHost) separate() {
 		return
 	}
 	h.twin.twin, h.twin, h.clone = nil, nil, false
+}
+
+// purge has Nomad forget a node that may live, or know it again. Others reclaim what it has, now
+// and after the grace.
+func (w *world) purge(h *fakeHost) {
+	w.purged[h.self.NodeID] = !w.purged[h.self.NodeID]
+	w.logf("Nomad does not know %s: %v", h, w.purged[h.self.NodeID])
+	for range 4 {
+		for _, h := range w.hosts {
+			if !h.dead {
+				w.maintain(h)
+			}
+		}
+		w.advance(61 * time.Minute)
+	}
+}
+
+// save backs up the state directory.
+func (h *fakeHost) save() {
+	h.logf("%s is backed up", h)
+	h.backup, h.backupOf = maps.Clone(h.files), h.self.Instance
+}
+
+// recover restores the state directory from its backup, beneath the processes that are running
+// or with them stopped.
+func (h *fakeHost) recover() {
+	if h.backupOf != h.self.Instance {
+		return
+	}
+	h.logf("%s is restored from its backup", h)
+	if h.chance(2) {
+		h.end()
+		h.agent = h.open()
+	}
+	h.files = maps.Clone(h.backup)
+}
+
+// end ends all processes.
+func (h *fakeHost) end() {
+	for _, p := range slices.Clone(h.processes) {
+		if p.host == h {
+			h.kill(p)
+		}
+	}
 }
 
 // clone copies a host's disk to a new machine.
@@ -349,14 +406,35 @@ func (w *world) clone(h *fakeHost) {
 		c.leases[a] = &namespace{host: c, address: a}
 	}
 	c.clone, c.marked, c.twin, h.twin = true, h.files[nodeFile] != nil, h, c
-	c.answered = h.answered
-	c.verifications = slices.Clone(h.verifications)
+	c.answered, c.verifications = h.answered, slices.Clone(h.verifications)
 	w.store.ghost.cloned(h, c)
 	w.hosts = append(w.hosts, c)
 	w.start(c, "collect", c.collect)
 	if w.features.endpoints {
 		c.move()
 	}
+}
+
+// copy makes a second machine of a host's snapshot with its memory: both go on in one boot. What
+// was running is twice.
+func (w *world) copy(h *fakeHost) {
+	if h.twin != nil || h.dead {
+		return
+	}
+	c := w.newHost(h.name + "'")
+	w.logf("%s is a copy of %s with its memory", c, h)
+	c.self, c.born, c.booted, c.skew, c.created, c.confirmed = h.self, h.born, h.booted, h.skew, h.created, h.confirmed
+	c.files, c.present, c.freed = maps.Clone(h.files), maps.Clone(h.present), maps.Clone(h.freed)
+	for a, n := range h.leases {
+		c.leases[a] = &namespace{host: c, address: a, alive: n.alive, since: n.since}
+		if n.alive {
+			c.namespaces = append(c.namespaces, c.leases[a])
+		}
+	}
+	c.clone, c.memory, c.twin, h.twin, c.forked = true, true, h, c, w.now
+	c.answered, c.verifications = h.answered, slices.Clone(h.verifications)
+	w.store.ghost.cloned(h, c)
+	w.hosts = append(w.hosts, c)
 }
 
 // die ends a host for ever, or a day passes for those that the store does not hear of.
@@ -395,6 +473,7 @@ func (w *world) finish() {
 	for len(w.store.pending) > 0 {
 		w.store.finish(w.store.pending[0])
 	}
+	w.purged = map[string]bool{}
 	for _, h := range w.hosts {
 		h.refused = false
 		if h.cut && !h.dead {
@@ -429,11 +508,16 @@ func (w *world) finish() {
 // repair is what an operator does with a clone.
 func (w *world) repair(h *fakeHost) {
 	w.logf("%s is repaired", h)
-	original := h.twin
+	original, boot := h.twin, h.self.Boot
 	h.stop()
 	h.wipe(true)
 	entries := maps.Clone(w.store.entries)
 	delete(entries, ipam.NodePath(original.self.Instance))
+	for path, e := range entries { // what the copy has claimed
+		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && !h.memory && content.Host.Instance == original.self.Instance && content.Host.Boot == boot {
+			delete(entries, path)
+		}
+	}
 	w.store.index++
 	w.store.replace(snapshot{at: w.now, entries: entries, table: w.store.index, index: w.store.index})
 }
@@ -514,9 +598,9 @@ func (w *world) count() int {
 func (w *world) releaseAll() {
 	rounds, f := 1, w.features // what is seen twice is taken, and then released
 	switch {
-	case f.wipes || f.clones:
+	case f.wipes || f.clones || f.copies:
 		rounds = 4
-	case f.deaths || f.nodes || f.restores:
+	case f.deaths || f.nodes || f.restores || f.backups || f.purges:
 		rounds = 3
 	}
 	for range rounds {

@@ -28,7 +28,11 @@ type world struct {
 	current  *process
 	config   *ipam.Config
 	features features
-	counts   map[string]int
+	// flaw is what a bug makes of a file that is read. Nil: there is none.
+	flaw func(h *fakeHost, name string, data []byte) []byte
+	// purged are the IDs of nodes that Nomad does not know, though they may live.
+	purged map[string]bool
+	counts map[string]int
 	// failure is the first invariant that did not hold.
 	failure string
 	trace   []string

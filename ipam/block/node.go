@@ -8,16 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/allocnet/allocnet/ipam"
 )
 
 const (
 	nodeFile = "node.json"
-	// mostNonces are the host's own that it remembers: the store may be restored to one.
+	// mostNonces are the host's own that it remembers: the store may be restored to one. So are its
+	// boots.
 	mostNonces = 64
 	// registerAttempts are made against others that change the entry at the same time.
 	registerAttempts = 3
+	// copiedFor is for how long a copy that was refused is reported.
+	copiedFor = time.Hour
 )
 
 // node is what this host wrote to its own entry below nodes/.
@@ -26,21 +30,25 @@ type node struct {
 	MachineID string `json:"machineID"`
 	// Boot is that of the last nonce.
 	Boot string `json:"boot"`
+	// Boots are those of this machine, the last one last.
+	Boots []string `json:"boots,omitempty"`
 	// Nonces are this host's own, the last one last.
 	Nonces []string `json:"nonces"`
-	// Registered is when the last nonce was found in the store, in the boot that it is of; of
-	// an instance without a nonce, when it was found to need none.
+	// Registered is since when the store has had a nonce of this machine, or none was needed, in
+	// the boot that the last nonce is of.
 	Registered moment `json:"registered"`
 	// Twin: the store had a nonce of another machine.
 	Twin bool `json:"twin"`
-	// Confirmed is when the last nonce was first found in the store.
-	Confirmed confirmed `json:"confirmed,omitzero"`
-}
-
-// confirmed is when a nonce was found in the store.
-type confirmed struct {
-	Nonce string `json:"nonce"`
-	At    moment `json:"at"`
+	// Seen is when the store last had a nonce of this machine, and Renewed when the last one was
+	// written.
+	Seen    moment `json:"seen,omitzero"`
+	Renewed moment `json:"renewed,omitzero"`
+	// Index is that of the entry with the last nonce. A lower one is of a store that was restored.
+	Index uint64 `json:"index,omitempty"`
+	// Copied is when this machine last took its place again from a copy of it.
+	Copied moment `json:"copied,omitzero"`
+	// Fence is what the entry says.
+	Fence int64 `json:"fence,omitempty"`
 }
 
 // readNode reads what the host wrote. Another instance begins anew.
@@ -53,7 +61,18 @@ func (l *Leases) readNode(instance string) (*node, error) {
 	if n.Instance != instance {
 		n = &node{Instance: instance}
 	}
-	return n, nil
+	return l.ofThisBoot(n), nil
+}
+
+// ofThisBoot returns what this machine wrote in this boot, whatever the state directory was
+// restored to since.
+func (l *Leases) ofThisBoot(n *node) *node {
+	self, errSelf := l.self()
+	p := &node{}
+	if err := readJSON(l.runNode, nodeFile, p); err != nil || errSelf != nil || p.Instance != n.Instance || p.Boot != self.Boot {
+		return n
+	}
+	return p
 }
 
 // closed returns the error of a machine that is not the one that wrote the file, or that found
@@ -113,8 +132,8 @@ func (s *session) registerAs(ctx context.Context, mayWait bool) error {
 		}
 	}
 	s.isNew = err != nil || s.now.within(settle, r.node.Registered)
-	s.registered = len(r.node.Nonces) > 0
-	s.unopposed = err == nil && !s.now.within(settle, r.node.Confirmed.At)
+	s.registered, s.copied, s.boots = len(r.node.Nonces) > 0, !r.node.Copied.isZero(), r.node.Boots
+	s.unopposed = err == nil && (!s.isNew || ipam.IsPrivate(s.store))
 	return err
 }
 
@@ -127,19 +146,32 @@ func (r *registration) attempt(ctx context.Context) error {
 		return err
 	}
 	content, err := ipam.DecodeNode(entry.Content)
-	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce))
+	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce) || entry.Index < r.node.Index)
 	switch {
 	case own && content.Contested:
 		return r.refuse()
-	case !own || r.node.Twin:
+	case !own:
 		return r.object(ctx, content, entry.Index)
-	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "":
-		return r.confirm()
+	case r.node.Twin:
+		return r.insist(ctx, entry.Index)
+	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "" && !r.isDue(content):
+		return r.confirm(entry.Index)
 	}
-	return r.renew(func(data []byte) error {
-		_, err := r.store.Update(ctx, r.path, data, entry.Index)
-		return err
-	})
+	return r.renew(r.update(ctx, entry.Index))
+}
+
+// update returns what replaces the entry that has an index.
+func (r *registration) update(ctx context.Context, index uint64) func(data []byte) (uint64, error) {
+	return func(data []byte) (uint64, error) { return r.store.Update(ctx, r.path, data, index) }
+}
+
+// isDue tells whether the entry is to be written though it is this machine's.
+func (r *registration) isDue(content ipam.NodeContent) bool {
+	after := refreshAfter
+	if r.attends.Load() {
+		after = renewAfter
+	}
+	return !ipam.IsPrivate(r.store) && (r.now.older(after, r.node.Renewed) || content.Fence != r.records.fence())
 }
 
 // missing makes the entry, unless there has never been one and none is needed.
@@ -155,81 +187,143 @@ func (r *registration) missing(ctx context.Context) error {
 	case !r.mayWait:
 		r.node.Registered = moment{} // another machine has time to say so from now on
 		return r.create(ctx)
+	case r.attends.Load():
+		return r.create(ctx)
 	}
-	if r.node.Boot != r.host.Boot {
-		r.node.MachineID, r.node.Boot, r.node.Registered = r.host.MachineID, r.host.Boot, moment{}
-	}
-	return r.confirm()
+	r.enter()
+	return r.confirm(0)
 }
 
 // create makes the missing entry. That is how the state of twins ends: an operator has removed
 // the entry when there was one machine left.
 func (r *registration) create(ctx context.Context) error {
-	return r.renew(func(data []byte) error {
-		_, err := r.store.Create(ctx, r.path, data)
-		return err
-	})
+	return r.renew(func(data []byte) (uint64, error) { return r.store.Create(ctx, r.path, data) })
 }
 
 // renew writes a new nonce, which is on disk before, so that a late write is known.
-func (r *registration) renew(write func(data []byte) error) error {
+func (r *registration) renew(write func(data []byte) (uint64, error)) error {
+	index, err := r.write(write, ipam.NodeContent{})
+	if err != nil {
+		return err
+	}
+	return r.confirm(index)
+}
+
+// write writes a new nonce, with what else the entry says.
+func (r *registration) write(write func(data []byte) (uint64, error), content ipam.NodeContent) (uint64, error) {
 	if err := r.remember(r.random()); err != nil {
-		return err
+		return 0, err
 	}
-	if err := write(ipam.Encode(ipam.NodeContent{Host: r.host, Nonce: r.node.last()})); err != nil {
-		return err
+	content.Host, content.Nonce, content.Fence = r.host, r.node.last(), r.records.fence()
+	index, err := write(ipam.Encode(content))
+	if err == nil {
+		r.node.Renewed, r.node.Fence = r.now, content.Fence
 	}
-	return r.confirm()
+	return index, err
+}
+
+// fence is what others are told.
+func (r *records) fence() int64 {
+	if r == nil {
+		return 0
+	}
+	return r.Fence
+}
+
+// enter begins a boot.
+func (r *registration) enter() {
+	if r.node.Boot != r.host.Boot {
+		r.node.Registered, r.node.Seen, r.node.Renewed = moment{}, moment{}, moment{}
+		r.node.Boots = append(r.node.Boots, r.host.Boot)
+		r.node.Boots = r.node.Boots[max(0, len(r.node.Boots)-mostNonces):]
+	}
+	r.node.MachineID, r.node.Boot = r.host.MachineID, r.host.Boot
 }
 
 func (r *registration) remember(nonce string) error {
-	if r.node.Boot != r.host.Boot {
-		r.node.Registered = moment{}
-	}
-	r.node.MachineID, r.node.Boot = r.host.MachineID, r.host.Boot
+	r.enter()
 	r.node.Nonces = append(r.node.Nonces, nonce)
 	r.node.Nonces = r.node.Nonces[max(0, len(r.node.Nonces)-mostNonces):]
 	return r.save()
 }
 
-func (r *registration) save() error { return writeJSON(r.session.node, nodeFile, r.node) }
+func (r *registration) save() error {
+	return errors.Join(writeJSON(r.session.node, nodeFile, r.node), r.saveOfBoot())
+}
+
+// saveOfBoot writes what need not outlast the boot.
+func (r *registration) saveOfBoot() error { return writeJSON(r.runNode, nodeFile, r.node) }
 
 // confirm records that this machine has its place, and since when in this boot.
-func (r *registration) confirm() error {
-	isKnown := r.node.Confirmed.Nonce == r.node.last()
-	if !r.node.Registered.isZero() && !r.node.Twin && isKnown {
-		return nil
-	}
+func (r *registration) confirm(index uint64) error {
+	isKnown := !r.node.Registered.isZero() && !r.node.Twin
 	if r.node.Twin = false; r.node.Registered.isZero() {
 		r.node.Registered = r.now
 	}
-	if !isKnown {
-		r.node.Confirmed = confirmed{r.node.last(), r.now}
+	if r.node.Seen = r.now; index > 0 {
+		r.node.Index = index
+	}
+	if isKnown {
+		return r.saveOfBoot()
 	}
 	return r.save()
 }
 
-// object tells the other machine that this one had the place before, in the same boot, so that
-// neither gives out addresses. One that only comes now is refused itself.
+// object answers a machine that has written its nonce in the place of this one's. One that only
+// comes now is refused. If this one has been there for long enough, and so lately that the blocks of
+// the other one are still closed, it insists. Two in one boot, which have the same blocks open, are both
+// refused.
 func (r *registration) object(ctx context.Context, other ipam.NodeContent, index uint64) error {
 	inPlace := r.node.Boot == r.host.Boot && !r.node.Registered.isZero()
-	if !inPlace || other.Contested {
+	switch {
+	case !inPlace || other.Contested:
 		return r.refuse()
+	case other.Host.Boot == r.host.Boot:
+		return r.contest(ctx, index)
+	case other.Insists:
+		return r.refuse()
+	case r.now.within(settle, r.node.Registered) || !r.isInTime():
+		return r.contest(ctx, index)
 	}
-	nonce := r.random()
-	if err := r.remember(nonce); err != nil {
+	r.node.Twin = true // until it is known to have been in time
+	index, err := r.write(r.update(ctx, index), ipam.NodeContent{Insists: true})
+	if err != nil {
 		return err
 	}
-	content := ipam.NodeContent{Host: r.host, Nonce: nonce, Contested: true}
-	if _, err := r.store.Update(ctx, r.path, ipam.Encode(content), index); err != nil {
+	return r.insist(ctx, index)
+}
+
+// isInTime tells whether the store had this machine's nonce so lately that another machine, which
+// has written its own since, has not waited for long enough.
+func (r *registration) isInTime() bool {
+	now := r.moment(r.host.Boot)
+	return r.node.Seen.Boot == now.Boot && now.within(settle, r.node.Seen)
+}
+
+// insist ends what object began, once the store has the nonce of this machine again.
+func (r *registration) insist(ctx context.Context, index uint64) error {
+	switch {
+	case r.node.Registered.isZero():
+		return r.refuse()
+	case !r.isInTime():
+		return r.contest(ctx, index)
+	}
+	r.Logger.Warn("another machine has taken this one's place in the store, and is refused: it is a copy of this one", "instance", r.host.Instance)
+	r.node.Copied = r.now
+	return r.confirm(index)
+}
+
+// contest tells the other machine that there are two, so that neither gives out addresses.
+func (r *registration) contest(ctx context.Context, index uint64) error {
+	if _, err := r.write(r.update(ctx, index), ipam.NodeContent{Contested: true}); err != nil {
 		return err
 	}
 	return r.refuse()
 }
 
 func (r *registration) refuse() error {
-	was := r.node.Twin
-	r.node.Twin = true
+	was := r.node.Twin && r.node.Registered.isZero()
+	r.node.Twin, r.node.Registered = true, moment{}
 	err := r.node.closed(r.host)
 	if was {
 		return err

@@ -20,16 +20,18 @@ type Reclaimed struct {
 	Host  ipam.Host
 }
 
-// Reclaim deletes the blocks of nodes that are gone, if they were so a grace before, too; with
-// no grace at once. gone is asked with the ID of a node. It also deletes what nodes that are
-// gone have below nodes/, and blocks of this host that it has no record of.
+// Reclaim deletes the blocks of nodes that are gone, if they were so a grace before, too, and whose
+// host has not written its entry for so long that it gives out no address any more; with no grace
+// at once. gone is asked with the ID of a node: Nomad may have been told to forget one that lives.
+// It also deletes what nodes that are gone have below nodes/, and blocks of this host that it has
+// no record of.
 func (l *Leases) Reclaim(ctx context.Context, grace time.Duration, gone func(ctx context.Context, nodeID string) (bool, error)) ([]Reclaimed, error) {
 	var reclaimed []Reclaimed
 	err := l.withSole(ctx, func(s *session) error {
 		if err := s.look(ctx); err != nil {
 			return err
 		}
-		c := &reclaimer{session: s, grace: grace, gone: gone, answers: map[string]bool{}}
+		c := &reclaimer{session: s, grace: grace, gone: gone, answers: map[string]bool{}, silent: map[string]bool{}}
 		err := s.others(ctx, func(path string, o *owner) error {
 			deleted, err := c.examine(ctx, path, o)
 			if deleted {
@@ -48,10 +50,15 @@ type reclaimer struct {
 	grace   time.Duration
 	gone    func(ctx context.Context, nodeID string) (bool, error)
 	answers map[string]bool
+	// silent are the hosts that were asked for, by instance.
+	silent map[string]bool
 }
 
 // examine deletes the entry of a block if its time has come.
 func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted bool, err error) {
+	if c.owns(o) && c.copied && !c.mayBeOurs(o.Block, o) {
+		return false, nil // the copy may still have addresses of it: an operator knows
+	}
 	if c.owns(o) {
 		used, err := c.used(ctx, o.Block)
 		if c.isNew || err != nil {
@@ -62,11 +69,11 @@ func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted
 		}
 		return c.deleteOnce(ctx, path, o.index, true, settle)
 	}
-	gone, err := c.isGone(ctx, o.Host)
+	useless, err := c.isUseless(ctx, o.Host)
 	if err != nil {
 		return false, err
 	}
-	return c.deleteOnce(ctx, path, o.index, gone, c.grace)
+	return c.deleteOnce(ctx, path, o.index, useless, c.grace)
 }
 
 // regain makes the missing record of a block that is this host's.
@@ -76,6 +83,23 @@ func (s *session) regain(ctx context.Context, o *owner) error {
 		return err
 	}
 	return s.replace(ctx, r, r.found(o))
+}
+
+// isUseless tells whether what a host has is of no use: its node is gone, and, unless an operator
+// says so, the host has been silent.
+func (c *reclaimer) isUseless(ctx context.Context, h ipam.Host) (bool, error) {
+	silent, ok := c.silent[h.Instance]
+	if !ok && c.grace > 0 {
+		var err error
+		if silent, err = c.isSilent(ctx, h.Instance); err != nil {
+			return false, err
+		}
+		c.silent[h.Instance] = silent
+	}
+	if !silent && c.grace > 0 {
+		return false, nil
+	}
+	return c.isGone(ctx, h)
 }
 
 func (c *reclaimer) isGone(ctx context.Context, h ipam.Host) (bool, error) {
@@ -136,11 +160,11 @@ func (c *reclaimer) examineNodes(ctx context.Context) error {
 		if err != nil {
 			continue // unknown: it stays
 		}
-		gone, err := c.isGone(ctx, content.Host)
+		useless, err := c.isUseless(ctx, content.Host)
 		if err != nil {
 			return err
 		}
-		if _, err := c.deleteOnce(ctx, e.Path, entry.Index, gone, c.grace); err != nil && !errors.Is(err, ipam.ErrConflict) {
+		if _, err := c.deleteOnce(ctx, e.Path, entry.Index, useless, c.grace); err != nil && !errors.Is(err, ipam.ErrConflict) {
 			return err
 		}
 	}

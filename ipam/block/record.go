@@ -54,6 +54,14 @@ type records struct {
 	Version int `json:"version"`
 	// Instance is whose records these are.
 	Instance string `json:"instance"`
+	// Generation is random, and that of present.json as long as these are the last records. Empty:
+	// they were written by a release without it.
+	Generation string `json:"generation,omitempty"`
+	// Boot is the one in which they were written.
+	Boot string `json:"boot,omitempty"`
+	// Sole is the boot in which they were compared with the store by a machine that no other had
+	// opposed for so long that one would have.
+	Sole string `json:"sole,omitempty"`
 	// Verified is when the records were last compared with the store.
 	Verified moment `json:"verified"`
 	// Attempted is when a process without an agent last began to verify.
@@ -63,6 +71,8 @@ type records struct {
 	// Agreed is the configuration that the store had last. Nil: none is known.
 	Agreed *ipam.PoolContent `json:"agreed,omitempty"`
 	Blocks []Record          `json:"blocks"`
+	// doubted: they are not the last that this host wrote.
+	doubted bool
 }
 
 // errChanged is a record that another process has changed since it was read.
@@ -81,6 +91,9 @@ func (l *Leases) readRecords(instance string) (*records, error) {
 	}
 	if r.Instance != instance {
 		r.disown(instance)
+	}
+	if !l.isPresent(r) {
+		r.doubt()
 	}
 	return r, nil
 }
@@ -115,9 +128,14 @@ func (r *records) disown(instance string) {
 	}
 }
 
-func (l *Leases) writeRecords(r *records) error {
+// writeRecords makes records the last ones that this host knows.
+func (s *session) writeRecords(r *records) error {
+	r.Generation, r.Boot, r.doubted = s.random(), s.host.Boot, false
 	slices.SortFunc(r.Blocks, func(a, b Record) int { return a.Block.Addr().Compare(b.Block.Addr()) })
-	return writeJSON(l.pool, recordsFile, r)
+	if err := writeJSON(s.pool, recordsFile, r); err != nil {
+		return err
+	}
+	return s.writePresent(r)
 }
 
 func (r *records) find(b ipam.Block) int {

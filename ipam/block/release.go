@@ -127,7 +127,7 @@ func (s *session) resolveRelease(ctx context.Context, r Record) error {
 	path := s.path(r.Block)
 	for range releaseAttempts {
 		o, err := s.owner(ctx, path)
-		if err == nil && s.owns(o) {
+		if err == nil && s.owns(o) && s.knows(path, o.ClaimID) {
 			err = s.store.Delete(ctx, path, o.index)
 		}
 		switch {

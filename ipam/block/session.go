@@ -32,6 +32,9 @@ type session struct {
 	isNew bool
 	// registered: this machine has written a nonce.
 	registered bool
+	// copied: a copy of this machine has been refused. boots are those of this machine.
+	copied bool
+	boots  []string
 	// unopposed: what this machine has written, if it has, has been there for so long that another
 	// one with its instance has seen it.
 	unopposed bool
@@ -68,6 +71,11 @@ func (l *Leases) withStore(ctx context.Context, do func(s *session) error) error
 			return fmt.Errorf("register this host in the store: %w", err)
 		} else if err != nil {
 			s.twin = err
+		}
+		if s.records.doubted { // nothing of this boot is to be believed, from now on
+			if err := s.edit(ctx, func(*records) error { return nil }); err != nil {
+				return err
+			}
 		}
 		return do(s)
 	})
@@ -135,6 +143,12 @@ func (s *session) owner(ctx context.Context, path string) (*owner, error) {
 func (s *session) knows(path, claim string) bool {
 	return slices.ContainsFunc(s.records.Blocks, func(r Record) bool { return s.path(r.Block) == path && r.Claim == claim }) ||
 		slices.Contains(s.view.Past, past{path, claim})
+}
+
+// mayBeOurs tells whether this machine may have made the claim of an entry of its instance: in one
+// of its boots, if it does not remember it. Others are those of a copy that was refused.
+func (s *session) mayBeOurs(b ipam.Block, o *owner) bool {
+	return s.knows(s.path(b), o.ClaimID) || o.Host.Boot == s.host.Boot || slices.Contains(s.boots, o.Host.Boot)
 }
 
 // owns tells whether an entry is this host's.

@@ -22,6 +22,7 @@ func (l *Leases) Watch(ctx context.Context, after uint64) (uint64, error) {
 	if err != nil {
 		return after, err
 	}
+	l.attends.Store(true)
 	listing, err := store.List(ctx, ipam.BlocksPrefix(l.Config.Pool), after)
 	if err != nil {
 		l.trusted.Store(false)
@@ -85,8 +86,12 @@ func (l *Leases) Refresh(ctx context.Context) error {
 		return err
 	}
 	now := l.moment(self.Boot)
-	fresh := !now.older(refreshAfter, r.Verified) && r.Verified.Boot == now.Boot
-	if len(r.Blocks) == 0 || fresh || now.within(refreshPause, r.Attempted) && r.Attempted.Boot == now.Boot {
+	after, pause := refreshAfter, refreshPause
+	if r.waits(now.Boot) {
+		after, pause = settle, settle
+	}
+	fresh := !now.older(after, r.Verified) && r.Verified.Boot == now.Boot
+	if len(r.Blocks) == 0 || fresh || now.within(pause, r.Attempted) && r.Attempted.Boot == now.Boot {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
@@ -103,9 +108,18 @@ func (l *Leases) attempted(ctx context.Context, self ipam.Host, now moment) erro
 	return s.edit(ctx, func(r *records) error { r.Attempted = now; return nil })
 }
 
-// verified records that all records were compared after a moment.
+// verified records that all records were compared after a moment, and whether this machine was
+// known to be the only one.
 func (s *session) verified(ctx context.Context, at moment) error {
-	return s.edit(ctx, func(r *records) error { r.Verified = at; return nil })
+	return s.edit(ctx, func(r *records) error {
+		if r.doubted {
+			return errRestored
+		}
+		if r.Verified = at; s.unopposed && s.twin == nil {
+			r.Sole = s.host.Boot
+		}
+		return nil
+	})
 }
 
 // saveFence records the fence that is configured. It is in force even if the store does not answer
@@ -150,7 +164,9 @@ func (s *session) resolveAll(ctx context.Context) error {
 				errs = append(errs, err)
 			}
 		case Releasing:
-			errs = append(errs, s.resolveRelease(ctx, r))
+			if !s.isNew {
+				errs = append(errs, s.resolveRelease(ctx, r))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -172,7 +188,7 @@ func (s *session) verifyOwned(ctx context.Context, r Record) error {
 		return s.assert(ctx, r)
 	case !s.owns(o):
 		return s.lose(ctx, r, o)
-	case o.Host.NodeID != s.host.NodeID && s.twin == nil:
+	case o.Host.NodeID != s.host.NodeID && s.unopposed:
 		return s.rename(ctx, r.found(o), r)
 	}
 	return s.keep(ctx, r, r.found(o))

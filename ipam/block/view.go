@@ -19,6 +19,8 @@ const (
 	// mostPast are the claims that this host has given up and still recognizes. What is older
 	// is found by Reclaim.
 	mostPast = 256
+	// silentFor is for how long a silent host is remembered. One that is asked for then begins anew.
+	silentFor = 90 * 24 * time.Hour
 )
 
 // view is what a host saw of the pool's blocks when it last listed them.
@@ -38,6 +40,8 @@ type view struct {
 	// they are the same later.
 	Unused  suspects `json:"unused"`
 	Useless suspects `json:"useless"`
+	// Silent are the entries of hosts, since when they have been as they are.
+	Silent suspects `json:"silent,omitempty"`
 	// entries are those of the last listing, by path.
 	entries map[string]uint64
 	// written is the file.
@@ -77,6 +81,9 @@ func (l *Leases) readView(now moment) (*view, error) {
 	if v.Useless == nil {
 		v.Useless = suspects{}
 	}
+	if v.Silent == nil {
+		v.Silent = suspects{}
+	}
 	v.rebase(now)
 	return v, nil
 }
@@ -88,7 +95,7 @@ func (v *view) rebase(now moment) {
 			v.Gone[path] = now
 		}
 	}
-	for _, all := range []suspects{v.Unused, v.Useless} {
+	for _, all := range []suspects{v.Unused, v.Useless, v.Silent} {
 		for path, s := range all {
 			if s.At.Boot != now.Boot {
 				all[path] = suspect{s.Index, now}
@@ -164,6 +171,7 @@ func (v *view) update(listing ipam.Listing, now moment, own map[string]uint64) {
 
 // forget removes what was noticed so long ago that it does not count any more.
 func (v *view) forget(now moment) {
+	maps.DeleteFunc(v.Silent, func(_ string, s suspect) bool { return now.older(silentFor, s.At) })
 	maps.DeleteFunc(v.Gone, func(_ string, at moment) bool { return !now.within(settle, at) })
 }
 

@@ -29,6 +29,9 @@ var _ ipam.Store = (*Store)(nil)
 // New returns the store in the directory, which is made by the first request.
 func New(dir string) *Store { return &Store{dir} }
 
+// Private tells that no other machine uses the store.
+func (*Store) Private() bool { return true }
+
 // Files beside those of entries, whose paths have no dot.
 const (
 	lockName    = ".lock"

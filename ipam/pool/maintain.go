@@ -90,7 +90,7 @@ func (p *Pool) isLow(ctx context.Context, f ipam.Family) (low bool, held []ipam.
 			usage, err = p.Usage(ctx)
 		}
 	}
-	if err != nil || usage.Closed != nil {
+	if err != nil || usage.Closed != nil || usage.Waiting { // what waits is enough soon
 		return false, nil, errors.Join(err, usage.Closed)
 	}
 	for _, b := range usage.Blocks {

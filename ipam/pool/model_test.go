@@ -228,7 +228,12 @@ func (m *model) requireNo(err error) {
 // forgetRegistration lets the host have been registered for long: soon after that nothing is
 // given back.
 func (m *model) forgetRegistration(h *host) {
-	path := filepath.Join(h.options.Config.StateDir, "ipam", "node.json")
+	for _, dir := range []string{h.options.Config.StateDir, h.options.Config.RunDir} {
+		m.forgetIn(filepath.Join(dir, "ipam", "node.json"))
+	}
+}
+
+func (m *model) forgetIn(path string) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return

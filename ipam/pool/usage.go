@@ -31,6 +31,11 @@ type Usage struct {
 	Closed error
 	// Fenced is whether it is ipam.ErrFenced.
 	Fenced bool
+	// Waiting: blocks that the host had before its boot have no free address until no other
+	// machine has opposed it for 40 s.
+	Waiting bool
+	// Copied: a copy of this machine was refused within the last hour.
+	Copied bool
 }
 
 // FamilyUsage is the sum of a family's blocks.
@@ -56,11 +61,12 @@ type Count struct {
 
 // Usage returns what this host has. It does not use the store.
 func (p *Pool) Usage(ctx context.Context) (Usage, error) {
-	held, err := p.blocks.Overview()
+	held, err := p.overview(ctx)
 	if err != nil {
 		return Usage{}, err
 	}
-	u := Usage{Verified: held.Verified}
+	u := Usage{Verified: held.Verified, Waiting: held.Waiting, Copied: held.Copied}
+	open := held.Open()
 	if len(held.Blocks) > 0 || !errors.Is(held.Closed, ipam.ErrFenced) {
 		u.Closed, u.Fenced = held.Closed, errors.Is(held.Closed, ipam.ErrFenced)
 	}
@@ -74,7 +80,7 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	}
 	for i, r := range held.Blocks {
 		c := Count{Used: counts[i].Used, Cooling: counts[i].Cooling}
-		if r.State == block.Held {
+		if r.State == block.Held && (held.Closed != nil || slices.Contains(open, r.Block)) {
 			c.Free = counts[i].Free
 		}
 		u.Blocks = append(u.Blocks, BlockUsage{r.Block, string(r.State), c})
@@ -87,6 +93,16 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	}
 	u.Reserved, err = p.reservedHere(ctx)
 	return u, err
+}
+
+// overview reads the records while no process writes them.
+func (p *Pool) overview(ctx context.Context) (*block.Overview, error) {
+	unlock, err := p.local.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return p.blocks.Overview()
 }
 
 // sum adds up the blocks of a family.

@@ -1,0 +1,125 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/allocnet/allocnet/ipam"
+)
+
+// quietWorld is one in which nothing happens by chance, with a host that has an address.
+func quietWorld(t *testing.T) (*world, *fakeHost) {
+	t.Helper()
+	w := newWorld(1)
+	w.features, w.store.faults = features{}, 0
+	w.quiet(6)
+	h := w.hosts[0]
+	w.start(h, "ADD", h.add)
+	w.quiet(1)
+	t.Cleanup(func() {
+		for _, h := range w.hosts {
+			h.end()
+		}
+		for _, thread := range w.threads {
+			thread.stop()
+		}
+		if w.failure != "" {
+			t.Error(w.failure)
+		}
+	})
+	return w, h
+}
+
+func (h *fakeHost) overview(t *testing.T) *Overview {
+	t.Helper()
+	o, err := h.agent.Overview()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestCopyOfADisk: the copy gives out no address of what the original has, and is refused; the
+// original goes on, and knows of it.
+func TestCopyOfADisk(t *testing.T) {
+	w, h := quietWorld(t)
+	w.clone(h)
+	c := w.hosts[len(w.hosts)-1]
+	c.self.MachineID = h.self.MachineID
+	if o := c.overview(t); len(o.Open()) > 0 || !errors.Is(o.Closed, ipam.ErrFenced) {
+		t.Errorf("the copy has %v open before it has asked, closed because of %v", o.Open(), o.Closed)
+	}
+	w.quiet(3)
+	if o := c.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+		t.Errorf("the copy is closed because of %v", o.Closed)
+	}
+	if o := h.overview(t); len(o.Open()) == 0 || !o.Copied {
+		t.Errorf("the original has %v open, closed because of %v, and knows of the copy: %v", o.Open(), o.Closed, o.Copied)
+	}
+}
+
+// TestReboot: what a host had is open again when no other machine has opposed it for a while.
+func TestReboot(t *testing.T) {
+	w, h := quietWorld(t)
+	h.reboot()
+	w.quiet(1)
+	if o := h.overview(t); len(o.Open()) > 0 || !o.Waiting || o.Closed != nil {
+		t.Errorf("after the boot %v is open, waiting %v, closed because of %v", o.Open(), o.Waiting, o.Closed)
+	}
+	if !w.added(h) {
+		t.Error("a host that waits cannot claim a block")
+	}
+	w.quiet(6)
+	if o := h.overview(t); len(o.Open()) != 2 || o.Waiting {
+		t.Errorf("after a while %v is open, waiting %v", o.Open(), o.Waiting)
+	}
+}
+
+// TestCopyWithMemory: both are refused once the nonce is renewed.
+func TestCopyWithMemory(t *testing.T) {
+	w, h := quietWorld(t)
+	w.copy(h)
+	w.quiet(7)
+	for _, h := range []*fakeHost{h, w.hosts[len(w.hosts)-1]} {
+		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+			t.Errorf("%s is closed because of %v", h, o.Closed)
+		}
+	}
+}
+
+// TestRestoredState: nothing of it is given out before it was verified, and what this machine
+// wrote in this boot is its own.
+func TestRestoredState(t *testing.T) {
+	w, h := quietWorld(t)
+	h.save()
+	w.quiet(6) // another nonce
+	h.recover()
+	if o := h.overview(t); len(o.Open()) > 0 || !errors.Is(o.Closed, ipam.ErrFenced) {
+		t.Errorf("after the restore %v is open, closed because of %v", o.Open(), o.Closed)
+	}
+	w.quiet(1)
+	if o := h.overview(t); len(o.Open()) != 1 || o.Closed != nil {
+		t.Errorf("verified, %v is open, closed because of %v", o.Open(), o.Closed)
+	}
+}
+
+// TestPurged: the blocks of a host that Nomad does not know are not reclaimed before the host gives
+// out no address any more.
+func TestPurged(t *testing.T) {
+	w, h := quietWorld(t)
+	w.toggle(h)
+	w.purge(h)
+	if w.count() == 0 {
+		t.Error("the block of a host that may give out addresses of it was reclaimed")
+	}
+	for range 3 {
+		w.maintain(w.hosts[1])
+		w.day()
+	}
+	if w.count() != 0 {
+		t.Errorf("%d blocks are left of a host that is gone", w.count())
+	}
+}

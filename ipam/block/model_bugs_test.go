@@ -1,0 +1,102 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+// bug is a mistake that the model has to find: something that was written is read as if it were
+// not so.
+type bug struct {
+	// enable has what is needed happen in all schedules.
+	enable func(f *features)
+	read   func(h *fakeHost, name string, data []byte) []byte
+}
+
+// bugs are one of each kind.
+var bugs = map[string]bug{
+	"the copy of a disk does not wait before it gives out addresses": {
+		func(f *features) { f.clones = true },
+		func(h *fakeHost, name string, data []byte) []byte {
+			return editRecords(name, data, func(r *records) { r.Sole, r.Verified = h.self.Boot, h.agent.moment(h.self.Boot) })
+		},
+	},
+	"the nonce is not renewed, so that a copy with the memory is not found": {
+		func(f *features) { f.copies = true },
+		func(h *fakeHost, name string, data []byte) []byte {
+			n := &node{}
+			if name != nodeFile || json.Unmarshal(data, n) != nil {
+				return data
+			}
+			n.Renewed = h.agent.moment(h.self.Boot)
+			return mustEncode(n)
+		},
+	},
+	"Nomad's word alone is enough to reclaim": {
+		func(f *features) { f.purges = true },
+		func(_ *fakeHost, name string, data []byte) []byte {
+			v := &view{}
+			if name != viewFile || json.Unmarshal(data, v) != nil {
+				return data
+			}
+			for path, s := range v.Silent {
+				s.At.Uptime -= int64(100 * time.Hour)
+				v.Silent[path] = s
+			}
+			return mustEncode(v)
+		},
+	},
+	"a state directory that was restored is believed": {
+		func(f *features) { f.backups, f.churn = true, true },
+		func(h *fakeHost, name string, data []byte) []byte {
+			r := &records{}
+			if name != presentFile || json.Unmarshal(h.files[recordsFile], r) != nil {
+				return data
+			}
+			return mustEncode(present{r.Boot, r.Generation})
+		},
+	},
+	"the fence is not obeyed": {
+		func(f *features) { f.partitions, f.deaths = true, true },
+		func(h *fakeHost, name string, data []byte) []byte {
+			return editRecords(name, data, func(r *records) { r.Verified.Uptime = h.agent.moment(h.self.Boot).Uptime })
+		},
+	},
+}
+
+func editRecords(name string, data []byte, edit func(r *records)) []byte {
+	r := &records{}
+	if name != recordsFile || json.Unmarshal(data, r) != nil {
+		return data
+	}
+	edit(r)
+	return mustEncode(r)
+}
+
+func mustEncode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return append(bytes.TrimSpace(data), '\n')
+}
+
+// TestModelFindsBugs: the model finds a bug of each kind.
+func TestModelFindsBugs(t *testing.T) {
+	for name, b := range bugs {
+		t.Run(name, func(t *testing.T) {
+			for seed := uint64(1); seed <= schedules; seed++ {
+				if w := runSchedule(seed, false, &b); w.failure != "" {
+					t.Logf("schedule %d: %s", seed, w.failure)
+					return
+				}
+			}
+			t.Errorf("not found in %d schedules", schedules)
+		})
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// presentFile says, in a directory that a boot empties, which records are the last that this host
+// wrote in this boot. A state directory that was restored from a backup has others.
+const presentFile = "present.json"
+
+// present is what a host wrote last.
+type present struct {
+	Boot       string `json:"boot"`
+	Generation string `json:"generation"`
+}
+
+// errRestored is a state directory that is older than what this host knew.
+var errRestored = errors.New("the state directory was restored from a backup meanwhile")
+
+// isPresent tells whether records are the last that this host wrote. Those of the release that
+// wrote no generation are, until this one has written some.
+func (l *Leases) isPresent(r *records) bool {
+	p := present{}
+	data, err := l.run.read(presentFile)
+	if err != nil || data != nil && json.Unmarshal(data, &p) != nil {
+		return false
+	}
+	return p.Generation == r.Generation && (p.Generation == "" || p.Boot == r.Boot)
+}
+
+// writePresent makes records the last ones. A process that is killed before leaves records that
+// are verified again.
+func (l *Leases) writePresent(r *records) error {
+	return writeJSON(l.run, presentFile, present{r.Boot, r.Generation})
+}
+
+// doubt forgets what records say of this boot: they may be older than it.
+func (r *records) doubt() {
+	r.doubted, r.Verified, r.Sole = true, moment{}, ""
+	for i := range r.Blocks {
+		r.Blocks[i].Boot = ""
+	}
+}
+
+// isOpen tells whether addresses of a held block may be given out. The copy of a machine's disk
+// has what the machine had before the copy's boot, and is another machine if it had time to say so.
+func (r *records) isOpen(b Record, boot string) bool {
+	return b.State == Held && (b.Boot == boot || r.Sole == boot)
+}
+
+// waits tells whether a block waits until this machine is known to be the only one.
+func (r *records) waits(boot string) bool {
+	for _, b := range r.Blocks {
+		if b.State == Held && !r.isOpen(b, boot) {
+			return true
+		}
+	}
+	return false
+}

@@ -34,6 +34,9 @@ type Guard interface {
 	// Agree fails with ipam.ErrMismatch if the hosts of the pool have another configuration:
 	// what is reserved here, one of their blocks may give out.
 	Agree(ctx context.Context, store ipam.Store) error
+	// Silent tells whether a host has not written its entry for so long that it gives out nothing
+	// any more: Nomad may have been told to forget the node of one that lives.
+	Silent(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error)
 }
 
 // Leases are the lease files of the pool on this host. Each call locks them.

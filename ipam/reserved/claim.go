@@ -131,6 +131,9 @@ func (s *session) left(ctx context.Context, address netip.Addr, e *entry, c clai
 // snapshot: then another host may have it, and needs time to say so.
 func (s *session) leftHere(ctx context.Context, address netip.Addr, e *entry) error {
 	r := s.records[address]
+	if r != nil && !s.mayGiveBack(r) {
+		return &BusyError{Address: address, Reason: "this host had it before it booted, a moment ago, and may be a copy of another one that has it"}
+	}
 	if r != nil && r.Content.ClaimID == e.content.ClaimID && (r.Released.IsZero() || r.Released.After(s.memory.Restored)) {
 		return nil
 	}
@@ -176,7 +179,7 @@ func (s *session) ended(ctx context.Context, e *entry) (bool, error) {
 			return err == nil, err
 		}
 	}
-	return s.isGone(ctx, e.content.Host.NodeID)
+	return s.isGone(ctx, e.content.Host)
 }
 
 // isLimited returns whether an address would be one more of those that the limit counts.

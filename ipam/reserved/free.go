@@ -105,12 +105,18 @@ func (s *session) finish(ctx context.Context) error {
 	var errs []error
 	for _, address := range sorted(s.records) {
 		err := s.abandon(ctx, address)
-		if r := s.records[address]; err == nil && r.State == releasing {
+		if r := s.records[address]; err == nil && r.State == releasing && s.mayGiveBack(r) {
 			err = s.release(ctx, address, r)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// mayGiveBack tells whether what a record is of is this machine's alone: what it had before its
+// boot, another may have, of which it is a copy and that had no time to say so.
+func (s *session) mayGiveBack(r *record) bool {
+	return !s.isNew || r.Content.Host.Boot == s.host.Boot
 }
 
 // abandon marks an address whose lease another process has removed, or a killed one has not

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net/netip"
 	"time"
+
+	"github.com/allocnet/allocnet/ipam"
 )
 
 // adoptGrace is how long apart an address is seen unused twice before it is adopted.
@@ -17,7 +19,7 @@ const adoptGrace = 5 * time.Minute
 // twice. Their keys stay.
 func (a *Addresses) Reclaim(ctx context.Context) ([]netip.Addr, error) {
 	return a.freeIf(ctx, func(s *session, address netip.Addr, e *entry) (bool, error) {
-		return s.isGone(ctx, e.content.Host.NodeID)
+		return s.isGone(ctx, e.content.Host)
 	})
 }
 
@@ -89,10 +91,16 @@ func (a *Addresses) freeIf(ctx context.Context, isFreed func(*session, netip.Add
 	return done, errors.Join(errs...)
 }
 
-// isGone returns whether a node is gone for longer than the grace, seen twice.
-func (s *session) isGone(ctx context.Context, nodeID string) (bool, error) {
+// isGone returns whether the node of a host is gone for longer than the grace, seen twice, and the
+// host silent.
+func (s *session) isGone(ctx context.Context, h ipam.Host) (bool, error) {
+	nodeID := h.NodeID
 	if s.a.o.Holder == nil || nodeID == "" {
 		return false, nil
+	}
+	silent, err := s.a.o.Guard.Silent(ctx, s.store, s.host, h.Instance)
+	if err != nil || !silent {
+		return false, err
 	}
 	gone, err := s.a.o.Holder.Gone(ctx, nodeID)
 	if err != nil {

@@ -62,6 +62,10 @@ func (g *fakeGuard) Identify(context.Context, ipam.Store, ipam.Host) (bool, erro
 	return g.isNew, g.err
 }
 
+func (*fakeGuard) Silent(context.Context, ipam.Store, ipam.Host, string) (bool, error) {
+	return true, nil
+}
+
 func (g *fakeGuard) Agree(context.Context, ipam.Store) error {
 	g.agreed++
 	return nil

@@ -128,7 +128,7 @@ func describe(e *entry) string {
 func (s *session) verifyOwn(ctx context.Context, r *record, e *entry) error {
 	index, content := e.index, e.content
 	current := content
-	if current.Host = s.host; !sameHost(current.Host, content.Host) {
+	if current.Host = s.host; !sameHost(current.Host, content.Host) && s.mayGiveBack(r) {
 		var err error
 		if index, err = s.save(ctx, current, e.index); err != nil {
 			return ignoreOvertaken(err)

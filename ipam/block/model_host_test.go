@@ -22,6 +22,8 @@ type fakeHost struct {
 	*world
 	name string
 	self ipam.Host
+	// boots are those of the machine, since it was made as a copy.
+	boots []string
 	// born is on the disk.
 	born birth
 	// files are those of the state directory; leases and freed those of package local.
@@ -342,6 +344,7 @@ func (h *fakeHost) reboot() {
 	h.stop()
 	h.present = map[string][]byte{}
 	h.booted, h.self.Boot, h.registered, h.confirmed = h.now, h.id(), -1, -1
+	h.boots = append(h.boots, h.self.Boot)
 	h.agent = h.open()
 	h.start(h, "collect", h.collect)
 }

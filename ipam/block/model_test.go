@@ -4,6 +4,7 @@
 package block
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -393,7 +394,7 @@ func (w *world) clone(h *fakeHost) {
 	c := w.newHost(h.name + "'")
 	w.logf("%s is a clone of %s", c, h)
 	boot := c.self.Boot
-	c.self = h.self
+	c.self, c.boots = h.self, []string{boot}
 	c.self.Boot, c.born = boot, h.born
 	if w.chance(3) {
 		c.self.MachineID = "machine-" + c.name
@@ -483,6 +484,12 @@ func (w *world) finish() {
 			w.repair(h)
 		}
 	}
+	w.quiet(1)
+	for _, h := range w.hosts {
+		if w.features.backups && bytes.Contains(h.files[nodeFile], []byte(`"twin":true`)) {
+			w.readmit(h) // its state was restored while it was off
+		}
+	}
 	for _, h := range w.hosts {
 		if !h.dead {
 			w.start(h, "collect", h.collect)
@@ -508,16 +515,25 @@ func (w *world) finish() {
 // repair is what an operator does with a clone.
 func (w *world) repair(h *fakeHost) {
 	w.logf("%s is repaired", h)
-	original, boot := h.twin, h.self.Boot
+	original, boots := h.twin, h.boots
 	h.stop()
 	h.wipe(true)
 	entries := maps.Clone(w.store.entries)
 	delete(entries, ipam.NodePath(original.self.Instance))
 	for path, e := range entries { // what the copy has claimed
-		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && !h.memory && content.Host.Instance == original.self.Instance && content.Host.Boot == boot {
+		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && !h.memory && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) {
 			delete(entries, path)
 		}
 	}
+	w.store.index++
+	w.store.replace(snapshot{at: w.now, entries: entries, table: w.store.index, index: w.store.index})
+}
+
+// readmit is what an operator does with a host that is refused, and has no copy.
+func (w *world) readmit(h *fakeHost) {
+	w.logf("%s is readmitted", h)
+	entries := maps.Clone(w.store.entries)
+	delete(entries, ipam.NodePath(h.self.Instance))
 	w.store.index++
 	w.store.replace(snapshot{at: w.now, entries: entries, table: w.store.index, index: w.store.index})
 }

@@ -209,7 +209,7 @@ func TestPoolProblems(t *testing.T) {
 	p.network(30)
 	p.awaitReady()
 	p.clone()
-	p.awaitProblem("twin", "another machine", "node.json")
+	p.awaitProblem("twin", "was refused", "node.json")
 }
 
 // clone writes what a clone of the host would write in the store when it starts.
@@ -218,5 +218,6 @@ func (p *pooled) clone() {
 	id := must[hostid.Identity](p.host)(hostid.Read(p.dir + "/ipam"))
 	clone := ipam.NodeContent{Host: id.Host, Nonce: strings.Repeat("c", 32)}
 	clone.Host.Boot = "the clone's"
-	must[uint64](p.host)(p.store.Create(ctx, ipam.NodePath(id.Instance), ipam.Encode(clone)))
+	present := must[ipam.Entry](p.host)(p.store.Get(ctx, ipam.NodePath(id.Instance)))
+	must[uint64](p.host)(p.store.Update(ctx, present.Path, ipam.Encode(clone), present.Index))
 }

@@ -221,7 +221,7 @@ func (p poolReport) verified() {
 	switch {
 	case len(p.Usage.Blocks) == 0:
 	case p.Usage.Fenced:
-		p.addError(p.subject, "the blocks of this host were not verified for too long: it assigns no new address", "run the agent, and check its connection to the store")
+		p.addError(p.subject, p.Usage.Closed.Error()+": this host assigns no new address", "run the agent, and check its connection to the store")
 	case age >= p.Fence/2:
 		p.addError(p.subject, fmt.Sprintf("the blocks of this host were not verified for %s: in %s it assigns no new address", age.Round(time.Minute), max(0, p.Fence-age).Round(time.Minute)), "run the agent, and check its connection to the store")
 	case age >= agentPause:

@@ -144,7 +144,7 @@ func TestExaminePool(t *testing.T) {
 		},
 		"no agent":   {func(f *PoolFacts) { f.Usage.Verified = f.Now.Add(-time.Hour) }, []string{"warning pool vlan: the blocks of this host were not verified for 1h0m0s: no agent maintains the pool"}},
 		"fence near": {func(f *PoolFacts) { f.Usage.Verified = f.Now.Add(-11 * time.Hour) }, []string{"error pool vlan: the blocks of this host were not verified for 11h0m0s: in 9h0m0s it assigns no new address"}},
-		"fenced":     {func(f *PoolFacts) { f.Usage.Fenced, f.Unusable = true, cause(ipam.ErrFenced) }, []string{"error pool vlan: the blocks of this host were not verified for too long"}},
+		"fenced":     {func(f *PoolFacts) { f.Usage.Fenced, f.Usage.Closed = true, cause(ipam.ErrFenced) }, []string{"error pool vlan: list: the blocks of this host are not verified: this host assigns no new address"}},
 		"no lease": {
 			func(f *PoolFacts) { f.Leases = nil },
 			[]string{"error 10.91.0.65: is configured in /run/netns/a1 without a lease of pool vlan"},

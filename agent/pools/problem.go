@@ -101,8 +101,8 @@ func problems(u pool.Usage, lost []netip.Addr, errs []error, fence time.Duration
 			f.add(Exhausted, fmt.Sprintf("no IPv%d address is free: %d are in use, and %d were freed less than the cooldown ago", family.Family, family.Used, family.Cooling))
 		}
 	}
-	if age := now.Sub(u.Verified); u.Fenced || len(u.Blocks) > 0 && !u.Verified.IsZero() && age >= fence*3/4 {
-		f.add(Fenced, fenced(u, fence, age))
+	if age := now.Sub(u.Verified); !u.Fenced && len(u.Blocks) > 0 && !u.Verified.IsZero() && age >= fence*3/4 {
+		f.add(Fenced, fmt.Sprintf("the blocks of this host were not verified for %s: in %s it assigns no new address", age.Round(time.Minute), max(0, fence-age).Round(time.Minute)))
 	}
 	for _, err := range append(errs, u.Closed) {
 		if err != nil && kindOf(err) != Exhausted { // all blocks may be claimed while the own ones have room
@@ -110,16 +110,6 @@ func problems(u pool.Usage, lost []netip.Addr, errs []error, fence time.Duration
 		}
 	}
 	return f
-}
-
-func fenced(u pool.Usage, fence, age time.Duration) string {
-	switch {
-	case u.Verified.IsZero():
-		return "the blocks of this host were never verified: it assigns no new address"
-	case u.Fenced:
-		return fmt.Sprintf("the blocks of this host were not verified for %s: it assigns no new address", age.Round(time.Minute))
-	}
-	return fmt.Sprintf("the blocks of this host were not verified for %s: in %s it assigns no new address", age.Round(time.Minute), max(0, fence-age).Round(time.Minute))
 }
 
 func join[T fmt.Stringer](list []T) string {

@@ -66,15 +66,15 @@ func TestReboot(t *testing.T) {
 	w, h := quietWorld(t)
 	h.reboot()
 	w.quiet(1)
-	if o := h.overview(t); len(o.Open()) > 0 || !o.Waiting || o.Closed != nil {
-		t.Errorf("after the boot %v is open, waiting %v, closed because of %v", o.Open(), o.Waiting, o.Closed)
+	if o := h.overview(t); len(o.Open()) > 0 || o.Waiting == "" || o.Closed != nil {
+		t.Errorf("after the boot %v is open, waiting: %q, closed because of %v", o.Open(), o.Waiting, o.Closed)
 	}
 	if !w.added(h) {
 		t.Error("a host that waits cannot claim a block")
 	}
 	w.quiet(6)
-	if o := h.overview(t); len(o.Open()) != 2 || o.Waiting {
-		t.Errorf("after a while %v is open, waiting %v", o.Open(), o.Waiting)
+	if o := h.overview(t); len(o.Open()) != 2 || o.Waiting != "" {
+		t.Errorf("after a while %v is open, waiting: %q", o.Open(), o.Waiting)
 	}
 }
 

@@ -6,6 +6,9 @@ package block
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 )
 
 // presentFile says, in a directory that a boot empties, which records are the last that this host
@@ -54,10 +57,18 @@ func (r *records) isOpen(b Record, boot string) bool {
 
 // waits tells whether a block waits until this machine is known to be the only one.
 func (r *records) waits(boot string) bool {
-	for _, b := range r.Blocks {
-		if b.State == Held && !r.isOpen(b, boot) {
-			return true
-		}
+	return slices.ContainsFunc(r.Blocks, func(b Record) bool { return b.State == Held && !r.isOpen(b, boot) })
+}
+
+// waiting returns what blocks wait for, and for how long. Empty: none waits.
+func (r *records) waiting(n *node, now moment) string {
+	if !r.waits(now.Boot) {
+		return ""
 	}
-	return false
+	left := settle
+	if n.Boot == now.Boot && !n.Registered.isZero() {
+		age, _ := now.since(n.Registered)
+		left = max(0, settle-age)
+	}
+	return fmt.Sprintf("what this host had before its boot waits until the store has answered for %s, in which a machine of which it is a copy can object: for %s more", settle, left.Round(time.Second))
 }

@@ -20,9 +20,8 @@ type Overview struct {
 	// Closed is why no block gives out new addresses: ipam.ErrTwin, ipam.ErrMismatch or
 	// ipam.ErrFenced. Nil: those that are Held do.
 	Closed error
-	// Waiting: blocks that this host had before its boot wait until no other machine has opposed
-	// it for 40 s. Others are open.
-	Waiting bool
+	// Waiting is what blocks that this host had before its boot wait for. Empty: they are open.
+	Waiting string
 	// Copied: a copy of this machine was refused within the last hour.
 	Copied bool
 	open   []ipam.Block
@@ -51,8 +50,8 @@ func (l *Leases) Overview() (*Overview, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Overview{Blocks: slices.Clip(r.Blocks), Verified: r.Verified.Time, Waiting: r.waits(self.Boot)}
 	now := l.moment(self.Boot)
+	o := &Overview{Blocks: slices.Clip(r.Blocks), Verified: r.Verified.Time, Waiting: r.waiting(node, now)}
 	o.Copied = node.Copied.Boot == now.Boot && now.within(copiedFor, node.Copied)
 	for _, b := range r.Blocks {
 		if r.isOpen(b, self.Boot) {
@@ -76,9 +75,8 @@ func (l *Leases) fenced(r *records, n *node, now moment) error {
 	if r.Verified.Boot == now.Boot && !now.older(fence, r.Verified) {
 		return nil
 	}
-	last := "never"
-	if !r.Verified.isZero() {
-		last = "at " + r.Verified.Time.Format(time.RFC3339)
+	if r.Verified.Boot != now.Boot {
+		return fmt.Errorf("%w: not since it booted, or its state directory was restored: the store has to answer first", ipam.ErrFenced)
 	}
-	return fmt.Errorf("%w: last verified %s, want every %s", ipam.ErrFenced, last, fence)
+	return fmt.Errorf("%w: last at %s, want every %s", ipam.ErrFenced, r.Verified.Time.Format(time.RFC3339), fence)
 }

@@ -203,19 +203,17 @@ func (p *Pool) take(ctx context.Context, owner ipam.Owner, families []ipam.Famil
 var errSlow = fmt.Errorf("%w: no answer in %s", ipam.ErrUnavailable, claimTimeout)
 
 // takeHeld takes addresses from the blocks that this host has, and returns which those are.
-func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, open []ipam.Block, err error) {
+func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, held *block.Overview, err error) {
 	existing, made, err = p.local.Take(ctx, owner, families, func() ([]ipam.Block, error) {
-		held, err := p.blocks.Overview()
-		if err != nil {
+		if held, err = p.blocks.Overview(); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(held.Blocks, func(r block.Record) bool { return r.State == block.Held }) {
-			open = held.Open()
-			return open, held.Closed
+			return held.Open(), held.Closed
 		}
 		return nil, nil
 	})
-	return existing, made, open, err
+	return existing, made, held, err
 }
 
 // takeNew claims blocks until they have addresses for the attachment. Those that wait for
@@ -228,33 +226,41 @@ func (p *Pool) takeNew(ctx context.Context, owner ipam.Owner, families []ipam.Fa
 	defer unlock()
 	for range claimAttempts {
 		var full *local.FullError
-		var open []ipam.Block
-		existing, made, open, err = p.takeHeld(ctx, owner, families)
+		var held *block.Overview
+		existing, made, held, err = p.takeHeld(ctx, owner, families)
 		switch {
 		case errors.As(err, &full):
-			err = p.claim(ctx, full.Families, open)
+			err = p.claim(ctx, full.Families, held.Open())
 		case errors.Is(err, ipam.ErrFenced):
 			err = p.blocks.Verify(ctx)
 		default:
 			return existing, made, err
 		}
+		if err = withCause(ctx, err); err != nil && full != nil {
+			err = unclaimed(err, full, held.Waiting)
+		}
 		if err != nil {
-			return nil, nil, withCause(ctx, err, full)
+			return nil, nil, err
 		}
 	}
 	return nil, nil, fmt.Errorf("%w: others took the addresses of %d new blocks", ipam.ErrExhausted, claimAttempts)
 }
 
-// withCause says why blocks were asked for, and if the store did not answer in time, so. The kind
-// of the error is that of the cause: without a free address one is refused for good, too.
-func withCause(ctx context.Context, err error, full *local.FullError) error {
+// withCause says, if the store did not answer in time, so.
+func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
-	if full != nil {
-		return errdefs.As(errdefs.Of(err), fmt.Errorf("%w; a new block: %w", full, err))
+		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err
+}
+
+// unclaimed says why a block was asked for that was not to be had, and what other ones wait for.
+// The kind of the error is that of the claim's: without a free address one is refused for good, too.
+func unclaimed(err, full error, waiting string) error {
+	if waiting != "" {
+		full = fmt.Errorf("%w; %s", full, waiting)
+	}
+	return errdefs.As(errdefs.Of(err), fmt.Errorf("%w; a new block: %w", full, err))
 }
 
 func (p *Pool) claim(ctx context.Context, families []ipam.Family, open []ipam.Block) error {

@@ -43,26 +43,24 @@ func (p *Pool) agreed() error {
 }
 
 // Status requires that an address of each family can be given out: that one is free, or that
-// the store has a free block. It changes nothing.
+// the store has a free block. It claims nothing.
 func (p *Pool) Status(ctx context.Context) error {
 	if err := p.local.Writable(); err != nil {
 		return err
 	}
-	usage, err := p.Usage(ctx)
-	if err != nil {
-		return err
-	}
-	if usage.Closed != nil {
-		return usage.Closed
-	}
 	ctx, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
 	defer stop()
+	usage, err := p.openUsage(ctx)
+	if err != nil {
+		return withCause(ctx, err)
+	}
 	for _, f := range usage.Families {
-		if f.Free > 0 {
+		if f.Free > 0 && usage.Waiting == "" {
 			continue
 		}
 		if err := p.blocks.Claimable(ctx, f.Family); err != nil {
-			return fmt.Errorf("%w: IPv%d of the pool %s; a new block: %w", ipam.ErrExhausted, f.Family, p.o.Config.Pool, withCause(ctx, err, nil))
+			full := fmt.Errorf("%w: IPv%d of the pool %s", ipam.ErrExhausted, f.Family, p.o.Config.Pool)
+			return unclaimed(withCause(ctx, err), full, usage.Waiting)
 		}
 	}
 	return nil

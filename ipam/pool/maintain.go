@@ -84,14 +84,9 @@ func (p *Pool) isReached() (bool, error) {
 
 // isLow tells whether a family needs another block than those that the host has.
 func (p *Pool) isLow(ctx context.Context, f ipam.Family) (low bool, held []ipam.Block, err error) {
-	usage, err := p.Usage(ctx)
-	if err == nil && usage.Fenced {
-		if err = p.blocks.Verify(ctx); err == nil {
-			usage, err = p.Usage(ctx)
-		}
-	}
-	if err != nil || usage.Closed != nil || usage.Waiting { // what waits is enough soon
-		return false, nil, errors.Join(err, usage.Closed)
+	usage, err := p.openUsage(ctx)
+	if err != nil {
+		return false, nil, err
 	}
 	for _, b := range usage.Blocks {
 		if b.State == string(block.Held) {
@@ -100,6 +95,18 @@ func (p *Pool) isLow(ctx context.Context, f ipam.Family) (low bool, held []ipam.
 	}
 	c := usage.family(f)
 	return c.Free*freeShare < c.Used+c.Cooling+c.Free || c.Free == 0, held, nil
+}
+
+// openUsage returns what this host has, verified if it was not for long, and fails if no address of
+// it may be given out.
+func (p *Pool) openUsage(ctx context.Context) (Usage, error) {
+	usage, err := p.Usage(ctx)
+	if err == nil && usage.Fenced {
+		if err = p.blocks.Verify(ctx); err == nil {
+			usage, err = p.Usage(ctx)
+		}
+	}
+	return usage, errors.Join(err, usage.Closed)
 }
 
 // spare returns how many empty blocks of a family are kept: enough that releasing one is no

@@ -927,3 +927,19 @@ func TestVerifyWaits(t *testing.T) {
 		t.Error("it does not wait")
 	}
 }
+
+// TestWaitingAfterBoot: without another block, the error of an attachment soon after a boot says
+// what is waited for, and how long.
+func TestWaitingAfterBoot(t *testing.T) {
+	h := newHost(t, newStore(), 1, `"ranges": [{"subnet": "10.0.0.0/29"}], "blockSize": {"4": 29}`)
+	h.add("a")
+	h.requireNo(os.RemoveAll(h.options.Config.RunDir)) // as a boot does
+	_, err := h.Add(t.Context(), ipam.Request{Owner: owner("b")})
+	waits := "waits until the store has answered for 40s, in which a machine of which it is a copy can object: for "
+	for _, err := range []error{err, h.Status(t.Context())} {
+		if errdefs.Of(err) != errdefs.Unavailable || !strings.Contains(fmt.Sprint(err), waits) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	h.requireAdd("a", "10.0.0.2")
+}

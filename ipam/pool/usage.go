@@ -31,9 +31,9 @@ type Usage struct {
 	Closed error
 	// Fenced is whether it is ipam.ErrFenced.
 	Fenced bool
-	// Waiting: blocks that the host had before its boot have no free address until no other
-	// machine has opposed it for 40 s.
-	Waiting bool
+	// Waiting is what blocks that the host had before its boot wait for before their addresses are
+	// given out. Empty: nothing.
+	Waiting string
 	// Copied: a copy of this machine was refused within the last hour.
 	Copied bool
 }
@@ -66,7 +66,6 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 		return Usage{}, err
 	}
 	u := Usage{Verified: held.Verified, Waiting: held.Waiting, Copied: held.Copied}
-	open := held.Open()
 	if len(held.Blocks) > 0 || !errors.Is(held.Closed, ipam.ErrFenced) {
 		u.Closed, u.Fenced = held.Closed, errors.Is(held.Closed, ipam.ErrFenced)
 	}
@@ -80,7 +79,7 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	}
 	for i, r := range held.Blocks {
 		c := Count{Used: counts[i].Used, Cooling: counts[i].Cooling}
-		if r.State == block.Held && (held.Closed != nil || slices.Contains(open, r.Block)) {
+		if r.State == block.Held {
 			c.Free = counts[i].Free
 		}
 		u.Blocks = append(u.Blocks, BlockUsage{r.Block, string(r.State), c})

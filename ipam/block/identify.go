@@ -18,6 +18,16 @@ func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host)
 	return s.isNew, err
 }
 
+// Wrote tells whether this machine may have written an entry of its instance, which says by which
+// host: a copy of it that was refused has written others. The caller has locked the store.
+func (l *Leases) Wrote(ctx context.Context, store ipam.Store, self, by ipam.Host) (bool, error) {
+	s := &session{Leases: l, store: store, host: self, now: l.moment(self.Boot)}
+	if err := s.registerAs(ctx, false); err != nil {
+		return false, err
+	}
+	return !s.copied || s.isOurBoot(by.Boot), nil
+}
+
 // Agree makes this host's configuration of the pool that of all hosts, or fails with
 // ipam.ErrMismatch if they have another one. The caller has locked the store.
 func (l *Leases) Agree(ctx context.Context, store ipam.Store) error {

@@ -148,7 +148,12 @@ func (s *session) knows(path, claim string) bool {
 // mayBeOurs tells whether this machine may have made the claim of an entry of its instance: in one
 // of its boots, if it does not remember it. Others are those of a copy that was refused.
 func (s *session) mayBeOurs(b ipam.Block, o *owner) bool {
-	return s.knows(s.path(b), o.ClaimID) || o.Host.Boot == s.host.Boot || slices.Contains(s.boots, o.Host.Boot)
+	return s.knows(s.path(b), o.ClaimID) || s.isOurBoot(o.Host.Boot)
+}
+
+// isOurBoot tells whether a boot is one of this machine.
+func (s *session) isOurBoot(boot string) bool {
+	return boot == s.host.Boot || slices.Contains(s.boots, boot)
 }
 
 // owns tells whether an entry is this host's.

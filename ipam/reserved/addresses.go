@@ -31,6 +31,9 @@ type Guard interface {
 	// Identify fails on a clone. It returns whether there may be another clone that has had no
 	// time to say so: then nothing is given back that an attachment has not given back here.
 	Identify(ctx context.Context, store ipam.Store, host ipam.Host) (isNew bool, err error)
+	// Wrote tells whether this host may have written an entry of its instance, which says by whom:
+	// else it is a copy's that was refused, and may be in use there.
+	Wrote(ctx context.Context, store ipam.Store, self, by ipam.Host) (bool, error)
 	// Agree fails with ipam.ErrMismatch if the hosts of the pool have another configuration:
 	// what is reserved here, one of their blocks may give out.
 	Agree(ctx context.Context, store ipam.Store) error

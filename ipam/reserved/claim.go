@@ -120,8 +120,8 @@ func (s *session) left(ctx context.Context, address netip.Addr, e *entry, c clai
 		return s.leftHere(ctx, address, e)
 	case e.isHeld():
 		return s.leftElsewhere(ctx, address, e, c)
-	case e.content.Host.Instance == s.host.Instance, s.age(e.content.Freed) >= quiet:
-		return nil
+	case e.content.Host.Instance == s.host.Instance && e.content.Host.Boot == s.host.Boot, s.age(e.content.Freed) >= quiet:
+		return nil // what this machine has taken in this boot, it has given back when nothing had it any more
 	}
 	return &BusyError{Address: address, Reason: "another host has given it back a moment ago", wait: quiet - s.age(e.content.Freed)}
 }
@@ -131,7 +131,7 @@ func (s *session) left(ctx context.Context, address netip.Addr, e *entry, c clai
 // snapshot: then another host may have it, and needs time to say so.
 func (s *session) leftHere(ctx context.Context, address netip.Addr, e *entry) error {
 	r := s.records[address]
-	if r != nil && !s.mayGiveBack(r) {
+	if r != nil && !s.mayChange(r) {
 		return &BusyError{Address: address, Reason: "this host had it before it booted, a moment ago, and may be a copy of another one that has it"}
 	}
 	if r != nil && r.Content.ClaimID == e.content.ClaimID && (r.Released.IsZero() || r.Released.After(s.memory.Restored)) {

@@ -4,7 +4,9 @@
 package reserved
 
 import (
+	"maps"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -41,8 +43,44 @@ func TestFreedInThisBoot(t *testing.T) {
 	}
 }
 
+// TestTakenByACopy: what a copy of this host took before it was refused may be in use there.
+func TestTakenByACopy(t *testing.T) {
+	c := newCluster(t)
+	original, copied := c.newHost(1), c.newHost(1)
+	original.host.Boot, copied.host.Boot = "first", "second"
+	copied.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	c.guard.foreign = "second"
+	original.mustVerify()
+	original.mustFail(allocation("b", "web", "10.0.0.17"), ipam.ErrExhausted, "delete the store's allocnet/ipam/1/test/a/0a000011")
+	if state := c.stateOf(t, "10.0.0.17"); state != ipam.Held {
+		t.Errorf("the address is %s", state)
+	}
+}
+
+// TestOldRecordAfterBoot: a copy does not write what its disk says over what the original has
+// written since.
+func TestOldRecordAfterBoot(t *testing.T) {
+	c := newCluster(t)
+	original, copied := c.newHost(1), c.newHost(1)
+	original.host.Boot, copied.host.Boot = "first", "second"
+	original.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	copied.copyOf(original)
+	original.mustFree("a")
+	original.mustTake(allocation("b", "web", "10.0.0.17"), "10.0.0.17")
+	c.guard.isNew = true
+	copied.mustVerify()
+	if owner := c.entryOf(t, "10.0.0.17").Owner.ContainerID; owner != "b" {
+		t.Errorf("the store says that %s has the address", owner)
+	}
+}
+
 // stateOf returns what the store says of an address.
 func (c *fakeCluster) stateOf(t *testing.T, address string) ipam.AddressState {
+	t.Helper()
+	return c.entryOf(t, address).State
+}
+
+func (c *fakeCluster) entryOf(t *testing.T, address string) ipam.AddressContent {
 	t.Helper()
 	entry, err := c.store.Get(t.Context(), ipam.AddressPath("test", netip.MustParseAddr(address)))
 	if err != nil {
@@ -52,5 +90,23 @@ func (c *fakeCluster) stateOf(t *testing.T, address string) ipam.AddressState {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return content.State
+	return content
+}
+
+// mustVerify verifies without an error.
+func (h *fakeHost) mustVerify() {
+	h.Helper()
+	if _, err := h.Verify(h.Context()); err != nil {
+		h.Error(err)
+	}
+}
+
+// copyOf makes the disk that of another host.
+func (h *fakeHost) copyOf(original *fakeHost) {
+	h.Helper()
+	to, from := string(h.records.(directory)), string(original.records.(directory))
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		h.Fatal(err)
+	}
+	h.leases.owners = maps.Clone(original.leases.owners)
 }

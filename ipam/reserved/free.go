@@ -105,7 +105,7 @@ func (s *session) finish(ctx context.Context) error {
 	var errs []error
 	for _, address := range sorted(s.records) {
 		err := s.abandon(ctx, address)
-		if r := s.records[address]; err == nil && r.State == releasing && s.mayGiveBack(r) {
+		if r := s.records[address]; err == nil && r.State == releasing && s.mayChange(r) {
 			err = s.release(ctx, address, r)
 		}
 		errs = append(errs, err)
@@ -113,9 +113,9 @@ func (s *session) finish(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// mayGiveBack tells whether what a record is of is this machine's alone: what it had before its
-// boot, another may have, of which it is a copy and that had no time to say so.
-func (s *session) mayGiveBack(r *record) bool {
+// mayChange tells whether the entry that a record is of is this machine's alone to change: what it
+// had before its boot, another may have, of which it is a copy and that had no time to say so.
+func (s *session) mayChange(r *record) bool {
 	return !s.isNew || r.Content.Host.Boot == s.host.Boot
 }
 
@@ -214,11 +214,19 @@ func (s *session) abandoned(e *entry) ipam.AddressContent {
 	return content
 }
 
-// freeUnknown frees an entry that this host holds without a record, for anyone.
+// freeUnknown frees an entry that this host holds without a record, for anyone. One that a copy of
+// this host has taken since the session began shows the copy by now.
 func (s *session) freeUnknown(ctx context.Context, address netip.Addr, e *entry) error {
+	wrote, err := s.a.o.Guard.Wrote(ctx, s.store, s.host, e.content.Host)
+	if err != nil {
+		return err
+	}
+	if !wrote {
+		return &BusyError{Address: address, Reason: "a copy of this host has taken it, which was refused: when nothing uses it there, delete the store's " + ipam.AddressPath(s.a.o.Config.Pool, address)}
+	}
 	content := s.abandoned(e)
 	content.Host = ipam.Host{}
-	_, err := s.save(ctx, content, e.index)
+	_, err = s.save(ctx, content, e.index)
 	if errors.Is(err, errOvertaken) {
 		return nil
 	}

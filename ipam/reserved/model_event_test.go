@@ -45,7 +45,7 @@ func (m *model) event() {
 		m.operate(h)
 	case n < 98:
 		m.forget(h)
-	case !m.rolledBack && !m.lostState && m.faults.stale == 0:
+	case !m.rolledBack && !m.lostState && !m.copied && !m.jumped && m.faults.stale == 0:
 		m.rollBack()
 	}
 }
@@ -62,10 +62,19 @@ func (m *model) addTwins() {
 	}
 }
 
-// forget lets Nomad not know a living node, for less than the grace, or know it again.
+// forget lets Nomad not know a living node, maybe for longer than the grace, or know it again.
 func (m *model) forget(h *modelHost) {
 	m.gone[h.host.NodeID] = !m.gone[h.host.NodeID]
 	m.trace("Nomad has forgotten node %d: %v", h.number, m.gone[h.host.NodeID])
+	if m.lostState || m.random.IntN(2) == 0 { // what an instance of before held counts as another host's
+		return
+	}
+	for range 2 {
+		for _, other := range m.alive() {
+			m.drain([]*process{m.reclaim(other)})
+		}
+		m.pass(61 * time.Minute)
+	}
 }
 
 // add sets up a container: a new one, or again one of this host that has not ended.
@@ -136,7 +145,7 @@ func (m *model) occupy(c *container, found []netip.Addr) {
 		job.Key = ""
 	}
 	for _, address := range found {
-		if at, used := m.living[address]; used && (at.until.IsZero() || at.host != c.host) {
+		if at, used := m.living[address]; used && (at.until.IsZero() || at.host != c.host && !m.jumped) {
 			m.fail("%s is in two living namespaces: %s on host %d, and %s on host %d", address, at.owner.ContainerID, at.host.number, c.request.Owner.ContainerID, c.host.number)
 		}
 		m.living[address] = residence{host: c.host, owner: c.request.Owner, job: job}
@@ -280,10 +289,10 @@ func (m *model) die() {
 func (m *model) collect(h *modelHost) {
 	needed := map[ipam.Owner]bool{}
 	for _, at := range m.living {
-		needed[at.owner] = true
+		needed[at.owner] = needed[at.owner] || at.host == h
 	}
 	for _, c := range m.containers {
-		needed[c.request.Owner] = needed[c.request.Owner] || c.busy
+		needed[c.request.Owner] = needed[c.request.Owner] || c.busy && c.host == h
 	}
 	for _, address := range sorted(h.leases) {
 		if owner := h.leases[address]; !needed[owner] {
@@ -332,10 +341,10 @@ func (m *model) operate(h *modelHost) {
 // disaster is a reboot, the loss of a state directory, or that of a host.
 func (m *model) disaster() {
 	hosts := m.alive()
-	if len(hosts) < 2 {
+	h := oneOf(m, hosts)
+	if len(hosts) < 2 || h.copied != nil || h.copyOf != nil {
 		return
 	}
-	h := oneOf(m, hosts)
 	for _, p := range slices.Clone(m.running) {
 		if p.host == h {
 			m.step(p, false)
@@ -363,7 +372,66 @@ func (m *model) disaster() {
 	default:
 		m.trace("host %d reboots", h.number)
 		m.endAll(h)
+		m.boot(h)
 		clear(h.leases)
+	}
+}
+
+// copyDisk boots another machine with a copy of a host's disk.
+func (m *model) copyDisk() {
+	h := oneOf(m, m.alive())
+	if m.copied || m.rolledBack || m.lostState {
+		return
+	}
+	m.copied = true
+	m.counts.copies.Add(1)
+	c := &modelHost{number: len(m.hosts), host: h.host, records: maps.Clone(h.records), memory: copyMemory(h.memory), leases: maps.Clone(h.leases), copyOf: h}
+	m.boot(c)
+	if h.copied = c; m.random.IntN(2) == 0 {
+		c.host.NodeID = "copy"
+	}
+	m.hosts = append(m.hosts, c)
+	m.trace("host %d is a copy of %d", c.number, h.number)
+}
+
+// repair is what an operator does with a copy: its containers end, and what it took is removed.
+func (m *model) repair(c *modelHost) {
+	m.trace("the copy %d is repaired", c.number)
+	m.endAll(c)
+	c.dead = true
+	for path, e := range m.store.entries {
+		content, err := ipam.DecodeAddress(e.Content, m.config)
+		if err != nil || !slices.Contains(c.boots, content.Host.Boot) {
+			continue
+		}
+		if _, err := m.store.apply(change{path: path, index: e.Index, remove: true}); err != nil {
+			m.fail("%s: %v", path, err)
+		}
+	}
+}
+
+// backUp saves the records of a host, or restores them.
+func (m *model) backUp() {
+	h := oneOf(m, m.alive())
+	if h.backup == nil || m.random.IntN(3) == 0 {
+		h.backup = maps.Clone(h.records)
+		return
+	}
+	if m.rolledBack || m.lostState || h.copied != nil || h.copyOf != nil {
+		return
+	}
+	m.trace("the state directory of host %d is restored", h.number)
+	m.counts.recovered.Add(1)
+	h.records = maps.Clone(h.backup)
+}
+
+// jump steps the clock of a host.
+func (m *model) jump() {
+	if h := oneOf(m, m.alive()); !m.rolledBack {
+		m.jumped = true
+		m.counts.jumps.Add(1)
+		h.skew = time.Duration(m.random.IntN(101)-50) * time.Hour / 2
+		m.trace("the clock of host %d is wrong by %s", h.number, h.skew)
 	}
 }
 
@@ -460,6 +528,11 @@ func (m *model) settle() {
 		m.arrive(0)
 	}
 	for _, h := range m.alive() {
+		if h.skew = 0; h.copyOf != nil {
+			m.repair(h)
+		}
+	}
+	for _, h := range m.alive() {
 		m.collect(h)
 		delete(m.gone, h.host.NodeID)
 	}
@@ -469,6 +542,9 @@ func (m *model) settle() {
 	}
 	m.checkHeld()
 	m.giveAllBack()
+	if m.jumped { // what was freed in the future is so now
+		m.pass(26 * time.Hour)
+	}
 	for address := range m.all() {
 		h := oneOf(m, m.alive())
 		m.drain([]*process{m.background(h, "unreserve", func(ctx context.Context, a *Addresses) error { return a.Unreserve(ctx, address) })})

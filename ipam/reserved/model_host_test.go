@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -25,6 +26,25 @@ type modelHost struct {
 	// locked is the process that uses the store.
 	locked *process
 	dead   bool
+	// boots are those of the machine, the last one last.
+	boots []string
+	// registered is when the machine first used the store in this boot.
+	registered time.Time
+	// copyOf is the machine of whose disk this one's is a copy, which was booted, and copied the
+	// other way round.
+	copyOf, copied *modelHost
+	// objected: the original has noticed the copy.
+	objected bool
+	// backup is what was on disk.
+	backup map[netip.Addr]record
+	// skew is by what the clock is wrong.
+	skew time.Duration
+}
+
+// boot begins a boot of the machine.
+func (m *model) boot(h *modelHost) {
+	h.host.Boot, h.registered = fmt.Sprintf("%032x", m.random.Uint64()), time.Time{}
+	h.boots = append(h.boots, h.host.Boot)
 }
 
 // process is a goroutine that runs only while the model waits for it.
@@ -98,10 +118,10 @@ func (p *process) lockStore(context.Context) (func(), error) {
 func (p *process) addresses() *Addresses {
 	m := p.model
 	a := New(Options{
-		Config: m.config, Leases: modelLeases{p}, Guard: &fakeGuard{}, Holder: modelHolder{p},
+		Config: m.config, Leases: modelLeases{p}, Guard: modelGuard{p}, Holder: modelHolder{p},
 		Open:      func() (ipam.Store, ipam.Host, error) { return modelClient{p}, p.host.host, nil },
 		LockStore: p.lockStore,
-		Now:       func() time.Time { return m.time.Add(time.Duration(p.host.number) * 300 * time.Millisecond) },
+		Now:       func() time.Time { return m.time.Add(p.host.skew + time.Duration(p.host.number)*300*time.Millisecond) },
 	})
 	a.records = modelDisk{p}
 	a.sleep = func(_ context.Context, d time.Duration) error {
@@ -208,3 +228,38 @@ func (h modelHolder) Gone(_ context.Context, nodeID string) (bool, error) {
 	}
 	return h.model.gone[nodeID], nil
 }
+
+// modelGuard is what package block does, as a process has it: a copy of a machine is refused once
+// the original has seen it, within 40 s.
+type modelGuard struct{ *process }
+
+func (g modelGuard) Identify(context.Context, ipam.Store, ipam.Host) (isNew bool, err error) {
+	g.yield()
+	h := g.host
+	if h.registered.IsZero() {
+		h.registered = g.model.time
+	}
+	if c := h.copied; c != nil && !c.registered.IsZero() {
+		h.objected = true
+	}
+	age := g.model.time.Sub(h.registered)
+	if o := h.copyOf; o != nil && !o.dead && (o.objected || age >= 40*time.Second) {
+		o.objected = true
+		return false, ipam.ErrTwin
+	}
+	return age < 40*time.Second && g.model.flaw != noWait, nil
+}
+
+func (g modelGuard) Wrote(ctx context.Context, store ipam.Store, self, by ipam.Host) (bool, error) {
+	if _, err := g.Identify(ctx, store, self); err != nil {
+		return false, err
+	}
+	return !g.host.objected || slices.Contains(g.host.boots, by.Boot) || g.model.flaw == copysIsOwn, nil
+}
+
+func (g modelGuard) Silent(_ context.Context, _ ipam.Store, _ ipam.Host, instance string) (bool, error) {
+	g.yield()
+	return g.model.flaw == nomadsWord || !slices.ContainsFunc(g.model.alive(), func(h *modelHost) bool { return h.host.Instance == instance }), nil
+}
+
+func (g modelGuard) Agree(context.Context, ipam.Store) error { return nil }

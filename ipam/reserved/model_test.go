@@ -65,7 +65,7 @@ func runSchedule(t *testing.T, seed uint64, counts *tally) {
 
 // tally counts what happened in all schedules: a model in which nothing happens finds nothing.
 type tally struct {
-	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted, atLimit atomic.Int64
+	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted, atLimit, copies, recovered, jumps atomic.Int64
 }
 
 func (t *tally) counters() map[string]*atomic.Int64 {
@@ -73,6 +73,7 @@ func (t *tally) counters() map[string]*atomic.Int64 {
 		"added": &t.added, "moved to another host": &t.moved, "waited in vain": &t.waited, "refused": &t.refused, "killed": &t.killed,
 		"late requests": &t.late, "restored": &t.restored, "rollbacks": &t.rollbacks, "held without knowing": &t.freedUnknown,
 		"reclaimed": &t.reclaimed, "evicted": &t.evicted, "at the limit": &t.atLimit,
+		"copied": &t.copies, "restored from a backup": &t.recovered, "jumped": &t.jumps,
 	}
 }
 
@@ -144,6 +145,10 @@ type model struct {
 	rolledBack, lostState bool
 	// operated: an operator has changed for whom an address is.
 	operated bool
+	// copied: the disk of a host was copied. jumped: a clock was.
+	copied, jumped bool
+	// flaw is what is done wrong.
+	flaw string
 	// stale: reads have old answers. It stays when the faults end, as their effects do.
 	stale bool
 	// arrived is how many late requests have had an effect.
@@ -178,10 +183,12 @@ func newModel(t *testing.T, seed uint64, counts *tally) *model {
 	}
 	m.stale = m.faults.stale > 0
 	for i := range 2 + m.random.IntN(2) {
-		m.hosts = append(m.hosts, &modelHost{
+		h := &modelHost{
 			number: i, records: map[netip.Addr]record{}, leases: map[netip.Addr]ipam.Owner{},
 			host: ipam.Host{Instance: fmt.Sprintf("%032x", i), NodeID: fmt.Sprint("node", i), MachineID: fmt.Sprint("machine", i)},
-		})
+		}
+		m.boot(h)
+		m.hosts = append(m.hosts, h)
 	}
 	return m
 }
@@ -264,6 +271,12 @@ func (m *model) advance() {
 		m.pass(time.Duration(m.random.IntN(60)) * time.Second)
 	case n < 70 && m.faults.kill > 0:
 		m.disaster()
+	case n < 71:
+		m.copyDisk()
+	case n < 75:
+		m.backUp()
+	case n < 76:
+		m.jump()
 	case (n < 140 || len(m.running) == 0) && len(m.running) < 5:
 		m.event()
 	default:
@@ -331,7 +344,7 @@ func (m *model) checkTaken(by *modelHost, old, content ipam.AddressContent) {
 	switch {
 	case old.State == ipam.Held && used && at.until.IsZero() && at.owner == old.Owner && content.Owner != old.Owner:
 		m.fail("host %d takes %s from the living %s", by.number, old.Address, old.Owner.ContainerID)
-	case !isKept(old) || sameJob(old.Job, content.Job):
+	case !isKept(old) || sameJob(old.Job, content.Job), m.jumped:
 	case old.Reserved:
 		m.fail("%s is reserved for job %s, and job %s takes it", old.Address, old.Job.Job, content.Job.Job)
 	case old.State == ipam.Free && m.time.Sub(old.Freed) < m.config.Cooldown-2*time.Second || old.State == ipam.Held:

@@ -53,6 +53,8 @@ func (l *fakeLeases) Remove(_ context.Context, address netip.Addr, owner ipam.Ow
 
 type fakeGuard struct {
 	isNew bool
+	// foreign is the boot of a copy that was refused.
+	foreign string
 	err   error
 	// agreed is how often the configuration was compared.
 	agreed int
@@ -60,6 +62,10 @@ type fakeGuard struct {
 
 func (g *fakeGuard) Identify(context.Context, ipam.Store, ipam.Host) (bool, error) {
 	return g.isNew, g.err
+}
+
+func (g *fakeGuard) Wrote(_ context.Context, _ ipam.Store, _, by ipam.Host) (bool, error) {
+	return g.foreign == "" || by.Boot != g.foreign, nil
 }
 
 func (*fakeGuard) Silent(context.Context, ipam.Store, ipam.Host, string) (bool, error) {

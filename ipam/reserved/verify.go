@@ -37,7 +37,7 @@ func (a *Addresses) Verify(ctx context.Context) (Verified, error) {
 	var v Verified
 	errs := []error{s.finish(ctx)}
 	for _, address := range sorted(s.records) {
-		if r := s.records[address]; r.State != releasing {
+		if r := s.records[address]; r.State != releasing && s.mayChange(r) {
 			errs = append(errs, s.verify(ctx, address, r, &v))
 		}
 	}
@@ -128,7 +128,7 @@ func describe(e *entry) string {
 func (s *session) verifyOwn(ctx context.Context, r *record, e *entry) error {
 	index, content := e.index, e.content
 	current := content
-	if current.Host = s.host; !sameHost(current.Host, content.Host) && s.mayGiveBack(r) {
+	if current.Host = s.host; !sameHost(current.Host, content.Host) {
 		var err error
 		if index, err = s.save(ctx, current, e.index); err != nil {
 			return ignoreOvertaken(err)
@@ -189,6 +189,14 @@ func (s *session) verifyUnknown(ctx context.Context, address netip.Addr, e *entr
 	case s.isNew || s.settling() > 0:
 		return nil
 	}
+	var busy *BusyError
+	switch err := s.freeUnknown(ctx, address, e); {
+	case errors.As(err, &busy):
+		s.a.log().Warn("a reserved address is not given back", "error", err)
+		return nil
+	case err != nil:
+		return err
+	}
 	v.Freed = append(v.Freed, address)
-	return s.freeUnknown(ctx, address, e)
+	return nil
 }

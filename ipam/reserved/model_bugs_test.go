@@ -1,0 +1,30 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import "testing"
+
+// What the model has to find.
+const (
+	noWait     = "the copy of a disk does not wait before it changes what is its original's"
+	copysIsOwn = "what a copy has taken counts as this host's own"
+	nomadsWord = "Nomad's word alone is enough to reclaim"
+)
+
+// TestModelFindsBugs: the model finds each of them.
+func TestModelFindsBugs(t *testing.T) {
+	for _, flaw := range []string{noWait, copysIsOwn, nomadsWord} {
+		t.Run(flaw, func(t *testing.T) {
+			for seed := uint64(1); seed <= schedules; seed++ {
+				m := newModel(t, seed, &tally{})
+				m.flaw = flaw
+				if m.run(); m.fault != "" {
+					t.Logf("schedule %d: %s", seed, m.fault)
+					return
+				}
+			}
+			t.Errorf("not found in %d schedules", schedules)
+		})
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/hostid"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/pool"
@@ -77,14 +78,13 @@ func (s *spanning) other() ipam.Block {
 	if err != nil {
 		s.Fatal(err)
 	}
-	instance := strings.Repeat("b", 32)
 	if err := os.Mkdir(dir+"/ipam", 0o700); err != nil {
 		s.Fatal(err)
 	}
-	sandbox.WriteFile(s.T, filepath.Join(dir, "ipam", "instance"), instance+"\n")
-	p := pool.New(pool.Options{Config: c, Open: func() (ipam.Store, ipam.Host, error) {
-		return &s.store.Fake, ipam.Host{Instance: instance, NodeID: otherNode, Boot: "b"}, nil
-	}})
+	sandbox.WriteFile(s.T, filepath.Join(dir, "ipam", "instance"), strings.Repeat("b", 32)+"\n")
+	id := must[hostid.Identity](s.host)(hostid.Read(dir + "/ipam"))
+	id.NodeID = otherNode
+	p := pool.New(pool.Options{Config: c, Open: func() (ipam.Store, ipam.Host, error) { return &s.store.Fake, id.Host, nil }})
 	if err := p.SetEndpoint(ctx, ipam.Endpoint{Address: netip.MustParseAddr(otherAddress), MAC: "02:00:5e:00:53:02"}); err != nil {
 		s.Fatal(err)
 	}

@@ -68,8 +68,8 @@ type poolReport struct {
 
 // readiness reports why the host cannot use the pool, or the store.
 func (p poolReport) readiness() {
-	if dir := filepath.Join(p.Config.StateDir, "ipam"); p.Usage.Copied {
-		p.addError(p.subject, "a copy of this machine has used the store within the last hour, and was refused", fmt.Sprintf("on the copy: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools", dir))
+	if p.Usage.Copied {
+		p.addError(p.subject, "a copy of this machine has used the store within the last hour, and was refused", p.endCopy())
 	}
 	var reported []string
 	for _, err := range []error{p.Unusable, p.Unread} {
@@ -79,8 +79,7 @@ func (p poolReport) readiness() {
 		reported = append(reported, err.Error())
 		switch {
 		case errors.Is(err, ipam.ErrTwin):
-			dir := filepath.Join(p.Config.StateDir, "ipam")
-			p.addError(p.subject, err.Error(), fmt.Sprintf("on the clone: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools", dir))
+			p.addError(p.subject, err.Error(), p.endCopy())
 		case errors.Is(err, ipam.ErrMismatch):
 			p.addError(p.subject, err.Error(), "give all hosts the same ranges, reserved, blockSize, mode and vxlan; ranges, and reserved prefixes beside them, may only be appended")
 		case errors.Is(err, ipam.ErrNoNamespace):
@@ -98,6 +97,11 @@ func (p poolReport) readiness() {
 			p.addError(p.subject, err.Error(), "correct the block ipam in "+p.Config.ConfigDir+", or the records in "+p.Config.StateDir)
 		}
 	}
+}
+
+// endCopy is what to do with a copy of this machine.
+func (p poolReport) endCopy() string {
+	return fmt.Sprintf("on the copy: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools, and delete the variables of the blocks that it has claimed", filepath.Join(p.Config.StateDir, "ipam"))
 }
 
 // agreement compares the configuration with that of the other hosts.
@@ -142,7 +146,7 @@ func (p poolReport) claims() {
 		case !own && b.Host.NodeID != "" && b.Host.NodeID == p.Host.NodeID:
 			p.addWarning(b.Block.String(), "was claimed by this host before its state directory was lost", "run the agent, which adopts the block when no namespace has one of its addresses")
 		case own && state == "":
-			p.addWarning(b.Block.String(), "is this host's in the store, and has no record here", "run the agent, which removes what a claim wrote too late")
+			p.addWarning(b.Block.String(), "is this host's in the store, and has no record here", "run the agent, which removes what a claim wrote too late; if a copy of this machine claimed it, stop its allocations, and: nomad var purge -namespace NAMESPACE "+ipam.BlockPath(p.Config.Pool, b.Block))
 		case p.Gone[b.Host.NodeID]:
 			gone[b.Host.NodeID]++
 		}
@@ -182,6 +186,8 @@ func (p poolReport) reserved() {
 		switch {
 		case !p.Config.IsReserved(a.Address):
 			p.addError(a.Address.String(), fmt.Sprintf("is held by %s, and is no reserved address of pool %s", owner(a.Host), p.Config.Pool), "give that host the configuration of the others")
+		case a.State == ipam.Held && !own[a.Address] && a.Host.Instance == p.Host.Instance && p.Usage.Copied:
+			p.addWarning(a.Address.String(), "is this host's in the store, and has no lease here", "if the copy of this machine took it, stop its allocations, and: nomad var purge -namespace NAMESPACE "+ipam.AddressPath(p.Config.Pool, a.Address))
 		case a.State == ipam.Held && own[a.Address] && a.Host.Instance != p.Host.Instance:
 			p.twoOwners(a.Address.String(), a.Host)
 		case a.State == ipam.Held && p.Gone[a.Host.NodeID]:

@@ -75,11 +75,19 @@ func TestExaminePool(t *testing.T) {
 		"healthy": {func(*PoolFacts) {}, nil},
 		"twin": {
 			func(f *PoolFacts) { f.Unusable = cause(ipam.ErrTwin) },
-			[]string{"error pool vlan: list: another host has this host's identity | on the clone: stop all allocations with addresses of the pool, then rm -r /var/lib/allocnet/ipam/instance"},
+			[]string{"error pool vlan: list: another host has this host's identity | on the copy: stop all allocations with addresses of the pool, then rm -r /var/lib/allocnet/ipam/instance"},
 		},
 		"copied": {
 			func(f *PoolFacts) { f.Usage.Copied = true },
 			[]string{"error pool vlan: a copy of this machine has used the store within the last hour, and was refused | on the copy: stop all allocations with addresses of the pool, then rm -r /var/lib/allocnet/ipam/instance"},
+		},
+		"what a copy took": {
+			func(f *PoolFacts) {
+				f.Usage.Copied, f.Overview.Addresses = true, []pool.AddressEntry{addressOf(thisHost, "10.91.0.18")}
+			},
+			[]string{
+				"error pool vlan: a copy of this machine", "warning 10.91.0.18: is this host's in the store, and has no lease here | if the copy of this machine took it, stop its allocations, and: nomad var purge -namespace NAMESPACE allocnet/ipam/1/vlan/a/0a5b0012",
+			},
 		},
 		"refused": {
 			func(f *PoolFacts) { f.Unread, f.Unusable = cause(ipam.ErrRefused), cause(ipam.ErrRefused) },

@@ -160,7 +160,7 @@ func (s *spanning) requireRefusal(want string) {
 // leave requires that only the other host's block is left. The snapshot says so of the host.
 func (s *spanning) leave(other ipam.Block) {
 	s.Helper()
-	path := s.dir + "/ipam/node.json" // as of a host that has its identity for longer
+	path := s.dir + "/run/ipam/node.json" // as of a host that has its identity for longer
 	aged := regexp.MustCompile(`"uptime":\s*`).ReplaceAllString(read(s.T, path), `"uptime":-`)
 	if err := os.WriteFile(path, []byte(aged), 0o600); err != nil {
 		s.Fatal(err)

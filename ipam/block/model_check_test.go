@@ -227,7 +227,7 @@ func (g *ghost) restored(s *fakeStore, old map[string]ipam.Entry) {
 		}
 	}
 	for _, h := range s.hosts {
-		if h.clone {
+		if h.clone && !h.stood() {
 			h.registered, h.superseded = -1, -1 // the store does not have these nonces any more
 		}
 	}

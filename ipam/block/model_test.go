@@ -549,8 +549,8 @@ func (w *world) quiet(rounds int) {
 // claim those that were another's.
 func (w *world) requireAdds() {
 	for _, h := range w.hosts {
-		// blocks that are claimed may be full of what a host had before it lost its state
-		old := slices.ContainsFunc(h.namespaces, func(n *namespace) bool { return n.since < h.created })
+		// blocks that are claimed may be full of what a host had before it lost its state, or some
+		old := slices.ContainsFunc(h.namespaces, func(n *namespace) bool { return n.since < h.created || !h.hasRecord(h.pathOf(n)) })
 		if h.dead || old || w.added(h) {
 			continue
 		}

@@ -259,7 +259,7 @@ func (g modelGuard) Wrote(ctx context.Context, store ipam.Store, self, by ipam.H
 
 func (g modelGuard) Silent(_ context.Context, _ ipam.Store, _ ipam.Host, instance string) (bool, error) {
 	g.yield()
-	return g.model.flaw == nomadsWord || !slices.ContainsFunc(g.model.alive(), func(h *modelHost) bool { return h.host.Instance == instance }), nil
+	return g.model.flaw == nomadsWord || g.model.isDestroyed(ipam.Host{Instance: instance}), nil
 }
 
 func (g modelGuard) Agree(context.Context, ipam.Store) error { return nil }

@@ -227,7 +227,8 @@ func (g *ghost) restored(s *fakeStore, old map[string]ipam.Entry) {
 		}
 	}
 	for _, h := range s.hosts {
-		if h.clone && !h.stood() {
+		node, err := ipam.DecodeNode(s.entries[ipam.NodePath(h.self.Instance)].Content)
+		if h.clone && !h.stood() && (err != nil || node.Host.Boot != h.self.Boot) {
 			h.registered, h.superseded = -1, -1 // the store does not have these nonces any more
 		}
 	}

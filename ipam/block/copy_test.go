@@ -5,6 +5,8 @@ package block
 
 import (
 	"errors"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -121,5 +123,73 @@ func TestPurged(t *testing.T) {
 	}
 	if w.count() != 0 {
 		t.Errorf("%d blocks are left of a host that is gone", w.count())
+	}
+}
+
+// TestCopyWithoutObjection: a copy gives out what its original has, which cannot say so. Both are
+// refused as soon as it can.
+func TestCopyWithoutObjection(t *testing.T) {
+	w, h := quietWorld(t)
+	w.toggle(h)
+	w.clone(h)
+	c := w.hosts[len(w.hosts)-1]
+	c.self.MachineID = h.self.MachineID
+	w.quiet(4)
+	if o := c.overview(t); len(o.Open()) > 0 {
+		t.Errorf("the copy has %v open before 40 s have passed", o.Open())
+	}
+	w.quiet(2)
+	if o := c.overview(t); len(o.Open()) == 0 {
+		t.Errorf("after 40 s the copy is closed because of %v", o.Closed)
+	}
+	w.toggle(h)
+	w.quiet(2)
+	for _, h := range []*fakeHost{h, c} {
+		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+			t.Errorf("%s is closed because of %v", h, o.Closed)
+		}
+	}
+}
+
+// TestRestoredWhileOff: a host whose disk is older than what it wrote is taken for a copy, until an
+// operator says that there is none.
+func TestRestoredWhileOff(t *testing.T) {
+	w, h := quietWorld(t)
+	h.save()
+	w.quiet(6) // another nonce
+	h.files = maps.Clone(h.backup)
+	h.reboot()
+	w.quiet(6)
+	if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) || !strings.Contains(o.Closed.Error(), ipam.NodePath(h.self.Instance)) {
+		t.Errorf("the host is closed because of %v", o.Closed)
+	}
+	w.readmit(h)
+	w.quiet(6)
+	if o := h.overview(t); len(o.Open()) != 1 || o.Closed != nil {
+		t.Errorf("readmitted, %v is open, closed because of %v", o.Open(), o.Closed)
+	}
+}
+
+// TestPaused: a machine whose uptime stood still does not know that its blocks are gone before it
+// verifies.
+func TestPaused(t *testing.T) {
+	w, h := quietWorld(t)
+	h.dead, h.silent = true, w.now
+	began := w.now
+	for range 3 {
+		w.maintain(w.hosts[1])
+		w.day()
+	}
+	if w.count() != 0 {
+		t.Fatalf("%d blocks are left of a host that is gone", w.count())
+	}
+	h.booted += w.now - began
+	h.dead, h.silent = false, -1
+	if o := h.overview(t); len(o.Open()) != 1 {
+		t.Errorf("the machine has noticed that it was paused: %v is open", o.Open())
+	}
+	w.quiet(1)
+	if o := h.overview(t); len(o.Open()) != w.count() {
+		t.Errorf("verified, %v is open, and %d blocks are in the store", o.Open(), w.count())
 	}
 }

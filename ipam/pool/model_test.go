@@ -5,7 +5,6 @@ package pool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -193,7 +192,7 @@ func (m *model) finish() {
 		m.living[i] = map[string][]netip.Addr{}
 		m.gc(i)
 		m.verify(h)
-		m.forgetRegistration(h)
+		h.forgetRegistration()
 		m.verify(h) // it gives back what a killed process was about to take
 		h.clock = h.clock.Add(time.Hour)
 		m.verify(h)
@@ -223,32 +222,6 @@ func (m *model) requireNo(err error) {
 	if err != nil {
 		m.Error(err)
 	}
-}
-
-// forgetRegistration lets the host have been registered for long: soon after that nothing is
-// given back.
-func (m *model) forgetRegistration(h *host) {
-	for _, dir := range []string{h.options.Config.StateDir, h.options.Config.RunDir} {
-		m.forgetIn(filepath.Join(dir, "ipam", "node.json"))
-	}
-}
-
-func (m *model) forgetIn(path string) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	var node map[string]any
-	if err := errors.Join(err, json.Unmarshal(data, &node)); err != nil {
-		m.Fatal(err)
-	}
-	if registered, ok := node["registered"].(map[string]any); ok {
-		registered["uptime"] = 0
-	}
-	if data, err = json.Marshal(node); err == nil {
-		err = os.WriteFile(path, data, 0o600)
-	}
-	m.requireNo(err)
 }
 
 // requireNothing requires that a host has no lease, no block and no history.

@@ -31,10 +31,12 @@ type ghost struct {
 	last map[string][]*fakeHost
 	// excused are hosts that lost an entry in a way that the design does not prevent.
 	excused map[string]map[*fakeHost]bool
+	// restoredAt is when the store last was.
+	restoredAt time.Duration
 }
 
 func newGhost() ghost {
-	return ghost{map[string][]*fakeHost{}, map[string]map[*fakeHost]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}, map[string][]*fakeHost{}, map[string]map[*fakeHost]bool{}}
+	return ghost{map[string][]*fakeHost{}, map[string]map[*fakeHost]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}, map[string][]*fakeHost{}, map[string]map[*fakeHost]bool{}, 0}
 }
 
 // owners are the hosts that have the instance of an entry of a block.
@@ -195,6 +197,8 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 		s.counts["excused: the last owner created it again"]++
 	case !x.attentive(vanished-attention, s.now):
 		s.counts["excused: the owner did not verify"]++
+	case y.twin != nil && !y.couldObject():
+		s.counts["excused: claimed again by a twin to which the other could not object"]++
 	case !y.verifiedIn(g.present[r.path]+staleness, vanished):
 		s.counts["excused: the block was unknown to the claimer"]++
 	default:
@@ -227,11 +231,13 @@ func (g *ghost) restored(s *fakeStore, old map[string]ipam.Entry) {
 		}
 	}
 	for _, h := range s.hosts {
+		h.superseded = -1 // the store does not have what the original has said any more
 		node, err := ipam.DecodeNode(s.entries[ipam.NodePath(h.self.Instance)].Content)
 		if h.clone && !h.stood() && (err != nil || node.Host.Boot != h.self.Boot) {
-			h.registered, h.superseded = -1, -1 // the store does not have these nonces any more
+			h.registered = -1 // nor the copy's nonce
 		}
 	}
+	g.restoredAt = s.now
 	s.counts["restored"]++
 }
 
@@ -335,7 +341,7 @@ func (h *fakeHost) informed() bool {
 	}
 	for _, v := range t.verifications { // the original objects if it was there before, in this boot
 		inPlace := t.confirmed >= 0 && t.confirmed+settle < h.registered
-		if inPlace && v.start >= h.registered+staleness && h.verifiedIn(v.end+staleness, h.now) {
+		if inPlace && v.start >= max(h.registered, h.store.ghost.restoredAt)+staleness && h.verifiedIn(v.end+staleness, h.now) {
 			return true
 		}
 	}

@@ -245,6 +245,26 @@ func TestSecurityPage(t *testing.T) {
 	page := read(t, "../docs/security.md")
 	_, lines, _ := strings.Cut(page, "## Controls")
 	lines, _, _ = strings.Cut(lines, "## The operator's part")
+	requireTests(t, lines)
+	targets := sandbox.Run(t, "grep", "-rhoE", "--include=*_test.go", "^func Fuzz[A-Za-z]+", "..", "--exclude-dir=build", "--exclude-dir=sandbox")
+	for _, target := range strings.Fields(strings.ReplaceAll(targets, "func ", "")) {
+		if !strings.Contains(lines, "."+target+"`") {
+			t.Errorf("%s proves no control", target)
+		}
+	}
+}
+
+// TestFailuresPage: each row of what happens to allocations when something fails names tests that
+// exist.
+func TestFailuresPage(t *testing.T) {
+	_, lines, _ := strings.Cut(read(t, "../docs/cluster.md"), "| failure | running allocations")
+	lines, _, _ = strings.Cut(lines, "In networks that span hosts")
+	requireTests(t, "\n\n|"+lines)
+}
+
+// requireTests requires tests that exist in each row of a table, which has two lines before it.
+func requireTests(t *testing.T, lines string) {
+	t.Helper()
 	named := regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)[A-Za-z]+)`")
 	for _, line := range strings.Split(lines, "\n")[4:] {
 		if strings.HasPrefix(line, "|") && !named.MatchString(line) {
@@ -254,12 +274,6 @@ func TestSecurityPage(t *testing.T) {
 	for _, test := range named.FindAllStringSubmatch(lines, -1) {
 		if dir := strings.Replace("../"+test[1], "../allocnet-cni", "../cmd/allocnet-cni", 1); !declares(t, dir, test[2]) {
 			t.Errorf("%s has no %s", dir, test[2])
-		}
-	}
-	targets := sandbox.Run(t, "grep", "-rhoE", "--include=*_test.go", "^func Fuzz[A-Za-z]+", "..", "--exclude-dir=build", "--exclude-dir=sandbox")
-	for _, target := range strings.Fields(strings.ReplaceAll(targets, "func ", "")) {
-		if !strings.Contains(lines, "."+target+"`") {
-			t.Errorf("%s proves no control", target)
 		}
 	}
 }

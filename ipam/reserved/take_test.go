@@ -55,7 +55,7 @@ type fakeGuard struct {
 	isNew bool
 	// foreign is the boot of a copy that was refused.
 	foreign string
-	err   error
+	err     error
 	// agreed is how often the configuration was compared.
 	agreed int
 }

@@ -87,6 +87,9 @@ func (g *ghost) before(s *fakeStore, r *request) {
 		case owner.twin != nil && owner.twin == r.host && !owner.couldObject():
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by a twin to which the other could not object"]++
+		case r.sent < g.restoredAt: // the index is that of an entry of before, which is there again
+			g.set(r.path, owner, true)
+			s.counts["excused: deleted by a request of before the restore"]++
 		case s.now-owner.answered > defaultFence:
 			g.set(r.path, owner, true)
 			s.counts["excused: the owner was silent for the fence"]++

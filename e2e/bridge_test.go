@@ -4,14 +4,21 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestLinksHaveMACsOfTheirOwn: udev replaces the MACs of links that the kernel has chosen.
+// pluginLink matches the names of links that CNI plugins choose: the host's ends of pairs, and devices for limits.
+var pluginLink = regexp.MustCompile(`^(veth[0-9a-f]{8}|bwp.{12})$`)
+
+// TestLinksHaveMACsOfTheirOwn: udev replaces the MACs of links that the kernel has chosen. By group or name the rules of
+// dist/udev know the links.
 func TestLinksHaveMACsOfTheirOwn(t *testing.T) {
 	const set = "3" // NET_ADDR_SET of the kernel
 	h := newHost(t)
@@ -33,6 +40,10 @@ func TestLinksHaveMACsOfTheirOwn(t *testing.T) {
 		got, err := os.ReadFile("/sys/class/net/" + link + "/addr_assign_type")
 		if err != nil || strings.TrimSpace(string(got)) != set {
 			t.Errorf("addr_assign_type of %s is %q, %v: want %s", link, got, err, set)
+		}
+		group, err := os.ReadFile("/sys/class/net/" + link + "/netdev_group")
+		if err != nil || strings.TrimSpace(string(group)) != fmt.Sprint(netns.LinkGroup) && !pluginLink.MatchString(link) {
+			t.Errorf("the group of %s is %q, %v", link, group, err)
 		}
 	}
 	if made < 6 { // two bridges, three ends of pairs, a device for limits

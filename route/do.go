@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // do makes a change. What is to be removed and is not there is no error, and what is to be added
@@ -150,7 +152,7 @@ func (s *socket) addDevice(d device) error {
 	if err != nil {
 		return err
 	}
-	attrs.Name, attrs.HardwareAddr, attrs.MTU = d.name, mac, d.mtu
+	attrs.Name, attrs.HardwareAddr, attrs.MTU, attrs.Group = d.name, mac, d.mtu, netns.LinkGroup
 	if err := s.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: d.id, Port: d.port, SrcAddr: d.local.AsSlice()}); err != nil {
 		return fmt.Errorf("VXLAN %d, port %d, from %s: %w", d.id, d.port, d.local, err)
 	}

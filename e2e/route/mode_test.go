@@ -5,12 +5,14 @@ package route
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/route"
 )
@@ -45,6 +47,9 @@ func TestModes(t *testing.T) {
 					}
 				}
 				requireTraffic(t, hosts, hosts[0].device(t, p))
+				if link := ip(t, "-n %s -o link show dev %s", hosts[0].name, test.device); test.device == "vx-net" && !strings.Contains(link, fmt.Sprintf(" group %d ", netns.LinkGroup)) {
+					t.Errorf("network managers do not know the device of allocnet: %s", link)
+				}
 				leave(t, hosts, before)
 			})
 		}

@@ -30,7 +30,7 @@ func (conf *bridgeConfig) ensureBridge(c *call, mac net.HardwareAddr) (*netlink.
 	bridges.Lock()
 	defer bridges.Unlock()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.HardwareAddr = conf.Bridge, conf.MTU, mac
+	attrs.Name, attrs.MTU, attrs.HardwareAddr, attrs.Group = conf.Bridge, conf.MTU, mac, netns.LinkGroup
 	if mac == nil {
 		attrs.HardwareAddr = newMAC()
 	}

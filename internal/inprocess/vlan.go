@@ -12,6 +12,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 const maxVLAN = 4094
@@ -119,6 +121,7 @@ func (conf *bridgeConfig) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, 
 	}
 	defer host.Close() //nolint:errcheck // read only
 	veth := newVeth(name, bridge.MTU, host)
+	veth.Group = netns.LinkGroup
 	if _, err := makeVeth(veth); err != nil {
 		return nil, err
 	}

@@ -68,6 +68,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	overlaps(r, networks)
 	sharedRanges(r, networks)
 	subnetsOfHost(r, networks, netns.OwnInterfaces)
+	managedLinks(r, netns.OwnInterfaces, running("/proc"), outputOf(ctx))
 	settings(r, networks, "/proc/sys")
 	facts := forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged)
 	if hasRoutedPools(networks) {

@@ -22,15 +22,15 @@ func newDoctor(s *settings) *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine this host, and list each problem with its fix",
 		Long: `Examine this host for problems with attaching allocations and tearing them down:
-network configurations, plugins, kernel settings, rules in both iptables backends,
-leaks, ports published for dead allocations, address pools (those of allocnet-ipam also in
-their store), records, and running attachments that lack something, or were repaired again
-and again in the last 10 minutes. Plugins of networks that allocnet executes itself are not
-needed. Nothing is changed.
+network configurations, plugins, kernel settings, network managers, rules in both iptables
+backends, leaks, ports published for dead allocations, address pools (those of allocnet-ipam
+also in their store), records, and running attachments that lack something, or were repaired
+again and again in the last 10 minutes. Plugins of networks that allocnet executes itself are
+not needed. Nothing is changed.
 
 If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with --nomad-conf-dir,
-networks are compared with what Nomad offers. Without root, only configurations, plugins and
-kernel settings are examined.
+networks are compared with what Nomad offers. Without root, only configurations, plugins,
+kernel settings and network managers are examined.
 
 The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 		Example: `  allocnet doctor

@@ -36,6 +36,8 @@ type Interface struct {
 	// Index is the kernel's, and Master that of the bridge or the like of which it is a port; 0 if it
 	// is none.
 	Index, Master int
+	// Group is the kernel's. That of links is LinkGroup if allocnet made them with names that tell nothing of it.
+	Group uint32
 	// Received and Sent count bytes.
 	Received, Sent uint64
 }
@@ -56,7 +58,7 @@ func (n *Namespace) Interfaces() ([]Interface, error) {
 		i := Interface{
 			Name: attrs.Name, AlternativeNames: attrs.AltNames, Alias: attrs.Alias, MAC: attrs.HardwareAddr.String(), Kind: link.Type(), MTU: attrs.MTU,
 			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
-			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex,
+			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex, Group: attrs.Group,
 		}
 		if attrs.Statistics != nil {
 			i.Received, i.Sent = attrs.Statistics.RxBytes, attrs.Statistics.TxBytes

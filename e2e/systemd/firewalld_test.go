@@ -53,7 +53,7 @@ func (m *machine) sources() string {
 // TestFirewalld: what firewalld rejects is reported, with a command that works, and with filtering =
 // "accept" it is accepted, also after a reload. Without, firewalld is as it was.
 func TestFirewalld(t *testing.T) {
-	m := bootWithout(t)
+	m := bootWithout(t, networkManager)
 	m.must("sh", "-ec", "ip link add uplink type bridge; ip link set uplink up; ip address add 10.0.0.1/24 dev uplink; ip route add default via 10.0.0.2")
 	m.copy(filepath.Join(sandbox.PluginDir(), "ptp"), "/opt/cni/bin/ptp")
 	m.copy(packages+"/bin/allocnet-ipam", "/opt/cni/bin/allocnet-ipam")

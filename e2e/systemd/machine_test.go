@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 		}
 		return code
-	}, "dist", "LICENSE", "CHANGELOG.md", "build/tools/nfpm", "build/systemd/.one-image"))
+	}, "dist", "LICENSE", "CHANGELOG.md", "build/tools/nfpm", "build/systemd/.built"))
 }
 
 func prepare(run func() int) (int, error) {
@@ -48,7 +48,7 @@ func prepare(run func() int) (int, error) {
 			return 1, fmt.Errorf("%s is missing: run: make deps", tool)
 		}
 	}
-	for _, program := range []string{"/usr/lib/systemd/systemd", "/usr/sbin/firewalld", "/sbin/ifup"} {
+	for _, program := range []string{"/usr/lib/systemd/systemd", "/usr/sbin/firewalld", "/sbin/ifup", "/usr/sbin/NetworkManager", "/usr/bin/udevadm"} {
 		if _, err := os.Stat(system() + program); err != nil {
 			return 1, fmt.Errorf("the Debian system of the tests is missing: %w: run: make systemd", err)
 		}
@@ -76,8 +76,8 @@ func prepare(run func() int) (int, error) {
 	return run(), nil
 }
 
-// system returns the root directory of the Debian system that `make systemd` builds, with firewalld and
-// ifupdown.
+// system returns the root directory of the Debian system that `make systemd` builds, with firewalld, ifupdown, udev
+// and NetworkManager.
 func system() string { return filepath.Join(sandbox.Root(), "build", "systemd", "root") }
 
 // machine is a booted Debian system. Its file system is an overlay over the shared one.
@@ -103,11 +103,14 @@ exec systemd-nspawn -D "$1/root" --register=no --keep-unit --private-network --c
 // firewalld are the files by which systemd, D-Bus and allocnet know that firewalld is installed.
 var firewalld = []string{"/usr/sbin/firewalld", "/usr/bin/firewall-cmd", "/lib/systemd/system/firewalld.service", "/usr/share/dbus-1/system.d/FirewallD.conf"}
 
-// newMachine boots a machine without firewalld, and installs the CNI plugins, the example networks and
-// the package.
+// networkManager is the file by which systemd starts NetworkManager.
+const networkManager = "/lib/systemd/system/NetworkManager.service"
+
+// newMachine boots a machine without firewalld and NetworkManager, and installs the CNI plugins, the example networks
+// and the package.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	return bootWithout(t, firewalld...)
+	return bootWithout(t, append(firewalld, networkManager)...)
 }
 
 // bootWithout is newMachine of a system that lacks these files only.

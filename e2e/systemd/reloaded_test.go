@@ -48,7 +48,7 @@ func (m *machine) namespace(name string) string {
 // TestReloadedFirewalld: firewalld removes the rules of iptables when it is reloaded or started again,
 // whatever its own backend. The agent restores them, and established connections are kept.
 func TestReloadedFirewalld(t *testing.T) {
-	m := bootWithout(t)
+	m := bootWithout(t, networkManager)
 	m.awaitFirewalld()
 	m.must("firewall-cmd", "--permanent", "--zone=trusted", "--add-interface=iptables0", "--add-interface=nftables0")
 	ways := m.traffic("iptables", "nftables")
@@ -114,7 +114,7 @@ func TestIfupdown(t *testing.T) {
 	if file == nil {
 		t.Fatal("docs/repair.md has no file of ifupdown")
 	}
-	m := bootWithout(t)
+	m := bootWithout(t, networkManager)
 	m.must("systemctl", "stop", "firewalld.service")
 	m.write(file[1], strings.NewReplacer("web0", "iptables0", "10.88.", "10.96.").Replace(file[2]))
 	m.must("ifup", "iptables0")

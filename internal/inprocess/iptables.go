@@ -125,8 +125,8 @@ func (h *iptablesHost) changes(all []*Changes) iptablesChangeList {
 	var needed iptablesChangeList
 	for _, change := range changes {
 		change.exists = change.address != nil && (needed.adds(change) || h.names(change.iptablesRules))
-		if change.remove && (h.lacks(change.table, change.chain) || change.address != nil && !change.exists) {
-			continue
+		if change.remove && (h.lacks(change.table, change.chain) || change.address != nil && (!change.exists || h.missing && h.lacks(change.table, chainsOf(change.rules)[0]))) {
+			continue // without the program, nothing can be said of the rules, but there is no chain that has any
 		}
 		if !change.remove {
 			change.ready = h.hasShared(change.iptablesRules)

@@ -1,0 +1,34 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netns"
+)
+
+// TestRootDelWithoutIPTables: where firewalld has the addresses and iptables is not installed, there are no rules of iptables
+// to remove.
+func TestRootDelWithoutIPTables(t *testing.T) {
+	runtime.LockOSThread()
+	if _, err := netns.New(); err != nil {
+		t.Skip(err)
+	}
+	bus := busSocket
+	t.Cleanup(func() { busSocket = bus })
+	busSocket = filepath.Join(t.TempDir(), "missing")
+	t.Setenv("PATH", t.TempDir())
+	c := &call{ctx: t.Context(), version: "1.0.0", changes: &Changes{}, config: []byte(`{"cniVersion": "1.0.0", "name": "n", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.5/24"}]}}`)}
+	if err := delFirewall(c); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range Commit(t.Context(), nil, []*Changes{c.changes}) {
+		if err != nil {
+			t.Errorf("DEL: %v", err)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -102,12 +103,21 @@ func patternOf(link netns.Interface) string {
 	return ""
 }
 
+// managerTimeout is the deadline of a program that asks a network manager.
+var managerTimeout = 10 * time.Second
+
 // outputOf returns a function that executes a command, whose output is not translated.
 func outputOf(ctx context.Context) func(command []string) (string, error) {
 	return func(command []string) (string, error) {
+		ctx, stop := context.WithTimeoutCause(ctx, managerTimeout, fmt.Errorf("no answer in %s", managerTimeout))
+		defer stop()
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		cmd.WaitDelay = time.Second // a process that it has started may keep the output open
 		out, err := cmd.Output()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return string(out), err
 	}
 }

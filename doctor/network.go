@@ -30,6 +30,8 @@ type network struct {
 	hairpin bool
 	// unmasqueraded is whether ports are published to the allocations of a bridge without masquerading.
 	unmasqueraded bool
+	// nftables is whether they are published with nftables, by which the reference plugin masquerades less.
+	nftables bool
 }
 
 // pluginConf has the fields of a plugin configuration that describe reads.
@@ -43,6 +45,7 @@ type pluginConf struct {
 	MTU       int    `json:"mtu"`
 	Hairpin   bool   `json:"hairpinMode"`
 	SNAT      *bool  `json:"snat"`
+	Backend   string `json:"backend"`
 }
 
 // defaultMTU is what the kernel gives a pair of interfaces.
@@ -75,6 +78,10 @@ func (d *Doctor) networks(r *Report) []network {
 	for _, n := range catalog.Networks {
 		networks = append(networks, describe(n))
 	}
+	for _, n := range d.byPlugins(networks) {
+		i := slices.IndexFunc(networks, func(other network) bool { return other.Network == n.Network })
+		networks[i].unmasqueraded = n.unmasqueraded || n.nftables
+	}
 	return networks
 }
 
@@ -104,6 +111,7 @@ func describe(n *cniconf.Network) network {
 		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
 		d.hairpin = d.hairpin || conf.Hairpin
 		d.unmasqueraded = d.unmasqueraded || conf.Type == "portmap" && conf.SNAT != nil && !*conf.SNAT && len(d.bridges) > 0
+		d.nftables = d.nftables || conf.Type == "portmap" && conf.Backend == "nftables" && len(d.bridges) > 0
 		if conf.Type == "bridge" || conf.Type == "ptp" {
 			d.mtu = cmp.Or(conf.MTU, defaultMTU)
 		}

@@ -134,9 +134,10 @@ func tuningDataDir(c pluginConf) string {
 	return c.DataDir
 }
 
-// firewalldZone: zones belong to firewalld, which removes addresses itself.
-func firewalldZone(c pluginConf) string {
-	if c.Backend != "firewalld" {
+// firewalldZone: zones belong to firewalld, which removes addresses itself. Without a backend the plugin uses it where it runs,
+// and fails to remove the addresses if it does not answer.
+func firewalldZone(c pluginConf, delErr error) string {
+	if c.Backend != "firewalld" && (c.Backend != "" || delErr == nil) {
 		return ""
 	}
 	return "a zone of firewalld may still have these addresses as sources; see: firewall-cmd --get-active-zones"

@@ -50,7 +50,7 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 			}
 		}
 		flows = append(flows, published(attachments)...)
-		c.reportManual(attachments)
+		c.reportManual(leftover.Suspects)
 	}
 	found, _ := s.scan(ctx) // the error is what is unlisted
 	for _, p := range found.Problems {
@@ -89,14 +89,14 @@ func (c *Cleaner) Covers(a state.Attachment) bool {
 }
 
 // reportManual logs what only an administrator can remove.
-func (c *Cleaner) reportManual(attachments []state.Attachment) {
-	for _, a := range attachments {
-		for _, conf := range pluginConfs(a.ConfList) {
+func (c *Cleaner) reportManual(suspects []state.Suspect) {
+	for _, s := range suspects {
+		for _, conf := range pluginConfs(s.Attachment.ConfList) {
 			plugin, _ := c.host.orDefault().catalog.find(conf.Type)
-			if plugin.manual == nil || plugin.manual(conf) == "" {
+			if plugin.manual == nil || plugin.manual(conf, s.DelErr) == "" {
 				continue
 			}
-			c.log().Warn(plugin.manual(conf), "network", a.Network, "addresses", resultAddresses(a.Result))
+			c.log().Warn(plugin.manual(conf, s.DelErr), "network", s.Attachment.Network, "addresses", resultAddresses(s.Attachment.Result))
 		}
 	}
 }

@@ -29,7 +29,7 @@ type plugin struct {
 	movesLink bool
 	// manual returns a note on what only an administrator can remove; empty:
 	// nothing. Nil: never.
-	manual func(pluginConf) string
+	manual func(c pluginConf, delErr error) string
 }
 
 // leak is one kind of objects that a plugin leaves: each pattern says how they

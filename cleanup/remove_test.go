@@ -218,6 +218,20 @@ func TestPublishedFlows(t *testing.T) {
 	}
 }
 
+// TestFirewalldZoneByDefault: without a backend firewalld has the addresses where it runs. Where DEL fails, they may still be there.
+func TestFirewalldZoneByDefault(t *testing.T) {
+	var log strings.Builder
+	c := Cleaner{CacheDir: t.TempDir(), Logger: hclog.New(&hclog.LoggerOptions{Output: &log}), host: newFakeSystem().host(catalogue.within(t.TempDir()))}
+	l := leftover(`{"type": "firewall"}`)
+	l.Suspects[0].DelErr = errors.New("firewalld: removeSource of the address 10.0.0.2/32 and the zone trusted: context deadline exceeded")
+	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
+		t.Error(errs[0])
+	}
+	if !strings.Contains(log.String(), "firewall-cmd") || !strings.Contains(log.String(), "10.0.0.2") {
+		t.Errorf("the log is %q", log.String())
+	}
+}
+
 // TestFirewalldZone is reported with the addresses, and left to the administrator.
 func TestFirewalldZone(t *testing.T) {
 	var log strings.Builder

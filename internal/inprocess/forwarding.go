@@ -4,7 +4,10 @@
 package inprocess
 
 import (
+	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/advertised"
 	"github.com/allocnet/allocnet/internal/sysctl"
@@ -38,12 +41,15 @@ func (c *call) repairForwarding(isV4 bool) error {
 }
 
 // KeepAdvertised has the host go on with what it has from router advertisements, for plugins that switch IPv6 forwarding on.
-// It is safe to repeat.
+// It is safe to repeat. Where settings are read-only, these plugins switch nothing on.
 func KeepAdvertised() error {
 	var sysctls sysctl.Tree
 	defer sysctls.Close() //nolint:errcheck // it has nothing to write
 	if value, err := sysctls.Get(advertised.Forwarding); err != nil || value == "1" {
 		return nil //nolint:nilerr // a kernel without IPv6 has nothing of it
 	}
-	return advertised.Keep(&sysctls)
+	if err := advertised.Keep(&sysctls); !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +37,11 @@ const firewalldBackend = "firewalld"
 // firewalldLimit bounds what is asked of firewalld, whose daemon may hang.
 const firewalldLimit = 20 * time.Second
 
-// busSocket is where the D-Bus daemon listens.
-var busSocket = "/run/dbus/system_bus_socket"
+// Where the D-Bus daemon listens, and where its policies are: firewalld can only have its name on the bus if one allows it.
+var (
+	busSocket         = "/run/dbus/system_bus_socket"
+	firewalldPolicies = []string{"/usr/share/dbus-1/system.d/FirewallD.conf", "/etc/dbus-1/system.d/FirewallD.conf"}
+)
 
 // errNoFirewalld is that firewalld does not run.
 var errNoFirewalld = errors.New("firewalld does not run")
@@ -86,9 +90,10 @@ func (conf *firewallConfig) withSourcesOfRunning(ctx context.Context, result *cu
 	return isFirewalld, err
 }
 
-// dialFirewalld connects to the bus. The error is errNoFirewalld where there is no bus, or no firewalld on it.
+// dialFirewalld connects to the bus. The error is errNoFirewalld where there is no bus, or no firewalld on it. Where firewalld is not
+// installed the bus is not asked: it may be out of order.
 func dialFirewalld(ctx context.Context) (*dbus.Conn, error) {
-	if _, err := os.Stat(busSocket); errors.Is(err, fs.ErrNotExist) {
+	if isMissing(busSocket) || !slices.ContainsFunc(firewalldPolicies, func(path string) bool { return !isMissing(path) }) {
 		return nil, errNoFirewalld
 	}
 	conn, err := dbus.Connect("unix:path="+busSocket, dbus.WithContext(ctx))
@@ -104,6 +109,11 @@ func dialFirewalld(ctx context.Context) (*dbus.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+func isMissing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // call calls a method for an address.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,11 +117,27 @@ func TestFirewallBackend(t *testing.T) {
 	}
 }
 
+// TestBusWithoutFirewalld: on a host that has no firewalld, a bus that does not answer is no obstacle.
+func TestBusWithoutFirewalld(t *testing.T) {
+	bus, policies := busSocket, firewalldPolicies
+	t.Cleanup(func() { busSocket, firewalldPolicies = bus, policies })
+	firewalldPolicies = []string{"/missing"}
+	busSocket = filepath.Join(t.TempDir(), "bus")
+	if err := os.WriteFile(busSocket, nil, 0o600); err != nil { // as of a daemon that has ended
+		t.Fatal(err)
+	}
+	isFirewalld, err := (&firewallConfig{}).withSources(t.Context(), &current.Result{}, (*sources).add)
+	if isFirewalld || err != nil {
+		t.Errorf("firewalld %t, %v", isFirewalld, err)
+	}
+}
+
 // TestSilentBus: a bus that does not answer ends with the deadline. Whether firewalld runs is unknown then, and no backend is
 // chosen.
 func TestSilentBus(t *testing.T) {
-	bus := busSocket
-	t.Cleanup(func() { busSocket = bus })
+	bus, policies := busSocket, firewalldPolicies
+	t.Cleanup(func() { busSocket, firewalldPolicies = bus, policies })
+	firewalldPolicies = []string{"/"}
 	busSocket = filepath.Join(t.TempDir(), "bus")
 	listener, err := net.Listen("unix", busSocket)
 	if err != nil {

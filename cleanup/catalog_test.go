@@ -67,11 +67,11 @@ func TestHostEnd(t *testing.T) {
 	for _, test := range []struct {
 		name, mac string
 		removed   bool
-	}{{"veth1", mac, true}, {"veth1", other, false}, {"tap0", mac, true}} {
+	}{{"veth0123abcd", mac, true}, {"veth0123abcd", other, false}, {"tap0", mac, true}} {
 		f := newFakeSystem()
 		f.linkTypes[test.name], f.macs = "veth", map[string]string{test.name: test.mac}
 		l := leftover(`{"type": "bridge"}`)
-		l.Suspects[0].Attachment.Result = []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth1", "mac": "` + mac + `"}]}`)
+		l.Suspects[0].Attachment.Result = []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth0123abcd", "mac": "` + mac + `"}]}`)
 		root := t.TempDir()
 		c := Cleaner{CacheDir: root, host: f.host(catalogue.within(root))}
 		if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {

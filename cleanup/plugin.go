@@ -62,12 +62,6 @@ func (c catalog) leavesOf(name string) []*leak {
 	return p.leaves
 }
 
-// makesFirst tells whether the plugin that makes the links of an attachment is known.
-func (c catalog) makesFirst(a state.Attachment) bool {
-	types := pluginTypes(a)
-	return len(types) > 0 && c.has(types[0])
-}
-
 func (c catalog) has(name string) bool {
 	_, ok := c.find(name)
 	return ok

@@ -34,7 +34,7 @@ func (s *session) isSilent(ctx context.Context, instance string) (bool, error) {
 	if content, err := ipam.DecodeNode(entry.Content); err == nil {
 		fence = max(fence, time.Duration(content.Fence))
 	}
-	if noted, ok := s.view.Silent[path]; ok && err != nil { // another pool or host has deleted it: that is no sign of life
+	if noted, ok := s.view.Silent[path]; ok && err != nil { // another pool or host has deleted it: that says nothing of the host
 		entry.Index = noted.Index
 	}
 	return s.view.Silent.ripe(path, entry.Index, true, s.now, max(fence, defaultFence)+silence), nil

@@ -5,20 +5,19 @@ package cleanup
 
 import (
 	"net"
-	"os"
 	"runtime"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // TestRootMACOfABridge: the reference plugin bridge pins the MAC of its first port, which is that of the first attachment. The results of
 // all later ones have the bridge with it.
 func TestRootMACOfABridge(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("not root")
-	}
+	roottest.Require(t)
 	runtime.LockOSThread() // the thread ends with the test
 	if _, err := netns.New(); err != nil {
 		t.Fatal(err)

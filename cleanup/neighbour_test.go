@@ -5,22 +5,20 @@ package cleanup
 
 import (
 	"net"
-	"os"
 	"runtime"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/state"
 )
 
 // TestRootLinkOfANeighbour: a plugin that gives all ends on the host one MAC has removed its own. The only other one is the
 // neighbour's.
 func TestRootLinkOfANeighbour(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("not root")
-	}
+	roottest.Require(t)
 	runtime.LockOSThread() // the thread ends with the test
 	if _, err := netns.New(); err != nil {
 		t.Fatal(err)

@@ -9,14 +9,17 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // TestRootKeepAdvertisedReadOnly: where settings are protected, as with ProtectKernelTunables=, a plugin does not switch forwarding on
 // either, and attaches to networks that need no change.
 func TestRootKeepAdvertisedReadOnly(t *testing.T) {
+	roottest.Require(t)
 	runtime.LockOSThread() // the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "uplink"

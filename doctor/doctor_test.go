@@ -86,6 +86,11 @@ func TestSettings(t *testing.T) {
 		t.Errorf("findings on %s, want none", got)
 	}
 	set("net/bridge/bridge-nf-call-iptables", "0")
+	unmasqueraded["a.conflist"] = strings.Replace(published["a.conflist"], `"portmap"`, `"portmap", "backend": "nftables"`, 1)
+	networks = load(t, unmasqueraded)
+	if got := examine(); !strings.Contains(got, "net.bridge.bridge-nf-call-iptables") {
+		t.Errorf("with nftables findings on %s", got)
+	}
 	networks = load(t, published)
 	if got := examine(); got != "" { // answers of a neighbour come back by the host
 		t.Errorf("with snat findings on %s, want none", got)

@@ -28,10 +28,9 @@ type network struct {
 	by string
 	// hairpin is whether a bridge returns packets to the port that they came from.
 	hairpin bool
-	// unmasqueraded is whether ports are published to the allocations of a bridge without masquerading.
+	// unmasqueraded is whether ports are published to the allocations of a bridge without masquerading connections of
+	// their neighbours.
 	unmasqueraded bool
-	// nftables is whether they are published with nftables, by which the reference plugin masquerades less.
-	nftables bool
 }
 
 // pluginConf has the fields of a plugin configuration that describe reads.
@@ -46,6 +45,11 @@ type pluginConf struct {
 	Hairpin   bool   `json:"hairpinMode"`
 	SNAT      *bool  `json:"snat"`
 	Backend   string `json:"backend"`
+}
+
+// answersDirectly tells whether an allocation's answers to its neighbours on a bridge do not come back by the host.
+func (c pluginConf) answersDirectly() bool {
+	return c.Type == "portmap" && (c.SNAT != nil && !*c.SNAT || c.Backend == "nftables")
 }
 
 // defaultMTU is what the kernel gives a pair of interfaces.
@@ -78,10 +82,6 @@ func (d *Doctor) networks(r *Report) []network {
 	for _, n := range catalog.Networks {
 		networks = append(networks, describe(n))
 	}
-	for _, n := range d.byPlugins(networks) {
-		i := slices.IndexFunc(networks, func(other network) bool { return other.Network == n.Network })
-		networks[i].unmasqueraded = n.unmasqueraded || n.nftables
-	}
 	return networks
 }
 
@@ -110,8 +110,7 @@ func describe(n *cniconf.Network) network {
 		}
 		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
 		d.hairpin = d.hairpin || conf.Hairpin
-		d.unmasqueraded = d.unmasqueraded || conf.Type == "portmap" && conf.SNAT != nil && !*conf.SNAT && len(d.bridges) > 0
-		d.nftables = d.nftables || conf.Type == "portmap" && conf.Backend == "nftables" && len(d.bridges) > 0
+		d.unmasqueraded = d.unmasqueraded || len(d.bridges) > 0 && conf.answersDirectly()
 		if conf.Type == "bridge" || conf.Type == "ptp" {
 			d.mtu = cmp.Or(conf.MTU, defaultMTU)
 		}

@@ -10,7 +10,7 @@ import (
 
 // TestExampleWithFirewalld: the example network works beside firewalld, without CNI plugins.
 func TestExampleWithFirewalld(t *testing.T) {
-	m := bootWithout(t)
+	m := bootWithout(t, networkManager)
 	m.must("rm", "-r", "/opt/cni/bin/bridge", "/opt/cni/bin/firewall", "/opt/cni/bin/portmap", "/opt/cni/bin/host-local")
 	m.must("sh", "-ec", `ip netns add peer; ip link add uplink type veth peer name eth0 netns peer; ip link set uplink up
 ip address add 192.0.2.1/24 dev uplink; ip route add default via 192.0.2.2

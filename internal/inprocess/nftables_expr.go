@@ -101,19 +101,6 @@ func localMatch() []expr.Any {
 	}
 }
 
-// translatedMatch matches packets of connections whose destination was translated.
-func translatedMatch() []expr.Any {
-	const destination = 1 << 5 // IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h
-	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: register},
-		&expr.Bitwise{
-			SourceRegister: register, DestRegister: register, Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(destination), Xor: make([]byte, 4),
-		},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: make([]byte, 4)},
-	}
-}
-
 // dnat translates the destination.
 func dnat(ip net.IP, port uint16) []expr.Any {
 	family := uint32(unix.NFPROTO_IPV6)

@@ -18,9 +18,9 @@ import (
 const (
 	publishedChain = "hostports"
 	// hostIPChain is one that older plugins have filled.
-	hostIPChain       = "hostip_hostports"
-	allHostportChain  = "hostports_all"
-	masqueradingChain = "masquerading"
+	hostIPChain      = "hostip_hostports"
+	allHostportChain = "hostports_all"
+	hairpinChain     = "masquerading"
 )
 
 // hostportTable returns the table of published ports of one family.
@@ -41,7 +41,7 @@ func hostportTable(ip net.IP, snat bool) *nftablesTable {
 	}
 	if snat {
 		hook := &nftablesHook{number: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource}
-		table.chains = append(table.chains, nftablesChain{name: masqueradingChain, hook: hook})
+		table.chains = append(table.chains, nftablesChain{name: hairpinChain, hook: hook})
 	}
 	return table
 }
@@ -59,7 +59,7 @@ func hostportEntry(name string, number *nftables.ChainHook) nftablesChain {
 func (conf *portmapConfig) nftablesOf(ip net.IP) *nftablesRules {
 	return &nftablesRules{
 		table:  hostportTable(ip, conf.snat()),
-		chains: []string{publishedChain, hostIPChain, masqueradingChain},
+		chains: []string{publishedChain, hostIPChain, hairpinChain},
 		owns:   func(comment string) bool { return comment == conf.containerID },
 	}
 }
@@ -78,7 +78,7 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 		r.rules = append(r.rules, nftablesRule{chain: publishedChain, exprs: exprs, comment: conf.containerID, text: mapping.nftablesText(address.IP)})
 	}
 	if conf.snat() {
-		r.rules = append(r.rules, conf.masqueraded(address)...)
+		r.rules = append(r.rules, conf.hairpin(address.IP)...)
 	}
 	if n := len(conf.containerID); n > maxComment && len(r.rules) > 0 {
 		return nil, fmt.Errorf("container ID of %d bytes: nftables has room for %d in the comment of a rule", n, maxComment)
@@ -86,31 +86,21 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 	return r, nil
 }
 
-// masqueraded returns the rules for connections to published ports whose answers would not come back by this host: those
-// from the address's subnet and from this host itself, as with iptables, or all of them. The reference plugin masquerades
-// those from the address and this host alone, also of connections to other ports.
-func (conf *portmapConfig) masqueraded(address net.IPNet) []nftablesRule {
-	everywhere := net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
-	sources := []net.IPNet{address}
-	if isIPv4(address.IP) {
-		everywhere = net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
-		sources = append(sources, hostNetwork(net.IPv4(127, 0, 0, 1)))
-	}
-	if conf.MasqAll {
-		sources = []net.IPNet{everywhere}
+// hairpin returns the rules for connections to a published port from the address itself, and
+// from this host.
+func (conf *portmapConfig) hairpin(ip net.IP) []nftablesRule {
+	sources := []net.IP{ip}
+	if isIPv4(ip) {
+		sources = append(sources, net.IPv4(127, 0, 0, 1))
 	}
 	var all []nftablesRule
 	for _, source := range sources {
-		all = append(all, nftablesRule{
-			chain: masqueradingChain, comment: conf.containerID,
-			text: fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s ct status dnat masquerade", nftablesFamily(address.IP), masked(source), address.IP),
-			exprs: statement(
-				sourceMatch(expr.CmpOpEq, source),
-				destinationMatch(expr.CmpOpEq, hostNetwork(address.IP)),
-				translatedMatch(),
-				[]expr.Any{&expr.Masq{}},
-			),
-		})
+		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", nftablesFamily(ip), source, ip)
+		all = append(all, nftablesRule{chain: hairpinChain, comment: conf.containerID, text: text, exprs: statement(
+			sourceMatch(expr.CmpOpEq, hostNetwork(source)),
+			destinationMatch(expr.CmpOpEq, hostNetwork(ip)),
+			[]expr.Any{&expr.Masq{}},
+		)})
 	}
 	return all
 }

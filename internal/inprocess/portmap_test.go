@@ -177,35 +177,6 @@ func TestPublishedPortOfNFTables(t *testing.T) {
 	}
 }
 
-// TestMasqueradedByNFTables: connections to published ports are masqueraded as with iptables.
-func TestMasqueradedByNFTables(t *testing.T) {
-	for _, c := range []struct {
-		masqAll bool
-		address string
-		want    []string
-	}{
-		{false, "10.0.0.5/24", []string{"10.0.0.0/24", "127.0.0.1/32"}},
-		{false, "fd00::5/64", []string{"fd00::/64"}},
-		{true, "10.0.0.5/24", []string{"0.0.0.0/0"}},
-		{true, "fd00::5/64", []string{"::/0"}},
-	} {
-		conf := &portmapConfig{MasqAll: c.masqAll}
-		attached := address(t, c.address)
-		var sources []string
-		for _, rule := range conf.masqueraded(attached) {
-			family, rest, _ := strings.Cut(rule.text, " saddr ")
-			source, rest, _ := strings.Cut(rest, " ")
-			sources = append(sources, source)
-			if want := fmt.Sprintf("%s daddr %s ct status dnat masquerade", family, attached.IP); rest != want {
-				t.Errorf("%s: got %q, want %q", c.address, rest, want)
-			}
-		}
-		if !slices.Equal(sources, c.want) {
-			t.Errorf("%s, masqAll %t: connections from %q are masqueraded, want from %q", c.address, c.masqAll, sources, c.want)
-		}
-	}
-}
-
 // TestLongContainerIDOfNFTables: rules have the ID as their comment, and nft refuses a long one.
 func TestLongContainerIDOfNFTables(t *testing.T) {
 	none, one := `"snat": false`, `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`

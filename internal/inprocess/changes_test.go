@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -16,12 +17,22 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestLeasesAreReleasedLast: not while a link may still have the address, nor while rules may
+// TestRootLeasesAreReleasedLast: not while a link may still have the address, nor while rules may
 // still name it, and all of them. What fails is an error as a plugin gives it.
-func TestLeasesAreReleasedLast(t *testing.T) {
-	t.Setenv("PATH", t.TempDir()) // a host that cannot remove rules
+func TestRootLeasesAreReleasedLast(t *testing.T) {
+	roottest.Require(t)
+	sandbox.Run(t, "nft", "add table ip filter; add chain ip filter "+forwardChain)
+	program, err := exec.LookPath("nft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sandbox.Run(t, program, "delete table ip filter") })
+	t.Setenv("PATH", t.TempDir()) // a host that cannot remove the rules that it may have
 	address := net.IPv4(192, 0, 2, 5)
 	accept := iptablesRule{chain: forwardChain, args: []string{"-s", address.String(), "-j", "ACCEPT"}}
 	removal := rules{remove: true, iptables: &iptablesRules{

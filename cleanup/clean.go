@@ -93,10 +93,12 @@ func (c *Cleaner) reportManual(suspects []state.Suspect) {
 	for _, s := range suspects {
 		for _, conf := range pluginConfs(s.Attachment.ConfList) {
 			plugin, _ := c.host.orDefault().catalog.find(conf.Type)
-			if plugin.manual == nil || plugin.manual(conf, s.DelErr) == "" {
+			if plugin.manual == nil {
 				continue
 			}
-			c.log().Warn(plugin.manual(conf, s.DelErr), "network", s.Attachment.Network, "addresses", resultAddresses(s.Attachment.Result))
+			if note := plugin.manual(conf, s.DelErr); note != "" {
+				c.log().Warn(note, "network", s.Attachment.Network, "addresses", resultAddresses(s.Attachment.Result))
+			}
 		}
 	}
 }

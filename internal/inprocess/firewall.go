@@ -49,21 +49,29 @@ func addFirewall(c *call) (*current.Result, error) {
 	if result == nil {
 		return nil, errors.New("missing prevResult from earlier plugin")
 	}
-	policy, err := conf.ingress(result)
-	if err != nil {
+	if err := conf.ensure(c, result, (*sources).add); err != nil {
 		return nil, err
-	}
-	isFirewalld, err := conf.withSources(c.ctx, result, (*sources).add)
-	if err != nil {
-		return nil, err
-	}
-	if !isFirewalld {
-		policy = append(conf.rules(result), policy...)
-	}
-	for _, r := range policy {
-		c.changes.rules = append(c.changes.rules, rules{iptables: r})
 	}
 	return result, nil
+}
+
+// ensure has sources made where firewalld is the backend, and leaves the rules to be added.
+func (conf *firewallConfig) ensure(c *call, result *current.Result, do func(*sources) error) error {
+	all, err := conf.ingress(result)
+	if err != nil {
+		return err
+	}
+	isFirewalld, err := conf.withSources(c, result, do)
+	if err != nil {
+		return err
+	}
+	if !isFirewalld {
+		all = append(conf.rules(result), all...)
+	}
+	for _, r := range all {
+		c.changes.rules = append(c.changes.rules, rules{iptables: r})
+	}
+	return nil
 }
 
 // rules returns the rules that let the addresses of an attachment through.
@@ -105,7 +113,7 @@ func checkFirewall(c *call) error {
 	if result == nil {
 		return errors.New("missing prevResult from earlier plugin")
 	}
-	isFirewalld, err := conf.withSourcesOfRunning(c.ctx, result, (*sources).check)
+	isFirewalld, err := conf.withSources(c, result, (*sources).check)
 	if isFirewalld || err != nil {
 		return err
 	}
@@ -172,7 +180,7 @@ func delFirewall(c *call) error {
 		return nil // only its addresses tell which rules are the attachment's
 	}
 	// Rules of iptables as well: firewalld may have been started since ADD.
-	if _, err := conf.withSourcesOfRunning(c.ctx, result, (*sources).remove); err != nil {
+	if _, err := conf.withSources(c, result, (*sources).remove); err != nil {
 		return err
 	}
 	for _, r := range conf.rules(result) {

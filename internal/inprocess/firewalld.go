@@ -57,17 +57,19 @@ type sources struct {
 	addresses []string
 }
 
-// withSources does something with the sources of an attachment. Without firewalld it does nothing, unless the configuration
-// requires it: then the error is errNoFirewalld. It tells whether firewalld is the backend.
-func (conf *firewallConfig) withSources(ctx context.Context, result *current.Result, do func(*sources) error) (bool, error) {
+// withSources does something with the sources of an attachment, and tells whether firewalld is the backend. If it does not
+// run, there are no sources, and what it does not filter passes: only ADD fails then, with errNoFirewalld, if the configuration
+// requires it.
+func (conf *firewallConfig) withSources(c *call, result *current.Result, do func(*sources) error) (bool, error) {
 	if conf.Backend == iptablesBackend {
 		return false, nil
 	}
-	ctx, stop := context.WithTimeout(ctx, firewalldLimit)
+	ctx, stop := context.WithTimeout(c.ctx, firewalldLimit)
 	defer stop()
 	conn, err := dialFirewalld(ctx)
-	if errors.Is(err, errNoFirewalld) && conf.Backend != firewalldBackend {
-		return false, nil
+	isRequired := conf.Backend == firewalldBackend
+	if errors.Is(err, errNoFirewalld) && (c.verb != "ADD" || !isRequired) {
+		return isRequired, nil
 	}
 	if err != nil {
 		return true, err
@@ -79,15 +81,6 @@ func (conf *firewallConfig) withSources(ctx context.Context, result *current.Res
 		s.addresses = append(s.addresses, network.String())
 	}
 	return true, do(s)
-}
-
-// withSourcesOfRunning is withSources, but without firewalld there are none: what it does not filter passes.
-func (conf *firewallConfig) withSourcesOfRunning(ctx context.Context, result *current.Result, do func(*sources) error) (bool, error) {
-	isFirewalld, err := conf.withSources(ctx, result, do)
-	if errors.Is(err, errNoFirewalld) {
-		return isFirewalld, nil
-	}
-	return isFirewalld, err
 }
 
 // dialFirewalld connects to the bus. The error is errNoFirewalld where there is no bus, or no firewalld on it. Where firewalld is not
@@ -127,11 +120,19 @@ func (s *sources) call(method, address string, into any) error {
 
 // add makes all addresses sources.
 func (s *sources) add() error {
-	var zone string
 	for _, address := range s.addresses {
-		if err := s.call("addSource", address, &zone); err != nil && !strings.Contains(err.Error(), alreadySource) {
+		if err := s.addOne(address); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addOne makes an address a source. One that is a source of the zone already is no error.
+func (s *sources) addOne(address string) error {
+	var zone string
+	if err := s.call("addSource", address, &zone); err != nil && !strings.Contains(err.Error(), alreadySource) {
+		return err
 	}
 	return nil
 }
@@ -167,7 +168,7 @@ func (s *sources) repair(r *Repair) error {
 		if is {
 			continue
 		}
-		if err := r.ensure(fmt.Sprintf("source %s of firewalld's zone %s", address, s.zone), s.add); err != nil {
+		if err := r.ensure(fmt.Sprintf("source %s of firewalld's zone %s", address, s.zone), func() error { return s.addOne(address) }); err != nil {
 			return err
 		}
 	}

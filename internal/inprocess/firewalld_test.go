@@ -107,11 +107,11 @@ func TestFirewallBackend(t *testing.T) {
 	unused := func(*sources) error { return errors.New("there is no firewalld") }
 	for backend, want := range map[string]error{"": nil, "iptables": nil, "firewalld": errNoFirewalld} {
 		conf := &firewallConfig{Backend: backend}
-		isFirewalld, err := conf.withSources(t.Context(), &current.Result{}, unused)
+		isFirewalld, err := conf.withSources(&call{ctx: t.Context(), verb: "ADD"}, &current.Result{}, unused)
 		if !errors.Is(err, want) || isFirewalld != (want != nil) {
 			t.Errorf("backend %q: firewalld %t, %v", backend, isFirewalld, err)
 		}
-		if _, err := conf.withSourcesOfRunning(t.Context(), &current.Result{}, unused); err != nil {
+		if _, err := conf.withSources(&call{ctx: t.Context(), verb: "CHECK"}, &current.Result{}, unused); err != nil {
 			t.Errorf("backend %q of an attachment: %v", backend, err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestBusWithoutFirewalld(t *testing.T) {
 	if err := os.WriteFile(busSocket, nil, 0o600); err != nil { // as of a daemon that has ended
 		t.Fatal(err)
 	}
-	isFirewalld, err := (&firewallConfig{}).withSources(t.Context(), &current.Result{}, (*sources).add)
+	isFirewalld, err := (&firewallConfig{}).withSources(&call{ctx: t.Context(), verb: "ADD"}, &current.Result{}, (*sources).add)
 	if isFirewalld || err != nil {
 		t.Errorf("firewalld %t, %v", isFirewalld, err)
 	}
@@ -146,7 +146,7 @@ func TestSilentBus(t *testing.T) {
 	defer listener.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
-	if _, err := (&firewallConfig{}).withSourcesOfRunning(ctx, &current.Result{}, (*sources).add); err == nil {
+	if _, err := (&firewallConfig{}).withSources(&call{ctx: ctx, verb: "CHECK"}, &current.Result{}, (*sources).add); err == nil {
 		t.Error("a bus that does not answer is taken for one without firewalld")
 	}
 }

@@ -45,19 +45,5 @@ func repairFirewall(c *call) error {
 	if result == nil {
 		return errors.New("missing prevResult from earlier plugin")
 	}
-	policy, err := conf.ingress(result)
-	if err != nil {
-		return err
-	}
-	isFirewalld, err := conf.withSourcesOfRunning(c.ctx, result, func(s *sources) error { return s.repair(c.repair) })
-	if err != nil {
-		return err
-	}
-	if !isFirewalld {
-		policy = append(conf.rules(result), policy...)
-	}
-	for _, r := range policy {
-		c.changes.rules = append(c.changes.rules, rules{iptables: r})
-	}
-	return nil
+	return conf.ensure(c, result, func(s *sources) error { return s.repair(c.repair) })
 }

@@ -4,7 +4,6 @@
 package block
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -94,7 +93,7 @@ func New(o Options) *Leases {
 		o.Logger = hclog.NewNullLogger()
 	}
 	dir := filepath.Join(o.Config.StateDir, "ipam")
-	run := filepath.Join(cmp.Or(o.Config.RunDir, filepath.Join(o.Config.StateDir, "run")), "ipam")
+	run := filepath.Join(o.Config.RunDir, "ipam")
 	return &Leases{Options: o, clock: kernelClock{}, random: randomID, pick: mathrand.N[uint64],
 		pool: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
 		node: &directory{path: dir, lockName: "node.lock"},

@@ -98,7 +98,7 @@ func (s *session) isGone(ctx context.Context, h ipam.Host) (bool, error) {
 	if s.a.o.Holder == nil || nodeID == "" {
 		return false, nil
 	}
-	silent, err := s.a.o.Guard.Silent(ctx, s.store, s.host, h.Instance)
+	silent, err := s.isSilent(ctx, h.Instance)
 	if err != nil || !silent {
 		return false, err
 	}
@@ -119,4 +119,16 @@ func (s *session) isGone(ctx context.Context, h ipam.Host) (bool, error) {
 		return s.age(since) >= s.a.o.Grace, nil
 	}
 	return false, nil
+}
+
+// isSilent asks the guard for a host, once in a session: each answer costs a request and a file.
+func (s *session) isSilent(ctx context.Context, instance string) (bool, error) {
+	if silent, ok := s.silent[instance]; ok {
+		return silent, nil
+	}
+	silent, err := s.a.o.Guard.Silent(ctx, s.store, s.host, instance)
+	if err == nil {
+		s.silent[instance] = silent
+	}
+	return silent, err
 }

@@ -29,6 +29,8 @@ type session struct {
 	unconfirmed []netip.Addr
 	// isNew: see Guard.
 	isNew bool
+	// silent are the hosts that were asked for, by instance: see Guard.
+	silent map[string]bool
 }
 
 // open begins a session. The caller closes it.
@@ -37,7 +39,7 @@ func (a *Addresses) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wait for another process that uses the store of pool %s: %w", a.o.Config.Pool, err)
 	}
-	s := &session{a: a, unlock: unlock, view: view{}, memory: a.records.remembered()}
+	s := &session{a: a, unlock: unlock, view: view{}, memory: a.records.remembered(), silent: map[string]bool{}}
 	if s.memory == nil {
 		s.memory = &memory{}
 	}

@@ -78,9 +78,19 @@ type records struct {
 // errChanged is a record that another process has changed since it was read.
 var errChanged = errors.New("the record of the block was changed by another process")
 
-// readRecords reads the records. Those of an earlier instance of this host are of no use, but
-// what is in use stays in use: their blocks are lost until the store says otherwise.
+// readRecords reads the records, and doubts those that are not the last of this boot.
 func (l *Leases) readRecords(instance string) (*records, error) {
+	r, err := l.readWritten(instance)
+	if err == nil && !l.isPresent(r) {
+		r.doubt()
+	}
+	return r, err
+}
+
+// readWritten reads the records as they were written, whenever that was. Those of an earlier
+// instance of this host are of no use, but what is in use stays in use: their blocks are lost
+// until the store says otherwise.
+func (l *Leases) readWritten(instance string) (*records, error) {
 	r := &records{Version: recordsVersion, Instance: instance}
 	err := readJSON(l.pool, recordsFile, r)
 	if err == nil {
@@ -91,9 +101,6 @@ func (l *Leases) readRecords(instance string) (*records, error) {
 	}
 	if r.Instance != instance {
 		r.disown(instance)
-	}
-	if !l.isPresent(r) {
-		r.doubt()
 	}
 	return r, nil
 }

@@ -90,7 +90,7 @@ func TestRepair(t *testing.T) {
 		{"device renamed", []string{"link set vx-net down", "link set vx-net name vx-0"}, overlay},
 		{"another device", []string{"link del vx-net", "link add vx-net type vxlan id 9 dstport 4790 local 172.31.0.1", "link set vx-net alias allocnet\x00pool\x00net"}, overlay},
 		{"learning", []string{"link set vx-net type vxlan learning"}, append(slices.Clone(overlay), "gone fd60::300/122")}, // of IPv4, the kernel does not tell
-		{"made by a killed process", []string{"link del vx-net", "link add vx-net address MAC type vxlan id 7 dstport 4789 local 172.31.0.1 nolearning"}, overlay},
+		{"made by a killed process", []string{"link del vx-net", "link add vx-net address MAC group 1634495599 type vxlan id 7 dstport 4789 local 172.31.0.1 nolearning"}, overlay},
 		{"MAC changed", []string{"link set vx-net address " + mac}, nil},
 		{"MTU changed", []string{"link set vx-net mtu 1400"}, nil},
 		{"no address", []string{"-6 address flush dev vx-net"}, nil},

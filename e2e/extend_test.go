@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
@@ -384,13 +383,7 @@ func TestExtendKilledAnywhere(t *testing.T) {
 					h.must(sweep.prepare...)
 				}
 			}
-			prepare()
-			step := h.step(sweep.kill...)
-			h.must("detach", "k1")
-			kills := 0
-			for wait := 2 * time.Millisecond; ; wait += step {
-				prepare()
-				killed := h.killAfter(wait, sweep.kill...)
+			h.killAnywhere(prepare, sweep.kill, func(when string) {
 				e := h.engine(nil)
 				if _, err := e.GC(context.Background(), hook.GCRequest{Leaks: hook.IgnoreLeaks}); err != nil {
 					t.Error(err)
@@ -400,21 +393,14 @@ func TestExtendKilledAnywhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := names(a); !slices.Contains(sweep.allowed, got) {
-					t.Errorf("killed after %s: %s", wait, got)
+					t.Errorf("%s: %s", when, got)
 				}
 				if _, err := e.Check(context.Background(), "k1"); err != nil {
-					t.Errorf("killed after %s: %v", wait, err)
+					t.Errorf("%s: %v", when, err)
 				}
 				h.must("detach", "k1")
 				h.requireNoState()
-				if !killed {
-					break
-				}
-				kills++
-			}
-			if kills < 5 {
-				t.Errorf("killed at %d instants only", kills)
-			}
+			})
 			sandbox.RequireSame(t, h.before)
 		})
 	}

@@ -6,6 +6,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,57 +214,60 @@ func TestKilledAnywhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := *h
 			h.t = t
-			if sweep.prepare != nil {
-				h.must(sweep.prepare...)
-			}
-			step := h.step(sweep.kill...)
-			h.must("detach", "k1")
-			kills := 0
-			for wait := 2 * time.Millisecond; ; wait += step {
+			prepare := func() {
 				if sweep.prepare != nil {
 					h.must(sweep.prepare...)
 				}
-				killed := h.killAfter(wait, sweep.kill...)
+			}
+			h.killAnywhere(prepare, sweep.kill, func(string) {
 				h.must("detach", "k1")
 				h.requireNoState()
-				if !killed {
-					break
-				}
-				kills++
-			}
-			t.Logf("killed at %d instants", kills)
-			if kills < 5 {
-				t.Errorf("killed at %d instants only", kills)
-			}
+			})
 			sandbox.RequireSame(t, h.before)
 		})
 	}
 }
 
-// step runs allocnet to its end and returns a 25th of the time that it took, so that a
-// busy machine needs no more kills. With -short, it is a tenth.
-func (h *host) step(args ...string) time.Duration {
+// killAnywhere lets allocnet run to its end once, and kills it at instants that are spread over as long as that
+// took. If it ends before it is killed, the machine is less busy by now: the same instant again.
+func (h *host) killAnywhere(prepare func(), args []string, then func(when string)) {
 	h.t.Helper()
-	began := time.Now()
-	h.must(args...)
-	instants := time.Duration(25)
+	instants := 25
 	if testing.Short() {
 		instants = 10
 	}
-	return max(time.Since(began)/instants, time.Millisecond)
+	prepare()
+	_, length := h.killAfter(time.Hour, args...)
+	then("not killed")
+	for kills := 0; kills < instants; {
+		prepare()
+		wait := length * time.Duration(kills) / time.Duration(instants)
+		killed, took := h.killAfter(wait, args...)
+		then(fmt.Sprintf("killed after %v of %v", wait, length))
+		if killed {
+			kills++
+		} else {
+			length = took
+		}
+	}
 }
 
-// killAfter tells whether allocnet had to be killed.
-func (h *host) killAfter(wait time.Duration, args ...string) bool {
+// killAfter tells whether allocnet had to be killed, and when it ended.
+func (h *host) killAfter(wait time.Duration, args ...string) (bool, time.Duration) {
 	h.t.Helper()
 	cmd := h.command(args...)
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
-	time.Sleep(wait)
-	killed := cmd.Process.Kill()
+	timer := time.AfterFunc(wait, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
 	_ = cmd.Wait() // killed or done
-	return !errors.Is(killed, os.ErrProcessDone) && !cmd.ProcessState.Success()
+	took := time.Since(began)
+	if cmd.ProcessState.ExitCode() > 0 {
+		h.t.Errorf("%s: %s", strings.Join(args, " "), cmd.ProcessState)
+	}
+	return !cmd.ProcessState.Exited(), took
 }
 
 func TestRun(t *testing.T) {

@@ -22,6 +22,12 @@ plugin_dir = "` + pluginDir + `"
 name       = "%[2]s"
 bind_addr  = "0.0.0.0"
 log_level  = "DEBUG"
+
+disable_update_check = true # the sandbox has no other network
+
+telemetry {
+  collection_interval = "60s" # of what no test reads
+}
 advertise {
   http = "%[3]s"
   rpc  = "%[3]s"

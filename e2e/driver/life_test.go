@@ -230,12 +230,12 @@ func testRefused(a *agent) {
 	a.Stop(ids...)
 }
 
-// testCrowd runs 50 allocations with two attachment tasks each, one of them the
+// testCrowd runs many allocations with two attachment tasks each, one of them the
 // main task: so no executor's memory counts.
 func testCrowd(a *agent) {
 	const hcl = `job "crowd" {
   group "g" {
-    count = 50
+    count = %d
     ephemeral_disk {
       size = 10
     }
@@ -281,9 +281,10 @@ func testCrowd(a *agent) {
   }
 }
 `
-	a.Submit("crowd", hcl)
+	count := sandbox.Crowd(50)
+	a.Submit("crowd", fmt.Sprintf(hcl, count))
 	owner := map[string]string{}
-	for _, alloc := range a.AwaitRunning("crowd", 50) {
+	for _, alloc := range a.AwaitRunning("crowd", count) {
 		for _, n := range alloc.Setup().Attachments {
 			address := n.Addresses[0].String()
 			if other, taken := owner[address]; taken {
@@ -292,8 +293,8 @@ func testCrowd(a *agent) {
 			owner[address] = alloc.ID
 		}
 	}
-	if len(owner) != 100 {
-		a.Errorf("%d addresses, want 100", len(owner))
+	if len(owner) != 2*count {
+		a.Errorf("%d addresses of %d allocations, want two each", len(owner), count)
 	}
 	a.Stop("crowd")
 }

@@ -162,10 +162,11 @@ func testUpdates(a *agent) {
 	a.Stop("updated")
 }
 
-// testCrowd starts and stops a hundred allocations of three networks at once.
+// testCrowd starts and stops many allocations of three networks at once.
 func testCrowd(a *agent) {
 	owner := map[string]string{}
-	started := a.run("crowd", group{count: 100, port: publish, selects: extra})
+	count := sandbox.Crowd(100)
+	started := a.run("crowd", group{count: count, port: publish, selects: extra})
 	onRecord := setups(a)
 	for _, alloc := range started {
 		attached := onRecord[alloc.ID]
@@ -182,8 +183,8 @@ func testCrowd(a *agent) {
 			owner[address.String()] = alloc.ID
 		}
 	}
-	if len(owner) != 300 {
-		a.Errorf("%d addresses, want 300", len(owner))
+	if len(owner) != 3*count {
+		a.Errorf("%d addresses of %d allocations, want three each", len(owner), count)
 	}
 	a.Stop("crowd")
 }

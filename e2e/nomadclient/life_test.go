@@ -111,11 +111,11 @@ func TestNamespaceGone(t *testing.T) {
 	})
 }
 
-// TestCrowd starts and stops fifty allocations of three networks at once.
+// TestCrowd starts and stops many allocations of three networks at once.
 func TestCrowd(t *testing.T) {
 	h := newHost(t, newest())
 	crowd := group("crowd", extra)
-	crowd.Count = 50
+	crowd.Count = sandbox.Crowd(50)
 	allocations := h.start(crowd)
 	owner := map[string]string{}
 	for _, a := range allocations {
@@ -127,8 +127,8 @@ func TestCrowd(t *testing.T) {
 			owner[address.String()] = a.ID
 		}
 	}
-	if len(owner) != 150 {
-		t.Errorf("%d addresses, want 150", len(owner))
+	if len(owner) != 3*crowd.Count {
+		t.Errorf("%d addresses of %d allocations, want three each", len(owner), crowd.Count)
 	}
 	h.stopAtOnce(allocations)
 }

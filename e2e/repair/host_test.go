@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -161,7 +163,7 @@ func (h *host) detach(id string) {
 }
 
 // made is what the kernel makes up, and differs when a link is made again.
-var made = regexp.MustCompile(`(?m)^\d+: | id \d+| state \S+| linkdown| tentative| nodad|index \d+ ref|,?(NO-CARRIER|LOWER_UP|M-DOWN)|handle [0-9a-f:]+|expires \d+sec`)
+var made = regexp.MustCompile(`(?m)^\d+: | id \d+| state \S+|index \d+ ref|,?(NO-CARRIER|LOWER_UP|M-DOWN)|handle [0-9a-f:]+`)
 
 // peer is what the program bridge prints of a veth's other end: it takes the index in the other namespace for
 // one of the host, which may be that of a bridge that is made again.
@@ -181,16 +183,17 @@ func (h *host) picture(namespaces ...string) string {
 		}
 		fmt.Fprintf(&b, "\n== %s\n%s", name, content)
 	}
-	commands := []string{"ip -6 -o route", "sysctl -e net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.web0.route_localnet"}
+	section := func(name, text string) { fmt.Fprintf(&b, "== %s\n%s\n", name, made.ReplaceAllString(text, "")) }
+	section("ip routes of IPv6", sandbox.List(h, "").Routes(unix.AF_INET6, unix.RT_TABLE_MAIN))
+	commands := []string{"sysctl -e net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.web0.route_localnet"}
 	for _, name := range namespaces {
-		for _, command := range []string{"-o -4 addr", "-o -6 addr show scope global", "-o -4 route", "-o -6 route", "rule", "-o link"} {
-			commands = append(commands, "ip -n "+name+" "+command)
-		}
+		l := sandbox.List(h, name)
+		section(name, strings.Join([]string{l.Addresses(), l.Routes(unix.AF_INET, unix.RT_TABLE_UNSPEC), l.Routes(unix.AF_INET6, unix.RT_TABLE_MAIN), l.Rules(unix.AF_INET)}, "\n"))
 		settings := "ip netns exec " + name + " sysctl -e net.ipv4.conf net.ipv6.conf.eth0.accept_ra net.ipv6.conf.eth0.accept_dad"
-		commands = append(commands, "ip -n "+name+" -4 route show table all", settings)
+		commands = append(commands, "ip -n "+name+" -o link", settings)
 	}
 	for _, command := range commands {
-		fmt.Fprintf(&b, "== %s\n%s\n", command, sorted(h.run(command)))
+		section(command, sorted(h.run(command)))
 	}
 	links := regexp.MustCompile(`veth[0-9a-f]{8}|bwp[0-9a-f]{12}`).FindAllString(h.run("ip -br link"), -1)
 	slices.Sort(links)

@@ -4,8 +4,6 @@
 package sandbox
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,9 +21,8 @@ import (
 )
 
 // volatile matches text that changes without a leak: counters,
-// handles, the dates in the comments of iptables-save, whether a bridge without
-// ports has noticed yet that it is down, and that no other host uses an address.
-var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+| linkdown| tentative`)
+// handles, and the dates in the comments of iptables-save.
+var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+|handle \d+`)
 
 // Snapshot returns as text everything that allocnet and the plugins could leave on
 // the host: links, addresses, routes, rules, queues, files and processes.
@@ -33,11 +30,13 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	t.Helper()
 	var b strings.Builder
 	section := func(name, text string) { fmt.Fprintf(&b, "== %s\n%s\n", name, strings.TrimSpace(text)) }
-	section("links", links(t))
-	for _, command := range []string{
-		"ip -o -4 addr", "ip -o -6 addr show scope global", "ip -o -4 route", "ip rule", "tc qdisc",
-		"iptables-save", "ip6tables-save", "iptables-legacy-save", "ip6tables-legacy-save", "nft list ruleset",
-	} {
+	host := List(t, "")
+	section("links", host.Links())
+	section("ip addresses", host.Addresses())
+	section("ip routes", host.Routes(unix.AF_INET, unix.RT_TABLE_MAIN))
+	section("ip rules", host.Rules(unix.AF_INET))
+	section("tc queues", host.Queues())
+	for _, command := range packetFilters(t) {
 		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
 	}
 	for _, dir := range append([]string{"/var/lib", "/run/cni", "/run/netns", "/etc/netns"}, dirs...) {
@@ -47,13 +46,29 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	return b.String()
 }
 
-var linkIndex = regexp.MustCompile(`(?m)^\d+: `)
+// packetFilters returns the commands that list the rules of those systems that have a table: the others list nothing.
+func packetFilters(t testing.TB) []string {
+	t.Helper()
+	commands := []string{"nft list ruleset"}
+	tables := Run(t, "nft", "list", "tables")
+	for _, family := range []struct{ nft, program, legacy string }{
+		{"table ip ", "iptables", "/proc/thread-self/net/ip_tables_names"},
+		{"table ip6 ", "ip6tables", "/proc/thread-self/net/ip6_tables_names"},
+	} {
+		if strings.Contains(tables, family.nft) {
+			commands = append(commands, family.program+"-nft-save")
+		}
+		if names, err := os.ReadFile(family.legacy); len(names) != 0 || err != nil {
+			commands = append(commands, family.program+"-legacy-save")
+		}
+	}
+	return commands
+}
 
-// Inventory returns the lines of the snapshot without their order and the numbers of links: after a reboot both
-// are others.
+// Inventory returns the lines of the snapshot without their order: after a reboot it is another.
 func Inventory(t testing.TB) []string {
 	t.Helper()
-	lines := strings.Split(linkIndex.ReplaceAllString(Snapshot(t), ""), "\n")
+	lines := strings.Split(Snapshot(t), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimSpace(line)
 	}
@@ -99,30 +114,6 @@ func Run(t testing.TB, words ...string) string {
 		t.Fatalf("%s: %v", strings.Join(words, " "), err)
 	}
 	return string(out)
-}
-
-type link struct {
-	Name   string `json:"ifname"`
-	MTU    int    `json:"mtu"`
-	Master string `json:"master"`
-	Info   struct {
-		Kind string `json:"info_kind"`
-	} `json:"linkinfo"`
-}
-
-// links lists interfaces without what the kernel makes up: indexes and MACs.
-func links(t testing.TB) string {
-	t.Helper()
-	var list []link
-	if err := json.Unmarshal([]byte(Run(t, "ip", "-j", "-d", "link")), &list); err != nil {
-		t.Fatal(err)
-	}
-	slices.SortFunc(list, func(a, b link) int { return cmp.Compare(a.Name, b.Name) })
-	var lines []string
-	for _, l := range list {
-		lines = append(lines, fmt.Sprintf("%s %s mtu %d master %q", l.Name, l.Info.Kind, l.MTU, l.Master))
-	}
-	return strings.Join(lines, "\n")
 }
 
 // files lists the files below dir with their contents, except host-local's note

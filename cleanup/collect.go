@@ -72,6 +72,9 @@ func (c *Collector) examine(ctx context.Context, scope Scope, live Live) (*Repor
 	if err != nil {
 		return nil, nil, err
 	}
+	if scope.Forget {
+		records.forgotten = scope.Allocation
+	}
 	decisions, doubt, err := plan(found, records, live, scope.Allocation)
 	if err != nil {
 		return nil, nil, err

@@ -43,6 +43,23 @@ func TestPlan(t *testing.T) {
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
 				r.allocations["a"] = recordedAllocation{unknown: "format version 2"}
 			}},
+		"damaged, and forgotten": {objects: []Object{lease}, leaked: true, why: "no allocation of that ID",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
+				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged", lost: true}, "a"
+			}},
+		"damaged with an attachment, and forgotten": {objects: []Object{lease}, why: "unknown whether its allocation lives: damaged",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
+				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged"}, "a"
+			}},
+		"damaged, and another one is forgotten": {objects: []Object{lease}, why: "unknown whether its allocation lives: damaged",
+			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
+				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged", lost: true}, "b"
+			}},
+		"damaged, and forgotten while a namespace has the address": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
+			change: func(f *scanResult, r *recordSet, _ map[string]string) {
+				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged", lost: true}, "a"
+				f.places = []netns.Place{{Path: "/proc/7/ns/net", Inode: 7, Addresses: address("10.0.0.2")}}
+			}},
 		"liveness evidence": {objects: []Object{lease}, why: "namespace /run/netns/a",
 			change: func(f *scanResult, _ *recordSet, _ map[string]string) {
 				f.homes = []home{{allocation: "a", why: "namespace /run/netns/a"}}

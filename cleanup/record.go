@@ -6,6 +6,7 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"time"
@@ -21,6 +22,8 @@ type recordedAllocation struct {
 	dead string
 	// unknown says why it cannot be told; it counts as living then.
 	unknown string
+	// lost is whether that is because of damage that has left no namespace and no attachment.
+	lost bool
 	// addresses are those that it was given.
 	addresses []netip.Addr
 	// inode is that of its namespace; 0 if it has none.
@@ -41,6 +44,8 @@ type recordSet struct {
 	// ended are the allocations whose records were removed during the scan: what it found
 	// of them may be gone. Nil: none.
 	ended map[string]bool
+	// forgotten is the allocation whose record does not count if it is lost. Empty: none.
+	forgotten string
 	// grace keeps allocations with objects that are younger: another program that is
 	// about to attach has a lease first. Zero: no grace period.
 	grace time.Duration
@@ -175,8 +180,12 @@ func (c *Collector) recorded(record state.Record) recordedAllocation {
 	if errors.Is(err, netns.ErrMissing) {
 		dead = err.Error()
 	}
-	if len(record.Damaged) > 0 && (record.Allocation.Netns == "" || !errors.Is(err, netns.ErrMissing)) {
-		r.unknown = "its record is damaged: " + record.Damaged[0].String()
+	switch damaged := len(record.Damaged) > 0; {
+	case damaged && record.Allocation.Netns == "":
+		r.unknown, r.lost = "its record is damaged: "+record.Damaged[0].String(), len(record.Attachments) == 0
+		return r
+	case damaged && !errors.Is(err, netns.ErrMissing):
+		r.unknown = fmt.Sprintf("its record is damaged (%s), and its namespace is %s", record.Damaged[0], record.Allocation.Netns)
 		return r
 	}
 	if dead != "" && c.isUnchanged(record) {

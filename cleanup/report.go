@@ -10,6 +10,9 @@ type Scope struct {
 	// Allocation is the ID of the only one to examine, on any network, also an unknown one.
 	// The caller knows that it is dead; liveness evidence still keeps its objects. Empty: all.
 	Allocation string
+	// Forget examines it as one that is not on record if its record is damaged and tells neither of
+	// a namespace nor of an attachment.
+	Forget bool
 	// Network is the name of the only one to examine. Empty: all.
 	Network string
 }

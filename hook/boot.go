@@ -96,7 +96,7 @@ func (e *Engine) cleanBatch(ctx context.Context, ids []string, boot string) erro
 		case errors.Is(err, state.ErrLocked): // the call that has the lock tears it down
 		case err != nil:
 			e.log.Warn("a record of an earlier boot is left", "allocation", id, "error", err)
-		case o.record.Allocation.BootID == "" || o.record.Allocation.BootID == boot:
+		case o.record.Allocation.BootID == "" || o.record.Allocation.BootID == boot || o.isLost():
 			o.end()
 		case o.covered():
 			covered = append(covered, o)

@@ -228,7 +228,7 @@ func (o *operation) checkChosen(ctx context.Context, p *plan) error {
 	}
 	for record, err := range o.store.List(ctx) {
 		if err == nil && o.portsUnknown(record) {
-			err = &DamagedRecordError{record.Allocation.ID, record.Damaged, nil}
+			err = &DamagedRecordError{Allocation: record.Allocation.ID, Damaged: record.Damaged}
 		}
 		if err != nil && p.needsRecords() {
 			return fmt.Errorf("no address can be chosen: those of another allocation are unknown: %w", err)

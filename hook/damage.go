@@ -27,6 +27,8 @@ type DamagedRecordError struct {
 	Damaged    []state.Damaged
 	// Reason says why the record could not be repaired; nil: repair was not attempted.
 	Reason error
+	// Lost is whether no attachment can be read, neither in the record nor in libcni's cache.
+	Lost bool
 }
 
 func (e *DamagedRecordError) Error() string {
@@ -35,6 +37,9 @@ func (e *DamagedRecordError) Error() string {
 		places[i] = d.String()
 	}
 	text := fmt.Sprintf("allocation %s: its record is damaged (%s)", e.Allocation, strings.Join(places, "; "))
+	if e.Lost {
+		return text + " and none of its attachments can be read: to remove what it left, once it has ended and its namespace is gone: allocnet cleanup " + e.Allocation + " --forget"
+	}
 	if e.Reason == nil {
 		return text + ": to repair it: allocnet check --repair " + e.Allocation
 	}
@@ -66,8 +71,11 @@ func (e *Engine) Repair(ctx context.Context, id string) error {
 }
 
 // repair is Repair within an operation. An allocation that is proven dead needs no
-// repair.
+// repair, unless nothing tells what is to be removed.
 func (o *operation) repair() error {
+	if o.isLost() {
+		return o.damagedRecord(nil)
+	}
 	if !o.isUnknown() {
 		return nil
 	}
@@ -89,7 +97,13 @@ func (o *operation) repair() error {
 }
 
 func (o *operation) damagedRecord(reason error) error {
-	return &DamagedRecordError{o.record.Allocation.ID, o.record.Damaged, reason}
+	return &DamagedRecordError{o.record.Allocation.ID, o.record.Damaged, reason, o.isLost()}
+}
+
+// isLost tells whether damage has left no attachment: what there is to remove is unknown, which is
+// not nothing.
+func (o *operation) isLost() bool {
+	return len(o.record.Damaged) > 0 && len(o.record.Attachments) == 0
 }
 
 // isUnknown tells whether the allocation may be alive or dead because of damage.
@@ -230,9 +244,6 @@ func mappingsOf(a state.Attachment) ([]cni.PortMapping, error) {
 // unfinished is an error if the readable lines have an attachment that is not complete:
 // a damaged line may have completed it.
 func (o *operation) unfinished() error {
-	if len(o.record.Attachments) == 0 {
-		return errors.New("its attachments are unknown")
-	}
 	for _, a := range o.record.Attachments {
 		if a.Phase == state.Adding || a.Phase == state.Attached && a.Status == nil {
 			return fmt.Errorf("the state of interface %s is unknown", a.Interface)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
@@ -74,6 +75,69 @@ func TestDamageIsUnknown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostIsNotDone: where damage has left no attachment, no call reports success and none removes
+// the record, also if the namespace is gone. To forget it keeps the damaged file.
+func TestLostIsNotDone(t *testing.T) {
+	boot, err := state.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]state.Allocation{
+		"its namespace exists":  {Netns: ownNetns, BootID: boot},
+		"its namespace is gone": {Netns: "/nowhere", BootID: boot},
+		"of an earlier boot":    {Netns: ownNetns, BootID: "earlier"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := fakeEngine(t, nil)
+			a.ID, a.Mode, a.Digest = "a", state.ModeSetup, "d"
+			damage(t, e, a, false, nil)
+			path := filepath.Join(e.config.StateDir, "allocations", "a", "journal")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, bytes.ReplaceAll(data, []byte(`"batch"`), []byte(`"bunch"`)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for call, err := range map[string]error{
+				"Teardown":     e.Teardown(t.Context(), "a"),
+				"TearDownDead": e.TearDownDead(t.Context(), "a"),
+				"Release":      e.Release(t.Context(), "a", "web"),
+				"Detach":       e.Detach(t.Context(), "a", "eth0"),
+				"Setup":        attachAgain(t, e),
+			} {
+				var damaged *DamagedRecordError
+				if !errors.As(err, &damaged) || !damaged.Lost || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "allocnet cleanup a --forget") {
+					t.Errorf("%s: %v, want what is wrong with which file, and what to do", call, err)
+				}
+			}
+			if _, err := e.GC(t.Context(), GCRequest{}); (err != nil) != (name != "its namespace exists") {
+				t.Errorf("GC: %v", err)
+			}
+			if pending, err := e.store.Pending(); err != nil || len(pending) > 0 {
+				t.Errorf("without an end are retried: %v, %v", pending, err)
+			}
+			if shown, err := e.Status(t.Context(), "a"); err != nil || len(shown.Damaged) == 0 {
+				t.Fatalf("on record is %+v, %v, want the damage", shown, err)
+			}
+			if err := e.Forget(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			if kept, _ := filepath.Glob(filepath.Join(e.config.StateDir, "damaged", "a", "*")); len(kept) != 1 {
+				t.Errorf("kept are %v, want the damaged file", kept)
+			}
+			if _, err := e.Status(t.Context(), "a"); !errors.Is(err, state.ErrNotFound) {
+				t.Errorf("after Forget: %v", err)
+			}
+		})
+	}
+}
+
+func attachAgain(t *testing.T, e *Engine) error {
+	_, err := e.Setup(t.Context(), Request{ID: "a", Networks: []selection.Element{{Name: "n"}}})
+	return err
 }
 
 // TestAllocationOfTheMarker: a marker tells of a lost allocation if it is that of the

@@ -100,7 +100,7 @@ func (o *operation) checkRecords(ctx context.Context, p *plan) error {
 	}
 	for record, err := range others {
 		if err == nil && o.portsUnknown(record) {
-			err = &DamagedRecordError{record.Allocation.ID, record.Damaged, nil}
+			err = &DamagedRecordError{Allocation: record.Allocation.ID, Damaged: record.Damaged}
 		}
 		if err != nil && p.anyPort(chosenPorts) {
 			return fmt.Errorf("no host port can be chosen: the ports of another allocation are unknown: %w", err)

@@ -77,13 +77,14 @@ func (o *operation) alive() error {
 }
 
 // Forget removes the record of an allocation and no object of it, for leftovers that
-// nothing can remove. An unknown allocation is not an error.
+// nothing can remove. A damaged file is kept. An unknown allocation is not an error.
 func (e *Engine) Forget(ctx context.Context, id string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer o.end()
+	o.setDamageAside()
 	return o.lock.Clear()
 }
 
@@ -100,6 +101,9 @@ func (o *operation) teardown(ctx context.Context) error {
 func (o *operation) removeRecorded(ctx context.Context) error {
 	if !o.hasRecord() {
 		return o.lock.Clear()
+	}
+	if o.isLost() {
+		return o.damagedRecord(nil)
 	}
 	o.setDamageAside()
 	if err := o.waitForOrphans(ctx); err != nil {

@@ -4,9 +4,11 @@
 package state
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -41,6 +43,37 @@ func TestReleasedFormats(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFormatHasItsKeys: a format has the keys with which it was released. A change of them is a new
+// FormatVersion, with files of its own in testdata: a program that does not know a key would drop it,
+// or take the line for damaged. Until 0.1.0 is released, those of format 3 may change.
+func TestFormatHasItsKeys(t *testing.T) {
+	released, err := os.ReadFile(fmt.Sprintf("testdata/format-%d.keys", FormatVersion))
+	must(t, err)
+	keys := keysOf(reflect.TypeFor[change](), "")
+	if diff := cmp.Diff(strings.Fields(string(released)), keys); diff != "" {
+		t.Errorf("format %d has other keys than on release (-released +now):\n%s", FormatVersion, diff)
+	}
+}
+
+// keysOf returns the keys of a type's JSON, with those in which they are.
+func keysOf(t reflect.Type, in string) (keys []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return nil
+	}
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" {
+			name = field.Name
+		}
+		key := strings.TrimPrefix(in+"."+name, ".")
+		keys = append(append(keys, key), keysOf(field.Type, key)...)
+	}
+	return keys
 }
 
 // requireComplete compares a record with what is written of it again.

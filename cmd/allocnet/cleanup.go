@@ -33,7 +33,8 @@ not be recorded: allocnet finds objects by the allocation ID in them, also those
 other runtimes and unknown networks.
 
 A live allocation is refused. With --forget, the record is dropped even if an object
-cannot be removed, for plugins whose DEL will never succeed.
+cannot be removed, for plugins whose DEL will never succeed, or if none of its attachments
+can be read and nothing on the host shows that the allocation lives.
 
 The first 8 characters or more of a recorded ID of Nomad are enough if no other recorded
 ID begins with them.`,
@@ -46,7 +47,7 @@ ID begins with them.`,
 			return cleanUp(cmd, s, args[0], forget)
 		},
 	}
-	cmd.Flags().BoolVar(&forget, "forget", false, "drop the record even if an object cannot be removed")
+	cmd.Flags().BoolVar(&forget, "forget", false, "drop the record even if an object cannot be removed, or no attachment can be read")
 	return cmd
 }
 
@@ -68,12 +69,14 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 		return err
 	}
 	collector := engine.Collector()
-	before, err := examineDead(ctx, collector, id)
+	before, err := examineDead(ctx, collector, cleanup.Scope{Allocation: id, Forget: forget})
 	if err != nil {
 		return err
 	}
 	failed := engine.TearDownDead(ctx, id)
-	if errors.Is(failed, hook.ErrAlive) { // set up since the examination
+	var damaged *hook.DamagedRecordError
+	lost := errors.As(failed, &damaged) && damaged.Lost
+	if errors.Is(failed, hook.ErrAlive) && !lost { // set up since the examination
 		return failed
 	}
 	if failed != nil && forget {
@@ -88,17 +91,17 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 }
 
 // examineDead lists the objects of a dead allocation.
-func examineDead(ctx context.Context, collector *cleanup.Collector, id string) (*cleanup.Report, error) {
-	report, err := collector.Examine(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
+func examineDead(ctx context.Context, collector *cleanup.Collector, scope cleanup.Scope) (*cleanup.Report, error) {
+	report, err := collector.Examine(ctx, scope, cleanup.NoneLive)
 	if err != nil {
 		return nil, err
 	}
 	if report.Alive != "" {
-		return nil, usage(fmt.Errorf("allocation %s is not dead: %s", id, report.Alive))
+		return nil, usage(fmt.Errorf("allocation %s is not dead: %s", scope.Allocation, report.Alive))
 	}
 	for _, d := range report.Decisions {
 		if !d.Leaked {
-			return nil, usage(fmt.Errorf("allocation %s is not dead: %s: %s", id, d.Where, d.Reason))
+			return nil, usage(fmt.Errorf("allocation %s is not dead: %s: %s", scope.Allocation, d.Where, d.Reason))
 		}
 	}
 	return report, nil

@@ -189,6 +189,39 @@ func TestLostJournal(t *testing.T) {
 	}
 }
 
+// TestNothingReadable: an allocation of which nothing can be read, also not in libcni's cache, stays
+// on record, and lives as long as its namespace exists. After that it can be forgotten, with all
+// that it left.
+func TestNothingReadable(t *testing.T) {
+	h := newHost(t)
+	stand(h)
+	h.spoil(func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(`"sha256"`), []byte(`"sha512"`)) })
+	cached, _ := filepath.Glob("/var/lib/cni/results/*-k1*")
+	for _, path := range cached {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := sandbox.Snapshot(h)
+	const remedy = "allocnet cleanup k1 --forget"
+	h.refuse(remedy, detach...)
+	h.refuse(remedy, "check", "--repair", "k1")
+	h.must(collect...)
+	for _, args := range [][]string{{"cleanup", "k1"}, {"cleanup", "k1", "--forget"}} {
+		if o := h.allocnet(args...); o.code != 2 || !strings.Contains(o.text, "not dead") {
+			h.Errorf("%s: exit code %d, want 2\n%s", args, o.code, o.text)
+		}
+	}
+	h.requireTraffic()
+	sandbox.RequireSame(h, before)
+	if err := netns.Remove(netns.DefaultDir + "/k1"); err != nil {
+		t.Fatal(err)
+	}
+	h.refuse(remedy, detach...)
+	h.must("cleanup", "k1", "--forget")
+	h.forgetKept()
+}
+
 // TestOldLayout: a record of another layout counts as damaged, not as missing.
 func TestOldLayout(t *testing.T) {
 	h := newHost(t)

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -119,6 +120,23 @@ func TestOverlaps(t *testing.T) {
 	overlaps(r, load(t, twin))
 	if len(r.Findings) != 2 || !strings.Contains(r.Findings[0].Problem, "br0") || !strings.Contains(r.Findings[1].Problem, "10.0.0.128/25") {
 		t.Errorf("findings %+v, want the bridge and the subnet", r.Findings)
+	}
+}
+
+// TestConditions: conditions with nftables are reported where another network with nftables does not have them.
+func TestConditions(t *testing.T) {
+	const conditions = `"backend": "nftables", "conditionsV4": ["ip", "saddr", "192.0.2.0/24"]`
+	for other, want := range map[string][]string{
+		conditions: nil, `"backend": "iptables"`: nil,
+		`"backend": "nftables"`: {`conditions are of the published ports of all networks`},
+	} {
+		confs := map[string]string{}
+		for name, portmap := range map[string]string{"a": conditions, "b": other} {
+			confs[name+".conflist"] = fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [{"type": "macvlan"}, {"type": "portmap", %s}]}`, name, portmap)
+		}
+		r := &Report{}
+		overlaps(r, load(t, confs))
+		requireProblems(t, r, want...)
 	}
 }
 

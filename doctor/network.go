@@ -31,6 +31,9 @@ type network struct {
 	// unmasqueraded is whether ports are published to the allocations of a bridge without masquerading connections of
 	// their neighbours.
 	unmasqueraded bool
+	// filtered is whether nftables publishes ports, and conditions under which; empty if under none.
+	filtered   bool
+	conditions string
 }
 
 // pluginConf has the fields of a plugin configuration that describe reads.
@@ -45,6 +48,9 @@ type pluginConf struct {
 	Hairpin   bool   `json:"hairpinMode"`
 	SNAT      *bool  `json:"snat"`
 	Backend   string `json:"backend"`
+	// Conditions of portmap.
+	ConditionsV4 []string `json:"conditionsV4"`
+	ConditionsV6 []string `json:"conditionsV6"`
 }
 
 // answersDirectly tells whether an allocation's answers to its neighbours on a bridge do not come back by the host.
@@ -111,6 +117,9 @@ func describe(n *cniconf.Network) network {
 		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
 		d.hairpin = d.hairpin || conf.Hairpin
 		d.unmasqueraded = d.unmasqueraded || len(d.bridges) > 0 && conf.answersDirectly()
+		if conf.Type == "portmap" && conf.Backend == "nftables" {
+			d.filtered, d.conditions = true, strings.Join(slices.Concat(conf.ConditionsV4, conf.ConditionsV6), " ")
+		}
 		if conf.Type == "bridge" || conf.Type == "ptp" {
 			d.mtu = cmp.Or(conf.MTU, defaultMTU)
 		}
@@ -156,12 +165,25 @@ func gatewayName(conf pluginConf) string {
 }
 
 // overlaps reports each pair of networks with one bridge or with overlapping
-// subnets.
+// subnets, and conditions of one that are of all.
 func overlaps(r *Report, networks []network) {
 	for i, n := range networks {
 		for _, earlier := range networks[:i] {
 			sharedBridges(r, n, earlier)
 			sharedSubnets(r, n, earlier)
+		}
+	}
+	sharedConditions(r, networks)
+}
+
+// sharedConditions reports conditions that other networks do not have: the plugin portmap applies those of its last ADD with
+// nftables to all published ports.
+func sharedConditions(r *Report, networks []network) {
+	for _, n := range networks {
+		differs := func(other network) bool { return other.filtered && other.conditions != n.conditions }
+		if n.conditions != "" && slices.ContainsFunc(networks, differs) {
+			r.addWarning(n.Path, fmt.Sprintf("network %q: with nftables its conditions are of the published ports of all networks, until an allocation of another network is attached", n.Name),
+				"write them for \"backend\": \"iptables\" in "+n.Path+", or give all networks the same")
 		}
 	}
 }

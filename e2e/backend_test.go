@@ -4,205 +4,281 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
-	"net"
-	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/allocnet/allocnet/internal/exhaustive"
-	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
-// published is a way to publish a port.
-type published struct {
-	// options are keys of portmap.
-	options string
-	// hostIP is the address on the host. Empty: all.
-	hostIP   string
-	protocol string
+// compared are the networks. All keys of the plugins are in one, or in unlike.
+var compared = []option{
+	{plugin: "portmap"},
+	{plugin: "portmap", keys: keys{"snat": both(`false`)}},
+	{plugin: "portmap", keys: keys{"masqAll": both(`true`)}},
+	{plugin: "portmap", keys: keys{"markMasqBit": both(`14`)}},
+	{plugin: "portmap", keys: keys{"externalSetMarkChain": {`"OPS-MARK"`, refused}}},
+	{plugin: "portmap", keys: keys{
+		"conditionsV4": {`["-s", "` + peerAddress + `"]`, refused}, // nft's would be of all networks here
+		"conditionsV6": {`["!", "-s", "` + peerAddress6 + `"]`, refused},
+	}},
+	{plugin: "bridge", keys: keys{"ipMasq": both(`true`), "hairpinMode": both(`false`), "mtu": both(`1400`), "forceAddress": both(`true`), "enabledad": both(`true`)}},
+	{plugin: "bridge", keys: keys{"ipMasq": both(`true`), "portIsolation": both(`true`)}},
+	{plugin: "bridge", keys: keys{"hairpinMode": both(`false`), "promiscMode": both(`true`)}},
+	{plugin: "ptp"},
+	{plugin: "ptp", keys: keys{"ipMasq": both(`true`), "mtu": both(`1400`)}},
 }
 
-// machine is a host of its own, with a peer that has no route to its allocations.
-type machine struct {
-	*host
-	// name is also that of its namespace. The others are NAME-peer, NAME-task and NAME-other.
-	name string
+// unlike are the keys that are not compared, with the reason.
+var unlike = map[string]map[string]string{
+	"portmap": {"backend": "its values are compared"},
+	"bridge": {
+		"bridge": "each has one", "isDefaultGateway": "each has it", "isGateway": "as above", "ipMasqBackend": "its values are compared",
+		"vlan": "not every kernel has it", "preserveDefaultVlan": "as above", "vlanTrunk": "the allocation would have to tag its packets", "disableContainerInterface": "there are no packets",
+	},
+	"ptp": {"ipMasqBackend": "its values are compared"},
+	"firewall": {
+		"backend": "firewalld needs a system bus: TestExampleWithFirewalld", "ingressPolicy": "it is of iptables with both backends",
+		"iptablesAdminChainName": "the name says of which backend it is", "firewalldZone": "as above",
+	},
 }
 
-// publishedPort is the port on the host, taskPort that of the task.
-const (
-	publishedPort = 8600
-	taskPort      = 80
-)
+// common are the keys of each plugin, and those of its request.
+var common = []string{"cniVersion", "cniVersions", "name", "type", "capabilities", "ipam", "dns", "prevResult", "cni.dev/valid-attachments", "args", "runtimeConfig"}
 
-// TestBackendsByPackets: a published port answers with both backends and executors from the same places, and the task
-// sees the same clients, but for what withNFTables says.
+// keys have the value of a plugin's keys with each backend.
+type keys map[string]value
+
+type value struct{ iptables, nftables string }
+
+func both(text string) value { return value{text, text} }
+
+// refused is the value of a key that a backend has to refuse.
+const refused = ""
+
+func (v value) on(backend string) string {
+	if backend == "iptables" {
+		return v.iptables
+	}
+	return v.nftables
+}
+
+// option is a network with keys that one of its plugins has.
+type option struct {
+	plugin string
+	keys   keys
+}
+
+func (o option) String() string { return fmt.Sprint(o.plugin, slices.Sorted(maps.Keys(o.keys))) }
+
+// TestBackendsByPackets: each option of a plugin whose rules iptables and nftables can make has the same effect with both
+// backends, also if the plugin is executed. Clients reach the same published ports, and the task and its peer see the same clients, but for
+// what withNFTables says. It has all keys that the plugins have.
 func TestBackendsByPackets(t *testing.T) {
-	for _, options := range []string{``, `"snat": false,`, `"masqAll": true,`, `"markMasqBit": 14,`} {
-		for _, hostIP := range []string{"", routerAddress, "127.0.0.1"} {
-			for _, protocol := range []string{"tcp", "udp"} {
-				p := published{options, hostIP, protocol}
-				exhaustive.Run(t, fmt.Sprintf("%s %s %s", strings.Trim(options, ","), hostIP, protocol), p.compare)
-			}
-		}
+	requireEveryKey(t)
+	executors := []string{"plugins", "auto"}
+	if testing.Short() { // the differential test compares them, too
+		executors = executors[1:]
 	}
-}
-
-func (p published) compare(t *testing.T) {
-	var machines []machine
+	var machines []*machine
+	var ready sync.WaitGroup
 	for _, backend := range []string{"iptables", "nftables"} {
-		for _, executor := range []string{"plugins", "auto"} {
-			machines = append(machines, p.machine(t, backend+"-"+executor, backend, executor))
+		for _, executor := range executors {
+			m := newMachine(t, backend, executor)
+			machines = append(machines, m)
+			ready.Go(func() { m.err = m.attach() })
 		}
 	}
-	reference := p.answers(machines[0], time.Second)
-	for _, m := range machines[1:] {
-		want, got := p.wanted(m, reference), p.answers(m, time.Second)
-		if !cmp.Equal(want, got) { // maybe the machine is busy
-			reference = p.answers(machines[0], patience)
-			want, got = p.wanted(m, reference), p.answers(m, patience)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", m.name, diff)
-		}
-	}
+	ready.Wait()
 	for _, m := range machines {
-		m.in("task", "detach")
-		m.in("other", "detach")
-	}
-}
-
-// wanted returns the answers of a machine, by those of the plugin with iptables.
-func (p published) wanted(m machine, reference map[string]string) map[string]string {
-	if strings.HasPrefix(m.name, "iptables") {
-		return reference
-	}
-	return p.withNFTables(reference)
-}
-
-// withNFTables returns what differs with nftables: it masquerades connections from the task itself and from 127.0.0.1
-// alone, also with masqAll. So the answers to another allocation on the bridge do not come back by the host.
-func (p published) withNFTables(reference map[string]string) map[string]string {
-	want := maps.Clone(reference)
-	want["another allocation"] = ""
-	if strings.Contains(p.options, "masqAll") {
-		for client, address := range map[string]string{"the host": routerAddress, "the peer": peerAddress} {
-			if want[client] != "" {
-				want[client] = address
-			}
+		if m.err != nil {
+			t.Fatalf("%s: %v", m.name, m.err)
 		}
+		m.serve()
 	}
-	return want
+	compareMachines(t, machines, everyProbe())
 }
 
-// in runs a verb of allocnet on the machine for one of its allocations.
-func (m machine) in(allocation string, words ...string) {
-	m.t.Helper()
-	cmd := m.command(append(words[:1:1], append([]string{m.name + "-" + allocation}, words[1:]...)...)...)
-	cmd.Args = append([]string{"ip", "netns", "exec", m.name}, cmd.Args...)
-	cmd.Path = "/sbin/ip"
-	if out, err := cmd.CombinedOutput(); err != nil {
-		m.t.Fatalf("%s: %v: %v\n%s", m.name, words, err, out)
-	}
-}
-
-// machine makes one with an allocation that publishes the port, and another one.
-func (p published) machine(t *testing.T, name, backend, executor string) machine {
+// requireEveryKey fails the test unless each key of the plugins with backends is compared, or listed as unlike.
+func requireEveryKey(t *testing.T) {
 	t.Helper()
-	t.Setenv("ALLOCNET_EXECUTOR", executor)
-	m := machine{&host{t: t, conf: t.TempDir(), plugins: t.TempDir(), state: t.TempDir()}, name}
-	for _, namespace := range []string{"", "-peer", "-task", "-other"} {
-		sandbox.Run(t, "ip", "netns", "add", name+namespace)
-		t.Cleanup(func() { sandbox.Run(t, "ip", "netns", "del", name+namespace) })
-		sandbox.Run(t, "ip", "-n", name+namespace, "link", "set", "lo", "up")
-	}
-	if _, err := os.Stat("/proc/sys/net/bridge"); err == nil { // else it is as if off
-		sandbox.Run(t, "ip", "netns", "exec", name, "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0")
-	}
-	sandbox.Run(t, "ip", "-n", name, "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", name+"-peer")
-	for namespace, address := range map[string]string{name + " up0": routerAddress, name + "-peer eth0": peerAddress} {
-		namespace, link, _ := strings.Cut(namespace, " ")
-		sandbox.Run(t, "ip", "-n", namespace, "address", "add", address+"/24", "dev", link)
-		sandbox.Run(t, "ip", "-n", namespace, "link", "set", link, "up")
-	}
-	sandbox.WriteFile(t, m.conf+"/10-web.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "web", "plugins": [
-		{"type": "bridge", "bridge": "web0", "isDefaultGateway": true, "hairpinMode": true, "ipam": {"type": "host-local", "subnet": "10.97.0.0/24", "dataDir": %q}},
-		{"type": "portmap", "backend": %q, %s "capabilities": {"portMappings": true}}]}`, t.TempDir(), backend, p.options))
-	m.in("other", "attach", "--netns", "/run/netns/"+name+"-other", "--networks", "web@eth0")
-	m.in("task", "attach", "--netns", "/run/netns/"+name+"-task", "--networks", fmt.Sprintf(
-		`[{"name": "web", "interface": "eth0", "portMappings": [{"hostPort": %d, "containerPort": %d, "protocol": %q, "hostIP": %q}]}]`, publishedPort, taskPort, p.protocol, p.hostIP))
-	m.tellClients(p.protocol)
-	return m
-}
-
-// tellClients has the task answer each client with the client's address.
-func (m machine) tellClients(protocol string) {
-	m.t.Helper()
-	if protocol == "tcp" {
-		tellAddress(m.t, "/run/netns/"+m.name+"-task", fmt.Sprintf(":%d", taskPort), net.Conn.RemoteAddr)
-		return
-	}
-	var conn net.PacketConn
-	err := within("/run/netns/"+m.name+"-task", func() (err error) {
-		conn, err = net.ListenPacket("udp", fmt.Sprintf(":%d", taskPort))
-		return err
-	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.t.Cleanup(func() { _ = conn.Close() })
-	go func() {
-		for buffer := make([]byte, 16); ; {
-			_, client, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
+	for _, plugin := range slices.Sorted(maps.Keys(unlike)) {
+		for _, key := range keysOf(t, plugin) {
+			found := slices.ContainsFunc(compared, func(o option) bool { return o.plugin == plugin && o.keys[key] != value{} })
+			if _, excepted := unlike[plugin][key]; found == (excepted || slices.Contains(common, key)) {
+				t.Errorf("key %s of %s: want it in compared, or in unlike with a reason", key, plugin)
 			}
-			_, _ = conn.WriteTo([]byte(client.(*net.UDPAddr).IP.String()), client)
 		}
-	}()
+	}
 }
 
-// answers returns as whom the task sees each client, empty where none answers.
-func (p published) answers(m machine, limit time.Duration) map[string]string {
-	clients := map[string][2]string{
-		"the host": {m.name, routerAddress}, "loopback of the host": {m.name, "127.0.0.1"}, "the peer": {m.name + "-peer", routerAddress},
-		"the task": {m.name + "-task", routerAddress}, "another allocation": {m.name + "-other", routerAddress},
+// keysOf returns the keys of a plugin.
+func keysOf(t *testing.T, plugin string) []string {
+	t.Helper()
+	mistakes, err := inprocess.Mistakes(plugin, "", strictjson.Text{Data: []byte(`{"no such key": 1}`)})
+	if err != nil || len(mistakes) != 1 {
+		t.Fatalf("keys of %s: %v, %v", plugin, mistakes, err)
 	}
-	type answer struct{ client, seen string }
-	seen := make(chan answer)
-	for client, at := range clients {
-		go func() { seen <- answer{client, m.askClient(p.protocol, at[0], at[1], limit)} }()
+	return mistakes[0].Known
+}
+
+// conflist is the network of an option.
+func (o option) conflist(number int, backend, dataDir string) string {
+	ipam := fmt.Sprintf(`{"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.97.%d.0/24"}], [{"subnet": "fd00:97:%[2]x::/64"}]]`, dataDir, number)
+	first := map[string]string{"type": `"bridge"`, "bridge": fmt.Sprintf(`"web%d"`, number), "isDefaultGateway": `true`, "hairpinMode": `true`, "ipam": ipam + `}`}
+	if o.plugin == "ptp" {
+		first = map[string]string{"type": `"ptp"`, "ipam": ipam + `, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}`}
 	}
-	all := map[string]string{}
-	for range clients {
-		a := <-seen
-		all[a.client] = a.seen
+	first["ipMasqBackend"] = fmt.Sprintf("%q", backend)
+	second := map[string]string{"type": `"portmap"`, "backend": fmt.Sprintf("%q", backend), "capabilities": `{"portMappings": true}`}
+	having := first
+	if o.plugin == "portmap" {
+		having = second
+	}
+	for key, value := range o.keys {
+		having[key] = cmp.Or(value.on(backend), value.iptables)
+	}
+	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "web%d", "plugins": [%s, %s]}`, number, object(first), object(second))
+}
+
+func object(members map[string]string) string {
+	var all []string
+	for key, value := range members {
+		all = append(all, fmt.Sprintf("%q: %s", key, value))
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
+
+// refusedBy is the key that a backend has to refuse; empty if there is none.
+func (o option) refusedBy(backend string) string {
+	for key, value := range o.keys {
+		if value.on(backend) == refused {
+			return key
+		}
+	}
+	return ""
+}
+
+// hostIPs are those of the ports that each option publishes with each protocol. Only portmap's differ by it.
+func (o option) hostIPs() []string {
+	if o.plugin == "portmap" {
+		return []string{"", routerAddress, routerAddress6, "127.0.0.1"}
+	}
+	return []string{""}
+}
+
+// port is that on the host of a network, which is published on the n-th of hostIPs.
+func port(network, n int) int { return 8600 + 10*network + n }
+
+func (o option) mappings(number int) string {
+	var all []string
+	for n, hostIP := range o.hostIPs() {
+		for _, protocol := range []string{"tcp", "udp"} {
+			all = append(all, fmt.Sprintf(`{"hostPort": %d, "containerPort": 80, "protocol": %q, "hostIP": %q}`, port(number, n), protocol, hostIP))
+		}
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// probe asks from a namespace of a machine as whom it is seen.
+type probe struct {
+	// network is the index of the option.
+	network int
+	// client is who asks, and namespace what follows the machine's name in that of its namespace.
+	client, namespace string
+	protocol, to      string
+}
+
+func (p probe) String() string {
+	return fmt.Sprintf("%s: %s to %s %s", compared[p.network], p.client, p.protocol, p.to)
+}
+
+// everyProbe returns what the task, the other allocation and the hosts ask.
+func everyProbe() []probe {
+	var all []probe
+	for number, o := range compared {
+		task, other := fmt.Sprintf("-task%d", number), fmt.Sprintf("-other%d", number)
+		for _, to := range []string{peerAddress + ":80", "[" + peerAddress6 + "]:80"} {
+			all = append(all, probe{number, "the task", task, "tcp", to})
+		}
+		for n := range o.hostIPs() {
+			for _, protocol := range []string{"tcp", "udp"} {
+				for _, host := range []string{routerAddress, "[" + routerAddress6 + "]"} {
+					to := fmt.Sprintf("%s:%d", host, port(number, n))
+					for client, namespace := range map[string]string{"the host": "", "the peer": "-peer", "the task": task, "another allocation": other} {
+						all = append(all, probe{number, client, namespace, protocol, to})
+					}
+				}
+				all = append(all, probe{number, "the host", "", protocol, fmt.Sprintf("127.0.0.1:%d", port(number, n))})
+			}
+		}
 	}
 	return all
 }
 
-func (m machine) askClient(protocol, namespace, to string, limit time.Duration) (seen string) {
-	_ = within("/run/netns/"+namespace, func() error { // an error is no answer
-		conn, err := net.DialTimeout(protocol, fmt.Sprintf("%s:%d", to, publishedPort), limit)
-		if err != nil {
-			return err
+// compareMachines compares the answers of all machines with those of the first one. What differs is asked again with
+// patience: maybe the machine was busy.
+func compareMachines(t *testing.T, machines []*machine, probes []probe) {
+	t.Helper()
+	for _, limit := range []time.Duration{time.Second, patience} {
+		var last []string
+		differ := map[probe]bool{}
+		reference := machines[0].ask(probes, limit)
+		for _, m := range machines[1:] {
+			answers := m.ask(probes, limit)
+			for _, p := range probes {
+				if want := p.wanted(m, reference[p]); want != answers[p] {
+					differ[p] = true
+					last = append(last, fmt.Sprintf("%s: %s: seen as %q, want %q", m.name, p, answers[p], want))
+				}
+			}
 		}
-		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-			return err
+		probes = slices.DeleteFunc(probes, func(p probe) bool { return !differ[p] })
+		if limit == patience {
+			slices.Sort(last)
+			for _, text := range last {
+				t.Error(text)
+			}
 		}
-		if protocol == "udp" {
-			_, _ = conn.Write([]byte("?"))
+	}
+}
+
+// wanted is the answer on a machine, by that of the first one, which has iptables.
+func (p probe) wanted(m *machine, reference string) string {
+	o := compared[p.network]
+	if m.backend == "iptables" || reference == "" {
+		return reference
+	}
+	if o.refusedBy(m.backend) != "" {
+		return ""
+	}
+	return o.withNFTables(p, reference)
+}
+
+// withNFTables returns what differs with nftables: it masquerades connections from the task itself and from 127.0.0.1
+// alone, also with masqAll. So the answers to another allocation on the bridge do not come back by the host.
+func (o option) withNFTables(p probe, reference string) string {
+	inFamily := func(ipv4, ipv6 string) string {
+		if strings.Contains(reference, ":") {
+			return ipv6
 		}
-		buffer := make([]byte, 64)
-		n, err := conn.Read(buffer)
-		seen = string(buffer[:n])
-		return err
-	})
-	return seen
+		return ipv4
+	}
+	switch _, masqAll := o.keys["masqAll"]; {
+	case p.client == "another allocation" && o.plugin == "ptp":
+		return strings.TrimSuffix(reference, "1") + "2" // the first address after the gateway's
+	case p.client == "another allocation":
+		return ""
+	case masqAll && p.client == "the host" && !strings.HasPrefix(p.to, "127."):
+		return inFamily(routerAddress, routerAddress6)
+	case masqAll && p.client == "the peer":
+		return inFamily(peerAddress, peerAddress6)
+	}
+	return reference
 }

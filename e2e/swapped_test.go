@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -68,5 +69,24 @@ func TestKeptNamespace(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "eth0") || strings.Contains(out.String(), "net1") {
 		t.Errorf("the task has still\n%s", out.String())
+	}
+}
+
+// TestMovedAway: a task has moved its macvlan interface to a namespace of its own, as a container in it. DEL removes it there, before
+// another allocation gets its address.
+func TestMovedAway(t *testing.T) {
+	h := newHost(t)
+	sandbox.Run(t, "ip", "link", "add", "moved0", "up", "type", "bridge")
+	defer sandbox.Run(t, "ip", "link", "delete", "moved0")
+	sandbox.WriteFile(t, h.conf+"/60-lan.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "macvlan", "master": "moved0",
+		"ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.97.0.0/24"}}]}`, t.TempDir()))
+	h.attach("c1", "--networks", "lan@lan0")
+	sandbox.Run(t, "ip", "netns", "add", "inner")
+	defer sandbox.Run(t, "ip", "netns", "del", "inner")
+	sandbox.Run(t, "ip", "-n", "c1", "link", "set", "lan0", "netns", "inner", "name", "inner0")
+	sandbox.Run(t, "ip", "-n", "inner", "address", "add", "10.97.0.2/24", "dev", "inner0")
+	h.must("detach", "c1")
+	if out := sandbox.Run(t, "ip", "-n", "inner", "-o", "link"); strings.Contains(out, "inner0") {
+		t.Errorf("it is left:\n%s", out)
 	}
 }

@@ -321,6 +321,18 @@ func (n *fakeNamespaces) Find(id string, _ time.Time) (Namespace, error) {
 	return nil, &netns.MissingError{Path: id, Reason: "nothing holds it"}
 }
 
+func (n *fakeNamespaces) HavingMAC(mac string, _ time.Time) (found []Namespace, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ns := range n.made {
+		if ns.kept && slices.ContainsFunc(ns.interfaces, func(i netns.Interface) bool { return i.MAC == mac }) {
+			n.handles++
+			found = append(found, ns)
+		}
+	}
+	return found, nil
+}
+
 // leads tells whether a path or a handle leads to a namespace.
 func (n *fakeNamespaces) leads(path string) bool {
 	n.mu.Lock()

@@ -24,6 +24,8 @@ type Namespaces interface {
 	// Find opens the namespace that has an ID and exists since a time, wherever on the host it is held
 	// open. The error is netns.ErrMissing when there is none, or none that can be looked into.
 	Find(id string, since time.Time) (Namespace, error)
+	// HavingMAC opens the namespaces but the host's own that have an interface with a MAC since a time, wherever they are held.
+	HavingMAC(mac string, since time.Time) ([]Namespace, error)
 	// Exists tells whether there is a namespace at path. One that cannot be examined
 	// exists.
 	Exists(path string) bool
@@ -120,6 +122,14 @@ func (k *kernelNamespaces) Find(id string, since time.Time) (Namespace, error) {
 		return nil, err // and no *netns.Namespace that is nil
 	}
 	return ns, nil
+}
+
+func (k *kernelNamespaces) HavingMAC(mac string, since time.Time) (all []Namespace, err error) {
+	found, err := k.finder.HavingMAC(mac, since)
+	for _, ns := range found {
+		all = append(all, ns)
+	}
+	return all, err
 }
 
 // namespace returns the namespace of the allocation. An operation opens it once, because its

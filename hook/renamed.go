@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -39,6 +40,42 @@ func (o *operation) removeRenamed(a state.Attachment) error {
 	return nil
 }
 
+// removeMovedAway removes an attachment's interface that a task has moved to another namespace, as that of a container in the
+// allocation: it would use its address on when the next attachment has it. Only one that has the address is it, because
+// others may have its MAC, which may be that of the master or of the configuration.
+func (o *operation) removeMovedAway(a state.Attachment, path string) error {
+	seen, err := readStatus(a)
+	if err != nil || seen.MAC == "" { // nothing tells which one it is
+		return nil //nolint:nilerr // as above
+	}
+	if past, err := o.record.Allocation.IsOfEarlierBoot(); past || err != nil {
+		return err
+	}
+	since := time.Now()
+	if path == "" { // many may be gone, and one search serves them
+		since = o.record.Allocation.Created
+	}
+	found, err := o.config.Namespaces.HavingMAC(seen.MAC, since)
+	for _, ns := range found {
+		err = errors.Join(err, o.removeHolder(ns, a, seen), ns.Close())
+	}
+	return err
+}
+
+func (o *operation) removeHolder(ns Namespace, a state.Attachment, seen recordedStatus) error {
+	present, err := ns.Interfaces()
+	if err != nil || ns.ID() == o.record.Allocation.NetnsID {
+		return err
+	}
+	for _, i := range present {
+		if i.LinkOutside && i.MAC == seen.MAC && seen.hasAddressOf(i) {
+			o.attachmentLog(a).Info("removing the interface, which was moved to another namespace", "name", i.Name, "netns", ns.ID())
+			return ns.RemoveInterface(i.Name)
+		}
+	}
+	return nil
+}
+
 // isRenamed tells whether an interface of another name is the attachment's: one whose master is outside of the namespace, with
 // the recorded MAC or, of a kind that has its master's MAC, a recorded address. The pair of a veth is known by its end on the host.
 func isRenamed(a state.Attachment, i netns.Interface) bool {
@@ -46,7 +83,7 @@ func isRenamed(a state.Attachment, i netns.Interface) bool {
 	if err != nil || i.Name == a.Interface || !i.LinkOutside {
 		return false
 	}
-	hasAddress := slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return slices.Contains(seen.Addresses, p) })
+	hasAddress := seen.hasAddressOf(i)
 	switch i.Kind {
 	case "macvlan":
 		return hasAddress || seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC)
@@ -57,6 +94,10 @@ func isRenamed(a state.Attachment, i netns.Interface) bool {
 }
 
 // hasMaster tells whether the interface of an attachment is made on a master, and has no end on the host.
+func (s recordedStatus) hasAddressOf(i netns.Interface) bool {
+	return slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return slices.Contains(s.Addresses, p) })
+}
+
 func hasMaster(a state.Attachment) bool {
 	list, err := recordedList(a)
 	return err == nil && len(list.Plugins) > 0 && slices.Contains(innerMasterPlugins, list.Plugins[0].Network.Type)

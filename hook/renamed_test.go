@@ -57,3 +57,42 @@ func TestRenamedIsRemoved(t *testing.T) {
 		t.Errorf("%+v is left", renamed)
 	}
 }
+
+// TestMovedAwayIsRemoved: so it does in another namespace to which a task has moved it, whether its own is there still. Others that
+// have only the MAC or only the address stay.
+func TestMovedAwayIsRemoved(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		m := newMemory(t, nil)
+		m.host.links = map[string]bool{"up0": true}
+		m.network(t, "lan", `{"type": "macvlan", "master": "up0"}`, "macvlan")
+		a, err := m.Setup(t.Context(), Request{ID: "a", Networks: []selection.Element{{Name: "lan", Interface: "lan0"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns := m.namespaces.at[a.Netns]
+		at := indexOf(ns.interfaces, "lan0")
+		moved := ns.interfaces[at]
+		moved.Name, moved.LinkOutside = "inner0", true
+		m.namespaces.removeInterface(a.Netns, "lan0")
+		inner := m.namespaces.make()
+		inner.kept = true
+		for _, i := range []struct {
+			name, mac string
+			addresses []netip.Prefix
+		}{{"inner0", moved.MAC, moved.Addresses}, {"mac0", moved.MAC, nil}, {"address0", "02:00:00:00:00:99", moved.Addresses}} {
+			moved.Name, moved.MAC, moved.Addresses = i.name, i.mac, i.addresses
+			inner.interfaces = append(inner.interfaces, moved)
+		}
+		if gone {
+			if err := m.namespaces.Remove(a.Netns); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Teardown(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if len(inner.interfaces) != 2 || indexOf(inner.interfaces, "inner0") >= 0 || m.namespaces.handles != 0 {
+			t.Errorf("namespace gone %t: left %+v, want the two others; %d namespaces are open", gone, inner.interfaces, m.namespaces.handles)
+		}
+	}
+}

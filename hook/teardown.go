@@ -244,6 +244,11 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 			return nil, o.failure("detach", *a, a.Attempts, err)
 		}
 	}
+	if is != isPresent && hasMaster(*a) {
+		if err := o.removeMovedAway(*a, path); err != nil {
+			return nil, o.failure("detach", *a, a.Attempts, err)
+		}
+	}
 	c, err := o.del(ctx, *a, path, is)
 	switch {
 	case err != nil:

@@ -180,6 +180,20 @@ func TestRootFinder(t *testing.T) {
 	}
 }
 
+// TestRootHavingMAC: a namespace that has an interface with the MAC is found, and the caller's own is not.
+func TestRootHavingMAC(t *testing.T) {
+	roottest.Require(t)
+	const mac = "02:00:00:00:77:01"
+	path := create(t, "seen")
+	sandbox.Run(t, "ip", "-n", "seen", "link", "add", "lan0", "address", mac, "type", "bridge")
+	sandbox.Run(t, "ip", "link", "add", "lan0", "address", mac, "type", "bridge")
+	defer sandbox.Run(t, "ip", "link", "delete", "lan0")
+	found, err := (&netns.Finder{}).HavingMAC(mac, time.Now())
+	if err != nil || len(found) != 1 || found[0].ID() != openNamespace(t, path).ID() || found[0].Close() != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
 // TestRootHidden: a mount that another one hides is an error, as nothing leads to its namespace.
 func TestRootHidden(t *testing.T) {
 	roottest.Require(t)

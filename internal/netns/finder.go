@@ -5,6 +5,7 @@ package netns
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,6 +15,8 @@ type Finder struct {
 	mu sync.Mutex
 	// paths lead to the namespaces that were found at a time, by ID.
 	paths map[string]string
+	// byMAC has the IDs of the namespaces but the caller's in which a MAC is.
+	byMAC map[string][]string
 	at    time.Time
 	// unseen is what could not be looked into.
 	unseen error
@@ -28,11 +31,7 @@ const searchAge = 5 * time.Second
 func (f *Finder) Find(id string, since time.Time) (*Namespace, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	searched := false
-	if !f.at.After(since) || time.Since(f.at) > searchAge {
-		f.search()
-		searched = true
-	}
+	searched := f.searchSince(since)
 	for {
 		path, ok := f.paths[id]
 		if !ok {
@@ -53,9 +52,37 @@ func (f *Finder) Find(id string, since time.Time) (*Namespace, error) {
 	}
 }
 
+// HavingMAC opens the namespaces, but the caller's, that have an interface with a MAC since a time, as far as Find finds
+// them. What could not be looked into is no error.
+func (f *Finder) HavingMAC(mac string, since time.Time) (found []*Namespace, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.searchSince(since)
+	for _, id := range f.byMAC[mac] {
+		switch n, failed := Open(f.paths[id]); {
+		case failed == nil && n.ID() == id:
+			found = append(found, n)
+		case failed == nil:
+			_ = n.Close() // it has ended
+		case !errors.Is(failed, ErrMissing):
+			err = errors.Join(err, failed)
+		}
+	}
+	return found, err
+}
+
+// searchSince searches unless a search after a time is known.
+func (f *Finder) searchSince(since time.Time) (searched bool) {
+	if f.at.After(since) && time.Since(f.at) <= searchAge {
+		return false
+	}
+	f.search()
+	return true
+}
+
 // search looks into all namespaces of the host.
 func (f *Finder) search() {
-	f.paths, f.at = map[string]string{}, time.Now()
+	f.paths, f.byMAC, f.at = map[string]string{}, map[string][]string{}, time.Now()
 	s := search{places: map[uint64]*Place{}}
 	s.look = func(path string, inode uint64) (*Place, error) {
 		n, err := Open(path)
@@ -70,8 +97,22 @@ func (f *Finder) search() {
 			return nil, nil //nolint:nilnil // another one
 		}
 		f.paths[n.ID()] = path
-		return &Place{}, nil
+		return &Place{}, f.noteMACs(n)
 	}
 	s.processes()
 	f.unseen = s.unseen()
+}
+
+func (f *Finder) noteMACs(n *Namespace) error {
+	if own, err := n.IsOwn(); own || err != nil {
+		return err
+	}
+	links, err := Whole(n.link.LinkList)
+	for _, link := range links {
+		mac := link.Attrs().HardwareAddr.String()
+		if ids := f.byMAC[mac]; !slices.Contains(ids, n.ID()) {
+			f.byMAC[mac] = append(ids, n.ID())
+		}
+	}
+	return err
 }

@@ -32,11 +32,7 @@ func inVXLAN(t testing.TB, h *host, port int, text string) []byte {
 	udp = append(udp, text...)
 	source, destination := netip.MustParseAddr("10.60.1.9"), netip.MustParseAddr(h.addresses[0])
 	packet := slices.Concat([]byte{0x45, 0, 0, byte(20 + len(udp)), 0, 0, 0, 0, 64, 17, 0, 0}, source.AsSlice(), destination.AsSlice())
-	sum := uint32(0)
-	for i := 0; i < len(packet); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(packet[i:]))
-	}
-	binary.BigEndian.PutUint16(packet[10:], ^uint16(sum+sum>>16))
+	binary.BigEndian.PutUint16(packet[10:], checksum(packet))
 	return slices.Concat([]byte{8, 0, 0, 0, 0, 0, 7, 0}, mac, []byte{2, 0, 0, 0, 0, 9, 8, 0}, packet, udp)
 }
 

@@ -127,8 +127,8 @@ func guards() (map[string]string, error) {
 // IsGuarded is whether something drops what allocations send to the VXLAN of a device.
 func IsGuarded(device string) (bool, error) {
 	all, err := guards()
-	chains := strings.Fields(strings.Trim(all[device], "[]"))
-	return len(chains) > 0, err
+	have, isThere := all[device]
+	return isThere && !strings.HasPrefix(have, "[[]"), err // the first chain has rules
 }
 
 // doGuard replaces the table in one transaction, or removes it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/route"
 )
 
 // inVXLAN returns a packet in the VXLAN of the pool for an allocation of a host, from another one of the first host.
@@ -67,6 +68,17 @@ func inbox(t testing.TB, h *host, port int) (next func() string) {
 
 const vxlanPort = 4789
 
+// requireGuarded requires what doctor sees.
+func requireGuarded(t testing.TB, h *host, want bool) {
+	t.Helper()
+	h.do(t, func() error {
+		if got, err := route.IsGuarded("vx-net"); err != nil || got != want {
+			t.Errorf("%s is guarded: %t, %v, want %t", h.name, got, err, want)
+		}
+		return nil
+	})
+}
+
 // TestInjection: only hosts of the pool send into its VXLAN: not an allocation, whose packets
 // leave with the address of its host, nor a user of the host, nor a machine that is no host of the pool. What is
 // dropped without the guard alone is no proof, so each is sent without it first.
@@ -105,6 +117,11 @@ func TestInjection(t *testing.T) {
 		}
 	}
 	requireTraffic(t, hosts, 1400)
+	requireGuarded(t, a, true)
+	sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", "forward")
+	requireGuarded(t, a, false)
+	a.apply(t, p, hosts)
+	requireGuarded(t, a, true)
 	inner := inbox(t, b, vxlanPort)
 	sendUDP(t, "a-alloc", []byte("a VXLAN of allocations"), b.addresses[0], vxlanPort)
 	if got := inner(); got != "a VXLAN of allocations" {

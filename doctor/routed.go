@@ -42,8 +42,11 @@ func routedPools(r *Report, networks []network, f *forwarding.Facts) {
 		for _, earlier := range plugins[:i] {
 			p.compare(r, earlier)
 		}
-		if !seen[p.Pool.Pool] && p.examineAddresses(r, f.Addresses) {
-			pools[p.Pool.Pool] = p.Pool
+		if !seen[p.Pool.Pool] {
+			p.examineGuard(r, f.Devices)
+			if p.examineAddresses(r, f.Addresses) {
+				pools[p.Pool.Pool] = p.Pool
+			}
 		}
 		seen[p.Pool.Pool] = true
 	}
@@ -58,6 +61,14 @@ func (p routedPlugin) examineMTU(r *Report, most int) {
 	}
 	r.addWarning(p.network.Path, fmt.Sprintf("network %q has the MTU %d, and the VXLAN of pool %s takes packets of %d: larger ones have to be sent again", p.network.Name, p.MTU, p.Pool.Pool, most),
 		fmt.Sprintf("set \"mtu\": %d of the plugin %s, on all hosts", most, p.Type))
+}
+
+// examineGuard reports a VXLAN into which allocations of this host send forged packets.
+func (p routedPlugin) examineGuard(r *Report, devices map[string]forwarding.Device) {
+	if (p.Pool.VXLAN != ipam.VXLAN{}) && devices[p.Pool.Pool].IsUnguarded {
+		r.addError(p.network.Path, fmt.Sprintf("nothing drops what allocations of this host send to UDP port %d of other hosts: they can send packets with any address into pool %s", p.Pool.VXLAN.Port, p.Pool.Pool),
+			"systemctl start allocnet; if it runs, allocnet cluster status says why")
+	}
 }
 
 // compare reports two plugins that a host cannot have both.

@@ -21,6 +21,8 @@ import (
 func (s *socket) do(c change) error {
 	var err error
 	switch o := c.object.(type) {
+	case *guard:
+		err = s.doGuard(c.verb, o)
 	case device:
 		err = s.doDevice(c.verb, o)
 	case entry:

@@ -25,6 +25,8 @@ type fake struct {
 	left int
 	// refused are objects that the kernel does not accept.
 	refused map[object]error
+	// unguarded is the error of guards.
+	unguarded error
 	// ipv6Off is whether new interfaces have no IPv6.
 	ipv6Off bool
 	seen    func(event)
@@ -43,6 +45,7 @@ func newFake() *fake {
 		{ip("127.0.0.1"), "lo", false}, {ip("192.0.2.1"), "eth0", true}, {ip("2001:db8::1"), "eth0", true}, {ip("fe80::1"), "eth0", false},
 	}
 	f.gateways = []netip.Addr{ip("192.0.2.254")}
+	f.guards = map[string]string{}
 	return f
 }
 
@@ -61,6 +64,7 @@ func (f *fake) watch(ctx context.Context, seen func(event), ended func()) error 
 func (f *fake) list(name string) (*snapshot, error) {
 	s := f.snapshot
 	s.links, s.addresses, s.routes = slices.Clone(s.links), slices.Clone(s.addresses), slices.Clone(s.routes)
+	s.guards = maps.Clone(s.guards)
 	s.neighbours = slices.DeleteFunc(slices.Clone(s.neighbours), func(n neighbour) bool { return n.device != name })
 	s.forwards = slices.DeleteFunc(slices.Clone(s.forwards), func(e forward) bool { return e.device != name })
 	return &s, nil
@@ -78,6 +82,9 @@ func (f *fake) do(c change) error {
 		panic(killed{})
 	}
 	f.left--
+	if g, ok := c.object.(*guard); ok {
+		return f.doGuard(c.verb, g)
+	}
 	if err := f.refused[c.object]; err != nil && c.verb != remove {
 		return err
 	}
@@ -93,6 +100,17 @@ func (f *fake) do(c change) error {
 		return set(f, &f.forwards, c.verb, o, o.device, func(e forward) bool { return e.device == o.device && e.mac == o.mac })
 	}
 	panic(c)
+}
+
+func (f *fake) doGuard(v verb, g *guard) error {
+	if f.unguarded != nil {
+		return f.unguarded
+	}
+	delete(f.guards, g.device)
+	if v != remove {
+		f.guards[g.device] = g.signature()
+	}
+	return nil
 }
 
 // set adds or removes what a device has one of for a key.

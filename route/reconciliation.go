@@ -106,8 +106,41 @@ func (r *reconciliation) try(c change) error {
 	return nil
 }
 
+// guard makes the guard of the pool's device. Without known sources it leaves one that is there.
+func (r *reconciliation) guard(sources []netip.Addr) error {
+	name := deviceName(r.pool.Name)
+	have, isThere := r.have.guards[name]
+	underlay := r.have.linkOf(r.local.Address)
+	if underlay == nil || sources == nil && isThere {
+		return nil
+	}
+	want := &guard{name, r.pool.Name, r.pool.VXLAN.Port, r.pool.VXLAN.ID, underlay.name, r.pool.Subnets, sources}
+	if have == want.signature() {
+		return nil
+	}
+	if err := r.do(change{replace, want}); err != nil {
+		return err
+	}
+	r.counts[replace]++
+	return nil
+}
+
+// sourcesOf are the addresses of hosts, each once.
+func sourcesOf(targets []Target) []netip.Addr {
+	sources := make([]netip.Addr, 0, len(targets))
+	for _, t := range targets {
+		sources = append(sources, t.Endpoint.Address)
+	}
+	slices.SortFunc(sources, netip.Addr.Compare)
+	return slices.Compact(sources)
+}
+
 // apply makes the routes. The device may have an error, and be good enough.
 func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr error) Report {
+	var report Report
+	if r.pool.hasDevice() {
+		report.Unguarded = r.guard(sourcesOf(targets))
+	}
 	c := chooser{pool: r.pool, own: own, local: r.local.Address, have: r.have, lookup: r.once()}
 	picks := c.choose(targets)
 	if c.overlap != "" {
@@ -124,7 +157,7 @@ func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr e
 	if !r.pool.hasDevice() && r.record.Device != "" {
 		r.removeDevice()
 	}
-	report := Report{Added: r.counts[add], Replaced: r.counts[replace], Removed: r.counts[remove]}
+	report.Added, report.Replaced, report.Removed = r.counts[add], r.counts[replace], r.counts[remove]
 	for _, k := range picks {
 		r.judge(&k)
 		r.used = append(r.used, k.Device)
@@ -165,6 +198,9 @@ func (r *reconciliation) removeDevice() {
 		if l := &r.have.links[i]; l.isOurs(r.pool.Name) {
 			_ = r.try(change{remove, device{name: l.name}}) // the caller returns the failure
 		}
+	}
+	if name := deviceName(r.pool.Name); r.have.guards[name] != "" {
+		_ = r.try(change{remove, &guard{device: name}}) // as above
 	}
 }
 

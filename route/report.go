@@ -46,6 +46,8 @@ type Route struct {
 type Report struct {
 	// Routes are those to the targets, in the order of these.
 	Routes []Route
+	// Unguarded is why not all is dropped that is not of the pool's hosts; see guard. Nil: it is.
+	Unguarded error
 	// Added, Replaced and Removed count changes of the kernel's tables: routes, neighbours, forwarding
 	// databases and devices.
 	Added, Replaced, Removed int

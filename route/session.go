@@ -45,7 +45,7 @@ func (s *socket) close() {
 
 func (s *socket) list(device string) (*snapshot, error) {
 	var found snapshot
-	for _, read := range []func(*snapshot, string) error{s.listLinks, s.listAddresses, s.listRoutes, s.listNeighbours} {
+	for _, read := range []func(*snapshot, string) error{s.listLinks, s.listAddresses, s.listRoutes, s.listNeighbours, s.listGuards} {
 		if err := read(&found, device); err != nil {
 			return nil, err
 		}

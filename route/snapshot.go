@@ -19,6 +19,8 @@ type snapshot struct {
 	// neighbours and forwards are the permanent ones of VXLAN devices that are ours by their names.
 	neighbours []neighbour
 	forwards   []forward
+	// guards are the signatures of those of VXLAN devices, by the device.
+	guards map[string]string
 }
 
 // link is an interface.

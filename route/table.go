@@ -72,6 +72,7 @@ func (t *Table) Device(p Pool, local ipam.Endpoint) (mac string, mtu int, err er
 		mtu, _ := r.have.mtuOf(local.Address)
 		return "", mtu, nil
 	}
+	_ = r.guard(nil) // Apply reports it
 	return r.want.mac, r.want.mtu, nil
 }
 
@@ -118,7 +119,8 @@ func (t *Table) Remove(p Pool) error {
 	}
 	has := func(e entry) bool { return r.has(e, all) }
 	owned := func(l *link) bool { return l.isOurs(p.Name) }
-	if err := t.removeWhere(has, owned); err != nil {
+	guards := func(device string) bool { return device == deviceName(p.Name) }
+	if err := t.removeWhere(has, owned, guards); err != nil {
 		return err
 	}
 	t.unfollow(p.Name)
@@ -141,7 +143,7 @@ func (t *Table) RemoveAll() error {
 		}
 		return l.hasOurAlias()
 	}
-	if err := t.removeWhere(func(entry) bool { return true }, owned); err != nil {
+	if err := t.removeWhere(func(entry) bool { return true }, owned, func(string) bool { return true }); err != nil {
 		return err
 	}
 	for _, r := range records {
@@ -151,8 +153,8 @@ func (t *Table) RemoveAll() error {
 	return err
 }
 
-// removeWhere removes routes and devices of ours. All are attempted.
-func (t *Table) removeWhere(has func(entry) bool, owned func(*link) bool) error {
+// removeWhere removes routes, devices and guards of ours. All are attempted.
+func (t *Table) removeWhere(has func(entry) bool, owned func(*link) bool, guards func(device string) bool) error {
 	s, err := t.kernel.open()
 	if err != nil {
 		return err
@@ -171,6 +173,11 @@ func (t *Table) removeWhere(has func(entry) bool, owned func(*link) bool) error 
 	for i := range have.links {
 		if l := &have.links[i]; owned(l) {
 			errs = append(errs, s.do(change{remove, device{name: l.name}}))
+		}
+	}
+	for device := range have.guards {
+		if guards(device) {
+			errs = append(errs, s.do(change{remove, &guard{device: device}}))
 		}
 	}
 	return errors.Join(errs...)

@@ -29,8 +29,10 @@ type fakeTable struct {
 	applied map[string]string
 	device  error
 	apply   error
-	changes chan []string
-	refuse  map[string]string
+	// unguarded is that of the reports.
+	unguarded error
+	changes   chan []string
+	refuse    map[string]string
 	// damaged is whether the records cannot be read.
 	damaged bool
 }
@@ -58,7 +60,7 @@ func (f *fakeTable) Apply(p route.Pool, own []netip.Prefix, targets []route.Targ
 		return route.Report{}, f.apply
 	}
 	var lines []string
-	var report route.Report
+	report := route.Report{Unguarded: f.unguarded}
 	for _, t := range targets {
 		made := route.Route{Block: t.Block, Node: t.Node, Via: t.Endpoint.Address, Mode: ipam.ModeRouted, State: route.Installed}
 		if reason := f.refuse[t.Block.String()]; reason != "" {

@@ -32,13 +32,15 @@ const (
 	Unrouted Kind = "unrouted"
 	// Filtered is that this host drops packets of other hosts.
 	Filtered Kind = "filtered"
+	// Unguarded is that packets of others than the pool's hosts get into its VXLAN.
+	Unguarded Kind = "unguarded"
 	// Overlapping is a pool with a part of the subnets of another one, which has its routes. This
 	// one has none.
 	Overlapping Kind = "overlap"
 )
 
 // Kinds are all kinds of problems, in the order in which they are reported.
-var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted, Filtered, Overlapping}
+var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted, Filtered, Unguarded, Overlapping}
 
 // Problem is a problem of a pool.
 type Problem struct {

@@ -347,6 +347,7 @@ func (r *runner) show(blocks peers.Blocks, verdicts map[ipam.Block]verdict, repo
 	}
 	r.noteText(Invalid, list(invalid))
 	r.noteText(Unrouted, list(unrouted))
+	r.note(Unguarded, report.Unguarded)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.current.Own, r.current.Nodes = blocks.Own, nodes

@@ -371,6 +371,21 @@ func TestOwnAddress(t *testing.T) {
 	})
 }
 
+// TestUnguarded: a host that cannot keep others out of its VXLAN says so, and has its routes.
+func TestUnguarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, Settings{})
+		h.keeps(true, config(t, "vxlan"))
+		h.table.unguarded = errors.New("no nftables")
+		end := h.run(t)
+		defer end()
+		h.peers <- answer{blocks: peers.Blocks{Remote: []peers.Remote{block("10.91.0.0/26", "n1", "10.0.0.2", 5)}}}
+		settle()
+		requireText(t, "problems", h.kinds(), "unguarded")
+		requireText(t, "routes", h.table.routes("web"), "10.91.0.0/26 via 10.0.0.2")
+	})
+}
+
 // TestDeviceFails: the others are not told of a device that is not there, and the pool is told
 // again after an error.
 func TestDeviceFails(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/route"
 )
 
 // deviceAlias is the beginning of the alias of a pool's VXLAN device, before the pool's name.
@@ -69,7 +70,8 @@ func (f *Facts) collectLinks(node netip.Addr) error {
 			if local, ok := netip.AddrFromSlice(device.SrcAddr); ok && !node.IsValid() {
 				node = local.Unmap()
 			}
-			f.Devices[pool] = Device{device.MTU, device.Name}
+			isGuarded, err := route.IsGuarded(device.Name)
+			f.Devices[pool] = Device{device.MTU, device.Name, err == nil && !isGuarded}
 		}
 	}
 	for _, link := range links {

@@ -36,6 +36,8 @@ type Facts struct {
 type Device struct {
 	MTU  int
 	name string
+	// IsUnguarded is whether nothing drops what allocations of this host send to its UDP port.
+	IsUnguarded bool
 }
 
 // Interface is one of the host.

@@ -120,7 +120,7 @@ func TestIptables(t *testing.T) {
 // TestInterfaces: a rule for interfaces of the pool may accept its packets, and one for others does not.
 func TestInterfaces(t *testing.T) {
 	f := Facts{
-		Underlay: Interface{Name: "eth0"}, Devices: map[string]Device{"p": {1450, "vx-p"}},
+		Underlay: Interface{Name: "eth0"}, Devices: map[string]Device{"p": {MTU: 1450, name: "vx-p"}},
 		Addresses: []Address{{"pool0", netip.MustParsePrefix("10.100.0.1/16")}, {"eth1", netip.MustParsePrefix("192.0.2.1/24")}},
 	}
 	for rule, want := range map[string]bool{
@@ -276,7 +276,7 @@ func TestVXLANMTU(t *testing.T) {
 		mode  string
 		want  int
 	}{
-		"the device":      {Facts{Devices: map[string]Device{"p": {8950, "vx-p"}}, Underlay: Interface{Name: "eth0", MTU: 1500}}, "vxlan", 8950},
+		"the device":      {Facts{Devices: map[string]Device{"p": {MTU: 8950, name: "vx-p"}}, Underlay: Interface{Name: "eth0", MTU: 1500}}, "vxlan", 8950},
 		"IPv4":            {Facts{Underlay: Interface{Name: "eth0", MTU: 1500}}, "auto", 1450},
 		"IPv6":            {Facts{Underlay: Interface{Name: "eth0", MTU: 1500, IsIPv6: true}}, "auto", 1430},
 		"unknown":         {Facts{}, "vxlan", 0},

@@ -292,6 +292,8 @@ func TestAnswers(t *testing.T) {
 		{"PUT /v1/allocations/a", `{"networks": "a,,b"}`, 422, 7, "networks[1]"},
 		{"PUT /v1/allocations/a", `{"networks": [{"name": "../x"}]}`, 422, 7, "networks[0].name"},
 		{"PUT /v1/allocations/a", `{"network": "a"}`, 400, 6, `unknown field`},
+		{"PUT /v1/allocations/a", "{\n\"netns\": 5}", 400, 6, `body:2:10: Setup.netns is a JSON number, want string`},
+		{"PUT /v1/allocations/a", "{\n\"netns\" 5}", 400, 6, `body:2:9: invalid JSON`},
 		{"PUT /v1/allocations/a", `{} {}`, 400, 6, "nothing after it"},
 		{"PUT /v1/allocations/a", `{`, 400, 6, "cannot be read"},
 		{"PUT /v1/allocations/a", ``, 400, 6, "cannot be read"},

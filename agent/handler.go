@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // route is the handler of one method of one path.
@@ -195,10 +196,14 @@ func send(w http.ResponseWriter, status int, value any) {
 
 // read decodes the body of a request: one JSON value without unknown keys.
 func read(r *http.Request, target any) error {
-	decoder := json.NewDecoder(r.Body)
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return decodingFailure(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(target); err != nil {
-		return decodingFailure(err)
+		return decodingFailure(strictjson.Text{Path: "body", Line: 1, Data: data}.Located(err))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return decodingFailure(errors.New("want one JSON value and nothing after it"))

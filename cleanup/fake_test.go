@@ -195,7 +195,7 @@ func (f *fakeSystem) findLink(name, linkType, mac string) (string, error) {
 		return name, f.errs["find link"]
 	}
 	for other, own := range f.macs {
-		if mac != "" && own == mac && f.linkTypes[other] == linkType {
+		if mac != "" && netns.IsPluginVeth(name) && own == mac && f.linkTypes[other] == linkType {
 			return other, f.errs["find link"]
 		}
 	}

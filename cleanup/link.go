@@ -74,8 +74,7 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 }
 
 // hostEnds returns the host's ends of an attachment's pairs that are there, under the names of its result or, with their
-// MACs, under others. A bridge is not the attachment's, and may have the MAC of a neighbour's end, as all ends of another plugin
-// may: so only what had the name of an end of a pair is looked for under others.
+// MACs, under others.
 func (h *host) hostEnds(a state.Attachment) (ends []*link, err error) {
 	var result struct {
 		Interfaces []struct{ Name, Mac, Sandbox string }
@@ -91,7 +90,7 @@ func (h *host) hostEnds(a state.Attachment) (ends []*link, err error) {
 		if err != nil {
 			return ends, err
 		}
-		if name != "" && (name == i.Name || netns.IsPluginVeth(i.Name)) {
+		if name != "" {
 			ends = append(ends, &link{name: name, kind: "veth", mac: i.Mac})
 		}
 	}

@@ -77,6 +77,10 @@ func (b BrokenFile) keeps(network string) bool {
 func located(path string, data []byte, err error) error {
 	broken := BrokenFile{Path: path, Err: err}
 	broken.Line, broken.Column = strictjson.Position(data, err)
+	var typed *json.UnmarshalTypeError
+	if broken.Line > 0 && !errors.As(err, &typed) { // else it names the field
+		broken.Err = errors.New(strictjson.Reason(err))
+	}
 	return broken
 }
 

@@ -199,8 +199,8 @@ func TestBrokenFileWithRules(t *testing.T) {
 
 func TestBrokenFilesHideNothing(t *testing.T) {
 	for name, test := range map[string]struct{ text, reason string }{
-		"not JSON":            {"{\n  \"name\": \"x\",\n  oops}", ":3:3: invalid character 'o'"},
-		"empty":               {"", "unexpected end of JSON input"},
+		"not JSON":            {"{\n  \"name\": \"x\",\n  oops}", ":3:3: invalid JSON: invalid character 'o'"},
+		"empty":               {"", "invalid JSON: the text ends before it is complete"},
 		"no name":             {`{"cniVersion": "1.0.0", "plugins": [{"type": "bridge"}]}`, "no name"},
 		"bad name":            {`{"cniVersion": "1.0.0", "name": "../x", "plugins": [{"type": "bridge"}]}`, `name "../x": want letters`},
 		"no version":          {`{"name": "x", "plugins": [{"type": "bridge"}]}`, `cniVersion "": want 0.3.0 to 1.1.0`},

@@ -9,6 +9,7 @@ package doctor
 import (
 	"context"
 	"net/netip"
+	"sync"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
@@ -67,8 +68,9 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	masters(r, networks, netns.HasLinkNamed)
 	overlaps(r, networks)
 	sharedRanges(r, networks)
-	subnetsOfHost(r, networks, netns.OwnInterfaces)
-	managedLinks(r, netns.OwnInterfaces, running("/proc"), outputOf(ctx))
+	links := sync.OnceValues(netns.OwnInterfaces)
+	subnetsOfHost(r, networks, links)
+	managedLinks(r, links, running("/proc"), outputOf(ctx))
 	settings(r, networks, "/proc/sys")
 	facts := forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged)
 	if hasRoutedPools(networks) {

@@ -22,7 +22,7 @@ func outward(r *Report, networks []network, f *forwarding.Facts) {
 		if len(n.RoutedPlugins()) > 0 || n.mtu == 0 || !n.routed {
 			continue
 		}
-		l := forwarding.Local{By: n.by, HasFirewall: slices.Contains(n.PluginTypes(), "firewall"), IPTables: kind}
+		l := forwarding.Local{By: n.by, Publishes: slices.Contains(n.PluginTypes(), "portmap"), HasFirewall: slices.Contains(n.PluginTypes(), "firewall"), IPTables: kind}
 		seen := map[netip.Prefix]bool{}
 		for _, a := range n.ranges() {
 			if seen[a.Subnet] {

@@ -174,7 +174,7 @@ func (p probe) ask(path string, limit time.Duration) (seen string) {
 	if err != nil {
 		return "" // an error is no answer
 	}
-	defer conn.Close()                          //nolint:errcheck // read only
+	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(limit)) // never fails
 	if p.protocol == "udp" {
 		_, _ = conn.Write([]byte("?"))

@@ -156,7 +156,7 @@ func TestAbortedAfterFailedAdd(t *testing.T) {
 
 // TestMayOwn: only what is known not to be the attachment's stays.
 func TestMayOwn(t *testing.T) {
-	const pair, single = `{"interfaces": [{"name": "host0", "mac": "02:00:00:00:00:99"}, {"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": "/n"}]}`, `{"interfaces": [{"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": "/n"}]}`
+	const pair, single = `{"interfaces": [{"name": "veth0000000a", "mac": "02:00:00:00:00:99"}, {"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": "/n"}]}`, `{"interfaces": [{"name": "net1", "mac": "02:00:00:00:00:01", "sandbox": "/n"}]}`
 	own, outer, inner := "02:00:00:00:00:01", netns.Interface{Name: "net1", MAC: "02:00:00:00:00:02", Link: 3, LinkOutside: true}, ofTask("net1")
 	for name, test := range map[string]struct {
 		plugin, result, status string

@@ -53,15 +53,27 @@ func (p planned) refuseChoice(what, reason string) error {
 	return &RequestError{fmt.Sprintf("address of network %q as %s", p.element.Name, p.element.Interface), what, reason}
 }
 
-// checkAddresses refuses chosen addresses that the networks cannot give, or that the host has.
+// checkAddresses compares the addresses of the networks, and chosen ones, with those of the host.
 func (p *plan) checkAddresses(host Host) error {
-	if !p.choosesAddresses() {
+	chooses := p.choosesAddresses()
+	if !chooses && !slices.ContainsFunc(p.added, func(a planned) bool { return len(a.network.HostAddresses()) > 0 }) {
 		return nil
 	}
 	links, err := host.Interfaces()
 	if err != nil {
 		return err
 	}
+	if chooses {
+		err = p.checkChosen(links)
+	}
+	if err != nil {
+		return err
+	}
+	return p.checkSubnets(links)
+}
+
+// checkChosen refuses chosen addresses that the networks cannot give, or that the host has.
+func (p *plan) checkChosen(links []netns.Interface) error {
 	for i, added := range p.added {
 		for _, check := range []func() error{
 			added.checkPools, added.checkGateways,

@@ -35,7 +35,7 @@ func routed(t *testing.T) *memory {
 		m.namespaces.add(path, netns.Interface{Name: iface, MAC: "02:00:00:00:00:01", MTU: 1500, Up: true, Addresses: []netip.Prefix{address}})
 		ns := m.namespaces.at[path]
 		ns.routes = slices.Insert(ns.routes, 0, netns.Route{Interface: iface, Gateway: netip.MustParseAddr(gateway)}) // the kernel prefers the newest
-		return true, fmt.Appendf(nil, `{"cniVersion": "1.1.0", "interfaces": [{"name": "host0", "mac": "02:00:00:00:00:99"}, {"name": %q, "mac": "02:00:00:00:00:01", "sandbox": %q}],
+		return true, fmt.Appendf(nil, `{"cniVersion": "1.1.0", "interfaces": [{"name": "veth0000000a", "mac": "02:00:00:00:00:99"}, {"name": %q, "mac": "02:00:00:00:00:01", "sandbox": %q}],
 			"ips": [{"interface": 1, "address": %q, "gateway": %q}], "routes": [{"dst": "0.0.0.0/0", "gw": %q}]}`, iface, path, address, gateway, gateway), nil
 	}
 	return m

@@ -89,7 +89,7 @@ func (m *memory) network(t *testing.T, name string, plugins ...string) {
 }
 
 // fakeExec records the calls of plugins. By itself the first ADD of a chain puts an
-// interface with an address into the namespace, whose other end is host0 unless the
+// interface with an address into the namespace, whose other end is veth0000000a unless the
 // plugin is ipvlan, DEL removes it, and every other call succeeds.
 type fakeExec struct {
 	version.PluginDecoder
@@ -194,7 +194,7 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		if conf.DNS != nil {
 			dns = fmt.Sprintf(`, "dns": %s`, conf.DNS)
 		}
-		end, inside := `{"name": "host0", "mac": "02:00:00:00:00:99"}, `, 1
+		end, inside := `{"name": "veth0000000a", "mac": "02:00:00:00:00:99"}, `, 1
 		if c.Plugin == "ipvlan" {
 			end, inside = "", 0
 		}
@@ -630,9 +630,9 @@ func (h *fakeHost) IPTables() string { return h.iptables }
 func (h *fakeHost) Interfaces() ([]netns.Interface, error) { return h.interfaces, nil }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error) { return 0, h.links[name], nil }
 func (*fakeHost) LinkMAC(string) (string, bool, error)     { return "", false, nil }
-func (h *fakeHost) FindLink(_, kind, mac string) (string, error) {
+func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
 	at := slices.IndexFunc(h.interfaces, func(i netns.Interface) bool { return i.Kind == kind && i.MAC == mac })
-	if at < 0 {
+	if at < 0 || !netns.IsPluginVeth(name) {
 		return "", h.unlisted
 	}
 	return h.interfaces[at].Name, h.unlisted

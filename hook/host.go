@@ -19,7 +19,7 @@ type Host interface {
 	LinkMTU(name string) (mtu int, ok bool, err error)
 	// LinkMAC returns the MAC of a link; ok is false when there is none of that name.
 	LinkMAC(name string) (mac string, ok bool, err error)
-	// FindLink returns the name that a link of a kind and with a MAC has now; empty if there is none.
+	// FindLink returns the name that a link of a kind and with a MAC has now, as netns.FindLink; empty if there is none.
 	FindLink(name, kind, mac string) (string, error)
 	// FindBridge returns a bridge; ok is false when there is none of that name.
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)

@@ -14,14 +14,7 @@ import (
 )
 
 // checkSubnets refuses networks that would give the host an address in a subnet that another link of it has.
-func (p *plan) checkSubnets(host Host) error {
-	if !slices.ContainsFunc(p.added, func(a planned) bool { return len(a.network.HostAddresses()) > 0 }) {
-		return nil
-	}
-	links, err := host.Interfaces()
-	if err != nil {
-		return err
-	}
+func (p *plan) checkSubnets(links []netns.Interface) error {
 	for _, added := range p.added {
 		for _, conflict := range SubnetConflicts(added.network, links) {
 			if !conflict.Exists {

@@ -22,13 +22,13 @@ func TestFindEnd(t *testing.T) {
 		want string
 		err  error
 	}{
-		"not renamed": {&fakeHost{links: map[string]bool{"veth1": true}, interfaces: tap}, "veth1", nil},
+		"not renamed": {&fakeHost{links: map[string]bool{"veth00000001": true}, interfaces: tap}, "veth00000001", nil},
 		"renamed":     {&fakeHost{interfaces: tap}, "tap1", nil},
 		"gone":        {&fakeHost{}, "", nil},
 		"not listed":  {&fakeHost{unlisted: failed}, "", failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := findEnd(test.host, &types.Interface{Name: "veth1", Mac: "02:00:00:00:00:0a"})
+			got, err := findEnd(test.host, &types.Interface{Name: "veth00000001", Mac: "02:00:00:00:00:0a"})
 			if !errors.Is(err, test.err) || got != test.want {
 				t.Errorf("%q, %v, want %q, %v", got, err, test.want, test.err)
 			}

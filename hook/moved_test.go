@@ -18,7 +18,7 @@ func TestNotReattachedWithoutProof(t *testing.T) {
 		change func(result string) string
 	}{
 		"no pair":              {"ipvlan", nil},
-		"the network's bridge": {`{"type": "bridge", "bridge": "host0"}`, nil},
+		"the network's bridge": {`{"type": "bridge", "bridge": "veth0000000a"}`, nil},
 		"no MAC":               {"bridge", func(r string) string { return strings.ReplaceAll(r, "02:00:00:00:00:99", "") }},
 		"no interfaces":        {"bridge", func(r string) string { return strings.ReplaceAll(r, `"interfaces"`, `"others"`) }},
 		"another interface":    {"bridge", func(r string) string { return strings.ReplaceAll(r, `"net1"`, `"net2"`) }},

@@ -96,9 +96,6 @@ func (e *Engine) fill(p *plan, r Request, elements []selection.Element, batch st
 	if err := p.checkAddresses(e.config.Host); err != nil {
 		return err
 	}
-	if err := p.checkSubnets(e.config.Host); err != nil {
-		return err
-	}
 	if batch == setupBatch {
 		if p.allocation.DNS, err = e.selectDNS(r, p); err != nil {
 			return err

@@ -249,8 +249,8 @@ func TestNotReattached(t *testing.T) {
 			ns.interfaces = append(ns.interfaces, netns.Interface{Name: "macvtap0", Link: 7})
 		}, "macvtap0 is on net1"},
 		"in another namespace": {func(m *memory, ns *fakeNamespace) {
-			ns.interfaces, m.host.links = nil, map[string]bool{"host0": true}
-		}, "the host has its end host0 of net1"},
+			ns.interfaces, m.host.links = nil, map[string]bool{"veth0000000a": true}
+		}, "the host has its end veth0000000a of net1"},
 		"in another namespace, with its end renamed": {func(m *memory, ns *fakeNamespace) {
 			ns.interfaces, m.host.interfaces = nil, []netns.Interface{{Name: "tap0", Kind: "veth", MAC: "02:00:00:00:00:99"}}
 		}, "the host has its end tap0 of net1"},

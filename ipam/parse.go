@@ -7,14 +7,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // The values of what a configuration does not have.
@@ -70,10 +72,10 @@ func Parse(config []byte) (*Config, error) {
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&d)
 	if err == nil && decoder.More() {
-		err = io.ErrUnexpectedEOF
+		err = errors.New("want one JSON object, and nothing after it")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: ipam: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, strictjson.Text{Path: "ipam", Line: 1, Data: config}.Located(err))
 	}
 	c := &Config{
 		Pool: d.Pool, Probe: d.Probe, Sticky: d.Sticky, MaxReservedPerJob: d.MaxReservedPerJob, MaxBlocks: d.MaxBlocks,

@@ -102,7 +102,7 @@ var ownKeys = []string{
 func decodeConf(data []byte) (*conf, error) {
 	c := &conf{timeout: time.Minute}
 	if err := json.Unmarshal(data, c); err != nil {
-		return c, refuse(types.ErrDecodingFailure, err.Error())
+		return c, refuse(types.ErrDecodingFailure, strictjson.Text{Path: "stdin", Line: 1, Data: data}.Located(err).Error())
 	}
 	return c, nil
 }

@@ -32,7 +32,7 @@ func TestReadConf(t *testing.T) {
 	for text, word := range map[string]string{
 		`{"stateDir": "/s", "timeout": "never"}`: "timeout",
 		`{"stateDir": "/s", "timeout": 5}`:       "timeout",
-		`{"stateDir": "/s", "networks": `:        "unexpected end",
+		`{"stateDir": "/s", "networks": `:        "stdin:1:31: invalid JSON: the text ends",
 	} {
 		c, warning, err := readConf([]byte(text), false)
 		if err != nil || warning == nil || !strings.Contains(warning.Error(), word) || c.timeout != time.Minute {

@@ -14,6 +14,8 @@ type Local struct {
 	Subnet netip.Prefix
 	// By is the interface of the host that its packets come from: Pairs for those of the plugin ptp. Empty: not known.
 	By string
+	// Publishes is whether ports of the host lead to it.
+	Publishes bool
 	// HasFirewall is whether the plugin firewall accepts its packets: in the rules of iptables, or in firewalld.
 	HasFirewall bool
 	// IPTables is the kind of iptables that the host's programs use, nft or legacy. Empty: not known.
@@ -38,18 +40,20 @@ func (f *Facts) Outward(n Local) []Obstacle {
 			continue
 		}
 		for _, chain := range s.forward {
-			p := &packet{source: inside, destination: outside, from: by, to: []string{""}, notTo: by}
-			v, text := s.decide(chain, p)
-			if v != dropped || p.mayBeAccepted || n.accepts(s, chain) {
+			text, out := s.drops(chain, &packet{source: inside, destination: outside, from: by, to: []string{""}, notTo: by})
+			inText, in := s.drops(chain, &packet{source: outside, destination: inside, to: []string{by}, isTranslated: true})
+			out = out && !n.accepts(s, chain)
+			o := Obstacle{Subject: s.name, IsWarning: true, Fix: s.open(chain, n.Subnet)}
+			switch {
+			case out:
+				o.Problem = fmt.Sprintf("%s drops forwarded packets: allocations of %s reach nothing outside their bridge", text, n.Subnet)
+				if in {
+					o.Problem += ", and published ports do not answer"
+				}
+			case in && n.Publishes:
+				o.Problem = fmt.Sprintf("%s drops what comes to published ports: those of %s do not answer other hosts", inText, n.Subnet)
+			default:
 				continue
-			}
-			o := Obstacle{
-				Subject: s.name, IsWarning: true, Fix: s.open(chain, n.Subnet),
-				Problem: fmt.Sprintf("%s drops forwarded packets: allocations of %s reach nothing outside their bridge", text, n.Subnet),
-			}
-			back := &packet{source: outside, destination: inside, to: []string{by}, isTranslated: true}
-			if v, _ := s.decide(chain, back); v == dropped && !back.mayBeAccepted {
-				o.Problem += ", and published ports do not answer"
 			}
 			found = append(found, o)
 		}
@@ -63,8 +67,14 @@ func (f *Facts) Outward(n Local) []Obstacle {
 	return found
 }
 
-// accepts is whether a chain is that in which the plugin firewall has its rules, or may be: there they come first. What
-// chains of others drop, they do not accept.
+// drops is whether a chain drops a packet for certain, and what of it does.
+func (s *ruleset) drops(chain string, p *packet) (text string, certain bool) {
+	v, text := s.decide(chain, p)
+	return text, v == dropped && !p.mayBeAccepted
+}
+
+// accepts is whether a chain is that in which the plugin firewall has its rules, or may be: there they come first, and accept
+// what its addresses send. What chains of others drop, they do not accept, nor new connections to published ports.
 func (n *Local) accepts(s *ruleset, chain string) bool {
 	if !n.HasFirewall || chain != forwardChain || !s.isIPTables && s.kind == "" {
 		return false

@@ -41,6 +41,29 @@ func TestOutward(t *testing.T) {
 	}
 }
 
+// TestInward: what comes to published ports is dropped, also where what allocations send is accepted, as by the plugin firewall.
+func TestInward(t *testing.T) {
+	for rules, drops := range map[string]bool{
+		":FORWARD ACCEPT [0:0]": false,
+		":FORWARD ACCEPT [0:0]\n-A FORWARD -d 10.88.0.0/24 -j DROP":                                                      true,
+		":FORWARD ACCEPT [0:0]\n-A FORWARD -o web0 -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP":                 true,
+		":FORWARD ACCEPT [0:0]\n-A FORWARD -m conntrack --ctstate DNAT -j ACCEPT\n-A FORWARD -d 10.88.0.0/24 -j DROP":    false,
+		":FORWARD ACCEPT [0:0]\n-A FORWARD -d 10.88.0.0/24 -p udp -j DROP":                                               false,
+		":FORWARD DROP [0:0]\n:CNI-FORWARD - [0:0]\n-A FORWARD -j CNI-FORWARD\n-A CNI-FORWARD -s 10.88.0.5/32 -j ACCEPT": true,
+		":FORWARD DROP [0:0]\n-A FORWARD -d 10.88.0.0/24 -j ACCEPT":                                                      false,
+	} {
+		f := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "iptables", Text: "*filter\n" + rules + "\nCOMMIT\n"})}}
+		local := Local{Subnet: webSubnets["ip"], By: "web0", Publishes: true, HasFirewall: true}
+		found := f.Outward(local)
+		if len(found) > 0 != drops || drops && !strings.Contains(found[0].Problem, "drops what comes to published ports") {
+			t.Errorf("%s: %+v, want an obstacle: %t", rules, found, drops)
+		}
+		if local.Publishes = false; len(f.Outward(local)) > 0 {
+			t.Errorf("%s: is an obstacle without published ports", rules)
+		}
+	}
+}
+
 // TestOutwardFix: the commands let pass what allocations send, and what comes back.
 func TestOutwardFix(t *testing.T) {
 	table, err := parseNftables(table{"inet", "mine"}, []byte(`{"nftables": [{"chain": {"family": "inet", "table": "mine", "name": "fwd", "hook": "forward", "policy": "drop"}}]}`))

@@ -49,13 +49,14 @@ func HasLinkNamed(name string) (bool, error) {
 
 // FindLink returns the name that a link of the caller's namespace has now, which is of the given kind and, unless
 // mac is empty, has that MAC; empty if there is none. The name on record is the first guess. An operator may have changed
-// it, and then the only link of that kind with the MAC is the one: some programs give many links the same.
+// it, and then the only link of that kind with the MAC is the one, if it had the name that CNI plugins give: a bridge may have
+// the MAC of a neighbour's pair, and some programs give many links the same.
 func FindLink(name, kind, mac string) (string, error) {
 	link, err := findLink(name, kind, mac)
 	if err != nil || link != nil {
 		return name, err
 	}
-	if mac == "" {
+	if mac == "" || !IsPluginVeth(name) {
 		return "", nil
 	}
 	links, err := Whole(netlink.LinkList)

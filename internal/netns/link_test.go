@@ -11,7 +11,7 @@ import (
 )
 
 // TestRootFindLink: the kind and the MAC have to be those of the link, in upper or lower case. With a MAC that only one
-// link has, the name is a hint.
+// link has, a name of CNI plugins is a hint.
 func TestRootFindLink(t *testing.T) {
 	roottest.Require(t)
 	ip(t, "link add has0 address 02:00:00:00:00:ab type veth peer name has1")
@@ -25,11 +25,12 @@ func TestRootFindLink(t *testing.T) {
 		{"has0", "veth", "02:00:00:00:00:ac", ""},
 		{"has0", "bridge", "", ""},
 		{"has2", "veth", "", ""},
-		{"has2", "veth", "02:00:00:00:00:AB", "has0"},
-		{"has1", "veth", "02:00:00:00:00:ab", "has0"},
-		{"has2", "bridge", "02:00:00:00:00:ab", ""},
+		{"veth0123abcd", "veth", "02:00:00:00:00:AB", "has0"},
+		{"has2", "veth", "02:00:00:00:00:ab", ""},
+		{"has1", "veth", "02:00:00:00:00:ab", ""},
+		{"veth0123abcd", "bridge", "02:00:00:00:00:ab", ""},
 		{"two0", "veth", "02:00:00:00:00:ad", "two0"},
-		{"two2", "veth", "02:00:00:00:00:ad", ""},
+		{"veth0123abcd", "veth", "02:00:00:00:00:ad", ""},
 	} {
 		if got, err := netns.FindLink(test.name, test.kind, test.mac); err != nil || got != test.want {
 			t.Errorf("%+v: %q, %v", test, got, err)

@@ -93,11 +93,11 @@ func isRenamed(a state.Attachment, i netns.Interface) bool {
 	return false
 }
 
-// hasMaster tells whether the interface of an attachment is made on a master, and has no end on the host.
 func (s recordedStatus) hasAddressOf(i netns.Interface) bool {
 	return slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return slices.Contains(s.Addresses, p) })
 }
 
+// hasMaster tells whether the interface of an attachment is made on a master, and has no end on the host.
 func hasMaster(a state.Attachment) bool {
 	list, err := recordedList(a)
 	return err == nil && len(list.Plugins) > 0 && slices.Contains(innerMasterPlugins, list.Plugins[0].Network.Type)

@@ -20,27 +20,27 @@ import (
 // than most of what is tested.
 type Listing struct {
 	testing.TB
-	handle *netlink.Handle
-	links  map[int]netlink.Link
+	handle  *netlink.Handle
+	byIndex map[int]netlink.Link
 }
 
 // List opens the namespace of that name, or this one if the name is empty.
 func List(t testing.TB, name string) *Listing {
 	t.Helper()
-	l := &Listing{TB: t, handle: &netlink.Handle{}, links: map[int]netlink.Link{}}
+	l := &Listing{TB: t, handle: &netlink.Handle{}, byIndex: map[int]netlink.Link{}}
 	if name != "" {
 		ns, err := vishns.GetFromName(name)
 		if err != nil {
 			t.Fatalf("the namespace %s: %v", name, err)
 		}
-		defer ns.Close()
+		defer ns.Close() //nolint:errcheck // the test does not need it
 		if l.handle, err = netlink.NewHandleAt(ns, unix.NETLINK_ROUTE); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(l.handle.Close)
 	}
 	for _, link := range dump(l, l.handle.LinkList) {
-		l.links[link.Attrs().Index] = link
+		l.byIndex[link.Attrs().Index] = link
 	}
 	return l
 }
@@ -56,16 +56,16 @@ func dump[T any](t testing.TB, list func() ([]T, error)) []T {
 
 // name of a link; a link may go between two questions.
 func (l *Listing) name(index int) string {
-	if link, ok := l.links[index]; ok {
+	if link, ok := l.byIndex[index]; ok {
 		return link.Attrs().Name
 	}
 	return fmt.Sprint("index ", index)
 }
 
-// Links lists interfaces without what the kernel makes up: indexes and MACs.
-func (l *Listing) Links() string {
+// links lists interfaces without what the kernel makes up: indexes and MACs.
+func (l *Listing) links() string {
 	var lines []string
-	for _, link := range l.links {
+	for _, link := range l.byIndex {
 		a := link.Attrs()
 		master := ""
 		if a.MasterIndex != 0 {
@@ -137,8 +137,8 @@ func (l *Listing) Rules(family int) string {
 	return strings.Join(lines, "\n")
 }
 
-// Queues lists the queueing disciplines.
-func (l *Listing) Queues() string {
+// queues lists the queueing disciplines.
+func (l *Listing) queues() string {
 	var lines []string
 	for _, q := range dump(l, func() ([]netlink.Qdisc, error) { return l.handle.QdiscList(nil) }) {
 		a := q.Attrs()

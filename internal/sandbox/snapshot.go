@@ -31,11 +31,11 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	var b strings.Builder
 	section := func(name, text string) { fmt.Fprintf(&b, "== %s\n%s\n", name, strings.TrimSpace(text)) }
 	host := List(t, "")
-	section("links", host.Links())
+	section("links", host.links())
 	section("ip addresses", host.Addresses())
 	section("ip routes", host.Routes(unix.AF_INET, unix.RT_TABLE_MAIN))
 	section("ip rules", host.Rules(unix.AF_INET))
-	section("tc queues", host.Queues())
+	section("tc queues", host.queues())
 	for _, command := range packetFilters(t) {
 		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
 	}

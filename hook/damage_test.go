@@ -135,6 +135,44 @@ func TestLostIsNotDone(t *testing.T) {
 	}
 }
 
+// TestLostIsNotRetried: a teardown that failed, and whose record was then damaged so that no attachment is left, is not due
+// for ever: each call of allocnet would start a process that fails.
+func TestLostIsNotRetried(t *testing.T) {
+	boot, err := state.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := fakeEngine(t, nil)
+	damage(t, e, state.Allocation{ID: "a", Mode: state.ModeSetup, Digest: "d", Netns: "/nowhere", BootID: boot}, false, nil)
+	l, err := e.store.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.AddPending(); err != nil {
+		t.Fatal(err)
+	}
+	l.Unlock()
+	path := filepath.Join(e.config.StateDir, "allocations", "a", "journal")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ReplaceAll(data, []byte(`"batch"`), []byte(`"bunch"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := e.RetryPending(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if pending, err := e.store.Pending(); err != nil || len(pending) > 0 {
+		t.Errorf("still due: %v, %v", pending, err)
+	}
+	if e.RetryDue() {
+		t.Error("a retry is due after three")
+	}
+}
+
 func attachAgain(t *testing.T, e *Engine) error {
 	_, err := e.Setup(t.Context(), Request{ID: "a", Networks: []selection.Element{{Name: "n"}}})
 	return err

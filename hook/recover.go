@@ -46,6 +46,9 @@ func (e *Engine) teardownIf(ctx context.Context, id string, wanted func(*operati
 	if o.hasRecord() && !wanted(o) {
 		return nil
 	}
+	if o.isLost() { // no retry removes it
+		return o.lock.ClearPending()
+	}
 	o.reason = ReasonPending
 	torn, err := o.recoverInterrupted(ctx)
 	if torn || err != nil || len(o.record.Damaged) > 0 || slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return a.Phase == state.Pending }) {

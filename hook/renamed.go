@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -43,7 +44,7 @@ func (o *operation) removeRenamed(a state.Attachment) error {
 // removeMovedAway removes an attachment's interface that a task has moved to another namespace, as that of a container in the
 // allocation: it would use its address on when the next attachment has it. Only one that has the address is it, because
 // others may have its MAC, which may be that of the master or of the configuration.
-func (o *operation) removeMovedAway(a state.Attachment, path string) error {
+func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, path string) error {
 	seen, err := readStatus(a)
 	if err != nil || seen.MAC == "" { // nothing tells which one it is
 		return nil //nolint:nilerr // as above
@@ -57,23 +58,39 @@ func (o *operation) removeMovedAway(a state.Attachment, path string) error {
 	}
 	found, err := o.config.Namespaces.HavingMAC(seen.MAC, since)
 	for _, ns := range found {
-		err = errors.Join(err, o.removeHolder(ns, a, seen), ns.Close())
+		err = errors.Join(err, o.removeHolder(ctx, ns, a, seen), ns.Close())
 	}
 	return err
 }
 
-func (o *operation) removeHolder(ns Namespace, a state.Attachment, seen recordedStatus) error {
+func (o *operation) removeHolder(ctx context.Context, ns Namespace, a state.Attachment, seen recordedStatus) error {
 	present, err := ns.Interfaces()
-	if err != nil || ns.ID() == o.record.Allocation.NetnsID {
+	if err != nil {
 		return err
 	}
-	for _, i := range present {
-		if i.LinkOutside && i.MAC == seen.MAC && seen.hasAddressOf(i) {
-			o.attachmentLog(a).Info("removing the interface, which was moved to another namespace", "name", i.Name, "netns", ns.ID())
-			return ns.RemoveInterface(i.Name)
+	at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.LinkOutside && i.MAC == seen.MAC && seen.hasAddressOf(i) })
+	if at < 0 {
+		return nil
+	}
+	if recorded, err := o.isRecorded(ctx, ns); recorded || err != nil {
+		return err
+	}
+	o.attachmentLog(a).Info("removing the interface, which was moved to another namespace", "name", present[at].Name, "netns", ns.ID())
+	return ns.RemoveInterface(present[at].Name)
+}
+
+// isRecorded tells whether a namespace is, or may be, that of an allocation: what it has may have the MAC of the same
+// master, and the same address in another VLAN, or since it was freed.
+func (o *operation) isRecorded(ctx context.Context, ns Namespace) (bool, error) {
+	for record, err := range o.store.List(ctx) {
+		if err != nil {
+			return false, err
+		}
+		if record.Allocation.NetnsID == ns.ID() || len(record.Damaged) > 0 && record.Allocation.NetnsID == "" {
+			return true, nil
 		}
 	}
-	return nil
+	return false, ctx.Err()
 }
 
 // isRenamed tells whether an interface of another name is the attachment's: one whose master is outside of the namespace, with

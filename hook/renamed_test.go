@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -94,5 +95,36 @@ func TestMovedAwayIsRemoved(t *testing.T) {
 		if len(inner.interfaces) != 2 || indexOf(inner.interfaces, "inner0") >= 0 || m.namespaces.handles != 0 {
 			t.Errorf("namespace gone %t: left %+v, want the two others; %d namespaces are open", gone, inner.interfaces, m.namespaces.handles)
 		}
+	}
+}
+
+// TestNeighbourIsNotMovedAway: interfaces of two VLANs, or of two masters with one MAC, may have the same MAC and the same address, as may
+// one that has got the address of an unfinished teardown. What is in the namespace of another allocation stays.
+func TestNeighbourIsNotMovedAway(t *testing.T) {
+	m := newMemory(t, nil)
+	m.host.links = map[string]bool{"up0": true}
+	var made []*Allocation
+	for i, id := range []string{"a", "b"} {
+		network := "lan" + id
+		m.network(t, network, fmt.Sprintf(`{"type": "vlan", "master": "up0", "vlanId": %d}`, 10+i), "vlan")
+		a, err := m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: network, Interface: "lan0"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, a)
+	}
+	own, other := m.namespaces.at[made[0].Netns], m.namespaces.at[made[1].Netns]
+	same := &other.interfaces[indexOf(other.interfaces, "lan0")]
+	of := own.interfaces[indexOf(own.interfaces, "lan0")]
+	same.MAC, same.Addresses, same.Kind, same.LinkOutside = of.MAC, of.Addresses, "vlan", true
+	other.kept = true
+	if err := m.namespaces.Remove(made[0].Netns); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Teardown(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if indexOf(other.interfaces, "lan0") < 0 {
+		t.Errorf("the teardown of a has removed the interface of b: left %+v", other.interfaces)
 	}
 }

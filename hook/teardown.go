@@ -245,7 +245,7 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 		}
 	}
 	if is != isPresent && hasMaster(*a) {
-		if err := o.removeMovedAway(*a, path); err != nil {
+		if err := o.removeMovedAway(ctx, *a, path); err != nil {
 			return nil, o.failure("detach", *a, a.Attempts, err)
 		}
 	}

@@ -194,6 +194,25 @@ func TestRootHavingMAC(t *testing.T) {
 	}
 }
 
+// TestRootHavingMACMoved: a link that has gone to another namespace since the host was searched is found there.
+func TestRootHavingMACMoved(t *testing.T) {
+	roottest.Require(t)
+	const mac = "02:00:00:00:77:02"
+	path, inner := create(t, "outer"), create(t, "inner")
+	sandbox.Run(t, "ip", "-n", "outer", "link", "add", "lan0", "address", mac, "type", "veth", "peer", "name", "lan1")
+	var f netns.Finder
+	early := time.Now().Add(-time.Hour)
+	found, err := f.HavingMAC(mac, early)
+	if err != nil || len(found) != 1 || found[0].ID() != openNamespace(t, path).ID() || found[0].Close() != nil {
+		t.Fatalf("%v, %v", found, err)
+	}
+	sandbox.Run(t, "ip", "-n", "outer", "link", "set", "lan0", "netns", "inner")
+	found, err = f.HavingMAC(mac, early)
+	if err != nil || len(found) != 1 || found[0].ID() != openNamespace(t, inner).ID() || found[0].Close() != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
 // TestRootHidden: a mount that another one hides is an error, as nothing leads to its namespace.
 func TestRootHidden(t *testing.T) {
 	roottest.Require(t)

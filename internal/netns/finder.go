@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // Finder finds namespaces by what refers to them. The zero value is usable, also concurrently.
@@ -54,21 +56,49 @@ func (f *Finder) Find(id string, since time.Time) (*Namespace, error) {
 
 // HavingMAC opens the namespaces, but the caller's, that have an interface with a MAC since a time, as far as Find finds
 // them. What could not be looked into is no error.
-func (f *Finder) HavingMAC(mac string, since time.Time) (found []*Namespace, err error) {
+func (f *Finder) HavingMAC(mac string, since time.Time) ([]*Namespace, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.searchSince(since)
-	for _, id := range f.byMAC[mac] {
-		switch n, failed := Open(f.paths[id]); {
-		case failed == nil && n.ID() == id:
-			found = append(found, n)
-		case failed == nil:
-			_ = n.Close() // it has ended
-		case !errors.Is(failed, ErrMissing):
-			err = errors.Join(err, failed)
-		}
+	searched := f.searchSince(since)
+	found, moved, err := f.openHaving(mac)
+	if !moved || searched {
+		return found, err
 	}
+	for _, n := range found {
+		_ = n.Close() // found again
+	}
+	f.search() // unlike a namespace, an interface may be elsewhere by now
+	found, _, err = f.openHaving(mac)
 	return found, err
+}
+
+// openHaving opens the namespaces that had a MAC in the last search. Moved is whether one of them has it no more.
+func (f *Finder) openHaving(mac string) (found []*Namespace, moved bool, err error) {
+	for _, id := range f.byMAC[mac] {
+		n, failed := Open(f.paths[id])
+		if errors.Is(failed, ErrMissing) {
+			moved = true
+			continue
+		}
+		has := false
+		if failed == nil && n.ID() == id {
+			has, failed = n.hasMAC(mac)
+		}
+		if has {
+			found = append(found, n)
+			continue
+		}
+		if n != nil {
+			_ = n.Close() // it is not wanted
+		}
+		moved, err = true, errors.Join(err, failed)
+	}
+	return found, moved, err
+}
+
+func (n *Namespace) hasMAC(mac string) (bool, error) {
+	links, err := Whole(n.link.LinkList)
+	return slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().HardwareAddr.String() == mac }), err
 }
 
 // searchSince searches unless a search after a time is known.

@@ -228,26 +228,29 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killAnywhere lets allocnet run to its end once, and kills it at instants that are spread over as long as that
-// took. If it ends before it is killed, the machine is less busy by now: the same instant again.
+// killAnywhere lets allocnet run to its end once, and kills it at instants that are spread over as long as that took, until it
+// ends before it is killed. If that is too early, because the machine is less busy by now, it begins again.
 func (h *host) killAnywhere(prepare func(), args []string, then func(when string)) {
 	h.t.Helper()
-	instants := 25
+	instants := time.Duration(25)
 	if testing.Short() {
 		instants = 10
 	}
 	prepare()
 	_, length := h.killAfter(time.Hour, args...)
 	then("not killed")
-	for kills := 0; kills < instants; {
+	kills := 0
+	for wait := time.Duration(0); ; wait += max(length/instants, time.Millisecond) {
 		prepare()
-		wait := length * time.Duration(kills) / time.Duration(instants)
 		killed, took := h.killAfter(wait, args...)
 		then(fmt.Sprintf("killed after %v of %v", wait, length))
-		if killed {
+		switch {
+		case killed:
 			kills++
-		} else {
-			length = took
+		case kills >= 5:
+			return
+		default:
+			wait, length = 0, took
 		}
 	}
 }

@@ -15,60 +15,103 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
+// removeStray removes an attachment's interface that a task has renamed, or moved to another namespace. Path is that of the
+// allocation's namespace; empty if that is gone.
+func (o *operation) removeStray(ctx context.Context, a state.Attachment, path string) error {
+	if path != "" {
+		if hasMAC, err := o.removeRenamed(a); hasMAC || err != nil {
+			return err
+		}
+	}
+	return o.removeMovedAway(ctx, a, path)
+}
+
 // removeRenamed removes an attachment's interface that a task has renamed: plugins report success when there is none of the
-// name, and give its address to the next attachment, while this one goes on using it.
-func (o *operation) removeRenamed(a state.Attachment) error {
+// name, and give its address to the next attachment, while this one goes on using it. It tells whether the namespace has
+// one with a link outside and the recorded MAC.
+func (o *operation) removeRenamed(a state.Attachment) (hasMAC bool, err error) {
 	ns, err := o.namespace()
 	if errors.Is(err, netns.ErrMissing) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	present, err := ns.Interfaces()
 	if err != nil {
-		return err
+		return false, err
+	}
+	seen, err := readStatus(a)
+	if err != nil {
+		return false, nil //nolint:nilerr // nothing tells which one it is
 	}
 	for _, i := range present {
+		hasMAC = hasMAC || i.LinkOutside && strings.EqualFold(i.MAC, seen.MAC)
 		if !isRenamed(a, i) || o.isAttached(i) {
 			continue
 		}
 		o.attachmentLog(a).Info("removing the interface, which was renamed", "name", i.Name)
 		if err := ns.RemoveInterface(i.Name); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return hasMAC, nil
 }
 
-// removeMovedAway removes an attachment's interface that a task has moved to another namespace, as that of a container in the
-// allocation: it would use its address on when the next attachment has it. Only one that has the address is it, because
-// others may have its MAC, which may be that of the master or of the configuration.
+// removeMovedAway removes an attachment's macvlan that a task has moved to another namespace, as that of a container in the
+// allocation: it would use its address on when the next attachment has it. MAC, address and master together tell it from what
+// other programs have. The kinds vlan and ipvlan have the MAC of their master, which tells nothing.
 func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, path string) error {
 	seen, err := readStatus(a)
-	if err != nil || seen.MAC == "" { // nothing tells which one it is
-		return nil //nolint:nilerr // as above
+	if err != nil || seen.MAC == "" {
+		return nil //nolint:nilerr // nothing tells which one it is
 	}
 	if past, err := o.record.Allocation.IsOfEarlierBoot(); past || err != nil {
+		return err
+	}
+	master, err := o.macvlanMaster(a)
+	if master == 0 {
 		return err
 	}
 	since := time.Now()
 	if path == "" { // many may be gone, and one search serves them
 		since = o.record.Allocation.Created
 	}
-	found, err := o.config.Namespaces.HavingMAC(seen.MAC, since)
+	is := func(i netns.Interface) bool {
+		return i.Kind == "macvlan" && i.LinkOutside && i.Link == master && strings.EqualFold(i.MAC, seen.MAC) && seen.hasAddressOf(i)
+	}
+	found, err := o.config.Namespaces.HavingMAC(strings.ToLower(seen.MAC), since)
 	for _, ns := range found {
-		err = errors.Join(err, o.removeHolder(ctx, ns, a, seen), ns.Close())
+		err = errors.Join(err, o.removeHolder(ctx, ns, a, is), ns.Close())
 	}
 	return err
 }
 
-func (o *operation) removeHolder(ctx context.Context, ns Namespace, a state.Attachment, seen recordedStatus) error {
+// macvlanMaster returns the index of the link of the host on which the plugin macvlan has made the interface; 0 if it is
+// another plugin, or there is no such link.
+func (o *operation) macvlanMaster(a state.Attachment) (int, error) {
+	list, err := recordedList(a)
+	if err != nil || len(list.Plugins) == 0 {
+		return 0, nil //nolint:nilerr // nothing tells which one it is
+	}
+	conf, err := decodePlugin(list.Plugins[0])
+	if err != nil || conf.Type != "macvlan" || conf.LinkInContainer {
+		return 0, nil //nolint:nilerr // as above
+	}
+	links, err := o.config.Host.Interfaces()
+	at := slices.IndexFunc(links, func(i netns.Interface) bool { return i.Name == conf.Master })
+	if at < 0 {
+		return 0, err
+	}
+	return links[at].Index, nil
+}
+
+func (o *operation) removeHolder(ctx context.Context, ns Namespace, a state.Attachment, is func(netns.Interface) bool) error {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(present, func(i netns.Interface) bool { return i.LinkOutside && i.MAC == seen.MAC && seen.hasAddressOf(i) })
+	at := slices.IndexFunc(present, is)
 	if at < 0 {
 		return nil
 	}
@@ -79,8 +122,8 @@ func (o *operation) removeHolder(ctx context.Context, ns Namespace, a state.Atta
 	return ns.RemoveInterface(present[at].Name)
 }
 
-// isRecorded tells whether a namespace is, or may be, that of an allocation: what it has may have the MAC of the same
-// master, and the same address in another VLAN, or since it was freed.
+// isRecorded tells whether a namespace is, or may be, that of an allocation: what it has may have the MAC that both
+// configure, and the address since it was freed.
 func (o *operation) isRecorded(ctx context.Context, ns Namespace) (bool, error) {
 	for record, err := range o.store.List(ctx) {
 		if err != nil {

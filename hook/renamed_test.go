@@ -4,7 +4,6 @@
 package hook
 
 import (
-	"fmt"
 	"net/netip"
 	"testing"
 
@@ -59,72 +58,86 @@ func TestRenamedIsRemoved(t *testing.T) {
 	}
 }
 
-// TestMovedAwayIsRemoved: so it does in another namespace to which a task has moved it, whether its own is there still. Others that
-// have only the MAC or only the address stay.
+// movedAway is an allocation of which a task has moved a macvlan to another namespace, as inner0.
+type movedAway struct {
+	*memory
+	own, inner *fakeNamespace
+	// moved is the interface, without the name.
+	moved netns.Interface
+}
+
+func newMovedAway(t *testing.T) *movedAway {
+	t.Helper()
+	m := &movedAway{memory: newMemory(t, nil)}
+	m.host.links = map[string]bool{"up0": true}
+	m.host.interfaces = []netns.Interface{{Name: "other0", Index: 6}, {Name: "up0", Index: 7}}
+	m.network(t, "lan", `{"type": "macvlan", "master": "up0"}`, "macvlan")
+	a, err := m.Setup(t.Context(), Request{ID: "a", Networks: []selection.Element{{Name: "lan", Interface: "lan0"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.own, m.inner = m.namespaces.at[a.Netns], m.namespaces.make()
+	m.inner.kept = true
+	m.moved = m.own.interfaces[indexOf(m.own.interfaces, "lan0")]
+	m.moved.Kind, m.moved.LinkOutside, m.moved.Link = "macvlan", true, 7
+	m.namespaces.removeInterface(a.Netns, "lan0")
+	m.add(m.inner, "inner0", func(*netns.Interface) {})
+	return m
+}
+
+func (m *movedAway) add(to *fakeNamespace, name string, change func(*netns.Interface)) {
+	i := m.moved
+	i.Name = name
+	change(&i)
+	to.interfaces = append(to.interfaces, i)
+}
+
+// TestMovedAwayIsRemoved: so it does in another namespace to which a task has moved it, whether its own is there still, and has
+// another interface of its name. Others that have a part of what tells it stay, as they may be of other programs.
 func TestMovedAwayIsRemoved(t *testing.T) {
-	for _, gone := range []bool{false, true} {
-		m := newMemory(t, nil)
-		m.host.links = map[string]bool{"up0": true}
-		m.network(t, "lan", `{"type": "macvlan", "master": "up0"}`, "macvlan")
-		a, err := m.Setup(t.Context(), Request{ID: "a", Networks: []selection.Element{{Name: "lan", Interface: "lan0"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ns := m.namespaces.at[a.Netns]
-		at := indexOf(ns.interfaces, "lan0")
-		moved := ns.interfaces[at]
-		moved.Name, moved.LinkOutside = "inner0", true
-		m.namespaces.removeInterface(a.Netns, "lan0")
-		inner := m.namespaces.make()
-		inner.kept = true
-		for _, i := range []struct {
-			name, mac string
-			addresses []netip.Prefix
-		}{{"inner0", moved.MAC, moved.Addresses}, {"mac0", moved.MAC, nil}, {"address0", "02:00:00:00:00:99", moved.Addresses}} {
-			moved.Name, moved.MAC, moved.Addresses = i.name, i.mac, i.addresses
-			inner.interfaces = append(inner.interfaces, moved)
-		}
-		if gone {
-			if err := m.namespaces.Remove(a.Netns); err != nil {
+	for name, prepare := range map[string]func(*movedAway) error{
+		"its namespace is there": func(*movedAway) error { return nil },
+		"its namespace is gone":  func(m *movedAway) error { return m.namespaces.Remove(m.own.path) },
+		"another one has its name": func(m *movedAway) error {
+			m.add(m.own, "lan0", func(i *netns.Interface) { i.Kind, i.MAC, i.Addresses = "veth", "02:00:00:00:00:98", nil })
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMovedAway(t)
+			m.add(m.inner, "without the address", func(i *netns.Interface) { i.Addresses = nil })
+			m.add(m.inner, "with another MAC", func(i *netns.Interface) { i.MAC = "02:00:00:00:00:99" })
+			m.add(m.inner, "on another master", func(i *netns.Interface) { i.Link = 6 })
+			m.add(m.inner, "of another kind", func(i *netns.Interface) { i.Kind = "ipvlan" })
+			m.add(m.inner, "of the namespace", func(i *netns.Interface) { i.LinkOutside = false })
+			if err := prepare(m); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if err := m.Teardown(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		if len(inner.interfaces) != 2 || indexOf(inner.interfaces, "inner0") >= 0 || m.namespaces.handles != 0 {
-			t.Errorf("namespace gone %t: left %+v, want the two others; %d namespaces are open", gone, inner.interfaces, m.namespaces.handles)
-		}
+			if err := m.Teardown(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			if len(m.inner.interfaces) != 5 || indexOf(m.inner.interfaces, "inner0") >= 0 || m.namespaces.handles != 0 {
+				t.Errorf("left %+v, want the five others; %d namespaces are open", m.inner.interfaces, m.namespaces.handles)
+			}
+		})
 	}
 }
 
-// TestNeighbourIsNotMovedAway: interfaces of two VLANs, or of two masters with one MAC, may have the same MAC and the same address, as may
-// one that has got the address of an unfinished teardown. What is in the namespace of another allocation stays.
+// TestNeighbourIsNotMovedAway: the next allocation with a configured MAC may have got the address of an unfinished teardown. What
+// is in its namespace stays.
 func TestNeighbourIsNotMovedAway(t *testing.T) {
-	m := newMemory(t, nil)
-	m.host.links = map[string]bool{"up0": true}
-	var made []*Allocation
-	for i, id := range []string{"a", "b"} {
-		network := "lan" + id
-		m.network(t, network, fmt.Sprintf(`{"type": "vlan", "master": "up0", "vlanId": %d}`, 10+i), "vlan")
-		a, err := m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: network, Interface: "lan0"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		made = append(made, a)
-	}
-	own, other := m.namespaces.at[made[0].Netns], m.namespaces.at[made[1].Netns]
-	same := &other.interfaces[indexOf(other.interfaces, "lan0")]
-	of := own.interfaces[indexOf(own.interfaces, "lan0")]
-	same.MAC, same.Addresses, same.Kind, same.LinkOutside = of.MAC, of.Addresses, "vlan", true
-	other.kept = true
-	if err := m.namespaces.Remove(made[0].Netns); err != nil {
+	m := newMovedAway(t)
+	b, err := m.Setup(t.Context(), Request{ID: "b", Networks: []selection.Element{{Name: "lan", Interface: "lan0"}}})
+	if err != nil {
 		t.Fatal(err)
 	}
+	neighbour := m.namespaces.at[b.Netns]
+	neighbour.kept = true
+	m.add(neighbour, "same0", func(*netns.Interface) {})
 	if err := m.Teardown(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if indexOf(other.interfaces, "lan0") < 0 {
-		t.Errorf("the teardown of a has removed the interface of b: left %+v", other.interfaces)
+	if indexOf(neighbour.interfaces, "same0") < 0 || indexOf(m.inner.interfaces, "inner0") >= 0 {
+		t.Errorf("the neighbour has %+v, want same0, and the inner namespace %+v, want nothing", neighbour.interfaces, m.inner.interfaces)
 	}
 }

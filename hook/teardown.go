@@ -239,13 +239,8 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, is absence) (*chain, error) {
 	a.Attempts++
 	o.removeSourceRoutes(*a, path)
-	if path != "" && hasMaster(*a) {
-		if err := o.removeRenamed(*a); err != nil {
-			return nil, o.failure("detach", *a, a.Attempts, err)
-		}
-	}
-	if is != isPresent && hasMaster(*a) {
-		if err := o.removeMovedAway(ctx, *a, path); err != nil {
+	if hasMaster(*a) {
+		if err := o.removeStray(ctx, *a, path); err != nil {
 			return nil, o.failure("detach", *a, a.Attempts, err)
 		}
 	}

@@ -86,7 +86,7 @@ func (l *Listing) Addresses() string {
 		}
 		// Whether another host has the address is found out in time, if it is asked.
 		flags := a.Flags &^ (unix.IFA_F_TENTATIVE | unix.IFA_F_NODAD)
-		line := fmt.Sprintf("%s %s scope %s flags %#x", l.name(a.LinkIndex), a.IPNet, netlink.Scope(a.Scope), flags)
+		line := fmt.Sprintf("%s %s label %q scope %s flags %#x", l.name(a.LinkIndex), a.IPNet, a.Label, netlink.Scope(a.Scope), flags)
 		if a.Peer != nil {
 			line += " peer " + a.Peer.String()
 		}
@@ -132,7 +132,8 @@ func (l *Listing) Routes(family, table int) string {
 func (l *Listing) Rules(family int) string {
 	var lines []string
 	for _, r := range dump(l, func() ([]netlink.Rule, error) { return l.handle.RuleList(family) }) {
-		lines = append(lines, fmt.Sprintf("%s mark %d iif %q oif %q inverted %t", r, r.Mark, r.IifName, r.OifName, r.Invert))
+		lines = append(lines, fmt.Sprintf("%s type %d tos %d mark %d iif %q oif %q inverted %t suppressed %d",
+			r, r.Type, r.Tos, r.Mark, r.IifName, r.OifName, r.Invert, r.SuppressPrefixlen))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -85,7 +85,11 @@ func TestVerify(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := fakeEngine(t, func(c *Config) { c.CallTimeout = time.Second })
+			e := fakeEngine(t, func(c *Config) {
+				if test.check.Hang {
+					c.CallTimeout = time.Second
+				}
+			})
 			e.pause = func(context.Context, time.Duration) error { return nil }
 			if test.check.FailTimes > 0 {
 				test.check.Counter = filepath.Join(t.TempDir(), "counter")

@@ -7,6 +7,7 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -309,7 +310,7 @@ func (h *host) dial(name, from, to string) connection {
 	h.Helper()
 	c := connection{name: name}
 	h.within(from, func() (err error) {
-		c.Conn, err = net.DialTimeout("tcp", to, 5*time.Second)
+		c.Conn, err = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: -1}).Dial("tcp", to)
 		return err
 	})
 	h.Cleanup(func() { _ = c.Close() })
@@ -341,6 +342,21 @@ func (h *host) requireAlive(c connection) {
 	}
 	if _, err := c.Read(buffer); err != nil {
 		h.Fatalf("connection %s: %v", c.name, err)
+	}
+	h.acknowledge(c)
+}
+
+// acknowledge sends what acknowledges the last byte now: where rules of NAT are gone for a moment, the host itself answers a
+// later packet, and ends the connection.
+func (h *host) acknowledge(c connection) {
+	h.Helper()
+	raw, err := c.Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		h.Fatal(err)
+	}
+	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1) })
+	if err := errors.Join(failed, err); err != nil {
+		h.Fatal(err)
 	}
 }
 

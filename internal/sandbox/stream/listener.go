@@ -11,12 +11,12 @@ import (
 )
 
 // Listen accepts TCP connections in the network namespace at a path, and returns each byte, until
-// the test ends.
+// the test ends. It sends no packet by itself.
 func Listen(t testing.TB, path, address string) {
 	t.Helper()
 	var listener net.Listener
 	within(t, path, func() (err error) {
-		listener, err = net.Listen("tcp", address)
+		listener, err = (&net.ListenConfig{KeepAlive: -1}).Listen(t.Context(), "tcp", address)
 		return err
 	})
 	t.Cleanup(func() { _ = listener.Close() })

@@ -73,7 +73,7 @@ func (c *Collector) examine(ctx context.Context, scope Scope, live Live) (*Repor
 		return nil, nil, err
 	}
 	if scope.Forget {
-		records.forgotten = scope.Allocation
+		records.forget(scope.Allocation)
 	}
 	decisions, doubt, err := plan(found, records, live, scope.Allocation)
 	if err != nil {

@@ -148,7 +148,7 @@ func (w *witness) of(id string) evidence {
 		listed: w.live(id), ended: w.records.ended[id], home: w.homes[id], used: w.used(id),
 		recent: w.recent[id], proof: w.proofs[id] || id == w.dead,
 	}
-	if r, known := w.records.allocations[id]; known && (!r.lost || id != w.records.forgotten) {
+	if r, known := w.records.allocations[id]; known {
 		e.recorded = &r
 	}
 	if w.found.unseen != nil {

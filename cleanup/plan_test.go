@@ -45,19 +45,23 @@ func TestPlan(t *testing.T) {
 			}},
 		"damaged, and forgotten": {objects: []Object{lease}, leaked: true, why: "no allocation of that ID",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
-				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged", lost: true}, "a"
+				r.allocations["a"] = recordedAllocation{unknown: "damaged", lost: true}
+				r.forget("a")
 			}},
 		"damaged with an attachment, and forgotten": {objects: []Object{lease}, why: "unknown whether its allocation lives: damaged",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
-				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged"}, "a"
+				r.allocations["a"] = recordedAllocation{unknown: "damaged"}
+				r.forget("a")
 			}},
 		"damaged, and another one is forgotten": {objects: []Object{lease}, why: "unknown whether its allocation lives: damaged",
 			change: func(_ *scanResult, r *recordSet, _ map[string]string) {
-				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged", lost: true}, "b"
+				r.allocations["a"] = recordedAllocation{unknown: "damaged", lost: true}
+				r.forget("b")
 			}},
 		"damaged, and forgotten while a namespace has the address": {objects: []Object{lease}, why: "10.0.0.2 is in use in /proc/7/ns/net",
 			change: func(f *scanResult, r *recordSet, _ map[string]string) {
-				r.allocations["a"], r.forgotten = recordedAllocation{unknown: "damaged", lost: true}, "a"
+				r.allocations["a"] = recordedAllocation{unknown: "damaged", lost: true}
+				r.forget("a")
 				f.places = []netns.Place{{Path: "/proc/7/ns/net", Inode: 7, Addresses: address("10.0.0.2")}}
 			}},
 		"liveness evidence": {objects: []Object{lease}, why: "namespace /run/netns/a",

@@ -44,8 +44,6 @@ type recordSet struct {
 	// ended are the allocations whose records were removed during the scan: what it found
 	// of them may be gone. Nil: none.
 	ended map[string]bool
-	// forgotten is the allocation whose record does not count if it is lost. Empty: none.
-	forgotten string
 	// grace keeps allocations with objects that are younger: another program that is
 	// about to attach has a lease first. Zero: no grace period.
 	grace time.Duration
@@ -154,6 +152,13 @@ func (c *Collector) records(ctx context.Context, before []string) (recordSet, er
 		r.ended[id] = !known
 	}
 	return r, nil
+}
+
+// forget has an allocation whose record is lost count as one that is not on record.
+func (r recordSet) forget(id string) {
+	if r.allocations[id].lost {
+		delete(r.allocations, id)
+	}
 }
 
 // recorded tells whether an allocation on record is live: its set-up is complete and

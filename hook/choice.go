@@ -64,10 +64,9 @@ func (p *plan) checkAddresses(host Host) error {
 		return err
 	}
 	if chooses {
-		err = p.checkChosen(links)
-	}
-	if err != nil {
-		return err
+		if err := p.checkChosen(links); err != nil {
+			return err
+		}
 	}
 	return p.checkSubnets(links)
 }

@@ -18,18 +18,25 @@ import (
 // removeStray removes an attachment's interface that a task has renamed, or moved to another namespace. Path is that of the
 // allocation's namespace; empty if that is gone.
 func (o *operation) removeStray(ctx context.Context, a state.Attachment, path string) error {
+	seen, err := readStatus(a)
+	if err != nil { // nothing tells which one it is
+		seen = recordedStatus{}
+	}
 	if path != "" {
-		if hasMAC, err := o.removeRenamed(a); hasMAC || err != nil {
+		if hasMAC, err := o.removeRenamed(a, seen); hasMAC || err != nil {
 			return err
 		}
 	}
-	return o.removeMovedAway(ctx, a, path)
+	if seen.MAC == "" {
+		return nil
+	}
+	return o.removeMovedAway(ctx, a, seen, path)
 }
 
 // removeRenamed removes an attachment's interface that a task has renamed: plugins report success when there is none of the
 // name, and give its address to the next attachment, while this one goes on using it. It tells whether the namespace has
 // one with a link outside and the recorded MAC.
-func (o *operation) removeRenamed(a state.Attachment) (hasMAC bool, err error) {
+func (o *operation) removeRenamed(a state.Attachment, seen recordedStatus) (hasMAC bool, err error) {
 	ns, err := o.namespace()
 	if errors.Is(err, netns.ErrMissing) {
 		return false, nil
@@ -41,13 +48,9 @@ func (o *operation) removeRenamed(a state.Attachment) (hasMAC bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	seen, err := readStatus(a)
-	if err != nil {
-		return false, nil //nolint:nilerr // nothing tells which one it is
-	}
 	for _, i := range present {
 		hasMAC = hasMAC || i.LinkOutside && strings.EqualFold(i.MAC, seen.MAC)
-		if !isRenamed(a, i) || o.isAttached(i) {
+		if !seen.isRenamed(a.Interface, i) || o.isAttached(i) {
 			continue
 		}
 		o.attachmentLog(a).Info("removing the interface, which was renamed", "name", i.Name)
@@ -61,11 +64,7 @@ func (o *operation) removeRenamed(a state.Attachment) (hasMAC bool, err error) {
 // removeMovedAway removes an attachment's macvlan that a task has moved to another namespace, as that of a container in the
 // allocation: it would use its address on when the next attachment has it. MAC, address and master together tell it from what
 // other programs have. The kinds vlan and ipvlan have the MAC of their master, which tells nothing.
-func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, path string) error {
-	seen, err := readStatus(a)
-	if err != nil || seen.MAC == "" {
-		return nil //nolint:nilerr // nothing tells which one it is
-	}
+func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, seen recordedStatus, path string) error {
 	if past, err := o.record.Allocation.IsOfEarlierBoot(); past || err != nil {
 		return err
 	}
@@ -136,17 +135,17 @@ func (o *operation) isRecorded(ctx context.Context, ns Namespace) (bool, error) 
 	return false, ctx.Err()
 }
 
-// isRenamed tells whether an interface of another name is the attachment's: one whose master is outside of the namespace, with
-// the recorded MAC or, of a kind that has its master's MAC, a recorded address. The pair of a veth is known by its end on the host.
-func isRenamed(a state.Attachment, i netns.Interface) bool {
-	seen, err := readStatus(a)
-	if err != nil || i.Name == a.Interface || !i.LinkOutside {
+// isRenamed tells whether an interface is the attachment's under another name than the recorded one: it has its master outside
+// of the namespace, and the recorded MAC or, of a kind that has its master's MAC, a recorded address. The pair of a veth is
+// known by its end on the host.
+func (s recordedStatus) isRenamed(recorded string, i netns.Interface) bool {
+	if i.Name == recorded || !i.LinkOutside {
 		return false
 	}
-	hasAddress := seen.hasAddressOf(i)
+	hasAddress := s.hasAddressOf(i)
 	switch i.Kind {
 	case "macvlan":
-		return hasAddress || seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC)
+		return hasAddress || s.MAC != "" && strings.EqualFold(s.MAC, i.MAC)
 	case "ipvlan", "vlan":
 		return hasAddress
 	}

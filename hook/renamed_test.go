@@ -15,6 +15,10 @@ import (
 // TestIsRenamed: what a task has renamed is known by its MAC or its address; what a task has made is not the attachment's.
 func TestIsRenamed(t *testing.T) {
 	a := state.Attachment{Interface: "eth0", Status: []byte(`{"mac": "02:00:00:00:00:01", "addresses": ["192.0.2.9/24"]}`)}
+	seen, err := readStatus(a)
+	if err != nil {
+		t.Fatal(err)
+	}
 	own, other := []netip.Prefix{netip.MustParsePrefix("192.0.2.9/24")}, []netip.Prefix{netip.MustParsePrefix("192.0.2.8/24")}
 	for name, test := range map[string]struct {
 		i    netns.Interface
@@ -31,7 +35,7 @@ func TestIsRenamed(t *testing.T) {
 		"vlan by its address":    {netns.Interface{Name: "lan0", Kind: "vlan", LinkOutside: true, Addresses: own}, true},
 		"a pair":                 {netns.Interface{Name: "lan0", Kind: "veth", LinkOutside: true, MAC: "02:00:00:00:00:01", Addresses: own}, false},
 	} {
-		if got := isRenamed(a, test.i); got != test.want {
+		if got := seen.isRenamed(a.Interface, test.i); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

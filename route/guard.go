@@ -90,11 +90,16 @@ func (g *guard) signature() string {
 
 // listGuards reads the signatures of all guards. What cannot be read counts as missing: to make it tells why.
 func (s *socket) listGuards(to *snapshot, _ string) error {
-	to.guards, _ = guards()
+	all, _ := guards()
+	to.guards = map[string]string{}
+	for device, comments := range all {
+		to.guards[device] = fmt.Sprint(comments)
+	}
 	return nil
 }
 
-func guards() (map[string]string, error) {
+// guards returns the comments of the rules of all guards, by the device, in the order of their chains.
+func guards() (map[string][][]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return nil, err
@@ -103,7 +108,7 @@ func guards() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{}
+	all := map[string][][]string{}
 	for _, t := range tables {
 		device, ours := strings.CutPrefix(t.Name, tablePrefix)
 		if !ours {
@@ -119,7 +124,7 @@ func guards() (map[string]string, error) {
 			}
 			comments = append(comments, texts)
 		}
-		all[device] = fmt.Sprint(comments)
+		all[device] = comments
 	}
 	return all, nil
 }
@@ -127,8 +132,7 @@ func guards() (map[string]string, error) {
 // IsGuarded is whether something drops what allocations send to the VXLAN of a device.
 func IsGuarded(device string) (bool, error) {
 	all, err := guards()
-	have, isThere := all[device]
-	return isThere && !strings.HasPrefix(have, "[[]"), err // the first chain has rules
+	return len(all[device]) > 0 && len(all[device][0]) > 0, err // the first chain is that of allocations
 }
 
 // doGuard replaces the table in one transaction, or removes it.

@@ -102,7 +102,7 @@ func (l *Listing) Addresses() string {
 	return strings.Join(lines, "\n")
 }
 
-// Routes lists the routes of a table; those of IPv6 without what the kernel adds to each link.
+// Routes lists the routes of a table.
 func (l *Listing) Routes(family, table int) string {
 	var lines []string
 	for _, r := range dump(l, func() ([]netlink.Route, error) {

@@ -36,7 +36,9 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	section("ip routes", host.Routes(unix.AF_INET, unix.RT_TABLE_MAIN))
 	section("ip rules", host.Rules(unix.AF_INET))
 	section("tc queues", host.queues())
-	for _, command := range packetFilters(t) {
+	ruleset := Run(t, "nft", "list", "ruleset")
+	section("nft list ruleset", volatile.ReplaceAllString(ruleset, ""))
+	for _, command := range iptablesListings("\n" + ruleset) {
 		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
 	}
 	for _, dir := range append([]string{"/var/lib", "/run/cni", "/run/netns", "/etc/netns"}, dirs...) {
@@ -46,16 +48,13 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	return b.String()
 }
 
-// packetFilters returns the commands that list the rules of those systems that have a table: the others list nothing.
-func packetFilters(t testing.TB) []string {
-	t.Helper()
-	commands := []string{"nft list ruleset"}
-	tables := Run(t, "nft", "list", "tables")
+// iptablesListings returns the commands that list the rules of those iptables that have a table: the others list nothing.
+func iptablesListings(ruleset string) (commands []string) {
 	for _, family := range []struct{ nft, program, legacy string }{
-		{"table ip ", "iptables", "/proc/thread-self/net/ip_tables_names"},
-		{"table ip6 ", "ip6tables", "/proc/thread-self/net/ip6_tables_names"},
+		{"\ntable ip ", "iptables", "/proc/thread-self/net/ip_tables_names"},
+		{"\ntable ip6 ", "ip6tables", "/proc/thread-self/net/ip6_tables_names"},
 	} {
-		if strings.Contains(tables, family.nft) {
+		if strings.Contains(ruleset, family.nft) {
 			commands = append(commands, family.program+"-nft-save")
 		}
 		if names, err := os.ReadFile(family.legacy); len(names) != 0 || err != nil {

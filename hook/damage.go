@@ -4,7 +4,6 @@
 package hook
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -138,7 +137,7 @@ func (o *operation) loadFromCache() error {
 	for _, c := range cached {
 		o.loadAttachmentFromCache(c)
 	}
-	slices.SortStableFunc(o.record.Attachments, func(a, b state.Attachment) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(o.record.Attachments, state.ByIndex)
 	for _, a := range o.record.Attachments {
 		o.loadAllocationFromCache(readMarker(a.ConfList).Allocation)
 	}

@@ -131,8 +131,8 @@ func (r *Record) apply(path string, lines [][]byte) error {
 	for _, a := range attachments {
 		r.Attachments = append(r.Attachments, a)
 	}
-	slices.SortFunc(r.Attachments, byIndex)
-	slices.SortFunc(deleted, byIndex)
+	slices.SortFunc(r.Attachments, ByIndex)
+	slices.SortFunc(deleted, ByIndex)
 	for _, a := range slices.Backward(deleted) { // the newest first, in whichever order DEL ended
 		r.Allocation.PreviousRoutes = append(r.Allocation.PreviousRoutes, a.PreviousRoutes...)
 	}
@@ -170,7 +170,8 @@ func (r *Record) endRoutes(iface string, attachments map[string]Attachment, dele
 	}
 }
 
-func byIndex(a, b Attachment) int {
+// ByIndex orders attachments as they were set up.
+func ByIndex(a, b Attachment) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Interface, b.Interface))
 }
 

@@ -6,8 +6,10 @@ package hook
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
+	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -58,5 +60,27 @@ func TestKeepsSetupWithoutAttachments(t *testing.T) {
 	}
 	if status, err := e.Status(t.Context(), "a"); err != nil {
 		t.Errorf("after Release: %+v, %v, want it on record", status, err)
+	}
+}
+
+// TestForget drops the record of a dead allocation also if its plugin and forced cleanup fail.
+func TestForget(t *testing.T) {
+	e := fakeEngine(t, func(c *Config) {
+		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
+			return slices.Repeat([]error{errors.New("busy")}, len(left))
+		})
+	})
+	failing := fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 100, Msg: "broken"}}})
+	record(t, e, "a", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, ConfList: failing})
+	if err := e.TearDownDead(t.Context(), "a"); err == nil || errors.Is(err, ErrAlive) {
+		t.Fatalf("TearDownDead: %v, want what cannot be removed", err)
+	}
+	for range 2 {
+		if err := e.Forget(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := e.Status(t.Context(), "a"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("on record: %v", err)
 	}
 }

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,41 @@ func (e *Engine) tearDownIfDead(ctx context.Context, id string) error {
 	return o.teardown(ctx)
 }
 
+// Forget is TearDownDead for leftovers that nothing can remove: the record goes also if an object of
+// it cannot be removed, or no attachment of it can be read. A damaged file is kept. An allocation that
+// is not dead is refused, in the same moment: it may have been set up since the caller looked.
+func (e *Engine) Forget(ctx context.Context, id string) error {
+	started := time.Now()
+	err := e.forgetIfDead(ctx, id)
+	e.reportDetach(id, started, err)
+	return err
+}
+
+func (e *Engine) forgetIfDead(ctx context.Context, id string) error {
+	o, err := e.begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer o.end()
+	if !o.isLost() {
+		if err := o.alive(); err != nil {
+			return err
+		}
+		if err = o.teardown(ctx); err == nil {
+			return nil
+		}
+		o.log.Warn("the record is dropped although not all of it was removed", "error", err)
+	} else if path, err := o.namespacePath(); path != "" || err != nil {
+		return cmp.Or(err, o.inUse(path))
+	}
+	o.setDamageAside()
+	return o.lock.Clear()
+}
+
 // alive returns why the allocation does not count as dead.
 func (o *operation) alive() error {
-	id := o.record.Allocation.ID
 	if o.isUnknown() {
-		return errdefs.As(errdefs.Refused, fmt.Errorf("allocation %s %w: %w", id, ErrAlive, o.damagedRecord(nil)))
+		return errdefs.As(errdefs.Refused, fmt.Errorf("allocation %s %w: %w", o.record.Allocation.ID, ErrAlive, o.damagedRecord(nil)))
 	}
 	recorded := o.hasRecord()
 	if err := o.loadFromCache(); err != nil {
@@ -71,21 +102,14 @@ func (o *operation) alive() error {
 		return err
 	}
 	if path != "" && (o.isSetUp() || !recorded) {
-		return fmt.Errorf("allocation %s %w: its namespace %s exists: to tear it down anyway: allocnet detach %s", id, ErrAlive, path, id)
+		return o.inUse(path)
 	}
 	return nil
 }
 
-// Forget removes the record of an allocation and no object of it, for leftovers that
-// nothing can remove. A damaged file is kept. An unknown allocation is not an error.
-func (e *Engine) Forget(ctx context.Context, id string) error {
-	o, err := e.begin(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer o.end()
-	o.setDamageAside()
-	return o.lock.Clear()
+func (o *operation) inUse(path string) error {
+	id := o.record.Allocation.ID
+	return fmt.Errorf("allocation %s %w: its namespace %s exists: to tear it down anyway: allocnet detach %s", id, ErrAlive, path, id)
 }
 
 // teardown removes the attachments of the record, or of libcni's cache where the record

@@ -73,14 +73,13 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if err != nil {
 		return err
 	}
-	failed := engine.TearDownDead(ctx, id)
-	var damaged *hook.DamagedRecordError
-	lost := errors.As(failed, &damaged) && damaged.Lost
-	if errors.Is(failed, hook.ErrAlive) && !lost { // set up since the examination
-		return failed
+	remove := engine.TearDownDead
+	if forget {
+		remove = engine.Forget
 	}
-	if failed != nil && forget {
-		failed = engine.Forget(ctx, id)
+	failed := remove(ctx, id)
+	if errors.Is(failed, hook.ErrAlive) { // set up since the examination
+		return failed
 	}
 	report, err := collector.Collect(ctx, cleanup.Scope{Allocation: id}, cleanup.NoneLive)
 	end()

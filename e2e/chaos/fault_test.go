@@ -6,9 +6,9 @@ package chaos
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,15 +78,15 @@ func TestBusy(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	output := bufio.NewScanner(stderr)
-	for output.Scan() && !strings.Contains(output.Text(), "trying again") {
+	var lines []string
+	for output := bufio.NewScanner(stderr); output.Scan(); { // until it has ended
+		lines = append(lines, output.Text())
+		if strings.Contains(output.Text(), "trying again") { // in the pause after the first attempt
+			_ = writer.Close() // after the second one it is closed
+		}
 	}
-	if err := writer.Close(); err != nil { // in the pause after the first attempt
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, stderr) // until it has ended
-	if err := cmd.Wait(); err != nil || !strings.Contains(output.Text(), "trying again") {
-		t.Errorf("the second attempt: %v: %s", err, output.Text())
+	if err := cmd.Wait(); err != nil || !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "trying again") }) {
+		t.Errorf("the second attempt: %v: %s", err, lines)
 	}
 
 	writer = busy()

@@ -129,6 +129,12 @@ func span(c *cluster.Cluster) error {
 		return err
 	}
 	say("The way from c1 to the others")
+	if err := awaitUntil("the other hosts reply", func() error { // each is asked every 15 s
+		_, err := c.Clients[0].Run("allocnet", "cluster", "status")
+		return err
+	}); err != nil {
+		return err
+	}
 	if err := run(c, "c1", "allocnet", "cluster", "status"); err != nil {
 		return err
 	}

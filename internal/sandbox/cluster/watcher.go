@@ -28,10 +28,16 @@ type Watcher struct {
 	done   chan struct{}
 
 	mu sync.Mutex
-	// current are the hardware addresses that have answered in this round, and last those of
-	// the round before.
-	current, last map[netip.Addr]map[string]bool
+	// current are the addresses that were answered for in this round, and last those of the round before.
+	current, last map[netip.Addr]bool
+	holders       map[netip.Addr]*holder
 	duplicates    []string
+}
+
+// holder is the hardware address that answered last for an address, and those that did before it.
+type holder struct {
+	now    string
+	former map[string]bool
 }
 
 // Watch starts a watcher.
@@ -44,7 +50,7 @@ func (c *Cluster) Watch(subnet netip.Prefix) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{socket: socket, link: link, subnet: subnet, done: make(chan struct{}), current: map[netip.Addr]map[string]bool{}}
+	w := &Watcher{socket: socket, link: link, subnet: subnet, done: make(chan struct{}), current: map[netip.Addr]bool{}, holders: map[netip.Addr]*holder{}}
 	wait := unix.NsecToTimeval(round.Nanoseconds())
 	err = errors.Join(
 		unix.Bind(socket, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ARP), Ifindex: link.Index}),
@@ -78,7 +84,7 @@ func (w *Watcher) ask() {
 		case <-time.After(round):
 		}
 		w.mu.Lock()
-		w.last, w.current = w.current, map[netip.Addr]map[string]bool{}
+		w.last, w.current = w.current, map[netip.Addr]bool{}
 		w.mu.Unlock()
 	}
 }
@@ -109,21 +115,26 @@ func (w *Watcher) listen() {
 	}
 }
 
-// answered notes who has an address. Two in one round are a duplicate: an address that
-// moves is unused for longer than a round.
+// answered notes who has an address. One that answers again after another is a duplicate: an address that moves
+// is answered for by the new holder alone from then on, however soon it moves.
 func (w *Watcher) answered(a netip.Addr, hardware string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.current[a] == nil {
-		w.current[a] = map[string]bool{}
-	}
-	w.current[a][hardware] = true
-	if len(w.current[a]) > 1 {
-		w.duplicates = append(w.duplicates, fmt.Sprintf("%s: %s has %v", time.Now().Format(time.TimeOnly), a, w.current[a]))
+	w.current[a] = true
+	h := w.holders[a]
+	switch {
+	case h == nil:
+		w.holders[a] = &holder{hardware, map[string]bool{}}
+	case h.now == hardware:
+	case h.former[hardware]:
+		w.duplicates = append(w.duplicates, fmt.Sprintf("%s: %s has %s and %s", time.Now().Format(time.TimeOnly), a, h.now, hardware))
+		fallthrough
+	default:
+		h.former[h.now], h.now = true, hardware
 	}
 }
 
-// Duplicates are the addresses that two have answered for in one round, with times.
+// Duplicates are the addresses that two have answered for in turn, with times.
 func (w *Watcher) Duplicates() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,11 +146,8 @@ func (w *Watcher) Answering() map[netip.Addr]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := map[netip.Addr]bool{}
-	for _, part := range []map[netip.Addr]map[string]bool{w.current, w.last} {
-		for a := range maps.Keys(part) {
-			found[a] = true
-		}
-	}
+	maps.Copy(found, w.current)
+	maps.Copy(found, w.last)
 	return found
 }
 

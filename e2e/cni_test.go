@@ -151,7 +151,11 @@ func inside(t *testing.T, c *libcni.RuntimeConf) []string {
 // TestConformance goes through the life of a container in every version of the
 // specification.
 func TestConformance(t *testing.T) {
-	for _, v := range version.VersionsStartingFrom("0.3.0").SupportedVersions() {
+	versions := version.VersionsStartingFrom("0.3.0").SupportedVersions()
+	if testing.Short() {
+		versions = []string{versions[0], "0.4.0", versions[len(versions)-1]} // 0.4.0 is the first with CHECK; the others are as one of these
+	}
+	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
 			h := newHost(t)
 			r := h.runtime(v, `"primary": "web", "networks": "peer"`)

@@ -95,10 +95,11 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	theirs := fmt.Sprintf(strangers, sha("nomad8b3a", 24), sha("nomad8b3a", 21))
 	restore(t, theirs)
 	t.Cleanup(func() { restore(t, undo(theirs)) })
-	crowd(20, 4, func(i int) {
+	alive := sandbox.Crowd(20)
+	crowd(alive, 4, func(i int) {
 		h.must("attach", fmt.Sprintf("alive-%d", i), "--primary", "web", "--networks", "storage,peer", "--publish", fmt.Sprint(7100+i, ":80"))
 	})
-	for i := range 20 {
+	for i := range alive {
 		h.loseRecordsOfOdd(i)
 	}
 	before := sandbox.Snapshot(t)
@@ -117,7 +118,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	}
 	h.must("gc")
 	sandbox.RequireSame(t, before)
-	for i := range 20 {
+	for i := range alive {
 		h.must("detach", fmt.Sprintf("alive-%d", i))
 	}
 }
@@ -278,7 +279,7 @@ func TestGCWhileAttaching(t *testing.T) {
 		}
 	}()
 	var inUse [8]sync.Mutex // of the IDs: a slow round may be overtaken by the next with its ID
-	crowd(200, 2, func(i int) {
+	crowd(sandbox.Crowd(200), 2, func(i int) {
 		n := i % 4
 		if i%2 == 0 {
 			n = i % 8

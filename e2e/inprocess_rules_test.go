@@ -112,11 +112,11 @@ func (c rulesCase) compare(t *testing.T) {
 	}
 	whole := []string{"ADD one", "ADD two", "CHECK one", "CHECK two", "DEL two", "DEL one", "DEL one"}
 	want := c.history(t, whole, turns(byReference, byReference))
-	compareHistory(t, "attached, checked and removed", want, c.history(t, whole, turns(inProcess, inProcess)))
 	compareHistory(t, "by turns", want, c.history(t, whole, turns(byReference, inProcess)))
-	if testing.Short() && c.name != mostRules {
+	if testing.Short() && c.name != mostRules { // what was removed was made by the other one in each case
 		return
 	}
+	compareHistory(t, "attached, checked and removed", want, c.history(t, whole, turns(inProcess, inProcess)))
 	compareHistory(t, "by turns, first in process", want, c.history(t, whole, turns(inProcess, byReference)))
 	verbs := []string{"CHECK one", "DEL one", "ADD one", "ADD one", "CHECK one", "DEL one"}
 	if c.randomCheck() {

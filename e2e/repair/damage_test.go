@@ -61,9 +61,21 @@ var damages = []damage{
 // backend of rules.
 func TestDamages(t *testing.T) {
 	t.Run("in process, iptables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "iptables", of("iptables", damages)) })
-	t.Run("plugins, nftables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "nftables", of("nftables", damages[:9])) })
-	t.Run("plugins, iptables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "iptables", of("iptables", ofRules())) })
-	t.Run("in process, nftables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "nftables", of("nftables", ofRules())) })
+	t.Run("plugins, nftables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "nftables", some(of("nftables", damages[:9]))) })
+	t.Run("plugins, iptables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "iptables", some(of("iptables", ofRules()))) })
+	t.Run("in process, nftables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "nftables", some(of("nftables", ofRules()))) })
+}
+
+// some are every second one with -short: another backend or executor has the others.
+func some(damages []damage) []damage {
+	if !testing.Short() {
+		return damages
+	}
+	var half []damage
+	for i := 1; i < len(damages); i += 2 { // the first is often no damage
+		half = append(half, damages[i])
+	}
+	return half
 }
 
 // of returns the damages that there are with a backend of rules.

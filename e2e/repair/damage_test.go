@@ -61,7 +61,9 @@ var damages = []damage{
 // backend of rules.
 func TestDamages(t *testing.T) {
 	t.Run("in process, iptables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "iptables", of("iptables", damages)) })
-	t.Run("plugins, nftables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "nftables", some(of("nftables", damages[:9]))) })
+	t.Run("plugins, nftables", func(t *testing.T) {
+		testDamages(t, hook.ExecutorPlugins, "nftables", some(of("nftables", damages[:9])))
+	})
 	t.Run("plugins, iptables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "iptables", some(of("iptables", ofRules()))) })
 	t.Run("in process, nftables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "nftables", some(of("nftables", ofRules()))) })
 }

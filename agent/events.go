@@ -112,6 +112,6 @@ func wireEvent(e event.Event) api.Event {
 		Version: e.Version, Index: e.Index, Time: e.Time, Operation: string(e.Operation), Outcome: string(e.Outcome),
 		Reason: string(e.Reason), Caller: e.Caller, Allocation: e.Allocation, Namespace: e.Namespace, Job: e.Job, Task: e.Task,
 		Networks: e.Networks, Interface: e.Interface, Attempts: e.Attempts, Objects: e.Objects, Missing: e.Missing,
-		RemovedBy: wireRemovers(e.RemovedBy), Seconds: e.Seconds, Error: e.Error,
+		RemovedBy: wireRemovers(e.RemovedBy), Pool: e.Pool, Seconds: e.Seconds, Error: e.Error,
 	}
 }

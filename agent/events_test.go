@@ -212,7 +212,7 @@ func TestWireEvent(t *testing.T) {
 	full := event.Event{
 		Version: 1, Index: 2, Time: time.Unix(1, 0).UTC(), Operation: "attach", Outcome: "done", Reason: "gc", Caller: "agent", Allocation: "a", Namespace: "n",
 		Job: "j", Task: "t", Networks: []string{"web"}, Interface: "eth0", Attempts: 3, Objects: 4, Missing: []string{"m"},
-		RemovedBy: []hook.Remover{{Name: "nft", PID: 6, Parent: "sh"}}, Seconds: 5.5, Error: "e",
+		RemovedBy: []hook.Remover{{Name: "nft", PID: 6, Parent: "sh"}}, Pool: "p", Seconds: 5.5, Error: "e",
 	}
 	requireFull(t, "event", reflect.ValueOf(full))
 	kept, sent := marshal(t, full), marshal(t, wireEvent(full))

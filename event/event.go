@@ -49,9 +49,15 @@ type Event struct {
 	RemovedBy []hook.Remover `json:"removedBy,omitempty"`
 	// Seconds is the time of all attempts and the pauses between them.
 	Seconds float64 `json:"seconds"`
+	// Pool is the pool of an event with OpPool.
+	Pool string `json:"pool,omitempty"`
 	// Error is empty when it succeeded.
 	Error string `json:"error,omitempty"`
 }
+
+// OpPool is a problem of a pool of allocnet-ipam that has begun (hook.Failed), or ended (hook.Done). Its Reason is the kind of
+// the problem.
+const OpPool hook.Op = "pool"
 
 // Took is Seconds as a duration.
 func (e Event) Took() time.Duration { return time.Duration(e.Seconds * float64(time.Second)) }
@@ -98,7 +104,7 @@ const (
 
 // bound shortens what callers choose.
 func (e *Event) bound() {
-	for _, name := range []*string{&e.Caller, &e.Allocation, &e.Namespace, &e.Job, &e.Task, &e.Interface} {
+	for _, name := range []*string{&e.Caller, &e.Pool, &e.Allocation, &e.Namespace, &e.Job, &e.Task, &e.Interface} {
 		*name = shorten(*name, maxName)
 	}
 	e.Networks, e.Missing = boundList(e.Networks, maxNetworks), boundList(e.Missing, maxMissing)

@@ -39,14 +39,25 @@ func NewRecorder(stateDir, caller string, log hclog.Logger) *Recorder {
 const retryAfter = 10 * time.Second
 
 // Observe keeps an observation as an event. It never fails its caller.
-func (r *Recorder) Observe(o hook.Observation) {
+func (r *Recorder) Observe(o hook.Observation) { r.keep(of(o, r.caller)) }
+
+// Pool keeps that a problem of a pool has begun, or has ended. It never fails its caller.
+func (r *Recorder) Pool(name, kind, problem string, ended bool) {
+	e := Event{Time: time.Now().UTC(), Operation: OpPool, Outcome: hook.Failed, Reason: hook.Reason(kind), Caller: r.caller, Pool: name, Error: plain(problem)}
+	if ended {
+		e.Outcome, e.Error = hook.Done, ""
+	}
+	r.keep(e)
+}
+
+func (r *Recorder) keep(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.failed.IsZero() && time.Since(r.failed) < retryAfter {
 		return
 	}
 	r.failed = time.Time{}
-	if err := r.ring.append(of(o, r.caller)); err != nil {
+	if err := r.ring.append(e); err != nil {
 		r.failed = time.Now()
 		r.log.Warn("events are not recorded for "+retryAfter.String(), "error", err)
 	}

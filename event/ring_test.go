@@ -294,6 +294,23 @@ func TestNotRecorded(t *testing.T) {
 	}
 }
 
+// TestPoolEvents: those of a pool have its name and the kind of the problem, and displace those of no other.
+func TestPoolEvents(t *testing.T) {
+	r := NewRecorder(t.TempDir(), "agent", hclog.NewNullLogger())
+	r.Pool("p", "twin", "a copy\nof this machine", false)
+	r.Pool("p", "twin", "", true)
+	var got []string
+	for _, e := range all(t, r.ring) {
+		got = append(got, fmt.Sprint(e.Operation, " ", e.Outcome, " ", e.Reason, " ", e.Pool, " ", e.Error))
+	}
+	if want := []string{"pool failed twin p a copy; of this machine", "pool done twin p "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if owner := ownerOf([]byte(`{"pool": "p"}`)).owner(); owner == ownerOf([]byte(`{}`)).owner() {
+		t.Errorf("the owner is %q, want one of its own", owner)
+	}
+}
+
 // TestRecorder: an event has what was observed.
 func TestRecorder(t *testing.T) {
 	dir := t.TempDir()

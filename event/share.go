@@ -15,6 +15,7 @@ type owned struct {
 	Allocation string `json:"allocation"`
 	Namespace  string `json:"namespace"`
 	Job        string `json:"job"`
+	Pool       string `json:"pool"`
 	line       []byte
 }
 
@@ -27,8 +28,11 @@ func ownerOf(line []byte) owned {
 	return o
 }
 
-// owner is the job, or else the allocation.
+// owner is the pool, the job, or else the allocation.
 func (o owned) owner() string {
+	if o.Pool != "" {
+		return "pool " + o.Pool
+	}
 	if o.Job == "" {
 		return "allocation " + o.Allocation
 	}

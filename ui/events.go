@@ -61,6 +61,7 @@ func eventsOf(all []api.Event) []event {
 var eventNames = map[string]string{
 	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
 	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
+	"pool failed": "pool problem", "pool done": "pool recovered",
 }
 
 func nameOf(e api.Event) string {

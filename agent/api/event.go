@@ -20,11 +20,11 @@ type Event struct {
 	// Index grows by one from event to event.
 	Index uint64    `json:"index"`
 	Time  time.Time `json:"time"`
-	// Operation is attach, retry, detach, cleanup or repair.
+	// Operation is attach, retry, detach, cleanup, repair or pool.
 	Operation string `json:"operation"`
 	// Outcome is done, failed or refused.
 	Outcome string `json:"outcome"`
-	// Reason is gc, pending, boot, rollback or reset; empty if the caller asked for it.
+	// Reason is gc, pending, boot, rollback or reset; empty if the caller asked for it. Of a pool it is the kind of its problem.
 	Reason string `json:"reason,omitempty"`
 	// Caller is the program or command that did it.
 	Caller     string `json:"caller"`
@@ -45,7 +45,9 @@ type Event struct {
 	RemovedBy []Remover `json:"removedBy,omitempty"`
 	// Seconds is the time of all attempts and the pauses between them.
 	Seconds float64 `json:"seconds"`
-	Error   string  `json:"error,omitempty"`
+	// Pool is that of an event with the operation pool.
+	Pool  string `json:"pool,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // EventQuery selects events. Empty fields select all.

@@ -14,6 +14,7 @@ import (
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/ipam"
@@ -26,6 +27,7 @@ func (d *Daemon) newPools() *pools.Pools {
 	if d.config.Hook == hook.NoOp {
 		return nil
 	}
+	recorder := event.NewRecorder(d.config.StateDir, "agent", d.log)
 	return pools.New(pools.Config{
 		Find:  d.findPools,
 		Open:  d.openPool,
@@ -36,7 +38,8 @@ func (d *Daemon) newPools() *pools.Pools {
 				d.span.Kick()
 			}
 		},
-		Logger: d.log.Named("ipam"),
+		Problem: func(pool string, p pools.Problem, ended bool) { recorder.Pool(pool, string(p.Kind), p.Text, ended) },
+		Logger:  d.log.Named("ipam"),
 	}, poolSettings(d.config.IPAM))
 }
 

@@ -55,6 +55,8 @@ type Config struct {
 	Used func() ([]netip.Addr, error)
 	// Changed is called after the kept pools may have changed. Nil: nothing is.
 	Changed func()
+	// Problem is called when a problem of a pool has begun, and when it has ended. Nil: nothing is.
+	Problem func(pool string, p Problem, ended bool)
 	// Logger gets a line for each failure that is new.
 	Logger hclog.Logger
 }
@@ -158,7 +160,7 @@ func (p *Pools) keep(ctx context.Context, c *ipam.Config) error {
 	if present != nil {
 		present.end()
 	}
-	k := &keeper{pool: opened, config: c, settings: settings, inUse: p.config.InUse, used: p.config.Used, log: p.config.Logger.With("pool", c.Pool)}
+	k := &keeper{pool: opened, config: c, settings: settings, inUse: p.config.InUse, used: p.config.Used, tellProblem: p.config.Problem, log: p.config.Logger.With("pool", c.Pool)}
 	k.start(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -100,6 +100,36 @@ func TestRecover(t *testing.T) {
 	})
 }
 
+// TestReports: each kind of problem is told once when it has begun, and once when it has ended, within a minute. One that is seen
+// once only is not.
+func TestReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		h := newTestHost(t, Settings{}, "a")
+		h.config.Problem = func(pool string, p Problem, ended bool) {
+			told = append(told, fmt.Sprint(pool, " ", p.Kind, " ", p.Text, " ", ended))
+		}
+		p := h.pools["a"]
+		h.run(t, func() {
+			time.Sleep(time.Minute)
+			p.fail("usage", ipam.ErrUnavailable)
+			time.Sleep(reportPause)
+			p.fail("usage", nil)
+			time.Sleep(time.Minute)
+			p.fail("maintain", fmt.Errorf("%w: node b", ipam.ErrTwin))
+			time.Sleep(time.Minute)
+			p.fail("verify", ipam.ErrUnavailable)
+			time.Sleep(time.Minute)
+			p.fail("maintain", nil)
+			time.Sleep(10 * time.Minute)
+		})
+		want := []string{"a twin " + ipam.ErrTwin.Error() + ": node b false", "a unavailable " + ipam.ErrUnavailable.Error() + " false", "a twin  true"}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
 // TestManual: the blocks of nodes that are gone are left alone.
 func TestManual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

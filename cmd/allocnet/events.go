@@ -25,7 +25,7 @@ the state directory, and needs no agent.
 Events: attached, attach retried, attach failed, attach refused, rolled back (removed
 because another attachment of the call failed), detached, detach failed, cleaned up
 (removed by force), cleanup failed, collected (by a garbage collection), repaired, repair
-failed.
+failed, pool problem, pool recovered.
 
 About the last 6,000 events are kept, in 2.5 MB. If one job causes too many, its own oldest
 ones are dropped first.
@@ -191,6 +191,9 @@ func (l *eventLines) remark(s string) error {
 // remarkOf is why an operation failed, else what it repaired, and who had removed it.
 func remarkOf(e event.Event) string {
 	remark := cmp.Or(e.Error, strings.Join(e.Missing, "; "))
+	if e.Operation == event.OpPool {
+		remark = strings.TrimSuffix(string(e.Reason)+": "+remark, ": ")
+	}
 	for _, r := range e.RemovedBy {
 		remark += "; rules of its chains removed by " + r.String()
 	}
@@ -201,6 +204,7 @@ func remarkOf(e event.Event) string {
 var eventNames = map[string]string{
 	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
 	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
+	"pool failed": "pool problem", "pool done": "pool recovered",
 }
 
 func eventName(e event.Event) (string, colour) {

@@ -41,8 +41,11 @@ func wrap(s string, width int) []string {
 	return lines
 }
 
-// networksOf names the networks of an event, with the interface of an attachment.
+// networksOf names the networks of an event, with the interface of an attachment, or its pool.
 func networksOf(e event.Event) string {
+	if e.Pool != "" {
+		return "pool " + e.Pool
+	}
 	s := strings.Join(e.Networks, ",")
 	if e.Interface != "" {
 		s += " " + e.Interface

@@ -116,6 +116,10 @@ func reports(m *cluster.Machine, text string) error {
 	metrics, _ := m.Run("curl", "--silent", "--unix-socket", "/run/allocnet/agent.sock", "http://agent/metrics")
 	doctor, _ := m.Run("allocnet", "doctor") // it has errors
 	check, _ := m.Run("allocnet", "ipam", "check")
+	events, err := m.Run("allocnet", "events")
+	if want := "pool " + cluster.Flat; err != nil || !strings.Contains(events, "pool problem") || !strings.Contains(events, want) {
+		return fmt.Errorf("no event of %s: %w: %s", want, err, events)
+	}
 	for where, output := range map[string]string{"/readyz": ready, "doctor": doctor, "ipam check": check} {
 		if !strings.Contains(output, text) {
 			return fmt.Errorf("%s says %s", where, output)

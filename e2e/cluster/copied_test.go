@@ -118,7 +118,7 @@ func reports(m *cluster.Machine, text string) error {
 	check, _ := m.Run("allocnet", "ipam", "check")
 	events, err := m.Run("allocnet", "events")
 	if want := "pool " + cluster.Flat; err != nil || !strings.Contains(events, "pool problem") || !strings.Contains(events, want) {
-		return fmt.Errorf("no event of %s: %w: %s", want, err, events)
+		return fmt.Errorf("no event of %s: %v: %s", want, err, events)
 	}
 	for where, output := range map[string]string{"/readyz": ready, "doctor": doctor, "ipam check": check} {
 		if !strings.Contains(output, text) {

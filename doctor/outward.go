@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/allocnet/allocnet/doctor/forwarding"
 	"github.com/allocnet/allocnet/hook"
@@ -16,6 +18,7 @@ import (
 // are too large for the host's interface, and ports that no packet reaches.
 func outward(r *Report, networks []network, f *forwarding.Facts) {
 	kind := hook.IPTables()
+	var found drops
 	for _, n := range networks {
 		largePackets(r, n, f.Underlay)
 		unreachedPorts(r, n)
@@ -31,9 +34,35 @@ func outward(r *Report, networks []network, f *forwarding.Facts) {
 			seen[a.Subnet] = true
 			l.Subnet = a.Subnet.Masked()
 			for _, o := range f.Outward(l) {
-				r.addWarning(o.Subject, fmt.Sprintf("network %q: %s", n.Name, o.Problem), o.Fix)
+				found.add(n.Name, o)
 			}
 		}
+	}
+	for _, d := range found {
+		r.addWarning(d.Subject, fmt.Sprintf("network %s: %s", strings.Join(d.networks, ", "), d.Problem), d.Fix)
+	}
+}
+
+// drop is what drops packets of networks, whose names are quoted. Fix has the commands for all of them.
+type drop struct {
+	forwarding.Obstacle
+	networks []string
+}
+
+type drops []drop
+
+// add adds the obstacle of a network, or the network to one that others have as well.
+func (d *drops) add(network string, o forwarding.Obstacle) {
+	name := strconv.Quote(network)
+	at := slices.IndexFunc(*d, func(other drop) bool { return other.Subject == o.Subject && other.Problem == o.Problem })
+	if at < 0 {
+		*d = append(*d, drop{o, []string{name}})
+		return
+	}
+	same := &(*d)[at]
+	same.Fix += "; " + o.Fix
+	if !slices.Contains(same.networks, name) {
+		same.networks = append(same.networks, name)
 	}
 }
 

@@ -4,6 +4,8 @@
 package doctor
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,5 +33,24 @@ func TestOutward(t *testing.T) {
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", plugins, got, want)
 		}
+	}
+}
+
+// TestOneDrop: what drops packets of several networks is one finding, whose fix is for each subnet.
+func TestOneDrop(t *testing.T) {
+	var found drops
+	add := func(name, problem, fix string) {
+		found.add(name, forwarding.Obstacle{Subject: "iptables", Problem: problem, Fix: fix})
+	}
+	add("a", "the policy", "1")
+	add("b", "the policy", "2")
+	add("a", "the policy", "3")
+	add("a", "a rule", "4")
+	var got []string
+	for _, d := range found {
+		got = append(got, fmt.Sprint(d.networks, " ", d.Problem, " ", d.Fix))
+	}
+	if want := []string{`["a" "b"] the policy 1; 2; 3`, `["a"] a rule 4`}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

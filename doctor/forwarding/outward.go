@@ -23,7 +23,8 @@ type Local struct {
 }
 
 // Outward returns what drops for certain what allocations of a network send elsewhere. A rule that is not understood,
-// or is about a part, may accept it: then nothing is known, and nothing is said.
+// or is about a part, may accept it: then nothing is known, and nothing is said. What drops several subnets is the same problem
+// in the same words.
 func (f *Facts) Outward(n Local) []Obstacle {
 	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	if n.Subnet.Addr().Is6() {
@@ -46,12 +47,12 @@ func (f *Facts) Outward(n Local) []Obstacle {
 			o := Obstacle{Subject: s.name, IsWarning: true, Fix: s.open(chain, n.Subnet)}
 			switch {
 			case out:
-				o.Problem = fmt.Sprintf("%s drops forwarded packets: allocations of %s reach nothing outside their bridge", text, n.Subnet)
+				o.Problem = text + " drops forwarded packets: allocations reach nothing outside their bridge"
 				if in {
 					o.Problem += ", and published ports do not answer"
 				}
 			case in && n.Publishes:
-				o.Problem = fmt.Sprintf("%s drops what comes to published ports: those of %s do not answer other hosts", inText, n.Subnet)
+				o.Problem = inText + " drops what comes to published ports: they do not answer other hosts"
 			default:
 				continue
 			}
@@ -61,7 +62,7 @@ func (f *Facts) Outward(n Local) []Obstacle {
 	if !n.HasFirewall && f.IsRejected(n.Subnet) {
 		found = append(found, Obstacle{
 			Subject: "firewalld", IsWarning: true, Fix: trust(n.Subnet),
-			Problem: fmt.Sprintf("has %s in no zone that accepts everything: it rejects what allocations send elsewhere", n.Subnet),
+			Problem: "has no zone that accepts everything from the subnet: it rejects what allocations send elsewhere",
 		})
 	}
 	return found

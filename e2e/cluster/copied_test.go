@@ -117,8 +117,11 @@ func reports(m *cluster.Machine, text string) error {
 	doctor, _ := m.Run("allocnet", "doctor") // it has errors
 	check, _ := m.Run("allocnet", "ipam", "check")
 	events, err := m.Run("allocnet", "events")
-	if want := "pool " + cluster.Flat; err != nil || !strings.Contains(events, "pool problem") || !strings.Contains(events, want) {
-		return fmt.Errorf("no event of %s: %v: %s", want, err, events)
+	if err != nil {
+		return err
+	}
+	if want := "pool " + cluster.Flat; !strings.Contains(events, "pool problem") || !strings.Contains(events, want) {
+		return fmt.Errorf("no event of %s: %s", want, events)
 	}
 	for where, output := range map[string]string{"/readyz": ready, "doctor": doctor, "ipam check": check} {
 		if !strings.Contains(output, text) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // process is a daemon of a machine.
@@ -102,6 +104,9 @@ func (m *Machine) Signal(name string, signal unix.Signal) error {
 		m.killed.Store(true)
 	}
 	p := m.process(name)
+	if signal == unix.SIGSTOP {
+		return sandbox.Stop(p.pid)
+	}
 	if err := unix.Kill(p.pid, signal); err != nil {
 		return err
 	}

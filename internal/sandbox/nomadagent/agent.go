@@ -109,7 +109,7 @@ func (a *Agent) Signal(s unix.Signal) {
 // Pause stops the process where it is, as a machine that hangs does, until resume is called.
 func (a *Agent) Pause() (resume func()) {
 	a.Helper()
-	if err := a.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+	if err := sandbox.Stop(a.cmd.Process.Pid); err != nil {
 		a.Fatal(err)
 	}
 	return func() { _ = a.cmd.Process.Signal(unix.SIGCONT) }

@@ -200,13 +200,8 @@ func read(r *http.Request, target any) error {
 	if err != nil {
 		return decodingFailure(err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(target); err != nil {
-		return decodingFailure(strictjson.Text{Path: "body", Line: 1, Data: data}.Located(err))
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return decodingFailure(errors.New("want one JSON value and nothing after it"))
+	if err := (strictjson.Text{Path: "body", Line: 1, Data: data}).Decode(target); err != nil {
+		return decodingFailure(err)
 	}
 	return nil
 }

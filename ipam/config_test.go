@@ -38,7 +38,7 @@ func TestParseErrors(t *testing.T) {
 	for config, want := range map[string]string{
 		`{`:                                 `ipam:1:1: invalid JSON: the text ends before it is complete`,
 		`{"pool": 5}`:                       `ipam:1:10: pool is a JSON number, want string`,
-		`{} {}`:                             `ipam: want one JSON object, and nothing after it`,
+		`{} {}`:                             `ipam: want one JSON value and nothing after it`,
 		`{"pol": "p"}`:                      `unknown field "pol"`,
 		`{` + subnet + `}`:                  `pool is "": want a name`,
 		`{"pool": "nodes", ` + subnet + `}`: `pool is "nodes": want a name of a-z, 0-9 and -, other than nodes`,

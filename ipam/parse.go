@@ -4,10 +4,7 @@
 package ipam
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -68,14 +65,8 @@ type rangeDocument struct {
 // names the field, its value, and what would be right.
 func Parse(config []byte) (*Config, error) {
 	d := document{Cooldown: defaultCooldown, Mode: flatText, DataDir: defaultDataDir, StateDir: defaultStateDir, ConfigDir: defaultConfigDir}
-	decoder := json.NewDecoder(bytes.NewReader(config))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(&d)
-	if err == nil && decoder.More() {
-		err = errors.New("want one JSON object, and nothing after it")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, strictjson.Text{Path: "ipam", Line: 1, Data: config}.Located(err))
+	if err := (strictjson.Text{Path: "ipam", Line: 1, Data: config}).Decode(&d); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	c := &Config{
 		Pool: d.Pool, Probe: d.Probe, Sticky: d.Sticky, MaxReservedPerJob: d.MaxReservedPerJob, MaxBlocks: d.MaxBlocks,

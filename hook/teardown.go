@@ -80,6 +80,9 @@ func (e *Engine) forgetIfDead(ctx context.Context, id string) error {
 		if err = o.teardown(ctx); err == nil {
 			return nil
 		}
+		if errors.Is(ctx.Err(), context.Canceled) { // a further call may remove it
+			return errors.Join(err, ctx.Err())
+		}
 		o.log.Warn("the record is dropped although not all of it was removed", "error", err)
 	} else if path, err := o.namespacePath(); path != "" || err != nil {
 		return cmp.Or(err, o.inUse(path))

@@ -53,11 +53,11 @@ type keeper struct {
 	settings Settings
 	inUse    func(netip.Prefix) (bool, error)
 	used     func() ([]netip.Addr, error)
-	// tellProblem is Config.Problem.
-	tellProblem func(pool string, p Problem, ended bool)
-	log         hclog.Logger
-	stop        context.CancelFunc
-	stopped     chan struct{}
+	// reporter is told of the problems. Nil: nothing is.
+	reporter *reporter
+	log      hclog.Logger
+	stop     context.CancelFunc
+	stopped  chan struct{}
 
 	mu     sync.Mutex // guards all below
 	failed failures
@@ -95,33 +95,13 @@ func (k *keeper) steps() []*step {
 	if !k.settings.KeepDead {
 		steps = append(steps, &step{name: "reclaim", pause: min(reclaimPause, max(k.settings.Grace/4, time.Second)), limit: reclaimLimit, run: k.reclaim})
 	}
-	if k.tellProblem != nil {
-		steps = append(steps, &step{name: "report", pause: reportPause, limit: usageLimit, run: k.reporter()})
+	if k.reporter != nil {
+		steps = append(steps, &step{name: "report", pause: reportPause, limit: usageLimit, run: func(ctx context.Context) error {
+			k.reporter.look(k.status(ctx, time.Now()).Problems)
+			return nil
+		}})
 	}
 	return steps
-}
-
-// reporter returns the step that tells which kinds of problems have begun and ended. One that comes or goes for a moment, as when
-// a server is slow once, is not told.
-func (k *keeper) reporter() func(context.Context) error {
-	before, told := map[Kind]bool{}, map[Kind]bool{}
-	return func(ctx context.Context) error {
-		now := map[Kind]bool{}
-		for _, p := range k.status(ctx, time.Now()).Problems {
-			if now[p.Kind] = true; before[p.Kind] && !told[p.Kind] {
-				told[p.Kind] = true
-				k.tellProblem(k.config.Pool, p, false)
-			}
-		}
-		for kind := range told {
-			if !now[kind] && !before[kind] {
-				delete(told, kind)
-				k.tellProblem(k.config.Pool, Problem{Kind: kind}, true)
-			}
-		}
-		before = now
-		return nil
-	}
 }
 
 // verifier returns the step that waits for changes of the store.

@@ -65,6 +65,8 @@ type Config struct {
 type Pools struct {
 	config Config
 	kicks  chan struct{}
+	// reporters are those of the kept pools. Only Run uses them.
+	reporters map[string]*reporter
 
 	mu       sync.Mutex // guards all below
 	settings Settings
@@ -77,7 +79,7 @@ type Pools struct {
 
 // New returns the keeper of the pools; Run starts it.
 func New(c Config, s Settings) *Pools {
-	return &Pools{config: c, settings: s.withDefaults(), kicks: make(chan struct{}, 1), keepers: map[string]*keeper{}, broken: map[string]error{}}
+	return &Pools{config: c, settings: s.withDefaults(), kicks: make(chan struct{}, 1), keepers: map[string]*keeper{}, reporters: map[string]*reporter{}, broken: map[string]error{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -137,6 +139,10 @@ func (p *Pools) update(ctx context.Context) {
 	}
 	for _, k := range p.remove(func(name string, _ *keeper) bool { return !present[name] }) {
 		k.end()
+		if broken[k.config.Pool] == nil && k.reporter != nil { // a problem of one that is broken has not ended
+			k.reporter.end()
+			delete(p.reporters, k.config.Pool)
+		}
 		k.log.Info("the pool is not kept any more")
 	}
 	p.note(broken)
@@ -160,12 +166,23 @@ func (p *Pools) keep(ctx context.Context, c *ipam.Config) error {
 	if present != nil {
 		present.end()
 	}
-	k := &keeper{pool: opened, config: c, settings: settings, inUse: p.config.InUse, used: p.config.Used, tellProblem: p.config.Problem, log: p.config.Logger.With("pool", c.Pool)}
+	k := &keeper{pool: opened, config: c, settings: settings, inUse: p.config.InUse, used: p.config.Used, reporter: p.reporter(c.Pool), log: p.config.Logger.With("pool", c.Pool)}
 	k.start(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.keepers[c.Pool] = k
 	return nil
+}
+
+// reporter returns that of a pool; nil if nothing is told.
+func (p *Pools) reporter(name string) *reporter {
+	if p.config.Problem == nil {
+		return nil
+	}
+	if p.reporters[name] == nil {
+		p.reporters[name] = newReporter(func(problem Problem, ended bool) { p.config.Problem(name, problem, ended) })
+	}
+	return p.reporters[name]
 }
 
 // remove takes keepers out of the map.

@@ -130,6 +130,41 @@ func TestReports(t *testing.T) {
 	})
 }
 
+// TestReportsOfReplaced: a problem that lasts is told once, also if the settings change or the pool cannot be used for a while, and
+// has ended when no network uses the pool any more.
+func TestReportsOfReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		h := newTestHost(t, Settings{}, "a")
+		h.config.Problem = func(pool string, p Problem, ended bool) {
+			told = append(told, fmt.Sprint(pool, " ", p.Kind, " ", ended))
+		}
+		h.pools["a"].fail("maintain", ipam.ErrTwin)
+		found := h.configs
+		h.run(t, func() {
+			time.Sleep(time.Minute)
+			h.Configure(Settings{Grace: time.Minute})
+			time.Sleep(time.Minute)
+			h.mu.Lock()
+			h.configs, h.broken = nil, map[string]error{"a": errors.New("a syntax error")}
+			h.mu.Unlock()
+			time.Sleep(time.Minute)
+			h.mu.Lock()
+			h.configs, h.broken = found, nil
+			h.mu.Unlock()
+			time.Sleep(time.Minute)
+			if diff := cmp.Diff([]string{"a twin false"}, told); diff != "" {
+				t.Errorf("while it lasts: -want +got:\n%s", diff)
+			}
+			h.finds(nil)
+			time.Sleep(time.Minute)
+		})
+		if diff := cmp.Diff([]string{"a twin false", "a twin true"}, told); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
 // TestManual: the blocks of nodes that are gone are left alone.
 func TestManual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -63,15 +63,24 @@ func TestKeepsSetupWithoutAttachments(t *testing.T) {
 	}
 }
 
-// TestForget drops the record of a dead allocation also if its plugin and forced cleanup fail.
-func TestForget(t *testing.T) {
+// forgettable returns an engine with the allocation a, which is dead: its plugin fails, and so does forced cleanup, which calls
+// cleaning first.
+func forgettable(t *testing.T, cleaning func()) *Engine {
+	t.Helper()
 	e := fakeEngine(t, func(c *Config) {
 		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
+			cleaning()
 			return slices.Repeat([]error{errors.New("busy")}, len(left))
 		})
 	})
 	failing := fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 100, Msg: "broken"}}})
 	record(t, e, "a", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, ConfList: failing})
+	return e
+}
+
+// TestForget drops the record of a dead allocation also if its plugin and forced cleanup fail.
+func TestForget(t *testing.T) {
+	e := forgettable(t, func() {})
 	if err := e.TearDownDead(t.Context(), "a"); err == nil || errors.Is(err, ErrAlive) {
 		t.Fatalf("TearDownDead: %v, want what cannot be removed", err)
 	}
@@ -81,6 +90,18 @@ func TestForget(t *testing.T) {
 		}
 	}
 	if _, err := e.Status(t.Context(), "a"); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("on record: %v", err)
+	}
+}
+
+// TestInterruptedForget keeps the record: what was not attempted may be removed by a further call.
+func TestInterruptedForget(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	e := forgettable(t, interrupt)
+	if err := e.Forget(ctx, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Forget: %v, want context.Canceled", err)
+	}
+	if _, err := e.Status(t.Context(), "a"); err != nil {
 		t.Errorf("on record: %v", err)
 	}
 }

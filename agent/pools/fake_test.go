@@ -159,9 +159,10 @@ func newTestHost(t *testing.T, s Settings, names ...string) *host {
 			}
 			return h.pools[c.Pool], nil
 		},
-		InUse:  func(netip.Prefix) (bool, error) { return true, nil },
-		Used:   func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.91.0.70")}, nil },
-		Logger: hclog.New(&hclog.LoggerOptions{Output: h.log, Level: hclog.Info}),
+		Problem: func(string, Problem, bool) {},
+		InUse:   func(netip.Prefix) (bool, error) { return true, nil },
+		Used:    func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.91.0.70")}, nil },
+		Logger:  hclog.New(&hclog.LoggerOptions{Output: h.log, Level: hclog.Info}),
 	}, s)
 	return h
 }

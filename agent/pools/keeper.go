@@ -53,7 +53,7 @@ type keeper struct {
 	settings Settings
 	inUse    func(netip.Prefix) (bool, error)
 	used     func() ([]netip.Addr, error)
-	// reporter is told of the problems. Nil: nothing is.
+	// reporter is told of the problems.
 	reporter *reporter
 	log      hclog.Logger
 	stop     context.CancelFunc
@@ -91,15 +91,13 @@ func (k *keeper) steps() []*step {
 		{name: "recover", pause: recoverPause, limit: recoverLimit, run: k.recoverer()},
 		{name: "maintain", pause: maintainPause, limit: maintainLimit, run: k.maintain},
 		adopt,
+		{name: "report", pause: reportPause, limit: usageLimit, run: func(ctx context.Context) error {
+			k.reporter.look(k.status(ctx, time.Now()).Problems)
+			return nil
+		}},
 	}
 	if !k.settings.KeepDead {
 		steps = append(steps, &step{name: "reclaim", pause: min(reclaimPause, max(k.settings.Grace/4, time.Second)), limit: reclaimLimit, run: k.reclaim})
-	}
-	if k.reporter != nil {
-		steps = append(steps, &step{name: "report", pause: reportPause, limit: usageLimit, run: func(ctx context.Context) error {
-			k.reporter.look(k.status(ctx, time.Now()).Problems)
-			return nil
-		}})
 	}
 	return steps
 }

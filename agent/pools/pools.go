@@ -55,7 +55,7 @@ type Config struct {
 	Used func() ([]netip.Addr, error)
 	// Changed is called after the kept pools may have changed. Nil: nothing is.
 	Changed func()
-	// Problem is called when a problem of a pool has begun, and when it has ended. Nil: nothing is.
+	// Problem is called when a problem of a pool has begun, and when it has ended.
 	Problem func(pool string, p Problem, ended bool)
 	// Logger gets a line for each failure that is new.
 	Logger hclog.Logger
@@ -139,7 +139,7 @@ func (p *Pools) update(ctx context.Context) {
 	}
 	for _, k := range p.remove(func(name string, _ *keeper) bool { return !present[name] }) {
 		k.end()
-		if broken[k.config.Pool] == nil && k.reporter != nil { // a problem of one that is broken has not ended
+		if broken[k.config.Pool] == nil { // a problem of one that is broken has not ended
 			k.reporter.end()
 			delete(p.reporters, k.config.Pool)
 		}
@@ -174,11 +174,8 @@ func (p *Pools) keep(ctx context.Context, c *ipam.Config) error {
 	return nil
 }
 
-// reporter returns that of a pool; nil if nothing is told.
+// reporter returns that of a pool.
 func (p *Pools) reporter(name string) *reporter {
-	if p.config.Problem == nil {
-		return nil
-	}
 	if p.reporters[name] == nil {
 		p.reporters[name] = newReporter(func(problem Problem, ended bool) { p.config.Problem(name, problem, ended) })
 	}

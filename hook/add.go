@@ -44,11 +44,12 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) (*chain
 		}
 		o.report(o.observation(OpRetry, *a, a.Attempts, started, err))
 		log.Warn("attach failed, trying again", "attempt", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
-		if err := o.undoAdd(ctx, a); err != nil {
-			log.Warn("DEL before the next attempt failed", "error", err)
-		}
 		if o.pause(abort, pause) != nil {
 			return nil, o.failure("attach", *a, a.Attempts, abortError(abort, first))
+		}
+		// What failed ADD may fail DEL, too, until the pause is over. On what it leaves, ADD fails for good.
+		if err := o.undoAdd(ctx, a); err != nil {
+			log.Warn("DEL before the next attempt failed", "error", err)
 		}
 	}
 	return nil, o.failure("attach", *a, a.Attempts, first)

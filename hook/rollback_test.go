@@ -196,8 +196,35 @@ func TestDelBetweenAttemptsFails(t *testing.T) {
 	}
 }
 
-// TestPausesEnd: another failure ends the pause between attempts, and says so. DEL has run
-// before the pause, and does not run again.
+// TestObstacleEndsInThePause: what fails ADD and DEL alike, such as a plugin that is being installed, fails
+// no further attempt once it is gone. An ADD on what the one before left would fail for good.
+func TestObstacleEndsInThePause(t *testing.T) {
+	m := chained(t)
+	isGone, left := false, false
+	m.pause = func(context.Context, time.Duration) error {
+		isGone = true
+		return nil
+	}
+	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+		switch {
+		case c.String() == "ADD first-a eth0" && left:
+			return true, nil, permanent
+		case c.String() == "ADD first-a eth0":
+			left = true
+		case c.String() == "DEL first-a eth0":
+			left = false
+		case !isGone: // the second plugin of the chain, whose DEL is the first
+			return true, nil, transient
+		}
+		return false, nil, nil
+	}
+	a, err := m.Setup(t.Context(), Request{ID: "w1", Primary: chainedRequest.Primary})
+	if err != nil || a.Attachments[0].Attempts != 2 {
+		t.Errorf("got %+v, %v after %v", a, err, m.exec.names())
+	}
+}
+
+// TestPausesEnd: another failure ends the pause between attempts, and says so. DEL runs once.
 func TestPausesEnd(t *testing.T) {
 	m := newMemory(t, func(c *Config) { c.Cleaner = cleanerFunc(nothingLeft) })
 	m.network(t, "a", "bridge")

@@ -29,7 +29,7 @@ func TestForeignRoute(t *testing.T) {
 			t.Errorf("%s has the routes\n%swant that of the other program alone", block, out)
 		}
 	}
-	s.interrupted(longest, "the routes of the other program are deleted", func() {
+	s.during("the routes of the other program are deleted", func() {
 		for _, block := range blocks {
 			s.run(m, "ip route delete "+block+" proto static")
 		}

@@ -30,9 +30,6 @@ func TestRenumbered(t *testing.T) {
 		s.flowing()
 		took := time.Since(known)
 		t.Logf("packets flow %s after Nomad has the address: %s", took.Round(time.Millisecond), judge(took))
-		if took > longestMove {
-			t.Errorf("packets flow %s after Nomad has the address, want at most %s", took, longestMove)
-		}
 	})
 	if worst.Lost == 0 {
 		t.Error("no packet was lost: the address is not used")

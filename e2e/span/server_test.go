@@ -40,17 +40,17 @@ func TestServersStopped(t *testing.T) {
 		}
 		s.storeFails(true)
 	})
-	s.interrupted(longest, "routes are flushed", func() {
+	s.during("routes are flushed", func() {
 		for _, m := range lab.Clients {
 			s.run(m, "ip route flush proto 172; ip -6 route flush proto 172")
 		}
 	})
-	s.interrupted(longest, "VXLAN devices are deleted", func() {
+	s.during("VXLAN devices are deleted", func() {
 		for _, m := range []*cluster.Machine{lab.Clients[0], lab.Clients[2]} {
 			s.run(m, "for device in $(ip -brief link show type vxlan | cut -d' ' -f1); do ip link delete $device; done")
 		}
 	})
-	s.interrupted(longest, "neighbours and forwarding databases are emptied", func() {
+	s.during("neighbours and forwarding databases are emptied", func() {
 		s.run(lab.Clients[0], "ip neigh flush all nud permanent; for device in $(ip -brief link show type vxlan | cut -d' ' -f1); do ip link set $device down; ip link set $device up; done")
 	})
 	s.undisturbed("agents are killed, and are started while no server answers", func() {

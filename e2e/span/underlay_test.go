@@ -22,7 +22,7 @@ func TestIPv6Nodes(t *testing.T) {
 	addresses := []string{"fd31::11", "fd31::12", "fd31:1::13"}
 	routers := []string{"fd31::fe", "fd31::fe", "fd31:1::fe"}
 	s.router("sysctl -qw net.ipv6.conf.all.forwarding=1", "ip address add fd31::fe/64 dev mgmt nodad", "ip address add fd31:1::fe/64 dev mgmt-beyond nodad")
-	s.interrupted(longestMove, "the nodes get IPv6 addresses", func() {
+	s.during("the nodes get IPv6 addresses", func() {
 		for i, m := range lab.Clients {
 			s.run(m, "ip address add "+addresses[i]+"/64 dev mgmt nodad; ip -6 route add default via "+routers[i])
 			s.configure(m, fmt.Sprintf("cluster {\n address = %q\n node_networks = [\"fd31::/16\"]\n}\n", addresses[i]))
@@ -33,7 +33,7 @@ func TestIPv6Nodes(t *testing.T) {
 	})
 	s.requireAll()
 	s.requireNarrow()
-	s.interrupted(longestMove, "the nodes get back their IPv4 addresses", func() {
+	s.during("the nodes get back their IPv4 addresses", func() {
 		for _, m := range lab.Clients {
 			s.configure(m, "")
 		}

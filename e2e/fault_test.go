@@ -234,7 +234,7 @@ func (h *host) killAnywhere(prepare func(), args []string, then func(when string
 	h.t.Helper()
 	instants := time.Duration(25)
 	if testing.Short() {
-		instants = 10
+		instants = 6
 	}
 	prepare()
 	_, length := h.killAfter(time.Hour, args...)

@@ -34,7 +34,7 @@ func TestRandom(t *testing.T) {
 }
 
 // rounds is how many there are unless a time is given.
-const rounds = 48
+const rounds = 16
 
 func randomConfiguration(round uint64) configuration {
 	chance := rand.New(rand.NewPCG(seed, round))

@@ -192,7 +192,7 @@ func TestKilledReattach(t *testing.T) {
 			before := h.picture("one")
 			step := 30 * time.Millisecond
 			if testing.Short() { // hook's own tests kill at every step
-				step *= 3
+				step *= 5
 			}
 			for delay := 20 * time.Millisecond; delay < 400*time.Millisecond; delay += step {
 				shell(t, "for i in eth0 tuned0 pool0; do ip -n one link del $i; done")

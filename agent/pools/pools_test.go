@@ -100,8 +100,7 @@ func TestRecover(t *testing.T) {
 	})
 }
 
-// TestReports: each kind of problem is told once when it has begun, and once when it has ended, within a minute. One that is seen
-// once only is not.
+// TestReports: each kind of problem is told once when it has begun, and once when it has ended, within a minute.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -111,10 +110,6 @@ func TestReports(t *testing.T) {
 		}
 		p := h.pools["a"]
 		h.run(t, func() {
-			time.Sleep(time.Minute)
-			p.fail("usage", ipam.ErrUnavailable)
-			time.Sleep(reportPause)
-			p.fail("usage", nil)
 			time.Sleep(time.Minute)
 			p.fail("maintain", fmt.Errorf("%w: node b", ipam.ErrTwin))
 			time.Sleep(time.Minute)

@@ -4,6 +4,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"regexp"
 
 	"sigs.k8s.io/knftables"
@@ -46,7 +47,7 @@ var catalogue = catalog{
 			{family: knftables.IPv6Family, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
 		},
 	}}},
-	{name: "firewall", manual: firewalldZone, leaves: []*leak{{
+	{name: "firewall", zone: firewalldZone, leaves: []*leak{{
 		kind: Firewall,
 		rules: []rulePattern{{table: "filter", chain: "CNI-FORWARD", forms: []string{
 			"-s ADDRESS -j ACCEPT",
@@ -134,11 +135,10 @@ func tuningDataDir(c pluginConf) string {
 	return c.DataDir
 }
 
-// firewalldZone: zones belong to firewalld, which removes addresses itself. Without a backend the plugin uses it where it runs,
-// and fails to remove the addresses if it does not answer.
-func firewalldZone(c pluginConf, delErr error) string {
-	if c.Backend != "firewalld" && (c.Backend != "" || delErr == nil) {
+// firewalldZone is that whose sources the addresses may be. Without a backend the plugin uses firewalld where it runs.
+func firewalldZone(c pluginConf) string {
+	if c.Backend != "firewalld" && c.Backend != "" {
 		return ""
 	}
-	return "a zone of firewalld may still have these addresses as sources; see: firewall-cmd --get-active-zones"
+	return cmp.Or(c.FirewalldZone, "trusted")
 }

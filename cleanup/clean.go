@@ -50,12 +50,12 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 			}
 		}
 		flows = append(flows, published(attachments)...)
-		c.reportManual(leftover.Suspects)
 	}
 	found, _ := s.scan(ctx) // the error is what is unlisted
 	for _, p := range found.Problems {
 		c.log().Warn("skipped", "path", p.Where, "reason", p.Reason)
 	}
+	found.Objects = append(found.Objects, s.host.sourcesOf(ctx, leftovers)...)
 	found.look = func() []Failure { return s.host.stillLeft(ctx, leftovers) }
 	objects, useErr := found.objectsOf(leftovers)
 	failures := found.remove(ctx, objects)
@@ -86,21 +86,6 @@ func (c *Cleaner) Covers(a state.Attachment) bool {
 	known := c.host.orDefault().catalog
 	types := pluginTypes(a)
 	return len(types) > 0 && !slices.ContainsFunc(types, func(name string) bool { return !known.has(name) })
-}
-
-// reportManual logs what only an administrator can remove.
-func (c *Cleaner) reportManual(suspects []state.Suspect) {
-	for _, s := range suspects {
-		for _, conf := range pluginConfs(s.Attachment.ConfList) {
-			plugin, _ := c.host.orDefault().catalog.find(conf.Type)
-			if plugin.manual == nil {
-				continue
-			}
-			if note := plugin.manual(conf, s.DelErr); note != "" {
-				c.log().Warn(note, "network", s.Attachment.Network, "addresses", resultAddresses(s.Attachment.Result))
-			}
-		}
-	}
 }
 
 func (c *Cleaner) log() hclog.Logger {

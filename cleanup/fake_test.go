@@ -37,6 +37,7 @@ type fakeSystem struct {
 	chains map[string][]string
 	// rules are those that searchRules finds, by family, table and chain: their comments or addresses.
 	rules     map[string][]string
+	sources   []inprocess.Source
 	tables    map[string]*knftables.Fake
 	linkTypes map[string]string
 	// macs are those of links; one that is not there has any.
@@ -115,6 +116,23 @@ func (f *fakeSystem) searchRules(_ context.Context, searches []inprocess.RuleSea
 		})
 	}
 	return found, f.errs["search rules"]
+}
+
+func (f *fakeSystem) findSources(_ context.Context, wanted []inprocess.Source) (found []inprocess.Source, err error) {
+	for _, s := range wanted {
+		if slices.Contains(f.sources, s) {
+			found = append(found, s)
+		}
+	}
+	return found, f.errs["find sources"]
+}
+
+func (f *fakeSystem) removeSource(_ context.Context, removed inprocess.Source) error {
+	if err := f.errs["remove source"]; err != nil {
+		return err
+	}
+	f.sources = slices.DeleteFunc(f.sources, func(s inprocess.Source) bool { return s == removed })
+	return nil
 }
 
 func (f *fakeSystem) iptables(b backend) (ruleRemover, error) { return f, f.errs["open "+b.name] }

@@ -66,6 +66,9 @@ type programs interface {
 	nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
 	// searchRules tells which of the searches find something in nftables or in legacy tables.
 	searchRules(ctx context.Context, searches []inprocess.RuleSearch) (found []bool, err error)
+	// findSources returns those addresses that are sources of a zone of firewalld.
+	findSources(ctx context.Context, wanted []inprocess.Source) ([]inprocess.Source, error)
+	removeSource(ctx context.Context, s inprocess.Source) error
 	iptables(b backend) (ruleRemover, error)
 	nftables(family knftables.Family, table string) (knftables.Interface, error)
 }

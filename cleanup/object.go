@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/state"
@@ -64,10 +65,11 @@ type Object struct {
 	// addressOnly is whether it names its owner by the address alone.
 	addressOnly bool
 	// One of these is set, and removes it.
-	chain *chain
-	nft   *nftObject
-	file  *file
-	link  interface{ remove(k kernel) error }
+	chain  *chain
+	nft    *nftObject
+	file   *file
+	link   interface{ remove(k kernel) error }
+	source *inprocess.Source
 
 	resolvConf *resolvconf.File
 }

@@ -27,9 +27,8 @@ type plugin struct {
 	// movesLink is whether the interface is a device of the host, which goes
 	// back there.
 	movesLink bool
-	// manual returns a note on what only an administrator can remove; empty:
-	// nothing. Nil: never.
-	manual func(c pluginConf, delErr error) string
+	// zone is that of firewalld whose sources the addresses of an attachment may be; empty: none. Nil: never any.
+	zone func(c pluginConf) string
 }
 
 // leak is one kind of objects that a plugin leaves: each pattern says how they
@@ -108,7 +107,10 @@ type pluginConf struct {
 	Type    string `json:"type"`
 	Backend string `json:"backend"`
 	DataDir string `json:"dataDir"`
-	IPAM    struct {
+	// FirewalldZone is of the plugin firewall.
+	FirewalldZone string `json:"firewalldZone"`
+
+	IPAM struct {
 		Type    string `json:"type"`
 		DataDir string `json:"dataDir"`
 		Pool    string `json:"pool"`

@@ -153,7 +153,13 @@ func (r *removal) rules(objects []Object) {
 	tables := map[backend][]Object{}
 	nft := map[string][]Object{}
 	var flows []flow
+	ctx, stop := r.host.limit(r.ctx)
+	defer stop()
 	for _, o := range objects {
+		if o.source != nil {
+			r.fail(o, r.host.programs.removeSource(ctx, *o.source))
+			continue
+		}
 		if o.nft != nil {
 			nft[o.nft.table.String()] = append(nft[o.nft.table.String()], o)
 			continue
@@ -161,8 +167,6 @@ func (r *removal) rules(objects []Object) {
 		tables[o.chain.backend] = append(tables[o.chain.backend], o)
 		flows = append(flows, o.chain.udp...)
 	}
-	ctx, stop := r.host.limit(r.ctx)
-	defer stop()
 	var group errgroup.Group
 	remove := func(objects []Object, remove func(context.Context, programs, []Object) []error) {
 		group.Go(func() error {

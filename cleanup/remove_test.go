@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hashicorp/go-hclog"
 	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/state"
@@ -215,37 +214,5 @@ func TestPublishedFlows(t *testing.T) {
 	l.Suspects[0].Attachment.CapabilityArgs = map[string]any{"portMappings": "none"}
 	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
 		t.Errorf("unreadable mappings, which no plugin could read: %v", errs[0])
-	}
-}
-
-// TestFirewalldZoneByDefault: without a backend firewalld has the addresses where it runs. Where DEL fails, they may still be there.
-func TestFirewalldZoneByDefault(t *testing.T) {
-	var log strings.Builder
-	c := Cleaner{CacheDir: t.TempDir(), Logger: hclog.New(&hclog.LoggerOptions{Output: &log}), host: newFakeSystem().host(catalogue.within(t.TempDir()))}
-	l := leftover(`{"type": "firewall"}`)
-	l.Suspects[0].DelErr = errors.New("firewalld: removeSource of the address 10.0.0.2/32 and the zone trusted: context deadline exceeded")
-	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil {
-		t.Error(errs[0])
-	}
-	if !strings.Contains(log.String(), "firewall-cmd") || !strings.Contains(log.String(), "10.0.0.2") {
-		t.Errorf("the log is %q", log.String())
-	}
-}
-
-// TestFirewalldZone is reported with the addresses, and left to the administrator.
-func TestFirewalldZone(t *testing.T) {
-	var log strings.Builder
-	c := Cleaner{CacheDir: t.TempDir(), Logger: hclog.New(&hclog.LoggerOptions{Output: &log}), host: newFakeSystem().host(catalogue.within(t.TempDir()))}
-	for plugins, want := range map[string]bool{
-		`{"type": "firewall", "backend": "firewalld"}`: true,
-		`{"type": "firewall"}`:                         false,
-	} {
-		log.Reset()
-		if errs := c.Clean(t.Context(), []state.Leftover{leftover(plugins)}); errs[0] != nil {
-			t.Error(errs[0])
-		}
-		if got := strings.Contains(log.String(), "firewall-cmd") && strings.Contains(log.String(), "10.0.0.2"); got != want {
-			t.Errorf("%s: the log is %q", plugins, log.String())
-		}
 	}
 }

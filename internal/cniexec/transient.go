@@ -103,6 +103,9 @@ func isRefusal(cause error, text string) bool {
 	if kind := errdefs.Of(cause); kind == errdefs.Unavailable || kind == errdefs.Timeout {
 		return false
 	}
+	if strings.HasSuffix(text, "is incompatible, use 'nft' tool.") { // iptables, of a table in which another program has rules
+		return true
+	}
 	if strings.Contains(text, "exit status ") || strings.Contains(text, "signal: ") { // a program, such as iptables
 		return false
 	}

@@ -66,12 +66,13 @@ func TestTransientAnswers(t *testing.T) {
 		"operation not permitted":                                          {false, false},
 		"dial unix /run/cni/dhcp.sock: connect: no such file or directory": {true, true},
 		"Link not found": {true, false},
-		`could not lookup "cni0": Link not found`:                                             {true, true},
-		"failed to find host device: Link not found":                                          {true, false},
-		`failed to lookup master "eth9": Link not found`:                                      {true, false},
-		"running [/sbin/iptables -t nat]: exit status 4: another app holds the lock":          {true, true},
-		"failed to allocate for range 0: requested ip 10.0.0.1 is subnet's gateway":           {true, false},
-		"failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10": {true, true},
+		`could not lookup "cni0": Link not found`:                                    {true, true},
+		"failed to find host device: Link not found":                                 {true, false},
+		`failed to lookup master "eth9": Link not found`:                             {true, false},
+		"running [/sbin/iptables -t nat]: exit status 4: another app holds the lock": {true, true},
+		"running [/sbin/iptables -t nat -S --wait]: exit status 1: iptables v1.8.9 (nf_tables): table `nat' is incompatible, use 'nft' tool.": {true, false},
+		"failed to allocate for range 0: requested ip 10.0.0.1 is subnet's gateway":                                                           {true, false},
+		"failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10":                                                 {true, true},
 	} {
 		printed := types.NewError(types.ErrInternal, text, "")
 		for name, test := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -34,8 +35,11 @@ const (
 // firewalldBackend is the name of the backend of the plugin firewall.
 const firewalldBackend = "firewalld"
 
-// firewalldLimit bounds what is asked of firewalld, whose daemon may hang.
-const firewalldLimit = 20 * time.Second
+// limitFirewalld bounds what is asked of firewalld, whose daemon may hang.
+func limitFirewalld(ctx context.Context) (context.Context, context.CancelFunc) {
+	const limit = 20 * time.Second
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s: %w", limit, context.DeadlineExceeded))
+}
 
 // Where the D-Bus daemon listens, and where its policies are: firewalld can only have its name on the bus if one allows it.
 var (
@@ -64,7 +68,7 @@ func (conf *firewallConfig) withSources(c *call, result *current.Result, do func
 	if conf.Backend == iptablesBackend {
 		return false, nil
 	}
-	ctx, stop := context.WithTimeout(c.ctx, firewalldLimit)
+	ctx, stop := limitFirewalld(c.ctx)
 	defer stop()
 	conn, err := dialFirewalld(ctx)
 	isRequired := conf.Backend == firewalldBackend
@@ -83,6 +87,55 @@ func (conf *firewallConfig) withSources(c *call, result *current.Result, do func
 	return true, do(s)
 }
 
+// Source is an address of an attachment that may be a source of a zone.
+type Source struct {
+	Zone    string
+	Address netip.Addr
+}
+
+// on returns it as a source of a firewalld.
+func (s Source) on(ctx context.Context, conn *dbus.Conn) *sources {
+	address := netip.PrefixFrom(s.Address, s.Address.BitLen()).String()
+	return &sources{ctx: ctx, firewalld: conn.Object(firewalldName, firewalldPath), zone: s.Zone, addresses: []string{address}}
+}
+
+// FindSources returns those that are sources now. Where firewalld does not run there are none.
+func FindSources(ctx context.Context, wanted []Source) (found []Source, err error) {
+	err = withFirewalld(ctx, func(ctx context.Context, conn *dbus.Conn) error {
+		for _, s := range wanted {
+			r := &Repair{DryRun: true}
+			if err := s.on(ctx, conn).repair(r); err != nil {
+				return err
+			}
+			if len(r.Missing) == 0 {
+				found = append(found, s)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// RemoveSource removes one. That it is none is no error.
+func RemoveSource(ctx context.Context, s Source) error {
+	return withFirewalld(ctx, func(ctx context.Context, conn *dbus.Conn) error { return s.on(ctx, conn).remove() })
+}
+
+// withFirewalld does something with firewalld, if it runs.
+func withFirewalld(ctx context.Context, do func(context.Context, *dbus.Conn) error) error {
+	ctx, stop := limitFirewalld(ctx)
+	defer stop()
+	conn, err := dialFirewalld(ctx)
+	if errors.Is(err, errNoFirewalld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is left to send
+	return do(ctx, conn)
+}
+
 // dialFirewalld connects to the bus. The error is errNoFirewalld where there is no bus, or no firewalld on it. Where firewalld is not
 // installed the bus is not asked: it may be out of order.
 func dialFirewalld(ctx context.Context) (*dbus.Conn, error) {
@@ -91,7 +144,7 @@ func dialFirewalld(ctx context.Context) (*dbus.Conn, error) {
 	}
 	conn, err := dbus.Connect("unix:path="+busSocket, dbus.WithContext(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s, to ask for firewalld: %w", busSocket, err)
+		return nil, fmt.Errorf("connect to %s, to ask for firewalld: %w", busSocket, cmp.Or(context.Cause(ctx), err)) // err: it is closed
 	}
 	var runs bool
 	if err = conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, firewalldName).Store(&runs); err == nil && !runs {

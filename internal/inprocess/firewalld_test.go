@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,6 +131,11 @@ func TestBusWithoutFirewalld(t *testing.T) {
 	if isFirewalld || err != nil {
 		t.Errorf("firewalld %t, %v", isFirewalld, err)
 	}
+	source := Source{"trusted", netip.MustParseAddr("10.0.0.5")}
+	found, err := FindSources(t.Context(), []Source{source})
+	if err := errors.Join(err, RemoveSource(t.Context(), source)); len(found) > 0 || err != nil {
+		t.Errorf("the sources %v, %v", found, err)
+	}
 }
 
 // TestSilentBus: a bus that does not answer ends with the deadline. Whether firewalld runs is unknown then, and no backend is
@@ -148,5 +154,12 @@ func TestSilentBus(t *testing.T) {
 	defer stop()
 	if _, err := (&firewallConfig{}).withSources(&call{ctx: ctx, verb: "CHECK"}, &current.Result{}, (*sources).add); err == nil {
 		t.Error("a bus that does not answer is taken for one without firewalld")
+	}
+	source := Source{"trusted", netip.MustParseAddr("10.0.0.5")}
+	if found, err := FindSources(ctx, []Source{source}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it has the sources %v: %v", found, err)
+	}
+	if err := RemoveSource(ctx, source); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a source is removed: %v", err)
 	}
 }

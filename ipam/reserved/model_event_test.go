@@ -170,7 +170,7 @@ func (m *model) checkAlone(c *container, address netip.Addr) {
 		return
 	}
 	for other, at := range m.living {
-		if at.until.IsZero() && at.owner != c.request.Owner && ipam.FamilyOf(other) == ipam.FamilyOf(address) && sameKey(at.job, c.request.Job) {
+		if at.until.IsZero() && !m.resumed.mayDouble(other) && at.owner != c.request.Owner && ipam.FamilyOf(other) == ipam.FamilyOf(address) && sameKey(at.job, c.request.Job) {
 			m.fail("%s/%s has %s with %s, and gets %s with %s", at.job.Job, at.job.Key, other, at.owner.ContainerID, address, c.request.Owner.ContainerID)
 		}
 	}

@@ -384,7 +384,7 @@ func (h *fakeHost) recover() {
 		h.end()
 		h.agent = h.open()
 	}
-	h.files = maps.Clone(h.backup)
+	h.files, h.recovered = maps.Clone(h.backup), h.now
 	h.start(h, "ADD", h.add)
 }
 

@@ -80,12 +80,9 @@ func (s *scene) attachToNewBlock(m *cluster.Machine) (a netip.Addr) {
 			_, err := m.Run("allocnet", "attach", id, "--primary", cluster.Flat)
 			return err
 		}))
-		out, err := m.Run("ip", "netns", "exec", id, "ip", "-o", "-4", "address", "show", "scope", "global")
-		must(s, err)
-		prefix, err := netip.ParsePrefix(strings.Fields(out)[3])
-		must(s, err)
-		if block, _ := prefix.Addr().Prefix(28); !strings.Contains(before, block.String()) {
-			return prefix.Addr()
+		a = s.addressIn(m, id)
+		if block, _ := a.Prefix(28); !strings.Contains(before, block.String()) {
+			return a
 		}
 	}
 	s.Fatalf("all addresses are of the blocks that were held:\n%s", before)

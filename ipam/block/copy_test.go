@@ -108,6 +108,59 @@ func TestRestoredState(t *testing.T) {
 	}
 }
 
+// TestRestoredAfterKill: a host that is killed at any instant of noting that its block is another's, and
+// whose state directory is restored then, gives out nothing of the block before it has verified.
+func TestRestoredAfterKill(t *testing.T) {
+	for instant, noted := 1, false; ; instant++ {
+		w, h := quietWorld(t)
+		h.save()
+		path := w.giveAway(t, w.hosts[1])
+		w.start(h, "verify", h.verify)
+		p := w.processes[0]
+		for range instant {
+			if !p.ended {
+				w.run(p)
+			}
+		}
+		if p.ended {
+			if !noted {
+				t.Error("the host has never noted that the block is another's")
+			}
+			return
+		}
+		w.kill(p)
+		known := h.records().Blocks[0].State == Lost
+		noted = noted || known
+		h.files = maps.Clone(h.backup)
+		if o := h.overview(t); known && len(o.Open()) > 0 {
+			t.Errorf("killed at instant %d, the host gives out addresses of %v, and has known that %s is another's", instant, o.Open(), path)
+		}
+		if w.quiet(1); len(h.overview(t).Open()) > 0 {
+			t.Errorf("killed at instant %d, the host has verified, and %s is open", instant, path)
+		}
+	}
+}
+
+// giveAway makes the only block that of another host, as the token allows everyone.
+func (w *world) giveAway(t *testing.T, to *fakeHost) (path string) {
+	t.Helper()
+	entries := maps.Clone(w.store.entries)
+	w.store.index++
+	for path = range entries {
+		if isBlock(path) {
+			break
+		}
+	}
+	block, err := ipam.DecodeBlock(entries[path].Content, w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block.Host = to.self
+	entries[path] = ipam.Entry{Path: path, Content: ipam.Encode(block), Index: w.store.index}
+	w.store.replace(snapshot{at: w.now, entries: entries, table: w.store.index, index: w.store.index})
+	return path
+}
+
 // TestPurged: the blocks of a host that Nomad does not know are not reclaimed before the host gives
 // out no address any more.
 func TestPurged(t *testing.T) {

@@ -57,7 +57,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"a state directory that was restored is believed": {
-		6680,
+		8120,
 		func(f *features) { f.backups, f.churn = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			r := &records{}

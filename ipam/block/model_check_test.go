@@ -27,7 +27,7 @@ type ghost struct {
 	// changed is since when the entry has been there, or missing, by path; present is when
 	// the one that is missing appeared.
 	changed, present map[string]time.Duration
-	// last are the owners of entries that vanished with a snapshot.
+	// last are the owners of entries that vanished.
 	last map[string][]*fakeHost
 	// excused are hosts that lost an entry in a way that the design does not prevent.
 	excused map[string]map[*fakeHost]bool
@@ -87,6 +87,12 @@ func (g *ghost) before(s *fakeStore, r *request) {
 		case owner.twin != nil && owner.twin == r.host && !owner.couldObject():
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by a twin to which the other could not object"]++
+		case owner.twin != nil && owner.twin == r.host && g.restoredAt > owner.created && !owner.claimed(r.old): // a restore has brought it back
+			g.set(r.path, owner, true)
+			s.counts["excused: deleted by the twin whose claim it is"]++
+		case owner == r.host && r.sent < owner.recovered: // the host makes the entry again, and others wait until then
+			g.set(r.path, owner, true)
+			s.counts["excused: deleted by a request of before the state was restored"]++
 		case r.sent < g.restoredAt: // the index is that of an entry of before, which is there again
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by a request of before the restore"]++
@@ -109,6 +115,7 @@ func (g *ghost) after(s *fakeStore, r *request) {
 	}
 	if r.kind == "delete" {
 		g.present[r.path], g.changed[r.path] = g.changed[r.path], s.now
+		g.last[r.path] = r.previous
 		return
 	}
 	if r.kind == "update" && endpointOf(s.config, r.old) != endpointOf(s.config, s.entries[r.path]) {
@@ -133,7 +140,7 @@ func (g *ghost) after(s *fakeStore, r *request) {
 func (g *ghost) moved(s *fakeStore, r *request) {
 	s.counts["moved"]++
 	x := r.host.twin
-	if !r.host.clone || x == nil || !slices.Contains(r.previous, x) {
+	if !r.host.clone || x == nil || !slices.Contains(r.previous, x) || !x.hasRecord(r.path) { // the clone has claimed it itself
 		return
 	}
 	inPlace := x.confirmed >= 0 && x.confirmed < r.host.registered
@@ -289,6 +296,12 @@ func (h *fakeHost) pathOf(n *namespace) string {
 
 func (h *fakeHost) hasRecord(path string) bool {
 	return slices.ContainsFunc(h.records().Blocks, func(r Record) bool { return ipam.BlockPath(h.config.Pool, r.Block) == path })
+}
+
+// claimed tells whether an entry is of a boot of the host.
+func (h *fakeHost) claimed(e ipam.Entry) bool {
+	content, err := ipam.DecodeBlock(e.Content, h.config)
+	return err == nil && (content.Host.Boot == h.self.Boot || slices.Contains(h.boots, content.Host.Boot))
 }
 
 // attentive tells whether the host verified often enough between two points in time.

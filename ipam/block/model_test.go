@@ -369,12 +369,23 @@ func (h *fakeHost) recover() {
 	if h.backupOf != h.self.Instance {
 		return
 	}
+	if h.chance(2) { // of a time before others got what it had
+		h.release(h)
+		h.drain()
+		for _, other := range h.hosts {
+			if other != h && !other.dead {
+				h.start(other, "ADD", other.add)
+			}
+		}
+		h.drain()
+	}
 	h.logf("%s is restored from its backup", h)
 	if h.chance(2) {
 		h.end()
 		h.agent = h.open()
 	}
-	h.files = maps.Clone(h.backup)
+	h.files, h.recovered = maps.Clone(h.backup), h.now
+	h.start(h, "ADD", h.add)
 }
 
 // end ends all processes.

@@ -35,8 +35,8 @@ func (l *Leases) isPresent(r *records) bool {
 	return p.Generation == r.Generation && (p.Generation == "" || p.Boot == r.Boot)
 }
 
-// writePresent makes records the last ones. A process that is killed before leaves records that
-// are verified again.
+// writePresent makes records the last ones before they are written: those of before, which a process
+// that is killed in between leaves, or a backup has, are verified again.
 func (l *Leases) writePresent(r *records) error {
 	return writeJSON(l.run, presentFile, present{r.Boot, r.Generation})
 }

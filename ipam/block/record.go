@@ -87,6 +87,16 @@ func (l *Leases) readRecords(instance string) (*records, error) {
 	return r, err
 }
 
+// readSettled is readRecords once a write that has not ended has.
+func (l *Leases) readSettled(ctx context.Context, instance string) (*records, error) {
+	unlock, err := l.Addresses.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return l.readRecords(instance)
+}
+
 // readWritten reads the records as they were written, whenever that was. Those of an earlier
 // instance of this host are of no use, but what is in use stays in use: their blocks are lost
 // until the store says otherwise.
@@ -139,10 +149,10 @@ func (r *records) disown(instance string) {
 func (s *session) writeRecords(r *records) error {
 	r.Generation, r.Boot, r.doubted = s.random(), s.host.Boot, false
 	slices.SortFunc(r.Blocks, func(a, b Record) int { return a.Block.Addr().Compare(b.Block.Addr()) })
-	if err := writeJSON(s.pool, recordsFile, r); err != nil {
+	if err := s.writePresent(r); err != nil {
 		return err
 	}
-	return s.writePresent(r)
+	return writeJSON(s.pool, recordsFile, r)
 }
 
 func (r *records) find(b ipam.Block) int {

@@ -81,7 +81,7 @@ func (l *Leases) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := l.readRecords(self.Instance)
+	r, err := l.readSettled(ctx, self.Instance)
 	if err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func (s *session) discard(ctx context.Context, address netip.Addr) error {
 // have it, and needs time to say so.
 func (s *session) freed(content ipam.AddressContent, r *record) ipam.AddressContent {
 	content = vacant(content, s.now())
-	if r.Drop { // no namespace ever had it
+	if r.Drop && slices.Contains(s.unconfirmed, content.Address) { // no namespace ever had it, whatever a restored record says
 		content.Freed, content.Host = time.Time{}, ipam.Host{}
 	}
 	if r.Drop && !content.Reserved {

@@ -9,12 +9,13 @@ import "testing"
 const (
 	noWait     = "the copy of a disk does not wait before it changes what is its original's"
 	copysIsOwn = "what a copy has taken counts as this host's own"
+	sameNonce  = "the nonce is not renewed, so that a copy with the memory is not found"
 	nomadsWord = "Nomad's word alone is enough to reclaim"
 )
 
 // TestModelFindsBugs: the model finds each of them.
 func TestModelFindsBugs(t *testing.T) {
-	for _, flaw := range []string{noWait, copysIsOwn, nomadsWord} {
+	for _, flaw := range []string{noWait, copysIsOwn, sameNonce, nomadsWord} {
 		t.Run(flaw, func(t *testing.T) {
 			for seed := uint64(1); seed <= schedules; seed++ {
 				m := newModel(t, seed, &tally{})

@@ -145,7 +145,7 @@ func (m *model) occupy(c *container, found []netip.Addr) {
 		job.Key = ""
 	}
 	for _, address := range found {
-		if at, used := m.living[address]; used && (at.until.IsZero() || at.host != c.host && !m.jumped) {
+		if at, used := m.living[address]; used && !m.resumed.mayDouble(address) && (at.until.IsZero() || at.host != c.host && !m.jumped) {
 			m.fail("%s is in two living namespaces: %s on host %d, and %s on host %d", address, at.owner.ContainerID, at.host.number, c.request.Owner.ContainerID, c.host.number)
 		}
 		m.living[address] = residence{host: c.host, owner: c.request.Owner, job: job}
@@ -170,7 +170,7 @@ func (m *model) checkAlone(c *container, address netip.Addr) {
 		return
 	}
 	for other, at := range m.living {
-		if at.until.IsZero() && at.owner != c.request.Owner && ipam.FamilyOf(other) == ipam.FamilyOf(address) && sameKey(at.job, c.request.Job) {
+		if at.until.IsZero() && !m.resumed.mayDouble(other) && at.owner != c.request.Owner && ipam.FamilyOf(other) == ipam.FamilyOf(address) && sameKey(at.job, c.request.Job) {
 			m.fail("%s/%s has %s with %s, and gets %s with %s", at.job.Job, at.job.Key, other, at.owner.ContainerID, address, c.request.Owner.ContainerID)
 		}
 	}
@@ -184,7 +184,7 @@ func (m *model) checkLimit(job ipam.Job) {
 	}
 	var has []netip.Addr
 	for _, address := range sorted(m.living) {
-		if at := m.living[address]; at.until.IsZero() && sameJob(at.job, job) {
+		if at := m.living[address]; at.until.IsZero() && sameJob(at.job, job) && !m.resumed.mayDouble(address) {
 			has = append(has, address)
 		}
 	}
@@ -566,6 +566,9 @@ func (m *model) all() map[netip.Addr]bool {
 // checkHeld requires that the store says who has the addresses of living namespaces.
 func (m *model) checkHeld() {
 	for _, address := range sorted(m.living) {
+		if m.resumed.mayDouble(address) {
+			continue
+		}
 		at := m.living[address]
 		e, ok := m.store.entries[ipam.AddressPath("test", address)]
 		content, err := ipam.DecodeAddress(e.Content, m.config)

@@ -243,6 +243,9 @@ func (g modelGuard) Identify(context.Context, ipam.Store, ipam.Host) (isNew bool
 		h.objected = true
 	}
 	age := g.model.time.Sub(h.registered)
+	if g.model.resumed.has(h) {
+		return age < 40*time.Second, g.model.resumed.identify(g.model, h)
+	}
 	if o := h.copyOf; o != nil && !o.dead && (o.objected || age >= 40*time.Second) {
 		o.objected = true
 		return false, ipam.ErrTwin

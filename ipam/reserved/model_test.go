@@ -65,7 +65,7 @@ func runSchedule(t *testing.T, seed uint64, counts *tally) {
 
 // tally counts what happened in all schedules: a model in which nothing happens finds nothing.
 type tally struct {
-	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted, atLimit, copies, recovered, jumps atomic.Int64
+	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted, atLimit, copies, resumed, recovered, jumps atomic.Int64
 }
 
 func (t *tally) counters() map[string]*atomic.Int64 {
@@ -73,7 +73,7 @@ func (t *tally) counters() map[string]*atomic.Int64 {
 		"added": &t.added, "moved to another host": &t.moved, "waited in vain": &t.waited, "refused": &t.refused, "killed": &t.killed,
 		"late requests": &t.late, "restored": &t.restored, "rollbacks": &t.rollbacks, "held without knowing": &t.freedUnknown,
 		"reclaimed": &t.reclaimed, "evicted": &t.evicted, "at the limit": &t.atLimit,
-		"copied": &t.copies, "restored from a backup": &t.recovered, "jumped": &t.jumps,
+		"copied": &t.copies, "resumed twice": &t.resumed, "restored from a backup": &t.recovered, "jumped": &t.jumps,
 	}
 }
 
@@ -147,6 +147,8 @@ type model struct {
 	operated bool
 	// copied: the disk of a host was copied. jumped: a clock was.
 	copied, jumped bool
+	// resumed are set when a machine was resumed twice.
+	resumed *resumed
 	// flaw is what is done wrong.
 	flaw string
 	// stale: reads have old answers. It stays when the faults end, as their effects do.
@@ -273,6 +275,8 @@ func (m *model) advance() {
 		m.disaster()
 	case n < 71:
 		m.copyDisk()
+	case n < 72:
+		m.resumeTwice()
 	case n < 75:
 		m.backUp()
 	case n < 76:
@@ -324,6 +328,9 @@ func (m *model) alive() []*modelHost {
 func (m *model) apply(by *modelHost, c change) (uint64, error) {
 	before, existed := m.store.entries[c.path]
 	index, err := m.store.apply(c)
+	if err == nil {
+		m.resumed.wrote(by, c.path)
+	}
 	if err != nil || !existed || c.remove || m.rolledBack {
 		return index, err
 	}
@@ -342,6 +349,7 @@ func (m *model) apply(by *modelHost, c change) (uint64, error) {
 func (m *model) checkTaken(by *modelHost, old, content ipam.AddressContent) {
 	at, used := m.living[old.Address]
 	switch {
+	case m.resumed.mayDouble(old.Address):
 	case old.State == ipam.Held && used && at.until.IsZero() && at.owner == old.Owner && content.Owner != old.Owner:
 		m.fail("host %d takes %s from the living %s", by.number, old.Address, old.Owner.ContainerID)
 	case !isKept(old) || sameJob(old.Job, content.Job), m.jumped:

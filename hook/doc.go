@@ -59,9 +59,8 @@
 //
 // An integration is a folder with the runtime's name: it translates an event of the runtime to a
 // Request (example_test.go shows how to embed an Engine) and the Allocation back, and maps errors
-// by their kind (internal/errdefs). The request says whether an operator or a job's author chose
-// ports and addresses, because policy depends on it. Where the runtime keeps a process
-// nomad/driver is the model, where it executes one cmd/allocnet-cni. If it can list its
-// containers, it gives GC the live set as nomad/live.go does. Its packages are limited to the
-// folder in .golangci.yml, and e2e/chaos kills it.
+// by their kind (internal/errdefs). Request.Operator says whether an operator asks, because policy
+// depends on it. Where the runtime keeps a process nomad/driver is the model, where it executes
+// one cmd/allocnet-cni. If it can list its containers, it gives GC the live set as nomad/live.go
+// does. Its packages are limited to the folder in .golangci.yml, and e2e/chaos kills it.
 package hook

@@ -1,9 +1,12 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package doctor examines a host for problems with attaching allocations and
-// tearing them down. It changes nothing. Each finding has the command or the
-// edit that solves the problem.
+// Package doctor examines a host for problems with attaching allocations and tearing them down. It
+// changes nothing. Each finding has the command or the edit that solves the problem.
+//
+// A check is a function that adds findings to a Report, in a file named after its subject.
+// Doctor.Examine calls them all; asRoot those that need root. Another source of facts is a field
+// of Doctor, which cmd/allocnet fills, so that a test can replace it.
 package doctor
 
 import (

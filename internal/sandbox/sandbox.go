@@ -1,10 +1,14 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package sandbox is where the tests, the demo's checks and the benchmarks run:
-// the real kernel and the real CNI plugins, in network, mount and PID namespaces of
-// their own. The machine's network, /run, /var/lib and processes are not touched,
-// and several sandboxes do not see each other.
+// Package sandbox is where the tests, the demo's checks and the benchmarks run: the real kernel
+// and the real CNI plugins, in network, mount and PID namespaces of their own, with fresh /run and
+// /var/lib. The machine's network, /run, /var/lib and processes are not touched, and several
+// sandboxes do not see each other.
+//
+// The test binary executes itself once more in these namespaces, so that nothing outlives a
+// sandbox. An end-to-end test takes a snapshot of links, addresses, routes, rules of all backends,
+// queues, files and plugin processes, and the host must be like it afterwards.
 package sandbox
 
 import (

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/exhaustive"
 )
 
 // bug is a mistake that the model has to find: something that was written is read as if it were
@@ -96,7 +98,7 @@ func mustEncode(v any) []byte {
 // TestModelFindsBugs: the model finds a bug of each kind.
 func TestModelFindsBugs(t *testing.T) {
 	for name, b := range bugs {
-		t.Run(name, func(t *testing.T) {
+		exhaustive.Run(t, name, func(t *testing.T) {
 			for seed := b.from; seed < b.from+schedules; seed++ {
 				if w := runSchedule(seed, false, &b); w.failure != "" {
 					t.Logf("schedule %d: %s", seed, w.failure)

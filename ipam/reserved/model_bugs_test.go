@@ -3,7 +3,11 @@
 
 package reserved
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/exhaustive"
+)
 
 // What the model has to find.
 const (
@@ -16,7 +20,7 @@ const (
 // TestModelFindsBugs: the model finds each of them.
 func TestModelFindsBugs(t *testing.T) {
 	for _, flaw := range []string{noWait, copysIsOwn, sameNonce, nomadsWord} {
-		t.Run(flaw, func(t *testing.T) {
+		exhaustive.Run(t, flaw, func(t *testing.T) {
 			for seed := uint64(1); seed <= schedules; seed++ {
 				m := newModel(t, seed, &tally{})
 				m.flaw = flaw

@@ -86,24 +86,10 @@ func reportsLost(m *cluster.Machine, block netip.Prefix) error {
 	return errors.Join(err, errEvents)
 }
 
-// requireOther attaches a namespace, which gets no address of a block. It may have to wait for the store.
+// requireOther attaches a namespace, which gets no address of a block.
 func (s *scene) requireOther(m *cluster.Machine, id string, block netip.Prefix) {
 	s.Helper()
-	must(s, cluster.Await("attach "+id, func() error {
-		_, err := m.Run("allocnet", "attach", id, "--primary", cluster.Flat)
-		return err
-	}))
-	if a := s.addressIn(m, id); block.Contains(a) {
+	if a := s.attach(m, id); block.Contains(a) {
 		s.Errorf("%s has %s, of the block %s that is another's", id, a, block)
 	}
-}
-
-// addressIn returns the IPv4 address that a namespace has.
-func (s *scene) addressIn(m *cluster.Machine, id string) netip.Addr {
-	s.Helper()
-	out, err := m.Run("ip", "netns", "exec", id, "ip", "-o", "-4", "address", "show", "scope", "global")
-	must(s, err)
-	prefix, err := netip.ParsePrefix(strings.Fields(out)[3])
-	must(s, err)
-	return prefix.Addr()
 }

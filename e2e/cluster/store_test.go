@@ -76,17 +76,27 @@ func (s *scene) attachToNewBlock(m *cluster.Machine) (a netip.Addr) {
 	must(s, err)
 	for i := range 64 { // at most four blocks of 14 are held
 		id := fmt.Sprintf("new-%d", i)
-		must(s, cluster.Await("attach "+id, func() error { // no block is claimed for 40 s after a restore
-			_, err := m.Run("allocnet", "attach", id, "--primary", cluster.Flat)
-			return err
-		}))
-		a = s.addressIn(m, id)
+		a = s.attach(m, id) // no block is claimed for 40 s after a restore
 		if block, _ := a.Prefix(28); !strings.Contains(before, block.String()) {
 			return a
 		}
 	}
 	s.Fatalf("all addresses are of the blocks that were held:\n%s", before)
 	return a
+}
+
+// attach attaches a namespace, which may have to wait for the store, and returns its IPv4 address.
+func (s *scene) attach(m *cluster.Machine, id string) netip.Addr {
+	s.Helper()
+	must(s, cluster.Await("attach "+id, func() error {
+		_, err := m.Run("allocnet", "attach", id, "--primary", cluster.Flat)
+		return err
+	}))
+	out, err := m.Run("ip", "netns", "exec", id, "ip", "-o", "-4", "address", "show", "scope", "global")
+	must(s, err)
+	prefix, err := netip.ParsePrefix(strings.Fields(out)[3])
+	must(s, err)
+	return prefix.Addr()
 }
 
 // requireBlocks is an error unless the store has a block of each address.

@@ -68,23 +68,19 @@ func (conf *firewallConfig) withSources(c *call, result *current.Result, do func
 	if conf.Backend == iptablesBackend {
 		return false, nil
 	}
-	ctx, stop := limitFirewalld(c.ctx)
-	defer stop()
-	conn, err := dialFirewalld(ctx)
+	err := withFirewalld(c.ctx, func(ctx context.Context, firewalld dbus.BusObject) error {
+		s := &sources{ctx: ctx, firewalld: firewalld, zone: cmp.Or(conf.FirewalldZone, "trusted")}
+		for _, address := range result.IPs {
+			network := hostNetwork(address.Address.IP)
+			s.addresses = append(s.addresses, network.String())
+		}
+		return do(s)
+	})
 	isRequired := conf.Backend == firewalldBackend
 	if errors.Is(err, errNoFirewalld) && (c.verb != "ADD" || !isRequired) {
 		return isRequired, nil
 	}
-	if err != nil {
-		return true, err
-	}
-	defer conn.Close() //nolint:errcheck // nothing is left to send
-	s := &sources{ctx: ctx, firewalld: conn.Object(firewalldName, firewalldPath), zone: cmp.Or(conf.FirewalldZone, "trusted")}
-	for _, address := range result.IPs {
-		network := hostNetwork(address.Address.IP)
-		s.addresses = append(s.addresses, network.String())
-	}
-	return true, do(s)
+	return true, err
 }
 
 // Source is an address of an attachment that may be a source of a zone.
@@ -94,46 +90,52 @@ type Source struct {
 }
 
 // on returns it as a source of a firewalld.
-func (s Source) on(ctx context.Context, conn *dbus.Conn) *sources {
+func (s Source) on(ctx context.Context, firewalld dbus.BusObject) *sources {
 	address := netip.PrefixFrom(s.Address, s.Address.BitLen()).String()
-	return &sources{ctx: ctx, firewalld: conn.Object(firewalldName, firewalldPath), zone: s.Zone, addresses: []string{address}}
+	return &sources{ctx: ctx, firewalld: firewalld, zone: s.Zone, addresses: []string{address}}
 }
 
 // FindSources returns those that are sources now. Where firewalld does not run there are none.
 func FindSources(ctx context.Context, wanted []Source) (found []Source, err error) {
-	err = withFirewalld(ctx, func(ctx context.Context, conn *dbus.Conn) error {
+	err = withFirewalld(ctx, func(ctx context.Context, firewalld dbus.BusObject) error {
 		for _, s := range wanted {
-			r := &Repair{DryRun: true}
-			if err := s.on(ctx, conn).repair(r); err != nil {
+			on := s.on(ctx, firewalld)
+			is, err := on.has(on.addresses[0])
+			if err != nil {
 				return err
 			}
-			if len(r.Missing) == 0 {
+			if is {
 				found = append(found, s)
 			}
 		}
 		return nil
 	})
-	return found, err
+	return found, unlessNone(err)
 }
 
 // RemoveSource removes one. That it is none is no error.
 func RemoveSource(ctx context.Context, s Source) error {
-	return withFirewalld(ctx, func(ctx context.Context, conn *dbus.Conn) error { return s.on(ctx, conn).remove() })
+	return unlessNone(withFirewalld(ctx, func(ctx context.Context, firewalld dbus.BusObject) error { return s.on(ctx, firewalld).remove() }))
 }
 
-// withFirewalld does something with firewalld, if it runs.
-func withFirewalld(ctx context.Context, do func(context.Context, *dbus.Conn) error) error {
-	ctx, stop := limitFirewalld(ctx)
-	defer stop()
-	conn, err := dialFirewalld(ctx)
+// unlessNone is the error, unless it is that firewalld does not run.
+func unlessNone(err error) error {
 	if errors.Is(err, errNoFirewalld) {
 		return nil
 	}
+	return err
+}
+
+// withFirewalld does something with firewalld. The error is errNoFirewalld if it does not run.
+func withFirewalld(ctx context.Context, do func(context.Context, dbus.BusObject) error) error {
+	ctx, stop := limitFirewalld(ctx)
+	defer stop()
+	conn, err := dialFirewalld(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // nothing is left to send
-	return do(ctx, conn)
+	return do(ctx, conn.Object(firewalldName, firewalldPath))
 }
 
 // dialFirewalld connects to the bus. The error is errNoFirewalld where there is no bus, or no firewalld on it. Where firewalld is not
@@ -211,11 +213,17 @@ func (s *sources) check() error {
 	return errors.New("missing: " + strings.Join(r.Missing, ", "))
 }
 
+// has tells whether an address is a source.
+func (s *sources) has(address string) (is bool, err error) {
+	err = s.call("querySource", address, &is)
+	return is, err
+}
+
 // repair adds those that are missing: firewalld forgets all when it is reloaded.
 func (s *sources) repair(r *Repair) error {
 	for _, address := range s.addresses {
-		var is bool
-		if err := s.call("querySource", address, &is); err != nil {
+		is, err := s.has(address)
+		if err != nil {
 			return err
 		}
 		if is {

@@ -27,6 +27,7 @@ func TestVanished(t *testing.T) {
 	c1, c2, c3 := lab.Clients[0], lab.Clients[1], lab.Clients[2]
 	first := s.attach(c1, "first")
 	s.senders = []*sender{s.sendOn(first, s.attach(c3, "third"), small)}
+	s.controls = []*sender{s.control(0, 2)}
 	killed := s.attach(c2, "killed")
 	s.requireReach(first, killed)
 	moving := s.sendOn(first, killed, small)

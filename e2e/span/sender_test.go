@@ -43,7 +43,22 @@ func (s *scene) sendOn(from, to peer, on ...string) *sender {
 			words = append(words, fmt.Sprintf("%s→%s,%s,IPv%d=%s", from.machine.Name, to.machine.Name, network, 4+2*i, address))
 		}
 	}
-	flows := &sender{cmd: from.command(words...)}
+	return s.start(from.command(words...))
+}
+
+// control starts a flow from a client itself to another one.
+func (s *scene) control(from, to int) *sender {
+	s.Helper()
+	a, b := lab.Clients[from], lab.Clients[to]
+	if !b.Runs("traffic") {
+		must(s, b.Start("traffic", "traffic", "serve"))
+	}
+	return s.start(a.Command("traffic", "send", fmt.Sprintf("%s→%s=%s", a.Name, b.Name, b.Address)))
+}
+
+func (s *scene) start(cmd *exec.Cmd) *sender {
+	s.Helper()
+	flows := &sender{cmd: cmd}
 	in, err := flows.cmd.StdinPipe()
 	must(s, err)
 	out, err := flows.cmd.StdoutPipe()

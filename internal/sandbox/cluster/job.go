@@ -194,14 +194,18 @@ func (c *Cluster) wasKilled(client string) bool {
 	return slices.ContainsFunc(c.Clients, func(m *Machine) bool { return m.Name == client && m.killed.Load() })
 }
 
-// Explain says how allocations are, and the last that Nomad says of each.
+// Explain says how allocations are, and what Nomad says of each: all of one that has failed, else the last.
 func Explain(list []Allocation) string {
 	var lines []string
 	for _, a := range list {
 		line := fmt.Sprintf("\n%s %s on %s: %s, wanted %s", a.ID[:8], a.Name, a.NodeName, a.ClientStatus, a.DesiredStatus)
 		for name, task := range a.TaskStates {
-			if events := task.Events; len(events) > 0 {
-				line += ", " + name + ": " + events[len(events)-1].DisplayMessage
+			events := task.Events
+			if a.ClientStatus != "failed" && len(events) > 1 {
+				events = events[len(events)-1:]
+			}
+			for _, event := range events {
+				line += ", " + name + ": " + event.DisplayMessage
 			}
 		}
 		lines = append(lines, line)

@@ -11,26 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSplitWords(t *testing.T) {
-	for line, want := range map[string][]string{
-		`-A X -j Y`: {"-A", "X", "-j", "Y"},
-		`-A X -m comment --comment "name: \"web\" id: \"a b\"" -j Y`: {"-A", "X", "-m", "comment", "--comment", `name: "web" id: "a b"`, "-j", "Y"},
-		`--comment "a\\b" --comment ""`:                              {"--comment", `a\b`, "--comment", ""},
-		`--comment it's`:                                             {"--comment", "it's"},
-	} {
-		got, err := SplitRule(line)
-		if err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", line, diff)
-		}
-	}
-	if _, err := SplitRule(`-A X --comment "open`); err == nil {
-		t.Error("an open quote is no error")
-	}
-}
-
 // listing has an allocation's chains, one of a chain whose comment lies, one
 // with a foreign rule leading to it, and one with a rule that cannot be read.
 var listing = `*nat

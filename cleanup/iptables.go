@@ -15,6 +15,8 @@ import (
 
 	"github.com/coreos/go-iptables/iptables"
 	"sigs.k8s.io/knftables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // backend is one of the kernel's four places for iptables rules: a family, in
@@ -96,12 +98,6 @@ type Listing struct {
 // HasIptables is whether a program of iptables is installed.
 func HasIptables() bool { return len(installedBackends(system{})) > 0 }
 
-// What iptables-save prints, and exits with 0, of a table with rules of nft that it cannot show.
-const (
-	incompatible       = "' is incompatible"
-	incompatibleFilter = "# Table `filter" + incompatible
-)
-
 // Listings returns the rules of all installed backends. It makes no table that is missing. The
 // error has those that cannot be listed, as far as the table filter is concerned.
 func Listings(ctx context.Context) ([]Listing, error) {
@@ -117,7 +113,7 @@ func Listings(ctx context.Context) ([]Listing, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if strings.Contains(text, incompatibleFilter) {
+		if slices.Contains(netfilter.Unlisted(text), "filter") {
 			errs = append(errs, fmt.Errorf("%s-save cannot show the table filter, as it has rules that were made with nft: move them to a table of their own", b.name))
 			continue
 		}
@@ -136,7 +132,7 @@ func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bo
 	if err != nil {
 		return found, err
 	}
-	if strings.Contains(text, incompatible) {
+	if len(netfilter.Unlisted(text)) > 0 {
 		if err := b.unlisted(ctx, h, cannotShow, wanted); err != nil {
 			return found, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/knftables"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -81,7 +82,7 @@ func TestChainRemovedMeanwhile(t *testing.T) {
 	} {
 		f := newFakeSystem()
 		f.errs = test.errs
-		words, err := SplitRule("-A " + test.from + " -s 10.0.0.2/32 -j " + cmp.Or(test.chain, "ACCEPT"))
+		words, err := netfilter.Split("-A " + test.from + " -s 10.0.0.2/32 -j " + cmp.Or(test.chain, "ACCEPT"))
 		if err != nil {
 			t.Fatal(err)
 		}

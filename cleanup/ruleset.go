@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // rule is a line of iptables-save.
@@ -47,17 +49,12 @@ type chainName struct{ table, name string }
 // and named in problems.
 func parseRules(text string, mentions []string) ruleset {
 	var s ruleset
-	table := ""
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
+	for line := range netfilter.Lines(text) {
 		switch {
-		case strings.HasPrefix(line, "*"):
-			table = line[1:]
-		case strings.HasPrefix(line, ":"):
-			name, _, _ := strings.Cut(line[1:], " ")
-			s.chains = append(s.chains, chainName{table, name})
-		case strings.HasPrefix(line, "-A ") && containsAny(line, mentions):
-			s.add(table, line)
+		case line.Policy != "":
+			s.chains = append(s.chains, chainName{line.Table, line.Chain})
+		case containsAny(line.Rule, mentions):
+			s.add(line)
 		}
 	}
 	return s
@@ -67,14 +64,11 @@ func containsAny(line string, texts []string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) })
 }
 
-func (s *ruleset) add(table, line string) {
-	r := rule{table: table, line: line, number: len(s.rules)}
-	if fields := strings.Fields(line); len(fields) > 1 {
-		r.chain = fields[1]
-	}
-	words, err := SplitRule(line)
+func (s *ruleset) add(line netfilter.Line) {
+	r := rule{table: line.Table, chain: line.Chain, line: line.Rule, number: len(s.rules)}
+	words, err := netfilter.Split(line.Rule)
 	if err != nil {
-		s.problems = append(s.problems, fmt.Errorf("rule %q: %w", line, err))
+		s.problems = append(s.problems, fmt.Errorf("rule %q: %w", line.Rule, err))
 	} else if r.words = words; len(words) > 1 {
 		r.chain = words[1]
 	}
@@ -94,39 +88,4 @@ func (c catalog) mentions() []string {
 	}
 	slices.Sort(texts) // a text comes before those that it begins
 	return slices.CompactFunc(texts, func(a, b string) bool { return strings.HasPrefix(b, a) })
-}
-
-// SplitRule splits a line of iptables-save as iptables-restore does: at blanks, except in
-// double quotes, where a backslash takes the next character as it is.
-func SplitRule(line string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	quoted, escaped, inWord := false, false, false
-	for _, c := range []byte(line) { // a comment need not be UTF-8
-		switch {
-		case escaped:
-			word.WriteByte(c)
-			escaped = false
-		case c == '\\' && quoted:
-			escaped = true
-		case c == '"':
-			quoted, inWord = !quoted, true
-		case (c == ' ' || c == '\t') && !quoted:
-			if inWord {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			inWord = false
-		default:
-			word.WriteByte(c)
-			inWord = true
-		}
-	}
-	if quoted {
-		return nil, fmt.Errorf("a quote is not closed")
-	}
-	if inWord {
-		words = append(words, word.String())
-	}
-	return words, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // forwardChain is the chain of iptables for forwarded packets, and dockerChain the one that
@@ -26,16 +27,12 @@ func parseIptables(l cleanup.Listing) *ruleset {
 		forward: []string{forwardChain}, policies: map[string]verdict{}, chains: map[string][]rule{},
 	}
 	_, s.kind, _ = strings.Cut(l.Program, "-")
-	isFilter := false
-	for line := range strings.Lines(l.Text) {
-		line = strings.TrimSpace(line)
+	for line := range netfilter.Lines(l.Text) {
 		switch {
-		case strings.HasPrefix(line, "*"):
-			isFilter = line == "*filter"
-		case !isFilter:
-		case strings.HasPrefix(line, ":"):
-			s.declare(strings.Fields(line[1:]))
-		case strings.HasPrefix(line, "-A "):
+		case line.Table != "filter":
+		case line.Policy != "":
+			s.declare(line)
+		default:
 			s.append(line)
 		}
 	}
@@ -53,25 +50,22 @@ func parseIptables(l cleanup.Listing) *ruleset {
 }
 
 // declare adds a chain with its policy.
-func (s *ruleset) declare(fields []string) {
-	if len(fields) < 2 {
-		return
-	}
-	s.chains[fields[0]] = nil
-	switch fields[1] {
+func (s *ruleset) declare(chain netfilter.Line) {
+	s.chains[chain.Chain] = nil
+	switch chain.Policy {
 	case "DROP":
-		s.policies[fields[0]] = dropped
+		s.policies[chain.Chain] = dropped
 	case "ACCEPT":
-		s.policies[fields[0]] = accepted
+		s.policies[chain.Chain] = accepted
 	}
 }
 
 // append adds a rule. One that cannot be read may do anything.
-func (s *ruleset) append(line string) {
-	words, err := cleanup.SplitRule(line)
-	r := rule{text: "the rule " + line}
+func (s *ruleset) append(line netfilter.Line) {
+	words, err := netfilter.Split(line.Rule)
+	r := rule{text: "the rule " + line.Rule}
 	if err != nil {
-		words, r.verdict = strings.Fields(line)[:2], anything
+		words, r.verdict = nil, anything
 	}
 	isNot := false
 	for i := 2; i < len(words); i++ {
@@ -86,7 +80,7 @@ func (s *ruleset) append(line string) {
 		i += r.option(words[i], argument, isNot)
 		isNot = false
 	}
-	s.chains[words[1]] = append(s.chains[words[1]], r)
+	s.chains[line.Chain] = append(s.chains[line.Chain], r)
 }
 
 // goingOn are targets of iptables after which a packet goes on with the next rule.

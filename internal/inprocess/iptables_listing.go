@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // iptablesListing has the rules of chains as iptables-save prints them, without the name of
@@ -31,33 +33,23 @@ func listIPTables(ctx context.Context, kind IPTables, family iptables.Protocol) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	listing, unlisted = parseIPTables(string(out))
-	return listing, unlisted, nil
+	return listed(string(out)), netfilter.Unlisted(string(out)), nil
 }
 
-// parseIPTables reads what iptables-save prints, and returns the tables with rules that only nft understands: what
-// these have is unknown.
-func parseIPTables(text string) (listing iptablesListing, unlisted []string) {
-	listing = iptablesListing{}
-	var table map[string][]string
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "# Table ") && strings.Contains(line, "incompatible"):
-			name, _, _ := strings.Cut(strings.TrimPrefix(line, "# Table `"), "'")
-			unlisted = append(unlisted, name)
-		case strings.HasPrefix(line, "*"):
-			table = map[string][]string{}
-			listing[line[1:]] = table
-		case strings.HasPrefix(line, ":") && table != nil:
-			chain, _, _ := strings.Cut(line[1:], " ")
-			table[chain] = []string{}
-		case strings.HasPrefix(line, "-A ") && table != nil:
-			chain, rule, _ := strings.Cut(line[len("-A "):], " ")
-			table[chain] = append(table[chain], rule)
+func listed(text string) iptablesListing {
+	l := iptablesListing{}
+	for line := range netfilter.Lines(text) {
+		if l[line.Table] == nil {
+			l[line.Table] = map[string][]string{}
 		}
+		chains := l[line.Table]
+		if line.Policy != "" {
+			chains[line.Chain] = []string{}
+			continue
+		}
+		chains[line.Chain] = append(chains[line.Chain], strings.TrimPrefix(line.Rule, "-A "+line.Chain+" "))
 	}
-	return listing, unlisted
+	return l
 }
 
 // hasChain tells whether a table has a chain.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -20,8 +21,10 @@ const (
 	chainName = "ALLOCNET-FORWARD"
 	// commentPrefix is before the pool's name in the comments of our rules.
 	commentPrefix = "allocnet pool "
+	// forwardChain is that of forwarded packets.
+	forwardChain = "FORWARD"
 	// forwardRule leads to our chain. It is the first one of its chain: another one may decide.
-	forwardRule = "FORWARD -j " + chainName
+	forwardRule = forwardChain + " -j " + chainName
 	// lockWait are the seconds that a program waits for others of its kind.
 	lockWait = "30"
 )
@@ -107,22 +110,18 @@ type table struct {
 // readTable reads the output of iptables-save.
 func readTable(text string) table {
 	var t table
-	inFilter, inForward := false, false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
+	inForward := false
+	for line := range netfilter.Lines(text) {
+		inChain, isRule := line.Chain == chainName, line.Policy == ""
 		switch {
-		case strings.HasPrefix(line, "*"):
-			inFilter = line == "*filter"
-		case !inFilter:
-		case strings.HasPrefix(line, ":FORWARD "):
-			t.hasForward = true
-		case strings.HasPrefix(line, ":"+chainName+" "):
-			t.hasChain = true
-		case strings.HasPrefix(line, "-A "+chainName+" "):
-			t.rules = append(t.rules, line)
-		case strings.HasPrefix(line, "-A FORWARD "):
-			if isJump(line) {
-				t.jumps = append(t.jumps, line)
+		case line.Table != "filter" || !inChain && line.Chain != forwardChain:
+		case !isRule:
+			t.hasForward, t.hasChain = t.hasForward || !inChain, t.hasChain || inChain
+		case inChain:
+			t.rules = append(t.rules, line.Rule)
+		default:
+			if isJump(line.Rule) {
+				t.jumps = append(t.jumps, line.Rule)
 				t.isFirst = t.isFirst || !inForward
 			}
 			inForward = true
@@ -139,7 +138,7 @@ func isJump(line string) bool {
 
 // split returns the words of a rule; none if it cannot be read.
 func split(line string) []string {
-	words, err := cleanup.SplitRule(line)
+	words, err := netfilter.Split(line)
 	if err != nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // file is a file that one allocation owns.
@@ -94,7 +94,7 @@ func (f *file) remove() error {
 // anywhere, and a pipe keep its reader. The files of plugins are small.
 func readSmall(path string) (string, error) {
 	const limit = 16 << 20
-	file, err := regularfile.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	file, err := files.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "", err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -112,7 +112,7 @@ func lockLeases(ctx context.Context, dirs []string) (unlock func(), err error) {
 	var locks []*os.File
 	unlock = func() {
 		for _, lock := range locks {
-			flock.Close(lock)
+			files.CloseLocked(lock)
 		}
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, leaseLockTimeout, fmt.Errorf("another process holds it for more than %s", leaseLockTimeout))
@@ -137,7 +137,7 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
+	if err := files.Lock(ctx, file, unix.LOCK_EX); err != nil {
 		_ = file.Close() // never written
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/utils"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Multi describes a conflist of allocnet-cni.
@@ -155,5 +155,5 @@ func (n *Network) renamed(name string) (json.RawMessage, error) {
 // Write replaces a file of a CNI configuration directory. The command line and the
 // agent may do so at a time.
 func Write(path string, data []byte) error {
-	return atomicfile.Write(path, data, atomicfile.Options{Mode: 0o644, Durable: true, Unlocked: true})
+	return files.Replace(path, data, files.Options{Mode: 0o644, Durable: true, Unlocked: true})
 }

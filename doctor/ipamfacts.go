@@ -18,8 +18,8 @@ import (
 
 	agentpools "github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/pool"
 )
@@ -107,7 +107,7 @@ func leases(dir string) (map[netip.Addr]string, error) {
 		if err != nil {
 			continue
 		}
-		data, err := regularfile.Read(filepath.Join(dir, entry.Name()))
+		data, err := files.Read(filepath.Join(dir, entry.Name()))
 		if errors.Is(err, fs.ErrNotExist) { // freed meanwhile
 			continue
 		}

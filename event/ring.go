@@ -16,9 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 const (
@@ -102,11 +101,11 @@ func (r *ring) lock() (unlock func(), err error) {
 	}
 	ctx, stop := context.WithTimeoutCause(context.Background(), r.timeout, errLocked)
 	defer stop()
-	if err := flock.Lock(ctx, dir, unix.LOCK_EX); err != nil {
+	if err := files.Lock(ctx, dir, unix.LOCK_EX); err != nil {
 		_ = dir.Close() // read only
 		return nil, fmt.Errorf("%s %w", r.dir, err)
 	}
-	return func() { flock.Close(dir) }, nil
+	return func() { files.CloseLocked(dir) }, nil
 }
 
 // open opens current for appending, after a rotation if it is full.
@@ -141,7 +140,7 @@ func (r *ring) rotate() error {
 		}
 		all = append(append(all, data...), '\n') // a torn line ends here
 	}
-	if err := atomicfile.Write(r.path(previousFile), thin(all, r.kept), atomicfile.Options{}); err != nil {
+	if err := files.Replace(r.path(previousFile), thin(all, r.kept), files.Options{}); err != nil {
 		return err
 	}
 	return os.Remove(r.path(currentFile))

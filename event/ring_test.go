@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // writerVariable has the test binary append events to a directory, as another process.
@@ -266,7 +266,7 @@ func TestNotRecorded(t *testing.T) {
 			if err := unix.Flock(int(locked.Fd()), unix.LOCK_EX); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { flock.Close(locked) })
+			t.Cleanup(func() { files.CloseLocked(locked) })
 		}, "is locked by another process"},
 		"the directory is a file": {func(t *testing.T, dir string) {
 			if err := os.WriteFile(dir, nil, 0o600); err != nil {

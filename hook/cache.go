@@ -17,8 +17,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -70,8 +69,8 @@ func readCache(dir, allocation string) ([]cacheEntry, error) {
 	}
 	var found []cacheEntry
 	for _, path := range paths {
-		data, err := regularfile.ReadNoFollow(path)
-		if errors.Is(err, regularfile.ErrNotRegular) {
+		data, err := files.ReadNoFollow(path)
+		if errors.Is(err, files.ErrNotRegular) {
 			continue
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +179,7 @@ func (o *operation) ownCache(a state.Attachment) error {
 // readOwnCache reads the file of an attachment in libcni's cache. What cannot be parsed has no
 // owner.
 func (o *operation) readOwnCache(a state.Attachment) (entry cacheEntry, err error) {
-	data, err := regularfile.ReadNoFollow(o.cachePath(a))
+	data, err := files.ReadNoFollow(o.cachePath(a))
 	if err == nil && json.Unmarshal(data, &entry) != nil {
 		entry = cacheEntry{}
 	}
@@ -208,5 +207,5 @@ func (o *operation) writeCache(a state.Attachment) error {
 		return err
 	}
 	// Not durable: after a power cut the attachment does not exist.
-	return atomicfile.Write(path, data, atomicfile.Options{})
+	return files.Replace(path, data, files.Options{})
 }

@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -64,7 +64,7 @@ func Replace(shared *os.Root, name string, data []byte) error {
 		return fmt.Errorf("write %s: %w", filepath.Join(shared.Name(), name), err)
 	}
 	// Not durable: after a power cut the allocation's networks do not exist.
-	return atomicfile.WriteIn(shared, name, data, atomicfile.Options{Mode: 0o644})
+	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644})
 }
 
 // Remove removes both files. A missing file or directory is not an error.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -81,7 +81,7 @@ func (c networkCache) store(id string, j job) error {
 		return err
 	}
 	// Not durable: load detects a truncated file.
-	return atomicfile.Write(c.path(id), data, atomicfile.Options{Unlocked: true})
+	return files.Replace(c.path(id), data, files.Options{Unlocked: true})
 }
 
 func (c networkCache) remove(id string) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Config is the connection to a Nomad agent. The zero value is this host's agent,
@@ -99,7 +99,7 @@ func (c *Client) token() (string, error) {
 	if c.config.TokenFile == "" {
 		return "", nil
 	}
-	data, err := regularfile.Read(c.config.TokenFile)
+	data, err := files.Read(c.config.TokenFile)
 	if err != nil {
 		return "", fmt.Errorf("nomad token: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
@@ -29,7 +29,7 @@ type Source struct {
 // Load reads the rules of a host. Only a file that does not exist has none: one that is empty
 // was truncated, and a link that leads nowhere had some.
 func Load(file string) (Source, error) {
-	data, err := regularfile.Read(file)
+	data, err := files.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Source{File: file}, refuseDangling(file)
 	}

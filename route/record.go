@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // record says what of the kernel's tables is a pool's. It is written before anything is made.
@@ -72,7 +72,7 @@ func (t *Table) readRecord(pool string) (record, error) {
 
 // poolOf returns whose record a file is, or would be if its writer had not been killed.
 func poolOf(file string) (pool string, ok bool) {
-	if of, temporary := atomicfile.OfTemporary(file); temporary {
+	if of, temporary := files.OfTemporary(file); temporary {
 		file = of
 	}
 	return strings.CutSuffix(file, recordSuffix)
@@ -150,7 +150,7 @@ func (t *Table) writeRecord(have, want record) error {
 	if err := os.MkdirAll(t.o.Dir, 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(t.recordPath(want.Pool), data, atomicfile.Options{})
+	return files.Replace(t.recordPath(want.Pool), data, files.Options{})
 }
 
 func (t *Table) forget(pool string) error {
@@ -165,5 +165,5 @@ func (t *Table) forget(pool string) error {
 	if err := dir.Remove(pool + recordSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return atomicfile.RemoveTemporary(dir, pool+recordSuffix)
+	return files.RemoveTemporary(dir, pool+recordSuffix)
 }

@@ -13,8 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // CleanedBoot returns the boot for which the records of earlier ones were torn
@@ -31,7 +30,7 @@ func (s *Store) CleanedBoot() (string, error) {
 func (s *Store) SetCleanedBoot(boot string) error {
 	path := filepath.Join(s.dir, "boot")
 	return s.intercept("write", path, func() error {
-		return atomicfile.Write(path, []byte(boot+"\n"), atomicfile.Options{Durable: true})
+		return files.Replace(path, []byte(boot+"\n"), files.Options{Durable: true})
 	})
 }
 
@@ -41,5 +40,5 @@ func (s *Store) LockCleaning(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { flock.Close(dir) }, nil
+	return func() { files.CloseLocked(dir) }, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // bridgeLock is the directory whose lock LockBridges takes.
@@ -22,5 +22,5 @@ func (s *Store) LockBridges(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { flock.Close(dir) }, nil
+	return func() { files.CloseLocked(dir) }, nil
 }

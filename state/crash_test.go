@@ -206,7 +206,7 @@ func TestKilledAtEveryChange(t *testing.T) {
 				exhaustive.Run(t, fmt.Sprintf("%s/%d, %s", name, at, how), func(t *testing.T) {
 					s := open(t)
 					s.Intercept(withoutSync)
-					empty := files(t, s)
+					empty := listFiles(t, s)
 					l := lock(t, s, "a")
 					w.find(t, l)
 					s.Intercept((&kill{after: at, how: how}).intercept)
@@ -244,7 +244,7 @@ func checkRecovered(t *testing.T, s *Store, before, after string, empty []string
 	l.Unlock()
 	must(t, s.RemoveStale())
 	must(t, os.RemoveAll(filepath.Join(s.dir, "damaged")))
-	if left := files(t, s); !slices.Equal(left, empty) {
+	if left := listFiles(t, s); !slices.Equal(left, empty) {
 		t.Errorf("left are %v, want %v", left, empty)
 	}
 }
@@ -282,7 +282,7 @@ func checkMarks(t *testing.T, s *Store, r Record) {
 	}
 }
 
-func files(t *testing.T, s *Store) (paths []string) {
+func listFiles(t *testing.T, s *Store) (paths []string) {
 	t.Helper()
 	must(t, filepath.WalkDir(s.dir, func(path string, _ fs.DirEntry, err error) error {
 		paths = append(paths, strings.TrimPrefix(path, s.dir))

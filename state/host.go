@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // ErrAttaching is a lock that cannot be had now, because attachments are in
@@ -49,7 +49,7 @@ func (s *Store) AttachmentWaits() bool {
 	if err != nil {
 		return false
 	}
-	defer flock.Close(turnstile)
+	defer files.CloseLocked(turnstile)
 	fd := int(turnstile.Fd())
 	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil && unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) == nil
 }
@@ -62,12 +62,12 @@ func (s *Store) lockHost(ctx context.Context, how int) (release func(), err erro
 	if err != nil {
 		return nil, err
 	}
-	defer flock.Close(turnstile)
+	defer files.CloseLocked(turnstile)
 	lock, err := lockDir(ctx, filepath.Join(s.dir, "locks"), how)
 	if err != nil {
 		return nil, err
 	}
-	return func() { flock.Close(lock) }, nil
+	return func() { files.CloseLocked(lock) }, nil
 }
 
 func lockDir(ctx context.Context, path string, how int) (*os.File, error) {
@@ -75,7 +75,7 @@ func lockDir(ctx context.Context, path string, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock.Lock(ctx, dir, how); err != nil {
+	if err := files.Lock(ctx, dir, how); err != nil {
 		_ = dir.Close() // read only
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/internal/regularfile"
 )
 
 // journalFile holds an allocation's record; see the package documentation.
@@ -70,7 +70,7 @@ func (s *Store) read(id string, torn func(path string, data []byte) ([]byte, boo
 // readJournal adds what the journal at path says. Its error is a *VersionError
 // or fs.ErrNotExist: everything else is damage.
 func (r *Record) readJournal(path string, torn func(path string, data []byte) ([]byte, bool)) error {
-	data, err := regularfile.ReadNoFollow(path)
+	data, err := files.ReadNoFollow(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *Store) tornWithout(id string) func(string, []byte) ([]byte, bool) {
 		if _, err := os.Lstat(s.lockPath(id)); err == nil {
 			return data, false
 		}
-		again, err := regularfile.ReadNoFollow(path)
+		again, err := files.ReadNoFollow(path)
 		if err != nil || !bytes.Equal(data, again) { // written, or removed, meanwhile
 			return again, false
 		}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Locked is an allocation whose lock is held. Its methods are not to be called
@@ -119,7 +119,7 @@ func (s *Store) StaleLocks() ([]string, error) {
 		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			stale = append(stale, entry.Name())
 		}
-		flock.Close(file)
+		files.CloseLocked(file)
 	}
 	return stale, nil
 }
@@ -148,7 +148,7 @@ func (s *Store) lockFile(ctx context.Context, path string) (file *os.File, left 
 		if err != nil {
 			return nil, false, err
 		}
-		if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
+		if err := files.Lock(ctx, file, unix.LOCK_EX); err != nil {
 			_ = file.Close() // never written
 			return nil, false, err
 		}
@@ -210,6 +210,6 @@ func (l *Locked) WaitForPlugins(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer flock.Close(dir)
-	return flock.Lock(ctx, dir, unix.LOCK_EX)
+	defer files.CloseLocked(dir)
+	return files.Lock(ctx, dir, unix.LOCK_EX)
 }

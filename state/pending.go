@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // A mark in the directory "pending" shows an unfinished teardown of the allocation, which
@@ -38,7 +38,7 @@ func (s *Store) LockRetries() (unlock func(), err error) {
 		_ = dir.Close() // read only
 		return nil, err
 	}
-	return func() { flock.Close(dir) }, nil
+	return func() { files.CloseLocked(dir) }, nil
 }
 
 // AddPending puts the allocation on the list of Store.Pending.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // portMarks is also the directory whose lock LockPorts takes.
@@ -29,7 +29,7 @@ func (s *Store) LockPorts(ctx context.Context, choosing bool) (unlock func(), er
 	if err != nil {
 		return nil, err
 	}
-	return func() { flock.Close(dir) }, nil
+	return func() { files.CloseLocked(dir) }, nil
 }
 
 // ListChosen is List for the allocations that may have ports in ChosenPorts.

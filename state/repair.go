@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Repair writes a record anew, without damage. The files that had it are kept in
@@ -50,8 +50,8 @@ func (l *Locked) Repair(r Record) error {
 // damage shows from the lock file, which a process that ends removes. What has a
 // whole line before its end is no part of one: it gets a newline.
 func (l *Locked) dropTornLine() error {
-	data, err := regularfile.ReadNoFollow(l.path())
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, regularfile.ErrNotRegular) {
+	data, err := files.ReadNoFollow(l.path())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrNotRegular) {
 		return nil
 	}
 	if err != nil {

@@ -14,15 +14,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/allocnet/allocnet/internal/keylock"
-	"github.com/allocnet/allocnet/internal/privatedir"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Store is a state directory. It may be used concurrently, and by several
 // processes.
 type Store struct {
 	dir   string
-	locks keylock.Locks
+	locks files.KeyLocks
 	// intercept makes each change of the directory; see Intercept.
 	intercept func(op, path string, change func() error) error
 	// readOnly is that of OpenReadOnly.
@@ -54,7 +53,7 @@ func OpenReadOnly(dir string) (*Store, error) {
 	for path, stat := range map[string]func(string) (fs.FileInfo, error){dir: os.Stat, s.allocations(): os.Lstat} {
 		info, err := stat(path)
 		if err == nil {
-			err = privatedir.Check(path, info)
+			err = files.CheckPrivate(path, info)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("state directory: %w", err)
@@ -77,7 +76,7 @@ func makePrivate(path string, stat func(string) (fs.FileInfo, error)) error {
 	if err != nil {
 		return err
 	}
-	return privatedir.Check(path, info)
+	return files.CheckPrivate(path, info)
 }
 
 func (s *Store) allocations() string { return filepath.Join(s.dir, "allocations") }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 func (l *Locked) dir() string { return l.store.allocationDir(l.id) }
@@ -191,7 +191,7 @@ func (l *Locked) open() error {
 	if l.journal != nil {
 		return nil
 	}
-	file, err := regularfile.Open(l.path(), os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	file, err := files.Open(l.path(), os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("allocation %s: %w", l.id, err)
 	}
@@ -234,7 +234,7 @@ func (l *Locked) create(changes []change) error {
 }
 
 // writeNew writes lines to a new file, which from then on is the journal that is
-// open: with its room reserved, so internal/atomicfile, which closes what it
+// open: with its room reserved, so internal/files, which closes what it
 // writes, cannot do it. Its name is fixed: the lock keeps others away, and what a killed process
 // left is overwritten.
 func (l *Locked) writeNew(changes []change) (path string, err error) {

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/flock"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Dir has the records of the routes, below the state directory.
@@ -35,7 +34,7 @@ func Lock(dir string) (unlock func(), err error) {
 	for range lockAttempts {
 		file, err := tryLock(dir)
 		if err == nil {
-			return func() { flock.Close(file) }, nil
+			return func() { files.CloseLocked(file) }, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -53,13 +52,13 @@ func tryLock(dir string) (*os.File, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, lockName)
-	file, err := regularfile.Open(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	file, err := files.Open(path, os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	now, stop := context.WithCancelCause(context.Background())
 	stop(ErrLocked)
-	if err = flock.Lock(now, file, unix.LOCK_EX); err == nil {
+	if err = files.Lock(now, file, unix.LOCK_EX); err == nil {
 		err = requireAt(file, path)
 	}
 	if err != nil {

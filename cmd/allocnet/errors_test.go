@@ -27,10 +27,10 @@ import (
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/hclfile"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/internal/regularfile"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/ipam"
@@ -105,7 +105,7 @@ var outcomes = map[string]struct {
 	"internal/netns.ErrMissing":           {netns.ErrMissing, refused},
 	"hook.UnrecordedError":                {&hook.UnrecordedError{}, conflict},
 	"internal/resolvconf.ErrForeign":      {resolvconf.ErrForeign, conflict},
-	"internal/regularfile.ErrNotRegular":  {regularfile.ErrNotRegular, failed},
+	"internal/files.ErrNotRegular":        {files.ErrNotRegular, failed},
 	"internal/strictjson.Mistake":         {&strictjson.Mistake{}, refused},
 	"internal/netns.MissingError":         {&netns.MissingError{}, refused},
 	"ipam.ErrInvalid":                     {ipam.ErrInvalid, refused},

@@ -20,10 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/flock"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -76,10 +74,10 @@ func Make(dir string) (Identity, error) {
 	if err != nil {
 		return id, err
 	}
-	defer flock.Close(lock)
+	defer files.CloseLocked(lock)
 	ctx, stop := context.WithTimeoutCause(context.Background(), locking, fmt.Errorf("another process has it for more than %s", locking))
 	defer stop()
-	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+	if err := files.Lock(ctx, lock, unix.LOCK_EX); err != nil {
 		return id, errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: lock %s: %w", ipam.ErrUnavailable, dir, err))
 	}
 	if err := id.readInstance(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +97,7 @@ func readHost() (id Identity, err error) {
 		"/etc/machine-id":                 &id.MachineID,
 		"/proc/sys/kernel/random/boot_id": &id.Boot,
 	} {
-		data, err := regularfile.Read(path)
+		data, err := files.Read(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return id, fmt.Errorf("who this host is: %w", err)
 		}
@@ -113,7 +111,7 @@ func readHost() (id Identity, err error) {
 
 func (id *Identity) readInstance(dir string) error {
 	path := filepath.Join(dir, fileName)
-	data, err := regularfile.Read(path)
+	data, err := files.Read(path)
 	if err != nil {
 		return err
 	}
@@ -133,5 +131,5 @@ func (id *Identity) makeInstance(dir string) error {
 	_, _ = rand.Read(random) // it never fails
 	id.Instance, id.Born = hex.EncodeToString(random), id.MachineID != ""
 	data := []byte(id.Instance + "\n" + id.birth() + "\n")
-	return atomicfile.Write(filepath.Join(dir, fileName), data, atomicfile.Options{Durable: true})
+	return files.Replace(filepath.Join(dir, fileName), data, files.Options{Durable: true})
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -87,7 +87,7 @@ func TestInstanceIsNoPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, get := range map[string]func(string) (Identity, error){"Read": Read, "Make": Make} {
-		if id, err := get(dir); !errors.Is(err, regularfile.ErrNotRegular) {
+		if id, err := get(dir); !errors.Is(err, files.ErrNotRegular) {
 			t.Errorf("%s: %+v, %v", name, id, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // CommitMissing adds the rules of chains that repair, as far as they are missing: those of all
@@ -28,8 +28,8 @@ func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
 	}
 	// Other calls make what all attachments share under the same lock.
 	if namespace, err := os.Open("/proc/thread-self/ns/net"); err == nil {
-		defer flock.Close(namespace)
-		_ = flock.Lock(ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
+		defer files.CloseLocked(namespace)
+		_ = files.Lock(ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
 	}
 	m := &missingRules{ctx: ctx, holds: holds, all: all, incomplete: map[*Changes]bool{}}
 	m.run(m.nftables)

@@ -14,7 +14,7 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // openIPTables returns iptables that waits for its lock until the deadline of ctx, to the second.
@@ -54,8 +54,8 @@ func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool
 	// Between looking for a rule and adding it another process may add it. The namespace is
 	// what all that do so have in common.
 	if namespace, err := os.Open("/proc/thread-self/ns/net"); err == nil {
-		defer flock.Close(namespace)
-		_ = flock.Lock(h.ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
+		defer files.CloseLocked(namespace)
+		_ = files.Lock(h.ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
 	}
 	for _, group := range groups {
 		h.makeGroup(group, table)

@@ -13,7 +13,7 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -32,8 +32,8 @@ func TestRootSharedIsMadeByOne(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer flock.Close(other)
-		if err := flock.Lock(t.Context(), other, unix.LOCK_EX); err != nil {
+		defer files.CloseLocked(other)
+		if err := files.Lock(t.Context(), other, unix.LOCK_EX); err != nil {
 			return err
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)

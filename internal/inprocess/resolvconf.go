@@ -10,13 +10,13 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // parseResolvConf reads a file in the format of resolv.conf(5). A later "domain" replaces
 // an earlier one; the other keywords add up.
 func parseResolvConf(path string) (types.DNS, error) {
-	file, err := regularfile.Open(path, os.O_RDONLY, 0)
+	file, err := files.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return types.DNS{}, err
 	}

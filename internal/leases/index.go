@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // index tells which leases of a network an owner has, so that not all of them have to be
@@ -88,7 +88,7 @@ func indexPath(dir string) string {
 // readIndex returns the index of a directory whose lock is held; nil if there is none
 // that agrees with it.
 func readIndex(dir string) *index {
-	data, err := regularfile.Read(indexPath(dir))
+	data, err := files.Read(indexPath(dir))
 	if err != nil || !bytes.HasSuffix(data, []byte("\n")) {
 		return nil
 	}

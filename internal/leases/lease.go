@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Lease is who has an address.
@@ -26,7 +26,7 @@ type Lease struct {
 // Read returns the lease of an address in the directory of a network. It takes no lock. An address
 // without a lease is an fs.ErrNotExist.
 func Read(dir, address string) (Lease, error) {
-	file, err := regularfile.Open(filepath.Join(dir, address), os.O_RDONLY, 0)
+	file, err := files.Open(filepath.Join(dir, address), os.O_RDONLY, 0)
 	if err != nil {
 		return Lease{}, err
 	}

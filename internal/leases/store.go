@@ -19,8 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // defaultDir is where host-local keeps its networks unless "dataDir" says otherwise.
@@ -53,11 +52,11 @@ func Open(ctx context.Context, dataDir, network string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	lock, err := regularfile.Open(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
+	lock, err := files.Open(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
 	if err != nil {
 		return nil, err
 	}
-	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+	if err := files.Lock(ctx, lock, unix.LOCK_EX); err != nil {
 		_ = lock.Close() // read only
 		return nil, fmt.Errorf("lock %s, which another process has: %w", lock.Name(), err)
 	}
@@ -76,7 +75,7 @@ func (s *Store) Close() error {
 	if s.index != nil && s.changed {
 		s.index.write(s.dir)
 	}
-	flock.Close(s.lock)
+	files.CloseLocked(s.lock)
 	return nil
 }
 
@@ -107,13 +106,13 @@ func (s *Store) Reserve(id, ifname string, ip net.IP, rangeID string) (bool, err
 	if err != nil || !created {
 		return false, err
 	}
-	err = regularfile.Write(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
+	err = files.Overwrite(filepath.Join(s.dir, lastReserved+rangeID), []byte(ip.String()), 0o600)
 	return err == nil, err
 }
 
 // LastReservedIP returns the address that was reserved last in a set of ranges.
 func (s *Store) LastReservedIP(rangeID string) (net.IP, error) {
-	data, err := regularfile.Read(filepath.Join(s.dir, lastReserved+rangeID))
+	data, err := files.Read(filepath.Join(s.dir, lastReserved+rangeID))
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +269,7 @@ func (s *Store) read(name string) {
 }
 
 func readLease(path string) (string, error) {
-	file, err := regularfile.Open(path, os.O_RDONLY, 0)
+	file, err := files.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return "", err
 	}

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // DefaultDir has the files of named network namespaces: ip-netns(8) mounts those of
@@ -72,7 +72,7 @@ func (f File) Write(c Config) error {
 		return nil
 	}
 	return f.change("write", func() error {
-		return atomicfile.WriteIn(dir, fileName, []byte(text), atomicfile.Options{Mode: 0o644, Durable: true})
+		return files.ReplaceIn(dir, fileName, []byte(text), files.Options{Mode: 0o644, Durable: true})
 	})
 }
 
@@ -139,7 +139,7 @@ func (f File) remove() error {
 		}
 	}
 	return f.change("remove", func() error {
-		if err := atomicfile.RemoveTemporary(dir, fileName); err != nil {
+		if err := files.RemoveTemporary(dir, fileName); err != nil {
 			return err
 		}
 		err := os.Remove(filepath.Join(f.Dir, f.Name))

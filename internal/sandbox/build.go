@@ -18,8 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // hashVariable has the hash of the programs under test, so that Go runs a test again when one of them
@@ -56,8 +55,8 @@ func BuildPrograms() (hash string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer flock.Close(lock)
-	if err := flock.Lock(context.Background(), lock, unix.LOCK_EX); err != nil {
+	defer files.CloseLocked(lock)
+	if err := files.Lock(context.Background(), lock, unix.LOCK_EX); err != nil {
 		return "", err
 	}
 	if err := build(programDir(), released, releasedFlags, folders); err != nil {
@@ -110,7 +109,7 @@ func replace(fresh, path string) error {
 	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, now) {
 		return nil
 	}
-	return atomicfile.Write(path, now, atomicfile.Options{Mode: 0o755})
+	return files.Replace(path, now, files.Options{Mode: 0o755})
 }
 
 // hashPrograms returns the hash of the programs that are there.

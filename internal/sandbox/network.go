@@ -111,7 +111,7 @@ table ip allocnet_loopback {
 // warmed before still have it, unless all rules have been flushed since.
 func Warm(t testing.TB, confDir string) {
 	t.Helper()
-	what := files(t, confDir)
+	what := listFiles(t, confDir)
 	what = regexp.MustCompile(`"stateDir":[^,]*,`).ReplaceAllString(strings.ReplaceAll(what, confDir, ""), "")
 	if warmed[what] {
 		return

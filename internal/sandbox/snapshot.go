@@ -42,7 +42,7 @@ func Snapshot(t testing.TB, dirs ...string) string {
 		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
 	}
 	for _, dir := range append([]string{"/var/lib", "/run/cni", "/run/netns", "/etc/netns"}, dirs...) {
-		section(dir, files(t, dir))
+		section(dir, listFiles(t, dir))
 	}
 	section("plugin processes", strings.Join(PluginProcesses(), "\n"))
 	return b.String()
@@ -115,10 +115,10 @@ func Run(t testing.TB, words ...string) string {
 	return string(out)
 }
 
-// files lists the files below dir with their contents, except host-local's note
+// listFiles lists the files below dir with their contents, except host-local's note
 // of where to search next, which all leases of a range share, and leaves out
 // allocnet's events, its note of which boot it has seen, and its index of many leases.
-func files(t testing.TB, dir string) string {
+func listFiles(t testing.TB, dir string) string {
 	t.Helper()
 	var lines []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 const (
@@ -61,7 +61,7 @@ func lockOutcome(file *os.File) bool {
 // Remove removes the file, and releases its lock.
 func (o Outcome) Remove() {
 	_ = os.Remove(o.file.Name()) // empty or read
-	flock.Close(o.file)
+	files.CloseLocked(o.file)
 }
 
 // RemoveAbandonedOutcomes removes the files whose process was killed.
@@ -83,7 +83,7 @@ func RemoveAbandonedOutcomes(dir string) error {
 		if lockOutcome(file) {
 			errs = append(errs, os.Remove(path))
 		}
-		flock.Close(file)
+		files.CloseLocked(file)
 	}
 	return errors.Join(errs...)
 }

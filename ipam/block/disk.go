@@ -11,9 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/flock"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // disk keeps the files of a directory, and its lock.
@@ -36,7 +34,7 @@ type directory struct {
 func (d *directory) pathOf(name string) string { return filepath.Join(d.path, name) }
 
 func (d *directory) read(name string) ([]byte, error) {
-	data, err := regularfile.ReadNoFollow(d.pathOf(name))
+	data, err := files.ReadNoFollow(d.pathOf(name))
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -49,7 +47,7 @@ func (d *directory) write(name string, data []byte) error {
 			return err
 		}
 	}
-	return atomicfile.Write(d.pathOf(name), data, atomicfile.Options{Durable: !d.volatile})
+	return files.Replace(d.pathOf(name), data, files.Options{Durable: !d.volatile})
 }
 
 func (d *directory) lock(ctx context.Context) (func(), error) {
@@ -57,13 +55,13 @@ func (d *directory) lock(ctx context.Context) (func(), error) {
 		return nil, err
 	}
 	path := d.pathOf(d.lockName)
-	file, err := regularfile.Open(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
+	file, err := files.Open(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
+	if err := files.Lock(ctx, file, unix.LOCK_EX); err != nil {
 		_ = file.Close() // never written
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return func() { flock.Close(file) }, nil
+	return func() { files.CloseLocked(file) }, nil
 }

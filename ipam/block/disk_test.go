@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // TestNotRegular: a pipe in the place of a file of the state directory is refused at once, and a
@@ -28,10 +28,10 @@ func TestNotRegular(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if data, err := d.read(recordsFile); !errors.Is(err, regularfile.ErrNotRegular) {
+		if data, err := d.read(recordsFile); !errors.Is(err, files.ErrNotRegular) {
 			t.Errorf("%s: read %q, %v", name, data, err)
 		}
-		if _, err := d.lock(t.Context()); !errors.Is(err, regularfile.ErrNotRegular) {
+		if _, err := d.lock(t.Context()); !errors.Is(err, files.ErrNotRegular) {
 			t.Errorf("%s: lock: %v", name, err)
 		}
 	}

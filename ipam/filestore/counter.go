@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // counter returns the index of the last change. Without the file, as in a new directory, it is
@@ -41,7 +41,7 @@ func (s *Store) count() (uint64, error) {
 		return 0, err
 	}
 	index++
-	return index, atomicfile.Write(filepath.Join(s.dir, counterName), encode(nil, index), atomicfile.Options{Durable: true})
+	return index, files.Replace(filepath.Join(s.dir, counterName), encode(nil, index), files.Options{Durable: true})
 }
 
 // longestWait is how long List waits for a change.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -44,7 +44,7 @@ const mostBytes = ipam.MaxContent + 32
 
 // readFile reads an entry's file, or the counter's.
 func readFile(path string) (content []byte, index uint64, err error) {
-	file, err := regularfile.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	file, err := files.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -15,9 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/flock"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -97,7 +95,7 @@ func (s *Store) write(ctx context.Context, path string, content []byte, index ui
 		if next, err = s.count(); err != nil {
 			return err
 		}
-		return atomicfile.Write(s.file(path), encode(content, next), atomicfile.Options{Durable: true})
+		return files.Replace(s.file(path), encode(content, next), files.Options{Durable: true})
 	})
 	return next, err
 }
@@ -143,8 +141,8 @@ func (s *Store) locked(ctx context.Context, how int, do func() error) error {
 	if err != nil {
 		return s.unavailable(err)
 	}
-	defer flock.Close(lock)
-	if err := flock.Lock(ctx, lock, how); err != nil {
+	defer files.CloseLocked(lock)
+	if err := files.Lock(ctx, lock, how); err != nil {
 		return s.unavailable(fmt.Errorf("wait for %s: %w", lock.Name(), err))
 	}
 	if err = do(); err == nil || errors.Is(err, ipam.ErrConflict) || errors.Is(err, ipam.ErrNotFound) || errors.Is(err, ipam.ErrRefused) {
@@ -156,14 +154,14 @@ func (s *Store) locked(ctx context.Context, how int, do func() error) error {
 // openLock opens the lock, and makes it and the directory if they are missing.
 func (s *Store) openLock() (*os.File, error) {
 	path := filepath.Join(s.dir, lockName)
-	lock, err := regularfile.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	lock, err := files.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return lock, err
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
-	return regularfile.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	return files.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
 }
 
 func (s *Store) unavailable(err error) error {

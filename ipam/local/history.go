@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -67,7 +67,7 @@ func openFile(dir string, b ipam.Block, flags int) (*history, error) {
 	if bits := b.Addr().BitLen() - b.Bits(); bits > maxBits {
 		return nil, fmt.Errorf("%w: block %s: want a prefix of at least /%d", ipam.ErrInvalid, b, b.Addr().BitLen()-maxBits)
 	}
-	file, err := regularfile.Open(filepath.Join(dir, ipam.BlockName(b)), flags, 0o600)
+	file, err := files.Open(filepath.Join(dir, ipam.BlockName(b)), flags, 0o600)
 	if err != nil {
 		return nil, err
 	}

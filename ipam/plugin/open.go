@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/acd"
-	"github.com/allocnet/allocnet/internal/privatedir"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/pool"
 )
@@ -42,7 +42,7 @@ func (p *Plugin) open(c Call) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := privatedir.CheckTree(conf.StateDir, "ipam", "pools", conf.Pool); err != nil {
+	if err := files.CheckPrivateTree(conf.StateDir, "ipam", "pools", conf.Pool); err != nil {
 		return nil, cniError(err)
 	}
 	connection := p.Connect(conf)

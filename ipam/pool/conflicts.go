@@ -12,8 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // conflictsName is the file with the number of addresses that a probe found in use. The plugins
@@ -34,12 +33,12 @@ func (p *Pool) countConflicts(ctx context.Context, more int) error {
 		p.o.Logger.Warn("the number of addresses in use elsewhere begins at 0 again", "error", err)
 	}
 	text := strconv.FormatUint(before+uint64(more), 10) + "\n"
-	return atomicfile.Write(p.conflictsFile(), []byte(text), atomicfile.Options{})
+	return files.Replace(p.conflictsFile(), []byte(text), files.Options{})
 }
 
 // conflicts returns how many addresses other hosts were found to use before they were given out.
 func (p *Pool) conflicts() (uint64, error) {
-	data, err := regularfile.Read(p.conflictsFile())
+	data, err := files.Read(p.conflictsFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/block"
 	"github.com/allocnet/allocnet/ipam/local"
@@ -64,15 +63,15 @@ func (p *Pool) lock(ctx context.Context, name string) (unlock func(), err error)
 		return nil, err
 	}
 	path := filepath.Join(dir, name)
-	file, err := regularfile.Open(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	file, err := files.Open(path, os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := flock.Lock(ctx, file, unix.LOCK_EX); err != nil {
+	if err := files.Lock(ctx, file, unix.LOCK_EX); err != nil {
 		_ = file.Close() // never written
 		return nil, fmt.Errorf("lock %s, which another process has: %w", path, err)
 	}
-	return func() { flock.Close(file) }, nil
+	return func() { files.CloseLocked(file) }, nil
 }
 
 // dir has what this host knows of the pool.

@@ -16,9 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/flock"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 )
 
@@ -113,7 +111,7 @@ func recordAddress(name string) (netip.Addr, bool) {
 // back, or gets a record again if it is in use, as Verify does it.
 func (d directory) read(address netip.Addr) (*record, error) {
 	path := filepath.Join(string(d), recordName(address))
-	data, err := regularfile.ReadNoFollow(path)
+	data, err := files.ReadNoFollow(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // there is no record
 	}
@@ -131,12 +129,12 @@ func (d directory) replace(ctx context.Context, address netip.Addr, old, changed
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return false, err
 	}
-	lock, err := regularfile.Open(filepath.Join(string(d), "lock"), os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
+	lock, err := files.Open(filepath.Join(string(d), "lock"), os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return false, err
 	}
-	defer flock.Close(lock)
-	if err := flock.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+	defer files.CloseLocked(lock)
+	if err := files.Lock(ctx, lock, unix.LOCK_EX); err != nil {
 		return false, err
 	}
 	present, err := d.read(address)
@@ -151,12 +149,12 @@ func (d directory) replace(ctx context.Context, address netip.Addr, old, changed
 	if err != nil {
 		return false, err
 	}
-	return true, atomicfile.Write(path, data, atomicfile.Options{Durable: true})
+	return true, files.Replace(path, data, files.Options{Durable: true})
 }
 
 // remembered returns nil for a file that cannot be read: what a host remembers is a help.
 func (d directory) remembered() *memory {
-	data, err := regularfile.ReadNoFollow(filepath.Join(string(d), memoryName))
+	data, err := files.ReadNoFollow(filepath.Join(string(d), memoryName))
 	if err != nil {
 		return nil
 	}
@@ -175,5 +173,5 @@ func (d directory) remember(m *memory) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(string(d), memoryName), data, atomicfile.Options{})
+	return files.Replace(filepath.Join(string(d), memoryName), data, files.Options{})
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // TestRecordIsNoPipe: pipes in the place of a record, of the lock and of what is remembered are
@@ -24,10 +24,10 @@ func TestRecordIsNoPipe(t *testing.T) {
 		}
 	}
 	d := directory(dir)
-	if _, err := d.read(address); !errors.Is(err, regularfile.ErrNotRegular) {
+	if _, err := d.read(address); !errors.Is(err, files.ErrNotRegular) {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := d.replace(t.Context(), address, nil, nil); !errors.Is(err, regularfile.ErrNotRegular) {
+	if _, err := d.replace(t.Context(), address, nil, nil); !errors.Is(err, files.ErrNotRegular) {
 		t.Errorf("replace: %v", err)
 	}
 	if m := d.remembered(); m != nil {

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/hostid"
-	"github.com/allocnet/allocnet/internal/privatedir"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/filestore"
 	"github.com/allocnet/allocnet/ipam/nomadstore"
@@ -45,7 +45,7 @@ func New(configDir, stateDir string) *Connection {
 func (c *Connection) Open() (ipam.Store, ipam.Host, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := privatedir.CheckTree(c.stateDir, "ipam"); err != nil {
+	if err := files.CheckPrivateTree(c.stateDir, "ipam"); err != nil {
 		return nil, ipam.Host{}, err
 	}
 	if err := c.prepareLocked(); err != nil {

@@ -13,8 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad/rest"
 )
@@ -67,7 +66,7 @@ func (c *nodeCache) node(ctx context.Context) (node, error) {
 }
 
 func (c *nodeCache) read() (node, bool) {
-	data, err := regularfile.Read(c.path())
+	data, err := files.Read(c.path())
 	var n node
 	if err != nil || json.Unmarshal(data, &n) != nil { // then it is asked for
 		return node{}, false
@@ -80,7 +79,7 @@ func (c *nodeCache) write(n node) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(c.path(), data, atomicfile.Options{Unlocked: true})
+	return files.Replace(c.path(), data, files.Options{Unlocked: true})
 }
 
 // self is the part of the agent's answer that is needed.

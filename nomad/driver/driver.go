@@ -18,7 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/keylock"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -40,7 +40,7 @@ type driver struct {
 	base   hook.Config
 	events *events
 	// published serialises writes of an allocation's files.
-	published keylock.Locks
+	published files.KeyLocks
 	// interval is the time between two checks of a task's interfaces.
 	interval time.Duration
 

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Config is the connection to a Nomad agent. The zero value is this host's agent, without a
@@ -186,7 +186,7 @@ func (c *Client) token() (string, error) {
 	if c.config.TokenFile == "" {
 		return "", nil
 	}
-	data, err := regularfile.Read(c.config.TokenFile)
+	data, err := files.Read(c.config.TokenFile)
 	if err != nil {
 		return "", &TokenError{err}
 	}

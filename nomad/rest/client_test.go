@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 func mustNew(t *testing.T, c Config) *Client {
@@ -209,14 +209,14 @@ func TestToken(t *testing.T) {
 
 // TestCertificatesAreFiles: a pipe in the place of a certificate or a key is refused at once.
 func TestCertificatesAreFiles(t *testing.T) {
-	if _, err := New(Config{Address: "https://127.0.0.1:1", CAFile: pipe(t)}); !errors.Is(err, regularfile.ErrNotRegular) {
+	if _, err := New(Config{Address: "https://127.0.0.1:1", CAFile: pipe(t)}); !errors.Is(err, files.ErrNotRegular) {
 		t.Errorf("ca_file: %v", err)
 	}
 	for name, c := range map[string]Config{
 		"cert_file": {CertFile: pipe(t), KeyFile: write(t, "key", "")},
 		"key_file":  {CertFile: write(t, "cert", ""), KeyFile: pipe(t)},
 	} {
-		if _, err := keyPair(c); !errors.Is(err, regularfile.ErrNotRegular) {
+		if _, err := keyPair(c); !errors.Is(err, files.ErrNotRegular) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/regularfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // idle connections are closed before the agent closes them: a request on a connection that is
@@ -45,7 +45,7 @@ func transport(c Config, address *url.URL) (*http.Transport, error) {
 func tlsConfig(c Config) (*tls.Config, error) {
 	config := &tls.Config{ServerName: c.TLSName, MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
-		data, err := regularfile.Read(c.CAFile)
+		data, err := files.Read(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("nomad ca_file: %w", err)
 		}
@@ -70,11 +70,11 @@ func tlsConfig(c Config) (*tls.Config, error) {
 }
 
 func keyPair(c Config) (tls.Certificate, error) {
-	certificate, err := regularfile.Read(c.CertFile)
+	certificate, err := files.Read(c.CertFile)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	key, err := regularfile.Read(c.KeyFile)
+	key, err := files.Read(c.KeyFile)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/allocnet/allocnet/internal/atomicfile"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // record says what there may be of ours. It is written before anything is made.
@@ -90,7 +90,7 @@ func (k *Keeper) writeRecord(want record) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(k.recordPath(), data, atomicfile.Options{})
+	return files.Replace(k.recordPath(), data, files.Options{})
 }
 
 // forget removes the record, and what a killed writer has left of one.
@@ -106,5 +106,5 @@ func (k *Keeper) forget() error {
 	if err := dir.Remove(recordName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return atomicfile.RemoveTemporary(dir, recordName)
+	return files.RemoveTemporary(dir, recordName)
 }

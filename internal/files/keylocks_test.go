@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package keylock
+package files
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 func TestExclusion(t *testing.T) {
-	var locks Locks
+	var locks KeyLocks
 	var all sync.WaitGroup
 	counter := 0 // the race detector sees it when the lock does not hold
 	for range 100 {
@@ -33,7 +33,7 @@ func TestExclusion(t *testing.T) {
 }
 
 func TestKeysDoNotWaitForEachOther(t *testing.T) {
-	var locks Locks
+	var locks KeyLocks
 	first, err := locks.Lock(context.Background(), "a")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestKeysDoNotWaitForEachOther(t *testing.T) {
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var locks Locks
+		var locks KeyLocks
 		unlock, err := locks.Lock(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)

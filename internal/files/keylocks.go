@@ -1,17 +1,15 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package keylock locks by key. A key uses memory only while its lock is held or waited
-// for.
-package keylock
+package files
 
 import (
 	"context"
 	"sync"
 )
 
-// Locks is a set of locks by key. The zero value is ready.
-type Locks struct {
+// KeyLocks is a set of locks by key. The zero value is ready.
+type KeyLocks struct {
 	mu   sync.Mutex // guards held, never held while waiting
 	held map[string]*lock
 }
@@ -24,7 +22,7 @@ type lock struct {
 // Lock waits for the key's lock and returns the function that releases it, which may
 // be called more than once. When ctx ends first the error is its cause. Keys do
 // not wait for each other.
-func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error) {
+func (l *KeyLocks) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	e := l.enter(key)
 	unlock = sync.OnceFunc(func() {
 		e.token <- struct{}{}
@@ -44,7 +42,7 @@ func (l *Locks) Lock(ctx context.Context, key string) (unlock func(), err error)
 	}
 }
 
-func (l *Locks) enter(key string) *lock {
+func (l *KeyLocks) enter(key string) *lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, ok := l.held[key]
@@ -60,7 +58,7 @@ func (l *Locks) enter(key string) *lock {
 	return e
 }
 
-func (l *Locks) leave(key string, e *lock) {
+func (l *KeyLocks) leave(key string, e *lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.users--; e.users == 0 {

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package privatedir
+package files
 
 import (
 	"io/fs"
@@ -33,7 +33,7 @@ func TestOwnerOfADirectory(t *testing.T) {
 	info, err := os.Stat(dir)
 	must(t, err)
 	for user, want := range map[uint32]bool{0: true, uint32(os.Geteuid()): true, 12345: false} {
-		if err := Check(dir, ownedBy{info, user}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), dir+" belongs to user 12345") {
+		if err := CheckPrivate(dir, ownedBy{info, user}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), dir+" belongs to user 12345") {
 			t.Errorf("of user %d: %v, want it to be taken: %t", user, err, want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestTree(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
 		must(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700))
 		must(t, test.spoil(dir))
-		if err := CheckTree(dir, "a", "b"); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+		if err := CheckPrivateTree(dir, "a", "b"); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}

@@ -1,10 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package atomicfile replaces a file in one step: a reader sees the old content
-// or the new content, and a writer that is killed or runs out of disk space
-// leaves the old content.
-package atomicfile
+package files
 
 import (
 	"crypto/rand"
@@ -33,26 +30,26 @@ type Options struct {
 	Unlocked bool
 }
 
-// Write replaces the file at path. A symbolic link at path is replaced, not
+// Replace replaces the file at path. A symbolic link at path is replaced, not
 // followed; a directory at path is an error.
-func Write(path string, data []byte, o Options) error {
+func Replace(path string, data []byte, o Options) error {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer dir.Close() //nolint:errcheck // opened for reading
-	return WriteIn(dir, filepath.Base(path), data, o)
+	return ReplaceIn(dir, filepath.Base(path), data, o)
 }
 
-// WriteIn replaces a file of an open directory.
-func WriteIn(dir *os.Root, name string, data []byte, o Options) error {
+// ReplaceIn replaces a file of an open directory.
+func ReplaceIn(dir *os.Root, name string, data []byte, o Options) error {
 	if err := write(root{dir}, name, data, o); err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Join(dir.Name(), name), err)
 	}
 	return nil
 }
 
-// RemoveTemporary removes what a killed writer of WriteIn left, unless it was Unlocked.
+// RemoveTemporary removes what a killed writer of ReplaceIn left, unless it was Unlocked.
 func RemoveTemporary(dir *os.Root, name string) error {
 	return root{dir}.remove(temporaryName(name, Options{}))
 }

@@ -1,8 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package privatedir refuses directories that other users can change.
-package privatedir
+package files
 
 import (
 	"errors"
@@ -13,9 +12,9 @@ import (
 	"syscall"
 )
 
-// Check refuses what others than root and this process's user can change. The info is that of
+// CheckPrivate refuses what others than root and this process's user can change. The info is that of
 // the path.
-func Check(path string, info fs.FileInfo) error {
+func CheckPrivate(path string, info fs.FileInfo) error {
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	switch {
 	case !info.IsDir():
@@ -28,9 +27,9 @@ func Check(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// CheckTree checks a directory, which an operator may have elsewhere by a link, and the
+// CheckPrivateTree checks a directory, which an operator may have elsewhere by a link, and the
 // directories on the way below it. What is missing is no error.
-func CheckTree(root string, below ...string) error {
+func CheckPrivateTree(root string, below ...string) error {
 	path, stat := root, os.Stat
 	for i := 0; ; i++ {
 		info, err := stat(path)
@@ -38,7 +37,7 @@ func CheckTree(root string, below ...string) error {
 			return nil
 		}
 		if err == nil {
-			err = Check(path, info)
+			err = CheckPrivate(path, info)
 		}
 		if err != nil {
 			return fmt.Errorf("state directory: %w", err)

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package atomicfile
+package files
 
 import (
 	"errors"
@@ -153,7 +153,7 @@ func TestFailureKeepsTheFile(t *testing.T) {
 				dir := t.TempDir()
 				r.directory = root{openRoot(t, dir)}
 				path := filepath.Join(dir, "f")
-				if err := Write(path, []byte("old"), Options{}); err != nil {
+				if err := Replace(path, []byte("old"), Options{}); err != nil {
 					t.Fatal(err)
 				}
 				err := survive(func() error { return write(r, "f", []byte("new"), Options{Durable: true}) })
@@ -170,7 +170,7 @@ func TestFailureKeepsTheFile(t *testing.T) {
 				if left := names(t, dir); !crash && len(left) != 1 {
 					t.Errorf("directory has %v after %v, want f alone", left, r.steps)
 				}
-				if err := Write(path, []byte("next"), Options{}); err != nil || content(t, path) != "next" {
+				if err := Replace(path, []byte("next"), Options{}); err != nil || content(t, path) != "next" {
 					t.Errorf("the next writer: %v, content %q", err, content(t, path))
 				}
 				if left := names(t, dir); len(left) != 1 {
@@ -196,7 +196,7 @@ func TestMode(t *testing.T) {
 	t.Cleanup(func() { unix.Umask(before) })
 	path := filepath.Join(t.TempDir(), "f")
 	for _, test := range []struct{ option, want fs.FileMode }{{0, 0o600}, {0o644, 0o644}, {0o640, 0o640}} {
-		if err := Write(path, nil, Options{Mode: test.option}); err != nil {
+		if err := Replace(path, nil, Options{Mode: test.option}); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != test.want {
@@ -213,7 +213,7 @@ func TestLinksAreReplaced(t *testing.T) {
 	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, path), os.Symlink(victim, filepath.Join(dir, temporaryName("f", Options{})))); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(path, []byte("new"), Options{}); err != nil {
+	if err := Replace(path, []byte("new"), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := content(t, victim); got != "precious" {
@@ -230,7 +230,7 @@ func TestLinkedDirectory(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(filepath.Join(link, "f"), []byte("new"), Options{Durable: true}); err != nil || content(t, filepath.Join(dir, "f")) != "new" {
+	if err := Replace(filepath.Join(link, "f"), []byte("new"), Options{Durable: true}); err != nil || content(t, filepath.Join(dir, "f")) != "new" {
 		t.Errorf("error %v", err)
 	}
 }
@@ -240,19 +240,19 @@ func TestObstacles(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, temporaryName("f", Options{}), "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(filepath.Join(dir, "f"), nil, Options{}); err != nil {
+	if err := Replace(filepath.Join(dir, "f"), nil, Options{}); err != nil {
 		t.Errorf("directory at the temporary name: %v, want it removed", err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "d"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(filepath.Join(dir, "d"), nil, Options{}); err == nil {
+	if err := Replace(filepath.Join(dir, "d"), nil, Options{}); err == nil {
 		t.Error("a directory was replaced")
 	}
-	if err := Write(filepath.Join(dir, "none", "f"), nil, Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if err := Replace(filepath.Join(dir, "none", "f"), nil, Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing directory: %v, want fs.ErrNotExist", err)
 	}
-	if err := WriteIn(openRoot(t, dir), "../f", nil, Options{}); err == nil {
+	if err := ReplaceIn(openRoot(t, dir), "../f", nil, Options{}); err == nil {
 		t.Error("a name left the directory")
 	}
 	if left := names(t, dir); !cmp.Equal(left, []string{"d", "f"}) {
@@ -268,7 +268,7 @@ func TestUnlocked(t *testing.T) {
 	for i := range 8 {
 		writers.Go(func() {
 			for range 16 {
-				if err := Write(path, []byte(fmt.Sprintf("%d%d", i, i)), Options{Unlocked: true}); err != nil {
+				if err := Replace(path, []byte(fmt.Sprintf("%d%d", i, i)), Options{Unlocked: true}); err != nil {
 					t.Error(err)
 				}
 				if data, err := os.ReadFile(path); err != nil || len(data) != 2 || data[0] != data[1] {

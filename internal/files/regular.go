@@ -1,8 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package regularfile opens files whose path another program may have put a pipe at.
-package regularfile
+package files
 
 import (
 	"errors"
@@ -53,8 +52,8 @@ func read(path string, flags int) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// Write replaces the content of a regular file, making it if it is missing.
-func Write(path string, content []byte, perm os.FileMode) error {
+// Overwrite replaces the content of a regular file, making it if it is missing.
+func Overwrite(path string, content []byte, perm os.FileMode) error {
 	file, err := Open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package regularfile
+package files
 
 import (
 	"errors"
@@ -44,7 +44,7 @@ func TestNotRegular(t *testing.T) {
 // TestLink: a link to a file is followed unless that is refused.
 func TestLink(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := Write("file", []byte("text"), 0o600); err != nil {
+	if err := Overwrite("file", []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("file", "link"); err != nil {

@@ -1,8 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package flock locks open files against other processes (flock(2)).
-package flock
+package files
 
 import (
 	"context"
@@ -30,10 +29,10 @@ func Lock(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
-// Close releases an exclusive lock and closes the file, to which nothing was written.
+// CloseLocked releases an exclusive lock and closes the file, to which nothing was written.
 // Closing alone is not enough: a child that another goroutine has just forked has the
 // file open, too, until it executes its program.
-func Close(file *os.File) {
+func CloseLocked(file *os.File) {
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // closing it does the rest
 	_ = file.Close()                             // never written
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package flock_test
+package files_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/flock"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 func open(t *testing.T, path string) *os.File {
@@ -29,22 +29,22 @@ func open(t *testing.T, path string) *os.File {
 func TestLock(t *testing.T) {
 	path := t.TempDir() + "/lock"
 	first, second := open(t, path), open(t, path)
-	if err := flock.Lock(t.Context(), first, unix.LOCK_EX); err != nil {
+	if err := files.Lock(t.Context(), first, unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
 	reason := errors.New("scripted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
-	if err := flock.Lock(ctx, second, unix.LOCK_SH); !errors.Is(err, reason) {
+	if err := files.Lock(ctx, second, unix.LOCK_SH); !errors.Is(err, reason) {
 		t.Errorf("waiting ended with %v", err)
 	}
 	waited := make(chan error)
-	go func() { waited <- flock.Lock(t.Context(), second, unix.LOCK_SH) }()
-	flock.Close(first)
+	go func() { waited <- files.Lock(t.Context(), second, unix.LOCK_SH) }()
+	files.CloseLocked(first)
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
-	if err := flock.Lock(ctx, open(t, path), unix.LOCK_SH); err != nil {
+	if err := files.Lock(ctx, open(t, path), unix.LOCK_SH); err != nil {
 		t.Errorf("a free lock is not taken with an ended context: %v", err)
 	}
 }
@@ -58,10 +58,10 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(child)
-	if err := flock.Lock(t.Context(), file, unix.LOCK_EX); err != nil {
+	if err := files.Lock(t.Context(), file, unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	flock.Close(file)
+	files.CloseLocked(file)
 	if err := unix.Flock(int(open(t, path).Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Errorf("the lock is still held: %v", err)
 	}

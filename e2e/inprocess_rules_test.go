@@ -99,6 +99,10 @@ func TestRulesInProcess(t *testing.T) {
 // TestLegacyRulesInProcess does the same with iptables-legacy for some; with -short, for the one that has most rules.
 func TestLegacyRulesInProcess(t *testing.T) {
 	t.Setenv("PATH", sandbox.PathOfIPTables(t, "legacy"))
+	for _, table := range []string{"nat", "filter"} { // those that exist are listed, also if they are empty
+		sandbox.Run(t, "iptables", "-t", table, "-S")
+		sandbox.Run(t, "ip6tables", "-t", table, "-S")
+	}
 	for _, c := range rulesCases() {
 		if c.legacy && (!testing.Short() || c.name == mostRules) {
 			t.Run(c.name, func(t *testing.T) { c.compare(t) })
@@ -238,7 +242,7 @@ func (c rulesCase) stdin(t *testing.T, conf, id string) (stdin []byte, name stri
 var rulesVolatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|counter packets \d+ bytes \d+`)
 
 // pluginTables matches the tables of nftables that plugins make for themselves.
-var pluginTables = regexp.MustCompile(`(?ms)^table (inet cni_plugins_masquerade|ip6? cni_hostport) .*?^}`)
+var pluginTables = regexp.MustCompile(`(?ms)^table (inet cni_plugins_masquerade|ip6? cni_hostport) .*?^}\n`)
 
 // rulesOf returns the rules of all backends. Those of iptables-nft are listed by it alone: nft
 // shows in which order chains were made.
@@ -250,7 +254,7 @@ func rulesOf(t *testing.T) string {
 	for _, command := range sandbox.IPTablesListings(ruleset) {
 		all = append(all, sandbox.Run(t, command))
 	}
-	return rulesVolatile.ReplaceAllString(strings.Join(all, "\n"), "")
+	return rulesVolatile.ReplaceAllString(strings.Join(all, ""), "")
 }
 
 // TestNarrowRulesInProcess: what all attachments share is made also where the administrator has

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/hook"
@@ -46,10 +45,9 @@ func Load(path string) (Config, error) {
 
 // decode sets the fields of a struct with the tags of gohcl. The error is an *hclfile.Error.
 func decode(body hcl.Body, into any) error {
-	if faults := gohcl.DecodeBody(body, nil, into); faults.HasErrors() {
-		return &hclfile.Error{Diagnostics: faults}
-	}
-	return nil
+	var v hclfile.Values
+	v.Decode(body, into)
+	return v.Err()
 }
 
 // file is the configuration in HCL. Settings whose values are checked are expressions,

@@ -196,12 +196,27 @@ func (h *host) picture(namespaces ...string) string {
 	for _, command := range commands {
 		section(command, sorted(h.run(command)))
 	}
+	section("bridge -d link", sorted(peer.ReplaceAllString(h.run("bridge -d -o link show"), "")))
+	section("tc filters", h.filters())
+	return made.ReplaceAllString(b.String(), "")
+}
+
+// filters are those of what comes from the links of attachments.
+func (h *host) filters() string {
+	h.Helper()
 	links := regexp.MustCompile(`veth[0-9a-f]{8}|bwp[0-9a-f]{12}`).FindAllString(h.run("ip -br link"), -1)
 	slices.Sort(links)
+	var commands strings.Builder
 	for _, link := range slices.Compact(links) {
-		fmt.Fprintf(&b, "== %s\n%s%s\n", link, h.run("tc filter show dev "+link+" parent ffff:"), peer.ReplaceAllString(h.run("bridge -d link show dev "+link), ""))
+		fmt.Fprintf(&commands, "filter show dev %s parent ffff:\n", link)
 	}
-	return made.ReplaceAllString(b.String(), "")
+	cmd := exec.Command("tc", "-batch", "-")
+	cmd.Stdin = strings.NewReader(commands.String())
+	out, err := cmd.Output()
+	if err != nil {
+		h.Fatal(err)
+	}
+	return string(out)
 }
 
 // withoutRules returns a picture without the rules: what attachments share stays.

@@ -69,9 +69,30 @@ func namespace(t testing.TB, name string) *netns.Namespace {
 	return ns
 }
 
-func sysctl(t testing.TB, ns string, settings ...string) {
+func sysctl(t testing.TB, name string, settings ...string) {
 	t.Helper()
-	ip(t, "netns exec %s sysctl -qw %s", ns, strings.Join(settings, " "))
+	ns, err := netns.Open(filepath.Join(netns.DefaultDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	for _, setting := range settings {
+		key, value, _ := strings.Cut(setting, "=")
+		path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
+		if err := ns.Do(func() error { return os.WriteFile(path, []byte(value), 0) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// batch runs commands of ip in a namespace.
+func batch(t testing.TB, ns string, commands ...string) {
+	t.Helper()
+	cmd := exec.Command("ip", "-n", ns, "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", commands, err, out)
+	}
 }
 
 // newHosts makes a, b, …, on one link, the last one behind a router if there are three.
@@ -88,15 +109,13 @@ func newHosts(t testing.TB, count int) []*host {
 		h.ns = namespace(t, h.name)
 		if i < 2 {
 			connect(t, h.name, "eth0", fmt.Sprintf("172.31.0.%d/24", i+1), fmt.Sprintf("fd31::%d/64", i+1))
-			ip(t, "-n %s route add default via 172.31.0.254", h.name)
-			ip(t, "-n %s route add default via fd31::fe", h.name)
+			batch(t, h.name, "route add default via 172.31.0.254", "route add default via fd31::fe")
 			h.endpoint.Address = netip.AddrFrom4([4]byte{172, 31, 0, byte(i + 1)})
 		} else {
 			ip(t, "-n router link add far type veth peer name eth0 netns %s", h.name)
 			address(t, "router", "far", "172.31.1.254/24", "fd31:1::fe/64")
 			address(t, h.name, "eth0", "172.31.1.3/24", "fd31:1::3/64")
-			ip(t, "-n %s route add default via 172.31.1.254", h.name)
-			ip(t, "-n %s route add default via fd31:1::fe", h.name)
+			batch(t, h.name, "route add default via 172.31.1.254", "route add default via fd31:1::fe")
 			h.endpoint.Address = netip.AddrFrom4([4]byte{172, 31, 1, 3})
 		}
 		h.endpoint.LinkLocal = linkLocal(t, h.name, "eth0")
@@ -131,14 +150,15 @@ func connect(t testing.TB, ns, iface string, addresses ...string) {
 
 func address(t testing.TB, ns, iface string, addresses ...string) {
 	t.Helper()
-	ip(t, "-n %s link set %s up", ns, iface)
+	commands := []string{"link set " + iface + " up"}
 	for _, a := range addresses {
 		option := ""
 		if strings.Contains(a, ":") {
-			option = "nodad"
+			option = " nodad"
 		}
-		ip(t, "-n %s address add %s dev %s %s", ns, a, iface, option)
+		commands = append(commands, "address add "+a+" dev "+iface+option)
 	}
+	batch(t, ns, commands...)
 }
 
 // allocate makes an allocation, as the plugin ptp does.
@@ -151,13 +171,8 @@ func allocate(t testing.TB, h *host, number int) {
 	ip(t, "-n %s link add alloc0 type veth peer name eth0 netns %s", h.name, inside)
 	address(t, h.name, "alloc0", "10.60.0.1/32", "fd60::1/128")
 	address(t, inside, "eth0", h.addresses[0]+"/32", h.addresses[1]+"/128")
-	for _, a := range h.addresses {
-		ip(t, "-n %s route add %s dev alloc0", h.name, a)
-	}
-	for _, gateway := range []string{"10.60.0.1", "fd60::1"} {
-		ip(t, "-n %s route add %s dev eth0", inside, gateway)
-		ip(t, "-n %s route add default via %s dev eth0", inside, gateway)
-	}
+	batch(t, h.name, "route add "+h.addresses[0]+" dev alloc0", "route add "+h.addresses[1]+" dev alloc0")
+	batch(t, inside, "route add 10.60.0.1 dev eth0", "route add default via 10.60.0.1 dev eth0", "route add fd60::1 dev eth0", "route add default via fd60::1 dev eth0")
 	linkLocal(t, h.name, "alloc0")
 	for _, a := range h.addresses {
 		echo(t, h.inside, a)

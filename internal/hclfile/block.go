@@ -17,50 +17,94 @@ import (
 func (v *Values) Block(body hcl.Body, name string) hcl.Body {
 	content, _, faults := body.PartialContent(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: name}}})
 	v.Add(faults)
-	if len(content.Blocks) == 0 {
+	if block := v.only(content.Blocks, name); block != nil {
+		return block.Body
+	}
+	return nil
+}
+
+// only returns the only block of a type, and nil if there is none.
+func (v *Values) only(blocks hcl.Blocks, name string) *hcl.Block {
+	blocks = blocks.OfType(name)
+	if len(blocks) == 0 {
 		return nil
 	}
-	if len(content.Blocks) > 1 {
+	if len(blocks) > 1 {
 		v.Add(hcl.Diagnostics{{
-			Severity: hcl.DiagError, Summary: fmt.Sprintf("Duplicate %s block", name), Subject: &content.Blocks[1].DefRange,
-			Detail: fmt.Sprintf("Only one %s block is allowed. Another was defined at %s.", name, content.Blocks[0].DefRange),
+			Severity: hcl.DiagError, Summary: fmt.Sprintf("Duplicate %s block", name), Subject: &blocks[1].DefRange,
+			Detail: fmt.Sprintf("Only one %s block is allowed. Another was defined at %s.", name, blocks[0].DefRange),
 		}})
 	}
-	return content.Blocks[0].Body
+	return blocks[0]
 }
 
-// Decode sets the fields of a struct from a block. They are strings, booleans and expressions
-// with the tags of gohcl, and all optional. It is for programs that are executed for each
-// attachment: the start of gohcl, which links what writes HCL and compares values, takes a
-// tenth of theirs.
-func (v *Values) Decode(block hcl.Body, into any) {
+// Decode sets the fields of a struct from a body, which has nothing else. They have the tags of gohcl, and are all
+// optional: strings, lists of them, booleans, expressions, and pointers to structs for blocks. It is here because gohcl
+// links what writes HCL and compares values: a tenth of the start of programs that are executed for each attachment.
+func (v *Values) Decode(body hcl.Body, into any) {
 	fields := reflect.ValueOf(into).Elem()
-	schema := &hcl.BodySchema{}
-	for i := range fields.NumField() {
-		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: tagged(fields.Type().Field(i))})
-	}
-	content, faults := block.Content(schema)
+	content, faults := body.Content(schema(fields.Type()))
 	v.Add(faults)
 	for i := range fields.NumField() {
-		expression := hcl.StaticExpr(cty.NullVal(cty.DynamicPseudoType), block.MissingItemRange())
-		if attribute, ok := content.Attributes[tagged(fields.Type().Field(i))]; ok {
-			expression = attribute.Expr
-		}
-		switch field := fields.Field(i).Addr().Interface().(type) {
-		case *hcl.Expression:
-			*field = expression
-		case *string:
-			*field, _ = Read[string](v, expression)
-		case *bool:
-			*field, _ = Read[bool](v, expression)
-		default:
-			panic(fmt.Sprintf("%T: field %s: want a string, a boolean or an expression", into, fields.Type().Field(i).Name))
+		switch name, kind := tagged(fields.Type().Field(i)); kind {
+		case "block":
+			v.decodeBlock(v.only(content.Blocks, name), fields.Field(i))
+		case "optional":
+			expression := hcl.StaticExpr(cty.NullVal(cty.DynamicPseudoType), body.MissingItemRange())
+			if attribute, ok := content.Attributes[name]; ok {
+				expression = attribute.Expr
+			}
+			v.decodeAttribute(expression, fields.Field(i).Addr().Interface())
 		}
 	}
 }
 
-// tagged is the name of a field in HCL.
-func tagged(field reflect.StructField) string {
-	name, _, _ := strings.Cut(field.Tag.Get("hcl"), ",")
-	return name
+// schema is that of a body for a struct.
+func schema(fields reflect.Type) *hcl.BodySchema {
+	s := &hcl.BodySchema{}
+	for i := range fields.NumField() {
+		switch name, kind := tagged(fields.Field(i)); kind {
+		case "block":
+			s.Blocks = append(s.Blocks, hcl.BlockHeaderSchema{Type: name})
+		case "optional":
+			s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: name})
+		}
+	}
+	return s
+}
+
+// decodeBlock makes the struct of a block, if there is one. The field with the tag def_range gets where it begins.
+func (v *Values) decodeBlock(block *hcl.Block, pointer reflect.Value) {
+	if block == nil {
+		return
+	}
+	pointer.Set(reflect.New(pointer.Type().Elem()))
+	fields := pointer.Elem()
+	for i := range fields.NumField() {
+		if _, kind := tagged(fields.Type().Field(i)); kind == "def_range" {
+			fields.Field(i).Set(reflect.ValueOf(block.DefRange))
+		}
+	}
+	v.Decode(block.Body, pointer.Interface())
+}
+
+func (v *Values) decodeAttribute(e hcl.Expression, into any) {
+	switch into := into.(type) {
+	case *hcl.Expression:
+		*into = e
+	case *string:
+		*into, _ = Read[string](v, e)
+	case *[]string:
+		*into, _ = Read[[]string](v, e)
+	case *bool:
+		*into, _ = Read[bool](v, e)
+	default:
+		panic(fmt.Sprintf("%T: want strings, a boolean or an expression", into))
+	}
+}
+
+// tagged is the name of a field in HCL, and what it is.
+func tagged(field reflect.StructField) (name, kind string) {
+	name, kind, _ = strings.Cut(field.Tag.Get("hcl"), ",")
+	return name, kind
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -31,18 +32,27 @@ func PathOfIPTables(t testing.TB, backend string) string {
 // FlushRules removes all rules.
 func FlushRules(t testing.TB) {
 	t.Helper()
+	clear(warmed)
 	FlushLegacy(t)
 	Run(t, "nft", "flush", "ruleset")
 }
 
-// FlushLegacy empties the tables of iptables-legacy: other tests need hosts with one backend.
+// FlushLegacy empties the tables of iptables-legacy: other tests need hosts with one backend. To name a table would make
+// it, and each snapshot would list it from then on.
 func FlushLegacy(t testing.TB) {
 	t.Helper()
-	clear(warmed)
-	for _, program := range []string{"iptables-legacy", "ip6tables-legacy"} {
-		for _, table := range []string{"nat", "filter"} {
-			Run(t, program, "-t", table, "-F")
-			Run(t, program, "-t", table, "-X")
+	for _, family := range iptablesFamilies {
+		tables, _ := os.ReadFile(family.legacy) // no module: no tables
+		for _, table := range strings.Fields(string(tables)) {
+			clear(warmed)
+			Run(t, family.program+"-legacy", "-t", table, "-F")
+			Run(t, family.program+"-legacy", "-t", table, "-X")
 		}
 	}
+}
+
+// iptablesFamilies are, for each program, what nft says of its tables, and the file that names those of iptables-legacy.
+var iptablesFamilies = []struct{ nft, program, legacy string }{
+	{"\ntable ip ", "iptables", "/proc/thread-self/net/ip_tables_names"},
+	{"\ntable ip6 ", "ip6tables", "/proc/thread-self/net/ip6_tables_names"},
 }

@@ -38,7 +38,7 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	section("tc queues", host.queues())
 	ruleset := Run(t, "nft", "list", "ruleset")
 	section("nft list ruleset", volatile.ReplaceAllString(ruleset, ""))
-	for _, command := range iptablesListings("\n" + ruleset) {
+	for _, command := range IPTablesListings(ruleset) {
 		section(command, volatile.ReplaceAllString(Run(t, strings.Fields(command)...), ""))
 	}
 	for _, dir := range append([]string{"/var/lib", "/run/cni", "/run/netns", "/etc/netns"}, dirs...) {
@@ -48,13 +48,11 @@ func Snapshot(t testing.TB, dirs ...string) string {
 	return b.String()
 }
 
-// iptablesListings returns the commands that list the rules of those iptables that have a table: the others list nothing.
-func iptablesListings(ruleset string) (commands []string) {
-	for _, family := range []struct{ nft, program, legacy string }{
-		{"\ntable ip ", "iptables", "/proc/thread-self/net/ip_tables_names"},
-		{"\ntable ip6 ", "ip6tables", "/proc/thread-self/net/ip6_tables_names"},
-	} {
-		if strings.Contains(ruleset, family.nft) {
+// IPTablesListings returns, for what nft lists, the commands that list the rules of those iptables that have a table: the
+// others list nothing.
+func IPTablesListings(ruleset string) (commands []string) {
+	for _, family := range iptablesFamilies {
+		if strings.Contains("\n"+ruleset, family.nft) {
 			commands = append(commands, family.program+"-nft-save")
 		}
 		if names, err := os.ReadFile(family.legacy); len(names) != 0 || err != nil {

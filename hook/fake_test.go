@@ -640,6 +640,8 @@ func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
 
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
+func (*fakeHost) KeepBridge(string, int) (string, error)        { return "", nil }
+func (*fakeHost) RestoreBridge(string, string) error            { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }
 func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }
 

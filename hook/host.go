@@ -25,6 +25,10 @@ type Host interface {
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)
 	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
 	PinMTU(bridge string, mtu int) error
+	// KeepBridge has a bridge keep its MAC and MTU when it gets a port with an MTU, and returns its accept_ra; empty if it has none.
+	KeepBridge(name string, portMTU int) (acceptRA string, err error)
+	// RestoreBridge sets accept_ra of a bridge that a plugin has set to 0.
+	RestoreBridge(name, acceptRA string) error
 	// IPTables is which program iptables is now: "nft", "legacy", or empty if that is unknown or there is none.
 	IPTables() string
 	// FilterBridges has bridged traffic pass iptables.
@@ -58,6 +62,14 @@ func (kernelHost) FindLink(name, kind, mac string) (string, error) {
 
 func (kernelHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
 	return netns.OwnHolder(addresses)
+}
+
+func (kernelHost) KeepBridge(name string, portMTU int) (string, error) {
+	return netns.KeepBridge(name, portMTU)
+}
+
+func (kernelHost) RestoreBridge(name, acceptRA string) error {
+	return netns.RestoreBridge(name, acceptRA)
 }
 
 // IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.

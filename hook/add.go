@@ -84,7 +84,7 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 			return err
 		}
 		result, err = o.addByChain(ctx, c, o.runtimeConf(*a, path))
-		return o.checkInnerMaster(c.list, a.Interface, err)
+		return o.checkInnerMaster(c.list, a.Interface, o.checkIPv6(c.list, err))
 	})
 	if err != nil {
 		return nil, err

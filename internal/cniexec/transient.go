@@ -45,7 +45,7 @@ func transientAnswer(err error, own *types.Error) bool {
 	if own.Code != 0 && own.Code < 100 { // 0 is a plugin that gave none
 		return false
 	}
-	text := strings.TrimSpace(own.Msg) // what a program has said ends with its line
+	text := strings.TrimSpace(own.Msg)   // what a program has said ends with its line
 	if strings.Contains(text, "dial ") { // a daemon that may be about to start
 		return true
 	}

@@ -74,19 +74,24 @@ func links(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestOperatorsBridge: a bridge that was there stays as it is, with and without ports of its own.
+// TestOperatorsBridge: a bridge that was there stays as it is, with and without ports of its own, whatever executes the network.
 func TestOperatorsBridge(t *testing.T) {
-	for name, port := range map[string]string{
-		"with a port":    "ip link add up7 address f6:00:00:00:00:01 mtu 1600 type veth peer name wire7 && ip link set up7 master br7 && ip link set up7 up && ip link set wire7 up",
-		"without a port": "true",
+	const port = "ip link add up7 address f6:00:00:00:00:01 mtu 1600 type veth peer name wire7 && ip link set up7 master br7 && ip link set up7 up && ip link set wire7 up"
+	for name, test := range map[string]struct {
+		executor, port, addresses string
+	}{
+		"with a port":             {"auto", port, "10.99.0.1/24 192.0.2.7/24"},
+		"without a port":          {"auto", "true", "10.99.0.1/24 192.0.2.7/24"},
+		"plugins, with a port":    {"plugins", port, "10.97.0.1/24"}, // the plugin refuses another address
+		"plugins, without a port": {"plugins", "true", "10.97.0.1/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
-			h.withoutPlugins()
+			t.Setenv("ALLOCNET_EXECUTOR", test.executor)
 			sandbox.WriteFile(t, h.conf+"/60-lan.conflist", `{"cniVersion": "1.0.0", "name": "lan", "plugins": [{"type": "bridge", "bridge": "br7", "isGateway": true,
 				"mtu": 1400, "ipam": {"type": "host-local", "dataDir": "/run/bridges", "subnet": "10.97.0.0/24"}}]}`)
-			sandbox.Run(t, "sh", "-c", "ip link add br7 mtu 1600 type bridge && ip link set br7 up && "+port+
-				" && ip addr add 10.99.0.1/24 dev br7 && ip addr add 192.0.2.7/24 dev br7 && sysctl -qw net.ipv6.conf.br7.accept_ra=2")
+			sandbox.Run(t, "sh", "-c", "ip link add br7 mtu 1600 type bridge && ip link set br7 up && "+test.port+
+				" && for a in "+test.addresses+"; do ip addr add $a dev br7; done && sysctl -qw net.ipv6.conf.br7.accept_ra=2")
 			defer sandbox.Run(t, "sh", "-c", "rm -r /run/bridges; ip link del br7; ip link del up7 || true")
 			picture := func() string {
 				return sandbox.Run(t, "sh", "-c", "ip -o link show br7 | grep -o 'mtu [0-9]*'; cat /sys/class/net/br7/address /proc/sys/net/ipv6/conf/br7/accept_ra; ip -o -4 addr show br7 | grep -v 10.97.0.1/24 | cut -c1-40")

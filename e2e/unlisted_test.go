@@ -28,6 +28,22 @@ func TestUnlistedTable(t *testing.T) {
 	h.must("detach", "u1")
 }
 
+// TestAttachBesideUnlistedTable: in process a network is attached beside such a rule. Plugins cannot, which a further attempt does not
+// change.
+func TestAttachBesideUnlistedTable(t *testing.T) {
+	h := newHost(t)
+	sandbox.Run(t, "sh", "-ec", `iptables -t nat -S >/dev/null; nft add table ip nat; nft add chain ip nat EXTRA; nft add rule ip nat EXTRA fib daddr type local accept`)
+	t.Setenv("ALLOCNET_EXECUTOR", "plugins")
+	if o := h.allocnet("attach", "u4", "--primary", "web", "--publish", "8303:80"); o.code != 1 || !strings.Contains(o.stderr, "is incompatible") || strings.Contains(o.stderr, "attempts") {
+		t.Errorf("exit code %d, want one attempt:\n%s", o.code, o.stderr)
+	}
+	t.Setenv("ALLOCNET_EXECUTOR", "auto")
+	h.attach("u4", "--primary", "web", "--publish", "8303:80")
+	h.must("check", "u4")
+	h.must("detach", "u4")
+	sandbox.Run(t, "sh", "-ec", `nft flush chain ip nat EXTRA; nft delete chain ip nat EXTRA`)
+}
+
 // TestSavedRuleset: the operator saves the ruleset of nft and loads it again, as Debian does at boot. The rule is another one for
 // iptables then: what a teardown cannot remove, it says, and keeps on record.
 func TestSavedRuleset(t *testing.T) {

@@ -83,8 +83,8 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 		if err := o.recordBegun(abort, a); err != nil {
 			return err
 		}
-		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, path))
-		return o.checkInnerMaster(c.list, a.Interface, err)
+		result, err = o.addByChain(ctx, c, o.runtimeConf(*a, path))
+		return o.checkInnerMaster(c.list, a.Interface, o.checkIPv6(c.list, err))
 	})
 	if err != nil {
 		return nil, err
@@ -96,6 +96,20 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 		return nil, err
 	}
 	return c, o.checkPortFamilies(*a)
+}
+
+// addByChain runs ADD. What plugins change of bridges that were there is as before then.
+func (o *operation) addByChain(ctx context.Context, c *chain, conf *libcni.RuntimeConf) (result types.Result, err error) {
+	add := func() (err error) {
+		result, err = c.cni.AddNetworkList(ctx, c.list, conf)
+		return err
+	}
+	if c.changes != nil {
+		err = add()
+	} else {
+		err = o.keepBridges(ctx, c.list, add)
+	}
+	return result, err
 }
 
 // guardLoopback does what is done in process, before the plugin portmap sets route_localnet. A host on which nothing can guard
@@ -210,6 +224,9 @@ func (o *operation) del(ctx context.Context, a state.Attachment, path string, is
 	}
 	if c.changes == nil && is == isPresent && !o.madeByOtherIPTables(a) {
 		c.runner.Deleted = func(ctx context.Context, plugin string) error { return o.config.Cleaner.Left(ctx, a, plugin) }
+	}
+	if err := o.restoreBridges(ctx, a, c.list); err != nil {
+		o.attachmentLog(a).Warn("a bridge does not accept router advertisements as before", "error", err)
 	}
 	if err := o.ownCache(a); err != nil {
 		return nil, err // libcni would pass the result of another attachment

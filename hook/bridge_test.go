@@ -20,7 +20,16 @@ type bridgeHost struct {
 	fakeHost
 	bridges map[string]netns.Bridge
 	pinned  map[string]int
-	err     error
+	// acceptRA is that of br0.
+	acceptRA string
+	err      error
+}
+
+func (h *bridgeHost) KeepBridge(string, int) (string, error) { return h.acceptRA, h.err }
+
+func (h *bridgeHost) RestoreBridge(_, acceptRA string) error {
+	h.acceptRA = acceptRA
+	return nil
 }
 
 func (h *bridgeHost) LinkMTU(name string) (int, bool, error) {
@@ -143,5 +152,66 @@ func TestBridgeMACOfToday(t *testing.T) {
 		if got := strings.Contains(string(check.Stdin), mac); got != want {
 			t.Errorf("%s got %s: has %s: %t", check, check.Stdin, mac, got)
 		}
+	}
+}
+
+// TestAcceptRAOfBridges: a bridge that accepted router advertisements before plugins were executed accepts them again afterwards,
+// also if the process was killed in between, and one that an operator has ignore them goes on so.
+func TestAcceptRAOfBridges(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, recorded string // recorded is what a killed process has left
+		fails            error
+		want             string
+	}{
+		"accepted":          {before: "1", want: "1"},
+		"also by a router":  {before: "2", want: "2"},
+		"ignored":           {before: "0", want: "0"},
+		"ADD fails":         {before: "2", fails: errors.New("refused"), want: "2"},
+		"after a kill":      {before: "0", recorded: "2", want: "2"},
+		"set since a kill":  {before: "1", recorded: "2", want: "1"},
+		"a host of no IPv6": {want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, host := withBridges(t, map[string]netns.Bridge{"br0": {MTU: 1500}})
+			host.acceptRA = test.before
+			if test.recorded != "" {
+				if err := m.store.SetAcceptRA("br0", test.recorded); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+				if c.Verb != "ADD" {
+					return false, nil, nil
+				}
+				if had, err := m.store.AcceptRA("br0"); err != nil || test.want != "0" && had != test.want {
+					t.Errorf("%q is on record when the plugin runs, %v", had, err)
+				}
+				if host.acceptRA != "" {
+					host.acceptRA = "0"
+				}
+				return test.fails != nil, nil, test.fails
+			}
+			if _, err := m.Setup(t.Context(), choosingMTU(0)); (err != nil) != (test.fails != nil) {
+				t.Fatal(err)
+			}
+			if had, err := m.store.AcceptRA("br0"); host.acceptRA != test.want || had != "" || err != nil {
+				t.Errorf("accept_ra is %q, on record is still %q, %v", host.acceptRA, had, err)
+			}
+		})
+	}
+}
+
+// TestTeardownRestoresAcceptRA: no further ADD is needed after a kill.
+func TestTeardownRestoresAcceptRA(t *testing.T) {
+	m, host := withBridges(t, map[string]netns.Bridge{"br0": {MTU: 1500}})
+	if _, err := m.Setup(t.Context(), choosingMTU(0)); err != nil {
+		t.Fatal(err)
+	}
+	host.acceptRA = "0"
+	if err := errors.Join(m.store.SetAcceptRA("br0", "1"), m.Teardown(t.Context(), "w1")); err != nil {
+		t.Fatal(err)
+	}
+	if had, err := m.store.AcceptRA("br0"); host.acceptRA != "1" || had != "" || err != nil {
+		t.Errorf("accept_ra is %q, on record is still %q, %v", host.acceptRA, had, err)
 	}
 }

@@ -619,8 +619,11 @@ type fakeHost struct {
 	links    map[string]bool
 	filtered int
 	// interfaces are those of Interfaces.
-	interfaces []netns.Interface
-	iptables   string
+	interfaces     []netns.Interface
+	iptables       string
+	filtersBridges bool
+	// withoutIPv6 are the links on which IPv6 is switched off.
+	withoutIPv6 map[string]bool
 	// unlisted is why its links cannot be listed.
 	unlisted error
 }
@@ -640,6 +643,10 @@ func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
 
 func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
+func (*fakeHost) KeepBridge(string, int) (string, error)        { return "", nil }
+func (h *fakeHost) FiltersBridges() bool                        { return h.filtersBridges }
+func (h *fakeHost) IsIPv6Off(link string) (bool, error)         { return h.withoutIPv6[link], nil }
+func (*fakeHost) RestoreBridge(string, string) error            { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }
 func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }
 

@@ -25,8 +25,16 @@ type Host interface {
 	FindBridge(name string) (b netns.Bridge, ok bool, err error)
 	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
 	PinMTU(bridge string, mtu int) error
+	// KeepBridge has a bridge keep its MAC and MTU when it gets a port with an MTU, and returns its accept_ra; empty if it has none.
+	KeepBridge(name string, portMTU int) (acceptRA string, err error)
+	// RestoreBridge sets accept_ra of a bridge that a plugin has set to 0.
+	RestoreBridge(name, acceptRA string) error
+	// IsIPv6Off tells whether IPv6 is switched off on a link, or on netns.NewInterfaces. One that is missing has none.
+	IsIPv6Off(link string) (bool, error)
 	// IPTables is which program iptables is now: "nft", "legacy", or empty if that is unknown or there is none.
 	IPTables() string
+	// FiltersBridges tells whether bridged IPv4 traffic passes iptables.
+	FiltersBridges() bool
 	// FilterBridges has bridged traffic pass iptables.
 	FilterBridges(log hclog.Logger)
 	// Interfaces returns its interfaces with their addresses.
@@ -45,10 +53,12 @@ var _ Host = kernelHost{}
 func (kernelHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
 func (kernelHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (kernelHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
+func (kernelHost) IsIPv6Off(link string) (bool, error)                { return netns.IsIPv6Off(link) }
 func (kernelHost) IPTables() string                                   { return IPTables() }
 
 func (kernelHost) PinMTU(bridge string, mtu int) error     { return netns.PinMTU(bridge, mtu) }
 func (kernelHost) FilterBridges(log hclog.Logger)          { filterBridges(log, "/proc/sys/net/bridge") }
+func (kernelHost) FiltersBridges() bool                    { return filtersBridges("/proc/sys/net/bridge") }
 func (kernelHost) Listeners() ([]listener.Listener, error) { return listener.All() }
 func (kernelHost) Interfaces() ([]netns.Interface, error)  { return netns.OwnInterfaces() }
 
@@ -58,6 +68,14 @@ func (kernelHost) FindLink(name, kind, mac string) (string, error) {
 
 func (kernelHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
 	return netns.OwnHolder(addresses)
+}
+
+func (kernelHost) KeepBridge(name string, portMTU int) (string, error) {
+	return netns.KeepBridge(name, portMTU)
+}
+
+func (kernelHost) RestoreBridge(name, acceptRA string) error {
+	return netns.RestoreBridge(name, acceptRA)
 }
 
 // IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -40,6 +41,12 @@ func filterBridges(log hclog.Logger, dir string) {
 			log.Warn("bridged traffic may pass iptables by; run: modprobe br_netfilter && sysctl -w net.bridge."+name+"=1", "error", err)
 		}
 	}
+}
+
+// filtersBridges tells whether the sysctl of IPv4 is on.
+func filtersBridges(dir string) bool {
+	value, err := os.ReadFile(filepath.Join(dir, bridgeSysctls[0]))
+	return err == nil && strings.TrimSpace(string(value)) == "1"
 }
 
 // Setup accepts an allocation that asks for no network.

@@ -98,6 +98,7 @@ type pluginConf struct {
 	Type             string `json:"type"`
 	IsDefaultGateway bool   `json:"isDefaultGateway"`
 	Bridge           string `json:"bridge"`
+	HairpinMode      bool   `json:"hairpinMode"`
 	MTU              *int   `json:"mtu"`
 	Master           string `json:"master"`
 	LinkInContainer  bool   `json:"linkInContainer"`

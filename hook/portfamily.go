@@ -80,8 +80,12 @@ func (o *operation) warnUnreachedPorts(a state.Attachment) {
 	if err != nil || len(list.Plugins) == 0 {
 		return
 	}
-	if plugin := list.Plugins[0].Network.Type; plugin == "macvlan" || plugin == "ipvlan" {
-		o.attachmentLog(a).Warn("published ports do not answer: the plugin " + plugin + " sends past the host; use the address of the attachment")
+	switch first, err := decodePlugin(list.Plugins[0]); {
+	case err != nil:
+	case first.Type == "macvlan" || first.Type == "ipvlan":
+		o.attachmentLog(a).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")
+	case first.Type == "bridge" && !first.HairpinMode && o.config.Host.FiltersBridges():
+		o.attachmentLog(a).Warn("with br_netfilter the allocation does not reach its own published ports: set \"hairpinMode\": true of the plugin bridge")
 	}
 }
 

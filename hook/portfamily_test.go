@@ -40,6 +40,39 @@ func TestUnreachedPorts(t *testing.T) {
 	}
 }
 
+// TestOwnPublishedPorts: the log warns of ports that the allocation itself does not reach, because the bridge does not return packets to
+// the port that they came from.
+func TestOwnPublishedPorts(t *testing.T) {
+	for name, test := range map[string]struct {
+		plugin         string
+		filters, ports bool
+		want           bool
+	}{
+		"with br_netfilter":    {`{"type": "bridge"}`, true, true, true},
+		"without br_netfilter": {`{"type": "bridge"}`, false, true, false},
+		"without ports":        {`{"type": "bridge"}`, true, false, false},
+		"with hairpin mode":    {`{"type": "bridge", "hairpinMode": true}`, true, true, false},
+		"without a bridge":     {`{"type": "ptp"}`, true, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			m := newMemory(t, func(c *Config) { c.Logger = hclog.New(&hclog.LoggerOptions{Output: &log}) })
+			m.host.filtersBridges = test.filters
+			m.network(t, "web", test.plugin, `{"type": "portmap", "capabilities": {"portMappings": true}}`)
+			request := Request{ID: "a", Primary: &selection.Element{Name: "web"}}
+			if test.ports {
+				request.Ports = []portmap.Port{{Label: "http", HostPort: 8090, To: 80, Protocol: "tcp"}}
+			}
+			if _, err := m.Setup(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			if warned := strings.Contains(log.String(), "does not reach its own published ports"); warned != test.want {
+				t.Errorf("log:\n%s", &log)
+			}
+		})
+	}
+}
+
 // TestPortFamily: the portmap plugin succeeds without a rule when no address of the
 // attachment is of the host IP's family.
 func TestPortFamily(t *testing.T) {

@@ -5,6 +5,11 @@ package state
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -15,12 +20,69 @@ import (
 // bridgeLock is the directory whose lock LockBridges takes.
 const bridgeLock = "bridges"
 
-// LockBridges is held while the MTU of a bridge is read and set: setting it goes
-// through another value, which no other call may take for the bridge's own.
+// LockBridges is held while settings of a bridge are read and set: the MTU is set through another
+// value, and a plugin changes accept_ra, which no other call may take for the bridge's own.
 func (s *Store) LockBridges(ctx context.Context) (unlock func(), err error) {
 	dir, err := lockDir(ctx, filepath.Join(s.dir, bridgeLock), unix.LOCK_EX)
 	if err != nil {
 		return nil, err
 	}
 	return func() { files.CloseLocked(dir) }, nil
+}
+
+// bridgeSetting is what a bridge had before a plugin changed it.
+type bridgeSetting struct {
+	BootID   string `json:"bootID"`
+	AcceptRA string `json:"acceptRA"`
+}
+
+// SetAcceptRA records the accept_ra of a bridge before a plugin changes it; empty: it is restored. It need not outlast a power
+// cut, as the bridge does not. The caller holds LockBridges.
+func (s *Store) SetAcceptRA(bridge, acceptRA string) error {
+	path, err := s.bridge(bridge)
+	if err != nil {
+		return err
+	}
+	if acceptRA == "" {
+		return s.intercept("remove", path, func() error { return os.Remove(path) })
+	}
+	boot, err := BootID()
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(bridgeSetting{boot, acceptRA})
+	if err != nil {
+		return err
+	}
+	return s.intercept("write", path, func() error { return files.Replace(path, data, files.Options{}) })
+}
+
+// AcceptRA returns the accept_ra that a bridge had before a plugin changed it; empty if all is restored. A file that has none is
+// of an earlier boot, and was torn by a power cut.
+func (s *Store) AcceptRA(bridge string) (string, error) {
+	path, err := s.bridge(bridge)
+	if err != nil {
+		return "", err
+	}
+	data, err := files.ReadNoFollow(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	boot, err := BootID()
+	var had bridgeSetting
+	if err != nil || json.Unmarshal(data, &had) != nil || had.BootID != boot {
+		return "", err
+	}
+	return had.AcceptRA, nil
+}
+
+// bridge returns the file for a bridge of that name.
+func (s *Store) bridge(name string) (string, error) {
+	if filepath.Base(name) != name || name == ".." || name == "." {
+		return "", fmt.Errorf("bridge %q: want the name of a link", name)
+	}
+	return filepath.Join(s.dir, bridgeLock, name), nil
 }

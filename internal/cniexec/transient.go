@@ -45,15 +45,16 @@ func transientAnswer(err error, own *types.Error) bool {
 	if own.Code != 0 && own.Code < 100 { // 0 is a plugin that gave none
 		return false
 	}
-	if strings.Contains(own.Msg, "dial ") { // a daemon that may be about to start
+	text := strings.TrimSpace(own.Msg)   // what a program has said ends with its line
+	if strings.Contains(text, "dial ") { // a daemon that may be about to start
 		return true
 	}
-	if number, ok := kernelError(err, own.Msg); ok {
+	if number, ok := kernelError(err, text); ok {
 		return !slices.Contains(permanent, number)
 	}
 	var reference referenceError
 	if errors.As(err, &reference) {
-		return !isRefusal(reference.Cause(), own.Msg)
+		return !isRefusal(reference.Cause(), text)
 	}
 	return true
 }

@@ -4,11 +4,9 @@
 package inprocess
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -62,8 +60,7 @@ func (conf *bridgeConfig) ensureBridge(c *call, mac net.HardwareAddr) (*netlink.
 
 // keep has a bridge that was there keep its MAC and MTU, which follow its ports unless they are set. Ports with
 // the MACs of newPortMAC change nothing if there are others; without any, nothing is reached over it whose
-// entries the kernel would forget with the MAC. The MTU is kept if a port is none of CNI plugins, or there is none
-// and it is not that which the kernel then chooses: the bridge is the operator's.
+// entries the kernel would forget with the MAC.
 func (conf *bridgeConfig) keep(bridge *netlink.Bridge) error {
 	if bridge.RawFlags&unix.IFF_LOWER_UP == 0 {
 		if len(bridge.HardwareAddr) == 0 { // zeros, as the kernel leaves it after the last port
@@ -73,26 +70,8 @@ func (conf *bridgeConfig) keep(bridge *netlink.Bridge) error {
 			return fmt.Errorf("could not set the MAC of %q: %w", conf.Bridge, err)
 		}
 	}
-	if cmp.Or(conf.MTU, defaultMTU) >= bridge.MTU {
-		return nil
-	}
-	ports, err := portsOf(bridge)
-	isOther := func(port netlink.Link) bool { return !netns.IsPluginVeth(port.Attrs().Name) }
-	isSet := slices.ContainsFunc(ports, func(port netlink.Link) bool { return port.Attrs().MTU < bridge.MTU })
-	if err != nil || isSet || len(ports) > 0 && !slices.ContainsFunc(ports, isOther) || len(ports) == 0 && bridge.MTU == defaultMTU {
-		return err
-	}
-	return netns.PinMTU(conf.Bridge, bridge.MTU)
+	return netns.KeepMTU(bridge, conf.MTU)
 }
-
-// portsOf returns the ports of a bridge.
-func portsOf(bridge *netlink.Bridge) ([]netlink.Link, error) {
-	links, err := netlinksafe.LinkList()
-	return slices.DeleteFunc(links, func(link netlink.Link) bool { return link.Attrs().MasterIndex != bridge.Index }), err
-}
-
-// defaultMTU is that of a veth.
-const defaultMTU = 1500
 
 func bridgeByName(name string) (*netlink.Bridge, error) {
 	link, err := netlinksafe.LinkByName(name)

@@ -14,6 +14,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // repairBridge repairs the interface inside, the bridge with its gateways and the port, and the
@@ -125,7 +127,7 @@ func (conf *bridgeConfig) repairMTU(r *Repair, bridge *netlink.Bridge) error {
 
 // hasSmallerPort tells whether a bridge follows a port with an MTU below that of a network.
 func hasSmallerPort(bridge *netlink.Bridge, mtu int) (bool, error) {
-	ports, err := portsOf(bridge)
+	ports, err := netns.PortsOf(bridge)
 	return slices.ContainsFunc(ports, func(port netlink.Link) bool { return port.Attrs().MTU < mtu }), err
 }
 

@@ -73,18 +73,24 @@ func (n *Namespace) AcceptsRA(iface string, accept bool) (is bool, err error) {
 // IsIPv6Off tells whether IPv6 is switched off on an interface.
 func (n *Namespace) IsIPv6Off(iface string) (off bool, err error) {
 	err = n.Do(func() error {
-		var s sysctl.Tree
-		defer s.Close() //nolint:errcheck // it has nothing to write
-		value, err := s.Get("net/ipv6/conf/" + iface + "/disable_ipv6")
-		if off = value == "1" || errors.Is(err, fs.ErrNotExist); off {
-			return nil
-		}
+		off, err = IsIPv6Off(iface)
 		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("read disable_ipv6 of %s in %s: %w", iface, n.path, err)
 	}
 	return off, nil
+}
+
+// IsIPv6Off tells so of an interface of the caller's namespace, or of NewInterfaces.
+func IsIPv6Off(iface string) (bool, error) {
+	var s sysctl.Tree
+	defer s.Close() //nolint:errcheck // it has nothing to write
+	value, err := s.Get("net/ipv6/conf/" + iface + "/disable_ipv6")
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return value == "1", err
 }
 
 // accepting is accept_ra of interfaces that accept router advertisements: 1 would depend on

@@ -288,9 +288,24 @@ func TestRootRemoveDefaultRoutes(t *testing.T) {
 			}
 		}
 	}
+	if err := n.RemoveDefaultRoutes("missing0", false); err == nil || !strings.Contains(err.Error(), "find missing0") {
+		t.Errorf("of a missing interface: %v", err)
+	}
 	routes, err := n.DefaultRoutes()
 	if got, want := fmt.Sprint(routes), "[{nb 10.2.0.1} {na invalid IP} {nb fd00:2::1}]"; err != nil || got != want {
 		t.Errorf("routes %s, %v, want %s", got, err, want)
+	}
+}
+
+// TestRootRemoveFails: what cannot be removed is an error.
+func TestRootRemoveFails(t *testing.T) {
+	roottest.Require(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := netns.Remove(dir); err == nil {
+		t.Error("a directory with a file counts as removed")
 	}
 }
 

@@ -24,6 +24,11 @@
 // generation is not that of present.json were restored from a backup, or are of another boot:
 // nothing of them is given out before they were compared with the store.
 //
+// A block gives out addresses only if this machine has written its entry in this boot, and has not
+// found it otherwise since: it has claimed the block, or has written the entry again. A request that
+// an earlier process has sent to delete it, and that arrives late, is for the entry with the index of
+// before, and has no effect.
+//
 // # Clones
 //
 // A machine whose disk was copied has the instance of the original, and what is the instance's

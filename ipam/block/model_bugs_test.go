@@ -28,7 +28,12 @@ var bugs = map[string]bug{
 		1,
 		func(f *features) { f.clones = true },
 		func(h *fakeHost, name string, data []byte) []byte {
-			return editRecords(name, data, func(r *records) { r.Sole, r.Verified = h.self.Boot, h.agent.moment(h.self.Boot) })
+			return editRecords(name, data, func(r *records) {
+				r.Verified = h.agent.moment(h.self.Boot)
+				for i := range r.Blocks {
+					r.Blocks[i].Boot = h.self.Boot
+				}
+			})
 		},
 	},
 	"the nonce is not renewed, so that a copy with the memory is not found": {

@@ -30,10 +30,8 @@ type fakeHost struct {
 	// present has the files that are gone after a boot.
 	files, present map[string][]byte
 	// backup are the files of a backup, of the instance backupOf.
-	backup   map[string][]byte
-	backupOf string
-	// recovered is when they were last restored.
-	recovered  time.Duration
+	backup     map[string][]byte
+	backupOf   string
 	leases     map[netip.Addr]*namespace
 	freed      map[netip.Addr]time.Time
 	namespaces []*namespace

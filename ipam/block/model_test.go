@@ -384,7 +384,7 @@ func (h *fakeHost) recover() {
 		h.end()
 		h.agent = h.open()
 	}
-	h.files, h.recovered = maps.Clone(h.backup), h.now
+	h.files = maps.Clone(h.backup)
 	h.start(h, "ADD", h.add)
 }
 
@@ -532,7 +532,7 @@ func (w *world) repair(h *fakeHost) {
 	entries := maps.Clone(w.store.entries)
 	delete(entries, ipam.NodePath(original.self.Instance))
 	for path, e := range entries { // what the copy has claimed
-		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) {
+		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) && !original.hasRecord(path) {
 			delete(entries, path)
 		}
 	}

@@ -54,7 +54,7 @@ func (l *Leases) Overview() (*Overview, error) {
 	o := &Overview{Blocks: slices.Clip(r.Blocks), Verified: r.Verified.Time, Waiting: r.waiting(node, now)}
 	o.Copied = node.Copied.Boot == now.Boot && now.within(copiedFor, node.Copied)
 	for _, b := range r.Blocks {
-		if r.isOpen(b, self.Boot) {
+		if b.isOpen(self.Boot) {
 			o.open = append(o.open, b.Block)
 		}
 	}

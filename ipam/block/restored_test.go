@@ -1,0 +1,43 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+)
+
+// TestRestoredWhileReleasing: a host whose state directory is of before it gave a block back has that
+// block when the request to delete it arrives late.
+func TestRestoredWhileReleasing(t *testing.T) {
+	w, h := quietWorld(t)
+	h.save()
+	w.del(h, h.namespaces...)
+	w.quiet(1)
+	late := w.interrupted(h, func() { _, _ = h.agent.Release(context.Background(), 0, 0) })
+	h.files = maps.Clone(h.backup)
+	w.quiet(1)
+	if !w.added(h) || len(h.records().Blocks) != 1 {
+		t.Fatalf("the host has %+v", h.records().Blocks)
+	}
+	w.store.finish(late)
+	if w.count() != 1 {
+		t.Error("the block of which the host gives out addresses is not in the store any more")
+	}
+}
+
+// interrupted kills a process when it has sent its first change, which is under way for long.
+func (w *world) interrupted(h *fakeHost, run func()) *request {
+	w.start(h, "interrupted", run)
+	p := w.processes[0]
+	for len(w.store.pending) == 0 && !p.ended {
+		w.run(p)
+	}
+	w.kill(p)
+	late := w.store.pending[0]
+	late.due = w.now + time.Hour
+	return late
+}

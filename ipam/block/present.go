@@ -44,6 +44,11 @@ func (l *Leases) writePresent(r *records) error {
 // doubt forgets what records say of this boot: they may be older than it.
 func (r *records) doubt() {
 	r.doubted, r.Verified = true, moment{}
+	r.close()
+}
+
+// close lets no block give out addresses before its entry is written again.
+func (r *records) close() {
 	for i := range r.Blocks {
 		r.Blocks[i].Boot = ""
 	}

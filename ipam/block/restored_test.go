@@ -41,3 +41,26 @@ func (w *world) interrupted(h *fakeHost, run func()) *request {
 	late.due = w.now + time.Hour
 	return late
 }
+
+// TestReclaimedLate: a host that was silent for so long that its block is reclaimed, and answers again,
+// has that block when the request to delete it arrives late.
+func TestReclaimedLate(t *testing.T) {
+	w, h := quietWorld(t)
+	other := w.hosts[1]
+	w.toggle(h)
+	w.purged[h.self.NodeID] = true
+	for _, d := range []time.Duration{23 * time.Hour, 61 * time.Minute} {
+		w.maintain(other)
+		w.advance(d)
+	}
+	late := w.interrupted(other, func() { _, _ = other.agent.Reclaim(context.Background(), time.Hour, w.gone) })
+	w.toggle(h)
+	w.quiet(1)
+	if !w.added(h) || len(h.records().Blocks) != 1 {
+		t.Fatalf("the host has %+v", h.records().Blocks)
+	}
+	w.store.finish(late)
+	if w.count() != 1 {
+		t.Error("the block of which the host gives out addresses is not in the store any more")
+	}
+}

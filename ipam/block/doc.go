@@ -37,7 +37,8 @@
 // alone. Blocks that it has had since before its boot are closed until its nonce has been there
 // for 40 s and was not opposed. The original, which verifies at least every 10 s, finds the nonce
 // of the copy meanwhile, and insists: it writes its own again, and the copy is refused. If it
-// cannot know that it is in time, both are refused. Blocks that a machine claims in its boot are
+// cannot know that it is in time, both are refused, also in a store that is restored to what it was
+// before: each of them writes that there are two until an operator has removed the entry. Blocks that a machine claims in its boot are
 // open at once: no copy has them. They are left alone by the original for good, because the copy
 // may have addresses of them when it is refused.
 //

@@ -5,9 +5,12 @@ package block
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"testing"
 	"time"
+
+	"github.com/allocnet/allocnet/ipam"
 )
 
 // TestRestoredWhileReleasing: a host whose state directory is of before it gave a block back has that
@@ -62,5 +65,32 @@ func TestReclaimedLate(t *testing.T) {
 	w.store.finish(late)
 	if w.count() != 1 {
 		t.Error("the block of which the host gives out addresses is not in the store any more")
+	}
+}
+
+// TestRestoredWhileContested: a machine that has refused a copy and itself does so again in a store that
+// was restored before the copy has read that.
+func TestRestoredWhileContested(t *testing.T) {
+	w, h := quietWorld(t)
+	w.store.save()
+	w.copy(h)
+	c := w.hosts[len(w.hosts)-1]
+	verify := func(h *fakeHost) {
+		w.start(h, "verify", h.verify)
+		w.drain()
+	}
+	w.now += renewAfter
+	verify(c)
+	verify(h)
+	if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+		t.Fatalf("the original is closed because of %v", o.Closed)
+	}
+	w.store.restore(w.store.saved[0], false)
+	verify(c)
+	w.quiet(2)
+	for _, h := range []*fakeHost{h, c} {
+		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+			t.Errorf("%s has %v open, closed because of %v", h, o.Open(), o.Closed)
+		}
 	}
 }

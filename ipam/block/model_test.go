@@ -25,7 +25,7 @@ import (
 // features are what can happen in a schedule. Each has some of them, so that rare sequences of
 // a few are found, too.
 type features struct {
-	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn, endpoints, copies, backups, purges bool
+	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn, endpoints, copies, backups, purges, unattended bool
 }
 
 // schedules is how many there are in a run unless the environment says so.
@@ -101,11 +101,12 @@ func newWorld(seed uint64) *world {
 	w.store = &fakeStore{world: w, faults: []int{0, 5, 20}[rnd.IntN(3)], snapshot: snapshot{entries: map[string]ipam.Entry{}, index: 10, table: 10}, ghost: newGhost()}
 	for _, f := range []*bool{&w.features.kills, &w.features.reboots, &w.features.partitions, &w.features.refusals, &w.features.restores,
 		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections, &w.features.churn, &w.features.endpoints,
-		&w.features.copies, &w.features.backups, &w.features.purges} {
+		&w.features.copies, &w.features.backups, &w.features.purges, &w.features.unattended} {
 		*f = w.chance(3)
 	}
 	for i := range 2 + rnd.IntN(2) {
 		w.hosts = append(w.hosts, w.newHost(fmt.Sprint("h", i+1)))
+		w.hosts[i].unattended = w.features.unattended && w.chance(2)
 	}
 	return w
 }
@@ -166,6 +167,7 @@ func (w *world) event() {
 		}
 	case n < 50:
 		w.start(h, "collect", h.collect)
+	case n < 60 && h.unattended:
 	case n < 54:
 		w.start(h, "verify", h.verify)
 	case n < 60:
@@ -202,6 +204,9 @@ func (w *world) release(h *fakeHost) {
 
 // maintain is what agents do now and then.
 func (w *world) maintain(h *fakeHost) {
+	if h.unattended {
+		return
+	}
 	w.start(h, "adopt", func() { _, _ = h.agent.Adopt(context.Background(), h.inUse) })
 	w.start(h, "reclaim", func() { _, _ = h.agent.Reclaim(context.Background(), time.Hour, w.gone) })
 }
@@ -243,7 +248,7 @@ func (w *world) round() {
 		again := false
 		for _, h := range w.hosts {
 			recent := len(h.verifications) > 0 && h.verifications[len(h.verifications)-1].start > w.now-time.Second
-			if !h.dead && !recent {
+			if !h.dead && !h.unattended && !recent {
 				w.start(h, "verify", h.verify)
 				again = again || w.store.refusal(h) == nil
 			}
@@ -487,7 +492,7 @@ func (w *world) finish() {
 	}
 	w.purged = map[string]bool{}
 	for _, h := range w.hosts {
-		h.refused = false
+		h.refused, h.unattended = false, false
 		if h.cut && !h.dead {
 			w.toggle(h)
 		}

@@ -182,3 +182,20 @@ func TestBelowTheLimitNoMore(t *testing.T) {
 	}
 	one.mustFail(allocation("c", "web", address), ipam.ErrExhausted, "at the same time", 4)
 }
+
+// TestWrongClock: another host takes an address that was given back when the clock of the one that had it says.
+func TestWrongClock(t *testing.T) {
+	for wrong, free := range map[time.Duration]bool{-time.Hour: true, time.Hour: false} {
+		c := newCluster(t)
+		one, two := c.newHost(1), c.newHost(2)
+		address := one.mustTake(sticky("a", "web", "0"), "", 4)
+		c.pass(wrong)
+		one.mustFree("a")
+		c.pass(-wrong)
+		if got, err := two.take(sticky("b", "web", "0"), 4); free && got != address || !free && !errors.Is(err, ipam.ErrExhausted) {
+			t.Errorf("by %s: two gets %q, %v", wrong, got, err)
+		}
+		c.pass(time.Hour + quiet)
+		two.mustTake(sticky("b", "web", "0"), address, 4)
+	}
+}

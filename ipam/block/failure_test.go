@@ -87,3 +87,20 @@ func TestReclaimUnanswered(t *testing.T) {
 		t.Errorf("reclaimed %v, %v, want the block", reclaimed, err)
 	}
 }
+
+// TestNotClaimed: neither a block without addresses is claimed, nor one that the host is giving back.
+func TestNotClaimed(t *testing.T) {
+	store := &storetest.Fake{}
+	m := newMachine(t, store, nil, "")
+	m.configure(t, `"ranges": [{"subnet": "10.91.0.0/28", "exclude": ["10.91.0.0/29"]}], "blockSize": {"4": 30}, "stateDir": "`+m.dir+`"`)
+	first := m.mustClaim(t, m.Leases)
+	entry, err := store.Get(t.Context(), ipam.BlockPath("lab", first))
+	if err := errors.Join(err, store.Delete(t.Context(), entry.Path, entry.Index)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, m.path("blocks.json"), replacing(`"state":"held"`, `"state":"releasing"`)(read(t, m.path("blocks.json"))))
+	second := m.mustClaim(t, m.Leases)
+	if got, err := claim(t, m.Leases, ipam.IPv4); !errors.Is(err, ipam.ErrExhausted) || second == first {
+		t.Errorf("claimed %s, %s and %s, %v, want two", first, second, got, err)
+	}
+}

@@ -37,7 +37,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the nonce is not renewed, so that a copy with the memory is not found": {
-		6140,
+		3180,
 		func(f *features) { f.copies = true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			n := &node{}

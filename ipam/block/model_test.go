@@ -25,7 +25,7 @@ import (
 // features are what can happen in a schedule. Each has some of them, so that rare sequences of
 // a few are found, too.
 type features struct {
-	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn, endpoints, copies, backups, purges, unattended bool
+	kills, reboots, partitions, refusals, restores, clocks, wipes, clones, nodes, deaths, elections, churn, endpoints, copies, backups, purges bool
 }
 
 // schedules is how many there are in a run unless the environment says so.
@@ -101,12 +101,11 @@ func newWorld(seed uint64) *world {
 	w.store = &fakeStore{world: w, faults: []int{0, 5, 20}[rnd.IntN(3)], snapshot: snapshot{entries: map[string]ipam.Entry{}, index: 10, table: 10}, ghost: newGhost()}
 	for _, f := range []*bool{&w.features.kills, &w.features.reboots, &w.features.partitions, &w.features.refusals, &w.features.restores,
 		&w.features.clocks, &w.features.wipes, &w.features.clones, &w.features.nodes, &w.features.deaths, &w.features.elections, &w.features.churn, &w.features.endpoints,
-		&w.features.copies, &w.features.backups, &w.features.purges, &w.features.unattended} {
+		&w.features.copies, &w.features.backups, &w.features.purges} {
 		*f = w.chance(3)
 	}
 	for i := range 2 + rnd.IntN(2) {
 		w.hosts = append(w.hosts, w.newHost(fmt.Sprint("h", i+1)))
-		w.hosts[i].unattended = w.features.unattended && w.chance(2)
 	}
 	return w
 }
@@ -115,7 +114,9 @@ func newWorld(seed uint64) *world {
 func runSchedule(seed uint64, tracing bool, b *bug) *world {
 	w := newWorld(seed)
 	w.tracing = tracing
-	if b != nil {
+	if b == nil {
+		w.leaveUnattended(rand.New(rand.NewPCG(seed, 1)))
+	} else {
 		b.enable(&w.features)
 		w.flaw = b.read
 	}
@@ -144,6 +145,13 @@ func runSchedule(seed uint64, tracing bool, b *bug) *world {
 		t.stop()
 	}
 	return w
+}
+
+// leaveUnattended lets no agent run on some hosts, in some schedules.
+func (w *world) leaveUnattended(rnd *rand.Rand) {
+	for _, h := range w.hosts {
+		h.unattended = rnd.IntN(4) == 0
+	}
 }
 
 // event lets one thing happen.

@@ -41,7 +41,7 @@ func (l *Leases) Claim(ctx context.Context, family ipam.Family, known []ipam.Blo
 // beside returns an open block of a family that is not among those that are known.
 func (r *records) beside(known []ipam.Block, family ipam.Family, boot string) ipam.Block {
 	for _, b := range r.Blocks {
-		if r.isOpen(b, boot) && ipam.FamilyOf(b.Block.Addr()) == family && !slices.Contains(known, b.Block) {
+		if b.isOpen(boot) && ipam.FamilyOf(b.Block.Addr()) == family && !slices.Contains(known, b.Block) {
 			return b.Block
 		}
 	}
@@ -157,7 +157,10 @@ func (s *session) findClaim(ctx context.Context, r Record, missing error) (held 
 	case s.owns(o) && s.isNew && !s.knows(s.path(r.Block), o.ClaimID):
 		return false, fmt.Errorf("%w: block %s may be that of a copy of this machine: it is taken %s after this machine was registered", ipam.ErrExhausted, r.Block, settle)
 	case s.owns(o) && s.mayBeOurs(r.Block, o):
-		return true, s.replace(ctx, r, r.found(o))
+		if err := s.replace(ctx, r, r.found(o)); err != nil {
+			return false, err
+		}
+		return true, s.announce(ctx)
 	}
 	s.view.note(s.path(r.Block), o.index)
 	if err := s.remember(r); err != nil {
@@ -185,8 +188,8 @@ func (r Record) as(s State, claim string, index uint64) Record {
 // found returns the record of a block that the store has as this host's, whichever of its
 // claims that is.
 func (r Record) found(o *owner) Record {
-	if o.ClaimID != r.Claim {
-		r.Boot = "" // of lost records, or a copy of this machine
+	if o.ClaimID != r.Claim || o.index < r.Index {
+		r.Boot = "" // of lost records, of a copy of this machine, or of a store that was restored
 	}
 	r.NodeID, r.Endpoint = o.Host.NodeID, o.Endpoint
 	return r.as(Held, o.ClaimID, o.index)

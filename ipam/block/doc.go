@@ -24,6 +24,11 @@
 // generation is not that of present.json were restored from a backup, or are of another boot:
 // nothing of them is given out before they were compared with the store.
 //
+// A block gives out addresses only if this machine has written its entry in this boot, and has not
+// found it otherwise since: it has claimed the block, or has written the entry again. A request that
+// an earlier process has sent to delete it, and that arrives late, is for the entry with the index of
+// before, and has no effect.
+//
 // # Clones
 //
 // A machine whose disk was copied has the instance of the original, and what is the instance's
@@ -32,7 +37,8 @@
 // alone. Blocks that it has had since before its boot are closed until its nonce has been there
 // for 40 s and was not opposed. The original, which verifies at least every 10 s, finds the nonce
 // of the copy meanwhile, and insists: it writes its own again, and the copy is refused. If it
-// cannot know that it is in time, both are refused. Blocks that a machine claims in its boot are
+// cannot know that it is in time, both are refused, also in a store that is restored to what it was
+// before: each of them writes that there are two until an operator has removed the entry. Blocks that a machine claims in its boot are
 // open at once: no copy has them. They are left alone by the original for good, because the copy
 // may have addresses of them when it is refused.
 //

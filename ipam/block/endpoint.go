@@ -126,26 +126,31 @@ func (s *session) reached(r Record) Record {
 	return r
 }
 
-// announce writes where this host is reached to the entries of its blocks that say otherwise. A
-// machine that may be the copy of another one in its place waits until that one had time to say
-// so: traffic would go to the copy, and the original could not change that any more. What it has
-// claimed in this boot is its own: the copy of a disk is in another boot than the original.
+// announce writes the entries of blocks that do not say where this host is reached, or which node it
+// is, and of those that are not open yet. A machine that may be the copy of another one in its place
+// waits until that one had time to say so: traffic would go to the copy, and the original could not
+// change that any more. What it has written in this boot is its own: the copy of a disk is in
+// another boot than the original.
+//
+// A block that opens is written though nothing else changes: a request of before, which deletes the
+// entry with the index that it had, may still arrive.
 func (s *session) announce(ctx context.Context) error {
-	if s.endpoint == nil {
-		return nil
-	}
 	var errs []error
-	for _, r := range s.records.reachedElsewhere(*s.endpoint) {
-		if s.unopposed || r.Boot != "" && r.Boot == s.host.Boot {
-			errs = append(errs, s.announceBlock(ctx, r))
+	for _, r := range slices.Clone(s.records.Blocks) {
+		if now := s.written(r); r.State == Held && now != r && (s.unopposed || r.isOpen(s.host.Boot)) {
+			errs = append(errs, s.announceBlock(ctx, r, now))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s *session) announceBlock(ctx context.Context, was Record) error {
-	now := s.reached(was)
-	now.NodeID = s.host.NodeID
+// written returns the record of a block whose entry this machine writes now.
+func (s *session) written(r Record) Record {
+	r.NodeID, r.Boot = s.host.NodeID, s.host.Boot
+	return s.reached(r)
+}
+
+func (s *session) announceBlock(ctx context.Context, was, now Record) error {
 	index, err := s.store.Update(ctx, s.path(was.Block), s.content(now), was.Index)
 	if err == nil {
 		now.Index = index

@@ -28,11 +28,16 @@ var bugs = map[string]bug{
 		1,
 		func(f *features) { f.clones = true },
 		func(h *fakeHost, name string, data []byte) []byte {
-			return editRecords(name, data, func(r *records) { r.Sole, r.Verified = h.self.Boot, h.agent.moment(h.self.Boot) })
+			return editRecords(name, data, func(r *records) {
+				r.Verified = h.agent.moment(h.self.Boot)
+				for i := range r.Blocks {
+					r.Blocks[i].Boot = h.self.Boot
+				}
+			})
 		},
 	},
 	"the nonce is not renewed, so that a copy with the memory is not found": {
-		1700,
+		3180,
 		func(f *features) { f.copies = true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			n := &node{}
@@ -44,7 +49,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"Nomad's word alone is enough to reclaim": {
-		290,
+		335,
 		func(f *features) { f.purges = true },
 		func(_ *fakeHost, name string, data []byte) []byte {
 			v := &view{}
@@ -59,7 +64,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"a state directory that was restored is believed": {
-		8120,
+		8125,
 		func(f *features) { f.backups, f.churn = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			r := &records{}
@@ -70,7 +75,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the fence is not obeyed": {
-		250,
+		380,
 		func(f *features) { f.partitions, f.deaths = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			return editRecords(name, data, func(r *records) { r.Verified.Uptime = h.agent.moment(h.self.Boot).Uptime })

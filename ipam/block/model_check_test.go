@@ -90,10 +90,7 @@ func (g *ghost) before(s *fakeStore, r *request) {
 		case owner.twin != nil && owner.twin == r.host && g.restoredAt > owner.created && !owner.claimed(r.old): // a restore has brought it back
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by the twin whose claim it is"]++
-		case owner == r.host && r.sent < owner.recovered: // the host makes the entry again, and others wait until then
-			g.set(r.path, owner, true)
-			s.counts["excused: deleted by a request of before the state was restored"]++
-		case r.sent < g.restoredAt: // the index is that of an entry of before, which is there again
+		case r.sent < g.restoredAt && !owner.verifiedIn(g.restoredAt, s.now): // the index is that of an entry of before, which is there again
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by a request of before the restore"]++
 		case s.now-owner.answered > defaultFence:

@@ -30,10 +30,8 @@ type fakeHost struct {
 	// present has the files that are gone after a boot.
 	files, present map[string][]byte
 	// backup are the files of a backup, of the instance backupOf.
-	backup   map[string][]byte
-	backupOf string
-	// recovered is when they were last restored.
-	recovered  time.Duration
+	backup     map[string][]byte
+	backupOf   string
 	leases     map[netip.Addr]*namespace
 	freed      map[netip.Addr]time.Time
 	namespaces []*namespace
@@ -41,6 +39,8 @@ type fakeHost struct {
 	lease, pool, node fakeLock
 	// agent is the agent's Leases, which live as long as it does.
 	agent *Leases
+	// unattended: no agent runs here.
+	unattended bool
 	// cut is a partition from the store, and refused a token without rights.
 	cut, refused bool
 	// dead hosts never run again.
@@ -212,6 +212,11 @@ func (h *fakeHost) add() {
 	_ = l.Refresh(ctx) // what was verified stays so
 	for range 2 {
 		n, open, err := h.take(ctx, l)
+		if errors.Is(err, ipam.ErrFenced) && h.unattended {
+			if err = l.Verify(ctx); err == nil {
+				n, open, err = h.take(ctx, l)
+			}
+		}
 		if err != nil {
 			h.logf("%s ADD: %v", h, err)
 			return

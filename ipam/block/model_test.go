@@ -114,7 +114,9 @@ func newWorld(seed uint64) *world {
 func runSchedule(seed uint64, tracing bool, b *bug) *world {
 	w := newWorld(seed)
 	w.tracing = tracing
-	if b != nil {
+	if b == nil {
+		w.leaveUnattended(rand.New(rand.NewPCG(seed, 1)))
+	} else {
 		b.enable(&w.features)
 		w.flaw = b.read
 	}
@@ -145,6 +147,13 @@ func runSchedule(seed uint64, tracing bool, b *bug) *world {
 	return w
 }
 
+// leaveUnattended lets no agent run on some hosts, in some schedules.
+func (w *world) leaveUnattended(rnd *rand.Rand) {
+	for _, h := range w.hosts {
+		h.unattended = rnd.IntN(4) == 0
+	}
+}
+
 // event lets one thing happen.
 func (w *world) event() {
 	h := w.hosts[w.rnd.IntN(len(w.hosts))]
@@ -166,6 +175,7 @@ func (w *world) event() {
 		}
 	case n < 50:
 		w.start(h, "collect", h.collect)
+	case n < 60 && h.unattended:
 	case n < 54:
 		w.start(h, "verify", h.verify)
 	case n < 60:
@@ -202,6 +212,9 @@ func (w *world) release(h *fakeHost) {
 
 // maintain is what agents do now and then.
 func (w *world) maintain(h *fakeHost) {
+	if h.unattended {
+		return
+	}
 	w.start(h, "adopt", func() { _, _ = h.agent.Adopt(context.Background(), h.inUse) })
 	w.start(h, "reclaim", func() { _, _ = h.agent.Reclaim(context.Background(), time.Hour, w.gone) })
 }
@@ -243,7 +256,7 @@ func (w *world) round() {
 		again := false
 		for _, h := range w.hosts {
 			recent := len(h.verifications) > 0 && h.verifications[len(h.verifications)-1].start > w.now-time.Second
-			if !h.dead && !recent {
+			if !h.dead && !h.unattended && !recent {
 				w.start(h, "verify", h.verify)
 				again = again || w.store.refusal(h) == nil
 			}
@@ -384,7 +397,7 @@ func (h *fakeHost) recover() {
 		h.end()
 		h.agent = h.open()
 	}
-	h.files, h.recovered = maps.Clone(h.backup), h.now
+	h.files = maps.Clone(h.backup)
 	h.start(h, "ADD", h.add)
 }
 
@@ -487,7 +500,7 @@ func (w *world) finish() {
 	}
 	w.purged = map[string]bool{}
 	for _, h := range w.hosts {
-		h.refused = false
+		h.refused, h.unattended = false, false
 		if h.cut && !h.dead {
 			w.toggle(h)
 		}
@@ -532,7 +545,7 @@ func (w *world) repair(h *fakeHost) {
 	entries := maps.Clone(w.store.entries)
 	delete(entries, ipam.NodePath(original.self.Instance))
 	for path, e := range entries { // what the copy has claimed
-		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) {
+		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) && !original.hasRecord(path) {
 			delete(entries, path)
 		}
 	}

@@ -39,6 +39,9 @@ type node struct {
 	Registered moment `json:"registered"`
 	// Twin: the store had a nonce of another machine.
 	Twin bool `json:"twin"`
+	// Contested: the store said, or was about to say, that there are two. It has to say so until an
+	// operator has removed the entry.
+	Contested bool `json:"contested,omitempty"`
 	// Seen is when the store last had a nonce of this machine, and Renewed when the last one was
 	// written.
 	Seen    moment `json:"seen,omitzero"`
@@ -148,8 +151,10 @@ func (r *registration) attempt(ctx context.Context) error {
 	content, err := ipam.DecodeNode(entry.Content)
 	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce) || entry.Index < r.node.Index)
 	switch {
+	case err == nil && r.node.Contested && !content.Contested: // the store was restored
+		return r.contest(ctx, entry.Index)
 	case own && content.Contested:
-		return r.refuse()
+		return r.refuse(true)
 	case !own:
 		return r.object(ctx, content, entry.Index)
 	case r.node.Twin:
@@ -257,7 +262,7 @@ func (r *registration) saveOfBoot() error { return writeJSON(r.runNode, nodeFile
 // confirm records that this machine has its place, and since when in this boot.
 func (r *registration) confirm(index uint64) error {
 	isKnown := !r.node.Registered.isZero() && !r.node.Twin
-	if r.node.Twin = false; r.node.Registered.isZero() {
+	if r.node.Twin, r.node.Contested = false, false; r.node.Registered.isZero() {
 		r.node.Registered = r.now
 	}
 	if r.node.Seen = r.now; index > 0 {
@@ -276,12 +281,14 @@ func (r *registration) confirm(index uint64) error {
 func (r *registration) object(ctx context.Context, other ipam.NodeContent, index uint64) error {
 	inPlace := r.node.Boot == r.host.Boot && !r.node.Registered.isZero()
 	switch {
-	case !inPlace || other.Contested:
-		return r.refuse()
+	case other.Contested:
+		return r.refuse(true)
+	case !inPlace:
+		return r.refuse(r.node.Contested)
 	case other.Host.Boot == r.host.Boot:
 		return r.contest(ctx, index)
 	case other.Insists:
-		return r.refuse()
+		return r.refuse(r.node.Contested)
 	case r.now.within(settle, r.node.Registered) || !r.isInTime():
 		return r.contest(ctx, index)
 	}
@@ -304,7 +311,7 @@ func (r *registration) isInTime() bool {
 func (r *registration) insist(ctx context.Context, index uint64) error {
 	switch {
 	case r.node.Registered.isZero():
-		return r.refuse()
+		return r.refuse(r.node.Contested)
 	case !r.isInTime():
 		return r.contest(ctx, index)
 	}
@@ -315,15 +322,18 @@ func (r *registration) insist(ctx context.Context, index uint64) error {
 
 // contest tells the other machine that there are two, so that neither gives out addresses.
 func (r *registration) contest(ctx context.Context, index uint64) error {
+	r.node.Contested = true
 	if _, err := r.write(r.update(ctx, index), ipam.NodeContent{Contested: true}); err != nil {
+		r.node.Contested = !errors.Is(err, ipam.ErrConflict) // the other machine may have said why it stays
 		return err
 	}
-	return r.refuse()
+	return r.refuse(true)
 }
 
-func (r *registration) refuse() error {
-	was := r.node.Twin && r.node.Registered.isZero()
-	r.node.Twin, r.node.Registered = true, moment{}
+// refuse ends that this machine has its place. Of two that are contested, neither has.
+func (r *registration) refuse(contested bool) error {
+	was := r.node.Twin && r.node.Registered.isZero() && r.node.Contested == contested
+	r.node.Twin, r.node.Contested, r.node.Registered = true, contested, moment{}
 	err := r.node.closed(r.host)
 	if was {
 		return err

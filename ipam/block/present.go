@@ -43,21 +43,24 @@ func (l *Leases) writePresent(r *records) error {
 
 // doubt forgets what records say of this boot: they may be older than it.
 func (r *records) doubt() {
-	r.doubted, r.Verified, r.Sole = true, moment{}, ""
+	r.doubted, r.Verified = true, moment{}
+	r.close()
+}
+
+// close lets no block give out addresses before its entry is written again.
+func (r *records) close() {
 	for i := range r.Blocks {
 		r.Blocks[i].Boot = ""
 	}
 }
 
-// isOpen tells whether addresses of a held block may be given out. The copy of a machine's disk
-// has what the machine had before the copy's boot, and is another machine if it had time to say so.
-func (r *records) isOpen(b Record, boot string) bool {
-	return b.State == Held && (b.Boot == boot || r.Sole == boot)
-}
+// isOpen tells whether addresses of a block may be given out. The copy of a machine's disk has what
+// the machine had before the copy's boot, and is another machine if it had time to say so.
+func (r Record) isOpen(boot string) bool { return r.State == Held && r.Boot == boot }
 
 // waits tells whether a block waits until this machine is known to be the only one.
 func (r *records) waits(boot string) bool {
-	return slices.ContainsFunc(r.Blocks, func(b Record) bool { return b.State == Held && !r.isOpen(b, boot) })
+	return slices.ContainsFunc(r.Blocks, func(b Record) bool { return b.State == Held && !b.isOpen(boot) })
 }
 
 // waiting returns what blocks wait for, and for how long. Empty: none waits.

@@ -41,7 +41,8 @@ type Record struct {
 	NodeID string `json:"nodeID"`
 	// Since is when the block was claimed.
 	Since time.Time `json:"since"`
-	// Boot is the one in which this machine made the claim. Empty: it is not known to have made it.
+	// Boot is the one in which this machine last wrote the entry as it is: it claimed the block, or
+	// opened it. Empty: another may have written it, or a request of before may change it.
 	Boot string `json:"boot,omitempty"`
 	// Endpoint is the one in the store's entry.
 	Endpoint ipam.Endpoint `json:"endpoint,omitzero"`
@@ -59,9 +60,6 @@ type records struct {
 	Generation string `json:"generation,omitempty"`
 	// Boot is the one in which they were written.
 	Boot string `json:"boot,omitempty"`
-	// Sole is the boot in which they were compared with the store by a machine that no other had
-	// opposed for so long that one would have.
-	Sole string `json:"sole,omitempty"`
 	// Verified is when the records were last compared with the store.
 	Verified moment `json:"verified"`
 	// Attempted is when a process without an agent last began to verify.

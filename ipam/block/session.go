@@ -67,18 +67,33 @@ func (l *Leases) withReader(ctx context.Context, do func(s *session) error) erro
 // again what is missing, because that is right for both, and nothing else.
 func (l *Leases) withStore(ctx context.Context, do func(s *session) error) error {
 	return l.withReader(ctx, func(s *session) error {
+		isOld, err := s.isOld()
+		if err != nil {
+			return err
+		}
 		if err := s.register(ctx); err != nil && !errors.Is(err, ipam.ErrTwin) {
 			return fmt.Errorf("register this host in the store: %w", err)
 		} else if err != nil {
 			s.twin = err
 		}
-		if s.records.doubted { // nothing of this boot is to be believed, from now on
-			if err := s.edit(ctx, func(*records) error { return nil }); err != nil {
+		if isOld {
+			if err := s.edit(ctx, func(r *records) error { r.close(); return nil }); err != nil {
 				return err
 			}
 		}
 		return do(s)
 	})
+}
+
+// isOld tells whether blocks are to be closed that others may be about to delete, or that this host
+// has given back: its state directory was restored, or it was silent for its fence.
+func (s *session) isOld() (bool, error) {
+	n, err := s.readNode(s.host.Instance)
+	if err != nil {
+		return false, err
+	}
+	_, expired := s.records.expired(n, s.now)
+	return expired || s.records.doubted, nil
 }
 
 // withSole is withStore for what a clone may not do.

@@ -54,7 +54,7 @@ func (l *Leases) Overview() (*Overview, error) {
 	o := &Overview{Blocks: slices.Clip(r.Blocks), Verified: r.Verified.Time, Waiting: r.waiting(node, now)}
 	o.Copied = node.Copied.Boot == now.Boot && now.within(copiedFor, node.Copied)
 	for _, b := range r.Blocks {
-		if r.isOpen(b, self.Boot) {
+		if b.isOpen(self.Boot) {
 			o.open = append(o.open, b.Block)
 		}
 	}
@@ -62,7 +62,7 @@ func (l *Leases) Overview() (*Overview, error) {
 		o.Closed = l.mismatch(r)
 	}
 	if o.Closed == nil {
-		o.Closed = l.fenced(r, node, now)
+		o.Closed = r.fenced(node, now)
 	}
 	return o, nil
 }
@@ -70,13 +70,19 @@ func (l *Leases) Overview() (*Overview, error) {
 // fenced returns the error of records that were verified too long ago, or not in this boot: only
 // the uptime tells how long ago that was. A longer fence than others know is in force when the
 // host's entry has it.
-func (l *Leases) fenced(r *records, n *node, now moment) error {
-	fence := min(cmp.Or(time.Duration(r.Fence), defaultFence), cmp.Or(time.Duration(n.Fence), defaultFence))
-	if r.Verified.Boot == now.Boot && !now.older(fence, r.Verified) {
-		return nil
-	}
-	if r.Verified.Boot != now.Boot {
+func (r *records) fenced(n *node, now moment) error {
+	fence, expired := r.expired(n, now)
+	switch {
+	case r.Verified.Boot != now.Boot:
 		return fmt.Errorf("%w: not since it booted, or its state directory was restored: the store has to answer first", ipam.ErrFenced)
+	case expired:
+		return fmt.Errorf("%w: last at %s, want every %s", ipam.ErrFenced, r.Verified.Time.Format(time.RFC3339), fence)
 	}
-	return fmt.Errorf("%w: last at %s, want every %s", ipam.ErrFenced, r.Verified.Time.Format(time.RFC3339), fence)
+	return nil
+}
+
+// expired returns the fence, and whether records that were verified in this boot are too old.
+func (r *records) expired(n *node, now moment) (fence time.Duration, expired bool) {
+	fence = min(cmp.Or(time.Duration(r.Fence), defaultFence), cmp.Or(time.Duration(n.Fence), defaultFence))
+	return fence, r.Verified.Boot == now.Boot && now.older(fence, r.Verified)
 }

@@ -108,16 +108,13 @@ func (l *Leases) attempted(ctx context.Context, self ipam.Host, now moment) erro
 	return s.edit(ctx, func(r *records) error { r.Attempted = now; return nil })
 }
 
-// verified records that all records were compared after a moment, and whether this machine was
-// known to be the only one.
+// verified records that all records were compared after a moment.
 func (s *session) verified(ctx context.Context, at moment) error {
 	return s.edit(ctx, func(r *records) error {
 		if r.doubted {
 			return errRestored
 		}
-		if r.Verified = at; s.unopposed && s.twin == nil {
-			r.Sole = s.host.Boot
-		}
+		r.Verified = at
 		return nil
 	})
 }
@@ -176,8 +173,7 @@ func (s *session) resolveAll(ctx context.Context) error {
 // proves it only as long as the store has answered all the time: one that was restored on new
 // servers counts on from the snapshot's.
 func (s *session) verifyOwned(ctx context.Context, r Record) error {
-	same := r.State == Held && s.view.entries[s.path(r.Block)] == r.Index && r.NodeID == s.host.NodeID
-	if same && s.trusted {
+	if r.State == Held && s.view.entries[s.path(r.Block)] == r.Index && s.trusted {
 		return nil
 	}
 	o, err := s.owner(ctx, s.path(r.Block))
@@ -188,8 +184,6 @@ func (s *session) verifyOwned(ctx context.Context, r Record) error {
 		return s.assert(ctx, r)
 	case !s.owns(o):
 		return s.lose(ctx, r, o)
-	case o.Host.NodeID != s.host.NodeID && s.unopposed:
-		return s.rename(ctx, r.found(o), r)
 	}
 	return s.keep(ctx, r, r.found(o))
 }
@@ -271,18 +265,6 @@ func (s *session) used(ctx context.Context, b ipam.Block) (bool, error) {
 	defer unlock()
 	leases, _, err := s.Addresses.LastUse(b)
 	return leases > 0, err
-}
-
-// rename writes the host's new node ID to an entry.
-func (s *session) rename(ctx context.Context, found, was Record) error {
-	now := found
-	now.NodeID = s.host.NodeID
-	index, err := s.store.Update(ctx, s.path(was.Block), s.content(now), found.Index)
-	if err != nil {
-		return fmt.Errorf("block %s: write the node's new ID: %w", was.Block, err)
-	}
-	now.Index = index
-	return s.replace(ctx, was, now)
 }
 
 // removeLate deletes entries of claims that this host has given up: they arrived late, or came

@@ -23,7 +23,7 @@ var errOvertaken = errors.New("another host has changed the entry")
 // claimant is for whom an address is taken.
 type claimant struct {
 	ipam.Request
-	// isNew is whether the key has no address yet. It is not kept for it before confirm.
+	// isNew is whether the key or the job has one more address. It is not kept before confirm.
 	isNew bool
 	// evicts is whether an address that is kept for another key may be taken.
 	evicts bool
@@ -42,6 +42,7 @@ func (s *session) take(ctx context.Context, address netip.Addr, c claimant) erro
 		if err := s.mayTake(ctx, address, c); err != nil {
 			return err
 		}
+		c.isNew = c.isNew || s.isMore(address, c.Request)
 		done, err := s.write(ctx, address, c)
 		if done && c.isNew {
 			s.unconfirmed = append(s.unconfirmed, address)
@@ -51,6 +52,19 @@ func (s *session) take(ctx context.Context, address netip.Addr, c claimant) erro
 		}
 	}
 	return &BusyError{Address: address, Reason: "other hosts change its entry all the time"}
+}
+
+// isMore returns whether an address is one more of those that a key or a job has. An earlier attempt of
+// this host may have taken it, and not have confirmed it: its request may have been late.
+func (s *session) isMore(address netip.Addr, request ipam.Request) bool {
+	r := s.records[address]
+	switch {
+	case r != nil && r.Drop:
+		return true
+	case len(request.Addresses) > 0:
+		return s.isLimited(address, request.Job)
+	}
+	return !s.view.at(address).isFor(request.Job, ipam.FamilyOf(address))
 }
 
 // mayTake returns why an address cannot be taken.

@@ -146,3 +146,56 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("the configuration was compared %d times", c.guard.agreed)
 	}
 }
+
+// TestKeptNoMore: an address that was kept for a key when it was looked at, and is not when it is taken,
+// is one like any other: the key may have another one by then.
+func TestKeptNoMore(t *testing.T) {
+	c := newCluster(t)
+	one, two := c.newHost(1), c.newHost(2)
+	kept := netip.MustParseAddr(one.mustTake(sticky("a", "web", "0"), "", 4))
+	one.mustFree("a")
+	two.leases.owners[kept] = attachment("another")
+	var taken string
+	one.before = func() {
+		if err := two.Unreserve(t.Context(), kept); err != nil {
+			t.Fatal(err)
+		}
+		taken = two.mustTake(sticky("b", "web", "0"), "", 4)
+	}
+	one.mustFail(sticky("c", "web", "0"), ipam.ErrExhausted, "is not free yet", 4)
+	if got, want := heldOnly(c.dump()), taken+" held web/0 b"; got != want {
+		t.Errorf("held are %q, want %q", got, want)
+	}
+}
+
+// TestBelowTheLimitNoMore: the same for an address that a job requests, which counted as its own.
+func TestBelowTheLimitNoMore(t *testing.T) {
+	c := newCluster(t, `, "maxReservedPerJob": 1`)
+	one, two := c.newHost(1), c.newHost(2)
+	address := one.mustTake(sticky("a", "web", "0"), "", 4)
+	one.mustFree("a")
+	one.before = func() {
+		if err := two.Unreserve(t.Context(), netip.MustParseAddr(address)); err != nil {
+			t.Fatal(err)
+		}
+		one.before = func() { two.mustTake(sticky("b", "web", "1"), "", 4) }
+	}
+	one.mustFail(allocation("c", "web", address), ipam.ErrExhausted, "at the same time", 4)
+}
+
+// TestWrongClock: another host takes an address that was given back when the clock of the one that had it says.
+func TestWrongClock(t *testing.T) {
+	for wrong, free := range map[time.Duration]bool{-time.Hour: true, time.Hour: false} {
+		c := newCluster(t)
+		one, two := c.newHost(1), c.newHost(2)
+		address := one.mustTake(sticky("a", "web", "0"), "", 4)
+		c.pass(wrong)
+		one.mustFree("a")
+		c.pass(-wrong)
+		if got, err := two.take(sticky("b", "web", "0"), 4); free && got != address || !free && !errors.Is(err, ipam.ErrExhausted) {
+			t.Errorf("by %s: two gets %q, %v", wrong, got, err)
+		}
+		c.pass(time.Hour + quiet)
+		two.mustTake(sticky("b", "web", "0"), address, 4)
+	}
+}

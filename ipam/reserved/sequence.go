@@ -27,13 +27,13 @@ func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ip
 	candidates := s.candidates(request.Job, family)
 	for i := 0; ; i++ {
 		if address := s.keptFor(request, family); address.IsValid() {
-			return address, s.take(ctx, address, claimant{Request: request, isNew: s.isUnconfirmed(address)})
+			return address, s.take(ctx, address, claimant{Request: request})
 		}
 		if i == len(candidates) {
 			break
 		}
 		c := candidates[i]
-		err := s.take(ctx, c.address, claimant{Request: request, isNew: true, evicts: c.evicts})
+		err := s.take(ctx, c.address, claimant{Request: request, evicts: c.evicts})
 		var busy *BusyError
 		var refused *RefusedError
 		switch {
@@ -49,13 +49,6 @@ func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ip
 		return netip.Addr{}, soon
 	}
 	return netip.Addr{}, s.full(request.Job, family)
-}
-
-// isUnconfirmed returns whether an earlier attempt of this host took an address, and has not
-// confirmed it. Its request may have been late.
-func (s *session) isUnconfirmed(address netip.Addr) bool {
-	r := s.records[address]
-	return r != nil && r.Drop
 }
 
 // keptFor returns the address of a family that is held or kept for the key of a request. If

@@ -142,8 +142,7 @@ func (s *session) takeRequested(ctx context.Context, request ipam.Request) error
 		if !s.a.o.Config.IsReserved(address) {
 			return &RefusedError{address, "it is in none of the pool's reserved ranges"}
 		}
-		isNew := s.isLimited(address, request.Job) || s.isUnconfirmed(address)
-		if err := s.take(ctx, address, claimant{Request: request, isNew: isNew}); err != nil {
+		if err := s.take(ctx, address, claimant{Request: request}); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func TestRootBridgeMAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ns.Close() //nolint:errcheck // read only
+	defer ns.Close()
 	err = ns.Do(func() error {
 		attrs := netlink.LinkAttrs{Name: "br0", HardwareAddr: []byte{2, 0, 0, 0, 0, 1}}
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {

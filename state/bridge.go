@@ -5,12 +5,12 @@ package state
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -30,14 +30,8 @@ func (s *Store) LockBridges(ctx context.Context) (unlock func(), err error) {
 	return func() { files.CloseLocked(dir) }, nil
 }
 
-// bridgeSetting is what a bridge had before a plugin changed it.
-type bridgeSetting struct {
-	BootID   string `json:"bootID"`
-	AcceptRA string `json:"acceptRA"`
-}
-
-// SetAcceptRA records the accept_ra of a bridge before a plugin changes it; empty: it is restored. It need not outlast a power
-// cut, as the bridge does not. The caller holds LockBridges.
+// SetAcceptRA records the accept_ra of a bridge before a plugin changes it, after the ID of this boot; empty: it is restored. It
+// need not outlast a power cut, as the bridge does not. The caller holds LockBridges.
 func (s *Store) SetAcceptRA(bridge, acceptRA string) error {
 	path, err := s.bridge(bridge)
 	if err != nil {
@@ -50,11 +44,7 @@ func (s *Store) SetAcceptRA(bridge, acceptRA string) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(bridgeSetting{boot, acceptRA})
-	if err != nil {
-		return err
-	}
-	return s.intercept("write", path, func() error { return files.Replace(path, data, files.Options{}) })
+	return s.intercept("write", path, func() error { return files.Replace(path, []byte(boot+" "+acceptRA), files.Options{}) })
 }
 
 // AcceptRA returns the accept_ra that a bridge had before a plugin changed it; empty if all is restored. A file that has none is
@@ -72,11 +62,11 @@ func (s *Store) AcceptRA(bridge string) (string, error) {
 		return "", err
 	}
 	boot, err := BootID()
-	var had bridgeSetting
-	if err != nil || json.Unmarshal(data, &had) != nil || had.BootID != boot {
+	acceptRA, isOfThisBoot := strings.CutPrefix(string(data), boot+" ")
+	if err != nil || !isOfThisBoot {
 		return "", err
 	}
-	return had.AcceptRA, nil
+	return acceptRA, nil
 }
 
 // bridge returns the file for a bridge of that name.

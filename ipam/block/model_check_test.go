@@ -403,6 +403,8 @@ func (h *fakeHost) checkPair(path string, n, m *namespace) {
 		h.counts["excused: twice after a snapshot or a twin"]++
 	case n.host.twin == m.host && !h.couldObject():
 		h.counts["excused: twice by a twin to which the other could not object"]++
+	case n.host.twin == m.host && m.since < h.store.ghost.restoredAt && !m.host.verifiedIn(h.store.ghost.restoredAt, h.now):
+		h.counts["excused: twice by a twin, before the other saw that the store had lost its entries"]++
 	default:
 		h.fail("%s of %s also has %s", n.address, m.host, n.host)
 	}

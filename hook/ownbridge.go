@@ -40,11 +40,12 @@ func (o *operation) keepBridges(ctx context.Context, list *libcni.NetworkConfigL
 		return err
 	}
 	kept, err := o.recordBridges(bridges)
-	if err != nil || len(kept) == 0 {
+	if err != nil {
 		unlock()
-		if err != nil {
-			return err
-		}
+		return err
+	}
+	if len(kept) == 0 {
+		unlock()
 		return add()
 	}
 	defer unlock()

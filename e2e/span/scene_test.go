@@ -109,8 +109,7 @@ func (s *scene) flowing() {
 func (s *scene) during(what string, fault func()) (worst state) {
 	s.Helper()
 	s.flowing()
-	s.each("reset", s.senders)
-	s.each("reset", s.controls)
+	s.each("reset", slices.Concat(s.senders, s.controls))
 	fault()
 	s.counted()
 	s.flowing()
@@ -145,7 +144,7 @@ func (s *scene) each(line string, senders []*sender) (all []state) {
 // counted waits until all packets that were sent up to now count as lost or answered.
 func (s *scene) counted() {
 	s.Helper()
-	all := append(slices.Clone(s.senders), s.controls...)
+	all := slices.Concat(s.senders, s.controls)
 	before := s.each("", all)
 	must(s, cluster.Await("all packets are counted", func() error {
 		for i, f := range s.each("", all) {

@@ -12,7 +12,7 @@ import (
 
 // TestSecurityPage: each control of the threat model names tests that exist, and each fuzz target proves a control.
 func TestSecurityPage(t *testing.T) {
-	sources := tests(t)
+	sources := folders(t, `_test\.go$`)
 	rows := between(t, "../../docs/security.md", "## Controls", "## The operator's part")
 	requireTests(t, sources, rows)
 	targets := regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z]+)\(`)
@@ -27,7 +27,7 @@ func TestSecurityPage(t *testing.T) {
 
 // TestFailuresPage: each row of what happens to allocations when something fails names tests that exist.
 func TestFailuresPage(t *testing.T) {
-	requireTests(t, tests(t), "\n\n|"+between(t, "../../docs/cluster.md", "| failure | running allocations", "In networks that span hosts"))
+	requireTests(t, folders(t, `_test\.go$`), "\n\n|"+between(t, "../../docs/cluster.md", "| failure | running allocations", "In networks that span hosts"))
 }
 
 // between returns what a document has between two texts.
@@ -41,12 +41,12 @@ func between(t *testing.T, path, from, to string) string {
 	return text
 }
 
-// tests are the sources of the tests, by their package's folder.
-func tests(t *testing.T) map[string]string {
+// folders are the sources whose names match, by their package's folder.
+func folders(t *testing.T, names string) map[string]string {
 	t.Helper()
 	const root = "../.."
 	sources := map[string]string{}
-	for _, path := range files(t, root, regexp.MustCompile(`_test\.go$`)) {
+	for _, path := range files(t, root, regexp.MustCompile(names)) {
 		sources["./"+filepath.Dir(path)] += string(read(t, filepath.Join(root, path)))
 	}
 	return sources

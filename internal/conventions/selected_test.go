@@ -4,7 +4,6 @@
 package conventions
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,10 +13,7 @@ import (
 // TestSelected: the tests that make runs, or leaves out, by name are in the packages that it names, and something reads the
 // variables that it sets for them. Otherwise Go runs less, and reports success.
 func TestSelected(t *testing.T) {
-	sources := map[string]string{}
-	for _, path := range files(t, "../..", regexp.MustCompile(`\.go$`)) {
-		sources["./"+filepath.Dir(path)] += string(read(t, filepath.Join("../..", path)))
-	}
+	sources := folders(t, `\.go$`)
 	makefile := string(read(t, "../../GNUmakefile"))
 	if found := len(selection.FindAllString(makefile, -1)); found < 5 {
 		t.Errorf("only %d selections in GNUmakefile", found)

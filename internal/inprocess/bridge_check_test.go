@@ -10,7 +10,6 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -34,12 +33,7 @@ func TestPortIsGone(t *testing.T) {
 // TestRootBridgeMAC: CHECK compares the MAC of the bridge with that of ADD, unless the result has none.
 func TestRootBridgeMAC(t *testing.T) {
 	roottest.Require(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	err = ns.Do(func() error {
+	inNewNamespace(t, func() error {
 		attrs := netlink.LinkAttrs{Name: "br0", HardwareAddr: []byte{2, 0, 0, 0, 0, 1}}
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
 			return err
@@ -52,7 +46,4 @@ func TestRootBridgeMAC(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

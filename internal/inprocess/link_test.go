@@ -12,7 +12,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
@@ -20,12 +19,7 @@ import (
 // TestRootIPv6IsOff: the kernel says "permission denied", the error what would be right.
 func TestRootIPv6IsOff(t *testing.T) {
 	roottest.Require(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	err = ns.Do(func() error {
+	inNewNamespace(t, func() error {
 		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
 		var sysctls sysctl.Tree
 		defer sysctls.Close()
@@ -41,7 +35,4 @@ func TestRootIPv6IsOff(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -30,12 +29,7 @@ func TestRootParametersAreComparedByValue(t *testing.T) {
 	} {
 		for _, value := range test.values {
 			t.Run(key+"="+value, func(t *testing.T) {
-				ns, err := netns.New()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer ns.Close()
-				err = ns.Do(func() error {
+				inNewNamespace(t, func() error {
 					c := &call{ifName: "eth0", repair: &Repair{DryRun: true}}
 					defer c.sysctls.Close()
 					if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}); err != nil {
@@ -58,9 +52,6 @@ func TestRootParametersAreComparedByValue(t *testing.T) {
 					}
 					return nil
 				})
-				if err != nil {
-					t.Error(err)
-				}
 			})
 		}
 	}

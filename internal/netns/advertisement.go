@@ -56,7 +56,7 @@ func (n *Namespace) AcceptsRA(iface string, accept bool) (is bool, err error) {
 	err = n.Do(func() error {
 		var s sysctl.Tree
 		defer s.Close() //nolint:errcheck // it has nothing to write
-		present, err := s.Get("net/ipv6/conf/" + iface + "/accept_ra")
+		present, err := s.Get(acceptRAOf(iface))
 		if errors.Is(err, fs.ErrNotExist) {
 			is = true
 			return nil

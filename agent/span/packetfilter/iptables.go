@@ -112,14 +112,14 @@ func readTable(text string) table {
 	var t table
 	inForward := false
 	for line := range netfilter.Lines(text) {
-		inChain, isRule := line.Chain == chainName, line.Policy == ""
 		switch {
-		case line.Table != "filter" || !inChain && line.Chain != forwardChain:
-		case !isRule:
-			t.hasForward, t.hasChain = t.hasForward || !inChain, t.hasChain || inChain
-		case inChain:
+		case line.Table != "filter":
+		case line.Policy != "":
+			t.hasForward = t.hasForward || line.Chain == forwardChain
+			t.hasChain = t.hasChain || line.Chain == chainName
+		case line.Chain == chainName:
 			t.rules = append(t.rules, line.Rule)
-		default:
+		case line.Chain == forwardChain:
 			if isJump(line.Rule) {
 				t.jumps = append(t.jumps, line.Rule)
 				t.isFirst = t.isFirst || !inForward

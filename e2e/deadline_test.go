@@ -65,7 +65,7 @@ func TestSlowADD(t *testing.T) {
 func TestHungCHECK(t *testing.T) {
 	h := newHost(t)
 	h.fake("hung", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"CHECK": {Hang: true}}})
-	r := h.runtime("1.0.0", `"primary": "storage", "timeout": "4s"`)
+	r := h.runtime("1.0.0", `"primary": "storage", "timeout": "8s"`)
 	c := h.container("c1", "networks=hung")
 	r.add(c)
 	if err := r.check(c); err != nil {

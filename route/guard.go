@@ -72,9 +72,10 @@ func (g *guard) chains() []guardChain {
 	}
 }
 
-// comment is that of each rule, and differs between guards.
+// comment is that of each rule. It differs between guards, and not between processes: the text of a struct would have
+// the address that an IP address has of its zone.
 func (g *guard) comment() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%+v %t", *g, g.sources == nil))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d %s %s %s %t", g.device, g.pool, g.port, g.id, g.underlay, g.subnets, g.sources, g.sources == nil))
 	return "allocnet pool guard " + hex.EncodeToString(sum[:8])
 }
 

@@ -51,6 +51,15 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestCommentOfGuard: an agent that is started again finds the guard as it should be.
+func TestCommentOfGuard(t *testing.T) {
+	addresses := sourcesOf([]Target{to("10.60.1.0/26", "b", "192.0.2.2", macB), to("10.60.2.0/26", "c", "2001:db8::3", macC)})
+	g := guard{"vx-net", "net", 4789, 7, "eth0", testPool(ipam.ModeVXLAN).Subnets, addresses}
+	if got, want := g.comment(), "allocnet pool guard 3c0b41467154c7df"; got != want {
+		t.Errorf("the comment is %q, in another process %q", got, want)
+	}
+}
+
 // TestGuardOfAnnounced: a host whose address is on lo is reached by any interface, also by a veth.
 func TestGuardOfAnnounced(t *testing.T) {
 	for underlay, rules := range map[string]int{"eth0": 4, "lo": 2} {

@@ -5,6 +5,7 @@ package span
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -165,7 +166,27 @@ func (s *scene) undisturbed(what string, fault func()) {
 	case worst.Lost > 0 && control.Lost > 0:
 		s.Logf("%s: the machine lost packets: %d of %d between the hosts themselves", what, control.Lost, control.Sent)
 	case worst.Lost > 0:
-		s.Errorf("%s: %d packets were lost, of %s at least, want none: between the hosts themselves, none of %d was", what, worst.Lost, worst.Flow, control.Sent)
+		s.explainLoss()
+		s.Errorf("%s: %d packets were lost, want none: between the hosts themselves, none of %d was", what, worst.Lost, control.Sent)
+	}
+}
+
+// explainLoss says which flows have lost packets, whether the programs that answer were too slow for theirs, and what
+// the agents have changed.
+func (s *scene) explainLoss() {
+	s.Helper()
+	for _, f := range s.each("", s.senders) {
+		if f.Lost > 0 {
+			s.Logf("flow %+v", f)
+		}
+	}
+	for _, p := range s.peers {
+		counts, _ := p.command("grep", "^Udp:", "/proc/net/snmp").CombinedOutput() // what it prints is logged
+		s.Logf("%s on %s: %s", p.ID, p.machine.Name, counts)
+	}
+	for _, m := range lab.Clients {
+		changes, _ := exec.Command("sh", "-c", "grep 'changed routes\\|restored\\|unrouted' "+m.Path(cluster.Agent+".log")+" | tail -n 8").CombinedOutput() // the same
+		s.Logf("the agent of %s: %s", m.Name, changes)
 	}
 }
 

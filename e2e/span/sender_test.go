@@ -21,7 +21,7 @@ type state struct {
 	Flows  bool
 }
 
-// sender sends a packet every 10 ms on each of its flows.
+// sender sends a packet every 50 ms on each of its flows.
 type sender struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

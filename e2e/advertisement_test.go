@@ -80,9 +80,9 @@ func TestRouterAdvertisement(t *testing.T) {
 	h.must("detach", "ra2")
 }
 
-// TestRouterAdvertisementsDuringAttach: in a namespace of another runtime, interfaces
+// TestLongRouterAdvertisementsDuringAttach: in a namespace of another runtime, interfaces
 // accept router advertisements for a moment. What they gave is removed.
-func TestRouterAdvertisementsDuringAttach(t *testing.T) {
+func TestLongRouterAdvertisementsDuringAttach(t *testing.T) {
 	h := newAdvertiser(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -77,10 +77,10 @@ type option struct {
 
 func (o option) String() string { return fmt.Sprint(o.plugin, slices.Sorted(maps.Keys(o.keys))) }
 
-// TestBackendsByPackets: each option of a plugin whose rules iptables and nftables can make has the same effect with both
+// TestLongBackendsByPackets: each option of a plugin whose rules iptables and nftables can make has the same effect with both
 // backends, also if the plugin is executed. Clients reach the same published ports, and the task and its peer see the same clients, but for
 // what withNFTables says. It has all keys that the plugins have.
-func TestBackendsByPackets(t *testing.T) {
+func TestLongBackendsByPackets(t *testing.T) {
 	requireEveryKey(t)
 	executors := []string{"plugins", "auto"}
 	if testing.Short() { // the differential test compares them, too

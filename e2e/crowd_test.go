@@ -13,9 +13,9 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// TestCrowd sets up 50 allocations with three networks each by 16 processes at
+// TestLongCrowd sets up 50 allocations with three networks each by 16 processes at
 // a time, and tears them down in the same way.
-func TestCrowd(t *testing.T) {
+func TestLongCrowd(t *testing.T) {
 	h := newHost(t)
 	const allocations, processes = 50, 16
 	var mu sync.Mutex

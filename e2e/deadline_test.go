@@ -61,8 +61,8 @@ func TestSlowADD(t *testing.T) {
 	}
 }
 
-// TestHungCHECK: CHECK passes if a plugin hangs, because that is no evidence of damage.
-func TestHungCHECK(t *testing.T) {
+// TestLongHungCHECK: CHECK passes if a plugin hangs, because that is no evidence of damage.
+func TestLongHungCHECK(t *testing.T) {
 	h := newHost(t)
 	h.fake("hung", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"CHECK": {Hang: true}}})
 	r := h.runtime("1.0.0", `"primary": "storage", "timeout": "8s"`)
@@ -89,8 +89,8 @@ func TestHungCHECK(t *testing.T) {
 	r.del(c)
 }
 
-// TestHungPlugin: STATUS and GC return although the plugins of a network hang.
-func TestHungPlugin(t *testing.T) {
+// TestLongHungPlugin: STATUS and GC return although the plugins of a network hang.
+func TestLongHungPlugin(t *testing.T) {
 	h := newHost(t)
 	sandbox.WriteFile(t, h.conf+"/98-hung.conf", `{"cniVersion": "1.1.0", "name": "hung", "type": "fakecni", "fake": {"verbs": {"STATUS": {"hang": true}, "GC": {"hang": true}}}}`)
 	r := h.runtime("1.1.0", `"primary": "hung", "timeout": "5s"`)

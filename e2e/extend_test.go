@@ -359,10 +359,10 @@ func TestExtendOrphan(t *testing.T) {
 	h.must("detach", "o1")
 }
 
-// TestExtendKilledAnywhere kills allocnet after increasing times while it adds networks,
+// TestLongExtendKilledAnywhere kills allocnet after increasing times while it adds networks,
 // and while it detaches one. After GC all of the batch is attached or nothing of it, and
 // the earlier attachments remain.
-func TestExtendKilledAnywhere(t *testing.T) {
+func TestLongExtendKilledAnywhere(t *testing.T) {
 	h := newHost(t)
 	for name, sweep := range map[string]struct {
 		prepare []string

@@ -201,9 +201,9 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// TestKilledAnywhere kills allocnet after increasing times, until it exits before the
+// TestLongKilledAnywhere kills allocnet after increasing times, until it exits before the
 // kill, and tears down each time.
-func TestKilledAnywhere(t *testing.T) {
+func TestLongKilledAnywhere(t *testing.T) {
 	h := newHost(t)
 	args := []string{"--primary", "web", "--networks", "storage,peer,vlan", "--publish", "8080:80/tcp"}
 	for name, sweep := range map[string]struct{ prepare, kill []string }{

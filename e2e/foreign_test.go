@@ -27,9 +27,9 @@ var (
 	}
 )
 
-// TestForeignFiles: the tests do not depend on what the machine has installed and configured. This sandbox
+// TestLongForeignFiles: the tests do not depend on what the machine has installed and configured. This sandbox
 // is the machine of another one.
-func TestForeignFiles(t *testing.T) {
+func TestLongForeignFiles(t *testing.T) {
 	before := sandbox.Snapshot(t)
 	for _, path := range foreignFiles {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -198,8 +198,8 @@ func TestManyLeaks(t *testing.T) {
 	}
 }
 
-// TestGCKilled kills gc at many instants. The next gc removes the rest.
-func TestGCKilled(t *testing.T) {
+// TestLongGCKilled kills gc at many instants. The next gc removes the rest.
+func TestLongGCKilled(t *testing.T) {
 	h := newHost(t)
 	for round := range 12 {
 		leak(t, 150)
@@ -243,8 +243,8 @@ func TestLiveUnknown(t *testing.T) {
 	h.must("gc", "--network", "web")
 }
 
-// TestGCWhileAttaching runs 200 rounds of set-ups and garbage collections in parallel.
-func TestGCWhileAttaching(t *testing.T) {
+// TestLongGCWhileAttaching runs 200 rounds of set-ups and garbage collections in parallel.
+func TestLongGCWhileAttaching(t *testing.T) {
 	h := newHost(t)
 	ctx := context.Background()
 	e := h.engine(func(c *hook.Config) { c.Cleaner = &cleanup.Cleaner{} })

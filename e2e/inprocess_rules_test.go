@@ -88,16 +88,16 @@ func rulesCases() []rulesCase {
 // rulesExecutor executes a verb of a case with the reference plugins, or in this process.
 type rulesExecutor func(t *testing.T, c rulesCase, verb, id string) (result string, err error)
 
-// TestRulesInProcess compares the rules that the executor makes and removes with those of the
+// TestLongRulesInProcess compares the rules that the executor makes and removes with those of the
 // reference plugins, for what the matrix of the differential test does not have.
-func TestRulesInProcess(t *testing.T) {
+func TestLongRulesInProcess(t *testing.T) {
 	for _, c := range rulesCases() {
 		t.Run(c.name, func(t *testing.T) { c.compare(t) })
 	}
 }
 
-// TestLegacyRulesInProcess does the same with iptables-legacy for some; with -short, for the one that has most rules.
-func TestLegacyRulesInProcess(t *testing.T) {
+// TestLongLegacyRulesInProcess does the same with iptables-legacy for some; with -short, for the one that has most rules.
+func TestLongLegacyRulesInProcess(t *testing.T) {
 	t.Setenv("PATH", sandbox.PathOfIPTables(t, "legacy"))
 	for _, table := range []string{"nat", "filter"} { // those that exist are listed, also if they are empty
 		sandbox.Run(t, "iptables", "-t", table, "-S")
@@ -283,9 +283,9 @@ func TestNarrowRulesInProcess(t *testing.T) {
 // manyRules is how many attachments make and remove rules at the same time.
 const manyRules = 16
 
-// TestRulesOfManyInProcess has many processes change rules at the same time, on a host that
+// TestLongRulesOfManyInProcess has many processes change rules at the same time, on a host that
 // has none of what they share. None of them is lost, and what is shared is made once.
-func TestRulesOfManyInProcess(t *testing.T) {
+func TestLongRulesOfManyInProcess(t *testing.T) {
 	t.Run("iptables-nft", func(t *testing.T) { compareCrowd(t, "iptables") })
 	t.Run("nftables", func(t *testing.T) { compareCrowd(t, "nftables") })
 	t.Run("iptables-legacy", func(t *testing.T) {

@@ -84,9 +84,9 @@ func TestChosenMTUOnAPlainBridge(t *testing.T) {
 	h.must("detach", "u3")
 }
 
-// TestChosenMTUAtOnce: no call takes the MTU that another one sets for a moment for that
+// TestLongChosenMTUAtOnce: no call takes the MTU that another one sets for a moment for that
 // of the bridge.
-func TestChosenMTUAtOnce(t *testing.T) {
+func TestLongChosenMTUAtOnce(t *testing.T) {
 	h := newHost(t)
 	defer sandbox.Run(t, "ip", "link", "delete", "dual0")
 	h.dual(1500, fakecni.Behaviour{})

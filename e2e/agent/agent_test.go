@@ -118,8 +118,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestManyClients has 200 parallel clients, most of which get "try again later".
-func TestManyClients(t *testing.T) {
+// TestLongManyClients has 200 parallel clients, most of which get "try again later".
+func TestLongManyClients(t *testing.T) {
 	h := newHost(t)
 	h.configure("limits {\n requests = 8\n connections = 32\n}")
 	h.start()
@@ -144,9 +144,9 @@ func TestManyClients(t *testing.T) {
 	}
 }
 
-// TestKilled kills the agent while it sets up 100 attachments. After the next start each
+// TestLongKilled kills the agent while it sets up 100 attachments. After the next start each
 // allocation is attached as a whole or not at all, and all can be attached and detached.
-func TestKilled(t *testing.T) {
+func TestLongKilled(t *testing.T) {
 	h := newHost(t)
 	h.start()
 	const n = 50 // with two attachments each

@@ -111,10 +111,10 @@ func (s *spanning) kernel() string {
 	return sandbox.Run(s.T, "ip", "-4", "route", "show", "proto", "172")
 }
 
-// TestCluster: a block of another host gets a route when Nomad confirms its node's address; the route
+// TestLongCluster: a block of another host gets a route when Nomad confirms its node's address; the route
 // outlives the agent; and leave removes all, but not while the agent runs or something is
 // attached.
-func TestCluster(t *testing.T) {
+func TestLongCluster(t *testing.T) {
 	s := newSpanning(t)
 	block := s.other()
 	s.start()

@@ -162,9 +162,9 @@ func (p *pooled) awaitReady() {
 	}
 }
 
-// TestPoolMetrics: the agent counts the addresses of its blocks, its claims by outcome, and the
+// TestLongPoolMetrics: the agent counts the addresses of its blocks, its claims by outcome, and the
 // time since it verified.
-func TestPoolMetrics(t *testing.T) {
+func TestLongPoolMetrics(t *testing.T) {
 	p := newPooled(t)
 	p.await("a block is claimed ahead", func() bool { return p.claims("claimed") == 1 && p.addresses("free") > 0 })
 	free := p.addresses("free")
@@ -195,8 +195,8 @@ func TestPoolMetrics(t *testing.T) {
 	p.await("no address is used", func() bool { return p.addresses("used") == 0 })
 }
 
-// TestPoolProblems: /readyz names what is wrong with a pool while it is.
-func TestPoolProblems(t *testing.T) {
+// TestLongPoolProblems: /readyz names what is wrong with a pool while it is.
+func TestLongPoolProblems(t *testing.T) {
 	p := newPooled(t)
 	p.await("a block is claimed ahead", func() bool { return p.claims("claimed") == 1 })
 	p.awaitReady()

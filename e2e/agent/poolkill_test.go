@@ -29,10 +29,10 @@ const (
 	killRounds = 40
 )
 
-// TestPoolKilled kills the agent, the command line and the plugins that it executes at random
+// TestLongPoolKilled kills the agent, the command line and the plugins that it executes at random
 // instants beside a pool. When each interrupted call was repeated, each lease is in a namespace,
 // and the address of each namespace is leased.
-func TestPoolKilled(t *testing.T) {
+func TestLongPoolKilled(t *testing.T) {
 	k := &killer{host: newHost(t), dir: t.TempDir(), within: map[string]time.Duration{}}
 	seed := sandbox.Number("ALLOCNET_POOL_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("ALLOCNET_POOL_SEED=%d", seed)

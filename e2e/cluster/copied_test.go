@@ -22,9 +22,9 @@ import (
 // identity are the paths with what allocnet and the machine know of who they are.
 var identity = []string{"/var/lib/allocnet", "/var/lib/cni", "/etc/machine-id"}
 
-// TestCopied boots another machine with a copy of a client's disk: it gives out no address that the
+// TestLongCopied boots another machine with a copy of a client's disk: it gives out no address that the
 // client has, and is refused. Both say so, and what to do.
-func TestCopied(t *testing.T) {
+func TestLongCopied(t *testing.T) {
 	s := begin(t)
 	original, c := s.replace()
 	must(t, cluster.Await("the original has had its place for long enough to keep it", func() error { return inPlace(original) }))
@@ -41,9 +41,9 @@ func TestCopied(t *testing.T) {
 	s.repair(original, c)
 }
 
-// TestResumedTwice goes on with two machines of one client's disk and memory: within a minute both
+// TestLongResumedTwice goes on with two machines of one client's disk and memory: within a minute both
 // are refused, and say so.
-func TestResumedTwice(t *testing.T) {
+func TestLongResumedTwice(t *testing.T) {
 	s := begin(t)
 	original, c := s.replace()
 	must(t, lab.BootClient(c))

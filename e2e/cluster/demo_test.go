@@ -14,8 +14,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestDemo runs what `make demo-cluster` runs, in a sandbox of its own.
-func TestDemo(t *testing.T) {
+// TestLongDemo runs what `make demo-cluster` runs, in a sandbox of its own.
+func TestLongDemo(t *testing.T) {
 	dir := t.TempDir()
 	must(t, sandbox.Install(dir, "demo"))
 	cmd := exec.Command(filepath.Join(dir, "demo"))

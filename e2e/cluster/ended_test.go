@@ -20,10 +20,10 @@ func (s *scene) bothKinds() []*cluster.Machine {
 	return []*cluster.Machine{lab.Clients[0], lab.Clients[2]}
 }
 
-// TestClientKilledWhileStopping kills clients in the middle of the first DEL of a job whose
+// TestLongClientKilledWhileStopping kills clients in the middle of the first DEL of a job whose
 // allocations have all ended. Nomad 1.11.3 restores them as terminal, and then neither detaches
 // them nor removes their namespaces: the agent does.
-func TestClientKilledWhileStopping(t *testing.T) {
+func TestLongClientKilledWhileStopping(t *testing.T) {
 	s := begin(t)
 	for _, m := range s.bothKinds() {
 		job := cluster.Job{ID: s.name("stopped"), Network: cluster.Flat, Count: 4, Group: on(m)}
@@ -33,9 +33,9 @@ func TestClientKilledWhileStopping(t *testing.T) {
 	s.requireNothingLater()
 }
 
-// TestClientKilledWhileStarting kills clients in the middle of an ADD of a job that is stopped
+// TestLongClientKilledWhileStarting kills clients in the middle of an ADD of a job that is stopped
 // before they are back: Nomad has no state of its allocations' tasks, and forgets them.
-func TestClientKilledWhileStarting(t *testing.T) {
+func TestLongClientKilledWhileStarting(t *testing.T) {
 	s := begin(t)
 	for _, m := range s.bothKinds() {
 		job := cluster.Job{ID: s.name("started"), Network: cluster.Flat, Count: 4, Group: on(m)}

@@ -11,9 +11,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestHostLocal shows that the watcher of the other tests sees duplicates: each host gives
+// TestLongHostLocal shows that the watcher of the other tests sees duplicates: each host gives
 // out the same addresses with host-local.
-func TestHostLocal(t *testing.T) {
+func TestLongHostLocal(t *testing.T) {
 	s := begin(t)
 	w := s.watch(cluster.LocalSubnet)
 	job := cluster.Job{ID: "hostlocal", Network: cluster.Local, Count: 6}

@@ -15,8 +15,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestPluginKilled kills CNI calls at random instants.
-func TestPluginKilled(t *testing.T) {
+// TestLongPluginKilled kills CNI calls at random instants.
+func TestLongPluginKilled(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		for range 10 {
@@ -58,8 +58,8 @@ func TestClientKilled(t *testing.T) {
 	})
 }
 
-// TestLeaderKilled kills leaders at random instants.
-func TestLeaderKilled(t *testing.T) {
+// TestLongLeaderKilled kills leaders at random instants.
+func TestLongLeaderKilled(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		for range 2 {
@@ -70,9 +70,9 @@ func TestLeaderKilled(t *testing.T) {
 	})
 }
 
-// TestLeaderStopped stops the leader until another one schedules: it does not answer, and believes to
+// TestLongLeaderStopped stops the leader until another one schedules: it does not answer, and believes to
 // be the leader when it goes on.
-func TestLeaderStopped(t *testing.T) {
+func TestLongLeaderStopped(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		m := s.leader(nil)
@@ -118,9 +118,9 @@ func (s *scene) leader(not *cluster.Machine) (m *cluster.Machine) {
 	return m
 }
 
-// TestClientPartitioned takes a client off the servers until its allocations are lost, and
+// TestLongClientPartitioned takes a client off the servers until its allocations are lost, and
 // others have been started in their place: there are two generations of allocations at once.
-func TestClientPartitioned(t *testing.T) {
+func TestLongClientPartitioned(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		m := lab.Clients[0]
@@ -134,9 +134,9 @@ func TestClientPartitioned(t *testing.T) {
 	})
 }
 
-// TestServerPartitioned takes the leader off the other servers, until another one starts what it had
+// TestLongServerPartitioned takes the leader off the other servers, until another one starts what it had
 // begun. Clients reach all of them.
-func TestServerPartitioned(t *testing.T) {
+func TestLongServerPartitioned(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		m := s.leader(nil)

@@ -19,24 +19,24 @@ var (
 	allDirs   = []string{"/var/lib/allocnet", "/var/lib/cni", "/var/lib/nomad"}
 )
 
-// TestStateLost removes what allocnet knows of a host whose allocations run on: their
+// TestLongStateLost removes what allocnet knows of a host whose allocations run on: their
 // addresses are not given out.
-func TestStateLost(t *testing.T) {
+func TestLongStateLost(t *testing.T) {
 	s := begin(t)
 	s.during(func() { s.lose(lab.Clients[0], stateDirs) })
 	s.powerCycle(lab.Clients[0]) // what has no record is not removed
 }
 
-// TestDataLost removes Nomad's directory of a client: it is a new node, and what ran runs on
+// TestLongDataLost removes Nomad's directory of a client: it is a new node, and what ran runs on
 // without being known to Nomad.
-func TestDataLost(t *testing.T) {
+func TestLongDataLost(t *testing.T) {
 	s := begin(t)
 	s.during(func() { s.lose(lab.Clients[1], dataDir) })
 	s.powerCycle(lab.Clients[1])
 }
 
-// TestBothLost is a host of which only the running allocations are left.
-func TestBothLost(t *testing.T) {
+// TestLongBothLost is a host of which only the running allocations are left.
+func TestLongBothLost(t *testing.T) {
 	s := begin(t)
 	old, err := lab.Nodes(lab.Clients[2])
 	must(t, err)
@@ -86,8 +86,8 @@ func (s *scene) powerCycle(m *cluster.Machine) {
 	must(s, lab.AwaitReady())
 }
 
-// TestRebooted turns a client off, without and with its directories, and on again.
-func TestRebooted(t *testing.T) {
+// TestLongRebooted turns a client off, without and with its directories, and on again.
+func TestLongRebooted(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		m := lab.Clients[0]
@@ -99,8 +99,8 @@ func TestRebooted(t *testing.T) {
 	})
 }
 
-// TestReplaced replaces a node by another machine of the same name.
-func TestReplaced(t *testing.T) {
+// TestLongReplaced replaces a node by another machine of the same name.
+func TestLongReplaced(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		m := lab.Clients[1]

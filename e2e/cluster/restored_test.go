@@ -20,9 +20,9 @@ import (
 	"github.com/allocnet/allocnet/ipam"
 )
 
-// TestStateRestored takes a block from a client, and restores the client's state directory of before:
+// TestLongStateRestored takes a block from a client, and restores the client's state directory of before:
 // that the block is lost is reported, and no address of it is given out, without the agent and with it.
-func TestStateRestored(t *testing.T) {
+func TestLongStateRestored(t *testing.T) {
 	s := begin(t)
 	m := lab.Clients[0]
 	address := s.attachToNewBlock(m)

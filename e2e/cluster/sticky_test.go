@@ -10,9 +10,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestSticky drains nodes, one after the other, five times: each index of the job keeps its
+// TestLongSticky drains nodes, one after the other, five times: each index of the job keeps its
 // address.
-func TestSticky(t *testing.T) {
+func TestLongSticky(t *testing.T) {
 	s := begin(t)
 	s.watchers = append(s.watchers, s.watch(cluster.KeptSubnet))
 	spread := "spread {\n attribute = \"${node.unique.name}\"\n}"

@@ -18,9 +18,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestSnapshotRestored restores Nomad's state of a time when blocks that allocations use were
+// TestLongSnapshotRestored restores Nomad's state of a time when blocks that allocations use were
 // not claimed: they are claimed again by their hosts.
-func TestSnapshotRestored(t *testing.T) {
+func TestLongSnapshotRestored(t *testing.T) {
 	s := begin(t)
 	s.snapshot("save")
 	job := cluster.Job{ID: s.name("many"), Network: cluster.Flat, Count: 36} // more than a block on each node
@@ -46,9 +46,9 @@ func (s *scene) snapshot(verb string) {
 	}))
 }
 
-// TestSnapshotRestoredWithoutState restores Nomad's state of a time before a client claimed a
+// TestLongSnapshotRestoredWithoutState restores Nomad's state of a time before a client claimed a
 // block, of which the client has lost its records: only its namespaces know what is in use.
-func TestSnapshotRestoredWithoutState(t *testing.T) {
+func TestLongSnapshotRestoredWithoutState(t *testing.T) {
 	s := begin(t)
 	m := lab.Clients[0]
 	s.snapshot("save")
@@ -113,9 +113,9 @@ func (s *scene) requireBlocks(list []netip.Addr) error {
 	return nil
 }
 
-// TestTokenRevoked deletes the token of a client's agent: what runs runs on, held blocks are
+// TestLongTokenRevoked deletes the token of a client's agent: what runs runs on, held blocks are
 // used, and with a new token all is well.
-func TestTokenRevoked(t *testing.T) {
+func TestLongTokenRevoked(t *testing.T) {
 	s := begin(t)
 	m := lab.Clients[0]
 	s.during(func() {

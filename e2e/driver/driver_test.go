@@ -56,13 +56,13 @@ func TestDriver(t *testing.T) {
 		{"LiveAttach", testLiveAttach},
 		{"InterfaceDeleted", testInterfaceDeleted},
 		{"Refused", testRefused},
-		{"Killed", testKilled},
+		{"LongKilled", testKilled},
 		{"Reboot", testReboot},
-		{"Docker", testDocker},
-		{"PauseKilled", testPauseKilled},
-		{"Sticky", testSticky},
-		{"Scheduling", testScheduling},
-		{"Crowd", testCrowd},
+		{"LongDocker", testDocker},
+		{"LongPauseKilled", testPauseKilled},
+		{"LongSticky", testSticky},
+		{"LongScheduling", testScheduling},
+		{"LongCrowd", testCrowd},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := sandbox.Snapshot(t)

@@ -83,9 +83,9 @@ func resident(t *testing.T, pid int) (kib int) {
 	return kib
 }
 
-// TestMemory attaches and detaches 500 times. The memory, threads and open files of
+// TestLongMemory attaches and detaches 500 times. The memory, threads and open files of
 // the plugin stay constant.
-func TestMemory(t *testing.T) {
+func TestLongMemory(t *testing.T) {
 	for name, text := range conf {
 		sandbox.WriteFile(t, confDir+"/"+name, text)
 	}

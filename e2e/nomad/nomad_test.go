@@ -58,9 +58,9 @@ func TestNomad(t *testing.T) {
 	testAll(a)
 }
 
-// TestArguments runs jobs that select networks by CNI arguments, without an agent of allocnet. A
+// TestLongArguments runs jobs that select networks by CNI arguments, without an agent of allocnet. A
 // Nomad without these refuses them.
-func TestArguments(t *testing.T) {
+func TestLongArguments(t *testing.T) {
 	generate := writeNetworks(t)
 	sandbox.Run(t, append(slices.Clone(generate), "--alloc-dir", dataDir+"/alloc")...)
 	a := newAgent(t)
@@ -112,15 +112,15 @@ func testAll(a *agent) {
 		{"Issue", testIssue},
 		{"Examples", testExamples},
 		{"Connect", testConnect},
-		{"Ends", testEnds},
+		{"LongEnds", testEnds},
 		{"DNS", testDNS},
 		{"Updates", testUpdates},
-		{"Errors", testErrors},
+		{"LongErrors", testErrors},
 		{"Restricted", testRestricted},
 		{"AgentRestarts", testAgentRestarts},
 		{"Check", testCheck},
 		{"NamespaceGone", testNamespaceGone},
-		{"Crowd", testCrowd},
+		{"LongCrowd", testCrowd},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := sandbox.Snapshot(t)

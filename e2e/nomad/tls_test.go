@@ -95,8 +95,8 @@ func (ca authority) client() *tls.Config {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "client.global.nomad", MinVersion: tls.VersionTLS12}
 }
 
-// TestTLS uses a Nomad agent that requires client certificates.
-func TestTLS(t *testing.T) {
+// TestLongTLS uses a Nomad agent that requires client certificates.
+func TestLongTLS(t *testing.T) {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		sandbox.WriteFile(t, confDir+"/"+file[strings.LastIndexByte(file, '/')+1:], read(t, file))
 	}

@@ -55,9 +55,9 @@ func (c *checkout) build() string {
 	return c.must("go", "run", "./internal/sandbox/programs")
 }
 
-// TestChangedProgram: the tests of e2e, which link nothing of cmd/, run again when a program has changed,
+// TestLongChangedProgram: the tests of e2e, which link nothing of cmd/, run again when a program has changed,
 // and only then. Without the hash of the programs they always run.
-func TestChangedProgram(t *testing.T) {
+func TestLongChangedProgram(t *testing.T) {
 	c := newCheckout(t)
 	first := c.build()
 	if c.isCached(first) {

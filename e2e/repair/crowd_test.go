@@ -18,8 +18,8 @@ import (
 // crowd is how many allocations are repaired together.
 var crowd = int(sandbox.Number("ALLOCNET_REPAIR_ALLOCATIONS", 20))
 
-// TestCrowd repairs many allocations with one listing of rules and one transaction. The agent does so too.
-func TestCrowd(t *testing.T) {
+// TestLongCrowd repairs many allocations with one listing of rules and one transaction. The agent does so too.
+func TestLongCrowd(t *testing.T) {
 	h := newHost(t, hook.ExecutorAuto, "iptables")
 	ids, ports := make([]string, crowd), make([]int, crowd)
 	for i := range ids {

@@ -93,8 +93,8 @@ func ofRules() []damage {
 	})
 }
 
-// TestLegacyDamages does so with iptables-legacy, for the damages of rules.
-func TestLegacyDamages(t *testing.T) {
+// TestLongLegacyDamages does so with iptables-legacy, for the damages of rules.
+func TestLongLegacyDamages(t *testing.T) {
 	useLegacy(t)
 	testDamages(t, hook.ExecutorAuto, "iptables", some(legacyDamages()))
 }

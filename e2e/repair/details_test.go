@@ -12,9 +12,9 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// TestDetails: the rules and leases of an attachment are those that the host's programs print, and
+// TestLongDetails: the rules and leases of an attachment are those that the host's programs print, and
 // what is missing is told from what is there.
-func TestDetails(t *testing.T) {
+func TestLongDetails(t *testing.T) {
 	for _, test := range []struct{ executor, backend, damage, missing string }{
 		{hook.ExecutorAuto, "iptables", "iptables -D CNI-FORWARD -s $ADDRESS -j ACCEPT", "iptables filter CNI-FORWARD"},
 		{hook.ExecutorPlugins, "iptables", "ip6tables -t nat -F CNI-HOSTPORT-DNAT", "ip6tables nat CNI-HOSTPORT-DNAT"},

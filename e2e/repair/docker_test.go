@@ -65,9 +65,9 @@ func (h *host) rulesOfDocker() string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDocker: Docker's daemon with its rules and its policy DROP starts again beside allocations, also
+// TestLongDocker: Docker's daemon with its rules and its policy DROP starts again beside allocations, also
 // when the rules of both are gone. Neither harms the other, and there is no fight.
-func TestDocker(t *testing.T) {
+func TestLongDocker(t *testing.T) {
 	h := newAgentHost(t, "iptables")
 	h.run("sysctl -qw net.ipv4.ip_forward=0") // Docker sets its policy when it enables forwarding
 	stop := h.startDocker()

@@ -26,10 +26,10 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// TestFlowsBegunMeanwhile: the kernel decides with the first packet of a flow whether it translates
+// TestLongFlowsBegunMeanwhile: the kernel decides with the first packet of a flow whether it translates
 // its addresses. Flows that begin while the rules are missing, and go on, work after the repair, and
 // those that were translated before, and those of others, are the same as before.
-func TestFlowsBegunMeanwhile(t *testing.T) {
+func TestLongFlowsBegunMeanwhile(t *testing.T) {
 	for _, test := range []struct{ backend, damage string }{
 		{"iptables", "flush ruleset"}, {"iptables", "flush table ip nat"}, {"nftables", "flush ruleset"},
 	} {

@@ -27,9 +27,9 @@ fi
 exec PROGRAM "$@"
 `
 
-// TestKilledRepair: an iptables-restore that outlives a killed repair keeps the allocation locked
+// TestLongKilledRepair: an iptables-restore that outlives a killed repair keeps the allocation locked
 // until it has ended, so it adds no rule after the allocation is gone.
-func TestKilledRepair(t *testing.T) {
+func TestLongKilledRepair(t *testing.T) {
 	h := newHost(t, hook.ExecutorAuto, "iptables")
 	h.attach("one", 8080)
 	dir := t.TempDir()

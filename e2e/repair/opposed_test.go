@@ -29,8 +29,8 @@ var opposed = []damage{
 		[]string{"is a port of quarantine"}},
 }
 
-// TestOpposed: what another program has put into the place of what is missing is reported, and stays.
-func TestOpposed(t *testing.T) {
+// TestLongOpposed: what another program has put into the place of what is missing is reported, and stays.
+func TestLongOpposed(t *testing.T) {
 	shared := newHost(t, hook.ExecutorAuto, "iptables")
 	for _, d := range opposed {
 		t.Run(d.name, func(t *testing.T) {

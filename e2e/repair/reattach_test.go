@@ -102,8 +102,8 @@ func TestReattach(t *testing.T) {
 	}
 }
 
-// TestAgentReattaches: in its mode the agent attaches deleted interfaces again, after the kernel has told.
-func TestAgentReattaches(t *testing.T) {
+// TestLongAgentReattaches: in its mode the agent attaches deleted interfaces again, after the kernel has told.
+func TestLongAgentReattaches(t *testing.T) {
 	h, a := newReattachHost(t, hook.ExecutorAuto)
 	before := h.picture("one")
 	h.startAgent("one", "repair {\n  mode = \"reattach\"\n}")
@@ -133,9 +133,9 @@ func TestReattachUnknown(t *testing.T) {
 	h.requireAsBefore(before)
 }
 
-// TestReattachTaken: the address is taken when ADD has failed before. The attachment gets no other one,
+// TestLongReattachTaken: the address is taken when ADD has failed before. The attachment gets no other one,
 // and is attached when the address is free.
-func TestReattachTaken(t *testing.T) {
+func TestLongReattachTaken(t *testing.T) {
 	h, a := newReattachHost(t, hook.ExecutorAuto)
 	before := h.picture("one")
 	last := "/var/lib/cni/networks/tuned/last_reserved_ip.0"
@@ -164,9 +164,9 @@ func TestReattachTaken(t *testing.T) {
 	h.requireAsBefore(before)
 }
 
-// TestReattachMoved: a task has moved its macvlan interface into a namespace of its own. DEL would free
+// TestLongReattachMoved: a task has moved its macvlan interface into a namespace of its own. DEL would free
 // the address that is in use there.
-func TestReattachMoved(t *testing.T) {
+func TestLongReattachMoved(t *testing.T) {
 	for name, executor := range map[string]string{"in process": hook.ExecutorAuto, "plugins": hook.ExecutorPlugins} {
 		t.Run(name, func(t *testing.T) {
 			h, a := newReattachHost(t, executor)
@@ -183,9 +183,9 @@ func TestReattachMoved(t *testing.T) {
 	}
 }
 
-// TestKilledReattach kills allocnet repair --reattach at many instants. GC leaves the allocation alone,
+// TestLongKilledReattach kills allocnet repair --reattach at many instants. GC leaves the allocation alone,
 // and the next repair completes what was begun.
-func TestKilledReattach(t *testing.T) {
+func TestLongKilledReattach(t *testing.T) {
 	for name, executor := range map[string]string{"in process": hook.ExecutorAuto, "plugins": hook.ExecutorPlugins} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := newReattachHost(t, executor)
@@ -212,9 +212,9 @@ func TestKilledReattach(t *testing.T) {
 	}
 }
 
-// TestLostInterface: detaching an allocation whose task has deleted its interface leaves nothing,
+// TestLongLostInterface: detaching an allocation whose task has deleted its interface leaves nothing,
 // though DEL of bridge and ptp then leaves rules.
-func TestLostInterface(t *testing.T) {
+func TestLongLostInterface(t *testing.T) {
 	for name, executor := range map[string]string{"in process": hook.ExecutorAuto, "plugins": hook.ExecutorPlugins} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, executor, "iptables")
@@ -225,9 +225,9 @@ func TestLostInterface(t *testing.T) {
 	}
 }
 
-// TestDetachKeepsInterfaceOfTask: a task makes an interface of the name after its attachment was not attached
+// TestLongDetachKeepsInterfaceOfTask: a task makes an interface of the name after its attachment was not attached
 // again. Detaching leaves it, and nothing of the attachment.
-func TestDetachKeepsInterfaceOfTask(t *testing.T) {
+func TestLongDetachKeepsInterfaceOfTask(t *testing.T) {
 	for name, executor := range map[string]string{"in process": hook.ExecutorAuto, "plugins": hook.ExecutorPlugins} {
 		t.Run(name, func(t *testing.T) {
 			h, a := newReattachHost(t, executor)

@@ -17,9 +17,9 @@ import (
 // manyRoutes is how many a task makes.
 var manyRoutes = int(sandbox.Number("ALLOCNET_REPAIR_ROUTES", 25_000))
 
-// TestManyRoutes: those that a task makes in a table of its own are not read. Among very many in the
+// TestLongManyRoutes: those that a task makes in a table of its own are not read. Among very many in the
 // main table nothing is looked for, which is reported.
-func TestManyRoutes(t *testing.T) {
+func TestLongManyRoutes(t *testing.T) {
 	h := newHost(t, hook.ExecutorAuto, "iptables")
 	h.attach("one", 8080)
 	t.Cleanup(func() { h.detach("one") })

@@ -80,9 +80,9 @@ func (h *host) removers(after uint64) (names []string, last uint64) {
 	return slices.Compact(names), last
 }
 
-// TestRemovedBy: the events, the API and doctor name the process that removes rules again and again, and
+// TestLongRemovedBy: the events, the API and doctor name the process that removes rules again and again, and
 // neither the agent, nor iptables-restore that it executes.
-func TestRemovedBy(t *testing.T) {
+func TestLongRemovedBy(t *testing.T) {
 	for backend, commands := range map[string]map[string]string{
 		"iptables": {"nft flush ruleset": "nft", "iptables -t nat -F": "iptables", "iptables -D CNI-FORWARD -s $ADDRESS -j ACCEPT": "iptables"},
 		"nftables": {"nft flush ruleset": "nft", "nft flush chain ip cni_hostport hostports": "nft"},
@@ -124,9 +124,9 @@ func TestDoctorNames(t *testing.T) {
 	}
 }
 
-// TestToldOfNamespaces: the kernel tells of changes in a namespace with a macvlan interface only, and of
+// TestLongToldOfNamespaces: the kernel tells of changes in a namespace with a macvlan interface only, and of
 // lo in one whose bridge was made again.
-func TestToldOfNamespaces(t *testing.T) {
+func TestLongToldOfNamespaces(t *testing.T) {
 	vlan := func(h *host) {
 		if _, err := h.engine.Setup(t.Context(), hook.Request{ID: "one", Networks: further[1:2]}); err != nil {
 			h.Fatal(err)

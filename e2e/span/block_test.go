@@ -19,10 +19,10 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestVanished: a node is killed and replaced by another one of its name, which then leaves.
+// TestLongVanished: a node is killed and replaced by another one of its name, which then leaves.
 // Packets between the others are not lost, and nothing is left on the host. A block of the node that
 // was killed is claimed by a third one, while packets are sent to it.
-func TestVanished(t *testing.T) {
+func TestLongVanished(t *testing.T) {
 	s := withoutJob(t)
 	c1, c2, c3 := lab.Clients[0], lab.Clients[1], lab.Clients[2]
 	first := s.attach(c1, "first")

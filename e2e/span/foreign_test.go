@@ -11,9 +11,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestForeignRoute: a route of another program for the prefix of a block is reported, and never
+// TestLongForeignRoute: a route of another program for the prefix of a block is reported, and never
 // replaced. When it is gone, ours is back.
-func TestForeignRoute(t *testing.T) {
+func TestLongForeignRoute(t *testing.T) {
 	s := begin(t)
 	const network = "routed-ptp"
 	m, other := lab.Clients[0], lab.Clients[1]

@@ -13,9 +13,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestRenumbered gives a node another address, which Nomad has when it is started again. Packets
+// TestLongRenumbered gives a node another address, which Nomad has when it is started again. Packets
 // flow soon after that, because the node has claimed its blocks since it was booted.
-func TestRenumbered(t *testing.T) {
+func TestLongRenumbered(t *testing.T) {
 	s := begin(t)
 	m := lab.Clients[1]
 	address := m.Address.As4()

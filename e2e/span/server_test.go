@@ -14,8 +14,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestLeaderKilled kills the leader, and then agents while there is another one.
-func TestLeaderKilled(t *testing.T) {
+// TestLongLeaderKilled kills the leader, and then agents while there is another one.
+func TestLongLeaderKilled(t *testing.T) {
 	s := begin(t)
 	var old *cluster.Machine
 	s.undisturbed("the leader is killed", func() {

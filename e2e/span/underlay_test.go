@@ -15,9 +15,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestIPv6Nodes: nodes whose agents have IPv6 addresses for them reach each other on all networks, also
+// TestLongIPv6Nodes: nodes whose agents have IPv6 addresses for them reach each other on all networks, also
 // behind the router, and do so again at their IPv4 addresses.
-func TestIPv6Nodes(t *testing.T) {
+func TestLongIPv6Nodes(t *testing.T) {
 	s := begin(t)
 	addresses := []string{"fd31::11", "fd31::12", "fd31:1::13"}
 	routers := []string{"fd31::fe", "fd31::fe", "fd31:1::fe"}

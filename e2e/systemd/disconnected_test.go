@@ -5,10 +5,10 @@ package systemd
 
 import "testing"
 
-// TestDisconnectedSystemdRun: D-Bus restarts while systemd-run waits for a unit, and
+// TestLongDisconnectedSystemdRun: D-Bus restarts while systemd-run waits for a unit, and
 // systemd-run exits with 0. allocnet does not take that for the end of the unit, which
 // runs on with its networks.
-func TestDisconnectedSystemdRun(t *testing.T) {
+func TestLongDisconnectedSystemdRun(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
 	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // the rounds of the agent tear down, too
@@ -32,9 +32,9 @@ func TestDisconnectedSystemdRun(t *testing.T) {
 	m.requireSame(before)
 }
 
-// TestReexecutedSystemd: systemd re-executes itself, as in an upgrade, while systemd-run
+// TestLongReexecutedSystemd: systemd re-executes itself, as in an upgrade, while systemd-run
 // waits for the start of a unit, and systemd-run fails. The unit runs on with its networks.
-func TestReexecutedSystemd(t *testing.T) {
+func TestLongReexecutedSystemd(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
 	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // the rounds of the agent tear down, too

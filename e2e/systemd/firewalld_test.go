@@ -50,9 +50,9 @@ func (m *machine) sources() string {
 	return strings.TrimSpace(m.must("firewall-cmd", "--zone=trusted", "--list-sources"))
 }
 
-// TestFirewalld: what firewalld rejects is reported, with a command that works, and with filtering =
+// TestLongFirewalld: what firewalld rejects is reported, with a command that works, and with filtering =
 // "accept" it is accepted, also after a reload. Without, firewalld is as it was.
-func TestFirewalld(t *testing.T) {
+func TestLongFirewalld(t *testing.T) {
 	m := bootWithout(t, networkManager)
 	m.must("sh", "-ec", "ip link add uplink type bridge; ip link set uplink up; ip address add 10.0.0.1/24 dev uplink; ip route add default via 10.0.0.2")
 	m.copy(filepath.Join(sandbox.PluginDir(), "ptp"), "/opt/cni/bin/ptp")

@@ -26,10 +26,10 @@ func (m *machine) instead(program, script string, words ...string) []string {
 	return append([]string{"env", "PATH=" + dir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, words...)
 }
 
-// TestKilledSystemdRun: `allocnet systemd-run` is killed after the networks are attached
+// TestLongKilledSystemdRun: `allocnet systemd-run` is killed after the networks are attached
 // and before it requests the unit. GC removes the allocation, unless systemd-run is
 // still to request the unit, or systemd cannot be asked.
-func TestKilledSystemdRun(t *testing.T) {
+func TestLongKilledSystemdRun(t *testing.T) {
 	m := newMachine(t)
 	before := m.warm()
 	m.must("systemctl", "stop", "allocnet.socket", "allocnet.service") // the rounds of the agent tear down, too

@@ -235,8 +235,8 @@ func TestNetworkdLeavesLinks(t *testing.T) {
 	m.requireAdvice()
 }
 
-// TestNetworkManagerLeavesLinks: NetworkManager that configures pairs does so, too.
-func TestNetworkManagerLeavesLinks(t *testing.T) {
+// TestLongNetworkManagerLeavesLinks: NetworkManager that configures pairs does so, too.
+func TestLongNetworkManagerLeavesLinks(t *testing.T) {
 	m := bootManaged(t, "NetworkManager.service", []string{"nmcli", "--get-values", "DEVICE,STATE", "device"})
 	m.must("systemctl", "restart", m.unit)
 	m.must("nmcli", "connection", "add", "type", "ethernet", "con-name", "up", "ifname", "eth0", "ipv6.method", "disabled",

@@ -45,9 +45,9 @@ func (m *machine) namespace(name string) string {
 	return fmt.Sprintf("/proc/%d/root/run/netns/%s", m.leader, name)
 }
 
-// TestReloadedFirewalld: firewalld removes the rules of iptables when it is reloaded or started again,
+// TestLongReloadedFirewalld: firewalld removes the rules of iptables when it is reloaded or started again,
 // whatever its own backend. The agent restores them, and established connections are kept.
-func TestReloadedFirewalld(t *testing.T) {
+func TestLongReloadedFirewalld(t *testing.T) {
 	m := bootWithout(t, networkManager)
 	m.awaitFirewalld()
 	m.must("firewall-cmd", "--permanent", "--zone=trusted", "--add-interface=iptables0", "--add-interface=nftables0")
@@ -103,9 +103,9 @@ func (m *machine) testCommand(ways []stream.Way, command string, settle func()) 
 	}
 }
 
-// TestIfupdown: a bridge that ifupdown removes and makes again has its ports again, with the file of
+// TestLongIfupdown: a bridge that ifupdown removes and makes again has its ports again, with the file of
 // docs/repair.md also if the agent is faster than ifup.
-func TestIfupdown(t *testing.T) {
+func TestLongIfupdown(t *testing.T) {
 	text, err := os.ReadFile("../../docs/repair.md")
 	if err != nil {
 		t.Fatal(err)

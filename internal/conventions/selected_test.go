@@ -56,11 +56,14 @@ func unknownSelections(makefile string, sources map[string]string) (unknown []st
 	return unknown
 }
 
+// long begins the names of tests that make test leaves out.
+const long = "TestLong"
+
 // has tells whether a folder, or one below if it ends in /..., has the test.
 func has(sources map[string]string, folder, test string) bool {
 	root, below := strings.CutSuffix(folder, "/...")
 	for path, source := range sources {
-		if (path == root || below && strings.HasPrefix(path, root+"/")) && strings.Contains(source, "func "+test+"(") {
+		if (path == root || below && strings.HasPrefix(path, root+"/")) && (strings.Contains(source, "func "+test+"(") || test == long && strings.Contains(source, "func "+long)) {
 			return true
 		}
 	}
@@ -70,7 +73,7 @@ func has(sources map[string]string, folder, test string) bool {
 // alternatives returns the names that a pattern has, of the form that GNUmakefile uses.
 func alternatives(pattern string) (names []string) {
 	pattern, _, _ = strings.Cut(pattern, "/")
-	prefix, rest, several := strings.Cut(strings.Trim(pattern, "^$"), "(")
+	prefix, rest, several := strings.Cut(strings.Trim(pattern, "^$|"), "(")
 	if !several {
 		return []string{prefix}
 	}

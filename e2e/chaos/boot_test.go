@@ -15,10 +15,10 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// TestNamespaceOfThisBoot: a record of an earlier boot does not say which
+// TestLongNamespaceOfThisBoot: a record of an earlier boot does not say which
 // namespace was its own, because its set-up was killed before, or because that
 // line is damaged. Another program's namespace at its path is not touched.
-func TestNamespaceOfThisBoot(t *testing.T) {
+func TestLongNamespaceOfThisBoot(t *testing.T) {
 	for name, damaged := range map[string]bool{"killed": false, "damaged": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)

@@ -138,10 +138,10 @@ func (h *host) forgetKept() {
 	}
 }
 
-// TestDamageOfTheLiving damages each line of the record of a live allocation, in turn. No
+// TestLongDamageOfTheLiving damages each line of the record of a live allocation, in turn. No
 // command and no GC changes the allocation. A repair, or a teardown, has all the data that
 // it needs.
-func TestDamageOfTheLiving(t *testing.T) {
+func TestLongDamageOfTheLiving(t *testing.T) {
 	h := newHost(t)
 	n := h.lines()
 	for line := range n {
@@ -165,8 +165,8 @@ func TestDamageOfTheLiving(t *testing.T) {
 	}
 }
 
-// TestLostJournal: if the whole journal is unreadable, the data is in libcni's cache.
-func TestLostJournal(t *testing.T) {
+// TestLongLostJournal: if the whole journal is unreadable, the data is in libcni's cache.
+func TestLongLostJournal(t *testing.T) {
 	h := newHost(t)
 	for name, how := range map[string]func([]byte) []byte{
 		"empty":                   func([]byte) []byte { return nil },

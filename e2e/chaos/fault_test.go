@@ -52,9 +52,9 @@ func TestNotExecutable(t *testing.T) {
 	h.must(detach...)
 }
 
-// TestBusy: a plugin whose file is open for writing is executed again, because it is being
+// TestLongBusy: a plugin whose file is open for writing is executed again, because it is being
 // installed.
-func TestBusy(t *testing.T) {
+func TestLongBusy(t *testing.T) {
 	t.Setenv("ALLOCNET_EXECUTOR", "plugins")
 	h := newHost(t)
 	path := h.copyPlugin("portmap")
@@ -97,9 +97,9 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestSleepsForEver: a DEL that does not end is killed at its deadline. The attachment is
+// TestLongSleepsForEver: a DEL that does not end is killed at its deadline. The attachment is
 // pending, and DEL can be repeated.
-func TestSleepsForEver(t *testing.T) {
+func TestLongSleepsForEver(t *testing.T) {
 	h := newHost(t)
 	dir := t.TempDir()
 	h.fake("asleep", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Await: dir + "/awake"}}})
@@ -115,9 +115,9 @@ func TestSleepsForEver(t *testing.T) {
 	h.must(detach...)
 }
 
-// TestRulesAreLocked: another process has the lock of iptables-legacy. Plugins wait for it,
+// TestLongRulesAreLocked: another process has the lock of iptables-legacy. Plugins wait for it,
 // until their deadline.
-func TestRulesAreLocked(t *testing.T) {
+func TestLongRulesAreLocked(t *testing.T) {
 	t.Cleanup(func() { sandbox.FlushLegacy(t) })
 	h := newHost(t)
 	h.path = sandbox.PathOfIPTables(t, "legacy") // which has the lock

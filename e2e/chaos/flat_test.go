@@ -41,9 +41,9 @@ func usedBy(t *testing.T, pid int) (u used) {
 	return u
 }
 
-// TestFlat sets up and tears down allocations, ten in each round. The memory, threads and
+// TestLongFlat sets up and tears down allocations, ten in each round. The memory, threads and
 // open files of the agent do not grow.
-func TestFlat(t *testing.T) {
+func TestLongFlat(t *testing.T) {
 	h := newHost(t)
 	d := &daemon{host: h}
 	d.serve()
@@ -92,9 +92,9 @@ func upAndDown(id string, body api.Setup) error {
 	return nil
 }
 
-// TestCrowd sets up two allocations for each round at once, with three networks each, and
+// TestLongCrowd sets up two allocations for each round at once, with three networks each, and
 // then tears down all at once. No two have an address in common.
-func TestCrowd(t *testing.T) {
+func TestLongCrowd(t *testing.T) {
 	h := newHost(t)
 	d := &daemon{host: h}
 	d.serve()

@@ -15,10 +15,10 @@ import (
 	"github.com/allocnet/allocnet/internal/exhaustive"
 )
 
-// TestRandom: random configurations leave the same after random sequences of steps. The seed and
+// TestLongRandom: random configurations leave the same after random sequences of steps. The seed and
 // the number of a round determine both: with the seed of a run, and a time of a second,
-// "go test ./e2e/differential -run 'TestRandom/round_7$'" repeats a round.
-func TestRandom(t *testing.T) {
+// "go test ./e2e/differential -run 'TestLongRandom/round_7$'" repeats a round.
+func TestLongRandom(t *testing.T) {
 	var round atomic.Uint64
 	var group sync.WaitGroup
 	end := time.Now().Add(randomTime)

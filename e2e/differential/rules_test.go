@@ -174,8 +174,8 @@ func ruleset(text string) []string {
 	return lines
 }
 
-// TestOrderOfTables: which table was made first is no difference.
-func TestOrderOfTables(t *testing.T) {
+// TestLongOrderOfTables: which table was made first is no difference.
+func TestLongOrderOfTables(t *testing.T) {
 	t.Parallel()
 	c := ptpFamily.with([]variant{ranges("", v6, v4), set("", map[string]any{"ipMasq": true}), mapped("", nil, web)})
 	c.Steps = []string{add, check, del}

@@ -24,10 +24,10 @@ import (
 // otherHost is the namespace that is the second host.
 const otherHost = "otherhost"
 
-// TestRouted: allocations on two hosts of a routed pool reach each other from their own
+// TestLongRouted: allocations on two hosts of a routed pool reach each other from their own
 // addresses, whichever of the reference plugins and executors attached them, although they are
 // masqueraded elsewhere. So do those of several blocks on one host.
-func TestRouted(t *testing.T) {
+func TestLongRouted(t *testing.T) {
 	connectHosts(t)
 	defaults := map[string]any{"routes": []any{map[string]any{"dst": "0.0.0.0/0"}, map[string]any{"dst": "::/0"}}}
 	for name, test := range map[string]struct{ plugin, pool map[string]any }{

@@ -26,8 +26,8 @@ func cnitool(t *testing.T, confDir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestVersions: bridge and macvlan with both families, in each version of the specification.
-func TestVersions(t *testing.T) {
+// TestLongVersions: bridge and macvlan with both families, in each version of the specification.
+func TestLongVersions(t *testing.T) {
 	for name, plugin := range map[string]map[string]any{
 		"bridge":  bridge,
 		"macvlan": {"type": "macvlan", "master": "uplink"},

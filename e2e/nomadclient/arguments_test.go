@@ -192,8 +192,8 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestFull: the error of the first attempt names the network whose addresses are all in use.
-func TestFull(t *testing.T) {
+// TestLongFull: the error of the first attempt names the network whose addresses are all in use.
+func TestLongFull(t *testing.T) {
 	h := newHost(t, newest())
 	last := h.one(group("last", args{"networks": "tiny"}))
 	got := h.refuse(group("full", args{"networks": "tiny"}))

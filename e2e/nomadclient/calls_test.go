@@ -23,8 +23,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/nomadclient"
 )
 
-// TestSameCalls: the caller makes the calls of the real Nomad agent, and returns its errors.
-func TestSameCalls(t *testing.T) {
+// TestLongSameCalls: the caller makes the calls of the real Nomad agent, and returns its errors.
+func TestLongSameCalls(t *testing.T) {
 	fakecni.Install(t, plugins)
 	t.Cleanup(func() { _ = os.Remove(plugins + "/" + fakecni.Type) })
 	for name, verbs := range map[string]map[string]fakecni.Behaviour{

@@ -111,8 +111,8 @@ func TestNamespaceGone(t *testing.T) {
 	})
 }
 
-// TestCrowd starts and stops many allocations of three networks at once.
-func TestCrowd(t *testing.T) {
+// TestLongCrowd starts and stops many allocations of three networks at once.
+func TestLongCrowd(t *testing.T) {
 	h := newHost(t, newest())
 	crowd := group("crowd", extra)
 	crowd.Count = sandbox.Crowd(50)

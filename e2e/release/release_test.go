@@ -40,9 +40,9 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.MainOutside(m.Run, "dist", "LICENSE", "CHANGELOG.md", "go.mod", "internal/version/version.go", "build/tools/nfpm", "build/tools/sbom"))
 }
 
-// TestRelease builds a release, and examines each of its files. With -short, it is one for this machine, which
+// TestLongRelease builds a release, and examines each of its files. With -short, it is one for this machine, which
 // is built once.
-func TestRelease(t *testing.T) {
+func TestLongRelease(t *testing.T) {
 	dir, machines := t.TempDir(), machines
 	if testing.Short() {
 		machines = map[string]elf.Machine{runtime.GOARCH: machines[runtime.GOARCH]}

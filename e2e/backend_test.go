@@ -82,14 +82,10 @@ func (o option) String() string { return fmt.Sprint(o.plugin, slices.Sorted(maps
 // what withNFTables says. It has all keys that the plugins have.
 func TestLongBackendsByPackets(t *testing.T) {
 	requireEveryKey(t)
-	executors := []string{"plugins", "auto"}
-	if testing.Short() { // the differential test compares them, too
-		executors = executors[1:]
-	}
 	var machines []*machine
 	var ready sync.WaitGroup
 	for _, backend := range []string{"iptables", "nftables"} {
-		for _, executor := range executors {
+		for _, executor := range []string{"plugins", "auto"} {
 			m := newMachine(t, backend, executor)
 			machines = append(machines, m)
 			ready.Go(func() { m.err = m.attach() })

@@ -232,10 +232,7 @@ func TestLongKilledAnywhere(t *testing.T) {
 // ends before it is killed. If that is too early, because the machine is less busy by now, it begins again.
 func (h *host) killAnywhere(prepare func(), args []string, then func(when string)) {
 	h.t.Helper()
-	instants := time.Duration(25)
-	if testing.Short() {
-		instants = 6
-	}
+	const instants = 25
 	prepare()
 	_, length := h.killAfter(time.Hour, args...)
 	then("not killed")

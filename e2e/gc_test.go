@@ -88,14 +88,14 @@ func undo(rules string) string {
 	return text.String()
 }
 
-// TestStrangersAreLeftAlone: with 20 live allocations and rules of other programs,
+// TestStrangersAreLeftAlone: with live allocations and rules of other programs,
 // cleanup of dead allocations changes none of them.
 func TestStrangersAreLeftAlone(t *testing.T) {
 	h := newHost(t)
 	theirs := fmt.Sprintf(strangers, sha("nomad8b3a", 24), sha("nomad8b3a", 21))
 	restore(t, theirs)
 	t.Cleanup(func() { restore(t, undo(theirs)) })
-	alive := sandbox.Crowd(20)
+	const alive = 8
 	crowd(alive, 4, func(i int) {
 		h.must("attach", fmt.Sprintf("alive-%d", i), "--primary", "web", "--networks", "storage,peer", "--publish", fmt.Sprint(7100+i, ":80"))
 	})
@@ -279,7 +279,7 @@ func TestLongGCWhileAttaching(t *testing.T) {
 		}
 	}()
 	var inUse [8]sync.Mutex // of the IDs: a slow round may be overtaken by the next with its ID
-	crowd(sandbox.Crowd(200), 2, func(i int) {
+	crowd(200, 2, func(i int) {
 		n := i % 4
 		if i%2 == 0 {
 			n = i % 8

@@ -60,16 +60,13 @@ func manyMappings() string {
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// mostRules is the case with most rules.
-const mostRules = "firewall and ports"
-
 func rulesCases() []rulesCase {
 	cases := []rulesCase{
 		{"conditions", []string{`{"type": "portmap", "backend": "iptables", "conditionsV4": ["!", "-d", "192.0.2.0/24", "-m", "comment", "--comment", "a \"b\" c\\d 'e'"], "conditionsV6": ["!", "-d", "2001:db8::/32"]}`}, dual, someMapping, true},
 		{"highest mark bit", []string{`{"type": "portmap", "backend": "iptables", "markMasqBit": 31}`}, dual, oneMapping, false},
 		{"external chain", []string{`{"type": "portmap", "backend": "iptables", "externalSetMarkChain": "EXTERNAL"}`}, v4, oneMapping, false},
 		{"firewall with a chain of the administrator", []string{`{"type": "firewall", "iptablesAdminChainName": "ADMIN"}`}, v4, "[]", false},
-		{mostRules, []string{`{"type": "firewall"}`, `{"type": "portmap", "snat": true}`}, dual, someMapping, true},
+		{"firewall and ports", []string{`{"type": "firewall"}`, `{"type": "portmap", "snat": true}`}, dual, someMapping, true},
 		{"isolated", []string{`{"type": "firewall", "ingressPolicy": "isolated"}`}, v4, "[]", true},
 	}
 	for _, backend := range []string{"iptables", "nftables"} {
@@ -96,7 +93,7 @@ func TestLongRulesInProcess(t *testing.T) {
 	}
 }
 
-// TestLongLegacyRulesInProcess does the same with iptables-legacy for some; with -short, for the one that has most rules.
+// TestLongLegacyRulesInProcess does the same with iptables-legacy for some.
 func TestLongLegacyRulesInProcess(t *testing.T) {
 	t.Setenv("PATH", sandbox.PathOfIPTables(t, "legacy"))
 	for _, table := range []string{"nat", "filter"} { // those that exist are listed, also if they are empty
@@ -104,7 +101,7 @@ func TestLongLegacyRulesInProcess(t *testing.T) {
 		sandbox.Run(t, "ip6tables", "-t", table, "-S")
 	}
 	for _, c := range rulesCases() {
-		if c.legacy && (!testing.Short() || c.name == mostRules) {
+		if c.legacy {
 			t.Run(c.name, func(t *testing.T) { c.compare(t) })
 		}
 	}
@@ -117,13 +114,8 @@ func (c rulesCase) compare(t *testing.T) {
 	whole := []string{"ADD one", "ADD two", "CHECK one", "CHECK two", "DEL two", "DEL one", "DEL one"}
 	want := c.history(t, whole, turns(byReference, byReference))
 	compareHistory(t, "by turns", want, c.history(t, whole, turns(byReference, inProcess)))
-	if testing.Short() && c.name != mostRules { // what was removed was made by the other one in each case
-		return
-	}
 	compareHistory(t, "attached, checked and removed", want, c.history(t, whole, turns(inProcess, inProcess)))
-	if !testing.Short() { // each verb followed each one of the other above, for one attachment or the other
-		compareHistory(t, "by turns, first in process", want, c.history(t, whole, turns(inProcess, byReference)))
-	}
+	compareHistory(t, "by turns, first in process", want, c.history(t, whole, turns(inProcess, byReference)))
 	verbs := []string{"CHECK one", "DEL one", "ADD one", "ADD one", "CHECK one", "DEL one"}
 	if c.randomCheck() {
 		verbs = verbs[1:]

@@ -281,7 +281,7 @@ func testCrowd(a *agent) {
   }
 }
 `
-	count := sandbox.Crowd(50)
+	count := 50
 	a.Submit("crowd", fmt.Sprintf(hcl, count))
 	owner := map[string]string{}
 	for _, alloc := range a.AwaitRunning("crowd", count) {

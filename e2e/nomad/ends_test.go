@@ -165,7 +165,7 @@ func testUpdates(a *agent) {
 // testCrowd starts and stops many allocations of three networks at once.
 func testCrowd(a *agent) {
 	owner := map[string]string{}
-	count := sandbox.Crowd(100)
+	count := 100
 	started := a.run("crowd", group{count: count, port: publish, selects: extra})
 	onRecord := setups(a)
 	for _, alloc := range started {

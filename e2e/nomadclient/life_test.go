@@ -115,7 +115,7 @@ func TestNamespaceGone(t *testing.T) {
 func TestLongCrowd(t *testing.T) {
 	h := newHost(t, newest())
 	crowd := group("crowd", extra)
-	crowd.Count = sandbox.Crowd(50)
+	crowd.Count = 50
 	allocations := h.start(crowd)
 	owner := map[string]string{}
 	for _, a := range allocations {

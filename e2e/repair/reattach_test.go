@@ -190,12 +190,7 @@ func TestLongKilledReattach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, _ := newReattachHost(t, executor)
 			before := h.picture("one")
-			step := 30 * time.Millisecond
-			first := 20 * time.Millisecond
-			if testing.Short() { // hook's own tests kill at every step
-				first, step = 100*time.Millisecond, 8*step
-			}
-			for delay := first; delay < 400*time.Millisecond; delay += step {
+			for delay := 20 * time.Millisecond; delay < 400*time.Millisecond; delay += 30 * time.Millisecond {
 				shell(t, "for i in eth0 tuned0 pool0; do ip -n one link del $i; done")
 				h.kill(delay, "repair", "--reattach")
 				if _, err := h.engine.GC(context.Background(), hook.GCRequest{}); err != nil {

@@ -185,7 +185,7 @@ func (s *scene) explainLoss() {
 		s.Logf("%s on %s: %s", p.ID, p.machine.Name, counts)
 	}
 	for _, m := range lab.Clients {
-		changes, _ := exec.Command("sh", "-c", "grep 'changed routes\\|restored\\|unrouted' "+m.Path(cluster.Agent+".log")+" | tail -n 8").CombinedOutput() // the same
+		changes, _ := exec.Command("sh", "-c", "grep 'changed routes\\|repair\\|restored\\|unrouted' "+m.Path(cluster.Agent+".log")+" | tail -n 8").CombinedOutput() // the same
 		s.Logf("the agent of %s: %s", m.Name, changes)
 	}
 }

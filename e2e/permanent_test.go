@@ -11,9 +11,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestPermanentErrors: what the kernel or a plugin refuses for good is attempted once, whatever
+// TestLongPermanentErrors: what the kernel or a plugin refuses for good is attempted once, whatever
 // executes the network; a range without a free address is attempted again.
-func TestPermanentErrors(t *testing.T) {
+func TestLongPermanentErrors(t *testing.T) {
 	ipam := func(n int) string {
 		return fmt.Sprintf(`"ipam": {"type": "host-local", "dataDir": "/run/unfit", "ranges": [[{"subnet": "10.81.%d.0/24"}]]`, n)
 	}

@@ -101,9 +101,9 @@ func hidePrograms(t *testing.T, prefixes ...string) (restore func()) {
 	return func() { t.Setenv("PATH", path) }
 }
 
-// TestIPTablesGone: the programs that made rules are removed from the host. A teardown cannot see what is left, says so, and
+// TestLongIPTablesGone: the programs that made rules are removed from the host. A teardown cannot see what is left, says so, and
 // keeps the record; with the programs it leaves nothing. Rules of others, which need them as well, do not count.
-func TestIPTablesGone(t *testing.T) {
+func TestLongIPTablesGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind    string
 		backend string

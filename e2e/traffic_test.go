@@ -376,19 +376,20 @@ func (r *router) teardown(id string) {
 
 // TestTrafficOfTheRest: an operation on one attachment changes no traffic of others, be
 // they of the same allocation, of another one, or of another runtime.
-func TestTrafficOfTheRest(t *testing.T) {
-	for _, backend := range []string{"iptables", "nftables"} {
-		t.Run(backend, func(t *testing.T) {
-			r := newRouter(t, backend)
-			before := sandbox.Snapshot(t)
-			for name, do := range partial {
-				t.Run(name, func(t *testing.T) {
-					t.Cleanup(func() { sandbox.RequireSame(t, before) })
-					r := &router{r.on(t), r.engine}
-					defer r.teardown("w1")
-					do(r)
-				})
-			}
+func TestTrafficOfTheRest(t *testing.T) { testTrafficOfTheRest(t, "iptables") }
+
+// TestLongTrafficOfTheRest: so it is with nftables.
+func TestLongTrafficOfTheRest(t *testing.T) { testTrafficOfTheRest(t, "nftables") }
+
+func testTrafficOfTheRest(t *testing.T, backend string) {
+	r := newRouter(t, backend)
+	before := sandbox.Snapshot(t)
+	for name, do := range partial {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { sandbox.RequireSame(t, before) })
+			r := &router{r.on(t), r.engine}
+			defer r.teardown("w1")
+			do(r)
 		})
 	}
 }

@@ -46,8 +46,8 @@ func TestAgentKilled(t *testing.T) {
 	})
 }
 
-// TestClientKilled kills clients at random instants, whose allocations run on.
-func TestClientKilled(t *testing.T) {
+// TestLongClientKilled kills clients at random instants, whose allocations run on.
+func TestLongClientKilled(t *testing.T) {
 	s := begin(t)
 	s.during(func() {
 		for range 3 {

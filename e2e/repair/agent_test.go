@@ -120,10 +120,12 @@ func TestAgentRepairs(t *testing.T) {
 		testAgent(t, "iptables", some(slices.DeleteFunc(slices.Clone(damages), func(d damage) bool { return !slices.Contains(told, d.name) })))
 	})
 	t.Run("nftables", func(t *testing.T) { testAgent(t, "nftables", some(ofNFTables())) })
-	t.Run("iptables-legacy", func(t *testing.T) {
-		useLegacy(t)
-		testAgent(t, "iptables", legacyDamages()[1:2])
-	})
+}
+
+// TestLongAgentRepairsLegacy: so it does with iptables-legacy.
+func TestLongAgentRepairsLegacy(t *testing.T) {
+	useLegacy(t)
+	testAgent(t, "iptables", legacyDamages()[1:2])
 }
 
 func testAgent(t *testing.T, backend string, damages []damage) {

@@ -221,8 +221,8 @@ func (m *managed) requireAdvice() {
 	m.requireUnmanaged(1)
 }
 
-// TestNetworkdLeavesLinks: a systemd-networkd that configures every link of the host leaves those of attachments alone.
-func TestNetworkdLeavesLinks(t *testing.T) {
+// TestLongNetworkdLeavesLinks: a systemd-networkd that configures every link of the host leaves those of attachments alone.
+func TestLongNetworkdLeavesLinks(t *testing.T) {
 	m := bootManaged(t, "systemd-networkd.service", []string{"networkctl", "--full", "--no-legend", "--no-pager", "list"}, networkManager)
 	for link, text := range map[string]string{
 		"10-eth0": "[Match]\nName=eth0\n[Network]\nLinkLocalAddressing=no\nAddress=192.0.2.7/24\nGateway=192.0.2.1\n",

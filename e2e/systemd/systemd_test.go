@@ -112,9 +112,9 @@ my $c = IO::Socket::UNIX->new("/run/allocnet/agent.sock") or die "connect: $!\n"
 print $c "GET /healthz HTTP/1.0\r\nHost: agent\r\n\r\n";
 print <$c>`
 
-// TestSocketGroup: members of the configured group can connect to the socket of the
+// TestLongSocketGroup: members of the configured group can connect to the socket of the
 // packaged socket unit, and other users cannot.
-func TestSocketGroup(t *testing.T) {
+func TestLongSocketGroup(t *testing.T) {
 	m := newMachine(t)
 	m.must("groupadd", "friends")
 	m.must("useradd", "--groups", "friends", "member")
@@ -142,8 +142,8 @@ func TestSocketGroup(t *testing.T) {
 	}
 }
 
-// TestAgentBySystemdRun: systemd-run starts the agent without a unit file.
-func TestAgentBySystemdRun(t *testing.T) {
+// TestLongAgentBySystemdRun: systemd-run starts the agent without a unit file.
+func TestLongAgentBySystemdRun(t *testing.T) {
 	m := newMachine(t)
 	m.must("systemctl", "disable", "--now", "allocnet.service", "allocnet.socket")
 	m.must("systemd-run", "--unit=agent", "-p", "Type=notify", "-p", "WatchdogSec=20", "allocnet", "agent")

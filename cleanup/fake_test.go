@@ -31,6 +31,8 @@ type fakeSystem struct {
 	saved map[string]string
 	// errs are the errors of calls, by the name that calls have.
 	errs map[string]error
+	// refuse is whether a transaction fails. Nil: none does.
+	refuse func(text string) bool
 	// legacy is the kernel's list of legacy tables.
 	legacy string
 	// chains are those that the kernel tells, by "legacy", or family and table of nftables.
@@ -81,8 +83,8 @@ func (f *fakeSystem) installed(name string) bool {
 // errHangs has a program run until its context ends.
 var errHangs = errors.New("it hangs")
 
-func (f *fakeSystem) run(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
-	err := f.call(name, string(stdin))
+func (f *fakeSystem) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	err := f.call(name, stdin)
 	if name == "nft" {
 		if failed := f.errs["nft "+args[5]]; failed != nil {
 			return "", failed
@@ -92,6 +94,9 @@ func (f *fakeSystem) run(ctx context.Context, stdin []byte, name string, args ..
 	if errors.Is(err, errHangs) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
+	}
+	if strings.HasSuffix(name, "-restore") && f.refuse != nil && f.refuse(stdin) {
+		err = errFake
 	}
 	return f.saved[strings.TrimSuffix(name, "-save")], err
 }
@@ -133,20 +138,6 @@ func (f *fakeSystem) removeSource(_ context.Context, removed inprocess.Source) e
 	}
 	f.sources = slices.DeleteFunc(f.sources, func(s inprocess.Source) bool { return s == removed })
 	return nil
-}
-
-func (f *fakeSystem) iptables(b backend) (ruleRemover, error) { return f, f.errs["open "+b.name] }
-
-func (f *fakeSystem) DeleteIfExists(table, chain string, rule ...string) error {
-	return f.call("delete", table, chain, strings.Join(rule, " "))
-}
-
-func (f *fakeSystem) ChainExists(_, chain string) (bool, error) {
-	return !strings.HasSuffix(chain, "gone"), f.errs["exists"]
-}
-
-func (f *fakeSystem) ClearAndDeleteChain(table, chain string) error {
-	return f.call("clear", table, chain)
 }
 
 func (f *fakeSystem) nftables(family knftables.Family, table string) (knftables.Interface, error) {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
 	"sigs.k8s.io/knftables"
@@ -108,7 +107,7 @@ func Listings(ctx context.Context) ([]Listing, error) {
 			errs = append(errs, err)
 			continue
 		}
-		text, err := system{}.run(ctx, nil, b.name+"-save")
+		text, err := system{}.run(ctx, "", b.name+"-save")
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -128,7 +127,7 @@ func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bo
 	if has, err := b.hasRules(h.programs); err != nil || !has {
 		return found, err
 	}
-	text, err := h.programs.run(ctx, nil, b.name+"-save")
+	text, err := h.programs.run(ctx, "", b.name+"-save")
 	if err != nil {
 		return found, err
 	}
@@ -147,28 +146,47 @@ func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bo
 	return found, nil
 }
 
+// removalAttempts is how often what is still there is listed and removed: another process may be removing the same.
+const removalAttempts = 3
+
 // remove removes the chains and rules of objects in one transaction. Where
-// that fails, because the host has changed since the scan, each is removed by
-// itself. The result has an error for each object that is still there.
+// that fails, because the host has changed since the scan, what is still listed of each is
+// removed by itself. The result has an error for each object that is still there.
 func (b backend) remove(ctx context.Context, p programs, objects []Object) []error {
 	errs := make([]error, len(objects))
-	_, err := p.run(ctx, transaction(objects), b.name+"-restore", "--noflush", "--wait", "30")
-	if err == nil {
-		return errs
-	}
-	remover, openErr := p.iptables(b)
-	for i, o := range objects {
-		if openErr != nil {
-			errs[i] = errors.Join(err, openErr)
-			continue
+	err := transaction(objects).Restore(ctx, p.run, b.name)
+	for attempt := 0; err != nil && attempt < removalAttempts; attempt++ {
+		text, failed := p.run(ctx, "", b.name+"-save")
+		for i, o := range objects {
+			if errs[i] = failed; failed == nil {
+				errs[i] = transaction([]Object{{chain: o.chain.listed(text)}}).Restore(ctx, p.run, b.name)
+			}
 		}
-		errs[i] = o.chain.remove(remover)
+		err = errors.Join(errs...)
 	}
 	return errs
 }
 
+// listed returns what a listing still has of the chain: all if it cannot show the table.
+func (c *chain) listed(text string) *chain {
+	if slices.Contains(netfilter.Unlisted(text), c.table) {
+		return c
+	}
+	left := &chain{table: c.table}
+	for line := range netfilter.Lines(text) {
+		switch {
+		case line.Table != c.table:
+		case line.Policy != "" && line.Chain == c.name:
+			left.name = c.name
+		case slices.ContainsFunc(c.rules, func(r rule) bool { return r.line == line.Rule }):
+			left.rules = append(left.rules, rule{line: line.Rule, number: len(left.rules)})
+		}
+	}
+	return left
+}
+
 // transaction is what iptables-restore gets: a part for each table, sorted.
-func transaction(objects []Object) []byte {
+func transaction(objects []Object) *netfilter.Transaction {
 	byTable := map[string][]*chain{}
 	var tables []string
 	for _, o := range objects {
@@ -178,75 +196,29 @@ func transaction(objects []Object) []byte {
 		byTable[o.chain.table] = append(byTable[o.chain.table], o.chain)
 	}
 	slices.Sort(tables)
-	var text bytes.Buffer
+	t := &netfilter.Transaction{}
 	for _, table := range tables {
-		writeTable(&text, table, byTable[table])
+		t.Table(table, linesOf(byTable[table])...)
 	}
-	return text.Bytes()
+	return t
 }
 
-// writeTable removes chains of one table. Rules go in the order in which they
+// linesOf removes chains of one table. Rules go in the order in which they
 // were listed, so that each is found first in what is left of its chain. To
 // declare a chain empties it, and makes it where it is gone already.
-func writeTable(text *bytes.Buffer, table string, chains []*chain) {
+func linesOf(chains []*chain) []*netfilter.Transaction {
 	var rules []rule
-	var declarations, removals strings.Builder
+	var declared, deleted, removed netfilter.Transaction
 	for _, c := range chains {
 		rules = append(rules, c.rules...)
 		if c.name != "" {
-			fmt.Fprintf(&declarations, ":%s - [0:0]\n", c.name)
-			fmt.Fprintf(&removals, "-X %s\n", c.name)
+			declared.Empty(c.name)
+			removed.Line("-X", c.name)
 		}
 	}
-	fmt.Fprintf(text, "*%s\n%s", table, declarations.String())
 	slices.SortStableFunc(rules, func(a, b rule) int { return cmp.Compare(a.number, b.number) })
 	for _, r := range rules {
-		fmt.Fprintf(text, "-D%s\n", strings.TrimPrefix(r.line, "-A"))
+		deleted.Delete(r.line)
 	}
-	fmt.Fprintf(text, "%sCOMMIT\n", removals.String())
-}
-
-// remove removes a chain and its rules with a process for each step.
-func (c *chain) remove(remover ruleRemover) error {
-	for _, r := range c.rules {
-		if err := c.removeRule(remover, r); err != nil {
-			return err
-		}
-	}
-	if c.name == "" {
-		return nil
-	}
-	exists, err := remover.ChainExists(c.table, c.name)
-	if err != nil || !exists {
-		return err
-	}
-	return ignoreGone(remover, c.table, remover.ClearAndDeleteChain(c.table, c.name), c.name)
-}
-
-// removeRule removes a rule that leads to the chain. Another process may remove the
-// rule first, between the check and the deletion: a second attempt then finds none. It
-// may remove the chain as well: iptables then reports the missing chain as an error.
-func (c *chain) removeRule(remover ruleRemover, r rule) error {
-	err := remover.DeleteIfExists(c.table, r.chain, r.words[2:]...)
-	if err != nil {
-		err = remover.DeleteIfExists(c.table, r.chain, r.words[2:]...)
-	}
-	if c.name == "" {
-		return ignoreGone(remover, c.table, err, r.chain)
-	}
-	return ignoreGone(remover, c.table, err, r.chain, c.name)
-}
-
-// ignoreGone returns the error of a removal, or nil if one of the chains that the
-// removed object needs does not exist.
-func ignoreGone(remover ruleRemover, table string, err error, chains ...string) error {
-	if err == nil {
-		return nil
-	}
-	for _, name := range chains {
-		if exists, listErr := remover.ChainExists(table, name); listErr == nil && !exists {
-			return nil
-		}
-	}
-	return err
+	return []*netfilter.Transaction{&declared, &deleted, &removed}
 }

@@ -113,7 +113,7 @@ func (t nftTable) scan(ctx context.Context, h *host, kind Kind, wanted func(chai
 	if !h.programs.installed("nft") {
 		return found, unlisted(ctx, h, "nft", notInstalled, t.family, t.name, wanted)
 	}
-	text, err := h.programs.run(ctx, nil, "nft", "--json", "--terse", "list", "table", string(t.family), t.name)
+	text, err := h.programs.run(ctx, "", "nft", "--json", "--terse", "list", "table", string(t.family), t.name)
 	if err != nil && strings.Contains(err.Error(), "No such file or directory") {
 		return found, nil
 	}

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Names of the backends of rules.
@@ -47,7 +49,7 @@ func supportsIPTables(ctx context.Context, kind IPTables) bool {
 // canListRules tells whether iptables can tell whether a chain exists. If it does not answer
 // because another program has its lock, it is usable.
 func canListRules(ctx context.Context, program string) bool {
-	err := exec.CommandContext(ctx, program, "-t", "filter", "-S", "INPUT", "1", fmt.Sprintf("--wait=%d", lockTimeout)).Run()
+	err := exec.CommandContext(ctx, program, "-t", "filter", "-S", "INPUT", "1", fmt.Sprintf("--wait=%d", netfilter.LockWait)).Run()
 	var exit *exec.ExitError
 	return err == nil || ctx.Err() != nil || errors.As(err, &exit) && (exit.ExitCode() == noSuchChain || exit.ExitCode() == lockHeld)
 }

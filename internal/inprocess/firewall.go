@@ -133,7 +133,7 @@ func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*i
 	for _, r := range all {
 		t.check(r)
 	}
-	if len(all) == 0 || (&iptablesHost{ctx: ctx, family: family}).restoreTable(t, "filter") == nil {
+	if len(all) == 0 || (&iptablesHost{ctx: ctx, family: family}).restoreTable(&t.Transaction, "filter") == nil {
 		return nil
 	}
 	for _, r := range all {

@@ -95,7 +95,7 @@ func (l iptablesChangeList) adds(change iptablesChange) bool {
 // call of iptables-restore, which commits one after another.
 func (h *iptablesHost) commit(all []*Changes, errs []error) {
 	changes := h.removeDirectly(h.changes(all))
-	if h.restore(changes.transaction(iptablesTables...)) == nil {
+	if h.restore(&changes.transaction(iptablesTables...).Transaction) == nil {
 		return
 	}
 	for _, table := range iptablesTables {
@@ -146,17 +146,17 @@ func (h *iptablesHost) made(changes iptablesChangeList) bool {
 		}
 		t.check(change.iptablesRules)
 	}
-	return h.restoreTable(t, changes[0].table) == nil
+	return h.restoreTable(&t.Transaction, changes[0].table) == nil
 }
 
 // commitTable makes the changes in one table after a transaction has failed. What all share is
 // made first; where that was not the reason, each attachment's rules are handled separately.
 func (h *iptablesHost) commitTable(changes iptablesChangeList, table string, errs []error) {
-	if h.makeShared(changes, table) && h.restore(changes.transaction(table)) == nil {
+	if h.makeShared(changes, table) && h.restore(&changes.transaction(table).Transaction) == nil {
 		return
 	}
 	for _, change := range changes {
-		if len(changes) > 1 && h.restore(iptablesChangeList{change}.transaction(table)) == nil {
+		if len(changes) > 1 && h.restore(&iptablesChangeList{change}.transaction(table).Transaction) == nil {
 			continue
 		}
 		errs[change.owner] = errors.Join(errs[change.owner], h.commitSteps(change))

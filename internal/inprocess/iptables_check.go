@@ -12,7 +12,7 @@ import (
 func (r *iptablesRules) check(ctx context.Context, kind IPTables) error {
 	t := &iptablesTransaction{}
 	t.check(r)
-	if (&iptablesHost{ctx: ctx, kind: kind, family: r.family}).restoreTable(t, r.table) == nil {
+	if (&iptablesHost{ctx: ctx, kind: kind, family: r.family}).restoreTable(&t.Transaction, r.table) == nil {
 		return nil
 	}
 	if ctx.Err() != nil {

@@ -42,14 +42,13 @@ func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err
 	}
 	defer netns.Close()
 	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
-		transaction := &iptablesTransaction{}
-		transaction.begin(r.table)
+		lines, transaction := &iptablesTransaction{}, &iptablesTransaction{}
 		for _, group := range r.shared {
-			transaction.addGroup(group)
+			lines.addGroup(group)
 		}
-		transaction.commit()
+		transaction.Table(r.table, &lines.Transaction)
 		cmd := exec.CommandContext(t.Context(), "iptables-nft-restore", "--noflush")
-		cmd.Stdin = strings.NewReader(strings.ReplaceAll(transaction.text.String(), " -j CNI-", " "+narrow+"-j CNI-"))
+		cmd.Stdin = strings.NewReader(strings.ReplaceAll(transaction.String(), " -j CNI-", " "+narrow+"-j CNI-"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // repairAttempts is how often rules are listed and added: another process may have made what
@@ -66,7 +68,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 	if err != nil {
 		return err
 	}
-	t := &iptablesTransaction{}
+	t := &netfilter.Transaction{}
 	for _, table := range iptablesTables {
 		a := &iptablesAddition{table: table, lines: lines, host: host, done: map[string]bool{}}
 		for _, r := range all {
@@ -82,7 +84,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 				a.add(r.iptablesRules)
 			}
 		}
-		a.writeTo(t)
+		t.Table(table, &a.chains, &a.rules)
 	}
 	return (&iptablesHost{ctx: m.ctx, holds: m.holds, kind: lines.kind, family: lines.family}).restore(t)
 }
@@ -105,29 +107,17 @@ type iptablesAddition struct {
 	lines *canonicalRules
 	host  iptablesListing
 	// chains and rules are lines of iptables-restore: all chains are made before any rule.
-	chains, rules iptablesTransaction
+	chains, rules netfilter.Transaction
 	// done are those lines: attachments share some.
 	done map[string]bool
 }
 
-func (a *iptablesAddition) writeTo(t *iptablesTransaction) {
-	if a.chains.text.Len()+a.rules.text.Len() == 0 {
-		return
-	}
-	t.fail(a.chains.err)
-	t.fail(a.rules.err)
-	t.begin(a.table)
-	t.text.Write(a.chains.text.Bytes())
-	t.text.Write(a.rules.text.Bytes())
-	t.commit()
-}
-
 // once writes a line unless it is written already.
-func (a *iptablesAddition) once(t *iptablesTransaction, verb, chain string, args []string) {
+func (a *iptablesAddition) once(t *netfilter.Transaction, verb, chain string, args []string) {
 	key := strings.Join(append([]string{verb, chain}, args...), "\x00")
 	if !a.done[key] {
 		a.done[key] = true
-		t.line(verb, chain, args)
+		t.Line(verb, chain, args...)
 	}
 }
 

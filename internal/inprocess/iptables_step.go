@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // iptablesSteps reads rules of one table with iptables, and changes them with
@@ -25,8 +27,8 @@ func (h *iptablesHost) steps(table string) (*iptablesSteps, error) {
 }
 
 func (s *iptablesSteps) change(verb, chain string, args []string) error {
-	t := &iptablesTransaction{}
-	t.line(verb, chain, args)
+	t := &netfilter.Transaction{}
+	t.Line(verb, chain, args...)
 	return s.host.restoreTable(t, s.table)
 }
 

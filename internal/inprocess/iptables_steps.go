@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // openIPTables returns iptables that waits for its lock until the deadline of ctx, to the second.
@@ -22,7 +23,7 @@ func openIPTables(ctx context.Context, kind IPTables, family iptables.Protocol) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	wait := lockTimeout
+	wait := netfilter.LockWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, int(time.Until(deadline)/time.Second)+1) // 0 is no limit
 	}
@@ -42,7 +43,7 @@ func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool
 		for _, group := range change.shared {
 			t := &iptablesTransaction{}
 			t.addGroup(group)
-			if text := t.text.String(); !change.remove && !done[text] {
+			if text := t.String(); !change.remove && !done[text] {
 				done[text] = true
 				groups = append(groups, group)
 			}
@@ -68,7 +69,7 @@ func (h *iptablesHost) makeGroup(group iptablesGroup, table string) {
 	existing, all := &iptablesTransaction{}, &iptablesTransaction{}
 	existing.checkGroup(group)
 	all.addGroup(group)
-	if h.restoreTable(existing, table) != nil && h.restoreTable(all, table) != nil && h.ctx.Err() == nil {
+	if h.restoreTable(&existing.Transaction, table) != nil && h.restoreTable(&all.Transaction, table) != nil && h.ctx.Err() == nil {
 		_ = h.makeSteps(group, table) // who needs it fails
 	}
 }
@@ -132,7 +133,7 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) error {
 			}
 		}
 		t.removeChain(r.chain)
-		if err = h.restoreTable(t, r.table); err == nil {
+		if err = h.restoreTable(&t.Transaction, r.table); err == nil {
 			return nil
 		}
 	}
@@ -159,14 +160,13 @@ func (t *iptablesTransaction) removeCalls(ipt *iptables.IPTables, r *iptablesRul
 		return nil // the chain does not exist, so it has no rule
 	}
 	for _, line := range lines {
-		rest, ok := strings.CutPrefix(line, "-A ")
-		if !ok || !strings.HasSuffix(line, " -j "+r.chain) {
+		if !strings.HasPrefix(line, "-A ") || !strings.HasSuffix(line, " -j "+r.chain) {
 			continue
 		}
 		if !strings.Contains(line, ` --comment "`+strings.ReplaceAll(r.comment, `"`, `\"`)+`" `) {
 			return fmt.Errorf("chain %s of table %s stays: %w: %s", r.chain, r.table, errCalled, line)
 		}
-		t.text.WriteString("-D " + rest + "\n")
+		t.Delete(line)
 	}
 	return nil
 }

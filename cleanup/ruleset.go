@@ -22,15 +22,7 @@ type rule struct {
 	words []string
 }
 
-// option returns the word after the first of the names.
-func (r rule) option(names ...string) string {
-	for i, word := range r.words[:max(0, len(r.words)-1)] {
-		if slices.Contains(names, word) {
-			return r.words[i+1]
-		}
-	}
-	return ""
-}
+func (r rule) option(names ...string) string { return netfilter.Option(r.words, names...) }
 
 func (r rule) target() string { return r.option("-j", "-g") }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/coreos/go-iptables/iptables"
 )
 
@@ -129,15 +128,15 @@ func checkFirewall(c *call) error {
 // checkFirewallFamily looks for the rules of one family, in one process if they exist.
 func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*iptablesRules) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.family != family })
-	t := &iptablesTransaction{}
+	h, t := &iptablesHost{ctx: ctx, family: family}, &iptablesTransaction{}
 	for _, r := range all {
 		t.check(r)
 	}
-	if len(all) == 0 || (&iptablesHost{ctx: ctx, family: family}).restoreTable(&t.Transaction, "filter") == nil {
+	if h.restoreTable(&t.Transaction, "filter") == nil {
 		return nil
 	}
 	for _, r := range all {
-		if err := r.checkFirewallSteps(ctx); err != nil {
+		if err := h.checkFirewallSteps(r); err != nil {
 			return err
 		}
 	}
@@ -145,19 +144,15 @@ func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*i
 }
 
 // checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
-func (r *iptablesRules) checkFirewallSteps(ctx context.Context) error {
-	ipt, err := openIPTables(ctx, "", r.family)
-	if err != nil {
-		return err
-	}
+func (h *iptablesHost) checkFirewallSteps(r *iptablesRules) error {
 	group := r.shared[0]
 	for _, chain := range group.chains {
-		if err := utils.EnsureChain(ipt, r.table, chain); err != nil {
+		if err := h.ensureChain(r.table, chain); err != nil {
 			return err
 		}
 	}
 	for _, rule := range slices.Concat(group.rules, r.rules) {
-		exists, err := ipt.Exists(r.table, rule.chain, rule.args...)
+		exists, err := h.hasRule(r.table, rule)
 		if err != nil {
 			return err
 		}

@@ -94,11 +94,7 @@ func (c *canonicalRules) of(table string, rule iptablesRule) []string {
 
 // target returns what the rule does with packets.
 func (r iptablesRule) target() string {
-	at := slices.Index(r.args, "-j")
-	if at < 0 || at+1 >= len(r.args) {
-		return ""
-	}
-	return r.args[at+1]
+	return netfilter.Option(r.args, "-j")
 }
 
 // everyRule returns the rules with those that are shared.

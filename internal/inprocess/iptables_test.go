@@ -5,6 +5,7 @@ package inprocess
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -39,11 +40,8 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 				return errs[0]
 			}
 		}
-		ipt, err := openIPTables(t.Context(), "", iptables.ProtocolIPv4)
-		if err != nil {
-			return err
-		}
-		lines, err = ipt.List("filter", chain)
+		listing, err := (&iptablesHost{ctx: t.Context(), family: iptables.ProtocolIPv4}).ask("filter", "-S", chain)
+		lines = strings.Split(strings.TrimSpace(listing), "\n")
 		return err
 	})
 	if err != nil {

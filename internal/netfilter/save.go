@@ -1,13 +1,14 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package netfilter has the text that iptables-save prints and iptables-restore reads, which both kinds of
-// iptables share (iptables-save(8), iptables/xshared.c).
+// Package netfilter reads what iptables-save prints, and has iptables-restore execute transactions. Both kinds of
+// iptables share the text (iptables-save(8), iptables/xshared.c).
 package netfilter
 
 import (
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -64,6 +65,16 @@ func Unlisted(listing string) (tables []string) {
 		}
 	}
 	return tables
+}
+
+// Option returns the word of a rule after the first of the names.
+func Option(words []string, names ...string) string {
+	for i, word := range words[:max(0, len(words)-1)] {
+		if slices.Contains(names, word) {
+			return words[i+1]
+		}
+	}
+	return ""
 }
 
 // Split returns the words of a rule as iptables-restore reads them: it splits at blanks, except in double quotes,

@@ -147,11 +147,7 @@ func arguments(line string) []string {
 // spared returns the rules of pools that keep theirs.
 func (t table) spared(pools []string) [][]string {
 	return slices.DeleteFunc(slices.Clone(t.rules), func(words []string) bool {
-		i := slices.Index(words, "--comment")
-		if i < 0 || i+1 == len(words) {
-			return true
-		}
-		pool, ours := strings.CutPrefix(words[i+1], commentPrefix)
+		pool, ours := strings.CutPrefix(netfilter.Option(words, "--comment"), commentPrefix)
 		return !ours || !slices.Contains(pools, pool)
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -113,7 +114,7 @@ func (f *fakeSystem) nftChains(_ context.Context, family knftables.Family, table
 	return f.chains[strings.TrimSpace(string(family)+" "+table)], f.errs["nft chains"]
 }
 
-func (f *fakeSystem) searchRules(_ context.Context, searches []inprocess.RuleSearch) ([]bool, error) {
+func (f *fakeSystem) searchRules(_ context.Context, searches []netfilter.RuleSearch) ([]bool, error) {
 	found := make([]bool, len(searches))
 	for i, s := range searches {
 		found[i] = slices.ContainsFunc(f.rules[s.Family+" "+s.Table+" "+s.Chain], func(rule string) bool {

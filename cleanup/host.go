@@ -62,7 +62,7 @@ type programs interface {
 	legacyChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
 	nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
 	// searchRules tells which of the searches find something in nftables or in legacy tables.
-	searchRules(ctx context.Context, searches []inprocess.RuleSearch) (found []bool, err error)
+	searchRules(ctx context.Context, searches []netfilter.RuleSearch) (found []bool, err error)
 	// findSources returns those addresses that are sources of a zone of firewalld.
 	findSources(ctx context.Context, wanted []inprocess.Source) ([]inprocess.Source, error)
 	removeSource(ctx context.Context, s inprocess.Source) error

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/iptableslegacy"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -57,7 +57,7 @@ func (c *Cleaner) Left(ctx context.Context, a state.Attachment, plugin string) e
 func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string) (left []string, err error) {
 	ctx, stop := h.limit(ctx)
 	defer stop()
-	var searches []inprocess.RuleSearch
+	var searches []netfilter.RuleSearch
 	for _, l := range h.catalog.leavesOf(plugin) {
 		searches = append(searches, l.searches(a)...)
 	}
@@ -74,11 +74,11 @@ func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string)
 }
 
 // searches returns what to look for of an attachment.
-func (l *leak) searches(a state.Attachment) (all []inprocess.RuleSearch) {
+func (l *leak) searches(a state.Attachment) (all []netfilter.RuleSearch) {
 	owner := ownerOf(a.Network, a.ContainerID, a.Interface)
 	for _, p := range l.chains {
 		for _, family := range []knftables.Family{knftables.IPv4Family, knftables.IPv6Family} {
-			all = append(all, inprocess.RuleSearch{Family: string(family), Table: p.table, Chain: p.name.of(owner)})
+			all = append(all, netfilter.RuleSearch{Family: string(family), Table: p.table, Chain: p.name.of(owner)})
 		}
 	}
 	for _, p := range l.rules {
@@ -87,15 +87,15 @@ func (l *leak) searches(a state.Attachment) (all []inprocess.RuleSearch) {
 			if address.Is6() {
 				family = knftables.IPv6Family
 			}
-			all = append(all, inprocess.RuleSearch{Family: string(family), Table: p.table, Chain: p.chain, Address: address})
+			all = append(all, netfilter.RuleSearch{Family: string(family), Table: p.table, Chain: p.chain, Address: address})
 		}
 	}
 	for _, t := range l.tables {
 		for _, chain := range t.chains {
-			all = append(all, inprocess.RuleSearch{Family: string(t.family), Table: t.name, Chain: chain, Comment: t.isOf(owner)})
+			all = append(all, netfilter.RuleSearch{Family: string(t.family), Table: t.name, Chain: chain, Comment: t.isOf(owner)})
 		}
 		for _, name := range t.own.of(owner) {
-			all = append(all, inprocess.RuleSearch{Family: string(t.family), Table: t.name, Chain: name})
+			all = append(all, netfilter.RuleSearch{Family: string(t.family), Table: t.name, Chain: name})
 		}
 	}
 	return all
@@ -177,8 +177,8 @@ func (h *host) stillLeft(ctx context.Context, leftovers []state.Leftover) (failu
 	return failures
 }
 
-func (system) searchRules(ctx context.Context, searches []inprocess.RuleSearch) ([]bool, error) {
-	found, err := inprocess.SearchRules(ctx, searches)
+func (system) searchRules(ctx context.Context, searches []netfilter.RuleSearch) ([]bool, error) {
+	found, err := netfilter.SearchRules(ctx, searches)
 	for i, s := range searches {
 		family, legacy := protocols[knftables.Family(s.Family)]
 		if legacy && s.Comment == nil && !found[i] { // only nftables has comments of its own

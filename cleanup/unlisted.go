@@ -12,8 +12,8 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 	"sigs.k8s.io/knftables"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/iptableslegacy"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -107,5 +107,5 @@ func (system) legacyChains(_ context.Context, family knftables.Family, _ string)
 }
 
 func (system) nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error) {
-	return inprocess.FilledChains(ctx, string(family), table)
+	return netfilter.FilledChains(ctx, string(family), table)
 }

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Names of the backends of rules.
@@ -50,11 +52,11 @@ func canListRules(ctx context.Context, kind IPTables) bool {
 
 // supportsNFTables tells whether the kernel has nftables; the program nft is not needed.
 func supportsNFTables() bool {
-	socket, err := dialNFTables(context.Background())
+	socket, err := netfilter.Dial(context.Background())
 	if err != nil {
 		return false
 	}
 	defer socket.Close() //nolint:errcheck // read only
-	_, err = socket.generation()
+	_, err = socket.Generation()
 	return err == nil
 }

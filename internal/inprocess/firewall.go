@@ -14,6 +14,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // firewallConfig is the configuration of the firewall plugin.
@@ -98,8 +100,8 @@ func (conf *firewallConfig) forwardGroup() iptablesGroup {
 	return iptablesGroup{
 		chains: []string{forwardChain, admin},
 		rules: []iptablesRule{
-			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: allTo(forwardChain, "comment")},
-			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: allTo(admin, "comment")},
+			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: netfilter.AllTo(forwardChain, "comment")},
+			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: netfilter.AllTo(admin, "comment")},
 		},
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // iptablesRules are rules of one attachment in one table of one family.
@@ -44,7 +46,7 @@ type iptablesRule struct {
 	// first is whether it is inserted before the rules that the chain has.
 	first bool
 	// seen recognizes the rule as iptables-nft has made it; nil if only iptables can tell.
-	seen func(listedRule) bool
+	seen func(netfilter.ListedRule) bool
 }
 
 // add adds a rule unless there is the same: that of the first of two addresses stays where

@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/coreos/go-iptables/iptables"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -52,7 +53,7 @@ func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
-		socket, err := dialNFTables(t.Context())
+		socket, err := netfilter.Dial(t.Context())
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@
 package inprocess
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"os"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/coreos/go-iptables/iptables"
 	"github.com/google/nftables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // iptablesHost is iptables of one family on this host.
@@ -25,7 +26,7 @@ type iptablesHost struct {
 	// kind is which program has made the rules. Empty: that of the host.
 	kind IPTables
 	// socket is nil if there is no connection.
-	socket *nftablesSocket
+	socket *netfilter.Socket
 	// nft and legacy are whether iptables may be that program. Both: it is unknown, or there
 	// is none.
 	nft, legacy bool
@@ -50,7 +51,7 @@ func (h *iptablesHost) lacksChain(table, chain string) bool {
 	if h.socket == nil {
 		return false
 	}
-	exists, err := h.socket.hasChain(h.nftablesTable(table), chain)
+	exists, err := h.socket.HasChain(h.nftablesTable(table), chain)
 	return err == nil && !exists
 }
 
@@ -61,9 +62,8 @@ func (h *iptablesHost) names(r *iptablesRules) bool {
 	}
 	table := h.nftablesTable(r.table)
 	for _, chain := range chainsOf(r.rules) {
-		rules, err := h.socket.list(table, chain)
-		named := func(rule listedRule) bool { return bytes.Contains(rule.exprs, ipBytes(r.address)) }
-		if err != nil || slices.ContainsFunc(rules, named) {
+		rules, err := h.socket.List(table, chain)
+		if err != nil || slices.ContainsFunc(rules, netfilter.Containing(ipBytes(r.address))) {
 			return true
 		}
 	}
@@ -71,11 +71,11 @@ func (h *iptablesHost) names(r *iptablesRules) bool {
 }
 
 // nftablesTable returns the table that iptables-nft has for one of iptables.
-func (h *iptablesHost) nftablesTable(name string) *nftablesTable {
+func (h *iptablesHost) nftablesTable(name string) *netfilter.Table {
 	if h.family == iptables.ProtocolIPv6 {
-		return &nftablesTable{family: nftables.TableFamilyIPv6, name: name}
+		return &netfilter.Table{Family: nftables.TableFamilyIPv6, Name: name}
 	}
-	return &nftablesTable{family: nftables.TableFamilyIPv4, name: name}
+	return &netfilter.Table{Family: nftables.TableFamilyIPv4, Name: name}
 }
 
 // namesSlowly asks iptables for the rules.

@@ -12,6 +12,7 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -25,7 +26,7 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 	}
 	t.Cleanup(func() { _ = netns.Close() })
 	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
-		socket, err := dialNFTables(t.Context())
+		socket, err := netfilter.Dial(t.Context())
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,8 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // loopbackGuard is a table that drops what comes to 127.0.0.0/8 from elsewhere: by a link with route_localnet the kernel
@@ -20,20 +22,20 @@ import (
 // destination until they are translated. A host may use addresses of 127.0.0.0/8 on links of its own: what comes by the link
 // that has the destination goes on, and what goes from one such link to another. Whatever the backend of a network is, the
 // table stays as route_localnet does.
-var loopbackGuard = &nftablesTable{
-	family: nftables.TableFamilyIPv4, name: "allocnet_loopback", comment: "nothing from elsewhere to 127.0.0.0/8",
-	chains: []nftablesChain{{
-		name: guardChain,
-		hook: &nftablesHook{number: nftables.ChainHookPrerouting, priority: nftables.ChainPriorityRaw, filters: true},
-		rules: []nftablesRule{
-			{chain: guardChain, exprs: statement(
+var loopbackGuard = &netfilter.Table{
+	Family: nftables.TableFamilyIPv4, Name: "allocnet_loopback", Comment: "nothing from elsewhere to 127.0.0.0/8",
+	Chains: []netfilter.Chain{{
+		Name: guardChain,
+		Hook: &netfilter.Hook{Number: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Filters: true},
+		Rules: []netfilter.Rule{
+			{Chain: guardChain, Exprs: statement(
 				elsewhereMatch(),
 				destinationMatch(expr.CmpOpEq, loopback),
 				sourceMatch(expr.CmpOpEq, loopback),
 				sourceLinkMatch(),
 				verdict(expr.VerdictReturn, ""),
 			)},
-			{chain: guardChain, exprs: statement(
+			{Chain: guardChain, Exprs: statement(
 				elsewhereMatch(),
 				destinationMatch(expr.CmpOpEq, loopback),
 				foreignAddressMatch(),
@@ -81,12 +83,12 @@ func guardRules() rules {
 // GuardLoopback keeps what comes from elsewhere from 127.0.0.0/8, for plugins that set route_localnet. It is safe to repeat.
 // The error is that of a kernel without nftables.
 func GuardLoopback(ctx context.Context) error {
-	socket, err := dialNFTables(ctx)
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
-	return socket.commit([]*Changes{{rules: []rules{guardRules()}}})
+	return socket.Change(func(b *netfilter.Batch) error { return b.MakeTable(loopbackGuard) })
 }
 
 // routesLocalnet tells whether connections from 127.0.0.0/8 are let out to the addresses: not where nothing guards
@@ -105,13 +107,13 @@ func supportsGuard() bool {
 	if guardAccepted.Load() {
 		return true
 	}
-	socket, err := dialNFTables(context.Background())
+	socket, err := netfilter.Dial(context.Background())
 	if err != nil {
 		return false
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
-	existing, err := socket.list(loopbackGuard, guardChain)
-	if err == nil && sameRules(existing, loopbackGuard.chains[0].rules, loopbackGuard.family) || socket.accepts(loopbackGuard) {
+	existing, err := socket.List(loopbackGuard, guardChain)
+	if err == nil && netfilter.SameRules(existing, loopbackGuard.Chains[0].Rules, loopbackGuard.Family) || socket.Accepts(loopbackGuard) {
 		guardAccepted.Store(true)
 	}
 	return guardAccepted.Load()

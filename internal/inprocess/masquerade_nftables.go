@@ -11,25 +11,27 @@ import (
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 const masqueradeChain = "masq_checks"
 
 // masqueradeTable is the table of the reference plugins that masquerade.
-var masqueradeTable = &nftablesTable{
-	family:  nftables.TableFamilyINet,
-	name:    "cni_plugins_masquerade",
-	comment: "Masquerading for plugins from github.com/containernetworking/plugins",
-	chains: []nftablesChain{{
-		name:    masqueradeChain,
-		comment: "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet",
+var masqueradeTable = &netfilter.Table{
+	Family:  nftables.TableFamilyINet,
+	Name:    "cni_plugins_masquerade",
+	Comment: "Masquerading for plugins from github.com/containernetworking/plugins",
+	Chains: []netfilter.Chain{{
+		Name:    masqueradeChain,
+		Comment: "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet",
 	}, {
-		name: "postrouting",
-		hook: &nftablesHook{number: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource},
-		rules: []nftablesRule{
-			{chain: "postrouting", exprs: returnMulticast(net.IPv4(224, 0, 0, 0), net.CIDRMask(4, 32))},
-			{chain: "postrouting", exprs: returnMulticast(net.ParseIP("ff00::"), net.CIDRMask(8, 128))},
-			{chain: "postrouting", exprs: verdict(expr.VerdictGoto, masqueradeChain)},
+		Name: "postrouting",
+		Hook: &netfilter.Hook{Number: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource},
+		Rules: []netfilter.Rule{
+			{Chain: "postrouting", Exprs: returnMulticast(net.IPv4(224, 0, 0, 0), net.CIDRMask(4, 32))},
+			{Chain: "postrouting", Exprs: returnMulticast(net.ParseIP("ff00::"), net.CIDRMask(8, 128))},
+			{Chain: "postrouting", Exprs: verdict(expr.VerdictGoto, masqueradeChain)},
 		},
 	}},
 }
@@ -49,11 +51,11 @@ func (m masquerade) nftables() *nftablesRules {
 		replace: true,
 	}
 	for _, network := range m.networks {
-		r.rules = append(r.rules, nftablesRule{
-			chain:   masqueradeChain,
-			comment: m.comment(hash),
-			text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", nftablesFamily(network.IP), network.IP, masked(network)),
-			exprs: statement(
+		r.rules = append(r.rules, netfilter.Rule{
+			Chain:   masqueradeChain,
+			Comment: m.comment(hash),
+			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", nftablesFamily(network.IP), network.IP, masked(network)),
+			Exprs: statement(
 				familyMatch(network.IP),
 				sourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
 				destinationMatch(expr.CmpOpNeq, network),

@@ -14,6 +14,8 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Chains that all attachments with published ports use.
@@ -44,8 +46,8 @@ func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
 	r.shared = append(r.shared, iptablesGroup{
 		chains: []string{hostportChain},
 		rules: []iptablesRule{
-			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: allTo(hostportChain, "addrtype")},
-			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: allTo(hostportChain, "addrtype")},
+			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: netfilter.AllTo(hostportChain, "addrtype")},
+			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: netfilter.AllTo(hostportChain, "addrtype")},
 		},
 	})
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -68,11 +70,11 @@ func masqueradeGroup(bit int) iptablesGroup {
 		rules: []iptablesRule{
 			{chain: hostportMarkChain, args: []string{"-m", "comment", "--comment", "CNI portfwd masquerade mark", "-j", "MARK", "--set-xmark", mark}},
 			{chain: hostportMasqChain, args: []string{"-m", "mark", "--mark", mark, "-j", "MASQUERADE"}},
-			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: allTo(hostportMasqChain, "comment")},
+			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: netfilter.AllTo(hostportMasqChain, "comment")},
 		},
 	}
 	if bit == defaultMarkBit { // the bytes of others are also those of sizes and registers
-		group.rules[0].seen, group.rules[1].seen = withMark(value), withMark(value)
+		group.rules[0].seen, group.rules[1].seen = netfilter.WithMark(value), netfilter.WithMark(value)
 	}
 	return group
 }

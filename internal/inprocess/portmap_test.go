@@ -129,7 +129,7 @@ func TestPortsAreRemoved(t *testing.T) {
 			case r.iptables != nil:
 				places = append(places, fmt.Sprint("iptables ", r.iptables.family == iptables.ProtocolIPv6))
 			case r.nftables != nil:
-				places = append(places, fmt.Sprint("nftables ", r.nftables.table.family == nftables.TableFamilyIPv6))
+				places = append(places, fmt.Sprint("nftables ", r.nftables.table.Family == nftables.TableFamilyIPv6))
 			}
 		}
 		if want := []string{name + " false", name + " true"}; !slices.Equal(places, want) {

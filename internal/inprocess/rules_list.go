@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Rule is a rule that an attachment has to have for itself.
@@ -85,18 +87,18 @@ func listNFTablesRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	if !hasNFTables([]*Changes{c}) {
 		return nil, nil
 	}
-	socket, err := dialNFTables(ctx)
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer socket.Close() //nolint:errcheck // read only
-	listings := socket.listings()
+	listings := socket.Listings()
 	var list []Rule
 	for _, r := range c.rules {
 		if r.nftables == nil {
 			continue
 		}
-		more, err := listings.rulesOf(r.nftables)
+		more, err := r.nftables.list(listings)
 		if err != nil {
 			return nil, err
 		}
@@ -105,27 +107,20 @@ func listNFTablesRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	return list, nil
 }
 
-// rulesOf tells which rules of an attachment there are. Where their number is right, all are:
+// list tells which rules of an attachment there are. Where their number is right, all are:
 // programs of other versions express them otherwise.
-func (l *nftablesListings) rulesOf(r *nftablesRules) ([]Rule, error) {
-	wanted, owned := map[string]int{}, map[string][]listedRule{}
+func (r *nftablesRules) list(l *netfilter.Listings) ([]Rule, error) {
+	var list []Rule
 	for _, rule := range r.rules {
-		wanted[rule.chain]++
-	}
-	for _, chain := range r.chains {
-		listed, err := l.of(r.table, chain)
+		owned, lacks, err := r.listed(l, rule.Chain)
 		if err != nil {
 			return nil, err
 		}
-		owned[chain] = slices.DeleteFunc(slices.Clone(listed), func(rule listedRule) bool { return !r.owns(rule.comment()) })
-	}
-	var list []Rule
-	for _, rule := range r.rules {
-		same := func(listed listedRule) bool {
-			return sameRules([]listedRule{listed}, []nftablesRule{rule}, r.table.family)
+		same := func(listed netfilter.ListedRule) bool {
+			return netfilter.SameRules([]netfilter.ListedRule{listed}, []netfilter.Rule{rule}, r.table.Family)
 		}
-		present := len(owned[rule.chain]) >= wanted[rule.chain] || slices.ContainsFunc(owned[rule.chain], same)
-		list = append(list, Rule{"nft", r.table.familyName() + " " + r.table.name, rule.chain, rule.text, present})
+		present := lacks <= 0 || slices.ContainsFunc(owned, same)
+		list = append(list, Rule{"nft", r.table.FamilyName() + " " + r.table.Name, rule.Chain, rule.Text, present})
 	}
 	return list, nil
 }

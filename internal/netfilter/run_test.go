@@ -54,17 +54,19 @@ func TestProgramHangs(t *testing.T) {
 	}
 }
 
+// orphanVariable has this program be one that is killed while a program runs.
+const orphanVariable = "ALLOCNET_TEST_PROGRAM"
+
+func runOrphan(file string) {
+	_, _ = netfilter.Runner{}.Run(context.Background(), "", "sh", "-c", "echo $$ > "+file+"; exec sleep 600")
+}
+
 // TestProgramIsOrphan: a program ends with a process that is killed. It would change rules later, when all are
 // removed.
 func TestProgramIsOrphan(t *testing.T) {
-	const variable = "ALLOCNET_TEST_PROGRAM"
-	if file := os.Getenv(variable); file != "" {
-		_, _ = netfilter.Runner{}.Run(t.Context(), "", "sh", "-c", "echo $$ > "+file+"; exec sleep 600")
-		return
-	}
 	file := filepath.Join(t.TempDir(), "pid")
-	parent := exec.Command("/proc/self/exe", "-test.run=^TestProgramIsOrphan$")
-	parent.Env = append(os.Environ(), variable+"="+file)
+	parent := exec.Command("/proc/self/exe")
+	parent.Env = append(os.Environ(), orphanVariable+"="+file)
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package netfilter
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 // FilledChains returns the names of the chains of nftables that have rules: those of all tables of a family, such as "ip" or
 // "inet", or of one, once for each rule. The program nft is not needed. A kernel without nftables has none.
 func FilledChains(ctx context.Context, family, table string) ([]string, error) {
-	s, err := dialNFTables(ctx)
+	s, err := Dial(ctx)
 	if err != nil {
 		return nil, ignoreUnsupported(err)
 	}
 	defer s.Close() //nolint:errcheck // read only
 	var replies []netlink.Message
 	for range listAttempts { // a listing during a change ends with an error, and may leave rules out
-		replies, err = s.Execute(nftablesMessage(unix.NFT_MSG_GETRULE, netlink.Dump, nftablesFamilies[family], nil))
+		replies, err = s.Execute(message(unix.NFT_MSG_GETRULE, netlink.Dump, families[family], nil))
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}

@@ -1,0 +1,56 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netfilter
+
+import (
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+)
+
+// Table is a table that all attachments share. It is made where it is missing, and
+// stays.
+type Table struct {
+	Family        nftables.TableFamily
+	Name, Comment string
+	Chains        []Chain
+}
+
+// Chain is a chain that all attachments share.
+type Chain struct {
+	Name, Comment string
+	// Hook is where packets enter the chain; nil if only other chains lead to it.
+	Hook *Hook
+	// Rules are all that the chain has to have; nil if attachments add theirs.
+	Rules []Rule
+}
+
+// Hook is the hook of a base chain of type nat, or of type filter.
+type Hook struct {
+	Number   *nftables.ChainHook
+	Priority *nftables.ChainPriority
+	Filters  bool
+}
+
+// Rule is a rule in a chain.
+type Rule struct {
+	Chain   string
+	Exprs   []expr.Any
+	Comment string
+	// Text is the rule in the language of nft. Empty: all attachments share it.
+	Text string
+}
+
+// key identifies the table of this network namespace.
+func (t *Table) key() string { return string(rune(t.Family)) + t.Name }
+
+// FamilyName is what nft calls the family of the table.
+func (t *Table) FamilyName() string {
+	switch t.Family {
+	case nftables.TableFamilyINet:
+		return "inet"
+	case nftables.TableFamilyIPv6:
+		return "ip6"
+	}
+	return "ip"
+}

@@ -6,8 +6,6 @@ package cleanup
 import (
 	"cmp"
 	"regexp"
-
-	"sigs.k8s.io/knftables"
 )
 
 // Kinds of objects, after the plugins that make them.
@@ -43,8 +41,8 @@ var catalogue = catalog{
 		kind:   Ports,
 		chains: []chainPattern{{table: "nat", name: hashedName{"CNI-DN-", 21}, comment: chainComment}},
 		tables: []nftTable{
-			{family: knftables.IPv4Family, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
-			{family: knftables.IPv6Family, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
+			{family: "ip", name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
+			{family: "ip6", name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
 		},
 	}}},
 	{name: "firewall", zone: firewalldZone, leaves: []*leak{{
@@ -79,7 +77,7 @@ var masquerade = &leak{
 	kind:   Masquerade,
 	chains: []chainPattern{{table: "nat", name: hashedName{"CNI-", 24}, comment: chainComment}},
 	tables: []nftTable{{
-		family: knftables.InetFamily, name: "cni_plugins_masquerade", chains: []string{"masq_checks"},
+		family: "inet", name: "cni_plugins_masquerade", chains: []string{"masq_checks"},
 		comment: regexp.MustCompile(`^(?P<key>[0-9a-f]{16}-[0-9a-f]{16})(?:, net: (?P<network>` + name + `), if: (?P<interface>[^\s/]+), id: (?P<id>` + name + `)$)?`),
 		key:     instance,
 	}},
@@ -89,7 +87,7 @@ var masquerade = &leak{
 var spoofCheck = &leak{
 	kind: SpoofCheck,
 	tables: []nftTable{{
-		family: knftables.BridgeFamily, name: "nat", chains: []string{"PREROUTING"},
+		family: "bridge", name: "nat", chains: []string{"PREROUTING"},
 		own: ownChains{"cni-br-iface-", []func(Owner) string{
 			func(o Owner) string { return "cni-br-iface-" + instanceID(o) },
 			func(o Owner) string { return "cni-br-iface-" + instanceID(o) + "-mac" },

@@ -129,7 +129,7 @@ func TestInstanceOwner(t *testing.T) {
 		instance(o) + ", net: web, if: eth0, id: a2": {}, // forged
 		instance(o) + ", net: web, if: et":           {}, // truncated
 	} {
-		if got := table.object(Masquerade, nftRule{Chain: "masq_checks", Comment: comment, Handle: 1}); got.Owner != want || got.key != instance(o) {
+		if got := table.object(Masquerade, nftRule{chain: "masq_checks", comment: comment, handle: 1}); got.Owner != want || got.key != instance(o) {
 			t.Errorf("%q is of %+v by %q, want %+v", comment, got.Owner, got.key, want)
 		}
 	}

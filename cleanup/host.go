@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -58,15 +57,17 @@ type programs interface {
 	// legacyTables returns the kernel's list of legacy tables in use.
 	legacyTables(path string) ([]byte, error)
 	// legacyChains and nftChains return what the kernel itself tells of a family: names of chains, those of
-	// nftables that have rules, in one table or in all. There may be other words among them.
-	legacyChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
-	nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
+	// nftables that have rules. There may be other words among them.
+	legacyChains(ctx context.Context, family string) ([]string, error)
+	nftChains(ctx context.Context, family string) ([]string, error)
 	// searchRules tells which of the searches find something in nftables or in legacy tables.
 	searchRules(ctx context.Context, searches []netfilter.RuleSearch) (found []bool, err error)
 	// findSources returns those addresses that are sources of a zone of firewalld.
 	findSources(ctx context.Context, wanted []inprocess.Source) ([]inprocess.Source, error)
 	removeSource(ctx context.Context, s inprocess.Source) error
-	nftables(family knftables.Family, table string) (knftables.Interface, error)
+	// listNFTables and removeNFTables are about what plugins make in nftables.
+	listNFTables(ctx context.Context, t nftTable) (rules []nftRule, chains []string, err error)
+	removeNFTables(ctx context.Context, t nftTable, objects []Object) error
 }
 
 // kernel has links, UDP flows and namespaces.
@@ -104,10 +105,6 @@ func (system) run(ctx context.Context, stdin, name string, args ...string) (stri
 }
 
 func (system) legacyTables(path string) ([]byte, error) { return os.ReadFile(path) }
-
-func (system) nftables(family knftables.Family, table string) (knftables.Interface, error) {
-	return knftables.New(family, table, knftables.NoObjectCommentEmulation)
-}
 
 func (system) links(linkType string) ([]string, error) { return netns.Links(linkType) }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/coreos/go-iptables/iptables"
-	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -74,15 +73,6 @@ func (b backend) hasRules(p programs) (bool, error) {
 		return false, nil
 	}
 	return len(bytes.TrimSpace(names)) > 0, err
-}
-
-// unlisted has an error if the kernel has wanted chains that the program cannot list, for a reason.
-func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) error {
-	family := knftables.IPv4Family
-	if b.family == iptables.ProtocolIPv6 {
-		family = knftables.IPv6Family
-	}
-	return unlisted(ctx, h, b.name, why, family, "", wanted)
 }
 
 // Listing is the output of iptables-save for one of the kernel's places for rules.

@@ -15,8 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/knftables"
-
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/iptableslegacy"
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -77,25 +75,25 @@ func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string)
 func (l *leak) searches(a state.Attachment) (all []netfilter.RuleSearch) {
 	owner := ownerOf(a.Network, a.ContainerID, a.Interface)
 	for _, p := range l.chains {
-		for _, family := range []knftables.Family{knftables.IPv4Family, knftables.IPv6Family} {
-			all = append(all, netfilter.RuleSearch{Family: string(family), Table: p.table, Chain: p.name.of(owner)})
+		for _, family := range []string{"ip", "ip6"} {
+			all = append(all, netfilter.RuleSearch{Family: family, Table: p.table, Chain: p.name.of(owner)})
 		}
 	}
 	for _, p := range l.rules {
 		for _, address := range resultAddresses(a.Result) {
-			family := knftables.IPv4Family
+			family := "ip"
 			if address.Is6() {
-				family = knftables.IPv6Family
+				family = "ip6"
 			}
-			all = append(all, netfilter.RuleSearch{Family: string(family), Table: p.table, Chain: p.chain, Address: address})
+			all = append(all, netfilter.RuleSearch{Family: family, Table: p.table, Chain: p.chain, Address: address})
 		}
 	}
 	for _, t := range l.tables {
 		for _, chain := range t.chains {
-			all = append(all, netfilter.RuleSearch{Family: string(t.family), Table: t.name, Chain: chain, Comment: t.isOf(owner)})
+			all = append(all, netfilter.RuleSearch{Family: t.family, Table: t.name, Chain: chain, Comment: t.isOf(owner)})
 		}
 		for _, name := range t.own.of(owner) {
-			all = append(all, netfilter.RuleSearch{Family: string(t.family), Table: t.name, Chain: name})
+			all = append(all, netfilter.RuleSearch{Family: t.family, Table: t.name, Chain: name})
 		}
 	}
 	return all
@@ -180,7 +178,7 @@ func (h *host) stillLeft(ctx context.Context, leftovers []state.Leftover) (failu
 func (system) searchRules(ctx context.Context, searches []netfilter.RuleSearch) ([]bool, error) {
 	found, err := netfilter.SearchRules(ctx, searches)
 	for i, s := range searches {
-		family, legacy := protocols[knftables.Family(s.Family)]
+		family, legacy := protocols[s.Family]
 		if legacy && s.Comment == nil && !found[i] { // only nftables has comments of its own
 			var failed error
 			found[i], failed = iptableslegacy.Has(family, s.Table, s.Chain, s.Address)

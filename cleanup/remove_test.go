@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/knftables"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/state"
 )
@@ -79,39 +79,33 @@ func TestSecondAttempt(t *testing.T) {
 	}
 }
 
-// TestNftRuleGone: the transaction fails where a rule is gone, and the others are
-// removed all the same.
-func TestNftRuleGone(t *testing.T) {
+// TestNFTables: rules go before chains, in one transaction; where that fails, each is removed by itself.
+func TestNFTables(t *testing.T) {
 	f := newFakeSystem()
-	rules := f.addTable(t, knftables.IPv4Family, "cni_hostport", "hostports", "a1", "a1", "a2")
-	found, err := scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}.scan(t.Context())
+	rules := f.addTable("ip", "cni_hostport", "hostports", "a1", "a1", "a2")
+	scan := func() (*scanResult, error) {
+		return scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}.scan(t.Context())
+	}
+	found, err := scan()
 	if err != nil || len(found.Objects) != 3 {
 		t.Fatalf("%+v, %v, want three rules", found.Objects, err)
 	}
-	tx := rules.NewTransaction()
-	tx.Delete(&knftables.Rule{Chain: "hostports", Handle: &found.Objects[0].nft.handle})
-	tx.Add(&knftables.Chain{Name: "second"})
-	if err := rules.Run(t.Context(), tx); err != nil {
-		t.Fatal(err)
+	f.refuse = func(text string) bool { return strings.Contains(text, ";") }
+	if failures := found.remove(t.Context(), found.Objects[:2]); len(failures) != 0 || rules.String() != "hostports a2" || len(f.calls) < 3 {
+		t.Errorf("failures %v, left are %s after the calls %q", failures, rules, f.calls)
 	}
-	if failures := found.remove(t.Context(), found.Objects[:2]); len(failures) != 0 {
-		t.Errorf("failures %v", failures)
-	}
-	if left := rules.Dump(); strings.Contains(left, `"a1"`) || !strings.Contains(left, `"a2"`) {
-		t.Errorf("the rules are\n%s", left)
-	}
+	f.refuse, f.calls = nil, nil
 	table := found.Objects[2].nft.table
-	together := []Object{
-		{nft: &nftObject{table: table, chain: "hostports", whole: true}}, {nft: &nftObject{table: table, chain: "second", whole: true}}, found.Objects[2],
-	}
-	if errs := table.remove(t.Context(), f, together); errors.Join(errs...) != nil || together[0].nft.whole || rules.LastTransaction.NumOperations() != 5 {
-		t.Errorf("%v: want a rule, then the chains, in one transaction of five operations: %s", errs, rules.LastTransaction)
+	together := []Object{{nft: &nftObject{table, nftRule{chain: "first"}, true}}, {nft: &nftObject{table, nftRule{chain: "second"}, true}}, found.Objects[2]}
+	errs := table.remove(t.Context(), f, together)
+	if diff := cmp.Diff([]string{"nft cni_hostport hostports a2; first ; second"}, f.calls); diff != "" || errors.Join(errs...) != nil {
+		t.Errorf("%v: %s", errs, diff)
 	}
 	f.errs["nft cni_hostport"] = errFake
 	if failures := found.remove(t.Context(), found.Objects); len(failures) != 3 || !errors.Is(failures[0], errFake) {
 		t.Errorf("failures %v, want three", failures)
 	}
-	if _, err := (scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}).scan(t.Context()); !errors.Is(err, errFake) {
+	if _, err := scan(); !errors.Is(err, errFake) {
 		t.Errorf("scan: %v, want the error", err)
 	}
 }

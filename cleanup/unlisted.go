@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
-	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/iptableslegacy"
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -23,15 +22,18 @@ const (
 	cannotShow   = "cannot show a table in which another program has rules that iptables does not know (move them to a table of their own, and repeat this)"
 )
 
-// unlisted has an error if the kernel has wanted chains in a place that a program cannot list.
-func unlisted(ctx context.Context, h *host, program, why string, family knftables.Family, table string, wanted func(chain string) bool) error {
-	list := h.programs.nftChains
-	if strings.HasSuffix(program, "-legacy") {
+// unlisted has an error if the kernel has wanted chains that the program cannot list, for a reason.
+func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) error {
+	family, list := "ip", h.programs.nftChains
+	if b.family == iptables.ProtocolIPv6 {
+		family = "ip6"
+	}
+	if b.names != "" {
 		list = h.programs.legacyChains
 	}
-	chains, err := list(ctx, family, table)
+	chains, err := list(ctx, family)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", program, why, err)
+		return fmt.Errorf("%s %s: %w", b.name, why, err)
 	}
 	chains = slices.DeleteFunc(chains, func(name string) bool { return !wanted(name) })
 	if len(chains) == 0 {
@@ -39,10 +41,10 @@ func unlisted(ctx context.Context, h *host, program, why string, family knftable
 	}
 	slices.Sort(chains)
 	// What of them is left by whom is unknown.
-	return fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", program, why, strings.Join(slices.Compact(chains), ", "))
+	return fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", b.name, why, strings.Join(slices.Compact(chains), ", "))
 }
 
-// chainsOf returns the chains in which an attachment can have rules.
+// chainsOf returns the chains of iptables in which an attachment can have rules.
 func (c catalog) chainsOf(a state.Attachment) []string {
 	var chains []string
 	for _, plugin := range pluginTypes(a) {
@@ -52,13 +54,6 @@ func (c catalog) chainsOf(a state.Attachment) []string {
 			}
 			for _, p := range l.rules {
 				chains = append(chains, p.chain)
-			}
-			for _, t := range l.tables {
-				if own := t.own.of(ownerOf(a.Network, a.ContainerID, a.Interface)); len(own) > 0 {
-					chains = append(chains, own...)
-				} else {
-					chains = append(chains, t.chains...)
-				}
 			}
 		}
 	}
@@ -86,11 +81,11 @@ func (c catalog) ofUnknown(known []Owner) func(chain string) bool {
 }
 
 // protocols are the families that iptables-legacy has.
-var protocols = map[knftables.Family]iptables.Protocol{
-	knftables.IPv4Family: iptables.ProtocolIPv4, knftables.IPv6Family: iptables.ProtocolIPv6,
+var protocols = map[string]iptables.Protocol{
+	"ip": iptables.ProtocolIPv4, "ip6": iptables.ProtocolIPv6,
 }
 
-func (system) legacyChains(_ context.Context, family knftables.Family, _ string) ([]string, error) {
+func (system) legacyChains(_ context.Context, family string) ([]string, error) {
 	tables, err := iptableslegacy.Tables(protocols[family])
 	if err != nil {
 		return nil, err
@@ -106,6 +101,6 @@ func (system) legacyChains(_ context.Context, family knftables.Family, _ string)
 	return words, nil
 }
 
-func (system) nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error) {
-	return netfilter.FilledChains(ctx, string(family), table)
+func (system) nftChains(ctx context.Context, family string) ([]string, error) {
+	return netfilter.FilledChains(ctx, family)
 }

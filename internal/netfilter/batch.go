@@ -130,7 +130,7 @@ func (b *Batch) DeleteRule(t *Table, chain string, rule ListedRule) {
 	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, []netlink.Attribute{
 		text(unix.NFTA_RULE_TABLE, t.Name),
 		text(unix.NFTA_RULE_CHAIN, chain),
-		{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule.handle)},
+		{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule.Handle)},
 	})
 }
 

@@ -16,7 +16,8 @@ import (
 // ListedRule is a rule as the kernel lists it. Only what is looked at is decoded: a chain may
 // have thousands.
 type ListedRule struct {
-	handle          uint64
+	// Handle identifies the rule in its table until the table is made anew.
+	Handle          uint64
 	exprs, userdata []byte
 }
 
@@ -30,7 +31,7 @@ func newListedRule(payload []byte) ListedRule {
 		switch kind &^ unix.NLA_F_NESTED {
 		case unix.NFTA_RULE_HANDLE:
 			if len(value) == 8 {
-				rule.handle = binary.BigEndian.Uint64(value)
+				rule.Handle = binary.BigEndian.Uint64(value)
 			}
 		case unix.NFTA_RULE_EXPRESSIONS:
 			rule.exprs = value

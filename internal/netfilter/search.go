@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,10 +24,6 @@ type RuleSearch struct {
 	Address netip.Addr
 }
 
-var families = map[string]nftables.TableFamily{
-	"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet, "bridge": nftables.TableFamilyBridge,
-}
-
 // SearchRules tells which of the searches find something. The program nft is not needed. A kernel without nftables has nothing.
 func SearchRules(ctx context.Context, searches []RuleSearch) (found []bool, err error) {
 	found = make([]bool, len(searches))
@@ -39,7 +34,7 @@ func SearchRules(ctx context.Context, searches []RuleSearch) (found []bool, err 
 	defer s.Close() //nolint:errcheck // read only
 	listings := s.Listings()
 	for i, search := range searches {
-		t := &Table{Family: families[search.Family], Name: search.Table}
+		t := NamedTable(search.Family, search.Table)
 		var failed error
 		if search.isOfChain() {
 			found[i], failed = s.HasChain(t, search.Chain)

@@ -6,6 +6,7 @@ package netfilter
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -39,14 +40,69 @@ func AllTo(chain, extension string) func(ListedRule) bool {
 	}
 }
 
+// valueOf returns an attribute, or one that is nested in it; nil if there is none.
+func valueOf(data []byte, path ...uint16) []byte {
+	for kind, value := range attributes(data) {
+		if kind&^unix.NLA_F_NESTED != path[0] {
+			continue
+		}
+		if len(path) == 1 {
+			return value
+		}
+		return valueOf(value, path[1:]...)
+	}
+	return nil
+}
+
 // stringOf returns an attribute that is a text, empty if there is none.
 func stringOf(data []byte, wanted uint16) string {
-	for kind, value := range attributes(data) {
-		if kind&^unix.NLA_F_NESTED == wanted {
-			return string(bytes.TrimSuffix(value, []byte{0}))
+	return string(bytes.TrimSuffix(valueOf(data, wanted), []byte{0}))
+}
+
+// numberOf returns an attribute that is a number, 0 if there is none.
+func numberOf(data []byte, wanted uint16) uint32 {
+	value := valueOf(data, wanted)
+	if len(value) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(value)
+}
+
+// Addresses returns the sources that a rule compares with, whole addresses alone, and those that it translates destinations to.
+func (r ListedRule) Addresses() []netip.Addr {
+	var all []netip.Addr
+	add := func(value []byte) {
+		if address, ok := netip.AddrFromSlice(value); ok {
+			all = append(all, address)
 		}
 	}
-	return ""
+	isSource, registers := false, map[uint32][]byte{}
+	for _, element := range attributes(r.exprs) {
+		e := valueOf(element, unix.NFTA_EXPR_DATA)
+		switch stringOf(element, unix.NFTA_EXPR_NAME) {
+		case "immediate":
+			registers[numberOf(e, unix.NFTA_IMMEDIATE_DREG)] = valueOf(e, unix.NFTA_IMMEDIATE_DATA, unix.NFTA_DATA_VALUE)
+		case "nat":
+			if numberOf(e, unix.NFTA_NAT_TYPE) == unix.NFT_NAT_DNAT {
+				add(registers[numberOf(e, unix.NFTA_NAT_REG_ADDR_MIN)])
+			}
+		case "cmp":
+			if isSource && numberOf(e, unix.NFTA_CMP_OP) == unix.NFT_CMP_EQ {
+				add(valueOf(e, unix.NFTA_CMP_DATA, unix.NFTA_DATA_VALUE))
+			}
+		}
+		isSource = isSourceOf(element, e)
+	}
+	return all
+}
+
+// isSourceOf tells whether an expression loads the source of packets.
+func isSourceOf(element, data []byte) bool {
+	if stringOf(element, unix.NFTA_EXPR_NAME) != "payload" || numberOf(data, unix.NFTA_PAYLOAD_BASE) != unix.NFT_PAYLOAD_NETWORK_HEADER {
+		return false
+	}
+	offset, length := numberOf(data, unix.NFTA_PAYLOAD_OFFSET), numberOf(data, unix.NFTA_PAYLOAD_LEN)
+	return offset == 12 && length == 4 || offset == 8 && length == 16
 }
 
 // WithMark returns what recognizes a rule that has a mark as its value and as its mask.

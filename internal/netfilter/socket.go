@@ -207,10 +207,8 @@ func (s *Socket) Generation() (uint32, error) {
 		return 0, err
 	}
 	for _, reply := range replies {
-		for kind, value := range attributes(reply.Data[min(nfgenmsgSize, len(reply.Data)):]) {
-			if kind == unix.NFTA_GEN_ID && len(value) == 4 {
-				return binary.BigEndian.Uint32(value), nil
-			}
+		if number := numberOf(reply.Data[min(nfgenmsgSize, len(reply.Data)):], unix.NFTA_GEN_ID); number != 0 {
+			return number, nil
 		}
 	}
 	return 0, errors.New("nftables reports no generation")

@@ -41,6 +41,13 @@ type Rule struct {
 	Text string
 }
 
+var families = map[string]nftables.TableFamily{
+	"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet, "bridge": nftables.TableFamilyBridge,
+}
+
+// NamedTable returns a table without chains. The family is "ip", "ip6", "inet" or "bridge".
+func NamedTable(family, name string) *Table { return &Table{Family: families[family], Name: name} }
+
 // key identifies the table of this network namespace.
 func (t *Table) key() string { return string(rune(t.Family)) + t.Name }
 

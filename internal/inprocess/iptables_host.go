@@ -63,7 +63,7 @@ func (h *iptablesHost) names(r *iptablesRules) bool {
 	table := h.nftablesTable(r.table)
 	for _, chain := range chainsOf(r.rules) {
 		rules, err := h.socket.List(table, chain)
-		if err != nil || slices.ContainsFunc(rules, netfilter.Containing(ipBytes(r.address))) {
+		if err != nil || slices.ContainsFunc(rules, netfilter.Containing(netfilter.IPBytes(r.address))) {
 			return true
 		}
 	}

@@ -28,18 +28,18 @@ var loopbackGuard = &netfilter.Table{
 		Name: guardChain,
 		Hook: &netfilter.Hook{Number: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Filters: true},
 		Rules: []netfilter.Rule{
-			{Chain: guardChain, Exprs: statement(
+			{Chain: guardChain, Exprs: netfilter.Statement(
 				elsewhereMatch(),
-				destinationMatch(expr.CmpOpEq, loopback),
-				sourceMatch(expr.CmpOpEq, loopback),
+				netfilter.DestinationMatch(expr.CmpOpEq, loopback),
+				netfilter.SourceMatch(expr.CmpOpEq, loopback),
 				sourceLinkMatch(),
-				verdict(expr.VerdictReturn, ""),
+				netfilter.Verdict(expr.VerdictReturn, ""),
 			)},
-			{Chain: guardChain, Exprs: statement(
+			{Chain: guardChain, Exprs: netfilter.Statement(
 				elsewhereMatch(),
-				destinationMatch(expr.CmpOpEq, loopback),
+				netfilter.DestinationMatch(expr.CmpOpEq, loopback),
 				foreignAddressMatch(),
-				verdict(expr.VerdictDrop, ""),
+				netfilter.Verdict(expr.VerdictDrop, ""),
 			)},
 		},
 	}},
@@ -51,27 +51,22 @@ var loopback = net.IPNet{IP: net.IPv4(127, 0, 0, 0), Mask: net.CIDRMask(8, 32)}
 
 // elsewhereMatch compares the link by which packets came with lo.
 func elsewhereMatch() []expr.Any {
-	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, "lo")
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: name},
-	}
+	return netfilter.LinkMatch(expr.MetaKeyIIFNAME, expr.CmpOpNeq, "lo")
 }
 
 // sourceLinkMatch tells whether the host sends to the packet's source by the link by which it came.
 func sourceLinkMatch() []expr.Any {
 	return []expr.Any{
-		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{1, 0, 0, 0}},
+		&expr.Fib{Register: netfilter.Register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: netfilter.Register, Data: []byte{1, 0, 0, 0}},
 	}
 }
 
 // foreignAddressMatch tells whether the link by which the packet came lacks its destination.
 func foreignAddressMatch() []expr.Any {
 	return []expr.Any{
-		&expr.Fib{Register: register, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+		&expr.Fib{Register: netfilter.Register, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: netfilter.Register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
 }
 

@@ -31,14 +31,14 @@ var masqueradeTable = &netfilter.Table{
 		Rules: []netfilter.Rule{
 			{Chain: "postrouting", Exprs: returnMulticast(net.IPv4(224, 0, 0, 0), net.CIDRMask(4, 32))},
 			{Chain: "postrouting", Exprs: returnMulticast(net.ParseIP("ff00::"), net.CIDRMask(8, 128))},
-			{Chain: "postrouting", Exprs: verdict(expr.VerdictGoto, masqueradeChain)},
+			{Chain: "postrouting", Exprs: netfilter.Verdict(expr.VerdictGoto, masqueradeChain)},
 		},
 	}},
 }
 
 func returnMulticast(ip net.IP, mask net.IPMask) []expr.Any {
 	network := net.IPNet{IP: ip, Mask: mask}
-	return statement(familyMatch(ip), destinationMatch(expr.CmpOpEq, network), verdict(expr.VerdictReturn, ""))
+	return netfilter.Statement(netfilter.FamilyMatch(ip), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictReturn, ""))
 }
 
 // nftables returns the rules. They belong to the attachment by a hash in their comment.
@@ -55,10 +55,10 @@ func (m masquerade) nftables() *nftablesRules {
 			Chain:   masqueradeChain,
 			Comment: m.comment(hash),
 			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", nftablesFamily(network.IP), network.IP, masked(network)),
-			Exprs: statement(
-				familyMatch(network.IP),
-				sourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
-				destinationMatch(expr.CmpOpNeq, network),
+			Exprs: netfilter.Statement(
+				netfilter.FamilyMatch(network.IP),
+				netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
+				netfilter.DestinationMatch(expr.CmpOpNeq, network),
 				[]expr.Any{&expr.Masq{}},
 			),
 		})

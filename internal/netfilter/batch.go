@@ -4,6 +4,9 @@
 package netfilter
 
 import (
+	"net"
+	"slices"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
@@ -81,6 +84,60 @@ func (b *Batch) MakeTable(table *Table) error {
 		}
 	}
 	return nil
+}
+
+// ReplaceTable makes a table anew with all that it has, or only deletes the present one.
+func (b *Batch) ReplaceTable(t *Table, remove bool) {
+	b.addTable(t) // there is one to delete
+	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, []netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
+	if !remove {
+		b.newTable(t)
+	}
+}
+
+// newTable adds a table with all that it has.
+func (b *Batch) newTable(t *Table) {
+	b.addTable(t)
+	for i := range t.Sets {
+		b.addSet(t, &t.Sets[i], i+1)
+	}
+	for i := range t.Chains {
+		b.addChain(t, &t.Chains[i])
+		for _, rule := range t.Chains[i].Rules {
+			b.AddRule(t, rule)
+		}
+	}
+}
+
+// Datatypes of nft, with which it shows elements of sets.
+const (
+	typeIPAddr  = 7
+	typeIP6Addr = 8
+)
+
+// mostElements is how many a message has.
+const mostElements = 1000
+
+// addSet adds a set of addresses.
+func (b *Batch) addSet(t *Table, s *Set, id int) {
+	kind := typeIPAddr
+	if s.Length == net.IPv6len {
+		kind = typeIP6Addr
+	}
+	b.add(unix.NFT_MSG_NEWSET, netlink.Create, t.Family, []netlink.Attribute{
+		text(unix.NFTA_SET_TABLE, t.Name), text(unix.NFTA_SET_NAME, s.Name), number(unix.NFTA_SET_FLAGS, unix.NFT_SET_CONSTANT),
+		number(unix.NFTA_SET_KEY_TYPE, uint32(kind)), number(unix.NFTA_SET_KEY_LEN, uint32(s.Length)), number(unix.NFTA_SET_ID, uint32(id)),
+	})
+	for part := range slices.Chunk(s.Elements, mostElements) {
+		var elements []netlink.Attribute
+		for _, key := range part {
+			value := b.nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: key})
+			elements = append(elements, b.nested(unix.NFTA_LIST_ELEM, value))
+		}
+		b.add(unix.NFT_MSG_NEWSETELEM, netlink.Create, t.Family, []netlink.Attribute{
+			text(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name), text(unix.NFTA_SET_ELEM_LIST_SET, s.Name), b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements...),
+		})
+	}
 }
 
 func (b *Batch) addTable(t *Table) {

@@ -36,6 +36,14 @@ func (s *Socket) Chains(t *Table) (chains []string, err error) {
 	return chains, err
 }
 
+// Tables returns the names of the tables of a family.
+func (s *Socket) Tables(family nftables.TableFamily) (tables []string, err error) {
+	err = s.dump(unix.NFT_MSG_GETTABLE, family, func(payload []byte) {
+		tables = append(tables, stringOf(payload, unix.NFTA_TABLE_NAME))
+	})
+	return tables, err
+}
+
 // dump lists what there is of a family.
 func (s *Socket) dump(kind int, family nftables.TableFamily, visitor func(payload []byte)) error {
 	var replies []netlink.Message

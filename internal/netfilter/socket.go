@@ -70,13 +70,7 @@ func (s *Socket) send(b *Batch) error {
 // Accepts tells whether the kernel could make a table with its rules. It discards a batch that does not end.
 func (s *Socket) Accepts(t *Table) bool {
 	b := &Batch{}
-	b.addTable(t)
-	for i := range t.Chains {
-		b.addChain(t, &t.Chains[i])
-		for _, rule := range t.Chains[i].Rules {
-			b.AddRule(t, rule)
-		}
-	}
+	b.newTable(t)
 	return b.err == nil && s.execute(append([]netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...), len(b.messages)) == nil
 }
 

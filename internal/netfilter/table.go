@@ -13,7 +13,16 @@ import (
 type Table struct {
 	Family        nftables.TableFamily
 	Name, Comment string
+	Sets          []Set
 	Chains        []Chain
+}
+
+// Set is a set of addresses, which does not change.
+type Set struct {
+	Name string
+	// Length is that of each element, in bytes.
+	Length   int
+	Elements [][]byte
 }
 
 // Chain is a chain that all attachments share.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -208,7 +209,7 @@ func TestNewPlugin(t *testing.T) {
 	c := catalog{{name: "vendor", leaves: []*leak{{
 		kind: "vendor",
 		tables: []nftTable{{
-			family: "inet", name: "vendor", chains: []string{"marks"}, own: ownChains{own.prefix, []func(Owner) string{own.of}},
+			family: netfilter.INet, name: "vendor", chains: []string{"marks"}, own: ownChains{own.prefix, []func(Owner) string{own.of}},
 			comment: regexp.MustCompile(`^(?P<network>\w+)/(?P<id>\w+)$`),
 		}},
 		files: []filePattern{{

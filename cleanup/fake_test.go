@@ -90,22 +90,22 @@ func (f *fakeSystem) run(ctx context.Context, stdin, name string, _ ...string) (
 	return f.saved[strings.TrimSuffix(name, "-save")], err
 }
 
-func (f *fakeSystem) legacyTables(string) ([]byte, error) {
-	return []byte(f.legacy), f.errs["legacy tables"]
+func (f *fakeSystem) legacyTables(netfilter.Family) ([]string, error) {
+	return strings.Fields(f.legacy), f.errs["legacy tables"]
 }
 
-func (f *fakeSystem) legacyChains(_ context.Context, family string) ([]string, error) {
-	return f.chains["legacy "+family], f.errs["legacy chains"]
+func (f *fakeSystem) legacyChains(_ context.Context, family netfilter.Family) ([]string, error) {
+	return f.chains["legacy "+string(family)], f.errs["legacy chains"]
 }
 
-func (f *fakeSystem) nftChains(_ context.Context, family string) ([]string, error) {
-	return f.chains[family], f.errs["nft chains"]
+func (f *fakeSystem) nftChains(_ context.Context, family netfilter.Family) ([]string, error) {
+	return f.chains[string(family)], f.errs["nft chains"]
 }
 
 func (f *fakeSystem) searchRules(_ context.Context, searches []netfilter.RuleSearch) ([]bool, error) {
 	found := make([]bool, len(searches))
 	for i, s := range searches {
-		found[i] = slices.ContainsFunc(f.rules[s.Family+" "+s.Table+" "+s.Chain], func(rule string) bool {
+		found[i] = slices.ContainsFunc(f.rules[string(s.Family)+" "+s.Table+" "+s.Chain], func(rule string) bool {
 			return (s.Comment == nil || s.Comment(rule)) && (!s.Address.IsValid() || rule == s.Address.String())
 		})
 	}
@@ -154,7 +154,7 @@ func (t *fakeTable) add(chain, comment string) {
 }
 
 func (f *fakeSystem) listNFTables(_ context.Context, t nftTable) (rules []nftRule, chains []string, err error) {
-	table, ok := f.tables[t.family+" "+t.name]
+	table, ok := f.tables[string(t.family)+" "+t.name]
 	if !ok {
 		return nil, nil, f.errs["nft "+t.name]
 	}
@@ -163,7 +163,7 @@ func (f *fakeSystem) listNFTables(_ context.Context, t nftTable) (rules []nftRul
 }
 
 func (f *fakeSystem) removeNFTables(_ context.Context, t nftTable, objects []Object) error {
-	table := f.tables[t.family+" "+t.name]
+	table := f.tables[string(t.family)+" "+t.name]
 	var removed []string
 	for _, o := range objects {
 		removed = append(removed, o.nft.chain+" "+o.nft.comment)
@@ -186,12 +186,12 @@ func (f *fakeSystem) removeNFTables(_ context.Context, t nftTable, objects []Obj
 }
 
 // addTable makes a table of nftables with rules of the given comments.
-func (f *fakeSystem) addTable(family, table, chain string, comments ...string) *fakeTable {
+func (f *fakeSystem) addTable(family netfilter.Family, table, chain string, comments ...string) *fakeTable {
 	fake := &fakeTable{chains: []string{chain}}
 	for _, comment := range comments {
 		fake.add(chain, comment)
 	}
-	f.tables[family+" "+table] = fake
+	f.tables[string(family)+" "+table] = fake
 	return fake
 }
 

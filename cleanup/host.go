@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"time"
 
@@ -54,12 +53,12 @@ type programs interface {
 	installed(name string) bool
 	// run returns the standard output.
 	run(ctx context.Context, stdin, name string, args ...string) (string, error)
-	// legacyTables returns the kernel's list of legacy tables in use.
-	legacyTables(path string) ([]byte, error)
+	// legacyTables returns the legacy tables in use.
+	legacyTables(family netfilter.Family) ([]string, error)
 	// legacyChains and nftChains return what the kernel itself tells of a family: names of chains, those of
 	// nftables that have rules. There may be other words among them.
-	legacyChains(ctx context.Context, family string) ([]string, error)
-	nftChains(ctx context.Context, family string) ([]string, error)
+	legacyChains(ctx context.Context, family netfilter.Family) ([]string, error)
+	nftChains(ctx context.Context, family netfilter.Family) ([]string, error)
 	// searchRules tells which of the searches find something in nftables or in legacy tables.
 	searchRules(ctx context.Context, searches []netfilter.RuleSearch) (found []bool, err error)
 	// findSources returns those addresses that are sources of a zone of firewalld.
@@ -104,7 +103,7 @@ func (system) run(ctx context.Context, stdin, name string, args ...string) (stri
 	return netfilter.Runner{}.Run(ctx, stdin, name, args...)
 }
 
-func (system) legacyTables(path string) ([]byte, error) { return os.ReadFile(path) }
+func (system) legacyTables(f netfilter.Family) ([]string, error) { return netfilter.LegacyTables(f) }
 
 func (system) links(linkType string) ([]string, error) { return netns.Links(linkType) }
 

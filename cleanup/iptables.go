@@ -4,15 +4,11 @@
 package cleanup
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-
-	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -21,21 +17,20 @@ import (
 // nftables or in the legacy tables.
 type backend struct {
 	// name is that of the program, such as "ip6tables-nft".
-	name   string
-	family iptables.Protocol
-	// names is the kernel's list of legacy tables in use; empty for nftables.
-	names string
+	name     string
+	family   netfilter.Family
+	isLegacy bool
 }
 
 var backends = []backend{
-	{"iptables-nft", iptables.ProtocolIPv4, ""},
-	{"ip6tables-nft", iptables.ProtocolIPv6, ""},
-	{"iptables-legacy", iptables.ProtocolIPv4, "/proc/thread-self/net/ip_tables_names"},
-	{"ip6tables-legacy", iptables.ProtocolIPv6, "/proc/thread-self/net/ip6_tables_names"},
+	{"iptables-nft", netfilter.IPv4, false},
+	{"ip6tables-nft", netfilter.IPv6, false},
+	{"iptables-legacy", netfilter.IPv4, true},
+	{"ip6tables-legacy", netfilter.IPv6, true},
 }
 
 // onlyBackends are those of a distribution that has one kind of iptables.
-var onlyBackends = []backend{{"iptables", iptables.ProtocolIPv4, ""}, {"ip6tables", iptables.ProtocolIPv6, ""}}
+var onlyBackends = []backend{{"iptables", netfilter.IPv4, false}, {"ip6tables", netfilter.IPv6, false}}
 
 // installedBackends returns the backends that can be listed. Where a
 // distribution has only one kind of iptables, it has no name of its own.
@@ -65,14 +60,11 @@ func divided(p programs) (present, missing []backend) {
 // hasRules tells whether the backend can hold rules. To list legacy tables that
 // do not exist would create them.
 func (b backend) hasRules(p programs) (bool, error) {
-	if b.names == "" {
+	if !b.isLegacy {
 		return true, nil
 	}
-	names, err := p.legacyTables(b.names)
-	if errors.Is(err, fs.ErrNotExist) { // the kernel has none
-		return false, nil
-	}
-	return len(bytes.TrimSpace(names)) > 0, err
+	tables, err := p.legacyTables(b.family)
+	return len(tables) > 0, err
 }
 
 // Listing is the output of iptables-save for one of the kernel's places for rules.
@@ -106,7 +98,7 @@ func Listings(ctx context.Context) ([]Listing, error) {
 			errs = append(errs, fmt.Errorf("%s-save cannot show the table filter, as it has rules that were made with nft: move them to a table of their own", b.name))
 			continue
 		}
-		all = append(all, Listing{b.name, b.family == iptables.ProtocolIPv6, text})
+		all = append(all, Listing{b.name, b.family == netfilter.IPv6, text})
 	}
 	return all, errors.Join(errs...)
 }

@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/iptableslegacy"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
@@ -75,17 +74,13 @@ func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string)
 func (l *leak) searches(a state.Attachment) (all []netfilter.RuleSearch) {
 	owner := ownerOf(a.Network, a.ContainerID, a.Interface)
 	for _, p := range l.chains {
-		for _, family := range []string{"ip", "ip6"} {
+		for _, family := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
 			all = append(all, netfilter.RuleSearch{Family: family, Table: p.table, Chain: p.name.of(owner)})
 		}
 	}
 	for _, p := range l.rules {
 		for _, address := range resultAddresses(a.Result) {
-			family := "ip"
-			if address.Is6() {
-				family = "ip6"
-			}
-			all = append(all, netfilter.RuleSearch{Family: family, Table: p.table, Chain: p.chain, Address: address})
+			all = append(all, netfilter.RuleSearch{Family: netfilter.FamilyOf(address.AsSlice()), Table: p.table, Chain: p.chain, Address: address})
 		}
 	}
 	for _, t := range l.tables {
@@ -178,10 +173,10 @@ func (h *host) stillLeft(ctx context.Context, leftovers []state.Leftover) (failu
 func (system) searchRules(ctx context.Context, searches []netfilter.RuleSearch) ([]bool, error) {
 	found, err := netfilter.SearchRules(ctx, searches)
 	for i, s := range searches {
-		family, legacy := protocols[s.Family]
+		legacy := s.Family == netfilter.IPv4 || s.Family == netfilter.IPv6
 		if legacy && s.Comment == nil && !found[i] { // only nftables has comments of its own
 			var failed error
-			found[i], failed = iptableslegacy.Has(family, s.Table, s.Chain, s.Address)
+			found[i], failed = netfilter.HasLegacy(s.Family, s.Table, s.Chain, s.Address)
 			err = errors.Join(err, failed)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 // nftTable is a table that a plugin makes in nftables.
 type nftTable struct {
-	// family is "ip", "ip6", "inet" or "bridge".
-	family, name string
+	family netfilter.Family
+	name   string
 	// chains have rules of all allocations.
 	chains []string
 	// own are those that are made for one attachment. The rules that lead to them
@@ -87,7 +87,7 @@ func (system) listNFTables(ctx context.Context, t nftTable) (rules []nftRule, ch
 		return nil, nil, err
 	}
 	defer socket.Close() //nolint:errcheck // read only
-	table := netfilter.NamedTable(t.family, t.name)
+	table := &netfilter.Table{Family: t.family, Name: t.name}
 	for _, chain := range t.chains {
 		listed, err := socket.List(table, chain)
 		if err != nil {
@@ -158,7 +158,7 @@ func (system) removeNFTables(ctx context.Context, t nftTable, objects []Object) 
 		return err
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
-	table := netfilter.NamedTable(t.family, t.name)
+	table := &netfilter.Table{Family: t.family, Name: t.name}
 	return socket.Change(func(b *netfilter.Batch) error {
 		for _, o := range objects {
 			if err := o.nft.remove(b, table); err != nil {

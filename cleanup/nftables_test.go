@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -25,7 +26,7 @@ func TestRootNFTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer empty.Close()
-	vendor := nftTable{family: "inet", name: "vendor", chains: []string{"marks", "none"}, own: ownChains{prefix: "own-"}}
+	vendor := nftTable{family: netfilter.INet, name: "vendor", chains: []string{"marks", "none"}, own: ownChains{prefix: "own-"}}
 	err = empty.Do(func() error {
 		rules, chains, err := system{}.listNFTables(t.Context(), vendor)
 		if len(rules)+len(chains) > 0 || err != nil {

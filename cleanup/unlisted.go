@@ -9,9 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
-	"github.com/allocnet/allocnet/internal/iptableslegacy"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
@@ -24,14 +21,11 @@ const (
 
 // unlisted has an error if the kernel has wanted chains that the program cannot list, for a reason.
 func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) error {
-	family, list := "ip", h.programs.nftChains
-	if b.family == iptables.ProtocolIPv6 {
-		family = "ip6"
-	}
-	if b.names != "" {
+	list := h.programs.nftChains
+	if b.isLegacy {
 		list = h.programs.legacyChains
 	}
-	chains, err := list(ctx, family)
+	chains, err := list(ctx, b.family)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", b.name, why, err)
 	}
@@ -80,19 +74,14 @@ func (c catalog) ofUnknown(known []Owner) func(chain string) bool {
 	}
 }
 
-// protocols are the families that iptables-legacy has.
-var protocols = map[string]iptables.Protocol{
-	"ip": iptables.ProtocolIPv4, "ip6": iptables.ProtocolIPv6,
-}
-
-func (system) legacyChains(_ context.Context, family string) ([]string, error) {
-	tables, err := iptableslegacy.Tables(protocols[family])
+func (system) legacyChains(_ context.Context, family netfilter.Family) ([]string, error) {
+	tables, err := netfilter.LegacyTables(family)
 	if err != nil {
 		return nil, err
 	}
 	var words []string
 	for _, table := range tables {
-		entries, err := iptableslegacy.Read(protocols[family], table)
+		entries, err := netfilter.ReadLegacy(family, table)
 		if err != nil {
 			return nil, err
 		}
@@ -101,6 +90,6 @@ func (system) legacyChains(_ context.Context, family string) ([]string, error) {
 	return words, nil
 }
 
-func (system) nftChains(ctx context.Context, family string) ([]string, error) {
+func (system) nftChains(ctx context.Context, family netfilter.Family) ([]string, error) {
 	return netfilter.FilledChains(ctx, family)
 }

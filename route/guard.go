@@ -56,7 +56,7 @@ func (g *guard) table() *netfilter.Table {
 	if g.underlay == loopback { // the host announces its address, and is reached by any interface
 		input = nil
 	}
-	t := &netfilter.Table{Family: nftables.TableFamilyINet, Name: tablePrefix + g.device}
+	t := &netfilter.Table{Family: netfilter.INet, Name: tablePrefix + g.device}
 	for _, zero := range []net.IP{net.IPv4zero, net.IPv6zero} {
 		set := g.sourcesAs(zero)
 		t.Sets = append(t.Sets, set)
@@ -115,7 +115,7 @@ func guards() (map[string][][]string, error) {
 		return nil, err
 	}
 	defer socket.Close() //nolint:errcheck // read only
-	tables, err := socket.Tables(nftables.TableFamilyINet)
+	tables, err := socket.Tables(netfilter.INet)
 	all := map[string][][]string{}
 	for _, name := range tables {
 		device, ours := strings.CutPrefix(name, tablePrefix)

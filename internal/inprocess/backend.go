@@ -8,8 +8,6 @@ import (
 	"context"
 	"os/exec"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -34,7 +32,7 @@ func backend(ctx context.Context, configured *string, kind IPTables) string {
 // supportsIPTables tells whether iptables is usable. It is asked itself only if the answer
 // depends on modules that the kernel may load.
 func supportsIPTables(ctx context.Context, kind IPTables) bool {
-	if _, err := exec.LookPath(kind.program(iptables.ProtocolIPv4, "")); err != nil {
+	if _, err := exec.LookPath(kind.program(netfilter.IPv4, "")); err != nil {
 		return kind != "" // it was there, and has to be there to remove them
 	}
 	if cmp.Or(kind, CurrentIPTables()) == IPTablesNFT {

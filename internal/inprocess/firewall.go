@@ -13,7 +13,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -82,7 +81,7 @@ func (conf *firewallConfig) rules(result *current.Result) []*iptablesRules {
 		ip := address.Address.IP
 		network := hostNetwork(ip)
 		all = append(all, &iptablesRules{
-			family: familyOf(ip), table: "filter", address: ip,
+			family: netfilter.FamilyOf(ip), table: "filter", address: ip,
 			shared: []iptablesGroup{conf.forwardGroup()},
 			rules: []iptablesRule{
 				{chain: forwardChain, args: []string{"-d", network.String(), "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}},
@@ -128,7 +127,7 @@ func checkFirewall(c *call) error {
 }
 
 // checkFirewallFamily looks for the rules of one family, in one process if they exist.
-func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*iptablesRules) error {
+func checkFirewallFamily(ctx context.Context, family netfilter.Family, all []*iptablesRules) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.family != family })
 	h, t := &iptablesHost{ctx: ctx, family: family}, &iptablesTransaction{}
 	for _, r := range all {
@@ -202,6 +201,6 @@ func (conf *firewallConfig) policyComment() (string, error) {
 }
 
 // hasFamily tells whether a result has an address of a family.
-func hasFamily(result *current.Result, family iptables.Protocol) bool {
-	return slices.ContainsFunc(result.IPs, func(address *current.IPConfig) bool { return familyOf(address.Address.IP) == family })
+func hasFamily(result *current.Result, family netfilter.Family) bool {
+	return slices.ContainsFunc(result.IPs, func(address *current.IPConfig) bool { return netfilter.FamilyOf(address.Address.IP) == family })
 }

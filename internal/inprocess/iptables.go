@@ -10,14 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // iptablesRules are rules of one attachment in one table of one family.
 type iptablesRules struct {
-	family iptables.Protocol
+	family netfilter.Family
 	table  string
 	// shared are what all attachments use. They are made where they are missing, and stay.
 	shared []iptablesGroup
@@ -60,7 +58,7 @@ func (r *iptablesRules) add(rule iptablesRule) {
 	}
 }
 
-var iptablesFamilies = []iptables.Protocol{iptables.ProtocolIPv4, iptables.ProtocolIPv6}
+var iptablesFamilies = []netfilter.Family{netfilter.IPv4, netfilter.IPv6}
 
 // iptablesTables are the tables that the plugins use, in the order of transactions.
 var iptablesTables = []string{"filter", "nat"}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -20,7 +18,7 @@ import (
 // of thousands of rules compared without a process for each, whatever the version and backend.
 type canonicalRules struct {
 	kind   IPTables
-	family iptables.Protocol
+	family netfilter.Family
 	// chains have the number of the chain that a rule of a table is in.
 	chains  map[string]int
 	listing iptablesListing
@@ -30,7 +28,7 @@ type canonicalRules struct {
 var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
 
 // canonical returns the lines of all rules of the changes.
-func canonical(ctx context.Context, kind IPTables, family iptables.Protocol, all []*iptablesRules) (*canonicalRules, error) {
+func canonical(ctx context.Context, kind IPTables, family netfilter.Family, all []*iptablesRules) (*canonicalRules, error) {
 	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}
 	text := c.text(all)
 	empty, err := netns.New()

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
@@ -58,7 +57,7 @@ func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err
 			return err
 		}
 		defer socket.Close()
-		seen = (&iptablesHost{ctx: t.Context(), nft: true, socket: socket, family: iptables.ProtocolIPv4}).hasShared(r)
+		seen = (&iptablesHost{ctx: t.Context(), nft: true, socket: socket, family: netfilter.IPv4}).hasShared(r)
 		return nil
 	})
 	return seen, err

@@ -11,9 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-	"github.com/google/nftables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -22,7 +19,7 @@ type iptablesHost struct {
 	ctx context.Context
 	// holds are inherited by programs.
 	holds  []*os.File
-	family iptables.Protocol
+	family netfilter.Family
 	// kind is which program has made the rules. Empty: that of the host.
 	kind IPTables
 	// socket is nil if there is no connection.
@@ -72,10 +69,7 @@ func (h *iptablesHost) names(r *iptablesRules) bool {
 
 // nftablesTable returns the table that iptables-nft has for one of iptables.
 func (h *iptablesHost) nftablesTable(name string) *netfilter.Table {
-	if h.family == iptables.ProtocolIPv6 {
-		return &netfilter.Table{Family: nftables.TableFamilyIPv6, Name: name}
-	}
-	return &netfilter.Table{Family: nftables.TableFamilyIPv4, Name: name}
+	return &netfilter.Table{Family: h.family, Name: name}
 }
 
 // namesSlowly asks iptables for the rules.

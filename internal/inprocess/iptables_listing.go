@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -19,7 +17,7 @@ type iptablesListing map[string]map[string][]string
 
 // listIPTables lists all rules of a family in this network namespace, but for the tables that iptables cannot
 // list, which it names.
-func listIPTables(ctx context.Context, kind IPTables, family iptables.Protocol) (listing iptablesListing, unlisted []string, err error) {
+func listIPTables(ctx context.Context, kind IPTables, family netfilter.Family) (listing iptablesListing, unlisted []string, err error) {
 	text, err := netfilter.Runner{}.Run(ctx, "", kind.program(family, "-save"))
 	return listed(text), netfilter.Unlisted(text), err
 }

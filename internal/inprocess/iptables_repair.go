@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -25,7 +23,7 @@ type ownedIPTables struct {
 }
 
 // iptables adds what is missing of a kind and a family: of all attachments together, else of each alone.
-func (m *missingRules) iptables(kind IPTables, family iptables.Protocol) error {
+func (m *missingRules) iptables(kind IPTables, family netfilter.Family) error {
 	var all []ownedIPTables
 	for _, c := range m.all {
 		for _, r := range c.rules {
@@ -98,7 +96,7 @@ func (m *missingRules) checkUnlisted(r ownedIPTables) {
 }
 
 func (r *iptablesRules) unlistedError() error {
-	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", programOf(r.family), r.table)
+	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", r.family.Program(), r.table)
 }
 
 // iptablesAddition is what is to be added to a table.
@@ -153,7 +151,7 @@ func (a *iptablesAddition) missingOf(rules []iptablesRule) []string {
 }
 
 func (a *iptablesAddition) chainText(chain string) string {
-	return fmt.Sprintf("chain %s of table %s of %s", chain, a.table, programOf(a.lines.family))
+	return fmt.Sprintf("chain %s of table %s of %s", chain, a.table, a.lines.family.Program())
 }
 
 // split returns the rules of the attachment's own chain, and those in chains of others.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/coreos/go-iptables/iptables"
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -176,7 +175,7 @@ func TestTransactionOfExistingRules(t *testing.T) {
 }
 
 func TestFamilies(t *testing.T) {
-	var families []iptables.Protocol
+	var families []netfilter.Family
 	for _, r := range testMasquerade(t) {
 		families = append(families, r.family)
 	}

@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/allocnet/allocnet/internal/iptableslegacy"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // lacksLegacyChain tells whether it is certain that iptables-legacy has no such chain. Only a host
@@ -19,13 +19,13 @@ func (h *iptablesHost) lacksLegacyChain(table, chain string) bool {
 	if !h.missing {
 		return false
 	}
-	entries, err := iptableslegacy.Read(h.family, table)
+	entries, err := netfilter.ReadLegacy(h.family, table)
 	return err == nil && !bytes.Contains(entries, append([]byte(chain), 0))
 }
 
 // lacksLegacyTable tells whether iptables-legacy has not made a table in this network
 // namespace.
 func (h *iptablesHost) lacksLegacyTable(table string) bool {
-	tables, err := iptableslegacy.Tables(h.family)
+	tables, err := netfilter.LegacyTables(h.family)
 	return err == nil && !slices.Contains(tables, table)
 }

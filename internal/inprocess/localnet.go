@@ -23,7 +23,7 @@ import (
 // that has the destination goes on, and what goes from one such link to another. Whatever the backend of a network is, the
 // table stays as route_localnet does.
 var loopbackGuard = &netfilter.Table{
-	Family: nftables.TableFamilyIPv4, Name: "allocnet_loopback", Comment: "nothing from elsewhere to 127.0.0.0/8",
+	Family: netfilter.IPv4, Name: "allocnet_loopback", Comment: "nothing from elsewhere to 127.0.0.0/8",
 	Chains: []netfilter.Chain{{
 		Name: guardChain,
 		Hook: &netfilter.Hook{Number: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Filters: true},

@@ -19,7 +19,7 @@ const masqueradeChain = "masq_checks"
 
 // masqueradeTable is the table of the reference plugins that masquerade.
 var masqueradeTable = &netfilter.Table{
-	Family:  nftables.TableFamilyINet,
+	Family:  netfilter.INet,
 	Name:    "cni_plugins_masquerade",
 	Comment: "Masquerading for plugins from github.com/containernetworking/plugins",
 	Chains: []netfilter.Chain{{
@@ -54,7 +54,7 @@ func (m masquerade) nftables() *nftablesRules {
 		r.rules = append(r.rules, netfilter.Rule{
 			Chain:   masqueradeChain,
 			Comment: m.comment(hash),
-			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", nftablesFamily(network.IP), network.IP, masked(network)),
+			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", netfilter.FamilyOf(network.IP), network.IP, masked(network)),
 			Exprs: netfilter.Statement(
 				netfilter.FamilyMatch(network.IP),
 				netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),

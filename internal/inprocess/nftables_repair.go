@@ -68,7 +68,7 @@ func (r *nftablesRules) missing(l *netfilter.Listings) ([]string, error) {
 	var missing []string
 	lack := func(chain string, count int) {
 		if count > 0 {
-			missing = append(missing, fmt.Sprintf("nftables: %s in chain %s of table %s %s", counted(count), chain, r.table.FamilyName(), r.table.Name))
+			missing = append(missing, fmt.Sprintf("nftables: %s in chain %s of table %s %s", counted(count), chain, r.table.Family, r.table.Name))
 		}
 	}
 	for _, chain := range r.table.Chains {

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/utils"
-	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -27,13 +26,6 @@ const (
 
 // maxPorts is how many ports a rule of multiport may have.
 const maxPorts = 15
-
-func familyOf(ip net.IP) iptables.Protocol {
-	if isIPv4(ip) {
-		return iptables.ProtocolIPv4
-	}
-	return iptables.ProtocolIPv6
-}
 
 // iptables returns the rules that publish the ports of one address.
 func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
@@ -118,7 +110,7 @@ func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, add
 // mappings, whatever their host IP.
 func (conf *portmapConfig) iptablesCalls(ip net.IP) *iptablesRules {
 	r := &iptablesRules{
-		family: familyOf(ip), table: "nat",
+		family: netfilter.FamilyOf(ip), table: "nat",
 		chain:   utils.MustFormatChainNameWithPrefix(conf.network, conf.containerID, "DN-"),
 		comment: truncateComment(fmt.Sprintf(`dnat name: "%s" id: "%s"`, conf.network, conf.containerID)), //nolint:gocritic // %q would escape
 	}

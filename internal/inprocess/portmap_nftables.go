@@ -27,9 +27,9 @@ const (
 
 // hostportTable returns the table of published ports of one family.
 func hostportTable(ip net.IP, snat bool) *netfilter.Table {
-	table := &netfilter.Table{Family: nftables.TableFamilyIPv6, Name: "cni_hostport", Comment: "CNI portmap plugin"}
+	table := &netfilter.Table{Family: netfilter.IPv6, Name: "cni_hostport", Comment: "CNI portmap plugin"}
 	if isIPv4(ip) {
-		table.Family = nftables.TableFamilyIPv4
+		table.Family = netfilter.IPv4
 	}
 	table.Chains = []netfilter.Chain{
 		{Name: publishedChain},
@@ -97,7 +97,7 @@ func (conf *portmapConfig) hairpin(ip net.IP) []netfilter.Rule {
 	}
 	var all []netfilter.Rule
 	for _, source := range sources {
-		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", nftablesFamily(ip), source, ip)
+		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", netfilter.FamilyOf(ip), source, ip)
 		all = append(all, netfilter.Rule{Chain: hairpinChain, Comment: conf.containerID, Text: text, Exprs: netfilter.Statement(
 			netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(source)),
 			netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(ip)),
@@ -137,17 +137,9 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 func (m portMapping) nftablesText(target net.IP) string {
 	text := fmt.Sprintf("%s dport %d dnat to %s", m.Protocol, m.HostPort, net.JoinHostPort(target.String(), strconv.Itoa(m.ContainerPort)))
 	if m.bound() {
-		text = nftablesFamily(target) + " daddr " + m.HostIP + " " + text
+		text = string(netfilter.FamilyOf(target)) + " daddr " + m.HostIP + " " + text
 	}
 	return text
-}
-
-// nftablesFamily is what nft calls the header of packets to an address.
-func nftablesFamily(ip net.IP) string {
-	if isIPv4(ip) {
-		return "ip"
-	}
-	return "ip6"
 }
 
 // checkNFTables counts the rules of one address.

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -43,7 +41,7 @@ func ListRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	return list, err
 }
 
-func listIPTablesRules(ctx context.Context, family iptables.Protocol, c *Changes) ([]Rule, error) {
+func listIPTablesRules(ctx context.Context, family netfilter.Family, c *Changes) ([]Rule, error) {
 	var all []*iptablesRules
 	for _, r := range c.rules {
 		if r.iptables != nil && r.iptables.family == family {
@@ -68,19 +66,11 @@ func listIPTablesRules(ctx context.Context, family iptables.Protocol, c *Changes
 	for _, r := range all {
 		for _, rule := range r.rules {
 			for _, line := range lines.of(r.table, rule) {
-				list = append(list, Rule{programOf(family), r.table, rule.chain, line, host.has(r.table, rule.chain, []string{line})})
+				list = append(list, Rule{family.Program(), r.table, rule.chain, line, host.has(r.table, rule.chain, []string{line})})
 			}
 		}
 	}
 	return list, nil
-}
-
-// programOf is the program of the rules of a family.
-func programOf(family iptables.Protocol) string {
-	if family == iptables.ProtocolIPv6 {
-		return "ip6tables"
-	}
-	return "iptables"
 }
 
 func listNFTablesRules(ctx context.Context, c *Changes) ([]Rule, error) {
@@ -120,7 +110,7 @@ func (r *nftablesRules) list(l *netfilter.Listings) ([]Rule, error) {
 			return netfilter.SameRules([]netfilter.ListedRule{listed}, []netfilter.Rule{rule}, r.table.Family)
 		}
 		present := lacks <= 0 || slices.ContainsFunc(owned, same)
-		list = append(list, Rule{"nft", r.table.FamilyName() + " " + r.table.Name, rule.Chain, rule.Text, present})
+		list = append(list, Rule{"nft", string(r.table.Family) + " " + r.table.Name, rule.Chain, rule.Text, present})
 	}
 	return list, nil
 }

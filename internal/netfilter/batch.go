@@ -200,17 +200,17 @@ func (b *Batch) AddRule(t *Table, rule Rule) {
 	}, unix.NFTA_RULE_USERDATA, rule.Comment))
 }
 
-func (b *Batch) expressions(family nftables.TableFamily, exprs []expr.Any) []netlink.Attribute {
+func (b *Batch) expressions(family Family, exprs []expr.Any) []netlink.Attribute {
 	attrs := make([]netlink.Attribute, len(exprs))
 	for i, e := range exprs {
-		data, err := expr.Marshal(byte(family), e)
+		data, err := expr.Marshal(byte(numbers[family]), e)
 		b.fail(err)
 		attrs[i] = netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_LIST_ELEM, Data: data}
 	}
 	return attrs
 }
 
-func (b *Batch) add(kind int, flags netlink.HeaderFlags, family nftables.TableFamily, attrs []netlink.Attribute) {
+func (b *Batch) add(kind int, flags netlink.HeaderFlags, family Family, attrs []netlink.Attribute) {
 	data, err := netlink.MarshalAttributes(attrs)
 	b.fail(err)
 	b.messages = append(b.messages, message(kind, flags, family, data))
@@ -229,13 +229,13 @@ func (b *Batch) fail(err error) {
 	}
 }
 
-func message(kind int, flags netlink.HeaderFlags, family nftables.TableFamily, data []byte) netlink.Message {
+func message(kind int, flags netlink.HeaderFlags, family Family, data []byte) netlink.Message {
 	return netlink.Message{
 		Header: netlink.Header{
 			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
 			Flags: netlink.Request | flags,
 		},
-		Data: append([]byte{byte(family), unix.NFNETLINK_V0, 0, 0}, data...),
+		Data: append([]byte{byte(numbers[family]), unix.NFNETLINK_V0, 0, 0}, data...),
 	}
 }
 

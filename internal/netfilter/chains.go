@@ -7,20 +7,19 @@ import (
 	"context"
 	"errors"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// FilledChains returns the names of the chains of nftables that have rules, in all tables of a family, such as "ip" or
-// "inet", once for each rule. A kernel without nftables has none.
-func FilledChains(ctx context.Context, family string) (chains []string, err error) {
+// FilledChains returns the names of the chains of nftables that have rules, in all tables of a family, once
+// for each rule. A kernel without nftables has none.
+func FilledChains(ctx context.Context, family Family) (chains []string, err error) {
 	s, err := Dial(ctx)
 	if err != nil {
 		return nil, ignoreUnsupported(err)
 	}
 	defer s.Close() //nolint:errcheck // read only
-	err = s.dump(unix.NFT_MSG_GETRULE, families[family], func(payload []byte) {
+	err = s.dump(unix.NFT_MSG_GETRULE, family, func(payload []byte) {
 		chains = append(chains, stringOf(payload, unix.NFTA_RULE_CHAIN))
 	})
 	return chains, err
@@ -37,7 +36,7 @@ func (s *Socket) Chains(t *Table) (chains []string, err error) {
 }
 
 // Tables returns the names of the tables of a family.
-func (s *Socket) Tables(family nftables.TableFamily) (tables []string, err error) {
+func (s *Socket) Tables(family Family) (tables []string, err error) {
 	err = s.dump(unix.NFT_MSG_GETTABLE, family, func(payload []byte) {
 		tables = append(tables, stringOf(payload, unix.NFTA_TABLE_NAME))
 	})
@@ -45,7 +44,7 @@ func (s *Socket) Tables(family nftables.TableFamily) (tables []string, err error
 }
 
 // dump lists what there is of a family.
-func (s *Socket) dump(kind int, family nftables.TableFamily, visitor func(payload []byte)) error {
+func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) error {
 	var replies []netlink.Message
 	var err error
 	for range listAttempts { // a listing during a change ends with an error, and may leave some out

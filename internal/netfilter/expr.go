@@ -20,13 +20,9 @@ const (
 
 // FamilyMatch is what nft puts before a match of addresses in tables of family inet.
 func FamilyMatch(ip net.IP) []expr.Any {
-	family := byte(unix.NFPROTO_IPV6)
-	if ip.To4() != nil {
-		family = unix.NFPROTO_IPV4
-	}
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: Register},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: Register, Data: []byte{family}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: Register, Data: []byte{byte(numbers[FamilyOf(ip)])}},
 	}
 }
 
@@ -93,14 +89,10 @@ func LocalMatch() []expr.Any {
 
 // DNAT translates the destination.
 func DNAT(ip net.IP, port uint16) []expr.Any {
-	family := uint32(unix.NFPROTO_IPV6)
-	if ip.To4() != nil {
-		family = unix.NFPROTO_IPV4
-	}
 	return []expr.Any{
 		&expr.Immediate{Register: Register, Data: IPBytes(ip)},
 		&expr.Immediate{Register: secondRegister, Data: binaryutil.BigEndian.PutUint16(port)},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: family, RegAddrMin: Register, RegProtoMin: secondRegister, Specified: true},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(numbers[FamilyOf(ip)]), RegAddrMin: Register, RegProtoMin: secondRegister, Specified: true},
 	}
 }
 

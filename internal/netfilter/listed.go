@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"iter"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +57,7 @@ func (r ListedRule) Mentions(comment string) bool {
 }
 
 // SameRules tells whether a chain has exactly the rules.
-func SameRules(listed []ListedRule, rules []Rule, family nftables.TableFamily) bool {
+func SameRules(listed []ListedRule, rules []Rule, family Family) bool {
 	if len(listed) != len(rules) {
 		return false
 	}

@@ -7,13 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
 // testTable has a chain of three rules, of different forms.
-var testTable = &Table{Family: nftables.TableFamilyINet, Name: "t", Chains: []Chain{{Name: "c", Rules: []Rule{
+var testTable = &Table{Family: INet, Name: "t", Chains: []Chain{{Name: "c", Rules: []Rule{
 	{Chain: "c", Comment: "first", Exprs: []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: unix.NFT_REG_1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: []byte{unix.NFPROTO_IPV4}},
@@ -69,7 +68,7 @@ func TestSameRules(t *testing.T) {
 		{"another rule", []ListedRule{listed[0], listed[1], listed[1]}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := SameRules(c.listed, rules, nftables.TableFamilyINet); got != c.want {
+			if got := SameRules(c.listed, rules, INet); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
@@ -83,7 +82,7 @@ func FuzzListedRule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		rule := newListedRule(payload)
 		_ = rule.Comment()
-		if SameRules([]ListedRule{rule}, testTable.Chains[0].Rules, nftables.TableFamilyINet) {
+		if SameRules([]ListedRule{rule}, testTable.Chains[0].Rules, INet) {
 			t.Errorf("%q is three rules", payload)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 
 // RuleSearch is what is looked for in nftables of this network namespace: rules with a comment or an address, else the chain.
 type RuleSearch struct {
-	// Family is "ip", "ip6", "inet" or "bridge".
-	Family, Table, Chain string
+	Family       Family
+	Table, Chain string
 	// Comment recognizes that of a rule. Nil: any comment.
 	Comment func(comment string) bool
 	// Address is one that a rule compares with. Zero: none.
@@ -34,7 +34,7 @@ func SearchRules(ctx context.Context, searches []RuleSearch) (found []bool, err 
 	defer s.Close() //nolint:errcheck // read only
 	listings := s.Listings()
 	for i, search := range searches {
-		t := NamedTable(search.Family, search.Table)
+		t := &Table{Family: search.Family, Name: search.Table}
 		var failed error
 		if search.isOfChain() {
 			found[i], failed = s.HasChain(t, search.Chain)

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -196,7 +195,7 @@ func (s *Socket) receivePart(buffer []byte) ([]syscall.NetlinkMessage, error) {
 
 // Generation returns the number of the last change of nftables.
 func (s *Socket) Generation() (uint32, error) {
-	replies, err := s.Execute(message(unix.NFT_MSG_GETGEN, 0, nftables.TableFamilyUnspecified, nil))
+	replies, err := s.Execute(message(unix.NFT_MSG_GETGEN, 0, "", nil))
 	if err != nil {
 		return 0, err
 	}

@@ -11,7 +11,7 @@ import (
 // Table is a table that all attachments share. It is made where it is missing, and
 // stays.
 type Table struct {
-	Family        nftables.TableFamily
+	Family        Family
 	Name, Comment string
 	Sets          []Set
 	Chains        []Chain
@@ -50,23 +50,5 @@ type Rule struct {
 	Text string
 }
 
-var families = map[string]nftables.TableFamily{
-	"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet, "bridge": nftables.TableFamilyBridge,
-}
-
-// NamedTable returns a table without chains. The family is "ip", "ip6", "inet" or "bridge".
-func NamedTable(family, name string) *Table { return &Table{Family: families[family], Name: name} }
-
 // key identifies the table of this network namespace.
-func (t *Table) key() string { return string(rune(t.Family)) + t.Name }
-
-// FamilyName is what nft calls the family of the table.
-func (t *Table) FamilyName() string {
-	switch t.Family {
-	case nftables.TableFamilyINet:
-		return "inet"
-	case nftables.TableFamilyIPv6:
-		return "ip6"
-	}
-	return "ip"
-}
+func (t *Table) key() string { return string(t.Family) + " " + t.Name }

@@ -28,14 +28,14 @@ var loopbackGuard = &netfilter.Table{
 		Name: guardChain,
 		Hook: &netfilter.Hook{Number: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Filters: true},
 		Rules: []netfilter.Rule{
-			{Chain: guardChain, Exprs: netfilter.Statement(
+			{Chain: guardChain, Exprs: slices.Concat(
 				elsewhereMatch(),
 				netfilter.DestinationMatch(expr.CmpOpEq, loopback),
 				netfilter.SourceMatch(expr.CmpOpEq, loopback),
 				sourceLinkMatch(),
 				netfilter.Verdict(expr.VerdictReturn, ""),
 			)},
-			{Chain: guardChain, Exprs: netfilter.Statement(
+			{Chain: guardChain, Exprs: slices.Concat(
 				elsewhereMatch(),
 				netfilter.DestinationMatch(expr.CmpOpEq, loopback),
 				foreignAddressMatch(),

@@ -6,6 +6,7 @@ package inprocess
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/utils"
@@ -38,7 +39,7 @@ var masqueradeTable = &netfilter.Table{
 
 func returnMulticast(ip net.IP, mask net.IPMask) []expr.Any {
 	network := net.IPNet{IP: ip, Mask: mask}
-	return netfilter.Statement(netfilter.FamilyMatch(ip), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictReturn, ""))
+	return slices.Concat(netfilter.FamilyMatch(ip), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictReturn, ""))
 }
 
 // nftables returns the rules. They belong to the attachment by a hash in their comment.
@@ -55,7 +56,7 @@ func (m masquerade) nftables() *nftablesRules {
 			Chain:   masqueradeChain,
 			Comment: m.comment(hash),
 			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", netfilter.FamilyOf(network.IP), network.IP, masked(network)),
-			Exprs: netfilter.Statement(
+			Exprs: slices.Concat(
 				netfilter.FamilyMatch(network.IP),
 				netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
 				netfilter.DestinationMatch(expr.CmpOpNeq, network),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/google/nftables"
@@ -53,7 +54,7 @@ func hostportEntry(name string, number *nftables.ChainHook) netfilter.Chain {
 	return netfilter.Chain{
 		Name:  name,
 		Hook:  &netfilter.Hook{Number: number, Priority: nftables.ChainPriorityNATDest},
-		Rules: []netfilter.Rule{{Chain: name, Exprs: netfilter.Statement(netfilter.LocalMatch(), netfilter.Verdict(expr.VerdictJump, allHostportChain))}},
+		Rules: []netfilter.Rule{{Chain: name, Exprs: slices.Concat(netfilter.LocalMatch(), netfilter.Verdict(expr.VerdictJump, allHostportChain))}},
 	}
 }
 
@@ -98,7 +99,7 @@ func (conf *portmapConfig) hairpin(ip net.IP) []netfilter.Rule {
 	var all []netfilter.Rule
 	for _, source := range sources {
 		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", netfilter.FamilyOf(ip), source, ip)
-		all = append(all, netfilter.Rule{Chain: hairpinChain, Comment: conf.containerID, Text: text, Exprs: netfilter.Statement(
+		all = append(all, netfilter.Rule{Chain: hairpinChain, Comment: conf.containerID, Text: text, Exprs: slices.Concat(
 			netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(source)),
 			netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(ip)),
 			[]expr.Any{&expr.Masq{}},
@@ -122,7 +123,7 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 	if m.HostPort > 65535 || m.ContainerPort > 65535 {
 		return nil, fmt.Errorf("port %d or %d is out of range, the last one is 65535", m.HostPort, m.ContainerPort)
 	}
-	translation := netfilter.Statement(netfilter.PortMatch(protocol, uint16(m.HostPort)), netfilter.DNAT(target, uint16(m.ContainerPort)))
+	translation := slices.Concat(netfilter.PortMatch(protocol, uint16(m.HostPort)), netfilter.DNAT(target, uint16(m.ContainerPort)))
 	if !m.bound() {
 		return translation, nil
 	}
@@ -130,7 +131,7 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 	if hostIP == nil {
 		return nil, fmt.Errorf("host IP %q is not an address", m.HostIP)
 	}
-	return netfilter.Statement(netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil
+	return slices.Concat(netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil
 }
 
 // nftablesText is what nft prints for the rule that publishes a port.

@@ -166,10 +166,7 @@ func (b *Batch) addChain(t *Table, c *Chain) {
 
 // FlushChain removes all rules of a chain.
 func (b *Batch) FlushChain(t *Table, chain string) {
-	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, []netlink.Attribute{
-		text(unix.NFTA_RULE_TABLE, t.Name),
-		text(unix.NFTA_RULE_CHAIN, chain),
-	})
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain))
 }
 
 // DeleteChain deletes a chain that is empty by then.
@@ -184,20 +181,14 @@ func (b *Batch) DeleteChain(t *Table, chain string) {
 // been made anew meanwhile, as a reload of all rules does.
 func (b *Batch) DeleteRule(t *Table, chain string, rule ListedRule) {
 	b.isGuarded = true
-	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, []netlink.Attribute{
-		text(unix.NFTA_RULE_TABLE, t.Name),
-		text(unix.NFTA_RULE_CHAIN, chain),
-		{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule.Handle)},
-	})
+	handle := netlink.Attribute{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule.Handle)}
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handle))
 }
 
 // AddRule appends a rule to its chain.
 func (b *Batch) AddRule(t *Table, rule Rule) {
-	b.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, t.Family, withComment([]netlink.Attribute{
-		text(unix.NFTA_RULE_TABLE, t.Name),
-		text(unix.NFTA_RULE_CHAIN, rule.Chain),
-		b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(t.Family, rule.Exprs)...),
-	}, unix.NFTA_RULE_USERDATA, rule.Comment))
+	exprs := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(t.Family, rule.Exprs)...)
+	b.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, t.Family, withComment(t.chain(rule.Chain, exprs), unix.NFTA_RULE_USERDATA, rule.Comment))
 }
 
 func (b *Batch) expressions(family Family, exprs []expr.Any) []netlink.Attribute {

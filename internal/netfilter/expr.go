@@ -5,7 +5,6 @@ package netfilter
 
 import (
 	"net"
-	"slices"
 
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
@@ -100,9 +99,6 @@ func DNAT(ip net.IP, port uint16) []expr.Any {
 func Verdict(kind expr.VerdictKind, chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: kind, Chain: chain}}
 }
-
-// Statement joins the parts of a rule.
-func Statement(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
 
 // IPBytes returns the address in the length of its family.
 func IPBytes(ip net.IP) []byte {

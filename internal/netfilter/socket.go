@@ -141,10 +141,7 @@ func (s *Socket) HasRule(t *Table, chain string, wanted func(ListedRule) bool) b
 // visit calls a function for each rule of a chain until it returns false. After that the
 // connection has to be closed.
 func (s *Socket) visit(t *Table, chain string, visitor func(ListedRule) bool) error {
-	data, err := netlink.MarshalAttributes([]netlink.Attribute{
-		text(unix.NFTA_RULE_TABLE, t.Name),
-		text(unix.NFTA_RULE_CHAIN, chain),
-	})
+	data, err := netlink.MarshalAttributes(t.chain(chain))
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,11 @@ package netfilter
 import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
-// Table is a table that all attachments share. It is made where it is missing, and
-// stays.
+// Table is a table of nftables, with what it has to have.
 type Table struct {
 	Family        Family
 	Name, Comment string
@@ -25,7 +26,7 @@ type Set struct {
 	Elements [][]byte
 }
 
-// Chain is a chain that all attachments share.
+// Chain is one of a table.
 type Chain struct {
 	Name, Comment string
 	// Hook is where packets enter the chain; nil if only other chains lead to it.
@@ -48,6 +49,11 @@ type Rule struct {
 	Comment string
 	// Text is the rule in the language of nft. Empty: all attachments share it.
 	Text string
+}
+
+// chain are the attributes of a rule, or of all rules in a chain.
+func (t *Table) chain(name string, more ...netlink.Attribute) []netlink.Attribute {
+	return append([]netlink.Attribute{text(unix.NFTA_RULE_TABLE, t.Name), text(unix.NFTA_RULE_CHAIN, name)}, more...)
 }
 
 // key identifies the table of this network namespace.

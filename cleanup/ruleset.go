@@ -45,15 +45,11 @@ func parseRules(text string, mentions []string) ruleset {
 		switch {
 		case line.Policy != "":
 			s.chains = append(s.chains, chainName{line.Table, line.Chain})
-		case containsAny(line.Rule, mentions):
+		case slices.ContainsFunc(mentions, func(text string) bool { return strings.Contains(line.Rule, text) }):
 			s.add(line)
 		}
 	}
 	return s
-}
-
-func containsAny(line string, texts []string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) })
 }
 
 func (s *ruleset) add(line netfilter.Line) {

@@ -70,7 +70,7 @@ func (c *canonicalRules) add(t *netfilter.Transaction, table string, rule iptabl
 		return
 	}
 	c.chains[key] = len(c.chains)
-	if target := rule.target(); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
+	if target := netfilter.Option(rule.args, "-j"); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
 		targets[target] = true
 		t.Line("-N", target)
 	}
@@ -88,11 +88,6 @@ func ruleKey(table string, rule iptablesRule) string {
 // of returns the lines of a rule.
 func (c *canonicalRules) of(table string, rule iptablesRule) []string {
 	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
-}
-
-// target returns what the rule does with packets.
-func (r iptablesRule) target() string {
-	return netfilter.Option(r.args, "-j")
 }
 
 // everyRule returns the rules with those that are shared.

@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"os"
@@ -52,6 +53,20 @@ func (h *iptablesHost) lacksChain(table, chain string) bool {
 	return err == nil && !exists
 }
 
+// lacksLegacyChain tells whether it is certain that iptables-legacy has no such chain. Only a host
+// without the program has the kernel list the table: the program is asked otherwise.
+func (h *iptablesHost) lacksLegacyChain(table, chain string) bool {
+	tables, err := netfilter.LegacyTables(h.family)
+	if err == nil && !slices.Contains(tables, table) {
+		return true
+	}
+	if !h.missing {
+		return false
+	}
+	entries, err := netfilter.ReadLegacy(h.family, table)
+	return err == nil && !bytes.Contains(entries, append([]byte(chain), 0))
+}
+
 // names tells whether rules that are to be added may exist.
 func (h *iptablesHost) names(r *iptablesRules) bool {
 	if h.legacy || h.socket == nil {
@@ -81,4 +96,16 @@ func (h *iptablesHost) namesSlowly(r *iptablesRules) bool {
 		}
 	}
 	return false
+}
+
+// restore executes a transaction; an empty one is not executed.
+func (h *iptablesHost) restore(t *netfilter.Transaction) error {
+	return t.Restore(h.ctx, netfilter.Runner{Holds: h.holds}.Run, h.kind.program(h.family, ""))
+}
+
+// restoreTable executes the lines of one table.
+func (h *iptablesHost) restoreTable(t *netfilter.Transaction, table string) error {
+	whole := &netfilter.Transaction{}
+	whole.Table(table, t)
+	return h.restore(whole)
 }

@@ -36,7 +36,7 @@ func SearchRules(ctx context.Context, searches []RuleSearch) (found []bool, err 
 	for i, search := range searches {
 		t := &Table{Family: search.Family, Name: search.Table}
 		var failed error
-		if search.isOfChain() {
+		if search.Comment == nil && !search.Address.IsValid() { // the chain itself is looked for
 			found[i], failed = s.HasChain(t, search.Chain)
 		} else {
 			var rules []ListedRule
@@ -58,9 +58,6 @@ func (s RuleSearch) String() string {
 	}
 	return what
 }
-
-// isOfChain tells whether the chain itself is looked for.
-func (s RuleSearch) isOfChain() bool { return s.Comment == nil && !s.Address.IsValid() }
 
 func (s RuleSearch) finds(rule ListedRule) bool {
 	if s.Comment != nil && !s.Comment(rule.Comment()) {

@@ -32,8 +32,6 @@ type plan struct {
 	change, removal netfilter.Transaction
 }
 
-func (p *plan) isEmpty() bool { return p.change.String()+p.removal.String() == "" }
-
 // restore executes a plan, and returns whether that was done.
 func (r *round) restore(ctx context.Context, p *plan) bool {
 	done := true
@@ -65,7 +63,7 @@ func planAll(found Found, g Goal) (plans []*plan, left bool) {
 			want = nil
 		}
 		left = left || len(want) > 0
-		if p := t.plan(want); !p.isEmpty() {
+		if p := t.plan(want); p.change.String()+p.removal.String() != "" {
 			p.program = l.Program
 			plans = append(plans, p)
 		}

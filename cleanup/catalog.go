@@ -7,7 +7,7 @@ import (
 	"cmp"
 	"regexp"
 
-	"sigs.k8s.io/knftables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Kinds of objects, after the plugins that make them.
@@ -43,8 +43,8 @@ var catalogue = catalog{
 		kind:   Ports,
 		chains: []chainPattern{{table: "nat", name: hashedName{"CNI-DN-", 21}, comment: chainComment}},
 		tables: []nftTable{
-			{family: knftables.IPv4Family, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
-			{family: knftables.IPv6Family, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
+			{family: netfilter.IPv4, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
+			{family: netfilter.IPv6, name: "cni_hostport", chains: hostportChains, comment: containerIDComment},
 		},
 	}}},
 	{name: "firewall", zone: firewalldZone, leaves: []*leak{{
@@ -79,7 +79,7 @@ var masquerade = &leak{
 	kind:   Masquerade,
 	chains: []chainPattern{{table: "nat", name: hashedName{"CNI-", 24}, comment: chainComment}},
 	tables: []nftTable{{
-		family: knftables.InetFamily, name: "cni_plugins_masquerade", chains: []string{"masq_checks"},
+		family: netfilter.INet, name: "cni_plugins_masquerade", chains: []string{"masq_checks"},
 		comment: regexp.MustCompile(`^(?P<key>[0-9a-f]{16}-[0-9a-f]{16})(?:, net: (?P<network>` + name + `), if: (?P<interface>[^\s/]+), id: (?P<id>` + name + `)$)?`),
 		key:     instance,
 	}},
@@ -89,7 +89,7 @@ var masquerade = &leak{
 var spoofCheck = &leak{
 	kind: SpoofCheck,
 	tables: []nftTable{{
-		family: knftables.BridgeFamily, name: "nat", chains: []string{"PREROUTING"},
+		family: netfilter.Bridge, name: "nat", chains: []string{"PREROUTING"},
 		own: ownChains{"cni-br-iface-", []func(Owner) string{
 			func(o Owner) string { return "cni-br-iface-" + instanceID(o) },
 			func(o Owner) string { return "cni-br-iface-" + instanceID(o) + "-mac" },

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/knftables"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -182,15 +182,11 @@ func TestCatalogueNftables(t *testing.T) {
 	eth0 := func(id string) string {
 		return instance(ownerOf("web", id, "eth0")) + ", net: web, if: eth0, id: " + id
 	}
-	masq := f.addTable(t, knftables.InetFamily, "cni_plugins_masquerade", "masq_checks", eth0("a1"), eth0("a2"))
-	ports := f.addTable(t, knftables.IPv6Family, "cni_hostport", "hostports", "a1", "a2", "not an ID")
-	spoof := f.addTable(t, knftables.BridgeFamily, "nat", "PREROUTING", "macspoofchk-a1-eth0", "macspoofchk-a2-eth0", "of another program")
-	tx := spoof.NewTransaction()
+	masq := f.addTable("inet", "cni_plugins_masquerade", "masq_checks", eth0("a1"), eth0("a2"))
+	ports := f.addTable("ip6", "cni_hostport", "hostports", "a1", "a2", "not an ID")
+	spoof := f.addTable("bridge", "nat", "PREROUTING", "macspoofchk-a1-eth0", "macspoofchk-a2-eth0", "of another program")
 	for _, chain := range []string{"cni-br-iface-a1-eth0", "cni-br-iface-a1-eth0-mac", "cni-br-iface-a2-eth0"} {
-		tx.Add(&knftables.Chain{Name: chain})
-	}
-	if err := spoof.Run(t.Context(), tx); err != nil {
-		t.Fatal(err)
+		spoof.add(chain, "")
 	}
 	c := Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
 	for range 2 { // the second finds nothing to do
@@ -198,8 +194,8 @@ func TestCatalogueNftables(t *testing.T) {
 			t.Fatal(errs[0])
 		}
 	}
-	for _, fake := range []*knftables.Fake{masq, ports, spoof} {
-		if rules := fake.Dump(); strings.Contains(rules, "a1") || !strings.Contains(rules, "a2") {
+	for _, fake := range []*fakeTable{masq, ports, spoof} {
+		if rules := fake.String(); strings.Contains(rules, "a1") || !strings.Contains(rules, "a2") {
 			t.Errorf("the rules are\n%s\nwant those of a2 only", rules)
 		}
 	}
@@ -213,7 +209,7 @@ func TestNewPlugin(t *testing.T) {
 	c := catalog{{name: "vendor", leaves: []*leak{{
 		kind: "vendor",
 		tables: []nftTable{{
-			family: knftables.InetFamily, name: "vendor", chains: []string{"marks"}, own: ownChains{own.prefix, []func(Owner) string{own.of}},
+			family: netfilter.INet, name: "vendor", chains: []string{"marks"}, own: ownChains{own.prefix, []func(Owner) string{own.of}},
 			comment: regexp.MustCompile(`^(?P<network>\w+)/(?P<id>\w+)$`),
 		}},
 		files: []filePattern{{
@@ -222,16 +218,11 @@ func TestNewPlugin(t *testing.T) {
 			key: func(o Owner) string { return o.ContainerID + ".conf" },
 		}},
 	}}}}
-	rules := f.addTable(t, knftables.InetFamily, "vendor", "marks")
-	tx := rules.NewTransaction()
+	rules := f.addTable("inet", "vendor", "marks")
 	for _, o := range []Owner{a1, a2} {
-		tx.Add(&knftables.Chain{Name: own.of(o)})
-		tx.Add(&knftables.Rule{Chain: own.of(o), Rule: "accept"})
-		tx.Add(&knftables.Rule{Chain: "marks", Rule: "jump " + own.of(o), Comment: knftables.PtrTo(o.Network + "/" + o.ContainerID)})
+		rules.add(own.of(o), "rule")
+		rules.add("marks", o.Network+"/"+o.ContainerID)
 		writeFile(t, filepath.Join(root, o.ContainerID+".conf"), "")
-	}
-	if err := rules.Run(t.Context(), tx); err != nil {
-		t.Fatal(err)
 	}
 	l := leftover(`{"type": "vendor"}`)
 	l.Suspects[0].DelErr = errFake
@@ -239,7 +230,7 @@ func TestNewPlugin(t *testing.T) {
 	if errs := cleaner.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil || !cleaner.Covers(l.Suspects[0].Attachment) {
 		t.Errorf("%v, want the plugin covered", errs[0])
 	}
-	if left := rules.Dump(); strings.Contains(left, own.of(a1)) || !strings.Contains(left, "chain inet vendor "+own.of(a2)) {
+	if left := rules.String(); strings.Contains(left, own.of(a1)) || strings.Contains(left, "/a1") || !strings.Contains(left, own.of(a2)) {
 		t.Errorf("the table has\n%s\nwant nothing of a1", left)
 	}
 	if exists(filepath.Join(root, "a1.conf")) || !exists(filepath.Join(root, "a2.conf")) {

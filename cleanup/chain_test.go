@@ -102,7 +102,7 @@ func TestTransaction(t *testing.T) {
 			}
 		}
 	}
-	got := string(transaction(own))
+	got := transaction(own).String()
 	want := `*filter
 -D CNI-FORWARD -s 10.0.0.2/32 -j ACCEPT
 -D CNI-FORWARD -d 10.0.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
@@ -129,7 +129,7 @@ func TestInstanceOwner(t *testing.T) {
 		instance(o) + ", net: web, if: eth0, id: a2": {}, // forged
 		instance(o) + ", net: web, if: et":           {}, // truncated
 	} {
-		if got := table.object(Masquerade, nftRule{Chain: "masq_checks", Comment: comment, Handle: 1}); got.Owner != want || got.key != instance(o) {
+		if got := table.object(Masquerade, nftRule{chain: "masq_checks", comment: comment, handle: 1}); got.Owner != want || got.key != instance(o) {
 			t.Errorf("%q is of %+v by %q, want %+v", comment, got.Owner, got.key, want)
 		}
 	}
@@ -177,7 +177,7 @@ func requireListed(t *testing.T, text string, o Object) {
 	} else if o.Owner.Allocation != "" && o.key != masqueradeChain(o.Owner) && o.key != portChain(o.Owner) {
 		t.Errorf("%+v has the chain of another", o)
 	}
-	for line := range strings.Lines(string(transaction([]Object{o}))) {
+	for line := range strings.Lines(transaction([]Object{o}).String()) {
 		if rule, ok := strings.CutPrefix(line, "-D"); ok && !strings.Contains(text, "-A"+strings.TrimSuffix(rule, "\n")) {
 			t.Errorf("%q was not listed", line)
 		}

@@ -5,12 +5,10 @@ package cleanup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,9 +16,9 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -31,14 +29,16 @@ type fakeSystem struct {
 	saved map[string]string
 	// errs are the errors of calls, by the name that calls have.
 	errs map[string]error
+	// refuse is whether a transaction fails. Nil: none does.
+	refuse func(text string) bool
 	// legacy is the kernel's list of legacy tables.
 	legacy string
-	// chains are those that the kernel tells, by "legacy", or family and table of nftables.
+	// chains are those that the kernel tells, by "legacy" and family, or family of nftables.
 	chains map[string][]string
 	// rules are those that searchRules finds, by family, table and chain: their comments or addresses.
 	rules     map[string][]string
 	sources   []inprocess.Source
-	tables    map[string]*knftables.Fake
+	tables    map[string]*fakeTable
 	linkTypes map[string]string
 	// macs are those of links; one that is not there has any.
 	macs       map[string]string
@@ -50,7 +50,7 @@ type fakeSystem struct {
 
 func newFakeSystem() *fakeSystem {
 	return &fakeSystem{
-		saved: map[string]string{}, errs: map[string]error{}, tables: map[string]*knftables.Fake{},
+		saved: map[string]string{}, errs: map[string]error{}, tables: map[string]*fakeTable{},
 		linkTypes: map[string]string{}, namespaced: map[string]*fakeNamespace{},
 	}
 }
@@ -71,9 +71,6 @@ func (f *fakeSystem) made(call string) bool {
 }
 
 func (f *fakeSystem) installed(name string) bool {
-	if name == "nft" {
-		return len(f.tables) > 0
-	}
 	_, ok := f.saved[name]
 	return ok
 }
@@ -81,37 +78,34 @@ func (f *fakeSystem) installed(name string) bool {
 // errHangs has a program run until its context ends.
 var errHangs = errors.New("it hangs")
 
-func (f *fakeSystem) run(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
-	err := f.call(name, string(stdin))
-	if name == "nft" {
-		if failed := f.errs["nft "+args[5]]; failed != nil {
-			return "", failed
-		}
-		return f.listTable(ctx, args[4], args[5])
-	}
+func (f *fakeSystem) run(ctx context.Context, stdin, name string, _ ...string) (string, error) {
+	err := f.call(name, stdin)
 	if errors.Is(err, errHangs) {
 		<-ctx.Done()
 		return "", context.Cause(ctx)
 	}
+	if strings.HasSuffix(name, "-restore") && f.refuse != nil && f.refuse(stdin) {
+		err = errFake
+	}
 	return f.saved[strings.TrimSuffix(name, "-save")], err
 }
 
-func (f *fakeSystem) legacyTables(string) ([]byte, error) {
-	return []byte(f.legacy), f.errs["legacy tables"]
+func (f *fakeSystem) legacyTables(netfilter.Family) ([]string, error) {
+	return strings.Fields(f.legacy), f.errs["legacy tables"]
 }
 
-func (f *fakeSystem) legacyChains(_ context.Context, family knftables.Family, _ string) ([]string, error) {
+func (f *fakeSystem) legacyChains(_ context.Context, family netfilter.Family) ([]string, error) {
 	return f.chains["legacy "+string(family)], f.errs["legacy chains"]
 }
 
-func (f *fakeSystem) nftChains(_ context.Context, family knftables.Family, table string) ([]string, error) {
-	return f.chains[strings.TrimSpace(string(family)+" "+table)], f.errs["nft chains"]
+func (f *fakeSystem) nftChains(_ context.Context, family netfilter.Family) ([]string, error) {
+	return f.chains[string(family)], f.errs["nft chains"]
 }
 
-func (f *fakeSystem) searchRules(_ context.Context, searches []inprocess.RuleSearch) ([]bool, error) {
+func (f *fakeSystem) searchRules(_ context.Context, searches []netfilter.RuleSearch) ([]bool, error) {
 	found := make([]bool, len(searches))
 	for i, s := range searches {
-		found[i] = slices.ContainsFunc(f.rules[s.Family+" "+s.Table+" "+s.Chain], func(rule string) bool {
+		found[i] = slices.ContainsFunc(f.rules[string(s.Family)+" "+s.Table+" "+s.Chain], func(rule string) bool {
 			return (s.Comment == nil || s.Comment(rule)) && (!s.Address.IsValid() || rule == s.Address.String())
 		})
 	}
@@ -135,65 +129,69 @@ func (f *fakeSystem) removeSource(_ context.Context, removed inprocess.Source) e
 	return nil
 }
 
-func (f *fakeSystem) iptables(b backend) (ruleRemover, error) { return f, f.errs["open "+b.name] }
-
-func (f *fakeSystem) DeleteIfExists(table, chain string, rule ...string) error {
-	return f.call("delete", table, chain, strings.Join(rule, " "))
+// fakeTable is one of nftables.
+type fakeTable struct {
+	chains []string
+	rules  []nftRule
 }
 
-func (f *fakeSystem) ChainExists(_, chain string) (bool, error) {
-	return !strings.HasSuffix(chain, "gone"), f.errs["exists"]
+// String has the names of chains and the comments of rules.
+func (t *fakeTable) String() string {
+	text := strings.Join(t.chains, " ")
+	for _, r := range t.rules {
+		text += " " + r.comment
+	}
+	return text
 }
 
-func (f *fakeSystem) ClearAndDeleteChain(table, chain string) error {
-	return f.call("clear", table, chain)
+func (t *fakeTable) add(chain, comment string) {
+	if !slices.Contains(t.chains, chain) {
+		t.chains = append(t.chains, chain)
+	}
+	if comment != "" {
+		t.rules = append(t.rules, nftRule{chain: chain, comment: comment, handle: uint64(len(t.rules) + 1)})
+	}
 }
 
-func (f *fakeSystem) nftables(family knftables.Family, table string) (knftables.Interface, error) {
-	fake, ok := f.tables[fmt.Sprintf("%s %s", family, table)]
+func (f *fakeSystem) listNFTables(_ context.Context, t nftTable) (rules []nftRule, chains []string, err error) {
+	table, ok := f.tables[string(t.family)+" "+t.name]
 	if !ok {
-		return nil, fmt.Errorf("nft: %w", exec.ErrNotFound)
+		return nil, nil, f.errs["nft "+t.name]
 	}
-	if err := f.errs["nft "+table]; err != nil {
-		return nil, err
-	}
-	return fake, nil
+	rules = slices.DeleteFunc(slices.Clone(table.rules), func(r nftRule) bool { return !slices.Contains(t.chains, r.chain) })
+	return rules, table.chains, f.errs["nft "+t.name]
 }
 
-// listTable prints a table as nft does.
-func (f *fakeSystem) listTable(ctx context.Context, family, name string) (string, error) {
-	fake, ok := f.tables[family+" "+name]
-	if !ok {
-		return "", errors.New("nft: exit status 1: Error: No such file or directory")
+func (f *fakeSystem) removeNFTables(_ context.Context, t nftTable, objects []Object) error {
+	table := f.tables[string(t.family)+" "+t.name]
+	var removed []string
+	for _, o := range objects {
+		removed = append(removed, o.nft.chain+" "+o.nft.comment)
 	}
-	chains, err := fake.List(ctx, "chains")
-	items := []map[string]any{{"metainfo": map[string]any{"json_schema_version": 1}}}
-	for _, chain := range chains {
-		items = append(items, map[string]any{"chain": map[string]any{"name": chain}})
-		rules, failed := fake.ListRules(ctx, chain)
-		err = errors.Join(err, failed)
-		for _, r := range rules {
-			items = append(items, map[string]any{"rule": map[string]any{"chain": chain, "comment": r.Comment, "handle": r.Handle}})
+	if err := f.call("nft "+t.name, strings.Join(removed, "; ")); err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if f.refuse != nil && f.refuse(strings.Join(removed, "; ")) {
+			return errFake
+		}
+		table.rules = slices.DeleteFunc(table.rules, func(r nftRule) bool {
+			return r.chain == o.nft.chain && (o.nft.whole || r.handle == o.nft.handle)
+		})
+		if o.nft.whole {
+			table.chains = slices.DeleteFunc(table.chains, func(name string) bool { return name == o.nft.chain })
 		}
 	}
-	data, failed := json.Marshal(map[string]any{"nftables": items})
-	return string(data), errors.Join(err, failed)
+	return nil
 }
 
 // addTable makes a table of nftables with rules of the given comments.
-func (f *fakeSystem) addTable(t *testing.T, family knftables.Family, table, chain string, comments ...string) *knftables.Fake {
-	t.Helper()
-	fake := knftables.NewFake(family, table)
-	tx := fake.NewTransaction()
-	tx.Add(&knftables.Table{})
-	tx.Add(&knftables.Chain{Name: chain})
+func (f *fakeSystem) addTable(family netfilter.Family, table, chain string, comments ...string) *fakeTable {
+	fake := &fakeTable{chains: []string{chain}}
 	for _, comment := range comments {
-		tx.Add(&knftables.Rule{Chain: chain, Rule: "counter", Comment: &comment})
+		fake.add(chain, comment)
 	}
-	if err := fake.Run(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
-	f.tables[fmt.Sprintf("%s %s", family, table)] = fake
+	f.tables[string(family)+" "+table] = fake
 	return fake
 }
 

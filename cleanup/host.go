@@ -4,21 +4,16 @@
 package cleanup
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"strings"
 	"time"
 
-	"github.com/coreos/go-iptables/iptables"
 	"github.com/vishvananda/netlink"
-	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 )
@@ -57,27 +52,21 @@ type programs interface {
 	// installed tells whether there is a program of the name.
 	installed(name string) bool
 	// run returns the standard output.
-	run(ctx context.Context, stdin []byte, name string, args ...string) (string, error)
-	// legacyTables returns the kernel's list of legacy tables in use.
-	legacyTables(path string) ([]byte, error)
+	run(ctx context.Context, stdin, name string, args ...string) (string, error)
+	// legacyTables returns the legacy tables in use.
+	legacyTables(family netfilter.Family) ([]string, error)
 	// legacyChains and nftChains return what the kernel itself tells of a family: names of chains, those of
-	// nftables that have rules, in one table or in all. There may be other words among them.
-	legacyChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
-	nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error)
+	// nftables that have rules. There may be other words among them.
+	legacyChains(ctx context.Context, family netfilter.Family) ([]string, error)
+	nftChains(ctx context.Context, family netfilter.Family) ([]string, error)
 	// searchRules tells which of the searches find something in nftables or in legacy tables.
-	searchRules(ctx context.Context, searches []inprocess.RuleSearch) (found []bool, err error)
+	searchRules(ctx context.Context, searches []netfilter.RuleSearch) (found []bool, err error)
 	// findSources returns those addresses that are sources of a zone of firewalld.
 	findSources(ctx context.Context, wanted []inprocess.Source) ([]inprocess.Source, error)
 	removeSource(ctx context.Context, s inprocess.Source) error
-	iptables(b backend) (ruleRemover, error)
-	nftables(family knftables.Family, table string) (knftables.Interface, error)
-}
-
-// ruleRemover removes iptables rules and chains one by one.
-type ruleRemover interface {
-	DeleteIfExists(table, chain string, rule ...string) error
-	ChainExists(table, chain string) (bool, error)
-	ClearAndDeleteChain(table, chain string) error
+	// listNFTables and removeNFTables are about what plugins make in nftables.
+	listNFTables(ctx context.Context, t nftTable) (rules []nftRule, chains []string, err error)
+	removeNFTables(ctx context.Context, t nftTable, objects []Object) error
 }
 
 // kernel has links, UDP flows and namespaces.
@@ -110,26 +99,11 @@ func (system) installed(name string) bool {
 	return err == nil
 }
 
-func (system) run(ctx context.Context, stdin []byte, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.WaitDelay = time.Second // a process that it has started may keep the output open
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	if err := cmd.Run(); err != nil && (!errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil) {
-		return "", fmt.Errorf("%s: %w: %s", name, cmp.Or(context.Cause(ctx), err), strings.TrimSpace(stderr.String()))
-	}
-	return stdout.String(), nil
+func (system) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	return netfilter.Runner{}.Run(ctx, stdin, name, args...)
 }
 
-func (system) legacyTables(path string) ([]byte, error) { return os.ReadFile(path) }
-
-func (system) iptables(b backend) (ruleRemover, error) {
-	return iptables.New(iptables.IPFamily(b.family), iptables.Path(b.name), iptables.Timeout(30))
-}
-
-func (system) nftables(family knftables.Family, table string) (knftables.Interface, error) {
-	return knftables.New(family, table, knftables.NoObjectCommentEmulation)
-}
+func (system) legacyTables(f netfilter.Family) ([]string, error) { return netfilter.LegacyTables(f) }
 
 func (system) links(linkType string) ([]string, error) { return netns.Links(linkType) }
 

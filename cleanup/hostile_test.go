@@ -49,7 +49,7 @@ func FuzzComment(f *testing.F) {
 	f.Add("../a1")
 	f.Fuzz(func(t *testing.T, comment string) {
 		for kind, table := range map[Kind]nftTable{Masquerade: masquerade.tables[0], Ports: hostport} {
-			o := table.object(kind, nftRule{Chain: table.chains[0], Comment: comment, Handle: 1})
+			o := table.object(kind, nftRule{chain: table.chains[0], comment: comment, handle: 1})
 			requireSafe(t, o)
 			if kind == Masquerade && o.Owner != (Owner{}) && !strings.HasPrefix(comment, instance(o.Owner)) {
 				t.Errorf("%q is taken for %+v", comment, o.Owner)

@@ -4,17 +4,11 @@
 package cleanup
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strings"
-
-	"github.com/coreos/go-iptables/iptables"
-	"sigs.k8s.io/knftables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -23,21 +17,20 @@ import (
 // nftables or in the legacy tables.
 type backend struct {
 	// name is that of the program, such as "ip6tables-nft".
-	name   string
-	family iptables.Protocol
-	// names is the kernel's list of legacy tables in use; empty for nftables.
-	names string
+	name     string
+	family   netfilter.Family
+	isLegacy bool
 }
 
 var backends = []backend{
-	{"iptables-nft", iptables.ProtocolIPv4, ""},
-	{"ip6tables-nft", iptables.ProtocolIPv6, ""},
-	{"iptables-legacy", iptables.ProtocolIPv4, "/proc/thread-self/net/ip_tables_names"},
-	{"ip6tables-legacy", iptables.ProtocolIPv6, "/proc/thread-self/net/ip6_tables_names"},
+	{"iptables-nft", netfilter.IPv4, false},
+	{"ip6tables-nft", netfilter.IPv6, false},
+	{"iptables-legacy", netfilter.IPv4, true},
+	{"ip6tables-legacy", netfilter.IPv6, true},
 }
 
 // onlyBackends are those of a distribution that has one kind of iptables.
-var onlyBackends = []backend{{"iptables", iptables.ProtocolIPv4, ""}, {"ip6tables", iptables.ProtocolIPv6, ""}}
+var onlyBackends = []backend{{"iptables", netfilter.IPv4, false}, {"ip6tables", netfilter.IPv6, false}}
 
 // installedBackends returns the backends that can be listed. Where a
 // distribution has only one kind of iptables, it has no name of its own.
@@ -67,23 +60,11 @@ func divided(p programs) (present, missing []backend) {
 // hasRules tells whether the backend can hold rules. To list legacy tables that
 // do not exist would create them.
 func (b backend) hasRules(p programs) (bool, error) {
-	if b.names == "" {
+	if !b.isLegacy {
 		return true, nil
 	}
-	names, err := p.legacyTables(b.names)
-	if errors.Is(err, fs.ErrNotExist) { // the kernel has none
-		return false, nil
-	}
-	return len(bytes.TrimSpace(names)) > 0, err
-}
-
-// unlisted has an error if the kernel has wanted chains that the program cannot list, for a reason.
-func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) error {
-	family := knftables.IPv4Family
-	if b.family == iptables.ProtocolIPv6 {
-		family = knftables.IPv6Family
-	}
-	return unlisted(ctx, h, b.name, why, family, "", wanted)
+	tables, err := p.legacyTables(b.family)
+	return len(tables) > 0, err
 }
 
 // Listing is the output of iptables-save for one of the kernel's places for rules.
@@ -108,7 +89,7 @@ func Listings(ctx context.Context) ([]Listing, error) {
 			errs = append(errs, err)
 			continue
 		}
-		text, err := system{}.run(ctx, nil, b.name+"-save")
+		text, err := system{}.run(ctx, "", b.name+"-save")
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -117,7 +98,7 @@ func Listings(ctx context.Context) ([]Listing, error) {
 			errs = append(errs, fmt.Errorf("%s-save cannot show the table filter, as it has rules that were made with nft: move them to a table of their own", b.name))
 			continue
 		}
-		all = append(all, Listing{b.name, b.family == iptables.ProtocolIPv6, text})
+		all = append(all, Listing{b.name, b.family == netfilter.IPv6, text})
 	}
 	return all, errors.Join(errs...)
 }
@@ -128,7 +109,7 @@ func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bo
 	if has, err := b.hasRules(h.programs); err != nil || !has {
 		return found, err
 	}
-	text, err := h.programs.run(ctx, nil, b.name+"-save")
+	text, err := h.programs.run(ctx, "", b.name+"-save")
 	if err != nil {
 		return found, err
 	}
@@ -147,28 +128,47 @@ func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bo
 	return found, nil
 }
 
+// removalAttempts is how often what is still there is listed and removed: another process may be removing the same.
+const removalAttempts = 3
+
 // remove removes the chains and rules of objects in one transaction. Where
-// that fails, because the host has changed since the scan, each is removed by
-// itself. The result has an error for each object that is still there.
+// that fails, because the host has changed since the scan, what is still listed of each is
+// removed by itself. The result has an error for each object that is still there.
 func (b backend) remove(ctx context.Context, p programs, objects []Object) []error {
 	errs := make([]error, len(objects))
-	_, err := p.run(ctx, transaction(objects), b.name+"-restore", "--noflush", "--wait", "30")
-	if err == nil {
-		return errs
-	}
-	remover, openErr := p.iptables(b)
-	for i, o := range objects {
-		if openErr != nil {
-			errs[i] = errors.Join(err, openErr)
-			continue
+	err := transaction(objects).Restore(ctx, p.run, b.name)
+	for attempt := 0; err != nil && attempt < removalAttempts; attempt++ {
+		text, failed := p.run(ctx, "", b.name+"-save")
+		for i, o := range objects {
+			if errs[i] = failed; failed == nil {
+				errs[i] = transaction([]Object{{chain: o.chain.listed(text)}}).Restore(ctx, p.run, b.name)
+			}
 		}
-		errs[i] = o.chain.remove(remover)
+		err = errors.Join(errs...)
 	}
 	return errs
 }
 
+// listed returns what a listing still has of the chain: all if it cannot show the table.
+func (c *chain) listed(text string) *chain {
+	if slices.Contains(netfilter.Unlisted(text), c.table) {
+		return c
+	}
+	left := &chain{table: c.table}
+	for line := range netfilter.Lines(text) {
+		switch {
+		case line.Table != c.table:
+		case line.Policy != "" && line.Chain == c.name:
+			left.name = c.name
+		case slices.ContainsFunc(c.rules, func(r rule) bool { return r.line == line.Rule }):
+			left.rules = append(left.rules, rule{line: line.Rule, number: len(left.rules)})
+		}
+	}
+	return left
+}
+
 // transaction is what iptables-restore gets: a part for each table, sorted.
-func transaction(objects []Object) []byte {
+func transaction(objects []Object) *netfilter.Transaction {
 	byTable := map[string][]*chain{}
 	var tables []string
 	for _, o := range objects {
@@ -178,75 +178,29 @@ func transaction(objects []Object) []byte {
 		byTable[o.chain.table] = append(byTable[o.chain.table], o.chain)
 	}
 	slices.Sort(tables)
-	var text bytes.Buffer
+	t := &netfilter.Transaction{}
 	for _, table := range tables {
-		writeTable(&text, table, byTable[table])
+		t.Table(table, linesOf(byTable[table])...)
 	}
-	return text.Bytes()
+	return t
 }
 
-// writeTable removes chains of one table. Rules go in the order in which they
+// linesOf removes chains of one table. Rules go in the order in which they
 // were listed, so that each is found first in what is left of its chain. To
 // declare a chain empties it, and makes it where it is gone already.
-func writeTable(text *bytes.Buffer, table string, chains []*chain) {
+func linesOf(chains []*chain) []*netfilter.Transaction {
 	var rules []rule
-	var declarations, removals strings.Builder
+	var declared, deleted, removed netfilter.Transaction
 	for _, c := range chains {
 		rules = append(rules, c.rules...)
 		if c.name != "" {
-			fmt.Fprintf(&declarations, ":%s - [0:0]\n", c.name)
-			fmt.Fprintf(&removals, "-X %s\n", c.name)
+			declared.Empty(c.name)
+			removed.Line("-X", c.name)
 		}
 	}
-	fmt.Fprintf(text, "*%s\n%s", table, declarations.String())
 	slices.SortStableFunc(rules, func(a, b rule) int { return cmp.Compare(a.number, b.number) })
 	for _, r := range rules {
-		fmt.Fprintf(text, "-D%s\n", strings.TrimPrefix(r.line, "-A"))
+		deleted.Delete(r.line)
 	}
-	fmt.Fprintf(text, "%sCOMMIT\n", removals.String())
-}
-
-// remove removes a chain and its rules with a process for each step.
-func (c *chain) remove(remover ruleRemover) error {
-	for _, r := range c.rules {
-		if err := c.removeRule(remover, r); err != nil {
-			return err
-		}
-	}
-	if c.name == "" {
-		return nil
-	}
-	exists, err := remover.ChainExists(c.table, c.name)
-	if err != nil || !exists {
-		return err
-	}
-	return ignoreGone(remover, c.table, remover.ClearAndDeleteChain(c.table, c.name), c.name)
-}
-
-// removeRule removes a rule that leads to the chain. Another process may remove the
-// rule first, between the check and the deletion: a second attempt then finds none. It
-// may remove the chain as well: iptables then reports the missing chain as an error.
-func (c *chain) removeRule(remover ruleRemover, r rule) error {
-	err := remover.DeleteIfExists(c.table, r.chain, r.words[2:]...)
-	if err != nil {
-		err = remover.DeleteIfExists(c.table, r.chain, r.words[2:]...)
-	}
-	if c.name == "" {
-		return ignoreGone(remover, c.table, err, r.chain)
-	}
-	return ignoreGone(remover, c.table, err, r.chain, c.name)
-}
-
-// ignoreGone returns the error of a removal, or nil if one of the chains that the
-// removed object needs does not exist.
-func ignoreGone(remover ruleRemover, table string, err error, chains ...string) error {
-	if err == nil {
-		return nil
-	}
-	for _, name := range chains {
-		if exists, listErr := remover.ChainExists(table, name); listErr == nil && !exists {
-			return nil
-		}
-	}
-	return err
+	return []*netfilter.Transaction{&declared, &deleted, &removed}
 }

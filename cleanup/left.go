@@ -15,11 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/knftables"
-
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/inprocess"
-	"github.com/allocnet/allocnet/internal/iptableslegacy"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -57,7 +54,7 @@ func (c *Cleaner) Left(ctx context.Context, a state.Attachment, plugin string) e
 func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string) (left []string, err error) {
 	ctx, stop := h.limit(ctx)
 	defer stop()
-	var searches []inprocess.RuleSearch
+	var searches []netfilter.RuleSearch
 	for _, l := range h.catalog.leavesOf(plugin) {
 		searches = append(searches, l.searches(a)...)
 	}
@@ -74,28 +71,24 @@ func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string)
 }
 
 // searches returns what to look for of an attachment.
-func (l *leak) searches(a state.Attachment) (all []inprocess.RuleSearch) {
+func (l *leak) searches(a state.Attachment) (all []netfilter.RuleSearch) {
 	owner := ownerOf(a.Network, a.ContainerID, a.Interface)
 	for _, p := range l.chains {
-		for _, family := range []knftables.Family{knftables.IPv4Family, knftables.IPv6Family} {
-			all = append(all, inprocess.RuleSearch{Family: string(family), Table: p.table, Chain: p.name.of(owner)})
+		for _, family := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
+			all = append(all, netfilter.RuleSearch{Family: family, Table: p.table, Chain: p.name.of(owner)})
 		}
 	}
 	for _, p := range l.rules {
 		for _, address := range resultAddresses(a.Result) {
-			family := knftables.IPv4Family
-			if address.Is6() {
-				family = knftables.IPv6Family
-			}
-			all = append(all, inprocess.RuleSearch{Family: string(family), Table: p.table, Chain: p.chain, Address: address})
+			all = append(all, netfilter.RuleSearch{Family: netfilter.FamilyOf(address.AsSlice()), Table: p.table, Chain: p.chain, Address: address})
 		}
 	}
 	for _, t := range l.tables {
 		for _, chain := range t.chains {
-			all = append(all, inprocess.RuleSearch{Family: string(t.family), Table: t.name, Chain: chain, Comment: t.isOf(owner)})
+			all = append(all, netfilter.RuleSearch{Family: t.family, Table: t.name, Chain: chain, Comment: t.isOf(owner)})
 		}
 		for _, name := range t.own.of(owner) {
-			all = append(all, inprocess.RuleSearch{Family: string(t.family), Table: t.name, Chain: name})
+			all = append(all, netfilter.RuleSearch{Family: t.family, Table: t.name, Chain: name})
 		}
 	}
 	return all
@@ -177,13 +170,13 @@ func (h *host) stillLeft(ctx context.Context, leftovers []state.Leftover) (failu
 	return failures
 }
 
-func (system) searchRules(ctx context.Context, searches []inprocess.RuleSearch) ([]bool, error) {
-	found, err := inprocess.SearchRules(ctx, searches)
+func (system) searchRules(ctx context.Context, searches []netfilter.RuleSearch) ([]bool, error) {
+	found, err := netfilter.SearchRules(ctx, searches)
 	for i, s := range searches {
-		family, legacy := protocols[knftables.Family(s.Family)]
+		legacy := s.Family == netfilter.IPv4 || s.Family == netfilter.IPv6
 		if legacy && s.Comment == nil && !found[i] { // only nftables has comments of its own
 			var failed error
-			found[i], failed = iptableslegacy.Has(family, s.Table, s.Chain, s.Address)
+			found[i], failed = netfilter.HasLegacy(s.Family, s.Table, s.Chain, s.Address)
 			err = errors.Join(err, failed)
 		}
 	}

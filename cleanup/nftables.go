@@ -5,19 +5,18 @@ package cleanup
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/knftables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // nftTable is a table that a plugin makes in nftables.
 type nftTable struct {
-	family knftables.Family
+	family netfilter.Family
 	name   string
 	// chains have rules of all allocations.
 	chains []string
@@ -47,101 +46,68 @@ func (c ownChains) of(owner Owner) (names []string) {
 	return names
 }
 
-// nftObject is a rule in one of the tables, or a whole chain. Handles are not used
-// again.
+// nftRule is a rule in one of the chains.
+type nftRule struct {
+	chain, comment string
+	// handle is not used again, unless the table is made anew.
+	handle uint64
+	// addresses can be the allocation's: the source of what is masqueraded, the destination of what is forwarded.
+	addresses []netip.Addr
+}
+
+// nftObject is a rule in one of the tables, or a whole chain.
 type nftObject struct {
-	table  nftTable
-	chain  string
-	handle int
-	// whole is whether it is the chain, without a handle.
+	table nftTable
+	nftRule
+	// whole is whether it is the chain alone.
 	whole bool
 }
 
 func (t nftTable) String() string { return fmt.Sprintf("nft %s %s", t.family, t.name) }
 
-// nftListing is a table as nft prints it.
-type nftListing struct {
-	Items []struct {
-		Chain *struct {
-			Name string `json:"name"`
-		} `json:"chain"`
-		Rule *nftRule `json:"rule"`
-	} `json:"nftables"`
-}
-
-type nftRule struct {
-	Chain       string          `json:"chain"`
-	Comment     string          `json:"comment"`
-	Handle      int             `json:"handle"`
-	Expressions []nftExpression `json:"expr"`
-}
-
-// nftExpression is a part of a rule that can name the allocation's address: the source of what
-// is masqueraded, the destination of what is forwarded.
-type nftExpression struct {
-	Match struct {
-		Op   string `json:"op"`
-		Left struct {
-			Payload struct {
-				Field string `json:"field"`
-			} `json:"payload"`
-		} `json:"left"`
-		Right any `json:"right"`
-	} `json:"match"`
-	DNAT struct {
-		Address any `json:"addr"`
-	} `json:"dnat"`
-}
-
-func (r nftRule) addresses() []netip.Addr {
-	var list []netip.Addr
-	for _, e := range r.Expressions {
-		value := e.DNAT.Address
-		if e.Match.Op == "==" && e.Match.Left.Payload.Field == "saddr" {
-			value = e.Match.Right
-		}
-		text, _ := value.(string) // else it is none, or several
-		if address, err := netip.ParseAddr(text); err == nil {
-			list = append(list, address)
+func (t nftTable) scan(ctx context.Context, h *host, kind Kind) (found scanResult, err error) {
+	rules, chains, err := h.programs.listNFTables(ctx, t)
+	for _, r := range rules {
+		if t.comment.MatchString(r.comment) {
+			found.Objects = append(found.Objects, t.object(kind, r))
 		}
 	}
-	return list
+	for _, name := range chains {
+		if t.own.prefix != "" && strings.HasPrefix(name, t.own.prefix) {
+			found.Objects = append(found.Objects, t.ownChain(kind, name))
+		}
+	}
+	return found, err
 }
 
-func (t nftTable) scan(ctx context.Context, h *host, kind Kind, wanted func(chain string) bool) (scanResult, error) {
-	var found scanResult
-	if !h.programs.installed("nft") {
-		return found, unlisted(ctx, h, "nft", notInstalled, t.family, t.name, wanted)
-	}
-	text, err := h.programs.run(ctx, nil, "nft", "--json", "--terse", "list", "table", string(t.family), t.name)
-	if err != nil && strings.Contains(err.Error(), "No such file or directory") {
-		return found, nil
-	}
+// listNFTables returns the rules of the table's chains of all allocations, and all chains if there are some of one attachment.
+func (system) listNFTables(ctx context.Context, t nftTable) (rules []nftRule, chains []string, err error) {
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
-		return found, err
+		return nil, nil, err
 	}
-	var listing nftListing
-	if err := json.Unmarshal([]byte(text), &listing); err != nil {
-		return found, fmt.Errorf("read what nft prints of table %s: %w", t.name, err)
-	}
-	var own []Object
-	for _, item := range listing.Items {
-		switch {
-		case item.Rule != nil && t.comment.MatchString(item.Rule.Comment) && slices.Contains(t.chains, item.Rule.Chain):
-			found.Objects = append(found.Objects, t.object(kind, *item.Rule))
-		case item.Chain != nil && t.own.prefix != "" && strings.HasPrefix(item.Chain.Name, t.own.prefix):
-			own = append(own, t.ownChain(kind, item.Chain.Name))
+	defer socket.Close() //nolint:errcheck // read only
+	table := &netfilter.Table{Family: t.family, Name: t.name}
+	for _, chain := range t.chains {
+		listed, err := socket.List(table, chain)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, r := range listed {
+			rules = append(rules, nftRule{chain, r.Comment(), r.Handle, r.Addresses()})
 		}
 	}
-	found.Objects = append(found.Objects, own...)
-	return found, nil
+	if t.own.prefix != "" {
+		chains, err = socket.Chains(table)
+	}
+	return rules, chains, err
 }
 
 // ownChain is a chain that is made for one attachment.
 func (t nftTable) ownChain(kind Kind, name string) Object {
 	return Object{
 		Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name),
-		nft: &nftObject{table: t, chain: name, whole: true},
+		nft: &nftObject{t, nftRule{chain: name}, true},
 	}
 }
 
@@ -149,10 +115,10 @@ func (t nftTable) ownChain(kind Kind, name string) Object {
 // same, because the plugin truncated a long comment, it has only the key.
 func (t nftTable) object(kind Kind, r nftRule) Object {
 	o := Object{
-		Kind: kind, Where: fmt.Sprintf("%s %s handle %d", t, r.Chain, r.Handle), Addresses: r.addresses(),
-		nft: &nftObject{table: t, chain: r.Chain, handle: r.Handle},
+		Kind: kind, Where: fmt.Sprintf("%s %s handle %d", t, r.chain, r.handle), Addresses: r.addresses,
+		nft: &nftObject{t, r, false},
 	}
-	owner, key, ok := parseOwner(t.comment, r.Comment)
+	owner, key, ok := parseOwner(t.comment, r.comment)
 	if ok && (t.key == nil || t.key(owner) == key) {
 		o.Owner = owner
 	}
@@ -160,19 +126,16 @@ func (t nftTable) object(kind Kind, r nftRule) Object {
 	return o
 }
 
-// remove removes rules, then chains, in one transaction. When one is gone already
-// the rest is removed one by one.
+// remove removes rules, then chains, in one transaction. Where that fails,
+// each is removed by itself.
 func (t nftTable) remove(ctx context.Context, programs programs, objects []Object) []error {
 	slices.SortStableFunc(objects, rulesFirst)
 	errs := make([]error, len(objects))
-	nft, err := programs.nftables(t.family, t.name)
-	if err == nil && t.delete(ctx, nft, objects) == nil {
+	if programs.removeNFTables(ctx, t, objects) == nil {
 		return errs
 	}
 	for i := range objects {
-		if errs[i] = err; err == nil {
-			errs[i] = t.delete(ctx, nft, objects[i:i+1])
-		}
+		errs[i] = programs.removeNFTables(ctx, t, objects[i:i+1])
 	}
 	return errs
 }
@@ -188,19 +151,39 @@ func rulesFirst(a, b Object) int {
 	return 1
 }
 
-func (t nftTable) delete(ctx context.Context, nft knftables.Interface, objects []Object) error {
-	tx := nft.NewTransaction()
-	for _, o := range objects {
-		if !o.nft.whole {
-			tx.Delete(&knftables.Rule{Chain: o.nft.chain, Handle: &o.nft.handle})
-			continue
-		}
-		tx.Flush(&knftables.Chain{Name: o.nft.chain})
-		tx.Delete(&knftables.Chain{Name: o.nft.chain})
+// removeNFTables removes what is still there of objects of a table, all or nothing.
+func (system) removeNFTables(ctx context.Context, t nftTable, objects []Object) error {
+	socket, err := netfilter.Dial(ctx)
+	if err != nil {
+		return err
 	}
-	err := nft.Run(ctx, tx)
-	if len(objects) == 1 && knftables.IsNotFound(err) {
+	defer socket.Close() //nolint:errcheck // nothing is left to send
+	table := &netfilter.Table{Family: t.family, Name: t.name}
+	return socket.Change(func(b *netfilter.Batch) error {
+		for _, o := range objects {
+			if err := o.nft.remove(b, table); err != nil {
+				return err
+			}
+		}
 		return nil
+	})
+}
+
+// remove removes the object if it is there. A handle is that of another rule if all rules were loaded anew since the scan.
+func (o *nftObject) remove(b *netfilter.Batch, table *netfilter.Table) error {
+	if o.whole {
+		exists, err := b.HasChain(table, o.chain)
+		if exists {
+			b.FlushChain(table, o.chain)
+			b.DeleteChain(table, o.chain)
+		}
+		return err
+	}
+	rules, err := b.Of(table, o.chain)
+	for _, r := range rules {
+		if r.Handle == o.handle && r.Comment() == o.comment {
+			b.DeleteRule(table, o.chain, r)
+		}
 	}
 	return err
 }

@@ -4,41 +4,41 @@
 package cleanup
 
 import (
-	"cmp"
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/knftables"
+	"github.com/google/go-cmp/cmp"
 
-	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
-// TestTransactionFails: then each object is removed separately, and only what
+// TestTransactionFails: then what is still listed of each object is removed by itself, and only what
 // fails again is left.
 func TestTransactionFails(t *testing.T) {
+	const incompatible = "# Table `nat' is incompatible, use 'nft' tool.\n# Table `filter' is incompatible, use 'nft' tool.\n"
+	jump := "-j " + masqueradeChain(a1)
 	for name, test := range map[string]struct {
-		errs map[string]error
-		// calls are made, unless failed.
-		calls  []string
+		// listed is what the host has after the transaction has failed.
+		listed string
+		errs   map[string]error
+		// refuse refuses a transaction.
+		refuse func(text string) bool
 		failed int
 	}{
-		"the host has changed": {calls: []string{"delete nat POSTROUTING -s 10.0.0.2/32", "clear nat " + masqueradeChain(a1), "clear nat " + portChain(a1)}},
-		"a rule stays":         {errs: map[string]error{"delete": errFake}, failed: 4},
-		"no chain is listed":   {errs: map[string]error{"exists": errFake}, failed: 2},
-		"a chain stays":        {errs: map[string]error{"clear": errFake}, failed: 2},
-		"no program":           {errs: map[string]error{"open iptables-nft": errFake}, failed: 4},
+		"the host has changed":      {listed: strings.Join(slices.DeleteFunc(strings.SplitAfter(listing, "\n"), func(line string) bool { return strings.Contains(line, jump) }), ""), refuse: func(text string) bool { return strings.Contains(text, jump) }},
+		"all is gone":               {refuse: func(string) bool { return true }},
+		"a rule stays":              {listed: listing, refuse: func(text string) bool { return strings.Contains(text, jump) }, failed: 1},
+		"nothing can be changed":    {listed: listing, refuse: func(string) bool { return true }, failed: 4},
+		"nothing can be listed":     {listed: listing, errs: map[string]error{"iptables-nft-save": errFake}, refuse: func(string) bool { return true }, failed: 4},
+		"tables that are not shown": {listed: incompatible, refuse: func(string) bool { return true }, failed: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeSystem()
 			f.saved["iptables-nft"] = listing
-			f.errs["iptables-nft-restore"] = errors.New("line 3 failed")
-			for call, err := range test.errs {
-				f.errs[call] = err
-			}
 			found, err := scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}.scan(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -47,6 +47,7 @@ func TestTransactionFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			f.saved["iptables-nft"], f.refuse, f.errs = test.listed, test.refuse, test.errs
 			failures := found.remove(t.Context(), objects)
 			if len(objects) != 4 || len(failures) != test.failed {
 				t.Errorf("of %d objects failed %v, want %d of 4", len(objects), failures, test.failed)
@@ -56,95 +57,55 @@ func TestTransactionFails(t *testing.T) {
 					t.Errorf("%v, want the cause", f)
 				}
 			}
-			for _, call := range test.calls {
-				if !f.made(call) {
-					t.Errorf("no call %q among %q", call, f.calls)
-				}
-			}
 		})
 	}
 }
 
-// TestChainRemovedMeanwhile: another process removed the chain of a rule after it was
-// listed. iptables reports the chain, not the rule, and there is nothing to remove.
-func TestChainRemovedMeanwhile(t *testing.T) {
-	for name, test := range map[string]struct {
-		chain, from string
-		errs        map[string]error
-		fails       bool
-	}{
-		"the target is gone":      {chain: "CNI-gone", from: "POSTROUTING", errs: map[string]error{"delete": errFake}},
-		"the rule's chain is":     {chain: "CNI-a", from: "CNI-gone", errs: map[string]error{"delete": errFake}},
-		"no chain is":             {chain: "CNI-a", from: "POSTROUTING", errs: map[string]error{"delete": errFake}, fails: true},
-		"only rules, chain gone":  {from: "FORWARD-gone", errs: map[string]error{"delete": errFake}},
-		"only rules":              {from: "FORWARD", errs: map[string]error{"delete": errFake}, fails: true},
-		"chains cannot be listed": {chain: "CNI-gone", from: "POSTROUTING", errs: map[string]error{"delete": errFake, "exists": errFake}, fails: true},
-	} {
-		f := newFakeSystem()
-		f.errs = test.errs
-		words, err := netfilter.Split("-A " + test.from + " -s 10.0.0.2/32 -j " + cmp.Or(test.chain, "ACCEPT"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &chain{table: "nat", name: test.chain, rules: []rule{{table: "nat", chain: test.from, words: words}}}
-		if err := c.remove(f); (err != nil) != test.fails || test.fails && !errors.Is(err, errFake) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// contested is a host on which another process changes rules: the first attempt to delete one fails.
-type contested struct{ *fakeSystem }
-
-func (c contested) DeleteIfExists(table, chain string, rule ...string) error {
-	err := c.fakeSystem.DeleteIfExists(table, chain, rule...)
-	delete(c.errs, "delete")
-	return err
-}
-
-// TestSecondAttempt: a rule that another process removed between iptables' check and its deletion is gone.
+// TestSecondAttempt: while what is left of an object is removed, another process removes a part of it.
 func TestSecondAttempt(t *testing.T) {
 	f := newFakeSystem()
-	f.errs["delete"] = errFake
-	c := &chain{table: "nat", name: "CNI-a"}
-	if err := c.removeRule(contested{f}, rule{table: "nat", chain: "POSTROUTING", words: []string{"-A", "POSTROUTING"}}); err != nil || len(f.calls) != 2 {
-		t.Errorf("%v after the calls %q", err, f.calls)
+	const jump = "-A POSTROUTING -s 10.0.0.2/32 -j CNI-a"
+	f.saved["iptables-nft"] = "*nat\n:CNI-a - [0:0]\n" + jump + "\nCOMMIT\n"
+	f.refuse = func(string) bool {
+		if len(f.calls) > 1 { // the first one was for all objects
+			f.saved["iptables-nft"] = "*nat\n:CNI-a - [0:0]\nCOMMIT\n"
+		}
+		return len(f.calls) < 4
+	}
+	o := Object{chain: &chain{table: "nat", name: "CNI-a", rules: []rule{{line: jump}}}}
+	errs := backends[0].remove(t.Context(), f, []Object{o})
+	if want := "iptables-nft-restore *nat\n:CNI-a - [0:0]\n-X CNI-a\nCOMMIT"; errs[0] != nil || len(f.calls) != 5 || f.calls[4] != want {
+		t.Errorf("%v after the calls %q, want %q last", errs, f.calls, want)
 	}
 }
 
-// TestNftRuleGone: the transaction fails where a rule is gone, and the others are
-// removed all the same.
-func TestNftRuleGone(t *testing.T) {
+// TestNFTables: rules go before chains, in one transaction; where that fails, each is removed by itself.
+func TestNFTables(t *testing.T) {
 	f := newFakeSystem()
-	rules := f.addTable(t, knftables.IPv4Family, "cni_hostport", "hostports", "a1", "a1", "a2")
-	found, err := scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}.scan(t.Context())
+	rules := f.addTable("ip", "cni_hostport", "hostports", "a1", "a1", "a2")
+	scan := func() (*scanResult, error) {
+		return scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}.scan(t.Context())
+	}
+	found, err := scan()
 	if err != nil || len(found.Objects) != 3 {
 		t.Fatalf("%+v, %v, want three rules", found.Objects, err)
 	}
-	tx := rules.NewTransaction()
-	tx.Delete(&knftables.Rule{Chain: "hostports", Handle: &found.Objects[0].nft.handle})
-	tx.Add(&knftables.Chain{Name: "second"})
-	if err := rules.Run(t.Context(), tx); err != nil {
-		t.Fatal(err)
+	f.refuse = func(text string) bool { return strings.Contains(text, ";") }
+	if failures := found.remove(t.Context(), found.Objects[:2]); len(failures) != 0 || rules.String() != "hostports a2" || len(f.calls) < 3 {
+		t.Errorf("failures %v, left are %s after the calls %q", failures, rules, f.calls)
 	}
-	if failures := found.remove(t.Context(), found.Objects[:2]); len(failures) != 0 {
-		t.Errorf("failures %v", failures)
-	}
-	if left := rules.Dump(); strings.Contains(left, `"a1"`) || !strings.Contains(left, `"a2"`) {
-		t.Errorf("the rules are\n%s", left)
-	}
+	f.refuse, f.calls = nil, nil
 	table := found.Objects[2].nft.table
-	together := []Object{
-		{nft: &nftObject{table: table, chain: "hostports", whole: true}}, {nft: &nftObject{table: table, chain: "second", whole: true}}, found.Objects[2],
-	}
-	if errs := table.remove(t.Context(), f, together); errors.Join(errs...) != nil || together[0].nft.whole || rules.LastTransaction.NumOperations() != 5 {
-		t.Errorf("%v: want a rule, then the chains, in one transaction of five operations: %s", errs, rules.LastTransaction)
+	together := []Object{{nft: &nftObject{table, nftRule{chain: "first"}, true}}, {nft: &nftObject{table, nftRule{chain: "second"}, true}}, found.Objects[2]}
+	errs := table.remove(t.Context(), f, together)
+	if diff := cmp.Diff([]string{"nft cni_hostport hostports a2; first ; second"}, f.calls); diff != "" || errors.Join(errs...) != nil {
+		t.Errorf("%v: %s", errs, diff)
 	}
 	f.errs["nft cni_hostport"] = errFake
 	if failures := found.remove(t.Context(), found.Objects); len(failures) != 3 || !errors.Is(failures[0], errFake) {
 		t.Errorf("failures %v, want three", failures)
 	}
-	if _, err := (scanner{cacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}).scan(t.Context()); !errors.Is(err, errFake) {
+	if _, err := scan(); !errors.Is(err, errFake) {
 		t.Errorf("scan: %v, want the error", err)
 	}
 }

@@ -22,15 +22,7 @@ type rule struct {
 	words []string
 }
 
-// option returns the word after the first of the names.
-func (r rule) option(names ...string) string {
-	for i, word := range r.words[:max(0, len(r.words)-1)] {
-		if slices.Contains(names, word) {
-			return r.words[i+1]
-		}
-	}
-	return ""
-}
+func (r rule) option(names ...string) string { return netfilter.Option(r.words, names...) }
 
 func (r rule) target() string { return r.option("-j", "-g") }
 
@@ -53,15 +45,11 @@ func parseRules(text string, mentions []string) ruleset {
 		switch {
 		case line.Policy != "":
 			s.chains = append(s.chains, chainName{line.Table, line.Chain})
-		case containsAny(line.Rule, mentions):
+		case slices.ContainsFunc(mentions, func(text string) bool { return strings.Contains(line.Rule, text) }):
 			s.add(line)
 		}
 	}
 	return s
-}
-
-func containsAny(line string, texts []string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) })
 }
 
 func (s *ruleset) add(line netfilter.Line) {

@@ -81,7 +81,7 @@ func (s scanner) leaks(ctx context.Context, found *scanResult) map[string]source
 	sources := map[string]source{}
 	for l := range s.host.catalog.leaks() {
 		for _, t := range l.tables {
-			sources[t.String()] = func() (scanResult, error) { return t.scan(ctx, s.host, l.kind, s.wanted) }
+			sources[t.String()] = func() (scanResult, error) { return t.scan(ctx, s.host, l.kind) }
 		}
 		for _, p := range l.links {
 			sources[p.String()] = func() (scanResult, error) { return p.scan(s.host.kernel, l.kind) }

@@ -9,11 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-	"sigs.k8s.io/knftables"
-
-	"github.com/allocnet/allocnet/internal/inprocess"
-	"github.com/allocnet/allocnet/internal/iptableslegacy"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -23,15 +19,15 @@ const (
 	cannotShow   = "cannot show a table in which another program has rules that iptables does not know (move them to a table of their own, and repeat this)"
 )
 
-// unlisted has an error if the kernel has wanted chains in a place that a program cannot list.
-func unlisted(ctx context.Context, h *host, program, why string, family knftables.Family, table string, wanted func(chain string) bool) error {
+// unlisted has an error if the kernel has wanted chains that the program cannot list, for a reason.
+func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(chain string) bool) error {
 	list := h.programs.nftChains
-	if strings.HasSuffix(program, "-legacy") {
+	if b.isLegacy {
 		list = h.programs.legacyChains
 	}
-	chains, err := list(ctx, family, table)
+	chains, err := list(ctx, b.family)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", program, why, err)
+		return fmt.Errorf("%s %s: %w", b.name, why, err)
 	}
 	chains = slices.DeleteFunc(chains, func(name string) bool { return !wanted(name) })
 	if len(chains) == 0 {
@@ -39,10 +35,10 @@ func unlisted(ctx context.Context, h *host, program, why string, family knftable
 	}
 	slices.Sort(chains)
 	// What of them is left by whom is unknown.
-	return fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", program, why, strings.Join(slices.Compact(chains), ", "))
+	return fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", b.name, why, strings.Join(slices.Compact(chains), ", "))
 }
 
-// chainsOf returns the chains in which an attachment can have rules.
+// chainsOf returns the chains of iptables in which an attachment can have rules.
 func (c catalog) chainsOf(a state.Attachment) []string {
 	var chains []string
 	for _, plugin := range pluginTypes(a) {
@@ -52,13 +48,6 @@ func (c catalog) chainsOf(a state.Attachment) []string {
 			}
 			for _, p := range l.rules {
 				chains = append(chains, p.chain)
-			}
-			for _, t := range l.tables {
-				if own := t.own.of(ownerOf(a.Network, a.ContainerID, a.Interface)); len(own) > 0 {
-					chains = append(chains, own...)
-				} else {
-					chains = append(chains, t.chains...)
-				}
 			}
 		}
 	}
@@ -85,19 +74,14 @@ func (c catalog) ofUnknown(known []Owner) func(chain string) bool {
 	}
 }
 
-// protocols are the families that iptables-legacy has.
-var protocols = map[knftables.Family]iptables.Protocol{
-	knftables.IPv4Family: iptables.ProtocolIPv4, knftables.IPv6Family: iptables.ProtocolIPv6,
-}
-
-func (system) legacyChains(_ context.Context, family knftables.Family, _ string) ([]string, error) {
-	tables, err := iptableslegacy.Tables(protocols[family])
+func (system) legacyChains(_ context.Context, family netfilter.Family) ([]string, error) {
+	tables, err := netfilter.LegacyTables(family)
 	if err != nil {
 		return nil, err
 	}
 	var words []string
 	for _, table := range tables {
-		entries, err := iptableslegacy.Read(protocols[family], table)
+		entries, err := netfilter.ReadLegacy(family, table)
 		if err != nil {
 			return nil, err
 		}
@@ -106,6 +90,6 @@ func (system) legacyChains(_ context.Context, family knftables.Family, _ string)
 	return words, nil
 }
 
-func (system) nftChains(ctx context.Context, family knftables.Family, table string) ([]string, error) {
-	return inprocess.FilledChains(ctx, string(family), table)
+func (system) nftChains(ctx context.Context, family netfilter.Family) ([]string, error) {
+	return netfilter.FilledChains(ctx, family)
 }

@@ -24,7 +24,7 @@ func TestProgramMissing(t *testing.T) {
 		for chain, want := range map[string]bool{
 			"": false, "INPUT": false, "CNI-HOSTPORT-MASQ": false, "CNI-ADMIN": false, "KUBE-FORWARD": false,
 			"CNI-" + hash("weba1", 24): true, "CNI-DN-" + hash("weba1", 21): true, "CNI-FORWARD": true,
-			"CNI-" + hash("weba2", 24): false, "CNI-DN-" + hash("weba2", 21): false,
+			"CNI-" + hash("weba2", 24): false, "hostports": false, "CNI-DN-" + hash("weba2", 21): false,
 		} {
 			f := newFakeSystem()
 			for _, program := range programs {
@@ -43,18 +43,6 @@ func TestProgramMissing(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestNftMissing is about the tables of plugins in nftables.
-func TestNftMissing(t *testing.T) {
-	for chain, want := range map[string]bool{"": false, "prerouting": false, "hostports": true, "masquerading": true} {
-		f := newFakeSystem()
-		f.chains = map[string][]string{"ip cni_hostport": {chain}}
-		requireUnlisted(t, f, "nft", want)
-	}
-	f := newFakeSystem()
-	f.chains = map[string][]string{"ip other": {"hostports"}}
-	requireUnlisted(t, f, "nft", false)
 }
 
 // TestUnlistedGC: gc does not know what is in chains of attachments that are not on record. Those of a record are another's matter.

@@ -4,21 +4,21 @@
 package route
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // guard keeps packets out of a pool's VXLAN that are not of its hosts: a table of nftables, whose drops no
@@ -42,34 +42,44 @@ func (g *guard) String() string { return "guard of " + g.device }
 // tablePrefix is before the device's name in that of the table.
 const tablePrefix = "allocnet-"
 
-// guardChain is a chain of the table.
-type guardChain struct {
-	name  string
-	hook  *nftables.ChainHook
-	rules [][]expr.Any
-}
-
-func (g *guard) chains() []guardChain {
+// table is what the kernel has to have.
+func (g *guard) table() *netfilter.Table {
 	var inside, fromAllocations [][]expr.Any
 	for _, subnet := range g.subnets {
 		inside = append(inside, accept(subnet))
 	}
 	for _, kind := range []string{"veth", "bridge"} {
-		fromAllocations = append(fromAllocations, rule(isNot(iifname, interfaceName(g.underlay)), is(iifkind, interfaceName(kind)), g.isToPort(), drop))
+		fromAllocations = append(fromAllocations, slices.Concat(
+			netfilter.LinkMatch(expr.MetaKeyIIFNAME, expr.CmpOpNeq, g.underlay), netfilter.LinkMatch(iifkind, expr.CmpOpEq, kind), g.isToPort(), drop))
 	}
 	input := slices.Clone(fromAllocations)
 	if g.underlay == loopback { // the host announces its address, and is reached by any interface
 		input = nil
 	}
-	if g.sources != nil {
-		input = append(input, rule(is(family, []byte{unix.NFPROTO_IPV4}), g.isToPort(), g.isInVXLAN(), g.isFromOther(4), drop), rule(is(family, []byte{unix.NFPROTO_IPV6}), g.isToPort(), g.isInVXLAN(), g.isFromOther(16), drop))
+	t := &netfilter.Table{Family: netfilter.INet, Name: tablePrefix + g.device}
+	for _, zero := range []net.IP{net.IPv4zero, net.IPv6zero} {
+		set := g.sourcesAs(zero)
+		t.Sets = append(t.Sets, set)
+		if g.sources != nil {
+			input = append(input, slices.Concat(netfilter.FamilyMatch(zero), g.isToPort(), g.isInVXLAN(), isFromOther(set), drop))
+		}
 	}
-	return []guardChain{
-		{"forward", nftables.ChainHookForward, slices.Concat(inside, fromAllocations)},
-		// What the kernel sends by the device is of no user.
-		{"output", nftables.ChainHookOutput, append(inside, rule(g.isToPort(), isNot(skuid, make([]byte, 4)), drop))},
-		{"input", nftables.ChainHookInput, input},
+	// What the kernel sends by the device is of no user.
+	byUsers := slices.Concat(g.isToPort(), []expr.Any{&expr.Meta{Key: expr.MetaKeySKUID, Register: netfilter.Register}, compare(expr.CmpOpNeq, make([]byte, 4))}, drop)
+	t.Chains = []netfilter.Chain{
+		g.chain("forward", nftables.ChainHookForward, slices.Concat(inside, fromAllocations)),
+		g.chain("output", nftables.ChainHookOutput, append(inside, byUsers)),
+		g.chain("input", nftables.ChainHookInput, input),
 	}
+	return t
+}
+
+func (g *guard) chain(name string, number *nftables.ChainHook, rules [][]expr.Any) netfilter.Chain {
+	c := netfilter.Chain{Name: name, Hook: &netfilter.Hook{Number: number, Priority: nftables.ChainPriorityFilter, Filters: true}}
+	for _, exprs := range rules {
+		c.Rules = append(c.Rules, netfilter.Rule{Chain: name, Exprs: exprs, Comment: g.comment()})
+	}
+	return c
 }
 
 // comment is that of each rule. It differs between guards, and not between processes: the text of a struct would have
@@ -83,8 +93,8 @@ func (g *guard) comment() string {
 // but who replaces the rule.
 func (g *guard) signature() string {
 	var comments [][]string
-	for _, c := range g.chains() {
-		comments = append(comments, slices.Repeat([]string{g.comment()}, len(c.rules)))
+	for _, c := range g.table().Chains {
+		comments = append(comments, slices.Repeat([]string{g.comment()}, len(c.Rules)))
 	}
 	return fmt.Sprint(comments)
 }
@@ -101,33 +111,31 @@ func (s *socket) listGuards(to *snapshot, _ string) error {
 
 // guards returns the comments of the rules of all guards, by the device, in the order of their chains.
 func guards() (map[string][][]string, error) {
-	conn, err := nftables.New()
+	socket, err := netfilter.Dial(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return nil, err
-	}
+	defer socket.Close() //nolint:errcheck // read only
+	tables, err := socket.Tables(netfilter.INet)
 	all := map[string][][]string{}
-	for _, t := range tables {
-		device, ours := strings.CutPrefix(t.Name, tablePrefix)
+	for _, name := range tables {
+		device, ours := strings.CutPrefix(name, tablePrefix)
 		if !ours {
 			continue
 		}
 		var comments [][]string
-		for _, c := range (&guard{}).chains() {
-			rules, _ := conn.GetRules(t, &nftables.Chain{Name: c.name}) // the chain may be missing
+		t := (&guard{device: device}).table()
+		for _, c := range t.Chains {
+			rules, _ := socket.List(t, c.Name) // the chain may be missing
 			var texts []string
 			for _, r := range rules {
-				text, _ := userdata.GetString(r.UserData, userdata.TypeComment)
-				texts = append(texts, text)
+				texts = append(texts, r.Comment())
 			}
 			comments = append(comments, texts)
 		}
 		all[device] = comments
 	}
-	return all, nil
+	return all, err
 }
 
 // IsGuarded is whether something drops what allocations send to the VXLAN of a device.
@@ -138,123 +146,63 @@ func IsGuarded(device string) (bool, error) {
 
 // doGuard replaces the table in one transaction, or removes it.
 func (s *socket) doGuard(v verb, g *guard) error {
-	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error { return c.SetWriteBuffer(writeBuffer) }))
+	socket, err := netfilter.Dial(context.Background())
 	if err != nil {
 		return err
 	}
-	t := &nftables.Table{Family: nftables.TableFamilyINet, Name: tablePrefix + g.device}
-	conn.AddTable(t) // there is one to delete
-	conn.DelTable(t)
-	if v == remove {
-		return conn.Flush()
-	}
-	conn.AddTable(t)
-	err = errors.Join(g.addSources(conn, t, 4, nftables.TypeIPAddr), g.addSources(conn, t, 16, nftables.TypeIP6Addr))
-	for _, c := range g.chains() {
-		chain := conn.AddChain(&nftables.Chain{Table: t, Name: c.name, Type: nftables.ChainTypeFilter, Hooknum: c.hook, Priority: nftables.ChainPriorityFilter})
-		for _, exprs := range c.rules {
-			conn.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, g.comment())})
-		}
-	}
-	return errors.Join(err, conn.Flush())
+	defer socket.Close() //nolint:errcheck // nothing is left to send
+	return socket.Change(func(b *netfilter.Batch) error {
+		b.ReplaceTable(g.table(), v == remove)
+		return nil
+	})
 }
 
-const (
-	// writeBuffer has room for thousands of sources.
-	writeBuffer = 1 << 20
-	// mostElements is how many a message has.
-	mostElements = 1000
-)
-
-// addSources makes the set of the sources whose addresses have so many bytes.
-func (g *guard) addSources(conn *nftables.Conn, t *nftables.Table, length int, of nftables.SetDatatype) error {
-	set := &nftables.Set{Table: t, Name: sourcesName(length), Constant: true, KeyType: of}
-	err := conn.AddSet(set, nil)
-	var elements []nftables.SetElement
+// sourcesAs is the set of the sources that have the length of an address.
+func (g *guard) sourcesAs(zero net.IP) netfilter.Set {
+	length := len(netfilter.IPBytes(zero))
+	set := netfilter.Set{Name: fmt.Sprintf("hosts%d", length), Length: length}
 	for _, a := range g.sources {
 		if key := a.AsSlice(); len(key) == length {
-			elements = append(elements, nftables.SetElement{Key: key})
+			set.Elements = append(set.Elements, key)
 		}
 	}
-	for part := range slices.Chunk(elements, mostElements) {
-		err = errors.Join(err, conn.SetAddElements(set, part))
-	}
-	return err
+	return set
 }
 
-func sourcesName(length int) string { return fmt.Sprintf("hosts%d", length) }
+const iifkind = expr.MetaKey(26) // NFT_META_IIFKIND, which package unix lacks
 
-const (
-	iifname = expr.MetaKeyIIFNAME
-	iifkind = expr.MetaKey(26) // NFT_META_IIFKIND, which package unix lacks
-	family  = expr.MetaKeyNFPROTO
-	skuid   = expr.MetaKeySKUID
-)
+var drop = netfilter.Verdict(expr.VerdictDrop, "")
 
-var drop = []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}
-
-func rule(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
-
-// compared compares what an expression loads.
-func compared(load expr.Any, op expr.CmpOp, with []byte) []expr.Any {
-	return []expr.Any{load, &expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: with}}
+// compare compares what an expression has loaded.
+func compare(op expr.CmpOp, with []byte) expr.Any {
+	return &expr.Cmp{Op: op, Register: netfilter.Register, Data: with}
 }
 
-func is(key expr.MetaKey, value []byte) []expr.Any {
-	return compared(&expr.Meta{Key: key, Register: unix.NFT_REG_1}, expr.CmpOpEq, value)
-}
-
-func isNot(key expr.MetaKey, value []byte) []expr.Any {
-	return compared(&expr.Meta{Key: key, Register: unix.NFT_REG_1}, expr.CmpOpNeq, value)
-}
-
-// interfaceName is a name as nftables compares it.
-func interfaceName(name string) []byte {
-	padded := make([]byte, unix.IFNAMSIZ)
-	copy(padded, name)
-	return padded
-}
-
-// load loads a part of a header into a register.
-func load(of expr.PayloadBase, offset, length int) *expr.Payload {
-	return &expr.Payload{DestRegister: unix.NFT_REG_1, Base: of, Offset: uint32(offset), Len: uint32(length)}
+// load loads a part of a header.
+func load(of expr.PayloadBase, offset, length int) expr.Any {
+	return &expr.Payload{DestRegister: netfilter.Register, Base: of, Offset: uint32(offset), Len: uint32(length)}
 }
 
 // accept accepts what is for a subnet.
 func accept(subnet netip.Prefix) []expr.Any {
-	mask, length := make([]byte, subnet.Addr().BitLen()/8), subnet.Addr().BitLen()/8
-	for i := range subnet.Bits() {
-		mask[i/8] |= 0x80 >> (i % 8)
-	}
-	offset, number := 16, byte(unix.NFPROTO_IPV4)
-	if subnet.Addr().Is6() {
-		offset, number = 24, unix.NFPROTO_IPV6
-	}
-	return rule(is(family, []byte{number}), []expr.Any{
-		load(expr.PayloadBaseNetworkHeader, offset, length),
-		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(length), Mask: mask, Xor: make([]byte, length)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: subnet.Masked().Addr().AsSlice()},
-		&expr.Verdict{Kind: expr.VerdictAccept},
-	})
+	network := net.IPNet{IP: subnet.Addr().AsSlice(), Mask: net.CIDRMask(subnet.Bits(), subnet.Addr().BitLen())}
+	return slices.Concat(netfilter.FamilyMatch(network.IP), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictAccept, ""))
 }
 
 // isToPort is whether a packet is for the UDP port of the VXLAN.
-func (g *guard) isToPort() []expr.Any {
-	return rule(is(expr.MetaKeyL4PROTO, []byte{unix.IPPROTO_UDP}),
-		compared(load(expr.PayloadBaseTransportHeader, 2, 2), expr.CmpOpEq, binaryutil.BigEndian.PutUint16(uint16(g.port))))
-}
+func (g *guard) isToPort() []expr.Any { return netfilter.PortMatch(unix.IPPROTO_UDP, uint16(g.port)) }
 
 // isInVXLAN is whether it is in this VXLAN, and not in one of another program with the port (RFC 7348, section 5).
 func (g *guard) isInVXLAN() []expr.Any {
 	id := binary.BigEndian.AppendUint32(nil, uint32(g.id))
-	return compared(load(expr.PayloadBaseTransportHeader, 8+4, 3), expr.CmpOpEq, id[1:])
+	return []expr.Any{load(expr.PayloadBaseTransportHeader, 8+4, 3), compare(expr.CmpOpEq, id[1:])}
 }
 
-// isFromOther is whether a packet is from none of the sources whose addresses have so many bytes.
-func (g *guard) isFromOther(length int) []expr.Any {
+// isFromOther is whether a packet is from none of the sources of a set.
+func isFromOther(set netfilter.Set) []expr.Any {
 	offset := 12
-	if length == 16 {
+	if set.Length == net.IPv6len {
 		offset = 8
 	}
-	return []expr.Any{load(expr.PayloadBaseNetworkHeader, offset, length), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: sourcesName(length), Invert: true}}
+	return []expr.Any{load(expr.PayloadBaseNetworkHeader, offset, set.Length), &expr.Lookup{SourceRegister: netfilter.Register, SetName: set.Name, Invert: true}}
 }

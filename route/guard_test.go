@@ -64,8 +64,8 @@ func TestCommentOfGuard(t *testing.T) {
 func TestGuardOfAnnounced(t *testing.T) {
 	for underlay, rules := range map[string]int{"eth0": 4, "lo": 2} {
 		g := guard{underlay: underlay, sources: sourcesOf(nil)}
-		if got := g.chains()[2]; got.name != "input" || len(got.rules) != rules {
-			t.Errorf("%s: %d rules of %s, want %d of input", underlay, len(got.rules), got.name, rules)
+		if got := g.table().Chains[2]; got.Name != "input" || len(got.Rules) != rules {
+			t.Errorf("%s: %d rules of %s, want %d of input", underlay, len(got.Rules), got.Name, rules)
 		}
 	}
 }

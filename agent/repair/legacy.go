@@ -7,9 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/coreos/go-iptables/iptables"
-
-	"github.com/allocnet/allocnet/internal/iptableslegacy"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // legacyPause is the time between two looks at the tables of iptables-legacy, of which the kernel
@@ -18,7 +16,7 @@ const legacyPause = time.Second
 
 // legacyTable names one of a family.
 type legacyTable struct {
-	family iptables.Protocol
+	family netfilter.Family
 	name   string
 }
 
@@ -47,13 +45,13 @@ func watchLegacy(ctx context.Context, sizes func() map[legacyTable]int, tell fun
 // legacySizes are those of the tables that exist. Each look costs a few system calls.
 func legacySizes() map[legacyTable]int {
 	sizes := map[legacyTable]int{}
-	for _, family := range []iptables.Protocol{iptables.ProtocolIPv4, iptables.ProtocolIPv6} {
-		names, err := iptableslegacy.Tables(family)
+	for _, family := range []netfilter.Family{netfilter.IPv4, netfilter.IPv6} {
+		names, err := netfilter.LegacyTables(family)
 		if err != nil {
 			continue // the comparison at an interval remains
 		}
 		for _, name := range names {
-			if size, err := iptableslegacy.Size(family, name); err == nil {
+			if size, err := netfilter.LegacySize(family, name); err == nil {
 				sizes[legacyTable{family, name}] = size
 			}
 		}

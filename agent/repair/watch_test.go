@@ -11,8 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // link is the message of an interface with flags.
@@ -77,7 +78,7 @@ func TestTold(t *testing.T) {
 
 // TestLegacy: a table that has become smaller is told, and one that has grown is not.
 func TestLegacy(t *testing.T) {
-	nat, filter := legacyTable{iptables.ProtocolIPv4, "nat"}, legacyTable{iptables.ProtocolIPv6, "filter"}
+	nat, filter := legacyTable{netfilter.IPv4, "nat"}, legacyTable{netfilter.IPv6, "filter"}
 	for name, test := range map[string]struct {
 		before, after map[legacyTable]int
 		want          int

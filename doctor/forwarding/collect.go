@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/route"
 )
@@ -196,11 +197,9 @@ func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) err
 
 // output returns what a program prints; nil if it fails or is not installed.
 func output(ctx context.Context, name string, args ...string) []byte {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.WaitDelay = time.Second // a process that it has started may keep the output open
-	data, err := cmd.Output()
+	text, err := netfilter.Runner{}.Run(ctx, "", name, args...)
 	if err != nil {
 		return nil
 	}
-	return data
+	return []byte(text)
 }

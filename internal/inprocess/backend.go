@@ -6,11 +6,9 @@ package inprocess
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"os/exec"
 
-	"github.com/coreos/go-iptables/iptables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Names of the backends of rules.
@@ -34,37 +32,29 @@ func backend(ctx context.Context, configured *string, kind IPTables) string {
 // supportsIPTables tells whether iptables is usable. It is asked itself only if the answer
 // depends on modules that the kernel may load.
 func supportsIPTables(ctx context.Context, kind IPTables) bool {
-	program := kind.program(iptables.ProtocolIPv4, "")
-	if _, err := exec.LookPath(program); err != nil {
+	if _, err := exec.LookPath(kind.program(netfilter.IPv4, "")); err != nil {
 		return kind != "" // it was there, and has to be there to remove them
 	}
 	if cmp.Or(kind, CurrentIPTables()) == IPTablesNFT {
 		return supportsNFTables()
 	}
-	return canListRules(ctx, program)
+	return canListRules(ctx, kind)
 }
 
 // canListRules tells whether iptables can tell whether a chain exists. If it does not answer
 // because another program has its lock, it is usable.
-func canListRules(ctx context.Context, program string) bool {
-	err := exec.CommandContext(ctx, program, "-t", "filter", "-S", "INPUT", "1", fmt.Sprintf("--wait=%d", lockTimeout)).Run()
-	var exit *exec.ExitError
-	return err == nil || ctx.Err() != nil || errors.As(err, &exit) && (exit.ExitCode() == noSuchChain || exit.ExitCode() == lockHeld)
+func canListRules(ctx context.Context, kind IPTables) bool {
+	_, err := (&iptablesHost{ctx: ctx, kind: kind}).hasChain("filter", "INPUT")
+	return err == nil || ctx.Err() != nil || exits(err, exitLocked)
 }
-
-// Exit codes of iptables.
-const (
-	noSuchChain = 1
-	lockHeld    = 4
-)
 
 // supportsNFTables tells whether the kernel has nftables; the program nft is not needed.
 func supportsNFTables() bool {
-	socket, err := dialNFTables(context.Background())
+	socket, err := netfilter.Dial(context.Background())
 	if err != nil {
 		return false
 	}
 	defer socket.Close() //nolint:errcheck // read only
-	_, err = socket.generation()
+	_, err = socket.Generation()
 	return err == nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Changes are what a chain leaves to be committed: rules to add or to remove, links to remove,
@@ -46,7 +48,7 @@ func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	if slices.ContainsFunc(all, func(c *Changes) bool { return len(c.rules) > 0 }) {
 		// It is closed when nothing else remains to be done: closing waits until the kernel has
 		// freed what was removed.
-		if host.socket, host.err = dialNFTables(ctx); host.err == nil {
+		if host.socket, host.err = netfilter.Dial(ctx); host.err == nil {
 			defer host.socket.Close() //nolint:errcheck // nothing is left to send
 		}
 	}
@@ -122,7 +124,7 @@ type rulesHost struct {
 	// holds are inherited by programs.
 	holds []*os.File
 	// socket is nil if there are no rules, and if it cannot be had because of err.
-	socket *nftablesSocket
+	socket *netfilter.Socket
 	err    error
 }
 

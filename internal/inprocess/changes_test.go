@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/coreos/go-iptables/iptables"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
@@ -36,7 +36,7 @@ func TestRootLeasesAreReleasedLast(t *testing.T) {
 	address := net.IPv4(192, 0, 2, 5)
 	accept := iptablesRule{chain: forwardChain, args: []string{"-s", address.String(), "-j", "ACCEPT"}}
 	removal := rules{remove: true, iptables: &iptablesRules{
-		family: iptables.ProtocolIPv4, table: "filter", address: address, rules: []iptablesRule{accept},
+		family: netfilter.IPv4, table: "filter", address: address, rules: []iptablesRule{accept},
 	}}
 	released := 0
 	release := func(context.Context) error { released++; return errors.New("scripted") }

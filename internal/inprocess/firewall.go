@@ -13,8 +13,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/utils"
-	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // firewallConfig is the configuration of the firewall plugin.
@@ -81,7 +81,7 @@ func (conf *firewallConfig) rules(result *current.Result) []*iptablesRules {
 		ip := address.Address.IP
 		network := hostNetwork(ip)
 		all = append(all, &iptablesRules{
-			family: familyOf(ip), table: "filter", address: ip,
+			family: netfilter.FamilyOf(ip), table: "filter", address: ip,
 			shared: []iptablesGroup{conf.forwardGroup()},
 			rules: []iptablesRule{
 				{chain: forwardChain, args: []string{"-d", network.String(), "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}},
@@ -99,8 +99,8 @@ func (conf *firewallConfig) forwardGroup() iptablesGroup {
 	return iptablesGroup{
 		chains: []string{forwardChain, admin},
 		rules: []iptablesRule{
-			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: allTo(forwardChain, "comment")},
-			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: allTo(admin, "comment")},
+			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: netfilter.AllTo(forwardChain, "comment")},
+			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: netfilter.AllTo(admin, "comment")},
 		},
 	}
 }
@@ -127,17 +127,17 @@ func checkFirewall(c *call) error {
 }
 
 // checkFirewallFamily looks for the rules of one family, in one process if they exist.
-func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*iptablesRules) error {
+func checkFirewallFamily(ctx context.Context, family netfilter.Family, all []*iptablesRules) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.family != family })
-	t := &iptablesTransaction{}
+	h, t := &iptablesHost{ctx: ctx, family: family}, &iptablesTransaction{}
 	for _, r := range all {
 		t.check(r)
 	}
-	if len(all) == 0 || (&iptablesHost{ctx: ctx, family: family}).restoreTable(t, "filter") == nil {
+	if h.restoreTable(&t.Transaction, "filter") == nil {
 		return nil
 	}
 	for _, r := range all {
-		if err := r.checkFirewallSteps(ctx); err != nil {
+		if err := h.checkFirewallSteps(r); err != nil {
 			return err
 		}
 	}
@@ -145,19 +145,15 @@ func checkFirewallFamily(ctx context.Context, family iptables.Protocol, all []*i
 }
 
 // checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
-func (r *iptablesRules) checkFirewallSteps(ctx context.Context) error {
-	ipt, err := openIPTables(ctx, "", r.family)
-	if err != nil {
-		return err
-	}
+func (h *iptablesHost) checkFirewallSteps(r *iptablesRules) error {
 	group := r.shared[0]
 	for _, chain := range group.chains {
-		if err := utils.EnsureChain(ipt, r.table, chain); err != nil {
+		if err := h.ensureChain(r.table, chain); err != nil {
 			return err
 		}
 	}
 	for _, rule := range slices.Concat(group.rules, r.rules) {
-		exists, err := ipt.Exists(r.table, rule.chain, rule.args...)
+		exists, err := h.hasRule(r.table, rule)
 		if err != nil {
 			return err
 		}
@@ -205,6 +201,6 @@ func (conf *firewallConfig) policyComment() (string, error) {
 }
 
 // hasFamily tells whether a result has an address of a family.
-func hasFamily(result *current.Result, family iptables.Protocol) bool {
-	return slices.ContainsFunc(result.IPs, func(address *current.IPConfig) bool { return familyOf(address.Address.IP) == family })
+func hasFamily(result *current.Result, family netfilter.Family) bool {
+	return slices.ContainsFunc(result.IPs, func(address *current.IPConfig) bool { return netfilter.FamilyOf(address.Address.IP) == family })
 }

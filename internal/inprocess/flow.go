@@ -13,6 +13,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // flow is one that the kernel tracks. Package vishvananda/netlink does not tell whether it has been
@@ -126,16 +128,11 @@ func (f *flow) parseState(attributes *netlink.AttributeDecoder) error {
 type flowSocket struct{ *netlink.Conn }
 
 func dialFlows(ctx context.Context) (*flowSocket, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: receiveBuffer})
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-	}
-	return &flowSocket{conn}, nil
+	return &flowSocket{socket.Conn}, nil
 }
 
 // list returns the flows of both families.

@@ -13,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // flowTable is what the kernel knows of flows. Tests have a fake.
@@ -69,7 +71,7 @@ func (c *call) repairMasquerade(m masquerade) error {
 func (m masquerade) keys() []flowKey {
 	var keys []flowKey
 	for _, network := range m.networks {
-		source, _ := netip.AddrFromSlice(ipBytes(network.IP))
+		source, _ := netip.AddrFromSlice(netfilter.IPBytes(network.IP))
 		keys = append(keys, flowKey{source: source})
 	}
 	return keys

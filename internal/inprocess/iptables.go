@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // iptablesRules are rules of one attachment in one table of one family.
 type iptablesRules struct {
-	family iptables.Protocol
+	family netfilter.Family
 	table  string
 	// shared are what all attachments use. They are made where they are missing, and stay.
 	shared []iptablesGroup
@@ -44,7 +44,7 @@ type iptablesRule struct {
 	// first is whether it is inserted before the rules that the chain has.
 	first bool
 	// seen recognizes the rule as iptables-nft has made it; nil if only iptables can tell.
-	seen func(listedRule) bool
+	seen func(netfilter.ListedRule) bool
 }
 
 // add adds a rule unless there is the same: that of the first of two addresses stays where
@@ -58,7 +58,7 @@ func (r *iptablesRules) add(rule iptablesRule) {
 	}
 }
 
-var iptablesFamilies = []iptables.Protocol{iptables.ProtocolIPv4, iptables.ProtocolIPv6}
+var iptablesFamilies = []netfilter.Family{netfilter.IPv4, netfilter.IPv6}
 
 // iptablesTables are the tables that the plugins use, in the order of transactions.
 var iptablesTables = []string{"filter", "nat"}
@@ -95,7 +95,7 @@ func (l iptablesChangeList) adds(change iptablesChange) bool {
 // call of iptables-restore, which commits one after another.
 func (h *iptablesHost) commit(all []*Changes, errs []error) {
 	changes := h.removeDirectly(h.changes(all))
-	if h.restore(changes.transaction(iptablesTables...)) == nil {
+	if h.restore(&changes.transaction(iptablesTables...).Transaction) == nil {
 		return
 	}
 	for _, table := range iptablesTables {
@@ -146,17 +146,17 @@ func (h *iptablesHost) made(changes iptablesChangeList) bool {
 		}
 		t.check(change.iptablesRules)
 	}
-	return h.restoreTable(t, changes[0].table) == nil
+	return h.restoreTable(&t.Transaction, changes[0].table) == nil
 }
 
 // commitTable makes the changes in one table after a transaction has failed. What all share is
 // made first; where that was not the reason, each attachment's rules are handled separately.
 func (h *iptablesHost) commitTable(changes iptablesChangeList, table string, errs []error) {
-	if h.makeShared(changes, table) && h.restore(changes.transaction(table)) == nil {
+	if h.makeShared(changes, table) && h.restore(&changes.transaction(table).Transaction) == nil {
 		return
 	}
 	for _, change := range changes {
-		if len(changes) > 1 && h.restore(iptablesChangeList{change}.transaction(table)) == nil {
+		if len(changes) > 1 && h.restore(&iptablesChangeList{change}.transaction(table).Transaction) == nil {
 			continue
 		}
 		errs[change.owner] = errors.Join(errs[change.owner], h.commitSteps(change))

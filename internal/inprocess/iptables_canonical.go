@@ -9,8 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -19,7 +18,7 @@ import (
 // of thousands of rules compared without a process for each, whatever the version and backend.
 type canonicalRules struct {
 	kind   IPTables
-	family iptables.Protocol
+	family netfilter.Family
 	// chains have the number of the chain that a rule of a table is in.
 	chains  map[string]int
 	listing iptablesListing
@@ -29,12 +28,9 @@ type canonicalRules struct {
 var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
 
 // canonical returns the lines of all rules of the changes.
-func canonical(ctx context.Context, kind IPTables, family iptables.Protocol, all []*iptablesRules) (*canonicalRules, error) {
+func canonical(ctx context.Context, kind IPTables, family netfilter.Family, all []*iptablesRules) (*canonicalRules, error) {
 	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}
-	text, err := c.text(all)
-	if err != nil {
-		return nil, err
-	}
+	text := c.text(all)
 	empty, err := netns.New()
 	if err != nil {
 		return nil, err
@@ -51,37 +47,35 @@ func canonical(ctx context.Context, kind IPTables, family iptables.Protocol, all
 }
 
 // text returns the input of iptables-restore.
-func (c *canonicalRules) text(all []*iptablesRules) (*iptablesTransaction, error) {
-	t := &iptablesTransaction{}
+func (c *canonicalRules) text(all []*iptablesRules) *netfilter.Transaction {
+	t := &netfilter.Transaction{}
 	for _, table := range iptablesTables {
-		in := slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.table != table })
-		if len(in) == 0 {
-			continue
-		}
-		t.begin(table)
-		targets := map[string]bool{}
-		for _, r := range in {
+		lines, targets := &netfilter.Transaction{}, map[string]bool{}
+		for _, r := range all {
+			if r.table != table {
+				continue
+			}
 			for _, rule := range r.everyRule() {
-				c.add(t, table, rule, targets)
+				c.add(lines, table, rule, targets)
 			}
 		}
-		t.commit()
+		t.Table(table, lines)
 	}
-	return t, t.err
+	return t
 }
 
-func (c *canonicalRules) add(t *iptablesTransaction, table string, rule iptablesRule, targets map[string]bool) {
+func (c *canonicalRules) add(t *netfilter.Transaction, table string, rule iptablesRule, targets map[string]bool) {
 	key := ruleKey(table, rule)
 	if _, done := c.chains[key]; done {
 		return
 	}
 	c.chains[key] = len(c.chains)
-	if target := rule.target(); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
+	if target := netfilter.Option(rule.args, "-j"); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
 		targets[target] = true
-		t.line("-N", target, nil)
+		t.Line("-N", target)
 	}
-	t.line("-N", canonicalChain(c.chains[key]), nil)
-	t.line("-A", canonicalChain(c.chains[key]), rule.args)
+	t.Line("-N", canonicalChain(c.chains[key]))
+	t.Line("-A", canonicalChain(c.chains[key]), rule.args...)
 }
 
 func canonicalChain(number int) string { return fmt.Sprintf("RULE-%d", number) }
@@ -94,15 +88,6 @@ func ruleKey(table string, rule iptablesRule) string {
 // of returns the lines of a rule.
 func (c *canonicalRules) of(table string, rule iptablesRule) []string {
 	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
-}
-
-// target returns what the rule does with packets.
-func (r iptablesRule) target() string {
-	at := slices.Index(r.args, "-j")
-	if at < 0 || at+1 >= len(r.args) {
-		return ""
-	}
-	return r.args[at+1]
 }
 
 // everyRule returns the rules with those that are shared.

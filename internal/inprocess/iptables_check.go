@@ -10,25 +10,21 @@ import (
 
 // check looks for all rules of the attachment, in one process if they exist.
 func (r *iptablesRules) check(ctx context.Context, kind IPTables) error {
-	t := &iptablesTransaction{}
+	h, t := &iptablesHost{ctx: ctx, kind: kind, family: r.family}, &iptablesTransaction{}
 	t.check(r)
-	if (&iptablesHost{ctx: ctx, kind: kind, family: r.family}).restoreTable(t, r.table) == nil {
+	if h.restoreTable(&t.Transaction, r.table) == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return r.checkSteps(ctx, kind)
+	return h.checkSteps(r)
 }
 
 // checkSteps tells what is missing.
-func (r *iptablesRules) checkSteps(ctx context.Context, kind IPTables) error {
-	ipt, err := openIPTables(ctx, kind, r.family)
-	if err != nil {
-		return err
-	}
+func (h *iptablesHost) checkSteps(r *iptablesRules) error {
 	if r.chain != "" {
-		exists, err := ipt.ChainExists(r.table, r.chain)
+		exists, err := h.hasChain(r.table, r.chain)
 		if err != nil {
 			return err
 		}
@@ -37,8 +33,7 @@ func (r *iptablesRules) checkSteps(ctx context.Context, kind IPTables) error {
 		}
 	}
 	for _, rule := range r.rules {
-		exists, err := ipt.Exists(r.table, rule.chain, rule.args...)
-		if err != nil || !exists {
+		if exists, err := h.hasRule(r.table, rule); err != nil || !exists {
 			return fmt.Errorf("rule %s in chain %s not found in table %s", rule.args, rule.chain, r.table)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/coreos/go-iptables/iptables"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -42,23 +42,22 @@ func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err
 	}
 	defer netns.Close()
 	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
-		transaction := &iptablesTransaction{}
-		transaction.begin(r.table)
+		lines, transaction := &iptablesTransaction{}, &iptablesTransaction{}
 		for _, group := range r.shared {
-			transaction.addGroup(group)
+			lines.addGroup(group)
 		}
-		transaction.commit()
+		transaction.Table(r.table, &lines.Transaction)
 		cmd := exec.CommandContext(t.Context(), "iptables-nft-restore", "--noflush")
-		cmd.Stdin = strings.NewReader(strings.ReplaceAll(transaction.text.String(), " -j CNI-", " "+narrow+"-j CNI-"))
+		cmd.Stdin = strings.NewReader(strings.ReplaceAll(transaction.String(), " -j CNI-", " "+narrow+"-j CNI-"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
-		socket, err := dialNFTables(t.Context())
+		socket, err := netfilter.Dial(t.Context())
 		if err != nil {
 			return err
 		}
 		defer socket.Close()
-		seen = (&iptablesHost{ctx: t.Context(), nft: true, socket: socket, family: iptables.ProtocolIPv4}).hasShared(r)
+		seen = (&iptablesHost{ctx: t.Context(), nft: true, socket: socket, family: netfilter.IPv4}).hasShared(r)
 		return nil
 	})
 	return seen, err

@@ -12,8 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-	"github.com/google/nftables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // iptablesHost is iptables of one family on this host.
@@ -21,11 +20,11 @@ type iptablesHost struct {
 	ctx context.Context
 	// holds are inherited by programs.
 	holds  []*os.File
-	family iptables.Protocol
+	family netfilter.Family
 	// kind is which program has made the rules. Empty: that of the host.
 	kind IPTables
 	// socket is nil if there is no connection.
-	socket *nftablesSocket
+	socket *netfilter.Socket
 	// nft and legacy are whether iptables may be that program. Both: it is unknown, or there
 	// is none.
 	nft, legacy bool
@@ -50,8 +49,22 @@ func (h *iptablesHost) lacksChain(table, chain string) bool {
 	if h.socket == nil {
 		return false
 	}
-	exists, err := h.socket.hasChain(h.nftablesTable(table), chain)
+	exists, err := h.socket.HasChain(h.nftablesTable(table), chain)
 	return err == nil && !exists
+}
+
+// lacksLegacyChain tells whether it is certain that iptables-legacy has no such chain. Only a host
+// without the program has the kernel list the table: the program is asked otherwise.
+func (h *iptablesHost) lacksLegacyChain(table, chain string) bool {
+	tables, err := netfilter.LegacyTables(h.family)
+	if err == nil && !slices.Contains(tables, table) {
+		return true
+	}
+	if !h.missing {
+		return false
+	}
+	entries, err := netfilter.ReadLegacy(h.family, table)
+	return err == nil && !bytes.Contains(entries, append([]byte(chain), 0))
 }
 
 // names tells whether rules that are to be added may exist.
@@ -61,9 +74,8 @@ func (h *iptablesHost) names(r *iptablesRules) bool {
 	}
 	table := h.nftablesTable(r.table)
 	for _, chain := range chainsOf(r.rules) {
-		rules, err := h.socket.list(table, chain)
-		named := func(rule listedRule) bool { return bytes.Contains(rule.exprs, ipBytes(r.address)) }
-		if err != nil || slices.ContainsFunc(rules, named) {
+		rules, err := h.socket.List(table, chain)
+		if err != nil || slices.ContainsFunc(rules, netfilter.Containing(netfilter.IPBytes(r.address))) {
 			return true
 		}
 	}
@@ -71,27 +83,29 @@ func (h *iptablesHost) names(r *iptablesRules) bool {
 }
 
 // nftablesTable returns the table that iptables-nft has for one of iptables.
-func (h *iptablesHost) nftablesTable(name string) *nftablesTable {
-	if h.family == iptables.ProtocolIPv6 {
-		return &nftablesTable{family: nftables.TableFamilyIPv6, name: name}
-	}
-	return &nftablesTable{family: nftables.TableFamilyIPv4, name: name}
+func (h *iptablesHost) nftablesTable(name string) *netfilter.Table {
+	return &netfilter.Table{Family: h.family, Name: name}
 }
 
 // namesSlowly asks iptables for the rules.
 func (h *iptablesHost) namesSlowly(r *iptablesRules) bool {
-	ipt, err := openIPTables(h.ctx, h.kind, h.family)
-	if err != nil {
-		return true
-	}
 	for _, chain := range chainsOf(r.rules) {
-		lines, err := ipt.List(r.table, chain)
-		if err != nil {
-			continue // it does not exist
-		}
-		if strings.Contains(strings.Join(lines, "\n"), " "+r.address.String()+"/") {
+		listing, _ := h.ask(r.table, "-S", chain) // empty: there is no such chain
+		if h.missing || strings.Contains(listing, " "+r.address.String()+"/") {
 			return true
 		}
 	}
 	return false
+}
+
+// restore executes a transaction; an empty one is not executed.
+func (h *iptablesHost) restore(t *netfilter.Transaction) error {
+	return t.Restore(h.ctx, netfilter.Runner{Holds: h.holds}.Run, h.kind.program(h.family, ""))
+}
+
+// restoreTable executes the lines of one table.
+func (h *iptablesHost) restoreTable(t *netfilter.Transaction, table string) error {
+	whole := &netfilter.Transaction{}
+	whole.Table(table, t)
+	return h.restore(whole)
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // IPTables is which program iptables is: rules of one are none of the other's. Empty: that of the host now, or unknown.
@@ -39,8 +39,8 @@ func CurrentIPTables() IPTables {
 
 // program returns the name of a program: iptables, ip6tables-restore and so on. The kind has a name of its own where
 // the host's iptables is the other one by now, or none. One that is unknown, as a script, may be any.
-func (k IPTables) program(family iptables.Protocol, suffix string) string {
-	name := programOf(family)
+func (k IPTables) program(family netfilter.Family, suffix string) string {
+	name := family.Program()
 	current := CurrentIPTables()
 	_, missing := exec.LookPath("iptables-restore")
 	if k != "" && k != current && (current != "" || missing != nil) {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/coreos/go-iptables/iptables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // useIPTables makes a program that iptables-restore is a link to; empty: none.
@@ -42,13 +42,13 @@ func TestIPTablesKind(t *testing.T) {
 			if switched {
 				want = "iptables-" + string(made) + "-restore"
 			}
-			if got := made.program(iptables.ProtocolIPv4, "-restore"); got != want {
+			if got := made.program(netfilter.IPv4, "-restore"); got != want {
 				t.Errorf("%q while the host has %q: %s, want %s", made, program, got, want)
 			}
-			if got := made.program(iptables.ProtocolIPv6, ""); got != "ip6"+want[2:len(want)-len("-restore")] {
+			if got := made.program(netfilter.IPv6, ""); got != "ip6"+want[2:len(want)-len("-restore")] {
 				t.Errorf("%q while the host has %q: %s for IPv6", made, program, got)
 			}
-			h := &iptablesHost{kind: made, family: iptables.ProtocolIPv4}
+			h := &iptablesHost{kind: made, family: netfilter.IPv4}
 			h.identify()
 			kind := made
 			if kind == "" {

@@ -4,15 +4,9 @@
 package inprocess
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -23,17 +17,9 @@ type iptablesListing map[string]map[string][]string
 
 // listIPTables lists all rules of a family in this network namespace, but for the tables that iptables cannot
 // list, which it names.
-func listIPTables(ctx context.Context, kind IPTables, family iptables.Protocol) (listing iptablesListing, unlisted []string, err error) {
-	program := kind.program(family, "-save")
-	cmd := exec.CommandContext(ctx, program)
-	cmd.WaitDelay = time.Second // a child of it may live on
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return listed(string(out)), netfilter.Unlisted(string(out)), nil
+func listIPTables(ctx context.Context, kind IPTables, family netfilter.Family) (listing iptablesListing, unlisted []string, err error) {
+	text, err := netfilter.Runner{}.Run(ctx, "", kind.program(family, "-save"))
+	return listed(text), netfilter.Unlisted(text), err
 }
 
 func listed(text string) iptablesListing {

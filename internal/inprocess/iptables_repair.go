@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // repairAttempts is how often rules are listed and added: another process may have made what
@@ -23,7 +23,7 @@ type ownedIPTables struct {
 }
 
 // iptables adds what is missing of a kind and a family: of all attachments together, else of each alone.
-func (m *missingRules) iptables(kind IPTables, family iptables.Protocol) error {
+func (m *missingRules) iptables(kind IPTables, family netfilter.Family) error {
 	var all []ownedIPTables
 	for _, c := range m.all {
 		for _, r := range c.rules {
@@ -66,7 +66,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 	if err != nil {
 		return err
 	}
-	t := &iptablesTransaction{}
+	t := &netfilter.Transaction{}
 	for _, table := range iptablesTables {
 		a := &iptablesAddition{table: table, lines: lines, host: host, done: map[string]bool{}}
 		for _, r := range all {
@@ -82,7 +82,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 				a.add(r.iptablesRules)
 			}
 		}
-		a.writeTo(t)
+		t.Table(table, &a.chains, &a.rules)
 	}
 	return (&iptablesHost{ctx: m.ctx, holds: m.holds, kind: lines.kind, family: lines.family}).restore(t)
 }
@@ -96,7 +96,7 @@ func (m *missingRules) checkUnlisted(r ownedIPTables) {
 }
 
 func (r *iptablesRules) unlistedError() error {
-	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", programOf(r.family), r.table)
+	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", r.family.Program(), r.table)
 }
 
 // iptablesAddition is what is to be added to a table.
@@ -105,29 +105,17 @@ type iptablesAddition struct {
 	lines *canonicalRules
 	host  iptablesListing
 	// chains and rules are lines of iptables-restore: all chains are made before any rule.
-	chains, rules iptablesTransaction
+	chains, rules netfilter.Transaction
 	// done are those lines: attachments share some.
 	done map[string]bool
 }
 
-func (a *iptablesAddition) writeTo(t *iptablesTransaction) {
-	if a.chains.text.Len()+a.rules.text.Len() == 0 {
-		return
-	}
-	t.fail(a.chains.err)
-	t.fail(a.rules.err)
-	t.begin(a.table)
-	t.text.Write(a.chains.text.Bytes())
-	t.text.Write(a.rules.text.Bytes())
-	t.commit()
-}
-
 // once writes a line unless it is written already.
-func (a *iptablesAddition) once(t *iptablesTransaction, verb, chain string, args []string) {
+func (a *iptablesAddition) once(t *netfilter.Transaction, verb, chain string, args []string) {
 	key := strings.Join(append([]string{verb, chain}, args...), "\x00")
 	if !a.done[key] {
 		a.done[key] = true
-		t.line(verb, chain, args)
+		t.Line(verb, chain, args...)
 	}
 }
 
@@ -163,7 +151,7 @@ func (a *iptablesAddition) missingOf(rules []iptablesRule) []string {
 }
 
 func (a *iptablesAddition) chainText(chain string) string {
-	return fmt.Sprintf("chain %s of table %s of %s", chain, a.table, programOf(a.lines.family))
+	return fmt.Sprintf("chain %s of table %s of %s", chain, a.table, a.lines.family.Program())
 }
 
 // split returns the rules of the attachment's own chain, and those in chains of others.

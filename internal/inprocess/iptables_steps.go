@@ -4,34 +4,16 @@
 package inprocess
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
-
-// openIPTables returns iptables that waits for its lock until the deadline of ctx, to the second.
-func openIPTables(ctx context.Context, kind IPTables, family iptables.Protocol) (*iptables.IPTables, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	wait := lockTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, int(time.Until(deadline)/time.Second)+1) // 0 is no limit
-	}
-	ipt, err := iptables.New(iptables.IPFamily(family), iptables.Path(kind.program(family, "")), iptables.Timeout(wait))
-	if err != nil {
-		return nil, fmt.Errorf("failed to locate iptables: %w", err)
-	}
-	return ipt, nil
-}
 
 // makeShared makes what all attachments use in a table, as far as possible, and returns whether
 // there is anything. Of several processes one makes it.
@@ -42,7 +24,7 @@ func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool
 		for _, group := range change.shared {
 			t := &iptablesTransaction{}
 			t.addGroup(group)
-			if text := t.text.String(); !change.remove && !done[text] {
+			if text := t.String(); !change.remove && !done[text] {
 				done[text] = true
 				groups = append(groups, group)
 			}
@@ -68,23 +50,19 @@ func (h *iptablesHost) makeGroup(group iptablesGroup, table string) {
 	existing, all := &iptablesTransaction{}, &iptablesTransaction{}
 	existing.checkGroup(group)
 	all.addGroup(group)
-	if h.restoreTable(existing, table) != nil && h.restoreTable(all, table) != nil && h.ctx.Err() == nil {
+	if h.restoreTable(&existing.Transaction, table) != nil && h.restoreTable(&all.Transaction, table) != nil && h.ctx.Err() == nil {
 		_ = h.makeSteps(group, table) // who needs it fails
 	}
 }
 
 // makeSteps makes what is missing of the group.
 func (h *iptablesHost) makeSteps(g iptablesGroup, table string) error {
-	s, err := h.steps(table)
-	if err != nil {
-		return err
-	}
 	for _, chain := range g.chains {
-		if err := s.ensureChain(chain); err != nil {
+		if err := h.ensureChain(table, chain); err != nil {
 			return err
 		}
 	}
-	return s.ensureRules(g.rules)
+	return h.ensureRules(table, g.rules)
 }
 
 // addSteps adds what is missing of the rules, and of what they use.
@@ -94,45 +72,37 @@ func (h *iptablesHost) addSteps(r *iptablesRules) error {
 			return err
 		}
 	}
-	s, err := h.steps(r.table)
-	if err != nil {
-		return err
-	}
 	if r.chain != "" {
-		if err := s.ensureChain(r.chain); err != nil {
+		if err := h.ensureChain(r.table, r.chain); err != nil {
 			return err
 		}
 	}
-	return s.ensureRules(r.rules)
+	return h.ensureRules(r.table, r.rules)
 }
 
 // removeSteps removes what there is of the rules. Those of a chain are removed by what leads
 // to it: the configuration may have changed since ADD.
-func (h *iptablesHost) removeSteps(r *iptablesRules) error {
-	s, err := h.steps(r.table)
-	if err != nil {
-		return err
-	}
+func (h *iptablesHost) removeSteps(r *iptablesRules) (err error) {
 	if r.chain == "" {
 		var errs []error
 		for _, rule := range r.rules {
-			errs = append(errs, s.deleteRule(rule))
+			errs = append(errs, h.deleteRule(r.table, rule))
 		}
 		return errors.Join(append(errs, h.requireUnnamed(r))...)
 	}
 	for range removalAttempts {
 		var exists bool
-		if exists, err = s.ChainExists(r.table, r.chain); err != nil || !exists {
+		if exists, err = h.hasChain(r.table, r.chain); err != nil || !exists {
 			return err
 		}
 		t := &iptablesTransaction{}
 		for _, chain := range r.callers() {
-			if err := t.removeCalls(s.IPTables, r, chain); err != nil {
+			if err := h.removeCalls(t, r, chain); err != nil {
 				return err
 			}
 		}
 		t.removeChain(r.chain)
-		if err = h.restoreTable(t, r.table); err == nil {
+		if err = h.restoreTable(&t.Transaction, r.table); err == nil {
 			return nil
 		}
 	}
@@ -153,20 +123,19 @@ func (h *iptablesHost) requireUnnamed(r *iptablesRules) error {
 const removalAttempts = 3
 
 // removeCalls removes the rules of the attachment in a chain of others that lead to its own.
-func (t *iptablesTransaction) removeCalls(ipt *iptables.IPTables, r *iptablesRules, caller string) error {
-	lines, err := ipt.List(r.table, caller)
+func (h *iptablesHost) removeCalls(t *iptablesTransaction, r *iptablesRules, caller string) error {
+	listing, err := h.ask(r.table, "-S", caller)
 	if err != nil {
 		return nil // the chain does not exist, so it has no rule
 	}
-	for _, line := range lines {
-		rest, ok := strings.CutPrefix(line, "-A ")
-		if !ok || !strings.HasSuffix(line, " -j "+r.chain) {
+	for line := range netfilter.Lines(listing) {
+		if !strings.HasSuffix(line.Rule, " -j "+r.chain) {
 			continue
 		}
-		if !strings.Contains(line, ` --comment "`+strings.ReplaceAll(r.comment, `"`, `\"`)+`" `) {
-			return fmt.Errorf("chain %s of table %s stays: %w: %s", r.chain, r.table, errCalled, line)
+		if words, err := netfilter.Split(line.Rule); err != nil || netfilter.Option(words, "--comment") != r.comment {
+			return fmt.Errorf("chain %s of table %s stays: %w: %s", r.chain, r.table, errCalled, line.Rule)
 		}
-		t.text.WriteString("-D " + rest + "\n")
+		t.Delete(line.Rule)
 	}
 	return nil
 }

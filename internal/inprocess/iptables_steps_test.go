@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -38,7 +38,7 @@ func TestRootSharedIsMadeByOne(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer stop()
-		(&iptablesHost{ctx: ctx, family: iptables.ProtocolIPv4}).makeShared(changesOf(false, testFirewall(t, "")...), "filter")
+		(&iptablesHost{ctx: ctx, family: netfilter.IPv4}).makeShared(changesOf(false, testFirewall(t, "")...), "filter")
 		if ctx.Err() == nil {
 			t.Error("it did not wait for the lock")
 		}

@@ -5,12 +5,13 @@ package inprocess
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/coreos/go-iptables/iptables"
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -24,7 +25,7 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 	}
 	t.Cleanup(func() { _ = netns.Close() })
 	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
-		socket, err := dialNFTables(t.Context())
+		socket, err := netfilter.Dial(t.Context())
 		if err != nil {
 			return err
 		}
@@ -34,16 +35,13 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 			for _, r := range all {
 				c.rules = append(c.rules, rules{iptables: r})
 			}
-			(&iptablesHost{ctx: t.Context(), family: iptables.ProtocolIPv4, socket: socket}).commit([]*Changes{c}, errs)
+			(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, socket: socket}).commit([]*Changes{c}, errs)
 			if errs[0] != nil {
 				return errs[0]
 			}
 		}
-		ipt, err := openIPTables(t.Context(), "", iptables.ProtocolIPv4)
-		if err != nil {
-			return err
-		}
-		lines, err = ipt.List("filter", chain)
+		listing, err := (&iptablesHost{ctx: t.Context(), family: netfilter.IPv4}).ask("filter", "-S", chain)
+		lines = strings.Split(strings.TrimSpace(listing), "\n")
 		return err
 	})
 	if err != nil {
@@ -63,7 +61,7 @@ func TestRootRulesAreMadeOnce(t *testing.T) {
 		"-A CNI-FORWARD -s 10.0.0.5/32 -j ACCEPT",
 	}
 	firewall := testFirewall(t, "")
-	shared := &iptablesRules{family: iptables.ProtocolIPv4, table: "filter", shared: firewall[0].shared}
+	shared := &iptablesRules{family: netfilter.IPv4, table: "filter", shared: firewall[0].shared}
 	for name, commits := range map[string][][]*iptablesRules{
 		"twice in a chain":       {slices.Concat(firewall, firewall)},
 		"before another table's": {{shared}, slices.Concat(firewall, []*iptablesRules{testPortmap(t)})},

@@ -13,6 +13,8 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // loopbackGuard is a table that drops what comes to 127.0.0.0/8 from elsewhere: by a link with route_localnet the kernel
@@ -20,24 +22,24 @@ import (
 // destination until they are translated. A host may use addresses of 127.0.0.0/8 on links of its own: what comes by the link
 // that has the destination goes on, and what goes from one such link to another. Whatever the backend of a network is, the
 // table stays as route_localnet does.
-var loopbackGuard = &nftablesTable{
-	family: nftables.TableFamilyIPv4, name: "allocnet_loopback", comment: "nothing from elsewhere to 127.0.0.0/8",
-	chains: []nftablesChain{{
-		name: guardChain,
-		hook: &nftablesHook{number: nftables.ChainHookPrerouting, priority: nftables.ChainPriorityRaw, filters: true},
-		rules: []nftablesRule{
-			{chain: guardChain, exprs: statement(
+var loopbackGuard = &netfilter.Table{
+	Family: netfilter.IPv4, Name: "allocnet_loopback", Comment: "nothing from elsewhere to 127.0.0.0/8",
+	Chains: []netfilter.Chain{{
+		Name: guardChain,
+		Hook: &netfilter.Hook{Number: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Filters: true},
+		Rules: []netfilter.Rule{
+			{Chain: guardChain, Exprs: slices.Concat(
 				elsewhereMatch(),
-				destinationMatch(expr.CmpOpEq, loopback),
-				sourceMatch(expr.CmpOpEq, loopback),
+				netfilter.DestinationMatch(expr.CmpOpEq, loopback),
+				netfilter.SourceMatch(expr.CmpOpEq, loopback),
 				sourceLinkMatch(),
-				verdict(expr.VerdictReturn, ""),
+				netfilter.Verdict(expr.VerdictReturn, ""),
 			)},
-			{chain: guardChain, exprs: statement(
+			{Chain: guardChain, Exprs: slices.Concat(
 				elsewhereMatch(),
-				destinationMatch(expr.CmpOpEq, loopback),
+				netfilter.DestinationMatch(expr.CmpOpEq, loopback),
 				foreignAddressMatch(),
-				verdict(expr.VerdictDrop, ""),
+				netfilter.Verdict(expr.VerdictDrop, ""),
 			)},
 		},
 	}},
@@ -49,27 +51,22 @@ var loopback = net.IPNet{IP: net.IPv4(127, 0, 0, 0), Mask: net.CIDRMask(8, 32)}
 
 // elsewhereMatch compares the link by which packets came with lo.
 func elsewhereMatch() []expr.Any {
-	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, "lo")
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: name},
-	}
+	return netfilter.LinkMatch(expr.MetaKeyIIFNAME, expr.CmpOpNeq, "lo")
 }
 
 // sourceLinkMatch tells whether the host sends to the packet's source by the link by which it came.
 func sourceLinkMatch() []expr.Any {
 	return []expr.Any{
-		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{1, 0, 0, 0}},
+		&expr.Fib{Register: netfilter.Register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: netfilter.Register, Data: []byte{1, 0, 0, 0}},
 	}
 }
 
 // foreignAddressMatch tells whether the link by which the packet came lacks its destination.
 func foreignAddressMatch() []expr.Any {
 	return []expr.Any{
-		&expr.Fib{Register: register, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+		&expr.Fib{Register: netfilter.Register, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: netfilter.Register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
 }
 
@@ -81,12 +78,12 @@ func guardRules() rules {
 // GuardLoopback keeps what comes from elsewhere from 127.0.0.0/8, for plugins that set route_localnet. It is safe to repeat.
 // The error is that of a kernel without nftables.
 func GuardLoopback(ctx context.Context) error {
-	socket, err := dialNFTables(ctx)
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
-	return socket.commit([]*Changes{{rules: []rules{guardRules()}}})
+	return socket.Change(func(b *netfilter.Batch) error { return b.MakeTable(loopbackGuard) })
 }
 
 // routesLocalnet tells whether connections from 127.0.0.0/8 are let out to the addresses: not where nothing guards
@@ -105,13 +102,13 @@ func supportsGuard() bool {
 	if guardAccepted.Load() {
 		return true
 	}
-	socket, err := dialNFTables(context.Background())
+	socket, err := netfilter.Dial(context.Background())
 	if err != nil {
 		return false
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
-	existing, err := socket.list(loopbackGuard, guardChain)
-	if err == nil && sameRules(existing, loopbackGuard.chains[0].rules, loopbackGuard.family) || socket.accepts(loopbackGuard) {
+	existing, err := socket.List(loopbackGuard, guardChain)
+	if err == nil && netfilter.SameRules(existing, loopbackGuard.Chains[0].Rules, loopbackGuard.Family) || socket.Accepts(loopbackGuard) {
 		guardAccepted.Store(true)
 	}
 	return guardAccepted.Load()

@@ -8,7 +8,8 @@ import (
 	"net"
 
 	"github.com/containernetworking/plugins/pkg/utils"
-	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // masquerade is what rules of masquerading are made from.
@@ -50,12 +51,12 @@ func (m masquerade) iptables() []*iptablesRules {
 	chain := utils.FormatChainName(m.network, m.containerID)
 	text := utils.FormatComment(m.network, m.containerID)
 	comment := []string{"-m", "comment", "--comment", text}
-	byFamily := map[iptables.Protocol]*iptablesRules{}
+	byFamily := map[netfilter.Family]*iptablesRules{}
 	var all []*iptablesRules
 	for _, network := range m.networks {
-		family, multicast := iptables.ProtocolIPv4, "224.0.0.0/4"
+		family, multicast := netfilter.IPv4, "224.0.0.0/4"
 		if !isIPv4(network.IP) {
-			family, multicast = iptables.ProtocolIPv6, "ff00::/8"
+			family, multicast = netfilter.IPv6, "ff00::/8"
 		}
 		r := byFamily[family]
 		if r == nil {

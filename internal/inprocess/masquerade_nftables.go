@@ -6,37 +6,40 @@ package inprocess
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 const masqueradeChain = "masq_checks"
 
 // masqueradeTable is the table of the reference plugins that masquerade.
-var masqueradeTable = &nftablesTable{
-	family:  nftables.TableFamilyINet,
-	name:    "cni_plugins_masquerade",
-	comment: "Masquerading for plugins from github.com/containernetworking/plugins",
-	chains: []nftablesChain{{
-		name:    masqueradeChain,
-		comment: "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet",
+var masqueradeTable = &netfilter.Table{
+	Family:  netfilter.INet,
+	Name:    "cni_plugins_masquerade",
+	Comment: "Masquerading for plugins from github.com/containernetworking/plugins",
+	Chains: []netfilter.Chain{{
+		Name:    masqueradeChain,
+		Comment: "Masquerade traffic from certain IPs to any (non-multicast) IP outside their subnet",
 	}, {
-		name: "postrouting",
-		hook: &nftablesHook{number: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource},
-		rules: []nftablesRule{
-			{chain: "postrouting", exprs: returnMulticast(net.IPv4(224, 0, 0, 0), net.CIDRMask(4, 32))},
-			{chain: "postrouting", exprs: returnMulticast(net.ParseIP("ff00::"), net.CIDRMask(8, 128))},
-			{chain: "postrouting", exprs: verdict(expr.VerdictGoto, masqueradeChain)},
+		Name: "postrouting",
+		Hook: &netfilter.Hook{Number: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource},
+		Rules: []netfilter.Rule{
+			{Chain: "postrouting", Exprs: returnMulticast(net.IPv4(224, 0, 0, 0), net.CIDRMask(4, 32))},
+			{Chain: "postrouting", Exprs: returnMulticast(net.ParseIP("ff00::"), net.CIDRMask(8, 128))},
+			{Chain: "postrouting", Exprs: netfilter.Verdict(expr.VerdictGoto, masqueradeChain)},
 		},
 	}},
 }
 
 func returnMulticast(ip net.IP, mask net.IPMask) []expr.Any {
 	network := net.IPNet{IP: ip, Mask: mask}
-	return statement(familyMatch(ip), destinationMatch(expr.CmpOpEq, network), verdict(expr.VerdictReturn, ""))
+	return slices.Concat(netfilter.FamilyMatch(ip), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictReturn, ""))
 }
 
 // nftables returns the rules. They belong to the attachment by a hash in their comment.
@@ -49,14 +52,14 @@ func (m masquerade) nftables() *nftablesRules {
 		replace: true,
 	}
 	for _, network := range m.networks {
-		r.rules = append(r.rules, nftablesRule{
-			chain:   masqueradeChain,
-			comment: m.comment(hash),
-			text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", nftablesFamily(network.IP), network.IP, masked(network)),
-			exprs: statement(
-				familyMatch(network.IP),
-				sourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
-				destinationMatch(expr.CmpOpNeq, network),
+		r.rules = append(r.rules, netfilter.Rule{
+			Chain:   masqueradeChain,
+			Comment: m.comment(hash),
+			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", netfilter.FamilyOf(network.IP), network.IP, masked(network)),
+			Exprs: slices.Concat(
+				netfilter.FamilyMatch(network.IP),
+				netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
+				netfilter.DestinationMatch(expr.CmpOpNeq, network),
 				[]expr.Any{&expr.Masq{}},
 			),
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -36,6 +37,26 @@ func TestMasqueradeRemovalOfBoth(t *testing.T) {
 		if families != 2 || tables != 1 {
 			t.Errorf("%s: removed are rules of %d families in iptables, and %d times in nftables: want 2 and 1", backend, families, tables)
 		}
+	}
+}
+
+// TestMasqueradeOwner: rules are those of one interface.
+func TestMasqueradeOwner(t *testing.T) {
+	r := masquerade{networks: []net.IPNet{address(t, "10.0.0.5/24")}, network: "net", ifName: "eth0", containerID: "id"}.nftables()
+	comment := r.rules[0].Comment
+	if !r.owns(comment) {
+		t.Errorf("the attachment does not own the rule with the comment %q", comment)
+	}
+	if other := (masquerade{network: "net", ifName: "eth1", containerID: "id"}).nftables(); other.owns(comment) {
+		t.Error("the attachment with another interface owns the rule")
+	}
+}
+
+func TestMasqueradeComment(t *testing.T) {
+	m := masquerade{network: `n"et`, ifName: "eth0", containerID: strings.Repeat("x", 200)}
+	comment := m.comment("hash")
+	if want := "hash, net: net, if: eth0, id: xxx"; !strings.HasPrefix(comment, want) || len(comment) != maxComment {
+		t.Errorf("got %q with a length of %d, want %q and more up to %d", comment, len(comment), want, maxComment)
 	}
 }
 
@@ -92,7 +113,7 @@ func removeMasquerade(ctx context.Context, m masquerade) error {
 	if err := c.removeMasquerade(m); err != nil {
 		return err
 	}
-	socket, err := dialNFTables(ctx)
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}

@@ -6,15 +6,14 @@ package inprocess
 import (
 	"errors"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // nftablesRules are rules of one attachment in one table of nftables.
 type nftablesRules struct {
-	table *nftablesTable
+	table *netfilter.Table
 	// rules are those to add.
-	rules []nftablesRule
+	rules []netfilter.Rule
 	// chains are where the attachment has rules: those to remove.
 	chains []string
 	// owns tells by its comment whether a rule in one of the chains is the attachment's.
@@ -23,56 +22,15 @@ type nftablesRules struct {
 	replace bool
 }
 
-// nftablesTable is a table that all attachments share. It is made where it is missing, and
-// stays.
-type nftablesTable struct {
-	family        nftables.TableFamily
-	name, comment string
-	chains        []nftablesChain
-}
-
-// nftablesChain is a chain that all attachments share.
-type nftablesChain struct {
-	name, comment string
-	// hook is where packets enter the chain; nil if only other chains lead to it.
-	hook *nftablesHook
-	// rules are all that the chain has to have; nil if attachments add theirs.
-	rules []nftablesRule
-}
-
-// nftablesHook is the hook of a base chain of type nat, or of type filter.
-type nftablesHook struct {
-	number   *nftables.ChainHook
-	priority *nftables.ChainPriority
-	filters  bool
-}
-
-// nftablesRule is a rule in a chain.
-type nftablesRule struct {
-	chain   string
-	exprs   []expr.Any
-	comment string
-	// text is the rule in the language of nft. Empty: all attachments share it.
-	text string
-}
-
-// nftablesAttempts is how often a batch is tried: between listing and removing, another
-// process may have removed a rule.
-const nftablesAttempts = 5
-
-// guardedAttempts is how many of them the kernel refuses if there was any change since the
-// listing. On a host where rules change all the time, the others are as those of nft.
-const guardedAttempts = 2
-
 // commitNFTables commits the nftables rules of all chains, and joins the errors of each. An
 // error of the socket is that of all that have such rules.
-func commitNFTables(socket *nftablesSocket, err error, all []*Changes, errs []error) {
-	if !hasNFTables(all) || err == nil && socket.commit(all) == nil {
+func commitNFTables(socket *netfilter.Socket, err error, all []*Changes, errs []error) {
+	if !hasNFTables(all) || err == nil && commitBatch(socket, all) == nil {
 		return
 	}
 	for i, c := range all {
 		if err == nil {
-			errs[i] = errors.Join(errs[i], socket.commit([]*Changes{c}))
+			errs[i] = errors.Join(errs[i], commitBatch(socket, []*Changes{c}))
 		} else if hasNFTables([]*Changes{c}) {
 			errs[i] = errors.Join(errs[i], err)
 		}
@@ -90,94 +48,61 @@ func hasNFTables(all []*Changes) bool {
 	return false
 }
 
-// commit makes the changes in one batch.
-func (s *nftablesSocket) commit(all []*Changes) error {
-	var err error
-	for attempt := range nftablesAttempts {
-		var b *nftablesBatch
-		if b, err = s.batch(all); err != nil {
-			return err
-		}
-		if attempt >= guardedAttempts {
-			b.generation = 0
-		}
-		if err = s.send(b); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// batch returns the messages that make the changes to the rules as they are now.
-func (s *nftablesSocket) batch(all []*Changes) (*nftablesBatch, error) {
-	b, listings := &nftablesBatch{}, s.listings()
-	made := map[string]bool{} // tables in this batch
-	for _, c := range all {
-		for _, r := range c.rules {
-			if r.nftables == nil {
-				continue
-			}
-			if table := r.nftables.table; !r.remove && !made[table.key()] {
-				made[table.key()] = true
-				if err := listings.makeTable(b, table); err != nil {
-					return nil, err
+// commitBatch makes the changes in one batch.
+func commitBatch(s *netfilter.Socket, all []*Changes) error {
+	return s.Change(func(b *netfilter.Batch) error {
+		for _, c := range all {
+			for _, r := range c.rules {
+				if r.nftables == nil {
+					continue
+				}
+				if err := r.nftables.change(b, r.remove); err != nil {
+					return err
 				}
 			}
-			if err := listings.change(b, r.nftables, r.remove); err != nil {
-				return nil, err
-			}
 		}
-	}
-	return b, nil
-}
-
-// key identifies the table of this network namespace.
-func (t *nftablesTable) key() string { return string(rune(t.family)) + t.name }
-
-// makeTable makes what all attachments share. Rules that are as they have to be stay as they
-// are: the kernel waits for packets in flight where it removes any.
-func (l *nftablesListings) makeTable(b *nftablesBatch, table *nftablesTable) error {
-	b.addTable(table)
-	for i := range table.chains {
-		chain := &table.chains[i]
-		b.addChain(table, chain)
-		if chain.rules == nil {
-			continue
-		}
-		existing, err := l.of(table, chain.name)
-		if err != nil {
-			return err
-		}
-		if sameRules(existing, chain.rules, table.family) {
-			continue
-		}
-		b.flushChain(table, chain.name)
-		for _, rule := range chain.rules {
-			b.addRule(table, rule)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // change adds or removes the rules of one attachment.
-func (l *nftablesListings) change(b *nftablesBatch, r *nftablesRules, remove bool) error {
+func (r *nftablesRules) change(b *netfilter.Batch, remove bool) error {
+	if !remove {
+		if err := b.MakeTable(r.table); err != nil {
+			return err
+		}
+	}
 	if remove || r.replace {
 		for _, chain := range r.chains {
-			existing, err := l.of(r.table, chain)
+			owned, _, err := r.listed(b.Listings, chain)
 			if err != nil {
 				return err
 			}
-			for _, rule := range existing {
-				if r.owns(rule.comment()) {
-					l.deleteRule(b, r.table, chain, rule)
-				}
+			for _, rule := range owned {
+				b.DeleteRule(r.table, chain, rule)
 			}
 		}
 	}
 	if !remove {
 		for _, rule := range r.rules {
-			b.addRule(r.table, rule)
+			b.AddRule(r.table, rule)
 		}
 	}
 	return nil
+}
+
+// listed returns the rules of the attachment in a chain, and how many it lacks there.
+func (r *nftablesRules) listed(l *netfilter.Listings, chain string) (owned []netfilter.ListedRule, lacks int, err error) {
+	all, err := l.Of(r.table, chain)
+	for _, rule := range all {
+		if r.owns(rule.Comment()) {
+			owned = append(owned, rule)
+		}
+	}
+	for _, rule := range r.rules {
+		if rule.Chain == chain {
+			lacks++
+		}
+	}
+	return owned, lacks - len(owned), err
 }

@@ -6,7 +6,7 @@ package inprocess
 import (
 	"fmt"
 
-	"github.com/google/nftables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // nftables adds what is missing of nftables.
@@ -14,12 +14,12 @@ func (m *missingRules) nftables() error {
 	if !hasNFTables(m.all) {
 		return nil
 	}
-	socket, err := dialNFTables(m.ctx)
+	socket, err := netfilter.Dial(m.ctx)
 	if err != nil {
 		return err
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
-	lacking, err := m.lackingNFTables(socket.listings())
+	lacking, err := m.lackingNFTables(socket.Listings())
 	if err != nil {
 		return err
 	}
@@ -30,24 +30,24 @@ func (m *missingRules) nftables() error {
 			owners, changes = append(owners, c), append(changes, &Changes{rules: lacking[c]})
 		}
 	}
-	if len(changes) == 0 || socket.commit(changes) == nil {
+	if len(changes) == 0 || commitBatch(socket, changes) == nil {
 		return nil
 	}
 	for i, c := range changes {
-		owners[i].repair.fail(socket.commit([]*Changes{c}))
+		owners[i].repair.fail(commitBatch(socket, []*Changes{c}))
 	}
 	return nil
 }
 
 // lackingNFTables returns the rules of each chain of plugins that are to be replaced.
-func (m *missingRules) lackingNFTables(listings *nftablesListings) (map[*Changes][]rules, error) {
+func (m *missingRules) lackingNFTables(listings *netfilter.Listings) (map[*Changes][]rules, error) {
 	lacking := map[*Changes][]rules{}
 	for _, c := range m.all {
 		for _, r := range c.rules {
 			if r.nftables == nil {
 				continue
 			}
-			missing, err := listings.missing(r.nftables)
+			missing, err := r.nftables.missing(listings)
 			if err != nil {
 				return nil, err
 			}
@@ -64,35 +64,26 @@ func (m *missingRules) lackingNFTables(listings *nftablesListings) (map[*Changes
 
 // missing tells in words what is missing of the rules of an attachment, and of what all
 // attachments share. Rules are counted: programs of other versions express them otherwise.
-func (l *nftablesListings) missing(r *nftablesRules) ([]string, error) {
+func (r *nftablesRules) missing(l *netfilter.Listings) ([]string, error) {
 	var missing []string
 	lack := func(chain string, count int) {
 		if count > 0 {
-			missing = append(missing, fmt.Sprintf("nftables: %s in chain %s of table %s %s", counted(count), chain, r.table.familyName(), r.table.name))
+			missing = append(missing, fmt.Sprintf("nftables: %s in chain %s of table %s %s", counted(count), chain, r.table.Family, r.table.Name))
 		}
 	}
-	for _, chain := range r.table.chains {
-		listed, err := l.of(r.table, chain.name)
+	for _, chain := range r.table.Chains {
+		listed, err := l.Of(r.table, chain.Name)
 		if err != nil {
 			return nil, err
 		}
-		lack(chain.name, len(chain.rules)-len(listed))
-	}
-	wanted := map[string]int{}
-	for _, rule := range r.rules {
-		wanted[rule.chain]++
+		lack(chain.Name, len(chain.Rules)-len(listed))
 	}
 	for _, chain := range r.chains {
-		listed, err := l.of(r.table, chain)
+		_, count, err := r.listed(l, chain)
 		if err != nil {
 			return nil, err
 		}
-		for _, rule := range listed {
-			if r.owns(rule.comment()) {
-				wanted[chain]--
-			}
-		}
-		lack(chain, wanted[chain])
+		lack(chain, count)
 	}
 	return missing, nil
 }
@@ -102,15 +93,4 @@ func counted(rules int) string {
 		return "1 rule"
 	}
 	return fmt.Sprintf("%d rules", rules)
-}
-
-// familyName is what nft calls the family of the table.
-func (t *nftablesTable) familyName() string {
-	switch t.family {
-	case nftables.TableFamilyINet:
-		return "inet"
-	case nftables.TableFamilyIPv6:
-		return "ip6"
-	}
-	return "ip"
 }

@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // publishing returns what publishes a port of each of some attachments, or removes it.
@@ -39,33 +40,30 @@ func TestRootRemovalAfterReload(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = netns.Close() })
 	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
-		s, err := dialNFTables(t.Context())
+		s, err := netfilter.Dial(t.Context())
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		if err := errors.Join(s.commit(publishing(t, false, "zero", "one", "two")), s.commit(publishing(t, true, "zero"))); err != nil {
+		if err := errors.Join(commitBatch(s, publishing(t, false, "zero", "one", "two")), commitBatch(s, publishing(t, true, "zero"))); err != nil {
 			return err
 		}
-		stale, err := s.batch(publishing(t, true, "one"))
-		if err != nil {
-			return err
+		fills := 0
+		err = s.Change(func(b *netfilter.Batch) error {
+			err := publishing(t, true, "one")[0].rules[0].nftables.change(b, true)
+			if fills++; fills > 1 {
+				return err
+			}
+			sandbox.Run(t, "nft", "flush", "ruleset")
+			return errors.Join(err, commitBatch(s, publishing(t, false, "one", "two")))
+		})
+		if err != nil || fills != 2 {
+			t.Errorf("%v, and the batch is filled %d times: want a second time, as the handles were of before the reload", err, fills)
 		}
-		table, flush := publishing(t, true, "one")[0].rules[0].nftables.table, &nftablesBatch{}
-		flush.add(unix.NFT_MSG_DELTABLE, 0, table.family, nil)
-		if err := errors.Join(s.send(flush), s.commit(publishing(t, false, "one", "two"))); err != nil {
-			return err
-		}
-		if err := s.send(stale); !errors.Is(err, unix.ERESTART) {
-			t.Errorf("rules are removed by handles of before the reload: %v", err)
-		}
-		if err := s.commit(publishing(t, true, "one")); err != nil {
-			return err
-		}
-		listed, err := s.list(table, publishedChain)
+		listed, err := s.List(publishing(t, true, "one")[0].rules[0].nftables.table, publishedChain)
 		var left []string
 		for _, rule := range listed {
-			left = append(left, rule.comment())
+			left = append(left, rule.Comment())
 		}
 		if !slices.Equal(left, []string{"two"}) {
 			t.Errorf("published are %v, want two", left)

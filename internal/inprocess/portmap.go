@@ -16,6 +16,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
@@ -148,7 +149,7 @@ func understandsPortmap(config []byte) error {
 		if some && backend(context.Background(), conf.Backend, "") == nftablesBackend {
 			return fmt.Errorf("%s is in the syntax of nft", name)
 		}
-		if slices.ContainsFunc(*conditions, func(word string) bool { return strings.ContainsAny(word, unreadable) }) {
+		if slices.ContainsFunc(*conditions, func(word string) bool { return strings.ContainsAny(word, netfilter.Unreadable) }) {
 			return fmt.Errorf("%s has a line break", name)
 		}
 	}

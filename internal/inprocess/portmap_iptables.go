@@ -13,7 +13,8 @@ import (
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/utils"
-	"github.com/coreos/go-iptables/iptables"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Chains that all attachments with published ports use.
@@ -26,13 +27,6 @@ const (
 // maxPorts is how many ports a rule of multiport may have.
 const maxPorts = 15
 
-func familyOf(ip net.IP) iptables.Protocol {
-	if isIPv4(ip) {
-		return iptables.ProtocolIPv4
-	}
-	return iptables.ProtocolIPv6
-}
-
 // iptables returns the rules that publish the ports of one address.
 func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
 	r := conf.iptablesCalls(address.IP)
@@ -44,8 +38,8 @@ func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
 	r.shared = append(r.shared, iptablesGroup{
 		chains: []string{hostportChain},
 		rules: []iptablesRule{
-			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: allTo(hostportChain, "addrtype")},
-			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: allTo(hostportChain, "addrtype")},
+			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: netfilter.AllTo(hostportChain, "addrtype")},
+			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: netfilter.AllTo(hostportChain, "addrtype")},
 		},
 	})
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -68,11 +62,11 @@ func masqueradeGroup(bit int) iptablesGroup {
 		rules: []iptablesRule{
 			{chain: hostportMarkChain, args: []string{"-m", "comment", "--comment", "CNI portfwd masquerade mark", "-j", "MARK", "--set-xmark", mark}},
 			{chain: hostportMasqChain, args: []string{"-m", "mark", "--mark", mark, "-j", "MASQUERADE"}},
-			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: allTo(hostportMasqChain, "comment")},
+			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: netfilter.AllTo(hostportMasqChain, "comment")},
 		},
 	}
 	if bit == defaultMarkBit { // the bytes of others are also those of sizes and registers
-		group.rules[0].seen, group.rules[1].seen = withMark(value), withMark(value)
+		group.rules[0].seen, group.rules[1].seen = netfilter.WithMark(value), netfilter.WithMark(value)
 	}
 	return group
 }
@@ -116,7 +110,7 @@ func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, add
 // mappings, whatever their host IP.
 func (conf *portmapConfig) iptablesCalls(ip net.IP) *iptablesRules {
 	r := &iptablesRules{
-		family: familyOf(ip), table: "nat",
+		family: netfilter.FamilyOf(ip), table: "nat",
 		chain:   utils.MustFormatChainNameWithPrefix(conf.network, conf.containerID, "DN-"),
 		comment: truncateComment(fmt.Sprintf(`dnat name: "%s" id: "%s"`, conf.network, conf.containerID)), //nolint:gocritic // %q would escape
 	}

@@ -7,11 +7,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Chains of the table of published ports.
@@ -24,34 +27,34 @@ const (
 )
 
 // hostportTable returns the table of published ports of one family.
-func hostportTable(ip net.IP, snat bool) *nftablesTable {
-	table := &nftablesTable{family: nftables.TableFamilyIPv6, name: "cni_hostport", comment: "CNI portmap plugin"}
+func hostportTable(ip net.IP, snat bool) *netfilter.Table {
+	table := &netfilter.Table{Family: netfilter.IPv6, Name: "cni_hostport", Comment: "CNI portmap plugin"}
 	if isIPv4(ip) {
-		table.family = nftables.TableFamilyIPv4
+		table.Family = netfilter.IPv4
 	}
-	table.chains = []nftablesChain{
-		{name: publishedChain},
-		{name: hostIPChain},
-		{name: allHostportChain, rules: []nftablesRule{
-			{chain: allHostportChain, exprs: verdict(expr.VerdictJump, hostIPChain)},
-			{chain: allHostportChain, exprs: verdict(expr.VerdictJump, publishedChain)},
+	table.Chains = []netfilter.Chain{
+		{Name: publishedChain},
+		{Name: hostIPChain},
+		{Name: allHostportChain, Rules: []netfilter.Rule{
+			{Chain: allHostportChain, Exprs: netfilter.Verdict(expr.VerdictJump, hostIPChain)},
+			{Chain: allHostportChain, Exprs: netfilter.Verdict(expr.VerdictJump, publishedChain)},
 		}},
 		hostportEntry("prerouting", nftables.ChainHookPrerouting),
 		hostportEntry("output", nftables.ChainHookOutput),
 	}
 	if snat {
-		hook := &nftablesHook{number: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource}
-		table.chains = append(table.chains, nftablesChain{name: hairpinChain, hook: hook})
+		hook := &netfilter.Hook{Number: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource}
+		table.Chains = append(table.Chains, netfilter.Chain{Name: hairpinChain, Hook: hook})
 	}
 	return table
 }
 
 // hostportEntry is a base chain that leads packets to this host to the published ports.
-func hostportEntry(name string, number *nftables.ChainHook) nftablesChain {
-	return nftablesChain{
-		name:  name,
-		hook:  &nftablesHook{number: number, priority: nftables.ChainPriorityNATDest},
-		rules: []nftablesRule{{chain: name, exprs: statement(localMatch(), verdict(expr.VerdictJump, allHostportChain))}},
+func hostportEntry(name string, number *nftables.ChainHook) netfilter.Chain {
+	return netfilter.Chain{
+		Name:  name,
+		Hook:  &netfilter.Hook{Number: number, Priority: nftables.ChainPriorityNATDest},
+		Rules: []netfilter.Rule{{Chain: name, Exprs: slices.Concat(netfilter.LocalMatch(), netfilter.Verdict(expr.VerdictJump, allHostportChain))}},
 	}
 }
 
@@ -75,7 +78,7 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 		if err != nil {
 			return nil, fmt.Errorf("unable to set up nftables rules for port mappings: %w", err)
 		}
-		r.rules = append(r.rules, nftablesRule{chain: publishedChain, exprs: exprs, comment: conf.containerID, text: mapping.nftablesText(address.IP)})
+		r.rules = append(r.rules, netfilter.Rule{Chain: publishedChain, Exprs: exprs, Comment: conf.containerID, Text: mapping.nftablesText(address.IP)})
 	}
 	if conf.snat() {
 		r.rules = append(r.rules, conf.hairpin(address.IP)...)
@@ -88,17 +91,17 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 
 // hairpin returns the rules for connections to a published port from the address itself, and
 // from this host.
-func (conf *portmapConfig) hairpin(ip net.IP) []nftablesRule {
+func (conf *portmapConfig) hairpin(ip net.IP) []netfilter.Rule {
 	sources := []net.IP{ip}
 	if isIPv4(ip) {
 		sources = append(sources, net.IPv4(127, 0, 0, 1))
 	}
-	var all []nftablesRule
+	var all []netfilter.Rule
 	for _, source := range sources {
-		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", nftablesFamily(ip), source, ip)
-		all = append(all, nftablesRule{chain: hairpinChain, comment: conf.containerID, text: text, exprs: statement(
-			sourceMatch(expr.CmpOpEq, hostNetwork(source)),
-			destinationMatch(expr.CmpOpEq, hostNetwork(ip)),
+		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", netfilter.FamilyOf(ip), source, ip)
+		all = append(all, netfilter.Rule{Chain: hairpinChain, Comment: conf.containerID, Text: text, Exprs: slices.Concat(
+			netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(source)),
+			netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(ip)),
 			[]expr.Any{&expr.Masq{}},
 		)})
 	}
@@ -120,7 +123,7 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 	if m.HostPort > 65535 || m.ContainerPort > 65535 {
 		return nil, fmt.Errorf("port %d or %d is out of range, the last one is 65535", m.HostPort, m.ContainerPort)
 	}
-	translation := statement(portMatch(protocol, uint16(m.HostPort)), dnat(target, uint16(m.ContainerPort)))
+	translation := slices.Concat(netfilter.PortMatch(protocol, uint16(m.HostPort)), netfilter.DNAT(target, uint16(m.ContainerPort)))
 	if !m.bound() {
 		return translation, nil
 	}
@@ -128,24 +131,16 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 	if hostIP == nil {
 		return nil, fmt.Errorf("host IP %q is not an address", m.HostIP)
 	}
-	return statement(destinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil
+	return slices.Concat(netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil
 }
 
 // nftablesText is what nft prints for the rule that publishes a port.
 func (m portMapping) nftablesText(target net.IP) string {
 	text := fmt.Sprintf("%s dport %d dnat to %s", m.Protocol, m.HostPort, net.JoinHostPort(target.String(), strconv.Itoa(m.ContainerPort)))
 	if m.bound() {
-		text = nftablesFamily(target) + " daddr " + m.HostIP + " " + text
+		text = string(netfilter.FamilyOf(target)) + " daddr " + m.HostIP + " " + text
 	}
 	return text
-}
-
-// nftablesFamily is what nft calls the header of packets to an address.
-func nftablesFamily(ip net.IP) string {
-	if isIPv4(ip) {
-		return "ip"
-	}
-	return "ip6"
 }
 
 // checkNFTables counts the rules of one address.
@@ -154,29 +149,17 @@ func (conf *portmapConfig) checkNFTables(ctx context.Context, address net.IPNet)
 	if err != nil {
 		return err
 	}
-	want := map[string]int{}
-	for _, rule := range r.rules {
-		want[rule.chain]++
-	}
-	socket, err := dialNFTables(ctx)
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer socket.Close() //nolint:errcheck // read only
 	for _, chain := range r.chains {
-		if want[chain] == 0 {
-			continue
-		}
-		listed, err := socket.list(r.table, chain)
+		_, lacks, err := r.listed(socket.Listings(), chain)
 		if err != nil {
 			return err
 		}
-		for _, rule := range listed {
-			if r.owns(rule.comment()) {
-				want[chain]--
-			}
-		}
-		if want[chain] > 0 {
+		if lacks > 0 {
 			return fmt.Errorf("missing hostport rules in %q chain", chain)
 		}
 	}

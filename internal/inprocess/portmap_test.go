@@ -11,9 +11,8 @@ import (
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/coreos/go-iptables/iptables"
-	"github.com/google/nftables"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -127,9 +126,9 @@ func TestPortsAreRemoved(t *testing.T) {
 			case !r.remove:
 				t.Errorf("%s: DEL adds rules", name)
 			case r.iptables != nil:
-				places = append(places, fmt.Sprint("iptables ", r.iptables.family == iptables.ProtocolIPv6))
+				places = append(places, fmt.Sprint("iptables ", r.iptables.family == netfilter.IPv6))
 			case r.nftables != nil:
-				places = append(places, fmt.Sprint("nftables ", r.nftables.table.family == nftables.TableFamilyIPv6))
+				places = append(places, fmt.Sprint("nftables ", r.nftables.table.Family == netfilter.IPv6))
 			}
 		}
 		if want := []string{name + " false", name + " true"}; !slices.Equal(places, want) {

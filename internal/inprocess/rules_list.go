@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/coreos/go-iptables/iptables"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Rule is a rule that an attachment has to have for itself.
@@ -41,7 +41,7 @@ func ListRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	return list, err
 }
 
-func listIPTablesRules(ctx context.Context, family iptables.Protocol, c *Changes) ([]Rule, error) {
+func listIPTablesRules(ctx context.Context, family netfilter.Family, c *Changes) ([]Rule, error) {
 	var all []*iptablesRules
 	for _, r := range c.rules {
 		if r.iptables != nil && r.iptables.family == family {
@@ -66,37 +66,29 @@ func listIPTablesRules(ctx context.Context, family iptables.Protocol, c *Changes
 	for _, r := range all {
 		for _, rule := range r.rules {
 			for _, line := range lines.of(r.table, rule) {
-				list = append(list, Rule{programOf(family), r.table, rule.chain, line, host.has(r.table, rule.chain, []string{line})})
+				list = append(list, Rule{family.Program(), r.table, rule.chain, line, host.has(r.table, rule.chain, []string{line})})
 			}
 		}
 	}
 	return list, nil
 }
 
-// programOf is the program of the rules of a family.
-func programOf(family iptables.Protocol) string {
-	if family == iptables.ProtocolIPv6 {
-		return "ip6tables"
-	}
-	return "iptables"
-}
-
 func listNFTablesRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	if !hasNFTables([]*Changes{c}) {
 		return nil, nil
 	}
-	socket, err := dialNFTables(ctx)
+	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer socket.Close() //nolint:errcheck // read only
-	listings := socket.listings()
+	listings := socket.Listings()
 	var list []Rule
 	for _, r := range c.rules {
 		if r.nftables == nil {
 			continue
 		}
-		more, err := listings.rulesOf(r.nftables)
+		more, err := r.nftables.list(listings)
 		if err != nil {
 			return nil, err
 		}
@@ -105,27 +97,20 @@ func listNFTablesRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	return list, nil
 }
 
-// rulesOf tells which rules of an attachment there are. Where their number is right, all are:
+// list tells which rules of an attachment there are. Where their number is right, all are:
 // programs of other versions express them otherwise.
-func (l *nftablesListings) rulesOf(r *nftablesRules) ([]Rule, error) {
-	wanted, owned := map[string]int{}, map[string][]listedRule{}
+func (r *nftablesRules) list(l *netfilter.Listings) ([]Rule, error) {
+	var list []Rule
 	for _, rule := range r.rules {
-		wanted[rule.chain]++
-	}
-	for _, chain := range r.chains {
-		listed, err := l.of(r.table, chain)
+		owned, lacks, err := r.listed(l, rule.Chain)
 		if err != nil {
 			return nil, err
 		}
-		owned[chain] = slices.DeleteFunc(slices.Clone(listed), func(rule listedRule) bool { return !r.owns(rule.comment()) })
-	}
-	var list []Rule
-	for _, rule := range r.rules {
-		same := func(listed listedRule) bool {
-			return sameRules([]listedRule{listed}, []nftablesRule{rule}, r.table.family)
+		same := func(listed netfilter.ListedRule) bool {
+			return netfilter.SameRules([]netfilter.ListedRule{listed}, []netfilter.Rule{rule}, r.table.Family)
 		}
-		present := len(owned[rule.chain]) >= wanted[rule.chain] || slices.ContainsFunc(owned[rule.chain], same)
-		list = append(list, Rule{"nft", r.table.familyName() + " " + r.table.name, rule.chain, rule.text, present})
+		present := lacks <= 0 || slices.ContainsFunc(owned, same)
+		list = append(list, Rule{"nft", string(r.table.Family) + " " + r.table.Name, rule.Chain, rule.Text, present})
 	}
 	return list, nil
 }

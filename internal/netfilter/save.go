@@ -1,13 +1,22 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package netfilter has the text that iptables-save prints and iptables-restore reads, which both kinds of
-// iptables share (iptables-save(8), iptables/xshared.c).
+// Package netfilter is how rules of the host are listed and changed.
+//
+// Of iptables it reads what iptables-save prints, and has iptables-restore execute transactions. Both kinds of
+// iptables share the text (iptables-save(8), iptables/xshared.c).
+//
+// It speaks netlink to nftables, with the expressions of github.com/google/nftables. To list a chain takes 0.2 ms,
+// and 3 ms with the program nft, which need not be installed; with 2,000 rules 7 ms and 40. The connection of github.com/google/nftables
+// is not used: it has no comments on tables, decodes whole rules, does not tell whether a listing is consistent, and sends
+// batches whose handles may be of before a reload. Package doctor/forwarding
+// asks nft, which names each expression of rules that anyone has made.
 package netfilter
 
 import (
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -64,6 +73,16 @@ func Unlisted(listing string) (tables []string) {
 		}
 	}
 	return tables
+}
+
+// Option returns the word of a rule after the first of the names.
+func Option(words []string, names ...string) string {
+	for i, word := range words[:max(0, len(words)-1)] {
+		if slices.Contains(names, word) {
+			return words[i+1]
+		}
+	}
+	return ""
 }
 
 // Split returns the words of a rule as iptables-restore reads them: it splits at blanks, except in double quotes,

@@ -63,15 +63,16 @@ func (r *round) changeSources(ctx context.Context, all, add, drop []source) []so
 
 // addSource adds a source to what firewalld has at present. Its files are the operator's.
 func (k *Keeper) addSource(ctx context.Context, s source) error {
-	return k.system.run(ctx, "", firewallCmd, zoneOption, "--add-source="+s.Subnet.String())
+	_, err := k.system.run(ctx, "", firewallCmd, zoneOption, "--add-source="+s.Subnet.String())
+	return err
 }
 
 // removeSource removes one, unless it is in firewalld's files meanwhile. Without firewalld there is none.
 func (k *Keeper) removeSource(ctx context.Context, s source) error {
-	if k.system.run(ctx, "", firewallCmd, "--permanent", zoneOption, "--query-source="+s.Subnet.String()) == nil {
+	if _, err := k.system.run(ctx, "", firewallCmd, "--permanent", zoneOption, "--query-source="+s.Subnet.String()); err == nil {
 		return nil
 	}
-	err := k.system.run(ctx, "", firewallCmd, zoneOption, "--remove-source="+s.Subnet.String())
+	_, err := k.system.run(ctx, "", firewallCmd, zoneOption, "--remove-source="+s.Subnet.String())
 	if isGone(err) {
 		return nil
 	}

@@ -23,29 +23,24 @@ const (
 	commentPrefix = "allocnet pool "
 	// forwardChain is that of forwarded packets.
 	forwardChain = "FORWARD"
-	// forwardRule leads to our chain. It is the first one of its chain: another one may decide.
-	forwardRule = forwardChain + " -j " + chainName
-	// lockWait are the seconds that a program waits for others of its kind.
-	lockWait = "30"
 )
 
 // plan is what a program has to do.
 type plan struct {
-	program     string
-	transaction string
-	// removal is a second transaction, which fails if a rule of others leads to our chain. Empty: none.
-	removal string
+	program string
+	// change is done first. The removal fails if a rule of others leads to our chain. Empty: there is none.
+	change, removal netfilter.Transaction
 }
 
 // restore executes a plan, and returns whether that was done.
-func (r *round) restore(ctx context.Context, p plan) bool {
+func (r *round) restore(ctx context.Context, p *plan) bool {
 	done := true
-	for _, text := range []string{p.transaction, p.removal} {
-		if text == "" || !done {
+	for _, t := range []*netfilter.Transaction{&p.change, &p.removal} {
+		if t.String() == "" || !done {
 			continue
 		}
-		err := r.system.run(ctx, text, p.program+"-restore", "--noflush", "--wait", lockWait)
-		if err != nil && text == p.removal {
+		err := t.Restore(ctx, r.system.run, p.program)
+		if err != nil && t == &p.removal {
 			err = fmt.Errorf("the chain %s stays, empty: remove the rules of others that lead to it: %w", chainName, err)
 		}
 		done = r.did(p.program, err)
@@ -60,7 +55,7 @@ func HasRules(listings []cleanup.Listing) bool {
 
 // planAll returns what makes the rules of the host those of the goal, and whether it has some of ours
 // then.
-func planAll(found Found, g Goal) (plans []plan, left bool) {
+func planAll(found Found, g Goal) (plans []*plan, left bool) {
 	for _, l := range found.Listings {
 		t := readTable(l.Text)
 		want := slices.Concat(rules(found, g.Pools, l.IPv6), t.spared(g.Spared))
@@ -68,7 +63,7 @@ func planAll(found Found, g Goal) (plans []plan, left bool) {
 			want = nil
 		}
 		left = left || len(want) > 0
-		if p := t.plan(want); p.transaction+p.removal != "" {
+		if p := t.plan(want); p.change.String()+p.removal.String() != "" {
 			p.program = l.Program
 			plans = append(plans, p)
 		}
@@ -79,9 +74,9 @@ func planAll(found Found, g Goal) (plans []plan, left bool) {
 // plainName is an interface's name that iptables takes for nothing else.
 var plainName = regexp.MustCompile(`^[\w.-]+$`)
 
-// rules returns those of our chain for the pools, of one family.
-func rules(found Found, pools []*ipam.Config, ipv6 bool) []string {
-	var all []string
+// rules returns those of our chain for the pools, of one family, without its name.
+func rules(found Found, pools []*ipam.Config, ipv6 bool) [][]string {
+	var all [][]string
 	for _, c := range pools {
 		interfaces := slices.DeleteFunc(found.Interfaces(c), func(name string) bool { return !plainName.MatchString(name) })
 		slices.Sort(interfaces)
@@ -90,7 +85,7 @@ func rules(found Found, pools []*ipam.Config, ipv6 bool) []string {
 				continue
 			}
 			for _, name := range append(interfaces, forwarding.Pairs) { // the pairs of new attachments, too
-				all = append(all, fmt.Sprintf("-A %s -s %s -d %s -i %s -m comment --comment %q -j ACCEPT", chainName, subnet, subnet, name, commentPrefix+c.Pool))
+				all = append(all, []string{"-s", subnet.String(), "-d", subnet.String(), "-i", name, "-m", "comment", "--comment", commentPrefix + c.Pool, "-j", "ACCEPT"})
 			}
 		}
 	}
@@ -101,8 +96,10 @@ func rules(found Found, pools []*ipam.Config, ipv6 bool) []string {
 type table struct {
 	// hasForward and hasChain are whether it has the chain of forwarded packets, and ours.
 	hasForward, hasChain bool
-	// rules are those of our chain, and jumps those that lead to it from FORWARD.
-	rules, jumps []string
+	// rules are those of our chain, without its name. One that cannot be read is nil.
+	rules [][]string
+	// jumps are those that lead to it from FORWARD, as they were printed.
+	jumps []string
 	// isFirst is whether the first rule of FORWARD leads to our chain.
 	isFirst bool
 }
@@ -118,7 +115,7 @@ func readTable(text string) table {
 			t.hasForward = t.hasForward || line.Chain == forwardChain
 			t.hasChain = t.hasChain || line.Chain == chainName
 		case line.Chain == chainName:
-			t.rules = append(t.rules, line.Rule)
+			t.rules = append(t.rules, arguments(line.Rule))
 		case line.Chain == forwardChain:
 			if isJump(line.Rule) {
 				t.jumps = append(t.jumps, line.Rule)
@@ -132,71 +129,60 @@ func readTable(text string) table {
 
 // isJump is whether a rule leads to our chain.
 func isJump(line string) bool {
-	words := split(line)
-	return len(words) > 2 && slices.Contains([]string{"-j", "-g"}, words[len(words)-2]) && words[len(words)-1] == chainName
+	words := arguments(line)
+	return len(words) > 1 && slices.Contains([]string{"-j", "-g"}, words[len(words)-2]) && words[len(words)-1] == chainName
 }
 
-// split returns the words of a rule; none if it cannot be read.
-func split(line string) []string {
+// arguments returns the words of a rule behind its chain; nil if it cannot be read.
+func arguments(line string) []string {
 	words, err := netfilter.Split(line)
 	if err != nil {
 		return nil
 	}
-	return words
+	return words[min(2, len(words)):]
 }
 
 // spared returns the rules of pools that keep theirs.
-func (t table) spared(pools []string) []string {
-	return slices.DeleteFunc(slices.Clone(t.rules), func(line string) bool {
-		words := split(line)
-		i := slices.Index(words, "--comment")
-		if i < 0 || i+1 == len(words) {
-			return true
-		}
-		pool, ours := strings.CutPrefix(words[i+1], commentPrefix)
+func (t table) spared(pools []string) [][]string {
+	return slices.DeleteFunc(slices.Clone(t.rules), func(words []string) bool {
+		pool, ours := strings.CutPrefix(netfilter.Option(words, "--comment"), commentPrefix)
 		return !ours || !slices.Contains(pools, pool)
 	})
 }
 
-// plan returns what iptables-restore needs to make our rules those that are wanted. Empty: they are.
-func (t table) plan(want []string) plan {
-	switch {
-	case len(want) > 0 && t.hasChain && t.has(want) && t.isFirst && len(t.jumps) == 1:
-		return plan{}
-	case len(want) > 0:
-		return plan{transaction: t.transaction(slices.Concat([]string{"-I " + forwardRule}, want))}
-	case !t.hasChain:
-		return plan{}
+// plan returns what makes our rules those that are wanted. Empty: they are.
+func (t table) plan(want [][]string) *plan {
+	p := &plan{}
+	if t.has(want) {
+		return p
 	}
-	p := plan{removal: transaction("-X " + chainName)}
-	if len(t.rules)+len(t.jumps) > 0 {
-		p.transaction = t.transaction(nil)
+	var change, removal netfilter.Transaction
+	if len(want)+len(t.rules)+len(t.jumps) > 0 { // our chain, empty and called by nothing before
+		change.Empty(chainName)
 	}
+	for _, jump := range t.jumps {
+		change.Delete(jump)
+	}
+	if len(want) == 0 {
+		removal.Line("-X", chainName)
+	} else { // it is called first: another rule may decide
+		change.Line("-I", forwardChain, "-j", chainName)
+	}
+	for _, words := range want {
+		change.Line("-A", chainName, words...)
+	}
+	p.change.Table("filter", &change)
+	p.removal.Table("filter", &removal)
 	return p
 }
 
-// has is whether our rules are those that are wanted. Their order does not matter.
-func (t table) has(want []string) bool {
-	sorted := func(rules []string) [][]string {
-		var all [][]string
-		for _, line := range rules {
-			all = append(all, split(line))
-		}
-		slices.SortFunc(all, slices.Compare[[]string])
-		return all
+// has is whether our rules are those that are wanted, and called first. Their order does not matter.
+func (t table) has(want [][]string) bool {
+	if len(want) == 0 || !t.hasChain {
+		return len(want) == 0 && !t.hasChain
 	}
-	return slices.EqualFunc(sorted(t.rules), sorted(want), slices.Equal[[]string])
-}
-
-// transaction has lines for our chain, empty and called by nothing before.
-func (t table) transaction(lines []string) string {
-	all := []string{":" + chainName + " - [0:0]"}
-	for _, jump := range t.jumps {
-		all = append(all, "-D"+strings.TrimPrefix(jump, "-A"))
+	sorted := func(rules [][]string) [][]string {
+		return slices.SortedFunc(slices.Values(rules), slices.Compare[[]string])
 	}
-	return transaction(append(all, lines...)...)
-}
-
-func transaction(lines ...string) string {
-	return "*filter\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
+	return t.isFirst && len(t.jumps) == 1 && slices.EqualFunc(sorted(t.rules), sorted(want), slices.Equal[[]string])
 }

@@ -4,22 +4,18 @@
 package packetfilter
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
-	"runtime"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/internal/advertised"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/sysctl"
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -41,7 +37,7 @@ type Keeper struct {
 // system is what changes are made with.
 type system interface {
 	// run executes a program.
-	run(ctx context.Context, stdin, name string, args ...string) error
+	run(ctx context.Context, stdin, name string, args ...string) (string, error)
 	// hasIptables is whether a program of iptables is installed.
 	hasIptables() bool
 	// set sets a parameter of the kernel.
@@ -150,7 +146,7 @@ func (noFacts) Disabled([]*ipam.Config) []string { return nil }
 func (noFacts) IsRejected(netip.Prefix) bool     { return false }
 
 const (
-	// programLimit bounds a program. It is more than lockWait.
+	// programLimit bounds a program. It is more than netfilter.LockWait.
 	programLimit = 40 * time.Second
 	// firewalldLimit bounds what is asked of firewalld in a round, whose daemon may not answer.
 	firewalldLimit = 20 * time.Second
@@ -162,26 +158,10 @@ type host struct {
 	limit time.Duration
 }
 
-// run executes a program, which ends with this process, also if that is killed: rules that it made later would stay.
-func (h host) run(ctx context.Context, stdin, name string, args ...string) error {
-	ctx, stop := context.WithTimeout(ctx, h.limit)
+func (h host) run(ctx context.Context, stdin, name string, args ...string) (string, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, h.limit, fmt.Errorf("does not end: %w", context.DeadlineExceeded))
 	defer stop()
-	runtime.LockOSThread() // Pdeathsig is about the thread that starts the program
-	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = time.Second // a process that it has started may keep the output open
-	cmd.Stdin = strings.NewReader(stdin)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	err := cmd.Run()
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		err = fmt.Errorf("does not end: %w", ctx.Err())
-	}
-	return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(output.String()))
+	return netfilter.Runner{}.Run(ctx, stdin, name, args...)
 }
 
 func (host) hasIptables() bool { return cleanup.HasIptables() }

@@ -72,11 +72,11 @@ func (f *fakeSystem) note(line string) error {
 	return f.fail[line]
 }
 
-func (f *fakeSystem) run(_ context.Context, stdin, name string, args ...string) error {
+func (f *fakeSystem) run(_ context.Context, stdin, name string, args ...string) (string, error) {
 	if stdin != "" {
 		stdin = "\n" + stdin
 	}
-	return f.note(name + " " + strings.Join(args, " ") + stdin)
+	return "", f.note(name + " " + strings.Join(args, " ") + stdin)
 }
 
 func (f *fakeSystem) set(path, value string) error { return f.note("set " + path + "=" + value) }
@@ -122,7 +122,7 @@ const (
 	ruleEth0  = `-A ALLOCNET-FORWARD -s 10.100.0.0/16 -d 10.100.0.0/16 -i eth0 -m comment --comment "allocnet pool web" -j ACCEPT`
 	rulePairs = `-A ALLOCNET-FORWARD -s 10.100.0.0/16 -d 10.100.0.0/16 -i veth+ -m comment --comment "allocnet pool web" -j ACCEPT`
 	ruleOld   = `-A ALLOCNET-FORWARD -s 10.9.0.0/16 -d 10.9.0.0/16 -i vx-old -m comment --comment "allocnet pool old" -j ACCEPT`
-	restored  = "iptables-nft-restore --noflush --wait 30\n*filter\n"
+	restored  = "iptables-nft-restore --noflush --wait=30\n*filter\n"
 	declared  = restored + ":ALLOCNET-FORWARD - [0:0]\n"
 	removed   = restored + "-X ALLOCNET-FORWARD\nCOMMIT\n"
 	inserted  = "-I FORWARD -j ALLOCNET-FORWARD\n"

@@ -1,37 +1,31 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package iptableslegacy
+package netfilter_test
 
 import (
 	"net/netip"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/coreos/go-iptables/iptables"
-
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(sandbox.MainIfRoot(m.Run))
-}
-
-// TestRootHas: chains and rules of iptables-legacy are found in the table and the chain that they are in.
-func TestRootHas(t *testing.T) {
+// TestRootHasLegacy: chains and rules of iptables-legacy are found in the table and the chain that they are in.
+func TestRootHasLegacy(t *testing.T) {
 	roottest.Require(t)
 	t.Setenv("XTABLES_LOCKFILE", t.TempDir()+"/lock")
 	t.Cleanup(func() { sandbox.FlushLegacy(t) })
 	for _, f := range []struct {
 		program               string
-		family                iptables.Protocol
+		family                netfilter.Family
 		a, b, another, subnet string
 	}{
-		{"iptables-legacy", iptables.ProtocolIPv4, "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.0/24"},
-		{"ip6tables-legacy", iptables.ProtocolIPv6, "fd00::2", "fd00::3", "fd00::4", "fd00::/64"},
+		{"iptables-legacy", netfilter.IPv4, "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.0/24"},
+		{"ip6tables-legacy", netfilter.IPv6, "fd00::2", "fd00::3", "fd00::4", "fd00::/64"},
 	} {
 		for _, args := range []string{
 			"-N CNI-FORWARD", "-N CNI-EMPTY", "-A CNI-FORWARD -s " + f.subnet + " -j DROP", "-A CNI-FORWARD -s " + f.a + " -j ACCEPT",
@@ -59,7 +53,7 @@ func TestRootHas(t *testing.T) {
 			if test.address != "" {
 				address = netip.MustParseAddr(test.address)
 			}
-			if got, err := Has(f.family, test.table, test.chain, address); got != test.want || err != nil {
+			if got, err := netfilter.HasLegacy(f.family, test.table, test.chain, address); got != test.want || err != nil {
 				t.Errorf("%s: %+v: %t, %v", f.program, test, got, err)
 			}
 		}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package netfilter
 
 import (
 	"bytes"
@@ -11,13 +11,12 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// nftablesSocket is a connection to nftables of this network namespace.
-type nftablesSocket struct {
+// Socket is a connection to nftables of this network namespace.
+type Socket struct {
 	*netlink.Conn
 
 	// deadline context of the connection.
@@ -27,15 +26,16 @@ type nftablesSocket struct {
 // receiveBuffer is larger than what the kernel gives in one part of a listing: 32 KiB.
 const receiveBuffer = 64 << 10
 
-func dialNFTables(ctx context.Context) (*nftablesSocket, error) {
-	s := &nftablesSocket{ctx: ctx}
+// Dial connects to nftables of the caller's network namespace, until the deadline of ctx.
+func Dial(ctx context.Context) (*Socket, error) {
+	s := &Socket{ctx: ctx}
 	if err := s.dial(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *nftablesSocket) dial() error {
+func (s *Socket) dial() error {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{MessageBufferSize: receiveBuffer})
 	if err != nil {
 		return fmt.Errorf("failed to connect to nftables: %w", err)
@@ -51,12 +51,12 @@ func (s *nftablesSocket) dial() error {
 const sendBuffer = 128 << 10
 
 // send executes a batch; an empty one is not sent.
-func (s *nftablesSocket) send(b *nftablesBatch) error {
+func (s *Socket) send(b *Batch) error {
 	if b.err != nil || len(b.messages) == 0 {
 		return b.err
 	}
 	begin := batchMessage(unix.NFNL_MSG_BATCH_BEGIN)
-	if b.generation != 0 {
+	if b.isGuarded && b.generation != 0 {
 		data, err := netlink.MarshalAttributes([]netlink.Attribute{number(unix.NFNL_BATCH_GENID, b.generation)})
 		if err != nil {
 			return err
@@ -66,21 +66,15 @@ func (s *nftablesSocket) send(b *nftablesBatch) error {
 	return s.execute(append(append([]netlink.Message{begin}, b.messages...), batchMessage(unix.NFNL_MSG_BATCH_END)), len(b.messages))
 }
 
-// accepts tells whether the kernel could make a table with its rules. It discards a batch that does not end.
-func (s *nftablesSocket) accepts(t *nftablesTable) bool {
-	b := &nftablesBatch{}
-	b.addTable(t)
-	for i := range t.chains {
-		b.addChain(t, &t.chains[i])
-		for _, rule := range t.chains[i].rules {
-			b.addRule(t, rule)
-		}
-	}
+// Accepts tells whether the kernel could make a table with its rules. It discards a batch that does not end.
+func (s *Socket) Accepts(t *Table) bool {
+	b := &Batch{}
+	b.newTable(t)
 	return b.err == nil && s.execute(append([]netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...), len(b.messages)) == nil
 }
 
 // execute sends the messages of a batch, and awaits the answer to the last that changes something.
-func (s *nftablesSocket) execute(messages []netlink.Message, last int) error {
+func (s *Socket) execute(messages []netlink.Message, last int) error {
 	size := 0
 	for _, m := range messages {
 		size += unix.NLMSG_HDRLEN + len(m.Data)
@@ -103,7 +97,7 @@ func (s *nftablesSocket) execute(messages []netlink.Message, last int) error {
 }
 
 // redial replaces the connection, which may have more answers to a batch that has failed.
-func (s *nftablesSocket) redial() error { return errors.Join(s.Close(), s.dial()) }
+func (s *Socket) redial() error { return errors.Join(s.Close(), s.dial()) }
 
 func batchMessage(kind netlink.HeaderType) netlink.Message {
 	return netlink.Message{
@@ -119,11 +113,11 @@ const listAttempts = 100
 // rules out.
 var errChanged = errors.New("the rules change all the time")
 
-// list returns the rules of a chain, none if there is no such chain.
-func (s *nftablesSocket) list(t *nftablesTable, chain string) ([]listedRule, error) {
+// List returns the rules of a chain, none if there is no such chain.
+func (s *Socket) List(t *Table, chain string) ([]ListedRule, error) {
 	for range listAttempts {
-		var rules []listedRule
-		err := s.visit(t, chain, func(rule listedRule) bool { rules = append(rules, rule); return true })
+		var rules []ListedRule
+		err := s.visit(t, chain, func(rule ListedRule) bool { rules = append(rules, rule); return true })
 		if !errors.Is(err, errChanged) {
 			return rules, ignoreUnsupported(err)
 		}
@@ -131,30 +125,27 @@ func (s *nftablesSocket) list(t *nftablesTable, chain string) ([]listedRule, err
 	return nil, ignoreUnsupported(errChanged)
 }
 
-// hasRule tells whether it is certain that a chain has a rule. It stops at the first one, on
+// HasRule tells whether it is certain that a chain has a rule. It stops at the first one, on
 // a connection of its own: what is shared is at the beginning of long chains.
-func (s *nftablesSocket) hasRule(t *nftablesTable, chain string, wanted func(listedRule) bool) bool {
-	own, err := dialNFTables(s.ctx)
+func (s *Socket) HasRule(t *Table, chain string, wanted func(ListedRule) bool) bool {
+	own, err := Dial(s.ctx)
 	if err != nil {
 		return false
 	}
 	defer own.Close() //nolint:errcheck // read only
 	found := false
-	_ = own.visit(t, chain, func(rule listedRule) bool { found = wanted(rule); return !found }) // uncertain is false
+	_ = own.visit(t, chain, func(rule ListedRule) bool { found = wanted(rule); return !found }) // uncertain is false
 	return found
 }
 
 // visit calls a function for each rule of a chain until it returns false. After that the
 // connection has to be closed.
-func (s *nftablesSocket) visit(t *nftablesTable, chain string, visitor func(listedRule) bool) error {
-	data, err := netlink.MarshalAttributes([]netlink.Attribute{
-		text(unix.NFTA_RULE_TABLE, t.name),
-		text(unix.NFTA_RULE_CHAIN, chain),
-	})
+func (s *Socket) visit(t *Table, chain string, visitor func(ListedRule) bool) error {
+	data, err := netlink.MarshalAttributes(t.chain(chain))
 	if err != nil {
 		return err
 	}
-	if _, err := s.Send(nftablesMessage(unix.NFT_MSG_GETRULE, netlink.Dump, t.family, data)); err != nil {
+	if _, err := s.Send(message(unix.NFT_MSG_GETRULE, netlink.Dump, t.Family, data)); err != nil {
 		return err
 	}
 	buffer := make([]byte, receiveBuffer)
@@ -182,7 +173,7 @@ func (s *nftablesSocket) visit(t *nftablesTable, chain string, visitor func(list
 
 // receivePart receives one part of a listing. Package netlink receives the whole, and does not
 // tell whether it is consistent.
-func (s *nftablesSocket) receivePart(buffer []byte) ([]syscall.NetlinkMessage, error) {
+func (s *Socket) receivePart(buffer []byte) ([]syscall.NetlinkMessage, error) {
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -199,17 +190,15 @@ func (s *nftablesSocket) receivePart(buffer []byte) ([]syscall.NetlinkMessage, e
 	return syscall.ParseNetlinkMessage(bytes.Clone(buffer[:n]))
 }
 
-// generation returns the number of the last change of nftables.
-func (s *nftablesSocket) generation() (uint32, error) {
-	replies, err := s.Execute(nftablesMessage(unix.NFT_MSG_GETGEN, 0, nftables.TableFamilyUnspecified, nil))
+// Generation returns the number of the last change of nftables.
+func (s *Socket) Generation() (uint32, error) {
+	replies, err := s.Execute(message(unix.NFT_MSG_GETGEN, 0, "", nil))
 	if err != nil {
 		return 0, err
 	}
 	for _, reply := range replies {
-		for kind, value := range attributes(reply.Data[min(nfgenmsgSize, len(reply.Data)):]) {
-			if kind == unix.NFTA_GEN_ID && len(value) == 4 {
-				return binary.BigEndian.Uint32(value), nil
-			}
+		if number := numberOf(reply.Data[min(nfgenmsgSize, len(reply.Data)):], unix.NFTA_GEN_ID); number != 0 {
+			return number, nil
 		}
 	}
 	return 0, errors.New("nftables reports no generation")
@@ -223,15 +212,15 @@ func ignoreUnsupported(err error) error {
 	return fmt.Errorf("failed to list rules of nftables: %w", err)
 }
 
-// hasChain tells whether a table has a chain.
-func (s *nftablesSocket) hasChain(t *nftablesTable, chain string) (bool, error) {
+// HasChain tells whether a table has a chain.
+func (s *Socket) HasChain(t *Table, chain string) (bool, error) {
 	data, err := netlink.MarshalAttributes([]netlink.Attribute{
-		text(unix.NFTA_CHAIN_TABLE, t.name),
+		text(unix.NFTA_CHAIN_TABLE, t.Name),
 		text(unix.NFTA_CHAIN_NAME, chain),
 	})
 	if err != nil {
 		return false, err
 	}
-	_, err = s.Execute(nftablesMessage(unix.NFT_MSG_GETCHAIN, 0, t.family, data))
+	_, err = s.Execute(message(unix.NFT_MSG_GETCHAIN, 0, t.Family, data))
 	return err == nil, ignoreUnsupported(err)
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package iptableslegacy
+package netfilter
 
 import (
 	"bytes"
@@ -9,21 +9,19 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-
-	"github.com/coreos/go-iptables/iptables"
 )
 
-// Has tells whether a table has a chain or, if the address is valid, a rule in it whose source or destination that address is.
-func Has(family iptables.Protocol, table, chain string, address netip.Addr) (bool, error) {
-	tables, err := Tables(family)
+// HasLegacy tells whether a table has a chain or, if the address is valid, a rule in it whose source or destination that address is.
+func HasLegacy(family Family, table, chain string, address netip.Addr) (bool, error) {
+	tables, err := LegacyTables(family)
 	if err != nil || !slices.Contains(tables, table) {
 		return false, err
 	}
-	entries, err := Read(family, table)
+	entries, err := ReadLegacy(family, table)
 	if err != nil {
 		return false, err
 	}
-	for rule := range rules(family, entries, chain) { // a chain has one: its policy
+	for rule := range legacyRules(family, entries, chain) { // a chain has one: its policy
 		if !address.IsValid() || hasAddress(rule, address) {
 			return true, nil
 		}
@@ -39,10 +37,10 @@ const (
 	targetSize           = 32
 )
 
-// rules yields the rules of a chain as Read returns them.
-func rules(family iptables.Protocol, entries []byte, chain string) iter.Seq[[]byte] {
+// legacyRules yields the rules of a chain as ReadLegacy returns them.
+func legacyRules(family Family, entries []byte, chain string) iter.Seq[[]byte] {
 	offsets := sizeofIP4 + 4
-	if family == iptables.ProtocolIPv6 {
+	if family == IPv6 {
 		offsets = sizeofIP6 + 4
 	}
 	return func(yield func([]byte) bool) {
@@ -55,8 +53,8 @@ func rules(family iptables.Protocol, entries []byte, chain string) iter.Seq[[]by
 			}
 			entry := entries[:size]
 			entries = entries[size:]
-			if begins := text(entry[target+targetName:]) == "ERROR"; begins {
-				inChain = text(entry[target+targetSize:]) == chain
+			if begins := cText(entry[target+targetName:]) == "ERROR"; begins {
+				inChain = cText(entry[target+targetSize:]) == chain
 			} else if inChain && !yield(entry) {
 				return
 			}
@@ -64,8 +62,8 @@ func rules(family iptables.Protocol, entries []byte, chain string) iter.Seq[[]by
 	}
 }
 
-// text returns what is before the first zero.
-func text(data []byte) string {
+// cText returns what is before the first zero.
+func cText(data []byte) string {
 	before, _, _ := bytes.Cut(data, []byte{0})
 	return string(before)
 }

@@ -1,22 +1,22 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package netfilter
 
 import (
 	"bytes"
 	"encoding/binary"
 	"iter"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
-// listedRule is a rule as the kernel lists it. Only what is looked at is decoded: a chain may
+// ListedRule is a rule as the kernel lists it. Only what is looked at is decoded: a chain may
 // have thousands.
-type listedRule struct {
-	handle          uint64
+type ListedRule struct {
+	// Handle identifies the rule in its table until the table is made anew.
+	Handle          uint64
 	exprs, userdata []byte
 }
 
@@ -24,13 +24,13 @@ type listedRule struct {
 const nfgenmsgSize = 4
 
 // newListedRule reads a rule from the payload of its message.
-func newListedRule(payload []byte) listedRule {
-	var rule listedRule
+func newListedRule(payload []byte) ListedRule {
+	var rule ListedRule
 	for kind, value := range attributes(payload[min(nfgenmsgSize, len(payload)):]) {
 		switch kind &^ unix.NLA_F_NESTED {
 		case unix.NFTA_RULE_HANDLE:
 			if len(value) == 8 {
-				rule.handle = binary.BigEndian.Uint64(value)
+				rule.Handle = binary.BigEndian.Uint64(value)
 			}
 		case unix.NFTA_RULE_EXPRESSIONS:
 			rule.exprs = value
@@ -41,8 +41,8 @@ func newListedRule(payload []byte) listedRule {
 	return rule
 }
 
-// comment returns the rule's comment, empty if it has none.
-func (r listedRule) comment() string {
+// Comment returns the rule's comment, empty if it has none.
+func (r ListedRule) Comment() string {
 	if len(r.userdata) < 2 || len(r.userdata) < 2+int(r.userdata[1]) { // userdata.Get does not check
 		return ""
 	}
@@ -50,20 +50,20 @@ func (r listedRule) comment() string {
 	return string(bytes.TrimSuffix(comment, []byte{0}))
 }
 
-// mentions tells whether the rule has the comment, one of nft or of an extension of iptables.
-func (r listedRule) mentions(comment string) bool {
+// Mentions tells whether the rule has the comment, one of nft or of an extension of iptables.
+func (r ListedRule) Mentions(comment string) bool {
 	text := append([]byte(comment), 0)
 	return bytes.Contains(r.exprs, text) || bytes.Contains(r.userdata, text)
 }
 
-// sameRules tells whether a chain has exactly the rules.
-func sameRules(listed []listedRule, rules []nftablesRule, family nftables.TableFamily) bool {
+// SameRules tells whether a chain has exactly the rules.
+func SameRules(listed []ListedRule, rules []Rule, family Family) bool {
 	if len(listed) != len(rules) {
 		return false
 	}
 	for i, rule := range rules {
-		b := nftablesBatch{}
-		want := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(family, rule.exprs)...)
+		b := Batch{}
+		want := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(family, rule.Exprs)...)
 		if !sameExpressions(listed[i].exprs, want.Data) {
 			return false
 		}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package netfilter
 
 import (
 	"bytes"
@@ -11,41 +11,36 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
 
 // RuleSearch is what is looked for in nftables of this network namespace: rules with a comment or an address, else the chain.
 type RuleSearch struct {
-	// Family is "ip", "ip6", "inet" or "bridge".
-	Family, Table, Chain string
+	Family       Family
+	Table, Chain string
 	// Comment recognizes that of a rule. Nil: any comment.
 	Comment func(comment string) bool
 	// Address is one that a rule compares with. Zero: none.
 	Address netip.Addr
 }
 
-var nftablesFamilies = map[string]nftables.TableFamily{
-	"ip": nftables.TableFamilyIPv4, "ip6": nftables.TableFamilyIPv6, "inet": nftables.TableFamilyINet, "bridge": nftables.TableFamilyBridge,
-}
-
 // SearchRules tells which of the searches find something. The program nft is not needed. A kernel without nftables has nothing.
 func SearchRules(ctx context.Context, searches []RuleSearch) (found []bool, err error) {
 	found = make([]bool, len(searches))
-	s, err := dialNFTables(ctx)
+	s, err := Dial(ctx)
 	if err != nil {
 		return found, ignoreUnsupported(err)
 	}
 	defer s.Close() //nolint:errcheck // read only
-	listings := s.listings()
+	listings := s.Listings()
 	for i, search := range searches {
-		t := &nftablesTable{family: nftablesFamilies[search.Family], name: search.Table}
+		t := &Table{Family: search.Family, Name: search.Table}
 		var failed error
-		if search.isOfChain() {
-			found[i], failed = s.hasChain(t, search.Chain)
+		if search.Comment == nil && !search.Address.IsValid() { // the chain itself is looked for
+			found[i], failed = s.HasChain(t, search.Chain)
 		} else {
-			var rules []listedRule
-			rules, failed = listings.of(t, search.Chain)
+			var rules []ListedRule
+			rules, failed = listings.Of(t, search.Chain)
 			found[i] = slices.ContainsFunc(rules, search.finds)
 		}
 		err = errors.Join(err, failed)
@@ -64,11 +59,8 @@ func (s RuleSearch) String() string {
 	return what
 }
 
-// isOfChain tells whether the chain itself is looked for.
-func (s RuleSearch) isOfChain() bool { return s.Comment == nil && !s.Address.IsValid() }
-
-func (s RuleSearch) finds(rule listedRule) bool {
-	if s.Comment != nil && !s.Comment(rule.comment()) {
+func (s RuleSearch) finds(rule ListedRule) bool {
+	if s.Comment != nil && !s.Comment(rule.Comment()) {
 		return false
 	}
 	return !s.Address.IsValid() || bytes.Contains(rule.exprs, attributeOf(unix.NFTA_DATA_VALUE, s.Address.AsSlice()))

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package packetfilter
+package netfilter_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -32,35 +33,40 @@ func TestProgramHangs(t *testing.T) {
 	}
 	defer end.Close()
 	hangs := "cat " + fifo + "; true"
-	err = host{time.Millisecond}.run(t.Context(), "", "sh", "-c", hangs)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not end") {
+	limited, stop := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("it does not end"))
+	defer stop()
+	if _, err := (netfilter.Runner{}).Run(limited, "", "sh", "-c", hangs); err == nil || !strings.Contains(err.Error(), "sh: it does not end") {
 		t.Errorf("with a limit: %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := (host{programLimit}).run(ctx, "", "sh", "-c", hangs); !errors.Is(err, context.Canceled) {
+	if _, err := (netfilter.Runner{}).Run(ctx, "", "sh", "-c", hangs); !errors.Is(err, context.Canceled) {
 		t.Errorf("with its caller: %v", err)
 	}
-	if err := (host{programLimit}).run(t.Context(), "", "sh", "-c", "cat "+fifo+" & exit 0"); err != nil {
-		t.Errorf("it ends, and what it has started does not: %v", err)
+	if out, err := (netfilter.Runner{}).Run(t.Context(), "*nat\n", "sh", "-c", "cat "+fifo+" & exec cat"); err != nil || out != "*nat\n" {
+		t.Errorf("it ends, and what it has started does not: %q, %v", out, err)
 	}
-	var exit *exec.ExitError
-	if err := (host{programLimit}).run(t.Context(), "", "sh", "-c", "echo reason; exit 3"); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "reason") {
-		t.Errorf("it fails: %v", err)
+	for _, where := range []string{"", " >&2"} {
+		var exit *exec.ExitError
+		if _, err := (netfilter.Runner{}).Run(t.Context(), "", "sh", "-c", "echo reason"+where+"; exit 3"); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "sh: exit status 3: reason") {
+			t.Errorf("it fails: %v, want the program, its status, and what it says", err)
+		}
 	}
+}
+
+// orphanVariable has this program be one that is killed while a program runs.
+const orphanVariable = "ALLOCNET_TEST_PROGRAM"
+
+func runOrphan(file string) {
+	_, _ = netfilter.Runner{}.Run(context.Background(), "", "sh", "-c", "echo $$ > "+file+"; exec sleep 600")
 }
 
 // TestProgramIsOrphan: a program ends with a process that is killed. It would change rules later, when all are
 // removed.
 func TestProgramIsOrphan(t *testing.T) {
-	const variable = "ALLOCNET_TEST_PROGRAM"
-	if file := os.Getenv(variable); file != "" {
-		_ = host{programLimit}.run(t.Context(), "", "sh", "-c", "echo $$ > "+file+"; exec sleep 600")
-		return
-	}
 	file := filepath.Join(t.TempDir(), "pid")
-	parent := exec.Command("/proc/self/exe", "-test.run=^TestProgramIsOrphan$")
-	parent.Env = append(os.Environ(), variable+"="+file)
+	parent := exec.Command("/proc/self/exe")
+	parent.Env = append(os.Environ(), orphanVariable+"="+file)
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}

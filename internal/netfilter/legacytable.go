@@ -1,9 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package iptableslegacy reads from the kernel what iptables-legacy has made in the network
-// namespace of the caller, without that program.
-package iptableslegacy
+package netfilter
 
 import (
 	"encoding/binary"
@@ -14,15 +12,14 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/coreos/go-iptables/iptables"
 	"golang.org/x/sys/unix"
 )
 
-// Tables returns the names of the tables that exist; none if the kernel does not have
+// LegacyTables returns the names of the tables that exist; none if the kernel does not have
 // iptables-legacy. To ask for another one makes it.
-func Tables(family iptables.Protocol) ([]string, error) {
+func LegacyTables(family Family) ([]string, error) {
 	path := "/proc/thread-self/net/ip_tables_names"
-	if family == iptables.ProtocolIPv6 {
+	if family == IPv6 {
 		path = "/proc/thread-self/net/ip6_tables_names"
 	}
 	data, err := os.ReadFile(path)
@@ -46,28 +43,28 @@ const (
 	entriesBegin = 40
 )
 
-// table is one of a family, with a socket to ask for it.
-type table struct {
+// legacyTable is one of a family, with a socket to ask for it.
+type legacyTable struct {
 	socket, level int
 	name          string
 }
 
-func open(family iptables.Protocol, name string) (*table, error) {
+func openLegacy(family Family, name string) (*legacyTable, error) {
 	domain, level := unix.AF_INET, unix.IPPROTO_IP
-	if family == iptables.ProtocolIPv6 {
+	if family == IPv6 {
 		domain, level = unix.AF_INET6, unix.IPPROTO_IPV6
 	}
 	socket, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read table %q of iptables-legacy: %w", name, err)
 	}
-	return &table{socket, level, name}, nil
+	return &legacyTable{socket, level, name}, nil
 }
 
-func (t *table) close() { _ = unix.Close(t.socket) } // nothing is written
+func (t *legacyTable) close() { _ = unix.Close(t.socket) } // nothing is written
 
 // size is that of all entries, in bytes.
-func (t *table) size() (int, error) {
+func (t *legacyTable) size() (int, error) {
 	info := make([]byte, sizeofInfo)
 	copy(info, t.name)
 	if err := t.get(getInfo, info); err != nil {
@@ -77,7 +74,7 @@ func (t *table) size() (int, error) {
 }
 
 // get gets an option whose value says what is asked for.
-func (t *table) get(option int, value []byte) error {
+func (t *legacyTable) get(option int, value []byte) error {
 	length := uint32(len(value))
 	_, _, failed := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(t.socket), uintptr(t.level), uintptr(option),
 		uintptr(unsafe.Pointer(&value[0])), uintptr(unsafe.Pointer(&length)), 0)
@@ -87,9 +84,9 @@ func (t *table) get(option int, value []byte) error {
 	return nil
 }
 
-// Size returns the size of all entries of a table that exists, in bytes.
-func Size(family iptables.Protocol, name string) (int, error) {
-	t, err := open(family, name)
+// LegacySize returns the size of all entries of a table that exists, in bytes.
+func LegacySize(family Family, name string) (int, error) {
+	t, err := openLegacy(family, name)
 	if err != nil {
 		return 0, err
 	}
@@ -97,10 +94,10 @@ func Size(family iptables.Protocol, name string) (int, error) {
 	return t.size()
 }
 
-// Read returns the entries of a table that exists, as the kernel has them: a chain begins with an
+// ReadLegacy returns the entries of a table that exists, as the kernel has them: a chain begins with an
 // entry that holds its name.
-func Read(family iptables.Protocol, name string) ([]byte, error) {
-	t, err := open(family, name)
+func ReadLegacy(family Family, name string) ([]byte, error) {
+	t, err := openLegacy(family, name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,90 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cleanup
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// TestRootNFTables: rules are listed with the addresses of the allocation, and removed with chains. What is gone is no error, and a
+// rule that has the handle of another one by then stays.
+func TestRootNFTables(t *testing.T) {
+	roottest.Require(t)
+	empty, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	vendor := nftTable{family: netfilter.INet, name: "vendor", chains: []string{"marks", "none"}, own: ownChains{prefix: "own-"}}
+	err = empty.Do(func() error {
+		rules, chains, err := system{}.listNFTables(t.Context(), vendor)
+		if len(rules)+len(chains) > 0 || err != nil {
+			t.Errorf("without the table: %v, %v, %v", rules, chains, err)
+		}
+		sandbox.Run(t, "nft", strings.Join([]string{
+			"table inet other { chain own-3 { }; }",
+			"table inet vendor {",
+			"chain own-1 { }",
+			"chain own-2 { }",
+			"chain marks {",
+			"ip saddr 10.0.0.2 ip daddr != 10.0.0.0/24 counter comment \"one\"",
+			"ip6 saddr fd00::2 jump own-1 comment \"two\"",
+			"ip saddr 10.0.0.0/24 ip saddr != 10.0.0.9 ip daddr 10.0.0.8 jump own-2",
+			"}",
+			"chain nat {",
+			"type nat hook prerouting priority 0;",
+			"tcp dport 80 dnat ip to 10.0.0.3:8080 comment \"nat\"",
+			"tcp dport 80 dnat ip6 to [fd00::3]:8080 comment \"nat\"",
+			"}",
+			"}",
+		}, "\n"))
+		vendor.chains = append(vendor.chains, "nat")
+		rules, chains, err = system{}.listNFTables(t.Context(), vendor)
+		var got []string
+		for _, r := range rules {
+			var addresses []string
+			for _, a := range r.addresses {
+				addresses = append(addresses, a.String())
+			}
+			got = append(got, r.chain+" "+r.comment+" "+strings.Join(addresses, ","))
+		}
+		want := []string{"marks one 10.0.0.2", "marks two fd00::2", "marks  ", "nat nat 10.0.0.3", "nat nat fd00::3"}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Fatalf("%v, rules: %s", err, diff)
+		}
+		if diff := cmp.Diff([]string{"own-1", "own-2", "marks", "nat"}, chains); diff != "" {
+			t.Errorf("chains: %s", diff)
+		}
+		two, own := Object{nft: &nftObject{vendor, rules[1], false}}, Object{nft: &nftObject{vendor, nftRule{chain: "own-1"}, true}}
+		used, gone := Object{nft: &nftObject{vendor, nftRule{chain: "own-2"}, true}}, Object{nft: &nftObject{vendor, nftRule{chain: "own-9"}, true}}
+		renamed := Object{nft: &nftObject{vendor, nftRule{chain: "marks", comment: "another", handle: rules[0].handle}, false}}
+		objects := []Object{own, used, gone, two, renamed} // rules go first
+		for i, err := range vendor.remove(t.Context(), system{}, objects) {
+			if inUse := objects[i].nft.chain == "own-2"; inUse != errors.Is(err, unix.EBUSY) || !inUse && err != nil {
+				t.Errorf("%+v: %v, want EBUSY of own-2, and no other error", objects[i].nft.nftRule, err)
+			}
+		}
+		if errs := vendor.remove(t.Context(), system{}, []Object{own, gone, two}); errors.Join(errs...) != nil {
+			t.Errorf("again: %v", errs)
+		}
+		rules, chains, err = system{}.listNFTables(t.Context(), vendor)
+		if err != nil || len(rules) != 4 || rules[0].comment != "one" || rules[1].comment != "" || strings.Join(chains, " ") != "own-2 marks nat" {
+			t.Errorf("left are %v and %v, %v", rules, chains, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

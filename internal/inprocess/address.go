@@ -1,0 +1,19 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inprocess
+
+import (
+	"net"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+)
+
+// isIPv4 tells the family of an address.
+func isIPv4(ip net.IP) bool { return ip.To4() != nil }
+
+// hostNetwork returns the network that has only one address.
+func hostNetwork(ip net.IP) net.IPNet {
+	bits := 8 * len(netfilter.IPBytes(ip))
+	return net.IPNet{IP: ip, Mask: net.CIDRMask(bits, bits)}
+}

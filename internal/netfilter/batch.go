@@ -1,0 +1,247 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netfilter
+
+import (
+	"net"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Attributes of <linux/netfilter/nf_tables.h> that package unix lacks.
+const (
+	nftaTableUserdata = 6
+	nftaChainUserdata = 12
+)
+
+// Batch is a batch of messages that the kernel executes completely or not at all, and what was listed for it.
+// The batch of package nftables has no comments on tables and chains.
+type Batch struct {
+	*Listings
+
+	messages []netlink.Message
+	err      error
+	// made are the tables that it makes.
+	made map[string]bool
+	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
+	isGuarded bool
+}
+
+// attempts is how often a batch is tried: between listing and removing, another
+// process may have removed a rule.
+const attempts = 5
+
+// guardedAttempts is how many of them the kernel refuses if there was any change since the
+// listing. On a host where rules change all the time, the others are as those of nft.
+const guardedAttempts = 2
+
+// Change has the kernel execute a batch, which fill makes of the rules as they are. It is filled again if it fails.
+func (s *Socket) Change(fill func(*Batch) error) (err error) {
+	for attempt := range attempts {
+		b := &Batch{Listings: s.Listings(), made: map[string]bool{}}
+		if err = fill(b); err != nil {
+			return err
+		}
+		b.isGuarded = b.isGuarded && attempt < guardedAttempts
+		if err = s.send(b); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// MakeTable makes what all attachments share, once. Rules that are as they have to be stay as they
+// are: the kernel waits for packets in flight where it removes any.
+func (b *Batch) MakeTable(table *Table) error {
+	if b.made[table.key()] {
+		return nil
+	}
+	b.made[table.key()] = true
+	b.addTable(table)
+	for i := range table.Chains {
+		chain := &table.Chains[i]
+		b.addChain(table, chain)
+		if chain.Rules == nil {
+			continue
+		}
+		existing, err := b.Of(table, chain.Name)
+		if err != nil {
+			return err
+		}
+		if SameRules(existing, chain.Rules, table.Family) {
+			continue
+		}
+		b.FlushChain(table, chain.Name)
+		for _, rule := range chain.Rules {
+			b.AddRule(table, rule)
+		}
+	}
+	return nil
+}
+
+// ReplaceTable makes a table anew with all that it has, or only deletes the present one.
+func (b *Batch) ReplaceTable(t *Table, remove bool) {
+	b.addTable(t) // there is one to delete
+	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, []netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
+	if !remove {
+		b.newTable(t)
+	}
+}
+
+// newTable adds a table with all that it has.
+func (b *Batch) newTable(t *Table) {
+	b.addTable(t)
+	for i := range t.Sets {
+		b.addSet(t, &t.Sets[i], i+1)
+	}
+	for i := range t.Chains {
+		b.addChain(t, &t.Chains[i])
+		for _, rule := range t.Chains[i].Rules {
+			b.AddRule(t, rule)
+		}
+	}
+}
+
+// Datatypes of nft, with which it shows elements of sets.
+const (
+	typeIPAddr  = 7
+	typeIP6Addr = 8
+)
+
+// mostElements is how many a message has.
+const mostElements = 1000
+
+// addSet adds a set of addresses.
+func (b *Batch) addSet(t *Table, s *Set, id int) {
+	kind := typeIPAddr
+	if s.Length == net.IPv6len {
+		kind = typeIP6Addr
+	}
+	b.add(unix.NFT_MSG_NEWSET, netlink.Create, t.Family, []netlink.Attribute{
+		text(unix.NFTA_SET_TABLE, t.Name), text(unix.NFTA_SET_NAME, s.Name), number(unix.NFTA_SET_FLAGS, unix.NFT_SET_CONSTANT),
+		number(unix.NFTA_SET_KEY_TYPE, uint32(kind)), number(unix.NFTA_SET_KEY_LEN, uint32(s.Length)), number(unix.NFTA_SET_ID, uint32(id)),
+	})
+	for part := range slices.Chunk(s.Elements, mostElements) {
+		var elements []netlink.Attribute
+		for _, key := range part {
+			value := b.nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: key})
+			elements = append(elements, b.nested(unix.NFTA_LIST_ELEM, value))
+		}
+		b.add(unix.NFT_MSG_NEWSETELEM, netlink.Create, t.Family, []netlink.Attribute{
+			text(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name), text(unix.NFTA_SET_ELEM_LIST_SET, s.Name), b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements...),
+		})
+	}
+}
+
+func (b *Batch) addTable(t *Table) {
+	b.add(unix.NFT_MSG_NEWTABLE, netlink.Create, t.Family, withComment([]netlink.Attribute{
+		text(unix.NFTA_TABLE_NAME, t.Name),
+		number(unix.NFTA_TABLE_FLAGS, 0),
+	}, nftaTableUserdata, t.Comment))
+}
+
+func (b *Batch) addChain(t *Table, c *Chain) {
+	attrs := []netlink.Attribute{
+		text(unix.NFTA_CHAIN_TABLE, t.Name),
+		text(unix.NFTA_CHAIN_NAME, c.Name),
+	}
+	if c.Hook != nil {
+		kind := nftables.ChainTypeNAT
+		if c.Hook.Filters {
+			kind = nftables.ChainTypeFilter
+		}
+		attrs = append(attrs, text(unix.NFTA_CHAIN_TYPE, string(kind)), b.nested(unix.NFTA_CHAIN_HOOK,
+			number(unix.NFTA_HOOK_HOOKNUM, uint32(*c.Hook.Number)),
+			number(unix.NFTA_HOOK_PRIORITY, uint32(*c.Hook.Priority))))
+	}
+	b.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, t.Family, withComment(attrs, nftaChainUserdata, c.Comment))
+}
+
+// FlushChain removes all rules of a chain.
+func (b *Batch) FlushChain(t *Table, chain string) {
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain))
+}
+
+// DeleteChain deletes a chain that is empty by then.
+func (b *Batch) DeleteChain(t *Table, chain string) {
+	b.add(unix.NFT_MSG_DELCHAIN, 0, t.Family, []netlink.Attribute{
+		text(unix.NFTA_CHAIN_TABLE, t.Name),
+		text(unix.NFTA_CHAIN_NAME, chain),
+	})
+}
+
+// DeleteRule deletes a rule that was listed. A handle belongs to another rule when the table has
+// been made anew meanwhile, as a reload of all rules does.
+func (b *Batch) DeleteRule(t *Table, chain string, rule ListedRule) {
+	b.isGuarded = true
+	handle := netlink.Attribute{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule.Handle)}
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handle))
+}
+
+// AddRule appends a rule to its chain.
+func (b *Batch) AddRule(t *Table, rule Rule) {
+	exprs := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(t.Family, rule.Exprs)...)
+	b.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, t.Family, withComment(t.chain(rule.Chain, exprs), unix.NFTA_RULE_USERDATA, rule.Comment))
+}
+
+func (b *Batch) expressions(family Family, exprs []expr.Any) []netlink.Attribute {
+	attrs := make([]netlink.Attribute, len(exprs))
+	for i, e := range exprs {
+		data, err := expr.Marshal(byte(numbers[family]), e)
+		b.fail(err)
+		attrs[i] = netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_LIST_ELEM, Data: data}
+	}
+	return attrs
+}
+
+func (b *Batch) add(kind int, flags netlink.HeaderFlags, family Family, attrs []netlink.Attribute) {
+	data, err := netlink.MarshalAttributes(attrs)
+	b.fail(err)
+	b.messages = append(b.messages, message(kind, flags, family, data))
+}
+
+func (b *Batch) nested(kind uint16, attrs ...netlink.Attribute) netlink.Attribute {
+	data, err := netlink.MarshalAttributes(attrs)
+	b.fail(err)
+	return netlink.Attribute{Type: unix.NLA_F_NESTED | kind, Data: data}
+}
+
+// fail keeps the first error.
+func (b *Batch) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+func message(kind int, flags netlink.HeaderFlags, family Family, data []byte) netlink.Message {
+	return netlink.Message{
+		Header: netlink.Header{
+			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
+			Flags: netlink.Request | flags,
+		},
+		Data: append([]byte{byte(numbers[family]), unix.NFNETLINK_V0, 0, 0}, data...),
+	}
+}
+
+// withComment adds a comment in the form of nft: all objects have the same type for it.
+func withComment(attrs []netlink.Attribute, kind uint16, comment string) []netlink.Attribute {
+	if comment == "" {
+		return attrs
+	}
+	return append(attrs, netlink.Attribute{Type: kind, Data: userdata.AppendString(nil, userdata.TypeComment, comment)})
+}
+
+func text(kind uint16, value string) netlink.Attribute {
+	return netlink.Attribute{Type: kind, Data: append([]byte(value), 0)}
+}
+
+func number(kind uint16, value uint32) netlink.Attribute {
+	return netlink.Attribute{Type: kind, Data: binaryutil.BigEndian.PutUint32(value)}
+}

@@ -1,0 +1,60 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netfilter
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// FilledChains returns the names of the chains of nftables that have rules, in all tables of a family, once
+// for each rule. A kernel without nftables has none.
+func FilledChains(ctx context.Context, family Family) (chains []string, err error) {
+	s, err := Dial(ctx)
+	if err != nil {
+		return nil, ignoreUnsupported(err)
+	}
+	defer s.Close() //nolint:errcheck // read only
+	err = s.dump(unix.NFT_MSG_GETRULE, family, func(payload []byte) {
+		chains = append(chains, stringOf(payload, unix.NFTA_RULE_CHAIN))
+	})
+	return chains, err
+}
+
+// Chains returns the names of the chains of a table; none if there is no such table.
+func (s *Socket) Chains(t *Table) (chains []string, err error) {
+	err = s.dump(unix.NFT_MSG_GETCHAIN, t.Family, func(payload []byte) {
+		if stringOf(payload, unix.NFTA_CHAIN_TABLE) == t.Name {
+			chains = append(chains, stringOf(payload, unix.NFTA_CHAIN_NAME))
+		}
+	})
+	return chains, err
+}
+
+// Tables returns the names of the tables of a family.
+func (s *Socket) Tables(family Family) (tables []string, err error) {
+	err = s.dump(unix.NFT_MSG_GETTABLE, family, func(payload []byte) {
+		tables = append(tables, stringOf(payload, unix.NFTA_TABLE_NAME))
+	})
+	return tables, err
+}
+
+// dump lists what there is of a family.
+func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) error {
+	var replies []netlink.Message
+	var err error
+	for range listAttempts { // a listing during a change ends with an error, and may leave some out
+		replies, err = s.Execute(message(kind, netlink.Dump, family, nil))
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	for _, reply := range replies {
+		visitor(reply.Data[min(nfgenmsgSize, len(reply.Data)):])
+	}
+	return ignoreUnsupported(err)
+}

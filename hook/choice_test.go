@@ -181,13 +181,16 @@ func TestChosenTwice(t *testing.T) {
 	}
 }
 
-// TestChosenOnTheDefaultMaster: a network without a master is on that of the default route, as another one that names it.
+// TestChosenOnTheDefaultMaster: a network without a master is on that of the default route, as another one that names it, or has
+// an alternative name of it.
 func TestChosenOnTheDefaultMaster(t *testing.T) {
-	for _, networks := range [][2]string{{"named", "default"}, {"default", "named"}, {"default", "other"}} {
+	for _, networks := range [][2]string{{"named", "default"}, {"default", "named"}, {"default", "other"}, {"named", "alternative"}, {"alternative", "named"}} {
 		m := newMemory(t, nil)
-		m.host.links = map[string]bool{"uplink": true}
+		m.host.links = map[string]bool{"uplink": true, "enp1s0": true}
+		m.host.interfaces = []netns.Interface{{Name: "uplink", AlternativeNames: []string{"enp1s0"}}}
 		m.network(t, "named", `{"type": "macvlan", "master": "uplink", "capabilities": {"mac": true}}`)
 		m.network(t, "default", `{"type": "macvlan", "capabilities": {"mac": true}}`)
+		m.network(t, "alternative", `{"type": "macvlan", "master": "enp1s0", "capabilities": {"mac": true}}`)
 		m.network(t, "other", `{"type": "macvlan", "capabilities": {"mac": true}}`)
 		choose := func(id, network string) error {
 			_, err := m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: network, MAC: "02:00:00:00:00:09"}}})

@@ -89,7 +89,7 @@ func globalAddresses(all []netlink.Addr, index int) []netip.Prefix {
 			list = append(list, netip.PrefixFrom(address.Unmap(), ones))
 		}
 	}
-	slices.SortFunc(list, netip.Prefix.Compare) // orders IPv4 before IPv6
+	slices.SortStableFunc(list, netip.Prefix.Compare) // orders IPv4 before IPv6
 	return list
 }
 

@@ -64,7 +64,7 @@ func (p *plan) checkAddresses(host Host) error {
 		return err
 	}
 	if chooses {
-		if err := p.checkChosen(links); err != nil {
+		if err := p.checkChosen(host, links); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (p *plan) checkAddresses(host Host) error {
 }
 
 // checkChosen refuses chosen addresses that the networks cannot give, or that the host has.
-func (p *plan) checkChosen(links []netns.Interface) error {
+func (p *plan) checkChosen(host Host, links []netns.Interface) error {
 	for i := range p.added {
 		p.added[i].devices = namesOf(p.added[i].network.Devices(), links)
 	}
@@ -80,6 +80,7 @@ func (p *plan) checkChosen(links []netns.Interface) error {
 		for _, check := range []func() error{
 			added.checkPools, added.checkGateways,
 			func() error { return added.checkHost(links) },
+			func() error { return added.checkRouters(host) },
 			func() error { return p.checkOwn(i) },
 		} {
 			if err := check(); err != nil {
@@ -143,6 +144,20 @@ func (p planned) checkHost(links []netns.Interface) error {
 		}
 	}
 	return nil
+}
+
+// checkRouters refuses the MACs of gateways: on a link with another one that has its MAC, the gateway is not reached.
+func (p planned) checkRouters(host Host) error {
+	if len(p.choice.Hardware) == 0 {
+		return nil
+	}
+	gateways, err := host.GatewayMACs(p.network.Gateways())
+	for _, mac := range p.choice.Hardware {
+		if gateway, ok := gateways[mac]; ok {
+			return p.refuseChoice(mac, fmt.Sprintf("is the MAC of the gateway %s: choose another one", gateway))
+		}
+	}
+	return err
 }
 
 // checkOwn refuses what another attachment of the allocation has.

@@ -56,6 +56,7 @@ func newChoices(t *testing.T) *memory {
 		{Name: "uplink", MAC: "02:00:00:00:01:01", Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.1.10/24"), netip.MustParsePrefix("2001:db8::2/64")}},
 		{Name: "st0", MAC: "02:00:00:00:01:02", Addresses: []netip.Prefix{netip.MustParsePrefix("172.16.0.1/24")}},
 	}
+	m.host.gateways = map[string]netip.Addr{"02:00:00:00:01:03": netip.MustParseAddr("192.168.1.1")}
 	write := func(name, options, ipam string) {
 		m.network(t, name, `{"type": "bridge", "bridge": "st0", "isGateway": true, "capabilities": {"ips": true, "mac": true}, "ipam": `+ipam+`}`)
 		path := m.confDir + "/" + name + ".conflist"
@@ -103,6 +104,7 @@ func TestChosenAddresses(t *testing.T) {
 		"a MAC on record":              {"static", "", "02:00:00:00:02:77", "allocation holder has it"},
 		"a MAC on the same bridge":     {"pool", "", "02:00:00:00:02:77", "allocation holder has it"},
 		"a MAC of the host":            {"static", "", "02:00:00:00:01:01", "is the MAC of uplink of this host"},
+		"a MAC of a router":            {"pool", "", "02:00:00:00:01:03", "is the MAC of the gateway 192.168.1.1"},
 		"a MAC of the bridge":          {"pool", "", "02:00:00:00:01:02", "is the MAC of st0 of this host"},
 		"out of the pool":              {"pool", "172.17.0.100", "", "is not in a range of the network"},
 		"the pool's gateway":           {"pool", "172.17.0.1", "", "is the gateway of the network"},

@@ -374,6 +374,20 @@ func TestUnreadableRecord(t *testing.T) {
 	}
 }
 
+// TestShortLive: tables of Nomad have the first characters of IDs. Other IDs are complete.
+func TestShortLive(t *testing.T) {
+	const id = "8ba85cef-26cc-6cd8-02b5-9e0cd9bd3c5c"
+	for listed, want := range map[string]bool{id: true, "8ba85cef": true, "8ba85cef-26": true, "8ba85ce": false, "26cc-6cd8": false, id + "0": false} {
+		live, err := QueryLive(t.Context(), sourceOf{ids: []string{listed}})
+		if err != nil || (live(id) != "") != want {
+			t.Errorf("%s: %q, %v", listed, live(id), err)
+		}
+	}
+	if live, err := QueryLive(t.Context(), sourceOf{ids: []string{"storage-1"}}); err != nil || live("storage-10") != "" {
+		t.Errorf("another ID: %q, %v", live("storage-10"), err)
+	}
+}
+
 // TestQueryLive: an error of one source is the result.
 func TestQueryLive(t *testing.T) {
 	live, err := QueryLive(t.Context(), sourceOf{ids: []string{"a"}})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/state"
 )
 
 // Live returns the name of the source that lists an allocation as live, or nothing.
@@ -42,5 +43,18 @@ func QueryLive(ctx context.Context, sources ...Source) (Live, error) {
 			live[id] = source.Name()
 		}
 	}
-	return func(id string) string { return live[id] }, nil
+	return func(id string) string { return listed(live, id) }, nil
+}
+
+// shortID is the number of characters of an ID of Nomad that its tables show.
+const shortID = 8
+
+// listed returns which source lists an allocation. The first characters of an ID of Nomad are enough: a list that was made of one of
+// its tables would otherwise have none of the living.
+func listed(live map[string]string, id string) string {
+	by := live[id]
+	for n := shortID; by == "" && n < len(id) && state.IsNomadID(id); n++ {
+		by = live[id[:n]]
+	}
+	return by
 }

@@ -72,7 +72,7 @@ func distance(first, last netip.Addr) *big.Int {
 // overlap.
 func covered(prefixes []netip.Prefix, first, last netip.Addr) *big.Int {
 	prefixes = slices.Clone(prefixes)
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	slices.SortStableFunc(prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	sum, next := new(big.Int), first
 	for _, p := range prefixes {
 		from, to := p.Masked().Addr(), endOf(p)

@@ -228,6 +228,9 @@ func compareInside(a state.Attachment, present []netns.Interface) error {
 	if err != nil {
 		return err
 	}
+	if !hasInterface(a, seen) {
+		return nil
+	}
 	at := indexOf(present, a.Interface)
 	if at < 0 {
 		return damaged("interface is gone")

@@ -64,7 +64,7 @@ func (p *plan) checkAddresses(host Host) error {
 		return err
 	}
 	if chooses {
-		if err := p.checkChosen(links); err != nil {
+		if err := p.checkChosen(host, links); err != nil {
 			return err
 		}
 	}
@@ -72,11 +72,15 @@ func (p *plan) checkAddresses(host Host) error {
 }
 
 // checkChosen refuses chosen addresses that the networks cannot give, or that the host has.
-func (p *plan) checkChosen(links []netns.Interface) error {
+func (p *plan) checkChosen(host Host, links []netns.Interface) error {
+	for i := range p.added {
+		p.added[i].devices = namesOf(p.added[i].network.Devices(), links)
+	}
 	for i, added := range p.added {
 		for _, check := range []func() error{
 			added.checkPools, added.checkGateways,
 			func() error { return added.checkHost(links) },
+			func() error { return added.checkRouters(host) },
 			func() error { return p.checkOwn(i) },
 		} {
 			if err := check(); err != nil {
@@ -121,12 +125,10 @@ func (p planned) checkGateways() error {
 // checkHost refuses addresses and MACs of the host, and subnets of it of which the host would get
 // another address and a route.
 func (p planned) checkHost(links []netns.Interface) error {
-	own := map[string]bool{}
-	for _, d := range p.network.Devices() {
-		own[d.Name] = d.Bridge
-	}
+	devices := p.network.Devices()
 	routed := p.network.IsGateway() && len(p.network.Pools()) == 0
 	for _, link := range links {
+		own := slices.ContainsFunc(devices, func(d cniconf.Device) bool { return d.Bridge && link.IsNamed(d.Name) })
 		if slices.Contains(p.choice.Hardware, link.MAC) {
 			return p.refuseChoice(link.MAC, fmt.Sprintf("is the MAC of %s of this host: choose another one", link.Name))
 		}
@@ -135,13 +137,27 @@ func (p planned) checkHost(links []netns.Interface) error {
 				if address.Addr() == taken.Addr() {
 					return p.refuseChoice(address.Addr().String(), fmt.Sprintf("is an address of this host, on %s: choose another one", link.Name))
 				}
-				if routed && !own[link.Name] && address.IsValid() && address.Overlaps(taken) {
+				if routed && !own && address.IsValid() && address.Overlaps(taken) {
 					return p.refuseChoice(address.String(), fmt.Sprintf("is in a subnet of this host, %s on %s, and the host is the gateway of the network: choose one of another subnet", taken.Masked(), link.Name))
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// checkRouters refuses the MACs of gateways: on a link with another one that has its MAC, the gateway is not reached.
+func (p planned) checkRouters(host Host) error {
+	if len(p.choice.Hardware) == 0 {
+		return nil
+	}
+	gateways, err := host.GatewayMACs(p.network.Gateways())
+	for _, mac := range p.choice.Hardware {
+		if gateway, ok := gateways[mac]; ok {
+			return p.refuseChoice(mac, fmt.Sprintf("is the MAC of the gateway %s: choose another one", gateway))
+		}
+	}
+	return err
 }
 
 // checkOwn refuses what another attachment of the allocation has.
@@ -152,7 +168,7 @@ func (p *plan) checkOwn(i int) error {
 		}
 	}
 	for j, other := range p.added {
-		if j == i || !sharesDevice(p.added[i].network, other.network) {
+		if j == i || !p.added[i].sharesDevice(other.network) {
 			continue
 		}
 		if err := p.added[i].refuseTaken("interface "+other.element.Interface, *other.attachment); err != nil {
@@ -164,7 +180,7 @@ func (p *plan) checkOwn(i int) error {
 
 // checkTaken refuses what an attachment on the same network, or on its link, has.
 func (p planned) checkTaken(holder string, a state.Attachment) error {
-	if len(p.attachment.Chosen) == 0 || !sharesLink(p.network, a) {
+	if len(p.attachment.Chosen) == 0 || !p.sharesLink(a) {
 		return nil
 	}
 	return p.refuseTaken(holder, a)
@@ -184,24 +200,37 @@ func (p planned) refuseTaken(holder string, a state.Attachment) error {
 	return nil
 }
 
-// sharesLink tells whether an attachment is on a network, or on another one with its bridge or
+// namesOf returns all names of bridges and masters: two networks may have different ones of one link.
+func namesOf(devices []cniconf.Device, links []netns.Interface) (names []string) {
+	for _, d := range devices {
+		names = append(names, d.Name)
+		for _, link := range links {
+			if link.IsNamed(d.Name) {
+				names = append(append(names, link.Name), link.AlternativeNames...)
+			}
+		}
+	}
+	return names
+}
+
+// sharesLink tells whether an attachment is on the network, or on another one with its bridge or
 // master.
-func sharesLink(n *cniconf.Network, a state.Attachment) bool {
-	if a.Network == n.Name {
+func (p planned) sharesLink(a state.Attachment) bool {
+	if a.Network == p.network.Name {
 		return true
 	}
 	list, err := cniconf.ParseList(a.ConfList)
 	if err != nil {
 		return false // it was never attached
 	}
-	return sharesDevice(n, &cniconf.Network{Name: a.Network, List: list})
+	return p.sharesDevice(&cniconf.Network{Name: a.Network, List: list})
 }
 
 // sharesDevice tells whether two networks are one, or have a bridge or master in common. One
 // without a name is that of the default route, which may be any of them.
-func sharesDevice(n, other *cniconf.Network) bool {
-	return n.Name == other.Name || slices.ContainsFunc(other.Devices(), func(d cniconf.Device) bool {
-		return slices.ContainsFunc(n.Devices(), func(own cniconf.Device) bool { return own.Name == d.Name || own.Name == "" || d.Name == "" })
+func (p planned) sharesDevice(other *cniconf.Network) bool {
+	return p.network.Name == other.Name || slices.ContainsFunc(other.Devices(), func(d cniconf.Device) bool {
+		return slices.ContainsFunc(p.devices, func(own string) bool { return own == d.Name || own == "" || d.Name == "" })
 	})
 }
 

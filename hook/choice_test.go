@@ -56,6 +56,7 @@ func newChoices(t *testing.T) *memory {
 		{Name: "uplink", MAC: "02:00:00:00:01:01", Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.1.10/24"), netip.MustParsePrefix("2001:db8::2/64")}},
 		{Name: "st0", MAC: "02:00:00:00:01:02", Addresses: []netip.Prefix{netip.MustParsePrefix("172.16.0.1/24")}},
 	}
+	m.host.gateways = map[string]netip.Addr{"02:00:00:00:01:03": netip.MustParseAddr("192.168.1.1")}
 	write := func(name, options, ipam string) {
 		m.network(t, name, `{"type": "bridge", "bridge": "st0", "isGateway": true, "capabilities": {"ips": true, "mac": true}, "ipam": `+ipam+`}`)
 		path := m.confDir + "/" + name + ".conflist"
@@ -103,6 +104,7 @@ func TestChosenAddresses(t *testing.T) {
 		"a MAC on record":              {"static", "", "02:00:00:00:02:77", "allocation holder has it"},
 		"a MAC on the same bridge":     {"pool", "", "02:00:00:00:02:77", "allocation holder has it"},
 		"a MAC of the host":            {"static", "", "02:00:00:00:01:01", "is the MAC of uplink of this host"},
+		"a MAC of a router":            {"pool", "", "02:00:00:00:01:03", "is the MAC of the gateway 192.168.1.1"},
 		"a MAC of the bridge":          {"pool", "", "02:00:00:00:01:02", "is the MAC of st0 of this host"},
 		"out of the pool":              {"pool", "172.17.0.100", "", "is not in a range of the network"},
 		"the pool's gateway":           {"pool", "172.17.0.1", "", "is the gateway of the network"},
@@ -181,13 +183,16 @@ func TestChosenTwice(t *testing.T) {
 	}
 }
 
-// TestChosenOnTheDefaultMaster: a network without a master is on that of the default route, as another one that names it.
+// TestChosenOnTheDefaultMaster: a network without a master is on that of the default route, as another one that names it, or has
+// an alternative name of it.
 func TestChosenOnTheDefaultMaster(t *testing.T) {
-	for _, networks := range [][2]string{{"named", "default"}, {"default", "named"}, {"default", "other"}} {
+	for _, networks := range [][2]string{{"named", "default"}, {"default", "named"}, {"default", "other"}, {"named", "alternative"}, {"alternative", "named"}} {
 		m := newMemory(t, nil)
-		m.host.links = map[string]bool{"uplink": true}
+		m.host.links = map[string]bool{"uplink": true, "enp1s0": true}
+		m.host.interfaces = []netns.Interface{{Name: "uplink", AlternativeNames: []string{"enp1s0"}}}
 		m.network(t, "named", `{"type": "macvlan", "master": "uplink", "capabilities": {"mac": true}}`)
 		m.network(t, "default", `{"type": "macvlan", "capabilities": {"mac": true}}`)
+		m.network(t, "alternative", `{"type": "macvlan", "master": "enp1s0", "capabilities": {"mac": true}}`)
 		m.network(t, "other", `{"type": "macvlan", "capabilities": {"mac": true}}`)
 		choose := func(id, network string) error {
 			_, err := m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: network, MAC: "02:00:00:00:00:09"}}})

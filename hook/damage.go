@@ -137,7 +137,7 @@ func (o *operation) loadFromCache() error {
 	for _, c := range cached {
 		o.loadAttachmentFromCache(c)
 	}
-	slices.SortFunc(o.record.Attachments, state.ByIndex)
+	slices.SortStableFunc(o.record.Attachments, state.ByIndex)
 	for _, a := range o.record.Attachments {
 		o.loadAllocationFromCache(readMarker(a.ConfList).Allocation)
 	}

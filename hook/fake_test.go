@@ -624,15 +624,18 @@ type fakeHost struct {
 	filtersBridges bool
 	// withoutIPv6 are the links on which IPv6 is switched off.
 	withoutIPv6 map[string]bool
+	// gateways are those of GatewayMACs.
+	gateways map[string]netip.Addr
 	// unlisted is why its links cannot be listed.
 	unlisted error
 }
 
 func (h *fakeHost) IPTables() string { return h.iptables }
 
-func (h *fakeHost) Interfaces() ([]netns.Interface, error) { return h.interfaces, nil }
-func (h *fakeHost) LinkMTU(name string) (int, bool, error) { return 0, h.links[name], nil }
-func (*fakeHost) LinkMAC(string) (string, bool, error)     { return "", false, nil }
+func (h *fakeHost) Interfaces() ([]netns.Interface, error)                  { return h.interfaces, nil }
+func (h *fakeHost) LinkMTU(name string) (int, bool, error)                  { return 0, h.links[name], nil }
+func (h *fakeHost) GatewayMACs([]netip.Addr) (map[string]netip.Addr, error) { return h.gateways, nil }
+func (*fakeHost) LinkMAC(string) (string, bool, error)                      { return "", false, nil }
 func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
 	at := slices.IndexFunc(h.interfaces, func(i netns.Interface) bool { return i.Kind == kind && i.MAC == mac })
 	if at < 0 || !netns.IsPluginVeth(name) {

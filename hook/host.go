@@ -41,6 +41,8 @@ type Host interface {
 	Interfaces() ([]netns.Interface, error)
 	// Holder returns the first of the addresses that one of its links has, and that link; empty if none has one.
 	Holder(addresses []netip.Addr) (held netip.Addr, link string, err error)
+	// GatewayMACs returns its gateways, and those given, by the MACs that it knows of them.
+	GatewayMACs(gateways []netip.Addr) (map[string]netip.Addr, error)
 	// Listeners returns the sockets that receive what arrives at ports of the host.
 	Listeners() ([]listener.Listener, error)
 }
@@ -68,6 +70,10 @@ func (kernelHost) FindLink(name, kind, mac string) (string, error) {
 
 func (kernelHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
 	return netns.OwnHolder(addresses)
+}
+
+func (kernelHost) GatewayMACs(gateways []netip.Addr) (map[string]netip.Addr, error) {
+	return netns.GatewayMACs(gateways)
 }
 
 func (kernelHost) KeepBridge(name string, portMTU int) (string, error) {

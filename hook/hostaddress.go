@@ -50,10 +50,10 @@ func SubnetConflicts(n *cniconf.Network, links []netns.Interface) []SubnetConfli
 	var all []SubnetConflict
 	for _, own := range n.HostAddresses() {
 		exists := slices.ContainsFunc(links, func(l netns.Interface) bool {
-			return own.Bridge != "" && l.Name == own.Bridge && slices.Contains(l.Addresses, own.Address)
+			return own.Bridge != "" && l.IsNamed(own.Bridge) && slices.Contains(l.Addresses, own.Address)
 		})
 		for _, link := range links {
-			if link.Up && link.Name != own.Bridge && hasSubnet(link, own) {
+			if link.Up && !link.IsNamed(own.Bridge) && hasSubnet(link, own) {
 				all = append(all, SubnetConflict{own, link.Name, exists})
 			}
 		}

@@ -76,6 +76,7 @@ func TestSubnetOfTheHost(t *testing.T) {
 		"no gateway":            {`"type": "bridge", "bridge": "br0", ` + lan, []netns.Interface{up0}, ""},
 		"another subnet":        {`"type": "bridge", "bridge": "br0", "isGateway": true, ` + other, []netns.Interface{up0}, ""},
 		"the bridge itself":     {`"type": "bridge", "bridge": "br0", "isGateway": true, ` + lan, []netns.Interface{br0}, ""},
+		"its alternative name":  {`"type": "bridge", "bridge": "lan", "isGateway": true, ` + lan, []netns.Interface{{Name: "br0", AlternativeNames: []string{"lan"}, Up: true, Addresses: br0.Addresses}}, ""},
 		"the bridge has it":     {`"type": "bridge", "bridge": "br0", "isGateway": true, ` + lan, []netns.Interface{br0, up0}, ""},
 		"a link that is down":   {`"type": "bridge", "bridge": "br0", "isGateway": true, ` + lan, []netns.Interface{{Name: "up0", Addresses: up0.Addresses}}, ""},
 		"ptp, another pair":     {`"type": "ptp", ` + lan, []netns.Interface{{Name: "veth0", Up: true, Addresses: prefixes("192.0.2.1/32")}}, ""},

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 
+	types "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -20,6 +22,30 @@ func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) e
 	if err != nil {
 		return err
 	}
+	if err := o.movedTo(a, seen, present); err != nil {
+		return err
+	}
+	if at := indexOf(present, a.Interface); at >= 0 {
+		return refuseUsed(present[at], seen.MAC, present)
+	}
+	return o.refuseOtherNamespace(a)
+}
+
+// moved returns what proves that a task has moved an interface which is gone under its name: the attachment is not broken.
+func (o *operation) moved(a state.Attachment, present []netns.Interface) error {
+	seen, err := readStatus(a)
+	end, endErr := hostEnd(a)
+	if err != nil || endErr != nil || indexOf(present, a.Interface) >= 0 {
+		return nil //nolint:nilerr // without a record nothing proves it
+	}
+	if err := o.movedTo(a, seen, present); err != nil || end == nil {
+		return err
+	}
+	return o.refuseEnd(a, end)
+}
+
+// movedTo returns an error that names the interface of the namespace which has the addresses or the MAC of an attachment's.
+func (o *operation) movedTo(a state.Attachment, seen recordedStatus, present []netns.Interface) error {
 	for _, other := range present {
 		if other.Name == a.Interface || o.isAttached(other) {
 			continue
@@ -33,10 +59,7 @@ func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) e
 			}
 		}
 	}
-	if at := indexOf(present, a.Interface); at >= 0 {
-		return refuseUsed(present[at], seen.MAC, present)
-	}
-	return o.refuseOtherNamespace(a)
+	return nil
 }
 
 // refuseUsed refuses to remove an interface that is not the one which was attached, or that a task uses
@@ -108,6 +131,11 @@ func (o *operation) refuseOtherNamespace(a state.Attachment) error {
 	if end == nil {
 		return fmt.Errorf("its plugin makes no veth pair, so that nothing tells whether %s is gone or a task has moved it to another namespace: start the allocation again", a.Interface)
 	}
+	return o.refuseEnd(a, end)
+}
+
+// refuseEnd returns an error if the host has its end of the veth pair of an attachment.
+func (o *operation) refuseEnd(a state.Attachment, end *types.Interface) error {
 	name, err := findEnd(o.config.Host, end)
 	if err != nil || name == "" {
 		return err

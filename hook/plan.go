@@ -35,6 +35,8 @@ type planned struct {
 	network *cniconf.Network
 	// choice has the addresses and MACs that are chosen for it.
 	choice selection.Choice
+	// devices are the names of the links of the host that the network is on, known if something is chosen.
+	devices []string
 	// attachment is a part of the operation's record from addTo on.
 	attachment *state.Attachment
 	// sourceRouting is whether it gets a routing table of its own.

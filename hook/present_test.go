@@ -10,6 +10,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
 )
 
 // TestResultWithoutItsInterface: ADD succeeds, and an interface that its result has in the namespace is not
@@ -50,6 +51,38 @@ func TestResultWithoutItsInterface(t *testing.T) {
 			}
 			if calls := strings.Join(m.exec.names(), " "); !strings.Contains(calls, "DEL") || len(recorded(t, m.Engine)) > 0 {
 				t.Errorf("called %s, on record are %v", calls, recorded(t, m.Engine))
+			}
+		})
+	}
+}
+
+// TestAttachedWithoutInterface: some plugins make no interface of the kernel with the name, as those of a socket and loopback do.
+// The attachment is neither missing nor broken.
+func TestAttachedWithoutInterface(t *testing.T) {
+	for name, interfaces := range map[string]string{
+		"none":        ``,
+		"of a socket": `{"name": "net1", "sandbox": "/x", "socketPath": "/run/s"}`,
+		"of a device": `{"name": "net1", "sandbox": "/x", "pciID": "0000:01:00.0"}`,
+		"another one": `{"name": "lo", "sandbox": "/x"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, nil)
+			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+				if c.Verb == "ADD" {
+					m.namespaces.add(c.Environ["CNI_NETNS"], loopback)
+				}
+				return c.Verb == "ADD", []byte(`{"cniVersion": "1.1.0", "interfaces": [` + interfaces + `]}`), nil
+			}
+			m.network(t, "a", "x")
+			a, err := m.Setup(t.Context(), Request{ID: "w1", Networks: named("a")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := m.Current(a).Attachments[0]; n.Phase != state.Attached {
+				t.Errorf("the phase is %s: %s", n.Phase, n.Missing)
+			}
+			if checked, err := m.Check(t.Context(), "w1"); err != nil {
+				t.Errorf("check: %+v, %v", checked, err)
 			}
 		})
 	}

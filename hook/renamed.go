@@ -98,7 +98,7 @@ func (o *operation) macvlanMaster(a state.Attachment) (int, error) {
 		return 0, nil //nolint:nilerr // as above
 	}
 	links, err := o.config.Host.Interfaces()
-	at := slices.IndexFunc(links, func(i netns.Interface) bool { return i.Name == conf.Master })
+	at := slices.IndexFunc(links, func(i netns.Interface) bool { return i.IsNamed(conf.Master) })
 	if at < 0 {
 		return 0, err
 	}

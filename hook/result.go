@@ -91,15 +91,27 @@ func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 	return seen, nil
 }
 
-// requirePresent refuses a result with an interface in the namespace that is not there. One of a socket or a
-// device that a task drives itself is no interface of the kernel.
+// isInside tells whether plugins report an interface as one in the namespace. One of a socket or a device that a task drives itself
+// is no interface of the kernel.
+func isInside(i *types100.Interface) bool {
+	return i.Sandbox != "" && i.SocketPath == "" && i.PciID == ""
+}
+
+// hasInterface tells whether an attachment had an interface of its name in the namespace when it was attached: its plugins report
+// one, or it was seen. Some plugins make none, or another one, as loopback does.
+func hasInterface(a state.Attachment, seen recordedStatus) bool {
+	result, err := parseResult(a.Result)
+	return seen.MTU != 0 || err != nil || slices.ContainsFunc(result.Interfaces, func(i *types100.Interface) bool { return i.Name == a.Interface && isInside(i) })
+}
+
+// requirePresent refuses a result with an interface in the namespace that is not there.
 func requirePresent(a state.Attachment, present []netns.Interface) error {
 	result, err := parseResult(a.Result)
 	if err != nil {
 		return err
 	}
 	for _, i := range result.Interfaces {
-		if i.Sandbox != "" && i.SocketPath == "" && i.PciID == "" && indexOf(present, i.Name) < 0 {
+		if isInside(i) && indexOf(present, i.Name) < 0 {
 			return fmt.Errorf("the network's plugins report interface %s in the namespace, and it is not there", i.Name)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/internal/fakecni"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -268,6 +270,48 @@ func TestVerifyRecordsThatCheckHasPassed(t *testing.T) {
 			}
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestVerifyMoved: CHECK passes if something proves that a task has moved the interface, as into a virtual machine or a
+// container of its own: Nomad would end the tasks. Without a proof it is gone.
+func TestVerifyMoved(t *testing.T) {
+	const path = "/run/netns/w1"
+	for name, test := range map[string]struct {
+		now   []netns.Interface
+		links map[string]bool
+		want  string
+	}{
+		"gone":                  {want: "interface is gone"},
+		"renamed":               {now: []netns.Interface{{Name: "lan", MAC: "02:00:00:00:00:01", Up: true}}},
+		"to another one's MAC":  {now: []netns.Interface{{Name: "tap0", MAC: "02:00:00:00:00:09", Up: true}}, want: "interface is gone"},
+		"in a container in it":  {links: map[string]bool{"veth1": true}},
+		"the end is of another": {links: map[string]bool{"veth2": true}, want: "interface is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, nil)
+			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+				if c.Verb == "ADD" {
+					m.namespaces.add(path, netns.Interface{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, LinkOutside: true})
+				}
+				return c.Verb == "ADD", []byte(`{"cniVersion": "1.0.0", "interfaces": [{"name": "veth1", "mac": "02:00:00:00:00:02"}, {"name": "eth0", "mac": "02:00:00:00:00:01", "sandbox": "/x"}]}`), nil
+			}
+			m.network(t, "a", "x")
+			m.namespaces.create(path)
+			request := Request{ID: "w1", Netns: path, Owner: "cni/multi/eth0", Primary: &selection.Element{Name: "a", Interface: "eth0"}}
+			if _, err := m.Setup(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			m.namespaces.removeInterface(path, "eth0")
+			for _, i := range test.now {
+				m.namespaces.add(path, i)
+			}
+			m.host.links = test.links
+			err := m.Verify(t.Context(), Verification{ID: "w1", Owner: "cni/multi/eth0", Netns: path, Interface: "eth0"})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}

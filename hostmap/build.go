@@ -89,7 +89,7 @@ func (f facts) device(d cniconf.Device, used bool) Device {
 	if d.Name == "" || f.Links == nil {
 		return device
 	}
-	i := slices.IndexFunc(f.Links, func(l netns.Interface) bool { return l.Name == d.Name })
+	i := slices.IndexFunc(f.Links, func(l netns.Interface) bool { return l.IsNamed(d.Name) })
 	if i < 0 {
 		device.State = Missing
 		if used || !d.Bridge {

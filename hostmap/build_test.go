@@ -79,7 +79,7 @@ func TestBuildEmpty(t *testing.T) {
 
 // TestBuildDevices: what attachments need and is not there is a difference.
 func TestBuildDevices(t *testing.T) {
-	links := []netns.Interface{{Name: "up0", Up: true, MTU: 1400, Addresses: prefixes("10.0.0.1/24")}, {Name: "down0", MTU: 1500}}
+	links := []netns.Interface{{Name: "up0", AlternativeNames: []string{"enp1s0"}, Up: true, MTU: 1400, Addresses: prefixes("10.0.0.1/24")}, {Name: "down0", MTU: 1500}}
 	for name, test := range map[string]struct {
 		plugin      string
 		links       []netns.Interface
@@ -92,6 +92,7 @@ func TestBuildDevices(t *testing.T) {
 		"bridge is missing":       {`{"type": "bridge"}`, links, true, "bridge cni0", "cni0 is missing"},
 		"bridge not created yet":  {`{"type": "bridge"}`, links, false, "bridge cni0, not created yet", ""},
 		"master":                  {`{"type": "macvlan", "master": "up0"}`, links, true, "macvlan on up0, up, MTU 1400, 10.0.0.1/24", ""},
+		"an alternative name":     {`{"type": "macvlan", "master": "enp1s0"}`, links, true, "macvlan on enp1s0, up, MTU 1400, 10.0.0.1/24", ""},
 		"master is missing":       {`{"type": "macvlan", "master": "bond0"}`, links, false, "macvlan on bond0", "bond0 is missing"},
 		"master is not named":     {`{"type": "macvlan"}`, links, true, "macvlan on the link of the default route", ""},
 		"links are not known":     {`{"type": "bridge"}`, nil, true, "bridge cni0", ""},

@@ -73,7 +73,7 @@ func (c *Config) spans(b Block) []span {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(x, y span) int { return x.first - y.first })
+	slices.SortStableFunc(all, func(x, y span) int { return x.first - y.first })
 	for i := range c.Ranges {
 		r := &c.Ranges[i]
 		first, last := r.bounds()

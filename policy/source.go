@@ -100,7 +100,7 @@ func refuseMisplaced(n *cniconf.Network) error {
 			case i == 0 && m.Key == "allocnet":
 			case strings.EqualFold(m.Key, "allocnet"), i == 0 && strictjson.Similar(m.Key, []string{"allocnet"}) != "":
 				want = `want "allocnet" beside "plugins"`
-			case slices.Contains(restricting, m.Key):
+			case slices.ContainsFunc(restricting, func(rule string) bool { return strings.EqualFold(rule, m.Key) }):
 				want = `want it in the object "allocnet" beside "plugins"`
 			}
 			if want != "" {

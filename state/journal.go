@@ -131,8 +131,8 @@ func (r *Record) apply(path string, lines [][]byte) error {
 	for _, a := range attachments {
 		r.Attachments = append(r.Attachments, a)
 	}
-	slices.SortFunc(r.Attachments, ByIndex)
-	slices.SortFunc(deleted, ByIndex)
+	slices.SortStableFunc(r.Attachments, ByIndex)
+	slices.SortStableFunc(deleted, ByIndex)
 	for _, a := range slices.Backward(deleted) { // the newest first, in whichever order DEL ended
 		r.Allocation.PreviousRoutes = append(r.Allocation.PreviousRoutes, a.PreviousRoutes...)
 	}

@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -13,14 +14,25 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// where returns the configuration with the name that the attachment's bridge has now: an operator may have renamed it.
-// It refuses a port of any other bridge, before a second bridge with the gateways is made in the place of the one that
-// is missing under the name of the network.
+// where returns the configuration with the name that the attachment's bridge has now: an operator may have renamed it, or the
+// network may have an alternative name, by which the kernel found it at ADD. It refuses a port of any other bridge, before a second
+// bridge with the gateways is made in the place of the one that is missing under the name of the network.
 func (conf *bridgeConfig) where(c *call, result *current.Result, port netlink.Link) (*bridgeConfig, error) {
 	master := port.Attrs().MasterIndex
-	named, err := findLink(conf.Bridge)
-	if err != nil || master == 0 || named != nil && named.Attrs().Index == master {
-		return conf, err
+	named, err := netlinksafe.LinkByName(conf.Bridge)
+	var missing netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &missing):
+		named = nil
+	case err != nil:
+		return nil, err
+	case master == 0 || named.Attrs().Index == master:
+		found := *conf
+		found.Bridge = named.Attrs().Name
+		return &found, nil
+	}
+	if master == 0 {
+		return conf, nil
 	}
 	link, err := netlink.LinkByIndex(master)
 	if err != nil {

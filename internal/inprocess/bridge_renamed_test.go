@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // TestRenamedBridge: a bridge with the MAC and the gateways on record is the attachment's under any name, and no other.
@@ -43,5 +46,43 @@ func TestRenamedBridge(t *testing.T) {
 				t.Errorf("%t", got)
 			}
 		})
+	}
+}
+
+// TestRootAlternativeName: a network may have an alternative name of its bridge, by which the kernel finds it at ADD. A port of
+// the bridge is no port of another one then.
+func TestRootAlternativeName(t *testing.T) {
+	roottest.Require(t)
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Close()
+	err = within(netns, func(ns.NetNS) error {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "web0"}}
+		port := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "port"}, PeerName: "peer"}
+		for _, do := range []func() error{
+			func() error { return netlink.LinkAdd(bridge) },
+			func() error { return netlink.LinkAddAltName(bridge, "lan") },
+			func() error { return netlink.LinkAdd(port) },
+			func() error { return netlink.LinkSetMaster(port, bridge) },
+		} {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		member, err := netlink.LinkByName("port")
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{"web0", "lan"} {
+			if conf, err := (&bridgeConfig{Bridge: name}).where(&call{}, &current.Result{}, member); err != nil || conf.Bridge != "web0" {
+				t.Errorf("%s: %+v, %v, want the bridge web0", name, conf, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

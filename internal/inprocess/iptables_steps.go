@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -88,12 +89,12 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) (err error) {
 		for _, rule := range r.rules {
 			errs = append(errs, h.deleteRule(r.table, rule))
 		}
-		return errors.Join(append(errs, h.requireUnnamed(r))...)
+		return errors.Join(append(errs, h.requireGone(r))...)
 	}
 	for range removalAttempts {
 		var exists bool
 		if exists, err = h.hasChain(r.table, r.chain); err != nil || !exists {
-			return err
+			return cmp.Or(err, h.requireGone(r))
 		}
 		t := &iptablesTransaction{}
 		for _, chain := range r.callers() {
@@ -109,13 +110,17 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) (err error) {
 	return err
 }
 
-// requireUnnamed returns an error if rules of nft still name the address: those of a ruleset that was saved and loaded again
-// have another form, which iptables does not know.
-func (h *iptablesHost) requireUnnamed(r *iptablesRules) error {
-	if r.address == nil || h.legacy || h.socket == nil || !h.names(r) {
+// requireGone returns an error if the kernel still has the chain, or rules with the address: those of a ruleset that was saved and
+// loaded again have a form that iptables does not know. It calls a table with them incompatible, or says that there is nothing.
+func (h *iptablesHost) requireGone(r *iptablesRules) error {
+	gone := h.legacy || h.socket == nil || r.address != nil && !h.names(r)
+	if r.address == nil {
+		gone = gone || r.chain == "" || h.lacksChain(r.table, r.chain)
+	}
+	if gone {
 		return nil
 	}
-	return fmt.Errorf("chain %s of table %s has rules with %s that iptables does not show as they were made: if a saved ruleset was loaded, delete them with nft -a list ruleset and nft delete rule", chainsOf(r.rules)[0], r.table, r.address)
+	return fmt.Errorf("chain %s of table %s has rules that iptables does not show as they were made: if a saved ruleset was loaded, delete them with nft -a list ruleset and nft delete rule", cmp.Or(r.chain, chainsOf(r.rules)[0]), r.table)
 }
 
 // removalAttempts is how often what leads to a chain is looked for: another process may be

@@ -5,7 +5,10 @@ package inprocess
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,5 +49,44 @@ func TestRootSharedIsMadeByOne(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRootReloadedRulesAreNotGone: iptables does not see the rules of a ruleset that was saved with nft and loaded again. DEL does
+// not succeed while they are there, with a chain of the attachment as without.
+func TestRootReloadedRulesAreNotGone(t *testing.T) {
+	roottest.Require(t)
+	for name, attachment := range map[string][]*iptablesRules{"chain": {testPortmap(t)}, "address": testFirewall(t, "")} {
+		netns, err := ns.TempNetNS()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
+			socket, err := netfilter.Dial(t.Context())
+			if err != nil {
+				return err
+			}
+			defer socket.Close()
+			commit := func(remove bool) error {
+				c, errs := &Changes{iptables: IPTablesNFT}, make([]error, 1)
+				for _, r := range attachment {
+					c.rules = append(c.rules, rules{iptables: r, remove: remove})
+				}
+				(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, kind: IPTablesNFT, socket: socket}).commit([]*Changes{c}, errs)
+				return errs[0]
+			}
+			reload := exec.CommandContext(t.Context(), "sh", "-c", "rules=$(nft list ruleset) && nft flush ruleset && echo \"$rules\" | nft -f -")
+			if err := errors.Join(commit(false), reload.Run()); err != nil {
+				return err
+			}
+			if err := commit(true); err == nil || !strings.Contains(err.Error(), "saved ruleset") {
+				t.Errorf("%s: removal ends with the error %v, want what is there still", name, err)
+			}
+			return nil
+		})
+		_ = netns.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

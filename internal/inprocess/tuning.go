@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,7 +19,6 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/vishvananda/netlink"
 )
 
 // tuningConfig is the configuration of the tuning plugin.
@@ -207,28 +207,25 @@ func (conf *tuningConfig) check(c *call) error {
 	return settings.compare(link)
 }
 
-// delTuning restores the settings of the link. Whatever fails is no error. If the link is gone,
-// the plugin leaves their file; nothing else would ever remove it, because DEL has succeeded.
+// delTuning restores the settings of the link as far as it can, as the reference plugin does, and removes their file. The plugin
+// leaves the file of a link that is gone; nothing else would ever remove it, because DEL has succeeded.
 func delTuning(c *call) error {
 	conf, err := parseTuning(c)
 	if err != nil {
 		return err
 	}
 	path := conf.backupPath(c)
-	settings, err := readLinkSettings(path)
-	if err != nil {
-		return nil // without a backup there is nothing to restore
+	if settings, err := readLinkSettings(path); err == nil {
+		_ = c.inNamespace(func() error {
+			link, err := netlinksafe.LinkByName(c.ifName)
+			if err != nil {
+				return err
+			}
+			return settings.restore(link)
+		})
 	}
-	_ = c.inNamespace(func() error {
-		link, err := netlinksafe.LinkByName(c.ifName)
-		var missing netlink.LinkNotFoundError
-		if err == nil {
-			err = settings.restore(link)
-		}
-		if err != nil && !errors.As(err, &missing) {
-			return err
-		}
-		return os.Remove(path)
-	})
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return nil
 }

@@ -153,3 +153,30 @@ func TestSameMAC(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingsThatStay: DEL removes the file of the settings, whatever is in it and also without the namespace, or fails.
+func TestSettingsThatStay(t *testing.T) {
+	dir := t.TempDir()
+	c := &call{containerID: "c", ifName: "eth0", config: fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q}`, dir)}
+	path := filepath.Join(dir, "c_eth0.json")
+	for _, content := range []string{`{"mtu": 1500}`, "damaged"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := delTuning(c); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s: the file is there still: %v", content, err)
+		}
+	}
+	if err := delTuning(c); err != nil {
+		t.Errorf("without the file: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "in use"), 0o700); err != nil { // cannot be removed, even by root
+		t.Fatal(err)
+	}
+	if err := delTuning(c); err == nil {
+		t.Error("DEL succeeds, and leaves the file")
+	}
+}

@@ -42,6 +42,11 @@ type Interface struct {
 	Received, Sent uint64
 }
 
+// IsNamed tells whether the interface has a name, as its own or as an alternative one: a configuration may have either.
+func (i Interface) IsNamed(name string) bool {
+	return i.Name == name || slices.Contains(i.AlternativeNames, name)
+}
+
 // Interfaces returns the namespace's interfaces, sorted by name.
 func (n *Namespace) Interfaces() ([]Interface, error) {
 	links, err := Whole(n.link.LinkList)
@@ -84,7 +89,7 @@ func globalAddresses(all []netlink.Addr, index int) []netip.Prefix {
 			list = append(list, netip.PrefixFrom(address.Unmap(), ones))
 		}
 	}
-	slices.SortFunc(list, netip.Prefix.Compare) // orders IPv4 before IPv6
+	slices.SortStableFunc(list, netip.Prefix.Compare) // orders IPv4 before IPv6
 	return list
 }
 

@@ -146,7 +146,7 @@ func (r *records) disown(instance string) {
 // writeRecords makes records the last ones that this host knows.
 func (s *session) writeRecords(r *records) error {
 	r.Generation, r.Boot, r.doubted = s.random(), s.host.Boot, false
-	slices.SortFunc(r.Blocks, func(a, b Record) int { return a.Block.Addr().Compare(b.Block.Addr()) })
+	slices.SortStableFunc(r.Blocks, func(a, b Record) int { return a.Block.Addr().Compare(b.Block.Addr()) }) // less code than SortFunc, for values as large as these
 	if err := s.writePresent(r); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -176,6 +177,28 @@ func TestPurged(t *testing.T) {
 	}
 	if w.count() != 0 {
 		t.Errorf("%d blocks are left of a host that is gone", w.count())
+	}
+}
+
+// TestPurgedWithoutAgent: nor those of a host without an agent that attaches something in each hour,
+// also in the boot in which its instance was made.
+func TestPurgedWithoutAgent(t *testing.T) {
+	w := newWorld(1)
+	w.features, w.store.faults = features{}, 0
+	h, other := w.hosts[0], w.hosts[1]
+	h.unattended, h.born = true, birth{h.self.Instance, h.self.MachineID, h.self.Boot}
+	w.purged[h.self.NodeID] = true
+	for hours := range 30 {
+		w.start(h, "ADD", h.add)
+		w.drain()
+		if len(h.namespaces) > 1 {
+			w.del(h, h.namespaces[0])
+		}
+		w.maintain(other)
+		w.advance(time.Hour + time.Minute)
+		if w.count() == 0 {
+			t.Fatalf("the block of a host that attached something an hour ago was reclaimed after %d hours", hours)
+		}
 	}
 }
 

@@ -90,7 +90,7 @@ func (n *node) closed(self ipam.Host) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: instance %s: %s: on the copy, remove the files instance, node.json and pools from the state directory's ipam; then delete the store's %s",
+	return fmt.Errorf("%w: instance %s: %s: on the copy, remove instance, node.json and pools from the state directory's ipam, and Nomad's data_dir; then delete the store's %s",
 		ipam.ErrTwin, n.Instance, why, ipam.NodePath(n.Instance))
 }
 

@@ -162,7 +162,7 @@ func (s *session) leftHere(ctx context.Context, address netip.Addr, e *entry) er
 
 // leftElsewhere is left for an address of another host.
 func (s *session) leftElsewhere(ctx context.Context, address netip.Addr, e *entry, c claimant) error {
-	if s.isOwnNode(e) && e.content.Owner == c.Owner {
+	if s.isOwnNode(e) && e.content.Host.Boot == s.host.Boot && e.content.Owner == c.Owner {
 		return nil // the state directory was lost, and the container is set up again
 	}
 	ended, err := s.ended(ctx, e)

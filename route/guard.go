@@ -24,7 +24,9 @@ import (
 // guard keeps packets out of a pool's VXLAN that are not of its hosts: a table of nftables, whose drops no
 // other rule overrides. It drops what allocations, and users other than root, send to the UDP port of
 // the VXLAN on any host, because that may leave with the address of this host. It drops what others
-// than the sources send to this host in the VXLAN.
+// than the sources send to this host in the VXLAN. It also drops what allocations send from the port: with
+// the address of this host that would be a connection of which the VXLAN of a host is the answer, and the
+// allocation would get the packets of others.
 type guard struct {
 	device, pool string
 	port, id     int
@@ -49,25 +51,39 @@ type guardChain struct {
 	rules [][]expr.Any
 }
 
+// kinds are those of interfaces by which packets of allocations come: also of one that the host has beside
+// those of allocations, on the same parent, so that they reach it.
+var kinds = []string{"veth", "bridge", "macvlan", "ipvlan", "netkit"}
+
+// ofUser is the mark of what a user other than root sends to allocations of other hosts. The packet of the
+// VXLAN has it, too, and is of the same user to nftables. A user cannot mark packets.
+const ofUser = 1 << 29
+
 func (g *guard) chains() []guardChain {
-	var inside, fromAllocations [][]expr.Any
+	var inside, fromAllocations, fromPort [][]expr.Any
 	for _, subnet := range g.subnets {
 		inside = append(inside, accept(subnet))
 	}
-	for _, kind := range []string{"veth", "bridge"} {
-		fromAllocations = append(fromAllocations, rule(isNot(iifname, interfaceName(g.underlay)), is(iifkind, interfaceName(kind)), g.isToPort(), drop))
+	for _, kind := range kinds {
+		isFrom := rule(isNot(iifname, interfaceName(g.underlay)), is(iifkind, interfaceName(kind)))
+		fromAllocations = append(fromAllocations, rule(isFrom, g.isPort(toPort), drop))
+		fromPort = append(fromPort, rule(isFrom, g.isPort(sourcePort), drop))
+	}
+	isOfUser := isNot(skuid, make([]byte, 4))
+	output := [][]expr.Any{
+		rule(is(oifname, interfaceName(g.device)), isOfUser, setMark(ofUser)),
+		rule(is(oifname, interfaceName(loopback)), g.isPort(toPort), isOfUser, drop), // the pool's gateway is an address of this host
 	}
 	input := slices.Clone(fromAllocations)
 	if g.underlay == loopback { // the host announces its address, and is reached by any interface
 		input = nil
 	}
 	if g.sources != nil {
-		input = append(input, rule(is(family, []byte{unix.NFPROTO_IPV4}), g.isToPort(), g.isInVXLAN(), g.isFromOther(4), drop), rule(is(family, []byte{unix.NFPROTO_IPV6}), g.isToPort(), g.isInVXLAN(), g.isFromOther(16), drop))
+		input = append(input, rule(is(family, []byte{unix.NFPROTO_IPV4}), g.isPort(toPort), g.isInVXLAN(), g.isFromOther(4), drop), rule(is(family, []byte{unix.NFPROTO_IPV6}), g.isPort(toPort), g.isInVXLAN(), g.isFromOther(16), drop))
 	}
 	return []guardChain{
-		{"forward", nftables.ChainHookForward, slices.Concat(inside, fromAllocations)},
-		// What the kernel sends by the device is of no user.
-		{"output", nftables.ChainHookOutput, append(inside, rule(g.isToPort(), isNot(skuid, make([]byte, 4)), drop))},
+		{"forward", nftables.ChainHookForward, slices.Concat(inside, fromAllocations, fromPort)},
+		{"output", nftables.ChainHookOutput, slices.Concat(output, inside, [][]expr.Any{rule(g.isPort(toPort), isOfUser, isUnmarked(ofUser), drop)})},
 		{"input", nftables.ChainHookInput, input},
 	}
 }
@@ -186,6 +202,7 @@ func sourcesName(length int) string { return fmt.Sprintf("hosts%d", length) }
 const (
 	iifname = expr.MetaKeyIIFNAME
 	iifkind = expr.MetaKey(26) // NFT_META_IIFKIND, which package unix lacks
+	oifname = expr.MetaKeyOIFNAME
 	family  = expr.MetaKeyNFPROTO
 	skuid   = expr.MetaKeySKUID
 )
@@ -237,10 +254,31 @@ func accept(subnet netip.Prefix) []expr.Any {
 	})
 }
 
-// isToPort is whether a packet is for the UDP port of the VXLAN.
-func (g *guard) isToPort() []expr.Any {
+// sourcePort and toPort are where the ports are in the header of UDP.
+const sourcePort, toPort = 0, 2
+
+// isPort is whether a packet is from or to the UDP port of the VXLAN.
+func (g *guard) isPort(offset int) []expr.Any {
 	return rule(is(expr.MetaKeyL4PROTO, []byte{unix.IPPROTO_UDP}),
-		compared(load(expr.PayloadBaseTransportHeader, 2, 2), expr.CmpOpEq, binaryutil.BigEndian.PutUint16(uint16(g.port))))
+		compared(load(expr.PayloadBaseTransportHeader, offset, 2), expr.CmpOpEq, binaryutil.BigEndian.PutUint16(uint16(g.port))))
+}
+
+// masked loads those bits of the mark of a packet that are in a mask, and others.
+func masked(mask, others uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: unix.NFT_REG_1},
+		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(mask), Xor: binaryutil.NativeEndian.PutUint32(others)},
+	}
+}
+
+// setMark sets a bit of the mark.
+func setMark(bit uint32) []expr.Any {
+	return append(masked(^bit, bit), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: unix.NFT_REG_1})
+}
+
+// isUnmarked is whether a bit of the mark is not set.
+func isUnmarked(bit uint32) []expr.Any {
+	return append(masked(bit, 0), &expr.Cmp{Op: expr.CmpOpEq, Register: unix.NFT_REG_1, Data: make([]byte, 4)})
 }
 
 // isInVXLAN is whether it is in this VXLAN, and not in one of another program with the port (RFC 7348, section 5).

@@ -53,7 +53,7 @@ func TestGuard(t *testing.T) {
 
 // TestGuardOfAnnounced: a host whose address is on lo is reached by any interface, also by a veth.
 func TestGuardOfAnnounced(t *testing.T) {
-	for underlay, rules := range map[string]int{"eth0": 4, "lo": 2} {
+	for underlay, rules := range map[string]int{"eth0": 2 + len(kinds), "lo": 2} {
 		g := guard{underlay: underlay, sources: sourcesOf(nil)}
 		if got := g.chains()[2]; got.name != "input" || len(got.rules) != rules {
 			t.Errorf("%s: %d rules of %s, want %d of input", underlay, len(got.rules), got.name, rules)

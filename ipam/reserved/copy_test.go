@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/storetest"
 )
 
 // TestAfterBoot: what a machine held before its boot, it neither gives back nor takes as long as it
@@ -142,4 +143,31 @@ func (h *fakeHost) copyOf(original *fakeHost) {
 		h.Fatal(err)
 	}
 	h.leases.owners = maps.Clone(original.leases.owners)
+}
+
+// TestFreedAfterRestore: a host that gives back what it had before the store was restored on new servers
+// leaves the entry alone that another host has made with the index of before.
+func TestFreedAfterRestore(t *testing.T) {
+	c := newCluster(t)
+	h, other := c.newHost(1), c.newHost(2)
+	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	c.store = &storetest.Fake{}
+	other.mustTake(allocation("b", "db", "10.0.0.17"), "10.0.0.17")
+	h.mustFree("a")
+	if owner := c.entryOf(t, "10.0.0.17").Owner.ContainerID; owner != "b" {
+		t.Errorf("the store says that %q has the address", owner)
+	}
+}
+
+// TestTakenAfterRestore: nor does a host take an address that it remembers to be free at that index.
+func TestTakenAfterRestore(t *testing.T) {
+	c := newCluster(t)
+	h, other := c.newHost(1), c.newHost(2)
+	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	h.mustFree("a")
+	c.store = &storetest.Fake{}
+	other.mustTake(allocation("b", "db", "10.0.0.17"), "10.0.0.17")
+	other.host.NodeName = "renamed"
+	other.mustVerify() // the second change, as that of h was
+	h.mustFail(allocation("c", "web", "10.0.0.17"), ipam.ErrInvalid, `job "db" has it`)
 }

@@ -93,6 +93,30 @@ func TestCopyWithMemory(t *testing.T) {
 	}
 }
 
+// TestGivenBackByACopy: what one of them gives back before, another host may give out, too, until they are refused.
+func TestGivenBackByACopy(t *testing.T) {
+	w, h := quietWorld(t)
+	w.del(h, h.namespaces...)
+	w.drain()
+	w.now += settle
+	w.copy(h)
+	c := w.hosts[len(w.hosts)-1]
+	w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+	w.drain()
+	if w.count() != 0 {
+		t.Fatal("the copy has given back nothing")
+	}
+	if !w.added(w.hosts[1]) || !w.added(h) {
+		t.Error("one of the other hosts gives out nothing")
+	}
+	w.quiet(7)
+	for _, h := range []*fakeHost{h, c} {
+		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+			t.Errorf("%s is closed because of %v", h, o.Closed)
+		}
+	}
+}
+
 // TestRestoredState: nothing of it is given out before it was verified, and what this machine
 // wrote in this boot is its own.
 func TestRestoredState(t *testing.T) {

@@ -159,7 +159,7 @@ func (r *registration) attempt(ctx context.Context) error {
 		return r.object(ctx, content, entry.Index)
 	case r.node.Twin:
 		return r.insist(ctx, entry.Index)
-	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "" && !r.isDue(content):
+	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "" && !r.isDue(content.Fence, r.node.Renewed):
 		return r.confirm(entry.Index)
 	}
 	return r.renew(r.update(ctx, entry.Index))
@@ -170,19 +170,15 @@ func (r *registration) update(ctx context.Context, index uint64) func(data []byt
 	return func(data []byte) (uint64, error) { return r.store.Update(ctx, r.path, data, index) }
 }
 
-// isDue tells whether the entry is to be written though it is this machine's.
-func (r *registration) isDue(content ipam.NodeContent) bool {
-	return r.isStale(r.node.Renewed) || !ipam.IsPrivate(r.store) && content.Fence != r.records.fence()
-}
-
-// isStale tells whether others are to hear again that this machine lives, which they last did at a
-// moment: one that they do not hear of is silent, and loses what it has when its node is gone.
-func (r *registration) isStale(heard moment) bool {
+// isDue tells whether the entry is to be written though it is this machine's: others are to hear again that it
+// lives, which they last did at a moment. One that they do not hear of is silent, and loses what it has when its
+// node is gone.
+func (r *registration) isDue(fence int64, heard moment) bool {
 	after := refreshAfter
 	if r.attends.Load() {
 		after = renewAfter
 	}
-	return !ipam.IsPrivate(r.store) && r.now.older(after, heard)
+	return !ipam.IsPrivate(r.store) && (r.now.older(after, heard) || fence != r.records.fence())
 }
 
 // missing makes the entry, unless there has never been one and none is needed.
@@ -196,7 +192,7 @@ func (r *registration) missing(ctx context.Context) error {
 	case r.node.Twin || len(r.node.Nonces) > 0 || !born:
 	case !r.mayWait:
 		r.node.Registered = moment{} // another machine has time to say so from now on
-	case !r.attends.Load() && (r.node.Registered.isZero() || !r.isStale(r.node.Registered)):
+	case !r.attends.Load() && (r.node.Registered.isZero() || !r.isDue(r.records.fence(), r.node.Registered)):
 		r.enter()
 		return r.confirm(0)
 	}

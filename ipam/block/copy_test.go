@@ -117,6 +117,29 @@ func TestGivenBackByACopy(t *testing.T) {
 	}
 }
 
+// TestOneNodeID: of two machines with one node ID, neither adopts what the other has, as long as that one verifies.
+func TestOneNodeID(t *testing.T) {
+	w, h := quietWorld(t)
+	other := w.hosts[1]
+	other.self.NodeID = h.self.NodeID
+	adopt := func() bool {
+		for range 3 {
+			w.maintain(other)
+			w.quiet(5)
+		}
+		return len(other.records().Blocks) > 0
+	}
+	if adopt() {
+		t.Error("the block of a host that lives was adopted")
+	}
+	w.del(h, h.namespaces...)
+	w.drain()
+	w.toggle(h)
+	if !adopt() {
+		t.Error("the block of a host that does not answer was not adopted")
+	}
+}
+
 // TestRestoredState: nothing of it is given out before it was verified, and what this machine
 // wrote in this boot is its own.
 func TestRestoredState(t *testing.T) {

@@ -186,7 +186,7 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 	}
 	if r.kind == "update" { // adopted: the instance did not say that it lives
 		if !x.attentive(s.now-settle, s.now) {
-			s.counts["excused: adopted from a silent host"]++
+			s.counts["excused: adopted from a silent host with one node ID"]++
 			g.set(r.path, x, true)
 			return
 		}

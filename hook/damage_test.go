@@ -77,6 +77,35 @@ func TestDamageIsUnknown(t *testing.T) {
 	}
 }
 
+// TestNamespaceOfUnknown: where damage has left nothing of the allocation as a whole, what is attached is removed, and it is
+// not done before the namespace with its ID is gone, which may be its own.
+func TestNamespaceOfUnknown(t *testing.T) {
+	e := fakeEngine(t, func(c *Config) { c.NetnsDir = filepath.Dir(ownNetns) })
+	a := state.Allocation{ID: filepath.Base(ownNetns), Mode: state.ModeSetup, Netns: ownNetns, NetnsOwned: true, Digest: "d"}
+	calls := filepath.Join(t.TempDir(), "calls")
+	damage(t, e, a, true, fakeList(t, "n", fakecni.Script{Log: calls}))
+	for range 2 {
+		if err := e.Teardown(t.Context(), a.ID); err == nil || !strings.Contains(err.Error(), ownNetns+" is") {
+			t.Errorf("torn down: %v, want an error that names the namespace", err)
+		}
+	}
+	if shown, err := e.Status(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	} else if len(shown.Attachments) > 0 {
+		t.Errorf("it has %+v, want no attachment", shown.Attachments)
+	}
+	if _, err := os.Stat(calls); err != nil {
+		t.Error("no plugin was called")
+	}
+	e.config.NetnsDir = t.TempDir()
+	if err := e.Teardown(t.Context(), a.ID); err != nil {
+		t.Errorf("torn down without its namespace: %v", err)
+	}
+	if _, err := e.Status(t.Context(), a.ID); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("status: %v, want %v", err, state.ErrNotFound)
+	}
+}
+
 // TestLostIsNotDone: where damage has left no attachment, no call reports success and none removes
 // the record, also if the namespace is gone. To forget it keeps the damaged file.
 func TestLostIsNotDone(t *testing.T) {

@@ -99,8 +99,13 @@ func (o *operation) pin(ns Namespace, a state.Allocation) error {
 }
 
 // leaveNamespace removes a namespace that Setup made. In that of another runtime it
-// restores the default routes.
+// restores the default routes. Whose it is may be all that is lost: then it is not done as long as there is one.
 func (o *operation) leaveNamespace() error {
+	if o.record.Allocation.Mode == state.ModeUnknown {
+		if path := filepath.Join(o.config.NetnsDir, o.record.Allocation.ID); o.config.Namespaces.Exists(path) {
+			return fmt.Errorf("the damaged record does not say whose %s is: remove it if it is the allocation's, and repeat", path)
+		}
+	}
 	if o.record.Allocation.NetnsOwned {
 		return o.removeNamespace()
 	}

@@ -24,7 +24,9 @@ import (
 // guard keeps packets out of a pool's VXLAN that are not of its hosts: a table of nftables, whose drops no
 // other rule overrides. It drops what allocations, and users other than root, send to the UDP port of
 // the VXLAN on any host, because that may leave with the address of this host. It drops what others
-// than the sources send to this host in the VXLAN.
+// than the sources send to this host in the VXLAN. It also drops what allocations send from the port: with
+// the address of this host that would be a connection of which the VXLAN of a host is the answer, and the
+// allocation would get the packets of others.
 type guard struct {
 	device, pool string
 	port, id     int
@@ -42,15 +44,30 @@ func (g *guard) String() string { return "guard of " + g.device }
 // tablePrefix is before the device's name in that of the table.
 const tablePrefix = "allocnet-"
 
+// kinds are those of interfaces by which packets of allocations come: also of one that the host has beside
+// those of allocations, on the same parent, so that they reach it.
+var kinds = []string{"veth", "bridge", "macvlan", "ipvlan", "netkit"}
+
+// ofUser is the mark of what a user other than root sends to allocations of other hosts. The packet of the
+// VXLAN has it, too, and is of the same user to nftables. A user cannot mark packets.
+const ofUser = 1 << 29
+
 // table is what the kernel has to have.
 func (g *guard) table() *netfilter.Table {
-	var inside, fromAllocations [][]expr.Any
+	var inside, fromAllocations, fromPort [][]expr.Any
 	for _, subnet := range g.subnets {
 		inside = append(inside, accept(subnet))
 	}
-	for _, kind := range []string{"veth", "bridge"} {
-		fromAllocations = append(fromAllocations, slices.Concat(
-			netfilter.LinkMatch(expr.MetaKeyIIFNAME, expr.CmpOpNeq, g.underlay), netfilter.LinkMatch(iifkind, expr.CmpOpEq, kind), g.isToPort(), drop))
+	for _, kind := range kinds {
+		isFrom := slices.Concat(netfilter.LinkMatch(expr.MetaKeyIIFNAME, expr.CmpOpNeq, g.underlay), netfilter.LinkMatch(iifkind, expr.CmpOpEq, kind))
+		fromAllocations = append(fromAllocations, slices.Concat(isFrom, g.isToPort(), drop))
+		fromPort = append(fromPort, slices.Concat(isFrom, g.isFromPort(), drop))
+	}
+	isOfUser := []expr.Any{&expr.Meta{Key: expr.MetaKeySKUID, Register: netfilter.Register}, compare(expr.CmpOpNeq, make([]byte, 4))}
+	output := [][]expr.Any{
+		slices.Concat(netfilter.LinkMatch(expr.MetaKeyOIFNAME, expr.CmpOpEq, g.device), isOfUser, setMark(ofUser)),
+		// The pool's gateway is an address of this host.
+		slices.Concat(netfilter.LinkMatch(expr.MetaKeyOIFNAME, expr.CmpOpEq, loopback), g.isToPort(), isOfUser, drop),
 	}
 	input := slices.Clone(fromAllocations)
 	if g.underlay == loopback { // the host announces its address, and is reached by any interface
@@ -64,11 +81,9 @@ func (g *guard) table() *netfilter.Table {
 			input = append(input, slices.Concat(netfilter.FamilyMatch(zero), g.isToPort(), g.isInVXLAN(), isFromOther(set), drop))
 		}
 	}
-	// What the kernel sends by the device is of no user.
-	byUsers := slices.Concat(g.isToPort(), []expr.Any{&expr.Meta{Key: expr.MetaKeySKUID, Register: netfilter.Register}, compare(expr.CmpOpNeq, make([]byte, 4))}, drop)
 	t.Chains = []netfilter.Chain{
-		g.chain("forward", nftables.ChainHookForward, slices.Concat(inside, fromAllocations)),
-		g.chain("output", nftables.ChainHookOutput, append(inside, byUsers)),
+		g.chain("forward", nftables.ChainHookForward, slices.Concat(inside, fromAllocations, fromPort)),
+		g.chain("output", nftables.ChainHookOutput, slices.Concat(output, inside, [][]expr.Any{slices.Concat(g.isToPort(), isOfUser, isUnmarked(ofUser), drop)})),
 		g.chain("input", nftables.ChainHookInput, input),
 	}
 	return t
@@ -191,6 +206,31 @@ func accept(subnet netip.Prefix) []expr.Any {
 
 // isToPort is whether a packet is for the UDP port of the VXLAN.
 func (g *guard) isToPort() []expr.Any { return netfilter.PortMatch(unix.IPPROTO_UDP, uint16(g.port)) }
+
+// isFromPort is whether it is from that port.
+func (g *guard) isFromPort() []expr.Any {
+	match := g.isToPort()
+	match[2] = load(expr.PayloadBaseTransportHeader, 0, 2) // in place of the destination's
+	return match
+}
+
+// masked loads those bits of the mark of a packet that are in a mask, and others.
+func masked(mask, others uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: netfilter.Register},
+		&expr.Bitwise{SourceRegister: netfilter.Register, DestRegister: netfilter.Register, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, mask), Xor: binary.NativeEndian.AppendUint32(nil, others)},
+	}
+}
+
+// setMark sets a bit of the mark.
+func setMark(bit uint32) []expr.Any {
+	return append(masked(^bit, bit), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: netfilter.Register})
+}
+
+// isUnmarked is whether a bit of the mark is not set.
+func isUnmarked(bit uint32) []expr.Any {
+	return append(masked(bit, 0), compare(expr.CmpOpEq, make([]byte, 4)))
+}
 
 // isInVXLAN is whether it is in this VXLAN, and not in one of another program with the port (RFC 7348, section 5).
 func (g *guard) isInVXLAN() []expr.Any {

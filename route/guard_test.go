@@ -62,7 +62,7 @@ func TestCommentOfGuard(t *testing.T) {
 
 // TestGuardOfAnnounced: a host whose address is on lo is reached by any interface, also by a veth.
 func TestGuardOfAnnounced(t *testing.T) {
-	for underlay, rules := range map[string]int{"eth0": 4, "lo": 2} {
+	for underlay, rules := range map[string]int{"eth0": 2 + len(kinds), "lo": 2} {
 		g := guard{underlay: underlay, sources: sourcesOf(nil)}
 		if got := g.table().Chains[2]; got.Name != "input" || len(got.Rules) != rules {
 			t.Errorf("%s: %d rules of %s, want %d of input", underlay, len(got.Rules), got.Name, rules)

@@ -6,6 +6,7 @@ package route
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/route"
@@ -21,6 +24,11 @@ import (
 
 // inVXLAN returns a packet in the VXLAN of the pool for an allocation of a host, from another one of the first host.
 func inVXLAN(t testing.TB, h *host, port int, text string) []byte {
+	t.Helper()
+	return inVXLANFrom(t, "10.60.1.9", h, port, text)
+}
+
+func inVXLANFrom(t testing.TB, from string, h *host, port int, text string) []byte {
 	t.Helper()
 	mac, err := net.ParseMAC(h.endpoint.MAC)
 	if err != nil {
@@ -31,7 +39,7 @@ func inVXLAN(t testing.TB, h *host, port int, text string) []byte {
 		udp = binary.BigEndian.AppendUint16(udp, uint16(n))
 	}
 	udp = append(udp, text...)
-	source, destination := netip.MustParseAddr("10.60.1.9"), netip.MustParseAddr(h.addresses[0])
+	source, destination := netip.MustParseAddr(from), netip.MustParseAddr(h.addresses[0])
 	packet := slices.Concat([]byte{0x45, 0, 0, byte(20 + len(udp)), 0, 0, 0, 0, 64, 17, 0, 0}, source.AsSlice(), destination.AsSlice())
 	binary.BigEndian.PutUint16(packet[10:], checksum(packet))
 	return slices.Concat([]byte{8, 0, 0, 0, 0, 0, 7, 0}, mac, []byte{2, 0, 0, 0, 0, 9, 8, 0}, packet, udp)
@@ -68,6 +76,27 @@ func inbox(t testing.TB, h *host, port int) (next func() string) {
 
 const vxlanPort = 4789
 
+// asUser is before a command of a user other than root.
+var asUser = []string{"setpriv", "--reuid", "65534", "--clear-groups"}
+
+// masquerade has packets leave with the address of a host.
+func masquerade(t testing.TB, h *host) {
+	t.Helper()
+	sandbox.Run(t, "ip", "netns", "exec", h.name, "nft", "add table ip masq; add chain ip masq out { type nat hook postrouting priority 100; }; add rule ip masq out oifname eth0 masquerade")
+}
+
+// besideHost makes a namespace with a macvlan that has the host for its gateway, by another macvlan of the
+// same parent.
+func besideHost(t testing.TB, h *host) {
+	t.Helper()
+	namespace(t, "beside")
+	batch(t, h.name, "link add lan type veth peer name lan1", "link set lan1 up", "link set lan up",
+		"link add shim link lan type macvlan mode bridge", "link add beside0 link lan type macvlan mode bridge", "link set beside0 netns beside")
+	address(t, h.name, "shim", "10.77.0.1/24")
+	address(t, "beside", "beside0", "10.77.0.2/24")
+	ip(t, "-n beside route add default via 10.77.0.1")
+}
+
 // requireGuarded requires what doctor sees.
 func requireGuarded(t testing.TB, h *host, want bool) {
 	t.Helper()
@@ -87,16 +116,18 @@ func TestInjection(t *testing.T) {
 	p, a, b := pool(ipam.ModeVXLAN), hosts[0], hosts[1]
 	before := states(t, hosts)
 	join(t, p, hosts)
-	sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "add table ip masq; add chain ip masq out { type nat hook postrouting priority 100; }; add rule ip masq out oifname eth0 masquerade")
+	masquerade(t, a)
 	next := inbox(t, b, 9000)
+	besideHost(t, a)
 	for name, test := range map[string]struct {
 		ns      string
 		as      []string
 		guarded *host
 	}{
-		"an allocation":    {"a-alloc", nil, a},
-		"a user of a host": {"a", []string{"setpriv", "--reuid", "65534", "--clear-groups"}, a},
-		"another machine":  {"router", nil, b},
+		"an allocation": {"a-alloc", nil, a},
+		"an allocation on a parent that the host has": {"beside", nil, a},
+		"a user of a host":                            {"a", asUser, a},
+		"another machine":                             {"router", nil, b},
 	} {
 		inject := func(text string) string {
 			sendUDP(t, test.ns, inVXLAN(t, b, 9000, text), "172.31.0.2", vxlanPort, test.as...)
@@ -128,10 +159,102 @@ func TestInjection(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "delete", "table", "ip", "masq")
+	ip(t, "-n a link del lan")
 	leave(t, hosts, before)
 	for _, h := range hosts {
 		if rules := sandbox.Run(t, "ip", "netns", "exec", h.name, "nft", "list", "ruleset"); strings.Contains(rules, "allocnet") {
 			t.Errorf("%s has\n%s", h.name, rules)
 		}
 	}
+}
+
+// TestUsers: a user of a host other than root reaches the allocations of other hosts, and forges nothing on its own
+// host: with IPv6, everyone may send from the address of another host.
+func TestUsers(t *testing.T) {
+	for name, nodes := range map[string][]string{"IPv4": nil, "IPv6": {"fd31::1", "fd31::2"}} {
+		t.Run(name, func(t *testing.T) {
+			hosts := newHosts(t, 2)
+			p, a, b := pool(ipam.ModeVXLAN), hosts[0], hosts[1]
+			for i, address := range nodes {
+				hosts[i].endpoint.Address = netip.MustParseAddr(address)
+			}
+			join(t, p, hosts)
+			next := inbox(t, b, 9000)
+			sendUDP(t, "a", []byte("of a user"), b.addresses[0], 9000, asUser...)
+			sendUDP(t, "a-alloc", []byte("of an allocation"), b.addresses[0], 9000)
+			if got := next(); got != "of a user" {
+				t.Errorf("%s arrives, and nothing of a user of the host", got)
+			}
+			if len(nodes) == 0 {
+				return
+			}
+			next = inbox(t, a, 9000)
+			forge := func(text string) string {
+				forgeAs(t, a, nodes[1], "fd60::1", inVXLANFrom(t, "10.60.2.9", a, 9000, text))
+				sendUDP(t, "b-alloc", []byte("after "+text), a.addresses[0], 9000)
+				return next()
+			}
+			if got := forge("forged"); got != "after forged" {
+				t.Errorf("with the guard: %q arrives", got)
+			}
+			sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", "output")
+			if got := forge("open"); got != "open" {
+				t.Errorf("without the guard: %q arrives", got)
+			}
+		})
+	}
+}
+
+// forgeAs sends a datagram to the port of the VXLAN as a user other than root, from an address that the host need not have.
+func forgeAs(t testing.TB, h *host, from, to string, data []byte) {
+	t.Helper()
+	h.do(t, func() error {
+		_ = unix.Setfsuid(65534) // this thread's, whose socket it is
+		defer func() { _ = unix.Setfsuid(0) }()
+		socket, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(socket)
+		err = errors.Join(
+			unix.SetsockoptInt(socket, unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1),
+			unix.Bind(socket, &unix.SockaddrInet6{Addr: netip.MustParseAddr(from).As16()}),
+		)
+		_ = unix.Sendto(socket, data, 0, &unix.SockaddrInet6{Addr: netip.MustParseAddr(to).As16(), Port: vxlanPort}) // it is told that this is dropped
+		return err
+	})
+}
+
+// TestShadowed: an allocation does not get the packets of others in the VXLAN as answers to packets that it has sent
+// from the port to all ports of another host, with the address of its own host.
+func TestShadowed(t *testing.T) {
+	hosts := newHosts(t, 2)
+	a := hosts[0]
+	join(t, pool(ipam.ModeVXLAN), hosts)
+	masquerade(t, a)
+	var shadow *net.UDPConn
+	if err := a.inside.Do(func() (err error) {
+		shadow, err = net.ListenUDP("udp4", &net.UDPAddr{Port: vxlanPort})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer shadow.Close()
+	next := inbox(t, a, 9000)
+	isShadowed := func() (is bool) {
+		for port := 32768; port < 61000; port++ {
+			_, _ = shadow.WriteTo(nil, &net.UDPAddr{IP: net.IPv4(172, 31, 0, 2), Port: port}) // who sends may be told that none listens
+		}
+		sendUDP(t, "b-alloc", []byte("a secret"), a.addresses[0], 9000)
+		sendUDP(t, "a", []byte("after"), a.addresses[0], 9000)
+		if is = next() == "after"; !is {
+			_ = next()
+		}
+		return is
+	}
+	if isShadowed() {
+		t.Error("with the guard, the allocation does not get the packet")
+	}
+	sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", "forward")
+	sandbox.Eventually(t, "without the guard, another one gets the packet", isShadowed)
 }

@@ -115,6 +115,17 @@ func (s *session) answered(ctx context.Context, instance string) (bool, error) {
 	return err != nil || content.Challenger != s.host.Instance, nil
 }
 
+// Answers asks an instance of this node to say that it lives, and tells whether it has since it was
+// asked last: yes if it was not asked yet. The caller has locked the store.
+func (l *Leases) Answers(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error) {
+	s := &session{Leases: l, store: store, host: self}
+	answers, err := s.answered(ctx, instance)
+	if err != nil || !answers {
+		return false, err
+	}
+	return true, s.challenge(ctx, ipam.Host{Instance: instance, NodeID: self.NodeID, NodeName: self.NodeName})
+}
+
 // take makes a block this host's.
 func (s *session) take(ctx context.Context, path string, o *owner) (bool, error) {
 	r, err := s.intend(ctx, o.Block)

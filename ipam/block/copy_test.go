@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/ipam"
 )
@@ -89,6 +90,53 @@ func TestCopyWithMemory(t *testing.T) {
 		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
 			t.Errorf("%s is closed because of %v", h, o.Closed)
 		}
+	}
+}
+
+// TestGivenBackByACopy: what one of them gives back before, another host may give out, too, until they are refused.
+func TestGivenBackByACopy(t *testing.T) {
+	w, h := quietWorld(t)
+	w.del(h, h.namespaces...)
+	w.drain()
+	w.now += settle
+	w.copy(h)
+	c := w.hosts[len(w.hosts)-1]
+	w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+	w.drain()
+	if w.count() != 0 {
+		t.Fatal("the copy has given back nothing")
+	}
+	if !w.added(w.hosts[1]) || !w.added(h) {
+		t.Error("one of the other hosts gives out nothing")
+	}
+	w.quiet(7)
+	for _, h := range []*fakeHost{h, c} {
+		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+			t.Errorf("%s is closed because of %v", h, o.Closed)
+		}
+	}
+}
+
+// TestOneNodeID: of two machines with one node ID, neither adopts what the other has, as long as that one verifies.
+func TestOneNodeID(t *testing.T) {
+	w, h := quietWorld(t)
+	other := w.hosts[1]
+	other.self.NodeID = h.self.NodeID
+	adopt := func() bool {
+		for range 3 {
+			w.maintain(other)
+			w.quiet(5)
+		}
+		return len(other.records().Blocks) > 0
+	}
+	if adopt() {
+		t.Error("the block of a host that lives was adopted")
+	}
+	w.del(h, h.namespaces...)
+	w.drain()
+	w.toggle(h)
+	if !adopt() {
+		t.Error("the block of a host that does not answer was not adopted")
 	}
 }
 
@@ -176,6 +224,28 @@ func TestPurged(t *testing.T) {
 	}
 	if w.count() != 0 {
 		t.Errorf("%d blocks are left of a host that is gone", w.count())
+	}
+}
+
+// TestPurgedWithoutAgent: nor those of a host without an agent that attaches something in each hour,
+// also in the boot in which its instance was made.
+func TestPurgedWithoutAgent(t *testing.T) {
+	w := newWorld(1)
+	w.features, w.store.faults = features{}, 0
+	h, other := w.hosts[0], w.hosts[1]
+	h.unattended, h.born = true, birth{h.self.Instance, h.self.MachineID, h.self.Boot}
+	w.purged[h.self.NodeID] = true
+	for hours := range 30 {
+		w.start(h, "ADD", h.add)
+		w.drain()
+		if len(h.namespaces) > 1 {
+			w.del(h, h.namespaces[0])
+		}
+		w.maintain(other)
+		w.advance(time.Hour + time.Minute)
+		if w.count() == 0 {
+			t.Fatalf("the block of a host that attached something an hour ago was reclaimed after %d hours", hours)
+		}
 	}
 }
 

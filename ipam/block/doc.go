@@ -48,7 +48,7 @@
 // give out addresses of the same blocks.
 //
 // In the boot in which the instance was made, a machine without an agent needs no entry until it
-// finds one, or verifies. A machine that finds a block of its instance that it has not claimed
+// finds one, or has used the store for an hour. A machine that finds a block of its instance that it has not claimed
 // writes its nonce, too, and does not touch the block for a while.
 //
 // For 40 s after it has registered in a boot, a machine does not change where blocks are reached

@@ -150,14 +150,19 @@ func (s *session) written(r Record) Record {
 	return s.reached(r)
 }
 
+// announceBlock reads the entry first: in a store that was restored, another's may have its index.
 func (s *session) announceBlock(ctx context.Context, was, now Record) error {
-	index, err := s.store.Update(ctx, s.path(was.Block), s.content(now), was.Index)
-	if err == nil {
-		now.Index = index
-		return s.replace(ctx, was, now)
+	path := s.path(was.Block)
+	o, err := s.owner(ctx, path)
+	if s.owns(o) && o.index == was.Index {
+		if now.Index, err = s.store.Update(ctx, path, s.content(now), o.index); err == nil {
+			return s.replace(ctx, was, now)
+		}
+		o, _ = s.owner(ctx, path) // the answer may be all that was lost
+	} else if err == nil {
+		err = ipam.ErrConflict
 	}
-	// The answer may be all that was lost.
-	if o, errRead := s.owner(ctx, s.path(was.Block)); errRead == nil && s.owns(o) && o.Endpoint == now.Endpoint {
+	if s.owns(o) && o.Endpoint == now.Endpoint {
 		return s.keep(ctx, was, was.found(o))
 	}
 	return fmt.Errorf("block %s: write the endpoint of this host: %w", was.Block, err)

@@ -137,6 +137,29 @@ func TestAdoptsOfItsNode(t *testing.T) {
 	}
 }
 
+// TestAnswers: an instance that lives says so when it verifies, also one that has no entry.
+func TestAnswers(t *testing.T) {
+	m := &storetest.Fake{}
+	h, other := testNode(t, m, "a", "node"), testNode(t, m, "b", "node")
+	if _, err := claim(t, other, ipam.IPv4); err != nil {
+		t.Fatal(err)
+	}
+	_, self, err := h.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false, false, true, false} {
+		if i == 3 {
+			if err := other.Verify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := h.Answers(t.Context(), m, self, strings.Repeat("b", 32)); got != want || err != nil {
+			t.Errorf("asked %d times before: %v, %v, want %v", i, got, err, want)
+		}
+	}
+}
+
 // TestPoolIsCreatedAgain with the blocks, in a store that was restored to before the pool.
 func TestPoolIsCreatedAgain(t *testing.T) {
 	m := &storetest.Fake{}

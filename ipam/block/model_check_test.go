@@ -83,10 +83,10 @@ func (g *ghost) before(s *fakeStore, r *request) {
 	}
 	for _, owner := range r.previous {
 		switch {
-		case !owner.uses(r.path):
-		case owner.twin != nil && owner.twin == r.host && !owner.couldObject():
+		case owner.twin != nil && owner.twin == r.host && !owner.couldObject(): // it may give out addresses of it until it can
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by a twin to which the other could not object"]++
+		case !owner.uses(r.path):
 		case owner.twin != nil && owner.twin == r.host && g.restoredAt > owner.created && !owner.claimed(r.old): // a restore has brought it back
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by the twin whose claim it is"]++
@@ -186,7 +186,7 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 	}
 	if r.kind == "update" { // adopted: the instance did not say that it lives
 		if !x.attentive(s.now-settle, s.now) {
-			s.counts["excused: adopted from a silent host"]++
+			s.counts["excused: adopted from a silent host with one node ID"]++
 			g.set(r.path, x, true)
 			return
 		}

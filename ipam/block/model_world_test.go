@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -172,11 +173,14 @@ func (w *world) remove(p *process) {
 	}
 }
 
-// kill ends a process where it is.
+// kill ends a process where it is. With one of the agent, what the agent knows ends.
 func (w *world) kill(p *process) {
 	w.logf("kill %s of %s", p.name, p.host)
 	p.killed = true
 	w.run(p)
+	if !slices.Contains([]string{"ADD", "DEL", "collect"}, p.name) {
+		p.host.agent = p.host.open()
+	}
 }
 
 // drain runs all processes to their end, and now and then kills one.

@@ -90,7 +90,7 @@ func (n *node) closed(self ipam.Host) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: instance %s: %s: on the copy, remove the files instance, node.json and pools from the state directory's ipam; then delete the store's %s",
+	return fmt.Errorf("%w: instance %s: %s: on the copy, remove instance, node.json and pools from the state directory's ipam, and Nomad's data_dir; then delete the store's %s",
 		ipam.ErrTwin, n.Instance, why, ipam.NodePath(n.Instance))
 }
 
@@ -112,8 +112,8 @@ type registration struct {
 
 // register finds clones of this host: each machine writes a nonce of its own in each boot, and
 // one that finds a nonce that it did not write is not alone. In the boot in which the instance
-// was made, a machine waits until it finds another's: a copy of its disk starts in another boot,
-// and writes first.
+// was made, a machine waits until it finds another's, or has used the store for an hour: a copy of
+// its disk starts in another boot, and writes first.
 func (s *session) register(ctx context.Context) error { return s.registerAs(ctx, true) }
 
 func (s *session) registerAs(ctx context.Context, mayWait bool) error {
@@ -159,7 +159,7 @@ func (r *registration) attempt(ctx context.Context) error {
 		return r.object(ctx, content, entry.Index)
 	case r.node.Twin:
 		return r.insist(ctx, entry.Index)
-	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "" && !r.isDue(content):
+	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "" && !r.isDue(content.Fence, r.node.Renewed):
 		return r.confirm(entry.Index)
 	}
 	return r.renew(r.update(ctx, entry.Index))
@@ -170,13 +170,15 @@ func (r *registration) update(ctx context.Context, index uint64) func(data []byt
 	return func(data []byte) (uint64, error) { return r.store.Update(ctx, r.path, data, index) }
 }
 
-// isDue tells whether the entry is to be written though it is this machine's.
-func (r *registration) isDue(content ipam.NodeContent) bool {
+// isDue tells whether the entry is to be written though it is this machine's: others are to hear again that it
+// lives, which they last did at a moment. One that they do not hear of is silent, and loses what it has when its
+// node is gone.
+func (r *registration) isDue(fence int64, heard moment) bool {
 	after := refreshAfter
 	if r.attends.Load() {
 		after = renewAfter
 	}
-	return !ipam.IsPrivate(r.store) && (r.now.older(after, r.node.Renewed) || content.Fence != r.records.fence())
+	return !ipam.IsPrivate(r.store) && (r.now.older(after, heard) || fence != r.records.fence())
 }
 
 // missing makes the entry, unless there has never been one and none is needed.
@@ -188,15 +190,13 @@ func (r *registration) missing(ctx context.Context) error {
 	born := self.Born && self.Instance == r.host.Instance
 	switch {
 	case r.node.Twin || len(r.node.Nonces) > 0 || !born:
-		return r.create(ctx)
 	case !r.mayWait:
 		r.node.Registered = moment{} // another machine has time to say so from now on
-		return r.create(ctx)
-	case r.attends.Load():
-		return r.create(ctx)
+	case !r.attends.Load() && (r.node.Registered.isZero() || !r.isDue(r.records.fence(), r.node.Registered)):
+		r.enter()
+		return r.confirm(0)
 	}
-	r.enter()
-	return r.confirm(0)
+	return r.create(ctx)
 }
 
 // create makes the missing entry. That is how the state of twins ends: an operator has removed

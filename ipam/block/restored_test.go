@@ -4,6 +4,7 @@
 package block
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -92,5 +93,30 @@ func TestRestoredWhileContested(t *testing.T) {
 		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
 			t.Errorf("%s has %v open, closed because of %v", h, o.Open(), o.Closed)
 		}
+	}
+}
+
+// TestRestoredBeforeEndpoint: a host that says where it is reached, and has not read since the store was restored
+// on new servers, leaves the entry alone that another host has made with the index of before.
+func TestRestoredBeforeEndpoint(t *testing.T) {
+	w := newWorld(1)
+	w.features, w.store.faults = features{}, 0
+	h, other := w.hosts[0], w.hosts[1]
+	h.unattended = true
+	w.quiet(6)
+	before := w.store.snapshot
+	if !w.added(h) {
+		t.Fatal("no address")
+	}
+	path := w.giveAway(t, other)
+	claimed := w.store.entries[path]
+	claimed.Index = h.records().Blocks[0].Index
+	entries := maps.Clone(before.entries)
+	entries[path] = claimed
+	w.store.replace(snapshot{at: w.now, entries: entries, table: claimed.Index, index: claimed.Index})
+	h.move()
+	w.drain()
+	if content := w.store.entries[path].Content; !bytes.Equal(content, claimed.Content) {
+		t.Errorf("the block of another host is said to be %s", content)
 	}
 }

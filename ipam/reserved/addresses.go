@@ -40,6 +40,9 @@ type Guard interface {
 	// Silent tells whether a host has not written its entry for so long that it gives out nothing
 	// any more: Nomad may have been told to forget the node of one that lives.
 	Silent(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error)
+	// Answers asks an instance to say that it lives, and tells whether it has since it was asked last:
+	// two machines may have one node ID.
+	Answers(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error)
 }
 
 // Leases are the lease files of the pool on this host. Each call locks them.

@@ -36,8 +36,12 @@ func sameJob(one, other ipam.Job) bool {
 // isKept returns whether an address is kept when it is free.
 func isKept(c ipam.AddressContent) bool { return c.Reserved || c.Job.Key != "" }
 
-// take takes one address, unless it is another's.
+// take takes one address, unless it is another's. What is remembered of an entry is not enough: in a store
+// that was restored, another's may have its index.
 func (s *session) take(ctx context.Context, address netip.Addr, c claimant) error {
+	if _, err := s.reread(ctx, address); err != nil {
+		return err
+	}
 	for range attempts {
 		if err := s.mayTake(ctx, address, c); err != nil {
 			return err
@@ -162,7 +166,7 @@ func (s *session) leftHere(ctx context.Context, address netip.Addr, e *entry) er
 
 // leftElsewhere is left for an address of another host.
 func (s *session) leftElsewhere(ctx context.Context, address netip.Addr, e *entry, c claimant) error {
-	if s.isOwnNode(e) && e.content.Owner == c.Owner {
+	if s.isOwnNode(e) && e.content.Host.Boot == s.host.Boot && e.content.Owner == c.Owner {
 		return nil // the state directory was lost, and the container is set up again
 	}
 	ended, err := s.ended(ctx, e)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/storetest"
 )
 
 // TestAfterBoot: what a machine held before its boot, it neither gives back nor takes as long as it
@@ -74,6 +75,39 @@ func TestOldRecordAfterBoot(t *testing.T) {
 	}
 }
 
+// TestAdopt: what an earlier state directory of this node had is given back, unless it says that it lives:
+// two machines of one image have one node ID.
+func TestAdopt(t *testing.T) {
+	c := newCluster(t)
+	other, h := c.newHost(1), c.newHost(2)
+	h.host.NodeID = other.host.NodeID
+	other.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	for _, answers := range []bool{true, false} {
+		c.guard.answers = answers
+		for range 3 {
+			if _, err := h.Adopt(t.Context(), func(netip.Addr) (bool, error) { return false, nil }); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(adoptGrace)
+		}
+		if state, want := c.stateOf(t, "10.0.0.17"), map[bool]ipam.AddressState{true: ipam.Held, false: ipam.Free}[answers]; state != want {
+			t.Errorf("what had the address says that it lives: %v: it is %s, want %s", answers, state, want)
+		}
+	}
+}
+
+// TestSetUpAgain: a container that is set up again has its address, also if the state directory was
+// lost. In another boot it may be that of another machine with the node ID of this one.
+func TestSetUpAgain(t *testing.T) {
+	c := newCluster(t)
+	before, h := c.newHost(1), c.newHost(2)
+	before.host.Boot, h.host.Boot, h.host.NodeID = "first", "second", before.host.NodeID
+	before.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	h.mustFail(allocation("a", "web", "10.0.0.17"), ipam.ErrExhausted, "container a on node")
+	h.host.Boot = "first"
+	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+}
+
 // stateOf returns what the store says of an address.
 func (c *fakeCluster) stateOf(t *testing.T, address string) ipam.AddressState {
 	t.Helper()
@@ -109,4 +143,31 @@ func (h *fakeHost) copyOf(original *fakeHost) {
 		h.Fatal(err)
 	}
 	h.leases.owners = maps.Clone(original.leases.owners)
+}
+
+// TestFreedAfterRestore: a host that gives back what it had before the store was restored on new servers
+// leaves the entry alone that another host has made with the index of before.
+func TestFreedAfterRestore(t *testing.T) {
+	c := newCluster(t)
+	h, other := c.newHost(1), c.newHost(2)
+	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	c.store = &storetest.Fake{}
+	other.mustTake(allocation("b", "db", "10.0.0.17"), "10.0.0.17")
+	h.mustFree("a")
+	if owner := c.entryOf(t, "10.0.0.17").Owner.ContainerID; owner != "b" {
+		t.Errorf("the store says that %q has the address", owner)
+	}
+}
+
+// TestTakenAfterRestore: nor does a host take an address that it remembers to be free at that index.
+func TestTakenAfterRestore(t *testing.T) {
+	c := newCluster(t)
+	h, other := c.newHost(1), c.newHost(2)
+	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	h.mustFree("a")
+	c.store = &storetest.Fake{}
+	other.mustTake(allocation("b", "db", "10.0.0.17"), "10.0.0.17")
+	other.host.NodeName = "renamed"
+	other.mustVerify() // the second change, as that of h was
+	h.mustFail(allocation("c", "web", "10.0.0.17"), ipam.ErrInvalid, `job "db" has it`)
 }

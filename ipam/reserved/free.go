@@ -137,25 +137,22 @@ func (s *session) abandon(ctx context.Context, address netip.Addr) error {
 	return err
 }
 
-// release tells the store that an address is free, and removes the record.
+// release tells the store that an address is free, and removes the record. The entry is read first: in a
+// store that was restored, another's may have the index of the record.
 func (s *session) release(ctx context.Context, address netip.Addr, r *record) error {
-	e := &entry{index: r.Index, content: r.Content}
 	for range attempts {
-		if e.index != 0 {
-			_, err := s.save(ctx, s.freed(e.content, r), e.index)
-			if err == nil {
-				return s.discard(ctx, address)
-			}
-			if !errors.Is(err, errOvertaken) {
-				return err
-			}
-		}
-		var err error
-		if e, err = s.reread(ctx, address); err != nil {
+		e, err := s.reread(ctx, address)
+		if err != nil {
 			return err
 		}
 		if !e.isHeld() || e.content.ClaimID != r.Content.ClaimID {
 			return s.discard(ctx, address) // a late request makes an entry that Verify gives back
+		}
+		if _, err = s.save(ctx, s.freed(e.content, r), e.index); err == nil {
+			return s.discard(ctx, address)
+		}
+		if !errors.Is(err, errOvertaken) {
+			return err
 		}
 	}
 	return nil

@@ -164,9 +164,10 @@ func (m *model) occupy(c *container, found []netip.Addr) {
 	}
 }
 
-// checkAlone requires that no other living namespace has an address for the same key.
+// checkAlone requires that no other living namespace has an address for the same key. Of a machine
+// that goes on twice, one may have given away what the other one has and answers from its record.
 func (m *model) checkAlone(c *container, address netip.Addr) {
-	if m.rolledBack || m.operated || m.stale {
+	if m.rolledBack || m.operated || m.stale || m.resumed.mayDouble(address) {
 		return
 	}
 	for other, at := range m.living {

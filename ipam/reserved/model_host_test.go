@@ -265,4 +265,9 @@ func (g modelGuard) Silent(_ context.Context, _ ipam.Store, _ ipam.Host, instanc
 	return g.model.flaw == nomadsWord || g.model.isDestroyed(ipam.Host{Instance: instance}), nil
 }
 
+func (g modelGuard) Answers(_ context.Context, _ ipam.Store, _ ipam.Host, instance string) (bool, error) {
+	g.yield()
+	return !g.model.isDestroyed(ipam.Host{Instance: instance}), nil
+}
+
 func (g modelGuard) Agree(context.Context, ipam.Store) error { return nil }

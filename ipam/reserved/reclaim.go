@@ -31,8 +31,10 @@ func (a *Addresses) ReleaseNode(ctx context.Context, nodeID string) ([]netip.Add
 }
 
 // Adopt frees the addresses that an earlier state directory of this node held, if inUse says
-// twice, a few minutes apart, that no namespace of the host has them.
+// twice, a few minutes apart, that no namespace of the host has them, and what held them did not
+// answer in between: it may be another machine with the node ID of this one.
 func (a *Addresses) Adopt(ctx context.Context, inUse func(netip.Addr) (bool, error)) ([]netip.Addr, error) {
+	answers := map[string]bool{} // of instances, each of which is asked once
 	return a.freeIf(ctx, func(s *session, address netip.Addr, e *entry) (bool, error) {
 		if !s.isOwnNode(e) {
 			return false, nil
@@ -41,7 +43,12 @@ func (a *Addresses) Adopt(ctx context.Context, inUse func(netip.Addr) (bool, err
 			return false, err
 		}
 		used, err := inUse(address)
-		return s.unusedTwice(address, used || err != nil), err
+		lives, asked := answers[e.content.Host.Instance]
+		if err == nil && !used && !asked {
+			lives, err = a.o.Guard.Answers(ctx, s.store, s.host, e.content.Host.Instance)
+			answers[e.content.Host.Instance] = lives || err != nil
+		}
+		return s.unusedTwice(address, used || lives || err != nil), err
 	})
 }
 

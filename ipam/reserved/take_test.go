@@ -58,6 +58,8 @@ type fakeGuard struct {
 	err     error
 	// agreed is how often the configuration was compared.
 	agreed int
+	// answers: hosts of this host's node say that they live.
+	answers bool
 }
 
 func (g *fakeGuard) Identify(context.Context, ipam.Store, ipam.Host) (bool, error) {
@@ -70,6 +72,10 @@ func (g *fakeGuard) Wrote(_ context.Context, _ ipam.Store, _, by ipam.Host) (boo
 
 func (*fakeGuard) Silent(context.Context, ipam.Store, ipam.Host, string) (bool, error) {
 	return true, nil
+}
+
+func (g *fakeGuard) Answers(context.Context, ipam.Store, ipam.Host, string) (bool, error) {
+	return g.answers, nil
 }
 
 func (g *fakeGuard) Agree(context.Context, ipam.Store) error {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coreos/go-iptables/iptables"
+
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -30,6 +32,8 @@ type iptablesHost struct {
 	nft, legacy bool
 	// missing is whether there is no program.
 	missing bool
+	// asked is nil until something is asked.
+	asked *iptables.IPTables
 }
 
 // identify finds out which program iptables is.
@@ -90,8 +94,8 @@ func (h *iptablesHost) nftablesTable(name string) *netfilter.Table {
 // namesSlowly asks iptables for the rules.
 func (h *iptablesHost) namesSlowly(r *iptablesRules) bool {
 	for _, chain := range chainsOf(r.rules) {
-		listing, _ := h.ask(r.table, "-S", chain) // empty: there is no such chain
-		if h.missing || strings.Contains(listing, " "+r.address.String()+"/") {
+		isNamed := func(rule string) bool { return strings.Contains(rule, " "+r.address.String()+"/") }
+		if h.missing || slices.ContainsFunc(h.rulesIn(r.table, chain), isNamed) {
 			return true
 		}
 	}

@@ -4,55 +4,78 @@
 package inprocess
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"slices"
-	"strings"
+	"time"
+
+	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// ask returns what iptables says of a table.
-func (h *iptablesHost) ask(table string, args ...string) (string, error) {
-	args = append([]string{fmt.Sprintf("--wait=%d", netfilter.LockWait), "-t", table}, args...)
-	return netfilter.Runner{}.Run(h.ctx, "", h.kind.program(h.family, ""), args...)
+// ask returns iptables for questions, which waits for its lock until the deadline of the context, to the second.
+func (h *iptablesHost) ask() (*iptables.IPTables, error) {
+	if h.asked != nil || h.ctx.Err() != nil {
+		return h.asked, context.Cause(h.ctx)
+	}
+	wait := netfilter.LockWait
+	if deadline, ok := h.ctx.Deadline(); ok {
+		wait = min(wait, int(time.Until(deadline)/time.Second)+1) // 0 is no limit
+	}
+	family := iptables.ProtocolIPv4
+	if h.family == netfilter.IPv6 {
+		family = iptables.ProtocolIPv6
+	}
+	var err error
+	h.asked, err = iptables.New(iptables.IPFamily(family), iptables.Path(h.kind.program(h.family, "")), iptables.Timeout(wait))
+	if err != nil {
+		return nil, fmt.Errorf("failed to locate iptables: %w", err)
+	}
+	return h.asked, nil
 }
 
 // Exit codes of iptables.
 const (
-	exitMissing = 1 // a chain that is listed, a rule that is looked for
 	exitUnknown = 2 // the chain of a rule that is looked for, or its target
 	exitLocked  = 4
 )
 
-// exits tells whether an error is that of a program which ends with one of the codes.
-func exits(err error, codes ...int) bool {
-	var exit *exec.ExitError
-	return errors.As(err, &exit) && slices.Contains(codes, exit.ExitCode())
+// exits tells whether iptables has ended with a code.
+func exits(err error, code int) bool {
+	var failed *iptables.Error
+	return errors.As(err, &failed) && failed.ExitStatus() == code
 }
 
-// hasChain tells whether a table has a chain. To list only its first rule is enough.
+// hasChain tells whether a table has a chain.
 func (h *iptablesHost) hasChain(table, chain string) (bool, error) {
-	_, err := h.ask(table, "-S", chain, "1")
-	return err == nil, unlessMissing(err)
+	ipt, err := h.ask()
+	if err != nil {
+		return false, err
+	}
+	return ipt.ChainExists(table, chain)
 }
 
 // hasRule tells whether a table has a rule.
 func (h *iptablesHost) hasRule(table string, rule iptablesRule) (bool, error) {
-	_, err := h.ask(table, append([]string{"-C", rule.chain}, rule.args...)...)
-	return err == nil, unlessMissing(err)
+	ipt, err := h.ask()
+	if err != nil {
+		return false, err
+	}
+	return ipt.Exists(table, rule.chain, rule.args...)
 }
 
-// unlessMissing returns no error if iptables says that there is no such chain or rule.
-func unlessMissing(err error) error {
-	if exits(err, exitMissing) {
+// rulesIn returns the rules of a chain, none if it does not exist, or iptables does not say.
+func (h *iptablesHost) rulesIn(table, chain string) []string {
+	ipt, err := h.ask()
+	if err != nil {
 		return nil
 	}
-	return err
+	lines, _ := ipt.List(table, chain) // as above
+	return lines
 }
 
-// change changes one thing of a table with iptables-restore, which inherits the host's holds: after kill -9 of this process
+// change changes one thing of a table, not with go-iptables but with iptables-restore, which inherits the host's holds: after kill -9 of this process
 // no change comes unseen.
 func (h *iptablesHost) change(table, verb, chain string, args ...string) error {
 	t := &netfilter.Transaction{}
@@ -98,7 +121,8 @@ func (h *iptablesHost) ensureRules(table string, rules []iptablesRule) error {
 // deleteRule deletes a rule if it exists, with its chain and its target.
 func (h *iptablesHost) deleteRule(table string, rule iptablesRule) error {
 	exists, err := h.hasRule(table, rule)
-	if exits(err, exitUnknown) || err != nil && strings.Contains(err.Error(), "does not exist") {
+	var failed *iptables.Error
+	if exits(err, exitUnknown) || errors.As(err, &failed) && failed.IsNotExist() {
 		return nil
 	}
 	if err != nil || !exists {

@@ -129,11 +129,7 @@ const removalAttempts = 3
 
 // removeCalls removes the rules of the attachment in a chain of others that lead to its own.
 func (h *iptablesHost) removeCalls(t *iptablesTransaction, r *iptablesRules, caller string) error {
-	listing, err := h.ask(r.table, "-S", caller)
-	if err != nil {
-		return nil // the chain does not exist, so it has no rule
-	}
-	for line := range netfilter.Lines(listing) {
+	for line := range netfilter.Lines(strings.Join(h.rulesIn(r.table, caller), "\n")) {
 		if !strings.HasSuffix(line.Rule, " -j "+r.chain) {
 			continue
 		}

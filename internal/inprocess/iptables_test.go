@@ -5,7 +5,6 @@ package inprocess
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -40,9 +39,8 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 				return errs[0]
 			}
 		}
-		listing, err := (&iptablesHost{ctx: t.Context(), family: netfilter.IPv4}).ask("filter", "-S", chain)
-		lines = strings.Split(strings.TrimSpace(listing), "\n")
-		return err
+		lines = (&iptablesHost{ctx: t.Context(), family: netfilter.IPv4}).rulesIn("filter", chain)
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -35,11 +35,12 @@ func TestRootNFTables(t *testing.T) {
 		sandbox.Run(t, "nft", strings.Join([]string{
 			"table inet other { chain own-3 { }; }",
 			"table inet vendor {",
-			"chain own-1 { }",
+			"chain own-1 { accept; }",
 			"chain own-2 { }",
 			"chain marks {",
 			"ip saddr 10.0.0.2 ip daddr != 10.0.0.0/24 counter comment \"one\"",
 			"ip6 saddr fd00::2 jump own-1 comment \"two\"",
+			"ip6 saddr fd00::4 drop comment \"two\"",
 			"ip saddr 10.0.0.0/24 ip saddr != 10.0.0.9 ip daddr 10.0.0.8 jump own-2",
 			"}",
 			"chain nat {",
@@ -59,7 +60,7 @@ func TestRootNFTables(t *testing.T) {
 			}
 			got = append(got, r.chain+" "+r.comment+" "+strings.Join(addresses, ","))
 		}
-		want := []string{"marks one 10.0.0.2", "marks two fd00::2", "marks  ", "nat nat 10.0.0.3", "nat nat fd00::3"}
+		want := []string{"marks one 10.0.0.2", "marks two fd00::2", "marks two fd00::4", "marks  ", "nat nat 10.0.0.3", "nat nat fd00::3"}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Fatalf("%v, rules: %s", err, diff)
 		}
@@ -79,7 +80,7 @@ func TestRootNFTables(t *testing.T) {
 			t.Errorf("again: %v", errs)
 		}
 		rules, chains, err = system{}.listNFTables(t.Context(), vendor)
-		if err != nil || len(rules) != 4 || rules[0].comment != "one" || rules[1].comment != "" || strings.Join(chains, " ") != "own-2 marks nat" {
+		if err != nil || len(rules) != 5 || rules[0].comment != "one" || rules[1].comment != "two" || rules[2].comment != "" || strings.Join(chains, " ") != "own-2 marks nat" {
 			t.Errorf("left are %v and %v, %v", rules, chains, err)
 		}
 		return nil

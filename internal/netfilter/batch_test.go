@@ -5,6 +5,7 @@ package netfilter_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"os/exec"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -83,6 +85,74 @@ func TestRootReplaceTable(t *testing.T) {
 		replace(guardOf(0), true)
 		if out, err := exec.Command("nft", "list", "table", "inet", "guard").CombinedOutput(); err == nil {
 			t.Errorf("left is %s", out)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRootChange: a batch is filled again after a reload of all rules, whose handles are others. What is as it has to be is not
+// touched, and a batch that the kernel refuses is an error, after which the connection is usable.
+func TestRootChange(t *testing.T) {
+	roottest.Require(t)
+	empty, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	table := &netfilter.Table{Family: netfilter.INet, Name: "t", Chains: []netfilter.Chain{{Name: "c", Rules: []netfilter.Rule{
+		{Chain: "c", Comment: "one", Exprs: netfilter.PortMatch(6, 80)}, {Chain: "c", Comment: "two", Exprs: netfilter.PortMatch(6, 81)},
+	}}}}
+	err = empty.Do(func() error {
+		socket, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		build := func() error { return socket.Change(func(b *netfilter.Batch) error { return b.MakeTable(table) }) }
+		list := func() (comments string, first uint64) {
+			rules, err := socket.List(table, "c")
+			if err != nil || len(rules) == 0 {
+				t.Errorf("the rules are %v, %v", rules, err)
+				return "", 0
+			}
+			for _, r := range rules {
+				comments += r.Comment() + " "
+			}
+			return comments, rules[0].Handle
+		}
+		if err := build(); err != nil {
+			return err
+		}
+		_, before := list()
+		if err := build(); err != nil {
+			return err
+		}
+		err = socket.Change(func(b *netfilter.Batch) error { b.DeleteChain(table, "none"); return nil })
+		if comments, after := list(); !errors.Is(err, unix.ENOENT) || comments != "one two " || after != before {
+			t.Errorf("the rules are %q with the handle %d, want that of before, %d; %v, want ENOENT of a chain that is missing", comments, after, before, err)
+		}
+		sandbox.Run(t, "nft", "insert", "rule", "inet", "t", "c", "accept")
+		if err := build(); err != nil {
+			return err
+		}
+		if comments, _ := list(); comments != "one two " {
+			t.Errorf("the rules are %q, want no other", comments)
+		}
+		fills := 0
+		err = socket.Change(func(b *netfilter.Batch) error {
+			rules, err := b.Of(table, "c")
+			if fills++; fills == 1 {
+				sandbox.Run(t, "nft", "flush", "ruleset")
+				err = errors.Join(err, build())
+			}
+			b.DeleteRule(table, "c", rules[0])
+			return err
+		})
+		if comments, _ := list(); err != nil || fills != 2 || comments != "two " {
+			t.Errorf("the rules are %q, %v, after %d batches: want the first one removed by the second", comments, err, fills)
 		}
 		return nil
 	})

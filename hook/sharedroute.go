@@ -6,6 +6,7 @@ package hook
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 
@@ -37,27 +38,51 @@ func destinations(list *libcni.NetworkConfigList) []destination {
 	return all
 }
 
+// reached is what the interface of an attachment leads to.
+type reached struct {
+	network, iface string
+	// routes are those that the network is configured with, but for default routes. subnets are those of its addresses, to which the
+	// kernel makes routes: those of IPv6 go before others, and those of IPv4 do not.
+	routes, subnets []destination
+}
+
+func reachedBy(network, iface string, list *libcni.NetworkConfigList) reached {
+	r := reached{network: network, iface: iface, routes: destinations(list)}
+	for _, pool := range (&cniconf.Network{Name: network, List: list}).Pools() {
+		for _, own := range pool.Ranges() {
+			if own.Subnet.Addr().Is4() {
+				r.subnets = append(r.subnets, destination{to: own.Subnet.Masked()})
+			}
+		}
+	}
+	return r
+}
+
+// shared returns the destinations to which both have a route, if one of the two is configured: two networks may be in one subnet.
+func (r reached) shared(other reached) []destination {
+	return slices.DeleteFunc(slices.Concat(r.routes, r.subnets), func(d destination) bool {
+		both := slices.Contains(slices.Concat(other.routes, other.subnets), d)
+		return !both || !slices.Contains(slices.Concat(r.routes, other.routes), d)
+	})
+}
+
 // refuseSharedRoutes refuses a network with a route that another network of the allocation has: with
 // IPv6 the kernel would spread connections over both, with IPv4 the last one that is attached would get all.
 func (p *plan) refuseSharedRoutes() error {
-	type holder struct{ network, iface string }
-	holders := map[destination]holder{}
+	var others []reached
 	for _, a := range p.existing {
-		list, err := cniconf.ParseList(a.ConfList)
-		if err != nil {
-			continue // it was never attached
-		}
-		for _, d := range destinations(list) {
-			holders[d] = holder{a.Network, a.Interface}
+		if list, err := cniconf.ParseList(a.ConfList); err == nil { // else it was never attached
+			others = append(others, reachedBy(a.Network, a.Interface, list))
 		}
 	}
 	for _, added := range p.added {
-		for _, d := range destinations(added.network.List) {
-			if other, taken := holders[d]; taken && other.network != added.network.Name {
-				return &RequestError{"network", added.network.Name, fmt.Sprintf("its route to %s is one of network %q as %s, too: give one of them another \"priority\", or attach to one", d.to, other.network, other.iface)}
+		own := reachedBy(added.network.Name, added.element.Interface, added.network.List)
+		for _, other := range others {
+			if shared := own.shared(other); len(shared) > 0 && other.network != own.network {
+				return &RequestError{"network", own.network, fmt.Sprintf("its route to %s is one of network %q as %s, too: give one of them another \"priority\", or attach to one", shared[0].to, other.network, other.iface)}
 			}
-			holders[d] = holder{added.network.Name, added.element.Interface}
 		}
+		others = append(others, own)
 	}
 	return nil
 }

@@ -42,3 +42,21 @@ func TestSharedRoutes(t *testing.T) {
 		}
 	}
 }
+
+// TestRouteToTheSubnetOfAnother: with IPv4 a route takes the place of that to the subnet of another network, in any order of the two.
+func TestRouteToTheSubnetOfAnother(t *testing.T) {
+	for route, refused := range map[string]bool{
+		`{"dst": "10.3.0.9/24"}`: true, `{"dst": "10.3.0.0/24", "priority": 9}`: false, `{"dst": "10.3.0.0/25"}`: false, `{"dst": "fd00:3::/64"}`: false,
+	} {
+		for _, networks := range [][]selection.Element{named("near", "far"), named("far", "near"), named("near", "same")} {
+			m := newMemory(t, nil)
+			m.network(t, "near", `{"type": "bridge", "bridge": "b0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.3.0.0/24"}], [{"subnet": "fd00:3::/64"}]]}}`, "host-local")
+			m.network(t, "same", `{"type": "bridge", "bridge": "b1", "ipam": {"type": "host-local", "subnet": "10.3.0.0/24"}}`)
+			m.network(t, "far", fmt.Sprintf(`{"type": "bridge", "bridge": "b2", "ipam": {"type": "host-local", "subnet": "10.7.0.0/24", "routes": [%s]}}`, route))
+			_, err := m.Setup(t.Context(), Request{ID: "a", Networks: networks})
+			if want := refused && networks[1].Name != "same"; (errdefs.Of(err) == errdefs.Refused) != want || !want && err != nil {
+				t.Errorf("%s, %v: %v", route, networks, err)
+			}
+		}
+	}
+}

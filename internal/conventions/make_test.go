@@ -21,6 +21,7 @@ func runMake(t *testing.T, file string, programs map[string]string) (build strin
 			t.Fatal(err)
 		}
 	}
+	read(t, "../../GNUmakefile") // a change of it invalidates the cached result
 	cmd := exec.Command("make", "BUILD="+build, filepath.Join(build, file))
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))

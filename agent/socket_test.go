@@ -6,6 +6,7 @@ package agent
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -86,6 +87,23 @@ func TestListenRefuses(t *testing.T) {
 	}
 	if data, _ := os.ReadFile(dir + "/closed/agent.sock"); string(data) != "text" {
 		t.Error("a file was replaced")
+	}
+}
+
+// TestListenRefusesDirectories: a user who can write to the directory of the socket can replace it, and others may not enter it.
+func TestListenRefusesDirectories(t *testing.T) {
+	for mode, refused := range map[os.FileMode]bool{0o700: false, 0o740: false, 0o750: false, 0o720: true, 0o770: true, 0o701: true, 0o702: true, 0o704: true} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Listen(dir+"/agent.sock", Access{})
+		if err == nil {
+			_ = l.Close() // only for its error
+		}
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), fmt.Sprintf("has mode %#o", mode)) {
+			t.Errorf("mode %#o: %v; want it refused: %v", mode, err, refused)
+		}
 	}
 }
 

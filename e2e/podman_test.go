@@ -66,7 +66,7 @@ func TestContainerImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	podman := newPodman(t, dir)
-	podman("build", "--isolation", "chroot", "--tag", "allocnet", "--file", "../dist/container/Containerfile", dir+"/bin")
+	podman("build", "--isolation", "chroot", "--tag", "allocnet", "--file", sandbox.Source(t, "../dist/container/Containerfile"), dir+"/bin")
 	config := dir + "/agent.hcl"
 	sandbox.WriteFile(t, config, fmt.Sprintf(containerConfig, h.conf, h.plugins, sandbox.PluginDir(), h.state, dir+"/socket/agent.sock"))
 	sandbox.Run(t, "ip", "netns", "add", "demo")

@@ -51,6 +51,24 @@ func TestKilledRollbackOfExtend(t *testing.T) {
 	})
 }
 
+// TestSetupAfterInterruptedExtend: a further Extend of an allocation was killed. The same Setup again removes what that call
+// has attached, and returns the rest as it is.
+func TestSetupAfterInterruptedExtend(t *testing.T) {
+	w := killable{find: inTurn(ownAndFurtherLine, interrupted("own", "further2"))}.world(t, install(t))
+	a, err := w.Setup(w.ctx, ownInLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, attachment := range a.Attachments {
+		got = append(got, attachment.Interface)
+	}
+	path := filepath.Join(w.config.NetnsDir, "own")
+	if inside := w.namespaces.interfaces(path); !slices.Equal(inside, got) || slices.Contains(got, "further1") || len(got) < 2 {
+		t.Errorf("Setup returns %v, and the namespace has %v; want those of Setup", got, inside)
+	}
+}
+
 // TestFullDiskRecordsThatDelBegins: without room for the attachments anew, the record says
 // before the first DEL that all are being removed, and says so once.
 func TestFullDiskRecordsThatDelBegins(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // block returns the code block of a document that follows an HTML comment.
 func block(t *testing.T, document, remark, language string) string {
 	t.Helper()
-	found := regexp.MustCompile("(?s)<!-- " + remark + " -->\n```" + language + "\n(.*?)```").FindStringSubmatch(sandbox.Run(t, "cat", "../../docs/"+document))
+	found := regexp.MustCompile("(?s)<!-- " + remark + " -->\n```" + language + "\n(.*?)```").FindStringSubmatch(read(t, "../../docs/"+document))
 	if found == nil {
 		t.Fatalf("docs/%s has no block of %s that is %s", document, language, remark)
 	}
@@ -45,7 +45,7 @@ func TestConfigurationOfTheDocs(t *testing.T) {
 	if out, code := h.allocnet("agent", "--check-config"); code != 0 {
 		t.Error(out)
 	}
-	for _, name := range regexp.MustCompile(`hcl:"(\w+),(?:optional|block)"`).FindAllStringSubmatch(sandbox.Run(t, "cat", "../../agent/config/load.go"), -1) {
+	for _, name := range regexp.MustCompile(`hcl:"(\w+),(?:optional|block)"`).FindAllStringSubmatch(read(t, "../../agent/config/load.go"), -1) {
 		if name[1] != "source" && name[1] != "node_id" && !regexp.MustCompile(`(?m)^\s*`+name[1]+`\s*[={]`).MatchString(text) {
 			t.Errorf("%s is not documented", name[1])
 		}

@@ -76,7 +76,7 @@ func bootstrapACL(a *agent) string {
 		node { policy = "write" }
 		agent { policy = "write" }
 		operator { policy = "write" }`
-	documented := regexp.MustCompile("(?s)<!-- policy -->\n```hcl\n(.*?)```").FindStringSubmatch(sandbox.Run(a, "cat", "../../docs/agent.md"))
+	documented := regexp.MustCompile("(?s)<!-- policy -->\n```hcl\n(.*?)```").FindStringSubmatch(read(a.T, "../../docs/agent.md"))
 	if job := read(a.T, "../../dist/jobs/agent/policy.hcl"); job != documented[1] {
 		a.Errorf("the policy of the job is\n%s\nand that of docs/agent.md\n%s", job, documented[1])
 	}
@@ -307,7 +307,7 @@ func (d *daemon) asJob() {
 	d.end(unix.SIGTERM)
 	sandbox.WriteFile(d, confDir+"/60-late.conflist", strings.ReplaceAll(read(d.T, confDir+"/20-storage.conflist"), `"storage"`, `"late"`))
 	config := fmt.Sprintf("conf_dir = %q\nplugin_dirs = [%q, %q]", confDir, plugins, sandbox.PluginDir())
-	d.Nomad("job", "run", "-detach", "-var", "program="+allocnet, "-var", "config="+config, "../../dist/jobs/agent/agent.nomad.hcl")
+	d.Nomad("job", "run", "-detach", "-var", "program="+allocnet, "-var", "config="+config, sandbox.Source(d, "../../dist/jobs/agent/agent.nomad.hcl"))
 	d.Await("the agent is ready", func() bool { return d.client.Ready(context.Background()) == nil })
 	if got := nomadagent.Networks(d.run("identified", group{networks: "network {\n mode = \"cni/storage\"\n}"})[0].Setup()); got != "eth0=web net1=storage" {
 		d.Errorf("with the agent as a job it has %s", got)

@@ -15,8 +15,8 @@ import (
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
-// TestLongNames: the longest names make no page wider than a phone.
-func TestLongNames(t *testing.T) {
+// TestWidestNames: the longest names make no page wider than a phone.
+func TestWidestNames(t *testing.T) {
 	id, name := strings.Repeat("a", 128), strings.Repeat("long-name_", 25)
 	address := netip.MustParsePrefix("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128")
 	agent := uitest.Start(t)

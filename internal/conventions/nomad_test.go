@@ -14,6 +14,7 @@ import (
 
 // TestInstalledNomad: make test-nomad takes a Nomad by any path, and nothing else.
 func TestInstalledNomad(t *testing.T) {
+	read(t, "../../tools/nomad-program.sh") // a change of it invalidates the cached result
 	dir := filepath.Join(t.TempDir(), `with "a blank`)
 	nomad, other := filepath.Join(dir, "nomad"), filepath.Join(dir, "other")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -67,6 +67,7 @@ func TestOnTheMachine(t *testing.T) {
 // TestCheckHasNoRoot: make check runs the unit tests without root's capabilities, so that one which needs these
 // fails also where all tests run as root.
 func TestCheckHasNoRoot(t *testing.T) {
+	read(t, "../../GNUmakefile") // a change of it invalidates the cached result
 	dry := exec.Command("make", "-n", "check", "UNIT=unit", "UNPRIVILEGED=unprivileged")
 	dry.Dir = "../.."
 	out, err := dry.CombinedOutput()

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -152,4 +153,14 @@ func runOutside(run func() int, paths []string) (int, error) {
 		return 1, err
 	}
 	return code, nil
+}
+
+// Source returns the path of a file of the module that a program reads for a test: Go runs the test again when
+// the file has changed, as it does for files that the test itself opens.
+func Source(t testing.TB, path string) string {
+	t.Helper()
+	if _, err := os.Stat(path); err != nil { // which Go notes
+		t.Fatal(err)
+	}
+	return path
 }

@@ -109,7 +109,8 @@ func isFile(name string) bool {
 
 // Licenses returns the SPDX identifiers of a module's licenses: of the license files in
 // the directories of its packages that are used, and in those above, up to its root. It
-// fails if one is not open source, or if there is none.
+// fails if one is not open source, or if there is none, and for a source file whose header
+// has another one.
 func (m *Module) Licenses() ([]string, error) {
 	var ids []string
 	var all error
@@ -121,7 +122,7 @@ func (m *Module) Licenses() ([]string, error) {
 		all = fmt.Errorf("%s: %s has no license file", m, m.root)
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), all
+	return slices.Compact(ids), errors.Join(all, m.headers())
 }
 
 // in returns the licenses of the files in one directory.

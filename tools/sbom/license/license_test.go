@@ -98,6 +98,10 @@ func TestLicenses(t *testing.T) {
 		"BUSL of a package":              {map[string]string{"LICENSE": mit, "used/LICENSE": businessSource}, nil, "used/LICENSE is to"},
 		"BUSL of a package, not used":    {map[string]string{"LICENSE": mit, "other/LICENSE": businessSource}, []string{"MIT"}, ""},
 		"BUSL above the module":          {map[string]string{"LICENSE": mit, "../LICENSE": businessSource}, []string{"MIT"}, ""},
+		"BUSL of a source file":          {map[string]string{"LICENSE": mit, "used/deep/a.go": "// Copyright\n// SPDX-License-Identifier: BUSL-1.1\n\npackage deep\n"}, nil, "used/deep/a.go has the license BUSL-1.1"},
+		"AGPL of a C file":               {map[string]string{"LICENSE": mit, "used/deep/a.c": "/* SPDX-License-Identifier: MIT AND AGPL-3.0-only */\n"}, nil, "MIT AND AGPL-3.0-only"},
+		"a choice for a source file":     {map[string]string{"LICENSE": mit, "used/deep/a.h": "/*\n * SPDX-License-Identifier: (BUSL-1.1 OR GPL-2.0-or-later)\n */\n"}, []string{"MIT"}, ""},
+		"BUSL of a test, and in a text":  {map[string]string{"LICENSE": mit, "used/deep/a_test.go": "// SPDX-License-Identifier: BUSL-1.1\n", "used/deep/a.go": "package deep\n\nconst text = `\n// SPDX-License-Identifier: BUSL-1.1`\n"}, []string{"MIT"}, ""},
 		"of the documents, another word": {map[string]string{"LICENSE": mit, "LICENSE.docs": businessSource}, []string{"MIT"}, ""},
 	} {
 		root := filepath.Join(t.TempDir(), "m@v1.0.0")

@@ -5,6 +5,7 @@ package license
 
 import (
 	"flag"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -37,12 +38,11 @@ func TestModules(t *testing.T) {
 	if log := flag.Lookup("test.testlogfile"); log == nil || log.Value.String() != "" {
 		t.Fatal("Go would keep the result while modules change: run with -count 1")
 	}
-	files, err := filepath.Glob(root + "/tools/*/go.mod")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("Go modules %v, %v", files, err)
+	dirs := goModules(t)
+	if len(dirs) < 6 {
+		t.Fatalf("Go modules %v", dirs)
 	}
-	for _, file := range append(files, root+"/go.mod") {
-		dir := filepath.Dir(file)
+	for _, dir := range dirs {
 		name, err := filepath.Rel(root, dir)
 		if err != nil {
 			t.Fatal(err)
@@ -56,6 +56,34 @@ func TestModules(t *testing.T) {
 			requireOpen(t, dir, patterns)
 		})
 	}
+}
+
+// goModules returns the directories of the Go modules of the repository, wherever they are.
+func goModules(t *testing.T) (dirs []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == filepath.Join(root, "build"), entry.Name() == ".git":
+			return skip(entry)
+		case entry.Name() == "go.mod":
+			dirs = append(dirs, filepath.Dir(path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+// skip leaves a directory out; a worktree has a file of the name .git.
+func skip(entry fs.DirEntry) error {
+	if entry.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
 }
 
 func requireOpen(t *testing.T, dir string, patterns [][]string) {

@@ -1,0 +1,60 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package conventions
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// runMake makes a file below a build directory, with programs that are shell scripts, and returns that directory.
+func runMake(t *testing.T, file string, programs map[string]string) (build string, err error) {
+	t.Helper()
+	build = t.TempDir()
+	bin := t.TempDir()
+	for name, script := range programs {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	read(t, "../../GNUmakefile") // a change of it invalidates the cached result
+	cmd := exec.Command("make", "BUILD="+build, filepath.Join(build, file))
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	return build, err
+}
+
+// TestHalfMade: what a command of set-up has begun to write when it fails is not there for the next run, which would
+// take it for a result.
+func TestHalfMade(t *testing.T) {
+	const fail = `while [ "$1" != -C ]; do shift; done; echo half >"$2/axe.min.js"; exit 1`
+	build, err := runMake(t, "axe/axe.min.js", map[string]string{"gcc": "", "curl": "", "sha256sum": "", "tar": fail})
+	if err == nil {
+		t.Error("make has not failed")
+	}
+	if _, err := os.Stat(filepath.Join(build, "axe")); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(build, "axe", "*.js")); left != nil {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestToolsNeedNoCompiler: set-up builds them while it installs a compiler, which works some seconds after it is there.
+func TestToolsNeedNoCompiler(t *testing.T) {
+	for _, name := range []string{"golangci-lint", "actionlint", "nfpm", "sbom"} {
+		seen := filepath.Join(t.TempDir(), "cgo")
+		if _, err := runMake(t, "tools/"+name, map[string]string{"go": "case $1 in build) echo $CGO_ENABLED >" + seen + ";; esac"}); err != nil {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(seen); err != nil || strings.TrimSpace(string(got)) != "0" {
+			t.Errorf("%s is built with CGO_ENABLED=%q, %v; want 0", name, got, err)
+		}
+	}
+}

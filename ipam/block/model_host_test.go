@@ -299,6 +299,9 @@ func (h *fakeHost) verify() {
 	h.agent.attends.Store(true)
 	err := h.agent.Verify(context.Background())
 	h.logf("%s verified: %v", h, err)
+	if recovered, err := h.agent.Recover(context.Background(), len(h.verifications) == 0, h.used); len(recovered) > 0 || err != nil {
+		h.logf("%s recovered %v: %v", h, recovered, err)
+	}
 	if err == nil || onlyTwin(err) {
 		h.verifications = append(h.verifications, verification{start, h.now})
 		h.counts["verified"]++
@@ -332,6 +335,14 @@ func onlyTwin(err error) bool {
 
 func (h *fakeHost) inUse(b ipam.Block) (bool, error) {
 	return slices.ContainsFunc(h.namespaces, func(n *namespace) bool { return n.alive && b.Contains(n.address) }), nil
+}
+
+// used are the addresses of the host's namespaces.
+func (h *fakeHost) used() (all []netip.Addr, err error) {
+	for _, n := range h.namespaces {
+		all = append(all, n.address)
+	}
+	return all, nil
 }
 
 // records are what the host's disk says.

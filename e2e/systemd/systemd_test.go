@@ -80,7 +80,7 @@ func TestAgent(t *testing.T) {
 			t.Errorf("after %s: %v", after, err)
 		}
 	}
-	restarted("kill -9", "systemctl", "kill", "-s", "KILL", "allocnet.service")
+	restarted("kill -9", "systemctl", "kill", "--kill-whom=main", "-s", "KILL", "allocnet.service")
 	m.write("/etc/systemd/system/allocnet.service.d/quick.conf", "[Service]\nWatchdogSec=10s\nTimeoutAbortSec=1s\n") // the agent of a busy machine answers in less
 	m.must("systemctl", "daemon-reload")
 	m.must("systemctl", "restart", "allocnet.service")
@@ -201,7 +201,7 @@ func TestService(t *testing.T) {
 	m.requireServed()
 	for range 3 {
 		old := m.property("web.service", "MainPID")
-		m.must("systemctl", "kill", "-s", "KILL", "web.service")
+		m.must("systemctl", "kill", "--kill-whom=main", "-s", "KILL", "web.service")
 		m.await("the service is started again", func() bool {
 			now := m.property("web.service", "MainPID")
 			return now != "0" && now != old

@@ -284,6 +284,9 @@ func (s *session) compare(ctx context.Context, content ipam.AddressContent) (uin
 	if err != nil { // also if it is refused: the write may have been made
 		return 0, fmt.Errorf("%w: entry of %s: %s", ipam.ErrUnavailable, content.Address, err.Error())
 	}
+	if e.index == 0 { // it was there when the write was refused: the store was restored since
+		s.seeMissing(content.Address, rememberedEntry{})
+	}
 	if e.index == 0 || e.content.ClaimID != content.ClaimID || e.content.State != content.State {
 		return 0, errOvertaken
 	}

@@ -125,8 +125,11 @@ func (s *session) seeMissing(address netip.Addr, e rememberedEntry) {
 func (s *session) reread(ctx context.Context, address netip.Addr) (*entry, error) {
 	got, err := s.store.Get(ctx, ipam.AddressPath(s.a.o.Config.Pool, address))
 	if errors.Is(err, ipam.ErrNotFound) {
-		s.view[address] = &entry{missing: s.view.at(address).missing}
-		return s.view[address], nil
+		if before := s.view.at(address); before.index != 0 { // it has vanished since
+			s.view[address] = &entry{}
+			s.seeMissing(address, rememberedEntry{})
+		}
+		return s.view.at(address), nil
 	}
 	if err != nil {
 		return nil, err

@@ -111,14 +111,15 @@ func (h *host) linksLeft(a state.Attachment, plugin string) (left []string, err 
 		var ends []*link
 		ends, err = h.hostEnds(a)
 		for _, end := range ends {
-			if end.mac != "" { // else it may be another one of the name
+			if end.mac != "" && end.kind == "veth" { // else it may be another one of the name
 				left = append(left, "link "+end.name)
 			}
 		}
 	}
 	for _, l := range h.catalog.leavesOf(plugin) {
 		for _, p := range l.links {
-			name, failed := h.kernel.findLink(p.name.of(ownerOf(a.Network, a.ContainerID, a.Interface)), p.linkType, "")
+			made := p.name.of(ownerOf(a.Network, a.ContainerID, a.Interface))
+			name, failed := h.kernel.findLink(made, p.linkType, hostMACs(a)[made])
 			if err = errors.Join(err, failed); name != "" {
 				left = append(left, "link "+name)
 			}

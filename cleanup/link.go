@@ -6,6 +6,8 @@ package cleanup
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -73,26 +75,35 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 	return list, err
 }
 
-// hostEnds returns the host's ends of an attachment's pairs that are there, under the names of its result or, with their
-// MACs, under others.
+// hostEnds returns the host's ends of an attachment's pairs that are there, and the device of its limits, under the names of
+// its result or, with their MACs, under others.
 func (h *host) hostEnds(a state.Attachment) (ends []*link, err error) {
-	var result struct {
-		Interfaces []struct{ Name, Mac, Sandbox string }
-	}
-	if json.Unmarshal(a.Result, &result) != nil {
-		return nil, nil
-	}
-	for _, i := range result.Interfaces {
-		if i.Sandbox != "" {
-			continue
-		}
-		name, err := h.kernel.findLink(i.Name, "veth", i.Mac)
-		if err != nil {
-			return ends, err
-		}
-		if name != "" {
-			ends = append(ends, &link{name: name, kind: "veth", mac: i.Mac})
+	macs := hostMACs(a)
+	for _, name := range slices.Sorted(maps.Keys(macs)) {
+		for _, kind := range []string{"veth", "ifb"} {
+			present, err := h.kernel.findLink(name, kind, macs[name])
+			if err != nil {
+				return ends, err
+			}
+			if present != "" {
+				ends = append(ends, &link{name: present, kind: kind, mac: macs[name]})
+			}
 		}
 	}
 	return ends, nil
+}
+
+// hostMACs returns the MACs of the links on the host that the result of an attachment has, by their names.
+func hostMACs(a state.Attachment) map[string]string {
+	var result struct {
+		Interfaces []struct{ Name, Mac, Sandbox string }
+	}
+	_ = json.Unmarshal(a.Result, &result) // without a result there is none
+	macs := map[string]string{}
+	for _, i := range result.Interfaces {
+		if i.Sandbox == "" {
+			macs[i.Name] = i.Mac
+		}
+	}
+	return macs
 }

@@ -48,8 +48,8 @@ func (h *host) requireHealthy(id string) {
 	h.must("repair", id)
 }
 
-// TestRenamedHostEnd: an operator's name for the host's end of a pair, even with another MAC, is no damage, and DEL
-// leaves nothing of it.
+// TestRenamedHostEnd: an operator's name for the host's end of a pair, even with another MAC, and for the device of its limits, is
+// no damage, and DEL leaves nothing of them.
 func TestRenamedHostEnd(t *testing.T) {
 	const limits = `, {"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}`
 	for name, plugin := range map[string]string{"bridge": changedBridge, "ptp": `"type": "ptp"`} {
@@ -61,9 +61,11 @@ func TestRenamedHostEnd(t *testing.T) {
 				h.requireHealthy("renamed1")
 				sandbox.Run(t, "ip", "link", "set", "tap-renamed1", "address", "02:99:99:99:99:01")
 				h.requireHealthy("renamed1")
+				sandbox.Run(t, "sh", "-c", "for i in /sys/class/net/bwp*; do ip link set ${i##*/} name lim-renamed1; done")
+				h.requireHealthy("renamed1")
 				h.must("detach", "renamed1")
-				if links(t)["tap-renamed1"] {
-					t.Error("tap-renamed1 is left")
+				if now := links(t); now["tap-renamed1"] || now["lim-renamed1"] {
+					t.Errorf("renamed links are left: %v", now)
 				}
 				sandbox.Run(t, "sh", "-c", "ip link del change0 2>/dev/null || true")
 			})

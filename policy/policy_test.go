@@ -220,6 +220,7 @@ func TestParse(t *testing.T) {
 		`{"jobs": [" !b"]}`:                                   `policy in x.conflist: jobs[0] " !b": want a name or a pattern, as in team-* or !team-x`,
 		`{"jobs": ["a", ""]}`:                                 `policy in x.conflist: jobs[1] "": want a name or a pattern, as in team-* or !team-x`,
 		`{"maxAttachments": -1}`:                              `policy in x.conflist: maxAttachments -1: want 0 or more`,
+		`{"hostPorts": ["+80"]}`:                              `policy in x.conflist: hostPorts "+80": ` + portRange,
 		`{"hostPorts": ["80-"]}`:                              `policy in x.conflist: hostPorts "80-": ` + portRange,
 		`{"hostPorts": ["0"]}`:                                `policy in x.conflist: hostPorts "0": ` + portRange,
 		`{"hostPorts": ["80", "9-8"]}`:                        `policy in x.conflist: hostPorts "9-8": ` + portRange,

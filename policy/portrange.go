@@ -18,8 +18,9 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 	if !isRange {
 		last = first
 	}
-	r.First, _ = strconv.Atoi(first) // what is no number becomes 0, and one that is too long the largest
-	r.Last, _ = strconv.Atoi(last)
+	from, _ := strconv.ParseUint(first, 10, 31) // what is no number becomes 0, and one that is too long the largest
+	to, _ := strconv.ParseUint(last, 10, 31)
+	r.First, r.Last = int(from), int(to)
 	if r.First < 1 || r.Last > 65535 || r.Last < r.First {
 		return fmt.Errorf("hostPorts %q: want a port or a range from 1 to 65535, as in 20000-20999", text)
 	}

@@ -113,7 +113,7 @@ func parseRange(s string) (first, last int, ok bool) {
 	if !isRange {
 		to = from
 	}
-	first, errFirst := strconv.Atoi(from)
-	last, errLast := strconv.Atoi(to)
-	return first, last, errFirst == nil && errLast == nil && first <= last && last <= 65535 && last-first < mostPorts
+	low, errFirst := strconv.ParseUint(from, 10, 16)
+	high, errLast := strconv.ParseUint(to, 10, 16)
+	return int(low), int(high), errFirst == nil && errLast == nil && low <= high && high-low < mostPorts
 }

@@ -138,6 +138,7 @@ func TestParseRefuses(t *testing.T) {
 		"80:80:80":       `port "80:80:80": port "80:80": ` + number,
 		"0":              `port "0": host port "0": want 1 to 65535`,
 		"-1":             `port "-1": host port "-1": ` + number,
+		"+80":            `port "+80": host port "+80": ` + number,
 		"2-1":            `port "2-1": host port "2-1": ` + number,
 		"1-1001":         `port "1-1001": host port "1-1001": want a number from 1 to 65535, or a range of at most 1000, as in 8080:80/tcp`,
 		"65535-65536":    `port "65535-65536": host port "65535-65536": ` + number,

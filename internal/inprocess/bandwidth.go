@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // bandwidthConfig is the configuration of the bandwidth plugin.
@@ -119,6 +122,20 @@ func (conf *bandwidthConfig) unlimited() bool {
 // their rate is limited.
 func bandwidthDevice(c *call) string {
 	return utils.MustFormatHashWithPrefix(maxNameLength, "bwp", c.network+c.containerID)
+}
+
+// presentDevice is the name that this link has now: an operator may have given it another one.
+func presentDevice(c *call, result *current.Result) (string, error) {
+	name := bandwidthDevice(c)
+	if result == nil {
+		return name, nil
+	}
+	made := find(result, name, "")
+	if made == nil {
+		return name, nil
+	}
+	present, err := netns.FindLink(name, "ifb", made.Mac)
+	return cmp.Or(present, name), err
 }
 
 // maxNameLength is the length of the longest name of a link.
@@ -225,7 +242,11 @@ func checkBandwidth(c *call) error {
 	if conf.egress == (limit{}) {
 		return nil
 	}
-	device, err := netlinksafe.LinkByName(bandwidthDevice(c))
+	name, err := presentDevice(c, result)
+	if err != nil {
+		return err
+	}
+	device, err := netlinksafe.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("get ifb device: %w", err)
 	}
@@ -237,6 +258,8 @@ func delBandwidth(c *call) error {
 	if _, err := parseBandwidth(c); err != nil {
 		return err
 	}
-	c.changes.removeLink(hostNamespace, bandwidthDevice(c))
-	return nil
+	result, _ := c.prevResult() // without one the device has its first name
+	name, err := presentDevice(c, result)
+	c.changes.removeLink(hostNamespace, name)
+	return err
 }

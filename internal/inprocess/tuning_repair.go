@@ -76,7 +76,11 @@ func repairBandwidth(c *call) error {
 	if conf.egress == (limit{}) {
 		return nil
 	}
-	return conf.repairEgress(c.repair, host, bandwidthDevice(c))
+	name, err := presentDevice(c, result)
+	if err != nil {
+		return err
+	}
+	return conf.repairEgress(c.repair, host, name)
 }
 
 // repairEgress repairs the device, and what has packets sent by it.

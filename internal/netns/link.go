@@ -56,7 +56,7 @@ func FindLink(name, kind, mac string) (string, error) {
 	if err != nil || link != nil {
 		return name, err
 	}
-	if mac == "" || !IsPluginVeth(name) {
+	if mac == "" || !IsPluginVeth(name) && !pluginIFB.MatchString(name) {
 		return "", nil
 	}
 	links, err := Whole(netlink.LinkList)
@@ -66,7 +66,8 @@ func FindLink(name, kind, mac string) (string, error) {
 	return onlyLink(links, kind, mac), nil
 }
 
-var pluginVeth = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
+// CNI plugins give such names to the host's end of a veth pair, and to the device of bandwidth.
+var pluginVeth, pluginIFB = regexp.MustCompile(`^veth[0-9a-f]{8}$`), regexp.MustCompile(`^bwp[0-9a-f]{12}$`)
 
 // IsPluginVeth tells whether CNI plugins give such a name to the host's end of a veth pair.
 func IsPluginVeth(name string) bool { return pluginVeth.MatchString(name) }

@@ -30,6 +30,7 @@ func TestRootFindLink(t *testing.T) {
 		{"has1", "veth", "02:00:00:00:00:ab", ""},
 		{"veth0123abcd", "bridge", "02:00:00:00:00:ab", ""},
 		{"two0", "veth", "02:00:00:00:00:ad", "two0"},
+		{"bwp0123456789ab", "veth", "02:00:00:00:00:ab", "has0"},
 		{"veth0123abcd", "veth", "02:00:00:00:00:ad", ""},
 	} {
 		if got, err := netns.FindLink(test.name, test.kind, test.mac); err != nil || got != test.want {

@@ -75,9 +75,12 @@ func readLinkSettings(path string) (linkSettings, error) {
 
 // apply makes the settings until one fails.
 func (s linkSettings) apply(link netlink.Link) error {
-	for _, set := range s.steps(link) {
-		if err := set(); err != nil {
-			return err
+	for _, one := range s.each() {
+		for _, set := range one.steps(link) {
+			if err := set(); err != nil {
+				text, _ := json.Marshal(one) // it has texts and numbers
+				return fmt.Errorf("set %s of %s: %w", text, link.Attrs().Name, err)
+			}
 		}
 	}
 	return nil

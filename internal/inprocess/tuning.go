@@ -135,7 +135,7 @@ func (conf *tuningConfig) apply(c *call) error {
 			return err
 		}
 		if err := c.sysctls.Set(path, conf.Sysctl[key]); err != nil {
-			return err
+			return fmt.Errorf("set sysctl %s to %q: %w", key, conf.Sysctl[key], err)
 		}
 	}
 	settings := conf.link()

@@ -180,3 +180,28 @@ func TestSettingsThatStay(t *testing.T) {
 		t.Error("DEL succeeds, and leaves the file")
 	}
 }
+
+// TestRootSettingIsNamed: a setting that the kernel refuses is named, with its value.
+func TestRootSettingIsNamed(t *testing.T) {
+	roottest.Require(t)
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netns.Close() })
+	if err := within(netns, func(ns.NetNS) error {
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for settings, want := range map[string]string{
+		`"mtu": 10`: `set {"mtu":10} of eth0: `,
+		`"sysctl": {"net.ipv4.conf.eth0.rp_filter": "on"}`: `set sysctl net.ipv4.conf.eth0.rp_filter to "on": `,
+	} {
+		c := &call{containerID: "c", ifName: "eth0", netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), config: fmt.Appendf(nil,
+			`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q, %s, "prevResult": {"cniVersion": "1.0.0"}}`, t.TempDir(), settings)}
+		if _, err := addTuning(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", settings, err, want)
+		}
+	}
+}

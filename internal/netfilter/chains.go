@@ -6,6 +6,7 @@ package netfilter
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -47,9 +48,12 @@ func (s *Socket) Tables(family Family) (tables []string, err error) {
 func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) error {
 	var replies []netlink.Message
 	var err error
-	for range listAttempts { // a listing during a change ends with an error, and may leave some out
+	for range listAttempts {
 		replies, err = s.Execute(message(kind, netlink.Dump, family, nil))
-		if !errors.Is(err, unix.EINTR) {
+		if err == nil && slices.ContainsFunc(replies, isInterrupted) {
+			err = errChanged
+		}
+		if !errors.Is(err, errChanged) {
 			break
 		}
 	}
@@ -57,4 +61,9 @@ func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) err
 		visitor(reply.Data[min(nfgenmsgSize, len(reply.Data)):])
 	}
 	return ignoreUnsupported(err)
+}
+
+// isInterrupted tells whether rules have changed during a listing, which may have left some out.
+func isInterrupted(reply netlink.Message) bool {
+	return reply.Header.Flags&netlink.DumpInterrupted != 0
 }

@@ -4,6 +4,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -80,17 +81,28 @@ func (h *host) linksOf(a state.Allocation, attachment state.Attachment, inside b
 func (h *host) hostEnds(a state.Attachment) (ends []*link, err error) {
 	macs := hostMACs(a)
 	for _, name := range slices.Sorted(maps.Keys(macs)) {
-		for _, kind := range []string{"veth", "ifb"} {
-			present, err := h.kernel.findLink(name, kind, macs[name])
-			if err != nil {
-				return ends, err
-			}
-			if present != "" {
-				ends = append(ends, &link{name: present, kind: kind, mac: macs[name]})
-			}
+		kind := cmp.Or(h.catalog.kindOf(name, ownerOf(a.Network, a.ContainerID, a.Interface)), "veth")
+		present, err := h.kernel.findLink(name, kind, macs[name])
+		if err != nil {
+			return ends, err
+		}
+		if present != "" {
+			ends = append(ends, &link{name: present, kind: kind, mac: macs[name]})
 		}
 	}
 	return ends, nil
+}
+
+// kindOf is the kind of a link whose name a plugin makes of the attachment; empty if none does.
+func (c catalog) kindOf(name string, owner Owner) string {
+	for l := range c.leaks() {
+		for _, p := range l.links {
+			if p.name.of(owner) == name {
+				return p.linkType
+			}
+		}
+	}
+	return ""
 }
 
 // hostMACs returns the MACs of the links on the host that the result of an attachment has, by their names.

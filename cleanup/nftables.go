@@ -160,8 +160,9 @@ func (system) removeNFTables(ctx context.Context, t nftTable, objects []Object) 
 	defer socket.Close() //nolint:errcheck // nothing is left to send
 	table := &netfilter.Table{Family: t.family, Name: t.name}
 	return socket.Change(func(b *netfilter.Batch) error {
+		removed := map[uint64]bool{}
 		for _, o := range objects {
-			if err := o.nft.remove(b, table); err != nil {
+			if err := o.nft.remove(b, table, removed); err != nil {
 				return err
 			}
 		}
@@ -169,8 +170,9 @@ func (system) removeNFTables(ctx context.Context, t nftTable, objects []Object) 
 	})
 }
 
-// remove removes the object if it is there. A handle is that of another rule if all rules were loaded anew since the scan.
-func (o *nftObject) remove(b *netfilter.Batch, table *netfilter.Table) error {
+// remove removes the object if it is there, and is told the handles that are removed already. If all rules were loaded anew since
+// the scan, its handle is that of another rule: then it is one with its comment and addresses.
+func (o *nftObject) remove(b *netfilter.Batch, table *netfilter.Table, removed map[uint64]bool) error {
 	if o.whole {
 		exists, err := b.HasChain(table, o.chain)
 		if exists {
@@ -180,10 +182,16 @@ func (o *nftObject) remove(b *netfilter.Batch, table *netfilter.Table) error {
 		return err
 	}
 	rules, err := b.Of(table, o.chain)
-	for _, r := range rules {
-		if r.Handle == o.handle && r.Comment() == o.comment {
-			b.DeleteRule(table, o.chain, r)
-		}
+	isSame := func(r netfilter.ListedRule) bool {
+		return !removed[r.Handle] && r.Comment() == o.comment && slices.Equal(r.Addresses(), o.addresses)
+	}
+	at := slices.IndexFunc(rules, func(r netfilter.ListedRule) bool { return r.Handle == o.handle && isSame(r) })
+	if at < 0 {
+		at = slices.IndexFunc(rules, isSame)
+	}
+	if at >= 0 {
+		removed[rules[at].Handle] = true
+		b.DeleteRule(table, o.chain, rules[at])
 	}
 	return err
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// TestRootNFTables: rules are listed with the addresses of the allocation, and removed with chains. What is gone is no error, and a
-// rule that has the handle of another one by then stays.
+// TestRootNFTables: rules are listed with the addresses of the allocation, and removed with chains. What is gone is no error, a rule
+// that has the handle of another one by then stays, and one that has another handle by then is removed.
 func TestRootNFTables(t *testing.T) {
 	roottest.Require(t)
 	empty, err := netns.New()
@@ -82,6 +82,12 @@ func TestRootNFTables(t *testing.T) {
 		rules, chains, err = system{}.listNFTables(t.Context(), vendor)
 		if err != nil || len(rules) != 5 || rules[0].comment != "one" || rules[1].comment != "two" || rules[2].comment != "" || strings.Join(chains, " ") != "own-2 marks nat" {
 			t.Errorf("left are %v and %v, %v", rules, chains, err)
+		}
+		sandbox.Run(t, "sh", "-c", `rules=$(nft list ruleset) && nft flush ruleset && echo "$rules" | nft -f -`)
+		one := Object{nft: &nftObject{vendor, rules[0], false}}
+		err = errors.Join(vendor.remove(t.Context(), system{}, []Object{one})...)
+		if rules, _, _ = (system{}).listNFTables(t.Context(), vendor); err != nil || len(rules) != 4 || rules[0].comment == "one" {
+			t.Errorf("after the rules were loaded anew: left are %v, %v", rules, err)
 		}
 		return nil
 	})

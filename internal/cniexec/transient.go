@@ -108,7 +108,7 @@ func isRefusal(cause error, text string) bool {
 		return true
 	}
 	// 2 is what iptables ends with if its arguments are wrong, or name a chain that is not there, which another program may be making.
-	if strings.Contains(text, "tables") && strings.Contains(text, "exit status 2: ") && !strings.Contains(text, "does not exist") {
+	if strings.Contains(text, "tables") && strings.Contains(text, "exit status 2: ") && !strings.Contains(text, "does not exist") && !strings.Contains(text, "load target") {
 		return true
 	}
 	if strings.Contains(text, "exit status ") || strings.Contains(text, "signal: ") { // a program, such as iptables

@@ -72,6 +72,7 @@ func TestTransientAnswers(t *testing.T) {
 		"running [/sbin/iptables -t nat]: exit status 4: another app holds the lock": {true, true},
 		"running [/sbin/iptables -t nat -S --wait]: exit status 1: iptables v1.8.9 (nf_tables): table `nat' is incompatible, use 'nft' tool.\n":                                                  {true, false},
 		"running [/sbin/iptables -t filter -N a b --wait]: exit status 2: iptables v1.8.9 (nf_tables): Invalid chain name `a b'\nTry `iptables -h' or 'iptables --help' for more information.\n": {true, false},
+		"running [/sbin/iptables -t nat -C CNI-DN-1 -j NO --wait]: exit status 2: iptables v1.8.9 (legacy): Couldn't load target `NO':No such file or directory\nTry `iptables -h'.\n":           {true, true},
 		"running [/sbin/iptables -t nat -C CNI-DN-1 -j NO --wait]: exit status 2: iptables v1.8.9 (nf_tables): Chain 'NO' does not exist\nTry `iptables -h'.\n":                                  {true, true},
 		"running [/sbin/ip6tables -t filter -N a b --wait]: exit status 2: ip6tables v1.8.9 (nf_tables): Invalid chain name `a b'":                                                               {true, false},
 		"failed to allocate for range 0: requested ip 10.0.0.1 is subnet's gateway":                                                                                                              {true, false},

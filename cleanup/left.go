@@ -116,10 +116,11 @@ func (h *host) linksLeft(a state.Attachment, plugin string) (left []string, err 
 			}
 		}
 	}
+	macs, owner := hostMACs(a), ownerOf(a.Network, a.ContainerID, a.Interface)
 	for _, l := range h.catalog.leavesOf(plugin) {
 		for _, p := range l.links {
-			made := p.name.of(ownerOf(a.Network, a.ContainerID, a.Interface))
-			name, failed := h.kernel.findLink(made, p.linkType, hostMACs(a)[made])
+			made := p.name.of(owner)
+			name, failed := h.kernel.findLink(made, p.linkType, macs[made])
 			if err = errors.Join(err, failed); name != "" {
 				left = append(left, "link "+name)
 			}

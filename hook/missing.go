@@ -63,8 +63,11 @@ func (e *Engine) missing(r state.Record) map[string]string {
 	}
 	gone := map[string]string{}
 	for _, a := range r.Attachments {
+		if !isComplete(a) || indexOf(present, a.Interface) >= 0 {
+			continue
+		}
 		seen, err := readStatus(a)
-		if isComplete(a) && indexOf(present, a.Interface) < 0 && (what == namespaceGone || err != nil || hasInterface(a, seen)) {
+		if what == namespaceGone || err != nil || hasInterface(a, seen) {
 			gone[a.Interface] = what
 		}
 	}

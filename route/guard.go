@@ -81,18 +81,20 @@ func (g *guard) table() *netfilter.Table {
 			input = append(input, slices.Concat(netfilter.FamilyMatch(zero), g.isToPort(), g.isInVXLAN(), isFromOther(set), drop))
 		}
 	}
+	comment := g.comment()
 	t.Chains = []netfilter.Chain{
-		g.chain("forward", nftables.ChainHookForward, slices.Concat(inside, fromAllocations, fromPort)),
-		g.chain("output", nftables.ChainHookOutput, slices.Concat(output, inside, [][]expr.Any{slices.Concat(g.isToPort(), isOfUser, isUnmarked(ofUser), drop)})),
-		g.chain("input", nftables.ChainHookInput, input),
+		chain("forward", nftables.ChainHookForward, comment, slices.Concat(inside, fromAllocations, fromPort)),
+		chain("output", nftables.ChainHookOutput, comment, slices.Concat(output, inside, [][]expr.Any{slices.Concat(g.isToPort(), isOfUser, isUnmarked(ofUser), drop)})),
+		chain("input", nftables.ChainHookInput, comment, input),
 	}
 	return t
 }
 
-func (g *guard) chain(name string, number *nftables.ChainHook, rules [][]expr.Any) netfilter.Chain {
+// chain returns a chain whose rules have a comment.
+func chain(name string, number *nftables.ChainHook, comment string, rules [][]expr.Any) netfilter.Chain {
 	c := netfilter.Chain{Name: name, Hook: &netfilter.Hook{Number: number, Priority: nftables.ChainPriorityFilter, Filters: true}}
 	for _, exprs := range rules {
-		c.Rules = append(c.Rules, netfilter.Rule{Chain: name, Exprs: exprs, Comment: g.comment()})
+		c.Rules = append(c.Rules, netfilter.Rule{Chain: name, Exprs: exprs, Comment: comment})
 	}
 	return c
 }
@@ -109,7 +111,11 @@ func (g *guard) comment() string {
 func (g *guard) signature() string {
 	var comments [][]string
 	for _, c := range g.table().Chains {
-		comments = append(comments, slices.Repeat([]string{g.comment()}, len(c.Rules)))
+		var texts []string
+		for _, r := range c.Rules {
+			texts = append(texts, r.Comment)
+		}
+		comments = append(comments, texts)
 	}
 	return fmt.Sprint(comments)
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// pace is the time between two packets of a flow. Tests have thirty flows, and a packet of each goes through ten
-// namespaces and back: at ten times this rate they take most of a processor.
+// pace is the time between two packets of a flow. It is enough to see an interruption: tests have thirty flows, and each packet
+// crosses several namespaces, twice.
 const pace = 50 * time.Millisecond
 
 // send sends numbered packets to servers until stdin ends. For each line of stdin it prints

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -31,7 +32,7 @@ func (o *operation) absences(path string, attachments []state.Attachment) map[st
 	absences := map[string]absence{}
 	interfaces, err := o.interfaces()
 	for _, a := range attachments {
-		at := indexOf(interfaces, a.Interface)
+		at := netns.Index(interfaces, a.Interface)
 		switch {
 		case path == "":
 			absences[a.Interface] = isGone
@@ -72,8 +73,8 @@ func mayOwn(a state.Attachment, i netns.Interface) bool {
 	if a.DeviceKind != "" { // the plugin would name it after its alias, which a task may have changed
 		return i.Index == a.DeviceIndex && i.Kind == a.DeviceKind && i.Alias == a.Device
 	}
-	seen, err := readStatus(a)
-	if err == nil && seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC) || shows(a, []netns.Interface{i}) {
+	seen, err := onrecord.ReadStatus(a)
+	if err == nil && seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC) || onrecord.Shows(a, []netns.Interface{i}) {
 		return true
 	}
 	if movesDevice(a) {
@@ -93,32 +94,32 @@ func (o *operation) goesByIndex(a state.Attachment) bool {
 // movesDevice tells whether the interface of an attachment is a device of the host, whose name the plugin keeps in
 // its alias.
 func movesDevice(a state.Attachment) bool {
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	return err == nil && len(list.Plugins) > 0 && list.Plugins[0].Network.Type == "host-device"
 }
 
 // noteDevice writes into the record of an attachment which device of the host its interface is, if it is one.
 func noteDevice(a *state.Attachment, present []netns.Interface) {
 	a.Device, a.DeviceIndex, a.DeviceKind = "", 0, ""
-	if at := indexOf(present, a.Interface); at >= 0 && movesDevice(*a) {
+	if at := netns.Index(present, a.Interface); at >= 0 && movesDevice(*a) {
 		a.Device, a.DeviceIndex, a.DeviceKind = present[at].Alias, present[at].Index, present[at].Kind
 	}
 }
 
 // makesOuterLink tells whether the interface of an attachment is known to have its link on the host.
 func makesOuterLink(a state.Attachment) bool {
-	if end, err := hostEnd(a); err == nil && end != nil {
+	if end, err := onrecord.HostEnd(a); err == nil && end != nil {
 		return true
 	}
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil || len(list.Plugins) == 0 {
 		return false
 	}
-	conf, err := decodePlugin(list.Plugins[0])
+	conf, err := onrecord.DecodePlugin(list.Plugins[0])
 	if err != nil {
 		return false
 	}
-	return conf.Type == "bridge" || conf.Type == "ptp" || slices.Contains(innerMasterPlugins, conf.Type) && !conf.LinkInContainer
+	return conf.Type == "bridge" || conf.Type == "ptp" || slices.Contains(onrecord.InnerMasterPlugins, conf.Type) && !conf.LinkInContainer
 }
 
 // hasAlternative tells whether an interface has an alternative name. Plugins take it for the one of that name.

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -89,7 +90,7 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	if err != nil {
 		return nil, err
 	}
-	if a.Result, err = encodeResult(result, c.list.CNIVersion); err != nil {
+	if a.Result, err = onrecord.EncodeResult(result, c.list.CNIVersion); err != nil {
 		return nil, err
 	}
 	if err := o.checkAssigned(*a); err != nil {
@@ -168,7 +169,7 @@ func (o *operation) recordBegun(abort context.Context, a *state.Attachment) erro
 // runs. libcni caches a result only when the whole chain has succeeded, and without one
 // the DEL of the firewall plugin removes nothing.
 func (o *operation) recordPartialResult(a *state.Attachment, result []byte) {
-	if _, err := parseResult(result); err != nil {
+	if _, err := onrecord.ParseResult(result); err != nil {
 		return // libcni reports it
 	}
 	a.Result = result

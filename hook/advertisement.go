@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -36,7 +37,7 @@ func setsAcceptRA(list *libcni.NetworkConfigList) bool {
 // presetAcceptRA sets what interfaces do with router advertisements that arrive before
 // setAcceptRA. In a namespace of another runtime, interfaces that others make count on
 // the setting as it is.
-func (o *operation) presetAcceptRA(ns Namespace, p *plan) error {
+func (o *operation) presetAcceptRA(ns kernel.Namespace, p *plan) error {
 	if !o.record.Allocation.NetnsOwned {
 		return nil
 	}
@@ -47,7 +48,7 @@ func (o *operation) presetAcceptRA(ns Namespace, p *plan) error {
 
 // setAcceptRA has an attached interface accept router advertisements or ignore them. They would
 // give it addresses and a default route beside those of its network's plugins.
-func (o *operation) setAcceptRA(ns Namespace, a *state.Attachment) error {
+func (o *operation) setAcceptRA(ns kernel.Namespace, a *state.Attachment) error {
 	if a.AcceptRA == nil {
 		return nil
 	}

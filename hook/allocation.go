@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -61,47 +62,16 @@ type Attachment struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// Observed is what an attachment has, as its plugins reported it and as the
-// namespace showed what they did not report.
-type Observed struct {
-	// Addresses come from the interfaces in the sandbox first, by name.
-	Addresses []netip.Prefix `json:"addresses,omitempty"`
-	MAC       string         `json:"mac,omitempty"`
-	MTU       int            `json:"mtu,omitempty"`
-	// Gateways are those of the namespace's default routes through this
-	// interface.
-	Gateways []netip.Addr  `json:"gateways,omitempty"`
-	DNS      DNS           `json:"dns,omitzero"`
-	Ports    []PortMapping `json:"ports,omitempty"`
-}
-
-// DNS is the DNS configuration that the plugins returned. Records of earlier builds
-// have the keys with capitals, which encoding/json reads as well.
-type DNS struct {
-	Servers []string `json:"servers,omitempty"`
-	// Domain is searched if Searches is empty.
-	Domain   string   `json:"domain,omitempty"`
-	Searches []string `json:"searches,omitempty"`
-	Options  []string `json:"options,omitempty"`
-}
-
-// PortMapping is a port of the host that is mapped to the attachment. For the keys of
-// earlier records see DNS.
-type PortMapping struct {
-	HostPort      int32  `json:"hostPort"`
-	ContainerPort int32  `json:"containerPort"`
-	Protocol      string `json:"protocol"`
-	HostIP        string `json:"hostIP,omitempty"`
-}
-
-// String is HOST-IP:HOST-PORT->PORT/PROTOCOL.
-func (m PortMapping) String() string {
-	host := fmt.Sprint(m.HostPort)
-	if m.HostIP != "" {
-		host = m.HostIP + ":" + host
-	}
-	return fmt.Sprintf("%s->%d/%s", host, m.ContainerPort, m.Protocol)
-}
+// What an attachment has: its parts are described where records are read.
+type (
+	// Observed is what an attachment has, as its plugins reported it and as the
+	// namespace showed what they did not report.
+	Observed = onrecord.Observed
+	// DNS is the DNS configuration that the plugins returned.
+	DNS = onrecord.DNS
+	// PortMapping is a port of the host that is mapped to the attachment.
+	PortMapping = onrecord.PortMapping
+)
 
 // NetworkStatus is an element of network-status as the network plumbing
 // working group defines it (Multi-Network Specification, "Network Attachment
@@ -183,7 +153,7 @@ func describeAttachment(r state.Attachment) (Attachment, error) {
 		Network: r.Network, Interface: r.Interface, Primary: r.Primary, Task: r.Task, Phase: r.Phase,
 		Attempts: r.Attempts, Error: r.Error, Created: r.Created, Result: r.Result,
 	}
-	if isReattached(r) {
+	if onrecord.IsReattached(r) {
 		a.Phase = Reattaching
 	}
 	if r.Status == nil {

@@ -5,18 +5,18 @@ package hook
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
-	"github.com/containerd/go-cni"
 )
 
 // attachAll records the attachments of a plan, runs ADD for all, and records what they
 // have then.
-func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error {
+func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan) error {
 	ctx, stop := phase(ctx, attachShare, "attaching")
 	defer stop()
 	if err := o.checkUnused(ns, p); err != nil {
@@ -67,7 +67,7 @@ func (o *operation) attachAll(ctx context.Context, ns Namespace, p *plan) error 
 }
 
 // checkUnused refuses attachments whose interface or cache file another one has.
-func (o *operation) checkUnused(ns Namespace, p *plan) error {
+func (o *operation) checkUnused(ns kernel.Namespace, p *plan) error {
 	if err := p.checkInterfaces(o.record.Allocation.Netns, ns); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (o *operation) writeIntent(ctx context.Context, p *plan) error {
 // addAll runs ADD for the attachments of a plan. The first failure ends pauses, and
 // keeps other calls from starting. Running calls continue to their end, because a
 // killed plugin leaves more to remove. The result has the chain of each attachment.
-func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain, error) {
+func (o *operation) addAll(ctx context.Context, ns kernel.Namespace, p *plan) ([]*chain, error) {
 	abort, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var failed sync.Once
@@ -131,7 +131,7 @@ func (o *operation) addAll(ctx context.Context, ns Namespace, p *plan) ([]*chain
 // finish records what the namespace shows after all attachments succeeded. This need
 // not outlast a power cut: the namespace is gone after one, and what is to be removed
 // is on record already.
-func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
+func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan) error {
 	if err := o.requirePath(); err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
 	}
 	for _, added := range p.added {
 		a := added.attachment
-		if err := requirePresent(*a, interfaces); err != nil {
+		if err := onrecord.RequirePresent(*a, interfaces); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
 		a.Phase, a.Updated = state.Attached, time.Now().UTC()
 		noteDevice(a, interfaces)
-		if a.Status, err = encodeStatus(*a, interfaces, routes, added.mappings); err != nil {
+		if a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, added.mappings); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
 	}
@@ -159,13 +159,4 @@ func (o *operation) finish(ns Namespace, routes []netns.Route, p *plan) error {
 		return err
 	}
 	return o.lock.Write(p.attachments()...)
-}
-
-// encodeStatus returns what the record says of an attachment in the namespace.
-func encodeStatus(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, mappings []cni.PortMapping) (json.RawMessage, error) {
-	status, err := inspect(a, interfaces, routes, mappings)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(status)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -21,7 +22,7 @@ import (
 func (o *operation) rollBackInterrupted(ctx context.Context) {
 	interrupted := map[state.Batch]bool{}
 	for _, a := range o.record.Attachments {
-		interrupted[a.Batch] = interrupted[a.Batch] || !isComplete(a)
+		interrupted[a.Batch] = interrupted[a.Batch] || !onrecord.IsComplete(a)
 	}
 	removed := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return !interrupted[a.Batch] })
 	if len(removed) == 0 {

@@ -7,9 +7,11 @@ import (
 	"context"
 	"slices"
 
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/state"
-	"github.com/containerd/go-cni"
 )
 
 // bindAll gives each attachment its conflist, capability args and ports.
@@ -37,7 +39,7 @@ func (e *Engine) bindAll(p *plan, r Request) error {
 
 // bind gives one attachment its conflist, its capability args and the ports.
 func (e *Engine) bind(p *planned, allocation state.Allocation, r Request, ports []portmap.Port) error {
-	encoded, err := newMarker(allocation, *p.attachment)
+	encoded, err := onrecord.NewMarker(allocation, *p.attachment)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
@@ -35,22 +36,22 @@ const ownNetns = "/proc/self/ns/net"
 // ownNamespace has the namespace at ownNetns in memory, which needs no rights, and
 // the others in the kernel.
 type ownNamespace struct {
-	*kernelNamespaces
-	own Namespace
+	kernel.Namespaces
+	own kernel.Namespace
 }
 
-func (n ownNamespace) Open(path string) (Namespace, error) {
+func (n ownNamespace) Open(path string) (kernel.Namespace, error) {
 	if path == ownNetns {
 		return n.own, nil
 	}
-	return n.kernelNamespaces.Open(path)
+	return n.Namespaces.Open(path)
 }
 
 // newOwnNamespace returns one whose namespace has nothing but lo.
 func newOwnNamespace() ownNamespace {
 	all := &fakeNamespaces{at: map[string]*fakeNamespace{}}
 	all.add(all.create(ownNetns), loopback)
-	return ownNamespace{&kernelNamespaces{}, all.at[ownNetns]}
+	return ownNamespace{kernel.NewNamespaces(), all.at[ownNetns]}
 }
 
 // fakeEngine opens an engine whose only plugin is the fake.

@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/state"
 )
@@ -30,7 +31,7 @@ func (o *operation) cached() ([]state.Attachment, error) {
 	}
 	var found []state.Attachment
 	for _, entry := range entries {
-		ours := readMarker(entry.Config).Attachment
+		ours := onrecord.ReadMarker(entry.Config).Attachment
 		if ours == nil {
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -67,7 +68,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	errs := make([]error, len(checked))
 	for i, a := range o.record.Attachments {
 		checked[i] = Checked{Network: a.Network, Interface: a.Interface}
-		if !isComplete(a) {
+		if !onrecord.IsComplete(a) {
 			o.setOutcome(&checked[i], a, notComplete(a))
 		}
 	}
@@ -118,7 +119,7 @@ func isDamage(err error) bool {
 
 // checkPlugins runs CHECK of plugins that allocnet does not know.
 func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipped string, err error) {
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil {
 		return "", err
 	}
@@ -181,11 +182,11 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 	if a.Result == nil {
 		return nil
 	}
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
 	}
-	end, err := hostEnd(a)
+	end, err := onrecord.HostEnd(a)
 	if err != nil {
 		return err
 	}
@@ -208,8 +209,8 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 			i.Mac = mac
 		}
 	}
-	x.addresses = interfaceAddresses(result, a.Interface)
-	x.result, err = encodeResult(result, version)
+	x.addresses = onrecord.InterfaceAddresses(result, a.Interface)
+	x.result, err = onrecord.EncodeResult(result, version)
 	return err
 }
 
@@ -221,17 +222,17 @@ func notComplete(a state.Attachment) error {
 // compareInside compares the interface in the namespace with the record, which is possible whatever
 // plugins made it.
 func compareInside(a state.Attachment, present []netns.Interface) error {
-	if !isComplete(a) {
+	if !onrecord.IsComplete(a) {
 		return notComplete(a)
 	}
-	seen, err := readStatus(a)
+	seen, err := onrecord.ReadStatus(a)
 	if err != nil {
 		return err
 	}
-	if !hasInterface(a, seen) {
+	if !onrecord.HasInterface(a, seen) {
 		return nil
 	}
-	at := indexOf(present, a.Interface)
+	at := netns.Index(present, a.Interface)
 	if at < 0 {
 		return damaged("interface is gone")
 	}

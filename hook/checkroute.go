@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -56,7 +57,7 @@ func (o *operation) checkOtherRoutes(routes []netns.Route) error {
 // family an interface has none: IPv6 was switched off.
 func lostGateways(a state.Attachment, recorded []netip.Addr, routes []netns.Route, present []netns.Interface) (lost []netip.Addr) {
 	for _, gateway := range recorded {
-		if !slices.Contains(gatewaysBy(a.Interface, routes), gateway) && hasFamily(present, a.Interface, gateway.Is6()) {
+		if !slices.Contains(onrecord.GatewaysBy(a.Interface, routes), gateway) && hasFamily(present, a.Interface, gateway.Is6()) {
 			lost = append(lost, gateway)
 		}
 	}
@@ -72,11 +73,11 @@ func hasFamily(present []netns.Interface, iface string, v6 bool) bool {
 
 // foreignGateways looks for default routes of an attachment's interface that are not recorded.
 func foreignGateways(a state.Attachment, routes []netns.Route) error {
-	recorded, err := readStatus(a)
+	recorded, err := onrecord.ReadStatus(a)
 	if err != nil {
 		return err
 	}
-	for _, gateway := range gatewaysBy(a.Interface, routes) {
+	for _, gateway := range onrecord.GatewaysBy(a.Interface, routes) {
 		if !slices.Contains(recorded.Gateways, gateway) {
 			return damaged("default route via %s is not that of a network: a router advertisement or another program added it", gateway)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -54,7 +56,7 @@ func (p planned) refuseChoice(what, reason string) error {
 }
 
 // checkAddresses compares the addresses of the networks, and chosen ones, with those of the host.
-func (p *plan) checkAddresses(host Host) error {
+func (p *plan) checkAddresses(host kernel.Host) error {
 	chooses := p.choosesAddresses()
 	if !chooses && !slices.ContainsFunc(p.added, func(a planned) bool { return len(a.network.HostAddresses()) > 0 }) {
 		return nil
@@ -72,7 +74,7 @@ func (p *plan) checkAddresses(host Host) error {
 }
 
 // checkChosen refuses chosen addresses that the networks cannot give, or that the host has.
-func (p *plan) checkChosen(host Host, links []netns.Interface) error {
+func (p *plan) checkChosen(host kernel.Host, links []netns.Interface) error {
 	for i := range p.added {
 		p.added[i].devices = namesOf(p.added[i].network.Devices(), links)
 	}
@@ -147,7 +149,7 @@ func (p planned) checkHost(links []netns.Interface) error {
 }
 
 // checkRouters refuses the MACs of gateways: on a link with another one that has its MAC, the gateway is not reached.
-func (p planned) checkRouters(host Host) error {
+func (p planned) checkRouters(host kernel.Host) error {
 	if len(p.choice.Hardware) == 0 {
 		return nil
 	}
@@ -240,11 +242,11 @@ func addressesOf(a state.Attachment) ([]string, error) {
 	if a.Result == nil {
 		return taken, nil
 	}
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return nil, err
 	}
-	for _, address := range resultAddresses(result) {
+	for _, address := range onrecord.Addresses(result) {
 		taken = append(taken, address.Addr().String())
 	}
 	for _, i := range result.Interfaces {

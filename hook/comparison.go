@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -19,10 +21,10 @@ import (
 // changes nothing: there is one comparison, of what traffic needs. Plugins that allocnet does not know
 // are asked by their CHECK. The result lacks attachments that are not complete, and those that wanted
 // leaves out.
-func (o *operation) compared(ctx context.Context, ns Namespace, wanted func(state.Attachment) bool) []*repairing {
+func (o *operation) compared(ctx context.Context, ns kernel.Namespace, wanted func(state.Attachment) bool) []*repairing {
 	round := &repairRound{Engine: o.Engine, request: RepairRequest{Mode: RepairReport}}
 	for i, a := range o.record.Attachments {
-		if isComplete(a) && wanted(a) {
+		if onrecord.IsComplete(a) && wanted(a) {
 			round.inspectAttachment(ctx, o, i, ns)
 		}
 	}

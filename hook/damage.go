@@ -5,15 +5,13 @@ package hook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/containerd/go-cni"
-
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -139,7 +137,7 @@ func (o *operation) loadFromCache() error {
 	}
 	slices.SortStableFunc(o.record.Attachments, state.ByIndex)
 	for _, a := range o.record.Attachments {
-		o.loadAllocationFromCache(readMarker(a.ConfList).Allocation)
+		o.loadAllocationFromCache(onrecord.ReadMarker(a.ConfList).Allocation)
 	}
 	return nil
 }
@@ -183,7 +181,7 @@ func (o *operation) restore() error {
 		return err
 	}
 	if o.record.Allocation.NetnsID == "" {
-		if !slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return shows(a, interfaces) }) {
+		if !slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool { return onrecord.Shows(a, interfaces) }) {
 			return fmt.Errorf("nothing proves that %s is its namespace", o.record.Allocation.Netns)
 		}
 		o.record.Allocation.NetnsID = ns.ID()
@@ -202,42 +200,15 @@ func (o *operation) restore() error {
 
 // restoreStatus inspects an attachment again whose status is lost.
 func restoreStatus(a *state.Attachment, interfaces []netns.Interface, routes []netns.Route) error {
-	if a.Phase != state.Attached || a.Status != nil || !shows(*a, interfaces) {
+	if a.Phase != state.Attached || a.Status != nil || !onrecord.Shows(*a, interfaces) {
 		return nil
 	}
-	ports, err := mappingsOf(*a)
+	ports, err := onrecord.DecodeMappings(a.CapabilityArgs["portMappings"])
 	if err != nil {
 		return err
 	}
-	a.Status, err = encodeStatus(*a, interfaces, routes, ports)
+	a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, ports)
 	return err
-}
-
-// shows tells whether the interfaces have the one that the attachment's result
-// describes: plugins give each a MAC of its own.
-func shows(a state.Attachment, interfaces []netns.Interface) bool {
-	result, err := parseResult(a.Result)
-	if err != nil {
-		return false
-	}
-	for _, reported := range result.Interfaces {
-		if reported.Name != a.Interface || reported.Sandbox == "" || reported.Mac == "" {
-			continue
-		}
-		if slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == reported.Name && strings.EqualFold(i.MAC, reported.Mac) }) {
-			return true
-		}
-	}
-	return false
-}
-
-func mappingsOf(a state.Attachment) ([]cni.PortMapping, error) {
-	data, err := json.Marshal(a.CapabilityArgs["portMappings"])
-	if err != nil {
-		return nil, err
-	}
-	var mappings []cni.PortMapping
-	return mappings, json.Unmarshal(data, &mappings)
 }
 
 // unfinished is an error if the readable lines have an attachment that is not complete:

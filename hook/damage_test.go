@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -270,7 +271,10 @@ func mark(t *testing.T, list []byte, a state.Allocation) []byte {
 	if err := json.Unmarshal(list, &conf); err != nil {
 		t.Fatal(err)
 	}
-	conf["allocnet"] = marker{Attachment: &markedAttachment{Batch: setupBatch}, Allocation: &a}
+	var err error
+	if conf["allocnet"], err = onrecord.NewMarker(a, state.Attachment{Batch: setupBatch}); err != nil {
+		t.Fatal(err)
+	}
 	marked, err := json.Marshal(conf)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/leases"
 	"github.com/allocnet/allocnet/ipam"
@@ -96,7 +97,7 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 // describeHost adds what an attachment has on the host. The error is why its rules are not known.
 func (o *operation) describeHost(ctx context.Context, at int, d *Details) error {
 	a := o.record.Attachments[at]
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil {
 		return err
 	}
@@ -142,12 +143,12 @@ func leasesOf(a state.Attachment, pools []cniconf.Pool) []Lease {
 	if a.Result == nil {
 		return nil
 	}
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return nil
 	}
 	var all []Lease
-	for _, address := range interfaceAddresses(result, a.Interface) {
+	for _, address := range onrecord.InterfaceAddresses(result, a.Interface) {
 		for _, p := range pools {
 			if l, has := leaseOf(a, p, address.Addr()); has {
 				all = append(all, l)

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -210,8 +211,8 @@ func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.Runtime
 		Args:           a.Args,
 		CapabilityArgs: a.CapabilityArgs,
 	}
-	if isReattached(a) {
-		askForFormer(rt, a)
+	if onrecord.IsReattached(a) {
+		onrecord.AskForFormer(rt, a)
 	}
 	return rt
 }

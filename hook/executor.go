@@ -15,6 +15,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
@@ -103,6 +105,9 @@ func (executor) ListRules(ctx context.Context, changes *inprocess.Changes) ([]in
 	return inprocess.ListRules(ctx, changes)
 }
 
+// IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.
+func IPTables() string { return kernel.NewHost().IPTables() }
+
 // validateExecutor checks Config.Executor.
 func (c Config) validateExecutor() error {
 	if c.Executor != ExecutorAuto && c.Executor != ExecutorPlugins {
@@ -182,11 +187,11 @@ func replaces(changes *inprocess.Changes, a state.Attachment) bool {
 // the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
 func (o *operation) chain(a state.Attachment, path string, partial func(result []byte)) (*chain, error) {
-	recorded, err := recordedList(a)
+	recorded, err := onrecord.List(a)
 	if err != nil {
 		return nil, err
 	}
-	list, err := confList(a)
+	list, err := onrecord.ListToRun(a)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
@@ -77,7 +79,7 @@ func (o *operation) isExtended(digest string, size int) (bool, error) {
 		if a.Batch.Kind != state.BatchExtend || a.Batch.ID != digest {
 			continue
 		}
-		if !isComplete(a) {
+		if !onrecord.IsComplete(a) {
 			reason := cmp.Or(a.Error, "it is in phase "+string(a.Phase))
 			return false, o.failure("attach", a, 1, fmt.Errorf("an earlier attempt is not rolled back yet: %s", reason))
 		}
@@ -159,7 +161,7 @@ func (o *operation) extend(ctx context.Context, r Request, digest string) (*Allo
 
 // namespaceToExtend opens the namespace on record. Without a record it is that of the
 // request, and the allocation becomes one that Extend recorded.
-func (o *operation) namespaceToExtend(r Request) (Namespace, error) {
+func (o *operation) namespaceToExtend(r Request) (kernel.Namespace, error) {
 	if o.hasRecord() {
 		return o.namespace()
 	}
@@ -176,7 +178,7 @@ func (o *operation) namespaceToExtend(r Request) (Namespace, error) {
 }
 
 // planExtension plans interfaces that are free on record and in the namespace.
-func (o *operation) planExtension(r Request, batch state.Batch, ns Namespace) (*plan, error) {
+func (o *operation) planExtension(r Request, batch state.Batch, ns kernel.Namespace) (*plan, error) {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -269,7 +270,7 @@ func (n *fakeNamespaces) create(path string) string {
 	return path
 }
 
-func (n *fakeNamespaces) New() (Namespace, error) {
+func (n *fakeNamespaces) New() (kernel.Namespace, error) {
 	if err := n.failure("New", ""); err != nil {
 		return nil, err
 	}
@@ -290,7 +291,7 @@ func (n *fakeNamespaces) make() *fakeNamespace {
 	return ns
 }
 
-func (n *fakeNamespaces) Open(path string) (Namespace, error) {
+func (n *fakeNamespaces) Open(path string) (kernel.Namespace, error) {
 	if err := n.failure("Open", path); err != nil {
 		return nil, err
 	}
@@ -311,7 +312,7 @@ func (n *fakeNamespaces) find(path string) *fakeNamespace {
 	return n.at[path]
 }
 
-func (n *fakeNamespaces) Find(id string, _ time.Time) (Namespace, error) {
+func (n *fakeNamespaces) Find(id string, _ time.Time) (kernel.Namespace, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if ns := n.made[id]; ns != nil && ns.kept {
@@ -321,7 +322,7 @@ func (n *fakeNamespaces) Find(id string, _ time.Time) (Namespace, error) {
 	return nil, &netns.MissingError{Path: id, Reason: "nothing holds it"}
 }
 
-func (n *fakeNamespaces) HavingMAC(mac string, _ time.Time) (found []Namespace, err error) {
+func (n *fakeNamespaces) HavingMAC(mac string, _ time.Time) (found []kernel.Namespace, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, ns := range n.made {

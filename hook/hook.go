@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/policy"
@@ -96,10 +97,10 @@ type Config struct {
 	Exec invoke.Exec
 	// Namespaces makes and opens the namespaces of allocations. Default: those of the
 	// kernel, which needs root.
-	Namespaces Namespaces
+	Namespaces kernel.Namespaces
 	// Host is the network namespace in which plugins make bridges and map ports.
 	// Default: that of this process.
-	Host Host
+	Host kernel.Host
 	// CallTimeout is the deadline of one plugin call; a plugin that exceeds
 	// it is killed with its process group. Default: 60 s.
 	CallTimeout time.Duration
@@ -151,10 +152,10 @@ func (c Config) withDefaults() Config {
 		c.InProcess = executor{c.Connect}
 	}
 	if c.Namespaces == nil {
-		c.Namespaces = &kernelNamespaces{}
+		c.Namespaces = kernel.NewNamespaces()
 	}
 	if c.Host == nil {
-		c.Host = kernelHost{}
+		c.Host = kernel.NewHost()
 	}
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	if c.Logger == nil {

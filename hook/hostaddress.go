@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -73,12 +74,12 @@ func hasSubnet(link netns.Interface, own cniconf.HostAddress) bool {
 // checkAssigned refuses a result with an address that the host itself has: IPAM plugins know the addresses that they assign,
 // and not those of the host, which may be in the same range. What answers for it on the link would be chance.
 func (o *operation) checkAssigned(a state.Attachment) error {
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
 	}
 	var assigned []netip.Addr
-	for _, address := range resultAddresses(result) {
+	for _, address := range onrecord.Addresses(result) {
 		// Each namespace has its own loopback addresses, and each link its own link-local ones.
 		if ip := address.Addr().Unmap(); !ip.IsLoopback() && (ip.Is4() || !ip.IsLinkLocalUnicast()) {
 			assigned = append(assigned, ip)

@@ -11,19 +11,16 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 )
-
-// innerMasterPlugins know linkInContainer. Others ignore the key, and what they make on the host
-// is right.
-var innerMasterPlugins = []string{"ipvlan", "macvlan", "vlan"}
 
 // innerMaster returns the type and the master of the network's plugin whose master is an
 // interface of the namespace.
 func innerMaster(list *libcni.NetworkConfigList) (plugin, master string, found bool) {
 	for _, p := range list.Plugins {
-		conf, err := decodePlugin(p)
-		if err == nil && conf.LinkInContainer && slices.Contains(innerMasterPlugins, conf.Type) {
+		conf, err := onrecord.DecodePlugin(p)
+		if err == nil && conf.LinkInContainer && slices.Contains(onrecord.InnerMasterPlugins, conf.Type) {
 			return conf.Type, conf.Master, true
 		}
 	}
@@ -68,7 +65,7 @@ func (o *operation) checkInnerMaster(list *libcni.NetworkConfigList, name string
 // host.
 func isOuterMaster(interfaces []netns.Interface, master, name string, failed bool) bool {
 	find := func(name string) (netns.Interface, bool) {
-		i := indexOf(interfaces, name)
+		i := netns.Index(interfaces, name)
 		if i < 0 {
 			return netns.Interface{}, false
 		}

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -82,11 +84,11 @@ func (e *Engine) inspect(r state.Record) ([]Checked, error) {
 }
 
 // compareNamespace compares an attachment with what was listed of the namespace.
-func compareNamespace(ns Namespace, a state.Attachment, interfaces []netns.Interface, routes []netns.Route) error {
+func compareNamespace(ns kernel.Namespace, a state.Attachment, interfaces []netns.Interface, routes []netns.Route) error {
 	if err := compareInside(a, interfaces); err != nil {
 		return err
 	}
-	recorded, err := readStatus(a)
+	recorded, err := onrecord.ReadStatus(a)
 	if err != nil {
 		return err
 	}

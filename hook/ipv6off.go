@@ -9,6 +9,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -19,7 +20,7 @@ func (o *operation) checkIPv6(list *libcni.NetworkConfigList, err error) error {
 		return err
 	}
 	links := []string{netns.NewInterfaces}
-	for bridge := range bridgesOf(list) {
+	for bridge := range onrecord.Bridges(list) {
 		links = append(links, bridge)
 	}
 	for _, link := range links {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -315,7 +317,7 @@ type killedNamespaces struct {
 }
 
 // New has no effect: what is not pinned ends with the process.
-func (n killedNamespaces) New() (Namespace, error) {
+func (n killedNamespaces) New() (kernel.Namespace, error) {
 	ns, err := n.fakeNamespaces.New()
 	if err != nil {
 		return nil, err
@@ -327,7 +329,7 @@ func (n killedNamespaces) Remove(path string) error {
 	return n.world.killer.effect("remove namespace", func() error { return n.fakeNamespaces.Remove(path) })
 }
 
-func (n killedNamespaces) Open(path string) (Namespace, error) {
+func (n killedNamespaces) Open(path string) (kernel.Namespace, error) {
 	ns, err := n.fakeNamespaces.Open(path)
 	if err != nil {
 		return nil, err
@@ -398,7 +400,7 @@ func (w *world) wantRecorded() {
 			w.t.Errorf("recorded is %+v, %v", r, err)
 		}
 		for _, a := range r.Attachments {
-			if !isComplete(a) {
+			if !onrecord.IsComplete(a) {
 				w.t.Errorf("%s is %s", a.Interface, a.Phase)
 			}
 			for _, plugin := range pluginsOf[a.Network] {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -94,7 +95,7 @@ func (e *Engine) dueChecks(record state.Record, every time.Duration) []state.Att
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(record.Attachments), func(a state.Attachment) bool {
-		if !isComplete(a) || a.FormerResult != nil {
+		if !onrecord.IsComplete(a) || a.FormerResult != nil {
 			return true
 		}
 		last, found := e.lastChecks.of(keyOf(record, a))

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -27,7 +28,7 @@ const (
 // allocation is as it was recorded.
 func (e *Engine) Current(a *Allocation) *Allocation {
 	before, err := e.store.Read(a.ID)
-	if err != nil || e.onHost() != nil || !slices.ContainsFunc(before.Attachments, isComplete) {
+	if err != nil || e.onHost() != nil || !slices.ContainsFunc(before.Attachments, onrecord.IsComplete) {
 		return a
 	}
 	gone := e.missing(before)
@@ -63,11 +64,11 @@ func (e *Engine) missing(r state.Record) map[string]string {
 	}
 	gone := map[string]string{}
 	for _, a := range r.Attachments {
-		if !isComplete(a) || indexOf(present, a.Interface) >= 0 {
+		if !onrecord.IsComplete(a) || netns.Index(present, a.Interface) >= 0 {
 			continue
 		}
-		seen, err := readStatus(a)
-		if what == namespaceGone || err != nil || hasInterface(a, seen) {
+		seen, err := onrecord.ReadStatus(a)
+		if what == namespaceGone || err != nil || onrecord.HasInterface(a, seen) {
 			gone[a.Interface] = what
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	types "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -18,14 +20,14 @@ import (
 // refuseMoved refuses to detach what a task has moved on purpose: the interface has another name or
 // is in another namespace, or another one has its addresses or its MAC, as that of a virtual machine.
 func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) error {
-	seen, err := readStatus(a)
+	seen, err := onrecord.ReadStatus(a)
 	if err != nil {
 		return err
 	}
 	if err := o.movedTo(a, seen, present); err != nil {
 		return err
 	}
-	if at := indexOf(present, a.Interface); at >= 0 {
+	if at := netns.Index(present, a.Interface); at >= 0 {
 		return refuseUsed(present[at], seen.MAC, present)
 	}
 	return o.refuseOtherNamespace(a)
@@ -33,9 +35,9 @@ func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) e
 
 // moved returns what proves that a task has moved an interface which is gone under its name: the attachment is not broken.
 func (o *operation) moved(a state.Attachment, present []netns.Interface) error {
-	seen, err := readStatus(a)
-	end, endErr := hostEnd(a)
-	if err != nil || endErr != nil || indexOf(present, a.Interface) >= 0 {
+	seen, err := onrecord.ReadStatus(a)
+	end, endErr := onrecord.HostEnd(a)
+	if err != nil || endErr != nil || netns.Index(present, a.Interface) >= 0 {
 		return nil //nolint:nilerr // without a record nothing proves it
 	}
 	if err := o.movedTo(a, seen, present); err != nil || end == nil {
@@ -45,7 +47,7 @@ func (o *operation) moved(a state.Attachment, present []netns.Interface) error {
 }
 
 // movedTo returns an error that names the interface of the namespace which has the addresses or the MAC of an attachment's.
-func (o *operation) movedTo(a state.Attachment, seen recordedStatus, present []netns.Interface) error {
+func (o *operation) movedTo(a state.Attachment, seen onrecord.Status, present []netns.Interface) error {
 	for _, other := range present {
 		if other.Name == a.Interface || o.isAttached(other) {
 			continue
@@ -86,14 +88,14 @@ func notAttached(i netns.Interface) error {
 // refuseForeign refuses to go on with a reattachment that was interrupted if DEL would remove an
 // interface that is neither the former one nor what ADD has reported: a task may have made it since.
 func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface) error {
-	seen, err := readStatus(a)
+	seen, err := onrecord.ReadStatus(a)
 	if err != nil || a.Planned { // before ADD there is no DEL
 		return err
 	}
 	found := []state.Attachment{a}
 	o.recallResults(found)
 	for _, i := range present {
-		if i.Name == a.Interface && i.MAC != seen.MAC && !shows(found[0], []netns.Interface{i}) {
+		if i.Name == a.Interface && i.MAC != seen.MAC && !onrecord.Shows(found[0], []netns.Interface{i}) {
 			return notAttached(i)
 		}
 	}
@@ -101,8 +103,8 @@ func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface)
 }
 
 // refuseIPv6 refuses to attach an interface again on which IPv6 was switched off: ADD would switch it on.
-func refuseIPv6(ns Namespace, a state.Attachment) error {
-	seen, err := readStatus(a)
+func refuseIPv6(ns kernel.Namespace, a state.Attachment) error {
+	seen, err := onrecord.ReadStatus(a)
 	if err != nil || !slices.ContainsFunc(seen.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 		return err
 	}
@@ -116,7 +118,7 @@ func refuseIPv6(ns Namespace, a state.Attachment) error {
 // isAttached tells whether an interface is that of an attachment: names may have been swapped.
 func (o *operation) isAttached(i netns.Interface) bool {
 	return slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
-		seen, err := readStatus(a)
+		seen, err := onrecord.ReadStatus(a)
 		return err == nil && a.Interface == i.Name && seen.MAC == i.MAC
 	})
 }
@@ -124,7 +126,7 @@ func (o *operation) isAttached(i netns.Interface) bool {
 // refuseOtherNamespace refuses an attachment whose interface may be in another namespace, where a task has
 // moved it. That it is gone only its end on the host proves: both ends of a veth pair go together.
 func (o *operation) refuseOtherNamespace(a state.Attachment) error {
-	end, err := hostEnd(a)
+	end, err := onrecord.HostEnd(a)
 	if err != nil {
 		return err
 	}

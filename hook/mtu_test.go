@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -37,7 +38,7 @@ func TestBoundMTU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keep, err := boundMTU(selection.Element{Name: "n", MTU: test.mtu}, list, kernelHost{}, func(bridge string) int {
+		keep, err := boundMTU(selection.Element{Name: "n", MTU: test.mtu}, list, kernel.NewHost(), func(bridge string) int {
 			if bridge == "slow0" {
 				return 1800
 			}

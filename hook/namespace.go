@@ -4,137 +4,15 @@
 package hook
 
 import (
-	"net/netip"
-	"slices"
 	"sync"
-	"time"
 
-	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/state"
 )
 
-// Namespaces makes, opens and removes network namespaces.
-type Namespaces interface {
-	// New makes a namespace that ends with Close or with the process, unless it is
-	// pinned.
-	New() (Namespace, error)
-	// Open opens the namespace at path. The error is netns.ErrMissing when there is
-	// none, or the host's own: plugins would change the host, and DEL its interfaces.
-	Open(path string) (Namespace, error)
-	// Find opens the namespace that has an ID and exists since a time, wherever on the host it is held
-	// open. The error is netns.ErrMissing when there is none, or none that can be looked into.
-	Find(id string, since time.Time) (Namespace, error)
-	// HavingMAC opens the namespaces but the host's own that have an interface with a MAC since a time, wherever they are held.
-	HavingMAC(mac string, since time.Time) ([]Namespace, error)
-	// Exists tells whether there is a namespace at path. One that cannot be examined
-	// exists.
-	Exists(path string) bool
-	// Remove unpins the namespace at path. One that is gone is no error.
-	Remove(path string) error
-}
-
-// Namespace is an open network namespace.
-type Namespace interface {
-	// ID identifies the namespace for ever; paths and inodes are used again.
-	ID() string
-	// Handle is a path that leads to the namespace until Close, whatever is at its own path.
-	Handle() string
-	// Interfaces returns its interfaces, sorted by name.
-	Interfaces() ([]netns.Interface, error)
-	// Announce has the kernel tell the caller's namespace of changes in it, for those who listen
-	// to all namespaces.
-	Announce() error
-	// SetLoopbackUp sets its loopback interface up.
-	SetLoopbackUp() error
-	// SetAcceptRA has an interface, or netns.NewInterfaces, accept IPv6 router
-	// advertisements, or ignore them and lose what earlier ones gave it.
-	SetAcceptRA(iface string, accept bool) error
-	// RestoreAcceptRA does so, and takes nothing from the interface.
-	RestoreAcceptRA(iface string, accept bool) error
-	// AcceptsRA tells whether an interface is as SetAcceptRA leaves it.
-	AcceptsRA(iface string, accept bool) (bool, error)
-	// IsIPv6Off tells whether IPv6 is switched off on an interface.
-	IsIPv6Off(iface string) (bool, error)
-	// DefaultRoutes returns its default routes, IPv4 first, without those of accepted
-	// router advertisements.
-	DefaultRoutes() ([]netns.Route, error)
-	// SetDefaultRoute makes the gateway the only default route of its family.
-	SetDefaultRoute(gateway netip.Addr, iface string) error
-	// AddDefaultRoute makes the gateway a default route if its family has none.
-	AddDefaultRoute(gateway netip.Addr, iface string) error
-	// RemoveDefaultRoutes removes those of a family by gateways through an interface.
-	RemoveDefaultRoutes(iface string, v6 bool) error
-	// UsedTables returns the numbers of routing tables that are not free.
-	UsedTables() (map[int]bool, error)
-	// RoutesOf returns the routes of the main table through an interface, those without
-	// a gateway first.
-	RoutesOf(iface string) ([]netns.TableRoute, error)
-	// AddSourceRoutes makes a routing table with its rules. It is safe to repeat.
-	AddSourceRoutes(s netns.SourceRoutes) error
-	// RemoveSourceRoutes removes them; missing ones are no error.
-	RemoveSourceRoutes(s netns.SourceRoutes) error
-	// MissingSourceRoutes returns those that are not there, as text.
-	MissingSourceRoutes(s netns.SourceRoutes) ([]string, error)
-	// RemoveInterface removes an interface; a missing one is no error.
-	RemoveInterface(name string) error
-	// Mount pins the namespace at dir/name. The error is netns.ErrExists when there
-	// is anything at that path.
-	Mount(dir, name string) (path string, err error)
-	// Close releases the namespace.
-	Close() error
-}
-
-// kernelNamespaces are those of the kernel.
-type kernelNamespaces struct{ finder netns.Finder }
-
-var _ Namespaces = (*kernelNamespaces)(nil)
-
-func (*kernelNamespaces) Exists(path string) bool  { return netns.Exists(path) }
-func (*kernelNamespaces) Remove(path string) error { return netns.Remove(path) }
-
-func (*kernelNamespaces) New() (Namespace, error) {
-	ns, err := netns.New()
-	if err != nil {
-		return nil, err // and no *netns.Namespace that is nil
-	}
-	return ns, nil
-}
-
-func (*kernelNamespaces) Open(path string) (Namespace, error) {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return nil, err // and no *netns.Namespace that is nil
-	}
-	own, err := ns.IsOwn()
-	if err == nil && own {
-		err = &netns.MissingError{Path: path, Reason: "the path is the host's own namespace"}
-	}
-	if err != nil {
-		_ = ns.Close() // the first error is returned
-		return nil, err
-	}
-	return ns, nil
-}
-
-func (k *kernelNamespaces) Find(id string, since time.Time) (Namespace, error) {
-	ns, err := k.finder.Find(id, since)
-	if err != nil {
-		return nil, err // and no *netns.Namespace that is nil
-	}
-	return ns, nil
-}
-
-func (k *kernelNamespaces) HavingMAC(mac string, since time.Time) (all []Namespace, err error) {
-	found, err := k.finder.HavingMAC(mac, since)
-	for _, ns := range found {
-		all = append(all, ns)
-	}
-	return all, err
-}
-
 // namespace returns the namespace of the allocation. An operation opens it once, because its
 // path may lead to another one meanwhile.
-func (o *operation) namespace() (Namespace, error) {
+func (o *operation) namespace() (kernel.Namespace, error) {
 	a := o.record.Allocation
 	o.opened.mu.Lock()
 	defer o.opened.mu.Unlock()
@@ -150,7 +28,7 @@ func (o *operation) namespace() (Namespace, error) {
 
 // openedNamespace is the namespace that an operation has opened.
 type openedNamespace struct {
-	Namespace
+	kernel.Namespace
 	mu   sync.Mutex
 	path string
 }
@@ -160,7 +38,7 @@ func (n *openedNamespace) of(a state.Allocation) bool {
 	return n.Namespace != nil && n.path == a.Netns && (a.NetnsID == "" || a.NetnsID == n.ID())
 }
 
-func (n *openedNamespace) set(ns Namespace, a state.Allocation) Namespace {
+func (n *openedNamespace) set(ns kernel.Namespace, a state.Allocation) kernel.Namespace {
 	n.close()
 	n.Namespace, n.path = ns, a.Netns
 	return n
@@ -176,11 +54,6 @@ func (n *openedNamespace) close() {
 	}
 }
 
-func (e *Engine) openNamespace(a state.Allocation) (Namespace, error) {
+func (e *Engine) openNamespace(a state.Allocation) (kernel.Namespace, error) {
 	return state.OpenNamespace(a, e.config.Namespaces.Open)
-}
-
-// indexOf returns where an interface is in a list; -1 if it has none of the name.
-func indexOf(list []netns.Interface, name string) int {
-	return slices.IndexFunc(list, func(i netns.Interface) bool { return i.Name == name })
 }

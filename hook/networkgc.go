@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -206,7 +207,7 @@ func (e *Engine) validAttachments(ctx context.Context) (validList, error) {
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}
 	for _, entry := range cached {
-		if readMarker(entry.Config).Attachment == nil || e.config.Namespaces.Exists(entry.NetNS) {
+		if onrecord.ReadMarker(entry.Config).Attachment == nil || e.config.Namespaces.Exists(entry.NetNS) {
 			valid[entry.Network] = append(valid[entry.Network], types.GCAttachment{ContainerID: entry.ContainerID, IfName: entry.IfName})
 		}
 	}

@@ -5,15 +5,7 @@ package hook
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/state"
 )
@@ -24,30 +16,6 @@ import (
 type noOp struct{}
 
 var _ Hook = noOp{}
-
-// bridgeSysctls are off after boot, and absent without the br_netfilter module.
-var bridgeSysctls = []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"}
-
-// filterBridges turns the sysctls on. A failure is a warning: allocations on the
-// host's network work without.
-func filterBridges(log hclog.Logger, dir string) {
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		if out, err := exec.Command("modprobe", "br_netfilter").CombinedOutput(); err != nil {
-			log.Debug("load br_netfilter", "error", err, "output", string(out))
-		}
-	}
-	for _, name := range bridgeSysctls {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("1"), 0); err != nil {
-			log.Warn("bridged traffic may pass iptables by; run: modprobe br_netfilter && sysctl -w net.bridge."+name+"=1", "error", err)
-		}
-	}
-}
-
-// filtersBridges tells whether the sysctl of IPv4 is on.
-func filtersBridges(dir string) bool {
-	value, err := os.ReadFile(filepath.Join(dir, bridgeSysctls[0]))
-	return err == nil && strings.TrimSpace(string(value)) == "1"
-}
 
 // Setup accepts an allocation that asks for no network.
 func (noOp) Setup(_ context.Context, r Request) (*Allocation, error) {

@@ -5,13 +5,13 @@ package hook
 
 import (
 	"context"
-	"encoding/json"
 	"net/netip"
 	"slices"
 	"sync"
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -93,25 +93,6 @@ func indexes(attachments []state.Attachment, match func(state.Attachment) bool) 
 	return found
 }
 
-// pluginConf has the keys of a plugin's configuration that decide about order and MTU.
-type pluginConf struct {
-	Type             string `json:"type"`
-	IsDefaultGateway bool   `json:"isDefaultGateway"`
-	Bridge           string `json:"bridge"`
-	HairpinMode      bool   `json:"hairpinMode"`
-	MTU              *int   `json:"mtu"`
-	Master           string `json:"master"`
-	LinkInContainer  bool   `json:"linkInContainer"`
-	IPAM             struct {
-		Type   string `json:"type"`
-		Routes []struct {
-			Dst      string `json:"dst"`
-			Table    int    `json:"table"`
-			Priority int    `json:"priority"`
-		} `json:"routes"`
-	} `json:"ipam"`
-}
-
 // plainPlugins set no routes of their own: only their IPAM's.
 var plainPlugins = []string{
 	"bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "tap", "dummy", "loopback",
@@ -122,7 +103,7 @@ var plainPlugins = []string{
 // plugins may.
 func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := decodePlugin(p)
+		conf, err := onrecord.DecodePlugin(p)
 		if err != nil || !slices.Contains(plainPlugins, conf.Type) || conf.IsDefaultGateway {
 			return true
 		}
@@ -145,7 +126,7 @@ func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 func masterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachment) []string {
 	var masters []string
 	for _, p := range list.Plugins {
-		conf, err := decodePlugin(p)
+		conf, err := onrecord.DecodePlugin(p)
 		if err != nil || !conf.LinkInContainer {
 			continue
 		}
@@ -163,7 +144,7 @@ func masterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachm
 func bridgeInterfaces(list *libcni.NetworkConfigList, candidates []planned) []string {
 	var interfaces []string
 	for _, p := range list.Plugins {
-		conf, err := decodePlugin(p)
+		conf, err := onrecord.DecodePlugin(p)
 		if err != nil || conf.Master == "" || conf.LinkInContainer {
 			continue
 		}
@@ -178,13 +159,7 @@ func bridgeInterfaces(list *libcni.NetworkConfigList, candidates []planned) []st
 
 func createsBridge(list *libcni.NetworkConfigList, name string) bool {
 	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := decodePlugin(p)
-		return err == nil && conf.Type == "bridge" && conf.link() == name
+		conf, err := onrecord.DecodePlugin(p)
+		return err == nil && conf.Type == "bridge" && conf.Link() == name
 	})
-}
-
-func decodePlugin(p *libcni.PluginConfig) (pluginConf, error) {
-	var conf pluginConf
-	err := json.Unmarshal(p.Bytes, &conf)
-	return conf, err
 }

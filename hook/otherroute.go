@@ -11,6 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -18,11 +19,11 @@ import (
 // refuseOtherRoutes refuses to attach again what makes a default route, if another program has made
 // one, as that of a tunnel: packets would leave by the network instead.
 func (o *operation) refuseOtherRoutes(a state.Attachment, present []netns.Route) error {
-	seen, err := readStatus(a)
+	seen, err := onrecord.ReadStatus(a)
 	if err != nil {
 		return err
 	}
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func namesDefaultRoute(list *libcni.NetworkConfigList) bool {
 // one.
 func (o *operation) isRecordedRoute(a state.Attachment, r netns.Route) bool {
 	return slices.Contains(a.PreviousRoutes, r) || slices.ContainsFunc(o.record.Attachments, func(other state.Attachment) bool {
-		seen, err := readStatus(other)
+		seen, err := onrecord.ReadStatus(other)
 		return err == nil && other.Interface == r.Interface && slices.Contains(seen.Gateways, r.Gateway)
 	})
 }

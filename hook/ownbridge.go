@@ -9,29 +9,14 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
-
-// bridgesOf returns the bridges of a network, with the MTU of its ports.
-func bridgesOf(list *libcni.NetworkConfigList) map[string]int {
-	bridges := map[string]int{}
-	for _, p := range list.Plugins {
-		conf, err := decodePlugin(p)
-		if err != nil || conf.Type != "bridge" { // the plugin will say what is wrong
-			continue
-		}
-		bridges[conf.link()] = 0
-		if conf.MTU != nil {
-			bridges[conf.link()] = *conf.MTU
-		}
-	}
-	return bridges
-}
 
 // keepBridges runs an ADD of plugins, and sees to it that bridges which were there stay as they are. Those that accept router
 // advertisements, as no bridge does that the plugin has made, are for one ADD at a time: it sets accept_ra to 0.
 func (o *operation) keepBridges(ctx context.Context, list *libcni.NetworkConfigList, add func() error) error {
-	bridges := bridgesOf(list)
+	bridges := onrecord.Bridges(list)
 	if len(bridges) == 0 {
 		return add()
 	}
@@ -99,7 +84,7 @@ func (o *operation) restoreBridges(ctx context.Context, a state.Attachment, list
 	if a.Executor == state.InProcess {
 		return nil
 	}
-	for name := range bridgesOf(list) {
+	for name := range onrecord.Bridges(list) {
 		if had, err := o.store.AcceptRA(name); err != nil || had == "" {
 			continue // ADD says what is wrong
 		}

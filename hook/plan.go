@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/go-cni"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -208,13 +210,13 @@ func (e *Engine) permit(r Request, p *plan) error {
 
 // checkInterfaces refuses interface names that the namespace or the record has
 // already: an attachment that could not be removed keeps its own.
-func (p *plan) checkInterfaces(path string, ns Namespace) error {
+func (p *plan) checkInterfaces(path string, ns kernel.Namespace) error {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return err
 	}
 	taken := func(name string) bool {
-		return indexOf(present, name) >= 0 ||
+		return netns.Index(present, name) >= 0 ||
 			slices.ContainsFunc(p.existing, func(a state.Attachment) bool { return a.Interface == name })
 	}
 	for _, added := range p.added {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/go-cni"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/state"
@@ -134,7 +135,7 @@ func (p *plan) checkRecord(id string, a state.Attachment) error {
 		recorded any
 		wanted   portsOf
 	}{{a.CapabilityArgs["portMappings"], chosenPorts}, {a.ChosenPorts, allPorts}} {
-		taken, err := decodeMappings(ports.recorded)
+		taken, err := onrecord.DecodeMappings(ports.recorded)
 		if err != nil {
 			return fmt.Errorf("ports of allocation %s: %w", id, err)
 		}
@@ -169,16 +170,6 @@ func (p *plan) refuse(of portsOf, taken cni.PortMapping, holder string) error {
 		}
 	}
 	return nil
-}
-
-// decodeMappings reads the mappings of a record.
-func decodeMappings(recorded any) ([]cni.PortMapping, error) {
-	data, err := json.Marshal(recorded)
-	if err != nil {
-		return nil, err
-	}
-	var mappings []cni.PortMapping
-	return mappings, json.Unmarshal(data, &mappings)
 }
 
 // encodeChosen returns chosen ports in the form of the record; nil for none.

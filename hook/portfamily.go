@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/go-cni"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -45,22 +46,22 @@ func (*PortFamilyError) Kind() errdefs.Kind { return errdefs.Refused }
 // checkPortFamilies refuses a result without an address for a chosen port. Assigned
 // ports are not the allocation's choice: without an address they are only logged.
 func (o *operation) checkPortFamilies(a state.Attachment) error {
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
 	}
-	chosen, err := decodeMappings(a.ChosenPorts)
+	chosen, err := onrecord.DecodeMappings(a.ChosenPorts)
 	if err != nil {
 		return err
 	}
-	all, err := decodeMappings(a.CapabilityArgs["portMappings"])
+	all, err := onrecord.DecodeMappings(a.CapabilityArgs["portMappings"])
 	if err != nil {
 		return err
 	}
 	if len(all) > 0 {
 		o.warnUnreachedPorts(a)
 	}
-	addresses := resultAddresses(result)
+	addresses := onrecord.Addresses(result)
 	for _, m := range all {
 		if servesPort(addresses, m) {
 			continue
@@ -76,11 +77,11 @@ func (o *operation) checkPortFamilies(a state.Attachment) error {
 
 // warnUnreachedPorts warns of ports that are mapped in vain.
 func (o *operation) warnUnreachedPorts(a state.Attachment) {
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil || len(list.Plugins) == 0 {
 		return
 	}
-	switch first, err := decodePlugin(list.Plugins[0]); {
+	switch first, err := onrecord.DecodePlugin(list.Plugins[0]); {
 	case err != nil:
 	case first.Type == "macvlan" || first.Type == "ipvlan":
 		o.attachmentLog(a).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")

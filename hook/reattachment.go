@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -108,7 +110,7 @@ func (p *repairing) reattach(ctx context.Context, grace time.Duration) {
 
 // confirm looks again after a while at an interface that is there, and differs from what was attached:
 // a task may be changing it.
-func (p *repairing) confirm(ctx context.Context, ns Namespace) error {
+func (p *repairing) confirm(ctx context.Context, ns kernel.Namespace) error {
 	if p.differs == nil {
 		return nil
 	}
@@ -128,7 +130,7 @@ func (p *repairing) confirm(ctx context.Context, ns Namespace) error {
 //
 // When the caller ends, it goes on for a while: without ADD the attachment would be missing until the next
 // repair.
-func (o *operation) reattach(ctx context.Context, ns Namespace, a *state.Attachment, grace time.Duration) error {
+func (o *operation) reattach(ctx context.Context, ns kernel.Namespace, a *state.Attachment, grace time.Duration) error {
 	unlock, err := o.store.RLockHost(ctx)
 	if err != nil {
 		return err
@@ -189,7 +191,7 @@ func (o *operation) detachAgain(ctx context.Context, a *state.Attachment) error 
 }
 
 // attachAgain runs ADD, and repairs what allocnet makes around it.
-func (o *operation) attachAgain(ctx context.Context, ns Namespace, a *state.Attachment) error {
+func (o *operation) attachAgain(ctx context.Context, ns kernel.Namespace, a *state.Attachment) error {
 	before, err := ns.DefaultRoutes()
 	if err != nil {
 		return err
@@ -205,7 +207,7 @@ func (o *operation) attachAgain(ctx context.Context, ns Namespace, a *state.Atta
 	if err := o.commit(ctx, o.hold, o.log, c)[0]; err != nil {
 		return err
 	}
-	if err := requireFormerAddresses(*a); err != nil {
+	if err := onrecord.RequireFormerAddresses(*a); err != nil {
 		return err
 	}
 	if err := o.setAcceptRA(ns, a); err != nil {
@@ -223,36 +225,18 @@ func (o *operation) attachAgain(ctx context.Context, ns Namespace, a *state.Atta
 }
 
 // refuseName refuses an attachment whose name another interface has by now.
-func (o *operation) refuseName(ns Namespace, a state.Attachment) error {
+func (o *operation) refuseName(ns kernel.Namespace, a state.Attachment) error {
 	present, err := ns.Interfaces()
-	if err == nil && indexOf(present, a.Interface) >= 0 {
+	if err == nil && netns.Index(present, a.Interface) >= 0 {
 		return &InterfaceExistsError{Netns: o.record.Allocation.Netns, Interface: a.Interface, Network: a.Network}
 	}
 	return err
 }
 
-// requireFormerAddresses requires the addresses that the attachment had: they are in what other hosts
-// and programs know of the allocation, and in rules of its other attachments.
-func requireFormerAddresses(a state.Attachment) error {
-	want, err := formerAddresses(a)
-	if err != nil {
-		return err
-	}
-	result, err := parseResult(a.Result)
-	if err != nil {
-		return err
-	}
-	got := resultAddresses(result)
-	if !slices.Equal(want, got) {
-		return fmt.Errorf("the network gives it the addresses %s, and it had %s: start the allocation again to have others", strings.Join(texts(got), ", "), strings.Join(texts(want), ", "))
-	}
-	return nil
-}
-
 // restoreGateways gives the attachment the default routes that it had. Of the others, ADD has made some
 // and set-up has removed them; those of other interfaces stay as they are.
-func (o *operation) restoreGateways(ns Namespace, a *state.Attachment) error {
-	seen, err := readStatus(*a)
+func (o *operation) restoreGateways(ns kernel.Namespace, a *state.Attachment) error {
+	seen, err := onrecord.ReadStatus(*a)
 	if err != nil {
 		return err
 	}
@@ -262,7 +246,7 @@ func (o *operation) restoreGateways(ns Namespace, a *state.Attachment) error {
 	}
 	for _, v6 := range []bool{false, true} {
 		had := slices.DeleteFunc(slices.Clone(seen.Gateways), func(g netip.Addr) bool { return g.Is6() != v6 })
-		changed := !slices.Equal(gatewaysBy(a.Interface, ofFamily(now, v6)), had)
+		changed := !slices.Equal(onrecord.GatewaysBy(a.Interface, ofFamily(now, v6)), had)
 		if changed {
 			if err := replaceGateways(ns, a.Interface, v6, had); err != nil {
 				return err
@@ -275,7 +259,7 @@ func (o *operation) restoreGateways(ns Namespace, a *state.Attachment) error {
 	return nil
 }
 
-func replaceGateways(ns Namespace, iface string, v6 bool, gateways []netip.Addr) error {
+func replaceGateways(ns kernel.Namespace, iface string, v6 bool, gateways []netip.Addr) error {
 	err := ns.RemoveDefaultRoutes(iface, v6)
 	for _, gateway := range gateways {
 		err = errors.Join(err, ns.AddDefaultRoute(gateway, iface))
@@ -298,7 +282,7 @@ func (o *operation) recordGateways(a *state.Attachment, v6 bool, gateways []neti
 	if len(gateways) > 0 {
 		return o.recordDefaultRoute(netns.Route{Interface: a.Interface, Gateway: gateways[0]})
 	}
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
 	}
@@ -311,7 +295,7 @@ func (o *operation) recordGateways(a *state.Attachment, v6 bool, gateways []neti
 
 // reportsDefaultRoute tells whether the result of an attachment has a default route of a family.
 func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return false, err
 	}
@@ -322,8 +306,8 @@ func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
 func isDefaultOf(r *types.Route, v6 bool) bool { return isDefault(r) && (r.Dst.IP.To4() == nil) == v6 }
 
 // finishReattachment records that all is there again.
-func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error {
-	seen, err := readStatus(*a)
+func (o *operation) finishReattachment(ns kernel.Namespace, a *state.Attachment) error {
+	seen, err := onrecord.ReadStatus(*a)
 	if err != nil {
 		return err
 	}
@@ -331,7 +315,7 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 	if err != nil {
 		return err
 	}
-	if err := requirePresent(*a, present); err != nil {
+	if err := onrecord.RequirePresent(*a, present); err != nil {
 		return err
 	}
 	done := *a
@@ -341,7 +325,7 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 	for _, gateway := range seen.Gateways {
 		routes = append(routes, netns.Route{Interface: a.Interface, Gateway: gateway})
 	}
-	if done.Status, err = encodeStatus(done, present, routes, seen.mappings()); err != nil {
+	if done.Status, err = onrecord.EncodeStatus(done, present, routes, seen.Mappings()); err != nil {
 		return err
 	}
 	if err := o.lock.Write(done); err != nil {
@@ -355,9 +339,9 @@ func (o *operation) finishReattachment(ns Namespace, a *state.Attachment) error 
 }
 
 // refuseReattachment returns why an attachment must not be detached.
-func (p *repairing) refuseReattachment(ns Namespace) error {
+func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
 	a := *p.attachment()
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil {
 		return err
 	}
@@ -381,7 +365,7 @@ func (p *repairing) refuseReattachment(ns Namespace) error {
 	if err := p.operation.refuseMoved(a, present); err != nil {
 		return err
 	}
-	at := indexOf(present, a.Interface)
+	at := netns.Index(present, a.Interface)
 	if at < 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -25,9 +26,6 @@ func attachmentsOf(attachments []state.Attachment, b state.Batch) []state.Attach
 	return slices.DeleteFunc(slices.Clone(attachments), func(a state.Attachment) bool { return a.Batch != b })
 }
 
-// isComplete tells whether an attachment is attached and inspected.
-func isComplete(a state.Attachment) bool { return a.Phase == state.Attached && a.Status != nil }
-
 // isSetUp tells whether the allocation is complete without the batches of Extend.
 func (o *operation) isSetUp() bool {
 	if len(o.record.Damaged) > 0 {
@@ -36,7 +34,7 @@ func (o *operation) isSetUp() bool {
 	switch o.record.Allocation.Mode {
 	case state.ModeSetup:
 		attached := o.batch(setupBatch)
-		return len(attached) > 0 && !slices.ContainsFunc(attached, func(a state.Attachment) bool { return !isComplete(a) })
+		return len(attached) > 0 && !slices.ContainsFunc(attached, func(a state.Attachment) bool { return !onrecord.IsComplete(a) })
 	case state.ModeExtend:
 		return o.record.Allocation.NetnsID != ""
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -16,7 +17,7 @@ import (
 // they cannot remove, and host-device takes any interface of the name for its device. What is found is removed by forced
 // cleanup, or stays on record as pending.
 func (o *operation) requireReleased(a state.Attachment, is absence) error {
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil {
 		return nil //nolint:nilerr // DEL has read it, so it never fails
 	}

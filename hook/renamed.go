@@ -6,11 +6,12 @@ package hook
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -18,9 +19,9 @@ import (
 // removeStray removes an attachment's interface that a task has renamed, or moved to another namespace. Path is that of the
 // allocation's namespace; empty if that is gone.
 func (o *operation) removeStray(ctx context.Context, a state.Attachment, path string) error {
-	seen, err := readStatus(a)
+	seen, err := onrecord.ReadStatus(a)
 	if err != nil { // nothing tells which one it is
-		seen = recordedStatus{}
+		seen = onrecord.Status{}
 	}
 	if path != "" {
 		if hasMAC, err := o.removeRenamed(a, seen); hasMAC || err != nil {
@@ -36,7 +37,7 @@ func (o *operation) removeStray(ctx context.Context, a state.Attachment, path st
 // removeRenamed removes an attachment's interface that a task has renamed: plugins report success when there is none of the
 // name, and give its address to the next attachment, while this one goes on using it. It tells whether the namespace has
 // one with a link outside and the recorded MAC.
-func (o *operation) removeRenamed(a state.Attachment, seen recordedStatus) (hasMAC bool, err error) {
+func (o *operation) removeRenamed(a state.Attachment, seen onrecord.Status) (hasMAC bool, err error) {
 	ns, err := o.namespace()
 	if errors.Is(err, netns.ErrMissing) {
 		return false, nil
@@ -50,7 +51,7 @@ func (o *operation) removeRenamed(a state.Attachment, seen recordedStatus) (hasM
 	}
 	for _, i := range present {
 		hasMAC = hasMAC || i.LinkOutside && strings.EqualFold(i.MAC, seen.MAC)
-		if !seen.isRenamed(a.Interface, i) || o.isAttached(i) {
+		if !seen.IsRenamed(a.Interface, i) || o.isAttached(i) {
 			continue
 		}
 		o.attachmentLog(a).Info("removing the interface, which was renamed", "name", i.Name)
@@ -64,7 +65,7 @@ func (o *operation) removeRenamed(a state.Attachment, seen recordedStatus) (hasM
 // removeMovedAway removes an attachment's macvlan that a task has moved to another namespace, as that of a container in the
 // allocation: it would use its address on when the next attachment has it. MAC, address and master together tell it from what
 // other programs have. The kinds vlan and ipvlan have the MAC of their master, which tells nothing.
-func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, seen recordedStatus, path string) error {
+func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, seen onrecord.Status, path string) error {
 	if past, err := o.record.Allocation.IsOfEarlierBoot(); past || err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, see
 		since = o.record.Allocation.Created
 	}
 	is := func(i netns.Interface) bool {
-		return i.Kind == "macvlan" && i.LinkOutside && i.Link == master && strings.EqualFold(i.MAC, seen.MAC) && seen.hasAddressOf(i)
+		return i.Kind == "macvlan" && i.LinkOutside && i.Link == master && strings.EqualFold(i.MAC, seen.MAC) && seen.HasAddressOf(i)
 	}
 	found, err := o.config.Namespaces.HavingMAC(strings.ToLower(seen.MAC), since)
 	for _, ns := range found {
@@ -89,11 +90,11 @@ func (o *operation) removeMovedAway(ctx context.Context, a state.Attachment, see
 // macvlanMaster returns the index of the link of the host on which the plugin macvlan has made the interface; 0 if it is
 // another plugin, or there is no such link.
 func (o *operation) macvlanMaster(a state.Attachment) (int, error) {
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil || len(list.Plugins) == 0 {
 		return 0, nil //nolint:nilerr // nothing tells which one it is
 	}
-	conf, err := decodePlugin(list.Plugins[0])
+	conf, err := onrecord.DecodePlugin(list.Plugins[0])
 	if err != nil || conf.Type != "macvlan" || conf.LinkInContainer {
 		return 0, nil //nolint:nilerr // as above
 	}
@@ -105,7 +106,7 @@ func (o *operation) macvlanMaster(a state.Attachment) (int, error) {
 	return links[at].Index, nil
 }
 
-func (o *operation) removeHolder(ctx context.Context, ns Namespace, a state.Attachment, is func(netns.Interface) bool) error {
+func (o *operation) removeHolder(ctx context.Context, ns kernel.Namespace, a state.Attachment, is func(netns.Interface) bool) error {
 	present, err := ns.Interfaces()
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (o *operation) removeHolder(ctx context.Context, ns Namespace, a state.Atta
 
 // isRecorded tells whether a namespace is, or may be, that of an allocation: what it has may have the MAC that both
 // configure, and the address since it was freed.
-func (o *operation) isRecorded(ctx context.Context, ns Namespace) (bool, error) {
+func (o *operation) isRecorded(ctx context.Context, ns kernel.Namespace) (bool, error) {
 	for record, err := range o.store.List(ctx) {
 		if err != nil {
 			return false, err
@@ -135,29 +136,8 @@ func (o *operation) isRecorded(ctx context.Context, ns Namespace) (bool, error) 
 	return false, ctx.Err()
 }
 
-// isRenamed tells whether an interface is the attachment's under another name than the recorded one: it has its master outside
-// of the namespace, and the recorded MAC or, of a kind that has its master's MAC, a recorded address. The pair of a veth is
-// known by its end on the host.
-func (s recordedStatus) isRenamed(recorded string, i netns.Interface) bool {
-	if i.Name == recorded || !i.LinkOutside {
-		return false
-	}
-	hasAddress := s.hasAddressOf(i)
-	switch i.Kind {
-	case "macvlan":
-		return hasAddress || s.MAC != "" && strings.EqualFold(s.MAC, i.MAC)
-	case "ipvlan", "vlan":
-		return hasAddress
-	}
-	return false
-}
-
-func (s recordedStatus) hasAddressOf(i netns.Interface) bool {
-	return slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return slices.Contains(s.Addresses, p) })
-}
-
 // hasMaster tells whether the interface of an attachment is made on a master, and has no end on the host.
 func hasMaster(a state.Attachment) bool {
-	list, err := recordedList(a)
-	return err == nil && len(list.Plugins) > 0 && slices.Contains(innerMasterPlugins, list.Plugins[0].Network.Type)
+	list, err := onrecord.List(a)
+	return err == nil && len(list.Plugins) > 0 && slices.Contains(onrecord.InnerMasterPlugins, list.Plugins[0].Network.Type)
 }

@@ -4,42 +4,11 @@
 package hook
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
-	"github.com/allocnet/allocnet/state"
 )
-
-// TestIsRenamed: what a task has renamed is known by its MAC or its address; what a task has made is not the attachment's.
-func TestIsRenamed(t *testing.T) {
-	a := state.Attachment{Interface: "eth0", Status: []byte(`{"mac": "02:00:00:00:00:01", "addresses": ["192.0.2.9/24"]}`)}
-	seen, err := readStatus(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, other := []netip.Prefix{netip.MustParsePrefix("192.0.2.9/24")}, []netip.Prefix{netip.MustParsePrefix("192.0.2.8/24")}
-	for name, test := range map[string]struct {
-		i    netns.Interface
-		want bool
-	}{
-		"its MAC":                {netns.Interface{Name: "lan0", Kind: "macvlan", LinkOutside: true, MAC: "02:00:00:00:00:01"}, true},
-		"its address":            {netns.Interface{Name: "lan0", Kind: "macvlan", LinkOutside: true, MAC: "02:00:00:00:00:02", Addresses: own}, true},
-		"neither":                {netns.Interface{Name: "lan0", Kind: "macvlan", LinkOutside: true, MAC: "02:00:00:00:00:02", Addresses: other}, false},
-		"its name":               {netns.Interface{Name: "eth0", Kind: "macvlan", LinkOutside: true, MAC: "02:00:00:00:00:01"}, false},
-		"of the task":            {netns.Interface{Name: "lan0", Kind: "macvlan", MAC: "02:00:00:00:00:01", Addresses: own}, false},
-		"a dummy":                {netns.Interface{Name: "lan0", Kind: "dummy", MAC: "02:00:00:00:00:01", Addresses: own}, false},
-		"ipvlan by its address":  {netns.Interface{Name: "lan0", Kind: "ipvlan", LinkOutside: true, Addresses: own}, true},
-		"ipvlan by the MAC only": {netns.Interface{Name: "lan0", Kind: "ipvlan", LinkOutside: true, MAC: "02:00:00:00:00:01"}, false},
-		"vlan by its address":    {netns.Interface{Name: "lan0", Kind: "vlan", LinkOutside: true, Addresses: own}, true},
-		"a pair":                 {netns.Interface{Name: "lan0", Kind: "veth", LinkOutside: true, MAC: "02:00:00:00:00:01", Addresses: own}, false},
-	} {
-		if got := seen.isRenamed(a.Interface, test.i); got != test.want {
-			t.Errorf("%s: %t, want %t", name, got, test.want)
-		}
-	}
-}
 
 // TestRenamedIsRemoved: DEL of a network with a master removes what has its MAC under another name, before it gives the address back.
 func TestRenamedIsRemoved(t *testing.T) {
@@ -51,13 +20,13 @@ func TestRenamedIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	ns := m.namespaces.at[a.Netns]
-	at := indexOf(ns.interfaces, "lan0")
+	at := netns.Index(ns.interfaces, "lan0")
 	ns.interfaces[at].Name, ns.interfaces[at].Kind, ns.interfaces[at].LinkOutside = "other0", "macvlan", true
 	renamed := ns.interfaces[at]
 	if err := m.Teardown(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if at := indexOf(ns.interfaces, "other0"); at >= 0 {
+	if at := netns.Index(ns.interfaces, "other0"); at >= 0 {
 		t.Errorf("%+v is left", renamed)
 	}
 }
@@ -82,7 +51,7 @@ func newMovedAway(t *testing.T) *movedAway {
 	}
 	m.own, m.inner = m.namespaces.at[a.Netns], m.namespaces.make()
 	m.inner.kept = true
-	m.moved = m.own.interfaces[indexOf(m.own.interfaces, "lan0")]
+	m.moved = m.own.interfaces[netns.Index(m.own.interfaces, "lan0")]
 	m.moved.Kind, m.moved.LinkOutside, m.moved.Link = "macvlan", true, 7
 	m.namespaces.removeInterface(a.Netns, "lan0")
 	m.add(m.inner, "inner0", func(*netns.Interface) {})
@@ -120,7 +89,7 @@ func TestMovedAwayIsRemoved(t *testing.T) {
 			if err := m.Teardown(t.Context(), "a"); err != nil {
 				t.Fatal(err)
 			}
-			if len(m.inner.interfaces) != 5 || indexOf(m.inner.interfaces, "inner0") >= 0 || m.namespaces.handles != 0 {
+			if len(m.inner.interfaces) != 5 || netns.Index(m.inner.interfaces, "inner0") >= 0 || m.namespaces.handles != 0 {
 				t.Errorf("left %+v, want the five others; %d namespaces are open", m.inner.interfaces, m.namespaces.handles)
 			}
 		})
@@ -141,7 +110,7 @@ func TestNeighbourIsNotMovedAway(t *testing.T) {
 	if err := m.Teardown(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if indexOf(neighbour.interfaces, "same0") < 0 || indexOf(m.inner.interfaces, "inner0") >= 0 {
+	if netns.Index(neighbour.interfaces, "same0") < 0 || netns.Index(m.inner.interfaces, "inner0") >= 0 {
 		t.Errorf("the neighbour has %+v, want same0, and the inner namespace %+v, want nothing", neighbour.interfaces, m.inner.interfaces)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -22,9 +24,9 @@ const repairVersion = "1.0.0"
 
 // plugins repairs what the network's plugins have made. Of plugins that are unknown only their
 // CHECK tells whether something is missing; last is whether what it last said counts.
-func (p *repairing) plugins(ctx context.Context, ns Namespace, last bool) {
+func (p *repairing) plugins(ctx context.Context, ns kernel.Namespace, last bool) {
 	a := *p.attachment()
-	list, err := recordedList(a)
+	list, err := onrecord.List(a)
 	if err != nil {
 		p.Err = err
 		return
@@ -85,7 +87,7 @@ func (e *Engine) isKnown(a state.Attachment, list *libcni.NetworkConfigList) boo
 
 // unknown compares the interface, which anyone can. What plugins that are unknown say is known
 // from before, or they are to be asked.
-func (p *repairing) unknown(ns Namespace, last bool) {
+func (p *repairing) unknown(ns kernel.Namespace, last bool) {
 	present, err := ns.Interfaces()
 	if err == nil {
 		err = compareInside(*p.attachment(), present)
@@ -135,12 +137,12 @@ func (p *repairing) judge(err error) {
 }
 
 // around repairs what allocnet has made itself around the plugins of an attachment.
-func (p *repairing) around(ctx context.Context, ns Namespace) error {
+func (p *repairing) around(ctx context.Context, ns kernel.Namespace) error {
 	return errors.Join(p.bridgeMTU(ctx), p.acceptRA(ns), p.gateways(ns), p.sourceRoutes(ns))
 }
 
 // acceptRA repairs what the interface does with IPv6 router advertisements, not what they gave it.
-func (p *repairing) acceptRA(ns Namespace) error {
+func (p *repairing) acceptRA(ns kernel.Namespace) error {
 	a := *p.attachment()
 	if a.AcceptRA == nil {
 		return nil
@@ -176,9 +178,9 @@ func (p *repairing) bridgeMTU(ctx context.Context) error {
 }
 
 // gateways repairs the default routes that the attachment had when its batch was complete.
-func (p *repairing) gateways(ns Namespace) error {
+func (p *repairing) gateways(ns kernel.Namespace) error {
 	a := p.attachment()
-	recorded, err := readStatus(*a)
+	recorded, err := onrecord.ReadStatus(*a)
 	if err != nil {
 		return err
 	}
@@ -197,7 +199,7 @@ func (p *repairing) gateways(ns Namespace) error {
 }
 
 // sourceRoutes repairs the routing table of the attachment.
-func (p *repairing) sourceRoutes(ns Namespace) error {
+func (p *repairing) sourceRoutes(ns kernel.Namespace) error {
 	routes := p.attachment().SourceRoutes
 	if routes == nil {
 		return nil

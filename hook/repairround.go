@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -239,12 +241,12 @@ func (r *repairRound) inspect(ctx context.Context, o *operation) {
 }
 
 // inspectIn does so in the namespace.
-func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns Namespace) error {
+func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns kernel.Namespace) error {
 	if err := r.repairLoopback(o, ns); err != nil {
 		return err
 	}
 	for i, a := range o.record.Attachments {
-		if !isComplete(a) {
+		if !onrecord.IsComplete(a) {
 			r.drifts = append(r.drifts, Drift{Allocation: o.record.Allocation.ID, Network: a.Network, Interface: a.Interface, Skipped: fmt.Sprintf("its phase is %q", a.Phase)})
 			continue
 		}
@@ -254,7 +256,7 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns Namespace)
 }
 
 // inspectAttachment repairs one but for its rules, and plugins that are still to be asked.
-func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at int, ns Namespace) {
+func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at int, ns kernel.Namespace) {
 	p := &repairing{operation: o, at: at, started: time.Now(), reattaches: r.request.Mode == RepairReattach}
 	p.DryRun = r.request.Mode == RepairReport
 	r.repairs = append(r.repairs, p)
@@ -264,7 +266,7 @@ func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at in
 	}
 }
 
-func (r *repairRound) repairLoopback(o *operation, ns Namespace) error {
+func (r *repairRound) repairLoopback(o *operation, ns kernel.Namespace) error {
 	present, err := ns.Interfaces()
 	if err != nil || o.checkLoopback(present) == nil {
 		return err

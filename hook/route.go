@@ -16,6 +16,8 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -53,7 +55,7 @@ func requestsDefaultRoute(e selection.Element, v6 bool) bool {
 // which requests it, else the one from before, else that of the first attachment that
 // has one. The kernel would prefer the newest for IPv4 and spread IPv6 over all. It
 // returns the default routes then.
-func (o *operation) setDefaultRoutes(ns Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
+func (o *operation) setDefaultRoutes(ns kernel.Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
 	for _, added := range p.added {
 		if added.element.DefaultRoute == nil {
 			continue
@@ -82,7 +84,7 @@ func (o *operation) setDefaultRoutes(ns Namespace, p *plan, before []netns.Route
 
 // reconcileDefaultRoutes leaves one default route where several attachments set one and
 // none requests it. It tells whether it changed any.
-func (o *operation) reconcileDefaultRoutes(ns Namespace, routes, before []netns.Route) (changed bool, err error) {
+func (o *operation) reconcileDefaultRoutes(ns kernel.Namespace, routes, before []netns.Route) (changed bool, err error) {
 	for _, v6 := range []bool{false, true} {
 		now := ofFamily(routes, v6)
 		wanted, ok := o.firstOf(now)
@@ -124,7 +126,7 @@ func (o *operation) firstOf(routes []netns.Route) (first netns.Route, ok bool) {
 }
 
 // setDefaultRoute makes a route the only default one of its family.
-func (o *operation) setDefaultRoute(ns Namespace, r netns.Route) error {
+func (o *operation) setDefaultRoute(ns kernel.Namespace, r netns.Route) error {
 	present, err := ns.DefaultRoutes()
 	if err == nil {
 		o.recordPreviousRoutes(r, present)
@@ -168,12 +170,12 @@ func requestedGateways(e selection.Element, a state.Attachment) ([]netip.Addr, e
 	if len(gateways) > 0 {
 		return gateways, nil
 	}
-	result, err := parseResult(a.Result)
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return nil, err
 	}
 	for _, v6 := range []bool{false, true} {
-		if gateway, ok := gatewayOf(result, v6); ok {
+		if gateway, ok := onrecord.Gateway(result, v6); ok {
 			gateways = append(gateways, gateway)
 		}
 	}
@@ -195,7 +197,7 @@ func (o *operation) recordDefaultRoute(moved netns.Route) error {
 		if err != nil {
 			return err
 		}
-		result, err := parseResult(a.Result)
+		result, err := onrecord.ParseResult(a.Result)
 		if err != nil {
 			return err
 		}
@@ -281,7 +283,7 @@ func (o *operation) restorePreviousRoutes(previous []netns.Route) error {
 
 // restoreIn restores a previous route whose interface is up, for each family that has no
 // default route. Interfaces that are being removed get none.
-func (o *operation) restoreIn(ns Namespace, previous []netns.Route) error {
+func (o *operation) restoreIn(ns kernel.Namespace, previous []netns.Route) error {
 	routes, err := ns.DefaultRoutes()
 	if err != nil {
 		return err
@@ -311,7 +313,7 @@ func (o *operation) isRemoved(iface string) bool {
 
 // restoreFirst restores the first of the routes of a family that the kernel accepts: a
 // gateway may have become unreachable.
-func (o *operation) restoreFirst(ns Namespace, candidates []netns.Route) error {
+func (o *operation) restoreFirst(ns kernel.Namespace, candidates []netns.Route) error {
 	var failed error
 	for i, r := range candidates {
 		err := ns.SetDefaultRoute(r.Gateway, r.Interface)
@@ -343,11 +345,11 @@ func (o *operation) updateGateways(a *state.Attachment, routes []netns.Route) er
 	if a.Status == nil {
 		return nil
 	}
-	seen, err := readStatus(*a)
+	seen, err := onrecord.ReadStatus(*a)
 	if err != nil {
 		return err
 	}
-	gateways := gatewaysBy(a.Interface, routes)
+	gateways := onrecord.GatewaysBy(a.Interface, routes)
 	if slices.Equal(seen.Gateways, gateways) {
 		return nil
 	}
@@ -359,7 +361,7 @@ func (o *operation) updateGateways(a *state.Attachment, routes []netns.Route) er
 }
 
 func (o *operation) replaceResult(a *state.Attachment, result *types100.Result, cniVersion string) error {
-	encoded, err := encodeResult(result, cniVersion)
+	encoded, err := onrecord.EncodeResult(result, cniVersion)
 	if err != nil {
 		return err
 	}

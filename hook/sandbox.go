@@ -11,6 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/invoke"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -51,7 +52,7 @@ func (e *Engine) allocation(r Request, mode state.Mode, digest string) (state.Al
 }
 
 // sandbox opens the namespace of a new allocation, or makes it.
-func (o *operation) sandbox(a state.Allocation) (Namespace, error) {
+func (o *operation) sandbox(a state.Allocation) (kernel.Namespace, error) {
 	if a.NetnsOwned {
 		return o.makeNamespace(a)
 	}
@@ -67,7 +68,7 @@ func (o *operation) sandbox(a state.Allocation) (Namespace, error) {
 // makeNamespace makes a namespace, records its identity, and only then pins it: a
 // killed process leaves no unrecorded one, and a namespace with another identity at that
 // path is another program's.
-func (o *operation) makeNamespace(a state.Allocation) (Namespace, error) {
+func (o *operation) makeNamespace(a state.Allocation) (kernel.Namespace, error) {
 	other, err := o.config.Namespaces.Open(a.Netns)
 	if err == nil {
 		_ = other.Close() // only its existence matters
@@ -86,7 +87,7 @@ func (o *operation) makeNamespace(a state.Allocation) (Namespace, error) {
 }
 
 // pin records the new namespace of an allocation, and pins it.
-func (o *operation) pin(ns Namespace, a state.Allocation) error {
+func (o *operation) pin(ns kernel.Namespace, a state.Allocation) error {
 	if err := o.lock.Begin(a, nil); err != nil {
 		return err
 	}

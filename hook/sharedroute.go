@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 )
 
 // destination is what the kernel tells a route by.
@@ -24,7 +25,7 @@ type destination struct {
 func destinations(list *libcni.NetworkConfigList) []destination {
 	var all []destination
 	for _, p := range list.Plugins {
-		conf, err := decodePlugin(p)
+		conf, err := onrecord.DecodePlugin(p)
 		if err != nil {
 			continue // the plugin reports it
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -22,7 +24,7 @@ const firstTable = 20000
 
 // assignTables gives each attachment with source routing a table that the namespace and
 // the record do not have.
-func (p *plan) assignTables(ns Namespace) error {
+func (p *plan) assignTables(ns kernel.Namespace) error {
 	if !slices.ContainsFunc(p.added, func(a planned) bool { return a.sourceRouting }) {
 		return nil
 	}
@@ -51,7 +53,7 @@ func (p *plan) assignTables(ns Namespace) error {
 
 // addSourceRoutes gives attachments their tables and rules: with those, replies to an
 // address leave by its interface. They are on record before they are made.
-func (o *operation) addSourceRoutes(ns Namespace, p *plan) error {
+func (o *operation) addSourceRoutes(ns kernel.Namespace, p *plan) error {
 	for _, added := range p.added {
 		a := added.attachment
 		if a.SourceRoutes == nil {
@@ -74,8 +76,8 @@ func (o *operation) addSourceRoutes(ns Namespace, p *plan) error {
 
 // sourceRoutes returns the table of an attachment: the routes of the main table through
 // its interface, and a default route for each family of its addresses.
-func sourceRoutes(ns Namespace, a state.Attachment) (*netns.SourceRoutes, error) {
-	result, err := parseResult(a.Result)
+func sourceRoutes(ns kernel.Namespace, a state.Attachment) (*netns.SourceRoutes, error) {
+	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func sourceRoutes(ns Namespace, a state.Attachment) (*netns.SourceRoutes, error)
 		return nil, err
 	}
 	s := &netns.SourceRoutes{Table: a.SourceRoutes.Table, Interface: a.Interface}
-	for _, address := range interfaceAddresses(result, a.Interface) {
+	for _, address := range onrecord.InterfaceAddresses(result, a.Interface) {
 		s.Addresses = append(s.Addresses, address.Addr())
 	}
 	if len(s.Addresses) == 0 {
@@ -103,7 +105,7 @@ func sourceRoutes(ns Namespace, a state.Attachment) (*netns.SourceRoutes, error)
 		if i < 0 {
 			continue
 		}
-		gateway, ok := gatewayOf(result, v6)
+		gateway, ok := onrecord.Gateway(result, v6)
 		if !ok {
 			gateway = gateways[v6]
 		}
@@ -140,7 +142,7 @@ func (o *operation) removeSourceRoutes(a state.Attachment, path string) {
 }
 
 // checkSourceRoutes looks for the rules and routes of an attachment.
-func checkSourceRoutes(ns Namespace, a state.Attachment) error {
+func checkSourceRoutes(ns kernel.Namespace, a state.Attachment) error {
 	if a.SourceRoutes == nil {
 		return nil
 	}

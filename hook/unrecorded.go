@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -47,7 +48,7 @@ func (o *operation) refuseUnrecorded() error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(lost.record.Attachments, func(a state.Attachment) bool { return shows(a, interfaces) }) {
+	if slices.ContainsFunc(lost.record.Attachments, func(a state.Attachment) bool { return onrecord.Shows(a, interfaces) }) {
 		return &UnrecordedError{o.record.Allocation.ID, lost.record.Allocation.Netns}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -177,7 +178,7 @@ func (o *operation) verifyComplete(v Verification, set []state.Attachment) error
 	var errs []error
 	for _, a := range set {
 		switch {
-		case isComplete(a):
+		case onrecord.IsComplete(a):
 		case len(o.record.Damaged) > 0:
 			o.unknown(v, o.record.Damaged[0].Err)
 		default:

@@ -42,6 +42,11 @@ type Interface struct {
 	Received, Sent uint64
 }
 
+// Index returns where an interface is in a list; -1 if it has none of the name.
+func Index(list []Interface, name string) int {
+	return slices.IndexFunc(list, func(i Interface) bool { return i.Name == name })
+}
+
 // IsNamed tells whether the interface has a name, as its own or as an alternative one: a configuration may have either.
 func (i Interface) IsNamed(name string) bool {
 	return i.Name == name || slices.Contains(i.AlternativeNames, name)

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package onrecord
 
 import (
 	"net/netip"
@@ -12,9 +12,9 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// TestObserve: of the addresses that an interface has, those of the result have to
+// TestInspect: of the addresses that an interface has, those of the result have to
 // stay. What it gave itself is not among them, nor what is on no interface.
-func TestObserve(t *testing.T) {
+func TestInspect(t *testing.T) {
 	addresses := func(texts ...string) (list []netip.Prefix) {
 		for _, text := range texts {
 			list = append(list, netip.MustParsePrefix(text))

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package kernel
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 func TestRootHostIsNoNamespace(t *testing.T) {
 	roottest.Require(t)
 	for _, path := range []string{"/proc/self/ns/net", "/proc/thread-self/ns/net"} {
-		_, err := (&kernelNamespaces{}).Open(path)
+		_, err := NewNamespaces().Open(path)
 		if !errors.Is(err, netns.ErrMissing) || errdefs.Of(err) != errdefs.Refused {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package onrecord
 
 import (
 	"encoding/json"
@@ -9,10 +9,10 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// marker is the top-level key "allocnet" of an attachment's conflist. libcni ignores
+// Marker is the top-level key "allocnet" of an attachment's conflist. libcni ignores
 // it and keeps it in its cache, where it distinguishes our attachments from those of
 // other runtimes when the records are lost.
-type marker struct {
+type Marker struct {
 	Attachment *markedAttachment `json:"attachment"`
 	// Allocation is the attachment's, without the identity of its namespace.
 	Allocation *state.Allocation `json:"allocation"`
@@ -26,21 +26,21 @@ type markedAttachment struct {
 	DependsOn []string    `json:"dependsOn,omitempty"`
 }
 
-// newMarker returns the marker of an attachment.
-func newMarker(allocation state.Allocation, a state.Attachment) (json.RawMessage, error) {
-	return json.Marshal(marker{&markedAttachment{
+// NewMarker returns the marker of an attachment.
+func NewMarker(allocation state.Allocation, a state.Attachment) (json.RawMessage, error) {
+	return json.Marshal(Marker{&markedAttachment{
 		Index: a.Index, Primary: a.Primary, Batch: a.Batch, Task: a.Task, DependsOn: a.DependsOn,
 	}, &allocation})
 }
 
-// readMarker returns the marker of a conflist. Both fields are nil in that of another
+// ReadMarker returns the marker of a conflist. Both fields are nil in that of another
 // runtime.
-func readMarker(conflist []byte) marker {
+func ReadMarker(conflist []byte) Marker {
 	var conf struct {
-		Marker marker `json:"allocnet"`
+		Marker Marker `json:"allocnet"`
 	}
 	if json.Unmarshal(conflist, &conf) != nil || conf.Marker.Attachment == nil || !conf.Marker.Attachment.Batch.Valid() {
-		return marker{}
+		return Marker{}
 	}
 	return conf.Marker
 }

@@ -1,0 +1,114 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/listener"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// Host is the host's own network namespace.
+type Host interface {
+	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
+	LinkMTU(name string) (mtu int, ok bool, err error)
+	// LinkMAC returns the MAC of a link; ok is false when there is none of that name.
+	LinkMAC(name string) (mac string, ok bool, err error)
+	// FindLink returns the name that a link of a kind and with a MAC has now, as netns.FindLink; empty if there is none.
+	FindLink(name, kind, mac string) (string, error)
+	// FindBridge returns a bridge; ok is false when there is none of that name.
+	FindBridge(name string) (b netns.Bridge, ok bool, err error)
+	// PinMTU sets the MTU of a bridge so that it does not follow its ports.
+	PinMTU(bridge string, mtu int) error
+	// KeepBridge has a bridge keep its MAC and MTU when it gets a port with an MTU, and returns its accept_ra; empty if it has none.
+	KeepBridge(name string, portMTU int) (acceptRA string, err error)
+	// RestoreBridge sets accept_ra of a bridge that a plugin has set to 0.
+	RestoreBridge(name, acceptRA string) error
+	// IsIPv6Off tells whether IPv6 is switched off on a link, or on netns.NewInterfaces. One that is missing has none.
+	IsIPv6Off(link string) (bool, error)
+	// IPTables is which program iptables is now: "nft", "legacy", or empty if that is unknown or there is none.
+	IPTables() string
+	// FiltersBridges tells whether bridged IPv4 traffic passes iptables.
+	FiltersBridges() bool
+	// FilterBridges has bridged traffic pass iptables.
+	FilterBridges(log hclog.Logger)
+	// Interfaces returns its interfaces with their addresses.
+	Interfaces() ([]netns.Interface, error)
+	// Holder returns the first of the addresses that one of its links has, and that link; empty if none has one.
+	Holder(addresses []netip.Addr) (held netip.Addr, link string, err error)
+	// GatewayMACs returns its gateways, and those given, by the MACs that it knows of them.
+	GatewayMACs(gateways []netip.Addr) (map[string]netip.Addr, error)
+	// Listeners returns the sockets that receive what arrives at ports of the host.
+	Listeners() ([]listener.Listener, error)
+}
+
+// NewHost returns the network namespace of this process.
+func NewHost() Host { return ownHost{} }
+
+type ownHost struct{}
+
+func (ownHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
+func (ownHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
+func (ownHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
+func (ownHost) IsIPv6Off(link string) (bool, error)                { return netns.IsIPv6Off(link) }
+func (ownHost) IPTables() string                                   { return string(inprocess.CurrentIPTables()) }
+func (ownHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
+func (ownHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }
+func (ownHost) FiltersBridges() bool                               { return filtersBridges("/proc/sys/net/bridge") }
+func (ownHost) Listeners() ([]listener.Listener, error)            { return listener.All() }
+func (ownHost) Interfaces() ([]netns.Interface, error)             { return netns.OwnInterfaces() }
+
+func (ownHost) FindLink(name, kind, mac string) (string, error) {
+	return netns.FindLink(name, kind, mac)
+}
+
+func (ownHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
+	return netns.OwnHolder(addresses)
+}
+
+func (ownHost) GatewayMACs(gateways []netip.Addr) (map[string]netip.Addr, error) {
+	return netns.GatewayMACs(gateways)
+}
+
+func (ownHost) KeepBridge(name string, portMTU int) (string, error) {
+	return netns.KeepBridge(name, portMTU)
+}
+
+func (ownHost) RestoreBridge(name, acceptRA string) error {
+	return netns.RestoreBridge(name, acceptRA)
+}
+
+// bridgeSysctls are off after boot, and absent without the br_netfilter module.
+var bridgeSysctls = []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"}
+
+// filterBridges turns the sysctls on. A failure is a warning: allocations on the
+// host's network work without.
+func filterBridges(log hclog.Logger, dir string) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		if out, err := exec.Command("modprobe", "br_netfilter").CombinedOutput(); err != nil {
+			log.Debug("load br_netfilter", "error", err, "output", string(out))
+		}
+	}
+	for _, name := range bridgeSysctls {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("1"), 0); err != nil {
+			log.Warn("bridged traffic may pass iptables by; run: modprobe br_netfilter && sysctl -w net.bridge."+name+"=1", "error", err)
+		}
+	}
+}
+
+// filtersBridges tells whether the sysctl of IPv4 is on.
+func filtersBridges(dir string) bool {
+	value, err := os.ReadFile(filepath.Join(dir, bridgeSysctls[0]))
+	return err == nil && strings.TrimSpace(string(value)) == "1"
+}

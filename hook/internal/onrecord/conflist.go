@@ -1,0 +1,106 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package onrecord
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	types "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/state"
+)
+
+// List returns the conflist of an attachment's record.
+func List(a state.Attachment) (*libcni.NetworkConfigList, error) {
+	list, err := cniconf.ParseList(a.ConfList)
+	if err != nil {
+		return nil, fmt.Errorf("recorded conflist: %w", err)
+	}
+	return list, nil
+}
+
+// HostEnd returns the end on the host of an attachment's veth pair, which plugins that make one report
+// before the end inside; nil if they report none.
+func HostEnd(a state.Attachment) (*types.Interface, error) {
+	result, err := ParseResult(a.Result)
+	if err != nil {
+		return nil, err
+	}
+	list, err := List(a)
+	if err != nil {
+		return nil, err
+	}
+	inside := slices.IndexFunc(result.Interfaces, func(i *types.Interface) bool { return i.Sandbox != "" && i.Name == a.Interface })
+	if inside < 1 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	end := result.Interfaces[inside-1]
+	shared := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		conf, err := DecodePlugin(p)
+		return err != nil || conf.Link() == end.Name
+	})
+	if end.Sandbox != "" || end.Mac == "" || shared {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return end, nil
+}
+
+// InnerMasterPlugins know linkInContainer. Others ignore the key, and what they make on the host
+// is right.
+var InnerMasterPlugins = []string{"ipvlan", "macvlan", "vlan"}
+
+// Link is the host's link that the plugin builds on.
+func (c Plugin) Link() string {
+	if c.Type == "bridge" {
+		return cmp.Or(c.Bridge, "cni0")
+	}
+	return c.Master
+}
+
+// Plugin has the keys of a plugin's configuration that decide about order and MTU.
+type Plugin struct {
+	Type             string `json:"type"`
+	IsDefaultGateway bool   `json:"isDefaultGateway"`
+	Bridge           string `json:"bridge"`
+	HairpinMode      bool   `json:"hairpinMode"`
+	MTU              *int   `json:"mtu"`
+	Master           string `json:"master"`
+	LinkInContainer  bool   `json:"linkInContainer"`
+	IPAM             struct {
+		Type   string `json:"type"`
+		Routes []struct {
+			Dst      string `json:"dst"`
+			Table    int    `json:"table"`
+			Priority int    `json:"priority"`
+		} `json:"routes"`
+	} `json:"ipam"`
+}
+
+// DecodePlugin reads the configuration of a plugin.
+func DecodePlugin(p *libcni.PluginConfig) (Plugin, error) {
+	var conf Plugin
+	err := json.Unmarshal(p.Bytes, &conf)
+	return conf, err
+}
+
+// Bridges returns the bridges of a network, with the MTU of its ports.
+func Bridges(list *libcni.NetworkConfigList) map[string]int {
+	bridges := map[string]int{}
+	for _, p := range list.Plugins {
+		conf, err := DecodePlugin(p)
+		if err != nil || conf.Type != "bridge" { // the plugin will say what is wrong
+			continue
+		}
+		bridges[conf.Link()] = 0
+		if conf.MTU != nil {
+			bridges[conf.Link()] = *conf.MTU
+		}
+	}
+	return bridges
+}

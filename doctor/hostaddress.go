@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -21,7 +20,7 @@ func subnetsOfHost(r *Report, networks []network, links func() ([]netns.Interfac
 		return
 	}
 	for _, n := range networks {
-		for _, conflict := range hook.SubnetConflicts(n.Network, own) {
+		for _, conflict := range n.SubnetConflicts(own) {
 			fix := "choose another subnet in " + n.Path
 			if conflict.Exists {
 				fix += ", and remove the address: ip address del " + conflict.Address.String() + " dev " + conflict.Bridge

@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -136,11 +137,11 @@ func (e *Engine) keepAdvertised(list *libcni.NetworkConfigList) error {
 
 // commitAdded makes what the chains of attachments have left. Their results, which DEL needs
 // to remove it, are in libcni's cache by now.
-func (o *operation) commitAdded(ctx context.Context, p *plan, chains []*chain) error {
+func (o *operation) commitAdded(ctx context.Context, p *plan.Plan, chains []*chain) error {
 	errs := o.commit(ctx, o.hold, o.log, chains...)
 	for i, err := range errs {
 		if err != nil {
-			a := p.added[i].attachment
+			a := p.Added[i].Attachment
 			errs[i] = o.failure("attach", *a, a.Attempts, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -81,7 +82,7 @@ func TestListOfAllocations(t *testing.T) {
 // TestStatusThatCannotBeRead fails by the allocation that has it.
 func TestStatusThatCannotBeRead(t *testing.T) {
 	m := newMemory(t, nil)
-	record(t, m.Engine, "a", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, Status: []byte(`{"addresses": 1}`)})
+	record(t, m.Engine, "a", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Attached, Status: []byte(`{"addresses": 1}`)})
 	if _, err := m.Status(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "eth0") {
 		t.Errorf("Status: %v", err)
 	}

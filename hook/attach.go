@@ -10,13 +10,14 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
 // attachAll records the attachments of a plan, runs ADD for all, and records what they
 // have then.
-func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan) error {
+func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan.Plan) error {
 	ctx, stop := phase(ctx, attachShare, "attaching")
 	defer stop()
 	if err := o.checkUnused(ns, p); err != nil {
@@ -26,8 +27,8 @@ func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan)
 	if err != nil {
 		return err
 	}
-	p.assignPreviousRoutes(before)
-	if err := p.assignTables(ns); err != nil {
+	p.AssignPreviousRoutes(before)
+	if err := p.AssignTables(ns.UsedTables); err != nil {
 		return err
 	}
 	if err := o.writeIntent(ctx, p); err != nil {
@@ -67,12 +68,16 @@ func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan)
 }
 
 // checkUnused refuses attachments whose interface or cache file another one has.
-func (o *operation) checkUnused(ns kernel.Namespace, p *plan) error {
-	if err := p.checkInterfaces(o.record.Allocation.Netns, ns); err != nil {
+func (o *operation) checkUnused(ns kernel.Namespace, p *plan.Plan) error {
+	present, err := ns.Interfaces()
+	if err != nil {
 		return err
 	}
-	for _, added := range p.added {
-		if err := o.ownCache(*added.attachment); err != nil {
+	if err := p.CheckInterfaces(o.record.Allocation.Netns, present); err != nil {
+		return err
+	}
+	for _, added := range p.Added {
+		if err := o.ownCache(*added.Attachment); err != nil {
 			return err
 		}
 	}
@@ -80,20 +85,20 @@ func (o *operation) checkUnused(ns kernel.Namespace, p *plan) error {
 }
 
 // writeIntent records the attachments if their ports are free.
-func (o *operation) writeIntent(ctx context.Context, p *plan) error {
+func (o *operation) writeIntent(ctx context.Context, p *plan.Plan) error {
 	release, err := o.claimPorts(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer release()
-	p.addTo(&o.record) // before any is written: a rollback removes them all
-	return o.recordPlan(o.record.Allocation, p.attachments())
+	p.AddTo(&o.record) // before any is written: a rollback removes them all
+	return o.recordPlan(o.record.Allocation, p.Attachments())
 }
 
 // addAll runs ADD for the attachments of a plan. The first failure ends pauses, and
 // keeps other calls from starting. Running calls continue to their end, because a
 // killed plugin leaves more to remove. The result has the chain of each attachment.
-func (o *operation) addAll(ctx context.Context, ns kernel.Namespace, p *plan) ([]*chain, error) {
+func (o *operation) addAll(ctx context.Context, ns kernel.Namespace, p *plan.Plan) ([]*chain, error) {
 	abort, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var failed sync.Once
@@ -110,10 +115,10 @@ func (o *operation) addAll(ctx context.Context, ns kernel.Namespace, p *plan) ([
 			fail(err)
 		}
 	})
-	attachments, chains := p.attachments(), make([]*chain, len(p.added))
+	attachments, chains := p.Attachments(), make([]*chain, len(p.Added))
 	// With abort: add must see the end that ends the waiting.
 	inOrder(abort, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
-		a := p.added[i].attachment
+		a := p.Added[i].Attachment
 		attach := func() (err error) {
 			if chains[i], err = o.add(ctx, abort, a); err != nil {
 				return err
@@ -131,7 +136,7 @@ func (o *operation) addAll(ctx context.Context, ns kernel.Namespace, p *plan) ([
 // finish records what the namespace shows after all attachments succeeded. This need
 // not outlast a power cut: the namespace is gone after one, and what is to be removed
 // is on record already.
-func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan) error {
+func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan.Plan) error {
 	if err := o.requirePath(); err != nil {
 		return err
 	}
@@ -139,24 +144,24 @@ func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan) e
 	if err != nil {
 		return err
 	}
-	for i := range p.existing {
+	for i := range p.Existing {
 		if err := o.updateGateways(&o.record.Attachments[i], routes); err != nil {
 			return err
 		}
 	}
-	for _, added := range p.added {
-		a := added.attachment
+	for _, added := range p.Added {
+		a := added.Attachment
 		if err := onrecord.RequirePresent(*a, interfaces); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
 		a.Phase, a.Updated = state.Attached, time.Now().UTC()
 		noteDevice(a, interfaces)
-		if a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, added.mappings); err != nil {
+		if a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, added.Mappings); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
 	}
 	if err := o.writeResolvConf(nil); err != nil {
 		return err
 	}
-	return o.lock.Write(p.attachments()...)
+	return o.lock.Write(p.Attachments()...)
 }

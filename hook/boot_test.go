@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -34,7 +35,7 @@ func recordOf(t *testing.T, e *Engine, a state.Allocation, conflist json.RawMess
 		t.Fatal(err)
 	}
 	defer lock.Unlock()
-	attachment := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: a.ID, Phase: state.Attached, ConfList: conflist}
+	attachment := state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: a.ID, Phase: state.Attached, ConfList: conflist}
 	if err := lock.Begin(a, []state.Attachment{attachment}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestEarlierBoot(t *testing.T) {
 		earlierBoot(t, e, fmt.Sprintf("dead-%03d", i), fakeList(t, "n", script))
 	}
 	earlierBoot(t, e, "x-unknown", json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "unknown"}]}`))
-	record(t, e, "y-alive", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: "y-alive", Phase: state.Attached, ConfList: fakeList(t, "n", script)})
+	record(t, e, "y-alive", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: "y-alive", Phase: state.Attached, ConfList: fakeList(t, "n", script)})
 	if err := e.cleanBoot(t.Context()); err != nil {
 		t.Fatal(err)
 	}

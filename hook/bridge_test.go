@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -109,7 +110,7 @@ func TestUnpinnedMTU(t *testing.T) {
 		want  int
 	}{"in flight": {state.Adding, 4000}, "pending": {state.Pending, 4000}, "attached": {state.Attached, 1450}} {
 		m, host := withBridges(t, map[string]netns.Bridge{"br0": {MTU: 1450, Ports: 1}})
-		record(t, m.Engine, "other", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: test.phase, BridgeMTU: map[string]int{"br0": 4000}})
+		record(t, m.Engine, "other", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: test.phase, BridgeMTU: map[string]int{"br0": 4000}})
 		if _, err := m.Setup(t.Context(), choosingMTU(1400)); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
@@ -113,7 +114,7 @@ func TestCleanupAfterHungDEL(t *testing.T) {
 			return slices.Repeat([]error{cleaned}, len(left))
 		})
 	})
-	record(t, e, "a1", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Attached,
+	record(t, e, "a1", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Attached,
 		ConfList: fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Hang: true}}})})
 	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer stop()

@@ -111,17 +111,8 @@ func cachePaths(dir, allocation string) ([]string, error) {
 }
 
 func (o *operation) cachePath(a state.Attachment) string {
-	return filepath.Join(o.config.CacheDir, "results", cacheName(a))
+	return filepath.Join(o.config.CacheDir, "results", onrecord.CacheName(a))
 }
-
-// cacheName is the name of an attachment's file in libcni's cache.
-func cacheName(a state.Attachment) string {
-	return fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
-}
-
-// maxCacheName is how long such a name can be: a file that is lost is written again under a
-// temporary name, which is longer.
-const maxCacheName = unix.NAME_MAX - len(".") - len(".new")
 
 // restoreCache writes the recorded result to libcni's cache if it is lost there: CHECK
 // and DEL get their prevResult from the cache.
@@ -174,7 +165,7 @@ func (o *operation) ownCache(a state.Attachment) error {
 	if entry.ContainerID == "" || entry.owns(a) { // without an owner: libcni replaces it
 		return nil
 	}
-	return &RequestError{"interface", a.Interface, fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of container ID %s: want another name", path, entry.IfName, entry.ContainerID)}
+	return &RequestError{Field: "interface", Value: a.Interface, Reason: fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of container ID %s: want another name", path, entry.IfName, entry.ContainerID)}
 }
 
 // readOwnCache reads the file of an attachment in libcni's cache. What cannot be parsed has no

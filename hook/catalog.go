@@ -10,6 +10,10 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
+// ownPlugin is the CNI plugin that runs this engine. Attaching a network of it would wait
+// for the lock of the allocation for ever.
+const ownPlugin = "allocnet-cni"
+
 // Catalog returns the networks that can be attached now: Config.Networks, then
 // those of Config.ConfDirs as they are on disk.
 func (e *Engine) Catalog() (*cniconf.Catalog, error) {
@@ -22,4 +26,22 @@ func (e *Engine) Catalog() (*cniconf.Catalog, error) {
 	}
 	catalog.Networks = slices.Concat(e.config.Networks, catalog.Networks)
 	return catalog, nil
+}
+
+// resolve finds networks, all of whose plugins are installed.
+func (e *Engine) resolve(names []string) ([]*cniconf.Network, error) {
+	catalog, err := e.Catalog()
+	if err != nil {
+		return nil, err
+	}
+	networks, err := e.config.Usable(catalog).LookupAll(names)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range networks {
+		if slices.Contains(n.PluginTypes(), ownPlugin) {
+			return nil, &RequestError{Field: "network", Value: n.Name, Reason: "is made by " + ownPlugin + " itself: name one of those that it attaches"}
+		}
+	}
+	return networks, nil
 }

@@ -51,7 +51,7 @@ func TestContainerIDs(t *testing.T) {
 		}
 		var got []string
 		o := &operation{Engine: e}
-		for _, a := range p.attachments() {
+		for _, a := range p.Attachments() {
 			got = append(got, o.runtimeConf(a, "").ContainerID)
 		}
 		if !slices.Equal(got, test.want) {
@@ -62,19 +62,6 @@ func TestContainerIDs(t *testing.T) {
 	_, err := e.plan(Request{ID: strings.Repeat("x", 120), Networks: []selection.Element{web}}, "d")
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "net1") {
 		t.Errorf("an ID that is too long for its attachment: %v", err)
-	}
-}
-
-// TestLongNames: network, container ID and interface are together a file name in libcni's cache.
-func TestLongNames(t *testing.T) {
-	e := &Engine{}
-	for length, want := range map[int]string{116: "", 117: "1 bytes shorter", 200: "84 bytes shorter"} {
-		request := Request{ID: strings.Repeat("x", 128)}
-		_, err := e.newAttachment(request, selection.Element{Name: strings.Repeat("n", length), Interface: "eth0"}, true)
-		var refused *RequestError
-		if want == "" && err != nil || want != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Reason, want)) {
-			t.Errorf("a network of %d bytes: %v, want %q", length, err, want)
-		}
 	}
 }
 

@@ -243,8 +243,8 @@ func damage(t *testing.T, e *Engine, a state.Allocation, allocation bool, list [
 		t.Fatal(err)
 	}
 	defer l.Unlock()
-	first := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: a.ID, Phase: state.Attached, ConfList: list}
-	second := state.Attachment{Network: "n", Interface: "net1", Batch: setupBatch, ContainerID: a.ID, Index: 1, Phase: state.Attached, ConfList: list}
+	first := state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: a.ID, Phase: state.Attached, ConfList: list}
+	second := state.Attachment{Network: "n", Interface: "net1", Batch: onrecord.SetupBatch, ContainerID: a.ID, Index: 1, Phase: state.Attached, ConfList: list}
 	if err := l.Begin(a, []state.Attachment{first, second}); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func mark(t *testing.T, list []byte, a state.Allocation) []byte {
 		t.Fatal(err)
 	}
 	var err error
-	if conf["allocnet"], err = onrecord.NewMarker(a, state.Attachment{Batch: setupBatch}); err != nil {
+	if conf["allocnet"], err = onrecord.NewMarker(a, state.Attachment{Batch: onrecord.SetupBatch}); err != nil {
 		t.Fatal(err)
 	}
 	marked, err := json.Marshal(conf)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -66,8 +67,8 @@ func (e *Engine) detachOne(ctx context.Context, id, iface string) error {
 		return &NotAttachedError{id, iface, attached}
 	}
 	a := o.record.Attachments[at]
-	if a.Batch == setupBatch && o.record.Allocation.Mode == state.ModeSetup && (a.Primary || len(o.batch(setupBatch)) == 1) {
-		return &RequestError{"interface", iface, "it was attached with the allocation: detach the whole allocation"}
+	if a.Batch == onrecord.SetupBatch && o.record.Allocation.Mode == state.ModeSetup && (a.Primary || len(o.batch(onrecord.SetupBatch)) == 1) {
+		return &RequestError{Field: "interface", Value: iface, Reason: "it was attached with the allocation: detach the whole allocation"}
 	}
 	return o.removeAlone(ctx, []state.Attachment{a})
 }

@@ -59,17 +59,3 @@ func (e *Error) Kind() errdefs.Kind {
 	}
 	return errdefs.Failed
 }
-
-// InterfaceExistsError is an interface name that the namespace has already.
-type InterfaceExistsError struct {
-	Netns     string
-	Interface string
-	Network   string
-}
-
-func (e *InterfaceExistsError) Error() string {
-	return fmt.Sprintf("network %q: interface %s exists already in %s: choose another name", e.Network, e.Interface, e.Netns)
-}
-
-// Kind is that of package errdefs.
-func (*InterfaceExistsError) Kind() errdefs.Kind { return errdefs.Conflict }

@@ -154,20 +154,6 @@ func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
 	})
 }
 
-// chooseExecutor records what executes the plugins of an attachment, whose conflist is
-// complete.
-func (e *Engine) chooseExecutor(p *planned) error {
-	list, err := cniconf.ParseList(p.attachment.ConfList)
-	if err != nil {
-		return err
-	}
-	p.attachment.Executor, p.attachment.IPTables = state.Plugins, e.config.Host.IPTables()
-	if e.config.inProcess(list, p.executor) == nil {
-		p.attachment.Executor = state.InProcess
-	}
-	return nil
-}
-
 // chain is one verb for one network, set up to run.
 type chain struct {
 	cni    *libcni.CNIConfig

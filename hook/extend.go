@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
@@ -46,10 +47,10 @@ func (e *Engine) Extend(ctx context.Context, r Request) (*Allocation, error) {
 }
 
 func (e *Engine) attachFurther(ctx context.Context, r Request) (*Allocation, error) {
-	if err := r.validateExtension(); err != nil {
+	if err := r.ValidateExtension(); err != nil {
 		return nil, err
 	}
-	digest, err := r.digest()
+	digest, err := r.Digest()
 	if err != nil {
 		return nil, err
 	}
@@ -88,19 +89,6 @@ func (o *operation) isExtended(digest string, size int) (bool, error) {
 	return slices.Contains(slices.Collect(maps.Values(sizes)), size), nil
 }
 
-func (r Request) validateExtension() error {
-	if r.Primary != nil {
-		return &RequestError{"primary", r.Primary.Name, "the allocation exists: name extra networks only"}
-	}
-	if len(r.Defaults) > 0 {
-		return &RequestError{"defaults", r.Defaults[0].Name, "the allocation exists: name extra networks only"}
-	}
-	if r.DNS != "" {
-		return &RequestError{"dns", r.DNS, "the allocation exists: it is selected when the allocation is set up"}
-	}
-	return r.validate()
-}
-
 // prepare makes sure that the allocation on record is set up in the namespace of the
 // request, or that there is no record.
 func (o *operation) prepare(ctx context.Context, r Request) error {
@@ -122,7 +110,7 @@ func (o *operation) prepare(ctx context.Context, r Request) error {
 	case !alive:
 		return o.tearDownEarlier(ctx)
 	case r.Netns != "" && !same:
-		return &RequestError{"netns", r.Netns, fmt.Sprintf("allocation %s lives in %s", r.ID, o.record.Allocation.Netns)}
+		return &RequestError{Field: "netns", Value: r.Netns, Reason: fmt.Sprintf("allocation %s lives in %s", r.ID, o.record.Allocation.Netns)}
 	}
 	if !o.isSetUp() {
 		return fmt.Errorf("allocation %s: its set-up was interrupted: set it up again, or tear it down", r.ID)
@@ -141,8 +129,12 @@ func (o *operation) extend(ctx context.Context, r Request, digest string) (*Allo
 	if r.Identity == (policy.Identity{}) {
 		r.Identity = o.record.Allocation.Identity
 	}
-	batch := state.Batch{Kind: state.BatchExtend, ID: digest, First: nextIndex(o.record.Attachments)}
-	p, err := o.planExtension(r, batch, ns)
+	batch := state.Batch{Kind: state.BatchExtend, ID: digest, First: plan.NextIndex(o.record.Attachments)}
+	present, err := ns.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Extend(o.record, present, r, batch, o.facts())
 	if err != nil {
 		return nil, err
 	}
@@ -175,25 +167,4 @@ func (o *operation) namespaceToExtend(r Request) (kernel.Namespace, error) {
 	}
 	a.DNS = cmp.Or(host.DNS, PrimaryDNS)
 	return o.sandbox(a)
-}
-
-// planExtension plans interfaces that are free on record and in the namespace.
-func (o *operation) planExtension(r Request, batch state.Batch, ns kernel.Namespace) (*plan, error) {
-	present, err := ns.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	var taken []string
-	for _, i := range present {
-		taken = append(taken, i.Name)
-	}
-	for _, a := range o.record.Attachments {
-		taken = append(taken, a.Interface)
-	}
-	elements, err := selection.AssignFurther(taken, len(o.record.Attachments), r.Networks)
-	if err != nil {
-		return nil, err
-	}
-	p := &plan{existing: o.record.Attachments, allocation: o.record.Allocation}
-	return p, o.fill(p, r, elements, batch)
 }

@@ -519,7 +519,7 @@ func (n *fakeNamespace) UsedTables() (map[int]bool, error) {
 	}
 	n.all.mu.Lock()
 	defer n.all.mu.Unlock()
-	used := map[int]bool{firstTable: true}
+	used := map[int]bool{20000: true} // of those that attachments get
 	for _, s := range n.sources {
 		used[s.Table] = true
 	}

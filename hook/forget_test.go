@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
@@ -74,7 +75,7 @@ func forgettable(t *testing.T, cleaning func()) *Engine {
 		})
 	})
 	failing := fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 100, Msg: "broken"}}})
-	record(t, e, "a", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, ConfList: failing})
+	record(t, e, "a", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Attached, ConfList: failing})
 	return e
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
@@ -133,12 +134,12 @@ func TestValidAttachments(t *testing.T) {
 		if test.ours {
 			conf = mark(t, list, a)
 		}
-		cached := state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
+		cached := state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
 		if err := o.writeCache(cached); err != nil {
 			t.Fatal(err)
 		}
 	}
-	record(t, e, "recorded", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, ContainerID: "recorded", Phase: state.Attached, ConfList: list})
+	record(t, e, "recorded", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: "recorded", Phase: state.Attached, ConfList: list})
 	valid, err := e.validAttachments(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -23,7 +24,7 @@ func cacheOf(t *testing.T, id string) *operation {
 
 // primaryOf returns an attachment that has the allocation's own container ID.
 func primaryOf(id, iface string) state.Attachment {
-	return state.Attachment{Network: "web", Interface: iface, Batch: setupBatch, ContainerID: id, ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "p"}]}`), Result: []byte(`{}`)}
+	return state.Attachment{Network: "web", Interface: iface, Batch: onrecord.SetupBatch, ContainerID: id, ConfList: []byte(`{"cniVersion": "1.0.0", "name": "web", "plugins": [{"type": "p"}]}`), Result: []byte(`{}`)}
 }
 
 // TestCacheOfAnother: the names of libcni's files can be those of others.

@@ -13,6 +13,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -152,7 +153,7 @@ func (o *operation) refuseMaster(a state.Attachment) error {
 		if err != nil {
 			return fmt.Errorf("recorded conflist of interface %s: %w", other.Interface, err)
 		}
-		if other.Interface != a.Interface && len(masterInterfaces(list, []state.Attachment{a})) > 0 {
+		if other.Interface != a.Interface && len(plan.MasterInterfaces(list, []state.Attachment{a})) > 0 {
 			return fmt.Errorf("%s is on %s, and would be interrupted", other.Interface, a.Interface)
 		}
 	}

@@ -23,7 +23,7 @@ func (noOp) Setup(_ context.Context, r Request) (*Allocation, error) {
 		return nil, err
 	}
 	if r.Primary != nil || len(r.Networks)+len(r.Defaults) > 0 {
-		return nil, &RequestError{"networks", r.ID, "an allocation on the host's network has no attachments: leave its networks out, or use the hook \"cni\""}
+		return nil, &RequestError{Field: "networks", Value: r.ID, Reason: "an allocation on the host's network has no attachments: leave its networks out, or use the hook \"cni\""}
 	}
 	return &Allocation{ID: r.ID, Netns: r.Netns}, nil
 }

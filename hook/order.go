@@ -5,13 +5,9 @@ package hook
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 
-	"github.com/containernetworking/cni/libcni"
-
-	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -39,27 +35,6 @@ func inOrder(ctx context.Context, n int, dependencies func(i int) []int, do func
 		})
 	}
 	all.Wait()
-}
-
-// order fills DependsOn. Attachments that set a default route follow each other, the
-// primary first, so that the result does not depend on which plugin is quicker. An
-// attachment whose master is an interface in the namespace follows that interface's, and
-// one whose master is a bridge follows those that may create the bridge.
-func (p *plan) order() {
-	previous := ""
-	candidates := slices.Clone(p.existing)
-	for i, added := range p.added {
-		a, list := added.attachment, added.network.List
-		if setsDefaultRoute(list) {
-			if previous != "" {
-				a.DependsOn = append(a.DependsOn, previous)
-			}
-			previous = a.Interface
-		}
-		a.DependsOn = append(a.DependsOn, masterInterfaces(list, candidates)...)
-		a.DependsOn = append(a.DependsOn, bridgeInterfaces(list, p.added[:i])...)
-		candidates = append(candidates, *a)
-	}
 }
 
 // predecessors returns the indexes of the attachments that attachment i depends on.
@@ -91,75 +66,4 @@ func indexes(attachments []state.Attachment, match func(state.Attachment) bool) 
 		}
 	}
 	return found
-}
-
-// plainPlugins set no routes of their own: only their IPAM's.
-var plainPlugins = []string{
-	"bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "tap", "dummy", "loopback",
-	"portmap", "firewall", "tuning", "bandwidth",
-}
-
-// setsDefaultRoute tells whether a network sets a default route, or may: unknown
-// plugins may.
-func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil || !slices.Contains(plainPlugins, conf.Type) || conf.IsDefaultGateway {
-			return true
-		}
-		switch conf.IPAM.Type {
-		case "", "host-local", "static":
-		default: // the router option of DHCP, or an unknown IPAM plugin
-			return true
-		}
-		for _, route := range conf.IPAM.Routes {
-			if to, err := netip.ParsePrefix(route.Dst); err == nil && to.Bits() == 0 {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// masterInterfaces returns the interfaces among those of the candidates that are masters
-// in the network.
-func masterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachment) []string {
-	var masters []string
-	for _, p := range list.Plugins {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil || !conf.LinkInContainer {
-			continue
-		}
-		for _, a := range candidates {
-			if a.Interface == conf.Master {
-				masters = append(masters, a.Interface)
-			}
-		}
-	}
-	return masters
-}
-
-// bridgeInterfaces returns the interfaces of the earlier attachments that create a bridge
-// which is a master in the network.
-func bridgeInterfaces(list *libcni.NetworkConfigList, candidates []planned) []string {
-	var interfaces []string
-	for _, p := range list.Plugins {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil || conf.Master == "" || conf.LinkInContainer {
-			continue
-		}
-		for _, e := range candidates {
-			if createsBridge(e.network.List, conf.Master) {
-				interfaces = append(interfaces, e.attachment.Interface)
-			}
-		}
-	}
-	return interfaces
-}
-
-func createsBridge(list *libcni.NetworkConfigList, name string) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := onrecord.DecodePlugin(p)
-		return err == nil && conf.Type == "bridge" && conf.Link() == name
-	})
 }

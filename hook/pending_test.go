@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/state"
 )
@@ -25,8 +26,8 @@ func TestPendingDelaysNoCall(t *testing.T) {
 	})
 	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
 	hangs := fakeList(t, "n", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"DEL": {Mark: begun, Await: release}}})
-	record(t, e, "hung", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Pending, ConfList: hangs, Attempts: 1, Updated: time.Now()})
-	record(t, e, "healthy", state.Attachment{Network: "m", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, ConfList: fakeList(t, "m", fakecni.Script{})})
+	record(t, e, "hung", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Pending, ConfList: hangs, Attempts: 1, Updated: time.Now()})
+	record(t, e, "healthy", state.Attachment{Network: "m", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Attached, ConfList: fakeList(t, "m", fakecni.Script{})})
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
 	if err := e.Teardown(ctx, "healthy"); err != nil {
@@ -88,7 +89,7 @@ func TestGCPausesBetweenAttempts(t *testing.T) {
 	calls := filepath.Join(t.TempDir(), "calls")
 	e := fakeEngine(t, nil)
 	fails := fakeList(t, "n", fakecni.Script{Log: calls, Verbs: map[string]fakecni.Behaviour{"DEL": {Code: 999, Msg: "never"}}})
-	record(t, e, "stuck", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Pending, ConfList: fails, Attempts: 10, Updated: time.Now()})
+	record(t, e, "stuck", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Pending, ConfList: fails, Attempts: 10, Updated: time.Now()})
 	c, err := e.GC(t.Context(), GCRequest{})
 	if log, _ := os.ReadFile(calls); len(log) > 0 || err != nil {
 		t.Errorf("a teardown that is not due was tried: %v\n%s", err, log)
@@ -96,7 +97,7 @@ func TestGCPausesBetweenAttempts(t *testing.T) {
 	if len(c.TornDown) > 0 || !strings.Contains(c.Postponed["stuck"], "is due after") {
 		t.Errorf("got %+v", c)
 	}
-	record(t, e, "due", state.Attachment{Network: "n", Interface: "eth0", Batch: setupBatch, Phase: state.Pending, ConfList: fails, Attempts: 10, Updated: time.Now().Add(-time.Hour)})
+	record(t, e, "due", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Pending, ConfList: fails, Attempts: 10, Updated: time.Now().Add(-time.Hour)})
 	if _, err := e.GC(t.Context(), GCRequest{}); err == nil || !strings.Contains(err.Error(), "allocation due") {
 		t.Errorf("a teardown that is due was not tried: %v", err)
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -67,34 +66,5 @@ func TestPolicy(t *testing.T) {
 	}
 	if _, err := e.plan(Request{ID: "x", Identity: prod, Networks: []selection.Element{{Name: "a"}}}, "d"); err != nil {
 		t.Errorf("allowed: %v", err)
-	}
-}
-
-// TestPolicyOfFurtherNetworks: existing attachments count, and an allocation's identity
-// is that on record unless the request has one.
-func TestPolicyOfFurtherNetworks(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.conf"), []byte(`{"cniVersion": "1.0.0", "name": "a", "type": "plugin", "allocnet": {"maxAttachments": 1}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e, err := NewEngine(Config{ConfDirs: []string{dir}, StateDir: dir + "/state", PolicyFile: dir + "/none"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	catalog, err := cniconf.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &plan{
-		existing: []state.Attachment{{Network: "a", Interface: "net1"}},
-		added:    []planned{{element: selection.Element{Name: "a"}, network: catalog.Networks[0]}},
-	}
-	var denied *policy.DeniedError
-	if err := e.permit(Request{}, p); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
-		t.Errorf("a second attachment: %v, want it denied", err)
-	}
-	p.existing = nil
-	if err := e.permit(Request{}, p); err != nil {
-		t.Errorf("a first attachment: %v", err)
 	}
 }

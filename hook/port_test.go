@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -153,7 +154,7 @@ func recordPorts(t *testing.T, e *Engine, id, boot string) {
 		return map[string]any{"hostPort": port, "containerPort": 80, "protocol": "tcp"}
 	}
 	err = lock.Begin(state.Allocation{ID: id, Mode: state.ModeSetup, Netns: ownNetns, BootID: boot}, []state.Attachment{{
-		Network: "free", Interface: "eth0", Batch: setupBatch, Phase: state.Attached, ConfList: []byte("{}"),
+		Network: "free", Interface: "eth0", Batch: onrecord.SetupBatch, Phase: state.Attached, ConfList: []byte("{}"),
 		CapabilityArgs: map[string]any{"portMappings": []any{mapping(given), mapping(picked)}},
 		ChosenPorts:    []byte(fmt.Sprintf(`[{"hostPort": %d, "containerPort": 80, "protocol": "tcp"}]`, picked)),
 	}})
@@ -242,7 +243,7 @@ func TestPortsStayLockedUntilRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	o.record.Allocation = p.allocation
+	o.record.Allocation = p.Allocation
 	recorded := o.recordPlan
 	o.recordPlan = func(a state.Allocation, attachments []state.Attachment) error {
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)

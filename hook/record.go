@@ -11,19 +11,12 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// setupBatch is the batch of Setup.
-var setupBatch = state.Batch{Kind: state.BatchSetup}
-
 // hasRecord tells whether anything is recorded of the allocation.
 func (o *operation) hasRecord() bool { return o.record.Allocation.Mode != "" }
 
 // batch returns the attachments of a batch.
 func (o *operation) batch(b state.Batch) []state.Attachment {
-	return attachmentsOf(o.record.Attachments, b)
-}
-
-func attachmentsOf(attachments []state.Attachment, b state.Batch) []state.Attachment {
-	return slices.DeleteFunc(slices.Clone(attachments), func(a state.Attachment) bool { return a.Batch != b })
+	return onrecord.OfBatch(o.record.Attachments, b)
 }
 
 // isSetUp tells whether the allocation is complete without the batches of Extend.
@@ -33,7 +26,7 @@ func (o *operation) isSetUp() bool {
 	}
 	switch o.record.Allocation.Mode {
 	case state.ModeSetup:
-		attached := o.batch(setupBatch)
+		attached := o.batch(onrecord.SetupBatch)
 		return len(attached) > 0 && !slices.ContainsFunc(attached, func(a state.Attachment) bool { return !onrecord.IsComplete(a) })
 	case state.ModeExtend:
 		return o.record.Allocation.NetnsID != ""

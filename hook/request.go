@@ -3,114 +3,26 @@
 
 package hook
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
-	"path/filepath"
+import "github.com/allocnet/allocnet/hook/internal/plan"
 
-	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/portmap"
-	"github.com/allocnet/allocnet/selection"
-	"github.com/allocnet/allocnet/state"
+// What a caller asks for, and why it is refused, is declared where requests become plans: go doc ./hook/internal/plan.
+type (
+	// Request says which networks an allocation shall have.
+	Request = plan.Request
+	// Step is one attempt to attach a network.
+	Step = plan.Step
+	// RequestError is a request that is refused before anything is done.
+	RequestError = plan.RequestError
+	// InterfaceExistsError is an interface name that the namespace has already.
+	InterfaceExistsError = plan.InterfaceExistsError
+	// PortInUseError is a port of the host that an attachment cannot have.
+	PortInUseError = plan.PortInUseError
 )
 
-// Request says which networks an allocation shall have.
-type Request struct {
-	// ID is the allocation's, and the CNI container ID. Required.
-	ID string
-	// Identity is what the orchestrator says of the allocation; policy decides
-	// by it. Empty fields are not known.
-	Identity policy.Identity `json:",omitzero"`
-	// Owner identifies the caller, for integrations that must distinguish their own
-	// allocations from those of others. Empty: the owner is not checked.
-	Owner string `json:",omitempty"`
-	// Fresh refuses an existing allocation, even if it is as requested, with
-	// ErrExists.
-	Fresh bool `json:",omitempty"`
-	// Netns is the path of the allocation's network namespace. Empty: one is
-	// made, pinned under Config.NetnsDir as ID, and removed by Teardown.
-	Netns string
-	// Primary is the main network. Nil: the namespace has one already, and
-	// only the extra networks are attached.
-	Primary *selection.Element
-	// Networks are the extra networks that the job names, in its order.
-	Networks []selection.Element
-	// Defaults are extra networks that the host gives every allocation. Their
-	// interfaces are numbered after those of Networks.
-	Defaults []selection.Element
-	// Ports are the allocation's, as the runtime's scheduler assigned them: a job
-	// must have no say in them but by the scheduler. An attachment takes those
-	// whose labels it names; the others go to the primary.
-	Ports []portmap.Port
-	// PortOptions say how ports become mappings.
-	PortOptions portmap.Options
-	// DNS is whose DNS the allocation gets: PrimaryDNS, MergedDNS, or the name of one of
-	// its networks. A job must have no say in it. Empty: as the primary network or the
-	// host has it in its options, else PrimaryDNS. For Setup only.
-	DNS string `json:",omitempty"`
-	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown and those of
-	// Identity, which replace theirs.
-	Args map[string]string
-	// Operator is whether the host's operator asks. False: a job does, and its
-	// selection gets the ports of the host only that a policy allows.
-	Operator bool `json:",omitempty"`
-	// Notify is told of each step, from several goroutines and before Setup or
-	// Extend returns. Nil: steps are not reported.
-	Notify func(Step) `json:"-"`
-	// Task is the task of the allocation that Extend attaches for; Release finds
-	// what is attached by it. Empty: the allocation itself.
-	Task string `json:",omitempty"`
-}
-
-// Step is one attempt to attach a network.
-type Step struct {
-	Network   string
-	Interface string
-	// Attempt counts from 1 to Of.
-	Attempt, Of int
-	// Err is why the attempt failed; nil when it succeeded.
-	Err error
-}
-
-// RequestError is a request that is refused before anything is done.
-type RequestError struct {
-	Field  string
-	Value  string
-	Reason string
-}
-
-func (e *RequestError) Error() string {
-	return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason)
-}
-
-// Kind is that of package errdefs.
-func (*RequestError) Kind() errdefs.Kind { return errdefs.Refused }
-
-func (r Request) validate() error {
-	if err := state.ValidateID(r.ID); err != nil {
-		return err
-	}
-	if r.Netns != "" && !filepath.IsAbs(r.Netns) {
-		return &RequestError{"netns", r.Netns, "want an absolute path such as /run/netns/web"}
-	}
-	if r.Primary == nil && len(r.Networks)+len(r.Defaults) == 0 {
-		return &RequestError{"networks", "", "nothing to attach: name a primary or an extra network"}
-	}
-	return validateArgs(r.Args)
-}
-
-// digest identifies the content of a request. The namespace is left out: it is compared
-// by its kernel identity, not by its path. Fresh and Operator are left out, too: they
-// say how the request is made.
-func (r Request) digest() (string, error) {
-	r.Netns, r.Fresh, r.Operator = "", false, false
-	data, err := json.Marshal(r)
-	if err != nil {
-		return "", fmt.Errorf("allocation %s: encode request: %w", r.ID, err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
-}
+// Selections of an allocation's DNS, besides the name of one of its networks.
+const (
+	// PrimaryDNS is that of the primary network.
+	PrimaryDNS = plan.PrimaryDNS
+	// MergedDNS is the primary's, then those of the extra networks in the order of their interfaces' numbering.
+	MergedDNS = plan.MergedDNS
+)

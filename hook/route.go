@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -18,50 +17,23 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
-// checkDefaultRoutes refuses two attachments that request the default route of one
-// family. An empty list requests both families.
-func checkDefaultRoutes(elements []selection.Element) error {
-	owner := map[bool]string{}
-	for _, e := range elements {
-		for _, v6 := range []bool{false, true} {
-			if !requestsDefaultRoute(e, v6) {
-				continue
-			}
-			if other, taken := owner[v6]; taken {
-				return &RequestError{"default-route", strings.Join(e.DefaultRoute, ","), fmt.Sprintf("interface %s requests it already; want one for each of IPv4 and IPv6", other)}
-			}
-			owner[v6] = e.Interface
-		}
-	}
-	return nil
-}
-
-func requestsDefaultRoute(e selection.Element, v6 bool) bool {
-	if e.DefaultRoute == nil {
-		return false
-	}
-	return len(e.DefaultRoute) == 0 || slices.ContainsFunc(e.DefaultRoute, func(gateway string) bool {
-		address, err := netip.ParseAddr(gateway)
-		return err == nil && address.Is6() == v6
-	})
-}
-
 // setDefaultRoutes leaves one default route for each family: that of the attachment
 // which requests it, else the one from before, else that of the first attachment that
 // has one. The kernel would prefer the newest for IPv4 and spread IPv6 over all. It
 // returns the default routes then.
-func (o *operation) setDefaultRoutes(ns kernel.Namespace, p *plan, before []netns.Route) ([]netns.Route, error) {
-	for _, added := range p.added {
-		if added.element.DefaultRoute == nil {
+func (o *operation) setDefaultRoutes(ns kernel.Namespace, p *plan.Plan, before []netns.Route) ([]netns.Route, error) {
+	for _, added := range p.Added {
+		if added.Element.DefaultRoute == nil {
 			continue
 		}
-		a := added.attachment
-		gateways, err := requestedGateways(added.element, *a)
+		a := added.Attachment
+		gateways, err := requestedGateways(added.Element, *a)
 		if err != nil {
 			return nil, o.failure("attach", *a, a.Attempts, err)
 		}
@@ -218,17 +190,6 @@ func (o *operation) recordDefaultRoute(moved netns.Route) error {
 		}
 	}
 	return nil
-}
-
-// assignPreviousRoutes records in the attachments of a plan the default routes that they
-// may replace: those of the namespace, and those that existing attachments replaced.
-func (p *plan) assignPreviousRoutes(routes []netns.Route) {
-	for _, a := range slices.Backward(p.existing) {
-		routes = append(routes, a.PreviousRoutes...)
-	}
-	for _, added := range p.added {
-		added.attachment.PreviousRoutes = routes
-	}
 }
 
 // restoreDefaultRoutes restores the default routes that removed attachments had replaced.

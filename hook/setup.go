@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
 )
 
 // Setup attaches the allocation as the request says; see Hook.
@@ -33,10 +36,10 @@ func (e *Engine) SetupOrExtend(ctx context.Context, r Request) (*Allocation, err
 }
 
 func (e *Engine) setUp(ctx context.Context, r Request) (*Allocation, error) {
-	if err := r.validate(); err != nil {
+	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	digest, err := r.digest()
+	digest, err := r.Digest()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) 
 		}
 		o.rollBackInterrupted(ctx)
 		if !same || o.record.Allocation.Digest != digest {
-			return nil, fmt.Errorf("allocation %s %w: %s", r.ID, ErrConflict, o.difference(r, same))
+			return nil, fmt.Errorf("allocation %s %w: %s", r.ID, ErrConflict, plan.Difference(o.record, r, same))
 		}
 		return describe(o.record)
 	}
@@ -95,8 +98,8 @@ func (o *operation) tearDownEarlier(ctx context.Context) error {
 }
 
 // setup executes a plan, and rolls back all of it on failure.
-func (o *operation) setup(ctx context.Context, p *plan) (*Allocation, error) {
-	ns, err := o.sandbox(p.allocation)
+func (o *operation) setup(ctx context.Context, p *plan.Plan) (*Allocation, error) {
+	ns, err := o.sandbox(p.Allocation)
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only
 		err = o.attachAll(ctx, ns, p)
@@ -113,4 +116,26 @@ func (o *operation) setup(ctx context.Context, p *plan) (*Allocation, error) {
 		err = errors.Join(err, errdefs.As(errdefs.Failed, fmt.Errorf("undo: %w", undo)))
 	}
 	return nil, err
+}
+
+// plan resolves a request.
+func (e *Engine) plan(r Request, digest string) (*plan.Plan, error) {
+	a, err := e.allocation(r, state.ModeSetup, digest)
+	if err != nil {
+		return nil, err
+	}
+	return plan.New(a, r, e.facts())
+}
+
+// facts are those of the engine for a plan.
+func (e *Engine) facts() plan.Facts {
+	return plan.Facts{
+		Networks:    e.resolve,
+		Policy:      func() (policy.Source, error) { return policy.Load(e.config.PolicyFile) },
+		PluginDirs:  e.config.PluginDirs,
+		Host:        e.config.Host,
+		Record:      e.store.Read,
+		UnpinnedMTU: func(bridge string) int { return e.unpinnedMTU(context.Background(), bridge, "", "") },
+		WhyPlugins:  e.config.inProcess,
+	}
 }

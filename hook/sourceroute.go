@@ -9,53 +9,18 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/version"
-
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
-// firstTable is the lowest number that a routing table of an attachment can have, and
-// the priority of its rules.
-const firstTable = 20000
-
-// assignTables gives each attachment with source routing a table that the namespace and
-// the record do not have.
-func (p *plan) assignTables(ns kernel.Namespace) error {
-	if !slices.ContainsFunc(p.added, func(a planned) bool { return a.sourceRouting }) {
-		return nil
-	}
-	used, err := ns.UsedTables()
-	if err != nil {
-		return err
-	}
-	for _, a := range p.existing { // one whose ADD was interrupted has no rules yet
-		if a.SourceRoutes != nil {
-			used[a.SourceRoutes.Table] = true
-		}
-	}
-	table := firstTable
-	for _, added := range p.added {
-		if !added.sourceRouting {
-			continue
-		}
-		for used[table] {
-			table++
-		}
-		used[table] = true
-		added.attachment.SourceRoutes = &netns.SourceRoutes{Table: table, Interface: added.attachment.Interface}
-	}
-	return nil
-}
-
 // addSourceRoutes gives attachments their tables and rules: with those, replies to an
 // address leave by its interface. They are on record before they are made.
-func (o *operation) addSourceRoutes(ns kernel.Namespace, p *plan) error {
-	for _, added := range p.added {
-		a := added.attachment
+func (o *operation) addSourceRoutes(ns kernel.Namespace, p *plan.Plan) error {
+	for _, added := range p.Added {
+		a := added.Attachment
 		if a.SourceRoutes == nil {
 			continue
 		}
@@ -151,19 +116,4 @@ func checkSourceRoutes(ns kernel.Namespace, a state.Attachment) error {
 		return damaged("%s is gone", missing[0])
 	}
 	return err
-}
-
-// checkChain refuses a network whose CHECK always fails: the plugin sbr moves routes to
-// other tables, and the interface's plugin looks for them in the main table.
-func checkChain(network string, list *libcni.NetworkConfigList) error {
-	hasCheck, err := version.GreaterThanOrEqualTo(list.CNIVersion, "0.4.0")
-	if err != nil || !hasCheck || list.DisableCheck {
-		return err
-	}
-	first := list.Plugins[0].Network.Type
-	chained := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.Type == "sbr" })
-	if !chained || !slices.Contains(plainPlugins, first) {
-		return nil
-	}
-	return &RequestError{"network", network, fmt.Sprintf("CHECK of plugin %s fails for the routes that plugin sbr moves, and the runtime may then delete the namespace: remove sbr and set \"allocnet\": {\"routing\": \"source\"}, or set \"disableCheck\": true", first)}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -27,7 +28,7 @@ func TestUndoOfUnrecorded(t *testing.T) {
 	}
 	a := state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: ownNetns}
 	o := &operation{Engine: e, record: state.Record{Allocation: a}}
-	cached := state.Attachment{Network: "n", Interface: "eth9", Batch: setupBatch, ContainerID: "a", ConfList: mark(t, list, a), Result: []byte(`{"cniVersion": "1.1.0"}`)}
+	cached := state.Attachment{Network: "n", Interface: "eth9", Batch: onrecord.SetupBatch, ContainerID: "a", ConfList: mark(t, list, a), Result: []byte(`{"cniVersion": "1.1.0"}`)}
 	if err := o.writeCache(cached); err != nil {
 		t.Fatal(err)
 	}

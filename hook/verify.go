@@ -140,7 +140,7 @@ func (e *Engine) readUnlocked(id string) (state.Record, error) {
 
 // verifyRecord returns the damage among what is on record.
 func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.Record) (verified, error) {
-	set := attachmentsOf(record.Attachments, setupBatch)
+	set := onrecord.OfBatch(record.Attachments, onrecord.SetupBatch)
 	if record.Allocation.Owner != v.Owner || len(set) == 0 {
 		return verified{}, e.verifyUnrecorded(v)
 	}
@@ -152,7 +152,7 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 	defer ns.Close() //nolint:errcheck // read only
 	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
 	errs := []error{o.verifyComplete(v, set)}
-	compared := o.compared(ctx, ns, func(a state.Attachment) bool { return a.Batch == setupBatch })
+	compared := o.compared(ctx, ns, func(a state.Attachment) bool { return a.Batch == onrecord.SetupBatch })
 	seen := verified{succeeded: newlySucceeded(compared)}
 	present, err := ns.Interfaces()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
@@ -32,7 +33,7 @@ func setUp(t *testing.T, e *Engine, check fakecni.Behaviour, edit func(*state.Al
 	a := state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: "cni/multi/lo", Netns: ownNetns, NetnsID: ns.ID(), Digest: "x"}
 	script := fakecni.Script{Log: filepath.Join(e.config.NetnsDir, "calls"), Verbs: map[string]fakecni.Behaviour{"CHECK": check}}
 	attachments := []state.Attachment{
-		{Network: "n", Interface: "lo", ContainerID: "a1", Batch: setupBatch, Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}"), CheckPassed: true},
+		{Network: "n", Interface: "lo", ContainerID: "a1", Batch: onrecord.SetupBatch, Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}"), CheckPassed: true},
 		{Network: "m", Interface: "none0", Index: 1, Phase: state.Pending, Batch: state.Batch{Kind: state.BatchExtend, ID: "of a task"}, ConfList: fakeList(t, "m", script)},
 	}
 	if edit != nil {

@@ -35,7 +35,7 @@ var foreignKeys = map[string][]string{
 }
 
 // hashedOnly are types whose JSON nothing reads: its hash is recorded.
-var hashedOnly = []string{"hook.Request"}
+var hashedOnly = []string{"hook/internal/plan.Request"}
 
 // standardTypes are those of the standard library, and of CNI, that the module's JSON
 // has: they encode themselves, or have CNI's keys.

@@ -104,3 +104,11 @@ func Bridges(list *libcni.NetworkConfigList) map[string]int {
 	}
 	return bridges
 }
+
+// SetupBatch is the batch of Setup.
+var SetupBatch = state.Batch{Kind: state.BatchSetup}
+
+// OfBatch returns the attachments of a batch.
+func OfBatch(attachments []state.Attachment, b state.Batch) []state.Attachment {
+	return slices.DeleteFunc(slices.Clone(attachments), func(a state.Attachment) bool { return a.Batch != b })
+}

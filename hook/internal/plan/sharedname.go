@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package plan
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 // refuseSharedNames refuses an attachment that CNI plugins would take for one of another allocation: they name chains and
 // devices after network and container ID in one word, so network "vlan1" of "15" and network "vlan11" of "5" would share them.
 // An allocation whose record cannot be read may have such an attachment.
-func (e *Engine) refuseSharedNames(p *plan) error {
-	for _, added := range p.added {
-		a := added.attachment
+func (p *Plan) refuseSharedNames(read func(id string) (state.Record, error)) error {
+	for _, added := range p.Added {
+		a := added.Attachment
 		word := a.Network + a.ContainerID
 		for i := 1; i < len(word); i++ {
 			if i == len(a.Network) || state.ValidateContainerID(word[i:]) != nil {
 				continue
 			}
-			if err := e.refuseNamed(a, word[:i], word[i:]); err != nil {
+			if err := refuseNamed(read, a, word[:i], word[i:]); err != nil {
 				return err
 			}
 		}
@@ -30,9 +30,9 @@ func (e *Engine) refuseSharedNames(p *plan) error {
 }
 
 // refuseNamed refuses an attachment if there is the other one.
-func (e *Engine) refuseNamed(a *state.Attachment, network, containerID string) error {
+func refuseNamed(read func(id string) (state.Record, error), a *state.Attachment, network, containerID string) error {
 	id := state.AllocationOf(containerID)
-	record, err := e.store.Read(id)
+	record, err := read(id)
 	if errors.Is(err, state.ErrNotFound) || state.ValidateID(id) != nil {
 		return nil
 	}

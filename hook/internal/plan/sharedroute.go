@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package plan
 
 import (
 	"fmt"
@@ -69,15 +69,15 @@ func (r reached) shared(other reached) []destination {
 
 // refuseSharedRoutes refuses a network with a route that another network of the allocation has: with
 // IPv6 the kernel would spread connections over both, with IPv4 the last one that is attached would get all.
-func (p *plan) refuseSharedRoutes() error {
+func (p *Plan) refuseSharedRoutes() error {
 	var others []reached
-	for _, a := range p.existing {
+	for _, a := range p.Existing {
 		if list, err := cniconf.ParseList(a.ConfList); err == nil { // else it was never attached
 			others = append(others, reachedBy(a.Network, a.Interface, list))
 		}
 	}
-	for _, added := range p.added {
-		own := reachedBy(added.network.Name, added.element.Interface, added.network.List)
+	for _, added := range p.Added {
+		own := reachedBy(added.network.Name, added.Element.Interface, added.network.List)
 		for _, other := range others {
 			if shared := own.shared(other); len(shared) > 0 && other.network != own.network {
 				return &RequestError{"network", own.network, fmt.Sprintf("its route to %s is one of network %q as %s, too: give one of them another \"priority\", or attach to one", shared[0].to, other.network, other.iface)}

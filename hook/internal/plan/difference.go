@@ -1,28 +1,30 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package plan
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/selection"
+	"github.com/allocnet/allocnet/state"
 )
 
-// difference says how a request differs from that of the allocation that is set up: by its namespace, else by its networks, else
+// Difference says how a request differs from that of the allocation that is set up: by its namespace, else by its networks, else
 // by what else it says of them, of which only a digest is on record.
-func (o *operation) difference(r Request, sameNamespace bool) string {
+func Difference(record state.Record, r Request, sameNamespace bool) string {
 	if !sameNamespace {
 		if r.Netns == "" {
-			return "it is in " + o.record.Allocation.Netns + ", and the request names no namespace"
+			return "it is in " + record.Allocation.Netns + ", and the request names no namespace"
 		}
-		return fmt.Sprintf("it is in %s, and the request names %s", o.record.Allocation.Netns, r.Netns)
+		return fmt.Sprintf("it is in %s, and the request names %s", record.Allocation.Netns, r.Netns)
 	}
 	var has []string
-	for _, a := range o.record.Attachments {
-		if a.Batch == setupBatch {
+	for _, a := range record.Attachments {
+		if a.Batch == onrecord.SetupBatch {
 			has = append(has, a.Network+"@"+a.Interface)
 		}
 	}

@@ -1,0 +1,111 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/state"
+)
+
+// bindAll gives each attachment its conflist, capability args and ports.
+func (p *Plan) bindAll(r Request, f Facts) error {
+	all, err := recordedPorts(p.Existing)
+	if err != nil {
+		return err
+	}
+	rest := r.Ports
+	for i := range slices.Backward(p.Added) { // the primary comes last: it takes what is left
+		ports, left, err := p.Added[i].takePorts(rest)
+		if err != nil {
+			return err
+		}
+		if err := p.Added[i].bind(p.Allocation, r, ports, f); err != nil {
+			return err
+		}
+		rest, all = left, append(all, p.Added[i].Mappings...)
+	}
+	if len(rest) > 0 {
+		return &RequestError{"port", rest[0].Label, "no attachment takes it: there is no primary, so name its label in a network's \"ports\""}
+	}
+	return portmap.Check(all)
+}
+
+// bind gives one attachment its conflist, its capability args and the ports.
+func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portmap.Port, f Facts) error {
+	encoded, err := onrecord.NewMarker(allocation, *p.Attachment)
+	if err != nil {
+		return err
+	}
+	bridges, err := boundMTU(p.Element, p.network.List, f.Host, f.UnpinnedMTU)
+	if err != nil {
+		return err
+	}
+	binding, err := p.Element.Bind(p.network, ports, r.PortOptions, encoded)
+	if err != nil {
+		return err
+	}
+	p.Mappings, p.chosen = binding.Mappings, binding.Chosen
+	if r.Operator {
+		p.chosen = binding.Mappings
+	}
+	a := p.Attachment
+	a.BridgeMTU, a.ConfList, a.CapabilityArgs = bridges, binding.ConfList, binding.CapabilityArgs
+	if a.ChosenPorts, err = encodeChosen(p.chosen); err != nil {
+		return err
+	}
+	return p.chooseExecutor(f)
+}
+
+// takePorts divides ports into those of the attachment and the rest.
+func (p *Attachment) takePorts(ports []portmap.Port) (taken, left []portmap.Port, err error) {
+	if p.Attachment.Primary && p.Element.Ports == nil {
+		return ports, nil, nil
+	}
+	return portmap.Select(ports, p.Element.Ports)
+}
+
+// recordedPorts returns the mappings of recorded attachments.
+func recordedPorts(attachments []state.Attachment) ([]cni.PortMapping, error) {
+	var all []cni.PortMapping
+	for _, a := range attachments {
+		if a.Status == nil {
+			continue
+		}
+		seen, err := onrecord.ReadStatus(a)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, seen.Mappings()...)
+	}
+	return all, nil
+}
+
+// chooseExecutor records what executes the plugins of an attachment, whose conflist is
+// complete.
+func (p *Attachment) chooseExecutor(f Facts) error {
+	list, err := cniconf.ParseList(p.Attachment.ConfList)
+	if err != nil {
+		return err
+	}
+	p.Attachment.Executor, p.Attachment.IPTables = state.Plugins, f.Host.IPTables()
+	if f.WhyPlugins(list, p.executor) == nil {
+		p.Attachment.Executor = state.InProcess
+	}
+	return nil
+}
+
+// encodeChosen returns chosen ports in the form of the record; nil for none.
+func encodeChosen(mappings []cni.PortMapping) (json.RawMessage, error) {
+	if len(mappings) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(portmap.Capability(mappings))
+}

@@ -1,0 +1,70 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/policy"
+)
+
+// setsAcceptRA tells whether a plugin of the network sets accept_ra, as the tuning
+// plugin does.
+func setsAcceptRA(list *libcni.NetworkConfigList) bool {
+	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
+		var conf struct {
+			Sysctl map[string]string `json:"sysctl"`
+		}
+		if json.Unmarshal(p.Bytes, &conf) != nil { // the plugin will say what is wrong
+			return false
+		}
+		for key := range conf.Sysctl {
+			if strings.HasSuffix(key, "accept_ra") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// readOptions reads the options of the networks, and refuses chains that cannot work.
+func (p *Plan) readOptions() error {
+	for i := range p.Added {
+		added := &p.Added[i]
+		if err := checkChain(added.network.Name, added.network.List); err != nil {
+			return err
+		}
+		options, err := policy.Of(added.network)
+		if err != nil {
+			return err
+		}
+		added.executor = options.Executor
+		added.sourceRouting = options.Routing == policy.SourceRouting
+		if options.AcceptRA || !setsAcceptRA(added.network.List) {
+			added.Attachment.AcceptRA = &options.AcceptRA
+		}
+	}
+	return nil
+}
+
+// checkChain refuses a network whose CHECK always fails: the plugin sbr moves routes to
+// other tables, and the interface's plugin looks for them in the main table.
+func checkChain(network string, list *libcni.NetworkConfigList) error {
+	hasCheck, err := version.GreaterThanOrEqualTo(list.CNIVersion, "0.4.0")
+	if err != nil || !hasCheck || list.DisableCheck {
+		return err
+	}
+	first := list.Plugins[0].Network.Type
+	chained := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool { return p.Network.Type == "sbr" })
+	if !chained || !slices.Contains(plainPlugins, first) {
+		return nil
+	}
+	return &RequestError{"network", network, fmt.Sprintf("CHECK of plugin %s fails for the routes that plugin sbr moves, and the runtime may then delete the namespace: remove sbr and set \"allocnet\": {\"routing\": \"source\"}, or set \"disableCheck\": true", first)}
+}

@@ -1,0 +1,93 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/go-cni"
+
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Ports of the host are assigned or chosen. Assigned ones come from the runtime,
+// in Request.Ports: its scheduler knows that they are free, may hold them open, and may give them to the next allocation before the last one is
+// torn down. Chosen ones are those of a selection, and all that an operator
+// publishes: a chosen port must be free.
+
+// PortInUseError is a port of the host that an attachment cannot have.
+type PortInUseError struct {
+	Network, Interface string
+	Mapping            cni.PortMapping
+	// Holder is what has the port.
+	Holder string
+}
+
+func (e *PortInUseError) Error() string {
+	return fmt.Sprintf("network %q as %s: host port %d/%s on %s is in use: %s", e.Network, e.Interface,
+		e.Mapping.HostPort, e.Mapping.Protocol, cmp.Or(e.Mapping.HostIP, "all addresses"), e.Holder)
+}
+
+// Kind is that of package errdefs.
+func (*PortInUseError) Kind() errdefs.Kind { return errdefs.Conflict }
+
+// CheckPorts refuses a chosen port that another allocation has, and an assigned one that it chose.
+func (p *Plan) CheckPorts(record state.Record) error {
+	for _, a := range record.Attachments {
+		if err := p.checkRecord(record.Allocation.ID, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plan) checkRecord(id string, a state.Attachment) error {
+	for _, ports := range []struct {
+		recorded any
+		wanted   PortsOf
+	}{{a.CapabilityArgs["portMappings"], ChosenPorts}, {a.ChosenPorts, AllPorts}} {
+		taken, err := onrecord.DecodeMappings(ports.recorded)
+		if err != nil {
+			return fmt.Errorf("ports of allocation %s: %w", id, err)
+		}
+		for _, t := range taken {
+			if err := p.RefusePort(ports.wanted, t, fmt.Sprintf("allocation %s has mapped it for network %q", id, a.Network)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// AnyPort tells whether the plan has ports of a kind.
+func (p *Plan) AnyPort(of PortsOf) bool {
+	return slices.ContainsFunc(p.Added, func(a Attachment) bool { return len(of(a)) > 0 })
+}
+
+// PortsOf are the ports of one kind of an attachment.
+type PortsOf func(Attachment) []cni.PortMapping
+
+// AllPorts are all of an attachment.
+func AllPorts(a Attachment) []cni.PortMapping { return a.Mappings }
+
+// ChosenPorts are those that no scheduler assigned.
+func ChosenPorts(a Attachment) []cni.PortMapping { return a.chosen }
+
+// RefusePort is a *PortInUseError when a port of the given kind overlaps one that is
+// taken.
+func (p *Plan) RefusePort(of PortsOf, taken cni.PortMapping, holder string) error {
+	for _, a := range p.Added {
+		for _, m := range of(a) {
+			if portmap.Overlap(m, taken) {
+				return &PortInUseError{a.Attachment.Network, a.Attachment.Interface, m, holder}
+			}
+		}
+	}
+	return nil
+}

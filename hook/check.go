@@ -12,16 +12,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
-	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -69,7 +67,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	for i, a := range o.record.Attachments {
 		checked[i] = Checked{Network: a.Network, Interface: a.Interface}
 		if !onrecord.IsComplete(a) {
-			o.setOutcome(&checked[i], a, notComplete(a))
+			o.setOutcome(&checked[i], a, inspect.NotComplete(a))
 		}
 	}
 	compared := o.compared(ctx, ns, func(state.Attachment) bool { return true })
@@ -77,44 +75,21 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	for _, p := range compared {
 		c := &checked[p.at]
 		c.Skipped = p.skipped
-		foreign := foreignGateways(*p.attachment(), routes)
+		foreign := inspect.ForeignGateways(*p.attachment(), routes)
 		o.setOutcome(c, *p.attachment(), errors.Join(p.difference(), foreign))
 		c.Repairable = foreign == nil && p.isRepairable()
 	}
 	for i := range checked {
 		errs[i] = checked[i].Err
 	}
-	return checked, errors.Join(append(errs, damage, o.checkNamespace(interfaces, routes))...)
+	return checked, errors.Join(append(errs, damage, inspect.Namespace(o.record, interfaces, routes))...)
 }
 
 // setOutcome notes why an attachment is not as it was set up, unless err is nil.
 func (o *operation) setOutcome(c *Checked, a state.Attachment, err error) {
 	if err != nil {
-		c.Err, c.Unknown = o.failure("check", a, 1, err), !isDamage(err)
+		c.Err, c.Unknown = o.failure("check", a, 1, err), !inspect.IsDamage(err)
 	}
-}
-
-// DamageError is what was seen to be wrong with a network.
-type DamageError struct{ Reason string }
-
-func (e *DamageError) Error() string { return e.Reason }
-
-func damaged(format string, a ...any) error { return &DamageError{fmt.Sprintf(format, a...)} }
-
-// isDamage tells what was seen to be wrong from what keeps anyone from seeing
-// it: a plugin that is missing, hangs or dies, the codes of the CNI specification
-// that speak of the call, and what a plugin lacks. Plugins report damage with code
-// 3, with codes of their own, or, as the reference plugins do, with 999.
-func isDamage(err error) bool {
-	var seen *DamageError
-	if errors.As(err, &seen) || errors.Is(err, netns.ErrMissing) {
-		return true
-	}
-	var own *types.Error
-	if !errors.As(err, &own) || namesObstacle(own.Error()) {
-		return false
-	}
-	return own.Code == types.ErrUnknownContainer || own.Code == 0 || own.Code >= 100
 }
 
 // checkPlugins runs CHECK of plugins that allocnet does not know.
@@ -170,7 +145,7 @@ func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 	}
 	out, err := x.Exec.ExecPlugin(ctx, path, stdin, environ)
 	if err != nil && filepath.Base(path) == "portmap" {
-		err = judgePortCheck(err, x.addresses)
+		err = inspect.JudgePortCheck(err, x.addresses)
 	}
 	return out, err
 }
@@ -195,7 +170,7 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 			continue
 		}
 		if end != nil && i.Name == end.Name {
-			name, err := findEnd(o.config.Host, end)
+			name, err := inspect.FindEnd(o.config.Host, end)
 			if err != nil {
 				return err
 			}
@@ -212,41 +187,4 @@ func (o *operation) setResult(x *checkExec, a state.Attachment, version string) 
 	x.addresses = onrecord.InterfaceAddresses(result, a.Interface)
 	x.result, err = onrecord.EncodeResult(result, version)
 	return err
-}
-
-// notComplete is that an attachment is not complete.
-func notComplete(a state.Attachment) error {
-	return damaged("set-up or teardown was interrupted in phase %q: tear it down and set it up again", a.Phase)
-}
-
-// compareInside compares the interface in the namespace with the record, which is possible whatever
-// plugins made it.
-func compareInside(a state.Attachment, present []netns.Interface) error {
-	if !onrecord.IsComplete(a) {
-		return notComplete(a)
-	}
-	seen, err := onrecord.ReadStatus(a)
-	if err != nil {
-		return err
-	}
-	if !onrecord.HasInterface(a, seen) {
-		return nil
-	}
-	at := netns.Index(present, a.Interface)
-	if at < 0 {
-		return damaged("interface is gone")
-	}
-	i := present[at]
-	if seen.MAC != "" && i.MAC != seen.MAC {
-		return damaged("MAC is %s, was set up as %s", i.MAC, seen.MAC)
-	}
-	if !i.Up {
-		return damaged("interface is down")
-	}
-	for _, address := range seen.Configured {
-		if !slices.Contains(i.Addresses, address) {
-			return damaged("address %s is gone", address)
-		}
-	}
-	return nil
 }

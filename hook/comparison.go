@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
@@ -61,7 +62,7 @@ func (p *repairing) difference() error {
 		errs = append(errs, broken)
 	}
 	if len(p.Missing) > 0 {
-		errs = append(errs, damaged("missing: %s: to make it: allocnet repair %s", strings.Join(p.Missing, "; "), p.operation.record.Allocation.ID))
+		errs = append(errs, inspect.Damaged("missing: %s: to make it: allocnet repair %s", strings.Join(p.Missing, "; "), p.operation.record.Allocation.ID))
 	}
 	return errors.Join(append(errs, p.Err)...)
 }
@@ -71,7 +72,7 @@ func (p *repairing) broken() error {
 	if len(p.Unrepairable) == 0 {
 		return nil
 	}
-	return damaged("broken: %s: only detaching and attaching it again helps", strings.Join(p.Unrepairable, "; "))
+	return inspect.Damaged("broken: %s: only detaching and attaching it again helps", strings.Join(p.Unrepairable, "; "))
 }
 
 // ask runs CHECK of plugins that allocnet does not know.
@@ -87,7 +88,7 @@ func (p *repairing) ask(ctx context.Context) (err error) {
 // trusted returns what the error of a CHECK proves. It proves damage only if CHECK has passed since the network
 // was attached: some never pass.
 func (p *repairing) trusted(err error) error {
-	if err == nil || !isDamage(err) || p.attachment().CheckPassed {
+	if err == nil || !inspect.IsDamage(err) || p.attachment().CheckPassed {
 		return err
 	}
 	return fmt.Errorf("CHECK of its plugins fails, and has not passed since it was attached, so it may never pass: to attach it again nevertheless: allocnet repair --reattach %s: %s",

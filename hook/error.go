@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -59,3 +60,6 @@ func (e *Error) Kind() errdefs.Kind {
 	}
 	return errdefs.Failed
 }
+
+// DamageError is what was seen to be wrong with a network.
+type DamageError = inspect.DamageError

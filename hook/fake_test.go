@@ -598,7 +598,7 @@ func (n *fakeNamespace) SetDefaultRoute(gateway netip.Addr, iface string) error 
 }
 
 func (n *fakeNamespace) AddDefaultRoute(gateway netip.Addr, iface string) error {
-	if others := ofFamily(n.routes, gateway.Is6()); len(others) > 0 {
+	if others := netns.OfFamily(n.routes, gateway.Is6()); len(others) > 0 {
 		return errors.New("there is another one")
 	}
 	return n.SetDefaultRoute(gateway, iface)

@@ -9,6 +9,7 @@ import (
 
 	types "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -28,7 +29,7 @@ func TestFindEnd(t *testing.T) {
 		"not listed":  {&fakeHost{unlisted: failed}, "", failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := findEnd(test.host, &types.Interface{Name: "veth00000001", Mac: "02:00:00:00:00:0a"})
+			got, err := inspect.FindEnd(test.host, &types.Interface{Name: "veth00000001", Mac: "02:00:00:00:00:0a"})
 			if !errors.Is(err, test.err) || got != test.want {
 				t.Errorf("%q, %v, want %q, %v", got, err, test.want, test.err)
 			}

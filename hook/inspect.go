@@ -10,8 +10,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/allocnet/allocnet/hook/internal/kernel"
-	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -57,7 +56,7 @@ func (e *Engine) inspect(r state.Record) ([]Checked, error) {
 	defer o.opened.close()
 	ns, err := o.namespace()
 	if errors.Is(err, netns.ErrMissing) {
-		return nil, damaged("%v", err)
+		return nil, inspect.Damaged("%v", err)
 	}
 	if err != nil {
 		return nil, err
@@ -77,24 +76,8 @@ func (e *Engine) inspect(r state.Record) ([]Checked, error) {
 			continue
 		}
 		c := Checked{Network: a.Network, Interface: a.Interface, Skipped: notAsked}
-		o.setOutcome(&c, a, compareNamespace(ns, a, interfaces, routes))
+		o.setOutcome(&c, a, inspect.Attachment(ns, a, interfaces, routes))
 		checked = append(checked, c)
 	}
-	return checked, o.checkNamespace(interfaces, routes)
-}
-
-// compareNamespace compares an attachment with what was listed of the namespace.
-func compareNamespace(ns kernel.Namespace, a state.Attachment, interfaces []netns.Interface, routes []netns.Route) error {
-	if err := compareInside(a, interfaces); err != nil {
-		return err
-	}
-	recorded, err := onrecord.ReadStatus(a)
-	if err != nil {
-		return err
-	}
-	errs := []error{foreignGateways(a, routes)}
-	if lost := lostGateways(a, recorded.Gateways, routes, interfaces); len(lost) > 0 {
-		errs = append(errs, damaged("default route via %s is gone", lost[0]))
-	}
-	return errors.Join(append(errs, checkSourceRoutes(ns, a))...)
+	return checked, inspect.Namespace(r, interfaces, routes)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -96,7 +97,7 @@ func TestInspect(t *testing.T) {
 				if (e.err == nil) != (e.want == "") || e.err != nil && !strings.Contains(e.err.Error(), e.want) {
 					t.Errorf("got %v, want %q", e.err, e.want)
 				}
-				if e.err != nil && isDamage(e.err) == test.unknown {
+				if e.err != nil && inspect.IsDamage(e.err) == test.unknown {
 					t.Errorf("%v is taken for unknown: %v", e.err, !test.unknown)
 				}
 			}

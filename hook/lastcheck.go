@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
@@ -147,7 +148,7 @@ func (l *lastChecks) put(k checkKey, err error) {
 		l.outcomes = map[checkKey]lastCheck{}
 	}
 	last := lastCheck{at: time.Now(), err: err}
-	if err != nil && isDamage(err) {
+	if err != nil && inspect.IsDamage(err) {
 		last.damages = l.outcomes[k].damages + 1
 	}
 	l.outcomes[k] = last

@@ -14,6 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -155,7 +156,7 @@ func TestRepairAsksLast(t *testing.T) {
 		}
 		defer ns.Close()
 		present, err := ns.Interfaces()
-		return errors.Join(err, o.checkLoopback(present))
+		return errors.Join(err, inspect.Loopback(o.record.Allocation, present))
 	})
 	path := filepath.Join(m.config.NetnsDir, "b")
 	m.namespaces.removeInterface(path, "eth0") // so that there is nothing to ask

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -44,7 +45,7 @@ func TestLoopback(t *testing.T) {
 			}
 			m.namespaces.at[path].interfaces[0].Up = false
 			_, err := m.Check(t.Context(), "w1")
-			if err == nil || !strings.Contains(err.Error(), "interface lo is down") || !isDamage(err) {
+			if err == nil || !strings.Contains(err.Error(), "interface lo is down") || !inspect.IsDamage(err) {
 				t.Errorf("with lo down: %v", err)
 			}
 			m.namespaces.at[path].interfaces[0].Up = true

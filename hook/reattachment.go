@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -118,7 +119,7 @@ func (p *repairing) confirm(ctx context.Context, ns kernel.Namespace) error {
 		return err
 	}
 	present, err := ns.Interfaces()
-	if err == nil && compareInside(*p.attachment(), present) == nil {
+	if err == nil && inspect.Inside(*p.attachment(), present) == nil {
 		p.Unrepairable = nil
 	}
 	return err
@@ -196,7 +197,7 @@ func (o *operation) attachAgain(ctx context.Context, ns kernel.Namespace, a *sta
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.refuseName(ns, *a), o.refuseOtherRoutes(*a, before)); err != nil {
+	if err := errors.Join(o.refuseName(ns, *a), inspect.RefuseOtherRoutes(o.record, o.isKnown, *a, before)); err != nil {
 		return err
 	}
 	a.Attempts = 0
@@ -246,7 +247,7 @@ func (o *operation) restoreGateways(ns kernel.Namespace, a *state.Attachment) er
 	}
 	for _, v6 := range []bool{false, true} {
 		had := slices.DeleteFunc(slices.Clone(seen.Gateways), func(g netip.Addr) bool { return g.Is6() != v6 })
-		changed := !slices.Equal(onrecord.GatewaysBy(a.Interface, ofFamily(now, v6)), had)
+		changed := !slices.Equal(onrecord.GatewaysBy(a.Interface, netns.OfFamily(now, v6)), had)
 		if changed {
 			if err := replaceGateways(ns, a.Interface, v6, had); err != nil {
 				return err
@@ -350,7 +351,7 @@ func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
 	}
 	routes, err := ns.DefaultRoutes()
 	if err == nil {
-		err = p.operation.refuseOtherRoutes(a, routes)
+		err = inspect.RefuseOtherRoutes(p.operation.record, p.operation.isKnown, a, routes)
 	}
 	if err != nil {
 		return err
@@ -362,7 +363,7 @@ func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
 	if a.FormerResult != nil {
 		return p.operation.refuseForeign(a, present)
 	}
-	if err := p.operation.refuseMoved(a, present); err != nil {
+	if err := inspect.RefuseMoved(p.operation.record, p.operation.config.Host, a, present); err != nil {
 		return err
 	}
 	at := netns.Index(present, a.Interface)
@@ -370,12 +371,12 @@ func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
 		return nil
 	}
 	if p.inProcess {
-		return notAttached(present[at])
+		return inspect.NotAttached(present[at])
 	}
-	if err := refuseIPv6(ns, a); err != nil {
+	if err := inspect.RefuseIPv6(ns, a); err != nil {
 		return err
 	}
-	return p.operation.refuseMaster(a)
+	return inspect.RefuseMaster(p.operation.record, a)
 }
 
 // lacksPlugin returns why ADD could not run: a plugin is not installed any more.
@@ -385,4 +386,21 @@ func (e *Engine) lacksPlugin(a state.Attachment, list *libcni.NetworkConfigList)
 	}
 	n := cniconf.Network{Name: list.Name, List: list}
 	return n.CheckPlugins(e.pluginDirs(a))
+}
+
+// refuseForeign refuses to go on with a reattachment that was interrupted if DEL would remove an
+// interface that is neither the former one nor what ADD has reported: a task may have made it since.
+func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface) error {
+	seen, err := onrecord.ReadStatus(a)
+	if err != nil || a.Planned { // before ADD there is no DEL
+		return err
+	}
+	found := []state.Attachment{a}
+	o.recallResults(found)
+	for _, i := range present {
+		if i.Name == a.Interface && i.MAC != seen.MAC && !onrecord.Shows(found[0], []netns.Interface{i}) {
+			return inspect.NotAttached(i)
+		}
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -51,7 +52,7 @@ func (o *operation) removeRenamed(a state.Attachment, seen onrecord.Status) (has
 	}
 	for _, i := range present {
 		hasMAC = hasMAC || i.LinkOutside && strings.EqualFold(i.MAC, seen.MAC)
-		if !seen.IsRenamed(a.Interface, i) || o.isAttached(i) {
+		if !seen.IsRenamed(a.Interface, i) || inspect.IsAttached(o.record, i) {
 			continue
 		}
 		o.attachmentLog(a).Info("removing the interface, which was renamed", "name", i.Name)

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
@@ -90,7 +91,7 @@ func (e *Engine) isKnown(a state.Attachment, list *libcni.NetworkConfigList) boo
 func (p *repairing) unknown(ns kernel.Namespace, last bool) {
 	present, err := ns.Interfaces()
 	if err == nil {
-		err = compareInside(*p.attachment(), present)
+		err = inspect.Inside(*p.attachment(), present)
 		p.differs = err
 	}
 	if err != nil || !last {
@@ -113,7 +114,7 @@ func (p *repairing) isTold() bool { return p.told && len(p.Missing) == 0 }
 // askTwice runs CHECK, and again after a while if it reports damage: a task may be changing something.
 func (p *repairing) askTwice(ctx context.Context) error {
 	err := p.ask(ctx)
-	if err == nil || !isDamage(err) {
+	if err == nil || !inspect.IsDamage(err) {
 		return err
 	}
 	if interrupted := p.operation.pause(ctx, verifyPause); interrupted != nil {
@@ -129,7 +130,7 @@ func seenOnce(err error) error {
 
 // judge notes what was seen to be wrong, or why it cannot be seen.
 func (p *repairing) judge(err error) {
-	if err != nil && isDamage(err) {
+	if err != nil && inspect.IsDamage(err) {
 		p.Unrepairable = append(p.Unrepairable, err.Error())
 		return
 	}
@@ -192,7 +193,7 @@ func (p *repairing) gateways(ns kernel.Namespace) error {
 	if err != nil {
 		return err
 	}
-	for _, gateway := range lostGateways(*a, recorded.Gateways, routes, present) {
+	for _, gateway := range inspect.LostGateways(*a, recorded.Gateways, routes, present) {
 		p.ensure(fmt.Sprintf("default route via %s of %s", gateway, a.Interface), func() error { return ns.AddDefaultRoute(gateway, a.Interface) })
 	}
 	return nil

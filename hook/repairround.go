@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
@@ -268,7 +269,7 @@ func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at in
 
 func (r *repairRound) repairLoopback(o *operation, ns kernel.Namespace) error {
 	present, err := ns.Interfaces()
-	if err != nil || o.checkLoopback(present) == nil {
+	if err != nil || inspect.Loopback(o.record.Allocation, present) == nil {
 		return err
 	}
 	d := Drift{Allocation: o.record.Allocation.ID, Interface: "lo", Missing: []string{"interface lo is down"}}
@@ -364,7 +365,7 @@ func (p *repairing) observation() Observation {
 	d := p.drift()
 	err := d.Err
 	if err == nil && !d.Repaired {
-		err = p.operation.failure("repair", *p.attachment(), 1, damaged("%s: the network has to be attached again", p.Unrepairable[0]))
+		err = p.operation.failure("repair", *p.attachment(), 1, inspect.Damaged("%s: the network has to be attached again", p.Unrepairable[0]))
 	}
 	observation := p.operation.observation(OpRepair, *p.attachment(), 1, p.started, err)
 	observation.Missing = slices.Concat(p.Missing, p.Unrepairable)

@@ -58,10 +58,10 @@ func (o *operation) setDefaultRoutes(ns kernel.Namespace, p *plan.Plan, before [
 // none requests it. It tells whether it changed any.
 func (o *operation) reconcileDefaultRoutes(ns kernel.Namespace, routes, before []netns.Route) (changed bool, err error) {
 	for _, v6 := range []bool{false, true} {
-		now := ofFamily(routes, v6)
+		now := netns.OfFamily(routes, v6)
 		wanted, ok := o.firstOf(now)
-		if i := slices.IndexFunc(ofFamily(before, v6), func(r netns.Route) bool { return slices.Contains(now, r) }); i >= 0 {
-			wanted, ok = ofFamily(before, v6)[i], true
+		if i := slices.IndexFunc(netns.OfFamily(before, v6), func(r netns.Route) bool { return slices.Contains(now, r) }); i >= 0 {
+			wanted, ok = netns.OfFamily(before, v6)[i], true
 		}
 		if len(now) < 2 || !ok {
 			continue
@@ -72,17 +72,6 @@ func (o *operation) reconcileDefaultRoutes(ns kernel.Namespace, routes, before [
 		}
 	}
 	return changed, nil
-}
-
-// ofFamily returns the routes by gateways of a family.
-func ofFamily(routes []netns.Route, v6 bool) []netns.Route {
-	var found []netns.Route
-	for _, r := range routes {
-		if r.Gateway.IsValid() && r.Gateway.Is6() == v6 {
-			found = append(found, r)
-		}
-	}
-	return found
 }
 
 // firstOf returns the route of the first attachment that has one.
@@ -121,7 +110,7 @@ func (o *operation) recordPreviousRoutes(r netns.Route, others []netns.Route) {
 		return
 	}
 	a := &o.record.Attachments[at]
-	for _, other := range ofFamily(others, r.Gateway.Is6()) {
+	for _, other := range netns.OfFamily(others, r.Gateway.Is6()) {
 		if other.Interface != r.Interface && !slices.Contains(a.PreviousRoutes, other) {
 			a.PreviousRoutes = append(slices.Clip(a.PreviousRoutes), other) // attachments of a plan share the slice
 		}
@@ -258,8 +247,8 @@ func (o *operation) restoreIn(ns kernel.Namespace, previous []netns.Route) error
 	})
 	var failed error
 	for _, v6 := range []bool{false, true} {
-		if len(ofFamily(routes, v6)) == 0 {
-			failed = errors.Join(failed, o.restoreFirst(ns, ofFamily(previous, v6)))
+		if len(netns.OfFamily(routes, v6)) == 0 {
+			failed = errors.Join(failed, o.restoreFirst(ns, netns.OfFamily(previous, v6)))
 		}
 	}
 	return failed

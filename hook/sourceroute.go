@@ -105,15 +105,3 @@ func (o *operation) removeSourceRoutes(a state.Attachment, path string) {
 		o.attachmentLog(a).Warn("routing rules are left in the namespace", "error", err)
 	}
 }
-
-// checkSourceRoutes looks for the rules and routes of an attachment.
-func checkSourceRoutes(ns kernel.Namespace, a state.Attachment) error {
-	if a.SourceRoutes == nil {
-		return nil
-	}
-	missing, err := ns.MissingSourceRoutes(*a.SourceRoutes)
-	if err == nil && len(missing) > 0 {
-		return damaged("%s is gone", missing[0])
-	}
-	return err
-}

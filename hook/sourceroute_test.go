@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -65,7 +66,7 @@ func TestSourceRouting(t *testing.T) {
 	}
 	m.namespaces.at[path].sources = m.namespaces.at[path].sources[:1]
 	_, err := m.Check(t.Context(), "w1")
-	if err == nil || !strings.Contains(err.Error(), "as net3 of allocation w1: missing: table 20002: ") || !isDamage(err) {
+	if err == nil || !strings.Contains(err.Error(), "as net3 of allocation w1: missing: table 20002: ") || !inspect.IsDamage(err) {
 		t.Errorf("without a table: %v", err)
 	}
 	if err := m.Verify(t.Context(), Verification{ID: "w1", Netns: path, Interface: "net1"}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -162,7 +163,7 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 		seen.repairable = seen.repairable || len(p.Missing) > 0
 		broken := p.broken()
 		if broken != nil {
-			broken = cmp.Or(o.moved(*p.attachment(), present), broken)
+			broken = cmp.Or(inspect.Moved(o.record, o.config.Host, *p.attachment(), present), broken)
 		}
 		for _, err := range []error{broken, p.Err} {
 			if err != nil {
@@ -182,7 +183,7 @@ func (o *operation) verifyComplete(v Verification, set []state.Attachment) error
 		case len(o.record.Damaged) > 0:
 			o.unknown(v, o.record.Damaged[0].Err)
 		default:
-			errs = append(errs, o.failure("check", a, 1, notComplete(a)))
+			errs = append(errs, o.failure("check", a, 1, inspect.NotComplete(a)))
 		}
 	}
 	return errors.Join(errs...)
@@ -201,7 +202,7 @@ func (e *Engine) verifyUnrecorded(v Verification) error {
 		return e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
 	if !slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == v.Interface }) {
-		return damaged("allocation %s is not set up: %s has no interface %s", v.ID, v.Netns, v.Interface)
+		return inspect.Damaged("allocation %s is not set up: %s has no interface %s", v.ID, v.Netns, v.Interface)
 	}
 	e.unknown(v, fmt.Errorf("no record says that %q set it up", v.Owner))
 	return nil
@@ -209,7 +210,7 @@ func (e *Engine) verifyUnrecorded(v Verification) error {
 
 // classify returns damage, and logs what is none.
 func (e *Engine) classify(v Verification, err error) error {
-	if err == nil || isDamage(err) {
+	if err == nil || inspect.IsDamage(err) {
 		return err
 	}
 	e.unknown(v, err)

@@ -84,7 +84,7 @@ var outcomes = map[string]struct {
 	"cniconf.NameError":                       {&cniconf.NameError{}, refused},
 	"cniconf.NoMTUError":                      {&cniconf.NoMTUError{}, refused},
 	"cniconf.NotFoundError":                   {&cniconf.NotFoundError{}, refused},
-	"hook.DamageError":                        {&hook.DamageError{}, failed},
+	"hook/internal/inspect.DamageError":       {&hook.DamageError{}, failed},
 	"hook.DamagedRecordError":                 {&hook.DamagedRecordError{}, failed},
 	"hook.ErrAlive":                           {hook.ErrAlive, refused},
 	"hook.ErrConflict":                        {hook.ErrConflict, conflict},

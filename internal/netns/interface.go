@@ -98,6 +98,17 @@ func globalAddresses(all []netlink.Addr, index int) []netip.Prefix {
 	return list
 }
 
+// OfFamily returns the routes by gateways of a family.
+func OfFamily(routes []Route, v6 bool) []Route {
+	var found []Route
+	for _, r := range routes {
+		if r.Gateway.IsValid() && r.Gateway.Is6() == v6 {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
 // Route is a default route, or one path of it.
 type Route struct {
 	Interface string `json:"interface"`

@@ -112,3 +112,21 @@ var SetupBatch = state.Batch{Kind: state.BatchSetup}
 func OfBatch(attachments []state.Attachment, b state.Batch) []state.Attachment {
 	return slices.DeleteFunc(slices.Clone(attachments), func(a state.Attachment) bool { return a.Batch != b })
 }
+
+// MasterInterfaces returns the interfaces among those of the candidates that are masters
+// in the network.
+func MasterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachment) []string {
+	var masters []string
+	for _, p := range list.Plugins {
+		conf, err := DecodePlugin(p)
+		if err != nil || !conf.LinkInContainer {
+			continue
+		}
+		for _, a := range candidates {
+			if a.Interface == conf.Master {
+				masters = append(masters, a.Interface)
+			}
+		}
+	}
+	return masters
+}

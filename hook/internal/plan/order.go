@@ -10,7 +10,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
-	"github.com/allocnet/allocnet/state"
 )
 
 // order fills DependsOn. Attachments that set a default route follow each other, the
@@ -28,7 +27,7 @@ func (p *Plan) order() {
 			}
 			previous = a.Interface
 		}
-		a.DependsOn = append(a.DependsOn, MasterInterfaces(list, candidates)...)
+		a.DependsOn = append(a.DependsOn, onrecord.MasterInterfaces(list, candidates)...)
 		a.DependsOn = append(a.DependsOn, bridgeInterfaces(list, p.Added[:i])...)
 		candidates = append(candidates, *a)
 	}
@@ -60,24 +59,6 @@ func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
 		}
 		return false
 	})
-}
-
-// MasterInterfaces returns the interfaces among those of the candidates that are masters
-// in the network.
-func MasterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachment) []string {
-	var masters []string
-	for _, p := range list.Plugins {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil || !conf.LinkInContainer {
-			continue
-		}
-		for _, a := range candidates {
-			if a.Interface == conf.Master {
-				masters = append(masters, a.Interface)
-			}
-		}
-	}
-	return masters
 }
 
 // bridgeInterfaces returns the interfaces of the earlier attachments that create a bridge

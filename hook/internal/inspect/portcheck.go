@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package inspect
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// judgePortCheck returns what remains of the error of a CHECK of portmap. Before 1.3.0 the
+// JudgePortCheck returns what remains of the error of a CHECK of portmap. Before 1.3.0 the
 // plugin looks for the rules of each address in the tables of both families, and fails in
 // those of the other one. It begins with the IPv4 address, and with the tables of IPv4.
-func judgePortCheck(err error, addresses []netip.Prefix) error {
+func JudgePortCheck(err error, addresses []netip.Prefix) error {
 	var own *types.Error
 	if !errors.As(err, &own) {
 		return err

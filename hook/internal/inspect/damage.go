@@ -1,12 +1,48 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package inspect
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
 )
+
+// DamageError is what was seen to be wrong with a network.
+type DamageError struct{ Reason string }
+
+func (e *DamageError) Error() string { return e.Reason }
+
+// Damaged returns a *DamageError.
+func Damaged(format string, a ...any) error { return &DamageError{fmt.Sprintf(format, a...)} }
+
+// IsDamage tells what was seen to be wrong from what keeps anyone from seeing
+// it: a plugin that is missing, hangs or dies, the codes of the CNI specification
+// that speak of the call, and what a plugin lacks. Plugins report damage with code
+// 3, with codes of their own, or, as the reference plugins do, with 999.
+func IsDamage(err error) bool {
+	var seen *DamageError
+	if errors.As(err, &seen) || errors.Is(err, netns.ErrMissing) {
+		return true
+	}
+	var own *types.Error
+	if !errors.As(err, &own) || namesObstacle(own.Error()) {
+		return false
+	}
+	return own.Code == types.ErrUnknownContainer || own.Code == 0 || own.Code >= 100
+}
+
+// NotComplete is that an attachment is not complete.
+func NotComplete(a state.Attachment) error {
+	return Damaged("set-up or teardown was interrupted in phase %q: tear it down and set it up again", a.Phase)
+}
 
 // obstacles are what plugins, and the libraries that they are made with, say when
 // they cannot look at a network. Most plugins give all errors the code 999, so that

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package inspect
 
 import (
 	"fmt"
@@ -11,46 +11,44 @@ import (
 	types "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
-	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
-// refuseMoved refuses to detach what a task has moved on purpose: the interface has another name or
+// RefuseMoved refuses to detach what a task has moved on purpose: the interface has another name or
 // is in another namespace, or another one has its addresses or its MAC, as that of a virtual machine.
-func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) error {
+func RefuseMoved(record state.Record, host Host, a state.Attachment, present []netns.Interface) error {
 	seen, err := onrecord.ReadStatus(a)
 	if err != nil {
 		return err
 	}
-	if err := o.movedTo(a, seen, present); err != nil {
+	if err := movedTo(record, a, seen, present); err != nil {
 		return err
 	}
 	if at := netns.Index(present, a.Interface); at >= 0 {
 		return refuseUsed(present[at], seen.MAC, present)
 	}
-	return o.refuseOtherNamespace(a)
+	return refuseOtherNamespace(host, a)
 }
 
-// moved returns what proves that a task has moved an interface which is gone under its name: the attachment is not broken.
-func (o *operation) moved(a state.Attachment, present []netns.Interface) error {
+// Moved returns what proves that a task has moved an interface which is gone under its name: the attachment is not broken.
+func Moved(record state.Record, host Host, a state.Attachment, present []netns.Interface) error {
 	seen, err := onrecord.ReadStatus(a)
 	end, endErr := onrecord.HostEnd(a)
 	if err != nil || endErr != nil || netns.Index(present, a.Interface) >= 0 {
 		return nil //nolint:nilerr // without a record nothing proves it
 	}
-	if err := o.movedTo(a, seen, present); err != nil || end == nil {
+	if err := movedTo(record, a, seen, present); err != nil || end == nil {
 		return err
 	}
-	return o.refuseEnd(a, end)
+	return refuseEnd(host, a, end)
 }
 
 // movedTo returns an error that names the interface of the namespace which has the addresses or the MAC of an attachment's.
-func (o *operation) movedTo(a state.Attachment, seen onrecord.Status, present []netns.Interface) error {
+func movedTo(record state.Record, a state.Attachment, seen onrecord.Status, present []netns.Interface) error {
 	for _, other := range present {
-		if other.Name == a.Interface || o.isAttached(other) {
+		if other.Name == a.Interface || IsAttached(record, other) {
 			continue
 		}
 		if seen.MAC != "" && other.MAC == seen.MAC {
@@ -72,7 +70,7 @@ func refuseUsed(i netns.Interface, mac string, present []netns.Interface) error 
 		return fmt.Errorf("%s is a port of another interface of the namespace: a task has moved it", i.Name)
 	}
 	if i.MAC != mac {
-		return notAttached(i)
+		return NotAttached(i)
 	}
 	for _, other := range present {
 		if i.Index != 0 && other.Link == i.Index && !other.LinkOutside {
@@ -82,29 +80,13 @@ func refuseUsed(i netns.Interface, mac string, present []netns.Interface) error 
 	return nil
 }
 
-func notAttached(i netns.Interface) error {
+// NotAttached is that an interface is another one than that which was attached.
+func NotAttached(i netns.Interface) error {
 	return fmt.Errorf("the namespace has an interface %s that is not the one which was attached, its MAC is %s: remove it, or rename it", i.Name, i.MAC)
 }
 
-// refuseForeign refuses to go on with a reattachment that was interrupted if DEL would remove an
-// interface that is neither the former one nor what ADD has reported: a task may have made it since.
-func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface) error {
-	seen, err := onrecord.ReadStatus(a)
-	if err != nil || a.Planned { // before ADD there is no DEL
-		return err
-	}
-	found := []state.Attachment{a}
-	o.recallResults(found)
-	for _, i := range present {
-		if i.Name == a.Interface && i.MAC != seen.MAC && !onrecord.Shows(found[0], []netns.Interface{i}) {
-			return notAttached(i)
-		}
-	}
-	return nil
-}
-
-// refuseIPv6 refuses to attach an interface again on which IPv6 was switched off: ADD would switch it on.
-func refuseIPv6(ns kernel.Namespace, a state.Attachment) error {
+// RefuseIPv6 refuses to attach an interface again on which IPv6 was switched off: ADD would switch it on.
+func RefuseIPv6(ns ipv6Switch, a state.Attachment) error {
 	seen, err := onrecord.ReadStatus(a)
 	if err != nil || !slices.ContainsFunc(seen.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 		return err
@@ -116,9 +98,9 @@ func refuseIPv6(ns kernel.Namespace, a state.Attachment) error {
 	return err
 }
 
-// isAttached tells whether an interface is that of an attachment: names may have been swapped.
-func (o *operation) isAttached(i netns.Interface) bool {
-	return slices.ContainsFunc(o.record.Attachments, func(a state.Attachment) bool {
+// IsAttached tells whether an interface is that of an attachment: names may have been swapped.
+func IsAttached(record state.Record, i netns.Interface) bool {
+	return slices.ContainsFunc(record.Attachments, func(a state.Attachment) bool {
 		seen, err := onrecord.ReadStatus(a)
 		return err == nil && a.Interface == i.Name && seen.MAC == i.MAC
 	})
@@ -126,7 +108,7 @@ func (o *operation) isAttached(i netns.Interface) bool {
 
 // refuseOtherNamespace refuses an attachment whose interface may be in another namespace, where a task has
 // moved it. That it is gone only its end on the host proves: both ends of a veth pair go together.
-func (o *operation) refuseOtherNamespace(a state.Attachment) error {
+func refuseOtherNamespace(host Host, a state.Attachment) error {
 	end, err := onrecord.HostEnd(a)
 	if err != nil {
 		return err
@@ -134,26 +116,26 @@ func (o *operation) refuseOtherNamespace(a state.Attachment) error {
 	if end == nil {
 		return fmt.Errorf("its plugin makes no veth pair, so that nothing tells whether %s is gone or a task has moved it to another namespace: start the allocation again", a.Interface)
 	}
-	return o.refuseEnd(a, end)
+	return refuseEnd(host, a, end)
 }
 
 // refuseEnd returns an error if the host has its end of the veth pair of an attachment.
-func (o *operation) refuseEnd(a state.Attachment, end *types.Interface) error {
-	name, err := findEnd(o.config.Host, end)
+func refuseEnd(host Host, a state.Attachment, end *types.Interface) error {
+	name, err := FindEnd(host, end)
 	if err != nil || name == "" {
 		return err
 	}
 	return fmt.Errorf("the host has its end %s of %s: a task has moved it to another namespace, or has renamed it", name, a.Interface)
 }
 
-// refuseMaster refuses an attachment whose interface is the master of others: DEL would remove them.
-func (o *operation) refuseMaster(a state.Attachment) error {
-	for _, other := range o.record.Attachments {
+// RefuseMaster refuses an attachment whose interface is the master of others: DEL would remove them.
+func RefuseMaster(record state.Record, a state.Attachment) error {
+	for _, other := range record.Attachments {
 		list, err := cniconf.ParseList(other.ConfList)
 		if err != nil {
 			return fmt.Errorf("recorded conflist of interface %s: %w", other.Interface, err)
 		}
-		if other.Interface != a.Interface && len(plan.MasterInterfaces(list, []state.Attachment{a})) > 0 {
+		if other.Interface != a.Interface && len(onrecord.MasterInterfaces(list, []state.Attachment{a})) > 0 {
 			return fmt.Errorf("%s is on %s, and would be interrupted", other.Interface, a.Interface)
 		}
 	}

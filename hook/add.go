@@ -15,6 +15,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
+	"github.com/allocnet/allocnet/hook/internal/step"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -81,12 +82,13 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 		}
 	}
 	var result types.Result
-	err = o.keepMTU(ctx, *a, func() (err error) {
+	w := o.work()
+	err = w.Add(ctx, step.Call{Attachment: *a, List: c.list, InProcess: c.changes != nil}, func() (err error) {
 		if err := o.recordBegun(abort, a); err != nil {
 			return err
 		}
-		result, err = o.addByChain(ctx, c, o.runtimeConf(*a, path))
-		return o.checkInnerMaster(c.list, a.Interface, o.checkIPv6(c.list, err))
+		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, path))
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -94,24 +96,7 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	if a.Result, err = onrecord.EncodeResult(result, c.list.CNIVersion); err != nil {
 		return nil, err
 	}
-	if err := o.checkAssigned(*a); err != nil {
-		return nil, err
-	}
-	return c, o.checkPortFamilies(*a)
-}
-
-// addByChain runs ADD. What plugins change of bridges that were there is as before then.
-func (o *operation) addByChain(ctx context.Context, c *chain, conf *libcni.RuntimeConf) (result types.Result, err error) {
-	add := func() (err error) {
-		result, err = c.cni.AddNetworkList(ctx, c.list, conf)
-		return err
-	}
-	if c.changes != nil {
-		err = add()
-	} else {
-		err = o.keepBridges(ctx, c.list, add)
-	}
-	return result, err
+	return c, w.CheckResult(*a)
 }
 
 // guardLoopback does what is done in process, before the plugin portmap sets route_localnet. A host on which nothing can guard
@@ -219,6 +204,7 @@ func (o *operation) recordUndone(a *state.Attachment) error {
 // be committed. What plugins that are executed leave is an error of theirs, so that the lease stays, which is
 // freed by the first of the chain and so last. It is not looked for where forced cleanup follows anyway.
 func (o *operation) del(ctx context.Context, a state.Attachment, path string, is absence) (*chain, error) {
+	o.work().Undo(ctx, a)
 	path = pathOf(path, is)
 	c, err := o.chain(a, path, nil)
 	if err != nil {
@@ -226,9 +212,6 @@ func (o *operation) del(ctx context.Context, a state.Attachment, path string, is
 	}
 	if c.changes == nil && is == isPresent && !o.madeByOtherIPTables(a) {
 		c.runner.Deleted = func(ctx context.Context, plugin string) error { return o.config.Cleaner.Left(ctx, a, plugin) }
-	}
-	if err := o.restoreBridges(ctx, a, c.list); err != nil {
-		o.attachmentLog(a).Warn("a bridge does not accept router advertisements as before", "error", err)
 	}
 	if err := o.ownCache(a); err != nil {
 		return nil, err // libcni would pass the result of another attachment

@@ -93,7 +93,7 @@ func requireAcceptRARepaired(t *testing.T, m *memory, a *Allocation) {
 	defer o.end()
 	for i := range o.record.Attachments {
 		p := &repairing{operation: o, at: i}
-		if err := errors.Join(p.acceptRA(ns), p.Err, p.acceptRA(ns)); err != nil || len(p.Missing) != len(set)/len(o.record.Attachments) {
+		if err := errors.Join(p.around(t.Context(), ns), p.Err, p.around(t.Context(), ns)); err != nil || len(p.Missing) != len(set)/len(o.record.Attachments) {
 			t.Errorf("missing %q, %v", p.Missing, err)
 		}
 	}

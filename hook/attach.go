@@ -11,6 +11,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
+	"github.com/allocnet/allocnet/hook/internal/step"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -34,12 +35,8 @@ func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan.
 	if err := o.writeIntent(ctx, p); err != nil {
 		return err
 	}
-	// Some runtimes leave lo down. It is not set down again: in a namespace of another
-	// runtime, programs may use it from now on.
-	if err := ns.SetLoopbackUp(); err != nil {
-		return err
-	}
-	if err := o.presetAcceptRA(ns, p); err != nil {
+	w := o.workIn(ns)
+	if err := w.Prepare(p.Attachments()); err != nil {
 		return err
 	}
 	if err := o.holdForPlugins(); err != nil {
@@ -50,15 +47,17 @@ func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan.
 		return err
 	}
 	defer unlock()
-	chains, err := o.addAll(ctx, ns, p)
+	chains, err := o.addAll(ctx, w, p)
 	if err != nil {
 		return err
 	}
 	if err := o.commitAdded(ctx, p, chains); err != nil {
 		return err
 	}
-	if err := o.addSourceRoutes(ns, p); err != nil {
-		return err
+	for _, added := range p.Added {
+		if err := w.Complete(added.Attachment); err != nil {
+			return o.failure("attach", *added.Attachment, added.Attachment.Attempts, err)
+		}
 	}
 	routes, err := o.setDefaultRoutes(ns, p, before)
 	if err != nil {
@@ -98,7 +97,7 @@ func (o *operation) writeIntent(ctx context.Context, p *plan.Plan) error {
 // addAll runs ADD for the attachments of a plan. The first failure ends pauses, and
 // keeps other calls from starting. Running calls continue to their end, because a
 // killed plugin leaves more to remove. The result has the chain of each attachment.
-func (o *operation) addAll(ctx context.Context, ns kernel.Namespace, p *plan.Plan) ([]*chain, error) {
+func (o *operation) addAll(ctx context.Context, w *step.Work, p *plan.Plan) ([]*chain, error) {
 	abort, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var failed sync.Once
@@ -123,7 +122,10 @@ func (o *operation) addAll(ctx context.Context, ns kernel.Namespace, p *plan.Pla
 			if chains[i], err = o.add(ctx, abort, a); err != nil {
 				return err
 			}
-			return o.setAcceptRA(ns, a)
+			if err := w.Added(a); err != nil {
+				return o.failure("attach", *a, a.Attempts, err)
+			}
+			return nil
 		}
 		if err := o.instrument(OpAttach, a, attach); err != nil {
 			fail(err)
@@ -164,4 +166,19 @@ func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan.Pl
 		return err
 	}
 	return o.lock.Write(p.Attachments()...)
+}
+
+// work is the allocation for steps.
+func (o *operation) work() *step.Work {
+	return &step.Work{
+		Namespace: o.namespace, Host: o.config.Host, Store: o.store, Record: &o.record,
+		Write: o.lock.Write, FileOf: o.fileOf, Log: o.log,
+	}
+}
+
+// workIn is work for a namespace that is open.
+func (o *operation) workIn(ns kernel.Namespace) *step.Work {
+	w := o.work()
+	w.Namespace = func() (kernel.Namespace, error) { return ns, nil }
+	return w
 }

@@ -5,6 +5,7 @@ package hook
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -44,4 +45,15 @@ func (e *Engine) resolve(names []string) ([]*cniconf.Network, error) {
 		}
 	}
 	return networks, nil
+}
+
+// fileOf returns the file of a network for messages.
+func (e *Engine) fileOf(network string) string {
+	catalog, err := e.Catalog()
+	if err == nil {
+		if n, err := catalog.Lookup(network); err == nil {
+			return n.Path
+		}
+	}
+	return fmt.Sprintf("the configuration of network %q", network)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/step"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -63,3 +64,6 @@ func (e *Error) Kind() errdefs.Kind {
 
 // DamageError is what was seen to be wrong with a network.
 type DamageError = inspect.DamageError
+
+// PortFamilyError is a chosen port of the host that no address of the attachment can serve.
+type PortFamilyError = step.PortFamilyError

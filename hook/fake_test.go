@@ -542,7 +542,7 @@ func (n *fakeNamespace) RoutesOf(iface string) ([]netns.TableRoute, error) {
 	}
 	for _, r := range n.routes {
 		if r.Interface == iface {
-			routes = append(routes, netns.TableRoute{Destination: allOf(r.Gateway.Is6()), Gateway: r.Gateway})
+			routes = append(routes, netns.TableRoute{Destination: netip.PrefixFrom(r.Gateway, 0).Masked(), Gateway: r.Gateway})
 		}
 	}
 	return routes, nil

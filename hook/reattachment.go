@@ -149,7 +149,6 @@ func (o *operation) reattach(ctx context.Context, ns kernel.Namespace, a *state.
 		return err
 	}
 	if err := o.attachAgain(ctx, ns, a); err != nil {
-		o.removeSourceRoutes(*a, o.record.Allocation.Netns)
 		return errors.Join(err, o.undoAdd(ctx, a))
 	}
 	return nil
@@ -180,7 +179,6 @@ func (o *operation) detachAgain(ctx context.Context, a *state.Attachment) error 
 	if err := o.lock.Write(*a); err != nil {
 		return err
 	}
-	o.removeSourceRoutes(*a, o.record.Allocation.Netns)
 	c, err := o.del(ctx, *a, o.record.Allocation.Netns, isGone)
 	err = errors.Join(err, o.commit(ctx, o.hold, o.log, c)[0])
 	if err != nil || replaces(c.changes, *a) {
@@ -211,13 +209,8 @@ func (o *operation) attachAgain(ctx context.Context, ns kernel.Namespace, a *sta
 	if err := onrecord.RequireFormerAddresses(*a); err != nil {
 		return err
 	}
-	if err := o.setAcceptRA(ns, a); err != nil {
-		return err
-	}
-	if a.SourceRoutes != nil {
-		if err := ns.AddSourceRoutes(*a.SourceRoutes); err != nil {
-			return err
-		}
+	if err := o.workIn(ns).Restore(a); err != nil {
+		return o.failure("attach", *a, a.Attempts, err)
 	}
 	if err := o.restoreGateways(ns, a); err != nil {
 		return err

@@ -139,77 +139,9 @@ func (p *repairing) judge(err error) {
 
 // around repairs what allocnet has made itself around the plugins of an attachment.
 func (p *repairing) around(ctx context.Context, ns kernel.Namespace) error {
-	return errors.Join(p.bridgeMTU(ctx), p.acceptRA(ns), p.gateways(ns), p.sourceRoutes(ns))
-}
-
-// acceptRA repairs what the interface does with IPv6 router advertisements, not what they gave it.
-func (p *repairing) acceptRA(ns kernel.Namespace) error {
-	a := *p.attachment()
-	if a.AcceptRA == nil {
-		return nil
+	lacks, err := p.operation.workIn(ns).Lacks(ctx, *p.attachment())
+	for _, l := range lacks {
+		p.ensure(l.What, l.Make)
 	}
-	is, err := ns.AcceptsRA(a.Interface, *a.AcceptRA)
-	if err != nil || is {
-		return err
-	}
-	what := fmt.Sprintf("%s has to ignore IPv6 router advertisements", a.Interface)
-	if *a.AcceptRA {
-		what = fmt.Sprintf("%s has to accept IPv6 router advertisements", a.Interface)
-	}
-	p.ensure(what, func() error { return ns.RestoreAcceptRA(a.Interface, *a.AcceptRA) })
-	return nil
-}
-
-// bridgeMTU repairs the MTU of bridges that the attachment's smaller one would lower.
-func (p *repairing) bridgeMTU(ctx context.Context) error {
-	for name, mtu := range p.attachment().BridgeMTU {
-		bridge, found, err := p.operation.config.Host.FindBridge(name)
-		if err != nil {
-			return err
-		}
-		if !found || bridge.MTU >= mtu {
-			continue
-		}
-		p.ensure(fmt.Sprintf("MTU of %s is %d, the network has %d", name, bridge.MTU, mtu), func() error {
-			_, err := p.operation.pinBridges(ctx, *p.attachment(), map[string]int{name: mtu}, true)
-			return err
-		})
-	}
-	return nil
-}
-
-// gateways repairs the default routes that the attachment had when its batch was complete.
-func (p *repairing) gateways(ns kernel.Namespace) error {
-	a := p.attachment()
-	recorded, err := onrecord.ReadStatus(*a)
-	if err != nil {
-		return err
-	}
-	routes, err := ns.DefaultRoutes()
-	if err != nil {
-		return err
-	}
-	present, err := ns.Interfaces()
-	if err != nil {
-		return err
-	}
-	for _, gateway := range inspect.LostGateways(*a, recorded.Gateways, routes, present) {
-		p.ensure(fmt.Sprintf("default route via %s of %s", gateway, a.Interface), func() error { return ns.AddDefaultRoute(gateway, a.Interface) })
-	}
-	return nil
-}
-
-// sourceRoutes repairs the routing table of the attachment.
-func (p *repairing) sourceRoutes(ns kernel.Namespace) error {
-	routes := p.attachment().SourceRoutes
-	if routes == nil {
-		return nil
-	}
-	missing, err := ns.MissingSourceRoutes(*routes)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	p.Missing = append(p.Missing, missing[1:]...)
-	p.ensure(missing[0], func() error { return ns.AddSourceRoutes(*routes) })
-	return nil
+	return err
 }

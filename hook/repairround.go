@@ -184,7 +184,7 @@ func (p *repairing) ensure(what string, make func() error) {
 	if !slices.Contains(p.Missing, what) { // its plugins may have noted it
 		p.Missing = append(p.Missing, what)
 	}
-	if p.DryRun {
+	if p.DryRun || make == nil {
 		return
 	}
 	if err := make(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/plan"
+	"github.com/allocnet/allocnet/hook/internal/step"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -135,7 +136,7 @@ func (e *Engine) facts() plan.Facts {
 		PluginDirs:  e.config.PluginDirs,
 		Host:        e.config.Host,
 		Record:      e.store.Read,
-		UnpinnedMTU: func(bridge string) int { return e.unpinnedMTU(context.Background(), bridge, "", "") },
+		UnpinnedMTU: func(bridge string) int { return step.UnpinnedMTU(context.Background(), e.store, e.log, bridge, "", "") },
 		WhyPlugins:  e.config.inProcess,
 	}
 }

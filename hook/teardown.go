@@ -265,7 +265,6 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 // after a kill DEL would remove an interface that another program has given the same name.
 func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, is absence) (*chain, error) {
 	a.Attempts++
-	o.removeSourceRoutes(*a, path)
 	if hasMaster(*a) {
 		if err := o.removeStray(ctx, *a, path); err != nil {
 			return nil, o.failure("detach", *a, a.Attempts, err)

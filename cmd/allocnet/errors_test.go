@@ -94,7 +94,7 @@ var outcomes = map[string]struct {
 	"internal/cniexec.ExecError":              {&cniexec.ExecError{Err: errors.New("x")}, failed},
 	"hook/internal/plan.InterfaceExistsError": {&hook.InterfaceExistsError{}, conflict},
 	"hook.NotAttachedError":                   {&hook.NotAttachedError{}, refused},
-	"hook.PortFamilyError":                    {&hook.PortFamilyError{}, refused},
+	"hook/internal/step.PortFamilyError":      {&hook.PortFamilyError{}, refused},
 	"hook/internal/plan.PortInUseError":       {&hook.PortInUseError{}, conflict},
 	"hook/internal/plan.RequestError":         {&hook.RequestError{}, refused},
 	"internal/cniexec.CommitTimeoutError":     {&hook.Error{Err: &cniexec.CommitTimeoutError{}}, timeout},

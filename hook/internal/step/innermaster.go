@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package step
 
 import (
 	"errors"
@@ -14,6 +14,9 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 )
+
+// innerMasters tells that a plugin has taken a master of the host in place of that in the namespace.
+var innerMasters = step{Judge: checkInnerMaster}
 
 // innerMaster returns the type and the master of the network's plugin whose master is an
 // interface of the namespace.
@@ -39,21 +42,20 @@ func outerMaster(plugin, master string, err error) error {
 }
 
 // checkInnerMaster judges the outcome of ADD of a network whose master is in the namespace.
-func (o *operation) checkInnerMaster(list *libcni.NetworkConfigList, name string, err error) error {
-	plugin, master, found := innerMaster(list)
+func checkInnerMaster(w *Work, c Call, err error) error {
+	plugin, master, found := innerMaster(c.List)
 	if !found || err != nil && !strings.Contains(err.Error(), "Link not found") {
 		return err
 	}
-	ns, nsErr := o.namespace()
+	ns, nsErr := w.Namespace()
 	if nsErr != nil {
 		return errors.Join(err, nsErr)
 	}
-	defer ns.Close() //nolint:errcheck // read only
 	interfaces, nsErr := ns.Interfaces()
 	if nsErr != nil {
 		return errors.Join(err, nsErr)
 	}
-	if isOuterMaster(interfaces, master, name, err != nil) {
+	if isOuterMaster(interfaces, master, c.Attachment.Interface, err != nil) {
 		return outerMaster(plugin, master, err)
 	}
 	return err

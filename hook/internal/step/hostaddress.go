@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package step
 
 import (
 	"fmt"
@@ -11,38 +11,30 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
+// assigned refuses addresses of the host.
+var assigned = step{Result: checkAssigned}
+
 // checkAssigned refuses a result with an address that the host itself has: IPAM plugins know the addresses that they assign,
 // and not those of the host, which may be in the same range. What answers for it on the link would be chance.
-func (o *operation) checkAssigned(a state.Attachment) error {
+func checkAssigned(w *Work, a state.Attachment) error {
 	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
 	}
-	var assigned []netip.Addr
+	var own []netip.Addr
 	for _, address := range onrecord.Addresses(result) {
 		// Each namespace has its own loopback addresses, and each link its own link-local ones.
 		if ip := address.Addr().Unmap(); !ip.IsLoopback() && (ip.Is4() || !ip.IsLinkLocalUnicast()) {
-			assigned = append(assigned, ip)
+			own = append(own, ip)
 		}
 	}
-	if len(assigned) == 0 {
+	if len(own) == 0 {
 		return nil
 	}
-	held, link, err := o.config.Host.Holder(assigned)
+	held, link, err := w.Host.Holder(own)
 	if err != nil || link == "" {
 		return err
 	}
 	return fmt.Errorf("its IPAM plugin has assigned %s, which is an address of this host, on %s: leave it out of the range in %s (rangeStart, rangeEnd, or exclude of allocnet-ipam)",
-		held, link, o.fileOf(a.Network))
-}
-
-// fileOf returns the file of a network for messages.
-func (e *Engine) fileOf(network string) string {
-	catalog, err := e.Catalog()
-	if err == nil {
-		if n, err := catalog.Lookup(network); err == nil {
-			return n.Path
-		}
-	}
-	return fmt.Sprintf("the configuration of network %q", network)
+		held, link, w.FileOf(a.Network))
 }

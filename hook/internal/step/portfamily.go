@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package step
 
 import (
 	"fmt"
@@ -14,6 +14,9 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
+
+// portFamilies refuses ports that no address serves.
+var portFamilies = step{Result: checkPortFamilies}
 
 // PortFamilyError is a chosen port of the host that no address of the attachment can
 // serve: the portmap plugin makes no rule for such a port, and reports success.
@@ -45,7 +48,7 @@ func (*PortFamilyError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // checkPortFamilies refuses a result without an address for a chosen port. Assigned
 // ports are not the allocation's choice: without an address they are only logged.
-func (o *operation) checkPortFamilies(a state.Attachment) error {
+func checkPortFamilies(w *Work, a state.Attachment) error {
 	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
@@ -59,7 +62,7 @@ func (o *operation) checkPortFamilies(a state.Attachment) error {
 		return err
 	}
 	if len(all) > 0 {
-		o.warnUnreachedPorts(a)
+		w.warnUnreachedPorts(a)
 	}
 	addresses := onrecord.Addresses(result)
 	for _, m := range all {
@@ -70,13 +73,13 @@ func (o *operation) checkPortFamilies(a state.Attachment) error {
 		if slices.Contains(chosen, m) {
 			return err
 		}
-		o.attachmentLog(a).Warn("an assigned port is not mapped", "error", err)
+		w.log(a).Warn("an assigned port is not mapped", "error", err)
 	}
 	return nil
 }
 
 // warnUnreachedPorts warns of ports that are mapped in vain.
-func (o *operation) warnUnreachedPorts(a state.Attachment) {
+func (w *Work) warnUnreachedPorts(a state.Attachment) {
 	list, err := onrecord.List(a)
 	if err != nil || len(list.Plugins) == 0 {
 		return
@@ -84,9 +87,9 @@ func (o *operation) warnUnreachedPorts(a state.Attachment) {
 	switch first, err := onrecord.DecodePlugin(list.Plugins[0]); {
 	case err != nil:
 	case first.Type == "macvlan" || first.Type == "ipvlan":
-		o.attachmentLog(a).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")
-	case first.Type == "bridge" && !first.HairpinMode && o.config.Host.FiltersBridges():
-		o.attachmentLog(a).Warn("with br_netfilter the allocation does not reach its own published ports: set \"hairpinMode\": true of the plugin bridge")
+		w.log(a).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")
+	case first.Type == "bridge" && !first.HairpinMode && w.Host.FiltersBridges():
+		w.log(a).Warn("with br_netfilter the allocation does not reach its own published ports: set \"hairpinMode\": true of the plugin bridge")
 	}
 }
 

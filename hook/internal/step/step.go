@@ -1,0 +1,172 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package step is what allocnet itself does for attachments beside their plugins: each step is a file, and a line of the table.
+// The engine runs the table, and knows no step by name. What a step makes is on record before, in fields of state.Attachment
+// that its plan or the step has written.
+package step
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/state"
+)
+
+// step is what is done for one thing, at each moment of an attachment. A nil function has nothing to do then.
+type step struct {
+	// Prepared is called before ADD of the attachments of a call.
+	Prepared func(w *Work, added []state.Attachment) error
+	// Around calls add, which runs ADD.
+	Around func(ctx context.Context, w *Work, c Call, add func() error) error
+	// Judge is called with the error of ADD, or nil, and returns what it means.
+	Judge func(w *Work, c Call, err error) error
+	// Result refuses what ADD has reported.
+	Result func(w *Work, a state.Attachment) error
+	// Added is called after ADD of an attachment, also when it is attached again.
+	Added func(w *Work, a *state.Attachment) error
+	// Completed is called when all attachments of a call have been added.
+	Completed func(w *Work, a *state.Attachment) error
+	// Restored is called in place of Completed when an attachment is attached again.
+	Restored func(w *Work, a *state.Attachment) error
+	// Undo is called before DEL, and logs what it cannot do: nothing of it keeps an attachment.
+	Undo func(ctx context.Context, w *Work, a state.Attachment)
+	// Lacks compares an attachment with its record.
+	Lacks func(ctx context.Context, w *Work, a state.Attachment) ([]Lack, error)
+}
+
+// table has all steps in the order in which they are done. Before DEL they are undone in reverse.
+var table = []step{loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, gateways, sourceRouting}
+
+// Lack is something that is missing.
+type Lack struct {
+	// What is missing, in words.
+	What string
+	// Make makes it. Nil: what makes another lack makes this one, too.
+	Make func() error
+}
+
+// Call is one ADD.
+type Call struct {
+	Attachment state.Attachment
+	List       *libcni.NetworkConfigList
+	// InProcess is whether no plugin is executed.
+	InProcess bool
+}
+
+// Work is what steps work on: an allocation.
+type Work struct {
+	// Namespace returns that of the allocation, which stays open; the error is netns.ErrMissing if it is gone.
+	Namespace func() (kernel.Namespace, error)
+	Host      kernel.Host
+	Store     *state.Store
+	Record    *state.Record
+	// Write records attachments.
+	Write func(...state.Attachment) error
+	// FileOf returns the file of a network for messages.
+	FileOf func(network string) string
+	Log    hclog.Logger
+}
+
+func (w *Work) log(a state.Attachment) hclog.Logger {
+	return w.Log.With("network", a.Network, "interface", a.Interface)
+}
+
+// Prepare prepares a namespace for attachments.
+func (w *Work) Prepare(added []state.Attachment) error {
+	for _, s := range table {
+		if s.Prepared != nil {
+			if err := s.Prepared(w, added); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Add runs ADD, and says what its error means.
+func (w *Work) Add(ctx context.Context, c Call, add func() error) error {
+	do := func() error {
+		err := add()
+		for _, s := range table {
+			if s.Judge != nil {
+				err = s.Judge(w, c, err)
+			}
+		}
+		return err
+	}
+	for _, s := range slices.Backward(table) {
+		if within := do; s.Around != nil {
+			do = func() error { return s.Around(ctx, w, c, within) }
+		}
+	}
+	return do()
+}
+
+// CheckResult refuses what ADD has reported of an attachment.
+func (w *Work) CheckResult(a state.Attachment) error {
+	for _, s := range table {
+		if s.Result != nil {
+			if err := s.Result(w, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Added does what follows ADD of an attachment, Complete what follows ADD of all, and Restore both when one is attached again.
+func (w *Work) Added(a *state.Attachment) error {
+	return w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Added })
+}
+
+// Complete is described at Added.
+func (w *Work) Complete(a *state.Attachment) error {
+	return w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Completed })
+}
+
+// Restore is described at Added.
+func (w *Work) Restore(a *state.Attachment) error {
+	if err := w.Added(a); err != nil {
+		return err
+	}
+	return w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Restored })
+}
+
+func (w *Work) each(a *state.Attachment, moment func(step) func(*Work, *state.Attachment) error) error {
+	for _, s := range table {
+		if do := moment(s); do != nil {
+			if err := do(w, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Undo undoes before DEL what was done for an attachment.
+func (w *Work) Undo(ctx context.Context, a state.Attachment) {
+	for _, s := range slices.Backward(table) {
+		if s.Undo != nil {
+			s.Undo(ctx, w, a)
+		}
+	}
+}
+
+// Lacks returns what is missing of what was done for an attachment. The error joins those of steps that cannot tell.
+func (w *Work) Lacks(ctx context.Context, a state.Attachment) ([]Lack, error) {
+	var all []Lack
+	var errs []error
+	for _, s := range table {
+		if s.Lacks != nil {
+			lacks, err := s.Lacks(ctx, w, a)
+			all, errs = append(all, lacks...), append(errs, err)
+		}
+	}
+	return all, errors.Join(errs...)
+}

@@ -12,7 +12,6 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/hook/internal/step"
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -54,16 +53,10 @@ func (o *operation) attachAll(ctx context.Context, ns kernel.Namespace, p *plan.
 	if err := o.commitAdded(ctx, p, chains); err != nil {
 		return err
 	}
-	for _, added := range p.Added {
-		if err := w.Complete(added.Attachment); err != nil {
-			return o.failure("attach", *added.Attachment, added.Attachment.Attempts, err)
-		}
-	}
-	routes, err := o.setDefaultRoutes(ns, p, before)
-	if err != nil {
+	if err := w.Finish(p); err != nil {
 		return err
 	}
-	return o.finish(ns, routes, p)
+	return o.finish(ns, p)
 }
 
 // checkUnused refuses attachments whose interface or cache file another one has.
@@ -122,10 +115,7 @@ func (o *operation) addAll(ctx context.Context, w *step.Work, p *plan.Plan) ([]*
 			if chains[i], err = o.add(ctx, abort, a); err != nil {
 				return err
 			}
-			if err := w.Added(a); err != nil {
-				return o.failure("attach", *a, a.Attempts, err)
-			}
-			return nil
+			return w.Added(a)
 		}
 		if err := o.instrument(OpAttach, a, attach); err != nil {
 			fail(err)
@@ -138,7 +128,7 @@ func (o *operation) addAll(ctx context.Context, w *step.Work, p *plan.Plan) ([]*
 // finish records what the namespace shows after all attachments succeeded. This need
 // not outlast a power cut: the namespace is gone after one, and what is to be removed
 // is on record already.
-func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan.Plan) error {
+func (o *operation) finish(ns kernel.Namespace, p *plan.Plan) error {
 	if err := o.requirePath(); err != nil {
 		return err
 	}
@@ -146,10 +136,9 @@ func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan.Pl
 	if err != nil {
 		return err
 	}
-	for i := range p.Existing {
-		if err := o.updateGateways(&o.record.Attachments[i], routes); err != nil {
-			return err
-		}
+	routes, err := ns.DefaultRoutes()
+	if err != nil {
+		return err
 	}
 	for _, added := range p.Added {
 		a := added.Attachment
@@ -172,7 +161,8 @@ func (o *operation) finish(ns kernel.Namespace, routes []netns.Route, p *plan.Pl
 func (o *operation) work() *step.Work {
 	return &step.Work{
 		Namespace: o.namespace, Host: o.config.Host, Store: o.store, Record: &o.record,
-		Write: o.lock.Write, FileOf: o.fileOf, Log: o.log,
+		Write: o.lock.Write, WriteAllocation: o.lock.WriteAllocation, Cache: o.writeCache, FileOf: o.fileOf, Log: o.log,
+		Fail: func(a state.Attachment, err error) error { return o.failure("attach", a, a.Attempts, err) },
 	}
 }
 

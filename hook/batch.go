@@ -26,7 +26,7 @@ func (o *operation) rollBackInterrupted(ctx context.Context) {
 	}
 	removed := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return !interrupted[a.Batch] })
 	if len(removed) == 0 {
-		o.restoreDefaultRoutes()
+		o.work().Removed()
 		return
 	}
 	o.log.Info("removing attachments of an interrupted call", "count", len(removed))

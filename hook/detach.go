@@ -63,7 +63,7 @@ func (e *Engine) detachOne(ctx context.Context, id, iface string) error {
 	}
 	at := slices.Index(attached, iface)
 	if at < 0 {
-		o.restoreDefaultRoutes()
+		o.work().Removed()
 		return &NotAttachedError{id, iface, attached}
 	}
 	a := o.record.Attachments[at]
@@ -97,7 +97,7 @@ func (e *Engine) release(ctx context.Context, id, task string) error {
 	}
 	attached := slices.DeleteFunc(slices.Clone(o.record.Attachments), func(a state.Attachment) bool { return a.Task != task })
 	if len(attached) == 0 { // or a killed Release had not yet removed the record
-		o.restoreDefaultRoutes()
+		o.work().Removed()
 		return o.forgetEmpty()
 	}
 	return o.removeAlone(ctx, attached)

@@ -8,13 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -210,9 +208,6 @@ func (o *operation) attachAgain(ctx context.Context, ns kernel.Namespace, a *sta
 		return err
 	}
 	if err := o.workIn(ns).Restore(a); err != nil {
-		return o.failure("attach", *a, a.Attempts, err)
-	}
-	if err := o.restoreGateways(ns, a); err != nil {
 		return err
 	}
 	return o.finishReattachment(ns, a)
@@ -226,78 +221,6 @@ func (o *operation) refuseName(ns kernel.Namespace, a state.Attachment) error {
 	}
 	return err
 }
-
-// restoreGateways gives the attachment the default routes that it had. Of the others, ADD has made some
-// and set-up has removed them; those of other interfaces stay as they are.
-func (o *operation) restoreGateways(ns kernel.Namespace, a *state.Attachment) error {
-	seen, err := onrecord.ReadStatus(*a)
-	if err != nil {
-		return err
-	}
-	now, err := ns.DefaultRoutes()
-	if err != nil {
-		return err
-	}
-	for _, v6 := range []bool{false, true} {
-		had := slices.DeleteFunc(slices.Clone(seen.Gateways), func(g netip.Addr) bool { return g.Is6() != v6 })
-		changed := !slices.Equal(onrecord.GatewaysBy(a.Interface, netns.OfFamily(now, v6)), had)
-		if changed {
-			if err := replaceGateways(ns, a.Interface, v6, had); err != nil {
-				return err
-			}
-		}
-		if err := o.recordGateways(a, v6, had, changed); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func replaceGateways(ns kernel.Namespace, iface string, v6 bool, gateways []netip.Addr) error {
-	err := ns.RemoveDefaultRoutes(iface, v6)
-	for _, gateway := range gateways {
-		err = errors.Join(err, ns.AddDefaultRoute(gateway, iface))
-	}
-	return err
-}
-
-// recordGateways has the result say of default routes what the namespace has.
-func (o *operation) recordGateways(a *state.Attachment, v6 bool, gateways []netip.Addr, changed bool) error {
-	former := *a
-	former.Result = a.FormerResult
-	reported, err := reportsDefaultRoute(*a, v6)
-	if err != nil {
-		return err
-	}
-	before, err := reportsDefaultRoute(former, v6)
-	if err != nil || !changed && reported == before {
-		return err
-	}
-	if len(gateways) > 0 {
-		return o.recordDefaultRoute(netns.Route{Interface: a.Interface, Gateway: gateways[0]})
-	}
-	result, err := onrecord.ParseResult(a.Result)
-	if err != nil {
-		return err
-	}
-	result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, v6) })
-	if err := o.replaceResult(a, result, result.CNIVersion); err != nil {
-		return err
-	}
-	return o.lock.Write(*a)
-}
-
-// reportsDefaultRoute tells whether the result of an attachment has a default route of a family.
-func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
-	result, err := onrecord.ParseResult(a.Result)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, v6) }), nil
-}
-
-// isDefaultOf tells whether a route is the default route of a family.
-func isDefaultOf(r *types.Route, v6 bool) bool { return isDefault(r) && (r.Dst.IP.To4() == nil) == v6 }
 
 // finishReattachment records that all is there again.
 func (o *operation) finishReattachment(ns kernel.Namespace, a *state.Attachment) error {

@@ -119,7 +119,7 @@ func (o *operation) restoreAfterRemoval() error {
 	if err := o.reload(); err != nil {
 		return err
 	}
-	o.restoreDefaultRoutes()
+	o.work().Removed()
 	return nil
 }
 

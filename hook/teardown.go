@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -343,4 +345,17 @@ func (o *operation) markPending(suspects []state.Suspect, why error) error {
 		}
 	}
 	return why
+}
+
+// withoutRoutesByEachOther returns attachments that are removed together without their
+// previous routes on each other's interfaces. One that cannot be removed now is recorded
+// again, when another attachment may soon have the name of a removed interface.
+func withoutRoutesByEachOther(attachments []state.Attachment) []state.Attachment {
+	removed := slices.Clone(attachments)
+	for i := range removed {
+		removed[i].PreviousRoutes = slices.DeleteFunc(slices.Clone(removed[i].PreviousRoutes), func(r netns.Route) bool {
+			return slices.ContainsFunc(attachments, func(a state.Attachment) bool { return a.Interface == r.Interface })
+		})
+	}
+	return removed
 }

@@ -39,6 +39,8 @@ type Plan struct {
 	Allocation state.Allocation
 	// Existing are the attachments that the allocation has.
 	Existing []state.Attachment
+	// Before are the default routes of the namespace before.
+	Before []netns.Route
 	// Added are those that the plan adds.
 	Added []Attachment
 }

@@ -44,6 +44,7 @@ func requestsDefaultRoute(e selection.Element, v6 bool) bool {
 // AssignPreviousRoutes records in the attachments of a plan the default routes that they
 // may replace: those of the namespace, and those that existing attachments replaced.
 func (p *Plan) AssignPreviousRoutes(routes []netns.Route) {
+	p.Before = routes
 	for _, a := range slices.Backward(p.Existing) {
 		routes = append(routes, a.PreviousRoutes...)
 	}

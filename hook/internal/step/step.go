@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -32,16 +33,20 @@ type step struct {
 	Added func(w *Work, a *state.Attachment) error
 	// Completed is called when all attachments of a call have been added.
 	Completed func(w *Work, a *state.Attachment) error
-	// Restored is called in place of Completed when an attachment is attached again.
+	// Finished is called after that of all steps.
+	Finished func(w *Work, p *plan.Plan) error
+	// Restored is called in place of both when an attachment is attached again.
 	Restored func(w *Work, a *state.Attachment) error
 	// Undo is called before DEL, and logs what it cannot do: nothing of it keeps an attachment.
 	Undo func(ctx context.Context, w *Work, a state.Attachment)
+	// Removed is called when attachments have been removed and others may be left, also after an error.
+	Removed func(w *Work)
 	// Lacks compares an attachment with its record.
 	Lacks func(ctx context.Context, w *Work, a state.Attachment) ([]Lack, error)
 }
 
 // table has all steps in the order in which they are done. Before DEL they are undone in reverse.
-var table = []step{loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, gateways, sourceRouting}
+var table = []step{loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting}
 
 // Lack is something that is missing.
 type Lack struct {
@@ -68,6 +73,12 @@ type Work struct {
 	Record    *state.Record
 	// Write records attachments.
 	Write func(...state.Attachment) error
+	// WriteAllocation records the allocation.
+	WriteAllocation func(state.Allocation) error
+	// Cache writes an attachment to libcni's cache.
+	Cache func(state.Attachment) error
+	// Fail returns the failure to attach an attachment.
+	Fail func(a state.Attachment, err error) error
 	// FileOf returns the file of a network for messages.
 	FileOf func(network string) string
 	Log    hclog.Logger
@@ -120,17 +131,32 @@ func (w *Work) CheckResult(a state.Attachment) error {
 	return nil
 }
 
-// Added does what follows ADD of an attachment, Complete what follows ADD of all, and Restore both when one is attached again.
+// Added does what follows ADD of an attachment.
 func (w *Work) Added(a *state.Attachment) error {
-	return w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Added })
+	if err := w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Added }); err != nil {
+		return w.Fail(*a, err)
+	}
+	return nil
 }
 
-// Complete is described at Added.
-func (w *Work) Complete(a *state.Attachment) error {
-	return w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Completed })
+// Finish does what follows ADD of all attachments of a plan.
+func (w *Work) Finish(p *plan.Plan) error {
+	for _, added := range p.Added {
+		if err := w.each(added.Attachment, func(s step) func(*Work, *state.Attachment) error { return s.Completed }); err != nil {
+			return w.Fail(*added.Attachment, err)
+		}
+	}
+	for _, s := range table {
+		if s.Finished != nil {
+			if err := s.Finished(w, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// Restore is described at Added.
+// Restore does both when an attachment is attached again.
 func (w *Work) Restore(a *state.Attachment) error {
 	if err := w.Added(a); err != nil {
 		return err
@@ -154,6 +180,15 @@ func (w *Work) Undo(ctx context.Context, a state.Attachment) {
 	for _, s := range slices.Backward(table) {
 		if s.Undo != nil {
 			s.Undo(ctx, w, a)
+		}
+	}
+}
+
+// Removed does what follows the removal of attachments.
+func (w *Work) Removed() {
+	for _, s := range table {
+		if s.Removed != nil {
+			s.Removed(w)
 		}
 	}
 }

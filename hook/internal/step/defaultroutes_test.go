@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package step
 
 import (
 	"net/netip"
@@ -20,18 +20,18 @@ func TestPreviousRoutes(t *testing.T) {
 	}
 	before, own, sibling, v6 := route("eth0", "10.0.0.1"), route("net1", "10.1.0.1"), route("net2", "10.2.0.1"), route("net2", "fd00::1")
 	shared := append(make([]netns.Route, 0, 4), before)
-	o := &operation{record: state.Record{Attachments: []state.Attachment{
+	w := &Work{Record: &state.Record{Attachments: []state.Attachment{
 		{Interface: "net1", PreviousRoutes: shared}, {Interface: "net2", PreviousRoutes: shared},
 	}}}
 	for range 2 {
-		o.recordPreviousRoutes(own, []netns.Route{before, own, sibling, v6})
+		w.recordPreviousRoutes(own, []netns.Route{before, own, sibling, v6})
 	}
-	o.recordPreviousRoutes(v6, nil)
-	o.recordPreviousRoutes(before, []netns.Route{sibling})
-	if got := o.record.Attachments[0].PreviousRoutes; !slices.Equal(got, []netns.Route{before, sibling}) {
+	w.recordPreviousRoutes(v6, nil)
+	w.recordPreviousRoutes(before, []netns.Route{sibling})
+	if got := w.Record.Attachments[0].PreviousRoutes; !slices.Equal(got, []netns.Route{before, sibling}) {
 		t.Errorf("net1 replaces %v", got)
 	}
-	if got := o.record.Attachments[1].PreviousRoutes; !slices.Equal(got, []netns.Route{before}) || shared[:2][1] != (netns.Route{}) {
+	if got := w.Record.Attachments[1].PreviousRoutes; !slices.Equal(got, []netns.Route{before}) || shared[:2][1] != (netns.Route{}) {
 		t.Errorf("net2 replaces %v, shared %v", got, shared[:2])
 	}
 }

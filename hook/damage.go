@@ -48,11 +48,11 @@ func (e *DamagedRecordError) Unwrap() error { return e.Reason }
 // Kind is that of package errdefs.
 func (*DamagedRecordError) Kind() errdefs.Kind { return errdefs.Failed }
 
-// Repair rewrites the damaged record of a live allocation from its readable lines,
+// RepairRecord rewrites the damaged record of a live allocation from its readable lines,
 // libcni's cache and the namespace, and keeps the damaged file. A record without damage
 // is not changed. If something remains unknown, the error is a *DamagedRecordError and
 // nothing is changed.
-func (e *Engine) Repair(ctx context.Context, id string) error {
+func (e *Engine) RepairRecord(ctx context.Context, id string) error {
 	o, err := e.begin(ctx, id)
 	if err != nil {
 		return err
@@ -64,12 +64,12 @@ func (e *Engine) Repair(ctx context.Context, id string) error {
 	if len(o.record.Damaged) > 0 && o.isDead() {
 		return o.damagedRecord(errors.New("its namespace is gone"))
 	}
-	return o.repair()
+	return o.repairRecord()
 }
 
-// repair is Repair within an operation. An allocation that is proven dead needs no
+// repairRecord is RepairRecord within an operation. An allocation that is proven dead needs no
 // repair, unless nothing tells what is to be removed.
-func (o *operation) repair() error {
+func (o *operation) repairRecord() error {
 	if o.isLost() {
 		return o.damagedRecord(nil)
 	}

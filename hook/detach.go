@@ -51,7 +51,7 @@ func (e *Engine) detachOne(ctx context.Context, id, iface string) error {
 	if !o.hasRecord() {
 		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
-	if err := o.repair(); err != nil {
+	if err := o.repairRecord(); err != nil {
 		return err
 	}
 	if err := o.loadFromCache(); err != nil {
@@ -89,7 +89,7 @@ func (e *Engine) release(ctx context.Context, id, task string) error {
 		return err
 	}
 	defer o.end()
-	if err := o.repair(); err != nil {
+	if err := o.repairRecord(); err != nil {
 		return err
 	}
 	if err := o.loadFromCache(); err != nil {

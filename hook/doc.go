@@ -49,6 +49,13 @@
 // fails only for damage that is seen twice and that no repair makes good. It neither reads nor
 // writes libcni's cache, which the holder of the lock may be writing.
 //
+// # Is it well
+//
+// Six methods tell, because their callers differ in what may be locked, executed and changed. Check is for people: it waits for
+// the lock, asks all plugins and changes nothing on the host. Verify is Check for runtimes. Inspect and Current look into the namespace
+// alone, without lock and plugins, for those who list a host. RepairAttachments compares what Check compares, and repairs it;
+// CheckUnknown asks, ahead of it, the plugins that may take long. RepairRecord is about the record, not about networks.
+//
 // # Concurrency
 //
 // All methods may be called concurrently and from several processes. The state store locks one

@@ -98,7 +98,7 @@ func (o *operation) prepare(ctx context.Context, r Request) error {
 		}
 		return nil
 	}
-	if err := o.repair(); err != nil {
+	if err := o.repairRecord(); err != nil {
 		return err
 	}
 	alive, same, err := o.compareNamespace(r.Netns)

@@ -54,7 +54,7 @@ func TestDamageOfEachLine(t *testing.T) {
 			for call, do := range map[string]func(*world) error{
 				"nothing": func(*world) error { return nil },
 				"GC":      collect, "Setup": setup(ownRequest), "Extend": extend(extendRequest),
-				"Repair": func(w *world) error { return w.Repair(w.ctx, "own") },
+				"Repair": func(w *world) error { return w.RepairRecord(w.ctx, "own") },
 				"Check":  func(w *world) error { _, err := w.Check(w.ctx, "own"); return err },
 			} {
 				exhaustive.Run(t, fmt.Sprintf("line %d, %s/%s", line+1, name, call), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestRepairedRecord(t *testing.T) {
 	}
 	last := bytes.Count(data, []byte("\n"))
 	damageLine(t, path, last, damages["cut"])
-	if err := w.Repair(t.Context(), "own"); err != nil {
+	if err := w.RepairRecord(t.Context(), "own"); err != nil {
 		t.Fatal(err)
 	}
 	if after := summary(w); after != before {
@@ -115,7 +115,7 @@ func TestRepairedRecord(t *testing.T) {
 	if kept := readDir(t, filepath.Join(w.config.StateDir, "damaged", "own")); len(kept) != 1 || !strings.HasPrefix(kept[0], "journal") {
 		t.Errorf("kept are %v", kept)
 	}
-	if err := w.Repair(t.Context(), "own"); err != nil { // again
+	if err := w.RepairRecord(t.Context(), "own"); err != nil { // again
 		t.Error(err)
 	}
 	if checked, err := w.Check(t.Context(), "own"); err != nil || len(checked) != 2 {
@@ -126,13 +126,13 @@ func TestRepairedRecord(t *testing.T) {
 // TestNotRepaired: what is not recorded, and what is dead.
 func TestNotRepaired(t *testing.T) {
 	w := killable{find: setup(ownRequest)}.world(t, install(t))
-	if err := w.Repair(t.Context(), "unknown"); !errors.Is(err, state.ErrNotFound) {
+	if err := w.RepairRecord(t.Context(), "unknown"); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("unknown: %v", err)
 	}
 	damageLine(t, filepath.Join(w.config.StateDir, "allocations", "own", "journal"), 2, damages["gone"])
 	w.lose(filepath.Join(w.config.NetnsDir, "own"))
 	var refused *DamagedRecordError
-	if err := w.Repair(t.Context(), "own"); !errors.As(err, &refused) || refused.Reason == nil || !errors.Is(err, refused.Reason) {
+	if err := w.RepairRecord(t.Context(), "own"); !errors.As(err, &refused) || refused.Reason == nil || !errors.Is(err, refused.Reason) {
 		t.Errorf("dead: %v, want *DamagedRecordError with its reason", err)
 	}
 }

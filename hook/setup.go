@@ -56,7 +56,7 @@ func (e *Engine) setUp(ctx context.Context, r Request) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.setup(ctx, p)
+	return o.carryOut(ctx, p)
 }
 
 // reuseOrReset returns an existing allocation that is set up as requested, and tears down
@@ -65,7 +65,7 @@ func (o *operation) reuseOrReset(ctx context.Context, r Request, digest string) 
 	if !o.hasRecord() {
 		return nil, o.refuseUnrecorded()
 	}
-	if err := o.repair(); err != nil {
+	if err := o.repairRecord(); err != nil {
 		return nil, err
 	}
 	alive, same, err := o.compareNamespace(r.Netns)
@@ -98,8 +98,8 @@ func (o *operation) tearDownEarlier(ctx context.Context) error {
 	return nil
 }
 
-// setup executes a plan, and rolls back all of it on failure.
-func (o *operation) setup(ctx context.Context, p *plan.Plan) (*Allocation, error) {
+// carryOut executes a plan, and rolls back all of it on failure.
+func (o *operation) carryOut(ctx context.Context, p *plan.Plan) (*Allocation, error) {
 	ns, err := o.sandbox(p.Allocation)
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only

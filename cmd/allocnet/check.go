@@ -52,7 +52,7 @@ func check(cmd *cobra.Command, s *settings, id string, repair bool) error {
 		return err
 	}
 	if repair {
-		if err := engine.Repair(cmd.Context(), id); err != nil {
+		if err := engine.RepairRecord(cmd.Context(), id); err != nil {
 			return err
 		}
 	}

@@ -213,10 +213,10 @@ func (o *operation) del(ctx context.Context, a state.Attachment, path string, is
 	if c.changes == nil && is == isPresent && !o.madeByOtherIPTables(a) {
 		c.runner.Deleted = func(ctx context.Context, plugin string) error { return o.config.Cleaner.Left(ctx, a, plugin) }
 	}
-	if err := o.ownCache(a); err != nil {
+	if err := o.cache().RequireOwn(a); err != nil {
 		return nil, err // libcni would pass the result of another attachment
 	}
-	if err := o.restoreCache(a); err != nil {
+	if err := o.cache().Restore(a, o.record.Allocation.Netns); err != nil {
 		o.attachmentLog(a).Warn("plugins get no prevResult", "error", err)
 	}
 	return c, c.cni.DelNetworkList(ctx, c.list, o.runtimeConf(a, path))

@@ -73,7 +73,7 @@ func TestRecalledContainerIDs(t *testing.T) {
 		t.Helper()
 		a := primaryOf(containerID, iface)
 		a.ConfList = []byte(config)
-		if err := o.writeCache(a); err != nil {
+		if err := o.cache().Write(a, o.record.Allocation.Netns); err != nil {
 			t.Fatal(err)
 		}
 	}

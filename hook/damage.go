@@ -128,7 +128,7 @@ func (o *operation) loadFromCache() error {
 	if len(o.record.Attachments) > 0 && len(o.record.Damaged) == 0 {
 		return nil
 	}
-	cached, err := o.cached()
+	cached, err := o.cache().Attachments(o.record.Allocation.ID)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func TestValidAttachments(t *testing.T) {
 			conf = mark(t, list, a)
 		}
 		cached := state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
-		if err := o.writeCache(cached); err != nil {
+		if err := o.cache().Write(cached, o.record.Allocation.Netns); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,19 +30,19 @@ func primaryOf(id, iface string) state.Attachment {
 // TestCacheOfAnother: the names of libcni's files can be those of others.
 func TestCacheOfAnother(t *testing.T) {
 	victim := cacheOf(t, "a-1")
-	if err := victim.writeCache(primaryOf("a-1", "eth0")); err != nil {
+	if err := victim.cache().Write(primaryOf("a-1", "eth0"), victim.record.Allocation.Netns); err != nil {
 		t.Fatal(err)
 	}
 	attacker := &operation{Engine: victim.Engine, log: victim.log, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
 	var refused *RequestError
-	if err := attacker.ownCache(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
+	if err := attacker.cache().RequireOwn(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)
 	}
 	if _, err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), "", isGone); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
 	for name, o := range map[string]*operation{"one's own": victim, "without a record": cacheOf(t, "a")} {
-		if err := o.ownCache(primaryOf(o.record.Allocation.ID, "eth0")); err != nil {
+		if err := o.cache().RequireOwn(primaryOf(o.record.Allocation.ID, "eth0")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestCacheOfAnother(t *testing.T) {
 func TestCacheLinks(t *testing.T) {
 	o := cacheOf(t, "a")
 	a := primaryOf("a", "eth0")
-	path, victim := o.cachePath(a), filepath.Join(t.TempDir(), "victim")
+	path, victim := filepath.Join(o.config.CacheDir, "results", onrecord.CacheName(a)), filepath.Join(t.TempDir(), "victim")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +61,13 @@ func TestCacheLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := o.ownCache(a); err != nil {
+	if err := o.cache().RequireOwn(a); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("libcni would write to where the link leads")
 	}
-	if err := o.writeCache(a); err != nil {
+	if err := o.cache().Write(a, o.record.Allocation.Netns); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(victim); err == nil {

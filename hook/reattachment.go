@@ -171,7 +171,7 @@ func (o *operation) detachAgain(ctx context.Context, a *state.Attachment) error 
 		return nil
 	}
 	found := []state.Attachment{*a}
-	o.recallResults(found)
+	o.cache().RecallResults(found)
 	*a = found[0]
 	a.Updated = time.Now().UTC()
 	if err := o.lock.Write(*a); err != nil {
@@ -249,7 +249,7 @@ func (o *operation) finishReattachment(ns kernel.Namespace, a *state.Attachment)
 		return err
 	}
 	*a = done
-	if err := o.writeCache(done); err != nil { // DEL takes what is on record
+	if err := o.cache().Write(done, o.record.Allocation.Netns); err != nil { // DEL takes what is on record
 		o.attachmentLog(done).Warn("libcni's cache has other arguments than the record", "error", err)
 	}
 	return o.writeResolvConf(nil)
@@ -312,7 +312,7 @@ func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface)
 		return err
 	}
 	found := []state.Attachment{a}
-	o.recallResults(found)
+	o.cache().RecallResults(found)
 	for _, i := range present {
 		if i.Name == a.Interface && i.MAC != seen.MAC && !onrecord.Shows(found[0], []netns.Interface{i}) {
 			return inspect.NotAttached(i)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/cache"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
@@ -59,3 +60,6 @@ func (o *operation) forgetEmpty() error {
 	o.reset()
 	return o.lock.Clear()
 }
+
+// cache is libcni's cache.
+func (e *Engine) cache() cache.Dir { return cache.Dir(e.config.CacheDir) }

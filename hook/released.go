@@ -33,8 +33,7 @@ func (o *operation) requireReleased(a state.Attachment, is absence) error {
 			left = append(left, cmp.Or(err, fmt.Errorf("DEL reports success, and the host has no device %s", a.Device)))
 		}
 	}
-	path := o.cachePath(a)
-	if entry, err := o.readOwnCache(a); err == nil && entry.owns(a) {
+	if path, holds := o.cache().Holds(a); holds {
 		left = append(left, fmt.Errorf("DEL reports success, and the cached result %s is there still", path))
 	}
 	return errors.Join(left...)

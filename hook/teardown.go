@@ -161,7 +161,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
-	o.recallResults(attachments)
+	o.cache().RecallResults(attachments)
 	absences := o.absences(path, attachments)
 	o.markDeleting(attachments)
 	if err := o.writeResolvConf(attachments); err != nil { // it must not keep anything attached

@@ -30,8 +30,8 @@ var foreignKeys = map[string][]string{
 	// The CNI specification's GC.
 	"cmd/allocnet-cni.conf": {"cni.dev/valid-attachments"},
 	// libcni's cache.
-	"cleanup.cached":  {"containerId"},
-	"hook.cacheEntry": {"containerId"},
+	"cleanup.cached":            {"containerId"},
+	"hook/internal/cache.entry": {"containerId"},
 }
 
 // hashedOnly are types whose JSON nothing reads: its hash is recorded.

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package cache
 
 import (
 	"path/filepath"
@@ -20,7 +20,7 @@ func TestResultsAreNoDirectory(t *testing.T) {
 	}
 	failed := make(chan error, 1)
 	go func() {
-		_, err := readCache(path, "own")
+		_, err := read(path, "own")
 		failed <- err
 	}()
 	select {

@@ -1,7 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+// Package cache reads and writes libcni's cache, which has the conflist and the result of each attachment: DEL and CHECK get them
+// from there, and where a record is lost they are found there.
+package cache
 
 import (
 	"encoding/json"
@@ -18,37 +20,41 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/state"
 )
 
-// cached returns the attachments of the allocation in libcni's cache that have our
+// Dir is the directory of the cache.
+type Dir string
+
+// Attachments returns the attachments of the allocation in libcni's cache that have our
 // marker: other runtimes use the same cache for the same container.
-func (o *operation) cached() ([]state.Attachment, error) {
-	entries, err := readCache(filepath.Join(o.config.CacheDir, "results"), o.record.Allocation.ID)
+func (d Dir) Attachments(allocation string) ([]state.Attachment, error) {
+	entries, err := read(d.results(), allocation)
 	if err != nil {
 		return nil, fmt.Errorf("read libcni's cache: %w", err)
 	}
 	var found []state.Attachment
-	for _, entry := range entries {
-		ours := onrecord.ReadMarker(entry.Config).Attachment
+	for _, e := range entries {
+		ours := onrecord.ReadMarker(e.Config).Attachment
 		if ours == nil {
 			continue
 		}
 		found = append(found, state.Attachment{
-			Network: entry.NetworkName, Interface: entry.IfName, ContainerID: entry.ContainerID,
+			Network: e.NetworkName, Interface: e.IfName, ContainerID: e.ContainerID,
 			Index: ours.Index, Primary: ours.Primary, DependsOn: ours.DependsOn,
 			Batch: ours.Batch, Task: ours.Task,
-			Phase: state.Attached, ConfList: entry.Config, Result: entry.Result,
-			Args: entry.CniArgs, CapabilityArgs: entry.CapabilityArgs,
+			Phase: state.Attached, ConfList: e.Config, Result: e.Result,
+			Args: e.CniArgs, CapabilityArgs: e.CapabilityArgs,
 			Created: time.Now().UTC(), Updated: time.Now().UTC(),
 		})
 	}
 	return found, nil
 }
 
-// cacheEntry is libcni's cache file, version cniCacheV1.
-type cacheEntry struct {
+// entry is libcni's cache file, version cniCacheV1.
+type entry struct {
 	Kind           string          `json:"kind"`
 	ContainerID    string          `json:"containerId"`
 	Config         []byte          `json:"config"`
@@ -60,15 +66,15 @@ type cacheEntry struct {
 	Result         json.RawMessage `json:"result,omitempty"`
 }
 
-// readCache returns libcni's cached results of an allocation, for the container IDs of
+// read returns libcni's cached results of an allocation, for the container IDs of
 // all its attachments: libcni itself finds one container ID at a time. Like libcni it
 // skips a file that cannot be parsed.
-func readCache(dir, allocation string) ([]cacheEntry, error) {
+func read(dir, allocation string) ([]entry, error) {
 	paths, err := cachePaths(dir, allocation)
 	if err != nil {
 		return nil, err
 	}
-	var found []cacheEntry
+	var found []entry
 	for _, path := range paths {
 		data, err := files.ReadNoFollow(path)
 		if errors.Is(err, files.ErrNotRegular) {
@@ -77,9 +83,9 @@ func readCache(dir, allocation string) ([]cacheEntry, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		var entry cacheEntry
-		if json.Unmarshal(data, &entry) == nil && entry.Kind == libcni.CNICacheV1 && state.AllocationOf(entry.ContainerID) == allocation {
-			found = append(found, entry)
+		var e entry
+		if json.Unmarshal(data, &e) == nil && e.Kind == libcni.CNICacheV1 && state.AllocationOf(e.ContainerID) == allocation {
+			found = append(found, e)
 		}
 	}
 	return found, nil
@@ -110,44 +116,46 @@ func cachePaths(dir, allocation string) ([]string, error) {
 	return paths, err
 }
 
-func (o *operation) cachePath(a state.Attachment) string {
-	return filepath.Join(o.config.CacheDir, "results", onrecord.CacheName(a))
+func (d Dir) results() string { return filepath.Join(string(d), "results") }
+
+func (d Dir) path(a state.Attachment) string {
+	return filepath.Join(d.results(), onrecord.CacheName(a))
 }
 
-// restoreCache writes the recorded result to libcni's cache if it is lost there: CHECK
+// Restore writes the recorded result of an attachment if it is lost: CHECK
 // and DEL get their prevResult from the cache.
-func (o *operation) restoreCache(a state.Attachment) error {
+func (d Dir) Restore(a state.Attachment, netns string) error {
 	if a.Result == nil {
 		return nil
 	}
-	_, err := os.Lstat(o.cachePath(a))
+	_, err := os.Lstat(d.path(a))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return o.writeCache(a)
+	return d.Write(a, netns)
 }
 
-// recallResults completes attachments with the results that only libcni's cache has, because
+// RecallResults completes attachments with the results that only libcni's cache has, because
 // the call that attached them was killed before it recorded them. DEL removes them there
 // before what it leaves is committed, so that they have to be recorded first.
-func (o *operation) recallResults(attachments []state.Attachment) {
+func (d Dir) RecallResults(attachments []state.Attachment) {
 	for i := range attachments {
 		a := &attachments[i]
 		if a.Result != nil {
 			continue
 		}
-		if entry, err := o.readOwnCache(*a); err == nil && entry.owns(*a) {
-			a.Result = entry.Result
+		if e, err := d.readOwn(*a); err == nil && e.owns(*a) {
+			a.Result = e.Result
 		}
 	}
 }
 
-// ownCache refuses an attachment whose cache file another attachment has. libcni joins
+// RequireOwn refuses an attachment whose cache file another attachment has. libcni joins
 // network, container ID and interface with '-', so "1-eth0" of allocation web has the
 // file of "eth0" of web-1, and its DEL would get the other's result; this is a
-// *RequestError. A symbolic link is removed, because libcni would follow it.
-func (o *operation) ownCache(a state.Attachment) error {
-	path := o.cachePath(a)
+// *plan.RequestError. A symbolic link is removed, because libcni would follow it.
+func (d Dir) RequireOwn(a state.Attachment) error {
+	path := d.path(a)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -158,43 +166,49 @@ func (o *operation) ownCache(a state.Attachment) error {
 	if err != nil {
 		return err
 	}
-	entry, err := o.readOwnCache(a)
+	e, err := d.readOwn(a)
 	if err != nil {
 		return err
 	}
-	if entry.ContainerID == "" || entry.owns(a) { // without an owner: libcni replaces it
+	if e.ContainerID == "" || e.owns(a) { // without an owner: libcni replaces it
 		return nil
 	}
-	return &RequestError{Field: "interface", Value: a.Interface, Reason: fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of container ID %s: want another name", path, entry.IfName, entry.ContainerID)}
+	return &plan.RequestError{Field: "interface", Value: a.Interface, Reason: fmt.Sprintf("libcni would keep its result in %s, which has that of interface %s of container ID %s: want another name", path, e.IfName, e.ContainerID)}
 }
 
-// readOwnCache reads the file of an attachment in libcni's cache. What cannot be parsed has no
+// readOwn reads the file of an attachment in libcni's cache. What cannot be parsed has no
 // owner.
-func (o *operation) readOwnCache(a state.Attachment) (entry cacheEntry, err error) {
-	data, err := files.ReadNoFollow(o.cachePath(a))
-	if err == nil && json.Unmarshal(data, &entry) != nil {
-		entry = cacheEntry{}
+func (d Dir) readOwn(a state.Attachment) (e entry, err error) {
+	data, err := files.ReadNoFollow(d.path(a))
+	if err == nil && json.Unmarshal(data, &e) != nil {
+		e = entry{}
 	}
-	return entry, err
+	return e, err
+}
+
+// Holds returns the file of an attachment, and whether it is there.
+func (d Dir) Holds(a state.Attachment) (path string, holds bool) {
+	e, err := d.readOwn(a)
+	return d.path(a), err == nil && e.owns(a)
 }
 
 // owns tells whether a file in libcni's cache is that of an attachment.
-func (e cacheEntry) owns(a state.Attachment) bool {
+func (e entry) owns(a state.Attachment) bool {
 	return e.ContainerID == a.ContainerID && e.IfName == a.Interface && e.NetworkName == a.Network
 }
 
-// writeCache replaces the attachment's file in libcni's cache with the record.
-func (o *operation) writeCache(a state.Attachment) error {
-	data, err := json.Marshal(cacheEntry{
+// Write replaces the file of an attachment, which is in a namespace, with its record.
+func (d Dir) Write(a state.Attachment, netns string) error {
+	data, err := json.Marshal(entry{
 		Kind: libcni.CNICacheV1, ContainerID: a.ContainerID,
 		Config: a.ConfList, IfName: a.Interface, NetworkName: a.Network,
-		NetNS: o.record.Allocation.Netns, CniArgs: a.Args,
+		NetNS: netns, CniArgs: a.Args,
 		CapabilityArgs: a.CapabilityArgs, Result: a.Result,
 	})
 	if err != nil {
 		return err
 	}
-	path := o.cachePath(a)
+	path := d.path(a)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/hook/internal/step"
@@ -181,7 +182,7 @@ func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
 	if err := errors.Join(err, o.commit(undoing, o.hold, o.log, c)[0]); err != nil {
 		return err
 	}
-	if is == isReplaced {
+	if is == inspect.Replaced {
 		if err := o.clean(undoing, []state.Suspect{suspect(*a, nil, is)}); err != nil {
 			return err
 		}
@@ -203,14 +204,14 @@ func (o *operation) recordUndone(a *state.Attachment) error {
 // del runs DEL with the arguments of ADD and the recorded result. What the chain left is to
 // be committed. What plugins that are executed leave is an error of theirs, so that the lease stays, which is
 // freed by the first of the chain and so last. It is not looked for where forced cleanup follows anyway.
-func (o *operation) del(ctx context.Context, a state.Attachment, path string, is absence) (*chain, error) {
+func (o *operation) del(ctx context.Context, a state.Attachment, path string, is inspect.Absence) (*chain, error) {
 	o.work().Undo(ctx, a)
-	path = pathOf(path, is)
+	path = inspect.PathOf(path, is)
 	c, err := o.chain(a, path, nil)
 	if err != nil {
 		return nil, err
 	}
-	if c.changes == nil && is == isPresent && !o.madeByOtherIPTables(a) {
+	if c.changes == nil && is == inspect.Present && !o.madeByOtherIPTables(a) {
 		c.runner.Deleted = func(ctx context.Context, plugin string) error { return o.config.Cleaner.Left(ctx, a, plugin) }
 	}
 	if err := o.cache().RequireOwn(a); err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
@@ -109,7 +110,7 @@ func (o *operation) addAll(ctx context.Context, w *step.Work, p *plan.Plan) ([]*
 	})
 	attachments, chains := p.Attachments(), make([]*chain, len(p.Added))
 	// With abort: add must see the end that ends the waiting.
-	inOrder(abort, len(attachments), func(i int) []int { return predecessors(attachments, i) }, func(i int) {
+	inOrder(abort, len(attachments), func(i int) []int { return onrecord.Predecessors(attachments, i) }, func(i int) {
 		a := p.Added[i].Attachment
 		attach := func() (err error) {
 			if chains[i], err = o.add(ctx, abort, a); err != nil {
@@ -146,7 +147,7 @@ func (o *operation) finish(ns kernel.Namespace, p *plan.Plan) error {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
 		a.Phase, a.Updated = state.Attached, time.Now().UTC()
-		noteDevice(a, interfaces)
+		inspect.NoteDevice(a, interfaces)
 		if a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, added.Mappings); err != nil {
 			return o.failure("attach", *a, a.Attempts, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/hook/internal/lastcheck"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/state"
@@ -33,8 +34,8 @@ type Engine struct {
 	changeFile func(op, path string, change func() error) error
 	// leaks finds and removes leaks; tests replace it.
 	leaks func(ctx context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error)
-	// lastChecks are what plugins that allocnet does not know have said.
-	lastChecks lastChecks
+	// lastcheck.Outcomes are what plugins that allocnet does not know have said.
+	lastChecks lastcheck.Outcomes
 }
 
 var _ Hook = (*Engine)(nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
@@ -38,7 +39,7 @@ func TestCacheOfAnother(t *testing.T) {
 	if err := attacker.cache().RequireOwn(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)
 	}
-	if _, err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), "", isGone); !errors.As(err, &refused) {
+	if _, err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), "", inspect.Gone); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
 	for name, o := range map[string]*operation{"one's own": victim, "without a record": cacheOf(t, "a")} {

@@ -6,15 +6,13 @@ package hook
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/lastcheck"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
@@ -43,7 +41,7 @@ func (e *Engine) CheckUnknown(ctx context.Context, r CheckRequest) error {
 	if err != nil {
 		return err
 	}
-	e.lastChecks.keep(ids)
+	e.lastChecks.Keep(ids)
 	var group errgroup.Group
 	group.SetLimit(parallelChecks)
 	errs := make([]error, len(ids))
@@ -81,7 +79,7 @@ func (e *Engine) checkUnknown(ctx context.Context, id string, every time.Duratio
 		skipped, err := o.checkPlugins(limited, a)
 		stop()
 		if ctx.Err() == nil {
-			e.lastChecks.put(keyOf(o.record, a), err)
+			e.lastChecks.Note(lastcheck.KeyOf(o.record, a), err)
 		}
 		if err == nil && skipped == "" {
 			o.noteSucceeded([]state.Attachment{a})
@@ -99,89 +97,11 @@ func (e *Engine) dueChecks(record state.Record, every time.Duration) []state.Att
 		if !onrecord.IsComplete(a) || a.FormerResult != nil {
 			return true
 		}
-		last, found := e.lastChecks.of(keyOf(record, a))
-		if found && last.damages != 1 && time.Since(last.at) < every { // what was seen once is looked at again soon
+		last, found := e.lastChecks.Of(lastcheck.KeyOf(record, a))
+		if found && last.Damages != 1 && time.Since(last.At) < every { // what was seen once is looked at again soon
 			return true
 		}
 		list, err := cniconf.ParseList(a.ConfList)
 		return err != nil || e.isKnown(a, list) // RepairAttachments reports the error
 	})
-}
-
-// lastChecks are the outcomes of CheckUnknown. The zero value has none.
-type lastChecks struct {
-	mu       sync.Mutex
-	outcomes map[checkKey]lastCheck
-}
-
-// checkKey is that of an attachment. One that is made again is another one.
-type checkKey struct {
-	allocation, iface string
-	created           int64
-}
-
-func keyOf(r state.Record, a state.Attachment) checkKey {
-	return checkKey{r.Allocation.ID, a.Interface, a.Created.UnixNano()}
-}
-
-// lastCheck is the outcome of a CHECK.
-type lastCheck struct {
-	at  time.Time
-	err error
-	// damages is how many CHECKs have reported damage since the last one that did not.
-	damages int
-	// reported is whether a repair has told of it.
-	reported bool
-}
-
-func (l *lastChecks) of(k checkKey) (lastCheck, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last, found := l.outcomes[k]
-	return last, found
-}
-
-func (l *lastChecks) put(k checkKey, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.outcomes == nil {
-		l.outcomes = map[checkKey]lastCheck{}
-	}
-	last := lastCheck{at: time.Now(), err: err}
-	if err != nil && inspect.IsDamage(err) {
-		last.damages = l.outcomes[k].damages + 1
-	}
-	l.outcomes[k] = last
-}
-
-// forget drops the outcomes of an attachment that was attached again.
-func (l *lastChecks) forget(k checkKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.outcomes, k)
-}
-
-// judged is what the outcome proves.
-func (l lastCheck) judged() error {
-	if l.damages == 1 {
-		return seenOnce(l.err)
-	}
-	return l.err
-}
-
-// report notes that a repair tells of an outcome.
-func (l *lastChecks) report(k checkKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last, found := l.outcomes[k]; found {
-		last.reported = true
-		l.outcomes[k] = last
-	}
-}
-
-// keep forgets allocations that are none of these.
-func (l *lastChecks) keep(ids []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.outcomes, func(k checkKey, _ lastCheck) bool { return !slices.Contains(ids, k.allocation) })
 }

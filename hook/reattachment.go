@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/lastcheck"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -103,7 +104,7 @@ func (p *repairing) reattach(ctx context.Context, grace time.Duration) {
 		return
 	}
 	p.reattached = true
-	p.operation.lastChecks.forget(keyOf(p.operation.record, *p.attachment()))
+	p.operation.lastChecks.Forget(lastcheck.KeyOf(p.operation.record, *p.attachment()))
 	p.Err = p.around(ctx, ns)
 }
 
@@ -177,7 +178,7 @@ func (o *operation) detachAgain(ctx context.Context, a *state.Attachment) error 
 	if err := o.lock.Write(*a); err != nil {
 		return err
 	}
-	c, err := o.del(ctx, *a, o.record.Allocation.Netns, isGone)
+	c, err := o.del(ctx, *a, o.record.Allocation.Netns, inspect.Gone)
 	err = errors.Join(err, o.commit(ctx, o.hold, o.log, c)[0])
 	if err != nil || replaces(c.changes, *a) {
 		if err := o.clean(ctx, []state.Suspect{{Attachment: *a, DelErr: err}}); err != nil {
@@ -237,7 +238,7 @@ func (o *operation) finishReattachment(ns kernel.Namespace, a *state.Attachment)
 	}
 	done := *a
 	done.FormerResult, done.Error, done.CheckPassed, done.Updated = nil, "", false, time.Now().UTC()
-	noteDevice(&done, present)
+	inspect.NoteDevice(&done, present)
 	var routes []netns.Route
 	for _, gateway := range seen.Gateways {
 		routes = append(routes, netns.Route{Interface: a.Interface, Gateway: gateway})

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
@@ -16,7 +17,7 @@ import (
 // requireReleased looks for what a DEL that reports success has left: host-local and libcni report no file that
 // they cannot remove, and host-device takes any interface of the name for its device. What is found is removed by forced
 // cleanup, or stays on record as pending.
-func (o *operation) requireReleased(a state.Attachment, is absence) error {
+func (o *operation) requireReleased(a state.Attachment, is inspect.Absence) error {
 	list, err := onrecord.List(a)
 	if err != nil {
 		return nil //nolint:nilerr // DEL has read it, so it never fails
@@ -28,7 +29,7 @@ func (o *operation) requireReleased(a state.Attachment, is absence) error {
 			left = append(left, fmt.Errorf("DEL reports success, and the lease of %s in network %s is there still", l.Address, l.Pool))
 		}
 	}
-	if a.Device != "" && is != isReplaced { // else forced cleanup, which follows, moves it
+	if a.Device != "" && is != inspect.Replaced { // else forced cleanup, which follows, moves it
 		if _, found, err := o.config.Host.LinkMTU(a.Device); err != nil || !found {
 			left = append(left, cmp.Or(err, fmt.Errorf("DEL reports success, and the host has no device %s", a.Device)))
 		}

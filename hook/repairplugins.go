@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/hook/internal/lastcheck"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/state"
 )
@@ -99,12 +100,12 @@ func (p *repairing) unknown(ns kernel.Namespace, last bool) {
 		p.judge(err)
 		return
 	}
-	key := keyOf(p.operation.record, *p.attachment())
-	outcome, _ := p.operation.lastChecks.of(key)
-	p.told = outcome.reported && outcome.err != nil
-	p.judge(p.trusted(outcome.judged()))
+	key := lastcheck.KeyOf(p.operation.record, *p.attachment())
+	outcome, _ := p.operation.lastChecks.Of(key)
+	p.told = outcome.Reported && outcome.Err != nil
+	p.judge(p.trusted(outcome.Judged()))
 	if !p.DryRun {
-		p.operation.lastChecks.report(key)
+		p.operation.lastChecks.Report(key)
 	}
 }
 
@@ -118,14 +119,9 @@ func (p *repairing) askTwice(ctx context.Context) error {
 		return err
 	}
 	if interrupted := p.operation.pause(ctx, verifyPause); interrupted != nil {
-		return seenOnce(err)
+		return lastcheck.SeenOnce(err)
 	}
 	return p.ask(ctx)
-}
-
-// seenOnce is damage that only one CHECK has reported: no proof of damage.
-func seenOnce(err error) error {
-	return fmt.Errorf("a CHECK of its plugins failed, and the next one tells whether it is damaged: %s", err.Error())
 }
 
 // judge notes what was seen to be wrong, or why it cannot be seen.

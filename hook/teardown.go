@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -171,7 +173,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	defer stop()
 	attachments = withoutRoutesByEachOther(attachments)
 	errs, chains := make([]error, len(attachments)), make([]*chain, len(attachments))
-	inOrder(dels, len(attachments), func(i int) []int { return successors(attachments, i) }, func(i int) {
+	inOrder(dels, len(attachments), func(i int) []int { return onrecord.Successors(attachments, i) }, func(i int) {
 		errs[i] = o.instrument(OpDetach, &attachments[i], func() (err error) {
 			chains[i], err = o.detach(dels, &attachments[i], path, absences[attachments[i].Interface])
 			return err
@@ -187,7 +189,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 // cleanReplaced runs forced cleanup for attachments that were removed in process in place of their
 // plugins, each by itself: the failure of another one does not keep its record, because a
 // further DEL would remove an interface that another program has given the same name.
-func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, absences map[string]absence) {
+func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, absences map[string]inspect.Absence) {
 	for i, a := range attachments {
 		if errs[i] == nil && replaces(chains[i].changes, a) {
 			errs[i] = o.removeLeftovers(ctx, []state.Suspect{suspect(a, nil, absences[a.Interface])})
@@ -197,7 +199,7 @@ func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attac
 
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
 // removes what it can. It adds the errors.
-func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, absences map[string]absence) {
+func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, absences map[string]inspect.Absence) {
 	for i, err := range o.commit(ctx, o.hold, o.log, chains...) {
 		switch {
 		case err != nil:
@@ -210,12 +212,12 @@ func (o *operation) commitDetached(ctx context.Context, attachments []state.Atta
 
 // forgetDetached deletes the record of an attachment that DEL has removed, unless forced
 // cleanup follows: see suspects.
-func (o *operation) forgetDetached(a state.Attachment, is absence) error {
+func (o *operation) forgetDetached(a state.Attachment, is inspect.Absence) error {
 	if err := o.requireReleased(a, is); err != nil {
 		return o.failure("detach", a, a.Attempts, err)
 	}
 	o.attachmentLog(a).Info("detached")
-	if is != isPresent || o.madeByOtherIPTables(a) {
+	if is != inspect.Present || o.madeByOtherIPTables(a) {
 		return nil
 	}
 	return o.lock.Delete(a.Interface)
@@ -265,7 +267,7 @@ func (o *operation) markDeleting(attachments []state.Attachment) {
 
 // detach runs DEL. The record of an attachment whose plugins are executed is deleted at once:
 // after a kill DEL would remove an interface that another program has given the same name.
-func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, is absence) (*chain, error) {
+func (o *operation) detach(ctx context.Context, a *state.Attachment, path string, is inspect.Absence) (*chain, error) {
 	a.Attempts++
 	if hasMaster(*a) {
 		if err := o.removeStray(ctx, *a, path); err != nil {
@@ -284,18 +286,18 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 
 // suspects returns the attachments whose DEL failed, those whose interface was gone before, and those whose plugins
 // did not find their rules.
-func (e *Engine) suspects(attachments []state.Attachment, errs []error, absences map[string]absence) []state.Suspect {
+func (e *Engine) suspects(attachments []state.Attachment, errs []error, absences map[string]inspect.Absence) []state.Suspect {
 	var found []state.Suspect
 	for i, a := range attachments {
-		if is := absences[a.Interface]; errs[i] != nil || is != isPresent || e.madeByOtherIPTables(a) {
+		if is := absences[a.Interface]; errs[i] != nil || is != inspect.Present || e.madeByOtherIPTables(a) {
 			found = append(found, suspect(a, errs[i], is))
 		}
 	}
 	return found
 }
 
-func suspect(a state.Attachment, err error, is absence) state.Suspect {
-	return state.Suspect{Attachment: a, DelErr: err, Replaced: is == isReplaced}
+func suspect(a state.Attachment, err error, is inspect.Absence) state.Suspect {
+	return state.Suspect{Attachment: a, DelErr: err, Replaced: is == inspect.Replaced}
 }
 
 // removeLeftovers runs forced cleanup for the suspects and removes their records. Those that
@@ -358,4 +360,18 @@ func withoutRoutesByEachOther(attachments []state.Attachment) []state.Attachment
 		})
 	}
 	return removed
+}
+
+// absences compares attachments with the namespace before DEL.
+func (o *operation) absences(path string, attachments []state.Attachment) map[string]inspect.Absence {
+	interfaces, err := o.interfaces()
+	return inspect.Absences(path, interfaces, err, attachments, o.config.Cleaner.Covers)
+}
+
+func (o *operation) interfaces() ([]netns.Interface, error) {
+	ns, err := o.namespace()
+	if err != nil {
+		return nil, err
+	}
+	return ns.Interfaces()
 }

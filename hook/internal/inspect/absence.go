@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package hook
+package inspect
 
 import (
 	"slices"
@@ -12,51 +12,43 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// absence is that of the interface which ADD has made for an attachment.
-type absence int
+// Absence is that of the interface which ADD has made for an attachment.
+type Absence int
 
 const (
-	// isPresent: the interface is there, or may be.
-	isPresent absence = iota
-	// isGone: the namespace has none of the name.
-	isGone
-	// isReplaced: the namespace has another one of the name, which is not the attachment's to remove, or may have one
+	// Present is that the interface is there, or may be.
+	Present Absence = iota
+	// Gone is that the namespace has none of the name.
+	Gone
+	// Replaced is that the namespace has another one of the name, which is not the attachment's to remove, or may have one
 	// when a plugin looks, which takes it for a device of the host: see goesByIndex.
-	isReplaced
+	Replaced
 )
 
-// absences returns those of interfaces before DEL, by name. Plugins report success when an interface is gone, and leave
+// Absences returns those of interfaces before DEL, by name. err is why the namespace cannot be read; covers tells what forced
+// cleanup covers. Plugins report success when an interface is gone, and leave
 // its rules; they remove another one that has its name. Without the namespace all are gone; if it cannot be
 // read, none.
-func (o *operation) absences(path string, attachments []state.Attachment) map[string]absence {
-	absences := map[string]absence{}
-	interfaces, err := o.interfaces()
+func Absences(path string, interfaces []netns.Interface, err error, attachments []state.Attachment, covers func(state.Attachment) bool) map[string]Absence {
+	absences := map[string]Absence{}
 	for _, a := range attachments {
 		at := netns.Index(interfaces, a.Interface)
 		switch {
 		case path == "":
-			absences[a.Interface] = isGone
-		case err == nil && at >= 0 && (!mayOwn(a, interfaces[at]) || o.goesByIndex(a)), err == nil && at < 0 && hasAlternative(interfaces, a.Interface):
-			absences[a.Interface] = isReplaced
+			absences[a.Interface] = Gone
+		case err == nil && at >= 0 && (!mayOwn(a, interfaces[at]) || goesByIndex(a, covers)), err == nil && at < 0 && hasAlternative(interfaces, a.Interface):
+			absences[a.Interface] = Replaced
 		case a.FormerResult != nil || err == nil && at < 0 && len(a.Result) > 0:
-			absences[a.Interface] = isGone
+			absences[a.Interface] = Gone
 		}
 	}
 	return absences
 }
 
-func (o *operation) interfaces() ([]netns.Interface, error) {
-	ns, err := o.namespace()
-	if err != nil {
-		return nil, err
-	}
-	return ns.Interfaces()
-}
-
-// pathOf returns what the plugins of an attachment get as CNI_NETNS for DEL. They remove the interface
+// PathOf returns what the plugins of an attachment get as CNI_NETNS for DEL. They remove the interface
 // that has the name in the namespace, so that with another one there they get none.
-func pathOf(path string, is absence) string {
-	if is == isReplaced {
+func PathOf(path string, is Absence) string {
+	if is == Replaced {
 		return ""
 	}
 	return path
@@ -87,8 +79,8 @@ func mayOwn(a state.Attachment, i netns.Interface) bool {
 // finds it by its name, and the name on the host in its alias: a task can change both after mayOwn has looked, and the
 // host would get an interface of the task under a name that the task chooses. What forced cleanup does not know, as a
 // lease of DHCP, the plugin has to remove.
-func (o *operation) goesByIndex(a state.Attachment) bool {
-	return a.DeviceKind != "" && o.config.Cleaner.Covers(a)
+func goesByIndex(a state.Attachment, covers func(state.Attachment) bool) bool {
+	return a.DeviceKind != "" && covers(a)
 }
 
 // movesDevice tells whether the interface of an attachment is a device of the host, whose name the plugin keeps in
@@ -98,8 +90,8 @@ func movesDevice(a state.Attachment) bool {
 	return err == nil && len(list.Plugins) > 0 && list.Plugins[0].Network.Type == "host-device"
 }
 
-// noteDevice writes into the record of an attachment which device of the host its interface is, if it is one.
-func noteDevice(a *state.Attachment, present []netns.Interface) {
+// NoteDevice writes into the record of an attachment which device of the host its interface is, if it is one.
+func NoteDevice(a *state.Attachment, present []netns.Interface) {
 	a.Device, a.DeviceIndex, a.DeviceKind = "", 0, ""
 	if at := netns.Index(present, a.Interface); at >= 0 && movesDevice(*a) {
 		a.Device, a.DeviceIndex, a.DeviceKind = present[at].Alias, present[at].Index, present[at].Kind

@@ -4,7 +4,14 @@
 package inprocess
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"slices"
+
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -16,4 +23,32 @@ func isIPv4(ip net.IP) bool { return ip.To4() != nil }
 func hostNetwork(ip net.IP) net.IPNet {
 	bits := 8 * len(netfilter.IPBytes(ip))
 	return net.IPNet{IP: ip, Mask: net.CIDRMask(bits, bits)}
+}
+
+// addHostAddress gives an address to a link of the host.
+func addHostAddress(link netlink.Link, address *net.IPNet) error {
+	err := netlink.AddrAdd(link, &netlink.Addr{IPNet: address})
+	if errors.Is(err, unix.EACCES) && !isIPv4(address.IP) {
+		name := link.Attrs().Name
+		return fmt.Errorf("%w: IPv6 is switched off on %s of the host: switch it on (sysctl net.ipv6.conf.%s.disable_ipv6=0, and net.ipv6.conf.default.disable_ipv6=0 for new ones), or remove the network's IPv6 addresses", err, name, name)
+	}
+	return err
+}
+
+func globalAddresses(link netlink.Link) ([]net.IPNet, error) {
+	found, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []net.IPNet
+	for _, a := range found {
+		if a.IP.IsGlobalUnicast() {
+			addresses = append(addresses, *a.IPNet)
+		}
+	}
+	return addresses, nil
+}
+
+func hasAddress(present []netlink.Addr, address net.IPNet) bool {
+	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })
 }

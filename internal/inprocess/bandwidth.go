@@ -138,15 +138,12 @@ func presentDevice(c *call, result *current.Result) (string, error) {
 	return cmp.Or(present, name), err
 }
 
-// maxNameLength is the length of the longest name of a link.
-const maxNameLength = 15
-
 func addBandwidth(c *call) (*current.Result, error) {
-	conf, result, err := c.bandwidth()
+	conf, result, err := loadBandwidth(c)
 	if err != nil || conf.unlimited() {
 		return result, err
 	}
-	host, err := c.hostLink(result)
+	host, err := hostLink(c, result)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +169,7 @@ func addBandwidth(c *call) (*current.Result, error) {
 }
 
 // bandwidth returns the configuration and the result of the plugin before.
-func (c *call) bandwidth() (*bandwidthConfig, *current.Result, error) {
+func loadBandwidth(c *call) (*bandwidthConfig, *current.Result, error) {
 	conf, err := parseBandwidth(c)
 	if err != nil {
 		return nil, nil, err
@@ -185,7 +182,7 @@ func (c *call) bandwidth() (*bandwidthConfig, *current.Result, error) {
 }
 
 // hostLink returns the host's end of the veth pair, which the result has.
-func (c *call) hostLink(result *current.Result) (netlink.Link, error) {
+func hostLink(c *call, result *current.Result) (netlink.Link, error) {
 	if len(result.Interfaces) == 0 {
 		return nil, errors.New("no interfaces provided")
 	}
@@ -226,11 +223,11 @@ func (conf *bandwidthConfig) limitEgress(host netlink.Link, name string) (netlin
 }
 
 func checkBandwidth(c *call) error {
-	conf, result, err := c.bandwidth()
+	conf, result, err := loadBandwidth(c)
 	if err != nil {
 		return err
 	}
-	host, err := c.hostLink(result)
+	host, err := hostLink(c, result)
 	if err != nil {
 		return err
 	}

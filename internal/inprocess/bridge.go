@@ -155,7 +155,7 @@ func (conf *bridgeConfig) applyAddresses(c *call, netns ns.NetNS, bridge *netlin
 		return err
 	}
 	if conf.IPMasq {
-		return c.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+		return masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID}.add(c.ctx, &c.changes.rules)
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func delBridge(c *call) error {
 	if err != nil {
 		return err
 	}
-	addresses, err := c.removeLink()
+	addresses, err := removeLink(c)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func delBridge(c *call) error {
 	}
 	c.releaseIPAMLater(conf.IPAM.Type)
 	if conf.IPMasq && c.netns != "" {
-		return c.changes.removeMasquerade(masquerade{conf.IPMasqBackend, addresses, c.network, c.ifName, c.containerID})
+		masquerade{conf.IPMasqBackend, addresses, c.network, c.ifName, c.containerID}.remove(&c.changes.rules)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
@@ -37,14 +36,14 @@ func checkBridge(c *call) error {
 	if err != nil {
 		return err
 	}
-	inside, peer, err := c.checkInside(netns, result)
+	inside, peer, err := checkInside(c, netns, result)
 	if err != nil {
 		return err
 	}
 	if err := checkPort(result, bridge, inside, peer); err != nil {
 		return err
 	}
-	return within(netns, func(ns.NetNS) error { return c.checkAddresses(result) })
+	return within(netns, func(ns.NetNS) error { return checkAddresses(c, result) })
 }
 
 // checkBridge compares the bridge with the result, and returns its index.
@@ -81,19 +80,9 @@ func last(result *current.Result, name string) *current.Interface {
 	return nil
 }
 
-// find returns the interface of a result with that name and sandbox; nil if there is none.
-func find(result *current.Result, name, sandbox string) *current.Interface {
-	for _, i := range result.Interfaces {
-		if i.Name == name && i.Sandbox == sandbox {
-			return i
-		}
-	}
-	return nil
-}
-
 // checkInside compares the interface in the namespace with the result, and returns its index
 // and that of its peer.
-func (c *call) checkInside(netns ns.NetNS, result *current.Result) (index, peer int, err error) {
+func checkInside(c *call, netns ns.NetNS, result *current.Result) (index, peer int, err error) {
 	recorded := find(result, c.ifName, c.netns)
 	if recorded == nil {
 		return 0, 0, fmt.Errorf("prevResult has no interface %s in %s", c.ifName, c.netns)
@@ -107,14 +96,6 @@ func (c *call) checkInside(netns ns.NetNS, result *current.Result) (index, peer 
 		return compareMAC(link, recorded)
 	})
 	return index, peer, err
-}
-
-func compareMAC(link netlink.Link, recorded *current.Interface) error {
-	mac := link.Attrs().HardwareAddr.String()
-	if recorded.Mac != "" && !strings.EqualFold(recorded.Mac, mac) {
-		return fmt.Errorf("interface %s has MAC %s, was set up with %s", recorded.Name, mac, recorded.Mac)
-	}
-	return nil
 }
 
 // checkPort looks for the port of the bridge that is the peer of the interface inside.

@@ -87,7 +87,7 @@ func bridgeByName(name string) (*netlink.Bridge, error) {
 
 // addPort makes a veth pair from the namespace to a port of the bridge.
 func (conf *bridgeConfig) addPort(c *call, netns ns.NetNS, bridge *netlink.Bridge) (port, inside *current.Interface, err error) {
-	host, container, err := c.addVeth(netns, conf.MTU, conf.mac)
+	host, container, err := addVeth(c, netns, conf.MTU, conf.mac)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,17 +188,6 @@ func (conf *bridgeConfig) ensureAddress(link netlink.Link, address net.IPNet) er
 	// With a MAC of its own the bridge no longer takes that of its ports.
 	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
 		return fmt.Errorf("could not set bridge's mac: %w", err)
-	}
-	return nil
-}
-
-func setUp(name string) error {
-	link, err := netlinksafe.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("failed to retrieve link: %w", err)
-	}
-	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("failed to set %q up: %w", name, err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (conf *bridgeConfig) where(c *call, result *current.Result, port netlink.Li
 	if err != nil {
 		return nil, err
 	}
-	if named != nil || !conf.isRenamed(link, present, find(result, conf.Bridge, ""), c.recordedGateways(result)) {
+	if named != nil || !conf.isRenamed(link, present, find(result, conf.Bridge, ""), recordedGateways(c, result)) {
 		return nil, otherMaster(port)
 	}
 	renamed := *conf

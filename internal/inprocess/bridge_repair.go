@@ -29,18 +29,18 @@ func repairBridge(c *call) error {
 	if err != nil {
 		return err
 	}
-	port, err := c.hostEnd(result)
+	port, err := hostEnd(c, result)
 	if err != nil || port == nil {
 		return err
 	}
 	if conf, err = conf.where(c, result, port); err != nil { // before anything is made
 		return err
 	}
-	if err := c.repair.ensureUp(port); err != nil { // without it the other end has no carrier
+	if err := ensureUp(c.repair, port); err != nil { // without it the other end has no carrier
 		return err
 	}
 	if !conf.DisableInterface {
-		err = c.repairInside(result, insideRepair{kind: "veth", direct: true})
+		err = repairInside(c, result, insideRepair{kind: "veth", direct: true})
 		if len(c.repair.Unrepairable) > 0 {
 			return err
 		}
@@ -51,7 +51,7 @@ func repairBridge(c *call) error {
 	if !conf.IPMasq || conf.IPAM.Type == "" {
 		return nil
 	}
-	return c.repairMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+	return masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID}.repair(c.ctx, &c.changes.rules)
 }
 
 // repairHost repairs what the attachment has on the host.
@@ -111,7 +111,7 @@ func (conf *bridgeConfig) repairSettings(r *Repair, bridge *netlink.Bridge) erro
 	if filtering := bridge.VlanFiltering; (conf.VLAN != 0 || conf.VLANTrunk != nil) && filtering != nil && !*filtering {
 		errs = append(errs, r.ensure("VLAN filtering of "+conf.Bridge, func() error { return netlink.BridgeSetVlanFiltering(bridge, true) }))
 	}
-	return errors.Join(append(errs, conf.repairMTU(r, bridge), r.ensureUp(bridge))...)
+	return errors.Join(append(errs, conf.repairMTU(r, bridge), ensureUp(r, bridge))...)
 }
 
 func (conf *bridgeConfig) repairMTU(r *Repair, bridge *netlink.Bridge) error {
@@ -140,7 +140,7 @@ func (conf *bridgeConfig) repairGateways(c *call, bridge *netlink.Bridge, result
 	if err := conf.repairVLANPort(c.repair, bridge); err != nil {
 		return err
 	}
-	for _, gateway := range c.recordedGateways(result) {
+	for _, gateway := range recordedGateways(c, result) {
 		if err := conf.repairGateway(c.repair, bridge, gateway); err != nil {
 			return err
 		}
@@ -152,8 +152,8 @@ func (conf *bridgeConfig) repairGateways(c *call, bridge *netlink.Bridge, result
 }
 
 // recordedGateways returns the addresses that the bridge of a result has.
-func (c *call) recordedGateways(result *current.Result) (gateways []net.IPNet) {
-	for _, address := range c.own(result) {
+func recordedGateways(c *call, result *current.Result) (gateways []net.IPNet) {
+	for _, address := range ownAddresses(c, result) {
 		gateway := net.IPNet{IP: address.Gateway, Mask: address.Address.Mask}
 		if gateway.IP == nil {
 			gateway.IP = firstAddress(address.Address)
@@ -207,7 +207,7 @@ func (conf *bridgeConfig) repairVLANPort(r *Repair, bridge *netlink.Bridge) erro
 		return err
 	}
 	plain := &bridgeConfig{Bridge: conf.Bridge, PreserveDefaultVLAN: conf.PreserveDefaultVLAN}
-	return errors.Join(plain.repairPort(r, bridge, port, conf.VLAN, nil), r.ensureUp(port), r.ensureUp(link))
+	return errors.Join(plain.repairPort(r, bridge, port, conf.VLAN, nil), ensureUp(r, port), ensureUp(r, link))
 }
 
 // repairPort makes a link a port of the bridge, with its settings.

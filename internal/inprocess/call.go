@@ -10,11 +10,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/containernetworking/cni/pkg/ns"
+	cnins "github.com/containernetworking/cni/pkg/ns"
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+	"github.com/containernetworking/plugins/pkg/ns"
 
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
@@ -40,8 +41,6 @@ type call struct {
 	sysctls sysctl.Tree
 	// connect is that of the chain.
 	connect Connect
-	// iptables is that of the chain.
-	iptables IPTables
 	// repair is that of the chain.
 	repair *Repair
 }
@@ -138,7 +137,7 @@ func (c *call) refuseOwnNamespace() error {
 	if c.verb != "ADD" && c.verb != "DEL" {
 		return nil
 	}
-	own, err := ns.CheckNetNS(c.netns)
+	own, err := cnins.CheckNetNS(c.netns)
 	if err != nil {
 		return err
 	}
@@ -171,4 +170,17 @@ func (c *call) requirePrevResult() (*current.Result, error) {
 		err = errors.New("Required prevResult missing") //nolint:staticcheck // the reference plugins' text
 	}
 	return result, err
+}
+
+// inNamespace runs f in the namespace of the attachment, unless it is gone.
+func (c *call) inNamespace(f func() error) error {
+	if c.netns == "" {
+		return nil
+	}
+	err := withinPath(c.netns, func(ns.NetNS) error { return f() })
+	var gone ns.NSPathNotExistErr
+	if errors.As(err, &gone) {
+		return nil
+	}
+	return err
 }

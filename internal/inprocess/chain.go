@@ -11,7 +11,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
-	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 )
 
@@ -82,8 +81,8 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	if err != nil {
 		return nil, err
 	}
-	c.changes.iptables = c.IPTables
-	call.changes, call.connect, call.iptables, call.repair = &c.changes, c.Connect, c.IPTables, c.Repair
+	c.changes.rules.iptables, c.changes.rules.repair = c.IPTables, c.Repair
+	call.changes, call.connect, call.repair = &c.changes, c.Connect, c.Repair
 	defer call.sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]
 	if !ok {
@@ -102,8 +101,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 		return nil, p.del(call)
 	case "CHECK":
 		if c.Repair != nil {
-			c.changes.repair = c.Repair
-			call.repaired(p)
+			c.repair(p, call)
 			return nil, nil
 		}
 		return nil, p.check(call)
@@ -113,11 +111,10 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	return nil, nil // GC: the reference plugins of these types have nothing to do
 }
 
-// encode returns a result in the version that the network's configuration asks for.
-func encode(result *current.Result, cniVersion string) ([]byte, error) {
-	converted, err := result.GetAsVersion(cniVersion)
-	if err != nil {
-		return nil, err
+// repair does what a plugin of the chain has to repair. A failure does not keep the plugins
+// after it from their part; nothing is repaired of an attachment whose interface is gone.
+func (c *Chain) repair(p plugin, call *call) {
+	if len(c.Repair.Unrepairable) == 0 {
+		c.Repair.fail(p.repair(call))
 	}
-	return json.MarshalIndent(converted, "", "    ")
 }

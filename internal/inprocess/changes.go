@@ -7,30 +7,30 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Changes are what a chain leaves to be committed: rules to add or to remove, links to remove,
 // and leases to release. The zero value has none.
 type Changes struct {
-	rules []rules
-	// iptables is which program is to change them. Empty: that of the host.
-	iptables IPTables
-	links    []link
+	rules ruleSet
+	links []link
 	// leases release addresses when the links that have them, and the rules of the
 	// attachment, are removed: they may be given out again at once.
 	leases []func(context.Context) error
 	// after are run when the rules have been added, until one fails.
 	after []func() error
-	// translations are those that a repair adds.
-	translations []translation
-	// repair is whose rules are added only if they are missing; nil for other verbs than CHECK.
-	repair *Repair
+}
+
+// rulesOf returns the rules of several chains.
+func rulesOf(all []*Changes) []*ruleSet {
+	sets := make([]*ruleSet, len(all))
+	for i, c := range all {
+		sets[i] = &c.rules
+	}
+	return sets
 }
 
 // Commit makes the changes of the chains of one allocation, each kind in one transaction.
@@ -41,19 +41,11 @@ type Changes struct {
 func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	errs := make([]error, len(all))
 	rules, links := make([]error, len(all)), make([]error, len(all))
-	host := &rulesHost{ctx: ctx}
-	if hold != nil {
-		host.holds = []*os.File{hold}
-	}
-	if slices.ContainsFunc(all, func(c *Changes) bool { return len(c.rules) > 0 }) {
-		// It is closed when nothing else remains to be done: closing waits until the kernel has
-		// freed what was removed.
-		if host.socket, host.err = netfilter.Dial(ctx); host.err == nil {
-			defer host.socket.Close() //nolint:errcheck // nothing is left to send
-		}
-	}
+	sets := rulesOf(all)
+	host := openRules(ctx, hold, sets)
+	defer host.close() // when nothing else remains to be done: it waits until the kernel has freed what was removed
 	var group errgroup.Group
-	group.Go(func() error { defer recoverInto(rules); host.commit(all, rules); return nil })
+	group.Go(func() error { defer recoverInto(rules); host.commit(sets, rules); return nil })
 	group.Go(func() error { defer recoverInto(links); removeLinks(ctx, all, links); return nil })
 	_ = group.Wait() // each reports its own
 	for i, c := range all {
@@ -65,23 +57,27 @@ func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	return errs
 }
 
+// CommitMissing adds the rules of chains that repair, as far as they are missing: those of all
+// chains are looked for in one listing of each family and backend, and added in one
+// transaction. What was missing, and why it could not be added, is in the Repair of each chain.
+// Rules that are there stay where they are, except that the rules of one attachment alone, of
+// which some are missing, are replaced in the transaction: their order counts. Programs that
+// change rules inherit the holds, such as locks: after kill -9 of this process these tell that
+// one still runs.
+func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
+	commitMissing(ctx, holds, rulesOf(all))
+}
+
+// ListRules returns the rules that a chain of plugins which repairs has left, and whether the host
+// has them. It changes nothing on the host and takes no lock.
+func ListRules(ctx context.Context, c *Changes) ([]Rule, error) { return listRules(ctx, &c.rules) }
+
 // finish does what follows the rules and links. It reports its error in errs, which has one
 // element.
 func (c *Changes) finish(ctx context.Context, errs []error) {
 	defer recoverInto(errs)
 	if errs[0] = c.releaseLeases(ctx); errs[0] == nil {
 		errs[0] = c.runAfter()
-	}
-}
-
-// recoverInto is deferred. It makes a panic the error of all.
-func recoverInto(errs []error) {
-	reason := recover()
-	if reason == nil {
-		return
-	}
-	for i := range errs {
-		errs[i] = newPanicked(reason).cniError("commit")
 	}
 }
 
@@ -109,33 +105,4 @@ func coded(ctx context.Context, err error) error {
 		return err
 	}
 	return types.NewError(types.ErrInternal, err.Error(), "")
-}
-
-// rules are the rules of one plugin for one attachment, of one backend.
-type rules struct {
-	remove   bool
-	iptables *iptablesRules
-	nftables *nftablesRules
-}
-
-// rulesHost is the host's rules of both backends.
-type rulesHost struct {
-	ctx context.Context
-	// holds are inherited by programs.
-	holds []*os.File
-	// socket is nil if there are no rules, and if it cannot be had because of err.
-	socket *netfilter.Socket
-	err    error
-}
-
-// commit adds and removes the rules of all chains, and reports the errors of each in errs: one
-// transaction for each family and backend. Where that fails, because the host has changed or
-// lacks what all share, each plugin's rules are handled separately.
-func (h *rulesHost) commit(all []*Changes, errs []error) {
-	commitNFTables(h.socket, h.err, all, errs)
-	for _, kind := range kindsOf(all) {
-		for _, family := range iptablesFamilies {
-			(&iptablesHost{ctx: h.ctx, holds: h.holds, kind: kind, family: family, socket: h.socket}).commit(all, errs)
-		}
-	}
 }

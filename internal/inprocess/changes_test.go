@@ -44,7 +44,7 @@ func TestRootLeasesAreReleasedLast(t *testing.T) {
 	errs := Commit(t.Context(), nil, []*Changes{
 		{leases: leases},
 		{leases: leases, links: []link{{netns: "/dev/null", name: "eth0"}}},
-		{leases: leases, rules: []rules{removal}},
+		{leases: leases, rules: ruleSet{rules: []rules{removal}}},
 	})
 	if released != 2 {
 		t.Errorf("%d leases are released, want those of the first network alone", released)
@@ -88,7 +88,7 @@ func TestPanicOfACommit(t *testing.T) {
 	withoutTable := rules{nftables: &nftablesRules{}}
 	release := func(context.Context) error { panic("scripted") }
 	for name, c := range map[string]*Changes{
-		"rules":  {rules: []rules{withoutTable}},
+		"rules":  {rules: ruleSet{rules: []rules{withoutTable}}},
 		"leases": {leases: []func(context.Context) error{release}},
 		"after":  {after: []func() error{func() error { return release(t.Context()) }}},
 	} {

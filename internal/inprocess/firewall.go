@@ -5,7 +5,6 @@ package inprocess
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,7 +68,7 @@ func (conf *firewallConfig) ensure(c *call, result *current.Result, do func(*sou
 		all = append(conf.rules(result), all...)
 	}
 	for _, r := range all {
-		c.changes.rules = append(c.changes.rules, rules{iptables: r})
+		c.changes.rules.add(rules{iptables: r})
 	}
 	return nil
 }
@@ -126,44 +125,6 @@ func checkFirewall(c *call) error {
 	return nil
 }
 
-// checkFirewallFamily looks for the rules of one family, in one process if they exist.
-func checkFirewallFamily(ctx context.Context, family netfilter.Family, all []*iptablesRules) error {
-	all = slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.family != family })
-	h, t := &iptablesHost{ctx: ctx, family: family}, &iptablesTransaction{}
-	for _, r := range all {
-		t.check(r)
-	}
-	if h.restoreTable(&t.Transaction, "filter") == nil {
-		return nil
-	}
-	for _, r := range all {
-		if err := h.checkFirewallSteps(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
-func (h *iptablesHost) checkFirewallSteps(r *iptablesRules) error {
-	group := r.shared[0]
-	for _, chain := range group.chains {
-		if err := h.ensureChain(r.table, chain); err != nil {
-			return err
-		}
-	}
-	for _, rule := range slices.Concat(group.rules, r.rules) {
-		exists, err := h.hasRule(r.table, rule)
-		if err != nil {
-			return err
-		}
-		if !exists {
-			return fmt.Errorf("expected %v rule %v not found", rule.chain, rule.args)
-		}
-	}
-	return nil
-}
-
 func delFirewall(c *call) error {
 	conf, result, err := parseFirewall(c)
 	if err != nil {
@@ -180,7 +141,7 @@ func delFirewall(c *call) error {
 		return err
 	}
 	for _, r := range conf.rules(result) {
-		c.changes.rules = append(c.changes.rules, rules{remove: true, iptables: r})
+		c.changes.rules.add(rules{remove: true, iptables: r})
 	}
 	return nil
 }
@@ -203,4 +164,16 @@ func (conf *firewallConfig) policyComment() (string, error) {
 // hasFamily tells whether a result has an address of a family.
 func hasFamily(result *current.Result, family netfilter.Family) bool {
 	return slices.ContainsFunc(result.IPs, func(address *current.IPConfig) bool { return netfilter.FamilyOf(address.Address.IP) == family })
+}
+
+// repairFirewall leaves the rules of the firewall to be added where they are missing.
+func repairFirewall(c *call) error {
+	conf, result, err := parseFirewall(c)
+	if err != nil {
+		return err
+	}
+	if result == nil {
+		return errors.New("missing prevResult from earlier plugin")
+	}
+	return conf.ensure(c, result, func(s *sources) error { return s.repair(c.repair) })
 }

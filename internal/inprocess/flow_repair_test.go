@@ -63,10 +63,7 @@ func TestForgetFlows(t *testing.T) {
 		{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}, {HostPort: 8053, ContainerPort: 53, Protocol: "UDP"},
 		{HostPort: 8081, ContainerPort: 80, Protocol: "tcp", HostIP: "192.0.2.9"},
 	}
-	all := []*Changes{
-		{translations: []translation{masqueraded, publication{net.IPv4(10, 88, 0, 3), mappings}}},
-		{translations: []translation{publication{net.ParseIP("fd00:88::3"), mappings}}},
-	}
+	all := []translation{masqueraded, publication{net.IPv4(10, 88, 0, 3), mappings}, publication{net.ParseIP("fd00:88::3"), mappings}}
 	outward := func(name string, protocol uint8) flow {
 		return aFlow(name, protocol, "10.88.0.3:1000 198.51.100.1:53", "198.51.100.1:53 10.88.0.3:1000")
 	}
@@ -118,7 +115,7 @@ func TestForgetFlows(t *testing.T) {
 // TestForgetFlowsFails: what cannot be forgotten goes on without a translation, which has to be said.
 func TestForgetFlowsFails(t *testing.T) {
 	scripted := errors.New("scripted")
-	all := []*Changes{{translations: []translation{publication{net.IPv4(10, 88, 0, 3), []portMapping{{HostPort: 53, Protocol: "udp"}}}}}}
+	all := []translation{publication{net.IPv4(10, 88, 0, 3), []portMapping{{HostPort: 53, Protocol: "udp"}}}}
 	flows := []flow{aFlow("", udp, "198.51.100.1:1000 192.0.2.1:53", "192.0.2.1:53 198.51.100.1:1000")}
 	for _, table := range []*fakeFlows{{listErr: scripted}, {flows: flows, forgetErr: scripted}} {
 		if err := forgetFlows(table, all); !errors.Is(err, scripted) {

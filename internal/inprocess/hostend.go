@@ -18,7 +18,7 @@ import (
 // hostEnd returns the host's end of the attachment's veth pair; nil if it is gone. Its name in the result is a
 // hint: an operator or udev may have changed it, and its MAC. What it is the kernel says: it leads to the attachment's
 // namespace.
-func (c *call) hostEnd(result *current.Result) (netlink.Link, error) {
+func hostEnd(c *call, result *current.Result) (netlink.Link, error) {
 	at := slices.IndexFunc(result.Interfaces, func(i *current.Interface) bool { return i.Name == c.ifName && i.Sandbox != "" })
 	if at < 1 || result.Interfaces[at-1].Sandbox != "" {
 		return nil, fmt.Errorf("the result has no host's end of interface %s", c.ifName)
@@ -28,7 +28,7 @@ func (c *call) hostEnd(result *current.Result) (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	number, err := c.namespaceNumber()
+	number, err := namespaceNumber(c)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (c *call) hostEnd(result *current.Result) (netlink.Link, error) {
 	if isVeth && named.Attrs().NetNsID == number {
 		return named, nil
 	}
-	renamed, err := c.renamedEnd(number)
+	renamed, err := renamedEnd(c, number)
 	switch {
 	case err != nil || renamed != nil:
 		return renamed, err
@@ -50,7 +50,7 @@ func (c *call) hostEnd(result *current.Result) (netlink.Link, error) {
 }
 
 // namespaceNumber returns the number that the attachment's namespace has in the host's; -1 if it has none.
-func (c *call) namespaceNumber() (int, error) {
+func namespaceNumber(c *call) (int, error) {
 	namespace, err := ns.GetNS(c.netns)
 	if err != nil {
 		return 0, err
@@ -61,7 +61,7 @@ func (c *call) namespaceNumber() (int, error) {
 
 // renamedEnd returns the link of the host that leads to the interface inside, and has no name that plugins give;
 // nil if there is none.
-func (c *call) renamedEnd(number int) (netlink.Link, error) {
+func renamedEnd(c *call, number int) (netlink.Link, error) {
 	var inside netlink.Link
 	err := withinPath(c.netns, func(ns.NetNS) (err error) {
 		inside, err = findLink(c.ifName)

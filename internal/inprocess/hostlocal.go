@@ -35,20 +35,20 @@ func addHostLocal(c *call) (*current.Result, error) {
 		return nil, err
 	}
 	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	result.IPs, err = c.allocate(store, conf)
+	result.IPs, err = allocate(c, store, conf)
 	return result, err
 }
 
 // allocate takes one address of each set of ranges, and all that are requested. If one
 // cannot be had, the attachment keeps none.
-func (c *call) allocate(store *leases.Store, conf *allocator.IPAMConfig) ([]*current.IPConfig, error) {
+func allocate(c *call, store *leases.Store, conf *allocator.IPAMConfig) ([]*current.IPConfig, error) {
 	requested := slices.Clone(conf.IPArgs)
 	var allocated []*current.IPConfig
 	for i := range conf.Ranges {
 		ranges := &conf.Ranges[i]
 		address, err := allocator.NewIPAllocator(ranges, store, i).Get(c.containerID, c.ifName, takeRequested(&requested, ranges))
 		if err != nil {
-			c.release(store, len(allocated))
+			releaseLeases(c, store, len(allocated))
 			return nil, fmt.Errorf("failed to allocate for range %d: %w", i, err)
 		}
 		allocated = append(allocated, address)
@@ -56,7 +56,7 @@ func (c *call) allocate(store *leases.Store, conf *allocator.IPAMConfig) ([]*cur
 	if len(requested) == 0 {
 		return allocated, nil
 	}
-	c.release(store, len(allocated))
+	releaseLeases(c, store, len(allocated))
 	text := "failed to allocate all requested IPs:"
 	for _, address := range requested {
 		text += " " + address.String()
@@ -78,7 +78,7 @@ func takeRequested(requested *[]net.IP, ranges *allocator.RangeSet) net.IP {
 
 // release releases the leases of the attachment as often as the plugin does: the first time
 // those of an old version stay if there are others.
-func (c *call) release(store *leases.Store, times int) {
+func releaseLeases(c *call, store *leases.Store, times int) {
 	for range times {
 		_ = store.ReleaseByID(c.containerID, c.ifName) // what it cannot remove is no error
 	}
@@ -86,7 +86,7 @@ func (c *call) release(store *leases.Store, times int) {
 
 // checkHostLocal requires a lease of the attachment, whatever its address.
 func checkHostLocal(c *call) error {
-	return c.withLeases(func(store *leases.Store, _ *allocator.IPAMConfig) error {
+	return withLeases(c, func(store *leases.Store, _ *allocator.IPAMConfig) error {
 		if !store.Has(c.containerID, c.ifName) {
 			return fmt.Errorf("host-local: Failed to find address added by container %v", c.containerID)
 		}
@@ -95,14 +95,14 @@ func checkHostLocal(c *call) error {
 }
 
 func delHostLocal(c *call) error {
-	return c.withLeases(func(store *leases.Store, conf *allocator.IPAMConfig) error {
-		c.release(store, len(conf.Ranges))
+	return withLeases(c, func(store *leases.Store, conf *allocator.IPAMConfig) error {
+		releaseLeases(c, store, len(conf.Ranges))
 		return nil
 	})
 }
 
 // withLeases runs f with the leases of the network.
-func (c *call) withLeases(f func(*leases.Store, *allocator.IPAMConfig) error) error {
+func withLeases(c *call, f func(*leases.Store, *allocator.IPAMConfig) error) error {
 	conf, _, err := allocator.LoadIPAMConfig(c.config, c.args)
 	if err != nil {
 		return err

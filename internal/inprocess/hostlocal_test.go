@@ -79,7 +79,7 @@ func (o own) add(id, ifName string, requested net.IP) string {
 	if requested != nil {
 		conf.IPArgs = []net.IP{requested}
 	}
-	ips, err := (&call{containerID: id, ifName: ifName}).allocate(store, conf)
+	ips, err := allocate((&call{containerID: id, ifName: ifName}), store, conf)
 	return fmt.Sprint(ips, err)
 }
 
@@ -92,7 +92,7 @@ func (o own) check(id, ifName string) bool {
 func (o own) del(id, ifName string) {
 	store := o.open()
 	defer store.Close()
-	(&call{containerID: id, ifName: ifName}).release(store, len(o.sets))
+	releaseLeases((&call{containerID: id, ifName: ifName}), store, len(o.sets))
 }
 
 func (o own) addresses(id, ifName string) []net.IP {

@@ -93,7 +93,7 @@ func (l iptablesChangeList) adds(change iptablesChange) bool {
 
 // commit commits the rules of all chains, and joins the errors of each. All tables are one
 // call of iptables-restore, which commits one after another.
-func (h *iptablesHost) commit(all []*Changes, errs []error) {
+func (h *iptablesHost) commit(all []*ruleSet, errs []error) {
 	changes := h.removeDirectly(h.changes(all))
 	if h.restore(&changes.transaction(iptablesTables...).Transaction) == nil {
 		return
@@ -109,7 +109,7 @@ func (h *iptablesHost) commit(all []*Changes, errs []error) {
 
 // changes returns the changes of the kind and the family, without the removal of what is known not to
 // exist.
-func (h *iptablesHost) changes(all []*Changes) iptablesChangeList {
+func (h *iptablesHost) changes(all []*ruleSet) iptablesChangeList {
 	var changes iptablesChangeList
 	for i, c := range all {
 		for _, r := range c.rules {

@@ -6,6 +6,9 @@ package inprocess
 import (
 	"context"
 	"fmt"
+	"slices"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // check looks for all rules of the attachment, in one process if they exist.
@@ -35,6 +38,44 @@ func (h *iptablesHost) checkSteps(r *iptablesRules) error {
 	for _, rule := range r.rules {
 		if exists, err := h.hasRule(r.table, rule); err != nil || !exists {
 			return fmt.Errorf("rule %s in chain %s not found in table %s", rule.args, rule.chain, r.table)
+		}
+	}
+	return nil
+}
+
+// checkFirewallFamily looks for the rules of one family, in one process if they exist.
+func checkFirewallFamily(ctx context.Context, family netfilter.Family, all []*iptablesRules) error {
+	all = slices.DeleteFunc(slices.Clone(all), func(r *iptablesRules) bool { return r.family != family })
+	h, t := &iptablesHost{ctx: ctx, family: family}, &iptablesTransaction{}
+	for _, r := range all {
+		t.check(r)
+	}
+	if h.restoreTable(&t.Transaction, "filter") == nil {
+		return nil
+	}
+	for _, r := range all {
+		if err := checkFirewallSteps(h, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
+func checkFirewallSteps(h *iptablesHost, r *iptablesRules) error {
+	group := r.shared[0]
+	for _, chain := range group.chains {
+		if err := h.ensureChain(r.table, chain); err != nil {
+			return err
+		}
+	}
+	for _, rule := range slices.Concat(group.rules, r.rules) {
+		exists, err := h.hasRule(r.table, rule)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			return fmt.Errorf("expected %v rule %v not found", rule.chain, rule.args)
 		}
 	}
 	return nil

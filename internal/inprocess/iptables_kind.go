@@ -50,7 +50,7 @@ func (k IPTables) program(family netfilter.Family, suffix string) string {
 }
 
 // kindsOf returns those of the attachments, each once.
-func kindsOf(all []*Changes) []IPTables {
+func kindsOf(all []*ruleSet) []IPTables {
 	var kinds []IPTables
 	for _, c := range all {
 		if !slices.Contains(kinds, c.iptables) {

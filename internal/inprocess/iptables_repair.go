@@ -19,7 +19,7 @@ const repairAttempts = 3
 type ownedIPTables struct {
 	*iptablesRules
 
-	owner *Changes
+	owner *ruleSet
 }
 
 // iptables adds what is missing of a kind and a family: of all attachments together, else of each alone.

@@ -46,7 +46,7 @@ func TestChangesInheritHold(t *testing.T) {
 		}
 		c := &Changes{}
 		for _, r := range append(testFirewall(t, "isolated"), testPortmap(t)) {
-			c.rules = append(c.rules, rules{remove: remove, iptables: r})
+			c.rules.add(rules{remove: remove, iptables: r})
 		}
 		if err := Commit(t.Context(), hold, []*Changes{c})[0]; err == nil {
 			t.Errorf("remove %t: no error", remove)

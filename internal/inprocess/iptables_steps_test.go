@@ -68,11 +68,11 @@ func TestRootReloadedRulesAreNotGone(t *testing.T) {
 			}
 			defer socket.Close()
 			commit := func(remove bool) error {
-				c, errs := &Changes{iptables: IPTablesNFT}, make([]error, 1)
+				c, errs := &ruleSet{iptables: IPTablesNFT}, make([]error, 1)
 				for _, r := range attachment {
 					c.rules = append(c.rules, rules{iptables: r, remove: remove})
 				}
-				(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, kind: IPTablesNFT, socket: socket}).commit([]*Changes{c}, errs)
+				(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, kind: IPTablesNFT, socket: socket}).commit([]*ruleSet{c}, errs)
 				return errs[0]
 			}
 			reload := exec.CommandContext(t.Context(), "sh", "-c", "rules=$(nft list ruleset) && nft flush ruleset && echo \"$rules\" | nft -f -")

@@ -30,11 +30,11 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 		}
 		defer socket.Close()
 		for _, all := range commits {
-			c, errs := &Changes{}, make([]error, 1)
+			c, errs := &ruleSet{}, make([]error, 1)
 			for _, r := range all {
 				c.rules = append(c.rules, rules{iptables: r})
 			}
-			(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, socket: socket}).commit([]*Changes{c}, errs)
+			(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, socket: socket}).commit([]*ruleSet{c}, errs)
 			if errs[0] != nil {
 				return errs[0]
 			}

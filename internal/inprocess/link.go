@@ -4,7 +4,6 @@
 package inprocess
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -14,31 +13,17 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
-
-// inNamespace runs f in the namespace of the attachment, unless it is gone.
-func (c *call) inNamespace(f func() error) error {
-	if c.netns == "" {
-		return nil
-	}
-	err := withinPath(c.netns, func(ns.NetNS) error { return f() })
-	var gone ns.NSPathNotExistErr
-	if errors.As(err, &gone) {
-		return nil
-	}
-	return err
-}
 
 // removeLink leaves the link of the attachment to be removed, and returns its addresses, which
 // rules were made for: those of the result of ADD, and those that the link has. The plugins
 // leave the rules of a link that is gone.
-func (c *call) removeLink() (addresses []net.IPNet, err error) {
+func removeLink(c *call) (addresses []net.IPNet, err error) {
 	if result, err := c.prevResult(); err == nil && result != nil {
 		addresses = networks(result)
 	}
 	err = c.inNamespace(func() error {
-		link, err := c.removeNamed(c.ifName)
+		link, err := removeNamed(c, c.ifName)
 		if err != nil || link == nil {
 			return err
 		}
@@ -56,7 +41,7 @@ func (c *call) removeLink() (addresses []net.IPNet, err error) {
 
 // removeNamed leaves a link of this namespace, which is the attachment's, to be removed, and
 // returns it; nil if there is none of that name.
-func (c *call) removeNamed(name string) (netlink.Link, error) {
+func removeNamed(c *call, name string) (netlink.Link, error) {
 	found, err := existing([]string{name})
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -65,33 +50,9 @@ func (c *call) removeNamed(name string) (netlink.Link, error) {
 	return found[0], nil
 }
 
-// addHostAddress gives an address to a link of the host.
-func addHostAddress(link netlink.Link, address *net.IPNet) error {
-	err := netlink.AddrAdd(link, &netlink.Addr{IPNet: address})
-	if errors.Is(err, unix.EACCES) && !isIPv4(address.IP) {
-		name := link.Attrs().Name
-		return fmt.Errorf("%w: IPv6 is switched off on %s of the host: switch it on (sysctl net.ipv6.conf.%s.disable_ipv6=0, and net.ipv6.conf.default.disable_ipv6=0 for new ones), or remove the network's IPv6 addresses", err, name, name)
-	}
-	return err
-}
-
-func globalAddresses(link netlink.Link) ([]net.IPNet, error) {
-	found, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, err
-	}
-	var addresses []net.IPNet
-	for _, a := range found {
-		if a.IP.IsGlobalUnicast() {
-			addresses = append(addresses, *a.IPNet)
-		}
-	}
-	return addresses, nil
-}
-
 // checkAddresses compares the addresses and routes of a result with the attachment's
 // interface.
-func (c *call) checkAddresses(result *current.Result) error {
+func checkAddresses(c *call, result *current.Result) error {
 	if err := ip.ValidateExpectedInterfaceIPs(c.ifName, result.IPs); err != nil {
 		return err
 	}
@@ -100,7 +61,7 @@ func (c *call) checkAddresses(result *current.Result) error {
 
 // checkLink compares the interface in the namespace with the result: its kind, MAC, addresses
 // and routes. Before that the IPAM plugin checks, if there is one.
-func (c *call) checkLink(ipam string, checkKind func(netlink.Link) error) error {
+func checkLink(c *call, ipam string, checkKind func(netlink.Link) error) error {
 	netns, err := ns.GetNS(c.netns)
 	if err != nil {
 		return fmt.Errorf("failed to open netns %q: %w", c.netns, err)
@@ -130,21 +91,6 @@ func (c *call) checkLink(ipam string, checkKind func(netlink.Link) error) error 
 		if err := compareMAC(link, recorded); err != nil {
 			return err
 		}
-		return c.checkAddresses(result)
+		return checkAddresses(c, result)
 	})
-}
-
-// networks returns the addresses of a result.
-func networks(result *current.Result) []net.IPNet {
-	all := make([]net.IPNet, len(result.IPs))
-	for i, address := range result.IPs {
-		all[i] = address.Address
-	}
-	return all
-}
-
-// interfaceOf returns a link as results have it; one of the host has no sandbox.
-func interfaceOf(link netlink.Link, sandbox string) *current.Interface {
-	attrs := link.Attrs()
-	return &current.Interface{Name: attrs.Name, Mac: attrs.HardwareAddr.String(), Sandbox: sandbox}
 }

@@ -123,14 +123,6 @@ func (s linkSettings) steps(link netlink.Link) (steps []func() error) {
 	return steps
 }
 
-func setMAC(link netlink.Link, text string) error {
-	mac, err := net.ParseMAC(text)
-	if err != nil {
-		return fmt.Errorf("invalid args %v for MAC addr: %w", text, err)
-	}
-	return netlink.LinkSetHardwareAddr(link, mac)
-}
-
 // sameMAC compares MACs, which have several forms.
 func sameMAC(a, b string) bool {
 	first, err := net.ParseMAC(a)

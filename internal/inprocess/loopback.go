@@ -90,3 +90,14 @@ func delLoopback(c *call) error {
 		return netlink.LinkSetDown(link)
 	})
 }
+
+// repairLoopback sets lo up.
+func repairLoopback(c *call) error {
+	return c.inNamespace(func() error {
+		link, err := findLink("lo")
+		if err != nil || link == nil {
+			return err
+		}
+		return ensureUp(c.repair, link)
+	})
+}

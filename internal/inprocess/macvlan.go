@@ -165,7 +165,7 @@ func (conf *macvlanConfig) create(c *call, netns ns.NetNS) (*current.Interface, 
 
 // newLinkName is the name of the attachment's link until it has its own. DEL finds by it what a
 // kill between the two has left.
-func (c *call) newLinkName() string {
+func newLinkName(c *call) string {
 	return utils.MustFormatHashWithPrefix(maxNameLength, "mcv", c.containerID+"/"+c.ifName)
 }
 
@@ -176,7 +176,7 @@ func (conf *macvlanConfig) link(c *call, netns ns.NetNS) (*netlink.Macvlan, erro
 		return nil, fmt.Errorf("unknown macvlan mode: %q", conf.Mode)
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.Namespace = c.newLinkName(), conf.MTU, netlink.NsFd(int(netns.Fd()))
+	attrs.Name, attrs.MTU, attrs.Namespace = newLinkName(c), conf.MTU, netlink.NsFd(int(netns.Fd()))
 	if conf.MAC != "" {
 		var err error
 		if attrs.HardwareAddr, err = net.ParseMAC(conf.MAC); err != nil {
@@ -215,7 +215,7 @@ func checkMacvlan(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.checkLink(conf.IPAM.Type, func(link netlink.Link) error {
+	return checkLink(c, conf.IPAM.Type, func(link netlink.Link) error {
 		macvlan, isMacvlan := link.(*netlink.Macvlan)
 		if !isMacvlan {
 			return fmt.Errorf("error: Container interface %s not of type macvlan", c.ifName)
@@ -246,14 +246,23 @@ func delMacvlan(c *call) error {
 	if err := json.Unmarshal(c.config, conf); err != nil {
 		return fmt.Errorf("failed to load netConf: %w", err)
 	}
-	if _, err := c.removeLink(); err != nil {
+	if _, err := removeLink(c); err != nil {
 		return err
 	}
-	if err := c.inNamespace(func() error { _, err := c.removeNamed(c.newLinkName()); return err }); err != nil {
+	if err := c.inNamespace(func() error { _, err := removeNamed(c, newLinkName(c)); return err }); err != nil {
 		return err
 	}
 	if conf.IPAM.Type != "" {
 		c.releaseIPAMLater(conf.IPAM.Type)
 	}
 	return nil
+}
+
+// repairMacvlan repairs the interface inside. It is gone if its master was removed.
+func repairMacvlan(c *call) error {
+	result, err := c.requirePrevResult()
+	if err != nil {
+		return err
+	}
+	return repairInside(c, result, insideRepair{kind: "macvlan", direct: true})
 }

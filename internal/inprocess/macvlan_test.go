@@ -30,7 +30,7 @@ func TestRootKilledBeforeMacvlanHasItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = within(netns, func(ns.NetNS) error {
-		for _, name := range []string{link.Name, other.newLinkName()} {
+		for _, name := range []string{link.Name, newLinkName(other)} {
 			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
 				return err
 			}
@@ -46,8 +46,8 @@ func TestRootKilledBeforeMacvlanHasItsName(t *testing.T) {
 	errs := []error{nil}
 	removeLinks(t.Context(), []*Changes{ended.changes}, errs)
 	err = within(netns, func(ns.NetNS) error {
-		left, err := existing([]string{link.Name, other.newLinkName()})
-		if err != nil || errs[0] != nil || len(left) != 1 || left[0].Attrs().Name != other.newLinkName() {
+		left, err := existing([]string{link.Name, newLinkName(other)})
+		if err != nil || errs[0] != nil || len(left) != 1 || left[0].Attrs().Name != newLinkName(other) {
 			t.Errorf("%v are left, %v", left, errs[0])
 		}
 		return err

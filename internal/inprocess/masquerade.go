@@ -4,6 +4,7 @@
 package inprocess
 
 import (
+	"context"
 	"fmt"
 	"net"
 
@@ -21,29 +22,28 @@ type masquerade struct {
 	network, ifName, containerID string
 }
 
-// addMasquerade leaves the rules to be added.
-func (c *call) addMasquerade(m masquerade) error {
-	switch backend(c.ctx, m.backend, c.iptables) {
+// add leaves the rules to be added.
+func (m masquerade) add(ctx context.Context, all *ruleSet) error {
+	switch backend(ctx, m.backend, all.iptables) {
 	case iptablesBackend:
 		for _, r := range m.iptables() {
-			c.changes.rules = append(c.changes.rules, rules{iptables: r})
+			all.add(rules{iptables: r})
 		}
 	case nftablesBackend:
-		c.changes.rules = append(c.changes.rules, rules{nftables: m.nftables()})
+		all.add(rules{nftables: m.nftables()})
 	default:
 		return fmt.Errorf("unknown ipmasq backend %q", *m.backend)
 	}
 	return nil
 }
 
-// removeMasquerade leaves the rules to be removed, of both backends: the configuration may
-// have changed since ADD.
-func (c *Changes) removeMasquerade(m masquerade) error {
+// remove leaves the rules to be removed, of both backends: the configuration may have changed
+// since ADD.
+func (m masquerade) remove(all *ruleSet) {
 	for _, r := range m.iptables() {
-		c.rules = append(c.rules, rules{remove: true, iptables: r})
+		all.add(rules{remove: true, iptables: r})
 	}
-	c.rules = append(c.rules, rules{remove: true, nftables: m.nftables()})
-	return nil
+	all.add(rules{remove: true, nftables: m.nftables()})
 }
 
 // iptables returns the rules, those of each family by themselves.

@@ -21,10 +21,8 @@ import (
 // TestMasqueradeRemovalOfBoth: DEL removes the rules of both backends, whichever the configuration has now.
 func TestMasqueradeRemovalOfBoth(t *testing.T) {
 	for _, backend := range []string{iptablesBackend, nftablesBackend} {
-		c := &Changes{}
-		if err := c.removeMasquerade(masquerade{&backend, []net.IPNet{address(t, "10.50.0.2/24"), address(t, "fd00::2/64")}, "net", "eth0", "id"}); err != nil {
-			t.Error(err)
-		}
+		c := &ruleSet{}
+		masquerade{&backend, []net.IPNet{address(t, "10.50.0.2/24"), address(t, "fd00::2/64")}, "net", "eth0", "id"}.remove(c)
 		families, tables := 0, 0
 		for _, r := range c.rules {
 			if r.remove && r.iptables != nil {
@@ -81,7 +79,7 @@ func TestRootMasqueradeRemovalWithoutIPTables(t *testing.T) {
 		if err := legacy(t.Context(), program, "-S"); err != nil {
 			return err
 		}
-		if err := removeMasquerade(t.Context(), m); err != nil {
+		if err := removeRules(t.Context(), m); err != nil {
 			t.Errorf("without rules: %v", err)
 		}
 		if err := ip.TeardownIPMasqForNetworks([]*net.IPNet{&m.networks[0]}, m.network, m.ifName, m.containerID); err != nil {
@@ -90,7 +88,7 @@ func TestRootMasqueradeRemovalWithoutIPTables(t *testing.T) {
 		if err := legacy(t.Context(), program, "-N", m.iptables()[0].chain); err != nil {
 			return err
 		}
-		if err := removeMasquerade(t.Context(), m); err == nil || !strings.Contains(err.Error(), "iptables") {
+		if err := removeRules(t.Context(), m); err == nil || !strings.Contains(err.Error(), "iptables") {
 			t.Errorf("with a chain that is left: got the error %v, want one that names iptables", err)
 		}
 		return nil
@@ -107,17 +105,15 @@ func legacy(ctx context.Context, program string, args ...string) error {
 	return nil
 }
 
-// removeMasquerade removes the rules from the namespace of this thread.
-func removeMasquerade(ctx context.Context, m masquerade) error {
-	c, errs := &Changes{}, make([]error, 1)
-	if err := c.removeMasquerade(m); err != nil {
-		return err
-	}
+// removeRules removes the rules from the namespace of this thread.
+func removeRules(ctx context.Context, m masquerade) error {
+	c, errs := &ruleSet{}, make([]error, 1)
+	m.remove(c)
 	socket, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
-	(&rulesHost{ctx: ctx, socket: socket}).commit([]*Changes{c}, errs)
+	(&rulesHost{ctx: ctx, socket: socket}).commit([]*ruleSet{c}, errs)
 	return errs[0]
 }

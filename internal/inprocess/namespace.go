@@ -58,3 +58,14 @@ func newPanicked(reason any) *panicked {
 	}
 	return &panicked{reason, string(debug.Stack())}
 }
+
+// recoverInto is deferred. It makes a panic the error of all.
+func recoverInto(errs []error) {
+	reason := recover()
+	if reason == nil {
+		return
+	}
+	for i := range errs {
+		errs[i] = newPanicked(reason).cniError("commit")
+	}
+}

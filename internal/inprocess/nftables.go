@@ -24,20 +24,20 @@ type nftablesRules struct {
 
 // commitNFTables commits the nftables rules of all chains, and joins the errors of each. An
 // error of the socket is that of all that have such rules.
-func commitNFTables(socket *netfilter.Socket, err error, all []*Changes, errs []error) {
+func commitNFTables(socket *netfilter.Socket, err error, all []*ruleSet, errs []error) {
 	if !hasNFTables(all) || err == nil && commitBatch(socket, all) == nil {
 		return
 	}
 	for i, c := range all {
 		if err == nil {
-			errs[i] = errors.Join(errs[i], commitBatch(socket, []*Changes{c}))
-		} else if hasNFTables([]*Changes{c}) {
+			errs[i] = errors.Join(errs[i], commitBatch(socket, []*ruleSet{c}))
+		} else if hasNFTables([]*ruleSet{c}) {
 			errs[i] = errors.Join(errs[i], err)
 		}
 	}
 }
 
-func hasNFTables(all []*Changes) bool {
+func hasNFTables(all []*ruleSet) bool {
 	for _, c := range all {
 		for _, r := range c.rules {
 			if r.nftables != nil {
@@ -49,7 +49,7 @@ func hasNFTables(all []*Changes) bool {
 }
 
 // commitBatch makes the changes in one batch.
-func commitBatch(s *netfilter.Socket, all []*Changes) error {
+func commitBatch(s *netfilter.Socket, all []*ruleSet) error {
 	return s.Change(func(b *netfilter.Batch) error {
 		for _, c := range all {
 			for _, r := range c.rules {

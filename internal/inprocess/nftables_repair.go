@@ -23,25 +23,25 @@ func (m *missingRules) nftables() error {
 	if err != nil {
 		return err
 	}
-	var owners []*Changes
-	var changes []*Changes
+	var owners []*ruleSet
+	var changes []*ruleSet
 	for _, c := range m.all {
 		if len(lacking[c]) > 0 && !c.repair.DryRun {
-			owners, changes = append(owners, c), append(changes, &Changes{rules: lacking[c]})
+			owners, changes = append(owners, c), append(changes, &ruleSet{rules: lacking[c]})
 		}
 	}
 	if len(changes) == 0 || commitBatch(socket, changes) == nil {
 		return nil
 	}
 	for i, c := range changes {
-		owners[i].repair.fail(commitBatch(socket, []*Changes{c}))
+		owners[i].repair.fail(commitBatch(socket, []*ruleSet{c}))
 	}
 	return nil
 }
 
 // lackingNFTables returns the rules of each chain of plugins that are to be replaced.
-func (m *missingRules) lackingNFTables(listings *netfilter.Listings) (map[*Changes][]rules, error) {
-	lacking := map[*Changes][]rules{}
+func (m *missingRules) lackingNFTables(listings *netfilter.Listings) (map[*ruleSet][]rules, error) {
+	lacking := map[*ruleSet][]rules{}
 	for _, c := range m.all {
 		for _, r := range c.rules {
 			if r.nftables == nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // publishing returns what publishes a port of each of some attachments, or removes it.
-func publishing(t *testing.T, remove bool, ids ...string) (all []*Changes) {
+func publishing(t *testing.T, remove bool, ids ...string) (all []*ruleSet) {
 	t.Helper()
 	for _, id := range ids {
 		conf := &portmapConfig{network: "n", containerID: id}
@@ -25,7 +25,7 @@ func publishing(t *testing.T, remove bool, ids ...string) (all []*Changes) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, &Changes{rules: []rules{{remove: remove, nftables: r}}})
+		all = append(all, &ruleSet{rules: []rules{{remove: remove, nftables: r}}})
 	}
 	return all
 }

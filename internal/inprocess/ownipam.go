@@ -57,7 +57,7 @@ func (n *noConnection) Gone(context.Context, string) (bool, error) {
 }
 
 // ownPlugin returns the plugin; asked tells afterwards whether the store was missing.
-func (c *call) ownPlugin() (p *ipamplugin.Plugin, asked func() bool) {
+func ownPlugin(c *call) (p *ipamplugin.Plugin, asked func() bool) {
 	if c.connect != nil {
 		return &ipamplugin.Plugin{Connect: c.connect, InUse: netns.Addresses}, func() bool { return false }
 	}
@@ -65,7 +65,7 @@ func (c *call) ownPlugin() (p *ipamplugin.Plugin, asked func() bool) {
 	return &ipamplugin.Plugin{Connect: func(*pools.Config) ipamplugin.Connection { return none }, InUse: netns.Addresses}, func() bool { return none.asked }
 }
 
-func (c *call) ownCall() ipamplugin.Call {
+func ownCall(c *call) ipamplugin.Call {
 	return ipamplugin.Call{ContainerID: c.containerID, Interface: c.ifName, Args: c.args, Config: c.config}
 }
 
@@ -76,16 +76,16 @@ func understandsOwnIPAM(config []byte) error {
 }
 
 func addOwnIPAM(c *call) (*current.Result, error) {
-	p, asked := c.ownPlugin()
-	result, err := p.Add(c.ctx, c.ownCall())
+	p, asked := ownPlugin(c)
+	result, err := p.Add(c.ctx, ownCall(c))
 	if err == nil || !asked() {
 		return result, err
 	}
-	path, err := c.findOwnIPAM()
+	path, err := findOwnIPAM(c)
 	if err != nil {
 		return nil, err
 	}
-	printed, err := invoke.ExecPluginWithResult(c.ctx, path, c.config, c.environment("ADD"), nil)
+	printed, err := invoke.ExecPluginWithResult(c.ctx, path, c.config, environment(c, "ADD"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -94,37 +94,37 @@ func addOwnIPAM(c *call) (*current.Result, error) {
 
 // delOwnIPAM succeeds without the store. With it, others get a reserved address earlier.
 func delOwnIPAM(c *call) error {
-	p, asked := c.ownPlugin()
-	err := p.Del(c.ctx, c.ownCall())
+	p, asked := ownPlugin(c)
+	err := p.Del(c.ctx, ownCall(c))
 	if !asked() {
 		return err
 	}
-	if path, missing := c.findOwnIPAM(); missing == nil {
-		return invoke.ExecPluginWithoutResult(c.ctx, path, c.config, c.environment("DEL"), nil)
+	if path, missing := findOwnIPAM(c); missing == nil {
+		return invoke.ExecPluginWithoutResult(c.ctx, path, c.config, environment(c, "DEL"), nil)
 	}
 	return err
 }
 
 func checkOwnIPAM(c *call) error {
-	p, _ := c.ownPlugin() // CHECK asks no store
-	return p.Check(c.ctx, c.ownCall())
+	p, _ := ownPlugin(c) // CHECK asks no store
+	return p.Check(c.ctx, ownCall(c))
 }
 
 // statusOwnIPAM returns whether a pool can serve an ADD.
 func statusOwnIPAM(c *call) error {
-	p, asked := c.ownPlugin()
-	err := p.Status(c.ctx, c.ownCall())
+	p, asked := ownPlugin(c)
+	err := p.Status(c.ctx, ownCall(c))
 	if err == nil || !asked() {
 		return err
 	}
-	path, err := c.findOwnIPAM()
+	path, err := findOwnIPAM(c)
 	if err != nil {
 		return err
 	}
-	return invoke.ExecPluginWithoutResult(c.ctx, path, c.config, c.environment("STATUS"), nil)
+	return invoke.ExecPluginWithoutResult(c.ctx, path, c.config, environment(c, "STATUS"), nil)
 }
 
-func (c *call) findOwnIPAM() (string, error) {
+func findOwnIPAM(c *call) (string, error) {
 	path, err := invoke.FindInPath(ownIPAM, filepath.SplitList(c.path))
 	if err != nil {
 		return "", types.NewError(types.ErrTryAgainLater, errNoConnection.Error()+": "+err.Error(), "")
@@ -133,6 +133,6 @@ func (c *call) findOwnIPAM() (string, error) {
 }
 
 // environment returns that of the program for a verb of this attachment.
-func (c *call) environment(verb string) *invoke.Args {
+func environment(c *call, verb string) *invoke.Args {
 	return &invoke.Args{Command: verb, ContainerID: c.containerID, NetNS: c.netns, PluginArgsStr: c.args, IfName: c.ifName, Path: c.path}
 }

@@ -63,7 +63,7 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 		made := iptablesBackend // ADD refuses them with the other, whatever the host has now
 		conf.Backend = &made
 	}
-	if err := conf.complete(c.ctx, c.iptables); err != nil {
+	if err := conf.complete(c.ctx, c.changes.rules.iptables); err != nil {
 		return nil, nil, err
 	}
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -204,14 +204,14 @@ func addPortmap(c *call) (*current.Result, error) {
 	}
 	routesLocalnet := conf.routesLocalnet()
 	if routesLocalnet {
-		c.changes.rules = append(c.changes.rules, guardRules())
+		c.changes.rules.add(guardRules())
 	}
 	for _, address := range conf.addresses {
 		r, err := conf.rules(address)
 		if err != nil {
 			return nil, err
 		}
-		c.changes.rules = append(c.changes.rules, r)
+		c.changes.rules.add(r)
 		c.changes.after = append(c.changes.after, func() error { return conf.published(address.IP, routesLocalnet) })
 	}
 	return result, nil
@@ -324,7 +324,38 @@ func delPortmap(c *call) error {
 		} else {
 			removal.iptables = conf.iptablesCalls(address.IP)
 		}
-		c.changes.rules = append(c.changes.rules, removal)
+		c.changes.rules.add(removal)
+	}
+	return nil
+}
+
+// repairPortmap leaves the rules of published ports to be added where they are missing.
+func repairPortmap(c *call) error {
+	conf, result, err := parsePortmap(c)
+	if err != nil || result == nil || len(conf.RuntimeConfig.PortMappings) == 0 {
+		return err
+	}
+	routesLocalnet := conf.routesLocalnet()
+	if routesLocalnet {
+		c.changes.rules.add(guardRules())
+	}
+	for _, address := range conf.addresses {
+		r, err := conf.rules(address)
+		if err != nil {
+			return err
+		}
+		c.changes.rules.add(r)
+		c.changes.rules.translations = append(c.changes.rules.translations, publication{address.IP, conf.RuntimeConfig.PortMappings})
+		if !isIPv4(address.IP) || !routesLocalnet || routesAllLocalnet(c.sysctls.Get) {
+			continue
+		}
+		// Without a route of its own the address is reached by another link, where packets
+		// from 127.0.0.0/8 must not leave.
+		if link := linkTo(address.IP); link != "" && find(result, link, "") != nil {
+			if err := c.ensureSysctl(routeLocalnetKey(link), "1"); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package inprocess
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -58,4 +59,31 @@ func (p publishedFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 		}
 		return to.DstIP.IsLoopback() || slices.ContainsFunc(p.own, to.DstIP.Equal)
 	})
+}
+
+// publication are the ports that are published for an address.
+type publication struct {
+	address  net.IP
+	mappings []portMapping
+}
+
+func (p publication) keys() []flowKey {
+	var keys []flowKey
+	for _, m := range p.mappings {
+		keys = append(keys, flowKey{port: uint16(m.HostPort), protocol: nftablesProtocols[strings.ToLower(m.Protocol)]})
+	}
+	return keys
+}
+
+// wants tells whether a flow to a published port has reached the host itself. One of UDP may have
+// been answered by a program there.
+func (p publication) wants(f flow, isLocal func(netip.Addr) bool) bool {
+	to := f.original.destination
+	if f.reply.source != to || f.reply.sourcePort != f.original.destinationPort || to.Is4() != isIPv4(p.address) {
+		return false
+	}
+	return slices.ContainsFunc(p.mappings, func(m portMapping) bool {
+		return nftablesProtocols[strings.ToLower(m.Protocol)] == f.protocol && m.HostPort == int(f.original.destinationPort) &&
+			m.applies(p.address) && (!m.bound() || net.ParseIP(m.HostIP).Equal(to.AsSlice()))
+	}) && isLocal(to)
 }

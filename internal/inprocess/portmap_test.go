@@ -17,7 +17,7 @@ import (
 )
 
 func portmapCall(keys string) *call {
-	return &call{network: "net", containerID: "id", ifName: "eth0", config: fmt.Appendf(nil, `{"backend": "iptables", %s}`, keys)}
+	return &call{changes: &Changes{}, network: "net", containerID: "id", ifName: "eth0", config: fmt.Appendf(nil, `{"backend": "iptables", %s}`, keys)}
 }
 
 // What the reference plugin refuses, in its words.
@@ -83,8 +83,8 @@ func TestRootPublishedAddresses(t *testing.T) {
 	const ports = `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
 	c := portmapCall(ports + `, "cniVersion": "1.0.0", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.1/24"}, {"address": "fd00::1/64"}]}`)
 	c.verb, c.version, c.changes = "ADD", "1.0.0", &Changes{}
-	if _, err := addPortmap(c); err != nil || len(c.changes.rules) != 3 || len(c.changes.after) != 2 {
-		t.Errorf("rules of %d addresses and a guard, and %d steps after them, %v", len(c.changes.rules), len(c.changes.after), err)
+	if _, err := addPortmap(c); err != nil || len(c.changes.rules.rules) != 3 || len(c.changes.after) != 2 {
+		t.Errorf("rules of %d addresses and a guard, and %d steps after them, %v", len(c.changes.rules.rules), len(c.changes.after), err)
 	}
 	unchained := portmapCall(ports)
 	unchained.changes = &Changes{}
@@ -121,7 +121,7 @@ func TestPortsAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		var places []string
-		for _, r := range c.changes.rules {
+		for _, r := range c.changes.rules.rules {
 			switch {
 			case !r.remove:
 				t.Errorf("%s: DEL adds rules", name)
@@ -184,7 +184,7 @@ func TestLongContainerIDOfNFTables(t *testing.T) {
 		bytes   int
 		refused bool
 	}{{one, 128, false}, {one, 129, true}, {none + ", " + one, 129, true}, {none, 129, false}} {
-		own := &call{containerID: strings.Repeat("c", c.bytes), config: fmt.Appendf(nil, `{"backend": "nftables", %s}`, c.keys)}
+		own := &call{changes: &Changes{}, containerID: strings.Repeat("c", c.bytes), config: fmt.Appendf(nil, `{"backend": "nftables", %s}`, c.keys)}
 		conf, _, err := parsePortmap(own)
 		if err != nil {
 			t.Fatal(err)

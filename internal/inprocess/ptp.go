@@ -67,7 +67,7 @@ func (conf *ptpConfig) connect(c *call, result *current.Result) error {
 		return fmt.Errorf("failed to open netns %q: %w", c.netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	host, inside, err := c.addVeth(netns, conf.MTU, "")
+	host, inside, err := addVeth(c, netns, conf.MTU, "")
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (conf *ptpConfig) connect(c *call, result *current.Result) error {
 		return err
 	}
 	if conf.IPMasq {
-		return c.addMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+		return masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID}.add(c.ctx, &c.changes.rules)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func checkPTP(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.checkLink(conf.IPAM.Type, func(link netlink.Link) error {
+	return checkLink(c, conf.IPAM.Type, func(link netlink.Link) error {
 		if _, isVeth := link.(*netlink.Veth); !isVeth {
 			return fmt.Errorf("Error: Container interface %s not of type veth/p2p", c.ifName) //nolint:staticcheck // the reference plugin's text
 		}
@@ -161,7 +161,7 @@ func delPTP(c *call) error {
 	if _, err := ipam(conf.IPAM.Type); err != nil {
 		return err
 	}
-	addresses, err := c.removeLink()
+	addresses, err := removeLink(c)
 	if err != nil {
 		return err
 	}
@@ -169,5 +169,6 @@ func delPTP(c *call) error {
 	if len(addresses) == 0 || !conf.IPMasq {
 		return nil
 	}
-	return c.changes.removeMasquerade(masquerade{conf.IPMasqBackend, addresses, c.network, c.ifName, c.containerID})
+	masquerade{conf.IPMasqBackend, addresses, c.network, c.ifName, c.containerID}.remove(&c.changes.rules)
+	return nil
 }

@@ -26,30 +26,30 @@ func repairPTP(c *call) error {
 	if err != nil {
 		return err
 	}
-	host, err := c.hostEnd(result)
+	host, err := hostEnd(c, result)
 	if err != nil || host == nil {
 		return err
 	}
 	inside := insideRepair{kind: "veth", extra: func(link netlink.Link, present []netlink.Route) error {
-		for _, address := range c.own(result) {
-			if err := c.repair.ensureIndirect(link, present, address); err != nil {
+		for _, address := range ownAddresses(c, result) {
+			if err := ensureIndirect(c.repair, link, present, address); err != nil {
 				return err
 			}
 		}
 		return nil
 	}}
-	if err := errors.Join(c.repairHostEnd(host, result), c.repairInside(result, inside)); err != nil {
+	if err := errors.Join(repairHostEnd(c, host, result), repairInside(c, result, inside)); err != nil {
 		return err
 	}
 	if !conf.IPMasq {
 		return nil
 	}
-	return c.repairMasquerade(masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID})
+	return masquerade{conf.IPMasqBackend, networks(result), c.network, c.ifName, c.containerID}.repair(c.ctx, &c.changes.rules)
 }
 
 // ensureIndirect makes the routes that lead all packets through the gateway, and removes the
 // one to the network that the kernel has made meanwhile with the link or the address.
-func (r *Repair) ensureIndirect(link netlink.Link, present []netlink.Route, address *current.IPConfig) error {
+func ensureIndirect(r *Repair, link netlink.Link, present []netlink.Route, address *current.IPConfig) error {
 	index := link.Attrs().Index
 	network := &net.IPNet{IP: address.Address.IP.Mask(address.Address.Mask), Mask: address.Address.Mask}
 	direct := netlink.Route{LinkIndex: index, Dst: network}
@@ -66,7 +66,7 @@ func (r *Repair) ensureIndirect(link netlink.Link, present []netlink.Route, addr
 		{LinkIndex: index, Dst: single(address.Gateway, address.Address.IP), Scope: netlink.SCOPE_LINK, Src: address.Address.IP},
 		{LinkIndex: index, Dst: network, Scope: netlink.SCOPE_UNIVERSE, Gw: address.Gateway, Src: address.Address.IP},
 	} {
-		if err := r.ensureRoute(link, present, route); err != nil {
+		if err := ensureRoute(r, link, present, route); err != nil {
 			return err
 		}
 	}
@@ -74,15 +74,15 @@ func (r *Repair) ensureIndirect(link netlink.Link, present []netlink.Route, addr
 }
 
 // repairHostEnd repairs the host's end, with the gateways and the routes to the addresses.
-func (c *call) repairHostEnd(host netlink.Link, result *current.Result) error {
-	if err := c.repair.ensureUp(host); err != nil {
+func repairHostEnd(c *call, host netlink.Link, result *current.Result) error {
+	if err := ensureUp(c.repair, host); err != nil {
 		return err
 	}
 	addresses, err := netlinksafe.AddrList(host, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
-	for _, address := range c.own(result) {
+	for _, address := range ownAddresses(c, result) {
 		gateway := single(address.Gateway, address.Address.IP)
 		if !hasAddress(addresses, *gateway) {
 			what := fmt.Sprintf("address %s of %s", gateway, host.Attrs().Name)
@@ -91,15 +91,15 @@ func (c *call) repairHostEnd(host netlink.Link, result *current.Result) error {
 			}
 		}
 	}
-	return c.repairHostRoutes(host, result)
+	return repairHostRoutes(c, host, result)
 }
 
-func (c *call) repairHostRoutes(host netlink.Link, result *current.Result) error {
+func repairHostRoutes(c *call, host netlink.Link, result *current.Result) error {
 	present, err := routesOf(host, unix.RT_TABLE_MAIN)
 	if err != nil {
 		return err
 	}
-	for _, address := range c.own(result) {
+	for _, address := range ownAddresses(c, result) {
 		wanted := netlink.Route{LinkIndex: host.Attrs().Index, Dst: single(address.Address.IP, address.Address.IP)}
 		if !slices.ContainsFunc(present, func(other netlink.Route) bool { return sameRoute(other, wanted) }) {
 			if err := c.repair.ensure(routeText(host, wanted), func() error { return ip.AddHostRoute(wanted.Dst, nil, host) }); err != nil {

@@ -109,26 +109,6 @@ func removeTogether(links []ownedLink) error {
 	return removeGroup(found, int(rand.Int32N(1<<31-2)+1))
 }
 
-// existing returns the links of this namespace that have one of the names. The kernel also finds those that have it
-// as an alternative name: they are others.
-func existing(names []string) ([]netlink.Link, error) {
-	var found []netlink.Link
-	for _, name := range names {
-		link, err := netlinksafe.LinkByName(name)
-		var missing netlink.LinkNotFoundError
-		if errors.As(err, &missing) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if link.Attrs().Name == name {
-			found = append(found, link)
-		}
-	}
-	return found, nil
-}
-
 func ignoreMissing(err error) error {
 	if errors.Is(err, unix.ENODEV) {
 		return nil

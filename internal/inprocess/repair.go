@@ -6,6 +6,9 @@ package inprocess
 import (
 	"errors"
 	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
 )
 
 // Repair makes CHECK of a chain bring back what its attachment lacks. What is there is neither
@@ -46,11 +49,10 @@ func (r *Repair) gone(format string, a ...any) {
 	r.Unrepairable = append(r.Unrepairable, fmt.Sprintf(format, a...))
 }
 
-// repaired does what a plugin of the chain has to repair. A failure does not keep the plugins
-// after it from their part; nothing is repaired of an attachment whose interface is gone.
-func (c *call) repaired(p plugin) {
-	if len(c.repair.Unrepairable) > 0 {
-		return
+// ensureUp sets a link up if it is down.
+func ensureUp(r *Repair, link netlink.Link) error {
+	if link.Attrs().Flags&net.FlagUp != 0 {
+		return nil
 	}
-	c.repair.fail(p.repair(c))
+	return r.ensure("interface "+link.Attrs().Name+" is down", func() error { return netlink.LinkSetUp(link) })
 }

@@ -27,12 +27,12 @@ func TestDirectRouteWithAnotherMetric(t *testing.T) {
 		for _, metric := range []int{0, 50, directMetric, 1024} {
 			present := []netlink.Route{{LinkIndex: 2, Table: unix.RT_TABLE_MAIN, Dst: network, Priority: metric, Family: family}}
 			r := &Repair{DryRun: true}
-			if err := r.ensureDirect(link, present, net.IPNet{IP: ip, Mask: network.Mask}); err != nil || r.Found() {
+			if err := ensureDirect(r, link, present, net.IPNet{IP: ip, Mask: network.Mask}); err != nil || r.Found() {
 				t.Errorf("%s with metric %d: %v, %v", text, metric, r.Missing, err)
 			}
 		}
 		r := &Repair{DryRun: true}
-		if err := r.ensureDirect(link, nil, net.IPNet{IP: ip, Mask: network.Mask}); err != nil || len(r.Missing) != 1 {
+		if err := ensureDirect(r, link, nil, net.IPNet{IP: ip, Mask: network.Mask}); err != nil || len(r.Missing) != 1 {
 			t.Errorf("%s without a route: %v, %v", text, r.Missing, err)
 		}
 	}

@@ -23,9 +23,9 @@ type Rule struct {
 	Present bool
 }
 
-// ListRules returns the rules that a chain of plugins which repairs has left, and whether the host
+// listRules returns the rules that a chain of plugins which repairs has left, and whether the host
 // has them. It changes nothing on the host and takes no lock.
-func ListRules(ctx context.Context, c *Changes) ([]Rule, error) {
+func listRules(ctx context.Context, c *ruleSet) ([]Rule, error) {
 	list, err := listNFTablesRules(ctx, c)
 	for _, family := range iptablesFamilies {
 		if err != nil {
@@ -41,7 +41,7 @@ func ListRules(ctx context.Context, c *Changes) ([]Rule, error) {
 	return list, err
 }
 
-func listIPTablesRules(ctx context.Context, family netfilter.Family, c *Changes) ([]Rule, error) {
+func listIPTablesRules(ctx context.Context, family netfilter.Family, c *ruleSet) ([]Rule, error) {
 	var all []*iptablesRules
 	for _, r := range c.rules {
 		if r.iptables != nil && r.iptables.family == family {
@@ -73,8 +73,8 @@ func listIPTablesRules(ctx context.Context, family netfilter.Family, c *Changes)
 	return list, nil
 }
 
-func listNFTablesRules(ctx context.Context, c *Changes) ([]Rule, error) {
-	if !hasNFTables([]*Changes{c}) {
+func listNFTablesRules(ctx context.Context, c *ruleSet) ([]Rule, error) {
+	if !hasNFTables([]*ruleSet{c}) {
 		return nil, nil
 	}
 	socket, err := netfilter.Dial(ctx)
